@@ -90,7 +90,6 @@ def _check(limit_share: float, least_reading_count: int, longest_gap_periods: fl
 def _found(
     readings: pd.DataFrame, least_reading_count: int, least_load_share: float
 ) -> pd.DataFrame:
-    """Make the events of judged readings; entities are places in their names."""
     runs = _runs(readings, least_reading_count)
     events = _events(runs)
     clocks = _uncapped_clocks(readings, events, least_load_share)
@@ -218,6 +217,7 @@ def capped_share(
 
 # Readings that tell whether a device was held back by power, whatever the telemetry records.
 
+# Bits of NVML: nvmlClocksEventReasonSwPowerCap and HwPowerBrakeSlowdown.
 POWER_CAP, POWER_BRAKE = 0x4, 0x80
 REASONS, COUNTER, AT_LIMIT, NOTHING = (
     "clock reasons", "violation counter", "power at limit", "none",
@@ -259,7 +259,7 @@ def judged_readings(
 
 
 def _numbered(table: pd.DataFrame, names: pd.Index) -> pd.DataFrame:
-    """Put numbers in place of the names of entities; they are compared much faster."""
+    # Numbers are compared much faster than names.
     positions = names.get_indexer(table["entity"].cat.categories)
     codes = table["entity"].cat.codes.to_numpy()
     return _in_order(table.assign(entity=positions[codes].astype("int64")))
@@ -321,7 +321,7 @@ def _with_evidence(rows: pd.DataFrame, limit_share: float) -> pd.DataFrame:
 
 
 def _has(reasons: pd.Series, bit: int) -> pd.Series:
-    """Say of each mask whether it holds a bit; a missing mask holds none."""
+    # A missing mask holds no bit.
     masks = reasons.fillna(0).to_numpy(dtype=np.int64)
     return pd.Series((masks & bit) > 0, index=reasons.index)
 

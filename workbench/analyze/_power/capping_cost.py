@@ -131,7 +131,7 @@ def _cost(
 def _interval(
     capped: _Times, free: _Times, confidence_level: float, rng: np.random.Generator
 ) -> tuple[float, float]:
-    """Give the bootstrap interval of the cost; one step alone has none."""
+    # One step alone has no spread to resample.
     if min(len(capped), len(free)) < 2:
         return float("nan"), float("nan")
     sums = _resampled(capped, rng).sum(axis=1)
@@ -143,6 +143,7 @@ def _interval(
 
 def _resampled(values: _Times, rng: np.random.Generator) -> _Times:
     count = len(values)
+    # Moving block bootstrap: neighbours are alike, so blocks of them are drawn, not single steps.
     length = max(1, round(count ** (1 / 3)))
     starts = rng.integers(0, count - length + 1, size=(_RESAMPLES, -(-count // length)))
     positions = (starts[:, :, None] + np.arange(length)).reshape(_RESAMPLES, -1)[:, :count]
@@ -359,7 +360,6 @@ def _is_most_held_back(pairs: pd.DataFrame) -> pd.Series:
 
 
 def _doubts(table: pd.DataFrame, sharing: set[str], in_doubt: list[str]) -> list[str]:
-    """Say where the blame is thin; what is doubtful of the cost is so of its shares."""
     result = []
     for row in table.reset_index().to_dict("records"):
         words = list(dict.fromkeys(in_doubt)) if row["blamed_step_count"] else []

@@ -224,6 +224,7 @@ def _added(
     outside = (new < facts[0]) | (new > facts[-1])
     at = np.interp(new, facts, speed)
     if outside.any():
+        # np.interp holds the last value outside; only the method may say what lies there.
         at[outside] = _beyond(new[outside], facts, speed, method, shape)
     if (at <= 0).any():
         msg = f"{name}: at {new[at <= 0][-1]:g} W the speed would be 0 or below; ask for more"
@@ -296,7 +297,7 @@ def _shape(like: pd.DataFrame) -> Callable[[_Floats], _Floats]:
 
 
 def _some(lost: _Floats) -> _Floats:
-    """Refuse a shape that loses nothing where the curve does: it cannot be scaled."""
+    # A shape that loses no speed where the curve loses some cannot be scaled to it.
     if not math.isfinite(lost[0]) or lost[0] <= 0:
         msg = (
             f"like loses {100 * lost[0]:.2f} % of its speed where the curve ends; its shape says "

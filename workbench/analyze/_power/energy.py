@@ -110,7 +110,6 @@ class Known(NamedTuple):
 
 
 def _highest_w(readings: Signal) -> Numbers:
-    """Give the highest reading of each entity; missing if it has none."""
     powers = pd.Series(readings.power_w).groupby(owners(readings)).max()
     highest: Numbers = np.asarray(powers.reindex(range(len(readings.names))), dtype=np.float64)
     return highest
@@ -148,6 +147,7 @@ def energy_rows(
     readings: Signal, *, method: str, window_ns: tuple[int, int], known: Known, reset_count: Times
 ) -> pd.DataFrame:
     start, end = window_ns
+    # Sums of segments may exceed the window by their rounding.
     covered = np.clip(known.covered_s, 0, (end - start) / _NS)
     unknown = (end - start) / _NS - covered
     drawn = np.where(covered > 0, np.maximum(known.energy_j, 0), np.nan)
@@ -183,7 +183,6 @@ def energy_rows(
 
 
 def _at(time_ns: Times, position: Times) -> Times:
-    """Give the stamps at some places; any where there is none."""
     if not len(time_ns):
         return np.zeros(len(position), dtype=np.int64)
     return time_ns[np.clip(position, 0, len(time_ns) - 1)]
@@ -332,7 +331,7 @@ def energy_from_counter(
 
 
 def _as_rate(readings: Signal, edges_ns: np.ndarray) -> tuple[Signal, np.ndarray]:
-    """Turn a counter into the mean power before each of its readings; tell its resets."""
+    # A fall of the counter is a reset: what was counted around it is lost.
     owner = owners(readings)
     own = np.r_[False, np.diff(owner) == 0] if len(owner) else np.zeros(0, dtype=bool)
     rise: Numbers = np.diff(readings.power_w, prepend=0.0)

@@ -344,7 +344,6 @@ def power_of_scope(
 
 
 def _several(scope: str | Sequence[str] | None) -> list[str]:
-    """Give the scopes that were requested; refuse those of which one may hold another."""
     if scope is None:
         return []
     wanted = [scope] if isinstance(scope, str) else list(dict.fromkeys(scope))
@@ -356,7 +355,7 @@ def _several(scope: str | Sequence[str] | None) -> list[str]:
 
 
 def _with_silent(power: pd.DataFrame, names: pd.Series) -> pd.DataFrame:
-    """Give a meter without any row one without power, so that it is expected in every sum."""
+    # A meter without any row is expected in every sum, so it gets a row without power.
     power = power.assign(entity=power["entity"].cat.set_categories(names))
     silent = names[~names.isin(power["entity"].unique())]
     if power.empty or silent.empty:
@@ -367,7 +366,7 @@ def _with_silent(power: pd.DataFrame, names: pd.Series) -> pd.DataFrame:
 
 
 def _host_count(entities: pd.DataFrame) -> int:
-    """Count the hosts that are metered; of parts of hosts that do not state one, their files."""
+    # Parts of hosts that do not state their host are told apart by their files.
     is_part = entities["scope"].isin(["gpu", "module"])
     unnamed = entities["source"].where(is_part, entities["entity"])
     return entities["node"].fillna(unnamed).nunique()
@@ -377,6 +376,7 @@ def _host_count(entities: pd.DataFrame) -> int:
 
 _LEAST_POINTS = 8
 _GAP_PERIODS = 3
+# Buckets with gaps give more rows than two, so the number of buckets is found in rounds.
 _ROUNDS = 6
 Rows = NDArray[np.int64]
 
@@ -518,7 +518,7 @@ def _longest(times: Rows, starts: Rows, ends: Rows, period: float) -> Iterator[i
 
 
 def _at_most(kept: Rows, pauses: Rows, point_count: int) -> tuple[Rows, Rows]:
-    """Thin out what is still too much: a series made of pauses."""
+    # Only a series made of pauses still has too many points.
     if len(kept) + len(pauses) <= point_count:
         return kept, pauses
     pauses = pauses[:: -(-len(pauses) * 4 // point_count)] if len(pauses) else pauses
@@ -607,7 +607,7 @@ def _short_s(meter_period_s: float) -> float:
 
 
 def _summed(readings: Signal, period_s: float) -> pd.DataFrame:
-    """Add up entity after entity: a grid of all of them would not fit a laptop."""
+    # Entity after entity: a grid of all of them would not fit the memory of a laptop.
     edges = edges_of(readings, period_s, None, None)
     expected = len(readings.names)
     power_w = np.zeros(len(edges) - 1)

@@ -180,10 +180,11 @@ def _band(series: Series, spec: GridSpec, averaging_s: float | None) -> dict[str
 
 
 def _judged(row: dict[str, Any], spec: GridSpec, least_covered_share: float) -> dict[str, Any]:
-    """Give the verdict: what is seen can fail; it passes only if all could be seen."""
+    # What is seen can fail; a requirement passes only if all of it could be seen.
     measured, limit = row["measured"], row["limit"]
     verdict = "unknown"
     why = row["why"]
+    # A share or sum at its limit may miss it by its rounding.
     if measured > limit * (1 + 1e-9):
         verdict = "fail"
     elif not np.isnan(measured) and row["visible_share"] >= 1 - 1e-9:

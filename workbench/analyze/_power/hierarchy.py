@@ -120,7 +120,7 @@ def _children(fed: Feeds, power: Numbers) -> dict[str, Numbers]:
 
 
 def _ratios(table: pd.DataFrame, fed: Feeds) -> dict[str, Numbers]:
-    """Divide by limits, nameplates and peaks; what would be divided by 0 is missing."""
+    # A quotient by 0 is missing.
     peak, limit, nameplate = (
         table[name].where(table[name] > 0).to_numpy()
         for name in ("peak_w", "limit_w", "nameplate_w")
@@ -137,12 +137,11 @@ def _ratios(table: pd.DataFrame, fed: Feeds) -> dict[str, Numbers]:
 
 
 def _sums(values: Numbers, fed: Feeds) -> Numbers:
-    """Sum over the children of each thing; missing if one is missing or there is none."""
     return np.array([values[child].sum() if child else np.nan for child in fed.children()])
 
 
 def _nameplates(nameplate: Numbers, fed: Feeds) -> Numbers:
-    """Sum the nameplates below each thing; a child without one stands for its own children."""
+    # A child without a nameplate stands for its own children.
     below = np.full(len(nameplate), np.nan)
     children = fed.children()
     for at in range(len(nameplate) - 1, -1, -1):
@@ -375,7 +374,6 @@ def power_tree(
 
 
 def _sum(pieces: Numbers, least_covered_share: float) -> tuple[Numbers, np.ndarray]:
-    """Sum what is known of some parts; missing where that is too little."""
     count = (~np.isnan(pieces)).sum(axis=0)
     is_known = (count > 0) & (count / len(pieces) >= least_covered_share - _SLACK)
     return np.where(is_known, np.nansum(pieces, axis=0), np.nan), count

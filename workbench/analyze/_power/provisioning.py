@@ -86,6 +86,7 @@ def provisioning(
     if (need <= 0).any():
         msg = "a limit of 0 W without overhead would feed any number of GPUs; give overhead_w"
         raise WorkbenchError(msg)
+    # A budget that is a whole multiple must not lose a GPU to rounding.
     rows = curve.assign(gpu_count=np.floor(left / need + 1e-9).astype("int64"))
     if (rows["gpu_count"] < 1).all():
         msg = (

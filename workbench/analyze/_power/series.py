@@ -73,6 +73,7 @@ def uniform(totals: pd.DataFrame) -> Series:
         raise WorkbenchError(msg)
     steps = np.diff(time_ns)
     period = int(steps[0])
+    # Spectra and windows of cells need equal steps.
     if period <= 0 or (steps != period).any():
         row = int(np.flatnonzero(steps != steps[0])[0]) if period > 0 else 0
         msg = (

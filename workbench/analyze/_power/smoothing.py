@@ -108,7 +108,6 @@ def _drawn(power_w: Floats, period_s: float, plan: SmoothingPlan) -> Floats:
 
 
 def _moved(load_w: Floats, period_s: float, plan: SmoothingPlan) -> Stored:
-    """Return what the store does; nothing if there is none."""
     if plan.has_storage:
         return stored(load_w, period_s, plan.store())
     nothing = np.zeros(len(load_w))
@@ -379,6 +378,7 @@ def _exponential(load_w: Floats, period_s: float, tau_s: float) -> Floats:
     """Follow the load with a time constant, from its mean on."""
     from scipy import signal
 
+    # Backward Euler: stable for cells longer than the time constant.
     share = period_s / (tau_s + period_s)
     start = float(load_w.mean())
     remainder, _ = signal.lfilter([share], [1, share - 1], load_w[1:], zi=[(1 - share) * start])
@@ -387,7 +387,7 @@ def _exponential(load_w: Floats, period_s: float, tau_s: float) -> Floats:
 
 
 def _limited(load_w: Floats, period_s: float, store: Store) -> Stored:
-    """Go cell by cell, because what is possible depends on the charge."""
+    # Cell by cell, because what is possible depends on the charge.
     goals = load_w if store.tau_s is None else _exponential(load_w, period_s, store.tau_s)
     ramp = np.inf if store.tau_s is not None else store.ramp_w_per_s * period_s
     most, charge, out = store.power_w, store.start_j, float(goals[0])
@@ -504,7 +504,7 @@ def smoothing_summary(
 
 
 def _cells_per_reading(facts: pd.DataFrame, period_s: float) -> int:
-    """Give how many cells lie between two readings: no ramp over fewer was measured."""
+    # Nobody measured a ramp over fewer cells than lie between two readings.
     meter_s = facts["meter_period_s"].max() if "meter_period_s" in facts else np.nan
     cells = 1 if np.isnan(meter_s) else max(round(meter_s / period_s), 1)
     return cells if cells < len(facts) else 1

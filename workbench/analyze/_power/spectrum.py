@@ -130,6 +130,7 @@ def _extreme(series: Series, change: Any, cells: int, sign: int) -> dict[str, An
 # Half power of a moving average of one second: sin(pi f) / (pi f) = 1 / sqrt(2).
 _HALF_POWER_HZ_S = 0.442947
 _LEAST_CELLS = 16
+# The main lobe of the Hann window spreads a line over two bins on either side.
 _LOBE_BINS = 2
 
 
@@ -486,7 +487,7 @@ def _logged(steps: pd.DataFrame, series: Series) -> tuple[pd.Series, Ints, Ints]
 
 
 def _windows(step_s: float, series: Series) -> tuple[pd.Series, Ints, Ints]:
-    """Cut the totals into windows; what is left of the last one is no window."""
+    # What is left behind the last whole window is dropped.
     if step_s < 2 * series.resolved_s:
         msg = (
             f"a step of {step_s:g} s is shorter than twice {series.resolved_by}, which "

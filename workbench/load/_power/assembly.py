@@ -76,7 +76,7 @@ def assembled(contents: Sequence[PowerPart], passed_over: Sequence[Finding] = ()
 
 
 def _ordered(content: PowerPart) -> _File:
-    """Check and sort what one file holds; rows of the reader are given up to save memory."""
+    # The frames of the reader are given up at once, so each reading is in memory once.
     content.findings.add("read", f"readings ({content.format_name})", len(content.readings))
     rows = rows_of(content.readings, "power_w")
     content.readings = content.readings.iloc[:0]
@@ -145,7 +145,6 @@ def _clip(readings: Rows, entities: pd.DataFrame, findings: list[Finding]) -> No
 
 
 def _frame(rows: Rows, value: str, entities: pd.Series) -> pd.DataFrame:
-    """Make a frame of rows in order of entity; its categories are all entities of the load."""
     code_of = {name: code for code, name in enumerate(entities)}
     codes = np.array([code_of[name] for name in rows.names] or [0], dtype=np.int32)[rows.codes]
     categories = pd.Index(entities.to_numpy(), dtype=pd.Series([""]).dtype)
@@ -274,6 +273,7 @@ _RUNS = (
 )
 _BENCHMARKS = (mlperf_power.NAME, ptdaemon.NAME)
 _STUCK_COUNT = 100
+# An idle GPU repeats one value for hours; only above idle is that odd.
 _IDLE_RATIO = 1.2
 
 
@@ -308,7 +308,7 @@ def _twice(readings: Rows, entities: pd.DataFrame) -> Iterator[Finding]:
 
 
 def _benchmark_runs(contents: Sequence[PowerPart], tables: Sequence[Rows]) -> Iterator[Finding]:
-    """Find folders that hold the same meters one after another: a benchmark that ran again."""
+    # A benchmark that ran again writes the same file names into another folder, at a later time.
     spans: dict[str, tuple[int, int]] = {}
     names: dict[str, set[str]] = {}
     for content, table in zip(contents, tables, strict=True):
@@ -347,7 +347,6 @@ def _copies(
 
 
 def _outline(rows: Rows) -> tuple[int, ...]:
-    """Return what is quickly told of readings; of copies it is equal."""
     span = rows.time_ns[:1].tolist() + rows.time_ns[-1:].tolist()
     return (len(rows.codes), *span)
 
@@ -429,6 +428,7 @@ _FEWEST_STEPS = 5
 _SLACK = 0.5
 _IRREGULAR_SHARE = 0.1
 _LOST_SHARE = 0.01
+# A clock that was never set starts at 1970.
 _EARLIEST_NS = 946_684_800 * SECOND  # 2000-01-01
 
 
@@ -499,7 +499,6 @@ def joined_states(
 
 
 def _filled(frame: pd.DataFrame) -> pd.DataFrame:
-    """Give the columns of the table; what no format knows is missing."""
     columns: dict[str, Any] = {}
     for name, column in POWER_STATES.columns.items():
         dtype: Any = column.dtype

@@ -31,6 +31,7 @@ from workbench.tables import POWER_ROLLUP, POWER_TOTALS
 _MANY_ROWS = 1 << 20
 # Cells and entities in one number: entity first.
 _SHIFT = 40
+# Cells before 1970 are negative; half of the range is theirs.
 _HALF = 1 << (_SHIFT - 1)
 
 
@@ -191,8 +192,10 @@ def _table(moments: Moments, names: list[str], period_ns: int, missing: int) -> 
     return POWER_ROLLUP.check(table)
 
 
+# 231 days of seconds: one wrong clock must not ask for all memory.
 _MOST_CELLS = 20_000_000
 _DENSE = 16
+# 128 MB of sums per window.
 _GRID_CELLS = 16_000_000
 _NONE = np.iinfo(np.int64).min
 
@@ -498,7 +501,7 @@ def extent(runs: Runs, cells: np.ndarray, start: int, end: int) -> Extent:
 
 
 def _of_runs(codes: np.ndarray, first: np.ndarray, last: np.ndarray) -> Extent:
-    """Put the runs of each entity together; inside a run no cell occurs twice."""
+    # Inside of a run no cell occurs twice, so only neighbouring runs can share one.
     order = np.lexsort((first, codes))
     codes, first, last = codes[order], first[order], last[order]
     same = codes[1:] == codes[:-1]

@@ -32,6 +32,7 @@ _UNNAMED = (
 )
 # Files of one thing are cut at a moment; a longer pause may be another host.
 _PAUSE_NS = 600 * SECOND
+# Pieces of one log overlap in equal readings; two hosts seldom read the same.
 _EQUAL_SHARE = 0.95
 # From here on it pays to look for equal readings in all pieces at once, up to this many readings.
 _MANY_PIECES = 16

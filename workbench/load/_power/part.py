@@ -21,26 +21,7 @@ Unit = Literal["W", "kW", "MW", "mW"]
 
 @dataclass(frozen=True)
 class PowerOptions:
-    """What the caller says that files do not carry; a reader asks for it, and never guesses.
-
-    Attributes
-    ----------
-    tz
-        Time zone of local stamps, e.g. ``"UTC"`` or ``"+01:00"``.
-    node
-        Host of files that do not state one.
-    scope
-        Where the readings of a plain table are metered, if the file does not say.
-    unit
-        Unit of a plain table whose columns name none.
-    reading
-        Which of several power readings of one device is taken: the averaged one or the
-        instantaneous one; None takes ``power.draw`` and its like.
-    period_s
-        Time between readings of files that hold no time at all.
-    columns
-        Names of the columns of a plain table, by what they are.
-    """
+    """Arguments of :func:`workbench.load.power` that files do not carry; readers never guess."""
 
     tz: str | None = None
     node: str | None = None
@@ -205,6 +186,7 @@ def settled(
             findings.add("dropped", _TIMELESS, int(lost.sum()), where)
         kept = [f[~lost].reset_index(drop=True) for f, lost in zip(frames, timeless, strict=True)]
         return kept, {"clock": "epoch", "assumed": ""}
+    # Without times only the order is known: the n-th reading of each entity is of snapshot n.
     turns = [frame.groupby("entity", observed=True).cumcount() for frame in frames]
     if not any(is_lost.any() for is_lost in turns):
         findings.add("noted", _SNAPSHOT, max(len(frame) for frame in frames))

@@ -206,6 +206,7 @@ def _checked(options: PowerOptions) -> PowerOptions:
             msg = f"{name} must be one of {', '.join(recognised)}; got {value!r}"
             raise ValueError(msg)
     period: object = options.period_s
+    # True is an int in Python, and no period.
     is_number = isinstance(period, int | float) and not isinstance(period, bool)
     if period is not None and not (is_number and 1e-6 <= float(period) <= 1e6):  # type: ignore[arg-type]
         msg = f"period_s must be a time in seconds such as 1 or 0.1; got {period!r}"

@@ -38,6 +38,7 @@ from workbench.load._power.rows import most_w
 SECOND = 1_000_000_000
 _PART_ROWS = 8 << 20
 _THREADS = 4
+# The year 2200: products with later times would overflow int64.
 _LATEST_NS = 7_258_118_400 * SECOND
 _NAMES = ("time", "entity", "power")
 Columns = Mapping[str, str | Sequence[str]]
@@ -150,7 +151,6 @@ def _layout(
 def _said(
     schema: pa.Schema, columns: dict[str, Any], options: PowerOptions, label: str
 ) -> PowerLayout:
-    """Take the columns that the caller named; find the others by their names."""
     if unknown := sorted(set(columns) - set(_NAMES)):
         msg = f"columns= names {unknown}; it knows {list(_NAMES)}"
         raise LoadError(msg)
@@ -176,16 +176,9 @@ def _said(
     if "entity" in by_name:
         remaining = [field for field in remaining if field.name.strip().lower() not in IDENTITIES]
     fields = [*remaining, *(schema.field(name).with_name(words) for words, name in real.items())]
-    result = parquet_layout(pa.schema(fields), options, label)
-    back = {words: real.get(words, words) for words in (result.time, *result.identity)}
-    return replace(
-        result,
-        time=back[result.time],
-        entity=back.get(result.entity or ""),
-        node=back.get(result.node or ""),
-        device=back.get(result.device or ""),
-        powers=_named_powers(powers, result, options) or result.powers,
-    )
+    result = parquet_layout(pa.schema(fields), options, label).renamed(real)
+    renamed = _named_powers(powers, result, options)
+    return replace(result, powers=renamed) if renamed else result
 
 
 _WHO: tuple[tuple[str, ...], ...] = ((), ("entity",), ("node", "gpu"))
@@ -229,7 +222,7 @@ def _clock(file: Any, layout: PowerLayout, tz: str | None, label: str) -> Clock 
 
 
 def _cut(metadata: Any, path: Path, layout: PowerLayout, clock: Clock) -> Iterator[Part]:
-    """Cut a file into parts of some million rows, so that threads share it."""
+    # Some million rows to a chunk, so that threads can share one file.
     groups: list[int] = []
     rows = 0
     for number in range(metadata.num_row_groups):
@@ -310,6 +303,7 @@ def _cells(
     """Return the number of the cell of each row, and which rows have a time if not all do."""
     times = plain(times)
     if is_exact(times.type) and not times.null_count:
+        # Whole numbers need no floats, which hold no ns since 1970 exactly.
         raw = times if pa.types.is_integer(times.type) else times.view(pa.int64())
         raw = raw.to_numpy().astype(np.int64, copy=False)
         per_unit = unit_ns(times.type, clock)

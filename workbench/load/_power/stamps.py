@@ -53,6 +53,7 @@ _LONGEST = 60
 # Numbers from here on count ms, us and ns, not s.
 _FINER = ((1e17, 10**9), (1e14, 10**6), (1e11, 10**3))
 _LATEST = 9.2e18
+# A BMC whose clock was never set counts from 1970.
 _UNSET_YEARS = 2000
 _UNSET = "stamps of a clock that was never set; the readings have no time"
 _NO_TIME = "stamps that are no time; the readings have none"
@@ -158,6 +159,7 @@ class Stamps:
 
     def _date(self, fields: dict[str, str | None]) -> tuple[int, int, int]:
         year = int(fields["year"] or 0)
+        # Two digits below 70 are of this century; others are of a clock that was never set.
         year += 2000 * (year < 70)
         if fields.get("one") is None:
             month = fields["month"] or ""
@@ -181,7 +183,7 @@ def _epoch(number: float, text: object) -> int | None:
 
 
 def _named_zone(name: str) -> tzinfo | None:
-    """Return the zone of an offset or UTC; other letters name no single place."""
+    # Letters such as CST name several zones; only UTC and offsets are clear.
     if name.upper() in ("UTC", "GMT", "Z"):
         return UTC
     if not name[:1] or name[0] not in "+-":

@@ -230,7 +230,7 @@ def _table(source: Source, findings: Findings) -> _Cells:
 
 
 def _of_trace(cells: _Cells, stem: str) -> pd.DataFrame:
-    """Read a trace of Zeus: the GPU is in the name of the file."""
+    # The GPU is in the name of the file: summary_power_v100.csv.
     gpu = _SUMMARY.fullmatch(stem)
     rows = pd.DataFrame(
         {
@@ -301,7 +301,7 @@ def _named(rows: pd.DataFrame, stem: str) -> pd.DataFrame:
 
 
 def _refuse_damage(findings: Findings) -> None:
-    """Refuse a file of which anything could not be read; such files are small."""
+    # Files of sweeps are small, so a damaged one is refused instead of read in part.
     damaged = findings.frame()
     damaged = damaged[damaged["finding"].isin(["dropped", "truncated", "suspicious"])]
     if len(damaged):

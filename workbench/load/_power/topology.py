@@ -128,6 +128,7 @@ def _records(path: Path) -> pd.DataFrame:
     except (ValueError, RecursionError) as error:
         msg = f"{path}: cannot be read as JSON ({str(error)[:100]})"
         raise LoadError(msg) from None
+    # An export often wraps its one list in an object.
     if isinstance(value, dict):
         lists = [item for item in value.values() if isinstance(item, list)]
         value = lists[0] if len(lists) == 1 else value
@@ -138,7 +139,7 @@ def _records(path: Path) -> pd.DataFrame:
 
 
 def _names(values: pd.Series) -> pd.Series:
-    """Return names as text; numbers of racks are names, too."""
+    # Racks may be numbered; their numbers are names, too.
     if pd.api.types.is_float_dtype(values.dtype) and (values.dropna() % 1 == 0).all():
         values = values.astype("Int64")  # a missing parent made them floats
     text = pd.Series([""]).dtype
@@ -161,7 +162,6 @@ def _refuse_twice(check: _Check, entity: pd.Series, parent: pd.Series) -> None:
 
 
 def _watts(rows: pd.DataFrame, name: str, check: _Check) -> pd.Series:
-    """Return a power in W, whatever the unit that its column names; missing where it is empty."""
     by_unit = {str(column).lower(): column for column in rows.columns}
     result = [unit for unit in _PER_UNIT_W if f"{name}_{unit}" in by_unit]
     if not result:

@@ -233,7 +233,7 @@ def capping_cost(cost: pd.DataFrame, *, source: str = "", synthetic: bool = Fals
 
 
 def _cost_claim(shown: pd.DataFrame) -> str:
-    """State the cost of the attempt with most capped steps; a doubt comes first."""
+    # A doubt comes before the number.
     worst = shown.iloc[int(shown["capped_step_count"].to_numpy().argmax())]
     if not worst["capped_step_count"]:
         return "No step was capped"

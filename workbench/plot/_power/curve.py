@@ -90,7 +90,7 @@ def _curve_notes(curve: pd.DataFrame, curve_count: int) -> list[str]:
 
 
 def _words(row: pd.Series, is_one_of_many: bool) -> str:
-    """Name a curve; the configuration only where it tells curves apart."""
+    # The configuration is named only where it tells curves apart.
     setting = f", {row['configuration']}" if is_one_of_many and row["configuration"] else ""
     return f"{row['gpu']} {row['job']}{setting}"
 
@@ -321,7 +321,6 @@ def provisioning(
 
 
 def _lines(own: pd.DataFrame, column: str, at: int, is_one_of_many: bool) -> list[go.Scatter]:
-    """Draw one curve in one panel: what is known, and what was extrapolated, dashed."""
     own = own.iloc[extremes(own[column].to_numpy(dtype=np.float64), _MOST_POINTS)]
     first = own.iloc[0]
     words = f"{first['gpu']} {first['job']}"
@@ -361,7 +360,6 @@ def _beyond(own: pd.DataFrame) -> pd.DataFrame:
 
 
 def _published(figure: go.Figure, table: pd.DataFrame, published: pd.DataFrame | None) -> bool:
-    """Lay published gains over the throughput; say whether any was drawn."""
     if published is None:
         return False
     PUBLISHED_GAINS.check(published, "published")
@@ -399,7 +397,7 @@ def _watts(limits: Any) -> str:
 
 
 def _claim(table: pd.DataFrame) -> str:
-    """Name the best known limit and what it gains; a guess comes second, as one."""
+    # What is extrapolated comes second, and is named as such.
     best = _best(_known(table))
     if len(best) > 1:
         low, high = best["gain_ratio"].min(), best["gain_ratio"].max()

@@ -49,7 +49,7 @@ def energy(energy: pd.DataFrame, *, source: str = "", synthetic: bool = False) -
 
 
 def _bars(ranked: pd.DataFrame) -> go.Figure:
-    """Draw one bar per entity; those that are not wholly known are hatched."""
+    # Entities whose time is known in part are hatched.
     scale, unit = energy_unit(float(ranked["energy_j"].max()))
     ticks = [label(name, 36) for name in ranked["entity"]]
     figure = go.Figure()

@@ -142,7 +142,6 @@ def _add_nameplates(figure: go.Figure, shown: pd.DataFrame) -> None:
 
 
 def _reach(shown: pd.DataFrame) -> float:
-    """Give the end of the axis: the limit, or what is beyond it."""
     ratios = shown[["peak_limit_ratio", "nameplates_limit_ratio"]].to_numpy(dtype=float).ravel()
     ratios = np.r_[ratios, (shown["nameplate_w"] / shown["limit_w"]).to_numpy(dtype=float)]
     fitting = 100 * ratios[~np.isnan(ratios)]

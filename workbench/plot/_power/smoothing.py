@@ -137,7 +137,6 @@ def _mode(keep: Any) -> str:
 
 
 def _charge(figure: go.Figure, after_min: pd.Series, facts: pd.DataFrame) -> str:
-    """Draw the charge, as a share where the capacity is known; return the title of its axis."""
     limited = bool(facts["stored_share"].notna().any())
     if limited:
         values, title = facts["stored_share"].to_numpy(), "charge [%]"
@@ -245,7 +244,7 @@ def grid_check(table: pd.DataFrame, *, source: str = "", synthetic: bool = False
 
 
 def _border(verdict: str) -> dict[str, object]:
-    """Outline what failed, so that it stands out without colour."""
+    # What failed stands out without colour, too.
     return {"line": {"width": 2 if verdict == "fail" else 0, "color": COLOURS["reference"]}}
 
 
@@ -344,7 +343,6 @@ def smoothing_summary(
 
 
 def _row(table: pd.DataFrame, version: str, otherwise: int) -> pd.Series:
-    """Return the row of a version; the first or last one if none is called so."""
     by_name = table[table["version"] == version]
     return by_name.iloc[0] if len(by_name) else table.iloc[otherwise]
 

@@ -107,7 +107,6 @@ def _cell_ns(totals: pd.DataFrame) -> int:
 
 
 def _draw(figure: go.Figure, totals: pd.DataFrame, view: View, *, scale: float, unit: str) -> float:
-    """Draw the power of one stretch; give the height of its foot, where ticks go."""
     cell_ns = _cell_ns(totals)
     time = totals["time_ns"].to_numpy()
     shown = totals[(time > view.start_ns - cell_ns) & (time < view.end_ns)]

@@ -60,6 +60,7 @@ _ROLES = {
 }
 _ROLE_OF = re.compile("|".join(f"(?P<{role}>{form})" for role, form in _ROLES.items()))
 _UNITS = {"micro": "uj"}
+# amdsmi_get_energy_count: one count of the accumulator, unless the file states its resolution.
 _JOULES_PER_COUNT = 15.3e-6
 _POWERS = frozenset({"power", "average", "energy", "micro", "counts"})
 _ENERGIES = ("energy", "micro", "counts")
@@ -78,6 +79,7 @@ _SLICE = "partitions of a GPU, which repeat its power; taken once"
 _NO_POWER = "rows of tables without power"
 _OTHER = "JSON objects without a GPU"
 _CARD = re.compile(r"(?:card|gpu)?(\d{1,4})", re.IGNORECASE)
+# Input is hostile: JSON may be nested without end.
 _DEEPEST = 6
 
 
@@ -258,7 +260,6 @@ def _gpus(document: Any) -> Iterator[tuple[str, dict[str, Any], Any]]:
 
 
 def _flat(item: Mapping[str, Any], path: str = "", depth: int = 0) -> Iterator[tuple[str, Any]]:
-    """Give role and value of what an object holds; a value may carry its unit."""
     for key, value in item.items():
         inner = f"{path}{str(key).strip().lower()}"
         role = _role(inner)

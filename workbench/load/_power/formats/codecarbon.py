@@ -39,6 +39,7 @@ _DEVICES = {
     "ram": ("memory", "estimate", ""),
 }
 _J_PER_KWH = 3.6e6
+# *_power is the last sample of a run (issue 985); this far from the mean it is reported.
 _LAST_SAMPLE_RATIO = 1.2
 _SECOND = 1_000_000_000
 

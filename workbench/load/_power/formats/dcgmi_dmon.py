@@ -29,6 +29,7 @@ _HEAD = re.compile(
     rb"^[^\n]{0,60}#\s*Entity\s+(?:[A-Z][^\n]*\s)?(?:POWER|POWINST|TOTEC)\b", re.MULTILINE
 )
 _UNITS = re.compile(r"(?:^|\s)ID\s+(?P<units>[A-Za-z%/].*)$")
+# A program such as ts may have put a stamp in front of the row.
 _ROW = re.compile(
     r"^(?P<stamp>.*?)\b(?P<kind>GPU-CI|GPU-I|GPU|Switch|CPU|Core)\s+(?P<id>\d{1,4})\s+(?P<cells>\S.*)$"
 )
@@ -137,7 +138,6 @@ class _Log:
 
 
 def _place(table: pd.DataFrame, options: PowerOptions, findings: Findings) -> str:
-    """Give rows their times: as stamped, or a period apart with an unsynchronized clock."""
     if table["stamp"].eq("").all():
         table["time_ns"] = pd.array(list(_polls(table, options, findings)), dtype="Int64")
         return "own"
@@ -154,7 +154,7 @@ def _place(table: pd.DataFrame, options: PowerOptions, findings: Findings) -> st
 
 
 def _polls(table: pd.DataFrame, options: PowerOptions, findings: Findings) -> Iterator[int]:
-    """Count polls: a device that was seen since the last one begins another."""
+    # A device that was seen since the last poll begins another.
     if options.period_s is None:
         msg = (
             f"{findings.source}, line {int(table['line'].iloc[0]):,}: rows of dcgmi dmon hold no "

@@ -115,7 +115,6 @@ class _Log:
 
 
 def _place(table: pd.DataFrame, options: PowerOptions, findings: Findings) -> str:
-    """Give rows their times: as written, or a period apart with an unsynchronized clock."""
     if not table["stamp"].eq("").any():
         table["time_ns"] = utc_ns(table["stamp"], table["line"], options.tz, findings).ns
         return "epoch"

@@ -114,7 +114,6 @@ def _add(
 
 
 def _devices(chunk: Chunk, label: str) -> Objects:
-    """Return what tells the accelerators apart: number, UUID or PCI address."""
     for role in ("index", "module", "uuid", "bus"):
         texts = chunk.cells.get(role)
         if texts is not None and all(text.strip() for text in pd.unique(texts)):

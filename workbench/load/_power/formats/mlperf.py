@@ -44,6 +44,7 @@ _REGULAR = re.compile(
     rb'"metadata": (""|null|\{[^{}\n]*\})\}\r?$',
     re.MULTILINE,
 )
+# Marks lines that are read already; no line that a logger writes is a single NUL.
 _TAKEN = b"\0"
 _MARKS = ("power_measurement_start", "power_measurement_stop")
 _NAMES = ("node", "node_id", "switch_id")

@@ -217,7 +217,9 @@ _PARTS = (
     "package", "path", "power_control", "member_id", "id", "index", "device", "mode",
 )  # fmt: skip
 _MODELS = ("modelName", "model", "card_model", "card_series", "gpu_name")
+# An exporter that is scraped on its own host calls it localhost, which names no host.
 _OWN = re.compile(r"(?:localhost|127\.0\.0\.1|\[?::1\]?)?")
+# nvidia_gpu_exporter writes UUIDs without the prefix GPU-.
 _BARE_UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 _NUMBERED = re.compile(r"(?:gpu|nvidia|card|accel)?(\d{1,4})", re.IGNORECASE)
 
@@ -303,6 +305,7 @@ _SENTINELS = "values by which DCGM says that it has none; they are missing"
 _NOT_FINITE = "values that are not a number (NaN, Inf); they are missing"
 _IMPOSSIBLE = "limits, clocks, totals and loads that cannot be; they are missing"
 _REPEATED = "readings that stand there twice, as for MIG slices and pods of one GPU; taken once"
+# MIG rows and pods repeat the power of the whole GPU, so equal readings are no conflict.
 _DIFFERENT = "readings of one device that differ at one instant; the first is taken"
 _VALUES_OTHERS = "series that say the same of a device under another name; skipped by design"
 
@@ -352,7 +355,6 @@ def _once(samples: Samples, findings: Findings) -> Samples:
 
 
 def _cleaned(meaning: Meaning, series: Series, findings: Findings) -> Floats:
-    """Return values in the units of the tables; what is none is missing and counted."""
     values, where = series.values, f"{series.name[:80]}, line {series.line[:1].sum():,}"
     blank = (values >= _BLANK_INT64) & np.isfinite(values)
     if meaning.kind not in _TOTALS:
@@ -373,7 +375,7 @@ def _cleaned(meaning: Meaning, series: Series, findings: Findings) -> Floats:
 
 
 def _factor(meaning: Meaning, facts: Floats) -> float:
-    """Return what leads to the unit of the tables; loads are per cent unless they are shares."""
+    # Loads are per cent, but some exporters write fractions, which never exceed 1.
     if meaning.kind != "busy":
         return meaning.factor
     is_share = bool(len(facts)) and facts.max() <= 1 and bool((facts % 1 != 0).any())
@@ -425,7 +427,7 @@ def answered(source: Source, findings: Findings) -> Iterator[Series]:
 
 
 def _without_samples(raw: bytes) -> tuple[str, list[tuple[Floats, Floats]], bool]:
-    """Take the samples out of the text, by far most of it; say if it ends inside of some."""
+    # Samples are by far most of the text, and numpy reads them much faster than json.
     pieces: list[bytes] = []
     pairs: list[tuple[Floats, Floats]] = []
     at = searched = 0
@@ -514,7 +516,6 @@ def _series_of_result(
 
 
 def _slow(samples: Any, where: str, findings: Findings) -> tuple[Floats, Floats]:
-    """Read samples one by one; those that are none are counted."""
     read = [_pair(series) for series in samples] if isinstance(samples, list) else [None]
     pairs = [series for series in read if series is not None]
     findings.add("dropped", _NO_SAMPLES, len(read) - len(pairs), where)

@@ -90,6 +90,7 @@ ZONES = {
     "psys": ("node_dc", 3), "package": ("cpu", 2), "dram": ("memory", 2),
     "core": ("cpu", 1), "uncore": ("cpu", 1), "pp0": ("cpu", 1), "pp1": ("cpu", 1),
 }  # fmt: skip
+# Kepler and the node exporter read the same zones of RAPL.
 _ZONED = re.compile(
     r"(?:kepler_node_cpu|(?:kepler_node|node_rapl)_(?P<zone>package|core|uncore|dram|psys))"
     r"_(?P<unit>joules_total|watts)"
@@ -108,6 +109,7 @@ _UNITS = {
     "millijoules": ("energy", 1e-3), "mj": ("energy", 1e-3), "microjoules": ("energy", 1e-6),
     "uj": ("energy", 1e-6), "kwh": ("energy", 3.6e6), "wh": ("energy", 3600.0),
 }  # fmt: skip
+# A limit or an extreme has the unit of a power and is none.
 _NO_READING = frozenset(
     [
         "min",
@@ -157,7 +159,7 @@ def _of_zone(zone: str, unit: str) -> Meaning:
 
 
 def _by_its_words(name: str) -> Meaning | None:
-    """Tell by the unit at the end of a name, as Prometheus asks for; also of recording rules."""
+    # Prometheus asks for the unit at the end of a name; recording rules have colons in theirs.
     text = re.sub(r"(milli|micro|kilo|mega)_(watts|joules)", r"\1\2", name)
     words = [word for word in _WORDS.split(text) if word]
     lower = [word.lower() for word in words]

@@ -28,6 +28,7 @@ _LINE = re.compile(
     r"Time,(\d\d)-(\d\d)-(\d{4}) (\d\d:\d\d:\d\d(?:\.\d{1,9})?),Watts,([^,]*)(,.*)?", re.ASCII
 )
 _HEAD = re.compile(rb"^Time,\d\d-\d\d-\d{4} [\d:.]{8,18},Watts,", re.MULTILINE)
+# With several channels the first Watts of a line are their sum.
 _CHANNEL = re.compile(r",Ch\d+,Watts,")
 _CHANNELS = "lines with channels of the analyser beside their sum; the sum is taken"
 _OTHER = "lines that are no reading"

@@ -26,6 +26,7 @@ from workbench.load._power.part import (
 )
 from workbench.load._power.stamps import Stamps
 
+# Input is hostile: JSON may be nested without end.
 _DEEPEST = 32
 _TIMES = (
     "Timestamp", "ReadingTime", "DateTime", "timestamp", "time", "Time", "@timestamp", "datetime",

@@ -24,6 +24,7 @@ HeaderOf = Callable[[Sequence[str]], "Mapping[str, int] | None"]
 
 Objects = npt.NDArray[np.object_]
 
+# Bounds the memory for rows that wait to become arrays.
 _CHUNK_ROWS = 1 << 16
 _NUMBER = re.compile(r"([-+]?\d+(?:\.\d*)?(?:e[-+]?\d{1,3})?) *([a-zµ%°/]*)", re.IGNORECASE)
 _ABSENT = frozenset(

@@ -82,7 +82,6 @@ def read_power(source: Source, options: PowerOptions) -> PowerPart:
 
 
 def _sections(source: Source, findings: Findings) -> tuple[int | None, list[_Section]]:
-    """Split a capture at its rules; return when it was collected, in ns, and what it holds."""
     collected: int | None = None
     result: list[_Section] = []
     state, is_title = "", False

@@ -17,6 +17,7 @@ _HEADER = re.compile(
 _COMMENT = re.compile(rb"^[ \t]*#[^\n]*", re.MULTILINE)
 _DATED = re.compile(rb"^[ \t]*(\d{8})[ \t,]+(\d\d:\d\d:\d\d)", re.MULTILINE)
 _TIMED = re.compile(rb"^[ \t]*(\d\d:\d\d:\d\d)", re.MULTILINE)
+# dmon --format csv separates the cells by commas.
 _BLANKS = re.compile(rb"[ \t]*[ \t,][ \t]*")
 _EDGES = re.compile(rb"^[ \t]+|[ \t]+$", re.MULTILINE)
 _NAMES = {"gpu": "index", "pwr": "power", "gtemp": "temperature", "temp": "temperature"}

@@ -82,6 +82,7 @@ def part_of(table: Table, options: PowerOptions, findings: Findings, suffix: str
     # Columns are copied one by one, and only where rows are dropped: logs have millions of rows.
     rows = slice(None) if devices.kept.all() else devices.kept
     times, lines = local[rows], lines[rows]
+    # dmon without -o, queries without timestamp and tables without a date have no time at all.
     if table.clock == "none":
         times = _counted(devices, lines, options, findings.source)
     names = [f"{device.name}{suffix}" for device in devices.devices]
@@ -117,14 +118,14 @@ def _utc(local: np.ndarray, lines: np.ndarray, options: PowerOptions, label: str
 
 
 def _unwrapped(times: np.ndarray) -> np.ndarray:
-    """Count on over midnight: times of day that fall by more than half a day are of the next."""
+    # A time of day that falls by more than half a day is of the next day.
     days = np.cumsum(np.diff(times, prepend=times[0]) < -_DAY_NS // 2)
     devices: np.ndarray = times + days * _DAY_NS - times[0] // _DAY_NS * _DAY_NS
     return devices
 
 
 def _counted(devices: Devices, lines: np.ndarray, options: PowerOptions, label: str) -> np.ndarray:
-    """Make times of the order of the polls: each GPU is read once in each of them."""
+    # Without times the order is all there is: each GPU is read once in each poll.
     if options.period_s is None:
         msg = (
             f"{label}, line {int(lines[0]):,}: holds no time; pass period_s=, the seconds between "
@@ -164,7 +165,6 @@ def _state_columns(table: Table, rows: np.ndarray | slice) -> dict[str, Any]:
 def _facts(
     table: Table, devices: Devices, states: pd.DataFrame | None, options: PowerOptions
 ) -> list[dict[str, Any]]:
-    """Say what is known of each device; its limit is the last one read."""
     clock = {"local": f"tz={options.tz}", "day": "", "none": f"period_s={options.period_s}"}
     unit = f"unit={options.unit}" if options.unit and not table.is_stated else ""
     column = table.headers[0].name("power")
@@ -191,6 +191,7 @@ def _tell_of_columns(table: Table, findings: Findings) -> None:
     if first.other_powers:
         where = f"taken: {first.name('power')}; not: {', '.join(first.other_powers)}"
         findings.add("noted", _OTHERS, len(first.other_powers), where)
+    # The requested limit is not the one in force where the board or a driver caps it lower.
     if first.name("limit") in ("power.limit", "gpu.power.requested_limit", "module.power.limit"):
         findings.add("noted", "limits are those requested, which may not be those in force")
     if len(table.headers) > 1:
@@ -349,7 +350,7 @@ def _boards(
     keys: Sequence[Key], key_of: np.ndarray, codes: np.ndarray, lines: np.ndarray,
     findings: Findings,
 ) -> np.ndarray:  # fmt: skip
-    """Say which rows to keep so that the power of a board split by MIG is counted once."""
+    # MIG instances repeat the power of the whole board, which must count once.
     kept = np.ones(len(codes), dtype=bool)
     if not any(map(_is_mig, keys)):
         return kept

@@ -20,6 +20,7 @@ from workbench.load._power.part import NoPowerError, PowerOptions, PowerPart
 
 NAME = "nvidia-smi --query-gpu CSV"
 _MARK = b"power.draw"
+# With nounits the header still states the unit: power.draw [W].
 _HEADER = re.compile(
     rb'^[^\n]*\bpower\.draw[\w.]*\s*(?:\[\w*\])?\s*"?\s*(?:[,;\t\r\n]|\Z)', re.MULTILINE
 )
@@ -109,7 +110,6 @@ class QueryReader:
 
 
 def _refusal(columns: Columns | None, options: PowerOptions) -> str:
-    """Say why the table under a header is not read; '' if it is."""
     if columns is None:
         return "holds no table of nvidia-smi with a column power.draw"
     if "power" not in columns.at:
@@ -175,7 +175,7 @@ def _kind(cells: list[str]) -> str:
 
 
 def _counts_up(cells: list[str]) -> bool:
-    """Say whether cells are 0, 1, 2, ... over and over: the number of the GPU."""
+    # 0, 1, 2, ... over and over is the number of the GPU.
     if not all(_PLAIN.fullmatch(cell) for cell in cells):
         return False
     size = len(set(cells))

@@ -223,7 +223,7 @@ class RowReader:
 
 
 def _cut(block: bytes, columns: Columns) -> bytes | None:
-    """Give the block without its last line if that one breaks off; None if it does not."""
+    # A log that is still written, or whose writer was killed, ends inside of a line.
     if block.endswith(b"\n"):
         return None
     last = block[block.rfind(b"\n") + 1 :].decode(errors="replace")
@@ -260,7 +260,6 @@ def _is_blank(arrow: pa.Table) -> np.ndarray:
 def _parsed(
     block: bytes, columns: Columns, number: int, findings: Findings
 ) -> tuple[pa.Table | None, np.ndarray]:
-    """Split lines into cells; those with another number of cells are counted and dropped."""
     bad: list[int] = []
 
     def passed_over(row: pa_csv.InvalidRow) -> str:
@@ -302,6 +301,7 @@ def _parsed(
 # Cells of ``nvidia-smi``: numbers with or without unit, masks, and marks of what is missing.
 
 _NUMBER = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*([A-Za-zµ%]*)", re.ASCII)
+# Drivers word it differently, with and without brackets around it.
 _MISSING = frozenset(
     ("", "-", "n/a", "nan", "none", "null", "not supported", "not available", "unknown error",
      "unknown", "err!", "no data", "gpu is lost", "insufficient permissions", "disabled")

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -78,9 +78,24 @@ class PowerLayout:
     def identity(self) -> list[str]:
         return [name for name in (self.entity, self.node, self.device) if name is not None]
 
-    @property
-    def is_wide(self) -> bool:
-        return all(column.is_entity for column in self.powers)
+    def renamed(self, own: Mapping[str, str]) -> PowerLayout:
+        """Return the layout with the names that the file has for its columns."""
+
+        def back(columns: Sequence[PowerColumn]) -> tuple[PowerColumn, ...]:
+            return tuple(
+                replace(column, name=own.get(column.name, column.name)) for column in columns
+            )
+
+        return replace(
+            self,
+            time=own.get(self.time, self.time),
+            entity=own.get(self.entity or "", self.entity),
+            node=own.get(self.node or "", self.node),
+            device=own.get(self.device or "", self.device),
+            powers=back(self.powers),
+            counters=back(self.counters),
+            left_out=tuple((own.get(name, name), why) for name, why in self.left_out),
+        )
 
 
 def wide_name(name: str) -> str:
@@ -137,7 +152,7 @@ class Watts:
     def _with_own(
         self, values: np.ndarray, own: np.ndarray | None, lines: np.ndarray, findings: Findings
     ) -> np.ndarray:
-        """Return powers whose cells say their unit; a bare 0 is one in any."""
+        # A bare 0 is 0 W in any unit.
         factors = np.full(len(values), np.nan) if own is None else own
         bare = np.isnan(factors) & ~np.isnan(values) & (values != 0)
         if bare.any():
@@ -291,29 +306,16 @@ Statistic = Literal["", "mean", "other"]
 
 @dataclass(frozen=True)
 class PowerName:
-    """What the name of a column of powers says.
+    """What the name of a column of powers says."""
 
-    Attributes
-    ----------
-    stem
-        The name without unit and statistic, in lower case.
-    factor
-        Watts in one unit; None if the name says none, or an ambiguous one.
-    is_mw
-        Whether the unit is ``mw`` in lower case: milliwatts or megawatts.
-    method
-        average or instant, where the name says it, else unknown.
-    scope
-        gpu, cpu or memory, where the name says it, else unknown.
-    statistic
-        mean of a window, or another statistic of it.
-    """
-
+    # The name without unit and statistic, in lower case.
     stem: tuple[str, ...]
+    # Watts in one unit; None if the name states none, or mw: milliwatts or megawatts.
     factor: float | None = None
     is_mw: bool = False
     method: str = "unknown"
     scope: str = "unknown"
+    # The mean of a window, or another statistic of it.
     statistic: Statistic = ""
 
 

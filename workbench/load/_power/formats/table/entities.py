@@ -193,7 +193,7 @@ def _of_gpu(name: str, scope: str) -> dict[str, Any]:
 
 
 def _kept(name: str) -> str:
-    """Return a name as it can be shown: printable, and none too long; others stay others."""
+    # Names reach terminals and HTML: printable and bounded; the digest keeps long ones apart.
     name = printable(name)
     if len(name) <= _NAME_CHARS:
         return name

@@ -208,7 +208,7 @@ def _powers(
 def _without_totals(
     columns: list[PowerColumn], left_out: list[tuple[str, str]]
 ) -> list[PowerColumn]:
-    """Leave out sums beside what they sum; beside GPUs alone one may hold more, and stays."""
+    # Beside what it sums a total counts twice; beside GPUs alone it may hold more, and stays.
     totals = [column for column in columns if column.is_entity and _is_total(column.part)]
     total = [c for c in columns if c not in totals and c.scope not in ("gpu", "cpu", "memory")]
     is_all_gpu = {column.scope for column in columns} == {"gpu"}
@@ -264,7 +264,7 @@ def _is_summit(name: str) -> re.Match[str] | None:
 
 
 def _summit_part(match: re.Match[str]) -> tuple[str, str]:
-    """Name a sensor of Summit: GPUs 0 to 5 of a node, three to a socket."""
+    # A node of Summit has GPUs 0 to 5, three to a socket.
     if match[4]:
         return f"ps{match[4]}", "unknown"
     if match[2]:
@@ -273,7 +273,6 @@ def _summit_part(match: re.Match[str]) -> tuple[str, str]:
 
 
 def _bare(name: str) -> str:
-    """Name the thing that a column meters: its name without power and unit."""
     split = name.strip() if _TAIL.search(name) or _START.match(name) else _CAMEL.sub("_", name)
     bare = _START.sub("", _TAIL.sub("", split))
     return wide_name(bare) if bare else name.strip()
@@ -322,6 +321,7 @@ _OF_A_JOB = {"step", "steps", "iteration", "iterations", "iter", "loss", "sample
 _OF_A_JOB |= {"requests", "latency", "trial", "outcome", "batch", "limit", "window"}
 _FILLERS = _ENERGY | {"total", "consumption", "consumed", "counter", "cumulative", "used", "usage"}
 _PACKAGE = {"package", "pkg"}  # what RAPL calls a CPU
+# Share of the steps that may fall: a counter falls only where it is reset.
 _FALLING = 0.01
 # A reset leaves less than this share of what was counted.
 _RESET = 0.5
@@ -607,28 +607,8 @@ def named(
         raise LoadError(msg)
     usual = {reference: _NAMES[name] for name, reference in meaning.items()}
     own = {name: reference for reference, name in usual.items()}
-    columns_found = layout(
-        list(own),
-        replace(options, columns=None),
-        label,
-        cells={usual[name]: kind for name, kind in (cells or {}).items() if name in usual},
-        with_counters=True,
-    )
-
-    def back(columns: Sequence[PowerColumn]) -> tuple[PowerColumn, ...]:
-        return tuple(replace(column, name=own[column.name]) for column in columns)
-
-    def named_there(name: str | None) -> str | None:
-        return None if name is None else own[name]
-
+    kinds = {usual[name]: kind for name, kind in (cells or {}).items() if name in usual}
+    options = replace(options, columns=None)
+    renamed = layout(list(own), options, label, cells=kinds, with_counters=True).renamed(own)
     remainder = tuple((name, "columns= does not name it") for name in names if name not in usual)
-    return replace(
-        columns_found,
-        time=own[columns_found.time],
-        powers=back(columns_found.powers),
-        counters=back(columns_found.counters),
-        entity=named_there(columns_found.entity),
-        node=named_there(columns_found.node),
-        device=named_there(columns_found.device),
-        left_out=(*((own[name], why) for name, why in columns_found.left_out), *remainder),
-    )
+    return replace(renamed, left_out=(*renamed.left_out, *remainder))

@@ -40,6 +40,7 @@ _BLOCK_BYTES = 4 << 20
 _HEAD_BYTES = 1 << 16
 _SAMPLE_ROWS = 20
 _JSON_ROWS = 50_000
+# Input is hostile: a header may be one long line of separators.
 _MOST_COLUMNS = 200_000
 
 
@@ -118,6 +119,7 @@ def open_parquet(path: Path | io.BytesIO, label: str, names: Sequence[str] = ())
         return pq.ParquetFile(
             path,
             memory_map=isinstance(path, Path),
+            # A damaged page must be an error, not other powers.
             page_checksum_verification=True,
             read_dictionary=list(names),
         )
@@ -297,7 +299,7 @@ def _without_blank(batch: pa.RecordBatch, lines: np.ndarray) -> tuple[pa.RecordB
 
 
 def _lines(count: int, before: int, first: int, bad: list[int]) -> np.ndarray:
-    """Return the lines of rows; those of another width are lines, too."""
+    # Rows of another width are lines of the file, too.
     lines = np.arange(before, before + count, dtype=np.int64)
     if bad and all(bad):
         left_out = np.array(bad) - first - np.arange(len(bad))

@@ -216,7 +216,7 @@ class _Reader:
                 self._states.append(states[keep])
 
     def _named(self, codes: np.ndarray, column: Watts, lines: np.ndarray) -> np.ndarray:
-        """Say which rows name a thing; what several columns lack is told of the first."""
+        # All columns of a row lack the same name; the first one reports it.
         is_named: np.ndarray = codes >= 0
         if not is_named.all() and column is self._columns[0]:
             first = int(lines[int((~is_named).argmax())])
@@ -255,7 +255,6 @@ class _Reader:
         )
 
     def _counters(self, names: pd.Index) -> pd.DataFrame | None:
-        """Return the counters of energy; refuse others, or skip them beside powers."""
         if not self._counted:
             return None
         counters = _frame(self._counted, "energy_j", names)
