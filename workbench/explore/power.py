@@ -99,7 +99,7 @@ def _draw(
     return plot.capping_events(events, **shown)
 
 
-# Explore floors, ramps and stores on measured power.
+# Explore floors, ramps and storage on measured power.
 
 _NONE = 0.0
 _J_PER_KWH = 3.6e6
@@ -117,9 +117,9 @@ def power_smoothing(
     source: str = "",
     synthetic: bool = False,
 ) -> Explorer:
-    """Choose a floor, ramps, hysteresis and a store; see what is left of the swing, and the cost.
+    """Choose a floor, ramps, hysteresis and storage; see what is left of the swing, and the cost.
 
-    Starts at a floor of 90 % of the peak and a store with a time constant of 10 s. The title
+    Starts at a floor of 90 % of the peak and storage with a time constant of 10 s. The title
     gives the verdict of the specification before and after.
 
     Parameters
@@ -369,14 +369,16 @@ def _provisioning_draw(
     source: str,
     synthetic: bool,
 ) -> go.Figure:
-    facts = curves[curve]
-    limits = [round(share * facts["limit_w"].max()) for share in _SHARES]
-    is_published = bool((facts["basis"] == "published").all())
+    chosen_curve = curves[curve]
+    limits = [round(share * chosen_curve["limit_w"].max()) for share in _SHARES]
+    is_published = bool((chosen_curve["basis"] == "published").all())
     table = analyze.provisioning(
-        analyze.extended_curve(facts, limits, method=method),
+        analyze.extended_curve(chosen_curve, limits, method=method),
         budget_w=budget_mw * 1e6, pue_ratio=pue, fixed_w=fixed_mw * 1e6, overhead_w=overhead,
     )  # fmt: skip
-    where = Source(facts["source"].iloc[0], "published") if is_published else as_source(source)
+    where = (
+        Source(chosen_curve["source"].iloc[0], "published") if is_published else as_source(source)
+    )
     return plot.provisioning(
         table,
         published=analyze.published_gains() if is_published else None,

@@ -127,7 +127,7 @@ def test_smoothing_shows_the_store_or_else_all_of_the_power(wave):
     assert shown.layout.yaxis2.title.text == "charge [%]"
     card = plot.smoothing_summary(summary)
     assert card.data[0].text[3].startswith("450 kW → ")
-    assert "the store moves" in notes(card)
+    assert "the storage moves" in notes(card)
 
 
 def test_the_zoom_shows_the_widest_movement():

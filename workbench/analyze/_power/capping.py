@@ -197,18 +197,18 @@ def capped_share(
     events = _found(readings, least_reading_count, 0.0)
     span = readings["time_ns"].max() - readings["time_ns"].min() + readings["period_ns"].median()
     stands_for = (readings["to_ns"] - readings["from_ns"]).groupby(readings["entity"])
-    facts = stands_for.sum() / _SECOND
+    known_s = stands_for.sum() / _SECOND
     by_event = events.groupby("entity")["duration_s"].agg(["size", "sum"])
-    by_event = by_event.reindex(facts.index, fill_value=0)
+    by_event = by_event.reindex(known_s.index, fill_value=0)
     table = pd.DataFrame(
         {
             "evidence": readings.groupby("entity")["evidence"].first(),
             "event_count": by_event["size"].astype("int64"),
             "capped_s": by_event["sum"].astype("float64"),
-            "known_s": facts,
+            "known_s": known_s,
             # Both are sums of the same cells, up to rounding.
-            "capped_share": (by_event["sum"] / facts.where(facts > 0)).clip(upper=1),
-            "covered_share": (facts / (span / _SECOND)).clip(upper=1) if span > 0 else 0.0,
+            "capped_share": (by_event["sum"] / known_s.where(known_s > 0)).clip(upper=1),
+            "covered_share": (known_s / (span / _SECOND)).clip(upper=1) if span > 0 else 0.0,
         }
     )
     table["entity"] = names[table.index.to_numpy()]

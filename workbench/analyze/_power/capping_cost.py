@@ -307,22 +307,19 @@ def capping_blame(
     pairs = pairs[pairs["at"].isin(kept.index[kept["state"] == CAPPED])]
     blamed = pairs[_is_most_held_back(pairs)]
     of_each = events.groupby("entity", sort=True)
-    steps_of, blamed_of = (item.groupby("entity")["at"].nunique() for item in (pairs, blamed))
+    steps_of, blamed_of = (table_.groupby("entity")["at"].nunique() for table_ in (pairs, blamed))
     time_of = (
         blamed.assign(excess=blamed["at"].map(excess)).groupby("entity")["excess"].sum(min_count=1)
     )
     all_steps = max(int(pairs["at"].nunique()), 1)
     names = of_each.size().index
-    table = pd.DataFrame(
-        {
-            "event_count": of_each.size(),
-            "capped_step_count": steps_of.reindex(names, fill_value=0),
-            "blamed_step_count": blamed_of.reindex(names, fill_value=0),
-            "blamed_share": blamed_of.reindex(names, fill_value=0) / all_steps,
-            "blamed_s": time_of.reindex(names),
-            "clock_loss_ratio": of_each["clock_loss_ratio"].median(),
-        }
-    )
+    table = pd.DataFrame({
+        "event_count": of_each.size(), "capped_step_count": steps_of.reindex(names, fill_value=0),
+        "blamed_step_count": blamed_of.reindex(names, fill_value=0),
+        "blamed_share": blamed_of.reindex(names, fill_value=0) / all_steps,
+        "blamed_s": time_of.reindex(names),
+        "clock_loss_ratio": of_each["clock_loss_ratio"].median(),
+    })  # fmt: skip
     shared = blamed.groupby("at")["entity"].transform("size") > 1
     cost = capping_cost(
         events, steps, first_step_count=first_step_count, longest_step_ratio=longest_step_ratio
@@ -343,7 +340,7 @@ def _pairs(events: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:
         np.arange(len(rows))[overlapped(rows, start, end)]
         for start, end in zip(events["start_ns"], events["end_ns"], strict=True)
     ]
-    counts = [len(item) for item in positions]
+    counts = [len(steps_) for steps_ in positions]
     columns = ["entity", "clock_loss_ratio", "clock_mhz"]
     pairs = events.loc[events.index.repeat(counts), columns].reset_index(drop=True)
     at = np.concatenate(positions) if positions else np.empty(0, dtype=np.int64)

@@ -130,8 +130,8 @@ def _by_job(curves: pd.DataFrame) -> pd.DataFrame:
         basis="measured",
         is_extrapolated=False,
         doubt=[
-            f"{count} of {of} configurations have this limit" if item else ""
-            for item, count, of in zip(
+            f"{count} of {of} configurations have this limit" if is_partial else ""
+            for is_partial, count, of in zip(
                 is_sparse, table["configuration_count"], table["all_count"], strict=True
             )
         ],
@@ -215,22 +215,22 @@ def _added(
     name, had = _name(own), own["limit_w"].to_numpy()
     # What was extrapolated before is no knowledge to build on.
     own = own[~own["is_extrapolated"]].sort_values("limit_w", ignore_index=True)
-    facts = own["limit_w"].to_numpy()
-    if len(np.unique(facts)) < 2 or len(np.unique(facts)) < len(facts):
-        msg = f"{name} has {len(facts)} known rows; extending needs two or more different limits"
+    limits_w = own["limit_w"].to_numpy()
+    if len(np.unique(limits_w)) < 2 or len(np.unique(limits_w)) < len(limits_w):
+        msg = f"{name} has {len(limits_w)} known rows; extending needs two or more different limits"
         raise WorkbenchError(msg)
     new = limits[~np.isin(limits, had)]
     speed = own["speed_ratio"].to_numpy()
-    outside = (new < facts[0]) | (new > facts[-1])
-    at = np.interp(new, facts, speed)
+    outside = (new < limits_w[0]) | (new > limits_w[-1])
+    at = np.interp(new, limits_w, speed)
     if outside.any():
         # np.interp holds the last value outside; only the method may say what lies there.
-        at[outside] = _beyond(new[outside], facts, speed, method, shape)
+        at[outside] = _beyond(new[outside], limits_w, speed, method, shape)
     if (at <= 0).any():
         msg = f"{name}: at {new[at <= 0][-1]:g} W the speed would be 0 or below; ask for more"
         raise WorkbenchError(msg)
     how = method if shape is None else "the shape of another curve"
-    power = np.interp(new, facts, own["power_w"].to_numpy(dtype=np.float64))
+    power = np.interp(new, limits_w, own["power_w"].to_numpy(dtype=np.float64))
     rows = pd.DataFrame({"limit_w": new, "speed_ratio": at}).assign(
         **{name: own[name].iloc[0] for name in (*_CURVE, "configuration_count")},
         power_w=np.where(outside, np.nan, power),
@@ -245,27 +245,28 @@ def _added(
 
 def _beyond(
     new: _Floats,
-    facts: _Floats,
+    limits_w: _Floats,
     speed: _Floats,
     method: str,
     shape: Callable[[_Floats], _Floats] | None,
 ) -> _Floats:
     """Extrapolate the speed."""
-    above = new > facts[-1]
+    above = new > limits_w[-1]
     if above.any() and (shape is not None or method in _EXPONENTS):
         msg = f"{new[above][0]:g} W is above the largest limit; there only linear and power answer"
         raise WorkbenchError(msg)
-    top = facts[-1]
+    top = limits_w[-1]
     lost = 1 - speed[0]
     if shape is not None:
-        return _floats(1 - lost * shape(new / top) / _some(shape(facts[:1] / top))[0])
+        return _floats(1 - lost * shape(new / top) / _some(shape(limits_w[:1] / top))[0])
     if method in _EXPONENTS:
-        return _floats(1 - lost * ((top - new) / (top - facts[0])) ** _EXPONENTS[method])
+        return _floats(1 - lost * ((top - new) / (top - limits_w[0])) ** _EXPONENTS[method])
     # The line, or the power law, through the two known limits that are nearest.
-    first = np.where(above, len(facts) - 2, 0)
+    first = np.where(above, len(limits_w) - 2, 0)
     bend = (np.log, np.exp) if method == "power" else (np.asarray, np.asarray)
     x0, x1, y0, y1 = (
-        bend[0](item) for item in (facts[first], facts[first + 1], speed[first], speed[first + 1])
+        bend[0](item)
+        for item in (limits_w[first], limits_w[first + 1], speed[first], speed[first + 1])
     )
     return _floats(bend[1](y0 + (y1 - y0) * (bend[0](new) - x0) / (x1 - x0)))
 

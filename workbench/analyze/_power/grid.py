@@ -106,15 +106,11 @@ def power_grid(
         value[at], share[at] = power_w.ravel(), covered.ravel()
     value[is_unknown(share, least_covered_share)] = np.nan
     codes = np.repeat(np.arange(len(readings.names)), cell_count)
-    table = pd.DataFrame(
-        {
-            "time_ns": np.tile(edges[:-1], len(readings.names)),
-            "entity": pd.Categorical.from_codes(codes, categories=readings.names),
-            "power_w": value,
-            "covered_share": share,
-            "meter_period_s": np.repeat(readings.period_s, cell_count),
-        }
-    )
+    table = pd.DataFrame({
+        "time_ns": np.tile(edges[:-1], len(readings.names)),
+        "entity": pd.Categorical.from_codes(codes, categories=readings.names), "power_w": value,
+        "covered_share": share, "meter_period_s": np.repeat(readings.period_s, cell_count),
+    })  # fmt: skip
     return POWER_GRID.check(table)
 
 
@@ -218,15 +214,10 @@ def power_totals(
     power_w, count = np.nansum(wide, axis=0), (~np.isnan(wide)).sum(axis=0)
     share = count / len(expected)
     is_known = (share >= least_covered_share - _SLACK) & (count > 0)
-    table = pd.DataFrame(
-        {
-            "time_ns": times,
-            "power_w": np.where(is_known, power_w, np.nan),
-            "entity_count": count,
-            "expected_count": len(expected),
-            "covered_share": share,
-        }
-    )
+    table = pd.DataFrame({
+        "time_ns": times, "power_w": np.where(is_known, power_w, np.nan), "entity_count": count,
+        "expected_count": len(expected), "covered_share": share,
+    })  # fmt: skip
     if "meter_period_s" in grid:
         table["meter_period_s"] = grid["meter_period_s"].max()
     return POWER_TOTALS.check(POWER_TOTALS.cast(table))
@@ -621,14 +612,9 @@ def _summed(readings: Signal, period_s: float) -> pd.DataFrame:
     # it is too low everywhere, and ``covered_share`` says so.
     reading = max(int((np.diff(readings.first) > 0).sum()), 1)
     has_period = ~np.isnan(readings.period_s)
-    table = pd.DataFrame(
-        {
-            "time_ns": edges[:-1],
-            "power_w": np.where(count == reading, power_w, np.nan),
-            "entity_count": count,
-            "expected_count": expected,
-            "covered_share": count / expected,
-            "meter_period_s": readings.period_s[has_period].max() if has_period.any() else np.nan,
-        }
-    )
+    table = pd.DataFrame({
+        "time_ns": edges[:-1], "power_w": np.where(count == reading, power_w, np.nan),
+        "entity_count": count, "expected_count": expected, "covered_share": count / expected,
+        "meter_period_s": readings.period_s[has_period].max() if has_period.any() else np.nan,
+    })  # fmt: skip
     return POWER_TOTALS.check(POWER_TOTALS.cast(table))

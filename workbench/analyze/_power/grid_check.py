@@ -165,8 +165,8 @@ def _band(series: Series, spec: GridSpec, averaging_s: float | None) -> dict[str
     }  # fmt: skip
     if low >= nyquist:
         return row | {"why": f"the band is above Nyquist ({nyquist:g} Hz): nothing of it is seen"}
-    facts = longest_stretch(at_meter_pace(series), longest_gap_cells=2, least_cells=1)
-    if len(facts.power_w) < _LEAST_CELLS:
+    stretch = longest_stretch(at_meter_pace(series), longest_gap_cells=2, least_cells=1)
+    if len(stretch.power_w) < _LEAST_CELLS:
         return row | {"why": f"fewer than {_LEAST_CELLS} cells without a gap", "visible_share": 0.0}
     result = periodogram(series, longest_gap_cells=2)
     why = "share of the energy at 0 < f <= Nyquist"
@@ -268,7 +268,7 @@ class GridSpec:
             problem = "a ramp needs its window; give ramp_window_s (60 for a limit per minute)"
         elif self.range_w is not None and self.range_window_s is None:
             problem = "a range needs range_window_s, the time power is averaged over (0: instants)"
-        elif any(item is not None for item in band) and any(item is None for item in band):
+        elif any(end is not None for end in band) and any(end is None for end in band):
             problem = "a critical band needs band_low_hz, band_high_hz and band_share"
         elif not has_ramp and self.range_w is None and band[0] is None:
             problem = "it limits nothing; give ramps, range_w or a band"
@@ -334,11 +334,11 @@ def grid_spec(name: str) -> GridSpec:
     >>> round(grid_spec("10 MW/min").scaled_to(15e6).ramp_up_w_per_s * 60)
     1000000
     """
-    facts = _known()
-    if name not in facts:
-        msg = f"no grid specification {name!r}; there are {list(facts)}, or make a GridSpec(...)"
+    specs = _known()
+    if name not in specs:
+        msg = f"no grid specification {name!r}; there are {list(specs)}, or make a GridSpec(...)"
         raise WorkbenchError(msg)
-    return facts[name]
+    return specs[name]
 
 
 @cache

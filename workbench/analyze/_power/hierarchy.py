@@ -104,11 +104,11 @@ def _children(fed: Feeds, power: Numbers) -> dict[str, Numbers]:
     result |= {name: np.full(size, np.nan) for name in ("peaks_w", "diversity_ratio")}
     has_value = np.asarray((~np.isnan(power)).any(axis=1))
     for at, children in enumerate(fed.children()):
-        values_known = [child for child in children if has_value[child]]
-        result["child_count"][at], result["known_count"][at] = len(children), len(values_known)
-        values = power[np.array(values_known, dtype=np.int64)]
+        known_children = [child for child in children if has_value[child]]
+        result["child_count"][at], result["known_count"][at] = len(children), len(known_children)
+        values = power[np.array(known_children, dtype=np.int64)]
         common = np.asarray((~np.isnan(values)).all(axis=0))
-        if not values_known or not common.any():
+        if not known_children or not common.any():
             continue
         together = values[:, common]
         peak = together.sum(axis=0).max()

@@ -110,8 +110,8 @@ def _compared(own: pd.DataFrame, reference_limit_w: float | None) -> pd.DataFram
     wanted = own["limit_w"].max() if reference_limit_w is None else float(reference_limit_w)
     same = own[own["limit_w"] == wanted]
     if same.empty:
-        name = ", ".join(str(own[item].iloc[0]) for item in _CURVE)
-        limits = [f"{item:g}" for item in own["limit_w"]]
+        name = ", ".join(str(own[limit].iloc[0]) for limit in _CURVE)
+        limits = [f"{limit:g}" for limit in own["limit_w"]]
         msg = (
             f"{name} has no limit of {wanted:g} W to compare with; it has {', '.join(limits)} "
             "(analyze.extended_curve adds others)"

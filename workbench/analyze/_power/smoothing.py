@@ -50,7 +50,7 @@ def power_smoothing(
     output, that rises by at most ``up dt``; else the output is kept for ``hysteresis / dt``
     cells and then falls by at most ``down dt``. What *P* asks for beyond it is unmet demand.
 
-    A store with time constant *tau* lets the grid see ``g += dt / (tau + dt) (load - g)``,
+    Storage with a time constant *tau* lets the grid see ``g += dt / (tau + dt) (load - g)``,
     beginning with the mean load; one with limited ramps begins with the first load. The
     charge follows what is taken and given, within power, energy and efficiency; where those
     end, the grid sees the load.
@@ -120,19 +120,15 @@ def _columns(
     """Name what was worked out, in the order of the table."""
     energy = plan.storage_energy_j
     return {
-        "power_w": power_w,
-        "load_w": load_w,
-        "smoothed_w": load_w + moved.storage_w,
-        "ballast_w": np.maximum(load_w - power_w, 0),
-        "unmet_w": np.maximum(power_w - load_w, 0),
-        "storage_w": moved.storage_w,
-        "stored_j": moved.stored_j,
+        "power_w": power_w, "load_w": load_w, "smoothed_w": load_w + moved.storage_w,
+        "ballast_w": np.maximum(load_w - power_w, 0), "unmet_w": np.maximum(power_w - load_w, 0),
+        "storage_w": moved.storage_w, "stored_j": moved.stored_j,
         "stored_share": moved.stored_j / energy if energy else np.full(len(load_w), np.nan),
         "lost_w": moved.lost_w,
-    }
+    }  # fmt: skip
 
 
-# How power is smoothed: by the machines, by a store, or by both.
+# How power is smoothed: by the machines, by storage, or by both.
 
 _KILO = 1e3
 _J_PER_KWH = 3.6e6
@@ -142,8 +138,8 @@ _J_PER_KWH = 3.6e6
 class SmoothingPlan:
     """What is done to power before the grid sees it; None and 0 leave a part out.
 
-    First the machines draw: at least a floor, changing no faster than their ramps. Then a
-    store takes and gives, so that the grid sees a filtered or ramp-limited draw.
+    First the machines draw: at least a floor, changing no faster than their ramps. Then
+    storage takes and gives, so that the grid sees a filtered or ramp-limited draw.
 
     Parameters
     ----------
@@ -163,7 +159,7 @@ class SmoothingPlan:
         Or it sees the load with limited ramps; then a charge that drifts needs
         ``charge_control_s``.
     storage_power_w, storage_energy_j
-        What the store can give or take, and hold. Unlimited by default, to learn what is needed.
+        What the storage can give or take, and hold. Unlimited by default, to learn what is needed.
     storage_efficiency_share
         Of what goes in, what comes out; its square root on either way.
     storage_start_share
@@ -212,11 +208,11 @@ class SmoothingPlan:
     def _check_store(self) -> None:
         limits = (self.storage_power_w, self.storage_energy_j, self.charge_control_s)
         if self.storage_tau_s is not None and self.storage_ramp_w_per_s is not None:
-            msg = "a store follows storage_tau_s or storage_ramp_w_per_s, not both"
+            msg = "storage follows storage_tau_s or storage_ramp_w_per_s, not both"
             raise WorkbenchError(msg)
         if not self.has_storage and any(limit is not None for limit in limits):
             msg = (
-                "limits of a store need a store: give storage_tau_s (a filtered draw) or "
+                "limits of storage need storage: give storage_tau_s (a filtered draw) or "
                 "storage_ramp_w_per_s (limited ramps)"
             )
             raise WorkbenchError(msg)
@@ -249,9 +245,9 @@ class SmoothingPlan:
         if self.hysteresis_s:
             words.append(f"hold {self.hysteresis_s:g} s")
         if self.storage_tau_s:
-            words.append(f"store tau {self.storage_tau_s:g} s")
+            words.append(f"storage tau {self.storage_tau_s:g} s")
         if self.storage_ramp_w_per_s:
-            words.append(f"store ramps {self.storage_ramp_w_per_s / _KILO:g} kW/s")
+            words.append(f"storage ramps {self.storage_ramp_w_per_s / _KILO:g} kW/s")
         if self.storage_energy_j:
             words.append(f"{self.storage_energy_j / _J_PER_KWH:.3g} kWh")
         return ", ".join(words) or "nothing"
@@ -313,11 +309,11 @@ def smoothing_plans(
     return SMOOTHING_PLANS.check(SMOOTHING_PLANS.cast(table))
 
 
-# The two stages of smoothing: what machines draw, and what a store adds or takes.
+# The two stages of smoothing: what machines draw, and what storage adds or takes.
 
 
 class Stored(NamedTuple):
-    """What a store does in every cell."""
+    """What the storage does in every cell."""
 
     storage_w: Floats
     stored_j: Floats
@@ -325,7 +321,7 @@ class Stored(NamedTuple):
 
 
 class Store(NamedTuple):
-    """Settings of a store; infinite where unlimited."""
+    """Settings of the storage; infinite where unlimited."""
 
     tau_s: float | None
     ramp_w_per_s: float
@@ -393,7 +389,7 @@ def _limited(load_w: Floats, period_s: float, store: Store) -> Stored:
     most, charge, out = store.power_w, store.start_j, float(goals[0])
     # What a watt adds to the charge in a cell, and what it takes from it.
     gain, drain = store.one_way_ratio * period_s, period_s / store.one_way_ratio
-    # An unlimited store has no bottom either.
+    # An unlimited storage has no bottom either.
     top, bottom = store.energy_j, 0.0 if np.isfinite(store.energy_j) else -np.inf
     chosen, charges = [], []
     # Branches instead of min and max: a slider waits for this loop.
@@ -427,7 +423,7 @@ def _least(first: float, second: float, third: float) -> float:
     return first if first > 0 else 0.0
 
 
-# What smoothing costs, what swing it leaves, and what store it needs.
+# What smoothing costs, what swing it leaves, and what storage it needs.
 
 _WORST_FIRST = ("fail", "unknown", "pass")
 
@@ -439,7 +435,7 @@ def smoothing_summary(
     site_w: float | None = None,
     averaging_s: float | None = None,
 ) -> pd.DataFrame:
-    """Compare power before and after smoothing: energy, swing, ramps, store and verdict.
+    """Compare power before and after smoothing: energy, swing, ramps, storage and verdict.
 
     What an unlimited storage moved is the size of the storage that is needed.
 
@@ -465,7 +461,7 @@ def smoothing_summary(
     Notes
     -----
     ``swing_w`` is the 99th minus the 1st percentile of all cells, ``deviation_w`` their standard
-    deviation. ``energy_ratio`` counts ballast and losses, and what the store still holds.
+    deviation. ``energy_ratio`` counts ballast and losses, and what the storage still holds.
 
     Examples
     --------
@@ -503,11 +499,13 @@ def smoothing_summary(
     return SMOOTHING_SUMMARY.check(SMOOTHING_SUMMARY.cast(table))
 
 
-def _cells_per_reading(facts: pd.DataFrame, period_s: float) -> int:
+def _cells_per_reading(smoothed_cells: pd.DataFrame, period_s: float) -> int:
     # Nobody measured a ramp over fewer cells than lie between two readings.
-    meter_s = facts["meter_period_s"].max() if "meter_period_s" in facts else np.nan
+    meter_s = (
+        smoothed_cells["meter_period_s"].max() if "meter_period_s" in smoothed_cells else np.nan
+    )
     cells = 1 if np.isnan(meter_s) else max(round(meter_s / period_s), 1)
-    return cells if cells < len(facts) else 1
+    return cells if cells < len(smoothed_cells) else 1
 
 
 def _statistics(power_w: Floats, period_s: float, lag: int) -> dict[str, Any]:
@@ -522,12 +520,12 @@ def _statistics(power_w: Floats, period_s: float, lag: int) -> dict[str, Any]:
     }
 
 
-def _costs(facts: pd.DataFrame, period_s: float) -> dict[str, Any]:
-    charge = facts["stored_j"].to_numpy()
-    moved, lost = facts["storage_w"].to_numpy(), facts["lost_w"].to_numpy()
+def _costs(smoothed_cells: pd.DataFrame, period_s: float) -> dict[str, Any]:
+    charge = smoothed_cells["stored_j"].to_numpy()
+    moved, lost = smoothed_cells["storage_w"].to_numpy(), smoothed_cells["lost_w"].to_numpy()
     return {
-        "ballast_j": facts["ballast_w"].sum() * period_s,
-        "unmet_j": facts["unmet_w"].sum() * period_s,
+        "ballast_j": smoothed_cells["ballast_w"].sum() * period_s,
+        "unmet_j": smoothed_cells["unmet_w"].sum() * period_s,
         "lost_j": lost.sum() * period_s,
         "stored_change_j": (moved - lost).sum() * period_s,
         "storage_w": np.abs(moved).max(),
@@ -536,7 +534,7 @@ def _costs(facts: pd.DataFrame, period_s: float) -> dict[str, Any]:
 
 
 def _verdict(
-    facts: pd.DataFrame,
+    cells_known: pd.DataFrame,
     column: str,
     spec: GridSpec | None,
     site_w: float | None,
@@ -544,8 +542,8 @@ def _verdict(
 ) -> tuple[str | None, str | None]:
     if spec is None:
         return None, None
-    cells = facts.filter(["time_ns", "meter_period_s"]).assign(
-        power_w=facts[column], entity_count=1, expected_count=1, covered_share=1.0
+    cells = cells_known.filter(["time_ns", "meter_period_s"]).assign(
+        power_w=cells_known[column], entity_count=1, expected_count=1, covered_share=1.0
     )
     rows = grid_check(cells, spec, site_w=site_w, averaging_s=averaging_s)
     worst = min(rows["verdict"], key=_WORST_FIRST.index)

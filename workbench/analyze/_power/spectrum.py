@@ -275,15 +275,11 @@ def power_peaks(
     frequency = rows["frequency_hz"].to_numpy()
     width = float(frequency[1] - frequency[0])
     near = rows["variance_share"].rolling(2 * _LOBE_BINS + 1, center=True, min_periods=1).sum()
-    table = pd.DataFrame(
-        {
-            "frequency_hz": frequency[result],
-            "period_s": 1 / frequency[result],
-            "density_w2_per_hz": density[result],
-            "variance_share": near.to_numpy()[result].clip(0, 1),
-            "resolution_hz": width,
-        }
-    )
+    table = pd.DataFrame({
+        "frequency_hz": frequency[result], "period_s": 1 / frequency[result],
+        "density_w2_per_hz": density[result], "variance_share": near.to_numpy()[result].clip(0, 1),
+        "resolution_hz": width,
+    })  # fmt: skip
     table["harmonic"], table["fundamental_hz"] = _harmonics(frequency[result], width)
     return POWER_PEAKS.check(POWER_PEAKS.cast(table))
 
@@ -513,16 +509,9 @@ def _measured(series: Series, starts: Ints, ends: Ints) -> pd.DataFrame:
     # Cells between two readings are a straight line: they add nothing to what was measured.
     seen = (ends - starts >= 2e9 * series.resolved_s) | (series.resolved_s == series.period_s)
     enough = (count >= 2) & seen
-    return pd.DataFrame(
-        {
-            "start_ns": starts,
-            "end_ns": ends,
-            "low_w": low.where(enough),
-            "high_w": high.where(enough),
-            "swing_w": (high - low).where(enough),
-            "range_w": (result["max"] - result["min"]).where(enough),
-            "mean_w": result["mean"],
-            "cell_count": count,
-            "covered_share": np.minimum(count / expected, 1),
-        }
-    )
+    return pd.DataFrame({
+        "start_ns": starts, "end_ns": ends, "low_w": low.where(enough),
+        "high_w": high.where(enough), "swing_w": (high - low).where(enough),
+        "range_w": (result["max"] - result["min"]).where(enough), "mean_w": result["mean"],
+        "cell_count": count, "covered_share": np.minimum(count / expected, 1),
+    })  # fmt: skip

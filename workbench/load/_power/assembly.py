@@ -211,9 +211,9 @@ def power_of_counters(counters: Rows, source: str) -> tuple[Rows, list[Finding]]
 
 def without_slips(counters: Rows, source: str) -> list[Finding]:
     """Make readings missing that are far below those around them; say how many."""
-    is_known = np.flatnonzero(~np.isnan(counters.numbers))
+    read = np.flatnonzero(~np.isnan(counters.numbers))
     is_slip = np.zeros(len(counters.codes), dtype=bool)
-    is_slip[is_known] = _outliers(counters.take(~np.isnan(counters.numbers)))
+    is_slip[read] = _outliers(counters.take(~np.isnan(counters.numbers)))
     if not is_slip.any():
         return []
     counters.numbers[is_slip] = np.nan
@@ -340,10 +340,18 @@ def _copies(
         if not len(rows.codes) or alike[_outline(rows)] < 2:
             continue
         digest = blake2b(rows.codes.tobytes() + rows.time_ns.tobytes() + rows.numbers.tobytes())
-        facts = first.setdefault(digest.digest(), number)
-        if facts != number and {*names[facts].values()}.isdisjoint(names[number].values()):
+        first_number = first.setdefault(digest.digest(), number)
+        if first_number != number and {*names[first_number].values()}.isdisjoint(
+            names[number].values()
+        ):
             source = contents[number].findings.source
-            yield source, "suspicious", _COPY, len(rows.codes), contents[facts].findings.source
+            yield (
+                source,
+                "suspicious",
+                _COPY,
+                len(rows.codes),
+                contents[first_number].findings.source,
+            )
 
 
 def _outline(rows: Rows) -> tuple[int, ...]:
@@ -383,16 +391,16 @@ def _stuck(readings: Rows, entities: pd.DataFrame) -> Iterator[Finding]:
     """Flag entities that repeat one value above idle while others of their scope move."""
     tracks = dict(readings.slices())
     for _, span in entities.groupby("scope", sort=False):
-        facts = {name: tracks[name] for name in span["entity"] if name in tracks}
-        if len(facts) < 2:
+        spans = {name: tracks[name] for name in span["entity"] if name in tracks}
+        if len(spans) < 2:
             continue
         lowest = min(
-            float(readings.numbers[item].min(initial=np.inf, where=_is_given(readings, item)))
-            for item in facts.values()
+            float(readings.numbers[rows].min(initial=np.inf, where=_is_given(readings, rows)))
+            for rows in spans.values()
         )
         runs = {
-            n: _longest_run(readings.numbers[item], _IDLE_RATIO * lowest)
-            for n, item in facts.items()
+            n: _longest_run(readings.numbers[rows], _IDLE_RATIO * lowest)
+            for n, rows in spans.items()
         }
         typical = float(np.median(list(runs.values())))
         stuck = [n for n, run in runs.items() if run >= _STUCK_COUNT and run > 5 * typical]
@@ -482,8 +490,8 @@ def joined_states(
         new = [code_of[renamed[str(name)]] for name in old.categories]
         position = np.array(new, dtype=np.int32)[old.codes.to_numpy()]
         entity = pd.Categorical.from_codes(position, categories=categories)
-        values_known = [name for name in POWER_STATES.columns if name in content.states]
-        frames.append(content.states[values_known].assign(entity=entity))
+        columns = [name for name in POWER_STATES.columns if name in content.states]
+        frames.append(content.states[columns].assign(entity=entity))
         content.states = None
     if not frames:
         empty = POWER_STATES.empty()

@@ -175,19 +175,13 @@ def _table(moments: Moments, names: list[str], period_ns: int, missing: int) -> 
     order = np.argsort(codes, kind="stable")
     codes, cells = codes[order], cells[order]
     categories = pd.Index([names[code] for code in by_name], dtype=pd.Series([""]).dtype)
-    table = pd.DataFrame(
-        {
-            "time_ns": cells * period_ns,
-            "entity": pd.Categorical.from_codes(codes, categories=categories),
-            "period_s": period_ns / SECOND,
-            "reading_count": moments.count[order],
-            "mean_w": moments.mean[order],
-            "min_w": moments.low[order],
-            "max_w": moments.high[order],
-            "m2_w2": moments.squares[order],
-        },
-        copy=False,
-    )
+    table = pd.DataFrame({
+        "time_ns": cells * period_ns,
+        "entity": pd.Categorical.from_codes(codes, categories=categories),
+        "period_s": period_ns / SECOND, "reading_count": moments.count[order],
+        "mean_w": moments.mean[order], "min_w": moments.low[order], "max_w": moments.high[order],
+        "m2_w2": moments.squares[order],
+    }, copy=False)  # fmt: skip
     table.attrs = {"missing_count": missing}
     return POWER_ROLLUP.check(table)
 
@@ -336,11 +330,11 @@ class _Sums:
             more = (0, max(width, 2 * len(self.first)) - len(self.first))
             self.first = np.pad(self.first, more, constant_values=_NONE)
             self.last = np.pad(self.last, more, constant_values=_NONE)
-        facts = self.last[present]
-        self.is_repeated |= is_repeated or bool((facts >= first).any())
-        is_new = facts == _NONE
+        last_seen = self.last[present]
+        self.is_repeated |= is_repeated or bool((last_seen >= first).any())
+        is_new = last_seen == _NONE
         self.first[present] = np.where(is_new, first, np.minimum(self.first[present], first))
-        self.last[present] = np.maximum(facts, last)
+        self.last[present] = np.maximum(last_seen, last)
 
 
 class _Fleet:
@@ -441,26 +435,22 @@ class _Window:
 
 def _totals(fleet: _Fleet, period_ns: int, least_covered_share: float) -> pd.DataFrame:
     counts = np.round(fleet.counts.numbers).astype(np.int64)
-    facts = np.flatnonzero(counts)
-    if not len(facts):
+    filled = np.flatnonzero(counts)
+    if not len(filled):
         msg = "the files hold no reading with a time, a name and a power"
         raise LoadError(msg)
-    cells = slice(facts[0], facts[-1] + 1)
+    cells = slice(filled[0], filled[-1] + 1)
     counts, expected = counts[cells], len(fleet.things.names)
     watts = np.zeros(len(counts))
-    own = fleet.watts.numbers[max(facts[0] + fleet.counts.first - fleet.watts.first, 0) :]
+    own = fleet.watts.numbers[max(filled[0] + fleet.counts.first - fleet.watts.first, 0) :]
     watts[: min(len(own), len(watts))] = own[: len(watts)]
     share = counts / expected
-    table = pd.DataFrame(
-        {
-            "time_ns": (np.arange(len(counts)) + fleet.counts.first + facts[0]) * period_ns,
-            "power_w": np.where((counts > 0) & (share >= least_covered_share), watts, np.nan),
-            "entity_count": counts,
-            "expected_count": np.full(len(counts), expected, dtype=np.int64),
-            "covered_share": share,
-            "meter_period_s": np.nan,
-        }
-    )
+    table = pd.DataFrame({
+        "time_ns": (np.arange(len(counts)) + fleet.counts.first + filled[0]) * period_ns,
+        "power_w": np.where((counts > 0) & (share >= least_covered_share), watts, np.nan),
+        "entity_count": counts, "expected_count": np.full(len(counts), expected, dtype=np.int64),
+        "covered_share": share, "meter_period_s": np.nan,
+    })  # fmt: skip
     table.attrs = {"missing_count": fleet.missing_count}
     return POWER_TOTALS.check(table)
 

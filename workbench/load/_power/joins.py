@@ -174,7 +174,7 @@ def _may_be_one(left: _Piece, right: _Piece) -> bool:
         # Between counters of two hosts there would be an energy that nobody drew.
         is_power = left.is_power and right.is_power
         return left.is_named or (is_power and start - end < _PAUSE_NS)
-    inside = [_within(item, start, end) for item in (left, right)]
+    inside = [_within(piece, start, end) for piece in (left, right)]
     (times, values), (other_times, other_values) = inside
     _, at_left, at_right = np.intersect1d(
         times, other_times, assume_unique=True, return_indices=True
@@ -200,8 +200,8 @@ def _share_nothing(left: _Piece, right: _Piece) -> bool:
 
 def _are_alike(left: _Piece, right: _Piece) -> bool:
     for key in ("scope", "method", "model"):
-        facts = (left.known.get(key), right.known.get(key))
-        if facts[0] != facts[1] and (key == "scope" or all(facts)):
+        pair = (left.known.get(key), right.known.get(key))
+        if pair[0] != pair[1] and (key == "scope" or all(pair)):
             return False
     return True
 
@@ -234,8 +234,8 @@ def _is_flat(piece: _Piece, before: Sequence[_Piece]) -> bool:
         return False
     start, end = max(s[0] for s in inside), min(s[1] for s in inside)
     _, values = _within(piece, max(start, piece.extent[0]), min(end, piece.extent[1]))
-    facts = values[~np.isnan(values)]
-    return len(facts) > 0 and bool((facts == facts[0]).all())
+    read = values[~np.isnan(values)]
+    return len(read) > 0 and bool((read == read[0]).all())
 
 
 def _is_doubtful(left: _Piece, right: _Piece) -> bool:
@@ -312,9 +312,6 @@ def _told(readings: Rows, span: slice) -> dict[str, Any]:
     missing = int(np.isnan(readings.numbers[span]).sum())
     period = float(np.median(np.diff(times))) / SECOND if len(times) > 1 else None
     return {
-        "period_s": period,
-        "reading_count": len(times) - missing,
-        "missing_count": missing,
-        "first_ns": int(times[0]),
-        "last_ns": int(times[-1]),
-    }
+        "period_s": period, "reading_count": len(times) - missing, "missing_count": missing,
+        "first_ns": int(times[0]), "last_ns": int(times[-1]),
+    }  # fmt: skip

@@ -233,8 +233,8 @@ def part_of(
         raise NoPowerError(msg)
     # What was not read has no method; another file may tell it.
     with_power = set(frames[0]["entity"].unique())
-    for name, item in entities.items():
-        item["method"] = item["method"] if name in with_power else None
+    for name, facts in entities.items():
+        facts["method"] = facts["method"] if name in with_power else None
     content = PowerPart(frames[0], entities, findings)
     for name, frame in zip(("counters", "states"), frames[1:], strict=False):
         setattr(content, name, frame if len(frame) else None)

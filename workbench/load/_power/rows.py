@@ -69,12 +69,12 @@ def rows_of(frame: pd.DataFrame, value: str) -> Rows:
     """Make rows of a frame of a reader; entities are coded in their natural order."""
     entity = frame["entity"]
     as_category = entity if entity.dtype == "category" else entity.astype("category")
-    values_known = [str(name) for name in as_category.cat.categories]
-    order = sorted(range(len(values_known)), key=lambda code: natural(values_known[code]))
-    place_of = np.empty(len(values_known), dtype=np.int32)
-    place_of[order] = np.arange(len(values_known), dtype=np.int32)
+    categories = [str(name) for name in as_category.cat.categories]
+    order = sorted(range(len(categories)), key=lambda code: natural(categories[code]))
+    place_of = np.empty(len(categories), dtype=np.int32)
+    place_of[order] = np.arange(len(categories), dtype=np.int32)
     return Rows(
-        [values_known[code] for code in order],
+        [categories[code] for code in order],
         place_of[as_category.cat.codes.to_numpy()],
         frame["time_ns"].to_numpy(dtype=np.int64, copy=True),
         frame[value].to_numpy(dtype=np.float64, copy=True, na_value=np.nan),
@@ -144,13 +144,13 @@ def joined(tables: Sequence[Rows], names: Sequence[Sequence[str]]) -> tuple[Rows
         np.array([code_of[name] for name in new] or [0], dtype=np.int32)[table.codes]
         for table, new in zip(tables, names, strict=True)
     ]
-    origin = np.repeat(np.arange(len(tables), dtype=np.int32), [len(item) for item in codes])
+    origin = np.repeat(np.arange(len(tables), dtype=np.int32), [len(table_) for table_ in codes])
     rows = Rows(
         every,
         np.concatenate(codes or [np.empty(0, np.int32)]),
-        np.concatenate([item.time_ns for item in tables] or [np.empty(0, np.int64)]),
-        np.concatenate([item.numbers for item in tables] or [np.empty(0)]),
-        np.concatenate([item.lines for item in tables] or [np.empty(0, np.int64)]),
+        np.concatenate([table_.time_ns for table_ in tables] or [np.empty(0, np.int64)]),
+        np.concatenate([table_.numbers for table_ in tables] or [np.empty(0)]),
+        np.concatenate([table_.lines for table_ in tables] or [np.empty(0, np.int64)]),
     )
     order = by_entity(rows.codes, rows.time_ns)
     return rows.take(order), origin[order]
@@ -160,14 +160,11 @@ def joined(tables: Sequence[Rows], names: Sequence[Sequence[str]]) -> tuple[Rows
 
 # What no single thing of a scope draws, in W: far above any product, far below a wrong unit.
 _MOST_W = {
-    **dict.fromkeys(("gpu", "cpu", "memory"), 5e3),
-    "module": 2e4,
-    **dict.fromkeys(("node_dc", "node_ac"), 2e5),
-    "switch": 5e5,
-    "rack": 2e6,
+    **dict.fromkeys(("gpu", "cpu", "memory"), 5e3), "module": 2e4,
+    **dict.fromkeys(("node_dc", "node_ac"), 2e5), "switch": 5e5, "rack": 2e6,
     **dict.fromkeys(("row", "pdu", "panel", "switchboard"), 1e8),
     **dict.fromkeys(("msb", "cooling"), 1e9),
-}
+}  # fmt: skip
 _MOST_OF_ALL_W = 2e10
 
 

@@ -113,16 +113,16 @@ def _files(paths: Paths) -> list[Path]:
         if not entry.exists():
             msg = f"{shown(entry)}: there is no such file or directory"
             raise FileNotFoundError(msg)
-        inside = sorted(item for item in entry.rglob("*.parquet") if item.is_file())
+        inside = sorted(path for path in entry.rglob("*.parquet") if path.is_file())
         result += inside if entry.is_dir() else [entry]
     if not result:
-        names = ", ".join(shown(item) for item in given_paths(paths)) or "an empty list"
+        names = ", ".join(shown(path) for path in given_paths(paths)) or "an empty list"
         msg = (
             f"{names}: no Parquet file found; load.power reads other formats, and "
             "DataFrame.to_parquet stores its table power"
         )
         raise LoadError(msg)
-    return list(dict.fromkeys(item.resolve() for item in result))
+    return list(dict.fromkeys(path.resolve() for path in result))
 
 
 def _layout(
@@ -191,18 +191,20 @@ def _named_powers(
     powers = []
     for name in names:
         words = power_name(name)
-        facts = words.factor if words and words.factor else factor
+        own_factor = words.factor if words and words.factor else factor
         chunk = name if len(names) > 1 else ""
-        is_mw = bool(words and words.is_mw) and facts is None
-        powers.append(replace(result.powers[0], name=name, part=chunk, factor=facts, is_mw=is_mw))
+        is_mw = bool(words and words.is_mw) and own_factor is None
+        powers.append(
+            replace(result.powers[0], name=name, part=chunk, factor=own_factor, is_mw=is_mw)
+        )
     return tuple(powers)
 
 
 def _refuse_other_columns(
     first: PowerLayout, layout: PowerLayout, path: Path, chunks: list[Part]
 ) -> None:
-    def names(item: PowerLayout) -> list[str]:
-        return [item.time, *item.identity, *(power.name for power in item.powers)]
+    def names(own: PowerLayout) -> list[str]:
+        return [own.time, *own.identity, *(power.name for power in own.powers)]
 
     if names(first) != names(layout):
         before = shown(chunks[0].path) if chunks else "the first file"

@@ -232,16 +232,11 @@ def _table(source: Source, findings: Findings) -> _Cells:
 def _of_trace(cells: _Cells, stem: str) -> pd.DataFrame:
     # The GPU is in the name of the file: summary_power_v100.csv.
     gpu = _SUMMARY.fullmatch(stem)
-    rows = pd.DataFrame(
-        {
-            "limit_w": cells.numbers("power_limit"),
-            "power_w": cells.numbers("average_power"),
-            "time_s": cells.numbers("time_per_epoch"),
-            "dataset": cells.texts("dataset"),
-            "network": cells.texts("network"),
-            "variant": cells.texts("optimizer"),
-        }
-    )
+    rows = pd.DataFrame({
+        "limit_w": cells.numbers("power_limit"), "power_w": cells.numbers("average_power"),
+        "time_s": cells.numbers("time_per_epoch"), "dataset": cells.texts("dataset"),
+        "network": cells.texts("network"), "variant": cells.texts("optimizer"),
+    })  # fmt: skip
     rows["gpu"] = gpu[1].upper() if gpu else None
     rows["batch_count"] = cells.numbers("batch_size") if "batch_size" in cells.raw else np.nan
     return _named(rows, stem)

@@ -130,9 +130,9 @@ def _records(path: Path) -> pd.DataFrame:
         raise LoadError(msg) from None
     # An export often wraps its one list in an object.
     if isinstance(value, dict):
-        lists = [item for item in value.values() if isinstance(item, list)]
+        lists = [entry for entry in value.values() if isinstance(entry, list)]
         value = lists[0] if len(lists) == 1 else value
-    if not (isinstance(value, list) and all(isinstance(item, dict) for item in value)):
+    if not (isinstance(value, list) and all(isinstance(entry, dict) for entry in value)):
         msg = f'{path}: holds no list of objects; write [{{"entity": ..., "parent": ...}}, ...]'
         raise LoadError(msg)
     return pd.DataFrame(value, dtype=object)
@@ -207,5 +207,5 @@ def _ring(check: _Check, entity: pd.Series, up: np.ndarray, row: int) -> LoadErr
         seen.append(row)
         row = int(up[row])
     ring: Sequence[int] = [*seen[seen.index(row) :], row]
-    names = " <- ".join(entity.iloc[item] for item in ring[:_SHOWN])
+    names = " <- ".join(entity.iloc[row_] for row_ in ring[:_SHOWN])
     return check.error(row, f"entities feed each other in a ring: {names}")

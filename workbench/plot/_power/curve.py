@@ -98,7 +98,7 @@ def _words(row: pd.Series, is_one_of_many: bool) -> str:
 def _line(own: pd.DataFrame, column: str, at: int, words: str) -> go.Scatter:
     own = own.iloc[extremes(own[column].to_numpy(dtype=np.float64))]
     symbol = SYMBOLS[at % len(SYMBOLS)]
-    facts = own["basis"].isin(["measured", "published"])
+    is_known = own["basis"].isin(["measured", "published"])
     return go.Scatter(
         x=own["limit_w"],
         y=own[column],
@@ -109,7 +109,7 @@ def _line(own: pd.DataFrame, column: str, at: int, words: str) -> go.Scatter:
         line={**distinct(at), "width": 2},
         marker={
             "color": distinct(at)["color"],
-            "symbol": [symbol if item else f"{symbol}-open" for item in facts],
+            "symbol": [symbol if item else f"{symbol}-open" for item in is_known],
             "size": 8,
         },
         customdata=own["basis"].map(label),
@@ -119,10 +119,10 @@ def _line(own: pd.DataFrame, column: str, at: int, words: str) -> go.Scatter:
 
 def _curve_claim(curve: pd.DataFrame) -> str:
     """Say what least energy saves, or what the smallest known limit keeps."""
-    facts = curve[~curve["is_extrapolated"]]
-    energies = facts.dropna(subset=["energy_ratio"])
+    known_rows = curve[~curve["is_extrapolated"]]
+    energies = known_rows.dropna(subset=["energy_ratio"])
     if energies.empty:
-        least = (facts if len(facts) else curve).sort_values("limit_w").iloc[0]
+        least = (known_rows if len(known_rows) else curve).sort_values("limit_w").iloc[0]
         return (
             f"At {least['limit_w']:,.4g} W, {label(_words(least, False), 50)} keeps "
             f"{percent(least['speed_ratio'])} of its speed"
@@ -419,8 +419,8 @@ def _claim(table: pd.DataFrame) -> str:
 
 def _known(table: pd.DataFrame) -> pd.DataFrame:
     """Give what was measured or published, or everything if nothing was."""
-    facts = table[~table["is_extrapolated"]]
-    return facts if len(facts) else table
+    known_rows = table[~table["is_extrapolated"]]
+    return known_rows if len(known_rows) else table
 
 
 def _best(table: pd.DataFrame) -> pd.DataFrame:

@@ -1,4 +1,4 @@
-"""Power before and after smoothing, and the charge of the store."""
+"""Power before and after smoothing, and the charge of the storage."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def power_smoothing(
     Returns
     -------
     plotly.graph_objects.Figure
-        Above a short stretch of power, below the charge of the store (or, without one, power of
+        Above a short stretch of power, below the charge of the storage (or, without one, power of
         the whole time).
     """
     frame = Frame(source, synthetic)
@@ -148,7 +148,7 @@ def _charge(figure: go.Figure, after_min: pd.Series, facts: pd.DataFrame) -> str
     keep = extremes(values, _MOST_POINTS)
     figure.add_scatter(
         x=after_min.to_numpy()[keep].round(4), y=values[keep], mode=_mode(keep),
-        name="charge of the store", showlegend=False,
+        name="charge of the storage", showlegend=False,
         line={"color": colour("series"), "width": 1.5},
         hovertemplate="%{y:.3g} at %{x:.2f} min<extra></extra>", row=2, col=1,
     )  # fmt: skip
@@ -165,7 +165,7 @@ def _claim(facts: pd.DataFrame, summary: pd.DataFrame | None) -> str:
     more = 100 * (float(after["energy_ratio"]) - 1)
     claim += f", for {abs(more):.2g} % {'more' if more >= 0 else 'less'} energy"
     if after["storage_w"] > 0:
-        claim += f" and a store of {amount(after['storage_w'])}, "
+        claim += f" and storage of {amount(after['storage_w'])}, "
         claim += joules(after["storage_j"])
     if pd.notna(after["verdict"]):
         was, left = (label(item, 12) for item in summary["verdict"].iloc[[0, -1]])
@@ -289,7 +289,7 @@ _MEASURES = (
     ("swing_w", "swing, 99th - 1st percentile", ""), ("deviation_w", "standard deviation", ""),
     ("ramp_w_per_s", "fastest ramp", "/s"), ("peak_w", "peak", ""), ("energy_j", "energy", ""),
 )  # fmt: skip
-# A store that is not needed still moves the last digits of sums.
+# Storage that is not needed still moves the last digits of sums.
 _ROUNDING = 1e-9
 _COSTS = (("ballast_j", "burnt on top"), ("lost_j", "lost in it"), ("unmet_j", "held back"))
 
@@ -310,7 +310,7 @@ def smoothing_summary(
     -------
     plotly.graph_objects.Figure
         A bar per quantity as a share of what it was, with both numbers. The title states swing
-        and cost, the note what the store needs and what is held back.
+        and cost, the note what the storage needs and what is held back.
     """
     frame = Frame(source, synthetic)
     SMOOTHING_SUMMARY.check(table)
@@ -362,7 +362,7 @@ def _note(after: pd.Series) -> str:
     pieces = []
     if after["storage_w"] > _ROUNDING * float(after["peak_w"]):
         energy = joules(float(after["storage_j"]))
-        pieces.append(f"the store moves {amount(float(after['storage_w']))} and {energy}")
+        pieces.append(f"the storage moves {amount(float(after['storage_w']))} and {energy}")
     for column, words in _COSTS:
         if after[column] > 0:
             share = float(after[column]) / float(after["energy_j"]) if after["energy_j"] > 0 else 0

@@ -173,8 +173,8 @@ def _claim(rows: pd.DataFrame, peaks: pd.DataFrame | None, limited: pd.DataFrame
     if limited is not None and len(limited):
         row = limited.iloc[0]
         seen = float(row["visible_share"])
-        is_known = f" ({percent(seen)} of the band seen)" if seen < 1 else ""
-        claim += f"; {row['low_hz']:g}-{row['high_hz']:g} Hz: {label(row['verdict'], 12)}{is_known}"
+        visible = f" ({percent(seen)} of the band seen)" if seen < 1 else ""
+        claim += f"; {row['low_hz']:g}-{row['high_hz']:g} Hz: {label(row['verdict'], 12)}{visible}"
     return claim
 
 
@@ -363,9 +363,9 @@ def _ramps_note(table: pd.DataFrame, rows: pd.DataFrame) -> str:
         more = ", ..." if len(unseen) > 4 else ""
         cannot = f"{plural(len(unseen), 'window')} cannot be measured ({by_name}{more})"
         pieces.append(cannot)
-    facts = float(rows["covered_share"].min())
-    if facts < 1:
-        pieces.append(f"down to {facts:.1%} of the windows have both ends known")
+    covered = float(rows["covered_share"].min())
+    if covered < 1:
+        pieces.append(f"down to {covered:.1%} of the windows have both ends known")
     return " · ".join(pieces)
 
 

@@ -219,8 +219,8 @@ def _read_json(source: Source, tables: _Tables, stamps: Stamps, findings: Findin
     rows: dict[tuple[str, ...], list[tuple[Any, ...]]] = {}
     for line, document, page in paged_documents(source, stamps, findings):
         result = False
-        for gpu, item, outer in _gpus(document):
-            flat = dict(_flat(item))
+        for gpu, metrics, outer in _gpus(document):
+            flat = dict(_flat(metrics))
             if _POWERS & set(flat):
                 result = True
                 time = flat.pop("time", outer)
@@ -231,7 +231,7 @@ def _read_json(source: Source, tables: _Tables, stamps: Stamps, findings: Findin
         findings.add("skipped by design", _OTHER, int(not result), f"line {line:,}")
     for roles, subset in rows.items():
         lines, gpus, times, *columns = (
-            np.array(item, dtype=object) for item in zip(*subset, strict=True)
+            np.array(metrics, dtype=object) for metrics in zip(*subset, strict=True)
         )
         total = (lines.astype(np.int64), np.arange(len(lines)), times.astype(np.int64))
         chunk = Chunk(total[0], dict(zip(roles, columns, strict=True)), *total[1:])
@@ -249,18 +249,18 @@ def _gpus(document: Any) -> Iterator[tuple[str, dict[str, Any], Any]]:
     if isinstance(document, dict) and isinstance(document.get("gpu_data"), list):
         document = document["gpu_data"]
     if isinstance(document, dict) and "gpu" not in document:
-        for name, item in document.items():
-            if isinstance(item, dict) and (match := _CARD.fullmatch(str(name))):
-                yield str(int(match[1])), item, outer
+        for name, metrics in document.items():
+            if isinstance(metrics, dict) and (match := _CARD.fullmatch(str(name))):
+                yield str(int(match[1])), metrics, outer
         return
-    for item in document if isinstance(document, list) else [document]:
-        gpu = _gpu(item.get("gpu")) if isinstance(item, dict) else None
+    for metrics in document if isinstance(document, list) else [document]:
+        gpu = _gpu(metrics.get("gpu")) if isinstance(metrics, dict) else None
         if gpu is not None:
-            yield gpu, item, outer
+            yield gpu, metrics, outer
 
 
-def _flat(item: Mapping[str, Any], path: str = "", depth: int = 0) -> Iterator[tuple[str, Any]]:
-    for key, value in item.items():
+def _flat(metrics: Mapping[str, Any], path: str = "", depth: int = 0) -> Iterator[tuple[str, Any]]:
+    for key, value in metrics.items():
         inner = f"{path}{str(key).strip().lower()}"
         role = _role(inner)
         if isinstance(value, dict) and "value" not in value and depth < _DEEPEST:

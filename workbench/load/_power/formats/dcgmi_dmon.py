@@ -82,8 +82,8 @@ class _Log:
         elif row := _ROW.match(text):
             self._row(row, line)
         elif self.names and (units := _UNITS.search(text)):
-            facts = zip(self.names, units["units"].split(), strict=False)
-            self.factors = {name: _FACTORS.get(unit.lower(), math.nan) for name, unit in facts}
+            columns = zip(self.names, units["units"].split(), strict=False)
+            self.factors = {name: _FACTORS.get(unit.lower(), math.nan) for name, unit in columns}
         elif text.strip():
             self.findings.add("skipped by design", "lines that are no row of a device", 1, where)
 

@@ -96,7 +96,7 @@ def _add(
     devices = _devices(chunk, stamps.label)
     codes, unique = pd.factorize(devices)
     first = np.unique(codes, return_index=True)[1]
-    names = [f"hpu{item}" if item.isdecimal() else item for item in unique]
+    names = [f"hpu{device}" if device.isdecimal() else device for device in unique]
     names = [f"{options.node}/{name}" if options.node else name for name in names]
     where = (names, codes, chunk.times(stamps, devices), chunk.lines)
     rows[0].add_table(*where, [chunk.numbers("power", numbers)])

@@ -96,14 +96,14 @@ def read_power(source: Source, options: PowerOptions) -> PowerPart:
     stamps = Stamps(source.label, options, findings)
     rows = Rows("power_w")
     entities: dict[str, dict[str, Any]] = {}
-    for host, sensor, item in _readings(source, stamps, options, findings):
+    for host, sensor, block in _readings(source, stamps, options, findings):
         name = "/".join(text for text in (host, sensor) if text) or "node"
-        kind, watts = _taken(item, options)
-        if not item.is_active:
-            findings.add("dropped", _INACTIVE, 1, f"line {item.line:,}")
+        kind, watts = _taken(block, options)
+        if not block.is_active:
+            findings.add("dropped", _INACTIVE, 1, f"line {block.line:,}")
             watts = None
-        time_ns = item.page_ns if item.time_ns is None else item.time_ns
-        rows.add(name, time_ns, item.line, watts)
+        time_ns = block.page_ns if block.time_ns is None else block.time_ns
+        rows.add(name, time_ns, block.line, watts)
         entities.setdefault(name, _entity(host, sensor, kind, options))
     content = stamps.part([rows.frame()], entities, _HOW)
     is_taken = any(facts["scope"] == "node_ac" for facts in entities.values())
@@ -113,7 +113,7 @@ def read_power(source: Source, options: PowerOptions) -> PowerPart:
 
 def _taken(block: _Block, options: PowerOptions) -> tuple[str, float | None]:
     order = ("average", "instant") if options.reading == "average" else ("instant", "average")
-    kind = next((item for item in order if item in block.watts), "instant")
+    kind = next((kind_ for kind_ in order if kind_ in block.watts), "instant")
     return kind, block.watts.get(kind)
 
 

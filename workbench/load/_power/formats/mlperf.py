@@ -204,10 +204,10 @@ class _Log:
         return NoPowerError(f"{label}: no line of MLPerf's logger in it is a reading of power")
 
     def _tell(self, readings: pd.DataFrame, entities: dict[str, dict[str, Any]]) -> None:
-        scopes = readings["entity"].map({name: item["scope"] for name, item in entities.items()})
+        scopes = readings["entity"].map({name: facts["scope"] for name, facts in entities.items()})
         text = 'readings that do not say whether they are AC or DC; scope="node_ac" would'
         self.findings.add("noted", text, int((scopes == "unknown").sum()))
-        clocks = readings["entity"].map({n: item.get("clock") for n, item in entities.items()})
+        clocks = readings["entity"].map({n: facts.get("clock") for n, facts in entities.items()})
         text = "estimates, with an unsynchronized clock: their stamps are not those of the run"
         self.findings.add("noted", text, int((clocks == "own").sum()))
         is_low = self.efficiency is not None and 0 < self.efficiency < 1

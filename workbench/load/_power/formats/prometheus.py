@@ -92,9 +92,9 @@ def read_power(source: Source, options: PowerOptions) -> PowerPart:
     _keep_widest(meters, kinds, findings)
     rows = Rows("power_w"), Rows("energy_j"), Rows(*STATE_COLUMNS)
     entities: dict[str, dict[str, Any]] = {}
-    for entity, item in kinds.items():
-        entities[entity] = _entity(meters[entity], item, options)
-        _add(entity, item, rows, options, findings)
+    for entity, series_by_kind in kinds.items():
+        entities[entity] = _entity(meters[entity], series_by_kind, options)
+        _add(entity, series_by_kind, rows, options, findings)
     frames = [rows[0].frame(), rows[1].frame(), states_frame(rows[2])]
     return stamps.part(frames, entities, _HOW)
 
@@ -133,7 +133,7 @@ def _meaning(series: Series, options: PowerOptions, findings: Findings) -> Meani
             "what its values are; pass unit='W' if they are watts, or query the metric itself"
         )
         raise LoadError(msg)
-    is_gpu = any(series.labels.get(item) for item in ("gpu", "gpu_id", "UUID", "uuid"))
+    is_gpu = any(series.labels.get(label) for label in ("gpu", "gpu_id", "UUID", "uuid"))
     scope = options.scope or ("gpu" if is_gpu else "unknown")
     return Meaning("power", _FACTOR_OF_UNIT[options.unit], scope, "unknown")
 
@@ -324,7 +324,7 @@ def merged(group: Sequence[tuple[Meaning, Series]], findings: Findings) -> Sampl
     chosen = [(meaning, series) for meaning, series in group if meaning.rank == least]
     findings.add("noted", _VALUES_OTHERS, len(group) - len(chosen), chosen[0][1].name)
     time_ns = np.concatenate([_told_apart(series.time_ns) for _, series in chosen])
-    values = np.concatenate([_cleaned(meaning, item, findings) for meaning, item in chosen])
+    values = np.concatenate([_cleaned(meaning, track, findings) for meaning, track in chosen])
     line = np.concatenate([series.line for _, series in chosen])
     if len(time_ns) > 1 and not (np.diff(time_ns) > 0).all():
         return _once((time_ns, values, line), findings)
@@ -418,9 +418,9 @@ def answered(source: Source, findings: Findings) -> Iterator[Series]:
         findings.add("truncated", _CUT, int(was_cut or is_cut))
     number = 0
     for line, document in text_documents(text, findings):
-        for item in _results(document, line, findings):
+        for result in _results(document, line, findings):
             number += 1
-            series = _series_of_result(item, number, pairs, findings)
+            series = _series_of_result(result, number, pairs, findings)
             if series is not None:
                 findings.add("suspicious", _AT_MOST, int(len(series.values) in _MOST))
                 yield series

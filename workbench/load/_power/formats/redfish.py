@@ -65,13 +65,13 @@ def objects(
         context = _inside(value, context, stamps)
         yield value, context
     inner = value.values() if isinstance(value, dict) else value
-    for item in inner if isinstance(inner, list) or isinstance(value, dict) else ():
-        if isinstance(item, dict | list):
-            yield from objects(item, context, stamps, findings, depth=depth + 1)
+    for inner_value in inner if isinstance(inner, list) or isinstance(value, dict) else ():
+        if isinstance(inner_value, dict | list):
+            yield from objects(inner_value, context, stamps, findings, depth=depth + 1)
 
 
 def _inside(value: Mapping[str, Any], context: Place, stamps: Stamps) -> Place:
-    result = next((value[item] for item in _NODES if isinstance(value.get(item), str)), None)
+    result = next((value[key] for key in _NODES if isinstance(value.get(key), str)), None)
     if result:
         context = replace(context, node=plain_name(result))
     path = value.get("@odata.id")
@@ -86,9 +86,9 @@ def _inside(value: Mapping[str, Any], context: Place, stamps: Stamps) -> Place:
 def stamp_of(value: Mapping[str, Any]) -> str | int | float | None:
     vendors = value.get("Oem")
     inside = list(vendors.values()) if isinstance(vendors, dict) else []
-    for item in (value, vendors, *inside):
-        for name in _TIMES if isinstance(item, dict) else ():
-            time = item.get(name)
+    for holder in (value, vendors, *inside):
+        for name in _TIMES if isinstance(holder, dict) else ():
+            time = holder.get(name)
             if isinstance(time, str | int | float) and not isinstance(time, bool):
                 return time
     return None
@@ -215,9 +215,9 @@ def _control(
         yield Value("limit", watts, position, device, scope, method)
 
 
-def _metric(item: dict[str, Any], context: Place, findings: Findings) -> Iterator[Value]:
-    path = str(item.get("MetricProperty") or "")
-    name = str(item.get("MetricId") or "")
+def _metric(metric: dict[str, Any], context: Place, findings: Findings) -> Iterator[Value]:
+    path = str(metric.get("MetricProperty") or "")
+    name = str(metric.get("MetricId") or "")
     last = re.split(r"[/#]", path)[-1] if path else name
     text = f"{last} {name}"
     is_energy, is_power = _ENERGY_METRIC.search(text), _POWER_METRIC.search(text)
@@ -225,7 +225,7 @@ def _metric(item: dict[str, Any], context: Place, findings: Findings) -> Iterato
         findings.add("skipped by design", _OTHER_METRIC, 1, name[:60])
         return
     device = device_of(path) if path.startswith("/redfish/") else plain_name(name)
-    value, scope = watts_of(item["MetricValue"]), _scope(path or name)
+    value, scope = watts_of(metric["MetricValue"]), _scope(path or name)
     if is_energy:
         factor = 3.6e6 if is_energy["kwh"] else 1.0
         yield Value("energy", _scaled(value, factor), context, device, scope)
@@ -286,9 +286,9 @@ def read_power(source: Source, options: PowerOptions) -> PowerPart:
         rows[value.kind].add(name, value.place.time_ns, value.place.line, *values)
         where = f"line {value.place.line:,}"
         findings.add("dropped", _NO_NUMBER, int(value.value is None), where)
-        is_known = entities.setdefault(name, _entity(value, options))
+        described = entities.setdefault(name, _entity(value, options))
         if value.kind == "limit" and value.value is not None:
-            is_known["limit_w"] = value.value
+            described["limit_w"] = value.value
     frames = [rows["power"].frame(), rows["energy"].frame(), states_frame(rows["limit"])]
     device = stamps.part(frames, entities, _HOW)
     is_taken = any(facts["scope"] == "node_ac" for facts in entities.values())
@@ -309,8 +309,8 @@ def _values(
     for line, document in json_documents(source, findings):
         context = Place(line, options.node)
         result = False
-        for item, at in objects(document, context, stamps, findings):
-            for value in of_object(item, at, options, findings):
+        for entry, at in objects(document, context, stamps, findings):
+            for value in of_object(entry, at, options, findings):
                 result = True
                 yield value
         error = document.get("error") if isinstance(document, dict) else None

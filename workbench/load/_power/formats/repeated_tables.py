@@ -56,12 +56,12 @@ class Chunk:
         if role not in self.cells:
             return np.full(len(self.lines), np.nan)
         codes, texts = pd.factorize(self.cells[role], use_na_sentinel=False)
-        values_known = [numbers.read(text, unit) for text in texts]
-        for code, (text, value) in enumerate(zip(texts, values_known, strict=True)):
+        values = [numbers.read(text, unit) for text in texts]
+        for code, (text, value) in enumerate(zip(texts, values, strict=True)):
             if value is None and not is_absent(text):
                 rows = codes == code
                 numbers.tell(text, int(self.lines[rows][0]), int(rows.sum()))
-        plain = np.array([np.nan if value is None else value for value in values_known], np.float64)
+        plain = np.array([np.nan if value is None else value for value in values], np.float64)
         return plain[codes]
 
     def states(self, numbers: Numbers) -> list[Floats]:
@@ -78,8 +78,10 @@ class Chunk:
             return np.where(again, NO_TIME, self.page_ns)
         codes, texts = pd.factorize(self.cells["time"], use_na_sentinel=False)
         first = self.lines[np.unique(codes, return_index=True)[1]] if len(codes) else codes
-        values_known = [stamps.ns(text, int(line)) for text, line in zip(texts, first, strict=True)]
-        plain = np.array([NO_TIME if item is None else item for item in values_known], np.int64)
+        instants = [stamps.ns(text, int(line)) for text, line in zip(texts, first, strict=True)]
+        plain = np.array(
+            [NO_TIME if instant is None else instant for instant in instants], np.int64
+        )
         return plain[codes]
 
     def take(self, kept: npt.NDArray[np.bool_]) -> Chunk:

@@ -147,16 +147,16 @@ def _read_dmon(section: _Section, options: PowerOptions, findings: Findings) -> 
     reader = DmonReader(options, findings)
     reader.read(section.lines[0][0] if section.lines else 1, section.block)
     table: Table = reader.finished()
-    facts = replace(options, period_s=period_s)
-    return part_of(table, facts, findings, f" (dmon, {section.state})")
+    with_period = replace(options, period_s=period_s)
+    return part_of(table, with_period, findings, f" (dmon, {section.state})")
 
 
 def _merged(contents: list[PowerPart], findings: Findings) -> PowerPart:
     entities: dict[str, dict[str, Any]] = {}
     for content in contents:
         for name, facts in content.entities.items():
-            is_known = entities.setdefault(name, facts)
-            is_known.update({key: facts[key] for key in facts if is_known.get(key) is None})
+            merged = entities.setdefault(name, facts)
+            merged.update({key: facts[key] for key in facts if merged.get(key) is None})
     readings = pd.concat([_as_text(content.readings) for content in contents], ignore_index=True)
     states = [_as_text(content.states) for content in contents if content.states is not None]
     return PowerPart(

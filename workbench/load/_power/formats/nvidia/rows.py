@@ -365,12 +365,12 @@ class Numbers:
         return result * self._factors[self._unit.lower()]
 
     def _value(self, text: str) -> tuple[float, int]:
-        facts = self._known.get(text)
-        if facts is None:
-            facts = self._read(text.strip())
+        value = self._known.get(text)
+        if value is None:
+            value = self._read(text.strip())
             if len(self._known) < 1 << 20:
-                self._known[text] = facts
-        return facts
+                self._known[text] = value
+        return value
 
     def _read(self, text: str) -> tuple[float, int]:
         match = _NUMBER.fullmatch(text)

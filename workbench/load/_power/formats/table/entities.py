@@ -64,7 +64,7 @@ def grouped(columns: Sequence[Coded]) -> tuple[np.ndarray, list[tuple[str, ...]]
         position, unique = pd.factorize(numbers)
         labels = unique.tolist()
         positions.append(position)
-        values.append([str(item) if texts is None else texts[item] for item in labels])
+        values.append([str(label) if texts is None else texts[label] for label in labels])
         combined = combined * max(len(labels), 1) + position
     _, first, inside = np.unique(combined, return_index=True, return_inverse=True)
     who = [tuple(v[p[row]] for p, v in zip(positions, values, strict=True)) for row in first]

@@ -59,14 +59,14 @@ def sensors_of(metadata: dict[bytes, bytes] | None, label: str) -> list[dict[str
     try:
         note = json.loads(metadata[KEY])
         version, sensors = note["version"], note["sensors"]
-        facts = [{"entity": str(sensor["entity"]), **sensor} for sensor in sensors]
+        described = [{"entity": str(sensor["entity"]), **sensor} for sensor in sensors]
     except (ValueError, RecursionError, KeyError, TypeError, AttributeError):
         msg = f"{label}: says that `workbench record` wrote it, but not what was sampled"
         raise LoadError(msg) from None
     if version != _VERSION:
         msg = f"{label}: is a recording of version {version!r}; this workbench reads {_VERSION}"
         raise LoadError(msg)
-    return facts
+    return described
 
 
 def recorded(
