@@ -219,9 +219,11 @@ class SmoothingPlan:
 
     @property
     def has_storage(self) -> bool:
+        """Whether the plan has energy storage."""
         return self.storage_tau_s is not None or self.storage_ramp_w_per_s is not None
 
     def store(self) -> Store:
+        """Return the settings of the storage, infinite where unlimited."""
         energy = np.inf if self.storage_energy_j is None else self.storage_energy_j
         limited = np.isfinite(energy)
         return Store(
@@ -236,6 +238,7 @@ class SmoothingPlan:
         )
 
     def words(self) -> str:
+        """Say in a few words what is done, for titles and labels."""
         words = []
         if self.floor_share:
             words.append(f"floor {100 * self.floor_share:g} %")
