@@ -9,7 +9,7 @@ import pytest
 
 from workbench.load._files.archive import sources
 from workbench.load._power.formats.table import reader as power_table
-from workbench.load._power.part import PowerGiven
+from workbench.load._power.part import PowerOptions
 
 
 def event(name, ts, dur=1, *, cat="cpu_op", ph="X", pid=1, tid=1, **args):
@@ -66,6 +66,6 @@ def read_table(tmp_path):
             path.write_text(content)
         source = sources(path)[0]
         assert power_table.looks_like(source.head(1 << 16), source.label)
-        return power_table.read_power(source, PowerGiven(**given))
+        return power_table.read_power(source, PowerOptions(**given))
 
     return do

@@ -12,7 +12,6 @@ from tests.plot.fleet import work_rows
 from tests.plot.perfmodel import graph_rows
 from tests.plot.power import energy_rows as power_energy_rows
 from tests.plot.power import limit_rows
-from tests.plot.power import scale_rows as power_scale_rows
 from tests.plot.power import swing_rows as power_swing_rows
 from tests.plot.pvf import injection_rows
 from tests.plot.traces import trace_rows
@@ -363,7 +362,7 @@ def collective_times(rank, n):
 MADE = globals() | {
     name: row
     for rows in (
-        graph_rows, injection_rows, limit_rows, power_energy_rows, power_scale_rows,
+        graph_rows, injection_rows, limit_rows, power_energy_rows,
         power_swing_rows, trace_rows, work_rows,
     )
     for name, row in vars(rows).items()
@@ -440,7 +439,7 @@ def test_any_size_is_drawn_with_few_points_and_few_traces(case, table):
     noun, ranks, rows = case
     figure = draw(noun, table(noun, ranks=ranks, rows=rows))
     assert figure.data
-    assert points(figure) <= power_scale_rows.PICTURES.get(noun, 5_000)
+    assert points(figure) <= 5_000
     assert len(figure.data) <= 50
     assert len(figure.layout.title.text) <= 160
 

@@ -238,7 +238,6 @@ from ._power.capping import capped_share as capped_share, capping_events as capp
 from ._power.capping_cost import capping_blame as capping_blame
 from ._power.capping_cost import capping_cost as capping_cost
 from ._power.curve import power_curve as power_curve
-from ._power.edges import power_edges as power_edges
 from ._power.energy import energy as energy, energy_total as energy_total
 from ._power.energy import energy_from_counter as energy_from_counter
 from ._power.curve import Extrapolation as Extrapolation, extended_curve as extended_curve
@@ -247,12 +246,9 @@ from ._power.grid_check import grid_check as grid_check
 from ._power.grid_check import (
     GridSpec as GridSpec,
     grid_spec as grid_spec,
-    grid_spec_names as grid_spec_names,
 )
-from ._power.grid import power_heatmap as power_heatmap
 from ._power.hierarchy import power_hierarchy as power_hierarchy
 from ._power.curve import power_knees as power_knees
-from ._power.energy import merged_rollups as merged_rollups
 from ._power.grid import power_of_scope as power_of_scope
 from ._power.provisioning import (
     overhead_w_implied as overhead_w_implied,
@@ -264,7 +260,7 @@ from ._power.curve import (
     published_gains as published_gains,
 )
 from ._power.energy import pue as pue
-from ._power.edges import power_ramps as power_ramps
+from ._power.spectrum import power_ramps as power_ramps
 from ._power.grid import power_sampled as power_sampled
 from ._power.smoothing import power_smoothing as power_smoothing
 from ._power.smoothing import SmoothingPlan as SmoothingPlan

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache, partial
 from typing import Any
@@ -38,10 +38,8 @@ def capping_events(
     job
         What :func:`workbench.load.job_log` returns of the job that ran; without it there is no
         cost.
-    source
-        Where the data comes from; printed under the figure.
-    synthetic
-        Whether the data was generated; the figure then says so.
+    source, synthetic
+        Origin of the data, printed under the figure, and whether it was generated.
 
     Returns
     -------
@@ -54,10 +52,10 @@ def capping_events(
     WorkbenchError
         If ``log`` or ``job`` is a table instead of what was loaded.
     """
-    for given, kind, how in ((log, PowerLog, "load.power"), (job, JobLog, "load.job_log")):
-        if given is not None and not isinstance(given, kind):
+    for loaded, kind, how in ((log, PowerLog, "load.power"), (job, JobLog, "load.job_log")):
+        if loaded is not None and not isinstance(loaded, kind):
             msg = (
-                f"a {kind.__name__} is needed, not a {type(given).__name__}; pass what {how} gives"
+                f"a {kind.__name__} is needed, not a {type(loaded).__name__}; pass what {how} gives"
             )
             raise WorkbenchError(msg)
     return Explorer(
@@ -72,7 +70,6 @@ def capping_events(
 
 
 def _found(log: PowerLog, power_alone: bool, limit_share: float, gap: float) -> pd.DataFrame:
-    """Find the events, with or without what the driver says."""
     states = log.states
     if power_alone:
         nothing = pd.Series(pd.NA, index=states.index, dtype="Int64")
@@ -102,15 +99,13 @@ def _draw(
     return plot.capping_events(events, **shown)
 
 
-# Explore floors, ramps and stores on measured power.
+# Explore floors, ramps and storage on measured power.
 
 _NONE = 0.0
 _J_PER_KWH = 3.6e6
 _POWER_SMOOTHING_VIEWS = (
-    ("power", "power"),
-    ("summary", "summary"),
-    ("spectrum after", "spectrum"),
-)
+    ("power", "power"), ("summary", "summary"), ("spectrum after", "spectrum"),
+)  # fmt: skip
 
 
 def power_smoothing(
@@ -122,9 +117,9 @@ def power_smoothing(
     source: str = "",
     synthetic: bool = False,
 ) -> Explorer:
-    """Choose a floor, ramps, hysteresis and a store; see what is left of the swing, and the cost.
+    """Choose a floor, ramps, hysteresis and storage; see what is left of the swing, and the cost.
 
-    Starts at a floor of 90 % of the peak and a store with a time constant of 10 s. The title
+    Starts at a floor of 90 % of the peak and storage with a time constant of 10 s. The title
     gives the verdict of the specification before and after.
 
     Parameters
@@ -137,10 +132,8 @@ def power_smoothing(
         What the grid allows; the critical band that is quoted most by default.
     site_w
         As in :func:`workbench.analyze.grid_check`.
-    source
-        Where the data comes from; printed under the figure.
-    synthetic
-        Whether the data was generated; the figure then says so.
+    source, synthetic
+        Origin of the data, printed under the figure, and whether it was generated.
 
     Returns
     -------
@@ -150,37 +143,33 @@ def power_smoothing(
     """
     start = plan or SmoothingPlan(floor_share=0.9, storage_tau_s=10)
     peak_w = float(totals["power_w"].max())
+    shares_w = [share * peak_w for share in (0.01, 0.02, 0.05)]
+    peaks_j = [seconds * peak_w for seconds in (0.5, 1, 5)]
     rule = {"spec": spec or analyze.grid_spec("critical band"), "site_w": site_w}
     label = {"source": source, "synthetic": synthetic}
     return Explorer(
         partial(_power_smoothing_draw, totals=totals, base=start, rule=rule, label=label),
         view=widgets.Dropdown(options=_POWER_SMOOTHING_VIEWS, description="view"),
         floor=numbers("floor [% of peak]", (0, 80, 85, 90, 95), 100 * start.floor_share),
-        ramp=_watts("ramps of machines", peak_w, start.ramp_down_w_per_s, "kW/s"),
+        ramp=_limits("ramps of machines", shares_w, start.ramp_down_w_per_s, "kW/s"),
         hold=numbers("hold before a fall [s]", (0, 2, 10), start.hysteresis_s),
-        tau=numbers("store: time constant [s], 0 = none", (0, 10, 30, 60, 300), _tau(start)),
-        energy=_energies("store: energy", peak_w, start.storage_energy_j),
-        power=_watts("store: power", 2 * peak_w, start.storage_power_w, "kW"),
+        tau=numbers(
+            "storage: time constant [s], 0 = none",
+            (0, 10, 30, 60, 300),
+            start.storage_tau_s or _NONE,
+        ),
+        energy=_limits("storage: energy", peaks_j, start.storage_energy_j, "kWh"),
+        power=_limits(
+            "storage: power", [2 * share for share in shares_w], start.storage_power_w, "kW"
+        ),
     )
 
 
-def _tau(plan: SmoothingPlan) -> float:
-    return plan.storage_tau_s or _NONE
-
-
-def _watts(name: str, peak_w: float, start: float | None, unit: str) -> widgets.Widget:
-    """Offer numbers of one digit near 1, 2 and 5 % of a power, and no limit."""
-    offered = {float(f"{peak_w * share:.0e}") for share in (0.01, 0.02, 0.05)} | {start or _NONE}
-    pairs = [(f"{each / 1e3:g} {unit}", each) for each in sorted(offered) if each]
-    return slider(name, [*pairs, ("no limit", _NONE)], start or _NONE)
-
-
-def _energies(name: str, peak_w: float, start: float | None) -> widgets.Widget:
-    """Offer what 0.5, 1 and 5 s of the peak hold, and no limit."""
-    offered = {
-        float(f"{peak_w * seconds / _J_PER_KWH:.0e}") * _J_PER_KWH for seconds in (0.5, 1, 5)
-    } | {start or _NONE}
-    pairs = [(f"{each / _J_PER_KWH:.3g} kWh", each) for each in sorted(offered) if each]
+def _limits(name: str, values: Sequence[float], start: float | None, unit: str) -> widgets.Widget:
+    """Offer numbers of one digit, where the plan starts, and no limit."""
+    per_unit = _J_PER_KWH if unit == "kWh" else 1e3
+    offered = {float(f"{value / per_unit:.0e}") * per_unit for value in values} | {start or _NONE}
+    pairs = [(f"{value / per_unit:.3g} {unit}", value) for value in sorted(offered) if value]
     return slider(name, [*pairs, ("no limit", _NONE)], start or _NONE)
 
 
@@ -221,7 +210,6 @@ def _power_smoothing_draw(
 
 
 def _spectrum(smoothing: pd.DataFrame, rule: dict[str, Any], label: dict[str, Any]) -> go.Figure:
-    """Draw the spectrum of what the grid sees, with the verdict on it."""
     after = pd.DataFrame(
         {
             "time_ns": smoothing["time_ns"], "power_w": smoothing["smoothed_w"],
@@ -264,10 +252,8 @@ def power_spectrum(
         Where the controls of the band start.
     step_s
         Length of a training step in seconds, marked for comparison.
-    source
-        Where the data comes from; printed under the figure.
-    synthetic
-        Whether the data was generated; the figure then says so.
+    source, synthetic
+        Origin of the data, printed under the figure, and whether it was generated.
 
     Returns
     -------
@@ -336,10 +322,8 @@ def provisioning(
     ----------
     curve
         Table :data:`workbench.tables.POWER_CURVE` with further curves to choose from, best few.
-    source
-        Where those come from; printed under the figure.
-    synthetic
-        Whether they were generated; the figure then says so.
+    source, synthetic
+        Origin of the data, printed under the figure, and whether it was generated.
 
     Returns
     -------
@@ -355,7 +339,7 @@ def provisioning(
     if curve is not None:
         POWER_CURVE.check(curve)
         for key, own in curve.groupby(_CURVE, sort=False):
-            curves[", ".join(str(each) for each in key)] = own.reset_index(drop=True)
+            curves[", ".join(str(item) for item in key)] = own.reset_index(drop=True)
     fact = analyze.provisioning_facts().set_index("quantity")["value"]
     budget = fact["site budget"]
     return Explorer(
@@ -385,14 +369,16 @@ def _provisioning_draw(
     source: str,
     synthetic: bool,
 ) -> go.Figure:
-    known = curves[curve]
-    limits = [round(share * known["limit_w"].max()) for share in _SHARES]
-    is_published = bool((known["basis"] == "published").all())
+    chosen_curve = curves[curve]
+    limits = [round(share * chosen_curve["limit_w"].max()) for share in _SHARES]
+    is_published = bool((chosen_curve["basis"] == "published").all())
     table = analyze.provisioning(
-        analyze.extended_curve(known, limits, method=method),
+        analyze.extended_curve(chosen_curve, limits, method=method),
         budget_w=budget_mw * 1e6, pue_ratio=pue, fixed_w=fixed_mw * 1e6, overhead_w=overhead,
     )  # fmt: skip
-    where = Source(known["source"].iloc[0], "published") if is_published else as_source(source)
+    where = (
+        Source(chosen_curve["source"].iloc[0], "published") if is_published else as_source(source)
+    )
     return plot.provisioning(
         table,
         published=analyze.published_gains() if is_published else None,

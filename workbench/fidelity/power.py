@@ -13,6 +13,13 @@ from workbench.analyze import SmoothingPlan
 from workbench.fidelity.registry import Reading, claim, published
 from workbench.tables import POWER_TOTALS
 
+
+def _reading(row: dict[str, str], computed: float, text: str) -> Reading:
+    """Lay a number beside the row of a published file that prints it."""
+    printed, tolerance = float(row["value"]), float(row["tolerance"])
+    return Reading(text, printed, computed, row["unit"], tolerance, source=row["source"])
+
+
 # Claims about energy and power: 64 nodes of a GPT-3 training, metered at the wall.
 
 _CELL_S = 2.0
@@ -40,31 +47,23 @@ def gpt3_energy_on_512_gpus(folder: Path) -> Iterator[Reading]:
     start, end = int(run["start_ns"]), int(run["end_ns"])
     numbers = _by_lines(power, start, end) | _by_cells(power) | _as_read(power, start, end)
     for row in published("power_numbers"):
-        yield Reading(
-            what=f"{row['what']}, {row['convention']}",
-            printed=float(row["value"]),
-            here=numbers[row["what"], row["convention"]],
-            unit=row["unit"],
-            tolerance=float(row["tolerance"]),
-            source=row["source"],
-        )
+        computed = numbers[row["what"], row["convention"]]
+        yield _reading(row, computed, f"{row['what']}, {row['convention']}")
 
 
 def _by_lines(power: pd.DataFrame, start: int, end: int) -> dict[tuple[str, str], float]:
-    """Integrate over the run by both rules."""
-    found = {}
+    result = {}
     for convention, method in _METHODS.items():
         energy = analyze.energy(power, method=method, start_ns=start, end_ns=end)  # type: ignore[arg-type]
         total = analyze.energy_total(energy).iloc[0]
-        found["energy of the nodes", convention] = float(total["energy_j"]) / 3.6e6
-        found["mean power", convention] = float(total["mean_w"]) / 1e3
-        found["lowest mean of a node", convention] = float(energy["mean_w"].min())
-        found["highest mean of a node", convention] = float(energy["mean_w"].max())
-    return found
+        result["energy of the nodes", convention] = float(total["energy_j"]) / 3.6e6
+        result["mean power", convention] = float(total["mean_w"]) / 1e3
+        result["lowest mean of a node", convention] = float(energy["mean_w"].min())
+        result["highest mean of a node", convention] = float(energy["mean_w"].max())
+    return result
 
 
 def _by_cells(power: pd.DataFrame) -> dict[tuple[str, str], float]:
-    """Sum cells of time that every node covers."""
     grid = analyze.power_grid(power, period_s=_CELL_S)
     totals = analyze.power_totals(grid)["power_w"].dropna()
     peaks = float(grid.groupby("entity", observed=True)["power_w"].max().sum())
@@ -75,7 +74,7 @@ def _by_cells(power: pd.DataFrame) -> dict[tuple[str, str], float]:
         "diversity factor": peaks / float(totals.max()),
     }
     numbers |= _percentiles(totals.to_numpy())
-    return {(what, _CELLS): value for what, value in numbers.items()}
+    return {(text, _CELLS): value for text, value in numbers.items()}
 
 
 def _as_read(power: pd.DataFrame, start: int, end: int) -> dict[tuple[str, str], float]:
@@ -90,13 +89,13 @@ def _as_read(power: pd.DataFrame, start: int, end: int) -> dict[tuple[str, str],
     )
     wide = wide.interpolate(limit=3, limit_area="inside").dropna()
     totals = wide.sum(axis=1).to_numpy()
-    found = {
+    result = {
         "energy of the nodes": float(totals.sum()) * _CELL_S / 3.6e6,
         "highest cell": float(totals.max()) / 1e3,
         "lowest cell": float(totals.min()) / 1e3,
     }
-    found |= _percentiles(totals)
-    return {(what, _AS_READ): value for what, value in found.items()}
+    result |= _percentiles(totals)
+    return {(text, _AS_READ): value for text, value in result.items()}
 
 
 def _percentiles(values: np.ndarray) -> dict[str, float]:
@@ -105,15 +104,14 @@ def _percentiles(values: np.ndarray) -> dict[str, float]:
 
 # Claims about swings: spectrum, bands, floors and stores on the power of 512 GPUs.
 
+# The meters read every 2 s, at instants of their own.
 _CELL_NS = 2_000_000_000
 _KILO, _J_PER_KWH = 1e3, 3.6e6
 _COLUMNS = {
-    "swing": ("swing_w", _KILO),
-    "fastest ramp": ("ramp_w_per_s", _KILO),
-    "deviation": ("deviation_w", _KILO),
-    "power": ("storage_w", _KILO),
+    "swing": ("swing_w", _KILO), "fastest ramp": ("ramp_w_per_s", _KILO),
+    "deviation": ("deviation_w", _KILO), "power": ("storage_w", _KILO),
     "energy": ("storage_j", _J_PER_KWH),
-}
+}  # fmt: skip
 
 
 @claim(
@@ -125,18 +123,12 @@ _COLUMNS = {
 def gpt3_on_512_gpus(folder: Path) -> Iterator[Reading]:
     """Compare what follows from the sum of 64 meters at instants 2 s apart."""
     totals = _at_instants(folder)
-    found = _spectrum(totals) | _bands(totals)
+    result = _spectrum(totals) | _bands(totals)
     for row in published("power_swings"):
-        what, setting = row["what"], row["setting"]
-        here = found.get((what, setting))
-        yield Reading(
-            what=f"{what}{f' ({setting})' if setting else ''}",
-            printed=float(row["value"]),
-            here=_smoothed(totals, what, float(setting)) if here is None else here,
-            unit=row["unit"],
-            tolerance=float(row["tolerance"]),
-            source=row["source"],
-        )
+        text, setting = row["what"], row["setting"]
+        computed = result.get((text, setting))
+        computed = _smoothed(totals, text, float(setting)) if computed is None else computed
+        yield _reading(row, computed, f"{text} ({setting})" if setting else text)
 
 
 @claim(
@@ -149,21 +141,13 @@ def peaks_of_means(folder: Path) -> Iterator[Reading]:
     """Compare the peaks in the totals that analyses work on, which average over a cell."""
     power, start, end = _run(folder)
     grid = analyze.power_grid(power, period_s=2, start_ns=start, end_ns=end)
-    found = _spectrum(analyze.power_totals(grid))
+    result = _spectrum(analyze.power_totals(grid))
     for row in published("power_swings"):
         if row["unit"] == "Hz":
-            yield Reading(
-                what=row["what"],
-                printed=float(row["value"]),
-                here=found[row["what"], ""],
-                unit=row["unit"],
-                tolerance=float(row["tolerance"]),
-                source=row["source"],
-            )
+            yield _reading(row, result[row["what"], ""], row["what"])
 
 
 def _run(folder: Path) -> tuple[pd.DataFrame, int, int]:
-    """Load the readings of all nodes, and when the run began and ended, less 2 s on each side."""
     log = load.power(folder / "power", scope="node_ac", progress=False)
     nodes = log.entities.loc[log.entities["scope"] == "node_ac", "entity"]
     (result,) = folder.glob("result_*.txt")
@@ -188,7 +172,6 @@ def _at_instants(folder: Path) -> pd.DataFrame:
 
 
 def _spectrum(totals: pd.DataFrame) -> dict[tuple[str, str], float]:
-    """Name the peaks and the largest changes."""
     peaks = analyze.power_peaks(analyze.power_spectrum(totals))
     second = peaks.loc[peaks["harmonic"] == 2, "frequency_hz"]
     ramps = analyze.power_ramps(totals, windows_s=[2])["ramp_w_per_s"]
@@ -202,16 +185,14 @@ def _spectrum(totals: pd.DataFrame) -> dict[tuple[str, str], float]:
 
 
 def _bands(totals: pd.DataFrame) -> dict[tuple[str, str], float]:
-    """Split the energy over the published bands."""
     names = [row["setting"] for row in published("power_swings") if row["what"] == "band share"]
     ends = [tuple(map(float, name.split("-"))) for name in names]
     shares = analyze.band_shares(totals, [(low, high) for low, high in ends])["energy_share"]
     return {("band share", name): float(value) for name, value in zip(names, shares, strict=True)}
 
 
-def _smoothed(totals: pd.DataFrame, what: str, setting: float) -> float:
-    """Smooth by the plan that a row is about, and take its number from the summary."""
-    kind, _, wanted = what.partition(": ")
+def _smoothed(totals: pd.DataFrame, text: str, setting: float) -> float:
+    kind, _, wanted = text.partition(": ")
     plan = {
         "floor": SmoothingPlan(floor_share=min(setting, 1)),
         "store with a time constant": SmoothingPlan(storage_tau_s=setting),
@@ -251,17 +232,17 @@ def knees(folder: Path) -> Iterator[Reading]:
     names = curve.drop_duplicates(["gpu", "job", "configuration"])["gpu"]
     for row in published("power_sweep_counts"):
         count = int((names == row["gpu"]).sum())
-        what, printed = f"{row['gpu']}: configurations", float(row["configuration_count"])
-        yield Reading(what, printed, count, "1", source=row["source"])
-    found = analyze.power_knees(curve)
+        text, printed = f"{row['gpu']}: configurations", float(row["configuration_count"])
+        yield Reading(text, printed, count, "1", source=row["source"])
+    result = analyze.power_knees(curve)
     for row in published("power_knees"):
-        mine = found[(found["gpu"] == row["gpu"]) & (found["job"] == row["job"])]
+        own = result[(result["gpu"] == row["gpu"]) & (result["job"] == row["job"])]
         name = f"{row['gpu']} {row['job']}"
         for words, printed_as, column in _KNEES:
             tolerance = 0.0 if column.endswith("_w") else float(row["tolerance"])
             unit = "W" if column.endswith("_w") else "1"
-            here = mine[column].to_numpy(dtype="float64")[0]
-            yield Reading(f"{name}: {words}", float(row[printed_as]), here, unit, tolerance)
+            computed = own[column].to_numpy(dtype="float64")[0]
+            yield Reading(f"{name}: {words}", float(row[printed_as]), computed, unit, tolerance)
 
 
 @claim(noun="provisioning", name="1,200 W to 1,000 W at a fixed site power", source=_META)
@@ -275,13 +256,13 @@ def fixed_power() -> Iterator[Reading]:
         1 + float(gain["value"]), speed_share=slow, limit_w=1_000, reference_limit_w=1_200
     )
     site, count = (float(facts[name]["value"]) for name in ("site budget", "GPUs of the site"))
-    for words, here, tolerance, unit in (
+    for words, computed, tolerance, unit in (
         ("non-GPU power per GPU that +9 % implies", implied, 0.01, "W"),
         ("throughput gained at 1000 W", _gain(curve, 1_000, implied), 1e-4, "1"),
         ("all-in power per GPU", site / count, 0.5, "W"),
     ):
         row = facts[words]
-        yield Reading(words, float(row["value"]), here, unit, tolerance, source=row["source"])
+        yield Reading(words, float(row["value"]), computed, unit, tolerance, source=row["source"])
 
 
 @claim(
@@ -300,15 +281,14 @@ def extrapolated() -> Iterator[Reading]:
     methods: tuple[analyze.Extrapolation, ...] = ("linear", "power", "quadratic", "cubic")
     for method in methods:
         more = analyze.extended_curve(curve, 960, method=method)
-        here = _gain(more, 960, facts["non-GPU power per GPU that +9 % implies"])
+        computed = _gain(more, 960, facts["non-GPU power per GPU that +9 % implies"])
         words = f"{method}: gain at 960 W"
         low, high = float(gain["low_gain_ratio"]), float(gain["high_gain_ratio"])
-        yield Reading(f"{words}, against the least 1.9 / 1.7", low, here, "1", bound="at least")
-        yield Reading(f"{words}, against the most 1.9 / 1.7", high, here, "1", bound="at most")
+        yield Reading(f"{words}, against the least 1.9 / 1.7", low, computed, "1", bound="at least")
+        yield Reading(f"{words}, against the most 1.9 / 1.7", high, computed, "1", bound="at most")
 
 
 def _gain(curve: pd.DataFrame, limit_w: float, overhead_w: float) -> float:
-    """Give the throughput gained at a limit, at the same power of the site."""
     table = analyze.provisioning(curve, overhead_w=overhead_w, **_SITE)
     return float(table["gain_ratio"].to_numpy()[table["limit_w"] == limit_w][0])
 
@@ -330,11 +310,11 @@ def real_job(folder: Path) -> Iterator[Reading]:
     job = load.job_log(folder, progress=False)
     power = analyze.power_of_scope(log.power, log.entities)
     work = analyze.work_energy(analyze.step_energy(power, job.steps))
-    here = _numbers(work, analyze.span_energy(power, job.spans))
+    computed = _numbers(work, analyze.span_energy(power, job.spans))
     phases = analyze.phase_power(analyze.power_sum(power, period_s=0.5), job.steps)
     inside = phases[phases["place"] == "in steps"]["power_w"]
-    here |= {f"phase {n} of 10": watts / 1e3 for n, watts in enumerate(inside, start=1)}
-    yield from _beside(here, synthetic=False)
+    computed |= {f"phase {n} of 10": watts / 1e3 for n, watts in enumerate(inside, start=1)}
+    yield from _beside(computed, synthetic=False)
 
 
 @claim(
@@ -351,16 +331,17 @@ def incident(folder: Path) -> Iterator[Reading]:
         power, fleet.job.steps, fleet.job.spans, failures=fleet.failures.failures
     )
     (row,) = table.to_dict("records")
-    here = {
+    computed = {
         "restart": row["restart_s"],
         "lost steps": row["lost_step_count"],
         "energy of the incident": row["energy_j"] / 1e3,
     }
-    yield from _beside({_SYNTHETIC + name: value for name, value in here.items()}, synthetic=True)
+    yield from _beside(
+        {_SYNTHETIC + name: value for name, value in computed.items()}, synthetic=True
+    )
 
 
 def _numbers(work: pd.DataFrame, spans: pd.DataFrame) -> dict[str, float]:
-    """Name the numbers of the real job as they are printed, in the units they are printed in."""
     count, median, mean, deviation = (
         dict(zip(work["measure"], work[name].astype("float64").tolist(), strict=True))
         for name in ("count", "median", "mean", "deviation")
@@ -381,15 +362,7 @@ def _numbers(work: pd.DataFrame, spans: pd.DataFrame) -> dict[str, float]:
     }
 
 
-def _beside(here: Mapping[str, float], *, synthetic: bool) -> Iterator[Reading]:
-    """Lay what is computed here beside what was printed elsewhere."""
+def _beside(computed: Mapping[str, float], *, synthetic: bool) -> Iterator[Reading]:
     for row in published("step_energy"):
         if row["what"].startswith(_SYNTHETIC) == synthetic:
-            yield Reading(
-                what=row["what"],
-                printed=float(row["value"]),
-                here=float(here[row["what"]]),
-                unit=row["unit"],
-                tolerance=float(row["tolerance"]),
-                source=row["source"],
-            )
+            yield _reading(row, float(computed[row["what"]]), row["what"])

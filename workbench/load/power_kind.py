@@ -11,8 +11,8 @@ import pyarrow.parquet as pq
 from workbench.load._failures.formats import prometheus_xid
 from workbench.load._files.archive import Source
 from workbench.load._power.formats import mlperf as mlperf_power
-from workbench.load._power.formats.prometheus import reader as prometheus_power
-from workbench.load._power.formats.prometheus.metrics import POWER_KINDS, meaning_of
+from workbench.load._power.formats import prometheus as prometheus_power
+from workbench.load._power.formats.prometheus_metrics import POWER_KINDS, meaning_of
 from workbench.load._power.formats.registry import power_format_of
 from workbench.load._power.formats.table import reader as power_table
 from workbench.load._power.formats.table.columns import has_unit

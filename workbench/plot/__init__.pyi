@@ -123,10 +123,8 @@ from ._power.spectrum import band_shares as band_shares
 from ._power.capping import capping_events as capping_events
 from ._power.capping import capping_blame as capping_blame, capping_cost as capping_cost
 from ._power.curve import power_curve as power_curve, power_knees as power_knees
-from ._power.spectrum import power_edges as power_edges
 from ._power.energy import energy as energy
 from ._power.smoothing import grid_check as grid_check
-from ._power.totals import power_heatmap as power_heatmap
 from ._power.hierarchy import power_hierarchy as power_hierarchy
 from ._power.curve import provisioning as provisioning
 from ._power.hierarchy import pue as pue

@@ -6,109 +6,78 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from workbench.tables.table import Column, Table, columns, table
+from workbench.tables.table import table
 from workbench.tables.traces import SAYS_SYNTHETIC, flagged_text
 
 # Power telemetry as loaded, and the log of the job that drew it.
 
-_TIME = "ns since the Unix epoch, or since an own zero where `entities.clock` is own"
-_ENTITY = "what was metered, unique in the load: node001, node001/gpu3, rack7"
 SCOPES = (
-    "gpu",
-    "module",
-    "cpu",
-    "memory",
-    "node_dc",
-    "node_ac",
-    "switch",
-    "rack",
-    "row",
-    "pdu",
-    "panel",
-    "switchboard",
-    "msb",
-    "utility",
-    "facility",
-    "cooling",
-    "unknown",
-)
+    "gpu", "module", "cpu", "memory", "node_dc", "node_ac", "switch", "rack", "row", "pdu", "panel",
+    "switchboard", "msb", "utility", "facility", "cooling", "unknown",
+)  # fmt: skip
 METHODS = ("instant", "avg_1s", "average", "counter", "meter", "estimate", "unknown")
 
-POWER = Table(
-    "power",
-    "One row per reading, in order of entity and time. Readings that the source lost are rows "
-    "without power; no row is made up.",
-    {
-        "time_ns": Column("int64", f"instant of the reading; {_TIME}"),
-        **columns("""
-            entity: category - what was metered, unique in the load: node001, node001/gpu3, rack7
-            power_w: float64? >=0 - power; missing where the source reported none
-        """),
-    },
-)
+POWER = table("""
+    power: One row per reading, in order of entity and time. Readings that the source lost are rows
+    without power; no row is made up.
 
-POWER_COUNTERS = Table(
-    "power_counters",
-    "One row per reading of an energy counter, as written: a fall is a reset.",
-    {
-        "time_ns": Column("int64", f"instant of the reading; {_TIME}"),
-        **columns("""
-            entity: category - what was metered, unique in the load: node001, node001/gpu3, rack7
-            energy_j: float64? >=0 - energy since an own zero
-        """),
-    },
-)
+    time_ns: int64 - instant of the reading; ns since the Unix epoch, or since an own zero where
+        `entities.clock` is own
+    entity: category - what was metered, unique in the load: node001, node001/gpu3, rack7
+    power_w: float64? >=0 - power; missing where the source reported none
+""")
 
-POWER_STATES = Table(
-    "power_states",
-    "One row per reading of what explains power: limit, clock, load and throttle reasons.",
-    {
-        "time_ns": Column("int64", f"instant of the reading; {_TIME}"),
-        **columns("""
-            entity: category - what was metered, unique in the load: node001, node001/gpu3, rack7
-            limit_w: float64? >=0 - limit in force
-            clock_mhz: float64? >=0 - SM clock
-            busy_share: float64? 0..1 - utilisation
-            temperature_c: float64? - temperature of the die
-            reasons: Int64? >=0 - clock event reasons as NVML's bit mask: 0x4 software power cap,
-                0x8 hardware slowdown, 0x20 software thermal, 0x40 hardware thermal, 0x80 power
-                brake
-            power_violation_ns: Int64? >=0 - time held back by the power cap, cumulative
-        """),
-    },
-)
+POWER_COUNTERS = table("""
+    power_counters: One row per reading of an energy counter, as written: a fall is a reset.
 
-POWER_ENTITIES = Table(
-    "power_entities",
-    "One row per metered thing: what its readings mean and how many there are.",
-    {
-        **columns("""
-            entity: str - what was metered, unique in the load: node001, node001/gpu3, rack7
-            scope: str - where it is metered: gpu, module, cpu, memory, node_dc, node_ac, switch,
-                rack, row, pdu, panel, switchboard, msb, utility, facility, cooling, unknown
-            method: str - instant; avg_1s (mean of the last second); average (window unknown);
-                counter (difference of energies); meter (a power meter of its own); estimate;
-                unknown
-            node: str? - host
-            device: str? - GPU index, UUID or PCI address in that host
-            model: str? - product, as written
-            period_s: float64? >=0 - median time between readings
-            reading_count: int64 >=0 - readings with power
-            missing_count: int64 >=0 - readings without power
-        """),
-        "first_ns": Column("Int64", f"first reading; {_TIME}", nullable=True),
-        "last_ns": Column("Int64", f"last reading; {_TIME}", nullable=True),
-        **columns("""
-            clock: str - epoch (wall time) or own (arbitrary zero)
-            assumed: str - what the caller said of its time, unit or scope; else empty
-            limit_w: float64? >=0 - limit, where the file states one
-            source: str - file, or archive and member
-        """),
-    },
-)
+    time_ns: int64 - instant of the reading; ns since the Unix epoch, or since an own zero where
+        `entities.clock` is own
+    entity: category - what was metered, unique in the load: node001, node001/gpu3, rack7
+    energy_j: float64? >=0 - energy since an own zero
+""")
+
+POWER_STATES = table("""
+    power_states: One row per reading of what explains power: limit, clock, load and throttle
+    reasons.
+
+    time_ns: int64 - instant of the reading; ns since the Unix epoch, or since an own zero where
+        `entities.clock` is own
+    entity: category - what was metered, unique in the load: node001, node001/gpu3, rack7
+    limit_w: float64? >=0 - limit in force
+    clock_mhz: float64? >=0 - SM clock
+    busy_share: float64? 0..1 - utilisation
+    temperature_c: float64? - temperature of the die
+    reasons: Int64? >=0 - clock event reasons as NVML's bit mask: 0x4 software power cap, 0x8
+        hardware slowdown, 0x20 software thermal, 0x40 hardware thermal, 0x80 power brake
+    power_violation_ns: Int64? >=0 - time held back by the power cap, cumulative
+""")
+
+POWER_ENTITIES = table("""
+    power_entities: One row per metered entity: what its readings mean and how many there are.
+
+    entity: str - what was metered, unique in the load: node001, node001/gpu3, rack7
+    scope: str - where it is metered: gpu, module, cpu, memory, node_dc, node_ac, switch, rack, row,
+        pdu, panel, switchboard, msb, utility, facility, cooling, unknown
+    method: str - instant; avg_1s (mean of the last second); average (window unknown); counter
+        (difference of energies); meter (a power meter of its own); estimate; unknown
+    node: str? - host
+    device: str? - GPU index, UUID or PCI address in that host
+    model: str? - product, as written
+    period_s: float64? >=0 - median time between readings
+    reading_count: int64 >=0 - readings with power
+    missing_count: int64 >=0 - readings without power
+    first_ns: Int64? - first reading; ns since the Unix epoch, or since an own zero where
+        `entities.clock` is own
+    last_ns: Int64? - last reading; ns since the Unix epoch, or since an own zero where
+        `entities.clock` is own
+    clock: str - epoch (wall time) or own (arbitrary zero)
+    assumed: str - what the caller said of its time, unit or scope; else empty
+    limit_w: float64? >=0 - limit, where the file states one
+    source: str - file, or archive and member
+""")
 
 POWER_TOPOLOGY = table("""
-    power_topology: One row per thing in the delivery tree, parents before their children.
+    power_topology: One row per entity in the delivery tree, parents before their children.
 
     entity: str - what is fed: node001, rack7, msb2
     parent: str? - what feeds it; missing at the root
@@ -117,47 +86,33 @@ POWER_TOPOLOGY = table("""
     limit_w: float64? >=0 - what its feed allows
 """)
 
-_METER_PERIOD = Column(
-    "float64",
-    "median time between readings of the meter, the slowest of several: cells that are shorter "
-    "are interpolated, and show nothing faster; missing where it is not known",
-    lower=0,
-    nullable=True,
-    optional=True,
-)
 
-POWER_GRID = Table(
-    "power_grid",
-    "One row per entity and cell of a common grid of time, in order of entity and time.",
-    {
-        "time_ns": Column("int64", f"start of the cell; {_TIME}"),
-        **columns("""
-            entity: category - what was metered, unique in the load: node001, node001/gpu3, rack7
-            power_w: float64? >=0 - time-weighted mean; missing where too little is known
-            covered_share: float64 0..1 - of the cell that readings cover
-            meter_period_s: float64? optional >=0 - median time between readings of the meter, the
-                slowest of several: cells that are shorter are interpolated, and show nothing
-                faster; missing where it is not known
-        """),
-    },
-)
+POWER_GRID = table("""
+    power_grid: One row per entity and cell of a common grid of time, in order of entity and time.
 
-POWER_TOTALS = Table(
-    "power_totals",
-    "One row per cell of a uniform grid of time: the power of many entities together.",
-    {
-        "time_ns": Column("int64", f"start of the cell; {_TIME}"),
-        **columns("""
-            power_w: float64? >=0 - sum over entities; missing where too few are known
-            entity_count: int64 >=0 - entities that the sum holds
-            expected_count: int64 >=0 - entities there are
-            covered_share: float64 0..1 - entity_count / expected_count
-            meter_period_s: float64? optional >=0 - median time between readings of the meter, the
-                slowest of several: cells that are shorter are interpolated, and show nothing
-                faster; missing where it is not known
-        """),
-    },
-)
+    time_ns: int64 - start of the cell; ns since the Unix epoch, or since an own zero where
+        `entities.clock` is own
+    entity: category - what was metered, unique in the load: node001, node001/gpu3, rack7
+    power_w: float64? >=0 - time-weighted mean; missing where too little is known
+    covered_share: float64 0..1 - of the cell that readings cover
+    meter_period_s: float64? optional >=0 - median time between readings of the meter, the slowest
+        of several: cells that are shorter are interpolated, and show nothing faster; missing where
+        it is not known
+""")
+
+POWER_TOTALS = table("""
+    power_totals: One row per cell of a uniform grid of time: the power of many entities together.
+
+    time_ns: int64 - start of the cell; ns since the Unix epoch, or since an own zero where
+        `entities.clock` is own
+    power_w: float64? >=0 - sum over entities; missing where too few are known
+    entity_count: int64 >=0 - entities that the sum holds
+    expected_count: int64 >=0 - entities there are
+    covered_share: float64 0..1 - entity_count / expected_count
+    meter_period_s: float64? optional >=0 - median time between readings of the meter, the slowest
+        of several: cells that are shorter are interpolated, and show nothing faster; missing where
+        it is not known
+""")
 
 LOGGED_STEPS = table("""
     logged_steps: One row per training step, in order of time; a step that was repeated after a
@@ -174,7 +129,7 @@ LOGGED_STEPS = table("""
 """)
 
 LOGGED_SPANS = table("""
-    logged_spans: One row per stretch of a job that has a name, in order of time; they may nest.
+    logged_spans: One row per named segment of a job, in order of time; they may nest.
 
     kind: str - run (start to stop of the job), initialisation, training, evaluation, checkpoint,
         restart (failure to the next step), or another the log names
@@ -235,144 +190,113 @@ class JobLog:
 
 # Energy of power telemetry: of each entity, and of many together.
 
-_WINDOW = "ns since the Unix epoch, or since an own zero where `entities.clock` is own"
-_METHOD = (
-    "trapezoid (straight lines between readings), mlperf (each reading holds since the one "
-    "before) or counter (differences of an energy counter)"
-)
 
-_BRIDGED = (
-    "estimate to add for gaps between readings, as if power had gone straight across them; the "
-    "time before the first and after the last reading is not in it"
-)
+ENERGY = table("""
+    energy: One row per entity: its energy in a window of time, and how much of it readings cover.
 
-ENERGY = Table(
-    "energy",
-    "One row per entity: its energy in a window of time, and how much of it readings cover.",
-    {
-        **columns("""
-            entity: str - what was metered
-            method: str - trapezoid (straight lines between readings), mlperf (each reading holds
-                since the one before) or counter (differences of an energy counter)
-        """),
-        "start_ns": Column("int64", f"start of the window; {_WINDOW}"),
-        "end_ns": Column("int64", f"end of the window; {_WINDOW}"),
-        **columns("""
-            energy_j: float64? >=0 - energy of the covered time alone, the least it can be; missing
-                if nothing is covered
-            bridged_j: float64? >=0 - estimate to add for gaps between readings, as if power had
-                gone straight across them; the time before the first and after the last reading is
-                not in it
-            highest_j: float64? >=0 - the most it can be, if power was nowhere above the highest
-                reading of the entity; missing if there is none
-            mean_w: float64? >=0 - energy over the covered time; missing with it
-            covered_share: float64 0..1 - of the window that readings cover
-            unknown_s: float64 >=0 - time of the window that nothing covers
-            reading_count: int64 >=0 - readings with a value in the window
-            reset_count: int64 >=0 - falls of the counter in the window, else 0
-            first_ns: Int64? - first reading, or the start of the window
-            last_ns: Int64? - last reading, or the end of the window
-        """),
-    },
-)
+    entity: str - what was metered
+    method: str - trapezoid (straight lines between readings), mlperf (each reading holds since the
+        one before) or counter (differences of an energy counter)
+    start_ns: int64 - start of the window; ns since the Unix epoch, or since an own zero where
+        `entities.clock` is own
+    end_ns: int64 - end of the window; ns since the Unix epoch, or since an own zero where
+        `entities.clock` is own
+    energy_j: float64? >=0 - energy of the covered time alone, the least it can be; missing if
+        nothing is covered
+    bridged_j: float64? >=0 - estimate to add for gaps between readings, as if power had gone
+        straight across them; the time before the first and after the last reading is not in it
+    highest_j: float64? >=0 - the most it can be, if power was nowhere above the highest reading of
+        the entity; missing if there is none
+    mean_w: float64? >=0 - energy over the covered time; missing with it
+    covered_share: float64 0..1 - of the window that readings cover
+    unknown_s: float64 >=0 - time of the window that nothing covers
+    reading_count: int64 >=0 - readings with a value in the window
+    reset_count: int64 >=0 - falls of the counter in the window, else 0
+    first_ns: Int64? - first reading, or the start of the window
+    last_ns: Int64? - last reading, or the end of the window
+""")
 
-ENERGY_TOTAL = Table(
-    "energy_total",
-    "One row: the energy of many entities in one window, and how much of it is known.",
-    {
-        **columns("""
-            method: str - trapezoid (straight lines between readings), mlperf (each reading holds
-                since the one before) or counter (differences of an energy counter)
-        """),
-        "start_ns": Column("int64", f"start of the window; {_WINDOW}"),
-        "end_ns": Column("int64", f"end of the window; {_WINDOW}"),
-        **columns("""
-            energy_j: float64? >=0 - energy of what is covered, the least it can be; missing if
-                nothing is
-            bridged_j: float64? >=0 - estimate to add for gaps between readings, as if power had
-                gone straight across them; the time before the first and after the last reading is
-                not in it
-            highest_j: float64? >=0 - the most it can be, as of each entity; missing if an expected
-                one never read
-            mean_w: float64? >=0 - mean power of all entities together while any of them was
-                metered: means of entities that were metered at one time add up, those of runs one
-                after the other do not
-            covered_share: float64 0..1 - covered time of all expected entities over their time
-            unknown_s: float64 >=0 - entity-seconds that nothing covers
-            entity_count: int64 >=0 - entities with an energy
-            expected_count: int64 >=0 - entities there are
-        """),
-    },
-)
+ENERGY_TOTAL = table("""
+    energy_total: One row: the energy of many entities in one window, and how much of it is known.
+
+    method: str - trapezoid (straight lines between readings), mlperf (each reading holds since the
+        one before) or counter (differences of an energy counter)
+    start_ns: int64 - start of the window; ns since the Unix epoch, or since an own zero where
+        `entities.clock` is own
+    end_ns: int64 - end of the window; ns since the Unix epoch, or since an own zero where
+        `entities.clock` is own
+    energy_j: float64? >=0 - energy of what is covered, the least it can be; missing if nothing is
+    bridged_j: float64? >=0 - estimate to add for gaps between readings, as if power had gone
+        straight across them; the time before the first and after the last reading is not in it
+    highest_j: float64? >=0 - the most it can be, as of each entity; missing if an expected one
+        never read
+    mean_w: float64? >=0 - mean power of all entities together while any of them was metered: means
+        of entities that were metered at one time add up, those of runs one after the other do not
+    covered_share: float64 0..1 - covered time of all expected entities over their time
+    unknown_s: float64 >=0 - entity-seconds that nothing covers
+    entity_count: int64 >=0 - entities with an energy
+    expected_count: int64 >=0 - entities there are
+""")
 
 # Power along the delivery tree: sums, what no meter explains, PUE, headroom.
 
-_PARTS = "parts are the nearest meters below it, and what has neither a meter nor anything below it"
 
-POWER_TREE = Table(
-    "power_tree",
-    "One row per thing in the delivery tree and cell of time, in order of the topology and time: "
-    f"its power, and that of its parts. Its {_PARTS}.",
-    {
-        "time_ns": Column("int64", f"start of the cell; {_TIME}"),
-        **columns("""
-            entity: category - what is fed
-            power_w: float64? >=0 - by its own meter if it has one, else of its parts; missing
-                where unknown
-            parts_w: float64? >=0 - sum of its parts; missing where too few are known, and where
-                there are none
-            is_metered: bool - whether it has a meter of its own
-            entity_count: int64 >=0 - parts with a value
-            expected_count: int64 >=0 - parts there are
-            covered_share: float64 0..1 - entity_count / expected_count; without parts, 1 where its
-                meter has a value, else 0
-        """),
-    },
-)
+POWER_TREE = table("""
+    power_tree: One row per entity in the delivery tree and cell of time, in order of the topology
+    and time: its power, and that of its parts. Its parts are the nearest meters below it, and what
+    has neither a meter nor anything below it.
 
-POWER_RESIDUAL = Table(
-    "power_residual",
-    "One row per metered thing with parts and cell of time: what its meter shows and its parts "
-    "do not.",
-    {
-        "time_ns": Column("int64", f"start of the cell; {_TIME}"),
-        **columns("""
-            entity: category - what has a meter and parts
-            metered_w: float64? >=0 - by its own meter
-            parts_w: float64? >=0 - sum of its parts
-            residual_w: float64? - metered_w - parts_w, missing with either
-            residual_ratio: float64? - residual_w / metered_w
-            is_negative: bool - whether the parts draw more than the meter shows
-            covered_share: float64 0..1 - of its parts with a value
-        """),
-    },
-)
+    time_ns: int64 - start of the cell; ns since the Unix epoch, or since an own zero where
+        `entities.clock` is own
+    entity: category - what is fed
+    power_w: float64? >=0 - by its own meter if it has one, else of its parts; missing where unknown
+    parts_w: float64? >=0 - sum of its parts; missing where too few are known, and where there are
+        none
+    is_metered: bool - whether it has a meter of its own
+    entity_count: int64 >=0 - parts with a value
+    expected_count: int64 >=0 - parts there are
+    covered_share: float64 0..1 - entity_count / expected_count; without parts, 1 where its meter
+        has a value, else 0
+""")
 
-PUE = Table(
-    "pue",
-    "One row per window of time: energy of the facility over energy of its IT.",
-    {
-        "start_ns": Column("int64", f"start of the window; {_TIME}"),
-        "end_ns": Column("int64", f"end of the window; {_TIME}"),
-        **columns("""
-            facility_j: float64? >=0 - energy of the cells that both have; missing if none
-            it_j: float64? >=0 - energy of the cells that both have; missing if none
-            pue_ratio: float64? >=0 - facility_j / it_j; missing if no cell has both
-            covered_share: float64 0..1 - of the window in which both are known
-            is_below_one: bool - less for the facility than for its IT: meters disagree
-        """),
-    },
-)
+POWER_RESIDUAL = table("""
+    power_residual: One row per metered entity with parts and cell of time: what its meter shows and
+    its parts do not.
+
+    time_ns: int64 - start of the cell; ns since the Unix epoch, or since an own zero where
+        `entities.clock` is own
+    entity: category - what has a meter and parts
+    metered_w: float64? >=0 - by its own meter
+    parts_w: float64? >=0 - sum of its parts
+    residual_w: float64? - metered_w - parts_w, missing with either
+    residual_ratio: float64? - residual_w / metered_w
+    is_negative: bool - whether the parts draw more than the meter shows
+    covered_share: float64 0..1 - of its parts with a value
+""")
+
+PUE = table("""
+    pue: One row per window of time: energy of the facility over energy of its IT.
+
+    start_ns: int64 - start of the window; ns since the Unix epoch, or since an own zero where
+        `entities.clock` is own
+    end_ns: int64 - end of the window; ns since the Unix epoch, or since an own zero where
+        `entities.clock` is own
+    facility_j: float64? >=0 - energy of the cells that both have; missing if none
+    it_j: float64? >=0 - energy of the cells that both have; missing if none
+    pue_ratio: float64? >=0 - facility_j / it_j; missing if no cell has both
+    covered_share: float64 0..1 - of the window in which both are known
+    is_below_one: bool - less for the facility than for its IT: meters disagree
+""")
 
 POWER_HIERARCHY = table("""
-    power_hierarchy: One row per thing in the delivery tree, in order of the topology: how near its
+    power_hierarchy: One row per entity in the delivery tree, in order of the topology: how near its
     power comes to its limit, how its children's peaks coincide, and what headroom can be used.
 
     entity: str - what is fed
     parent: str? - what feeds it; missing at the root
     level: str - gpu, node, rack, panel, switchboard, msb, utility, ...
     is_metered: bool - whether it has a meter of its own
-    child_count: int64 >=0 - things it feeds directly
+    child_count: int64 >=0 - entities it feeds directly
     known_count: int64 >=0 - of them, those with any value
     nameplate_w: float64? >=0 - rated power
     limit_w: float64? >=0 - what its feed allows
@@ -398,51 +322,32 @@ POWER_HIERARCHY = table("""
 
 # Power of whole fleets over long times, in fewer numbers.
 
-POWER_ROLLUP = Table(
-    "power_rollup",
-    "One row per entity and cell of time that holds readings, in order of entity and time: what "
-    "suffices to make longer cells of it without loss.",
-    {
-        "time_ns": Column("int64", f"start of the cell; {_TIME}"),
-        **columns("""
-            entity: category - what was metered, unique in the load: node001, node001/gpu3, rack7
-            period_s: float64 >=0 - length of the cell
-            reading_count: int64 >=1 - readings in the cell
-            mean_w: float64 >=0 - mean of the readings
-            min_w: float64 >=0 - lowest reading
-            max_w: float64 >=0 - highest reading
-            m2_w2: float64 >=0 - sum of squared deviations of the readings from their mean, W^2;
-                their variance is this over reading_count
-        """),
-    },
-)
+POWER_ROLLUP = table("""
+    power_rollup: One row per entity and cell of time that holds readings, in order of entity and
+    time: what suffices to make longer cells of it without loss.
 
-POWER_SAMPLED = Table(
-    "power_sampled",
-    "One row per reading that a line through a long series must not lose, in order of time.",
-    {
-        "time_ns": Column("int64", f"instant of the reading; {_TIME}"),
-        **columns("""
-            power_w: float64? >=0 - power; missing where a gap begins or ends
-            row: int64 >=0 - row of the series that it was, from 0
-        """),
-    },
-)
+    time_ns: int64 - start of the cell; ns since the Unix epoch, or since an own zero where
+        `entities.clock` is own
+    entity: category - what was metered, unique in the load: node001, node001/gpu3, rack7
+    period_s: float64 >=0 - length of the cell
+    reading_count: int64 >=1 - readings in the cell
+    mean_w: float64 >=0 - mean of the readings
+    min_w: float64 >=0 - lowest reading
+    max_w: float64 >=0 - highest reading
+    m2_w2: float64 >=0 - sum of squared deviations of the readings from their mean, W^2; their
+        variance is this over reading_count
+""")
 
-POWER_HEATMAP = Table(
-    "power_heatmap",
-    "One row per entity and column of a picture, in order of entity and time: whole watts of "
-    "the cells of the grid that lie in it.",
-    {
-        "time_ns": Column("int64", f"start of the column; {_TIME}"),
-        **columns("""
-            entity: category - what was metered, unique in the load: node001, node001/gpu3, rack7
-            mean_w: Int32? >=0 - mean over the known cells, rounded; missing if none is
-            max_w: Int32? >=0 - highest of the known cells, rounded; missing if none is
-            covered_share: float64 0..1 - of the cells that are known
-        """),
-    },
-)
+POWER_SAMPLED = table("""
+    power_sampled: One row per reading that a line through a long series must not lose, in order of
+    time.
+
+    time_ns: int64 - instant of the reading; ns since the Unix epoch, or since an own zero where
+        `entities.clock` is own
+    power_w: float64? >=0 - power; missing where a gap begins or ends
+    row: int64 >=0 - row of the series that it was, from 0
+""")
+
 
 # What a job draws and how long it takes under one power limit after the other.
 

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from workbench.tables.table import Column, Table, columns, table
+from workbench.tables.table import Table, columns, table
 
 # When power was capped, how it shows, and what it cost.
 
-_ENTITY = "what was capped, as in `power_states`: node001/gpu3"
-_EVIDENCE = (
-    "what tells: clock reasons; violation counter; power at limit (capping is likely, not "
-    "certain); none (the telemetry cannot tell)"
-)
 
 CAPPING_EVENTS = table("""
-    capping_events: One row per stretch in which one device was held back by power, in order of
+    capping_events: One row per segment in which one device was held back by power, in order of
     start.
 
     entity: str - what was capped, as in `power_states`: node001/gpu3
@@ -42,7 +37,7 @@ CAPPED_SHARE = table("""
     entity: str - what was capped, as in `power_states`: node001/gpu3
     evidence: str - what tells: clock reasons; violation counter; power at limit (capping is
         likely, not certain); none (the telemetry cannot tell)
-    event_count: int64 >=0 - stretches of capping
+    event_count: int64 >=0 - segments of capping
     capped_s: float64 >=0 - time that was capped
     known_s: float64 >=0 - time that readings tell of
     capped_share: float64? 0..1 - capped_s / known_s; missing if nothing is known
@@ -72,7 +67,7 @@ CAPPING_BLAME = table("""
     capping_blame: One row per device that was capped: which steps it was capped in, and decided.
 
     entity: str - what was capped, as in `power_states`: node001/gpu3
-    event_count: int64 >=0 - stretches of capping
+    event_count: int64 >=0 - segments of capping
     capped_step_count: int64 >=0 - steps during which it was capped
     blamed_step_count: int64 >=0 - of these, steps in which no other device was held back more
     blamed_share: float64 0..1 - blamed steps / all capped steps of the job
@@ -83,13 +78,6 @@ CAPPING_BLAME = table("""
 
 # What a power limit costs and buys: curves, knees, and how many GPUs a site can feed.
 
-_TRUST = (
-    "how far the number can be trusted: printed (in the source), reported (by somebody else, of "
-    "the source), calculated (from numbers of the other two)"
-)
-_GPU = "product, as the sweep or the source names it"
-_JOB = "what ran: the network, or the product as a whole"
-_CONFIGURATION = "setting of the job; 'median of n' where several are one curve"
 
 POWER_CURVE = table("""
     power_curve: One row per configuration and power limit, in order of the limit; ratios are
@@ -181,66 +169,38 @@ PROVISIONING_FACTS = table("""
 
 # Power that swings: steps, ramps, spectra, what a grid allows, and what smoothing would do.
 
-_TIME = "ns, on the clock of the totals"
-_NYQUIST = "half of the sampling frequency: nothing above it can be seen"
 
-POWER_SWINGS = Table(
-    "power_swings",
-    "One row per training step, or window of one step period: how far power moves inside it.",
-    {
-        **columns("""
-            step: Int64? - number of the step; missing for windows
-        """),
-        "start_ns": Column("int64", f"start of the window; {_TIME}"),
-        "end_ns": Column("int64", f"end of the window; {_TIME}"),
-        **columns("""
-            low_w: float64? >=0 - 5th percentile of its cells
-            high_w: float64? >=0 - 95th percentile of its cells
-            swing_w: float64? >=0 - high_w - low_w
-            range_w: float64? >=0 - largest cell - smallest
-            mean_w: float64? >=0 - mean of its cells
-            cell_count: int64 >=0 - known cells that begin in it
-            covered_share: float64 0..1 - known cells / cells it should have
-        """),
-    },
-)
+POWER_SWINGS = table("""
+    power_swings: One row per training step, or window of one step period: how far power moves
+    inside it.
 
-POWER_RAMPS = Table(
-    "power_ramps",
-    "One row per window and direction: the fastest change of power over that window.",
-    {
-        **columns("""
-            window_s: float64 >=0 - window that was requested
-            measured_s: float64? - whole cells it was measured over; missing if it cannot be
-            direction: str - up or down
-            ramp_w_per_s: float64? >=0 - largest change / window, without its sign
-            p99_w_per_s: float64? >=0 - what 99 % of all changes, both ways, stay below
-            change_w: float64? - the largest change, with its sign
-        """),
-        "start_ns": Column("Int64", f"when it began; {_TIME}", nullable=True),
-        "end_ns": Column("Int64", f"when it ended; {_TIME}", nullable=True),
-        **columns("""
-            covered_share: float64 0..1 - windows with both ends known
-            note: str - why there is no number, or what to mind
-        """),
-    },
-)
+    step: Int64? - number of the step; missing for windows
+    start_ns: int64 - start of the window; ns, on the clock of the totals
+    end_ns: int64 - end of the window; ns, on the clock of the totals
+    low_w: float64? >=0 - 5th percentile of its cells
+    high_w: float64? >=0 - 95th percentile of its cells
+    swing_w: float64? >=0 - high_w - low_w
+    range_w: float64? >=0 - largest cell - smallest
+    mean_w: float64? >=0 - mean of its cells
+    cell_count: int64 >=0 - known cells that begin in it
+    covered_share: float64 0..1 - known cells / cells it should have
+""")
 
-POWER_EDGES = Table(
-    "power_edges",
-    "One row per rise or fall of at least a threshold within a window, in order of time.",
-    {
-        "start_ns": Column("int64", f"last turning point before it; {_TIME}"),
-        "end_ns": Column("int64", f"first turning point after it; {_TIME}"),
-        **columns("""
-            direction: str - up or down
-            change_w: float64 - power at its end - at its start
-            start_w: float64 >=0 - power at its start
-            end_w: float64 >=0 - power at its end
-            dur_s: float64 >=0 - length
-        """),
-    },
-)
+POWER_RAMPS = table("""
+    power_ramps: One row per window and direction: the fastest change of power over that window.
+
+    window_s: float64 >=0 - window that was requested
+    measured_s: float64? - whole cells it was measured over; missing if it cannot be
+    direction: str - up or down
+    ramp_w_per_s: float64? >=0 - largest change / window, without its sign
+    p99_w_per_s: float64? >=0 - what 99 % of all changes, both ways, stay below
+    change_w: float64? - the largest change, with its sign
+    start_ns: Int64? - when it began; ns, on the clock of the totals
+    end_ns: Int64? - when it ended; ns, on the clock of the totals
+    covered_share: float64 0..1 - windows with both ends known
+    note: str - why there is no number, or what to mind
+""")
+
 
 POWER_SPECTRUM = table("""
     power_spectrum: One row per frequency above 0: how much of the AC component of power is there.
@@ -299,26 +259,23 @@ GRID_CHECK = table("""
     covered_share: float64 0..1 - of the time that is known
 """)
 
-POWER_SMOOTHING = Table(
-    "power_smoothing",
-    "One row per cell of the totals: power before and after smoothing, and where it goes.",
-    {
-        "time_ns": Column("int64", f"start of the cell; {_TIME}"),
-        **columns("""
-            power_w: float64? - as measured, short gaps interpolated
-            load_w: float64? - drawn by the machines, with ballast
-            smoothed_w: float64? - drawn from the grid
-            ballast_w: float64? >=0 - burnt on top: load above power
-            unmet_w: float64? >=0 - held back: power above load, which slows the job
-            storage_w: float64? - into the store; below 0 out of it
-            stored_j: float64? - charge at the end of the cell; from 0 where it is unlimited
-            stored_share: float64? 0..1 - of its capacity; missing if unlimited
-            lost_w: float64? >=0 - lost in the store
-            is_filled: bool - whether the cell was missing and interpolated
-            meter_period_s: float64? optional >=0 - as in the totals
-        """),
-    },
-)
+POWER_SMOOTHING = table("""
+    power_smoothing: One row per cell of the totals: power before and after smoothing, and where it
+    goes.
+
+    time_ns: int64 - start of the cell; ns, on the clock of the totals
+    power_w: float64? - as measured, short gaps interpolated
+    load_w: float64? - drawn by the machines, with ballast
+    smoothed_w: float64? - drawn from the grid
+    ballast_w: float64? >=0 - burnt on top: load above power
+    unmet_w: float64? >=0 - held back: power above load, which slows the job
+    storage_w: float64? - into the energy storage; below 0 out of it
+    stored_j: float64? - charge at the end of the cell; from 0 where it is unlimited
+    stored_share: float64? 0..1 - of its capacity; missing if unlimited
+    lost_w: float64? >=0 - lost in the storage
+    is_filled: bool - whether the cell was missing and interpolated
+    meter_period_s: float64? optional >=0 - as in the totals
+""")
 
 SMOOTHING_SUMMARY = table("""
     smoothing_summary: Two rows: before and after smoothing. What it costs, what is left, what it
@@ -334,9 +291,9 @@ SMOOTHING_SUMMARY = table("""
     energy_ratio: float64 >=0 - energy_j / energy before
     ballast_j: float64 >=0 - burnt on top
     unmet_j: float64 >=0 - demand held back
-    lost_j: float64 >=0 - lost in the store
+    lost_j: float64 >=0 - lost in the storage
     stored_change_j: float64 - charge at the end - at the start
-    storage_w: float64 >=0 - most power in or out of the store
+    storage_w: float64 >=0 - most power in or out of the storage
     storage_j: float64 >=0 - largest charge - smallest
     verdict: str? - worst verdict of the specification
     why: str? - requirements by verdict

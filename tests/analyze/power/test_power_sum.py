@@ -96,8 +96,6 @@ def test_finer_cells_do_not_let_a_slow_meter_pass_what_it_cannot_see():
     spectrum = analyze.power_spectrum(totals)
     assert spectrum["nyquist_hz"].iloc[0] == pytest.approx(1 / 60)
     assert spectrum["frequency_hz"].max() <= 1 / 60 + 1e-9
-    with pytest.raises(WorkbenchError, match="shorter than the 30 s between two readings"):
-        analyze.power_edges(totals, threshold_w=10, window_s=10)
     with pytest.raises(WorkbenchError, match="twice the 30 s between two readings"):
         analyze.power_swings(totals, step_s=10)
     steps = make_steps((0, 0, 10), (1, 10, 20))

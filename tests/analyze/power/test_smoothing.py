@@ -196,9 +196,9 @@ def test_a_plan_that_does_nothing_changes_nothing():
     assert smoothed["smoothed_w"].tolist() == [10, 30, 20]
     assert SmoothingPlan().words() == "nothing"
     both = SmoothingPlan(floor_share=0.9, hysteresis_s=2, ramp_up_w_per_s=5e3, storage_tau_s=10)
-    assert both.words() == "floor 90 %, ramps 5 kW/s, hold 2 s, store tau 10 s"
+    assert both.words() == "floor 90 %, ramps 5 kW/s, hold 2 s, storage tau 10 s"
     limited = SmoothingPlan(storage_ramp_w_per_s=2e3, storage_energy_j=KWH)
-    assert limited.words() == "store ramps 2 kW/s, 1 kWh"
+    assert limited.words() == "storage ramps 2 kW/s, 1 kWh"
 
 
 def test_short_gaps_are_filled_and_marked_and_cells_beyond_a_long_one_stay_missing():
@@ -242,11 +242,8 @@ def test_a_slider_answers_in_a_tenth_of_a_second_over_a_hundred_thousand_cells()
         (lambda: SmoothingPlan(hysteresis_s=-1), "hysteresis_s"),
         (lambda: SmoothingPlan(ballast_w=-1), "ballast_w"),
         (lambda: SmoothingPlan(storage_tau_s=0), "storage_tau_s must be above 0"),
-        (
-            lambda: SmoothingPlan(storage_tau_s=1, storage_ramp_w_per_s=1),
-            "not both",
-        ),
-        (lambda: SmoothingPlan(storage_energy_j=1), "limits of a store need a store"),
+        (lambda: SmoothingPlan(storage_tau_s=1, storage_ramp_w_per_s=1), "not both"),
+        (lambda: SmoothingPlan(storage_energy_j=1), "limits of storage need storage"),
         (lambda: SmoothingPlan(storage_efficiency_share=0), "storage_efficiency_share"),
         (
             lambda: analyze.power_smoothing(
@@ -254,10 +251,7 @@ def test_a_slider_answers_in_a_tenth_of_a_second_over_a_hundred_thousand_cells()
             ),
             "reference_w is 1e\\+06 W, the totals peak at 2 W",
         ),
-        (
-            lambda: analyze.smoothing_summary(POWER_SMOOTHING.empty()),
-            "0 of 0 cells are known",
-        ),
+        (lambda: analyze.smoothing_summary(POWER_SMOOTHING.empty()), "0 of 0 cells are known"),
     ],
 )
 def test_what_makes_no_plan_is_refused_in_words(call, message):

@@ -1,6 +1,5 @@
-"""Swings, ramps and edges: a real job first, then laws, then refusals."""
+"""Swings and ramps: a real job first, then laws, then refusals."""
 
-import numpy as np
 import pandas as pd
 import pytest
 from hypothesis import given
@@ -9,7 +8,7 @@ from hypothesis import strategies as st
 from tests.power_series import cells, mlperf_totals
 from workbench import analyze
 from workbench.errors import TableError, WorkbenchError
-from workbench.tables import LOGGED_STEPS, POWER_EDGES, POWER_RAMPS, POWER_SWINGS
+from workbench.tables import LOGGED_STEPS, POWER_RAMPS, POWER_SWINGS
 
 series = st.lists(st.one_of(st.none(), st.floats(0, 1e6)), min_size=3, max_size=60).filter(
     lambda power: any(each is not None for each in power)
@@ -115,39 +114,6 @@ def test_an_alternating_gap_leaves_no_window():
     assert set(ramps["note"]) == {"no two known cells are that far apart"}
 
 
-def test_a_long_rise_is_one_edge_from_turning_point_to_turning_point():
-    power = [10.0, 10, 20, 40, 70, 90, 90, 90, 10]
-    edges = POWER_EDGES.check(analyze.power_edges(cells(power), threshold_w=45, window_s=2))
-    assert edges["direction"].tolist() == ["up", "down"]
-    assert edges["change_w"].tolist() == [80, -80]
-    assert edges["dur_s"].tolist() == [4, 1]
-
-
-def test_edges_are_not_found_across_a_gap():
-    edges = analyze.power_edges(cells([0.0, 0, None, 90, 90]), threshold_w=50, window_s=3)
-    assert edges.empty
-
-
-@given(series, st.floats(1, 1e5), st.integers(1, 8))
-def test_every_edge_changes_by_the_threshold_and_edges_of_one_way_do_not_overlap(
-    power, threshold, window
-):
-    edges = analyze.power_edges(cells(power), threshold_w=threshold, window_s=window)
-    assert (edges["change_w"].abs() >= threshold).all()
-    assert (edges["end_ns"] > edges["start_ns"]).all()
-    for way in ("up", "down"):
-        part = edges[edges["direction"] == way]
-        assert (part["start_ns"].to_numpy()[1:] >= part["end_ns"].to_numpy()[:-1]).all()
-
-
-@given(whole_series, st.floats(1, 1e5))
-def test_no_change_between_two_cells_is_missed(power, threshold):
-    edges = analyze.power_edges(cells(power), threshold_w=threshold, window_s=1)
-    for at in np.flatnonzero(np.abs(np.diff(power)) >= threshold):
-        inside = (edges["start_ns"] <= at * 10**9) & (edges["end_ns"] >= (at + 1) * 10**9)
-        assert inside.any()
-
-
 def test_a_job_without_a_log_has_no_swings_of_steps():
     found = analyze.power_swings(cells([1, 2, 3]), steps=LOGGED_STEPS.empty())
     assert found.empty
@@ -172,11 +138,6 @@ def test_a_job_without_a_log_has_no_swings_of_steps():
         (lambda: analyze.power_ramps(cells([1])), "2 are needed to know their period"),
         (lambda: analyze.power_ramps(cells([None, None])), "no known power"),
         (lambda: analyze.power_ramps(cells([1, float("inf")])), "infinite power"),
-        (
-            lambda: analyze.power_edges(cells([1, 2], period_s=5), threshold_w=1, window_s=1),
-            "shorter than a cell of 5 s",
-        ),
-        (lambda: analyze.power_edges(cells([1, 2]), threshold_w=0, window_s=1), "above 0"),
     ],
 )
 def test_what_cannot_be_measured_is_refused_in_words(call, message):

@@ -3,7 +3,7 @@
 import json
 
 from workbench.load._files.archive import sources
-from workbench.load._power.part import PowerGiven
+from workbench.load._power.part import PowerOptions
 
 T0 = 1_700_000_000
 S = 1_000_000_000
@@ -18,7 +18,7 @@ def written(tmp_path, text, name="power.txt"):
 def read(module, tmp_path, text, **given):
     """Read a text with one reader, without the front door."""
     (source,) = sources(written(tmp_path, text))
-    return module.read_power(source, PowerGiven(**given))
+    return module.read_power(source, PowerOptions(**given))
 
 
 def recognised(module, text):

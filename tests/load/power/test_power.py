@@ -26,13 +26,7 @@ from workbench import datasets, load
 from workbench.errors import LoadError
 from workbench.load._power import joins as _power_joins
 from workbench.load.kinds import kinds_of
-from workbench.tables import (
-    POWER,
-    POWER_COUNTERS,
-    POWER_ENTITIES,
-    POWER_STATES,
-    QUALITY,
-)
+from workbench.tables import POWER, POWER_COUNTERS, POWER_ENTITIES, POWER_STATES, QUALITY
 
 
 def text(rows):

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from workbench import analyze, load
+from workbench import load
 from workbench.errors import LoadError
-from workbench.load._power import fleet_total as fleet
+from workbench.load._power import fleets as fleet
 from workbench.load._power import scan
 from workbench.load._power.formats.table import pieces
 from workbench.tables import POWER_ROLLUP, POWER_TOTALS
@@ -99,15 +99,6 @@ def test_rollups_are_those_of_the_plain_groups_however_files_are_cut(
     squares = by.apply(lambda watts: ((watts - watts.mean()) ** 2).sum())
     np.testing.assert_allclose(rollup["m2_w2"], squares, rtol=1e-9, atol=1e-6)
     assert rollup.attrs["missing_count"] == int(frame["power_w"].isna().sum())
-
-
-@settings(deadline=None, max_examples=30)
-@given(rows)
-def test_a_longer_rollup_is_the_merged_shorter_one(tmp_path_factory, drawn):
-    folder = write(tmp_path_factory.mktemp("power"), [frame_of(drawn)])
-    merged = analyze.merged_rollups(load.power_rollup(folder, period_s=1), period_s=10)
-    longer = load.power_rollup(folder, period_s=10)
-    pd.testing.assert_frame_equal(merged, longer, rtol=1e-9, atol=1e-6, check_like=True)
 
 
 def hour(gpus=6, seconds=50, **columns):

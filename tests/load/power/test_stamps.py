@@ -5,12 +5,12 @@ import pytest
 
 from workbench.errors import LoadError
 from workbench.load._files.findings import Findings
-from workbench.load._power.part import PowerGiven
+from workbench.load._power.part import PowerOptions
 from workbench.load._power.stamps import Stamps, stamp_line
 
 
 def stamps(tz="UTC"):
-    return Stamps("power.txt", PowerGiven(tz=tz), Findings("power.txt"))
+    return Stamps("power.txt", PowerOptions(tz=tz), Findings("power.txt"))
 
 
 NOON = pd.Timestamp("2024-04-23 12:00:00", tz="UTC")

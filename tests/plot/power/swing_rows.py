@@ -22,13 +22,6 @@ def power_ramps(_, n):
     }  # fmt: skip
 
 
-def power_edges(_, n):
-    return {
-        "start_ns": n * 10**9, "end_ns": n * 10**9 + 5, "direction": ("up", "down")[n % 2],
-        "change_w": (4e6 + n) * (-1) ** n, "start_w": 1e6, "end_w": 5e6, "dur_s": 8.0,
-    }  # fmt: skip
-
-
 def power_spectrum(_, n):
     return {
         "frequency_hz": (n + 1) / 20_000, "density_w2_per_hz": 1e9 + n % 97 * 1e8,

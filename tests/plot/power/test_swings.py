@@ -65,13 +65,6 @@ def test_windows_that_cannot_be_measured_are_named():
     assert "cannot be seen" in unseen.layout.annotations[0].text
 
 
-def test_edges_are_counted_by_direction():
-    table = analyze.power_edges(cells([0.0, 5e6, 5e6, 1e6, 1e6]), threshold_w=3e6, window_s=1)
-    figure = plot.power_edges(table)
-    assert title(figure) == "1 rise and 1 fall; the largest is a rise by 5 MW in 1 s"
-    assert list(figure.data[1].y) == [-4]
-
-
 def test_the_spectrum_names_period_step_nyquist_sensor_and_verdict(wave):
     spectrum = analyze.power_spectrum(wave, averaging_s=2)
     check = analyze.grid_check(wave, BAND)
@@ -134,7 +127,7 @@ def test_smoothing_shows_the_store_or_else_all_of_the_power(wave):
     assert shown.layout.yaxis2.title.text == "charge [%]"
     card = plot.smoothing_summary(summary)
     assert card.data[0].text[3].startswith("450 kW → ")
-    assert "the store moves" in notes(card)
+    assert "the storage moves" in notes(card)
 
 
 def test_the_zoom_shows_the_widest_movement():

@@ -22,11 +22,9 @@ def capping_events(
 ) -> pd.DataFrame:
     """Find the stretches in which each device was held back by power.
 
-    Telemetry differs in what it records, so each device is judged by the best evidence it has:
-    the clock event reasons, else a counter of time held back, else power that stays at its
-    limit. The last is a hint only: a GPU may happen to draw just its limit. A device without
-    any of them has no events, which says nothing about capping; ask
-    :func:`workbench.analyze.capped_share` what is known.
+    Each device is judged by the best evidence it has: the clock event reasons, else a counter
+    of time held back, else power that stays at its limit, which is a hint only. A device without
+    any of them has no events; :func:`workbench.analyze.capped_share` says what is known.
 
     Parameters
     ----------
@@ -35,15 +33,14 @@ def capping_events(
     states
         Table :data:`workbench.tables.POWER_STATES`.
     limit_share
-        Where neither reasons nor counter exist: share of the limit from which power counts as
-        capped.
+        Share of the limit from which power counts as capped, by power alone.
     least_reading_count
-        Also there: how many readings in a row it takes.
+        How many such readings in a row it takes.
     longest_gap_periods
         A pause longer than so many median periods of the device ends an event.
     least_load_share
-        Uncapped clocks are compared only where power is at least this share of the power when
-        capped, so that an idle device is no measure.
+        Share of the power when capped from which an uncapped clock is compared: an idle device
+        is no measure.
 
     Returns
     -------
@@ -52,8 +49,6 @@ def capping_events(
 
     Raises
     ------
-    TableError
-        If a frame is not the table it should be.
     WorkbenchError
         If an option makes no sense.
 
@@ -70,7 +65,6 @@ def capping_events(
 
     Examples
     --------
-    >>> from workbench.tables import POWER, POWER_STATES
     >>> len(capping_events(POWER.empty(), POWER_STATES.empty()))
     0
     """
@@ -96,7 +90,6 @@ def _check(limit_share: float, least_reading_count: int, longest_gap_periods: fl
 def _found(
     readings: pd.DataFrame, least_reading_count: int, least_load_share: float
 ) -> pd.DataFrame:
-    """Make the events of judged readings; entities are places in their names."""
     runs = _runs(readings, least_reading_count)
     events = _events(runs)
     clocks = _uncapped_clocks(readings, events, least_load_share)
@@ -106,21 +99,19 @@ def _found(
 
 
 def _runs(readings: pd.DataFrame, least_reading_count: int) -> pd.DataFrame:
-    """Keep the capped readings, numbered by the run they are in."""
-    known = readings[readings["is_known"]]
+    valid = readings[readings["is_known"]]
     starts = (
-        known["after_gap"]
-        | (known["entity"] != known["entity"].shift())
-        | (known["is_capped"] != known["is_capped"].shift())
+        valid["after_gap"]
+        | (valid["entity"] != valid["entity"].shift())
+        | (valid["is_capped"] != valid["is_capped"].shift())
     )
-    capped = known.assign(run=starts.cumsum())[known["is_capped"]]
+    capped = valid.assign(run=starts.cumsum())[valid["is_capped"]]
     counts = capped.groupby("run")["run"].transform("size")
     # Power at its limit for a moment is no capping.
     return capped[(capped["evidence"] != AT_LIMIT) | (counts >= least_reading_count)]
 
 
 def _events(runs: pd.DataFrame) -> pd.DataFrame:
-    """Make one row of each run."""
     by_run = runs.groupby("run", sort=True)
     masks = runs["reasons"].fillna(0).astype("int64")
     brake, cap = (
@@ -139,9 +130,9 @@ def _events(runs: pd.DataFrame) -> pd.DataFrame:
         is_cut_before=("after_gap", "first"),
         is_cut_after=("before_gap", "last"),
     )
-    told = events["evidence"] == REASONS
+    labels = events["evidence"] == REASONS
     words = np.select(
-        [told & brake & cap, told & brake, told],
+        [labels & brake & cap, labels & brake, labels],
         ["power cap and power brake", "power brake", "power cap"],
         default="not told",
     )
@@ -194,8 +185,6 @@ def capped_share(
 
     Raises
     ------
-    TableError
-        If a frame is not the table it should be.
     WorkbenchError
         If an option makes no sense.
     """
@@ -208,18 +197,18 @@ def capped_share(
     events = _found(readings, least_reading_count, 0.0)
     span = readings["time_ns"].max() - readings["time_ns"].min() + readings["period_ns"].median()
     stands_for = (readings["to_ns"] - readings["from_ns"]).groupby(readings["entity"])
-    known = stands_for.sum() / _SECOND
+    known_s = stands_for.sum() / _SECOND
     by_event = events.groupby("entity")["duration_s"].agg(["size", "sum"])
-    by_event = by_event.reindex(known.index, fill_value=0)
+    by_event = by_event.reindex(known_s.index, fill_value=0)
     table = pd.DataFrame(
         {
             "evidence": readings.groupby("entity")["evidence"].first(),
             "event_count": by_event["size"].astype("int64"),
             "capped_s": by_event["sum"].astype("float64"),
-            "known_s": known,
+            "known_s": known_s,
             # Both are sums of the same cells, up to rounding.
-            "capped_share": (by_event["sum"] / known.where(known > 0)).clip(upper=1),
-            "covered_share": (known / (span / _SECOND)).clip(upper=1) if span > 0 else 0.0,
+            "capped_share": (by_event["sum"] / known_s.where(known_s > 0)).clip(upper=1),
+            "covered_share": (known_s / (span / _SECOND)).clip(upper=1) if span > 0 else 0.0,
         }
     )
     table["entity"] = names[table.index.to_numpy()]
@@ -228,6 +217,7 @@ def capped_share(
 
 # Readings that tell whether a device was held back by power, whatever the telemetry records.
 
+# Bits of NVML: nvmlClocksEventReasonSwPowerCap and HwPowerBrakeSlowdown.
 POWER_CAP, POWER_BRAKE = 0x4, 0x80
 REASONS, COUNTER, AT_LIMIT, NOTHING = (
     "clock reasons", "violation counter", "power at limit", "none",
@@ -239,12 +229,9 @@ def judged_readings(
 ) -> tuple[pd.DataFrame, pd.Index]:
     """Give every reading with what it says about capping, and the names of the entities.
 
-    Returns
-    -------
-    tuple of pandas.DataFrame and pandas.Index
-        Rows by entity (a place in the names) and time with ``evidence``, ``is_known``,
-        ``is_capped``, ``period_ns`` (median of the entity), ``from_ns`` and ``to_ns`` (what the
-        reading stands for), ``after_gap`` and ``before_gap``, and what was read.
+    Rows are by entity (a position in the names) and time: ``evidence``, ``is_known``,
+    ``is_capped``, ``period_ns`` (median of the entity), the interval that the reading stands for
+    (``from_ns``, ``to_ns``), ``after_gap``, ``before_gap`` and the reading itself.
     """
     POWER.check(power, "power")
     POWER_STATES.check(states, "states")
@@ -259,23 +246,23 @@ def judged_readings(
     # An increase across a gap may have come at any time in it.
     counted = rows["evidence"] == COUNTER
     rows.loc[counted & (step > longest_gap_periods * rows["period_ns"]), "is_known"] = False
-    known = rows[rows["is_known"]].copy()
-    _place(known, longest_gap_periods)
-    if len(known) == len(rows):
-        return known, names
+    valid = rows[rows["is_known"]].copy()
+    _place(valid, longest_gap_periods)
+    if len(valid) == len(rows):
+        return valid, names
     unknown = rows[~rows["is_known"]]
     unknown = unknown.assign(
         from_ns=unknown["time_ns"], to_ns=unknown["time_ns"], after_gap=True, before_gap=True
     )
-    both = pd.concat([known, unknown]) if len(known) else unknown
-    return _in_order(both), names
+    joined = pd.concat([valid, unknown]) if len(valid) else unknown
+    return _in_order(joined), names
 
 
 def _numbered(table: pd.DataFrame, names: pd.Index) -> pd.DataFrame:
-    """Put numbers in place of the names of entities; they are compared much faster."""
-    places = names.get_indexer(table["entity"].cat.categories)
+    # Numbers are compared much faster than names.
+    positions = names.get_indexer(table["entity"].cat.categories)
     codes = table["entity"].cat.codes.to_numpy()
-    return _in_order(table.assign(entity=places[codes].astype("int64")))
+    return _in_order(table.assign(entity=positions[codes].astype("int64")))
 
 
 def _in_order(rows: pd.DataFrame) -> pd.DataFrame:
@@ -303,12 +290,11 @@ def _joined(power: pd.DataFrame, states: pd.DataFrame) -> pd.DataFrame:
     )  # fmt: skip
     # What has power but no state at all is judged by nothing, and must not vanish.
     more = alone.reindex(columns=joined.columns).astype(joined.dtypes)
-    parts = [each for each in (joined, more) if len(each)]
-    return _in_order(pd.concat(parts, ignore_index=True) if parts else joined)
+    pieces = [item for item in (joined, more) if len(item)]
+    return _in_order(pd.concat(pieces, ignore_index=True) if pieces else joined)
 
 
 def _are_same(power: pd.DataFrame, states: pd.DataFrame) -> bool:
-    """Say whether both were read of the same entities in the same instants."""
     return len(power) == len(states) and all(
         np.array_equal(power[name].to_numpy(), states[name].to_numpy())
         for name in ("entity", "time_ns")
@@ -316,7 +302,6 @@ def _are_same(power: pd.DataFrame, states: pd.DataFrame) -> bool:
 
 
 def _with_evidence(rows: pd.DataFrame, limit_share: float) -> pd.DataFrame:
-    """Choose the best evidence that an entity has, and judge its readings by it."""
     reasons = rows["reasons"]
     at_limit = rows["power_w"].notna() & (rows["limit_w"] > 0)
     candidates = {
@@ -326,34 +311,34 @@ def _with_evidence(rows: pd.DataFrame, limit_share: float) -> pd.DataFrame:
     }
     evidence = np.full(len(rows), NOTHING, dtype=object)
     is_known, is_capped = np.zeros((2, len(rows)), dtype=bool)
-    for name, (known, capped) in candidates.items():
-        has_it = known.groupby(rows["entity"]).transform("any").to_numpy(dtype=bool)
-        mine = has_it & (evidence == NOTHING)
-        evidence = np.where(mine, name, evidence)
-        is_known |= mine & known.to_numpy()
-        is_capped |= mine & (known & capped).to_numpy()
+    for name, (facts, capped) in candidates.items():
+        has_it = facts.groupby(rows["entity"]).transform("any").to_numpy(dtype=bool)
+        own = has_it & (evidence == NOTHING)
+        evidence = np.where(own, name, evidence)
+        is_known |= own & facts.to_numpy()
+        is_capped |= own & (facts & capped).to_numpy()
     return rows.assign(evidence=evidence, is_known=is_known, is_capped=is_capped)
 
 
 def _has(reasons: pd.Series, bit: int) -> pd.Series:
-    """Say of each mask whether it holds a bit; a missing mask holds none."""
+    # A missing mask holds no bit.
     masks = reasons.fillna(0).to_numpy(dtype=np.int64)
     return pd.Series((masks & bit) > 0, index=reasons.index)
 
 
-def _place(known: pd.DataFrame, longest_gap_periods: float) -> None:
+def _place(facts: pd.DataFrame, longest_gap_periods: float) -> None:
     """Let each reading stand for the time halfway to its neighbours, and never across a gap."""
-    time = known["time_ns"].astype("float64")
-    by_entity = time.groupby(known["entity"], sort=False)
+    time = facts["time_ns"].astype("float64")
+    by_entity = time.groupby(facts["entity"], sort=False)
     before, after = time - by_entity.shift(1), by_entity.shift(-1) - time
-    counted = known["evidence"] == COUNTER
+    counted = facts["evidence"] == COUNTER
     # A counter tells of all the time since the reading before, and of nothing else.
-    longest = (longest_gap_periods * known["period_ns"]).where(~counted, known["step_ns"])
-    half = known["period_ns"] / 2
-    known["after_gap"] = ~(before <= longest)
-    known["before_gap"] = known["after_gap"].groupby(known["entity"]).shift(-1, fill_value=True)
-    back = np.where(known["after_gap"], half, before / 2)
-    back = np.where(counted, known["step_ns"], back)
-    ahead = np.where(counted, 0, np.where(known["before_gap"], half, after / 2))
-    known["from_ns"] = known["time_ns"] - back.astype("int64")
-    known["to_ns"] = known["time_ns"] + ahead.astype("int64")
+    longest = (longest_gap_periods * facts["period_ns"]).where(~counted, facts["step_ns"])
+    half = facts["period_ns"] / 2
+    facts["after_gap"] = ~(before <= longest)
+    facts["before_gap"] = facts["after_gap"].groupby(facts["entity"]).shift(-1, fill_value=True)
+    back = np.where(facts["after_gap"], half, before / 2)
+    back = np.where(counted, facts["step_ns"], back)
+    ahead = np.where(counted, 0, np.where(facts["before_gap"], half, after / 2))
+    facts["from_ns"] = facts["time_ns"] - back.astype("int64")
+    facts["to_ns"] = facts["time_ns"] + ahead.astype("int64")

@@ -31,11 +31,9 @@ def capping_cost(
 ) -> pd.DataFrame:
     """Sum what capped steps took beyond steps that were not capped.
 
-    A synchronous step is as slow as its slowest GPU, so one capped device can slow all. But
-    whatever else slowed the same steps is in the sum as well. So the cost is given twice,
+    Whatever else slowed the same steps is in the sum as well. So the cost is given twice,
     against all uncapped steps of the attempt and against the nearest ones, with an interval,
-    and with a doubt wherever the two disagree or the comparison is thin. A cost with a doubt is
-    no finding yet.
+    and with a doubt wherever the two disagree or the comparison is thin.
 
     Parameters
     ----------
@@ -46,8 +44,8 @@ def capping_cost(
     first_step_count
         Steps dropped at the start of each attempt (warm-up, compilation).
     longest_step_ratio
-        Steps longer than so many medians of their like (capped or not) are dropped: they
-        held an evaluation or a checkpoint.
+        Steps longer than so many medians of their like (capped or not) are dropped: evaluations
+        and checkpoints.
     confidence_level
         Share of the bootstrap interval.
     seed
@@ -60,8 +58,6 @@ def capping_cost(
 
     Raises
     ------
-    TableError
-        If a frame is not the table it should be.
     WorkbenchError
         If steps overlap each other, or an option makes no sense.
 
@@ -81,7 +77,6 @@ def capping_cost(
 
     Examples
     --------
-    >>> from workbench.tables import CAPPING_EVENTS, LOGGED_STEPS
     >>> len(capping_cost(CAPPING_EVENTS.empty(), LOGGED_STEPS.empty()))
     0
     """
@@ -96,17 +91,16 @@ def capping_cost(
     if (events["evidence"] == AT_LIMIT).any():
         general.append("capping was inferred from power at its limit")
     rng = np.random.default_rng(seed)
-    found = [
+    result = [
         {"attempt": attempt} | _cost(own.reset_index(drop=True), general, confidence_level, rng)
         for attempt, own in rows.groupby("attempt", sort=True)
     ]
-    return CAPPING_COST.check(CAPPING_COST.cast(pd.DataFrame(found)))
+    return CAPPING_COST.check(CAPPING_COST.cast(pd.DataFrame(result)))
 
 
 def _cost(
     own: pd.DataFrame, general: list[str], confidence_level: float, rng: np.random.Generator
 ) -> dict[str, Any]:
-    """Work out the row of one attempt."""
     kept = own[own["is_kept"]].reset_index(drop=True)
     capped, free = (
         kept.loc[kept["state"] == state, "dur_s"].to_numpy() for state in (CAPPED, UNCAPPED)
@@ -137,7 +131,7 @@ def _cost(
 def _interval(
     capped: _Times, free: _Times, confidence_level: float, rng: np.random.Generator
 ) -> tuple[float, float]:
-    """Give the bootstrap interval of the cost; one step alone has none."""
+    # One step alone has no spread to resample.
     if min(len(capped), len(free)) < 2:
         return float("nan"), float("nan")
     sums = _resampled(capped, rng).sum(axis=1)
@@ -148,12 +142,12 @@ def _interval(
 
 
 def _resampled(values: _Times, rng: np.random.Generator) -> _Times:
-    """Draw resamples made of blocks of neighbours."""
     count = len(values)
+    # Moving block bootstrap: neighbours are alike, so blocks of them are drawn, not single steps.
     length = max(1, round(count ** (1 / 3)))
     starts = rng.integers(0, count - length + 1, size=(_RESAMPLES, -(-count // length)))
-    places = (starts[:, :, None] + np.arange(length)).reshape(_RESAMPLES, -1)[:, :count]
-    return values[places]
+    positions = (starts[:, :, None] + np.arange(length)).reshape(_RESAMPLES, -1)[:, :count]
+    return values[positions]
 
 
 def _sides(kept: pd.DataFrame) -> list[tuple[Any, ...]]:
@@ -162,16 +156,15 @@ def _sides(kept: pd.DataFrame) -> list[tuple[Any, ...]]:
     durations = kept["dur_s"].to_numpy()
     free = np.flatnonzero((kept["state"] == UNCAPPED).to_numpy())
     edges = np.flatnonzero(np.diff(np.r_[False, is_capped, False].astype(np.int8)))
-    found: list[tuple[Any, ...]] = []
+    result: list[tuple[Any, ...]] = []
     for first, last in edges.reshape(-1, 2):
         before, after = free[free < first][-_NEIGHBOURS:], free[free >= last][:_NEIGHBOURS]
         around = [float(np.median(durations[side])) for side in (before, after) if len(side)]
-        found.append((durations[first:last], *around))
-    return found
+        result.append((durations[first:last], *around))
+    return result
 
 
 def _thin(capped: _Times, free: _Times) -> list[str]:
-    """Say where there are too few steps."""
     doubts = []
     if len(capped) < _FEWEST_CAPPED:
         doubts.append(f"too few capped steps: {len(capped)}, {_FEWEST_CAPPED} or more are wanted")
@@ -205,19 +198,11 @@ CAPPED, UNCAPPED, UNSURE = "capped", "uncapped", "unsure"
 
 
 def capped_steps(
-    events: pd.DataFrame,
-    steps: pd.DataFrame,
-    *,
-    first_step_count: int,
-    longest_step_ratio: float,
+    events: pd.DataFrame, steps: pd.DataFrame, *, first_step_count: int, longest_step_ratio: float
 ) -> pd.DataFrame:
     """Give the steps in order of time with their duration, state, and whether they are kept.
 
-    Returns
-    -------
-    pandas.DataFrame
-        ``attempt``, ``step``, ``start_ns``, ``end_ns``, ``dur_s``, ``state`` (capped, uncapped,
-        or unsure: within the uncertainty of an event's end) and ``is_kept``.
+    ``state`` is capped, uncapped, or unsure: within the uncertainty of an event's end.
     """
     whole_number("first_step_count", first_step_count, least=0)
     positive("longest_step_ratio", longest_step_ratio)
@@ -254,14 +239,12 @@ def ordered_steps(events: pd.DataFrame, steps: pd.DataFrame) -> pd.DataFrame:
 
 
 def overlapped(rows: pd.DataFrame, start_ns: int, end_ns: int) -> slice:
-    """Give the places of the steps that share time with an interval."""
     first = int(np.searchsorted(rows["end_ns"].to_numpy(), start_ns, side="right"))
     last = int(np.searchsorted(rows["start_ns"].to_numpy(), end_ns, side="left"))
     return slice(first, max(first, last))
 
 
 def _touched(rows: pd.DataFrame, starts: pd.Series, ends: pd.Series) -> np.ndarray:
-    """Say of each step whether it shares time with any of the intervals."""
     first = np.searchsorted(rows["end_ns"].to_numpy(), starts.to_numpy(), side="right")
     last = np.searchsorted(rows["start_ns"].to_numpy(), ends.to_numpy(), side="left")
     last = np.maximum(first, last)
@@ -303,8 +286,6 @@ def capping_blame(
 
     Raises
     ------
-    TableError
-        If a frame is not the table it should be.
     WorkbenchError
         If steps overlap each other, or an option makes no sense.
 
@@ -326,22 +307,19 @@ def capping_blame(
     pairs = pairs[pairs["at"].isin(kept.index[kept["state"] == CAPPED])]
     blamed = pairs[_is_most_held_back(pairs)]
     of_each = events.groupby("entity", sort=True)
-    steps_of, blamed_of = (each.groupby("entity")["at"].nunique() for each in (pairs, blamed))
+    steps_of, blamed_of = (table_.groupby("entity")["at"].nunique() for table_ in (pairs, blamed))
     time_of = (
         blamed.assign(excess=blamed["at"].map(excess)).groupby("entity")["excess"].sum(min_count=1)
     )
     all_steps = max(int(pairs["at"].nunique()), 1)
     names = of_each.size().index
-    table = pd.DataFrame(
-        {
-            "event_count": of_each.size(),
-            "capped_step_count": steps_of.reindex(names, fill_value=0),
-            "blamed_step_count": blamed_of.reindex(names, fill_value=0),
-            "blamed_share": blamed_of.reindex(names, fill_value=0) / all_steps,
-            "blamed_s": time_of.reindex(names),
-            "clock_loss_ratio": of_each["clock_loss_ratio"].median(),
-        }
-    )
+    table = pd.DataFrame({
+        "event_count": of_each.size(), "capped_step_count": steps_of.reindex(names, fill_value=0),
+        "blamed_step_count": blamed_of.reindex(names, fill_value=0),
+        "blamed_share": blamed_of.reindex(names, fill_value=0) / all_steps,
+        "blamed_s": time_of.reindex(names),
+        "clock_loss_ratio": of_each["clock_loss_ratio"].median(),
+    })  # fmt: skip
     shared = blamed.groupby("at")["entity"].transform("size") > 1
     cost = capping_cost(
         events, steps, first_step_count=first_step_count, longest_step_ratio=longest_step_ratio
@@ -358,14 +336,14 @@ def capping_blame(
 
 def _pairs(events: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:
     """Give every pair of step and device that was capped in it."""
-    places = [
+    positions = [
         np.arange(len(rows))[overlapped(rows, start, end)]
         for start, end in zip(events["start_ns"], events["end_ns"], strict=True)
     ]
-    counts = [len(each) for each in places]
+    counts = [len(steps_) for steps_ in positions]
     columns = ["entity", "clock_loss_ratio", "clock_mhz"]
     pairs = events.loc[events.index.repeat(counts), columns].reset_index(drop=True)
-    at = np.concatenate(places) if places else np.empty(0, dtype=np.int64)
+    at = np.concatenate(positions) if positions else np.empty(0, dtype=np.int64)
     return pairs.assign(at=at)
 
 
@@ -379,15 +357,14 @@ def _is_most_held_back(pairs: pd.DataFrame) -> pd.Series:
 
 
 def _doubts(table: pd.DataFrame, sharing: set[str], in_doubt: list[str]) -> list[str]:
-    """Say where the blame is thin; what is doubtful of the cost is so of its shares."""
-    found = []
+    result = []
     for row in table.reset_index().to_dict("records"):
-        said = list(dict.fromkeys(in_doubt)) if row["blamed_step_count"] else []
+        words = list(dict.fromkeys(in_doubt)) if row["blamed_step_count"] else []
         if row["entity"] in sharing:
-            said.append("other devices were held back as much in some steps")
+            words.append("other devices were held back as much in some steps")
         if np.isnan(row["clock_loss_ratio"]):
-            said.append("no uncapped clock to compare with")
+            words.append("no uncapped clock to compare with")
         if not row["capped_step_count"]:
-            said.append("capped in no step that was kept")
-        found.append("; ".join(said))
-    return found
+            words.append("capped in no step that was kept")
+        result.append("; ".join(words))
+    return result

@@ -30,9 +30,8 @@ def power_curve(
 ) -> pd.DataFrame:
     """Compare speed and energy at every limit with those at the largest.
 
-    Times of different jobs cannot be averaged, their ratios can. So every configuration is
-    first compared with itself at its largest limit; curves of a whole job are medians of those
-    ratios.
+    Times of different jobs cannot be averaged, their ratios can: every configuration is compared
+    with itself at its largest limit.
 
     Parameters
     ----------
@@ -50,8 +49,6 @@ def power_curve(
 
     Raises
     ------
-    TableError
-        If ``sweeps`` is not that table.
     WorkbenchError
         If ``per`` is neither, or a sweep has two rows at one limit.
 
@@ -74,7 +71,6 @@ def power_curve(
 
 
 def _by_configuration(sweeps: pd.DataFrame) -> pd.DataFrame:
-    """Compare each setting with its own largest limit."""
     rows = sweeps.assign(
         gpu=sweeps["gpu"].fillna("unknown GPU"),
         job=sweeps["network"].fillna(sweeps["job"]),
@@ -109,7 +105,6 @@ def _by_configuration(sweeps: pd.DataFrame) -> pd.DataFrame:
 
 
 def _doubts(has_same_runs: bool, lost_count: int, doubt: str) -> list[str]:
-    """Say why a point cannot be compared, beside what its sweep says."""
     doubts = [doubt] if doubt else []
     if not has_same_runs:
         doubts.append("other runs than at the largest limit")
@@ -119,7 +114,6 @@ def _doubts(has_same_runs: bool, lost_count: int, doubt: str) -> list[str]:
 
 
 def _by_job(curves: pd.DataFrame) -> pd.DataFrame:
-    """Take medians over the configurations of each job at each limit."""
     job = ["gpu", "job"]
     all_of = curves.groupby(job)["configuration"].nunique().rename("all_count")
     table = curves.groupby([*job, "limit_w"], as_index=False, sort=True).agg(
@@ -130,15 +124,15 @@ def _by_job(curves: pd.DataFrame) -> pd.DataFrame:
         source=("source", "first"),
     )
     table = table.merge(all_of, left_on=job, right_index=True)
-    few = table["configuration_count"] < table["all_count"]
+    is_sparse = table["configuration_count"] < table["all_count"]
     return table.assign(
         configuration=[f"median of {count}" for count in table["all_count"]],
         basis="measured",
         is_extrapolated=False,
         doubt=[
-            f"{count} of {of} configurations have this limit" if each else ""
-            for each, count, of in zip(
-                few, table["configuration_count"], table["all_count"], strict=True
+            f"{count} of {of} configurations have this limit" if is_partial else ""
+            for is_partial, count, of in zip(
+                is_sparse, table["configuration_count"], table["all_count"], strict=True
             )
         ],
     )
@@ -161,9 +155,8 @@ def extended_curve(
 ) -> pd.DataFrame:
     """Add limits to a curve: interpolated where it is known on both sides, else extrapolated.
 
-    Below the smallest known limit nothing says how fast speed falls, and the usual guess, a
-    straight line, is the kindest: real curves bend down. So ask more than one method, and take
-    the range for the answer. Every row that is outside what is known says so.
+    Below the smallest known limit nothing says how fast speed falls, and a straight line is the
+    most optimistic guess: real curves bend down. Take the range of several methods as the answer.
 
     Parameters
     ----------
@@ -191,8 +184,6 @@ def extended_curve(
 
     Raises
     ------
-    TableError
-        If ``curve`` or ``like`` is not that table.
     WorkbenchError
         If a limit is no number above 0, a curve has fewer than two limits, a method cannot
         answer, or the speed would fall to 0 or below.
@@ -209,40 +200,37 @@ def extended_curve(
         msg = f"no method is called {method!r}; there are {list(_METHODS)}"
         raise WorkbenchError(msg)
     wanted = [limit_w] if isinstance(limit_w, Real) else list(limit_w)  # type: ignore[arg-type]
-    limits = np.unique([positive("limit_w", each) for each in wanted])
+    limits = np.unique([positive("limit_w", name) for name in wanted])
     shape = None if like is None else _shape(like)
     added = [_added(own, limits, method, shape) for _, own in curve.groupby(_CURVE, sort=False)]
-    rows = [curve, *(each for each in added if len(each))]
+    rows = [curve, *(name for name in added if len(name))]
     table = pd.concat(rows, ignore_index=True) if len(rows) > 1 else curve.copy()
     table = table.sort_values([*_CURVE, "limit_w"], ignore_index=True, kind="stable")
     return POWER_CURVE.check(POWER_CURVE.cast(table))
 
 
 def _added(
-    own: pd.DataFrame,
-    limits: _Floats,
-    method: str,
-    shape: Callable[[_Floats], _Floats] | None,
+    own: pd.DataFrame, limits: _Floats, method: str, shape: Callable[[_Floats], _Floats] | None
 ) -> pd.DataFrame:
-    """Make the rows that one curve lacks."""
     name, had = _name(own), own["limit_w"].to_numpy()
     # What was extrapolated before is no knowledge to build on.
     own = own[~own["is_extrapolated"]].sort_values("limit_w", ignore_index=True)
-    known = own["limit_w"].to_numpy()
-    if len(np.unique(known)) < 2 or len(np.unique(known)) < len(known):
-        msg = f"{name} has {len(known)} known rows; extending needs two or more different limits"
+    limits_w = own["limit_w"].to_numpy()
+    if len(np.unique(limits_w)) < 2 or len(np.unique(limits_w)) < len(limits_w):
+        msg = f"{name} has {len(limits_w)} known rows; extending needs two or more different limits"
         raise WorkbenchError(msg)
     new = limits[~np.isin(limits, had)]
     speed = own["speed_ratio"].to_numpy()
-    outside = (new < known[0]) | (new > known[-1])
-    at = np.interp(new, known, speed)
+    outside = (new < limits_w[0]) | (new > limits_w[-1])
+    at = np.interp(new, limits_w, speed)
     if outside.any():
-        at[outside] = _beyond(new[outside], known, speed, method, shape)
+        # np.interp holds the last value outside; only the method may say what lies there.
+        at[outside] = _beyond(new[outside], limits_w, speed, method, shape)
     if (at <= 0).any():
         msg = f"{name}: at {new[at <= 0][-1]:g} W the speed would be 0 or below; ask for more"
         raise WorkbenchError(msg)
     how = method if shape is None else "the shape of another curve"
-    power = np.interp(new, known, own["power_w"].to_numpy(dtype=np.float64))
+    power = np.interp(new, limits_w, own["power_w"].to_numpy(dtype=np.float64))
     rows = pd.DataFrame({"limit_w": new, "speed_ratio": at}).assign(
         **{name: own[name].iloc[0] for name in (*_CURVE, "configuration_count")},
         power_w=np.where(outside, np.nan, power),
@@ -257,27 +245,28 @@ def _added(
 
 def _beyond(
     new: _Floats,
-    known: _Floats,
+    limits_w: _Floats,
     speed: _Floats,
     method: str,
     shape: Callable[[_Floats], _Floats] | None,
 ) -> _Floats:
     """Extrapolate the speed."""
-    above = new > known[-1]
+    above = new > limits_w[-1]
     if above.any() and (shape is not None or method in _EXPONENTS):
         msg = f"{new[above][0]:g} W is above the largest limit; there only linear and power answer"
         raise WorkbenchError(msg)
-    top = known[-1]
+    top = limits_w[-1]
     lost = 1 - speed[0]
     if shape is not None:
-        return _floats(1 - lost * shape(new / top) / _some(shape(known[:1] / top))[0])
+        return _floats(1 - lost * shape(new / top) / _some(shape(limits_w[:1] / top))[0])
     if method in _EXPONENTS:
-        return _floats(1 - lost * ((top - new) / (top - known[0])) ** _EXPONENTS[method])
+        return _floats(1 - lost * ((top - new) / (top - limits_w[0])) ** _EXPONENTS[method])
     # The line, or the power law, through the two known limits that are nearest.
-    first = np.where(above, len(known) - 2, 0)
+    first = np.where(above, len(limits_w) - 2, 0)
     bend = (np.log, np.exp) if method == "power" else (np.asarray, np.asarray)
     x0, x1, y0, y1 = (
-        bend[0](each) for each in (known[first], known[first + 1], speed[first], speed[first + 1])
+        bend[0](item)
+        for item in (limits_w[first], limits_w[first + 1], speed[first], speed[first + 1])
     )
     return _floats(bend[1](y0 + (y1 - y0) * (bend[0](new) - x0) / (x1 - x0)))
 
@@ -287,7 +276,6 @@ def _floats(values: Any) -> _Floats:
 
 
 def _shape(like: pd.DataFrame) -> Callable[[_Floats], _Floats]:
-    """Give the lost speed of one curve as a function of limit / largest limit."""
     POWER_CURVE.check(like, "like")
     count = like.groupby(_CURVE).ngroups
     if count != 1:
@@ -310,7 +298,7 @@ def _shape(like: pd.DataFrame) -> Callable[[_Floats], _Floats]:
 
 
 def _some(lost: _Floats) -> _Floats:
-    """Refuse a shape that loses nothing where the curve does: it cannot be scaled."""
+    # A shape that loses no speed where the curve loses some cannot be scaled to it.
     if not math.isfinite(lost[0]) or lost[0] <= 0:
         msg = (
             f"like loses {100 * lost[0]:.2f} % of its speed where the curve ends; its shape says "
@@ -339,11 +327,9 @@ _MEDIANS = (
 def power_knees(curve: pd.DataFrame, *, kept_speed_share: float = 0.95) -> pd.DataFrame:
     """Find the limits that stand out: least energy, most speed per watt, the knee, and others.
 
-    They answer different questions. Least energy ignores time; energy x time weighs both; the
-    smallest limit that keeps a speed is what somebody chooses who has no time to give. Each
-    configuration has its own best limit; a row gives medians over configurations, each at its
-    own. What one limit does that is set for all of them is another question, and costs more:
-    that is in the curve of the job (``per="job"``).
+    Least energy ignores time; energy x time weighs both. A row gives medians over configurations,
+    each at its own best limit; one limit for all of them costs more: that is in the curve of the
+    job (``per="job"``).
 
     Parameters
     ----------
@@ -360,8 +346,6 @@ def power_knees(curve: pd.DataFrame, *, kept_speed_share: float = 0.95) -> pd.Da
 
     Raises
     ------
-    TableError
-        If ``curve`` is not that table.
     WorkbenchError
         If the share is none, a curve keeps it nowhere, or a row was extrapolated: knees of
         guesses are no finding.
@@ -387,14 +371,14 @@ def power_knees(curve: pd.DataFrame, *, kept_speed_share: float = 0.95) -> pd.Da
         raise WorkbenchError(msg)
     if curve.empty:
         return POWER_KNEES.empty()
-    each = pd.DataFrame(
+    item = pd.DataFrame(
         [
             dict(zip(_CURVE, key, strict=True))
             | _knees(own.sort_values("limit_w", ignore_index=True), kept_speed_share)
             for key, own in curve.groupby(_CURVE, sort=False)
         ]
     )
-    by_job = each.groupby(["gpu", "job"], sort=False)
+    by_job = item.groupby(["gpu", "job"], sort=False)
     table = by_job[list(_MEDIANS)].median()
     table["configuration_count"] = by_job.size()
     table["kept_speed_share"] = kept_speed_share
@@ -406,11 +390,10 @@ def power_knees(curve: pd.DataFrame, *, kept_speed_share: float = 0.95) -> pd.Da
 
 
 def _knees(own: pd.DataFrame, kept_speed_share: float) -> dict[str, Any]:
-    """Find the limits of one curve, in order of its limits."""
     limit, speed, energy = (
         own[name].to_numpy(dtype=np.float64) for name in ("limit_w", "speed_ratio", "energy_ratio")
     )
-    found: dict[str, Any] = {
+    result: dict[str, Any] = {
         "smallest_limit_w": limit[0],
         "largest_limit_w": limit[-1],
         "kept_speed_limit_w": _kept(own, kept_speed_share),
@@ -419,9 +402,9 @@ def _knees(own: pd.DataFrame, kept_speed_share: float) -> dict[str, Any]:
     }
     energy = np.where(speed > 0, energy, np.nan)
     if np.isnan(energy).all():
-        return found | dict.fromkeys(_OF_ENERGY, np.nan)
+        return result | dict.fromkeys(_OF_ENERGY, np.nan)
     best = int(np.nanargmin(energy))
-    return found | {
+    return result | {
         "least_energy_limit_w": limit[best],
         "saving_ratio": 1 - energy[best],
         "speed_loss_ratio": 1 - speed[best],
@@ -435,7 +418,7 @@ def _kept(own: pd.DataFrame, kept_speed_share: float) -> float:
     """Give the smallest limit that keeps a speed, or say that the curve has none."""
     kept = own.loc[own["speed_ratio"] >= kept_speed_share, "limit_w"]
     if kept.empty:
-        name = ", ".join(str(own[each].iloc[0]) for each in _CURVE)
+        name = ", ".join(str(own[item].iloc[0]) for item in _CURVE)
         msg = (
             f"{name} keeps {own['speed_ratio'].max():.4g} of the speed at most, not "
             f"{kept_speed_share:g}; speed_ratio is against the largest limit, where it is 1"
@@ -445,7 +428,6 @@ def _kept(own: pd.DataFrame, kept_speed_share: float) -> float:
 
 
 def _knee(limit: np.ndarray, speed: np.ndarray) -> float:
-    """Give the limit farthest above the line between both ends, if there is one."""
     if len(limit) < 3 or speed[-1] <= speed[0]:
         return float("nan")
     across = (limit - limit[0]) / (limit[-1] - limit[0])
@@ -477,8 +459,8 @@ def _knees_doubts(row: dict[str, Any]) -> str:
 def published_curve(name: str = "gb200-meta") -> pd.DataFrame:
     """Give the speed that others published for some power limits.
 
-    Publications name two or three limits. They are the points that are known; what lies
-    between or beyond them comes from :func:`workbench.analyze.extended_curve`, marked.
+    What lies between or beyond the published limits comes from
+    :func:`workbench.analyze.extended_curve`, marked.
 
     Parameters
     ----------
@@ -546,12 +528,12 @@ def published_gains(gpu: str | None = None) -> pd.DataFrame:
         msg = f"no published gain is known for {gpu!r}; there are {sorted(rows['gpu'].unique())}"
         raise WorkbenchError(msg)
     rows = rows if gpu is None else rows[rows["gpu"] == gpu].reset_index(drop=True)
-    here, there = rows["throughput"], rows["reference_throughput"]
-    here_off, there_off = rows["throughput_rounding"], rows["reference_rounding"]
+    throughput, baseline = rows["throughput"], rows["reference_throughput"]
+    rounding, baseline_rounding = rows["throughput_rounding"], rows["reference_rounding"]
     gains = rows.assign(
-        gain_ratio=here / there - 1,
-        low_gain_ratio=(here - here_off) / (there + there_off) - 1,
-        high_gain_ratio=(here + here_off) / (there - there_off) - 1,
+        gain_ratio=throughput / baseline - 1,
+        low_gain_ratio=(throughput - rounding) / (baseline + baseline_rounding) - 1,
+        high_gain_ratio=(throughput + rounding) / (baseline - baseline_rounding) - 1,
     )
     return PUBLISHED_GAINS.check(PUBLISHED_GAINS.cast(gains), "power_gains.csv")
 

@@ -8,7 +8,6 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from workbench._numbers import Moments, together
 from workbench.analyze._lib import intervals
 from workbench.analyze._lib.energy_curves import (
     EnergyMethod,
@@ -22,7 +21,7 @@ from workbench.analyze._lib.energy_curves import (
     signal,
 )
 from workbench.errors import WorkbenchError
-from workbench.tables import ENERGY, ENERGY_TOTAL, POWER_COUNTERS, POWER_ROLLUP, POWER_TOTALS, PUE
+from workbench.tables import ENERGY, ENERGY_TOTAL, POWER_COUNTERS, POWER_TOTALS, PUE
 
 _NS = 1e9
 
@@ -37,11 +36,9 @@ def energy(
 ) -> pd.DataFrame:
     """Integrate power over a window of time, never across a gap.
 
-    Time between two readings is known if they are near enough; the rest of the window is
-    unknown and told beside the energy. So the energy is an interval where the share that is
-    covered is below 1: from ``energy_j``, what is known, to ``highest_j``; with ``bridged_j``
-    added, gaps between readings are crossed by straight lines. The mean is that of the covered
-    time.
+    Where ``covered_share`` is below 1 the energy is an interval, from ``energy_j``, what is known,
+    to ``highest_j``; with ``bridged_j`` added, gaps are crossed by straight lines. The mean is
+    that of the covered time.
 
     Parameters
     ----------
@@ -65,8 +62,6 @@ def energy(
 
     Raises
     ------
-    TableError
-        If ``power`` is not that table.
     ValueError
         If the table or the window is empty, or an option is out of its range.
 
@@ -82,7 +77,6 @@ def energy(
 
     Examples
     --------
-    >>> import pandas as pd
     >>> readings = pd.DataFrame(
     ...     {"time_ns": [0, 10**9, 2 * 10**9], "entity": ["gpu0"] * 3, "power_w": [100, 300, 300.0]}
     ... ).astype({"entity": "category"})
@@ -116,7 +110,6 @@ class Known(NamedTuple):
 
 
 def _highest_w(readings: Signal) -> Numbers:
-    """Give the highest reading of each entity; missing if it has none."""
     powers = pd.Series(readings.power_w).groupby(owners(readings)).max()
     highest: Numbers = np.asarray(powers.reindex(range(len(readings.names))), dtype=np.float64)
     return highest
@@ -125,13 +118,14 @@ def _highest_w(readings: Signal) -> Numbers:
 def integrated(
     readings: Signal, window_ns: tuple[int, int], method: EnergyMethod
 ) -> tuple[Numbers, Numbers]:
-    """Give the energy in J and the covered time in s of each entity in a window."""
     at = np.array(window_ns, dtype=np.int64)
-    parts = [
+    pieces = [
         (np.diff(energy_j)[:, 0], np.diff(covered_ns)[:, 0] / _NS)
         for _, energy_j, covered_ns in known_up_to(readings, at, method=method)
     ]
-    return np.concatenate([part[0] for part in parts]), np.concatenate([part[1] for part in parts])
+    return np.concatenate([piece[0] for piece in pieces]), np.concatenate(
+        [piece[1] for piece in pieces]
+    )
 
 
 def window(
@@ -150,15 +144,10 @@ def window(
 
 
 def energy_rows(
-    readings: Signal,
-    *,
-    method: str,
-    window_ns: tuple[int, int],
-    known: Known,
-    reset_count: Times,
+    readings: Signal, *, method: str, window_ns: tuple[int, int], known: Known, reset_count: Times
 ) -> pd.DataFrame:
-    """Make the table of energies from what was integrated."""
     start, end = window_ns
+    # Sums of segments may exceed the window by their rounding.
     covered = np.clip(known.covered_s, 0, (end - start) / _NS)
     unknown = (end - start) / _NS - covered
     drawn = np.where(covered > 0, np.maximum(known.energy_j, 0), np.nan)
@@ -193,19 +182,17 @@ def energy_rows(
     return ENERGY.check(ENERGY.cast(table))
 
 
-def _at(time_ns: Times, place: Times) -> Times:
-    """Give the stamps at some places; any where there is none."""
+def _at(time_ns: Times, position: Times) -> Times:
     if not len(time_ns):
-        return np.zeros(len(place), dtype=np.int64)
-    return time_ns[np.clip(place, 0, len(time_ns) - 1)]
+        return np.zeros(len(position), dtype=np.int64)
+    return time_ns[np.clip(position, 0, len(time_ns) - 1)]
 
 
 def energy_total(energy: pd.DataFrame, *, entities: pd.DataFrame | None = None) -> pd.DataFrame:
     """Sum the energy of many entities, with the share of their time that is known.
 
-    What is not covered is not made up: the sum is the lower end of an interval where
-    ``covered_share`` is below 1, and ``highest_j`` its upper one. A GPU and the node around it
-    must not be summed, nor the AC and the DC meter of one host; ``entities`` chooses.
+    A GPU and the node around it must not be summed, nor the AC and the DC meter of one host;
+    ``entities`` chooses.
 
     Parameters
     ----------
@@ -223,14 +210,11 @@ def energy_total(energy: pd.DataFrame, *, entities: pd.DataFrame | None = None) 
 
     Raises
     ------
-    TableError
-        If an input is not its table.
     WorkbenchError
         If windows or methods differ, nothing is to be summed, or one entity holds another.
 
     Examples
     --------
-    >>> import pandas as pd
     >>> readings = pd.DataFrame(
     ...     {"time_ns": [0, 10**9] * 2, "entity": list("aabb"), "power_w": [100.0, 300, 50, 50]}
     ... ).astype({"entity": "category"})
@@ -268,12 +252,12 @@ def energy_total(energy: pd.DataFrame, *, entities: pd.DataFrame | None = None) 
 
 def _mean_w(energy: pd.DataFrame) -> float:
     """Weigh the mean of each entity by the time that it was metered, of that of any."""
-    known = energy[energy["mean_w"].notna() & energy["first_ns"].notna()]
-    first, last = (known[name].to_numpy(dtype=np.int64) for name in ("first_ns", "last_ns"))
+    valid = energy[energy["mean_w"].notna() & energy["first_ns"].notna()]
+    first, last = (valid[name].to_numpy(dtype=np.int64) for name in ("first_ns", "last_ns"))
     any_ns = intervals.measure(first, last)
     if any_ns == 0:
         return float("nan")
-    return float((known["mean_w"].to_numpy() * (last - first)).sum() / any_ns)
+    return float((valid["mean_w"].to_numpy() * (last - first)).sum() / any_ns)
 
 
 # Energy from counters of energy: differences, with resets as new beginnings.
@@ -288,17 +272,15 @@ def energy_from_counter(
 ) -> pd.DataFrame:
     """Work out energy as differences of a counter; a fall of the counter is a reset.
 
-    A counter goes on counting while nobody reads it, so its differences are right across
-    gaps, which an integral of power is not. What was counted between the last reading before
-    a reset and the first one after it is lost, and that time is unknown.
+    A counter goes on counting while nobody reads it, so its differences are right across gaps.
+    What was counted around a reset is lost, and that time is unknown.
 
     Parameters
     ----------
     counters
         Table :data:`workbench.tables.POWER_COUNTERS`.
     start_ns, end_ns
-        The window, ns on the clock of the readings; by default from the first reading of any
-        entity to the last of any, the same for all. A difference that an edge cuts counts in
+        As for :func:`workbench.analyze.energy`; a difference that an edge cuts counts in
         proportion to time.
     longest_gap_periods
         A difference over more median periods than this is not divided: where an edge of the
@@ -312,8 +294,6 @@ def energy_from_counter(
 
     Raises
     ------
-    TableError
-        If ``counters`` is not that table.
     ValueError
         If the table or the window is empty, or an option is out of its range.
 
@@ -324,7 +304,6 @@ def energy_from_counter(
 
     Examples
     --------
-    >>> import pandas as pd
     >>> readings = pd.DataFrame(
     ...     {"time_ns": [0, 10**9, 2 * 10**9], "entity": ["gpu0"] * 3, "energy_j": [900, 990, 40.0]}
     ... ).astype({"entity": "category"})
@@ -345,17 +324,14 @@ def energy_from_counter(
         window_ns=(start, end),
         # A counter counts across gaps; what a reset lost, nobody knows.
         known=Known(
-            energy_j,
-            covered_s,
-            np.zeros(len(readings.names)),
-            np.full(len(readings.names), np.nan),
+            energy_j, covered_s, np.zeros(len(readings.names)), np.full(len(readings.names), np.nan)
         ),
         reset_count=np.bincount(owners(readings)[resets], minlength=len(readings.names)),
     )
 
 
 def _as_rate(readings: Signal, edges_ns: np.ndarray) -> tuple[Signal, np.ndarray]:
-    """Turn a counter into the mean power before each of its readings; tell its resets."""
+    # A fall of the counter is a reset: what was counted around it is lost.
     owner = owners(readings)
     own = np.r_[False, np.diff(owner) == 0] if len(owner) else np.zeros(0, dtype=bool)
     rise: Numbers = np.diff(readings.power_w, prepend=0.0)
@@ -364,95 +340,14 @@ def _as_rate(readings: Signal, edges_ns: np.ndarray) -> tuple[Signal, np.ndarray
     cut = np.zeros(len(owner), dtype=bool)
     for edge in edges_ns:
         cut |= (earlier_ns < edge) & (edge < readings.time_ns)
-    known = own & (rise >= 0) & (step_ns > 0) & (readings.joined | ~cut)
-    rate = np.where(known, rise, 0) / np.where(known, step_ns / _NS, 1)
-    return replace(readings, power_w=rate, joined=known), own & (rise < 0)
+    is_known = own & (rise >= 0) & (step_ns > 0) & (readings.joined | ~cut)
+    rate = np.where(is_known, rise, 0) / np.where(is_known, step_ns / _NS, 1)
+    return replace(readings, power_w=rate, joined=is_known), own & (rise < 0)
 
 
 # Longer cells of a roll-up, without going back to the readings.
 
 _SECOND = 1_000_000_000
-
-
-def merged_rollups(rollup: pd.DataFrame, *, period_s: float) -> pd.DataFrame:
-    """Make longer cells of shorter ones: 10 s to 1 min to 1 h.
-
-    Nothing is lost on the way: the result is that of rolling up the readings themselves, since
-    count, mean, extremes and squared deviations of the parts determine those of the whole.
-
-    Parameters
-    ----------
-    rollup
-        Table :data:`workbench.tables.POWER_ROLLUP`; several may be put below each other
-        (``pandas.concat``), e.g. one per month.
-    period_s
-        Length of the new cells, in s: a multiple of that of the old ones.
-
-    Returns
-    -------
-    pandas.DataFrame
-        Table :data:`workbench.tables.POWER_ROLLUP`.
-
-    Raises
-    ------
-    WorkbenchError
-        If ``period_s`` is no multiple of the length of the cells.
-
-    Notes
-    -----
-    With parts *i* of a cell: ``count = sum n_i``, ``mean = sum n_i m_i / count`` and
-    ``m2 = sum (m2_i + n_i (m_i - mean)^2)``.
-
-    References
-    ----------
-    T. F. Chan, G. H. Golub, R. J. LeVeque, The American Statistician 37 (1983) 242.
-
-    Examples
-    --------
-    >>> rollup = pd.DataFrame({"time_ns": [0, 10 * 10**9], "period_s": 10.0})
-    >>> rollup["entity"] = pd.Categorical(["gpu0"] * 2)
-    >>> for name, values in [("mean_w", [400.0, 600.0]), ("m2_w2", [0.0, 0.0])]:
-    ...     rollup[name] = values
-    >>> rollup = rollup.assign(reading_count=10, min_w=rollup["mean_w"], max_w=rollup["mean_w"])
-    >>> merged = merged_rollups(rollup, period_s=60)
-    >>> merged[["reading_count", "mean_w", "m2_w2"]].values.tolist()
-    [[20.0, 500.0, 200000.0]]
-    """
-    POWER_ROLLUP.check(rollup)
-    period_ns = round(period_s * _SECOND) if 0 < period_s < np.inf else 0
-    old_ns = np.round(rollup["period_s"].to_numpy() * _SECOND).astype(np.int64)
-    if period_ns < 1 or (period_ns % np.maximum(old_ns, 1)).any():
-        lengths = sorted(set(rollup["period_s"]))[:4]
-        msg = f"period_s is {period_s!r}, no multiple of the cells' own length of {lengths} s"
-        raise WorkbenchError(msg)
-    entity = rollup["entity"]
-    cells = rollup["time_ns"].to_numpy() // period_ns
-    first = int(cells.min()) if len(cells) else 0
-    span = int(cells.max()) - first + 1 if len(cells) else 1
-    parts = Moments(
-        entity.cat.codes.to_numpy().astype(np.int64) * span + (cells - first),
-        rollup["reading_count"].to_numpy(),
-        rollup["mean_w"].to_numpy(),
-        rollup["min_w"].to_numpy(),
-        rollup["max_w"].to_numpy(),
-        rollup["m2_w2"].to_numpy(),
-    )
-    merged = together(parts)
-    codes, cells = np.divmod(merged.key, span)
-    table = pd.DataFrame(
-        {
-            "time_ns": (cells + first) * period_ns,
-            "entity": pd.Categorical.from_codes(codes, categories=entity.cat.categories),
-            "period_s": period_ns / _SECOND,
-            "reading_count": merged.count,
-            "mean_w": merged.mean,
-            "min_w": merged.low,
-            "max_w": merged.high,
-            "m2_w2": merged.squares,
-        },
-        columns=list(POWER_ROLLUP.columns),
-    )
-    return POWER_ROLLUP.check(table)
 
 
 # Power usage effectiveness: energy of a facility over that of its IT.
@@ -480,8 +375,6 @@ def pue(facility: pd.DataFrame, it: pd.DataFrame, *, window_s: float | None = No
 
     Raises
     ------
-    TableError
-        If an input is not its table.
     ValueError
         If ``window_s`` is shorter than a cell, or infinite.
     WorkbenchError
@@ -493,27 +386,26 @@ def pue(facility: pd.DataFrame, it: pd.DataFrame, *, window_s: float | None = No
 
     Examples
     --------
-    >>> import pandas as pd
     >>> cells = {"time_ns": [0, 10**9], "entity_count": 1, "expected_count": 1}
     >>> site = pd.DataFrame(cells | {"power_w": [150.0, 250.0], "covered_share": 1.0})
     >>> pue(site, site.assign(power_w=[100.0, 200.0]))["pue_ratio"].round(4).tolist()
     [1.3333]
     """
     period = _period(POWER_TOTALS.check(facility), POWER_TOTALS.check(it))
-    whole = facility.set_index("time_ns")["power_w"].to_frame("facility")
-    both = whole.join(it.set_index("time_ns")["power_w"].rename("it"), how="outer").sort_index()
-    start = int(both.index[0])
-    cell = (both.index.to_numpy() - start) // period
+    total = facility.set_index("time_ns")["power_w"].to_frame("facility")
+    joined = total.join(it.set_index("time_ns")["power_w"].rename("it"), how="outer").sort_index()
+    start = int(joined.index[0])
+    cell = (joined.index.to_numpy() - start) // period
     cell_count = int(cell[-1]) + 1
     if window_s is not None and not period <= window_s * _NS < np.inf:
         msg = f"window_s is {window_s!r}, but one cell alone is {period / _NS:g} s long"
         raise ValueError(msg)
     per_window = cell_count if window_s is None else round(window_s * _NS) // period
-    known = both.notna().all(axis=1).to_numpy()
-    joules = both[known] * (period / _NS)
+    is_known = joined.notna().all(axis=1).to_numpy()
+    joules = joined[is_known] * (period / _NS)
     windows = range(-(-cell_count // per_window))
-    sums = joules.groupby(cell[known] // per_window).sum().reindex(windows)
-    counts = np.bincount(cell[known] // per_window, minlength=len(windows))
+    sums = joules.groupby(cell[is_known] // per_window).sum().reindex(windows)
+    counts = np.bincount(cell[is_known] // per_window, minlength=len(windows))
     first = start + np.arange(len(windows), dtype=np.int64) * per_window * period
     last = np.minimum(first + per_window * period, start + cell_count * period)
     ratio = sums["facility"] / sums["it"].where(sums["it"] > 0)
@@ -532,13 +424,13 @@ def pue(facility: pd.DataFrame, it: pd.DataFrame, *, window_s: float | None = No
     return PUE.check(PUE.cast(table.reset_index(drop=True)))
 
 
-def _period(facility: pd.DataFrame, it: pd.DataFrame) -> int:
+def _period(facility: pd.DataFrame, entry: pd.DataFrame) -> int:
     """Give the length of the cells in ns, or raise if those of both do not fit each other."""
-    steps = np.concatenate([np.diff(each["time_ns"].to_numpy()) for each in (facility, it)])
-    if len(facility) < 1 or len(it) < 1 or len(steps) < 1:
+    steps = np.concatenate([np.diff(it["time_ns"].to_numpy()) for it in (facility, entry)])
+    if len(facility) < 1 or len(entry) < 1 or len(steps) < 1:
         msg = "PUE needs totals of two cells or more; make them with analyze.power_totals"
         raise WorkbenchError(msg)
-    apart = int(facility["time_ns"].iloc[0]) - int(it["time_ns"].iloc[0])
+    apart = int(facility["time_ns"].iloc[0]) - int(entry["time_ns"].iloc[0])
     period = int(steps.min())
     if period <= 0 or (steps % period != 0).any() or apart % period:
         msg = (

@@ -28,7 +28,6 @@ from workbench.tables import (
     POWER,
     POWER_ENTITIES,
     POWER_GRID,
-    POWER_HEATMAP,
     POWER_SAMPLED,
     POWER_TOTALS,
 )
@@ -51,9 +50,8 @@ def power_grid(
 ) -> pd.DataFrame:
     """Bring the readings of all entities to one grid of time, without losing energy.
 
-    Every cell holds the mean of the straight lines between readings, weighted by time; so the
-    energy of the cells is that of the readings, whatever the grid. A cell that readings cover
-    too little is missing, never 0 and never the value before it.
+    A cell is the time-weighted mean of the straight lines between readings, so the energy of the
+    cells is that of the readings. A cell that readings cover too little is missing.
 
     Parameters
     ----------
@@ -78,8 +76,6 @@ def power_grid(
 
     Raises
     ------
-    TableError
-        If ``power`` is not that table.
     ValueError
         If there is nothing to show or too much, or an option is out of its range.
 
@@ -90,7 +86,6 @@ def power_grid(
 
     Examples
     --------
-    >>> import pandas as pd
     >>> readings = pd.DataFrame(
     ...     {"time_ns": [0, 10**9, 2 * 10**9], "entity": ["gpu0"] * 3, "power_w": [100, 300, 300.0]}
     ... ).astype({"entity": "category"})
@@ -111,20 +106,15 @@ def power_grid(
         value[at], share[at] = power_w.ravel(), covered.ravel()
     value[is_unknown(share, least_covered_share)] = np.nan
     codes = np.repeat(np.arange(len(readings.names)), cell_count)
-    table = pd.DataFrame(
-        {
-            "time_ns": np.tile(edges[:-1], len(readings.names)),
-            "entity": pd.Categorical.from_codes(codes, categories=readings.names),
-            "power_w": value,
-            "covered_share": share,
-            "meter_period_s": np.repeat(readings.period_s, cell_count),
-        }
-    )
+    table = pd.DataFrame({
+        "time_ns": np.tile(edges[:-1], len(readings.names)),
+        "entity": pd.Categorical.from_codes(codes, categories=readings.names), "power_w": value,
+        "covered_share": share, "meter_period_s": np.repeat(readings.period_s, cell_count),
+    })  # fmt: skip
     return POWER_GRID.check(table)
 
 
 def check_share(least_covered_share: float) -> None:
-    """Refuse what is no share."""
     if not 0 <= least_covered_share <= 1:
         msg = f"least_covered_share is a share from 0 to 1; got {least_covered_share!r}"
         raise ValueError(msg)
@@ -159,24 +149,19 @@ def _too_many(count: int, readings: Signal) -> ValueError:
 
 
 def cells_of(energy_j: Numbers, covered_ns: Times, width_ns: int) -> tuple[Numbers, Numbers]:
-    """Give mean power and covered share of each cell, a row per entity."""
-    drawn, known = np.diff(energy_j), np.diff(covered_ns)
-    mean = np.maximum(drawn, 0) / (np.where(known > 0, known, 1) / _NS)
-    return mean, known / width_ns
+    drawn, facts = np.diff(energy_j), np.diff(covered_ns)
+    mean = np.maximum(drawn, 0) / (np.where(facts > 0, facts, 1) / _NS)
+    return mean, facts / width_ns
 
 
 def is_unknown(covered_share: Numbers, least_covered_share: float) -> NDArray[np.bool_]:
-    """Say of which cells readings cover too little."""
     least = max(least_covered_share - _SLACK, np.nextafter(0, 1))
     unknown: NDArray[np.bool_] = covered_share < least
     return unknown
 
 
 def power_totals(
-    grid: pd.DataFrame,
-    *,
-    entities: pd.DataFrame | None = None,
-    least_covered_share: float = 1.0,
+    grid: pd.DataFrame, *, entities: pd.DataFrame | None = None, least_covered_share: float = 1.0
 ) -> pd.DataFrame:
     """Sum the power of many entities, cell by cell, and tell how many the sum holds.
 
@@ -204,8 +189,6 @@ def power_totals(
 
     Raises
     ------
-    TableError
-        If an input is not its table.
     ValueError
         If ``least_covered_share`` is no share.
     WorkbenchError
@@ -214,7 +197,6 @@ def power_totals(
 
     Examples
     --------
-    >>> import pandas as pd
     >>> readings = pd.DataFrame(
     ...     {"time_ns": [0, 10**9] * 2, "entity": list("aabb"), "power_w": [100.0, 300, 50, 50]}
     ... ).astype({"entity": "category"})
@@ -231,16 +213,11 @@ def power_totals(
     _refuse_one_feed(grid, times, wide)
     power_w, count = np.nansum(wide, axis=0), (~np.isnan(wide)).sum(axis=0)
     share = count / len(expected)
-    known = (share >= least_covered_share - _SLACK) & (count > 0)
-    table = pd.DataFrame(
-        {
-            "time_ns": times,
-            "power_w": np.where(known, power_w, np.nan),
-            "entity_count": count,
-            "expected_count": len(expected),
-            "covered_share": share,
-        }
-    )
+    is_known = (share >= least_covered_share - _SLACK) & (count > 0)
+    table = pd.DataFrame({
+        "time_ns": times, "power_w": np.where(is_known, power_w, np.nan), "entity_count": count,
+        "expected_count": len(expected), "covered_share": share,
+    })  # fmt: skip
     if "meter_period_s" in grid:
         table["meter_period_s"] = grid["meter_period_s"].max()
     return POWER_TOTALS.check(POWER_TOTALS.cast(table))
@@ -249,14 +226,16 @@ def power_totals(
 def _refuse_one_feed(grid: pd.DataFrame, times: Times, wide: Numbers) -> None:
     """Refuse cells of two meters that bear one name and read one feed."""
     names = map(str, grid["entity"].to_numpy()[:: len(times)])
-    known = ~np.isnan(wide)
+    is_known = ~np.isnan(wide)
     refuse_metered_twice(
-        {name: (times[here], row[here]) for name, row, here in zip(names, wide, known, strict=True)}
+        {
+            name: (times[valid], row[valid])
+            for name, row, valid in zip(names, wide, is_known, strict=True)
+        }
     )
 
 
 def by_entity(grid: pd.DataFrame, column: str = "power_w") -> tuple[Times, Numbers]:
-    """Give the starts of the cells, and one row of values per entity in order of the table."""
     if grid.empty:
         msg = "there is no power to sum; none of the entities is in the grid"
         raise WorkbenchError(msg)
@@ -277,97 +256,6 @@ def by_entity(grid: pd.DataFrame, column: str = "power_w") -> tuple[Times, Numbe
 
 
 # The power of many things over time as a picture of whole watts.
-
-_MOST_W = (1 << 31) - 1
-
-
-def power_heatmap(grid: pd.DataFrame, *, column_count: int = 600) -> pd.DataFrame:
-    """Shorten a grid of many entities to the columns of a picture, by mean and by maximum.
-
-    The mean of a column shows how much is drawn; the maximum keeps a spike of a single cell,
-    which the mean would dilute.
-
-    Parameters
-    ----------
-    grid
-        Table :data:`workbench.tables.POWER_GRID`, all entities on one grid.
-    column_count
-        Number of columns at most; each holds equally many cells of the grid.
-
-    Returns
-    -------
-    pandas.DataFrame
-        Table :data:`workbench.tables.POWER_HEATMAP`: ``time_ns``, ``entity``, ``mean_w``,
-        ``max_w``, ``covered_share``. Every entity has every column.
-
-    Raises
-    ------
-    ValueError
-        If ``column_count`` is no whole number from 1.
-
-    Notes
-    -----
-    ``mean_w`` is the mean of ``power_w`` over the cells of the column that are known, every
-    cell weighing the same, and ``max_w`` the highest of them; both are rounded to whole watts.
-    ``covered_share`` is the mean of the cells' own ``covered_share``, 0 for unknown ones.
-
-    Examples
-    --------
-    >>> grid = pd.DataFrame({"time_ns": [0, 1, 2, 3], "power_w": [400.0, 800.0, None, None]})
-    >>> grid = grid.assign(entity=pd.Categorical(["gpu0"] * 4), covered_share=[1.0, 1.0, 0, 0])
-    >>> shown = power_heatmap(grid, column_count=2)
-    >>> shown[["mean_w", "max_w", "covered_share"]].values.tolist()
-    [[600, 800, 1.0], [<NA>, <NA>, 0.0]]
-    """
-    POWER_GRID.check(grid)
-    if not is_finite(column_count) or column_count % 1 or column_count < 1:
-        msg = f"column_count is {column_count!r}; a picture needs at least one column"
-        raise ValueError(msg)
-    column_count = int(column_count)
-    if grid.empty:
-        return POWER_HEATMAP.empty()
-    times = np.unique(grid["time_ns"].to_numpy())
-    width = -(-len(times) // column_count)
-    columns = -(-len(times) // width)
-    entity = grid["entity"].cat.remove_unused_categories()
-    rows = len(entity.cat.categories)
-    column = np.searchsorted(times, grid["time_ns"].to_numpy()) // width
-    key = entity.cat.codes.to_numpy().astype(np.int64) * columns + column
-    power = grid["power_w"].to_numpy()
-    known = ~np.isnan(power)
-    count = np.bincount(key[known], minlength=rows * columns)
-    total = np.bincount(key[known], weights=power[known], minlength=rows * columns)
-    highest = _highest(key[known], power[known], rows * columns)
-    share = np.where(known, grid["covered_share"].to_numpy(), 0.0)
-    cells = np.minimum(np.arange(1, columns + 1) * width, len(times)) - np.arange(columns) * width
-    covered = np.bincount(key, weights=share, minlength=rows * columns) / np.tile(cells, rows)
-    empty = count == 0
-    table = pd.DataFrame(
-        {
-            "time_ns": np.tile(times[::width], rows),
-            "entity": pd.Categorical.from_codes(
-                np.repeat(np.arange(rows), columns), categories=entity.cat.categories
-            ),
-            "mean_w": _whole(total / np.maximum(count, 1), empty),
-            "max_w": _whole(highest, empty),
-            "covered_share": np.clip(covered, 0, 1),
-        }
-    )
-    return POWER_HEATMAP.check(table)
-
-
-def _highest(key: np.ndarray, power: np.ndarray, count: int) -> np.ndarray:
-    highest = np.zeros(count)
-    if len(key):
-        starts = np.r_[0, np.flatnonzero(key[1:] != key[:-1]) + 1]
-        # In an ordered table every key is one run, and there is little left to compare.
-        np.maximum.at(highest, key[starts], np.maximum.reduceat(power, starts))
-    return highest
-
-
-def _whole(values: np.ndarray, empty: np.ndarray) -> pd.Series:
-    rounded = np.minimum(np.round(values), _MOST_W).astype(np.int32)
-    return pd.Series(pd.arrays.IntegerArray(rounded, empty))
 
 
 # The readings of one scope: what may be summed to the power of a job.
@@ -428,26 +316,25 @@ def power_of_scope(
     most = [name for name in ordered if hosts.get(name, 0) == max(hosts.values())]
     wanted = _several(scope) or [*(most or ordered)][:1]
     if not wanted or not set(wanted) <= set(scopes):
-        found = entities["scope"].value_counts(sort=False).to_dict()
-        words = ", ".join(f"{count} {name}" for name, count in found.items()) or "none at all"
-        what = "no power readings" if scope is None else f"no power readings of scope {scope!r}"
-        msg = f"{what} on wall time; found {words}"
+        result = entities["scope"].value_counts(sort=False).to_dict()
+        words = ", ".join(f"{count} {name}" for name, count in result.items()) or "none at all"
+        text = "no power readings" if scope is None else f"no power readings of scope {scope!r}"
+        msg = f"{text} on wall time; found {words}"
         raise WorkbenchError(msg)
     is_silent = (entities["reading_count"] == 0) & (entities["clock"] == "epoch")
     expected = entities[(entities["entity"].isin(timed["entity"]) | is_silent)]
     names = expected.loc[expected["scope"].isin(wanted), "entity"]
     kept = _with_silent(power[power["entity"].isin(names)], names)
     refuse_metered_twice(tracks_of(signal(kept, longest_gap_periods=3.0)))
-    others = entities.loc[~entities["entity"].isin(names), "scope"].value_counts(sort=False)
+    remaining = entities.loc[~entities["entity"].isin(names), "scope"].value_counts(sort=False)
     kept.attrs = {
         "scope": " + ".join(wanted),
-        "left_out": {str(k): int(v) for k, v in others.items()},
+        "left_out": {str(k): int(v) for k, v in remaining.items()},
     }
     return POWER.check(kept)
 
 
 def _several(scope: str | Sequence[str] | None) -> list[str]:
-    """Give the scopes that were requested; refuse those of which one may hold another."""
     if scope is None:
         return []
     wanted = [scope] if isinstance(scope, str) else list(dict.fromkeys(scope))
@@ -459,7 +346,7 @@ def _several(scope: str | Sequence[str] | None) -> list[str]:
 
 
 def _with_silent(power: pd.DataFrame, names: pd.Series) -> pd.DataFrame:
-    """Give a meter without any row one without power, so that it is expected in every sum."""
+    # A meter without any row is expected in every sum, so it gets a row without power.
     power = power.assign(entity=power["entity"].cat.set_categories(names))
     silent = names[~names.isin(power["entity"].unique())]
     if power.empty or silent.empty:
@@ -470,7 +357,7 @@ def _with_silent(power: pd.DataFrame, names: pd.Series) -> pd.DataFrame:
 
 
 def _host_count(entities: pd.DataFrame) -> int:
-    """Count the hosts that are metered; of parts of hosts that do not state one, their files."""
+    # Parts of hosts that do not state their host are told apart by their files.
     is_part = entities["scope"].isin(["gpu", "module"])
     unnamed = entities["source"].where(is_part, entities["entity"])
     return entities["node"].fillna(unnamed).nunique()
@@ -480,6 +367,7 @@ def _host_count(entities: pd.DataFrame) -> int:
 
 _LEAST_POINTS = 8
 _GAP_PERIODS = 3
+# Buckets with gaps give more rows than two, so the number of buckets is found in rounds.
 _ROUNDS = 6
 Rows = NDArray[np.int64]
 
@@ -487,9 +375,8 @@ Rows = NDArray[np.int64]
 def power_sampled(power: pd.DataFrame, *, point_count: int = 2000) -> pd.DataFrame:
     """Choose the readings of a long series that a line through it must not lose.
 
-    The series is cut into buckets of equally many readings, and each gives its lowest and its
-    highest one: no spike or dip vanishes, however short, which a mean or every n-th reading
-    would not promise. Where readings are missing, the line breaks.
+    Buckets of equally many readings give their lowest and their highest one, so no spike or dip
+    vanishes, however short. Where readings are missing, the line breaks.
 
     Parameters
     ----------
@@ -509,17 +396,10 @@ def power_sampled(power: pd.DataFrame, *, point_count: int = 2000) -> pd.DataFra
 
     Raises
     ------
-    TableError
-        If ``power`` is neither table.
     WorkbenchError
         If it holds several entities, or is not in order of time.
     ValueError
         If ``point_count`` is no whole number from 8.
-
-    Notes
-    -----
-    Hundred million readings take a few tenths of a second: the lowest and highest of a bucket
-    are found without a copy, and pauses are looked for only in buckets that last too long.
 
     References
     ----------
@@ -569,15 +449,14 @@ def _refuse_several(power: pd.DataFrame) -> None:
 
 
 def _chosen(times: Rows, values: NDArray[np.float64], buckets: int) -> tuple[Rows, Rows]:
-    """Return the rows to keep, and the rows after which a pause begins."""
     count = len(values)
     if not count:
         return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
     width = max(-(-count // max(buckets, 1)), 1)
     starts = np.arange(0, count, width)
     # Bucket by bucket, each is read from memory once; numpy's own axis=1 is four times slower.
-    places = [_extremes(values[start : start + width]) for start in starts.tolist()]
-    low, high = np.array(places, dtype=np.int64).T + starts
+    positions = [_extremes(values[start : start + width]) for start in starts.tolist()]
+    low, high = np.array(positions, dtype=np.int64).T + starts
     pauses = _pauses(times, starts, width)
     kept = [np.array([0, count - 1]), low, high, pauses, pauses + 1]
     # The lowest of numbers of which one is missing is that one.
@@ -591,18 +470,16 @@ def _extremes(bucket: NDArray[np.float64]) -> tuple[int, int]:
 
 
 def _with_missing(values: NDArray[np.float64], start: int, width: int) -> Rows:
-    """Return the extremes of a bucket and the first and last row that misses."""
-    some = values[start : start + width]
-    is_missing = np.isnan(some)
+    subset = values[start : start + width]
+    is_missing = np.isnan(subset)
     missing = np.flatnonzero(is_missing)[[0, -1]]
     if is_missing.all():
         return missing + start
-    low, high = np.nanargmin(some), np.nanargmax(some)
+    low, high = np.nanargmin(subset), np.nanargmax(subset)
     return np.array([*missing, low, high], dtype=np.int64) + start
 
 
 def _pauses(times: Rows, starts: Rows, width: int) -> Rows:
-    """Return the last row before each pause, of every bucket the longest."""
     ends = np.minimum(starts + width, len(times) - 1)
     spans, steps = times[ends] - times[starts], ends - starts
     if (spans < 0).any():
@@ -614,13 +491,12 @@ def _pauses(times: Rows, starts: Rows, width: int) -> Rows:
 
 
 def _period(times: Rows, spans: Rows, steps: Rows) -> float:
-    """Return the usual time between readings, from the buckets with the fewest pauses."""
-    known = steps > 0
-    if not known.any():
+    is_known = steps > 0
+    if not is_known.any():
         return 0.0
-    place = int(np.argmin(np.where(known, spans / np.maximum(steps, 1), np.inf)))
+    position = int(np.argmin(np.where(is_known, spans / np.maximum(steps, 1), np.inf)))
     width = int(steps.max())
-    first = min(place * width, max(len(times) - 2, 0))
+    first = min(position * width, max(len(times) - 2, 0))
     return float(np.median(np.diff(times[first : first + width + 1])))
 
 
@@ -633,7 +509,7 @@ def _longest(times: Rows, starts: Rows, ends: Rows, period: float) -> Iterator[i
 
 
 def _at_most(kept: Rows, pauses: Rows, point_count: int) -> tuple[Rows, Rows]:
-    """Thin out what is still too much: a series made of pauses."""
+    # Only a series made of pauses still has too many points.
     if len(kept) + len(pauses) <= point_count:
         return kept, pauses
     pauses = pauses[:: -(-len(pauses) * 4 // point_count)] if len(pauses) else pauses
@@ -665,8 +541,7 @@ def power_sum(power: pd.DataFrame, *, period_s: float | None = None) -> pd.DataF
     """Give the sum over all meters as one uniform series.
 
     This is :func:`workbench.analyze.power_grid` and :func:`workbench.analyze.power_totals` in one
-    call, for whoever needs nothing but the sum, and in cells so short that they do not blunt
-    dips and ramps.
+    call, in cells so short that they do not blunt dips and ramps.
 
     Parameters
     ----------
@@ -701,16 +576,15 @@ def power_sum(power: pd.DataFrame, *, period_s: float | None = None) -> pd.DataF
     [200.0, 300.0]
     """
     POWER.check(power)
-    asked = None if period_s is None else positive("period_s", period_s)
+    requested = None if period_s is None else positive("period_s", period_s)
     curves = EnergyCurves(power, longest_gap_periods=3.0)
-    period = asked or _short_s(curves.period_s())
+    period = requested or _short_s(curves.period_s())
     if period == 0 or curves.signal is None:
         return POWER_TOTALS.empty()
     return _summed(curves.signal, period)
 
 
 def _short_s(meter_period_s: float) -> float:
-    """Give a cell of which windows of whole seconds are multiples."""
     if meter_period_s <= 0:
         return 0.0
     most = meter_period_s / _CELLS_PER_READING * (1 + 1e-9)
@@ -724,7 +598,7 @@ def _short_s(meter_period_s: float) -> float:
 
 
 def _summed(readings: Signal, period_s: float) -> pd.DataFrame:
-    """Add up entity after entity: a grid of all of them would not fit a laptop."""
+    # Entity after entity: a grid of all of them would not fit the memory of a laptop.
     edges = edges_of(readings, period_s, None, None)
     expected = len(readings.names)
     power_w = np.zeros(len(edges) - 1)
@@ -738,14 +612,9 @@ def _summed(readings: Signal, period_s: float) -> pd.DataFrame:
     # it is too low everywhere, and ``covered_share`` says so.
     reading = max(int((np.diff(readings.first) > 0).sum()), 1)
     has_period = ~np.isnan(readings.period_s)
-    table = pd.DataFrame(
-        {
-            "time_ns": edges[:-1],
-            "power_w": np.where(count == reading, power_w, np.nan),
-            "entity_count": count,
-            "expected_count": expected,
-            "covered_share": count / expected,
-            "meter_period_s": readings.period_s[has_period].max() if has_period.any() else np.nan,
-        }
-    )
+    table = pd.DataFrame({
+        "time_ns": edges[:-1], "power_w": np.where(count == reading, power_w, np.nan),
+        "entity_count": count, "expected_count": expected, "covered_share": count / expected,
+        "meter_period_s": readings.period_s[has_period].max() if has_period.any() else np.nan,
+    })  # fmt: skip
     return POWER_TOTALS.check(POWER_TOTALS.cast(table))

@@ -12,9 +12,8 @@ import pandas as pd
 
 from workbench import datasets
 from workbench._numbers import not_negative, positive, share_between
-from workbench.analyze._power.edges import ramps_of
 from workbench.analyze._power.series import Series, at_meter_pace, longest_stretch, uniform
-from workbench.analyze._power.spectrum import half_power_hz, periodogram
+from workbench.analyze._power.spectrum import half_power_hz, periodogram, ramps_of
 from workbench.errors import WorkbenchError
 from workbench.tables import GRID_CHECK
 
@@ -31,9 +30,8 @@ def grid_check(
 ) -> pd.DataFrame:
     """Compare power with every requirement of a grid: pass, fail, or unknown.
 
-    A meter that is too slow shows too little fluctuation, never too much. So what it shows can
-    prove a violation, but compliance only where it could have shown one: a requirement on what
-    it cannot see is ``unknown``, not passed.
+    A slow meter shows too little fluctuation, never too much: it can prove a violation, but
+    compliance only where it could have shown one. Else a requirement is ``unknown``.
 
     Parameters
     ----------
@@ -70,7 +68,6 @@ def grid_check(
 
     Examples
     --------
-    >>> import numpy as np, pandas as pd
     >>> cells = pd.DataFrame({"time_ns": np.arange(512) * 1_000_000_000})
     >>> cells = cells.assign(power_w=9 + np.sin(np.arange(512) * np.pi / 40), entity_count=1)
     >>> cells = cells.assign(expected_count=1, covered_share=1.0)
@@ -89,7 +86,6 @@ def grid_check(
 
 
 def _for_site(spec: GridSpec, site_w: float | None, series: Series) -> GridSpec:
-    """Scale limits in watts to the rating of what is metered."""
     if spec.site_w is None:
         return spec
     if site_w is None:
@@ -106,7 +102,6 @@ def _for_site(spec: GridSpec, site_w: float | None, series: Series) -> GridSpec:
 def checked(
     series: Series, spec: GridSpec, averaging_s: float | None, least_covered_share: float
 ) -> Iterator[dict[str, Any]]:
-    """Give a row per requirement."""
     resolved_s = max(series.resolved_s, averaging_s or 0.0)
     for row in (*_ramps(series, spec, resolved_s), *_range(series, spec, resolved_s)):
         yield _judged(row, spec, least_covered_share)
@@ -120,12 +115,12 @@ def _ramps(series: Series, spec: GridSpec, resolved_s: float) -> Iterator[dict[s
         return
     window = spec.ramp_window_s
     # A change over a long window is also the mean of shorter ones, so it can prove too much.
-    found = ramps_of(series, max(window, series.resolved_s))
+    result = ramps_of(series, max(window, series.resolved_s))
     seen = window >= 2 * resolved_s * (1 - 1e-9)
-    why = f"largest change over {found[0]['measured_s']:g} s"
+    why = f"largest change over {result[0]['measured_s']:g} s"
     if not seen:
         why += f"; {resolved_s:g} s of averaging show ramps over {window:g} s in part"
-    for row in found:
+    for row in result:
         limit = limits[row["direction"]]
         if limit is not None:
             yield {
@@ -170,25 +165,26 @@ def _band(series: Series, spec: GridSpec, averaging_s: float | None) -> dict[str
     }  # fmt: skip
     if low >= nyquist:
         return row | {"why": f"the band is above Nyquist ({nyquist:g} Hz): nothing of it is seen"}
-    known = longest_stretch(at_meter_pace(series), longest_gap_cells=2, least_cells=1)
-    if len(known.power_w) < _LEAST_CELLS:
+    stretch = longest_stretch(at_meter_pace(series), longest_gap_cells=2, least_cells=1)
+    if len(stretch.power_w) < _LEAST_CELLS:
         return row | {"why": f"fewer than {_LEAST_CELLS} cells without a gap", "visible_share": 0.0}
-    found = periodogram(series, longest_gap_cells=2)
+    result = periodogram(series, longest_gap_cells=2)
     why = "share of the energy at 0 < f <= Nyquist"
     if visible < 1:
         cause = "Nyquist" if top == nyquist else "the sensor's averaging"
         why = f"{visible:.1%} of the band is visible: {cause} ends it at {top:.3g} Hz"
     return row | {
-        "measured": found.share(low, min(high, nyquist)), "why": why,
-        "covered_share": found.covered_share,
+        "measured": result.share(low, min(high, nyquist)), "why": why,
+        "covered_share": result.covered_share,
     }  # fmt: skip
 
 
 def _judged(row: dict[str, Any], spec: GridSpec, least_covered_share: float) -> dict[str, Any]:
-    """Give the verdict: what is seen can fail; it passes only if all could be seen."""
+    # What is seen can fail; a requirement passes only if all of it could be seen.
     measured, limit = row["measured"], row["limit"]
     verdict = "unknown"
     why = row["why"]
+    # A share or sum at its limit may miss it by its rounding.
     if measured > limit * (1 + 1e-9):
         verdict = "fail"
     elif not np.isnan(measured) and row["visible_share"] >= 1 - 1e-9:
@@ -265,7 +261,6 @@ class GridSpec:
         self._check_pairs()
 
     def _check_pairs(self) -> None:
-        """Refuse a limit whose window or ends are missing."""
         has_ramp = self.ramp_up_w_per_s is not None or self.ramp_down_w_per_s is not None
         band = (self.band_low_hz, self.band_high_hz, self.band_share)
         problem = ""
@@ -273,7 +268,7 @@ class GridSpec:
             problem = "a ramp needs its window; give ramp_window_s (60 for a limit per minute)"
         elif self.range_w is not None and self.range_window_s is None:
             problem = "a range needs range_window_s, the time power is averaged over (0: instants)"
-        elif any(each is not None for each in band) and any(each is None for each in band):
+        elif any(end is not None for end in band) and any(end is None for end in band):
             problem = "a critical band needs band_low_hz, band_high_hz and band_share"
         elif not has_ramp and self.range_w is None and band[0] is None:
             problem = "it limits nothing; give ramps, range_w or a band"
@@ -320,7 +315,7 @@ def grid_spec(name: str) -> GridSpec:
     Parameters
     ----------
     name
-        One of :func:`grid_spec_names`.
+        Such as ``"critical band"`` or ``"10 MW/min"``; an unknown one is answered with all names.
 
     Returns
     -------
@@ -339,27 +334,11 @@ def grid_spec(name: str) -> GridSpec:
     >>> round(grid_spec("10 MW/min").scaled_to(15e6).ramp_up_w_per_s * 60)
     1000000
     """
-    known = _known()
-    if name not in known:
-        msg = f"no grid specification {name!r}; there are {list(known)}, or make a GridSpec(...)"
+    specs = _known()
+    if name not in specs:
+        msg = f"no grid specification {name!r}; there are {list(specs)}, or make a GridSpec(...)"
         raise WorkbenchError(msg)
-    return known[name]
-
-
-def grid_spec_names() -> list[str]:
-    """Return the names of the bundled specifications.
-
-    Returns
-    -------
-    list of str
-        Names that :func:`grid_spec` knows.
-
-    Examples
-    --------
-    >>> "critical band" in grid_spec_names()
-    True
-    """
-    return list(_known())
+    return specs[name]
 
 
 @cache
@@ -369,7 +348,6 @@ def _known() -> dict[str, GridSpec]:
 
 
 def _from_row(row: dict[str, Any]) -> GridSpec:
-    """Turn megawatts per window into house units."""
     number = {
         key: None if pd.isna(value) else float(value)
         for key, value in row.items()

@@ -17,9 +17,8 @@ from workbench.tables import POWER_GRID, POWER_HIERARCHY, POWER_RESIDUAL, POWER_
 def power_hierarchy(tree: pd.DataFrame, topology: pd.DataFrame) -> pd.DataFrame:
     """Compare measured power with limits and nameplates, for everything in the delivery tree.
 
-    Peaks of many things seldom coincide, so a feed needs less than the sum of their peaks
-    (diversity), and far less than that of their nameplates. And headroom is of use only where
-    every limit above and below allows it; the rest is stranded.
+    Peaks seldom coincide, so a feed needs less than their sum (diversity). Headroom is of use only
+    where every limit above and below allows it; the rest is stranded.
 
     Parameters
     ----------
@@ -36,8 +35,6 @@ def power_hierarchy(tree: pd.DataFrame, topology: pd.DataFrame) -> pd.DataFrame:
 
     Raises
     ------
-    TableError
-        If an input is not its table.
     WorkbenchError
         If the tree and the topology do not hold the same things.
 
@@ -58,7 +55,6 @@ def power_hierarchy(tree: pd.DataFrame, topology: pd.DataFrame) -> pd.DataFrame:
 
     Examples
     --------
-    >>> import pandas as pd
     >>> from workbench import analyze
     >>> readings = pd.DataFrame(
     ...     {"time_ns": [0, 10**9] * 2, "entity": list("aabb"), "power_w": [300.0, 300, 50, 50]}
@@ -83,10 +79,7 @@ def power_hierarchy(tree: pd.DataFrame, topology: pd.DataFrame) -> pd.DataFrame:
     table = table.assign(**_own(power), **_children(fed, power))
     with np.errstate(divide="ignore", invalid="ignore"):
         table = table.assign(**_ratios(table, fed))
-    table = table.assign(
-        **_headroom(table, fed),
-        covered_share=_covered(tree, power, is_metered),
-    )
+    table = table.assign(**_headroom(table, fed), covered_share=_covered(tree, power, is_metered))
     return POWER_HIERARCHY.check(POWER_HIERARCHY.cast(table.reset_index(drop=True)))
 
 
@@ -95,41 +88,39 @@ def _floats(column: pd.Series) -> Numbers:
 
 
 def _own(power: Numbers) -> dict[str, Numbers]:
-    """Give mean, 99th percentile and peak of every row that has any value."""
-    found = np.full((3, len(power)), np.nan)
+    result = np.full((3, len(power)), np.nan)
     for row, values in enumerate(power):
-        known = values[~np.isnan(values)]
-        if len(known):
-            found[:, row] = known.mean(), np.percentile(known, 99), known.max()
+        valid = values[~np.isnan(values)]
+        if len(valid):
+            result[:, row] = valid.mean(), np.percentile(valid, 99), valid.max()
     # The mean of equal numbers may miss them by its rounding.
-    found[0] = np.minimum(found[0], found[2])
-    return {"mean_w": found[0], "p99_w": found[1], "peak_w": found[2]}
+    result[0] = np.minimum(result[0], result[2])
+    return {"mean_w": result[0], "p99_w": result[1], "peak_w": result[2]}
 
 
 def _children(fed: Feeds, power: Numbers) -> dict[str, Numbers]:
-    """Compare the peaks of the children of each thing with the peak of their sum."""
     size = len(power)
-    found = {name: np.zeros(size) for name in ("child_count", "known_count", "common_share")}
-    found |= {name: np.full(size, np.nan) for name in ("peaks_w", "diversity_ratio")}
+    result = {name: np.zeros(size) for name in ("child_count", "known_count", "common_share")}
+    result |= {name: np.full(size, np.nan) for name in ("peaks_w", "diversity_ratio")}
     has_value = np.asarray((~np.isnan(power)).any(axis=1))
     for at, children in enumerate(fed.children()):
-        known = [child for child in children if has_value[child]]
-        found["child_count"][at], found["known_count"][at] = len(children), len(known)
-        values = power[np.array(known, dtype=np.int64)]
+        known_children = [child for child in children if has_value[child]]
+        result["child_count"][at], result["known_count"][at] = len(children), len(known_children)
+        values = power[np.array(known_children, dtype=np.int64)]
         common = np.asarray((~np.isnan(values)).all(axis=0))
-        if not known or not common.any():
+        if not known_children or not common.any():
             continue
         together = values[:, common]
         peak = together.sum(axis=0).max()
-        found["common_share"][at] = common.mean()
-        found["peaks_w"][at] = together.max(axis=1).sum()
+        result["common_share"][at] = common.mean()
+        result["peaks_w"][at] = together.max(axis=1).sum()
         if peak > 0:
-            found["diversity_ratio"][at] = max(found["peaks_w"][at] / peak, 1.0)
-    return found
+            result["diversity_ratio"][at] = max(result["peaks_w"][at] / peak, 1.0)
+    return result
 
 
 def _ratios(table: pd.DataFrame, fed: Feeds) -> dict[str, Numbers]:
-    """Divide by limits, nameplates and peaks; what would be divided by 0 is missing."""
+    # A quotient by 0 is missing.
     peak, limit, nameplate = (
         table[name].where(table[name] > 0).to_numpy()
         for name in ("peak_w", "limit_w", "nameplate_w")
@@ -146,12 +137,11 @@ def _ratios(table: pd.DataFrame, fed: Feeds) -> dict[str, Numbers]:
 
 
 def _sums(values: Numbers, fed: Feeds) -> Numbers:
-    """Sum over the children of each thing; missing if one is missing or there is none."""
-    return np.array([values[each].sum() if each else np.nan for each in fed.children()])
+    return np.array([values[child].sum() if child else np.nan for child in fed.children()])
 
 
 def _nameplates(nameplate: Numbers, fed: Feeds) -> Numbers:
-    """Sum the nameplates below each thing; a child without one stands for its own children."""
+    # A child without a nameplate stands for its own children.
     below = np.full(len(nameplate), np.nan)
     children = fed.children()
     for at in range(len(nameplate) - 1, -1, -1):
@@ -162,7 +152,6 @@ def _nameplates(nameplate: Numbers, fed: Feeds) -> Numbers:
 
 
 def _headroom(table: pd.DataFrame, fed: Feeds) -> dict[str, Numbers]:
-    """Give signed headroom, what of it can be used, and what is stranded."""
     headroom = (table["limit_w"] - table["peak_w"]).to_numpy()
     usable = usable_headroom(headroom, has_limit=table["limit_w"].notna().to_numpy(), fed=fed)
     own = np.maximum(headroom, 0)
@@ -174,10 +163,9 @@ def _headroom(table: pd.DataFrame, fed: Feeds) -> dict[str, Numbers]:
 
 
 def _covered(tree: pd.DataFrame, power: Numbers, is_metered: np.ndarray) -> Numbers:
-    """Give the share of time and parts that the power of each thing stands for."""
-    _, parts = by_entity(tree, "covered_share")
-    known = ~np.isnan(power)
-    return np.asarray(np.where(is_metered[:, None], known, parts * known).mean(axis=1))
+    _, pieces = by_entity(tree, "covered_share")
+    is_known = ~np.isnan(power)
+    return np.asarray(np.where(is_metered[:, None], is_known, pieces * is_known).mean(axis=1))
 
 
 # The delivery tree as positions: who feeds whom, and the nearest meters below each.
@@ -194,34 +182,15 @@ class Feeds:
     parent: NDArray[np.int64]
 
     def children(self) -> list[list[int]]:
-        """Give the positions of what each one feeds directly."""
-        found: list[list[int]] = [[] for _ in self.names]
+        result: list[list[int]] = [[] for _ in self.names]
         for position, parent in enumerate(self.parent):
             if parent >= 0:
-                found[parent].append(position)
-        return found
+                result[parent].append(position)
+        return result
 
 
 def feeds(topology: pd.DataFrame) -> Feeds:
-    """Check a topology and give its tree.
-
-    Parameters
-    ----------
-    topology
-        Table :data:`workbench.tables.POWER_TOPOLOGY`.
-
-    Returns
-    -------
-    Feeds
-        One position per row.
-
-    Raises
-    ------
-    TableError
-        If ``topology`` is not that table.
-    WorkbenchError
-        If it is empty, names a thing twice, or has a child before its parent.
-    """
+    """Check a topology and give its tree."""
     POWER_TOPOLOGY.check(topology)
     names = pd.Index(topology["entity"]).astype(object)
     if not len(names):
@@ -245,17 +214,17 @@ def feeds(topology: pd.DataFrame) -> Feeds:
     return Feeds(names, np.where(is_root, -1, parent).astype(np.int64))
 
 
-def places_in(tree: Feeds, entities: pd.Index, what: str) -> NDArray[np.int64]:
+def places_in(tree: Feeds, entities: pd.Index, text: str) -> NDArray[np.int64]:
     """Give the position of each entity in the tree, or raise if it has none."""
-    places = tree.names.get_indexer(entities.astype(object))
-    if (places < 0).any():
-        missing = [str(name) for name in entities[places < 0][:3]]
+    positions = tree.names.get_indexer(entities.astype(object))
+    if (positions < 0).any():
+        missing = [str(name) for name in entities[positions < 0][:3]]
         msg = (
-            f"{int((places < 0).sum()):,} entities of {what} are not in the topology, e.g. "
-            f"{missing}; add them to it, or leave them out of {what}"
+            f"{int((positions < 0).sum()):,} entities of {text} are not in the topology, e.g. "
+            f"{missing}; add them to it, or leave them out of {text}"
         )
         raise WorkbenchError(msg)
-    return np.asarray(places, dtype=np.int64)
+    return np.asarray(positions, dtype=np.int64)
 
 
 def parts_of(tree: Feeds, is_metered: NDArray[np.bool_]) -> list[list[int]]:
@@ -265,12 +234,12 @@ def parts_of(tree: Feeds, is_metered: NDArray[np.bool_]) -> list[list[int]]:
     parts, or stands for itself if there is nothing below it.
     """
     children = tree.children()
-    parts: list[list[int]] = [[] for _ in tree.names]
+    pieces: list[list[int]] = [[] for _ in tree.names]
     for position in range(len(tree.names) - 1, -1, -1):
         for child in children[position]:
             ends = is_metered[child] or not children[child]
-            parts[position] += [child] if ends else parts[child]
-    return parts
+            pieces[position] += [child] if ends else pieces[child]
+    return pieces
 
 
 # Headroom that all limits allow to be used, in a delivery tree.
@@ -348,8 +317,6 @@ def power_tree(
 
     Raises
     ------
-    TableError
-        If an input is not its table.
     ValueError
         If ``least_covered_share`` is no share.
     WorkbenchError
@@ -358,7 +325,6 @@ def power_tree(
 
     Examples
     --------
-    >>> import pandas as pd
     >>> from workbench import analyze
     >>> readings = pd.DataFrame(
     ...     {"time_ns": [0, 10**9] * 2, "entity": list("aabb"), "power_w": [100.0, 300, 50, 50]}
@@ -374,18 +340,18 @@ def power_tree(
     grid = grid.assign(entity=grid["entity"].cat.remove_unused_categories())
     times, values = by_entity(grid)
     names = pd.Index(grid["entity"].to_numpy()[:: len(times)])
-    places = places_in(tree, names, "the grid")
+    positions = places_in(tree, names, "the grid")
     metered = np.full((len(tree.names), len(times)), np.nan)
-    metered[places] = values
+    metered[positions] = values
     is_metered = np.zeros(len(tree.names), dtype=bool)
-    is_metered[places] = True
+    is_metered[positions] = True
     power, sums = metered.copy(), np.full(metered.shape, np.nan)
     count = np.zeros(metered.shape, dtype=np.int64)
     expected = np.zeros(len(tree.names), dtype=np.int64)
-    for position, parts in enumerate(parts_of(tree, is_metered)):
-        expected[position] = len(parts)
-        if parts:
-            sums[position], count[position] = _sum(metered[parts], least_covered_share)
+    for position, pieces in enumerate(parts_of(tree, is_metered)):
+        expected[position] = len(pieces)
+        if pieces:
+            sums[position], count[position] = _sum(metered[pieces], least_covered_share)
             if not is_metered[position]:
                 power[position] = sums[position]
     share = np.where(expected[:, None] > 0, count / np.maximum(expected, 1)[:, None], 0.0)
@@ -407,11 +373,10 @@ def power_tree(
     return POWER_TREE.check(table)
 
 
-def _sum(parts: Numbers, least_covered_share: float) -> tuple[Numbers, np.ndarray]:
-    """Sum what is known of some parts; missing where that is too little."""
-    count = (~np.isnan(parts)).sum(axis=0)
-    known = (count > 0) & (count / len(parts) >= least_covered_share - _SLACK)
-    return np.where(known, np.nansum(parts, axis=0), np.nan), count
+def _sum(pieces: Numbers, least_covered_share: float) -> tuple[Numbers, np.ndarray]:
+    count = (~np.isnan(pieces)).sum(axis=0)
+    is_known = (count > 0) & (count / len(pieces) >= least_covered_share - _SLACK)
+    return np.where(is_known, np.nansum(pieces, axis=0), np.nan), count
 
 
 def power_residual(tree: pd.DataFrame) -> pd.DataFrame:
@@ -439,31 +404,25 @@ def power_residual(tree: pd.DataFrame) -> pd.DataFrame:
 
     Examples
     --------
-    >>> import pandas as pd
-    >>> from workbench import analyze
-    >>> readings = pd.DataFrame(
-    ...     {"time_ns": [0, 10**9] * 2, "entity": ["rack", "rack", "a", "a"], "power_w": 9.0}
-    ... ).astype({"entity": "category"})
-    >>> feeds = pd.DataFrame({"entity": ["rack", "a"], "parent": [None, "rack"]})
-    >>> feeds = feeds.assign(level="x", nameplate_w=400.0, limit_w=500.0)
-    >>> tree = power_tree(analyze.power_grid(readings, period_s=1), feeds)
-    >>> power_residual(tree)["residual_w"].tolist()
-    [0.0]
+    >>> tree = pd.DataFrame({"time_ns": [0], "power_w": 9.0, "parts_w": 8.0, "is_metered": True})
+    >>> tree = tree.assign(entity=pd.Categorical(["rack"]), entity_count=1, expected_count=1)
+    >>> power_residual(tree.assign(covered_share=1.0))["residual_w"].tolist()
+    [1.0]
     """
     POWER_TREE.check(tree)
-    both = tree[tree["is_metered"] & (tree["expected_count"] > 0)]
-    residual = both["power_w"] - both["parts_w"]
+    joined = tree[tree["is_metered"] & (tree["expected_count"] > 0)]
+    residual = joined["power_w"] - joined["parts_w"]
     table = pd.DataFrame(
         {
-            "time_ns": both["time_ns"],
-            "entity": both["entity"].cat.remove_unused_categories(),
-            "metered_w": both["power_w"],
-            "parts_w": both["parts_w"],
+            "time_ns": joined["time_ns"],
+            "entity": joined["entity"].cat.remove_unused_categories(),
+            "metered_w": joined["power_w"],
+            "parts_w": joined["parts_w"],
             "residual_w": residual,
-            "residual_ratio": residual / both["power_w"].where(both["power_w"] > 0),
+            "residual_ratio": residual / joined["power_w"].where(joined["power_w"] > 0),
             # Sums of the same watts differ by their rounding.
-            "is_negative": residual < -_SLACK * both["parts_w"],
-            "covered_share": both["covered_share"],
+            "is_negative": residual < -_SLACK * joined["parts_w"],
+            "covered_share": joined["covered_share"],
         }
     ).reset_index(drop=True)
     return POWER_RESIDUAL.check(table)

@@ -23,9 +23,8 @@ def provisioning(
 ) -> pd.DataFrame:
     """Work out, for every limit of a curve, how many GPUs a site feeds and their throughput.
 
-    A lower limit makes each GPU slower and lets the site feed more of them. Which limit wins
-    depends on what a GPU needs beside its own power: the more overhead per GPU, the less is
-    gained by more GPUs.
+    A lower limit makes each GPU slower and lets the site feed more of them; the more overhead per
+    GPU, the less is gained.
 
     Parameters
     ----------
@@ -50,8 +49,6 @@ def provisioning(
 
     Raises
     ------
-    TableError
-        If ``curve`` is not that table.
     WorkbenchError
         If an argument makes no sense, the fixed load leaves nothing for GPUs, the site feeds
         not one GPU, or a curve lacks the reference limit.
@@ -89,6 +86,7 @@ def provisioning(
     if (need <= 0).any():
         msg = "a limit of 0 W without overhead would feed any number of GPUs; give overhead_w"
         raise WorkbenchError(msg)
+    # A budget that is a whole multiple must not lose a GPU to rounding.
     rows = curve.assign(gpu_count=np.floor(left / need + 1e-9).astype("int64"))
     if (rows["gpu_count"] < 1).all():
         msg = (
@@ -108,13 +106,12 @@ def provisioning(
 
 
 def _compared(own: pd.DataFrame, reference_limit_w: float | None) -> pd.DataFrame:
-    """Compare the limits of one curve with its reference, and mark the best."""
     own = own.sort_values("limit_w", kind="stable")
     wanted = own["limit_w"].max() if reference_limit_w is None else float(reference_limit_w)
     same = own[own["limit_w"] == wanted]
     if same.empty:
-        name = ", ".join(str(own[each].iloc[0]) for each in _CURVE)
-        limits = [f"{each:g}" for each in own["limit_w"]]
+        name = ", ".join(str(own[limit].iloc[0]) for limit in _CURVE)
+        limits = [f"{limit:g}" for limit in own["limit_w"]]
         msg = (
             f"{name} has no limit of {wanted:g} W to compare with; it has {', '.join(limits)} "
             "(analyze.extended_curve adds others)"
@@ -138,8 +135,7 @@ def overhead_w_implied(
 ) -> float:
     """Give the power beside each GPU that a published gain in throughput implies [W].
 
-    Publications give the gain of a lower limit but not what a GPU needs beside its own power.
-    The gain tells: the larger the overhead, the fewer GPUs a lower limit adds.
+    The larger the overhead, the fewer GPUs a lower limit adds.
 
     Parameters
     ----------

@@ -40,19 +40,16 @@ class Series(NamedTuple):
 
     @property
     def resolved_by(self) -> str:
-        """What sets the shortest time, in words."""
         if self.meter_period_s * (1 - _JITTER) <= self.period_s:
             return f"a cell of {self.period_s:g} s"
         return f"the {self.meter_period_s:.4g} s between two readings"
 
     @property
     def nyquist_hz(self) -> float:
-        """Half of the sampling frequency, that of the meter if cells are shorter."""
         return 0.5 / max(self.period_s, self.meter_period_s)
 
     @property
     def known_share(self) -> float:
-        """Share of the cells that are known."""
         return float(np.mean(~np.isnan(self.power_w)))
 
 
@@ -66,13 +63,7 @@ class Stretch(NamedTuple):
 
 
 def uniform(totals: pd.DataFrame) -> Series:
-    """Read a series, or say why its cells are not of equal length.
-
-    Raises
-    ------
-    WorkbenchError
-        If there are fewer than two cells, times do not rise by one period, or nothing is known.
-    """
+    """Read a series, or say why its cells are not of equal length."""
     POWER_TOTALS.check(totals)
     time_ns = totals["time_ns"].to_numpy(dtype=np.int64)
     power_w = totals["power_w"].to_numpy(dtype=np.float64, na_value=np.nan)
@@ -82,6 +73,7 @@ def uniform(totals: pd.DataFrame) -> Series:
         raise WorkbenchError(msg)
     steps = np.diff(time_ns)
     period = int(steps[0])
+    # Spectra and windows of cells need equal steps.
     if period <= 0 or (steps != period).any():
         row = int(np.flatnonzero(steps != steps[0])[0]) if period > 0 else 0
         msg = (
@@ -90,8 +82,8 @@ def uniform(totals: pd.DataFrame) -> Series:
         )
         raise WorkbenchError(msg)
     if np.isnan(power_w).all() or np.isinf(power_w).any():
-        what = "has no known power" if np.isnan(power_w).all() else "has infinite power"
-        msg = f"the series of {len(time_ns):,} cells {what}; {_why_unknown(totals) or remedy}"
+        text = "has no known power" if np.isnan(power_w).all() else "has infinite power"
+        msg = f"the series of {len(time_ns):,} cells {text}; {_why_unknown(totals) or remedy}"
         raise WorkbenchError(msg)
     meter_period_s = totals["meter_period_s"].max() if "meter_period_s" in totals else 0.0
     return Series(time_ns, power_w, period / 1e9, float(np.nan_to_num(meter_period_s)))
@@ -133,20 +125,13 @@ def movement(power_w: Floats) -> Floats:
     return moved
 
 
-def runs(known: Bools) -> tuple[Ints, Ints]:
-    """Return first and one-past-last position of every run of true values."""
-    edges = np.diff(np.r_[False, known, False].astype(np.int8))
+def runs(facts: Bools) -> tuple[Ints, Ints]:
+    edges = np.diff(np.r_[False, facts, False].astype(np.int8))
     return np.flatnonzero(edges == 1), np.flatnonzero(edges == -1)
 
 
 def longest_stretch(series: Series, *, longest_gap_cells: int, least_cells: int) -> Stretch:
-    """Interpolate short gaps between known cells, and take the longest run that results.
-
-    Raises
-    ------
-    WorkbenchError
-        If ``longest_gap_cells`` is no whole number from 0, or the run is too short.
-    """
+    """Interpolate short gaps between known cells, and take the longest run that results."""
     whole_number("longest_gap_cells", longest_gap_cells, least=0)
     power = series.power_w.copy()
     missing = np.isnan(power)
@@ -166,5 +151,5 @@ def longest_stretch(series: Series, *, longest_gap_cells: int, least_cells: int)
             f"longer gaps than {longest_gap_cells} cells"
         )
         raise WorkbenchError(msg)
-    part = slice(first, end)
-    return Stretch(first, power[part], filled[part], (end - first) / len(power))
+    piece = slice(first, end)
+    return Stretch(first, power[piece], filled[piece], (end - first) / len(power))

@@ -19,11 +19,10 @@ from workbench.tables import POWER_SMOOTHING, SMOOTHING_PLANS, SMOOTHING_SUMMARY
 def power_smoothing(
     totals: pd.DataFrame, plan: SmoothingPlan, *, longest_gap_cells: int = 2
 ) -> pd.DataFrame:
-    """Apply a floor, ramps and a store to measured power.
+    """Apply a power floor, ramps and a battery or other energy storage to measured power.
 
-    Three ways to spare the grid a swing: burn power in the valleys (a floor), let power change
-    slowly (ramps, which hold the job back where it rises), or let a store fill the valleys. The
-    first costs energy, the second time, the third hardware.
+    A floor burns power in the valleys and costs energy, ramps hold the job back where power rises
+    and cost time, a storage that fills the valleys costs hardware.
 
     Parameters
     ----------
@@ -51,7 +50,7 @@ def power_smoothing(
     output, that rises by at most ``up dt``; else the output is kept for ``hysteresis / dt``
     cells and then falls by at most ``down dt``. What *P* asks for beyond it is unmet demand.
 
-    A store with time constant *tau* lets the grid see ``g += dt / (tau + dt) (load - g)``,
+    Storage with a time constant *tau* lets the grid see ``g += dt / (tau + dt) (load - g)``,
     beginning with the mean load; one with limited ramps begins with the first load. The
     charge follows what is taken and given, within power, energy and efficiency; where those
     end, the grid sees the load.
@@ -66,7 +65,6 @@ def power_smoothing(
 
     Examples
     --------
-    >>> import pandas as pd
     >>> cells = pd.DataFrame({"time_ns": range(0, 4_000_000_000, 1_000_000_000)})
     >>> cells = cells.assign(power_w=[10.0, 4, 10, 4], entity_count=1)
     >>> cells = cells.assign(expected_count=1, covered_share=1.0)
@@ -74,15 +72,15 @@ def power_smoothing(
     [10.0, 9.0, 10.0, 9.0]
     """
     series = uniform(totals)
-    part = longest_stretch(series, longest_gap_cells=longest_gap_cells, least_cells=2)
-    load = _drawn(part.power_w, series.period_s, plan)
+    piece = longest_stretch(series, longest_gap_cells=longest_gap_cells, least_cells=2)
+    load = _drawn(piece.power_w, series.period_s, plan)
     moved = _moved(load, series.period_s, plan)
-    values = _columns(part.power_w, load, moved, plan)
-    filled = part.is_filled
+    values = _columns(piece.power_w, load, moved, plan)
+    filled = piece.is_filled
     if len(load) < len(series.power_w):
-        around = (part.first, len(series.power_w) - part.first - len(load))
+        around = (piece.first, len(series.power_w) - piece.first - len(load))
         values = {
-            name: np.pad(each, around, constant_values=np.nan) for name, each in values.items()
+            name: np.pad(item, around, constant_values=np.nan) for name, item in values.items()
         }
         filled = np.pad(filled, around, constant_values=False)
     table = pd.DataFrame({"time_ns": series.time_ns, **values, "is_filled": filled})
@@ -91,7 +89,6 @@ def power_smoothing(
 
 
 def _drawn(power_w: Floats, period_s: float, plan: SmoothingPlan) -> Floats:
-    """Return what the machines draw."""
     reference = float(power_w.max()) if plan.reference_w is None else plan.reference_w
     if plan.floor_share and reference > 10 * power_w.max():
         msg = (
@@ -111,7 +108,6 @@ def _drawn(power_w: Floats, period_s: float, plan: SmoothingPlan) -> Floats:
 
 
 def _moved(load_w: Floats, period_s: float, plan: SmoothingPlan) -> Stored:
-    """Return what the store does; nothing if there is none."""
     if plan.has_storage:
         return stored(load_w, period_s, plan.store())
     nothing = np.zeros(len(load_w))
@@ -124,19 +120,15 @@ def _columns(
     """Name what was worked out, in the order of the table."""
     energy = plan.storage_energy_j
     return {
-        "power_w": power_w,
-        "load_w": load_w,
-        "smoothed_w": load_w + moved.storage_w,
-        "ballast_w": np.maximum(load_w - power_w, 0),
-        "unmet_w": np.maximum(power_w - load_w, 0),
-        "storage_w": moved.storage_w,
-        "stored_j": moved.stored_j,
+        "power_w": power_w, "load_w": load_w, "smoothed_w": load_w + moved.storage_w,
+        "ballast_w": np.maximum(load_w - power_w, 0), "unmet_w": np.maximum(power_w - load_w, 0),
+        "storage_w": moved.storage_w, "stored_j": moved.stored_j,
         "stored_share": moved.stored_j / energy if energy else np.full(len(load_w), np.nan),
         "lost_w": moved.lost_w,
-    }
+    }  # fmt: skip
 
 
-# How power is smoothed: by the machines, by a store, or by both.
+# How power is smoothed: by the machines, by storage, or by both.
 
 _KILO = 1e3
 _J_PER_KWH = 3.6e6
@@ -146,8 +138,8 @@ _J_PER_KWH = 3.6e6
 class SmoothingPlan:
     """What is done to power before the grid sees it; None and 0 leave a part out.
 
-    First the machines draw: at least a floor, changing no faster than their ramps. Then a
-    store takes and gives, so that the grid sees a filtered or ramp-limited draw.
+    First the machines draw: at least a floor, changing no faster than their ramps. Then
+    storage takes and gives, so that the grid sees a filtered or ramp-limited draw.
 
     Parameters
     ----------
@@ -167,7 +159,7 @@ class SmoothingPlan:
         Or it sees the load with limited ramps; then a charge that drifts needs
         ``charge_control_s``.
     storage_power_w, storage_energy_j
-        What the store can give or take, and hold. Unlimited by default, to learn what is needed.
+        What the storage can give or take, and hold. Unlimited by default, to learn what is needed.
     storage_efficiency_share
         Of what goes in, what comes out; its square root on either way.
     storage_start_share
@@ -214,25 +206,24 @@ class SmoothingPlan:
         self._check_store()
 
     def _check_store(self) -> None:
-        """Refuse two targets of the store, and limits of a store without a target."""
         limits = (self.storage_power_w, self.storage_energy_j, self.charge_control_s)
         if self.storage_tau_s is not None and self.storage_ramp_w_per_s is not None:
-            msg = "a store follows storage_tau_s or storage_ramp_w_per_s, not both"
+            msg = "storage follows storage_tau_s or storage_ramp_w_per_s, not both"
             raise WorkbenchError(msg)
         if not self.has_storage and any(limit is not None for limit in limits):
             msg = (
-                "limits of a store need a store: give storage_tau_s (a filtered draw) or "
+                "limits of storage need storage: give storage_tau_s (a filtered draw) or "
                 "storage_ramp_w_per_s (limited ramps)"
             )
             raise WorkbenchError(msg)
 
     @property
     def has_storage(self) -> bool:
-        """Whether there is a store."""
+        """Whether the plan has energy storage."""
         return self.storage_tau_s is not None or self.storage_ramp_w_per_s is not None
 
     def store(self) -> Store:
-        """Return the settings of the store, infinite where unlimited."""
+        """Return the settings of the storage, infinite where unlimited."""
         energy = np.inf if self.storage_energy_j is None else self.storage_energy_j
         limited = np.isfinite(energy)
         return Store(
@@ -248,21 +239,21 @@ class SmoothingPlan:
 
     def words(self) -> str:
         """Say in a few words what is done, for titles and labels."""
-        said = []
+        words = []
         if self.floor_share:
-            said.append(f"floor {100 * self.floor_share:g} %")
-        ramps = [each for each in (self.ramp_up_w_per_s, self.ramp_down_w_per_s) if each]
+            words.append(f"floor {100 * self.floor_share:g} %")
+        ramps = [ramp for ramp in (self.ramp_up_w_per_s, self.ramp_down_w_per_s) if ramp]
         if ramps:
-            said.append("ramps " + "/".join(f"{each / _KILO:g}" for each in ramps) + " kW/s")
+            words.append("ramps " + "/".join(f"{ramp / _KILO:g}" for ramp in ramps) + " kW/s")
         if self.hysteresis_s:
-            said.append(f"hold {self.hysteresis_s:g} s")
+            words.append(f"hold {self.hysteresis_s:g} s")
         if self.storage_tau_s:
-            said.append(f"store tau {self.storage_tau_s:g} s")
+            words.append(f"storage tau {self.storage_tau_s:g} s")
         if self.storage_ramp_w_per_s:
-            said.append(f"store ramps {self.storage_ramp_w_per_s / _KILO:g} kW/s")
+            words.append(f"storage ramps {self.storage_ramp_w_per_s / _KILO:g} kW/s")
         if self.storage_energy_j:
-            said.append(f"{self.storage_energy_j / _J_PER_KWH:.3g} kWh")
-        return ", ".join(said) or "nothing"
+            words.append(f"{self.storage_energy_j / _J_PER_KWH:.3g} kWh")
+        return ", ".join(words) or "nothing"
 
 
 # Several ways of smoothing side by side.
@@ -321,11 +312,11 @@ def smoothing_plans(
     return SMOOTHING_PLANS.check(SMOOTHING_PLANS.cast(table))
 
 
-# The two stages of smoothing: what machines draw, and what a store adds or takes.
+# The two stages of smoothing: what machines draw, and what storage adds or takes.
 
 
 class Stored(NamedTuple):
-    """What a store does in every cell."""
+    """What the storage does in every cell."""
 
     storage_w: Floats
     stored_j: Floats
@@ -333,7 +324,7 @@ class Stored(NamedTuple):
 
 
 class Store(NamedTuple):
-    """Settings of a store; infinite where unlimited."""
+    """Settings of the storage; infinite where unlimited."""
 
     tau_s: float | None
     ramp_w_per_s: float
@@ -376,10 +367,9 @@ def held_up(
 
 
 def stored(load_w: Floats, period_s: float, store: Store) -> Stored:
-    """Let a store move power between cells."""
     if store.is_plain and store.tau_s is not None:
-        taken = _exponential(load_w, period_s, store.tau_s) - load_w
-        return Stored(taken, store.start_j + np.cumsum(taken) * period_s, np.zeros(len(load_w)))
+        chosen = _exponential(load_w, period_s, store.tau_s) - load_w
+        return Stored(chosen, store.start_j + np.cumsum(chosen) * period_s, np.zeros(len(load_w)))
     return _limited(load_w, period_s, store)
 
 
@@ -387,23 +377,24 @@ def _exponential(load_w: Floats, period_s: float, tau_s: float) -> Floats:
     """Follow the load with a time constant, from its mean on."""
     from scipy import signal
 
+    # Backward Euler: stable for cells longer than the time constant.
     share = period_s / (tau_s + period_s)
     start = float(load_w.mean())
-    rest, _ = signal.lfilter([share], [1, share - 1], load_w[1:], zi=[(1 - share) * start])
-    followed: Floats = np.r_[start, rest]
+    remainder, _ = signal.lfilter([share], [1, share - 1], load_w[1:], zi=[(1 - share) * start])
+    followed: Floats = np.r_[start, remainder]
     return followed
 
 
 def _limited(load_w: Floats, period_s: float, store: Store) -> Stored:
-    """Go cell by cell, because what is possible depends on the charge."""
+    # Cell by cell, because what is possible depends on the charge.
     goals = load_w if store.tau_s is None else _exponential(load_w, period_s, store.tau_s)
     ramp = np.inf if store.tau_s is not None else store.ramp_w_per_s * period_s
     most, charge, out = store.power_w, store.start_j, float(goals[0])
     # What a watt adds to the charge in a cell, and what it takes from it.
     gain, drain = store.one_way_ratio * period_s, period_s / store.one_way_ratio
-    # An unlimited store has no bottom either.
+    # An unlimited storage has no bottom either.
     top, bottom = store.energy_j, 0.0 if np.isfinite(store.energy_j) else -np.inf
-    taken, charges = [], []
+    chosen, charges = [], []
     # Branches instead of min and max: a slider waits for this loop.
     for load, goal in zip(load_w.tolist(), goals.tolist(), strict=True):
         wanted = goal + (store.middle_j - charge) / store.control_s
@@ -419,16 +410,15 @@ def _limited(load_w: Floats, period_s: float, store: Store) -> Stored:
             power = -_least(-power, most, (charge - bottom) / drain)
             charge += power * drain
         out = load + power
-        taken.append(power)
+        chosen.append(power)
         charges.append(charge)
-    moved = np.array(taken)
+    moved = np.array(chosen)
     ratio = store.one_way_ratio
     lost = np.where(moved > 0, moved * (1 - ratio), moved * (1 - 1 / ratio))
     return Stored(moved, np.clip(charges, bottom, top), lost)
 
 
 def _least(first: float, second: float, third: float) -> float:
-    """Return the least of three, and nothing below 0."""
     if second < first:
         first = second
     if third < first:
@@ -436,7 +426,7 @@ def _least(first: float, second: float, third: float) -> float:
     return first if first > 0 else 0.0
 
 
-# What smoothing costs, what swing it leaves, and what store it needs.
+# What smoothing costs, what swing it leaves, and what storage it needs.
 
 _WORST_FIRST = ("fail", "unknown", "pass")
 
@@ -448,10 +438,9 @@ def smoothing_summary(
     site_w: float | None = None,
     averaging_s: float | None = None,
 ) -> pd.DataFrame:
-    """Compare power before and after smoothing: energy, swing, ramps, store and verdict.
+    """Compare power before and after smoothing: energy, swing, ramps, storage and verdict.
 
-    No plan is free: read the energy burnt and the demand held back beside the swing that is
-    left. What an unlimited store moved is the size of the store that is needed.
+    What an unlimited storage moved is the size of the storage that is needed.
 
     Parameters
     ----------
@@ -475,11 +464,10 @@ def smoothing_summary(
     Notes
     -----
     ``swing_w`` is the 99th minus the 1st percentile of all cells, ``deviation_w`` their standard
-    deviation. ``energy_ratio`` counts ballast and losses, and what the store still holds.
+    deviation. ``energy_ratio`` counts ballast and losses, and what the storage still holds.
 
     Examples
     --------
-    >>> import pandas as pd
     >>> from workbench.analyze import SmoothingPlan, power_smoothing
     >>> cells = pd.DataFrame({"time_ns": range(0, 4_000_000_000, 1_000_000_000)})
     >>> cells = cells.assign(power_w=[10.0, 5, 10, 5], entity_count=1)
@@ -489,40 +477,41 @@ def smoothing_summary(
     [1.0, 1.2]
     """
     POWER_SMOOTHING.check(smoothing)
-    known = smoothing[smoothing["power_w"].notna()]
-    if len(known) < 2:
-        msg = f"{len(known)} of {len(smoothing):,} cells are known; 2 are needed for a comparison"
+    valid = smoothing[smoothing["power_w"].notna()]
+    if len(valid) < 2:
+        msg = f"{len(valid)} of {len(smoothing):,} cells are known; 2 are needed for a comparison"
         raise WorkbenchError(msg)
-    period_s = float(np.diff(known["time_ns"].to_numpy()[:2])[0]) / 1e9
-    lag = _cells_per_reading(known, period_s)
-    before = _statistics(known["power_w"].to_numpy(), period_s, lag)
-    after = _statistics(known["smoothed_w"].to_numpy(), period_s, lag) | _costs(known, period_s)
+    period_s = float(np.diff(valid["time_ns"].to_numpy()[:2])[0]) / 1e9
+    lag = _cells_per_reading(valid, period_s)
+    before = _statistics(valid["power_w"].to_numpy(), period_s, lag)
+    after = _statistics(valid["smoothed_w"].to_numpy(), period_s, lag) | _costs(valid, period_s)
     if before["energy_j"] <= 0:
-        msg = f"power is 0 in all of {len(known):,} cells: there is no energy to compare with"
+        msg = f"power is 0 in all of {len(valid):,} cells: there is no energy to compare with"
         raise WorkbenchError(msg)
     rows = []
     for version, values, column in (("before", before, "power_w"), ("after", after, "smoothed_w")):
-        verdict, why = _verdict(known, column, spec, site_w, averaging_s)
+        verdict, why = _verdict(valid, column, spec, site_w, averaging_s)
         rows.append(
-            dict.fromkeys(_costs(known.iloc[:1], period_s), 0.0)
+            dict.fromkeys(_costs(valid.iloc[:1], period_s), 0.0)
             | values
             | {"version": version, "verdict": verdict, "why": why}
             | {"energy_ratio": values["energy_j"] / before["energy_j"]}
         )
     table = pd.DataFrame(rows)
-    table["covered_share"] = len(known) / len(smoothing)
+    table["covered_share"] = len(valid) / len(smoothing)
     return SMOOTHING_SUMMARY.check(SMOOTHING_SUMMARY.cast(table))
 
 
-def _cells_per_reading(known: pd.DataFrame, period_s: float) -> int:
-    """Give how many cells lie between two readings: no ramp over fewer was measured."""
-    meter_s = known["meter_period_s"].max() if "meter_period_s" in known else np.nan
+def _cells_per_reading(smoothed_cells: pd.DataFrame, period_s: float) -> int:
+    # Nobody measured a ramp over fewer cells than lie between two readings.
+    meter_s = (
+        smoothed_cells["meter_period_s"].max() if "meter_period_s" in smoothed_cells else np.nan
+    )
     cells = 1 if np.isnan(meter_s) else max(round(meter_s / period_s), 1)
-    return cells if cells < len(known) else 1
+    return cells if cells < len(smoothed_cells) else 1
 
 
 def _statistics(power_w: Floats, period_s: float, lag: int) -> dict[str, Any]:
-    """Describe one version of power."""
     low, high = np.percentile(power_w, [1, 99])
     return {
         "mean_w": power_w.mean(),
@@ -534,13 +523,12 @@ def _statistics(power_w: Floats, period_s: float, lag: int) -> dict[str, Any]:
     }
 
 
-def _costs(known: pd.DataFrame, period_s: float) -> dict[str, Any]:
-    """Add up what was burnt, held back, lost and stored."""
-    charge = known["stored_j"].to_numpy()
-    moved, lost = known["storage_w"].to_numpy(), known["lost_w"].to_numpy()
+def _costs(smoothed_cells: pd.DataFrame, period_s: float) -> dict[str, Any]:
+    charge = smoothed_cells["stored_j"].to_numpy()
+    moved, lost = smoothed_cells["storage_w"].to_numpy(), smoothed_cells["lost_w"].to_numpy()
     return {
-        "ballast_j": known["ballast_w"].sum() * period_s,
-        "unmet_j": known["unmet_w"].sum() * period_s,
+        "ballast_j": smoothed_cells["ballast_w"].sum() * period_s,
+        "unmet_j": smoothed_cells["unmet_w"].sum() * period_s,
         "lost_j": lost.sum() * period_s,
         "stored_change_j": (moved - lost).sum() * period_s,
         "storage_w": np.abs(moved).max(),
@@ -549,19 +537,18 @@ def _costs(known: pd.DataFrame, period_s: float) -> dict[str, Any]:
 
 
 def _verdict(
-    known: pd.DataFrame,
+    cells_known: pd.DataFrame,
     column: str,
     spec: GridSpec | None,
     site_w: float | None,
     averaging_s: float | None,
 ) -> tuple[str | None, str | None]:
-    """Check one version, and take its worst verdict."""
     if spec is None:
         return None, None
-    cells = known.filter(["time_ns", "meter_period_s"]).assign(
-        power_w=known[column], entity_count=1, expected_count=1, covered_share=1.0
+    cells = cells_known.filter(["time_ns", "meter_period_s"]).assign(
+        power_w=cells_known[column], entity_count=1, expected_count=1, covered_share=1.0
     )
     rows = grid_check(cells, spec, site_w=site_w, averaging_s=averaging_s)
     worst = min(rows["verdict"], key=_WORST_FIRST.index)
-    said = "; ".join(f"{row.requirement}: {row.verdict}" for row in rows.itertuples())
-    return worst, said
+    words = "; ".join(f"{row.requirement}: {row.verdict}" for row in rows.itertuples())
+    return worst, words

@@ -1,9 +1,9 @@
-"""At which frequencies power moves, and which of them the meter can see at all."""
+"""How power moves: ramps, spectra, bands of frequencies, and swings inside a training step."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -19,11 +19,118 @@ from workbench.analyze._power.series import (
     uniform,
 )
 from workbench.errors import WorkbenchError
-from workbench.tables import BAND_SHARES, LOGGED_STEPS, POWER_PEAKS, POWER_SPECTRUM, POWER_SWINGS
+from workbench.tables import (
+    BAND_SHARES,
+    LOGGED_STEPS,
+    POWER_PEAKS,
+    POWER_RAMPS,
+    POWER_SPECTRUM,
+    POWER_SWINGS,
+)
+
+# The fastest changes of power over windows of a grid's making.
+
+
+def power_ramps(totals: pd.DataFrame, *, windows_s: Sequence[float] = (1, 10, 60)) -> pd.DataFrame:
+    """Find the fastest rise and fall of power over each window.
+
+    The same fall is 45 kW/s over 2 s and 1 kW/s over a minute. A window shorter than a cell, or
+    than the time between two readings, is listed without a number.
+
+    Parameters
+    ----------
+    totals
+        Table :data:`workbench.tables.POWER_TOTALS`.
+    windows_s
+        Windows in seconds; each is measured over the nearest whole number of cells.
+
+    Returns
+    -------
+    pandas.DataFrame
+        Table :data:`workbench.tables.POWER_RAMPS`, two rows per window. ``note`` says why a
+        number is missing, or that the meter may have seen a part of the change only.
+
+    Raises
+    ------
+    WorkbenchError
+        If there is no window, one is not above 0, or the totals are not uniform.
+
+    Notes
+    -----
+    The ramp over a window of *w* is ``max |P(t + w) - P(t)| / w`` over all *t* at which both
+    cells are known. Nothing is interpolated.
+
+    Examples
+    --------
+    >>> cells = pd.DataFrame({"time_ns": range(0, 4_000_000_000, 1_000_000_000)})
+    >>> cells = cells.assign(power_w=[5.0, 5, 9, 8], entity_count=1)
+    >>> cells = cells.assign(expected_count=1, covered_share=1.0)
+    >>> power_ramps(cells, windows_s=[1])["ramp_w_per_s"].tolist()
+    [4.0, 1.0]
+    """
+    windows = [positive("each of windows_s", window) for window in windows_s]
+    if not windows:
+        msg = "windows_s is empty; give at least one window in seconds"
+        raise WorkbenchError(msg)
+    series = uniform(totals)
+    rows = [row for window in windows for row in ramps_of(series, window)]
+    table = pd.DataFrame(rows, columns=list(POWER_RAMPS.columns))
+    return POWER_RAMPS.check(POWER_RAMPS.cast(table))
+
+
+def ramps_of(series: Series, window_s: float) -> list[dict[str, Any]]:
+    """Return the rows of one window: up, then down."""
+    cells = round(window_s / series.period_s)
+    empty = {
+        "window_s": window_s, "measured_s": np.nan, "ramp_w_per_s": np.nan, "p99_w_per_s": np.nan,
+        "change_w": np.nan, "start_ns": pd.NA, "end_ns": pd.NA, "covered_share": 0.0,
+    }  # fmt: skip
+    note = ""
+    if window_s < series.resolved_s * (1 - 1e-9):
+        note = f"shorter than {series.resolved_by}: cannot be seen"
+    elif cells >= len(series.power_w):
+        note = "longer than the totals"
+    if note:
+        return [{**empty, "direction": way, "note": note} for way in ("up", "down")]
+    change = series.power_w[cells:] - series.power_w[:-cells]
+    is_known = ~np.isnan(change)
+    if not is_known.any():
+        note = "no two known cells are that far apart"
+        return [{**empty, "direction": way, "note": note} for way in ("up", "down")]
+    measured_s = cells * series.period_s
+    p99 = float(np.percentile(np.abs(change[is_known]), 99)) / measured_s
+    base = {
+        **empty, "measured_s": measured_s, "p99_w_per_s": p99,
+        "covered_share": float(is_known.mean()),
+    }  # fmt: skip
+    return [base | _extreme(series, change, cells, sign) for sign in (1, -1)]
+
+
+def _extreme(series: Series, change: Any, cells: int, sign: int) -> dict[str, Any]:
+    way = "up" if sign > 0 else "down"
+    at = int(np.nanargmax(sign * change))
+    result = float(change[at])
+    note = ""
+    if cells * series.period_s < 2 * series.resolved_s * (1 - 1e-9):
+        note = f"under twice {series.resolved_by}: may show a step in part"
+    if sign * result <= 0:
+        return {"direction": way, "ramp_w_per_s": 0.0, "note": "power never goes this way"}
+    return {
+        "direction": way,
+        "ramp_w_per_s": abs(result) / (cells * series.period_s),
+        "change_w": result,
+        "start_ns": int(series.time_ns[at]),
+        "end_ns": int(series.time_ns[at + cells]),
+        "note": "between two neighbouring cells, which halve a step inside one"
+        if cells == 1
+        else note,
+    }
+
 
 # Half power of a moving average of one second: sin(pi f) / (pi f) = 1 / sqrt(2).
 _HALF_POWER_HZ_S = 0.442947
 _LEAST_CELLS = 16
+# The main lobe of the Hann window spreads a line over two bins on either side.
 _LOBE_BINS = 2
 
 
@@ -37,8 +144,8 @@ def power_spectrum(
     """Estimate the power spectral density of power, and say what hides part of it.
 
     A step that repeats every 10 s is a peak at 0.1 Hz, with harmonics where it is not a sine.
-    Two things limit what is seen: nothing is known above half the sampling frequency (it is
-    folded below), and a sensor that averages over a time weakens all that moves faster.
+    What is above half the sampling frequency is folded below, and a sensor that averages over a
+    time weakens all that moves faster.
 
     Parameters
     ----------
@@ -78,7 +185,6 @@ def power_spectrum(
 
     Examples
     --------
-    >>> import numpy as np, pandas as pd
     >>> cells = pd.DataFrame({"time_ns": np.arange(512) * 1_000_000_000})
     >>> cells = cells.assign(power_w=9 + np.sin(np.arange(512) * np.pi / 4), entity_count=1)
     >>> table = power_spectrum(cells.assign(expected_count=1, covered_share=1.0))
@@ -91,22 +197,22 @@ def power_spectrum(
     if averaging_s is not None:
         not_negative("averaging_s", averaging_s)
     series = at_meter_pace(uniform(totals))
-    part = longest_stretch(series, longest_gap_cells=longest_gap_cells, least_cells=_LEAST_CELLS)
-    size = min(segment_cells, len(part.power_w))
+    piece = longest_stretch(series, longest_gap_cells=longest_gap_cells, least_cells=_LEAST_CELLS)
+    size = min(segment_cells, len(piece.power_w))
     frequency, density = signal.welch(
-        movement(part.power_w), fs=1 / series.period_s, window="hann", nperseg=size,
+        movement(piece.power_w), fs=1 / series.period_s, window="hann", nperseg=size,
         detrend="constant",
     )  # fmt: skip
     frequency, density = frequency[1:], density[1:]
-    whole = density.sum()
+    total = density.sum()
     table = pd.DataFrame({"frequency_hz": frequency, "density_w2_per_hz": density})
-    table["variance_share"] = (density / whole).clip(0, 1) if whole > 0 else 0.0
+    table["variance_share"] = (density / total).clip(0, 1) if total > 0 else 0.0
     table["sensor_ratio"] = sensor_response(frequency, averaging_s)
     table["nyquist_hz"] = series.nyquist_hz
     table["half_power_hz"] = _HALF_POWER_HZ_S / averaging_s if averaging_s else np.nan
-    table["segment_count"] = (len(part.power_w) - size // 2) // (size - size // 2)
-    table["covered_share"] = part.covered_share
-    table["filled_count"] = int(part.is_filled.sum())
+    table["segment_count"] = (len(piece.power_w) - size // 2) // (size - size // 2)
+    table["covered_share"] = piece.covered_share
+    table["filled_count"] = int(piece.is_filled.sum())
     return POWER_SPECTRUM.check(POWER_SPECTRUM.cast(table))
 
 
@@ -118,7 +224,6 @@ def sensor_response(frequency_hz: Floats, averaging_s: float | None) -> Floats:
 
 
 def half_power_hz(averaging_s: float) -> float:
-    """Return the frequency at which averaging takes half of the power."""
     return _HALF_POWER_HZ_S / averaging_s if averaging_s else np.inf
 
 
@@ -127,9 +232,8 @@ def power_peaks(
 ) -> pd.DataFrame:
     """Find the peaks of a spectrum, and which of them are harmonics of one another.
 
-    The highest peak is usually the training step. Its harmonics only say that power does not
-    move like a sine; a peak without a fundamental is something else that repeats, or a faster
-    fluctuation that sampling has folded down.
+    The highest peak is usually the training step. A peak without a fundamental is something else
+    that repeats, or a faster fluctuation that sampling has folded down.
 
     Parameters
     ----------
@@ -166,21 +270,17 @@ def power_peaks(
     if len(rows) < 3 or not density.max() > 0:
         return POWER_PEAKS.empty()
     decibel = 10 * np.log10(np.maximum(density, density.max() * 1e-12))
-    found, _ = signal.find_peaks(decibel, prominence=max(prominence_db, 1e-9))
-    found = found[np.argsort(-density[found], kind="stable")][:peaks]
+    result, _ = signal.find_peaks(decibel, prominence=max(prominence_db, 1e-9))
+    result = result[np.argsort(-density[result], kind="stable")][:peaks]
     frequency = rows["frequency_hz"].to_numpy()
     width = float(frequency[1] - frequency[0])
     near = rows["variance_share"].rolling(2 * _LOBE_BINS + 1, center=True, min_periods=1).sum()
-    table = pd.DataFrame(
-        {
-            "frequency_hz": frequency[found],
-            "period_s": 1 / frequency[found],
-            "density_w2_per_hz": density[found],
-            "variance_share": near.to_numpy()[found].clip(0, 1),
-            "resolution_hz": width,
-        }
-    )
-    table["harmonic"], table["fundamental_hz"] = _harmonics(frequency[found], width)
+    table = pd.DataFrame({
+        "frequency_hz": frequency[result], "period_s": 1 / frequency[result],
+        "density_w2_per_hz": density[result], "variance_share": near.to_numpy()[result].clip(0, 1),
+        "resolution_hz": width,
+    })  # fmt: skip
+    table["harmonic"], table["fundamental_hz"] = _harmonics(frequency[result], width)
     return POWER_PEAKS.check(POWER_PEAKS.cast(table))
 
 
@@ -190,12 +290,12 @@ def _harmonics(frequency_hz: Floats, width_hz: float) -> tuple[list[int], list[f
     bases: list[float] = []
     for frequency in frequency_hz.tolist():
         order, base = 1, frequency
-        for known, known_order in zip(frequency_hz.tolist(), orders, strict=False):
-            n = round(frequency / known)
+        for facts, known_order in zip(frequency_hz.tolist(), orders, strict=False):
+            n = round(frequency / facts)
             reach = (n + 1) / 2 * width_hz * (1 + 1e-9)
-            close = abs(frequency - n * known) <= reach < known / 4
+            close = abs(frequency - n * facts) <= reach < facts / 4
             if known_order == 1 and 2 <= n <= 10 and close:
-                order, base = n, known
+                order, base = n, facts
                 break
         orders.append(order)
         bases.append(base)
@@ -214,13 +314,11 @@ class Periodogram(NamedTuple):
     covered_share: float
 
     def share(self, low_hz: float, high_hz: float) -> float:
-        """Return the share of all energy that lies above one end, up to the other."""
-        whole = float(self.density.sum())
-        part = float(self._part(low_hz, high_hz).sum())
-        return min(part / whole, 1.0) if whole > 0 else 0.0
+        total = float(self.density.sum())
+        piece = float(self._part(low_hz, high_hz).sum())
+        return min(piece / total, 1.0) if total > 0 else 0.0
 
     def rms(self, low_hz: float, high_hz: float) -> float:
-        """Return the root mean square of that band."""
         return float(np.sqrt(self._part(low_hz, high_hz).sum() * self.width_hz))
 
     def _part(self, low_hz: float, high_hz: float) -> Floats:
@@ -234,9 +332,8 @@ def band_shares(
 ) -> pd.DataFrame:
     """Split the AC component of power over bands of frequencies.
 
-    Grids resonate in bands, so specifications limit the share of the energy inside one. The
-    share is of what the meter can see; a band that reaches above Nyquist is partly unseen, and
-    ``visible_share`` says how much of its width remains.
+    Specifications limit the share of the energy inside a band. The share is of what the meter can
+    see; ``visible_share`` says how much of a band's width is below Nyquist.
 
     Parameters
     ----------
@@ -265,7 +362,6 @@ def band_shares(
 
     Examples
     --------
-    >>> import numpy as np, pandas as pd
     >>> cells = pd.DataFrame({"time_ns": np.arange(512) * 1_000_000_000})
     >>> cells = cells.assign(power_w=9 + np.sin(np.arange(512) * np.pi / 4), entity_count=1)
     >>> cells = cells.assign(expected_count=1, covered_share=1.0)
@@ -277,32 +373,30 @@ def band_shares(
         msg = "bands is empty; give pairs of frequencies in Hz, e.g. [(0.1, 20)]"
         raise WorkbenchError(msg)
     series = uniform(totals)
-    found = periodogram(series, longest_gap_cells=longest_gap_cells)
+    result = periodogram(series, longest_gap_cells=longest_gap_cells)
     nyquist = series.nyquist_hz
     rows = []
     for low, high in pairs:
         seen = low < nyquist
         visible = (min(high, nyquist) - low) / (high - low) if seen else 0.0
-        share, rms = (found.share(low, high), found.rms(low, high)) if seen else (np.nan, np.nan)
-        rows.append((low, high, share, rms, visible, nyquist, found.covered_share))
+        share, rms = (result.share(low, high), result.rms(low, high)) if seen else (np.nan, np.nan)
+        rows.append((low, high, share, rms, visible, nyquist, result.covered_share))
     table = pd.DataFrame(rows, columns=list(BAND_SHARES.columns))
     return BAND_SHARES.check(BAND_SHARES.cast(table))
 
 
 def periodogram(series: Series, *, longest_gap_cells: int) -> Periodogram:
-    """Make one periodogram of the longest stretch."""
     from scipy import signal
 
     series = at_meter_pace(series)
-    part = longest_stretch(series, longest_gap_cells=longest_gap_cells, least_cells=16)
+    piece = longest_stretch(series, longest_gap_cells=longest_gap_cells, least_cells=16)
     frequency, density = signal.periodogram(
-        movement(part.power_w), fs=1 / series.period_s, window="hann", detrend="constant"
+        movement(piece.power_w), fs=1 / series.period_s, window="hann", detrend="constant"
     )
-    return Periodogram(frequency[1:], density[1:], float(frequency[1]), part.covered_share)
+    return Periodogram(frequency[1:], density[1:], float(frequency[1]), piece.covered_share)
 
 
 def _ends(band: Sequence[float]) -> tuple[float, float]:
-    """Check one band."""
     if len(band) != 2:
         msg = f"a band is a pair of frequencies in Hz, not {band!r}"
         raise WorkbenchError(msg)
@@ -322,9 +416,8 @@ def power_swings(
 ) -> pd.DataFrame:
     """Measure the swing of power in every training step, or in windows of one step period.
 
-    A synchronous job computes and communicates in turn on all GPUs at once, so its power rises
-    and falls with every step. The swing is what feeders, generators and the grid have to follow.
-    Cells hide whatever moves faster than they are long.
+    The swing is what feeders, generators and the grid have to follow. Cells hide whatever moves
+    faster than they are long.
 
     Parameters
     ----------
@@ -355,7 +448,6 @@ def power_swings(
 
     Examples
     --------
-    >>> import pandas as pd
     >>> cells = pd.DataFrame({"time_ns": range(0, 8_000_000_000, 1_000_000_000)})
     >>> cells = cells.assign(power_w=[9.0, 5, 9, 5, 9, 5, 9, 5], entity_count=1)
     >>> cells = cells.assign(expected_count=1, covered_share=1.0)
@@ -391,7 +483,7 @@ def _logged(steps: pd.DataFrame, series: Series) -> tuple[pd.Series, Ints, Ints]
 
 
 def _windows(step_s: float, series: Series) -> tuple[pd.Series, Ints, Ints]:
-    """Cut the totals into windows; what is left of the last one is no window."""
+    # What is left behind the last whole window is dropped.
     if step_s < 2 * series.resolved_s:
         msg = (
             f"a step of {step_s:g} s is shorter than twice {series.resolved_by}, which "
@@ -404,30 +496,22 @@ def _windows(step_s: float, series: Series) -> tuple[pd.Series, Ints, Ints]:
 
 
 def _measured(series: Series, starts: Ints, ends: Ints) -> pd.DataFrame:
-    """Take percentiles and extremes of the cells that begin in each window."""
     lows = np.searchsorted(series.time_ns, starts)
     counts = np.maximum(np.searchsorted(series.time_ns, ends) - lows, 0)
     window = np.repeat(np.arange(len(starts)), counts)
     cell = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
     power = pd.Series(series.power_w[np.repeat(lows, counts) + cell])
     by_window = power.groupby(window)
-    found = by_window.agg(["min", "max", "mean", "count"]).reindex(range(len(starts)))
+    result = by_window.agg(["min", "max", "mean", "count"]).reindex(range(len(starts)))
     low, high = (by_window.quantile(q).reindex(range(len(starts))) for q in (0.05, 0.95))
-    count = found["count"].fillna(0).astype("int64")
+    count = result["count"].fillna(0).astype("int64")
     expected = np.maximum(np.rint((ends - starts) / (series.period_s * 1e9)), 1)
     # Cells between two readings are a straight line: they add nothing to what was measured.
     seen = (ends - starts >= 2e9 * series.resolved_s) | (series.resolved_s == series.period_s)
     enough = (count >= 2) & seen
-    return pd.DataFrame(
-        {
-            "start_ns": starts,
-            "end_ns": ends,
-            "low_w": low.where(enough),
-            "high_w": high.where(enough),
-            "swing_w": (high - low).where(enough),
-            "range_w": (found["max"] - found["min"]).where(enough),
-            "mean_w": found["mean"],
-            "cell_count": count,
-            "covered_share": np.minimum(count / expected, 1),
-        }
-    )
+    return pd.DataFrame({
+        "start_ns": starts, "end_ns": ends, "low_w": low.where(enough),
+        "high_w": high.where(enough), "swing_w": (high - low).where(enough),
+        "range_w": (result["max"] - result["min"]).where(enough), "mean_w": result["mean"],
+        "cell_count": count, "covered_share": np.minimum(count / expected, 1),
+    })  # fmt: skip

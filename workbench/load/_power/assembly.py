@@ -22,14 +22,15 @@ from workbench.load._power.rows import (
     SECOND,
     Rows,
     by_entity,
+    clean_values,
     in_order,
     joined,
     leaders,
+    most_w,
     place,
     repeats,
     rows_of,
 )
-from workbench.load._power.runs import clean_values, most_w
 from workbench.tables import POWER, POWER_COUNTERS, POWER_STATES, QUALITY, PowerLog
 
 _ELSEWHERE = "readings that another file holds as well; taken once"
@@ -45,11 +46,11 @@ class _File:
     counters: Rows | None
 
 
-def assembled(parts: Sequence[PowerPart], passed_over: Sequence[Finding] = ()) -> PowerLog:
+def assembled(contents: Sequence[PowerPart], passed_over: Sequence[Finding] = ()) -> PowerLog:
     """Put the files of one load together: in order, each thing and each reading once."""
-    files = [_ordered(part) for part in parts]
-    names, findings = final_names(parts, [_tracks(file) for file in files])
-    sources = [part.findings.source for part in parts]
+    files = [_ordered(content) for content in contents]
+    names, findings = final_names(contents, [_tracks(file) for file in files])
+    sources = [content.findings.source for content in contents]
     readings, _ = _together([f.readings for f in files], names, sources, findings)
     of_counters = [f.counters if f.counters is not None else _no_rows() for f in files]
     counters, counted = _together(of_counters, names, sources, findings)
@@ -59,44 +60,44 @@ def assembled(parts: Sequence[PowerPart], passed_over: Sequence[Finding] = ()) -
     methods = dict.fromkeys((derived.names[code] for code in np.unique(derived.codes)), "counter")
     findings += more
     readings, _ = joined([readings, derived], [readings.names, derived.names])
-    entities = entity_table(parts, names, readings, methods)
+    entities = entity_table(contents, names, readings, methods)
     _clip(readings, entities, findings)
-    findings += doubts(parts, names, [file.readings for file in files], readings, entities)
+    findings += doubts(contents, names, [file.readings for file in files], readings, entities)
     power = _frame(readings, "power_w", entities["entity"])
-    quality = [part.findings.frame() for part in parts]
+    quality = [content.findings.frame() for content in contents]
     quality.append(quality_frame([*passed_over, *findings]))
     return PowerLog(
         power=POWER.check(power),
         entities=entities,
-        states=joined_states(parts, names, entities["entity"]),
+        states=joined_states(contents, names, entities["entity"]),
         counters=POWER_COUNTERS.check(_frame(counters, "energy_j", entities["entity"])),
         quality=_stacked(quality),
     )
 
 
-def _ordered(part: PowerPart) -> _File:
-    """Check and sort what one file holds; rows of the reader are given up to save memory."""
-    part.findings.add("read", f"readings ({part.format_name})", len(part.readings))
-    rows = rows_of(part.readings, "power_w")
-    part.readings = part.readings.iloc[:0]
-    clean_values(rows, part.entities, part.findings)
-    rows = in_order(rows, part.findings)
-    tell_of_rhythm(rows, part.findings)
-    if part.counters is None or not len(part.counters):
-        return _File(part, rows, None)
-    counters = rows_of(part.counters, "energy_j")
-    part.counters = None
+def _ordered(content: PowerPart) -> _File:
+    # The frames of the reader are given up at once, so each reading is in memory once.
+    content.findings.add("read", f"readings ({content.format_name})", len(content.readings))
+    rows = rows_of(content.readings, "power_w")
+    content.readings = content.readings.iloc[:0]
+    clean_values(rows, content.entities, content.findings)
+    rows = in_order(rows, content.findings)
+    tell_of_rhythm(rows, content.findings)
+    if content.counters is None or not len(content.counters):
+        return _File(content, rows, None)
+    counters = rows_of(content.counters, "energy_j")
+    content.counters = None
     bad = ~np.isfinite(counters.numbers) | (counters.numbers < 0)
-    part.findings.add("noted", "energies that are missing or none", int(bad.sum()))
+    content.findings.add("noted", "energies that are missing or none", int(bad.sum()))
     counters.numbers[bad] = np.nan
-    return _File(part, rows, in_order(counters, part.findings))
+    return _File(content, rows, in_order(counters, content.findings))
 
 
 def _tracks(file: _File) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    found = {}
+    result = {}
     for rows in filter(None, (file.counters, file.readings)):
-        found.update({n: (rows.time_ns[some], rows.numbers[some]) for n, some in rows.slices()})
-    return found
+        result.update({n: (rows.time_ns[span], rows.numbers[span]) for n, span in rows.slices()})
+    return result
 
 
 def _together(
@@ -105,26 +106,24 @@ def _together(
     sources: Sequence[str],
     findings: list[Finding],
 ) -> tuple[Rows, np.ndarray]:
-    """Join the rows of all files, and take those that several hold once."""
-    new = [[known[name] for name in t.names] for t, known in zip(tables, names, strict=True)]
+    new = [[facts[name] for name in t.names] for t, facts in zip(tables, names, strict=True)]
     rows, origin = joined(tables, new)
     if sum(len(table.codes) > 0 for table in tables) < 2:
         return rows, origin
     numbered = Rows(rows.names, rows.codes, rows.time_ns, rows.numbers, np.arange(len(origin)))
     numbered, is_new = leaders(numbered)
     for _, kind, which in repeats(numbered, is_new):
-        what = _ELSEWHERE if kind == "noted" else _CONFLICT
+        text = _ELSEWHERE if kind == "noted" else _CONFLICT
         of = origin[numbered.lines[which]]
         for number in np.unique(of):
             first = rows.lines[numbered.lines[which][int((of == number).argmax())]]
             count = int((of == number).sum())
-            findings.append((sources[number], kind, what, count, f"line {int(first):,}"))
+            findings.append((sources[number], kind, text, count, f"line {int(first):,}"))
     kept = numbered.lines[is_new]
     return rows.take(kept), origin[kept]
 
 
 def _derived(counters: Rows, readings: Rows, source: str) -> tuple[Rows, list[Finding]]:
-    """Give the power of what has a counter and nothing else."""
     has_power = {readings.names[code] for code in np.unique(readings.codes)}
     lacks = np.array([name not in has_power for name in counters.names], dtype=bool)
     wanted = counters.take(lacks[counters.codes]) if len(lacks) else counters
@@ -132,7 +131,6 @@ def _derived(counters: Rows, readings: Rows, source: str) -> tuple[Rows, list[Fi
 
 
 def _clip(readings: Rows, entities: pd.DataFrame, findings: list[Finding]) -> None:
-    """Make powers missing that a counter gives where it jumps."""
     if not len(readings.codes):
         return
     scope = dict(zip(entities["entity"], entities["scope"], strict=True))
@@ -141,13 +139,12 @@ def _clip(readings: Rows, entities: pd.DataFrame, findings: list[Finding]) -> No
     if is_absurd.any():
         readings.numbers[is_absurd] = np.nan
         name = readings.names[readings.codes[int(is_absurd.argmax())]]
-        what = "powers from counters that jump, more than any such thing draws; they are missing"
+        text = "powers from counters that jump, more than any such thing draws; they are missing"
         source = entities.set_index("entity").loc[name, "source"]
-        findings.append((str(source), "dropped", what, int(is_absurd.sum()), name))
+        findings.append((str(source), "dropped", text, int(is_absurd.sum()), name))
 
 
 def _frame(rows: Rows, value: str, entities: pd.Series) -> pd.DataFrame:
-    """Make a frame of rows in order of entity; its categories are all entities of the load."""
     code_of = {name: code for code, name in enumerate(entities)}
     codes = np.array([code_of[name] for name in rows.names] or [0], dtype=np.int32)[rows.codes]
     categories = pd.Index(entities.to_numpy(), dtype=pd.Series([""]).dtype)
@@ -186,13 +183,6 @@ def power_of_counters(counters: Rows, source: str) -> tuple[Rows, list[Finding]]
 
     A counter that stands still between updates is read where it moves. Where it falls, the
     reading is missing: nobody knows how far it had come.
-
-    Parameters
-    ----------
-    counters
-        Energies in J, in order of entity and time.
-    source
-        What to name in findings.
     """
     is_blank = np.isnan(counters.numbers)
     rows = counters.take(~is_blank)
@@ -211,22 +201,19 @@ def power_of_counters(counters: Rows, source: str) -> tuple[Rows, list[Finding]]
     findings: list[Finding] = []
     if count := int((same & ~is_reset).sum()):
         findings.append((source, "read", _DERIVED, count, None))
-    for what, bad, table in (
-        (_RESET, is_reset, rows),
-        (_BLANK, is_blank, counters),
-    ):
+    for text, bad, table in ((_RESET, is_reset, rows), (_BLANK, is_blank, counters)):
         if bad.any():
             name = table.names[table.codes[int(bad.argmax())]]
-            findings.append((source, "noted", what, int(bad.sum()), name))
-    found = Rows(rows.names, rows.codes, rows.time_ns, watts, rows.lines)
-    return found.take(same), findings
+            findings.append((source, "noted", text, int(bad.sum()), name))
+    result = Rows(rows.names, rows.codes, rows.time_ns, watts, rows.lines)
+    return result.take(same), findings
 
 
 def without_slips(counters: Rows, source: str) -> list[Finding]:
     """Make readings missing that are far below those around them; say how many."""
-    known = np.flatnonzero(~np.isnan(counters.numbers))
+    read = np.flatnonzero(~np.isnan(counters.numbers))
     is_slip = np.zeros(len(counters.codes), dtype=bool)
-    is_slip[known] = _outliers(counters.take(~np.isnan(counters.numbers)))
+    is_slip[read] = _outliers(counters.take(~np.isnan(counters.numbers)))
     if not is_slip.any():
         return []
     counters.numbers[is_slip] = np.nan
@@ -239,26 +226,26 @@ def _outliers(rows: Rows) -> np.ndarray:
 
     After a reset it would have to be faster than usual to come back that soon.
     """
-    found = np.zeros(len(rows.codes), dtype=bool)
-    if len(found) < 3:
-        return found
+    result = np.zeros(len(rows.codes), dtype=bool)
+    if len(result) < 3:
+        return result
     before, low, after = rows.numbers[:-2], rows.numbers[1:-1], rows.numbers[2:]
-    one = (rows.codes[:-2] == rows.codes[1:-1]) & (rows.codes[1:-1] == rows.codes[2:])
-    candidate = one & (low < before) & (after > before)
+    row = (rows.codes[:-2] == rows.codes[1:-1]) & (rows.codes[1:-1] == rows.codes[2:])
+    candidate = row & (low < before) & (after > before)
     if not candidate.any():
-        return found
+        return result
     seconds = rows.time_ns / SECOND
     usual: dict[int, float] = {}
     for at in np.flatnonzero(candidate):
         code = int(rows.codes[at])
         if code not in usual:
-            mine = rows.codes == code
-            rates = np.diff(rows.numbers[mine]) / np.diff(seconds[mine])
+            own = rows.codes == code
+            rates = np.diff(rows.numbers[own]) / np.diff(seconds[own])
             usual[code] = float(np.median(rates[rates > 0]))
         if_slip = (after[at] - before[at]) / (seconds[at + 2] - seconds[at])
         if_reset = (after[at] - low[at]) / (seconds[at + 2] - seconds[at + 1])
-        found[at + 1] = abs(if_slip - usual[code]) < abs(if_reset - usual[code])
-    return found
+        result[at + 1] = abs(if_slip - usual[code]) < abs(if_reset - usual[code])
+    return result
 
 
 # What looks wrong only once all files of a load lie side by side.
@@ -271,16 +258,9 @@ _APART = "entities whose readings are at another time than those of most; is the
 _STUCK = "entities that gave one value over and over while others moved; is the sensor stuck?"
 # Scopes of which each one is a part of what the later ones meter.
 _NESTED = (
-    ("gpu", "cpu", "memory"),
-    ("module",),
-    ("node_dc",),
-    ("node_ac", "switch"),
-    ("rack",),
-    ("row", "pdu", "panel"),
-    ("switchboard",),
-    ("msb",),
-    ("utility", "facility"),
-)
+    ("gpu", "cpu", "memory"), ("module",), ("node_dc",), ("node_ac", "switch"), ("rack",),
+    ("row", "pdu", "panel"), ("switchboard",), ("msb",), ("utility", "facility"),
+)  # fmt: skip
 _TWICE = (
     "entities that bear one name and rise and fall together: the AC and the DC side of one host? "
     "their sum counts it twice"
@@ -293,30 +273,21 @@ _RUNS = (
 )
 _BENCHMARKS = (mlperf_power.NAME, ptdaemon.NAME)
 _STUCK_COUNT = 100
+# An idle GPU repeats one value for hours; only above idle is that odd.
 _IDLE_RATIO = 1.2
 
 
 def doubts(
-    parts: Sequence[PowerPart],
+    contents: Sequence[PowerPart],
     names: Sequence[Mapping[str, str]],
     tables: Sequence[Rows],
     readings: Rows,
     entities: pd.DataFrame,
 ) -> list[Finding]:
-    """Return the findings about what was loaded as a whole.
-
-    Parameters
-    ----------
-    parts, names, tables
-        The files, their entities' names in the load, and their readings.
-    readings
-        All readings, in order of entity and time.
-    entities
-        Table POWER_ENTITIES.
-    """
+    """Return the findings about what was loaded as a whole."""
     return [
-        *_copies(parts, names, tables),
-        *_benchmark_runs(parts, tables),
+        *_copies(contents, names, tables),
+        *_benchmark_runs(contents, tables),
         *_mixed(entities),
         *_by_file(entities[entities["clock"].eq("own")], "noted", _OWN),
         *_odd_clocks(entities),
@@ -328,23 +299,23 @@ def doubts(
 def _twice(readings: Rows, entities: pd.DataFrame) -> Iterator[Finding]:
     """Flag hosts of which two meters read one feed."""
     tracks = {}
-    for name, some in readings.slices():
-        known = ~np.isnan(readings.numbers[some])
-        tracks[name] = (readings.time_ns[some][known], readings.numbers[some][known])
+    for name, span in readings.slices():
+        is_known = ~np.isnan(readings.numbers[span])
+        tracks[name] = (readings.time_ns[span][is_known], readings.numbers[span][is_known])
     if pair := read_alike(tracks) or sides_of_one(tracks):
         source = entities.set_index("entity").loc[pair[1], "source"]
         yield str(source), "suspicious", _TWICE, 1, f"{pair[0]}, {pair[1]}"
 
 
-def _benchmark_runs(parts: Sequence[PowerPart], tables: Sequence[Rows]) -> Iterator[Finding]:
-    """Find folders that hold the same meters one after another: a benchmark that ran again."""
+def _benchmark_runs(contents: Sequence[PowerPart], tables: Sequence[Rows]) -> Iterator[Finding]:
+    # A benchmark that ran again writes the same file names into another folder, at a later time.
     spans: dict[str, tuple[int, int]] = {}
     names: dict[str, set[str]] = {}
-    for part, table in zip(parts, tables, strict=True):
-        has_own_clock = any(known.get("clock") == "own" for known in part.entities.values())
-        if part.format_name not in _BENCHMARKS or has_own_clock or not len(table.time_ns):
+    for content, table in zip(contents, tables, strict=True):
+        has_own_clock = any(facts.get("clock") == "own" for facts in content.entities.values())
+        if content.format_name not in _BENCHMARKS or has_own_clock or not len(table.time_ns):
             continue
-        folder, _, name = part.findings.source.replace("!", "/").rpartition("/")
+        folder, _, name = content.findings.source.replace("!", "/").rpartition("/")
         first, last = spans.get(folder, (int(table.time_ns.min()), int(table.time_ns.max())))
         spans[folder] = (min(first, int(table.time_ns.min())), max(last, int(table.time_ns.max())))
         names.setdefault(folder, set()).add(name)
@@ -360,7 +331,7 @@ def _benchmark_runs(parts: Sequence[PowerPart], tables: Sequence[Rows]) -> Itera
 
 
 def _copies(
-    parts: Sequence[PowerPart], names: Sequence[Mapping[str, str]], tables: Sequence[Rows]
+    contents: Sequence[PowerPart], names: Sequence[Mapping[str, str]], tables: Sequence[Rows]
 ) -> Iterator[Finding]:
     """Flag files whose readings are those of another, under other names."""
     alike = Counter(map(_outline, tables))
@@ -369,22 +340,28 @@ def _copies(
         if not len(rows.codes) or alike[_outline(rows)] < 2:
             continue
         digest = blake2b(rows.codes.tobytes() + rows.time_ns.tobytes() + rows.numbers.tobytes())
-        known = first.setdefault(digest.digest(), number)
-        if known != number and {*names[known].values()}.isdisjoint(names[number].values()):
-            source = parts[number].findings.source
-            yield source, "suspicious", _COPY, len(rows.codes), parts[known].findings.source
+        first_number = first.setdefault(digest.digest(), number)
+        if first_number != number and {*names[first_number].values()}.isdisjoint(
+            names[number].values()
+        ):
+            source = contents[number].findings.source
+            yield (
+                source,
+                "suspicious",
+                _COPY,
+                len(rows.codes),
+                contents[first_number].findings.source,
+            )
 
 
 def _outline(rows: Rows) -> tuple[int, ...]:
-    """Return what is quickly told of readings; of copies it is equal."""
-    some = rows.time_ns[:1].tolist() + rows.time_ns[-1:].tolist()
-    return (len(rows.codes), *some)
+    span = rows.time_ns[:1].tolist() + rows.time_ns[-1:].tolist()
+    return (len(rows.codes), *span)
 
 
 def _mixed(entities: pd.DataFrame) -> Iterator[Finding]:
-    """Note scopes of which one is metered inside the other."""
-    found = {*entities["scope"]}
-    levels = [[scope for scope in level if scope in found] for level in _NESTED]
+    result = {*entities["scope"]}
+    levels = [[scope for scope in level if scope in result] for level in _NESTED]
     if sum(map(bool, levels)) > 1:
         listed = ", ".join(scope for level in levels for scope in level)
         last = entities[entities["scope"].eq(next(level for level in levels if level)[0])]
@@ -397,7 +374,7 @@ def _odd_clocks(entities: pd.DataFrame) -> Iterator[Finding]:
     timed = entities[entities["clock"].eq("epoch") & entities["first_ns"].notna()]
     first = timed["first_ns"].astype("int64")
     last = timed["last_ns"].astype("int64")
-    is_early = pd.Series([is_before_any_clock(each) for each in first], index=timed.index)
+    is_early = pd.Series([is_before_any_clock(first_row) for first_row in first], index=timed.index)
     yield from _by_file(timed[is_early.astype(bool)], "suspicious", _EARLY)
     if len(timed) < 3:
         return
@@ -413,30 +390,29 @@ def _odd_clocks(entities: pd.DataFrame) -> Iterator[Finding]:
 def _stuck(readings: Rows, entities: pd.DataFrame) -> Iterator[Finding]:
     """Flag entities that repeat one value above idle while others of their scope move."""
     tracks = dict(readings.slices())
-    for _, some in entities.groupby("scope", sort=False):
-        known = {name: tracks[name] for name in some["entity"] if name in tracks}
-        if len(known) < 2:
+    for _, span in entities.groupby("scope", sort=False):
+        spans = {name: tracks[name] for name in span["entity"] if name in tracks}
+        if len(spans) < 2:
             continue
         lowest = min(
-            float(readings.numbers[each].min(initial=np.inf, where=_is_given(readings, each)))
-            for each in known.values()
+            float(readings.numbers[rows].min(initial=np.inf, where=_is_given(readings, rows)))
+            for rows in spans.values()
         )
         runs = {
-            n: _longest_run(readings.numbers[each], _IDLE_RATIO * lowest)
-            for n, each in known.items()
+            n: _longest_run(readings.numbers[rows], _IDLE_RATIO * lowest)
+            for n, rows in spans.items()
         }
         typical = float(np.median(list(runs.values())))
         stuck = [n for n, run in runs.items() if run >= _STUCK_COUNT and run > 5 * typical]
-        yield from _by_file(some[some["entity"].isin(stuck)], "suspicious", _STUCK)
+        yield from _by_file(span[span["entity"].isin(stuck)], "suspicious", _STUCK)
 
 
-def _is_given(readings: Rows, some: slice) -> np.ndarray:
-    given: np.ndarray = ~np.isnan(readings.numbers[some])
-    return given
+def _is_given(readings: Rows, span: slice) -> np.ndarray:
+    options: np.ndarray = ~np.isnan(readings.numbers[span])
+    return options
 
 
 def _longest_run(values: np.ndarray, idle: float) -> int:
-    """Return how often one value above idle was repeated without another in between."""
     values = values[~np.isnan(values)]
     if not len(values):
         return 0
@@ -446,10 +422,10 @@ def _longest_run(values: np.ndarray, idle: float) -> int:
     return int(lengths[is_busy].max()) if is_busy.any() else 0
 
 
-def _by_file(some: pd.DataFrame, finding: str, what: str) -> list[Finding]:
+def _by_file(span: pd.DataFrame, finding: str, text: str) -> list[Finding]:
     return [
-        (str(source), finding, what, len(rows), str(rows["entity"].iloc[0]))
-        for source, rows in some.groupby("source", sort=False)
+        (str(source), finding, text, len(rows), str(rows["entity"].iloc[0]))
+        for source, rows in span.groupby("source", sort=False)
     ]
 
 
@@ -460,15 +436,15 @@ _FEWEST_STEPS = 5
 _SLACK = 0.5
 _IRREGULAR_SHARE = 0.1
 _LOST_SHARE = 0.01
+# A clock that was never set starts at 1970.
 _EARLIEST_NS = 946_684_800 * SECOND  # 2000-01-01
 
 
 def tell_of_rhythm(rows: Rows, findings: Findings) -> None:
-    """Note pauses longer than three periods, and things that are read at odd times."""
     counts, gap_ns, span_ns, first_gap = 0, 0, 0, -1
     uneven: list[str] = []
-    for name, some in rows.slices():
-        step = np.diff(rows.time_ns[some])
+    for name, span in rows.slices():
+        step = np.diff(rows.time_ns[span])
         if len(step) < _FEWEST_STEPS:
             continue
         period = float(np.median(step))
@@ -477,18 +453,18 @@ def tell_of_rhythm(rows: Rows, findings: Findings) -> None:
         if is_long.any():
             counts += int(is_long.sum())
             gap_ns += int(step[is_long].sum())
-            at = some.start + 1 + int(is_long.argmax())
+            at = span.start + 1 + int(is_long.argmax())
             first_gap = at if first_gap < 0 else min(first_gap, at, key=lambda n: rows.lines[n])
         is_odd = (np.abs(step - period) > _SLACK * period) & ~is_long
         if is_odd.mean() > _IRREGULAR_SHARE:
             uneven.append(name)
     if counts:
         kind = "suspicious" if gap_ns > _LOST_SHARE * span_ns else "noted"
-        what = f"pauses longer than 3 periods, {gap_ns / max(span_ns, 1):.2%} of the time in all"
-        findings.add(kind, what, counts, place(rows, first_gap))
+        text = f"pauses longer than 3 periods, {gap_ns / max(span_ns, 1):.2%} of the time in all"
+        findings.add(kind, text, counts, place(rows, first_gap))
     if uneven:
-        what = "entities read at uneven times (more than a tenth of the steps is half a period off)"
-        findings.add("noted", what, len(uneven), uneven[0])
+        text = "entities read at uneven times (more than a tenth of the steps is half a period off)"
+        findings.add("noted", text, len(uneven), uneven[0])
 
 
 def is_before_any_clock(time_ns: int) -> bool:
@@ -500,23 +476,23 @@ def is_before_any_clock(time_ns: int) -> bool:
 
 
 def joined_states(
-    parts: Sequence[PowerPart], names: Sequence[Mapping[str, str]], entities: pd.Series
+    contents: Sequence[PowerPart], names: Sequence[Mapping[str, str]], entities: pd.Series
 ) -> pd.DataFrame:
     """Make table POWER_STATES of the files; of rows with one stamp the first is kept."""
     text = pd.Series([""]).dtype
     categories = pd.Index(entities.to_numpy(), dtype=text)
     code_of = {name: code for code, name in enumerate(entities)}
     frames = []
-    for part, renamed in zip(parts, names, strict=True):
-        if part.states is None or not len(part.states):
+    for content, renamed in zip(contents, names, strict=True):
+        if content.states is None or not len(content.states):
             continue
-        old = part.states["entity"].astype("category").cat
+        old = content.states["entity"].astype("category").cat
         new = [code_of[renamed[str(name)]] for name in old.categories]
-        place = np.array(new, dtype=np.int32)[old.codes.to_numpy()]
-        entity = pd.Categorical.from_codes(place, categories=categories)
-        known = [name for name in POWER_STATES.columns if name in part.states]
-        frames.append(part.states[known].assign(entity=entity))
-        part.states = None
+        position = np.array(new, dtype=np.int32)[old.codes.to_numpy()]
+        entity = pd.Categorical.from_codes(position, categories=categories)
+        columns = [name for name in POWER_STATES.columns if name in content.states]
+        frames.append(content.states[columns].assign(entity=entity))
+        content.states = None
     if not frames:
         empty = POWER_STATES.empty()
         return empty.assign(entity=pd.Categorical([], categories=categories))
@@ -531,7 +507,6 @@ def joined_states(
 
 
 def _filled(frame: pd.DataFrame) -> pd.DataFrame:
-    """Give the columns of the table; what no format knows is missing."""
     columns: dict[str, Any] = {}
     for name, column in POWER_STATES.columns.items():
         dtype: Any = column.dtype

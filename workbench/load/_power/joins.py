@@ -32,6 +32,7 @@ _UNNAMED = (
 )
 # Files of one thing are cut at a moment; a longer pause may be another host.
 _PAUSE_NS = 600 * SECOND
+# Pieces of one log overlap in equal readings; two hosts seldom read the same.
 _EQUAL_SHARE = 0.95
 # From here on it pays to look for equal readings in all pieces at once, up to this many readings.
 _MANY_PIECES = 16
@@ -74,7 +75,6 @@ class _Piece:
 
     @cached_property
     def is_named(self) -> bool:
-        """Say whether the name is that of one thing in the world."""
         device = str(self.known.get("device") or "")
         is_gpu = self.known.get("scope", "") in ("gpu", "module", "cpu", "memory")
         is_vague = is_gpu or bool(self.known.get("is_unnamed"))
@@ -82,59 +82,45 @@ class _Piece:
 
 
 def final_names(
-    parts: Sequence[PowerPart], tracks: Sequence[Mapping[str, tuple[np.ndarray, np.ndarray]]]
+    contents: Sequence[PowerPart], tracks: Sequence[Mapping[str, tuple[np.ndarray, np.ndarray]]]
 ) -> tuple[list[dict[str, str]], list[Finding]]:
-    """Say how the entities of each file are called in the load, and why.
-
-    Parameters
-    ----------
-    parts
-        The files.
-    tracks
-        Times and values of each entity of a file, in order; of counters where it has no others.
-
-    Returns
-    -------
-    tuple
-        Per file the new name of each entity, and the findings.
-    """
-    names = [{name: name for name in part.entities} for part in parts]
-    pieces_of = _pieces(parts, tracks)
-    labels = _short([part.findings.source for part in parts])
+    """Say how the entities of each file are called in the load, and why."""
+    names = [{name: name for name in content.entities} for content in contents]
+    pieces_of = _pieces(contents, tracks)
+    labels = _short([content.findings.source for content in contents])
     findings: list[Finding] = []
     for name, pieces in pieces_of.items():
         groups = _groups(pieces)
-        kind, what = _why_apart(groups)
+        kind, text = _why_apart(groups)
         for group in groups:
             new = f"{name} ({labels[group[0].part]})" if len(groups) > 1 else name
             new = new if new == name else _free(new, set(pieces_of))
-            for place, piece in enumerate(group):
+            for position, piece in enumerate(group):
                 names[piece.part][name] = new
-                source = parts[piece.part].findings.source
-                if place and _is_guessed(piece, group[:place], groups):
+                source = contents[piece.part].findings.source
+                if position and _is_guessed(piece, group[:position], groups):
                     findings.append((source, "suspicious", _GUESSED, 1, new))
-                elif place and _is_flat(piece, group[:place]):
+                elif position and _is_flat(piece, group[:position]):
                     findings.append((source, "suspicious", _FLAT, 1, new))
-                elif place:
+                elif position:
                     findings.append((source, "noted", _CONTINUED, 1, new))
                 if len(groups) > 1:
-                    findings.append((source, kind, what, 1, new))
+                    findings.append((source, kind, text, 1, new))
     return names, _counted(findings)
 
 
 def _pieces(
-    parts: Sequence[PowerPart], tracks: Sequence[Mapping[str, tuple[np.ndarray, np.ndarray]]]
+    contents: Sequence[PowerPart], tracks: Sequence[Mapping[str, tuple[np.ndarray, np.ndarray]]]
 ) -> dict[str, list[_Piece]]:
-    found: dict[str, list[_Piece]] = {}
-    for number, (part, track) in enumerate(zip(parts, tracks, strict=True)):
-        for name, known in part.entities.items():
+    result: dict[str, list[_Piece]] = {}
+    for number, (content, track) in enumerate(zip(contents, tracks, strict=True)):
+        for name, facts in content.entities.items():
             times, values = track.get(name, (_NONE, _NONE))
-            found.setdefault(name, []).append(_Piece(number, known, times, values))
-    return found
+            result.setdefault(name, []).append(_Piece(number, facts, times, values))
+    return result
 
 
 def _why_apart(groups: Sequence[Sequence[_Piece]]) -> tuple[str, str]:
-    """Give the finding about a name that several things have."""
     firsts = [group[0] for group in groups]
     if any(_is_doubtful(left, right) for left, right in combinations(firsts, 2)):
         return "suspicious", _UNNAMED
@@ -142,11 +128,10 @@ def _why_apart(groups: Sequence[Sequence[_Piece]]) -> tuple[str, str]:
 
 
 def _groups(pieces: Sequence[_Piece]) -> list[list[_Piece]]:
-    """Put pieces of one thing together."""
     _find_families(pieces)
     groups: list[list[_Piece]] = []
     for piece in pieces:
-        home = next((g for g in groups if all(_may_be_one(piece, other) for other in g)), None)
+        home = next((g for g in groups if all(_may_be_one(piece, second) for second in g)), None)
         if home is None:
             groups.append([piece])
         else:
@@ -189,10 +174,14 @@ def _may_be_one(left: _Piece, right: _Piece) -> bool:
         # Between counters of two hosts there would be an energy that nobody drew.
         is_power = left.is_power and right.is_power
         return left.is_named or (is_power and start - end < _PAUSE_NS)
-    inside = [_within(each, start, end) for each in (left, right)]
+    inside = [_within(piece, start, end) for piece in (left, right)]
     (times, values), (other_times, other_values) = inside
-    _, here, there = np.intersect1d(times, other_times, assume_unique=True, return_indices=True)
-    is_equal = np.nan_to_num(values[here], nan=-1) == np.nan_to_num(other_values[there], nan=-1)
+    _, at_left, at_right = np.intersect1d(
+        times, other_times, assume_unique=True, return_indices=True
+    )
+    is_equal = np.nan_to_num(values[at_left], nan=-1) == np.nan_to_num(
+        other_values[at_right], nan=-1
+    )
     return bool(is_equal.sum() >= _EQUAL_SHARE * min(len(times), len(other_times)))
 
 
@@ -210,10 +199,9 @@ def _share_nothing(left: _Piece, right: _Piece) -> bool:
 
 
 def _are_alike(left: _Piece, right: _Piece) -> bool:
-    """Say whether what is known of two pieces allows them to be one thing."""
     for key in ("scope", "method", "model"):
-        known = (left.known.get(key), right.known.get(key))
-        if known[0] != known[1] and (key == "scope" or all(known)):
+        pair = (left.known.get(key), right.known.get(key))
+        if pair[0] != pair[1] and (key == "scope" or all(pair)):
             return False
     return True
 
@@ -229,7 +217,7 @@ def _is_guessed(
     """Say whether a piece shares no moment with those it was joined to, and others were as near."""
     if piece.is_named or piece.extent is None or len(groups) < 2:
         return False
-    ends = [other.extent for other in before if other.extent is not None]
+    ends = [second.extent for second in before if second.extent is not None]
     if any(end[0] <= piece.extent[1] and piece.extent[0] <= end[1] for end in ends):
         return False
     firsts = (group[0] for group in groups if group[0] is not before[0])
@@ -240,14 +228,14 @@ def _is_flat(piece: _Piece, before: Sequence[_Piece]) -> bool:
     """Say whether a piece was joined for equal readings that are all the same number."""
     if piece.is_named or piece.extent is None:
         return False
-    spans = [other.extent for other in before if other.extent is not None]
+    spans = [second.extent for second in before if second.extent is not None]
     inside = [s for s in spans if s[0] <= piece.extent[1] and piece.extent[0] <= s[1]]
     if not inside:
         return False
     start, end = max(s[0] for s in inside), min(s[1] for s in inside)
     _, values = _within(piece, max(start, piece.extent[0]), min(end, piece.extent[1]))
-    known = values[~np.isnan(values)]
-    return len(known) > 0 and bool((known == known[0]).all())
+    read = values[~np.isnan(values)]
+    return len(read) > 0 and bool((read == read[0]).all())
 
 
 def _is_doubtful(left: _Piece, right: _Piece) -> bool:
@@ -262,29 +250,27 @@ def _is_doubtful(left: _Piece, right: _Piece) -> bool:
 
 
 def _counted(findings: Sequence[Finding]) -> list[Finding]:
-    """Count equal findings of one file together, with the first place."""
-    found: dict[tuple[str, str, str], tuple[int, str | None]] = {}
-    for source, kind, what, count, where in findings:
-        known, first = found.get((source, kind, what), (0, where))
-        found[source, kind, what] = (known + count, first)
-    return [(*key, count, where) for key, (count, where) in found.items()]
+    result: dict[tuple[str, str, str], tuple[int, str | None]] = {}
+    for source, kind, text, count, where in findings:
+        facts, first = result.get((source, kind, text), (0, where))
+        result[source, kind, text] = (facts + count, first)
+    return [(*key, count, where) for key, (count, where) in result.items()]
 
 
 def _short(labels: Sequence[str]) -> list[str]:
     """Shorten names of files to their ends, as long as needed to tell them apart."""
     split = [label.replace("\\", "/").replace("!", "/").split("/") for label in labels]
-    longest = max((len(parts) for parts in split), default=1)
+    longest = max((len(contents) for contents in split), default=1)
     for count in range(1, longest + 1):
-        ends = ["/".join(parts[-count:]) for parts in split]
+        ends = ["/".join(contents[-count:]) for contents in split]
         if len(set(ends)) == len(ends):
             return ends
     return list(labels)
 
 
-def _free(name: str, taken: set[str]) -> str:
-    """Return a name that no other thing has."""
+def _free(name: str, chosen: set[str]) -> str:
     number, free = 2, name
-    while free in taken:
+    while free in chosen:
         number, free = number + 1, f"{name} {number}"
     return free
 
@@ -296,51 +282,36 @@ _KNOWN = ("scope", "method", "node", "device", "model", "clock", "assumed", "lim
 
 
 def entity_table(
-    parts: Sequence[PowerPart],
+    contents: Sequence[PowerPart],
     names: Sequence[Mapping[str, str]],
     readings: Rows,
     methods: Mapping[str, str],
 ) -> pd.DataFrame:
-    """Make table POWER_ENTITIES.
-
-    Parameters
-    ----------
-    parts
-        The files.
-    names
-        Per file the name in the load of each entity.
-    readings
-        All readings, in order of entity and time.
-    methods
-        Method of entities whose power was not read but worked out.
-    """
-    known: dict[str, dict[str, Any]] = {}
-    for part, renamed in zip(parts, names, strict=True):
-        for name, facts in part.entities.items():
-            row = known.setdefault(renamed[name], {"source": part.findings.source})
+    """Make table POWER_ENTITIES."""
+    is_known: dict[str, dict[str, Any]] = {}
+    for content, renamed in zip(contents, names, strict=True):
+        for name, facts in content.entities.items():
+            row = is_known.setdefault(renamed[name], {"source": content.findings.source})
             row.update({key: facts[key] for key in _KNOWN if row.get(key) is None and key in facts})
     for name, method in methods.items():
-        known[name]["method"] = method
-    told = {name: _told(readings, some) for name, some in readings.slices()}
+        is_known[name]["method"] = method
+    labels = {name: _told(readings, span) for name, span in readings.slices()}
     empty = {"reading_count": 0, "missing_count": 0}
     rows = [
-        {"entity": name} | _USUAL | {k: v for k, v in known[name].items() if v is not None}
-        | told.get(name, empty)
-        for name in sorted(known, key=natural)
+        {"entity": name} | _USUAL | {k: v for k, v in is_known[name].items() if v is not None}
+        | labels.get(name, empty)
+        for name in sorted(is_known, key=natural)
     ]  # fmt: skip
     columns = {name: [row.get(name) for row in rows] for name in POWER_ENTITIES.columns}
     frame = POWER_ENTITIES.cast(pd.DataFrame(columns, dtype=object))
     return POWER_ENTITIES.check(frame)
 
 
-def _told(readings: Rows, some: slice) -> dict[str, Any]:
-    times = readings.time_ns[some]
-    missing = int(np.isnan(readings.numbers[some]).sum())
+def _told(readings: Rows, span: slice) -> dict[str, Any]:
+    times = readings.time_ns[span]
+    missing = int(np.isnan(readings.numbers[span]).sum())
     period = float(np.median(np.diff(times))) / SECOND if len(times) > 1 else None
     return {
-        "period_s": period,
-        "reading_count": len(times) - missing,
-        "missing_count": missing,
-        "first_ns": int(times[0]),
-        "last_ns": int(times[-1]),
-    }
+        "period_s": period, "reading_count": len(times) - missing, "missing_count": missing,
+        "first_ns": int(times[0]), "last_ns": int(times[-1]),
+    }  # fmt: skip

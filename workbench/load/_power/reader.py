@@ -22,7 +22,7 @@ from workbench.load._power.part import (
     BesidePowerError,
     NoPowerError,
     PowerFormat,
-    PowerGiven,
+    PowerOptions,
     PowerPart,
     Reading,
     Unit,
@@ -124,67 +124,67 @@ def power(  # noqa: PLR0913 - the front door
     >>> log.entities[["entity", "scope", "period_s", "limit_w"]].head(2).values.tolist()
     [['node001/gpu0', 'gpu', 0.5, 700.0], ['node001/gpu1', 'gpu', 0.5, 700.0]]
     """
-    given = _checked(PowerGiven(tz, None, scope, unit, reading, period_s, columns))
+    options = _checked(PowerOptions(tz, None, scope, unit, reading, period_s, columns))
     check_hosts(node)
-    found = survey(path, wanted=POWER_LOGS)
-    passed_over = [each.row for each in found.remarks]
+    files = survey(path, wanted=POWER_LOGS)
+    passed_over = [remark.row for remark in files.remarks]
     dropped = Dropped()
-    named = power_table if columns is not None else None
-    known, unknown = _recognised(found.sources, dropped, named)
+    own_table = power_table if columns is not None else None
+    recognised, unknown = _recognised(files.sources, dropped, own_table)
     passed_over += unknown
-    parts: list[PowerPart] = []
-    total = sum(source.size_bytes for source, _ in known)
+    contents: list[PowerPart] = []
+    total = sum(source.size_bytes for source, _ in recognised)
     with progress_bar(total=total, unit="B", label="loading power", enabled=progress) as bar:
-        for source, reader in known:
+        for source, reader in recognised:
             host = host_of(source.label, node)
             with dropped.trying(source.label):
-                parts += _read(source, reader, replace(given, node=host), passed_over)
+                contents += _read(source, reader, replace(options, node=host), passed_over)
             bar.update(source.size_bytes)
-    if not parts:
+    if not contents:
         _raise_unknown(path, passed_over, dropped)
     with guarded(shown_all(path)):
-        return assembled(parts, [*passed_over, *dropped.rows])
+        return assembled(contents, [*passed_over, *dropped.rows])
 
 
 def _read(
-    source: Source, reader: PowerFormat, given: PowerGiven, passed_over: list[Finding]
+    source: Source, reader: PowerFormat, options: PowerOptions, passed_over: list[Finding]
 ) -> list[PowerPart]:
     """Read one file; one that holds no power is passed over."""
     try:
-        part = reader.read_power(source, given)
+        content = reader.read_power(source, options)
     except NoPowerError as error:
-        what = str(error).removeprefix(f"{source.label}: ")
+        reason = str(error).removeprefix(f"{source.label}: ")
         kind = "skipped by design" if isinstance(error, BesidePowerError) else "dropped"
-        passed_over.append((source.label, kind, what, 1, None))
+        passed_over.append((source.label, kind, reason, 1, None))
         return []
-    part.format_name = part.format_name or reader.NAME
-    return [part]
+    content.format_name = content.format_name or reader.NAME
+    return [content]
 
 
 def _recognised(
-    sources: Sequence[Source], dropped: Dropped, named: PowerFormat | None
+    sources: Sequence[Source], dropped: Dropped, own_table: PowerFormat | None
 ) -> tuple[list[tuple[Source, PowerFormat]], list[Finding]]:
     """Find the format of each file; those of none become findings.
 
     Files whose columns the caller names are tables.
     """
-    known: list[tuple[Source, PowerFormat]] = []
+    recognised: list[tuple[Source, PowerFormat]] = []
     unknown: list[Finding] = []
     for source in sources:
         with dropped.trying(source.label):
-            if format_ := _recognise(source, named, unknown):
-                known.append((source, format_))
-    return known, unknown
+            if format_ := _recognise(source, own_table, unknown):
+                recognised.append((source, format_))
+    return recognised, unknown
 
 
 def _recognise(
-    source: Source, named: PowerFormat | None, unknown: list[Finding]
+    source: Source, own_table: PowerFormat | None, unknown: list[Finding]
 ) -> PowerFormat | None:
     head = source.head(_HEAD_BYTES).removeprefix(BOM_UTF8)
     if is_utf16(head):
         unknown.append((source.label, "dropped", _UTF16, 1, None))
         return None
-    if reader := named or power_format_of(head, source.label):
+    if reader := own_table or power_format_of(head, source.label):
         return reader
     if looks_like_a_trace(head):
         unknown.append((source.label, "skipped by design", _TRACE, 1, None))
@@ -195,29 +195,29 @@ def _recognise(
     return None
 
 
-def _checked(given: PowerGiven) -> PowerGiven:
-    """Refuse arguments that mean nothing, before minutes of reading."""
-    for name, value, known in (
-        ("scope", given.scope, SCOPES),
-        ("unit", given.unit, get_args(Unit)),
-        ("reading", given.reading, get_args(Reading)),
+def _checked(options: PowerOptions) -> PowerOptions:
+    for name, value, recognised in (
+        ("scope", options.scope, SCOPES),
+        ("unit", options.unit, get_args(Unit)),
+        ("reading", options.reading, get_args(Reading)),
     ):
-        if value is not None and value not in known:
-            msg = f"{name} must be one of {', '.join(known)}; got {value!r}"
+        if value is not None and value not in recognised:
+            msg = f"{name} must be one of {', '.join(recognised)}; got {value!r}"
             raise ValueError(msg)
-    period: object = given.period_s
+    period: object = options.period_s
+    # True is an int in Python, and no period.
     is_number = isinstance(period, int | float) and not isinstance(period, bool)
     if period is not None and not (is_number and 1e-6 <= float(period) <= 1e6):  # type: ignore[arg-type]
         msg = f"period_s must be a time in seconds such as 1 or 0.1; got {period!r}"
         raise ValueError(msg)
-    check_columns(given)
-    return replace(given, tz=checked(given.tz, None, None).tz)
+    check_columns(options)
+    return replace(options, tz=checked(options.tz, None, None).tz)
 
 
 def _raise_unknown(path: Paths, findings: Sequence[Finding], dropped: Dropped) -> NoReturn:
     if not findings:
         dropped.raise_if_all()
-    names = ", ".join(sorted({each.NAME for each in FORMATS}))
+    names = ", ".join(sorted({format_.NAME for format_ in FORMATS}))
     msg = (
         f"{shown_all(path)}: no readable power telemetry found; supported: {names}."
         f"{listed([*findings, *dropped.rows])}"

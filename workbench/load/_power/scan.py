@@ -29,15 +29,16 @@ from workbench.load._power.formats.table.columns import (
     refuse_other_types,
     unit_factor,
 )
+from workbench.load._power.formats.table.entities import Runs, Things
 from workbench.load._power.formats.table.layout import NO_UNIT
 from workbench.load._power.formats.table.pieces import open_parquet, parquet_batches, parquet_layout
-from workbench.load._power.formats.table.things import Things
-from workbench.load._power.part import PowerGiven, Unit
-from workbench.load._power.runs import Runs, most_w
+from workbench.load._power.part import PowerOptions, Unit
+from workbench.load._power.rows import most_w
 
 SECOND = 1_000_000_000
 _PART_ROWS = 8 << 20
 _THREADS = 4
+# The year 2200: products with later times would overflow int64.
 _LATEST_NS = 7_258_118_400 * SECOND
 _NAMES = ("time", "entity", "power")
 Columns = Mapping[str, str | Sequence[str]]
@@ -75,8 +76,8 @@ class Readings:
 
 def period_of(period_s: float) -> int:
     """Return a period in ns, or raise if it is none."""
-    given: object = period_s
-    is_none = not isinstance(given, int | float) or isinstance(given, bool)
+    options: object = period_s
+    is_none = not isinstance(options, int | float) or isinstance(options, bool)
     if is_none or not 1e-6 <= period_s <= 1e9:
         msg = f"period_s must be a time in seconds such as 1 or 60; got {period_s!r}"
         raise ValueError(msg)
@@ -86,59 +87,51 @@ def period_of(period_s: float) -> int:
 def parts_of(
     paths: Paths, *, columns: Columns | None, unit: Unit | None, tz: str | None
 ) -> list[Part]:
-    """Open all files, see that they hold the same columns, and cut them into parts.
-
-    Raises
-    ------
-    FileNotFoundError
-        If a path does not exist.
-    LoadError
-        If there is no Parquet file, or one of them has other columns than the first.
-    """
-    given = PowerGiven(tz=tz, unit=unit)
-    parts: list[Part] = []
+    """Open all files, see that they hold the same columns, and cut them into parts."""
+    options = PowerOptions(tz=tz, unit=unit)
+    chunks: list[Part] = []
     first: PowerLayout | None = None
     for path in _files(paths):
         with open_parquet(path, shown(path)) as file:
-            layout = _layout(file.schema_arrow, columns, given, shown(path))
+            layout = _layout(file.schema_arrow, columns, options, shown(path))
             first = first or layout
-            _refuse_other_columns(first, layout, path, parts)
+            _refuse_other_columns(first, layout, path, chunks)
             clock = _clock(file, layout, tz, shown(path))
             if clock is None:
                 continue
-            parts += _cut(file.metadata, path, layout, clock)
-    if not parts:
-        names = ", ".join(shown(each) for each in given_paths(paths)) or "an empty list"
+            chunks += _cut(file.metadata, path, layout, clock)
+    if not chunks:
+        names = ", ".join(shown(path) for path in given_paths(paths)) or "an empty list"
         msg = f"{names}: the Parquet files hold no rows"
         raise LoadError(msg)
-    return parts
+    return chunks
 
 
 def _files(paths: Paths) -> list[Path]:
-    found: list[Path] = []
+    result: list[Path] = []
     for entry in map(Path, given_paths(paths)):
         if not entry.exists():
             msg = f"{shown(entry)}: there is no such file or directory"
             raise FileNotFoundError(msg)
-        inside = sorted(each for each in entry.rglob("*.parquet") if each.is_file())
-        found += inside if entry.is_dir() else [entry]
-    if not found:
-        names = ", ".join(shown(each) for each in given_paths(paths)) or "an empty list"
+        inside = sorted(path for path in entry.rglob("*.parquet") if path.is_file())
+        result += inside if entry.is_dir() else [entry]
+    if not result:
+        names = ", ".join(shown(path) for path in given_paths(paths)) or "an empty list"
         msg = (
             f"{names}: no Parquet file found; load.power reads other formats, and "
             "DataFrame.to_parquet stores its table power"
         )
         raise LoadError(msg)
-    return list(dict.fromkeys(each.resolve() for each in found))
+    return list(dict.fromkeys(path.resolve() for path in result))
 
 
 def _layout(
-    schema: pa.Schema, columns: Columns | None, given: PowerGiven, label: str
+    schema: pa.Schema, columns: Columns | None, options: PowerOptions, label: str
 ) -> PowerLayout:
     if not columns:
-        layout = parquet_layout(schema, given, label)
+        layout = parquet_layout(schema, options, label)
     else:
-        layout = _said(schema, dict(columns), given, label)
+        layout = _said(schema, dict(columns), options, label)
     scopes = {power.scope for power in layout.powers}
     is_mixed = len(scopes) > 1 or (len(layout.powers) > 1 and "unknown" in scopes)
     if is_mixed and layout.identity and "power" not in (columns or {}):
@@ -155,71 +148,66 @@ def _layout(
     return layout
 
 
-def _said(schema: pa.Schema, columns: dict[str, Any], given: PowerGiven, label: str) -> PowerLayout:
-    """Take the columns that the caller named; find the others by their names."""
+def _said(
+    schema: pa.Schema, columns: dict[str, Any], options: PowerOptions, label: str
+) -> PowerLayout:
     if unknown := sorted(set(columns) - set(_NAMES)):
         msg = f"columns= names {unknown}; it knows {list(_NAMES)}"
         raise LoadError(msg)
-    named = {key: [each] if isinstance(each, str) else list(each) for key, each in columns.items()}
-    wanted = [name for names in named.values() for name in names]
+    by_name = {
+        key: [item] if isinstance(item, str) else list(item) for key, item in columns.items()
+    }
+    wanted = [name for names in by_name.values() for name in names]
     if absent := [name for name in wanted if name not in schema.names]:
         msg = f"{label}: no column {absent}; it has {list(schema.names)[:20]}"
         raise LoadError(msg)
-    if len(named.get("entity", [])) >= len(_WHO):
-        msg = (
-            f"columns= names {len(named['entity'])} columns of the entity; one or two do: host, GPU"
-        )
+    if len(by_name.get("entity", [])) >= len(_WHO):
+        msg = f"columns= names {len(by_name['entity'])} columns of the entity; use host and GPU"
         raise LoadError(msg)
-    powers = named.get("power", [])
+    powers = by_name.get("power", [])
     refuse_other_types(schema, powers, label)
     # The columns as they would be called if their names told what they are.
-    real = dict(zip(("time",), named.get("time", []), strict=False))
-    real |= dict(zip(_WHO[len(named.get("entity", []))], named.get("entity", []), strict=True))
+    real = dict(zip(("time",), by_name.get("time", []), strict=False))
+    real |= dict(zip(_WHO[len(by_name.get("entity", []))], by_name.get("entity", []), strict=True))
     real |= {"power_w": powers[0]} if powers else {}
-    others = [field for field in schema if field.name not in {*wanted, *real}]
+    remaining = [field for field in schema if field.name not in {*wanted, *real}]
     if powers:
-        others = [field for field in others if power_name(field.name) is None]
-    if "entity" in named:
-        others = [field for field in others if field.name.strip().lower() not in IDENTITIES]
-    fields = [*others, *(schema.field(name).with_name(said) for said, name in real.items())]
-    found = parquet_layout(pa.schema(fields), given, label)
-    back = {said: real.get(said, said) for said in (found.time, *found.identity)}
-    return replace(
-        found,
-        time=back[found.time],
-        entity=back.get(found.entity or ""),
-        node=back.get(found.node or ""),
-        device=back.get(found.device or ""),
-        powers=_named_powers(powers, found, given) or found.powers,
-    )
+        remaining = [field for field in remaining if power_name(field.name) is None]
+    if "entity" in by_name:
+        remaining = [field for field in remaining if field.name.strip().lower() not in IDENTITIES]
+    fields = [*remaining, *(schema.field(name).with_name(words) for words, name in real.items())]
+    result = parquet_layout(pa.schema(fields), options, label).renamed(real)
+    renamed = _named_powers(powers, result, options)
+    return replace(result, powers=renamed) if renamed else result
 
 
 _WHO: tuple[tuple[str, ...], ...] = ((), ("entity",), ("node", "gpu"))
 
 
 def _named_powers(
-    names: Sequence[str], found: PowerLayout, given: PowerGiven
+    names: Sequence[str], result: PowerLayout, options: PowerOptions
 ) -> tuple[PowerColumn, ...]:
-    """Make the columns of powers of what the caller named."""
-    factor = None if given.unit is None else unit_factor(given.unit)
+    factor = None if options.unit is None else unit_factor(options.unit)
     powers = []
     for name in names:
-        said = power_name(name)
-        known = said.factor if said and said.factor else factor
-        part = name if len(names) > 1 else ""
-        is_mw = bool(said and said.is_mw) and known is None
-        powers.append(replace(found.powers[0], name=name, part=part, factor=known, is_mw=is_mw))
+        words = power_name(name)
+        own_factor = words.factor if words and words.factor else factor
+        chunk = name if len(names) > 1 else ""
+        is_mw = bool(words and words.is_mw) and own_factor is None
+        powers.append(
+            replace(result.powers[0], name=name, part=chunk, factor=own_factor, is_mw=is_mw)
+        )
     return tuple(powers)
 
 
 def _refuse_other_columns(
-    first: PowerLayout, layout: PowerLayout, path: Path, parts: list[Part]
+    first: PowerLayout, layout: PowerLayout, path: Path, chunks: list[Part]
 ) -> None:
-    def names(each: PowerLayout) -> list[str]:
-        return [each.time, *each.identity, *(power.name for power in each.powers)]
+    def names(own: PowerLayout) -> list[str]:
+        return [own.time, *own.identity, *(power.name for power in own.powers)]
 
     if names(first) != names(layout):
-        before = shown(parts[0].path) if parts else "the first file"
+        before = shown(chunks[0].path) if chunks else "the first file"
         msg = (
             f"{shown(path)}: uses columns {names(layout)[:8]}, but {before} {names(first)[:8]}; "
             "load files of one kind together"
@@ -228,7 +216,6 @@ def _refuse_other_columns(
 
 
 def _clock(file: Any, layout: PowerLayout, tz: str | None, label: str) -> Clock | None:
-    """Say how times are meant, from the first rows that have one."""
     for batch in parquet_batches(file, [layout.time], label):
         times = plain(batch.column(0))
         if times.null_count < len(times):
@@ -237,7 +224,7 @@ def _clock(file: Any, layout: PowerLayout, tz: str | None, label: str) -> Clock 
 
 
 def _cut(metadata: Any, path: Path, layout: PowerLayout, clock: Clock) -> Iterator[Part]:
-    """Cut a file into parts of some million rows, so that threads share it."""
+    # Some million rows to a chunk, so that threads can share one file.
     groups: list[int] = []
     rows = 0
     for number in range(metadata.num_row_groups):
@@ -250,7 +237,7 @@ def _cut(metadata: Any, path: Path, layout: PowerLayout, clock: Clock) -> Iterat
 
 
 def over_parts(
-    parts: Sequence[Part],
+    chunks: Sequence[Part],
     work: Callable[[Part, Callable[[], None]], Result],
     *,
     label: str,
@@ -267,18 +254,18 @@ def over_parts(
             msg = "given up"
             raise InterruptedError(msg)
 
-    threads = max(1, min(_THREADS, os.cpu_count() or 1, len(parts)))
-    total = sum(part.row_count for part in parts)
+    threads = max(1, min(_THREADS, os.cpu_count() or 1, len(chunks)))
+    total = sum(chunk.row_count for chunk in chunks)
     pool = ThreadPoolExecutor(threads)
     try:
         with progress_bar(total=total, unit="rows", label=label, enabled=progress) as bar:
-            waiting = [pool.submit(work, part, go_on) for part in parts[: 2 * threads]]
-            for number, part in enumerate(parts):
+            waiting = [pool.submit(work, chunk, go_on) for chunk in chunks[: 2 * threads]]
+            for number, chunk in enumerate(chunks):
                 result = waiting[number].result()
                 waiting[number] = None  # type: ignore[call-overload]  # its memory is free again
-                if number + 2 * threads < len(parts):
-                    waiting.append(pool.submit(work, parts[number + 2 * threads], go_on))
-                bar.update(part.row_count)
+                if number + 2 * threads < len(chunks):
+                    waiting.append(pool.submit(work, chunks[number + 2 * threads], go_on))
+                bar.update(chunk.row_count)
                 yield result
     finally:
         stop.set()
@@ -286,23 +273,22 @@ def over_parts(
 
 
 def readings_of(
-    part: Part, period_ns: int, things: Things, seen: Seen, go_on: Callable[[], None]
+    chunk: Part, period_ns: int, entities: Things, seen: Seen, go_on: Callable[[], None]
 ) -> Iterator[Readings]:
-    """Give the readings of a part, some ten thousand rows at a time."""
-    layout, label = part.layout, shown(part.path)
+    layout, label = chunk.layout, shown(chunk.path)
     names = [layout.time, *layout.identity, *(power.name for power in layout.powers)]
     watts_of = [Watts(power) for power in layout.powers]
-    with open_parquet(part.path, label, layout.identity) as file:
-        for batch in parquet_batches(file, list(dict.fromkeys(names)), label, part.groups):
+    with open_parquet(chunk.path, label, layout.identity) as file:
+        for batch in parquet_batches(file, list(dict.fromkeys(names)), label, chunk.groups):
             go_on()
             columns = dict(zip(batch.schema.names, map(_plain_numbers, batch.columns), strict=True))
-            cells, is_timed = _cells(columns[layout.time], part.clock, period_ns, seen)
+            cells, is_timed = _cells(columns[layout.time], chunk.clock, period_ns, seen)
             identity = [columns[name] for name in layout.identity]
             for watts in watts_of:
-                runs = things.codes(identity, watts.column, part.stem, len(batch))
+                runs = entities.codes(identity, watts.column, chunk.stem, len(batch))
                 values = watts.of(plain(columns[watts.column.name]), _NO_LINES, seen.findings)
-                found = Readings(runs, cells, values)
-                yield _known(found, is_timed, most_w(watts.column.scope), seen)
+                result = Readings(runs, cells, values)
+                yield _known(result, is_timed, most_w(watts.column.scope), seen)
 
 
 _NO_LINES = np.broadcast_to(np.int64(0), (1 << 30,))
@@ -319,6 +305,7 @@ def _cells(
     """Return the number of the cell of each row, and which rows have a time if not all do."""
     times = plain(times)
     if is_exact(times.type) and not times.null_count:
+        # Whole numbers need no floats, which hold no ns since 1970 exactly.
         raw = times if pa.types.is_integer(times.type) else times.view(pa.int64())
         raw = raw.to_numpy().astype(np.int64, copy=False)
         per_unit = unit_ns(times.type, clock)
@@ -333,19 +320,18 @@ def _cells(
     return cells, None if is_timed.all() else is_timed
 
 
-def _known(found: Readings, is_timed: np.ndarray | None, most: float, seen: Seen) -> Readings:
-    """Leave out rows without time, name or power, and count them."""
-    values, codes = found.watts, found.runs.codes
+def _known(result: Readings, is_timed: np.ndarray | None, most: float, seen: Seen) -> Readings:
+    values, codes = result.watts, result.runs.codes
     if not len(values):
-        return found
+        return result
     is_whole = is_timed is None and values.min() >= 0 and values.max() <= most
     if is_whole and codes.min() >= 0:
-        return found
-    codes = found.runs.per_row
+        return result
+    codes = result.runs.per_row
     with np.errstate(invalid="ignore"):
         good = (values >= 0) & (values <= most) & (codes >= 0)
     if is_timed is not None:
         good &= is_timed
     seen.missing_count += int(len(good) - good.sum())
     kept = Runs(None, codes[good], int(good.sum()))
-    return Readings(kept, found.cells[good], values[good])
+    return Readings(kept, result.cells[good], values[good])

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from typing import Any
+
+import pandas as pd
 
 from workbench.errors import LoadError
 from workbench.load._files.archive import Source
@@ -13,8 +15,7 @@ from workbench.load._files.findings import Findings
 from workbench.load._files.tables import text_documents
 from workbench.load._files.text import tell_of_damage
 from workbench.load._files.time import epoch_ns, iso_ns, local_ns, no_zone, zone_of
-from workbench.load._power.part import PowerGiven
-from workbench.load._power.samples import number_of
+from workbench.load._power.part import PowerOptions, PowerPart, number_of, part_of, said, settled
 
 _MONTHS = {
     name: number
@@ -52,6 +53,7 @@ _LONGEST = 60
 # Numbers from here on count ms, us and ns, not s.
 _FINER = ((1e17, 10**9), (1e14, 10**6), (1e11, 10**3))
 _LATEST = 9.2e18
+# A BMC whose clock was never set counts from 1970.
 _UNSET_YEARS = 2000
 _UNSET = "stamps of a clock that was never set; the readings have no time"
 _NO_TIME = "stamps that are no time; the readings have none"
@@ -61,29 +63,23 @@ _MONTH_FIRST = "stamps such as 10/08/2026: read as month, day, year"
 class Stamps:
     """Stamps of one file as ns since 1970, and what had to be taken from the caller."""
 
-    def __init__(self, label: str, given: PowerGiven, findings: Findings) -> None:
-        self.label, self.given, self.findings = label, given, findings
+    def __init__(self, label: str, options: PowerOptions, findings: Findings) -> None:
+        self.label, self.options, self.findings = label, options, findings
         self.assumed = ""
         # Many readings share a stamp.
         self._last: tuple[object, int | None] = (object(), None)
 
     def ns(self, text: object, line: int) -> int | None:
-        """Return the instant of a stamp; None if it is none, which is counted.
-
-        Raises
-        ------
-        LoadError
-            If it is local and the caller gave no zone.
-        """
+        """Return the instant of a stamp; None if it is none, which is counted."""
         if text == self._last[0] and type(text) is type(self._last[0]):
             return self._last[1]
-        found = self.read(text, line)
-        if found is not None:
-            self._last = text, found
+        result = self.read(text, line)
+        if result is not None:
+            self._last = text, result
         else:
             shown = str(text)[:_LONGEST]
             self.findings.add("dropped", _NO_TIME, 1, f"line {line:,}: {shown!r}")
-        return found
+        return result
 
     def read(self, text: object, line: int) -> int | None:
         """Return the instant of a stamp, or None if it is none; see :meth:`ns`."""
@@ -95,12 +91,22 @@ class Stamps:
         if _EPOCH.fullmatch(text):
             return _epoch(float(text), text)
         if _ISO.fullmatch(text):
-            found = iso_ns(text.replace("_", "T"))
-            return found if found is not None else self._iso_local(text, line)
+            result = iso_ns(text.replace("_", "T"))
+            return result if result is not None else self._iso_local(text, line)
         for form in _FORMS:
             if match := form.fullmatch(text):
                 return self._calendar(match.groupdict(), text, line)
         return None
+
+    def part(
+        self, frames: Sequence[pd.DataFrame], entities: dict[str, dict[str, Any]], how: str
+    ) -> PowerPart:
+        """Make a part of readings, counters and states; ``how`` tells the way to log a time."""
+        frames, clock = settled(frames, self.findings, how, self.options)
+        for facts in entities.values():
+            assumed = said(clock["assumed"], self.assumed, facts.get("assumed", ""))
+            facts.update(clock, assumed=assumed)
+        return part_of(frames, entities, self.findings)
 
     def _iso_local(self, text: str, line: int) -> int | None:
         naive = text.replace("_", "T")
@@ -109,65 +115,65 @@ class Stamps:
         return iso_ns(naive, self._zone(text, line))
 
     def _zone(self, text: str, line: int) -> tzinfo:
-        if self.given.tz is None:
+        if self.options.tz is None:
             raise no_zone(label=self.label, line=line, text=text)
-        self.assumed = f"tz={self.given.tz}"
-        return zone_of(self.given.tz)
+        self.assumed = f"tz={self.options.tz}"
+        return zone_of(self.options.tz)
 
-    def _calendar(self, parts: dict[str, str | None], text: str, line: int) -> int | None:
-        moment = self._moment(parts)
+    def _calendar(self, fields: dict[str, str | None], text: str, line: int) -> int | None:
+        moment = self._moment(fields)
         if moment is None:
             return None
         if moment.year < _UNSET_YEARS:
             self.findings.add("dropped", _UNSET, 1, f"line {line:,}: {text}")
             return None
-        name = parts.get("zone") or ""
+        name = fields.get("zone") or ""
         zone = _named_zone(name)
         if zone is None:
             zone = self._zone(text, line)
             self._check_zone(name, zone.tzname(moment), text, line)
-        return local_ns(moment, zone, int((parts.get("part") or "0").ljust(9, "0")))
+        return local_ns(moment, zone, int((fields.get("part") or "0").ljust(9, "0")))
 
     def _check_zone(self, name: str, expected: str | None, text: str, line: int) -> None:
         """Refuse a zone of the caller that has another name than the stamp says."""
         # Of a fixed offset nothing tells how it is called.
         if name and expected and name.upper() != expected and not _OFFSET_NAME.match(expected):
             msg = (
-                f"{self.label}, line {line:,}: {text!r} is in {name}, and tz={self.given.tz!r} is "
-                f"{expected} then; pass the zone of the host that wrote it, such as "
+                f"{self.label}, line {line:,}: {text!r} is in {name}, and tz={self.options.tz!r} "
+                f"is {expected} then; pass the zone of the host that wrote it, such as "
                 "'America/New_York' or '-04:00'"
             )
             raise LoadError(msg)
 
-    def _moment(self, parts: dict[str, str | None]) -> datetime | None:
-        year, month, day = self._date(parts)
-        hour = int(parts["hour"] or 0)
-        if half := (parts.get("half") or "").upper():
+    def _moment(self, fields: dict[str, str | None]) -> datetime | None:
+        year, month, day = self._date(fields)
+        hour = int(fields["hour"] or 0)
+        if half := (fields.get("half") or "").upper():
             hour = hour % 12 + 12 * (half == "PM")
         try:
             return datetime(  # noqa: DTZ001 - the zone is taken later
-                year, month, day, hour, int(parts["minute"] or 0), int(parts["second"] or 0)
+                year, month, day, hour, int(fields["minute"] or 0), int(fields["second"] or 0)
             )
         except ValueError:
             return None
 
-    def _date(self, parts: dict[str, str | None]) -> tuple[int, int, int]:
-        year = int(parts["year"] or 0)
+    def _date(self, fields: dict[str, str | None]) -> tuple[int, int, int]:
+        year = int(fields["year"] or 0)
+        # Two digits below 70 are of this century; others are of a clock that was never set.
         year += 2000 * (year < 70)
-        if parts.get("one") is None:
-            month = parts["month"] or ""
+        if fields.get("one") is None:
+            month = fields["month"] or ""
             number = int(month) if month.isdecimal() else _MONTHS.get(month.lower(), 0)
-            return year, number, int(parts["day"] or 0)
-        one, two = int(parts["one"] or 0), int(parts["two"] or 0)
-        if one > 12:
-            return year, two, one
+            return year, number, int(fields["day"] or 0)
+        row, two = int(fields["one"] or 0), int(fields["two"] or 0)
+        if row > 12:
+            return year, two, row
         # FreeIPMI puts a dash there, and always writes the month first.
-        self.findings.add("assumed", _MONTH_FIRST, int(two <= 12 and not parts.get("dash")))
-        return year, one, two
+        self.findings.add("assumed", _MONTH_FIRST, int(two <= 12 and not fields.get("dash")))
+        return year, row, two
 
 
 def _epoch(number: float, text: object) -> int | None:
-    """Return an instant counted since 1970 in s, ms, us or ns."""
     if not number < _LATEST:
         return None
     for least, count in _FINER:
@@ -177,7 +183,7 @@ def _epoch(number: float, text: object) -> int | None:
 
 
 def _named_zone(name: str) -> tzinfo | None:
-    """Return the zone of an offset or UTC; other letters name no single place."""
+    # Letters such as CST name several zones; only UTC and offsets are clear.
     if name.upper() in ("UTC", "GMT", "Z"):
         return UTC
     if not name[:1] or name[0] not in "+-":
@@ -195,8 +201,8 @@ def stamp_line(text: str) -> str | None:
     stamp = text.strip().removeprefix("#").strip()
     if not _BEGINS.match(stamp):
         return None
-    found = _EPOCH.fullmatch(stamp) or _ISO.fullmatch(stamp)
-    return stamp if found or any(form.fullmatch(stamp) for form in _FORMS) else None
+    result = _EPOCH.fullmatch(stamp) or _ISO.fullmatch(stamp)
+    return stamp if result or any(form.fullmatch(stamp) for form in _FORMS) else None
 
 
 class Page:
@@ -207,15 +213,14 @@ class Page:
         self._seen: set[object] = set()
 
     def begin(self, time_ns: int | None) -> None:
-        """Begin a snapshot at this instant, if it is one."""
         self._time_ns = time_ns
         self._seen.clear()
 
-    def time_ns(self, thing: object) -> int | None:
+    def time_ns(self, entity: object) -> int | None:
         """Return the instant of a reading of this thing, None if nobody knows it."""
-        if thing in self._seen:
+        if entity in self._seen:
             return None
-        self._seen.add(thing)
+        self._seen.add(entity)
         return self._time_ns
 
 

@@ -76,30 +76,29 @@ def power_sweeps(path: Paths) -> pd.DataFrame:
     >>> power_sweeps(file)[["job", "limit_w", "energy_j", "run_count"]].values.tolist()
     [['bert', 300.0, 32560.0, 1], ['bert', 400.0, 39000.0, 1]]
     """
-    found = survey(path, wanted=FAILURE_LOGS)
-    passed_over = [each.row for each in found.remarks]
-    parts = []
-    for source in found.sources:
+    result = survey(path, wanted=FAILURE_LOGS)
+    passed_over = [remark.row for remark in result.remarks]
+    tables = []
+    for source in result.sources:
         head = source.head(_HEAD_BYTES)
         rows = rows_of(source, head)
         if rows is None:
             passed_over.append((source.label, "skipped by design", _UNKNOWN, 1, appearance(head)))
         else:
-            parts.append(rows)
-    if not any(map(len, parts)):
+            tables.append(rows)
+    if not any(map(len, tables)):
         _raise_unknown(path, passed_over)
-    table = _together(pd.concat(parts, ignore_index=True))
-    table.attrs["passed_over"] = [f"{source}: {what}" for source, _, what, *_ in passed_over]
+    table = _together(pd.concat(tables, ignore_index=True))
+    table.attrs["passed_over"] = [f"{source}: {text}" for source, _, text, *_ in passed_over]
     return POWER_SWEEPS.check(table)
 
 
 def _together(rows: pd.DataFrame) -> pd.DataFrame:
-    """Make one row of the measurements of one job under one limit."""
     rows = _whole(rows)
     keys = ["source", "gpu", "job", "limit_w"]
     # A measurement that lacks something is only taken where there is no whole one.
-    whole = rows.groupby(keys, dropna=False)["energy_j"].transform("count")
-    is_less = rows["energy_j"].isna() & (whole > 0)
+    total = rows.groupby(keys, dropna=False)["energy_j"].transform("count")
+    is_less = rows["energy_j"].isna() & (total > 0)
     rows = rows.assign(power_w=rows["power_w"].mask(is_less), time_s=rows["time_s"].mask(is_less))
     groups = rows.groupby(keys, sort=False, dropna=False)
     first = ["dataset", "network", "batch_count", "gpu_count", "line"]
@@ -122,7 +121,6 @@ def _joined(texts: pd.Series, between: str) -> str:
 
 
 def _whole(rows: pd.DataFrame) -> pd.DataFrame:
-    """Work out what is missing of power, time and energy, and say what is odd."""
     columns = [*NUMBERS, "batch_count", "gpu_count", *TEXTS, "source", "line"]
     rows = rows.reindex(columns=columns)
     doubts: list[tuple[Iterable[str], pd.Series]] = []
@@ -147,16 +145,16 @@ def _whole(rows: pd.DataFrame) -> pd.DataFrame:
     return rows.assign(gpu_count=rows["gpu_count"].fillna(1))
 
 
-def _said(what: str, bad: pd.Series) -> tuple[list[str], pd.Series]:
-    return [what] * len(bad), bad
+def _said(text: str, bad: pd.Series) -> tuple[list[str], pd.Series]:
+    return [text] * len(bad), bad
 
 
 def _listed(doubts: Sequence[tuple[Iterable[str], pd.Series]]) -> list[str]:
     columns = [
-        [text if is_bad else "" for text, is_bad in zip(said, bad, strict=True)]
-        for said, bad in doubts
+        [text if is_bad else "" for text, is_bad in zip(words, bad, strict=True)]
+        for words, bad in doubts
     ]
-    return ["; ".join(filter(None, each)) for each in zip(*columns, strict=True)]
+    return ["; ".join(filter(None, column)) for column in zip(*columns, strict=True)]
 
 
 def _raise_unknown(path: Paths, findings: Sequence[Finding]) -> NoReturn:
@@ -207,7 +205,6 @@ class _Cells:
         self.raw, self._label, self._noun = raw, label, noun
 
     def numbers(self, name: str) -> pd.Series:
-        """Read a column as floats, empty cells missing."""
         values = pd.to_numeric(self.raw[name], errors="coerce").astype("float64")
         bad = values.isna() & self.raw[name].notna()
         if bad.any():
@@ -233,18 +230,13 @@ def _table(source: Source, findings: Findings) -> _Cells:
 
 
 def _of_trace(cells: _Cells, stem: str) -> pd.DataFrame:
-    """Read a trace of Zeus: the GPU is in the name of the file."""
+    # The GPU is in the name of the file: summary_power_v100.csv.
     gpu = _SUMMARY.fullmatch(stem)
-    rows = pd.DataFrame(
-        {
-            "limit_w": cells.numbers("power_limit"),
-            "power_w": cells.numbers("average_power"),
-            "time_s": cells.numbers("time_per_epoch"),
-            "dataset": cells.texts("dataset"),
-            "network": cells.texts("network"),
-            "variant": cells.texts("optimizer"),
-        }
-    )
+    rows = pd.DataFrame({
+        "limit_w": cells.numbers("power_limit"), "power_w": cells.numbers("average_power"),
+        "time_s": cells.numbers("time_per_epoch"), "dataset": cells.texts("dataset"),
+        "network": cells.texts("network"), "variant": cells.texts("optimizer"),
+    })  # fmt: skip
     rows["gpu"] = gpu[1].upper() if gpu else None
     rows["batch_count"] = cells.numbers("batch_size") if "batch_size" in cells.raw else np.nan
     return _named(rows, stem)
@@ -254,7 +246,7 @@ def _of_windows(cells: _Cells, stem: str) -> pd.DataFrame | None:
     """Read windows that the optimiser of Zeus made, one per limit; others are no sweep."""
     limit = cells.raw["window_name"].str.extract(rf"^{LIMIT.pattern}$")[0].astype("float64")
     names = [str(name) for name in cells.raw.columns]
-    energies = [name for name in names if (found := ENERGY.fullmatch(name)) and found[2] == "gpu"]
+    energies = [name for name in names if (result := ENERGY.fullmatch(name)) and result[2] == "gpu"]
     if limit.isna().all() or not energies:
         return None
     energy = pd.DataFrame({name: cells.numbers(name) for name in energies})
@@ -288,23 +280,23 @@ def _of_profile(source: Source, findings: Findings, stem: str) -> pd.DataFrame |
         return None
     cells = _Cells(raw, source.label, "record")
     names = dict(zip(("limit_w", "energy_j", "time_s"), _PROFILE, strict=True))
-    rows = pd.DataFrame({ours: cells.numbers(theirs) for ours, theirs in names.items()})
+    rows = pd.DataFrame({own: cells.numbers(foreign) for own, foreign in names.items()})
     return rows.assign(job=stem)
 
 
 def _named(rows: pd.DataFrame, stem: str) -> pd.DataFrame:
     """Name jobs that have no name by what they ran, or by their file."""
-    said = rows.reindex(columns=["job", "dataset", "network", "batch_count"])
+    words = rows.reindex(columns=["job", "dataset", "network", "batch_count"])
     names = []
-    for job, dataset, network, batch in said.itertuples(index=False):
+    for job, dataset, network, batch in words.itertuples(index=False):
         size = f"batch {batch:g}" if batch > 0 else None
-        parts = [part for part in (dataset, network, size) if isinstance(part, str)]
-        names.append(job if isinstance(job, str) else "/".join(parts) or stem)
+        tables = [piece for piece in (dataset, network, size) if isinstance(piece, str)]
+        names.append(job if isinstance(job, str) else "/".join(tables) or stem)
     return rows.assign(job=names)
 
 
 def _refuse_damage(findings: Findings) -> None:
-    """Refuse a file of which anything could not be read; such files are small."""
+    # Files of sweeps are small, so a damaged one is refused instead of read in part.
     damaged = findings.frame()
     damaged = damaged[damaged["finding"].isin(["dropped", "truncated", "suspicious"])]
     if len(damaged):

@@ -71,7 +71,7 @@ def power_topology(path: str | Path) -> pd.DataFrame:
         names = [str(name) for name in rows]
         read = [name for name in names if name == "level" or name.lower().startswith(_POWERS)]
         plain.refuse_cut_row(rows, path, read)
-    named = plain.renamed(
+    by_name = plain.renamed(
         rows,
         path,
         names={"entity": "entity", "parent": "parent"},
@@ -79,10 +79,10 @@ def power_topology(path: str | Path) -> pd.DataFrame:
         has_lines=not is_json,
     )
     lines = np.arange(len(rows)) + (2 if plain.is_csv(path) else 1)
-    place = "line" if plain.is_csv(path) else "row"
-    entity, parent = _names(named["entity"]), _names(named["parent"])
+    position = "line" if plain.is_csv(path) else "row"
+    entity, parent = _names(by_name["entity"]), _names(by_name["parent"])
     parent = parent.mask(parent.str.lower().isin(_ROOTS))
-    check = _Check(path, lines, place)
+    check = _Check(path, lines, position)
     check.refuse(entity.eq("").to_numpy(), "name no entity", entity)
     _refuse_twice(check, entity, parent)
     unknown = (parent.notna() & ~parent.isin(entity)).to_numpy()
@@ -91,23 +91,23 @@ def power_topology(path: str | Path) -> pd.DataFrame:
     for name in _POWERS:
         table[f"{name}_w"] = _watts(rows, name, check)
     order = _parents_first(check, entity, parent)
-    found = POWER_TOPOLOGY.cast(table.iloc[order].reset_index(drop=True))
-    found.attrs["left_out"] = {} if is_json else plain.left_out(path)
-    return POWER_TOPOLOGY.check(found, str(path))
+    result = POWER_TOPOLOGY.cast(table.iloc[order].reset_index(drop=True))
+    result.attrs["left_out"] = {} if is_json else plain.left_out(path)
+    return POWER_TOPOLOGY.check(result, str(path))
 
 
 class _Check:
     """Refuses rows of one file, naming how many and the first."""
 
-    def __init__(self, path: Path, lines: np.ndarray, place: str) -> None:
-        self._path, self._lines, self._place = path, lines, place
+    def __init__(self, path: Path, lines: np.ndarray, position: str) -> None:
+        self._path, self._lines, self._place = path, lines, position
 
-    def refuse(self, bad: np.ndarray, what: str, shown: pd.Series) -> None:
+    def refuse(self, bad: np.ndarray, text: str, shown: pd.Series) -> None:
         if bad.any():
             row = int(bad.argmax())
             msg = (
                 f"{self._path}, {self._place} {self._lines[row]:,}: {int(bad.sum()):,} rows "
-                f"{what}; "
+                f"{text}; "
                 f"the first is {str(shown.iloc[row])[:60]!r}"
             )
             raise LoadError(msg)
@@ -117,7 +117,6 @@ class _Check:
 
 
 def _records(path: Path) -> pd.DataFrame:
-    """Read a JSON file that holds a list of objects."""
     text = whole_text(path)
     try:
         value: Any = json.loads(text)
@@ -129,17 +128,18 @@ def _records(path: Path) -> pd.DataFrame:
     except (ValueError, RecursionError) as error:
         msg = f"{path}: cannot be read as JSON ({str(error)[:100]})"
         raise LoadError(msg) from None
+    # An export often wraps its one list in an object.
     if isinstance(value, dict):
-        lists = [each for each in value.values() if isinstance(each, list)]
+        lists = [entry for entry in value.values() if isinstance(entry, list)]
         value = lists[0] if len(lists) == 1 else value
-    if not (isinstance(value, list) and all(isinstance(each, dict) for each in value)):
+    if not (isinstance(value, list) and all(isinstance(entry, dict) for entry in value)):
         msg = f'{path}: holds no list of objects; write [{{"entity": ..., "parent": ...}}, ...]'
         raise LoadError(msg)
     return pd.DataFrame(value, dtype=object)
 
 
 def _names(values: pd.Series) -> pd.Series:
-    """Return names as text; numbers of racks are names, too."""
+    # Racks may be numbered; their numbers are names, too.
     if pd.api.types.is_float_dtype(values.dtype) and (values.dropna() % 1 == 0).all():
         values = values.astype("Int64")  # a missing parent made them floats
     text = pd.Series([""]).dtype
@@ -162,23 +162,22 @@ def _refuse_twice(check: _Check, entity: pd.Series, parent: pd.Series) -> None:
 
 
 def _watts(rows: pd.DataFrame, name: str, check: _Check) -> pd.Series:
-    """Return a power in W, whatever the unit that its column names; missing where it is empty."""
     by_unit = {str(column).lower(): column for column in rows.columns}
-    found = [unit for unit in _PER_UNIT_W if f"{name}_{unit}" in by_unit]
-    if not found:
+    result = [unit for unit in _PER_UNIT_W if f"{name}_{unit}" in by_unit]
+    if not result:
         if name in by_unit:
             msg = (
                 f"column {by_unit[name]!r} names no unit; call it {name}_w, {name}_kw or {name}_mw"
             )
             raise check.error(0, msg) if len(rows) else LoadError(msg)
         return pd.Series(np.nan, index=rows.index)
-    if len(found) > 1:
-        msg = f"columns {[by_unit[f'{name}_{unit}'] for unit in found]} say the same; keep one"
+    if len(result) > 1:
+        msg = f"columns {[by_unit[f'{name}_{unit}'] for unit in result]} say the same; keep one"
         raise check.error(0, msg) if len(rows) else LoadError(msg)
-    cells = rows[by_unit[f"{name}_{found[0]}"]]
+    cells = rows[by_unit[f"{name}_{result[0]}"]]
     texts = _names(cells)
     empty = texts.str.lower().isin(_ROOTS).to_numpy()
-    values = pd.to_numeric(texts.where(~empty), errors="coerce") * _PER_UNIT_W[found[0]]
+    values = pd.to_numeric(texts.where(~empty), errors="coerce") * _PER_UNIT_W[result[0]]
     values = values.astype("float64")
     good = empty | ((values >= 0) & (values <= _MOST_W)).to_numpy(dtype=bool, na_value=False)
     check.refuse(~good, f"have a {name} that is no power from 0 to {_MOST_W:.0e} W", texts)
@@ -194,11 +193,11 @@ def _parents_first(check: _Check, entity: pd.Series, parent: pd.Series) -> np.nd
     if (up < np.arange(len(up))).all():
         return np.arange(len(up))
     depth = np.where(fed, -1, 0)
-    while (rest := np.flatnonzero(depth < 0)).size:
-        known = rest[depth[up[rest]] >= 0]
-        if not known.size:
-            raise _ring(check, entity, up, int(rest[0]))
-        depth[known] = depth[up[known]] + 1
+    while (remainder := np.flatnonzero(depth < 0)).size:
+        valid = remainder[depth[up[remainder]] >= 0]
+        if not valid.size:
+            raise _ring(check, entity, up, int(remainder[0]))
+        depth[valid] = depth[up[valid]] + 1
     return np.argsort(depth, kind="stable")
 
 
@@ -208,5 +207,5 @@ def _ring(check: _Check, entity: pd.Series, up: np.ndarray, row: int) -> LoadErr
         seen.append(row)
         row = int(up[row])
     ring: Sequence[int] = [*seen[seen.index(row) :], row]
-    names = " <- ".join(entity.iloc[each] for each in ring[:_SHOWN])
+    names = " <- ".join(entity.iloc[row_] for row_ in ring[:_SHOWN])
     return check.error(row, f"entities feed each other in a ring: {names}")

@@ -16,11 +16,9 @@ _MOST_BARS = 4_000
 # Later than 1973 in ns since the epoch; what is earlier counts from a zero of its own.
 _EPOCH_NS = 10**17
 _LOOKS = {
-    "power cap": "capped",
-    "power brake": "power brake",
-    "power cap and power brake": "cap and brake",
-    "not told": "capping likely",
-}
+    "power cap": "capped", "power brake": "power brake",
+    "power cap and power brake": "cap and brake", "not told": "capping likely",
+}  # fmt: skip
 
 
 def capping_events(
@@ -34,10 +32,8 @@ def capping_events(
         Table :data:`workbench.tables.CAPPING_EVENTS`.
     top
         Devices to show, those that were held back longest.
-    source
-        Where the data comes from; printed under the figure.
-    synthetic
-        Whether the data was generated; the figure then says so.
+    source, synthetic
+        Origin of the data, printed under the figure, and whether it was generated.
 
     Returns
     -------
@@ -89,33 +85,32 @@ def capping_events(
 
 
 def _add(
-    figure: go.Figure, mine: pd.DataFrame, kept: list[str], reason: str, is_epoch: bool
+    figure: go.Figure, own: pd.DataFrame, kept: list[str], reason: str, is_epoch: bool
 ) -> None:
-    """Add the bars of one reason."""
-    place = {name: at for at, name in enumerate(kept)}
-    start = mine["start_ns"].to_numpy(dtype=np.int64)
-    length = (mine["end_ns"] - mine["start_ns"]).to_numpy(dtype=np.float64)
+    position = {name: at for at, name in enumerate(kept)}
+    start = own["start_ns"].to_numpy(dtype=np.int64)
+    length = (own["end_ns"] - own["start_ns"]).to_numpy(dtype=np.float64)
     # A date axis takes lengths in ms.
     base: Any = pd.to_datetime(start).to_numpy() if is_epoch else start / 1e9
     look = _LOOKS.get(reason, "capping likely")
-    told = [
-        _told(clock, limit) for clock, limit in zip(mine["clock_mhz"], mine["limit_w"], strict=True)
+    labels = [
+        _told(clock, limit) for clock, limit in zip(own["clock_mhz"], own["limit_w"], strict=True)
     ]
     figure.add_bar(
         orientation="h",
         base=base,
         x=length / (1e6 if is_epoch else 1e9),
-        y=mine["entity"].map(place),
+        y=own["entity"].map(position),
         width=0.7,
         name=look if reason == "not told" else label(reason, 30),
         marker=fill(look),
-        text=[words if len(mine) <= 12 else "" for words in told],
+        text=[words if len(own) <= 12 else "" for words in labels],
         textposition="inside",
         insidetextanchor="start",
         hovertext=[
             f"{words}<br>{digits(seconds)} s, {plural(int(count), 'reading')}"
             for words, seconds, count in zip(
-                told, mine["duration_s"], mine["reading_count"], strict=True
+                labels, own["duration_s"], own["reading_count"], strict=True
             )
         ],
         hovertemplate="%{hovertext}<br>%{base}<extra>%{fullData.name}</extra>",
@@ -123,32 +118,30 @@ def _add(
 
 
 def _told(clock_mhz: float, limit_w: float) -> str:
-    """Say clock and limit of an event, as far as known."""
-    said = [f"{clock_mhz:,.0f} MHz"] if clock_mhz > 0 else []
-    said += [f"limit {limit_w:,.0f} W"] if limit_w > 0 else []
-    return ", ".join(said) or "no clock or limit known"
+    words = [f"{clock_mhz:,.0f} MHz"] if clock_mhz > 0 else []
+    words += [f"limit {limit_w:,.0f} W"] if limit_w > 0 else []
+    return ", ".join(words) or "no clock or limit known"
 
 
 def _events_claim(events: pd.DataFrame, totals: pd.Series) -> str:
-    """Name the device that was held back longest."""
     first = str(totals.index[0])
-    mine = events[events["entity"] == first]
-    likely = " (likely)" if (mine["evidence"] == "power at limit").all() else ""
+    own = events[events["entity"] == first]
+    likely = " (likely)" if (own["evidence"] == "power at limit").all() else ""
     claim = (
         f"{label(first, 40)} was held back{likely} for {digits(float(totals.iloc[0]))} s in "
-        f"{'one stretch' if len(mine) == 1 else f'{len(mine):,} stretches'}"
+        f"{'one stretch' if len(own) == 1 else f'{len(own):,} stretches'}"
     )
-    told = mine.dropna(subset=["clock_mhz", "uncapped_clock_mhz"])
-    if len(told):
-        clock, free = (told[name].median() for name in ("clock_mhz", "uncapped_clock_mhz"))
+    labels = own.dropna(subset=["clock_mhz", "uncapped_clock_mhz"])
+    if len(labels):
+        clock, free = (labels[name].median() for name in ("clock_mhz", "uncapped_clock_mhz"))
         claim += f", at {clock:,.0f} instead of {free:,.0f} MHz"
-    others = len(totals) - 1
-    return claim + (f"; {plural(others, 'other')} less long" if others else "")
+    remaining = len(totals) - 1
+    return claim + (f"; {plural(remaining, 'other')} less long" if remaining else "")
 
 
 def _events_notes(events: pd.DataFrame, left_out: int, bars_left_out: int) -> list[str]:
     """Say by what capping is known, and what is not drawn."""
-    evidence = ", ".join(label(each, 30) for each in dict.fromkeys(events["evidence"]))
+    evidence = ", ".join(label(kind, 30) for kind in dict.fromkeys(events["evidence"]))
     notes = [f"known by: {evidence}"]
     blur = float(events["uncertain_s"].max())
     if blur > 0:
@@ -172,10 +165,8 @@ def capping_cost(cost: pd.DataFrame, *, source: str = "", synthetic: bool = Fals
     ----------
     cost
         Table :data:`workbench.tables.CAPPING_COST`.
-    source
-        Where the data comes from; printed under the figure.
-    synthetic
-        Whether the data was generated; the figure then says so.
+    source, synthetic
+        Origin of the data, printed under the figure, and whether it was generated.
 
     Returns
     -------
@@ -190,18 +181,18 @@ def capping_cost(cost: pd.DataFrame, *, source: str = "", synthetic: bool = Fals
             "The job has no steps; analyze.capping_cost compares capped with other steps.",
             claim="No steps to compare",
         )
-    known = cost.dropna(subset=["cost_s"])
-    if known.empty:
+    valid = cost.dropna(subset=["cost_s"])
+    if valid.empty:
         return frame.nothing(
             "Every step was capped, so there is none to compare with.",
             claim="The cost of capping is not known",
         )
-    shown = known.nlargest(_MOST_ROWS, "capped_step_count").sort_values("attempt")
-    place = np.arange(len(shown))
+    shown = valid.nlargest(_MOST_ROWS, "capped_step_count").sort_values("attempt")
+    position = np.arange(len(shown))
     figure = go.Figure()
     figure.add_vline(x=0, line={"color": COLOURS["faint"], "width": 1, "dash": "dot"})
     figure.add_scatter(
-        x=shown["cost_s"], y=place, mode="markers", name="against all uncapped steps",
+        x=shown["cost_s"], y=position, mode="markers", name="against all uncapped steps",
         error_x={
             "array": shown["high_cost_s"] - shown["cost_s"],
             "arrayminus": shown["cost_s"] - shown["low_cost_s"],
@@ -212,7 +203,7 @@ def capping_cost(cost: pd.DataFrame, *, source: str = "", synthetic: bool = Fals
     )  # fmt: skip
     figure.add_scatter(
         x=shown["local_cost_s"],
-        y=place,
+        y=position,
         mode="markers",
         name="against the nearest uncapped steps",
         marker={
@@ -231,7 +222,7 @@ def capping_cost(cost: pd.DataFrame, *, source: str = "", synthetic: bool = Fals
     ]
     figure.update_xaxes(title="cost of the capped steps [s]")
     figure.update_yaxes(
-        tickvals=list(place), ticktext=ticks, range=[len(shown) - 0.4, -0.6], title=""
+        tickvals=list(position), ticktext=ticks, range=[len(shown) - 0.4, -0.6], title=""
     )
     figure.update_layout(
         height=max(120, 34 * len(shown) + 40), margin_l=left_margin(ticks), hovermode="closest"
@@ -242,20 +233,20 @@ def capping_cost(cost: pd.DataFrame, *, source: str = "", synthetic: bool = Fals
 
 
 def _cost_claim(shown: pd.DataFrame) -> str:
-    """State the cost of the attempt with most capped steps; a doubt comes first."""
+    # A doubt comes before the number.
     worst = shown.iloc[int(shown["capped_step_count"].to_numpy().argmax())]
     if not worst["capped_step_count"]:
         return "No step was capped"
-    what = f"{plural(int(worst['capped_step_count']), 'capped step')} of attempt {worst['attempt']}"
+    text = f"{plural(int(worst['capped_step_count']), 'capped step')} of attempt {worst['attempt']}"
     if worst["doubt"]:
         return (
-            f"What capping cost is in doubt: {what} took {_seconds(worst['cost_s'])} than all "
+            f"What capping cost is in doubt: {text} took {_seconds(worst['cost_s'])} than all "
             f"others, {_seconds(worst['local_cost_s'])} than the nearest"
         )
     span = ""
     if pd.notna(worst["low_cost_s"]):
         span = f" ({digits(worst['low_cost_s'])} to {digits(worst['high_cost_s'])} s)"
-    return f"{what} took {_seconds(worst['cost_s'])} than others{span}"
+    return f"{text} took {_seconds(worst['cost_s'])} than others{span}"
 
 
 def _seconds(cost_s: float) -> str:
@@ -282,10 +273,8 @@ def capping_blame(blame: pd.DataFrame, *, source: str = "", synthetic: bool = Fa
     ----------
     blame
         Table :data:`workbench.tables.CAPPING_BLAME`.
-    source
-        Where the data comes from; printed under the figure.
-    synthetic
-        Whether the data was generated; the figure then says so.
+    source, synthetic
+        Origin of the data, printed under the figure, and whether it was generated.
 
     Returns
     -------
@@ -304,10 +293,10 @@ def capping_blame(blame: pd.DataFrame, *, source: str = "", synthetic: bool = Fa
     shown = ranked.iloc[:_MOST_ROWS]
     ticks = [label(name, 36) for name in shown["entity"]]
     figure = go.Figure()
-    others = shown["capped_step_count"] - shown["blamed_step_count"]
+    remaining = shown["capped_step_count"] - shown["blamed_step_count"]
     for name, count, look in (
         ("held back most", shown["blamed_step_count"], "capped"),
-        ("capped, another more", others, "not allowed"),
+        ("capped, another more", remaining, "not allowed"),
     ):
         figure.add_bar(
             orientation="h", x=count, y=list(range(len(shown))), name=name, marker=fill(look),

@@ -15,19 +15,9 @@ from workbench.plot._style.text import is_doubtful, label, percent, plural
 from workbench.tables import POWER_CURVE, POWER_KNEES, PROVISIONING, PUBLISHED_GAINS
 
 SYMBOLS = (
-    "circle",
-    "square",
-    "diamond",
-    "triangle-up",
-    "triangle-down",
-    "star",
-    "cross",
-    "hexagon",
-    "triangle-left",
-    "triangle-right",
-    "pentagon",
-    "x",
-)
+    "circle", "square", "diamond", "triangle-up", "triangle-down", "star", "cross", "hexagon",
+    "triangle-left", "triangle-right", "pentagon", "x",
+)  # fmt: skip
 _CURVE = ["gpu", "job", "configuration"]
 _MOST_ROWS = 24
 _KNEES = (
@@ -44,10 +34,8 @@ def power_curve(curve: pd.DataFrame, *, source: str = "", synthetic: bool = Fals
     ----------
     curve
         Table :data:`workbench.tables.POWER_CURVE`, best of few curves (``per="job"``).
-    source
-        Where the numbers come from; printed under the figure.
-    synthetic
-        Whether the data was generated; the figure then says so.
+    source, synthetic
+        Origin of the data, printed under the figure, and whether it was generated.
 
     Returns
     -------
@@ -89,7 +77,6 @@ def power_curve(curve: pd.DataFrame, *, source: str = "", synthetic: bool = Fals
 
 
 def _curve_notes(curve: pd.DataFrame, curve_count: int) -> list[str]:
-    """Say what is compared, what is dropped, and what is in doubt."""
     notes = ["against the largest limit of each"]
     if not curve["energy_ratio"].notna().any():
         notes.append("no power is known, so no energy")
@@ -103,16 +90,15 @@ def _curve_notes(curve: pd.DataFrame, curve_count: int) -> list[str]:
 
 
 def _words(row: pd.Series, is_one_of_many: bool) -> str:
-    """Name a curve; the configuration only where it tells curves apart."""
+    # The configuration is named only where it tells curves apart.
     setting = f", {row['configuration']}" if is_one_of_many and row["configuration"] else ""
     return f"{row['gpu']} {row['job']}{setting}"
 
 
 def _line(own: pd.DataFrame, column: str, at: int, words: str) -> go.Scatter:
-    """Draw one curve in one panel."""
     own = own.iloc[extremes(own[column].to_numpy(dtype=np.float64))]
     symbol = SYMBOLS[at % len(SYMBOLS)]
-    known = own["basis"].isin(["measured", "published"])
+    is_known = own["basis"].isin(["measured", "published"])
     return go.Scatter(
         x=own["limit_w"],
         y=own[column],
@@ -123,7 +109,7 @@ def _line(own: pd.DataFrame, column: str, at: int, words: str) -> go.Scatter:
         line={**distinct(at), "width": 2},
         marker={
             "color": distinct(at)["color"],
-            "symbol": [symbol if each else f"{symbol}-open" for each in known],
+            "symbol": [symbol if item else f"{symbol}-open" for item in is_known],
             "size": 8,
         },
         customdata=own["basis"].map(label),
@@ -133,10 +119,10 @@ def _line(own: pd.DataFrame, column: str, at: int, words: str) -> go.Scatter:
 
 def _curve_claim(curve: pd.DataFrame) -> str:
     """Say what least energy saves, or what the smallest known limit keeps."""
-    known = curve[~curve["is_extrapolated"]]
-    energies = known.dropna(subset=["energy_ratio"])
+    known_rows = curve[~curve["is_extrapolated"]]
+    energies = known_rows.dropna(subset=["energy_ratio"])
     if energies.empty:
-        least = (known if len(known) else curve).sort_values("limit_w").iloc[0]
+        least = (known_rows if len(known_rows) else curve).sort_values("limit_w").iloc[0]
         return (
             f"At {least['limit_w']:,.4g} W, {label(_words(least, False), 50)} keeps "
             f"{percent(least['speed_ratio'])} of its speed"
@@ -148,15 +134,14 @@ def _curve_claim(curve: pd.DataFrame) -> str:
             f"The right limit saves {percent(low)} to {percent(high)} of the energy of "
             f"{plural(len(best), 'curve')}"
         )
-    one = best.iloc[0]
+    row = best.iloc[0]
     return (
-        f"{label(_words(one, False), 50)}: {one['limit_w']:,.4g} W saves "
-        f"{percent(one['saving_ratio'])} of the energy and {_speed(1 - one['speed_ratio'])}"
+        f"{label(_words(row, False), 50)}: {row['limit_w']:,.4g} W saves "
+        f"{percent(row['saving_ratio'])} of the energy and {_speed(1 - row['speed_ratio'])}"
     )
 
 
 def _speed(loss: float) -> str:
-    """Say what happens to the speed."""
     return f"costs {percent(loss)} of the speed" if loss >= 0 else f"gains {percent(-loss)} speed"
 
 
@@ -167,10 +152,8 @@ def power_knees(knees: pd.DataFrame, *, source: str = "", synthetic: bool = Fals
     ----------
     knees
         Table :data:`workbench.tables.POWER_KNEES`.
-    source
-        Where the numbers come from; printed under the figure.
-    synthetic
-        Whether the data was generated; the figure then says so.
+    source, synthetic
+        Origin of the data, printed under the figure, and whether it was generated.
 
     Returns
     -------
@@ -189,13 +172,13 @@ def power_knees(knees: pd.DataFrame, *, source: str = "", synthetic: bool = Fals
     figure = go.Figure()
     kept = f"keeps {percent(shown['kept_speed_share'].iloc[0])} of the speed"
     for at, (column, words) in enumerate([*_KNEES, ("kept_speed_limit_w", kept)]):
-        known = shown[shown[column].notna()]
-        if known.empty:
+        valid = shown[shown[column].notna()]
+        if valid.empty:
             continue
         figure.add_scatter(
-            x=known[column] / known["largest_limit_w"],
+            x=valid[column] / valid["largest_limit_w"],
             # Marks of one row stand above each other, so that none hides another.
-            y=known.index + (at - len(_KNEES) / 2) * 0.22,
+            y=valid.index + (at - len(_KNEES) / 2) * 0.22,
             mode="markers",
             name=words,
             marker={
@@ -204,7 +187,7 @@ def power_knees(knees: pd.DataFrame, *, source: str = "", synthetic: bool = Fals
                 "size": 8,
                 "line": {"width": 1, "color": COLOURS["paper"]},
             },
-            customdata=known[column],
+            customdata=valid[column],
             hovertemplate="%{customdata:,.4g} W, %{x:.0%} of the largest limit<extra></extra>",
         )
     for at, row in enumerate(shown.to_dict("records")):
@@ -221,18 +204,13 @@ def power_knees(knees: pd.DataFrame, *, source: str = "", synthetic: bool = Fals
         label(f"{row.gpu} {row.job}{' *' * bool(row.doubt)}", 34) for row in shown.itertuples()
     ]
     figure.update_xaxes(
-        title="limit, as a share of the largest [%]",
-        tickformat=".0%",
-        range=[0, 1.32],
+        title="limit, as a share of the largest [%]", tickformat=".0%", range=[0, 1.32],
         tickvals=[0, 0.2, 0.4, 0.6, 0.8, 1],
-    )
+    )  # fmt: skip
     figure.update_yaxes(
-        tickvals=list(shown.index),
-        ticktext=ticks,
-        range=[len(shown) - 0.4, -0.6],
-        title="",
+        tickvals=list(shown.index), ticktext=ticks, range=[len(shown) - 0.4, -0.6], title="",
         showgrid=False,
-    )
+    )  # fmt: skip
     figure.update_layout(
         height=max(130, 30 * len(shown) + 30), margin_l=left_margin(ticks), hovermode="closest"
     )
@@ -255,24 +233,23 @@ def _signed(change: float) -> str:
 
 
 def _knees_claim(knees: pd.DataFrame) -> str:
-    """Say how far the limit of least energy lies below the largest, and what it saves."""
-    known = knees.dropna(subset=["least_energy_limit_w"])
-    if known.empty:
+    valid = knees.dropna(subset=["least_energy_limit_w"])
+    if valid.empty:
         least = knees.iloc[0]
         return (
             f"{label(_names(knees)[0], 50)} keeps {percent(least['kept_speed_share'])} of its "
             f"speed down to {least['kept_speed_limit_w']:,.4g} W"
         )
-    if len(known) == 1:
-        one = known.iloc[0]
+    if len(valid) == 1:
+        row = valid.iloc[0]
         return (
-            f"{label(_names(known)[0], 50)}: {one['least_energy_limit_w']:,.4g} W saves "
-            f"{percent(one['saving_ratio'])} of the energy and {_speed(one['speed_loss_ratio'])}"
+            f"{label(_names(valid)[0], 50)}: {row['least_energy_limit_w']:,.4g} W saves "
+            f"{percent(row['saving_ratio'])} of the energy and {_speed(row['speed_loss_ratio'])}"
         )
-    share = known["least_energy_limit_w"] / known["largest_limit_w"]
+    share = valid["least_energy_limit_w"] / valid["largest_limit_w"]
     return (
         f"Least energy at {percent(share.min())} to {percent(share.max())} of the largest limit: "
-        f"it saves {percent(known['saving_ratio'].min())} to {percent(known['saving_ratio'].max())}"
+        f"it saves {percent(valid['saving_ratio'].min())} to {percent(valid['saving_ratio'].max())}"
     )
 
 
@@ -301,10 +278,8 @@ def provisioning(
     published
         Table :data:`workbench.tables.PUBLISHED_GAINS`, to lay over; drawn where the limit that
         was compared with is the same.
-    source
-        Where the numbers come from; printed under the figure.
-    synthetic
-        Whether the data was generated; the figure then says so.
+    source, synthetic
+        Origin of the data, printed under the figure, and whether it was generated.
 
     Returns
     -------
@@ -346,28 +321,23 @@ def provisioning(
 
 
 def _lines(own: pd.DataFrame, column: str, at: int, is_one_of_many: bool) -> list[go.Scatter]:
-    """Draw one curve in one panel: what is known, and what was extrapolated, dashed."""
     own = own.iloc[extremes(own[column].to_numpy(dtype=np.float64), _MOST_POINTS)]
     first = own.iloc[0]
     words = f"{first['gpu']} {first['job']}"
     words = label(f"{words}, {first['configuration']}" if is_one_of_many else words, 40)
     guessed = own["is_extrapolated"].to_numpy()
-    parts = [(own[~guessed], words, "")] if not guessed.all() else []
+    pieces = [(own[~guessed], words, "")] if not guessed.all() else []
     if guessed.any():
-        parts.append((_beyond(own), f"{words}, extrapolated", "-open"))
+        pieces.append((_beyond(own), f"{words}, extrapolated", "-open"))
     return [
         go.Scatter(
-            x=part["limit_w"],
-            y=part[column],
+            x=piece["limit_w"],
+            y=piece[column],
             mode="lines+markers",
             name=name,
             showlegend=column == "gpu_count",
             legendgroup=f"{at}{mark}",
-            line={
-                "color": distinct(at)["color"],
-                "width": 2,
-                "dash": "dash" if mark else "solid",
-            },
+            line={"color": distinct(at)["color"], "width": 2, "dash": "dash" if mark else "solid"},
             marker={
                 "color": distinct(at)["color"],
                 "symbol": SYMBOLS[at] + mark,
@@ -376,7 +346,7 @@ def _lines(own: pd.DataFrame, column: str, at: int, is_one_of_many: bool) -> lis
             },
             hovertemplate=_HOVER[column],
         )
-        for part, name, mark in parts
+        for piece, name, mark in pieces
     ]
 
 
@@ -386,11 +356,10 @@ def _beyond(own: pd.DataFrame) -> pd.DataFrame:
     edges = np.flatnonzero(np.diff(np.r_[False, own["is_extrapolated"], False].astype(np.int8)))
     runs = [rows.iloc[max(a - 1, 0) : b + 1] for a, b in edges.reshape(-1, 2)]
     gap = pd.DataFrame(np.nan, index=[0], columns=rows.columns)
-    return pd.concat([part for run in runs for part in (run, gap)][:-1], ignore_index=True)
+    return pd.concat([piece for run in runs for piece in (run, gap)][:-1], ignore_index=True)
 
 
 def _published(figure: go.Figure, table: pd.DataFrame, published: pd.DataFrame | None) -> bool:
-    """Lay published gains over the throughput; say whether any was drawn."""
     if published is None:
         return False
     PUBLISHED_GAINS.check(published, "published")
@@ -415,7 +384,7 @@ def _published(figure: go.Figure, table: pd.DataFrame, published: pd.DataFrame |
             "color": COLOURS["reference"],
             "line": {"width": 2},
         },
-        customdata=[label(each, 60) for each in rows["trust"]],
+        customdata=[label(row, 60) for row in rows["trust"]],
         hovertemplate="published: %{y:+.1%} at %{x:,.4g} W, %{customdata}<extra></extra>",
         row=2,
         col=1,
@@ -424,12 +393,11 @@ def _published(figure: go.Figure, table: pd.DataFrame, published: pd.DataFrame |
 
 
 def _watts(limits: Any) -> str:
-    """Name the limits that are compared with."""
     return f"{limits[0]:,.4g} W" if len(limits) == 1 else "the reference limit of each"
 
 
 def _claim(table: pd.DataFrame) -> str:
-    """Name the best known limit and what it gains; a guess comes second, as one."""
+    # What is extrapolated comes second, and is named as such.
     best = _best(_known(table))
     if len(best) > 1:
         low, high = best["gain_ratio"].min(), best["gain_ratio"].max()
@@ -437,12 +405,12 @@ def _claim(table: pd.DataFrame) -> str:
             f"The best limits gain {percent(low)} to {percent(high)} throughput over "
             f"{plural(len(best), 'curve')}"
         )
-    one = best.iloc[0]
-    fed = f"{one['limit_w']:,.4g} W feeds {int(one['gpu_count']):,} GPUs"
-    if one["limit_w"] == one["reference_limit_w"]:
+    row = best.iloc[0]
+    fed = f"{row['limit_w']:,.4g} W feeds {int(row['gpu_count']):,} GPUs"
+    if row["limit_w"] == row["reference_limit_w"]:
         claim = f"{fed}; no other known limit does more together"
     else:
-        claim = f"{fed} that do {_more(one)} than at {one['reference_limit_w']:,.4g} W"
+        claim = f"{fed} that do {_more(row)} than at {row['reference_limit_w']:,.4g} W"
     guess = _best(table).iloc[0]
     if guess["is_extrapolated"]:
         claim += f"; extrapolated, {guess['limit_w']:,.4g} W would do {_more(guess)}"
@@ -451,12 +419,11 @@ def _claim(table: pd.DataFrame) -> str:
 
 def _known(table: pd.DataFrame) -> pd.DataFrame:
     """Give what was measured or published, or everything if nothing was."""
-    known = table[~table["is_extrapolated"]]
-    return known if len(known) else table
+    known_rows = table[~table["is_extrapolated"]]
+    return known_rows if len(known_rows) else table
 
 
 def _best(table: pd.DataFrame) -> pd.DataFrame:
-    """Give the row of most throughput of each curve."""
     return table.loc[table.groupby(_CURVE, sort=False)["throughput_ratio"].idxmax()]
 
 

@@ -24,10 +24,8 @@ def energy(energy: pd.DataFrame, *, source: str = "", synthetic: bool = False) -
     ----------
     energy
         Table :data:`workbench.tables.ENERGY`.
-    source
-        Where the data comes from; printed under the figure.
-    synthetic
-        Whether the data was generated; the figure then says so.
+    source, synthetic
+        Origin of the data, printed under the figure, and whether it was generated.
 
     Returns
     -------
@@ -37,21 +35,21 @@ def energy(energy: pd.DataFrame, *, source: str = "", synthetic: bool = False) -
     """
     frame = Frame(source, synthetic)
     ENERGY.check(energy)
-    known = energy[energy["energy_j"].notna()]
-    if known.empty:
+    valid = energy[energy["energy_j"].notna()]
+    if valid.empty:
         why = "No entity has readings near enough to know its energy."
         return frame.nothing(
             why if len(energy) else "The table has no entities; analyze.energy makes them.",
             claim="No energy to show",
         )
-    ranked = known.sort_values("energy_j", ascending=False, ignore_index=True, kind="stable")
+    ranked = valid.sort_values("energy_j", ascending=False, ignore_index=True, kind="stable")
     figure = _bars(ranked) if len(ranked) <= _MOST_BARS else _curve(ranked)
     notes = _notes(energy)
     return frame.finish(figure, claim=_claim(ranked), note=" · ".join(notes))
 
 
 def _bars(ranked: pd.DataFrame) -> go.Figure:
-    """Draw one bar per entity; those that are not wholly known are hatched."""
+    # Entities whose time is known in part are hatched.
     scale, unit = energy_unit(float(ranked["energy_j"].max()))
     ticks = [label(name, 36) for name in ranked["entity"]]
     figure = go.Figure()
@@ -59,17 +57,17 @@ def _bars(ranked: pd.DataFrame) -> go.Figure:
         rows = np.flatnonzero((ranked["covered_share"] >= _KNOWN).to_numpy() == is_whole)
         if not len(rows):
             continue
-        mine = ranked.iloc[rows]
+        own = ranked.iloc[rows]
         figure.add_bar(
-            orientation="h", x=mine["energy_j"] / scale, y=rows,
+            orientation="h", x=own["energy_j"] / scale, y=rows,
             name=f"{percent(_KNOWN)} of the time known, or more" if is_whole else "less known",
             marker=fill("neutral" if is_whole else "unknown", bars=len(ranked)),
             text=[
                 f" {digits(value / scale)}" + ("" if is_whole else f", {percent(share)} known")
-                for value, share in zip(mine["energy_j"], mine["covered_share"], strict=True)
+                for value, share in zip(own["energy_j"], own["covered_share"], strict=True)
             ],
             textposition="outside", cliponaxis=False,
-            hovertext=[label(name, 80) for name in mine["entity"]],
+            hovertext=[label(name, 80) for name in own["entity"]],
             hovertemplate="%{hovertext}: %{x:,.4~g} " + unit + "<extra></extra>",
         )  # fmt: skip
     figure.update_layout(
@@ -86,7 +84,6 @@ def _bars(ranked: pd.DataFrame) -> go.Figure:
 
 
 def _curve(ranked: pd.DataFrame) -> go.Figure:
-    """Draw the energies of very many entities in order, and name the ends."""
     scale, unit = energy_unit(float(ranked["energy_j"].max()))
     keep = np.unique(np.linspace(0, len(ranked) - 1, min(len(ranked), MAX_POINTS)).astype(int))
     shown = ranked.iloc[keep]

@@ -38,10 +38,8 @@ def power_hierarchy(
     ----------
     hierarchy
         Table :data:`workbench.tables.POWER_HIERARCHY`.
-    source
-        Where the data comes from; printed under the figure.
-    synthetic
-        Whether the data was generated; the figure then says so.
+    source, synthetic
+        Origin of the data, printed under the figure, and whether it was generated.
 
     Returns
     -------
@@ -85,7 +83,6 @@ def _rows(table: pd.DataFrame) -> list[dict[Any, Any]]:
 
 
 def _chosen(drawable: pd.DataFrame) -> pd.DataFrame:
-    """Take of every level those nearest to their limit, in the order of levels."""
     order = drawable["level"].drop_duplicates().tolist()
     ranked = drawable.assign(level_at=drawable["level"].map(order.index))
     ranked = ranked.sort_values(
@@ -99,26 +96,25 @@ def _chosen(drawable: pd.DataFrame) -> pd.DataFrame:
     for left, (level, size) in zip(range(len(sizes), 0, -1), sizes.items(), strict=True):
         quota[level] = min(size, max(room // left, 1))
         room -= quota[level]
-    place = ranked.groupby("level_at").cumcount()
-    kept = ranked[place < ranked["level_at"].map(quota)]
+    position = ranked.groupby("level_at").cumcount()
+    kept = ranked[position < ranked["level_at"].map(quota)]
     return kept.iloc[: 2 * _MOST_ROWS].reset_index(drop=True)
 
 
 def _add_bars(figure: go.Figure, shown: pd.DataFrame) -> None:
-    """Stack what is used at the peak, what could still be used, and what is stranded."""
     limit = shown["limit_w"].to_numpy()
     peak = shown["peak_w"].to_numpy()
     usable, stranded = shown["usable_headroom_w"].to_numpy(), shown["stranded_w"].to_numpy()
-    known = ~np.isnan(usable) & ~np.isnan(stranded)
-    unknown = np.where(known, 0.0, np.maximum(limit - peak, 0))
-    parts = {
+    is_known = ~np.isnan(usable) & ~np.isnan(stranded)
+    unknown = np.where(is_known, 0.0, np.maximum(limit - peak, 0))
+    pieces = {
         "peak": (peak, "neutral"),
-        "usable headroom": (np.where(known, usable, 0.0), "usable headroom"),
-        "stranded headroom": (np.where(known, stranded, 0.0), "stranded headroom"),
+        "usable headroom": (np.where(is_known, usable, 0.0), "usable headroom"),
+        "stranded headroom": (np.where(is_known, stranded, 0.0), "stranded headroom"),
         "headroom, not known whether usable": (unknown, "unknown"),
     }
     names = [label(name, 60) for name in shown["entity"]]
-    for name, (power_w, meaning) in parts.items():
+    for name, (power_w, meaning) in pieces.items():
         if name == "peak" or power_w.any():
             figure.add_bar(
                 orientation="h", y=np.arange(len(shown)), x=100 * power_w / limit, name=name,
@@ -135,10 +131,10 @@ def _add_nameplates(figure: go.Figure, shown: pd.DataFrame) -> None:
     """Mark the nameplates below a thing, or its own where nothing is below it."""
     own = shown["nameplate_w"] / shown["limit_w"]
     ratio = shown["nameplates_limit_ratio"].where(shown["child_count"] > 0, own)
-    known = np.flatnonzero(ratio.notna() & (100 * ratio <= _MOST_PERCENT))
-    if len(known):
+    is_known = np.flatnonzero(ratio.notna() & (100 * ratio <= _MOST_PERCENT))
+    if len(is_known):
         figure.add_scatter(
-            x=100 * ratio.to_numpy()[known], y=known, mode="markers",
+            x=100 * ratio.to_numpy()[is_known], y=is_known, mode="markers",
             name="nameplate, or sum of those below",
             marker={"symbol": "diamond", "size": 10, "color": COLOURS["reference"]},
             hovertemplate="nameplates %{x:.0f} % of the limit<extra></extra>",
@@ -146,7 +142,6 @@ def _add_nameplates(figure: go.Figure, shown: pd.DataFrame) -> None:
 
 
 def _reach(shown: pd.DataFrame) -> float:
-    """Give the end of the axis: the limit, or what is beyond it."""
     ratios = shown[["peak_limit_ratio", "nameplates_limit_ratio"]].to_numpy(dtype=float).ravel()
     ratios = np.r_[ratios, (shown["nameplate_w"] / shown["limit_w"]).to_numpy(dtype=float)]
     fitting = 100 * ratios[~np.isnan(ratios)]
@@ -173,7 +168,6 @@ def _notes(hierarchy: pd.DataFrame, drawable: pd.DataFrame, shown: pd.DataFrame)
 
 
 def _claim(drawable: pd.DataFrame) -> str:
-    """Tell what is nearest to its limit, and where the most is stranded."""
     nearest = drawable.iloc[int(drawable["peak_limit_ratio"].to_numpy().argmax())]
     ratio = float(nearest["peak_limit_ratio"])
     verb = "exceeds" if ratio > 1 else "comes nearest to"
@@ -202,10 +196,8 @@ def pue(table: pd.DataFrame, *, source: str = "", synthetic: bool = False) -> go
     ----------
     table
         Table :data:`workbench.tables.PUE`.
-    source
-        Where the data comes from; printed under the figure.
-    synthetic
-        Whether the data was generated; the figure then says so.
+    source, synthetic
+        Origin of the data, printed under the figure, and whether it was generated.
 
     Returns
     -------
@@ -215,13 +207,13 @@ def pue(table: pd.DataFrame, *, source: str = "", synthetic: bool = False) -> go
     """
     frame = Frame(source, synthetic)
     PUE.check(table)
-    known = table[table["pue_ratio"].notna()]
-    if known.empty:
+    valid = table[table["pue_ratio"].notna()]
+    if valid.empty:
         return frame.nothing(
             "No window has cells in which both the facility and its IT are known.",
             claim="No PUE to show",
         )
-    whole = float(known["facility_j"].sum() / known["it_j"].sum())
+    total = float(valid["facility_j"].sum() / valid["it_j"].sum())
     first, last = int(table["start_ns"].iloc[0]), int(table["end_ns"].iloc[-1])
     unit_ns, title = time_axis(first, last)
     value = table["pue_ratio"].to_numpy()
@@ -236,37 +228,36 @@ def pue(table: pd.DataFrame, *, source: str = "", synthetic: bool = False) -> go
     )  # fmt: skip
     if len(table) <= _MOST_MARKED:
         _mark(figure, table, first_ns=first, unit_ns=unit_ns)
-    if len(known) > 1:
+    if len(valid) > 1:
         figure.add_hline(
-            y=whole, line={"color": colour("limit"), "dash": "dash", "width": 1.5},
-            annotation_text=f"all together {whole:.3f}", annotation_position="bottom right",
+            y=total, line={"color": colour("limit"), "dash": "dash", "width": 1.5},
+            annotation_text=f"all together {total:.3f}", annotation_position="bottom right",
             annotation_bgcolor=VEIL,
         )  # fmt: skip
-    low, high = float(known["pue_ratio"].min()), float(known["pue_ratio"].max())
+    low, high = float(valid["pue_ratio"].min()), float(valid["pue_ratio"].max())
     room = max(0.2 * (high - low), 0.05)
     figure.update_xaxes(title=title, range=[0, (last - first) / unit_ns])
     figure.update_yaxes(
         title="energy of the facility over its IT [ratio]",
         range=[min(low - room, 1.0 if low >= 1 else low - room), high + room],
     )
-    return frame.finish(figure, claim=_pue_claim(known, whole), note=_note(table))
+    return frame.finish(figure, claim=_pue_claim(valid, total), note=_note(table))
 
 
 def _mark(figure: go.Figure, table: pd.DataFrame, *, first_ns: int, unit_ns: float) -> None:
-    """Mark the middle of each window, hollow where part of its time is unknown."""
     middle = (table["start_ns"] + (table["end_ns"] - table["start_ns"]) // 2 - first_ns) / unit_ns
     for is_whole in (True, False):
-        mine = (table["covered_share"] >= _KNOWN) == is_whole
-        mine &= table["pue_ratio"].notna()
-        if mine.any():
+        own = (table["covered_share"] >= _KNOWN) == is_whole
+        own &= table["pue_ratio"].notna()
+        if own.any():
             figure.add_scatter(
-                x=middle[mine], y=table.loc[mine, "pue_ratio"], mode="markers",
+                x=middle[own], y=table.loc[own, "pue_ratio"], mode="markers",
                 name=f"{percent(_KNOWN)} of the time known, or more" if is_whole else "less known",
                 marker={
                     "color": colour("gpu work"), "size": 9,
                     "symbol": "circle" if is_whole else "circle-open",
                 },
-                customdata=table.loc[mine, "covered_share"],
+                customdata=table.loc[own, "covered_share"],
                 hovertemplate="PUE %{y:.3f}, %{customdata:.1%} of the time known<extra></extra>",
             )  # fmt: skip
 
@@ -283,13 +274,13 @@ def _note(table: pd.DataFrame) -> str:
     return " · ".join(notes)
 
 
-def _pue_claim(known: pd.DataFrame, whole: float) -> str:
-    overhead = float(known["facility_j"].sum() - known["it_j"].sum())
-    claim = f"PUE is {whole:.3f}"
+def _pue_claim(facts: pd.DataFrame, total: float) -> str:
+    overhead = float(facts["facility_j"].sum() - facts["it_j"].sum())
+    claim = f"PUE is {total:.3f}"
     if overhead > 0:
         claim += f": {joules(overhead)} for all but the IT"
-    if len(known) > 1:
-        low, high = known["pue_ratio"].min(), known["pue_ratio"].max()
+    if len(facts) > 1:
+        low, high = facts["pue_ratio"].min(), facts["pue_ratio"].max()
         claim += f"; windows lie between {low:.3f} and {high:.3f}"
     return claim
 
@@ -308,10 +299,8 @@ def power_residual(
     ----------
     residual
         Table :data:`workbench.tables.POWER_RESIDUAL`.
-    source
-        Where the data comes from; printed under the figure.
-    synthetic
-        Whether the data was generated; the figure then says so.
+    source, synthetic
+        Origin of the data, printed under the figure, and whether it was generated.
 
     Returns
     -------
@@ -321,23 +310,23 @@ def power_residual(
     """
     frame = Frame(source, synthetic)
     POWER_RESIDUAL.check(residual)
-    known = residual[residual["residual_w"].notna()]
-    if known.empty:
+    valid = residual[residual["residual_w"].notna()]
+    if valid.empty:
         return frame.nothing(
             "No meter has a value together with all its parts, so nothing can be subtracted."
             if len(residual)
             else "No meter has others below it; analyze.power_residual needs both.",
             claim="No residual to show",
         )
-    entity = known["entity"].astype(object)
-    means = known.groupby(entity)["residual_w"].mean()
+    entity = valid["entity"].astype(object)
+    means = valid.groupby(entity)["residual_w"].mean()
     shown = means.abs().sort_values(ascending=False, kind="stable").index[:_MOST_LINES]
-    mine = residual[residual["entity"].isin(shown)]
-    scale, unit = power_unit(float(known["residual_w"].abs().max()))
+    own = residual[residual["entity"].isin(shown)]
+    scale, unit = power_unit(float(valid["residual_w"].abs().max()))
     first, last = int(residual["time_ns"].min()), int(residual["time_ns"].max())
     unit_ns, title = time_axis(first, last)
     figure = go.Figure()
-    for at, (name, rows) in enumerate(mine.groupby(mine["entity"].astype(object), sort=True)):
+    for at, (name, rows) in enumerate(own.groupby(own["entity"].astype(object), sort=True)):
         value = rows["residual_w"].to_numpy() / scale
         keep = extremes(value)
         figure.add_scatter(
@@ -350,30 +339,29 @@ def power_residual(
     figure.update_xaxes(title=title)
     figure.update_yaxes(title=f"meter minus its parts [{unit}]", tickformat=",.4~g")
     return frame.finish(
-        figure, claim=_residual_claim(known, means),
-        note=" · ".join(_residual_notes(residual, known, len(means))))  # fmt: skip
+        figure, claim=_residual_claim(valid, means),
+        note=" · ".join(_residual_notes(residual, valid, len(means))))  # fmt: skip
 
 
-def _residual_notes(residual: pd.DataFrame, known: pd.DataFrame, meter_count: int) -> list[str]:
+def _residual_notes(residual: pd.DataFrame, facts: pd.DataFrame, meter_count: int) -> list[str]:
     notes = []
     if meter_count > _MOST_LINES:
         notes.append(f"{_MOST_LINES} of {meter_count:,} meters shown, those with the most")
-    if blank := len(residual) - len(known):
+    if blank := len(residual) - len(facts):
         notes.append(f"{plural(blank, 'cell')} blank, because a meter or a part lacks there")
-    if (known["covered_share"] < 1).any():
+    if (facts["covered_share"] < 1).any():
         notes.append("<b>the residual holds parts without a value</b>")
     return notes
 
 
-def _residual_claim(known: pd.DataFrame, means: pd.Series) -> str:
-    """Tell the largest residual, and how often one is negative."""
+def _residual_claim(facts: pd.DataFrame, means: pd.Series) -> str:
     at = int(means.abs().to_numpy().argmax())
     name, mean = means.index[at], float(means.iloc[at])
-    metered = known.loc[(known["entity"] == name).to_numpy(), "metered_w"].mean()
+    metered = facts.loc[(facts["entity"] == name).to_numpy(), "metered_w"].mean()
     share = f" ({100 * abs(mean) / metered:.1f} %)" if metered > 0 else ""
     side = "more" if mean >= 0 else "less"
     claim = f"{label(name, 30)} draws {amount(abs(mean))}{share} {side} than its parts together"
-    negative = float(np.mean(known["is_negative"]))
+    negative = float(np.mean(facts["is_negative"]))
     if negative == 0:
         return claim
     return f"{claim}; {percent(negative)} of all residuals are negative, which cannot be"

@@ -1,4 +1,4 @@
-"""Power before and after smoothing, and the charge of the store."""
+"""Power before and after smoothing, and the charge of the storage."""
 
 from __future__ import annotations
 
@@ -54,64 +54,62 @@ def power_smoothing(
         verdict.
     zoom_s
         Length of the upper panel in seconds, around the widest swing.
-    source
-        Where the numbers come from; printed under the figure.
-    synthetic
-        Whether the data was generated; the figure then says so.
+    source, synthetic
+        Origin of the data, printed under the figure, and whether it was generated.
 
     Returns
     -------
     plotly.graph_objects.Figure
-        Above a short stretch of power, below the charge of the store (or, without one, power of
+        Above a short stretch of power, below the charge of the storage (or, without one, power of
         the whole time).
     """
     frame = Frame(source, synthetic)
     POWER_SMOOTHING.check(table)
-    known = table[table["power_w"].notna()].sort_values("time_ns", ignore_index=True)
-    if known.empty:
+    valid = table[table["power_w"].notna()].sort_values("time_ns", ignore_index=True)
+    if valid.empty:
         return frame.nothing(
             "No cell was smoothed; analyze.power_smoothing needs a stretch without gaps.",
             claim="No smoothed power to show",
         )
-    after_min = (known["time_ns"] - known["time_ns"].iloc[0]) / 60e9
+    after_min = (valid["time_ns"] - valid["time_ns"].iloc[0]) / 60e9
     figure = make_subplots(rows=2, cols=1, vertical_spacing=0.2, row_heights=[0.62, 0.38])
-    factor, unit = power_unit(float(known["power_w"].max()))
-    has_load = bool((known["load_w"] != known["power_w"]).any())
-    has_store = bool((known["storage_w"] != 0).any())
+    factor, unit = power_unit(float(valid["power_w"].max()))
+    has_load = bool((valid["load_w"] != valid["power_w"]).any())
+    has_store = bool((valid["storage_w"] != 0).any())
     # Two lines on top of one another say less than one.
     shown = [line for line in _LINES if line[0] != "load_w" or (has_load and has_store)]
-    zoomed = _zoom(known, zoom_s)
+    zoomed = _zoom(valid, zoom_s)
     for line in shown:
-        _trace(figure, line, after_min.iloc[zoomed], known.iloc[zoomed], factor)
+        _trace(figure, line, after_min.iloc[zoomed], valid.iloc[zoomed], factor)
     if has_store:
-        unit_below = _charge(figure, after_min, known)
+        unit_below = _charge(figure, after_min, valid)
     else:
         unit_below = f"power [{unit}]"
         for line in shown:
-            _trace(figure, line, after_min, known, factor, row=2)
+            _trace(figure, line, after_min, valid, factor, row=2)
     figure.update_layout(height=430)
     figure.update_xaxes(title="time [min]")
     figure.update_xaxes(title="", row=1)
     figure.update_yaxes(title=f"power [{unit}]", row=1)
     figure.update_yaxes(title=unit_below, row=2)
     note = f"above: {zoom_s:g} s around the widest swing, below: all of it"
-    filled = int(known["is_filled"].sum())
+    filled = int(valid["is_filled"].sum())
     note += f" · {filled:,} cells interpolated" if filled else ""
-    if len(known) < len(table):
-        note += f" · {percent(len(known) / len(table))} of the cells, the longest without a gap"
-    return frame.finish(figure, claim=_claim(known, summary), note=note)
+    if len(valid) < len(table):
+        note += f" · {percent(len(valid) / len(table))} of the cells, the longest without a gap"
+    return frame.finish(figure, claim=_claim(valid, summary), note=note)
 
 
-def _zoom(known: pd.DataFrame, zoom_s: float) -> Any:
+def _zoom(facts: pd.DataFrame, zoom_s: float) -> Any:
     """Choose the cells around the largest change within a third of the zoom."""
-    time = known["time_ns"].to_numpy()
+    time = facts["time_ns"].to_numpy()
     period = float(time[1] - time[0]) / 1e9 if len(time) > 1 else 1.0
     cells = max(int(zoom_s / period), 2)
-    power = known["power_w"]
+    power = facts["power_w"]
     near = power.rolling(max(cells // 3, 1), min_periods=1)
     at = int((near.max() - near.min()).to_numpy().argmax()) - cells // 6
-    first = min(max(at - cells // 2, 0), max(len(known) - cells, 0))
-    return np.arange(first, min(first + cells + 1, len(known)))
+    first = min(max(at - cells // 2, 0), max(len(facts) - cells, 0))
+    return np.arange(first, min(first + cells + 1, len(facts)))
 
 
 def _trace(
@@ -123,7 +121,6 @@ def _trace(
     *,
     row: int = 1,
 ) -> None:
-    """Draw one version of power."""
     column, name, look, dash, width = line
     values = rows[column].to_numpy() / factor
     keep = extremes(values, _MOST_POINTS)
@@ -139,29 +136,27 @@ def _mode(keep: Any) -> str:
     return "lines" if len(keep) > 1 else "markers"
 
 
-def _charge(figure: go.Figure, after_min: pd.Series, known: pd.DataFrame) -> str:
-    """Draw the charge, as a share where the capacity is known; return the title of its axis."""
-    limited = bool(known["stored_share"].notna().any())
+def _charge(figure: go.Figure, after_min: pd.Series, facts: pd.DataFrame) -> str:
+    limited = bool(facts["stored_share"].notna().any())
     if limited:
-        values, title = known["stored_share"].to_numpy(), "charge [%]"
+        values, title = facts["stored_share"].to_numpy(), "charge [%]"
         figure.update_yaxes(tickformat=".0%", range=[-0.03, 1.03], row=2)
     else:
-        stored = known["stored_j"].to_numpy()
+        stored = facts["stored_j"].to_numpy()
         factor, unit = energy_unit(float(np.abs(stored).max()))
         values, title = stored / factor, f"charge [{unit}]"
     keep = extremes(values, _MOST_POINTS)
     figure.add_scatter(
         x=after_min.to_numpy()[keep].round(4), y=values[keep], mode=_mode(keep),
-        name="charge of the store", showlegend=False,
+        name="charge of the storage", showlegend=False,
         line={"color": colour("series"), "width": 1.5},
         hovertemplate="%{y:.3g} at %{x:.2f} min<extra></extra>", row=2, col=1,
     )  # fmt: skip
     return title
 
 
-def _claim(known: pd.DataFrame, summary: pd.DataFrame | None) -> str:
-    """State swing before and after, the cost and the verdict."""
-    percentiles = (np.percentile(known[name], [1, 99]) for name in ("power_w", "smoothed_w"))
+def _claim(facts: pd.DataFrame, summary: pd.DataFrame | None) -> str:
+    percentiles = (np.percentile(facts[name], [1, 99]) for name in ("power_w", "smoothed_w"))
     swings = [float(high - low) for low, high in percentiles]
     claim = f"Swing {amount(swings[0])} before, {amount(swings[1])} after"
     if summary is None or SMOOTHING_SUMMARY.check(summary).empty:
@@ -170,10 +165,10 @@ def _claim(known: pd.DataFrame, summary: pd.DataFrame | None) -> str:
     more = 100 * (float(after["energy_ratio"]) - 1)
     claim += f", for {abs(more):.2g} % {'more' if more >= 0 else 'less'} energy"
     if after["storage_w"] > 0:
-        claim += f" and a store of {amount(after['storage_w'])}, "
+        claim += f" and storage of {amount(after['storage_w'])}, "
         claim += joules(after["storage_j"])
     if pd.notna(after["verdict"]):
-        was, left = (label(each, 12) for each in summary["verdict"].iloc[[0, -1]])
+        was, left = (label(item, 12) for item in summary["verdict"].iloc[[0, -1]])
         claim += f"; grid: {was} before, {left} after"
     return claim
 
@@ -185,10 +180,8 @@ _BAR_PX = 46
 # Bars of what is far beyond its limit end here; their numbers stand beside them.
 _LONGEST = 3.0
 _VERDICTS = {
-    "fail": ("✕ fail", "limit"),
-    "unknown": ("? unknown", "unknown"),
-    "pass": ("✓ pass", "allowed"),
-}
+    "fail": ("✕ fail", "limit"), "unknown": ("? unknown", "unknown"), "pass": ("✓ pass", "allowed"),
+}  # fmt: skip
 
 
 def grid_check(table: pd.DataFrame, *, source: str = "", synthetic: bool = False) -> go.Figure:
@@ -198,10 +191,8 @@ def grid_check(table: pd.DataFrame, *, source: str = "", synthetic: bool = False
     ----------
     table
         Table :data:`workbench.tables.GRID_CHECK`.
-    source
-        Where the numbers come from; printed under the figure.
-    synthetic
-        Whether the data was generated; the figure then says so.
+    source, synthetic
+        Origin of the data, printed under the figure, and whether it was generated.
 
     Returns
     -------
@@ -215,29 +206,28 @@ def grid_check(table: pd.DataFrame, *, source: str = "", synthetic: bool = False
         return frame.nothing(
             "The specification has no requirements that could be checked.", claim="Nothing to check"
         )
-    order = {name: place for place, name in enumerate(_VERDICTS)}
+    order = {name: position for position, name in enumerate(_VERDICTS)}
     rows = table.assign(_place=table["verdict"].map(order).fillna(len(order)))
     rows = rows.sort_values("_place", kind="stable", ignore_index=True).head(_MOST)
     used = (rows["measured"] / rows["limit"].where(rows["limit"] > 0)).fillna(0)
     figure = go.Figure()
     for verdict, (name, look) in _VERDICTS.items():
-        places = [at for at, each in enumerate(rows["verdict"]) if each == verdict]
-        if places:
+        positions = [at for at, record in enumerate(rows["verdict"]) if record == verdict]
+        if positions:
             figure.add_bar(
-                x=used.iloc[places].clip(upper=_LONGEST), y=places, orientation="h", name=name,
-                marker=fill(look, bars=len(places)) | _border(verdict), width=0.34,
-                hovertext=[label(why, 160) for why in rows["why"].iloc[places]],
+                x=used.iloc[positions].clip(upper=_LONGEST), y=positions,
+                orientation="h", name=name, width=0.34,
+                marker=fill(look, bars=len(positions)) | _border(verdict),
+                hovertext=[label(why, 160) for why in rows["why"].iloc[positions]],
                 hovertemplate="%{hovertext}<extra></extra>",
             )  # fmt: skip
     for at, row in enumerate(rows.to_dict("records")):
         _words(figure, at, row)
-    names = [label(each, 34) for each in rows["requirement"]]
+    names = [label(record, 34) for record in rows["requirement"]]
     figure.add_vline(
-        x=1,
-        line={"color": COLOURS["reference"], "width": 2, "dash": "dash"},
-        annotation_text="limit",
-        annotation_position="top right",
-    )
+        x=1, line={"color": COLOURS["reference"], "width": 2, "dash": "dash"},
+        annotation_text="limit", annotation_position="top right",
+    )  # fmt: skip
     figure.update_layout(height=_BAR_PX * len(rows) + 20, margin_l=left_margin(names))
     figure.update_yaxes(
         tickvals=list(range(len(rows))), ticktext=names, range=[len(rows) - 0.4, -0.75],
@@ -254,31 +244,29 @@ def grid_check(table: pd.DataFrame, *, source: str = "", synthetic: bool = False
 
 
 def _border(verdict: str) -> dict[str, object]:
-    """Outline what failed, so that it stands out without colour."""
+    # What failed stands out without colour, too.
     return {"line": {"width": 2 if verdict == "fail" else 0, "color": COLOURS["reference"]}}
 
 
 def _words(figure: go.Figure, at: int, row: dict[Hashable, Any]) -> None:
-    """Write verdict and numbers above a bar."""
     unit = str(row["unit"])
     measured = float(row["measured"])
-    said = f"<b>{_VERDICTS.get(str(row['verdict']), (safe(row['verdict']), ''))[0]}</b>: "
-    said += "not seen" if math.isnan(measured) else _number(measured, unit)
-    said += f" of {_number(float(str(row['limit'])), unit)}"
+    words = f"<b>{_VERDICTS.get(str(row['verdict']), (safe(row['verdict']), ''))[0]}</b>: "
+    words += "not seen" if math.isnan(measured) else _number(measured, unit)
+    words += f" of {_number(float(str(row['limit'])), unit)}"
     if not math.isnan(measured):
         margin = float(row["margin"])
-        said += f", {_number(abs(margin), unit)} {'left' if margin >= 0 else 'too much'}"
+        words += f", {_number(abs(margin), unit)} {'left' if margin >= 0 else 'too much'}"
     visible = float(row["visible_share"])
     if visible < 1:
-        said += f" · {percent(visible)} of it can be seen"
+        words += f" · {percent(visible)} of it can be seen"
     figure.add_annotation(
-        x=0, y=at - 0.22, text=said, showarrow=False, xanchor="left", yanchor="bottom", xshift=2,
+        x=0, y=at - 0.22, text=words, showarrow=False, xanchor="left", yanchor="bottom", xshift=2,
         font={"size": 11}, bgcolor=VEIL, borderpad=0,
     )  # fmt: skip
 
 
 def _number(value: float, unit: str) -> str:
-    """Write a number in its unit."""
     if unit == "share":
         return percent(value)
     if unit in ("W", "W/s"):
@@ -287,25 +275,21 @@ def _number(value: float, unit: str) -> str:
 
 
 def _grid_check_claim(table: pd.DataFrame) -> str:
-    """Count the verdicts, worst first."""
     counts = table["verdict"].value_counts()
     spec = label(table["spec"].iloc[0], 40)
     if len(table) == 1 and table["verdict"].iloc[0] in _VERDICTS:
         return f"{spec}: {_VERDICTS[table['verdict'].iloc[0]][0][2:]}"
-    said = [f"{counts[name]:,} {name}" for name in _VERDICTS if counts.get(name, 0)]
-    return f"{spec}: {', '.join(said) or 'no verdict'} of {plural(len(table), 'requirement')}"
+    words = [f"{counts[name]:,} {name}" for name in _VERDICTS if counts.get(name, 0)]
+    return f"{spec}: {', '.join(words) or 'no verdict'} of {plural(len(table), 'requirement')}"
 
 
 # What smoothing costs and what it leaves, before beside after.
 
 _MEASURES = (
-    ("swing_w", "swing, 99th - 1st percentile", ""),
-    ("deviation_w", "standard deviation", ""),
-    ("ramp_w_per_s", "fastest ramp", "/s"),
-    ("peak_w", "peak", ""),
-    ("energy_j", "energy", ""),
-)
-# A store that is not needed still moves the last digits of sums.
+    ("swing_w", "swing, 99th - 1st percentile", ""), ("deviation_w", "standard deviation", ""),
+    ("ramp_w_per_s", "fastest ramp", "/s"), ("peak_w", "peak", ""), ("energy_j", "energy", ""),
+)  # fmt: skip
+# Storage that is not needed still moves the last digits of sums.
 _ROUNDING = 1e-9
 _COSTS = (("ballast_j", "burnt on top"), ("lost_j", "lost in it"), ("unmet_j", "held back"))
 
@@ -319,16 +303,14 @@ def smoothing_summary(
     ----------
     table
         Table :data:`workbench.tables.SMOOTHING_SUMMARY`.
-    source
-        Where the numbers come from; printed under the figure.
-    synthetic
-        Whether the data was generated; the figure then says so.
+    source, synthetic
+        Origin of the data, printed under the figure, and whether it was generated.
 
     Returns
     -------
     plotly.graph_objects.Figure
         A bar per quantity as a share of what it was, with both numbers. The title states swing
-        and cost, the note what the store needs and what is held back.
+        and cost, the note what the storage needs and what is held back.
     """
     frame = Frame(source, synthetic)
     SMOOTHING_SUMMARY.check(table)
@@ -361,13 +343,11 @@ def smoothing_summary(
 
 
 def _row(table: pd.DataFrame, version: str, otherwise: int) -> pd.Series:
-    """Return the row of a version; the first or last one if none is called so."""
-    named = table[table["version"] == version]
-    return named.iloc[0] if len(named) else table.iloc[otherwise]
+    by_name = table[table["version"] == version]
+    return by_name.iloc[0] if len(by_name) else table.iloc[otherwise]
 
 
 def _smoothing_summary_claim(before: pd.Series, after: pd.Series) -> str:
-    """State the swing and what it costs."""
     more = 100 * (float(after["energy_ratio"]) - 1)
     claim = f"Swing {amount(float(before['swing_w']))} before, {amount(float(after['swing_w']))} "
     claim += f"after, for {digits(abs(more))} % {'more' if more >= 0 else 'less'} energy"
@@ -379,15 +359,14 @@ def _smoothing_summary_claim(before: pd.Series, after: pd.Series) -> str:
 
 
 def _note(after: pd.Series) -> str:
-    """Say what the store needs, and what is lost or held back."""
-    parts = []
+    pieces = []
     if after["storage_w"] > _ROUNDING * float(after["peak_w"]):
         energy = joules(float(after["storage_j"]))
-        parts.append(f"the store moves {amount(float(after['storage_w']))} and {energy}")
+        pieces.append(f"the storage moves {amount(float(after['storage_w']))} and {energy}")
     for column, words in _COSTS:
         if after[column] > 0:
             share = float(after[column]) / float(after["energy_j"]) if after["energy_j"] > 0 else 0
-            parts.append(f"{percent(min(share, 1))} of the energy {words}")
+            pieces.append(f"{percent(min(share, 1))} of the energy {words}")
     if after["covered_share"] < 1:
-        parts.append(f"{percent(float(after['covered_share']))} of the cells")
-    return " · ".join(parts)
+        pieces.append(f"{percent(float(after['covered_share']))} of the cells")
+    return " · ".join(pieces)

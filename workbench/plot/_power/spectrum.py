@@ -16,7 +16,6 @@ from workbench.plot._style.text import amount, digits, label, percent, plural, p
 from workbench.tables import (
     BAND_SHARES,
     GRID_CHECK,
-    POWER_EDGES,
     POWER_PEAKS,
     POWER_RAMPS,
     POWER_SPECTRUM,
@@ -49,10 +48,8 @@ def power_spectrum(
         Table :data:`workbench.tables.GRID_CHECK`; its bands are shaded, with their verdict.
     step_s
         Length of a training step in seconds, marked for comparison.
-    source
-        Where the numbers come from; printed under the figure.
-    synthetic
-        Whether the data was generated; the figure then says so.
+    source, synthetic
+        Origin of the data, printed under the figure, and whether it was generated.
 
     Returns
     -------
@@ -93,7 +90,6 @@ def power_spectrum(
 
 
 def _lines(figure: go.Figure, rows: pd.DataFrame, factor: float) -> None:
-    """Draw the density as measured, and before the sensor averaged."""
     rows = rows.iloc[extremes(rows["density_w2_per_hz"].to_numpy())]
     density = rows["density_w2_per_hz"] / factor**2
     mode = "lines" if len(rows) > 1 else "markers"
@@ -113,7 +109,6 @@ def _lines(figure: go.Figure, rows: pd.DataFrame, factor: float) -> None:
 
 
 def _grounds(figure: go.Figure, rows: pd.DataFrame, limited: pd.DataFrame | None) -> None:
-    """Shade the bands, and mark Nyquist and the sensor's half power."""
     nyquist = float(rows["nyquist_hz"].iloc[0])
     half = float(rows["half_power_hz"].iloc[0])
     _upright(figure, nyquist, f"Nyquist {digits(nyquist)} Hz: unseen beyond", "solid")
@@ -129,9 +124,9 @@ def _grounds(figure: go.Figure, rows: pd.DataFrame, limited: pd.DataFrame | None
             fillcolor=colour("limit"), opacity=0.1, layer="below",
         )  # fmt: skip
         # Where the band is unseen there is room.
-        place = max(row["low_hz"], nyquist) if row["high_hz"] > 2 * nyquist else row["low_hz"]
+        position = max(row["low_hz"], nyquist) if row["high_hz"] > 2 * nyquist else row["low_hz"]
         figure.add_annotation(
-            x=math.log10(max(place, 1e-9)), y=0.5, yref="paper", xanchor="left", xshift=6,
+            x=math.log10(max(position, 1e-9)), y=0.5, yref="paper", xanchor="left", xshift=6,
             showarrow=False, align="left",
             text=f"{row['low_hz']:g}-{row['high_hz']:g} Hz: at most {percent(row['limit'])}"
             f"<br><b>{label(row['verdict'], 12)}</b>",
@@ -152,16 +147,15 @@ def _upright(
 
 
 def _labels(figure: go.Figure, peaks: pd.DataFrame | None, factor: float) -> None:
-    """Mark the highest peaks with their period, and harmonics as such."""
     if peaks is None or POWER_PEAKS.check(peaks).empty:
         return
-    some = peaks.head(_MOST_PEAKS)
+    subset = peaks.head(_MOST_PEAKS)
     words = [
         f"{digits(row['period_s'])} s" if row["harmonic"] == 1 else f"{row['harmonic']} x main"
-        for row in some.to_dict("records")
+        for row in subset.to_dict("records")
     ]
     figure.add_scatter(
-        x=some["frequency_hz"], y=some["density_w2_per_hz"] / factor**2, mode="markers+text",
+        x=subset["frequency_hz"], y=subset["density_w2_per_hz"] / factor**2, mode="markers+text",
         name="peaks", text=words, textposition="top center", showlegend=False, cliponaxis=False,
         marker={"symbol": "diamond", "size": 8, "color": COLOURS["reference"]},
         hovertemplate="%{text}: %{x:.4g} Hz<extra></extra>",
@@ -169,7 +163,6 @@ def _labels(figure: go.Figure, peaks: pd.DataFrame | None, factor: float) -> Non
 
 
 def _claim(rows: pd.DataFrame, peaks: pd.DataFrame | None, limited: pd.DataFrame | None) -> str:
-    """Name the main period, and the verdict on the first band."""
     if peaks is not None and len(peaks):
         top = peaks.iloc[0]
         claim = f"Power repeats every {digits(top['period_s'])} s ({top['frequency_hz']:.3g} Hz), "
@@ -180,13 +173,12 @@ def _claim(rows: pd.DataFrame, peaks: pd.DataFrame | None, limited: pd.DataFrame
     if limited is not None and len(limited):
         row = limited.iloc[0]
         seen = float(row["visible_share"])
-        known = f" ({percent(seen)} of the band seen)" if seen < 1 else ""
-        claim += f"; {row['low_hz']:g}-{row['high_hz']:g} Hz: {label(row['verdict'], 12)}{known}"
+        visible = f" ({percent(seen)} of the band seen)" if seen < 1 else ""
+        claim += f"; {row['low_hz']:g}-{row['high_hz']:g} Hz: {label(row['verdict'], 12)}{visible}"
     return claim
 
 
 def _note(rows: pd.DataFrame) -> str:
-    """Say what the estimate rests on."""
     first = rows.iloc[0]
     note = f"Welch, {int(first['segment_count']):,} segments"
     if float(first["covered_share"]) < 1:
@@ -211,10 +203,8 @@ def band_shares(table: pd.DataFrame, *, source: str = "", synthetic: bool = Fals
     ----------
     table
         Table :data:`workbench.tables.BAND_SHARES`.
-    source
-        Where the numbers come from; printed under the figure.
-    synthetic
-        Whether the data was generated; the figure then says so.
+    source, synthetic
+        Origin of the data, printed under the figure, and whether it was generated.
 
     Returns
     -------
@@ -234,9 +224,9 @@ def band_shares(table: pd.DataFrame, *, source: str = "", synthetic: bool = Fals
     # Two bands of one name would share a bar, so bars have places, not names.
     rows["_place"] = range(len(rows))
     figure = go.Figure()
-    whole = rows["visible_share"] >= 1
-    _bars(figure, rows[whole], "seen whole", "neutral")
-    _bars(figure, rows[~whole], "seen in part, or not at all", "not allowed")
+    total = rows["visible_share"] >= 1
+    _bars(figure, rows[total], "seen whole", "neutral")
+    _bars(figure, rows[~total], "seen in part, or not at all", "not allowed")
     figure.update_layout(height=max(_BAR_PX * len(rows), 120), margin_l=left_margin(labels))
     figure.update_yaxes(
         tickvals=rows["_place"], ticktext=labels, range=[len(rows) - 0.5, -0.5], showgrid=False
@@ -250,7 +240,6 @@ def band_shares(table: pd.DataFrame, *, source: str = "", synthetic: bool = Fals
 
 
 def _bars(figure: go.Figure, rows: pd.DataFrame, name: str, look: str) -> None:
-    """Draw the bars of one look, with their share and what is seen of them."""
     if rows.empty:
         return
     texts = [_words(row) for row in rows.to_dict("records")]
@@ -262,7 +251,6 @@ def _bars(figure: go.Figure, rows: pd.DataFrame, name: str, look: str) -> None:
 
 
 def _words(row: dict[Hashable, Any]) -> str:
-    """Write what stands beside a bar."""
     if pd.isna(row["energy_share"]):
         return "above Nyquist: nothing of it is seen"
     text = f"{percent(row['energy_share'])} ({amount(row['rms_w'])} rms)"
@@ -271,7 +259,6 @@ def _words(row: dict[Hashable, Any]) -> str:
 
 
 def _band_shares_claim(rows: pd.DataFrame) -> str:
-    """Name the band with most of the energy."""
     if rows["energy_share"].isna().all():
         return "All bands lie above what the meter can see"
     top = rows.iloc[int(rows["energy_share"].fillna(0).argmax())]
@@ -283,60 +270,7 @@ def _band_shares_claim(rows: pd.DataFrame) -> str:
 
 # Large rises and falls of power over time.
 
-_LOOKS = {"up": ("rise", "triangle-up"), "down": ("fall", "triangle-down")}
 _MOST_POINTS = 2_000
-
-
-def power_edges(table: pd.DataFrame, *, source: str = "", synthetic: bool = False) -> go.Figure:
-    """Show every large rise and fall of power: when, and by how much.
-
-    Parameters
-    ----------
-    table
-        Table :data:`workbench.tables.POWER_EDGES`.
-    source
-        Where the numbers come from; printed under the figure.
-    synthetic
-        Whether the data was generated; the figure then says so.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
-        A mark per edge, rises above the axis and falls below it. The title states how many
-        there are and the largest.
-    """
-    frame = Frame(source, synthetic)
-    POWER_EDGES.check(table)
-    if table.empty:
-        return frame.nothing(
-            "Power never changes by the threshold within the window.", claim="No edges in the power"
-        )
-    rows = table.sort_values("start_ns", ignore_index=True)
-    top = rows.iloc[int(rows["change_w"].abs().argmax())]
-    factor, unit = power_unit(float(abs(top["change_w"])))
-    after_min = (rows["start_ns"] - rows["start_ns"].iloc[0]) / 60e9
-    figure = go.Figure()
-    for position, (way, (noun, symbol)) in enumerate(_LOOKS.items()):
-        part = np.flatnonzero((rows["direction"] == way).to_numpy())
-        if not len(part):
-            continue
-        part = part[extremes(rows["change_w"].to_numpy()[part], _MOST_POINTS)]
-        some = rows.iloc[part]
-        figure.add_scatter(
-            x=after_min.iloc[part], y=some["change_w"] / factor, mode="markers",
-            name=plural(int((rows["direction"] == way).sum()), noun), customdata=some["dur_s"],
-            marker={"symbol": symbol, "size": 9, "color": distinct(position)["color"]},
-            hovertemplate=f"{noun} by %{{y:.3g}} {unit} in %{{customdata:g}} s<extra></extra>",
-        )  # fmt: skip
-    figure.add_hline(y=0, line={"color": colour("neutral"), "width": 1})
-    figure.update_xaxes(title="time since the first edge [min]")
-    figure.update_yaxes(title=f"change of power [{unit}]")
-    counts = rows["direction"].value_counts()
-    said = [plural(int(counts.get(way, 0)), noun) for way, (noun, _) in _LOOKS.items()]
-    size = amount(float(abs(top["change_w"])))
-    largest = f"a {_LOOKS[str(top['direction'])][0]} by {size} in {seconds(float(top['dur_s']))}"
-    claim = f"{' and '.join(said)}; the largest is {largest}"
-    return frame.finish(figure, claim=claim)
 
 
 # How fast power rises and falls, by the window it is measured over.
@@ -353,10 +287,8 @@ def power_ramps(table: pd.DataFrame, *, source: str = "", synthetic: bool = Fals
     ----------
     table
         Table :data:`workbench.tables.POWER_RAMPS`.
-    source
-        Where the numbers come from; printed under the figure.
-    synthetic
-        Whether the data was generated; the figure then says so.
+    source, synthetic
+        Origin of the data, printed under the figure, and whether it was generated.
 
     Returns
     -------
@@ -403,7 +335,6 @@ def power_ramps(table: pd.DataFrame, *, source: str = "", synthetic: bool = Fals
 
 
 def _line(figure: go.Figure, rows: pd.DataFrame, way: str, position: int, factor: float) -> None:
-    """Draw one direction."""
     if rows.empty:
         return
     rows = rows.iloc[extremes(rows["ramp_w_per_s"].to_numpy())]
@@ -412,7 +343,7 @@ def _line(figure: go.Figure, rows: pd.DataFrame, way: str, position: int, factor
     figure.add_scatter(
         x=rows["measured_s"], y=value, mode="lines+markers+text" if labelled else "lines",
         name=_NAMES[way],
-        text=["" if pd.isna(each) else digits(each) for each in value] if labelled else None,
+        text=["" if pd.isna(item) else digits(item) for item in value] if labelled else None,
         textposition=["top right" if on_top else "bottom left" for on_top in rows["_on_top"]],
         marker={"symbol": _SYMBOLS[way], "size": 10}, line={**distinct(position), "width": 2},
         cliponaxis=False, hovertemplate="%{y:.3g} over %{x:g} s<extra></extra>",
@@ -420,23 +351,22 @@ def _line(figure: go.Figure, rows: pd.DataFrame, way: str, position: int, factor
 
 
 def _positive(values: pd.Series) -> pd.Series:
-    """Leave out what a logarithmic axis cannot show."""
     return values.where(values > 0, np.nan)
 
 
 def _ramps_note(table: pd.DataFrame, rows: pd.DataFrame) -> str:
     """Name the windows that cannot be measured, and what is not known."""
     unseen = table[table["ramp_w_per_s"].isna()].drop_duplicates("window_s")
-    parts = []
+    pieces = []
     if len(unseen):
-        named = ", ".join(f"{window:g} s" for window in unseen["window_s"].head(4))
+        by_name = ", ".join(f"{window:g} s" for window in unseen["window_s"].head(4))
         more = ", ..." if len(unseen) > 4 else ""
-        cannot = f"{plural(len(unseen), 'window')} cannot be measured ({named}{more})"
-        parts.append(cannot)
-    known = float(rows["covered_share"].min())
-    if known < 1:
-        parts.append(f"down to {known:.1%} of the windows have both ends known")
-    return " · ".join(parts)
+        cannot = f"{plural(len(unseen), 'window')} cannot be measured ({by_name}{more})"
+        pieces.append(cannot)
+    covered = float(rows["covered_share"].min())
+    if covered < 1:
+        pieces.append(f"down to {covered:.1%} of the windows have both ends known")
+    return " · ".join(pieces)
 
 
 # How far power moves inside a training step, over all steps.
@@ -451,10 +381,8 @@ def power_swings(table: pd.DataFrame, *, source: str = "", synthetic: bool = Fal
     ----------
     table
         Table :data:`workbench.tables.POWER_SWINGS`.
-    source
-        Where the numbers come from; printed under the figure.
-    synthetic
-        Whether the data was generated; the figure then says so.
+    source, synthetic
+        Origin of the data, printed under the figure, and whether it was generated.
 
     Returns
     -------
@@ -496,7 +424,6 @@ def _why_nothing(table: pd.DataFrame) -> str:
 
 
 def _swings_note(table: pd.DataFrame, rows: pd.DataFrame) -> str:
-    """Say how much the swings rest on."""
     cells = float(rows["cell_count"].median())
     note = (
         f"{plural(len(rows), 'step')} of {digits(cells)} cells each; faster fluctuation is unseen"

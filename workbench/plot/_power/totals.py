@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -12,10 +11,10 @@ from numpy.typing import NDArray
 
 from workbench.plot._style.bars import panels
 from workbench.plot._style.lanes import MAX_POINTS, extremes
-from workbench.plot._style.palette import SCALE, VEIL
+from workbench.plot._style.palette import VEIL
 from workbench.plot._style.style import COLOURS, Frame, colour
 from workbench.plot._style.text import amount, label, plural, power_unit, seconds, time_axis
-from workbench.tables import LOGGED_SPANS, LOGGED_STEPS, POWER_HEATMAP, POWER_TOTALS
+from workbench.tables import LOGGED_SPANS, LOGGED_STEPS, POWER_TOTALS
 
 _HEIGHT_PX = 300
 # A series that is not so much longer than the zoom needs no second panel.
@@ -47,10 +46,8 @@ def power_totals(
     zoom_s
         Length of the second panel, in s: around one of the shaded spans near the middle, or
         else the middle of what is known.
-    source
-        Where the data comes from; printed under the figure.
-    synthetic
-        Whether the data was generated; the figure then says so.
+    source, synthetic
+        Origin of the data, printed under the figure, and whether it was generated.
 
     Returns
     -------
@@ -60,8 +57,6 @@ def power_totals(
 
     Raises
     ------
-    TableError
-        If an input is not its table.
     ValueError
         If ``zoom_s`` is not a positive time.
     """
@@ -74,14 +69,14 @@ def power_totals(
         raise ValueError(msg)
     if not totals["power_w"].notna().any():
         return frame.nothing(_why_nothing(totals), claim="No power to show")
-    whole = (int(totals["time_ns"].iloc[0]), int(totals["time_ns"].iloc[-1]) + _cell_ns(totals))
-    spans = shaded(spans, whole)
+    total = (int(totals["time_ns"].iloc[0]), int(totals["time_ns"].iloc[-1]) + _cell_ns(totals))
+    spans = shaded(spans, total)
     known_ns = totals.loc[totals["power_w"].notna(), "time_ns"].to_numpy()
-    unit_ns, title = time_axis(*whole)
-    stretches = [whole]
-    if whole[1] - whole[0] > _WORTH_ZOOMING * zoom_s * 1e9:
-        stretches.append(choose_zoom(whole, spans, known_ns, round(zoom_s * 1e9)))
-    views = [View(*each, whole[0], unit_ns, column) for column, each in enumerate(stretches, 1)]
+    unit_ns, title = time_axis(*total)
+    windows = [total]
+    if total[1] - total[0] > _WORTH_ZOOMING * zoom_s * 1e9:
+        windows.append(choose_zoom(total, spans, known_ns, round(zoom_s * 1e9)))
+    views = [View(*ends, total[0], unit_ns, column) for column, ends in enumerate(windows, 1)]
     names = [seconds((view.end_ns - view.start_ns) / 1e9) for view in views]
     names = [names[0], f"{names[-1]} of it, enlarged"] if len(views) > 1 else [""]
     figure = panels(names, height_px=_HEIGHT_PX, shared_y=False)
@@ -112,7 +107,6 @@ def _cell_ns(totals: pd.DataFrame) -> int:
 
 
 def _draw(figure: go.Figure, totals: pd.DataFrame, view: View, *, scale: float, unit: str) -> float:
-    """Draw the power of one stretch; give the height of its foot, where ticks go."""
     cell_ns = _cell_ns(totals)
     time = totals["time_ns"].to_numpy()
     shown = totals[(time > view.start_ns - cell_ns) & (time < view.end_ns)]
@@ -128,8 +122,8 @@ def _draw(figure: go.Figure, totals: pd.DataFrame, view: View, *, scale: float, 
         hovertemplate="%{y:,.4~g} " + unit + "<extra></extra>",
         row=1, col=view.column,
     )  # fmt: skip
-    known = power[~np.isnan(power)]
-    low, high = (float(known.min()), float(known.max())) if len(known) else (0.0, 1.0)
+    valid = power[~np.isnan(power)]
+    low, high = (float(valid.min()), float(valid.max())) if len(valid) else (0.0, 1.0)
     reach = max(high - low, 0.02 * high, 1e-9)
     # The whole time is drawn from 0, so that a swing looks as large as it is.
     foot, top = (0.0, 1.2 * high or 1.0) if is_whole else (low - 0.12 * reach, high + 0.3 * reach)
@@ -140,18 +134,16 @@ def _draw(figure: go.Figure, totals: pd.DataFrame, view: View, *, scale: float, 
 
 
 def _note(totals: pd.DataFrame) -> str:
-    """Say how long the cells are, and how many of them lack meters."""
-    said = [f"means of {seconds(_cell_ns(totals) / 1e9)}"] if len(totals) > 1 else []
+    words = [f"means of {seconds(_cell_ns(totals) / 1e9)}"] if len(totals) > 1 else []
     if blank := int(totals["power_w"].isna().sum()):
-        said.append(f"{blank:,} of {plural(len(totals), 'cell')} blank, because meters lack there")
+        words.append(f"{blank:,} of {plural(len(totals), 'cell')} blank, because meters lack there")
     partial = totals["power_w"].notna() & (totals["entity_count"] < totals["expected_count"])
     if partial.any():
-        said.append(f"<b>{plural(int(partial.sum()), 'cell')} without some of the meters</b>")
-    return " · ".join(said)
+        words.append(f"<b>{plural(int(partial.sum()), 'cell')} without some of the meters</b>")
+    return " · ".join(words)
 
 
 def _claim(totals: pd.DataFrame) -> str:
-    """State mean, peak and swing."""
     power = totals["power_w"].dropna()
     low, high = power.quantile([0.01, 0.99])
     expected = int(totals["expected_count"].max())
@@ -166,152 +158,6 @@ def _claim(totals: pd.DataFrame) -> str:
 
 
 # A picture of power: a row per thing, time from left to right.
-
-# What a figure may weigh, as whole numbers of two bytes each.
-_MOST_CELLS = 700_000
-_MOST_INT16 = (1 << 15) - 1
-_YEAR_2000_NS = 946_684_800_000_000_000
-_NO_READING = -1
-_PLOT_PX, _MOST_PX = 300, 620
-
-
-def power_heatmap(
-    heatmap: pd.DataFrame,
-    *,
-    by: Literal["mean", "max"] = "mean",
-    source: str = "",
-    synthetic: bool = False,
-) -> go.Figure:
-    """Show who drew how much and when; what is off stands out as a row or a column.
-
-    Parameters
-    ----------
-    heatmap
-        Table :data:`workbench.tables.POWER_HEATMAP`.
-    by
-        Whether a column of the picture shows the mean of its time or the highest cell.
-    source
-        Where the data comes from; printed under the figure.
-    synthetic
-        Whether the data was generated; the figure then says so.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
-        A row per entity; the brighter, the more power; white where there is no reading. Cells
-        are whole numbers, and of very many entities those that differ most from the median are
-        shown, so that the figure stays below 2 MB. The title states the mean and who drew the most.
-    """
-    frame = Frame(source, synthetic)
-    POWER_HEATMAP.check(heatmap)
-    column = f"{by}_w"
-    if column not in ("mean_w", "max_w"):
-        msg = f"by must be 'mean' or 'max'; got {by!r}"
-        raise ValueError(msg)
-    if heatmap[column].isna().all():
-        return frame.nothing(
-            "The table has no cell with power; pass what analyze.power_heatmap returns.",
-            claim="No power to show",
-        )
-    wide = heatmap.assign(entity=heatmap["entity"].astype(str)).pivot_table(
-        index="entity", columns="time_ns", values=column, aggfunc="max", sort=False, dropna=False
-    )
-    wide = wide.astype("float64").sort_index(axis="columns")
-    shown = _oddest(wide)
-    values = shown.to_numpy()
-    low, high = float(np.nanmin(values)), float(np.nanmax(values))
-    is_missing = np.isnan(values)
-    kind = np.int16 if high <= _MOST_INT16 else np.int32
-    hint = " (-1: no reading)" if is_missing.any() else ""
-    figure = go.Figure()
-    figure.add_heatmap(
-        x=_times(shown.columns.to_numpy()),
-        y=_labels([str(name) for name in shown.index]),
-        z=np.where(is_missing, _NO_READING, values).astype(kind),
-        zmin=_NO_READING,
-        zmax=max(high, 1),
-        colorscale=_colours(low, max(high, 1)),
-        colorbar={"title": {"text": f"{by} power [W]"}, "thickness": 12, "tickformat": ","}
-        | _ticks(low, high),
-        hovertemplate=f"%{{y}}<br>%{{x}}: %{{z:,}} W{hint}<extra></extra>",
-    )
-    is_epoch = int(shown.columns.min()) >= _YEAR_2000_NS
-    figure.update_xaxes(title="time [UTC]" if is_epoch else "time [s]", showgrid=False)
-    figure.update_yaxes(title="entity", type="category", autorange="reversed", showgrid=False)
-    height = min(max(_PLOT_PX, 3 * len(shown)), _MOST_PX)
-    figure.update_layout(height=height, hovermode="closest")
-    note = _heatmap_note(wide, shown, is_missing)
-    claim = _heatmap_claim(heatmap, wide)
-    return frame.finish(figure, claim=claim, note=note)
-
-
-def _oddest(wide: pd.DataFrame) -> pd.DataFrame:
-    """Keep the rows that differ most from the median if there are too many, in their order."""
-    most = _MOST_CELLS if np.nanmax(wide.to_numpy()) <= _MOST_INT16 else _MOST_CELLS // 2
-    most = max(most // max(wide.shape[1], 1), 1)
-    if len(wide) <= most:
-        return wide
-    apart = (wide - wide.median(axis="index")).abs().mean(axis="columns")
-    missing = wide.isna().mean(axis="columns")
-    score = apart.fillna(0) / max(float(apart.max()), 1) + missing
-    kept = np.sort(np.argsort(-score.to_numpy(), kind="stable")[:most])
-    return wide.iloc[kept]
-
-
-def _times(times: np.ndarray) -> Any:
-    if int(times.min()) >= _YEAR_2000_NS:
-        return pd.to_datetime(times.astype(np.int64)).to_numpy()
-    return times / 1e9
-
-
-def _labels(names: list[str]) -> list[str]:
-    """Shorten names, and keep those apart that become equal."""
-    seen: dict[str, int] = {}
-    shown = []
-    for name in names:
-        short = label(name, 28)
-        seen[short] = seen.get(short, 0) + 1
-        shown.append(short if seen[short] == 1 else f"{short} ({seen[short]})")
-    return shown
-
-
-def _colours(low: float, high: float) -> list[list[Any]]:
-    """Give white to cells without reading, and the whole scale to the powers there are."""
-
-    def place(watts: float) -> float:
-        return (watts - _NO_READING) / (high - _NO_READING)
-
-    start, edge = place(min(low, high - 1)), place(-0.5)
-    steps = np.linspace(max(start, edge), 1, len(SCALE)).tolist()
-    scale = [[step, colour] for step, colour in zip(steps, SCALE, strict=True)]
-    return [[0.0, COLOURS["paper"]], [edge, COLOURS["paper"]], [edge, SCALE[0]], *scale]
-
-
-def _ticks(low: float, high: float) -> dict[str, Any]:
-    values = sorted({round(value) for value in np.linspace(low, max(high, 1), 5)})
-    return {"tickvals": values, "ticktext": [f"{value:,}" for value in values]}
-
-
-def _heatmap_claim(heatmap: pd.DataFrame, wide: pd.DataFrame) -> str:
-    groups = heatmap.assign(entity=heatmap["entity"].astype(str)).groupby("entity", sort=False)
-    means = groups["mean_w"].mean().astype("float64")
-    covered = groups["covered_share"].mean()
-    # Who is known for a part of the time only may just have missed the idle hours.
-    compared = means[(covered >= 0.95 * covered.max()) & means.notna()]
-    who, most = label(compared.idxmax(), 30), float(compared.max())
-    if len(wide) == 1:
-        return f"{who} draws {most:,.0f} W on average"
-    each = f"{len(wide):,} entities draw {float(means.mean()):,.0f} W each on average"
-    return f"{each}; {who} the most, {most:,.0f} W"
-
-
-def _heatmap_note(wide: pd.DataFrame, shown: pd.DataFrame, is_missing: np.ndarray) -> str:
-    notes = []
-    if len(shown) < len(wide):
-        notes.append(f"shown: the {len(shown):,} of {len(wide):,} that differ most from the median")
-    if is_missing.any():
-        notes.append(f"white: no reading ({plural(int(is_missing.sum()), 'cell')})")
-    return " · ".join(notes)
 
 
 # Stretches of time that a figure of power shows, and what the job was doing in them.
@@ -337,38 +183,23 @@ class View:
     column: int
 
     def at(self, time_ns: NDArray[np.int64] | int) -> NDArray[np.float64]:
-        """Give times as the axis has them."""
         return np.asarray((np.asarray(time_ns) - self.zero_ns) / self.unit_ns)
 
     def holds(self, table: pd.DataFrame) -> pd.DataFrame:
-        """Give the rows of a table of stretches that overlap this one."""
         return table[(table["end_ns"] > self.start_ns) & (table["start_ns"] < self.end_ns)]
 
 
-def shaded(spans: pd.DataFrame, whole: tuple[int, int]) -> pd.DataFrame:
-    """Give the spans that are drawn: no kind that takes most of the time, as training does.
-
-    Parameters
-    ----------
-    spans
-        Table :data:`workbench.tables.LOGGED_SPANS`.
-    whole
-        Start and end of all that is shown, in ns.
-
-    Returns
-    -------
-    pandas.DataFrame
-        Rows of ``spans`` that overlap ``whole``, with an end.
-    """
-    ended = spans.assign(end_ns=spans["end_ns"].fillna(whole[1]).astype("int64"))
-    inside = ended[(ended["end_ns"] > whole[0]) & (ended["start_ns"] < whole[1])]
-    length = inside["end_ns"].clip(upper=whole[1]) - inside["start_ns"].clip(lower=whole[0])
-    share = length.groupby(inside["kind"]).sum() / (whole[1] - whole[0])
+def shaded(spans: pd.DataFrame, total: tuple[int, int]) -> pd.DataFrame:
+    """Give the spans that are drawn: no kind that takes most of the time, as training does."""
+    ended = spans.assign(end_ns=spans["end_ns"].fillna(total[1]).astype("int64"))
+    inside = ended[(ended["end_ns"] > total[0]) & (ended["start_ns"] < total[1])]
+    length = inside["end_ns"].clip(upper=total[1]) - inside["start_ns"].clip(lower=total[0])
+    share = length.groupby(inside["kind"]).sum() / (total[1] - total[0])
     return inside[inside["kind"].map(share) <= _BACKGROUND_SHARE]
 
 
 def choose_zoom(
-    whole: tuple[int, int], spans: pd.DataFrame, known_ns: NDArray[np.int64], width_ns: int
+    total: tuple[int, int], spans: pd.DataFrame, known_ns: NDArray[np.int64], width_ns: int
 ) -> tuple[int, int]:
     """Choose a stretch with known cells: around the start of a span, or their middle.
 
@@ -376,32 +207,31 @@ def choose_zoom(
     """
     middle = int(known_ns[len(known_ns) // 2])
     starts = spans["start_ns"].to_numpy()
-    starts = starts[(starts > whole[0]) & (starts < whole[1])]
+    starts = starts[(starts > total[0]) & (starts < total[1])]
     for start in [*starts[np.argsort(np.abs(starts - middle), kind="stable")], middle]:
-        low = min(max(int(start) - width_ns // 2, whole[0]), whole[1] - width_ns)
+        low = min(max(int(start) - width_ns // 2, total[0]), total[1] - width_ns)
         if ((known_ns >= low) & (known_ns < low + width_ns)).any():
             break
     return low, low + width_ns
 
 
 def mark_spans(figure: go.Figure, spans: pd.DataFrame, view: View) -> None:
-    """Shade what the job was doing, each kind with its own height, border and label."""
     inside = view.holds(spans)
-    for place, kind in enumerate(inside["kind"].value_counts().index[:_MOST_KINDS]):
-        mine = inside[inside["kind"] == kind]
-        lengths = mine["end_ns"] - mine["start_ns"]
-        drawn = mine.loc[lengths.nlargest(_MOST_SPANS).index].sort_values("start_ns")
-        top = 0.99 - 0.075 * place
+    for position, kind in enumerate(inside["kind"].value_counts().index[:_MOST_KINDS]):
+        own = inside[inside["kind"] == kind]
+        lengths = own["end_ns"] - own["start_ns"]
+        drawn = own.loc[lengths.nlargest(_MOST_SPANS).index].sort_values("start_ns")
+        top = 0.99 - 0.075 * position
         border = 1 if len(drawn) <= _MOST_BORDERED else 0
         starts = view.at(np.maximum(drawn["start_ns"].to_numpy(), view.start_ns))
         ends = view.at(np.minimum(drawn["end_ns"].to_numpy(), view.end_ns))
         for start, end in zip(starts, ends, strict=True):
             figure.add_shape(
                 type="rect", x0=start, x1=end, y0=0, y1=top, layer="below", opacity=0.35,
-                fillcolor=colour(str(kind)), line={"width": border, "dash": _BORDERS[place]},
+                fillcolor=colour(str(kind)), line={"width": border, "dash": _BORDERS[position]},
                 xref=_axis("x", view), yref=f"{_axis('y', view)} domain",
             )  # fmt: skip
-        _name(figure, view, starts, top=top, text=_named(str(kind), len(mine)))
+        _name(figure, view, starts, top=top, text=_named(str(kind), len(own)))
 
 
 def _named(kind: str, count: int) -> str:
@@ -411,7 +241,6 @@ def _named(kind: str, count: int) -> str:
 def _name(
     figure: go.Figure, view: View, starts: NDArray[np.float64], *, top: float, text: str
 ) -> None:
-    """Write the name of a kind once, at the first rectangle that has room to its right."""
     low, high = view.at(view.start_ns), view.at(view.end_ns)
     fits = np.flatnonzero(starts < high - _LABEL_SHARE * (high - low))
     at_end = not len(fits)

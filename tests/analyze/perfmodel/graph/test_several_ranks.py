@@ -144,7 +144,7 @@ def job(dlrm):
     """Give the events of eight real ranks on one clock, and their collectives."""
     trace = load.traces(dlrm, progress=False)
     clocks = analyze.clocks(analyze.collectives(trace.events, process_groups=trace.process_groups))
-    events = analyze.on_one_clock(trace.events, clocks)
+    events = analyze.align_clocks(trace.events, clocks)
     return events, analyze.collectives(events, process_groups=trace.process_groups)
 
 

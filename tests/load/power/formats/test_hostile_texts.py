@@ -7,17 +7,21 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.load.power.formats import test_amd_smi, test_hl_smi, test_ipmi, test_ptdaemon
+from tests.load.power.formats import (
+    test_amd_smi,
+    test_hl_smi,
+    test_ipmi,
+    test_ptdaemon,
+    test_redfish,
+)
 from tests.load.power.formats.nvidia import test_console_table as test_nvidia_table
-from tests.load.power.formats.prometheus.test_pages import PAGE, power_line
-from tests.load.power.formats.redfish import test_redfish
+from tests.load.power.formats.test_prometheus_pages import PAGE, power_line
 from tests.load.power.power_texts import T0, answer, read, series, written
 from workbench import load
 from workbench.errors import LoadError
-from workbench.load._power.formats import amd_smi, hl_smi, ipmi, ptdaemon
+from workbench.load._power.formats import amd_smi, hl_smi, ipmi, ptdaemon, redfish
+from workbench.load._power.formats import prometheus as prometheus_power
 from workbench.load._power.formats.nvidia import console_table as nvidia_table
-from workbench.load._power.formats.prometheus import reader as prometheus_power
-from workbench.load._power.formats.redfish import reader as redfish
 from workbench.load._power.formats.table import reader as power_table
 from workbench.tables import POWER, POWER_COUNTERS, POWER_ENTITIES, POWER_STATES
 

@@ -11,7 +11,7 @@ from workbench import load
 from workbench.errors import LoadError
 from workbench.load._files.archive import Source
 from workbench.load._power.formats import mlperf as mlperf_power
-from workbench.load._power.part import BesidePowerError, NoPowerError, PowerGiven
+from workbench.load._power.part import BesidePowerError, NoPowerError, PowerOptions
 from workbench.tables import POWER, SAYS_SYNTHETIC
 
 RUN = "result_5848-240517221859825376616_2"
@@ -35,7 +35,7 @@ def log(tmp_path):
         path = tmp_path / name
         raw = lines if isinstance(lines, bytes) else "\n".join(lines).encode()
         path.write_bytes(raw)
-        return mlperf_power.read_power(Source(name, path), PowerGiven(**said))
+        return mlperf_power.read_power(Source(name, path), PowerOptions(**said))
 
     return read
 
@@ -217,7 +217,7 @@ def test_reading_many_lines_at_once_gives_what_reading_them_one_by_one_gives(
     for at in data.draw(st.lists(st.integers(0, len(texts)), max_size=3)):
         texts.insert(at, data.draw(st.sampled_from(["", "noise", "\0", ":::MLLOG {"])))
     path.write_text("\n".join(texts))
-    part = mlperf_power.read_power(Source("node_1.txt", path), PowerGiven())
+    part = mlperf_power.read_power(Source("node_1.txt", path), PowerOptions())
     expected = [(t * 1_000_000, float(v)) for t, v, _, _ in rows]
     got = part.readings
     assert list(zip(got["time_ns"], got["power_w"], strict=True)) == expected

@@ -16,16 +16,16 @@ from workbench.load._power.formats import (
     hl_smi,
     ipmi,
     ptdaemon,
+    redfish,
     zeus,
 )
 from workbench.load._power.formats import mlperf as mlperf_power
+from workbench.load._power.formats import prometheus as prometheus_power
 from workbench.load._power.formats.nvidia import capture as nvidia_capture
 from workbench.load._power.formats.nvidia import console_table as nvidia_table
 from workbench.load._power.formats.nvidia import dmon as nvidia_dmon
 from workbench.load._power.formats.nvidia import polls as nvidia_smi
 from workbench.load._power.formats.nvidia import query as nvidia_query
-from workbench.load._power.formats.prometheus import reader as prometheus_power
-from workbench.load._power.formats.redfish import reader as redfish
 from workbench.load._power.formats.registry import FORMATS, power_format_of
 from workbench.load._power.formats.table import reader as power_table
 from workbench.load._power.formats.table import recorded as recorded_power

@@ -65,7 +65,7 @@ def execution_graph(
     ----------
     events
         Table :data:`workbench.tables.EVENTS`, of one rank or several. Several ranks must be on
-        one clock (:func:`workbench.analyze.on_one_clock`).
+        one clock (:func:`workbench.analyze.align_clocks`).
     collectives
         Table :data:`workbench.tables.COLLECTIVES` of these events. With it, ranks wait for each
         other in the collectives that were matched; without it each rank stands for itself, and

@@ -13,25 +13,20 @@ import pandas as pd
 
 from workbench.load._files.archive import Source
 from workbench.load._files.findings import Findings
-from workbench.load._power.formats.prometheus.metrics import PREFERRED
+from workbench.load._power.formats.prometheus_metrics import PREFERRED
 from workbench.load._power.formats.repeated_tables import (
     Chunk,
     Numbers,
     Objects,
     chunks_of,
-    possible,
 )
-from workbench.load._power.part import PowerGiven, PowerPart
-from workbench.load._power.samples import (
+from workbench.load._power.part import (
     NO_TIME,
     STATE_COLUMNS,
-    Floats,
-    Integers,
+    PowerOptions,
+    PowerPart,
     Rows,
-    described,
-    part_of,
     plain_name,
-    settled,
     states_frame,
 )
 from workbench.load._power.stamps import Stamps, paged_documents
@@ -64,7 +59,8 @@ _ROLES = {
     "model": r"card series|market_name|(?:asic|board)/(?:market_name|product_name)",
 }
 _ROLE_OF = re.compile("|".join(f"(?P<{role}>{form})" for role, form in _ROLES.items()))
-_UNITS = {"busy": "%", "micro": "uj", "resolution": "uj"}
+_UNITS = {"micro": "uj"}
+# amdsmi_get_energy_count: one count of the accumulator, unless the file states its resolution.
 _JOULES_PER_COUNT = 15.3e-6
 _POWERS = frozenset({"power", "average", "energy", "micro", "counts"})
 _ENERGIES = ("energy", "micro", "counts")
@@ -83,6 +79,7 @@ _SLICE = "partitions of a GPU, which repeat its power; taken once"
 _NO_POWER = "rows of tables without power"
 _OTHER = "JSON objects without a GPU"
 _CARD = re.compile(r"(?:card|gpu)?(\d{1,4})", re.IGNORECASE)
+# Input is hostile: JSON may be nested without end.
 _DEEPEST = 6
 
 
@@ -90,27 +87,25 @@ _DEEPEST = 6
 class _Tables:
     """The tables of a file under construction."""
 
-    given: PowerGiven
+    options: PowerOptions
     readings: Rows = field(default_factory=lambda: Rows("power_w"))
     counters: Rows = field(default_factory=lambda: Rows("energy_j"))
     states: Rows = field(default_factory=lambda: Rows(*STATE_COLUMNS))
     entities: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def know(self, gpu: str, kind: str, model: object) -> str:
-        """Note what is known of a GPU, and return its name."""
-        name = f"{self.given.node}/gpu{gpu}" if self.given.node else f"gpu{gpu}"
+        name = f"{self.options.node}/gpu{gpu}" if self.options.node else f"gpu{gpu}"
         if name not in self.entities:
             self.entities[name] = {
                 "scope": "gpu", "method": _METHODS.get(kind, "unknown"), "unit": "W",
-                "node": self.given.node, "device": gpu, "model": None,
+                "node": self.options.node, "device": gpu, "model": None,
             }  # fmt: skip
         if isinstance(model, str) and self.entities[name]["model"] is None:
             self.entities[name]["model"] = plain_name(model)
         return name
 
     def kind(self, roles: Container[str]) -> str:
-        """Return which power is taken where these are given."""
-        return next((kind for kind in PREFERRED[self.given.reading] if kind in roles), "")
+        return next((kind for kind in PREFERRED[self.options.reading] if kind in roles), "")
 
 
 def looks_like(head: bytes, label: str) -> bool:  # noqa: ARG001 - content decides
@@ -118,7 +113,7 @@ def looks_like(head: bytes, label: str) -> bool:  # noqa: ARG001 - content decid
     return bool(_KNOWN.search(head) and (_TABLE.search(head) or _JSON.search(head)))
 
 
-def read_power(source: Source, given: PowerGiven) -> PowerPart:
+def read_power(source: Source, options: PowerOptions) -> PowerPart:
     """Read snapshots of ``amd-smi metric``, ``amd-smi monitor`` and ``rocm-smi``.
 
     The package of an MI250 has two dies, and the first reports the power of both; the second
@@ -126,24 +121,17 @@ def read_power(source: Source, given: PowerGiven) -> PowerPart:
     taken. Energy is in J; a raw counter counts 15.3 uJ, unless the file says another
     resolution.
 
-    Raises
-    ------
-    LoadError
-        If a stamp is local and ``given.tz`` is not set, or snapshots without a time follow each
-        other and ``given.period_s`` is not set.
-
     References
     ----------
     ROCm: amd-smi CLI, amdsmi_get_energy_count; rocm_smi.py.
     """
     findings = Findings(source.label)
-    stamps = Stamps(source.label, given, findings)
-    tables = _Tables(given)
+    stamps = Stamps(source.label, options, findings)
+    tables = _Tables(options)
     is_table = _TABLE.search(source.head(_HEAD_BYTES))
     (_read_table if is_table else _read_json)(source, tables, stamps, findings)
     frames = [tables.readings.frame(), tables.counters.frame(), states_frame(tables.states)]
-    frames, clock = settled(frames, findings, _HOW, given)
-    return part_of(frames, described(tables.entities, clock, stamps.assumed), findings)
+    return stamps.part(frames, tables.entities, _HOW)
 
 
 def _read_table(source: Source, tables: _Tables, stamps: Stamps, findings: Findings) -> None:
@@ -196,44 +184,27 @@ def _add_chunk(
             counted = counted * np.where(np.isnan(resolution), _JOULES_PER_COUNT, resolution)
         tables.counters.add_table(*where, [counted])
     if _STATES & set(chunk.cells):
-        states = {role: chunk.numbers(role, numbers, _UNITS.get(role, "")) for role in _STATES}
-        _add_states(where, states, tables)
-
-
-def _add_states(
-    where: tuple[Sequence[str], Integers, Integers, Integers],
-    states: Mapping[str, Floats],
-    tables: _Tables,
-) -> None:
-    names, codes, time_ns, lines = where
-    values = [
-        possible(states["limit"]),
-        possible(states["clock"]),
-        possible(states["busy"], most=1),
-        states["temperature"],
-    ]
-    some = ~np.isnan(values).all(axis=0)
-    empty = np.full(int(some.sum()), np.nan)
-    columns = [*(each[some] for each in values), empty, empty]
-    tables.states.add_table(names, codes[some], time_ns[some], lines[some], columns)
-    for code, name in enumerate(names):
-        known = values[0][codes == code]
-        known = known[~np.isnan(known)]
-        if len(known):
-            tables.entities[name]["limit_w"] = float(known[-1])
+        states = chunk.states(numbers)
+        is_known = ~np.isnan(states).all(axis=0)
+        columns = [column[is_known] for column in states]
+        _, _, time_ns, lines = where
+        rows = (codes[is_known], time_ns[is_known], lines[is_known])
+        tables.states.add_table(names, *rows, columns)
+        limits = pd.Series(states[0]).groupby(np.array(names, dtype=object)[codes]).last().dropna()
+        for name, limit in limits.items():
+            tables.entities[str(name)]["limit_w"] = float(limit)
 
 
 def _mapped(function: Callable[[str], object], texts: Objects) -> Objects:
     codes, unique = pd.factorize(texts, use_na_sentinel=False)
-    found = np.empty(len(unique), dtype=object)
-    found[:] = [function(text) for text in unique]
-    return found[codes]
+    result = np.empty(len(unique), dtype=object)
+    result[:] = [function(text) for text in unique]
+    return result[codes]
 
 
 def _header(cells: Sequence[str]) -> Mapping[str, int] | None:
-    """Return what the columns are, if these are the names of columns."""
-    named = [(role, at) for at, cell in enumerate(cells) if (role := _role(cell))]
-    roles = dict(reversed(named))
+    by_name = [(role, at) for at, cell in enumerate(cells) if (role := _role(cell))]
+    roles = dict(reversed(by_name))
     is_header = "gpu" in roles and not any(cell.replace(".", "").isdecimal() for cell in cells)
     return roles if is_header and len(cells) > 1 else None
 
@@ -247,52 +218,49 @@ def _read_json(source: Source, tables: _Tables, stamps: Stamps, findings: Findin
     # Objects with the same fields are rows of one table.
     rows: dict[tuple[str, ...], list[tuple[Any, ...]]] = {}
     for line, document, page in paged_documents(source, stamps, findings):
-        found = False
-        for gpu, each, outer in _gpus(document):
-            flat = dict(_flat(each))
+        result = False
+        for gpu, metrics, outer in _gpus(document):
+            flat = dict(_flat(metrics))
             if _POWERS & set(flat):
-                found = True
+                result = True
                 time = flat.pop("time", outer)
                 time_ns = page.time_ns(gpu) if time is None else stamps.ns(time, line)
                 time_ns = NO_TIME if time_ns is None else time_ns
                 row = (line, gpu, time_ns, *map(_plain, flat.values()))
                 rows.setdefault(tuple(flat), []).append(row)
-        findings.add("skipped by design", _OTHER, int(not found), f"line {line:,}")
-    for roles, some in rows.items():
+        findings.add("skipped by design", _OTHER, int(not result), f"line {line:,}")
+    for roles, subset in rows.items():
         lines, gpus, times, *columns = (
-            np.array(each, dtype=object) for each in zip(*some, strict=True)
+            np.array(metrics, dtype=object) for metrics in zip(*subset, strict=True)
         )
-        whole = (lines.astype(np.int64), np.arange(len(lines)), times.astype(np.int64))
-        chunk = Chunk(whole[0], dict(zip(roles, columns, strict=True)), *whole[1:])
+        total = (lines.astype(np.int64), np.arange(len(lines)), times.astype(np.int64))
+        chunk = Chunk(total[0], dict(zip(roles, columns, strict=True)), *total[1:])
         kept = ~_is_repeated(chunk, findings)
         _add_chunk(chunk.take(kept), gpus[kept], tables, (stamps, Numbers(findings)))
 
 
 def _plain(value: Any) -> str:
-    """Return a value as the text that a table would hold."""
     is_plain = isinstance(value, str | int | float) and not isinstance(value, bool)
     return "" if value is None else str(value) if is_plain else repr(value)[:40]
 
 
 def _gpus(document: Any) -> Iterator[tuple[str, dict[str, Any], Any]]:
-    """Give number and object of every GPU of a document, and a time that is that of all."""
     outer = document.get("timestamp") if isinstance(document, dict) else None
     if isinstance(document, dict) and isinstance(document.get("gpu_data"), list):
         document = document["gpu_data"]
     if isinstance(document, dict) and "gpu" not in document:
-        for name, each in document.items():
-            if isinstance(each, dict) and (match := _CARD.fullmatch(str(name))):
-                yield str(int(match[1])), each, outer
+        for name, metrics in document.items():
+            if isinstance(metrics, dict) and (match := _CARD.fullmatch(str(name))):
+                yield str(int(match[1])), metrics, outer
         return
-    for each in document if isinstance(document, list) else [document]:
-        gpu = _gpu(each.get("gpu")) if isinstance(each, dict) else None
+    for metrics in document if isinstance(document, list) else [document]:
+        gpu = _gpu(metrics.get("gpu")) if isinstance(metrics, dict) else None
         if gpu is not None:
-            yield gpu, each, outer
+            yield gpu, metrics, outer
 
 
-def _flat(each: Mapping[str, Any], path: str = "", depth: int = 0) -> Iterator[tuple[str, Any]]:
-    """Give role and value of what an object holds; a value may carry its unit."""
-    for key, value in each.items():
+def _flat(metrics: Mapping[str, Any], path: str = "", depth: int = 0) -> Iterator[tuple[str, Any]]:
+    for key, value in metrics.items():
         inner = f"{path}{str(key).strip().lower()}"
         role = _role(inner)
         if isinstance(value, dict) and "value" not in value and depth < _DEEPEST:

@@ -21,8 +21,14 @@ from workbench.load._files.archive import Source
 from workbench.load._files.findings import Findings
 from workbench.load._files.tables import csv_table, header_of
 from workbench.load._files.time import utc_ns
-from workbench.load._power.formats.windows import readings_of
-from workbench.load._power.part import NoPowerError, PowerGiven, PowerPart
+from workbench.load._power.part import (
+    NoPowerError,
+    PowerOptions,
+    PowerPart,
+    numbers_of,
+    readings_of_windows,
+    tell,
+)
 
 NAME = "CodeCarbon emissions"
 _NEEDED = {"timestamp", "duration", "emissions"}
@@ -33,6 +39,7 @@ _DEVICES = {
     "ram": ("memory", "estimate", ""),
 }
 _J_PER_KWH = 3.6e6
+# *_power is the last sample of a run (issue 985); this far from the mean it is reported.
 _LAST_SAMPLE_RATIO = 1.2
 _SECOND = 1_000_000_000
 
@@ -43,38 +50,32 @@ def looks_like(head: bytes, label: str) -> bool:  # noqa: ARG001 - the name says
     return names >= _NEEDED and any(f"{device}_energy" in names for device in _DEVICES)
 
 
-def read_power(source: Source, given: PowerGiven) -> PowerPart:
+def read_power(source: Source, options: PowerOptions) -> PowerPart:
     """Read the mean power of each run: of its GPUs together, its CPUs together, its memory.
 
     Stamps are those of the end of a run, in local time. Every run is an entity of its own:
     runs on several machines may write into one file, and overlap. Of several rows of one run
     the last one counts, since its energies hold those of the others.
-
-    Raises
-    ------
-    LoadError
-        If stamps have no zone and none is given.
     """
     findings = Findings(source.label)
     raw = csv_table(source, findings)
-    runs = _runs(raw, given, findings)
-    parts = [_windows(runs, device, given, findings) for device in _DEVICES if len(runs)]
-    windows = pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
+    runs = _runs(raw, options, findings)
+    pieces = [_windows(runs, device, options, findings) for device in _DEVICES if len(runs)]
+    windows = pd.concat(pieces, ignore_index=True) if pieces else pd.DataFrame()
     if windows.empty:
         msg = f"{source.label}: holds a header and no run with a time"
         raise NoPowerError(msg)
-    readings, counters, _ = readings_of(windows.drop(columns="facts"), findings)
+    readings, counters, _ = readings_of_windows(windows.drop(columns="facts"), findings)
     entities = dict(zip(windows["entity"], windows["facts"], strict=True))
     return PowerPart(readings, entities, findings, counters)
 
 
-def _runs(raw: pd.DataFrame, given: PowerGiven, findings: Findings) -> pd.DataFrame:
-    """Give the last row of each run that has a time."""
+def _runs(raw: pd.DataFrame, options: PowerOptions, findings: Findings) -> pd.DataFrame:
     lines = pd.Series(raw.index.to_numpy(), index=raw.index)
-    ends = utc_ns(raw["timestamp"].fillna(""), lines, given.tz, findings)
-    spent = _numbers(raw, "duration", findings)
+    ends = utc_ns(raw["timestamp"].fillna(""), lines, options.tz, findings)
+    spent = numbers_of(raw, "duration", findings)
     is_timed = ends.ns.notna() & (spent > 0) & (spent < 1e9)
-    _tell(raw[~is_timed], findings, "dropped", "runs without a usable time or duration")
+    tell(raw[~is_timed], findings, "dropped", "runs without a usable time or duration")
     end_ns = ends.ns[is_timed].astype("int64")
     start_ns = end_ns - (spent[is_timed] * _SECOND).round().astype("int64")
     runs = raw[is_timed].assign(start_ns=start_ns, end_ns=end_ns, spent_s=spent[is_timed])
@@ -84,63 +85,51 @@ def _runs(raw: pd.DataFrame, given: PowerGiven, findings: Findings) -> pd.DataFr
     runs["run"] = name.fillna("run of line " + runs["line"].astype(str))
     runs = runs.sort_values(["end_ns", "line"], kind="stable")
     is_earlier = runs.duplicated("run", keep="last")
-    what = "earlier rows of a run, whose energies are in its last row"
-    _tell(runs[is_earlier], findings, "skipped by design", what)
+    text = "earlier rows of a run, whose energies are in its last row"
+    tell(runs[is_earlier], findings, "skipped by design", text)
     return runs[~is_earlier]
 
 
 def _windows(
-    runs: pd.DataFrame, device: str, given: PowerGiven, findings: Findings
+    runs: pd.DataFrame, device: str, options: PowerOptions, findings: Findings
 ) -> pd.DataFrame:
     scope, method, model = _DEVICES[device]
     column = f"{device}_energy"
     if column not in runs:
         return pd.DataFrame()
-    energy = _numbers(runs, column, findings) * _J_PER_KWH
+    energy = numbers_of(runs, column, findings) * _J_PER_KWH
     is_known = energy.between(0, 1e15)
-    _tell(runs[~is_known], findings, "dropped", f"runs without a usable {column}")
+    tell(runs[~is_known], findings, "dropped", f"runs without a usable {column}")
     power = energy / runs["spent_s"]
     if f"{device}_power" in runs:
-        last = _numbers(runs, f"{device}_power", findings)
+        last = numbers_of(runs, f"{device}_power", findings)
         ratio = (last / power).where((last > 0) & (power > 0))
         is_off = (ratio > _LAST_SAMPLE_RATIO) | (ratio < 1 / _LAST_SAMPLE_RATIO)
-        what = f"runs whose {device}_power, the last sample, is far from their mean; not used"
-        _tell(runs[is_off], findings, "noted", what)
+        text = f"runs whose {device}_power, the last sample, is far from their mean; not used"
+        tell(runs[is_off], findings, "noted", text)
         is_silent = (energy == 0) & ((last > 0) | (scope != "gpu"))
-        _tell(runs[is_silent], findings, "suspicious", f"runs with 0 kWh of {device}")
-    prefix = f"{given.node}/" if given.node else ""
+        tell(runs[is_silent], findings, "suspicious", f"runs with 0 kWh of {device}")
+    prefix = f"{options.node}/" if options.node else ""
     windows = runs[["start_ns", "end_ns", "line"]].assign(
         entity=prefix + runs["run"] + f"/{device}", energy_j=energy
     )
     counts = pd.to_numeric(runs["gpu_count"], errors="coerce") if "gpu_count" in runs else 1
     # Several GPUs together are no GPU, and have no scope of their own.
     together = pd.Series((counts > 1) & (scope == "gpu"), index=runs.index)
-    _tell(runs[together], findings, "noted", "GPUs counted together; their scope is unknown")
+    tell(runs[together], findings, "noted", "GPUs counted together; their scope is unknown")
     scopes = pd.Series(scope, index=runs.index).mask(together, "unknown")
     models = runs[model] if model in runs else pd.Series(index=runs.index, dtype=object)
     facts: list[dict[str, Any]] = [
         {
             "scope": metered,
             "method": method,
-            "node": given.node,
+            "node": options.node,
             "device": device,
             "model": product if isinstance(product, str) else None,
-            "assumed": f"tz={given.tz}" if is_local else "",
+            "assumed": f"tz={options.tz}" if is_local else "",
             "unit": "W",
         }
         for metered, product, is_local in zip(scopes, models, runs["is_local"], strict=True)
     ]
     windows["facts"] = pd.Series(facts, index=windows.index, dtype=object)
     return windows[is_known]
-
-
-def _numbers(raw: pd.DataFrame, name: str, findings: Findings) -> pd.Series:
-    values = pd.to_numeric(raw[name], errors="coerce").astype("float64")
-    bad = raw[values.isna() & raw[name].notna()]
-    _tell(bad, findings, "dropped", f"cells of {name} that are no number")
-    return values
-
-
-def _tell(rows: pd.DataFrame, findings: Findings, finding: str, what: str) -> None:
-    if len(rows):
-        findings.add(finding, what, len(rows), f"line {int(rows.index.min()):,}")

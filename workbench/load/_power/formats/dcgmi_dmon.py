@@ -21,7 +21,7 @@ from workbench.load._files.archive import Source
 from workbench.load._files.findings import Findings
 from workbench.load._files.text import COLOURS, text_lines
 from workbench.load._files.time import utc_ns
-from workbench.load._power.part import NoPowerError, PowerGiven, PowerPart
+from workbench.load._power.part import NoPowerError, PowerOptions, PowerPart, said, timed
 
 NAME = "dcgmi dmon"
 _HEADER = re.compile(r"^(?P<stamp>.*?)#\s*Entity\s+(?P<names>\S.*)$")
@@ -29,6 +29,7 @@ _HEAD = re.compile(
     rb"^[^\n]{0,60}#\s*Entity\s+(?:[A-Z][^\n]*\s)?(?:POWER|POWINST|TOTEC)\b", re.MULTILINE
 )
 _UNITS = re.compile(r"(?:^|\s)ID\s+(?P<units>[A-Za-z%/].*)$")
+# A program such as ts may have put a stamp in front of the row.
 _ROW = re.compile(
     r"^(?P<stamp>.*?)\b(?P<kind>GPU-CI|GPU-I|GPU|Switch|CPU|Core)\s+(?P<id>\d{1,4})\s+(?P<cells>\S.*)$"
 )
@@ -48,28 +49,21 @@ def looks_like(head: bytes, label: str) -> bool:  # noqa: ARG001 - the name says
     return bool(_HEAD.search(head))
 
 
-def read_power(source: Source, given: PowerGiven) -> PowerPart:
+def read_power(source: Source, options: PowerOptions) -> PowerPart:
     """Read a row per device and poll; headers are repeated, and may change.
 
     Instances of a GPU (MIG) are skipped by design: they repeat the power of the whole GPU.
-
-    Raises
-    ------
-    LoadError
-        If rows have no time and ``given.period_s`` is None, or stamps need a zone.
     """
     findings = Findings(source.label)
-    log = _Log(findings, given.reading)
+    log = _Log(findings, options.reading)
     for line, text in text_lines(source, findings, whole=True):
         log.take(line, COLOURS.sub("", text))
     if not log.rows:
         msg = f"{source.label}: holds a header of dcgmi dmon and no row of a device"
         raise NoPowerError(msg)
     table = pd.DataFrame(log.rows)
-    clock = _place(table, given, findings)
-    table = table[table["time_ns"].notna()].reset_index(drop=True)
-    table["time_ns"] = table["time_ns"].astype("int64")
-    return _part(table, log, given, clock)
+    clock = _place(table, options, findings)
+    return _part(timed(table), log, options, clock)
 
 
 @dataclass
@@ -82,40 +76,41 @@ class _Log:
     taken: str = ""
 
     def take(self, line: int, text: str) -> None:
-        """Take note of one line."""
         where = f"line {line:,}"
         if header := _HEADER.match(text):
             self.names, self.factors = header["names"].split(), {}
         elif row := _ROW.match(text):
             self._row(row, line)
         elif self.names and (units := _UNITS.search(text)):
-            known = zip(self.names, units["units"].split(), strict=False)
-            self.factors = {name: _FACTORS.get(unit.lower(), math.nan) for name, unit in known}
+            columns = zip(self.names, units["units"].split(), strict=False)
+            self.factors = {name: _FACTORS.get(unit.lower(), math.nan) for name, unit in columns}
         elif text.strip():
             self.findings.add("skipped by design", "lines that are no row of a device", 1, where)
 
     def _row(self, row: re.Match[str], line: int) -> None:
         where = f"line {line:,}"
         if row["kind"] not in _SCOPES:
-            what = "rows of parts of a GPU or CPU, which repeat what the whole draws"
-            self.findings.add("skipped by design", what, 1, where)
+            text = "rows of parts of a GPU or CPU, which repeat what the whole draws"
+            self.findings.add("skipped by design", text, 1, where)
             return
         cells = row["cells"].replace("N/A ", "N/A  ").split()
         if len(cells) != len(self.names):
-            what = "rows with more or fewer cells than the header"
-            self.findings.add("dropped", what, 1, where)
+            text = "rows with more or fewer cells than the header"
+            self.findings.add("dropped", text, 1, where)
             return
         values = dict(zip(self.names, cells, strict=True))
         power, energy = self._power_name(), "TOTEC"
-        found: dict[str, Any] = {"stamp": row["stamp"].strip(), "kind": row["kind"], "line": line}
-        found |= {"id": row["id"], "power_w": self._number(values, power, line, "W")}
-        found["energy_j"] = self._number(values, energy, line, "mJ")
+        result: dict[str, Any] = {"stamp": row["stamp"].strip(), "kind": row["kind"], "line": line}
+        result |= {"id": row["id"], "power_w": self._number(values, power, line, "W")}
+        result["energy_j"] = self._number(values, energy, line, "mJ")
         for name, column in _STATES.items():
-            if name in values and column not in found:
-                found[column] = self._number(values, name, line, "W" if column == "limit_w" else "")
-        if "busy_share" in found:
-            found["busy_share"] /= 100
-        self.rows.append(found)
+            if name in values and column not in result:
+                result[column] = self._number(
+                    values, name, line, "W" if column == "limit_w" else ""
+                )
+        if "busy_share" in result:
+            result["busy_share"] /= 100
+        self.rows.append(result)
 
     def _power_name(self) -> str:
         wanted = ("POWINST", "POWER") if self.reading == "instant" else ("POWER", "POWINST")
@@ -131,24 +126,23 @@ class _Log:
         except ValueError:
             value = math.nan
         if not math.isfinite(value) or value >= _BLANKS_FROM:
-            what = f"cells of {name} that are no number"
-            self.findings.add("dropped", what, 1, f"line {line:,}: {text[:40]}")
+            message = f"cells of {name} that are no number"
+            self.findings.add("dropped", message, 1, f"line {line:,}: {text[:40]}")
             return math.nan
         factor = self.factors.get(name, math.nan)
         if unit and math.isnan(factor):
-            what = f"{name} without a unit taken as {unit}, as DCGM writes it"
-            self.findings.add("assumed", what, 1, f"line {line:,}")
+            message = f"{name} without a unit taken as {unit}, as DCGM writes it"
+            self.findings.add("assumed", message, 1, f"line {line:,}")
             factor = _FACTORS[unit.lower()]
         return value * factor if unit else value
 
 
-def _place(table: pd.DataFrame, given: PowerGiven, findings: Findings) -> str:
-    """Give rows their times: as stamped, or a period apart with an unsynchronized clock."""
+def _place(table: pd.DataFrame, options: PowerOptions, findings: Findings) -> str:
     if table["stamp"].eq("").all():
-        table["time_ns"] = pd.array(list(_polls(table, given, findings)), dtype="Int64")
+        table["time_ns"] = pd.array(list(_polls(table, options, findings)), dtype="Int64")
         return "own"
     lines = table["line"]
-    table["time_ns"] = utc_ns(table["stamp"].str.strip("[] "), lines, given.tz, findings).ns
+    table["time_ns"] = utc_ns(table["stamp"].str.strip("[] "), lines, options.tz, findings).ns
     blank = table["time_ns"].isna()
     if blank.all():
         msg = (
@@ -159,16 +153,16 @@ def _place(table: pd.DataFrame, given: PowerGiven, findings: Findings) -> str:
     return "epoch"
 
 
-def _polls(table: pd.DataFrame, given: PowerGiven, findings: Findings) -> Iterator[int]:
-    """Count polls: a device that was seen since the last one begins another."""
-    if given.period_s is None:
+def _polls(table: pd.DataFrame, options: PowerOptions, findings: Findings) -> Iterator[int]:
+    # A device that was seen since the last poll begins another.
+    if options.period_s is None:
         msg = (
             f"{findings.source}, line {int(table['line'].iloc[0]):,}: rows of dcgmi dmon hold no "
             "time; pass period_s=, the time between polls (its -d, in s), or log with stamps: "
             "dcgmi dmon ... | ts '%FT%.T%z'"
         )
         raise LoadError(msg)
-    step_ns = round(given.period_s * _SECOND)
+    step_ns = round(options.period_s * _SECOND)
     seen: set[tuple[str, str]] = set()
     poll = 0
     for device in zip(table["kind"], table["id"], strict=True):
@@ -178,19 +172,15 @@ def _polls(table: pd.DataFrame, given: PowerGiven, findings: Findings) -> Iterat
         yield poll * step_ns
 
 
-def _part(table: pd.DataFrame, log: _Log, given: PowerGiven, clock: str) -> PowerPart:
-    prefix = f"{given.node}/" if given.node else ""
+def _part(table: pd.DataFrame, log: _Log, options: PowerOptions, clock: str) -> PowerPart:
+    prefix = f"{options.node}/" if options.node else ""
     table["entity"] = prefix + table["kind"].str.lower() + table["id"]
-    said = [f"node={given.node}"] if given.node else []
-    said += [f"period_s={given.period_s:g}"] if clock == "own" and given.period_s else []
-    said += [f"tz={given.tz}"] if clock == "epoch" and given.tz else []
-    facts: dict[str, Any] = {"node": given.node, "clock": clock, "assumed": ", ".join(said)}
+    assumed = said(f"node={options.node}" if options.node else "", options.assumed_time(clock))
+    facts: dict[str, Any] = {"node": options.node, "clock": clock, "assumed": assumed}
     facts |= {"method": "instant" if log.taken == "POWINST" else "unknown", "unit": "W"}
+    devices = table[["entity", "kind", "id"]].drop_duplicates().itertuples(index=False)
     entities = {
-        name: {**facts, "scope": _SCOPES[kind], "device": device}
-        for name, kind, device in table[["entity", "kind", "id"]]
-        .drop_duplicates()
-        .itertuples(index=False)
+        name: {**facts, "scope": _SCOPES[kind], "device": device} for name, kind, device in devices
     }
     common = ["time_ns", "entity", "line"]
     columns = [name for name in dict.fromkeys(_STATES.values()) if name in table]

@@ -25,7 +25,7 @@ from workbench.load._files.findings import Findings
 from workbench.load._files.json_events import number_of
 from workbench.load._files.tables import json_documents, records
 from workbench.load._files.time import utc_ns
-from workbench.load._power.part import NoPowerError, PowerGiven, PowerPart
+from workbench.load._power.part import NoPowerError, PowerOptions, PowerPart, said, timed
 
 NAME = "DPS metrics"
 _HEAD = re.compile(rb'"nodes"\s*:\s*\[')
@@ -40,16 +40,11 @@ def looks_like(head: bytes, label: str) -> bool:  # noqa: ARG001 - the name says
     return bool(_HEAD.search(head)) and b'"power_usage"' in head
 
 
-def read_power(source: Source, given: PowerGiven) -> PowerPart:
+def read_power(source: Source, options: PowerOptions) -> PowerPart:
     """Read every poll of every node and of what is in it.
 
     Where a node is metered the metrics do not say: its scope is that of the caller, else
     unknown. The power of a node holds that of its GPUs and CPUs.
-
-    Raises
-    ------
-    LoadError
-        If a poll has no time, and there is no ``given.period_s``, or its time needs a zone.
     """
     log = _Log(Findings(source.label))
     for line, document in json_documents(source, log.findings):
@@ -59,10 +54,8 @@ def read_power(source: Source, given: PowerGiven) -> PowerPart:
         msg = f"{source.label}: holds no node with a power"
         raise NoPowerError(msg)
     table = pd.DataFrame(log.rows)
-    clock = _place(table, given, log.findings)
-    table = table[table["time_ns"].notna()].reset_index(drop=True)
-    table["time_ns"] = table["time_ns"].astype("int64")
-    return _part(table, log.findings, given, clock)
+    clock = _place(table, options, log.findings)
+    return _part(timed(table), log.findings, options, clock)
 
 
 @dataclass
@@ -72,7 +65,6 @@ class _Log:
     polls: int = 0
 
     def take(self, line: int, record: Mapping[str, Any]) -> None:
-        """Take note of one poll."""
         nodes = record.get("nodes")
         if not isinstance(nodes, list):
             self.findings.add("skipped by design", "JSON without nodes", 1, f"record {line:,}")
@@ -89,46 +81,45 @@ class _Log:
     def _of_node(self, node: Mapping[str, Any], line: int) -> Iterator[dict[str, Any]]:
         name = node["name"]
         yield self._row(node, line) | {"entity": name, "node": name, "scope": "", "device": None}
-        for scope, parts in (("gpu", node.get("gpus")), ("cpu", node.get("cpus"))):
-            for part in parts if isinstance(parts, list) else []:
-                if not isinstance(part, dict) or not isinstance(part.get("id"), str | int):
-                    what = f"{scope.upper()}s without an id"
-                    self.findings.add("dropped", what, 1, f"record {line:,}: {name}")
+        for scope, devices in (("gpu", node.get("gpus")), ("cpu", node.get("cpus"))):
+            for device in devices if isinstance(devices, list) else []:
+                if not isinstance(device, dict) or not isinstance(device.get("id"), str | int):
+                    text = f"{scope.upper()}s without an id"
+                    self.findings.add("dropped", text, 1, f"record {line:,}: {name}")
                     continue
-                known = {"entity": f"{name}/{scope}{part['id']}", "node": name, "scope": scope}
-                yield self._row(part, line) | known | {"device": str(part["id"])}
+                facts = {"entity": f"{name}/{scope}{device['id']}", "node": name, "scope": scope}
+                yield self._row(device, line) | facts | {"device": str(device["id"])}
 
-    def _row(self, part: Mapping[str, Any], line: int) -> dict[str, Any]:
+    def _row(self, device: Mapping[str, Any], line: int) -> dict[str, Any]:
         row = {
-            "power_w": self._number(part, "power_usage", line),
-            "limit_w": self._number(part, "set_limit", line),
-            "temperature_c": self._number(part, "temperature_celsius", line),
+            "power_w": self._number(device, "power_usage", line),
+            "limit_w": self._number(device, "set_limit", line),
+            "temperature_c": self._number(device, "temperature_celsius", line),
             "energy_j": None,
         }
-        energy = self._number(part, "energy_usage", line)
+        energy = self._number(device, "energy_usage", line)
         if energy is not None:
-            unit = str(part.get("energy_usage_unit", ""))
+            unit = str(device.get("energy_usage_unit", ""))
             factor = _JOULES.get(re.sub(r"[\s_-]", "", unit.lower()))
-            what = f"energies in {unit[:20]!r}, which is no known unit"
-            self.findings.add("dropped", what, int(factor is None), f"record {line:,}")
+            text = f"energies in {unit[:20]!r}, which is no known unit"
+            self.findings.add("dropped", text, int(factor is None), f"record {line:,}")
             row["energy_j"] = None if factor is None else energy * factor
         return row
 
-    def _number(self, part: Mapping[str, Any], name: str, line: int) -> float | None:
-        value = number_of(part.get(name))
-        if value is None and part.get(name) is not None:
-            where = f"record {line:,}: {str(part[name])[:40]}"
+    def _number(self, device: Mapping[str, Any], name: str, line: int) -> float | None:
+        value = number_of(device.get(name))
+        if value is None and device.get(name) is not None:
+            where = f"record {line:,}: {str(device[name])[:40]}"
             self.findings.add("dropped", f"{name} that is no number", 1, where)
         return value
 
 
-def _place(table: pd.DataFrame, given: PowerGiven, findings: Findings) -> str:
-    """Give rows their times: as written, or a period apart with an unsynchronized clock."""
+def _place(table: pd.DataFrame, options: PowerOptions, findings: Findings) -> str:
     if not table["stamp"].eq("").any():
-        table["time_ns"] = utc_ns(table["stamp"], table["line"], given.tz, findings).ns
+        table["time_ns"] = utc_ns(table["stamp"], table["line"], options.tz, findings).ns
         return "epoch"
-    if given.period_s is not None and table["stamp"].eq("").all():
-        polls = table["poll"] * round(given.period_s * _SECOND)
+    if options.period_s is not None and table["stamp"].eq("").all():
+        polls = table["poll"] * round(options.period_s * _SECOND)
         table["time_ns"] = polls.astype("Int64")
         return "own"
     line = int(table.loc[table["stamp"].eq(""), "line"].iloc[0])
@@ -140,16 +131,15 @@ def _place(table: pd.DataFrame, given: PowerGiven, findings: Findings) -> str:
     raise LoadError(msg)
 
 
-def _part(table: pd.DataFrame, findings: Findings, given: PowerGiven, clock: str) -> PowerPart:
-    scope = given.scope or "unknown"
-    said = [f"period_s={given.period_s:g}"] if clock == "own" and given.period_s else []
-    said += [f"tz={given.tz}"] if clock == "epoch" and given.tz else []
+def _part(table: pd.DataFrame, findings: Findings, options: PowerOptions, clock: str) -> PowerPart:
+    scope = options.scope or "unknown"
     entities: dict[str, dict[str, Any]] = {}
     for row in table.drop_duplicates("entity").itertuples(index=False):
-        told = [*said, *([f"scope={given.scope}"] if not row.scope and given.scope else [])]
+        by_caller = f"scope={options.scope}" if not row.scope and options.scope else ""
         entities[str(row.entity)] = {
             "scope": row.scope or scope, "method": "unknown", "node": row.node, "clock": clock,
-            "device": row.device, "assumed": ", ".join(told), "unit": "W",
+            "device": row.device, "unit": "W",
+            "assumed": said(options.assumed_time(clock), by_caller),
         }  # fmt: skip
     numbers = ["power_w", "limit_w", "temperature_c", "energy_j"]
     table[numbers] = table[numbers].astype("float64")

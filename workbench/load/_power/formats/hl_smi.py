@@ -19,16 +19,13 @@ from workbench.load._power.formats.repeated_tables import (
     Objects,
     cells_of,
     chunks_of,
-    possible,
 )
-from workbench.load._power.part import PowerGiven, PowerPart
-from workbench.load._power.samples import (
+from workbench.load._power.part import (
     STATE_COLUMNS,
+    PowerOptions,
+    PowerPart,
     Rows,
-    described,
-    part_of,
     plain_name,
-    settled,
     states_frame,
 )
 from workbench.load._power.stamps import Stamps
@@ -67,95 +64,82 @@ def looks_like(head: bytes, label: str) -> bool:  # noqa: ARG001 - content decid
     return bool(_HEADER.search(head) or (_NAMED.search(head) and _POWER_NAMED.search(head)))
 
 
-def read_power(source: Source, given: PowerGiven) -> PowerPart:
+def read_power(source: Source, options: PowerOptions) -> PowerPart:
     """Read the rows of ``hl-smi``: one for each accelerator and turn.
 
     A file that was written without a header is read if its cells carry their units, by which
     columns are told. How long ``power.draw`` averages, the manual does not say.
-
-    Raises
-    ------
-    LoadError
-        If no column tells the accelerator or the power, if a stamp is local and ``given.tz`` is
-        not set, or rows without a time follow each other and ``given.period_s`` is not set.
 
     References
     ----------
     Intel Gaudi: System Management Interface Tool (hl-smi).
     """
     findings = Findings(source.label)
-    stamps = Stamps(source.label, given, findings)
+    stamps = Stamps(source.label, options, findings)
     rows = Rows("power_w"), Rows(*STATE_COLUMNS)
     entities: dict[str, dict[str, Any]] = {}
     usual = _by_cells(source, findings)
     for chunk in chunks_of(source, _header, stamps, findings, usual=usual):
-        _add(chunk, rows, entities, (stamps, Numbers(findings), given))
-    frames, clock = settled([rows[0].frame(), states_frame(rows[1])], findings, _ASK, given)
-    frames.insert(1, frames[0].iloc[:0])
-    return part_of(frames, described(entities, clock, stamps.assumed), findings)
+        _add(chunk, rows, entities, (stamps, Numbers(findings), options))
+    readings = rows[0].frame()
+    frames = [readings, readings.iloc[:0], states_frame(rows[1])]
+    return stamps.part(frames, entities, _ASK)
 
 
 def _add(
     chunk: Chunk,
     rows: tuple[Rows, Rows],
     entities: dict[str, dict[str, Any]],
-    reading: tuple[Stamps, Numbers, PowerGiven],
+    reading: tuple[Stamps, Numbers, PowerOptions],
 ) -> None:
-    """Add the rows of a piece of a table."""
-    stamps, numbers, given = reading
+    stamps, numbers, options = reading
     devices = _devices(chunk, stamps.label)
     codes, unique = pd.factorize(devices)
     first = np.unique(codes, return_index=True)[1]
-    names = [f"hpu{each}" if each.isdecimal() else each for each in unique]
-    names = [f"{given.node}/{name}" if given.node else name for name in names]
+    names = [f"hpu{device}" if device.isdecimal() else device for device in unique]
+    names = [f"{options.node}/{name}" if options.node else name for name in names]
     where = (names, codes, chunk.times(stamps, devices), chunk.lines)
     rows[0].add_table(*where, [chunk.numbers("power", numbers)])
-    limits, clock = (possible(chunk.numbers(role, numbers)) for role in ("limit", "clock"))
-    busy = possible(chunk.numbers("busy", numbers, "%"), most=1)
-    empty = np.full(len(codes), np.nan)
-    states = [limits, clock, busy, chunk.numbers("temperature", numbers), empty, empty]
+    states = chunk.states(numbers)
+    limits = pd.Series(states[0]).groupby(codes).last()
     if {"limit", "clock", "busy", "temperature"} & set(chunk.cells):
         rows[1].add_table(*where, states)
     models = chunk.cells.get("model")
     for code, (name, at) in enumerate(zip(names, first, strict=True)):
-        known = limits[(codes == code) & ~np.isnan(limits)]
         model = None if models is None else plain_name(str(models[at])) or None
         facts = entities.setdefault(name, {"limit_w": None})
-        facts |= {"scope": "gpu", "method": "unknown", "node": given.node, "unit": "W"}
+        facts |= {"scope": "gpu", "method": "unknown", "node": options.node, "unit": "W"}
         facts |= {"device": str(unique[code]), "model": model}
-        facts["limit_w"] = float(known[-1]) if len(known) else facts["limit_w"]
+        facts["limit_w"] = float(limits[code]) if limits[code] >= 0 else facts["limit_w"]
 
 
 def _devices(chunk: Chunk, label: str) -> Objects:
-    """Return what tells the accelerators apart: number, UUID or PCI address."""
     for role in ("index", "module", "uuid", "bus"):
         texts = chunk.cells.get(role)
         if texts is not None and all(text.strip() for text in pd.unique(texts)):
             plain = pci_address if role == "bus" else plain_name
-            found: Objects = pd.Series(texts, dtype=object).map(plain).to_numpy(dtype=object)
-            return found
+            result: Objects = pd.Series(texts, dtype=object).map(plain).to_numpy(dtype=object)
+            return result
     msg = f"{label}, line {chunk.lines[0]:,}: no column tells which accelerator this is; {_ASK}"
     raise LoadError(msg)
 
 
 def _header(cells: Sequence[str]) -> Mapping[str, int] | None:
-    """Return the roles of columns if these are their names."""
     names = [_UNIT.sub("", cell).strip().lower() for cell in cells]
     roles = {_ROLES[name]: at for at, name in reversed([*enumerate(names)]) if name in _ROLES}
     return roles if "power" in roles and not any(cell[:1].isdecimal() for cell in cells) else None
 
 
 def _by_cells(source: Source, findings: Findings) -> tuple[Mapping[str, int], int] | None:
-    """Tell the columns of a file without a header by the cells of its first row."""
     head = source.head(_HEAD_BYTES)
     if b"power.draw" in head:
         return None
     for line in head.decode("utf-8", "replace").splitlines():
         cells = cells_of(line)
-        named = [next((r for r, form in _FORMS if form.fullmatch(each)), "") for each in cells]
-        roles = {role: at for at, role in reversed([*enumerate(named)]) if role}
+        by_name = [next((r for r, form in _FORMS if form.fullmatch(cell)), "") for cell in cells]
+        roles = {role: at for at, role in reversed([*enumerate(by_name)]) if role}
         if "power" in roles and len(cells) > 1:
-            watts = [at for at, role in enumerate(named) if role == "power"]
+            watts = [at for at, role in enumerate(by_name) if role == "power"]
             roles |= {"limit": watts[1]} if len(watts) > 1 else {}
             findings.add("assumed", _BY_FORM, 1, line[:80])
             return roles, len(cells)

@@ -10,8 +10,12 @@ from typing import Any
 from workbench.load._files.archive import Source
 from workbench.load._files.findings import Findings
 from workbench.load._files.text import whole_lines
-from workbench.load._power.part import PowerGiven, PowerPart
-from workbench.load._power.samples import Rows, described, part_of, plain_name, settled
+from workbench.load._power.part import (
+    PowerOptions,
+    PowerPart,
+    Rows,
+    plain_name,
+)
 from workbench.load._power.stamps import Page, Stamps, stamp_line
 
 NAME = "power readings of IPMI"
@@ -75,7 +79,7 @@ def looks_like(head: bytes, label: str) -> bool:  # noqa: ARG001 - content decid
     return head.lstrip()[:1] not in (b"{", b"[", b"<") and bool(_KNOWN.search(head))
 
 
-def read_power(source: Source, given: PowerGiven) -> PowerPart:
+def read_power(source: Source, options: PowerOptions) -> PowerPart:
     """Read power readings of DCMI, one after the other, and sensors in watts.
 
     DCMI reports the power of the platform and not where it is metered. Controllers take it from
@@ -84,54 +88,47 @@ def read_power(source: Source, given: PowerGiven) -> PowerPart:
     was never set takes that of a line before it that holds nothing but a stamp. A controller
     that does not measure prints numbers all the same; they are missing.
 
-    Raises
-    ------
-    LoadError
-        If a stamp is local and ``given.tz`` is not set, or readings without a time follow each
-        other and ``given.period_s`` is not set.
-
     References
     ----------
     DCMI 1.5, Get Power Reading; ipmitool dcmi, sdr, sensor; FreeIPMI ipmi-dcmi; ipmiutil dcmi.
     """
     findings = Findings(source.label)
-    stamps = Stamps(source.label, given, findings)
+    stamps = Stamps(source.label, options, findings)
     rows = Rows("power_w")
     entities: dict[str, dict[str, Any]] = {}
-    for host, part, each in _readings(source, stamps, given, findings):
-        name = "/".join(text for text in (host, part) if text) or "node"
-        kind, watts = _taken(each, given)
-        if not each.is_active:
-            findings.add("dropped", _INACTIVE, 1, f"line {each.line:,}")
+    for host, sensor, block in _readings(source, stamps, options, findings):
+        name = "/".join(text for text in (host, sensor) if text) or "node"
+        kind, watts = _taken(block, options)
+        if not block.is_active:
+            findings.add("dropped", _INACTIVE, 1, f"line {block.line:,}")
             watts = None
-        time_ns = each.page_ns if each.time_ns is None else each.time_ns
-        rows.add(name, time_ns, each.line, watts)
-        entities.setdefault(name, _entity(host, part, kind, given))
-    frames, clock = settled([rows.frame()], findings, _HOW, given)
-    is_taken = any(each["scope"] == "node_ac" for each in entities.values())
-    findings.add("assumed", _SCOPE, int(is_taken and not given.scope))
-    return part_of(frames, described(entities, clock, stamps.assumed), findings)
+        time_ns = block.page_ns if block.time_ns is None else block.time_ns
+        rows.add(name, time_ns, block.line, watts)
+        entities.setdefault(name, _entity(host, sensor, kind, options))
+    content = stamps.part([rows.frame()], entities, _HOW)
+    is_taken = any(facts["scope"] == "node_ac" for facts in entities.values())
+    findings.add("assumed", _SCOPE, int(is_taken and not options.scope))
+    return content
 
 
-def _taken(block: _Block, given: PowerGiven) -> tuple[str, float | None]:
-    """Return which reading is taken, and its watts."""
-    order = ("average", "instant") if given.reading == "average" else ("instant", "average")
-    kind = next((each for each in order if each in block.watts), "instant")
+def _taken(block: _Block, options: PowerOptions) -> tuple[str, float | None]:
+    order = ("average", "instant") if options.reading == "average" else ("instant", "average")
+    kind = next((kind_ for kind_ in order if kind_ in block.watts), "instant")
     return kind, block.watts.get(kind)
 
 
-def _entity(host: str, part: str, kind: str, given: PowerGiven) -> dict[str, Any]:
-    is_node = not part or _TOTAL.search(part)
-    scope = given.scope or ("node_ac" if is_node else "unknown")
-    assumed = f"scope={given.scope}" if given.scope else ""
-    found = {"scope": scope, "method": "unknown" if part else kind, "node": host or None}
-    return found | {
-        "device": part or None, "assumed": assumed, "unit": "W", "is_unnamed": not host
+def _entity(host: str, sensor: str, kind: str, options: PowerOptions) -> dict[str, Any]:
+    is_node = not sensor or _TOTAL.search(sensor)
+    scope = options.scope or ("node_ac" if is_node else "unknown")
+    assumed = f"scope={options.scope}" if options.scope else ""
+    result = {"scope": scope, "method": "unknown" if sensor else kind, "node": host or None}
+    return result | {
+        "device": sensor or None, "assumed": assumed, "unit": "W", "is_unnamed": not host
     }  # fmt: skip
 
 
 def _readings(
-    source: Source, stamps: Stamps, given: PowerGiven, findings: Findings
+    source: Source, stamps: Stamps, options: PowerOptions, findings: Findings
 ) -> Iterator[tuple[str, str, _Block]]:
     """Give host, sensor ('' if it is the platform) and reading, in the order of their ends."""
     blocks: dict[str, _Block] = {}
@@ -140,33 +137,32 @@ def _readings(
         if (stamp := stamp_line(text)) is not None:
             page.begin(stamps.ns(stamp, number))
         elif match := _FIELD.match(text):
-            host = plain_name(match["host"] or given.node or "")
+            host = plain_name(match["host"] or options.node or "")
             if match["instant"] and host in blocks:
                 yield host, "", blocks.pop(host)
             block = blocks.get(host) or _Block(number, page.time_ns(host))
             blocks[host] = block
             _fill(block, match, number, stamps)
         elif match := _SDR.match(text):
-            host, part = given.node or "", plain_name(match["name"])
+            host, sensor = options.node or "", plain_name(match["name"])
             watts = None if match["value"].lower() == "na" else float(match["value"])
             findings.add("dropped", _NO_NUMBER, int(watts is None), f"line {number:,}")
-            yield host, part, _Block(number, page.time_ns((host, part)), {"instant": watts})
+            yield host, sensor, _Block(number, page.time_ns((host, sensor)), {"instant": watts})
         else:
             findings.add("skipped by design", _OTHER, int(bool(text.strip())), f"line {number:,}")
     yield from ((host, "", block) for host, block in blocks.items())
 
 
 def _fill(block: _Block, match: re.Match[str], number: int, stamps: Stamps) -> None:
-    """Take over one line of a reading."""
-    said = match["said"].strip()
+    value = match["said"].strip()
     if match["stamp"]:
         # Some versions do not end the line behind the stamp.
-        block.time_ns = stamps.ns(re.split(r" {2,}Sampling", said)[0], number)
+        block.time_ns = stamps.ns(re.split(r" {2,}Sampling", value)[0], number)
     elif match["state"]:
-        block.is_active = said.lower() in ("activated", "active")
+        block.is_active = value.lower() in ("activated", "active")
     else:
-        watts = _WATTS.match(said)
+        watts = _WATTS.match(value)
         kind = "instant" if match["instant"] else "average"
         block.watts[kind] = float(watts[1]) if watts else None
-        where = f"line {number:,}: {said[:40]}"
+        where = f"line {number:,}: {value[:40]}"
         stamps.findings.add("dropped", _NO_NUMBER, int(watts is None), where)

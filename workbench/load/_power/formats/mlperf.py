@@ -33,12 +33,7 @@ from workbench.load._files.stream import (
     plain_name,
 )
 from workbench.load._files.text import repaired, tell_of_damage, tell_of_no_end
-from workbench.load._power.part import (
-    BesidePowerError,
-    NoPowerError,
-    PowerGiven,
-    PowerPart,
-)
+from workbench.load._power.part import BesidePowerError, NoPowerError, PowerOptions, PowerPart
 from workbench.tables import SAYS_SYNTHETIC
 
 NAME = "MLPerf power log"
@@ -52,6 +47,7 @@ _REGULAR = re.compile(
     rb'"metadata": (""|null|\{[^{}\n]*\})\}\r?$',
     re.MULTILINE,
 )
+# Marks lines that are read already; no line that a logger writes is a single NUL.
 _TAKEN = b"\0"
 _MARKS = ("power_measurement_start", "power_measurement_stop")
 _NAMES = ("node", "node_id", "switch_id")
@@ -66,23 +62,18 @@ def looks_like(head: bytes, label: str) -> bool:  # noqa: ARG001 - the name says
     return bool(_HEAD.search(head))
 
 
-def read_power(source: Source, given: PowerGiven) -> PowerPart:
+def read_power(source: Source, options: PowerOptions) -> PowerPart:
     """Read the readings of one node or switch.
 
     The node is the one that the lines name, else the one that the caller names, else the name
     of the file.
-
-    Raises
-    ------
-    NoPowerError
-        If nothing in it is a reading of power.
     """
     log = _Log(Findings(source.label))
     with source.open() as stream:
         for first_line, block in _blocks(stream, log.findings):
             log.take(first_line, block)
         tell_of_damage(stream, log.findings)
-    return log.part(_stem(source), given)
+    return log.part(_stem(source), options)
 
 
 class _Owner(NamedTuple):
@@ -109,29 +100,29 @@ class _Log:
 
     def take(self, first_line: int, block: bytes) -> None:
         """Read whole lines: regular ones all at once, others one by one."""
-        found = _REGULAR.findall(block)
+        entries = _REGULAR.findall(block)
         numbers = np.arange(first_line, first_line + block.count(b"\n"))
-        if len(found) != len(numbers):
+        if len(entries) != len(numbers):
             lines = _REGULAR.sub(_TAKEN, block).split(b"\n")[:-1]
             is_taken = np.array([line == _TAKEN for line in lines])
-            if is_taken.sum() != len(found):  # a damaged file may hold the sign itself
-                found, lines = [], block.split(b"\n")[:-1]
+            if is_taken.sum() != len(entries):  # a damaged file may hold the sign itself
+                entries, lines = [], block.split(b"\n")[:-1]
                 is_taken = np.zeros(len(lines), dtype=bool)
             for at in np.flatnonzero(~is_taken).tolist():
                 self._take_line(first_line + at, lines[at])
             numbers = numbers[is_taken]
-        if found:
-            self._take_regular(found, numbers)
+        if entries:
+            self._take_regular(entries, numbers)
 
-    def _take_regular(self, found: Sequence[tuple[bytes, bytes, bytes]], numbers: Any) -> None:
-        times, watts, metadata = zip(*found, strict=True)
+    def _take_regular(self, entries: Sequence[tuple[bytes, bytes, bytes]], numbers: Any) -> None:
+        times, watts, metadata = zip(*entries, strict=True)
         owner_of = {}
         for text in dict.fromkeys(metadata):
             try:
-                said = json.loads(text)
+                words = json.loads(text)
             except ValueError:
-                said = {}
-            owner_of[text] = self._owner(said, count=metadata.count(text))
+                words = {}
+            owner_of[text] = self._owner(words, count=metadata.count(text))
         self.times.append(np.array(times, dtype="S13").astype(np.int64) * _MILLISECOND)
         self.watts.append(np.array(watts, dtype="S34").astype(np.float64))
         self.lines.append(numbers)
@@ -149,8 +140,8 @@ class _Log:
         elif total := _TOTAL.search(text):
             self.total = total[0]
         elif MARK not in text and text.strip():
-            what = "lines that are none of MLPerf's logger"
-            self.findings.add("skipped by design", what, 1, where)
+            message = "lines that are none of MLPerf's logger"
+            self.findings.add("skipped by design", message, 1, where)
 
     def _take_entry(self, entry: Entry) -> None:
         where = f"line {entry.line:,}"
@@ -160,8 +151,8 @@ class _Log:
             self.findings.add("noted", f"conversion efficiency {entry.value!r}", 1, where)
         elif entry.key == "power_reading" or is_estimate:
             value = number_of(entry.value)
-            what = "readings that are no number; they are missing"
-            self.findings.add("dropped", what, int(value is None), where)
+            text = "readings that are no number; they are missing"
+            self.findings.add("dropped", text, int(value is None), where)
             self.times.append([entry.time_ns])
             self.watts.append([np.nan if value is None else value])
             self.lines.append([entry.line])
@@ -170,31 +161,33 @@ class _Log:
             self.others += 1
             self.findings.add("skipped by design", "lines on other things than power", 1, where)
 
-    def _owner(self, said: object, *, count: int = 1, is_estimate: bool = False) -> int:
-        """Return the number of what was metered, as the metadata name it."""
-        known = said if isinstance(said, dict) else {}
-        self.findings.add("noted", SAYS_SYNTHETIC, count * (known.get("synthetic") is True))
-        names = [str(known[name]) for name in _NAMES if isinstance(known.get(name), str | int)]
-        owner = _Owner(names[0] if names else "", "switch_id" in known or is_estimate, is_estimate)
+    def _owner(self, words: object, *, count: int = 1, is_estimate: bool = False) -> int:
+        metadata = words if isinstance(words, dict) else {}
+        self.findings.add("noted", SAYS_SYNTHETIC, count * (metadata.get("synthetic") is True))
+        names = [
+            str(metadata[name]) for name in _NAMES if isinstance(metadata.get(name), str | int)
+        ]
+        owner = _Owner(
+            names[0] if names else "", "switch_id" in metadata or is_estimate, is_estimate
+        )
         return self.owners.setdefault(owner, len(self.owners))
 
-    def part(self, stem: str, given: PowerGiven) -> PowerPart:
-        """Put the readings together, and say what is known of what was metered."""
+    def part(self, stem: str, options: PowerOptions) -> PowerPart:
         if not self.lines:
             raise self._nothing()
-        facts = [_facts(owner, stem, given, self.efficiency) for owner in self.owners]
+        facts = [_facts(owner, stem, options, self.efficiency) for owner in self.owners]
         entities: dict[str, dict[str, Any]] = {}
         names: list[str] = []
-        for each in facts:
-            name = each.pop("name")
-            names.append(name if name not in entities else f"{name} {each['method']}")
-            entities[names[-1]] = each
+        for fact in facts:
+            name = fact.pop("name")
+            names.append(name if name not in entities else f"{name} {fact['method']}")
+            entities[names[-1]] = fact
         kinds = {"time_ns": np.int64, "power_w": np.float64, "line": np.int64, "code": np.int64}
-        parts = (self.times, self.watts, self.lines, self.codes)
+        pieces = (self.times, self.watts, self.lines, self.codes)
         readings = pd.DataFrame(
             {
                 name: np.concatenate([*arrays, np.array([], kind)]).astype(kind)
-                for (name, kind), arrays in zip(kinds.items(), parts, strict=True)
+                for (name, kind), arrays in zip(kinds.items(), pieces, strict=True)
             }
         ).sort_values("line", kind="stable", ignore_index=True)
         categories = pd.Index(names, dtype=pd.Series([""]).dtype)
@@ -214,31 +207,32 @@ class _Log:
         return NoPowerError(f"{label}: no line of MLPerf's logger in it is a reading of power")
 
     def _tell(self, readings: pd.DataFrame, entities: dict[str, dict[str, Any]]) -> None:
-        scopes = readings["entity"].map({name: each["scope"] for name, each in entities.items()})
-        what = 'readings that do not say whether they are AC or DC; scope="node_ac" would'
-        self.findings.add("noted", what, int((scopes == "unknown").sum()))
-        clocks = readings["entity"].map({n: each.get("clock") for n, each in entities.items()})
-        what = "estimates, with an unsynchronized clock: their stamps are not those of the run"
-        self.findings.add("noted", what, int((clocks == "own").sum()))
+        scopes = readings["entity"].map({name: facts["scope"] for name, facts in entities.items()})
+        text = 'readings that do not say whether they are AC or DC; scope="node_ac" would'
+        self.findings.add("noted", text, int((scopes == "unknown").sum()))
+        clocks = readings["entity"].map({n: facts.get("clock") for n, facts in entities.items()})
+        text = "estimates, with an unsynchronized clock: their stamps are not those of the run"
+        self.findings.add("noted", text, int((clocks == "own").sum()))
         is_low = self.efficiency is not None and 0 < self.efficiency < 1
-        what = "readings before the power supply (AC); the efficiency is not applied"
-        self.findings.add("noted", what, is_low * len(readings))
+        text = "readings before the power supply (AC); the efficiency is not applied"
+        self.findings.add("noted", text, is_low * len(readings))
 
 
-def _facts(owner: _Owner, stem: str, given: PowerGiven, efficiency: float | None) -> dict[str, Any]:
-    """Say of one thing that was metered what the file, its name and the caller say."""
+def _facts(
+    owner: _Owner, stem: str, options: PowerOptions, efficiency: float | None
+) -> dict[str, Any]:
     is_switch = owner.is_switch or (not owner.name and bool(_SWITCH.fullmatch(stem)))
-    said_node = given.node if not owner.name and not is_switch else None
+    said_node = options.node if not owner.name and not is_switch else None
     name = owner.name or said_node or stem
     facts: dict[str, Any] = {"name": name, "node": None if is_switch else name}
     facts["unit"] = "W"
     facts["method"] = "estimate" if owner.is_estimate else "meter"
     facts["clock"] = "own" if owner.is_estimate else "epoch"
     is_before_supply = efficiency is not None and 0 < efficiency < 1
-    scope = "switch" if is_switch else given.scope
+    scope = "switch" if is_switch else options.scope
     facts["scope"] = scope or ("node_ac" if is_before_supply else "unknown")
     assumed = [f"node={said_node}"] if said_node else []
-    assumed += [f"scope={given.scope}"] if given.scope and not is_switch else []
+    assumed += [f"scope={options.scope}"] if options.scope and not is_switch else []
     facts["assumed"] = ", ".join(assumed)
     return facts
 
@@ -251,14 +245,14 @@ def _blocks(stream: Stream, findings: Findings) -> Iterator[tuple[int, bytes]]:
     begun: list[bytes] = []
     line = 1
     while block := stream.read(BLOCK_BYTES):
-        head, newline, rest = block.rpartition(b"\n")
+        head, newline, remainder = block.rpartition(b"\n")
         if not newline:
-            begun.append(rest)
+            begun.append(remainder)
             continue
-        whole = b"".join([*begun, head, newline])
-        yield line, whole
-        line += whole.count(b"\n")
-        begun = [rest]
+        total = b"".join([*begun, head, newline])
+        yield line, total
+        line += total.count(b"\n")
+        begun = [remainder]
     if last := b"".join(begun):
         if MARK.encode() not in last:  # of entries their JSON tells
             tell_of_no_end(last, stream, findings, f"line {line:,}")
@@ -266,6 +260,5 @@ def _blocks(stream: Stream, findings: Findings) -> Iterator[tuple[int, bytes]]:
 
 
 def _stem(source: Source) -> str:
-    """Return the name of the file without folders and ending."""
     name = re.split(r"[/!]", source.member or source.path.name)[-1]
     return plain_name(name).rsplit(".", 1)[0] or name

@@ -21,14 +21,14 @@ from workbench.load._files.archive import Source
 from workbench.load._files.findings import Findings
 from workbench.load._files.text import text_lines
 from workbench.load._files.time import utc_ns
-from workbench.load._power.part import PowerGiven, PowerPart
-from workbench.load._power.samples import number_of, part_of
+from workbench.load._power.part import PowerOptions, PowerPart, number_of, part_of, said, timed
 
 NAME = "PTDaemon log"
 _LINE = re.compile(
     r"Time,(\d\d)-(\d\d)-(\d{4}) (\d\d:\d\d:\d\d(?:\.\d{1,9})?),Watts,([^,]*)(,.*)?", re.ASCII
 )
 _HEAD = re.compile(rb"^Time,\d\d-\d\d-\d{4} [\d:.]{8,18},Watts,", re.MULTILINE)
+# With several channels the first Watts of a line are their sum.
 _CHANNEL = re.compile(r",Ch\d+,Watts,")
 _CHANNELS = "lines with channels of the analyser beside their sum; the sum is taken"
 _OTHER = "lines that are no reading"
@@ -42,16 +42,8 @@ def looks_like(head: bytes, label: str) -> bool:  # noqa: ARG001 - the name says
     return bool(_HEAD.search(head))
 
 
-def read_power(source: Source, given: PowerGiven) -> PowerPart:
-    """Read the power of all channels together; stamps are local times of the director.
-
-    Raises
-    ------
-    NoPowerError
-        If no line is a reading.
-    LoadError
-        If ``given.tz`` is not set.
-    """
+def read_power(source: Source, options: PowerOptions) -> PowerPart:
+    """Read the power of all channels together; stamps are local times of the director."""
     findings = Findings(source.label)
     lines: list[int] = []
     stamps: list[str] = []
@@ -71,19 +63,17 @@ def read_power(source: Source, given: PowerGiven) -> PowerPart:
         lines.append(number)
         stamps.append(f"{match[3]}-{match[1]}-{match[2]} {match[4]}")
         watts.append(np.nan if value is None else value)
-    name = given.node or "node"
+    name = options.node or "node"
     rows = pd.DataFrame({"entity": name, "power_w": watts, "line": lines})
-    times = utc_ns(pd.Series(stamps, dtype="str"), rows["line"], given.tz, findings)
-    rows["time_ns"] = times.ns
-    rows = rows[rows["time_ns"].notna()].astype({"time_ns": "int64"}).reset_index(drop=True)
-    findings.add("assumed", _SCOPE, int(not given.scope))
-    told = (f"tz={given.tz}", f"scope={given.scope}" if given.scope else "")
+    times = utc_ns(pd.Series(stamps, dtype="str"), rows["line"], options.tz, findings)
+    rows = timed(rows.assign(time_ns=times.ns))
+    findings.add("assumed", _SCOPE, int(not options.scope))
     facts = {
-        "scope": given.scope or "node_ac",
+        "scope": options.scope or "node_ac",
         "method": "average",
-        "node": given.node,
-        "is_unnamed": given.node is None,
-        "assumed": ", ".join(filter(None, told)),
+        "node": options.node,
+        "is_unnamed": options.node is None,
+        "assumed": said(f"tz={options.tz}", f"scope={options.scope}" if options.scope else ""),
         "unit": "W",
     }
     return part_of([rows[["time_ns", "entity", "power_w", "line"]]], {name: facts}, findings)

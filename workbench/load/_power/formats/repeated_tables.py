@@ -16,7 +16,7 @@ import pandas as pd
 from workbench.load._files.archive import Source
 from workbench.load._files.findings import Findings
 from workbench.load._files.text import whole_lines
-from workbench.load._power.samples import NO_TIME, Floats, Integers
+from workbench.load._power.part import NO_TIME, Floats, Integers
 from workbench.load._power.stamps import Stamps, stamp_line
 
 # Roles of columns, as a header names them; None for a line that is no header.
@@ -24,6 +24,7 @@ HeaderOf = Callable[[Sequence[str]], "Mapping[str, int] | None"]
 
 Objects = npt.NDArray[np.object_]
 
+# Bounds the memory for rows that wait to become arrays.
 _CHUNK_ROWS = 1 << 16
 _NUMBER = re.compile(r"([-+]?\d+(?:\.\d*)?(?:e[-+]?\d{1,3})?) *([a-zµ%°/]*)", re.IGNORECASE)
 _ABSENT = frozenset(
@@ -55,28 +56,35 @@ class Chunk:
         if role not in self.cells:
             return np.full(len(self.lines), np.nan)
         codes, texts = pd.factorize(self.cells[role], use_na_sentinel=False)
-        known = [numbers.read(text, unit) for text in texts]
-        for code, (text, value) in enumerate(zip(texts, known, strict=True)):
+        values = [numbers.read(text, unit) for text in texts]
+        for code, (text, value) in enumerate(zip(texts, values, strict=True)):
             if value is None and not is_absent(text):
                 rows = codes == code
                 numbers.tell(text, int(self.lines[rows][0]), int(rows.sum()))
-        plain = np.array([np.nan if value is None else value for value in known], np.float64)
+        plain = np.array([np.nan if value is None else value for value in values], np.float64)
         return plain[codes]
 
+    def states(self, numbers: Numbers) -> list[Floats]:
+        """Return the columns of STATE_COLUMNS; what can be no limit, clock or load is missing."""
+        empty = np.full(len(self.lines), np.nan)
+        limit, clock = (possible(self.numbers(role, numbers)) for role in ("limit", "clock"))
+        busy = possible(self.numbers("busy", numbers, "%"), most=1)
+        return [limit, clock, busy, self.numbers("temperature", numbers), empty, empty]
+
     def times(self, stamps: Stamps, names: Objects) -> Integers:
-        """Return when each row was read, by its own stamp or that of its snapshot."""
         if "time" not in self.cells:
             # The stamp before a snapshot holds for one reading of each thing.
             again = pd.DataFrame({"page": self.page, "name": names}).duplicated().to_numpy()
             return np.where(again, NO_TIME, self.page_ns)
         codes, texts = pd.factorize(self.cells["time"], use_na_sentinel=False)
         first = self.lines[np.unique(codes, return_index=True)[1]] if len(codes) else codes
-        known = [stamps.ns(text, int(line)) for text, line in zip(texts, first, strict=True)]
-        plain = np.array([NO_TIME if each is None else each for each in known], np.int64)
+        instants = [stamps.ns(text, int(line)) for text, line in zip(texts, first, strict=True)]
+        plain = np.array(
+            [NO_TIME if instant is None else instant for instant in instants], np.int64
+        )
         return plain[codes]
 
     def take(self, kept: npt.NDArray[np.bool_]) -> Chunk:
-        """Return some of the rows."""
         cells = {role: texts[kept] for role, texts in self.cells.items()}
         return Chunk(self.lines[kept], cells, self.page[kept], self.page_ns[kept])
 
@@ -110,12 +118,12 @@ def chunks_of(
         cells = cells_of(text)
         # No name of a column begins with a digit, and nearly every row has a cell that does.
         is_row = any(cell[:1].isdecimal() for cell in cells)
-        found = None if is_row else header_of(cells)
-        if found is not None or len(rows) >= _CHUNK_ROWS:
+        result = None if is_row else header_of(cells)
+        if result is not None or len(rows) >= _CHUNK_ROWS:
             yield from _chunk(rows, roles)
             rows = []
-        if found is not None:
-            roles, width, headers = found, len(cells), headers + 1
+        if result is not None:
+            roles, width, headers = result, len(cells), headers + 1
         elif roles and len(cells) == width:
             rows.append((number, page, page_ns, *(cells[at] for at in roles.values())))
         elif roles and len(cells) > 1:
@@ -129,15 +137,14 @@ def chunks_of(
 def _chunk(rows: Sequence[tuple[Any, ...]], roles: Mapping[str, int]) -> Iterator[Chunk]:
     if rows:
         lines, page, page_ns, *columns = zip(*rows, strict=True)
-        whole = (np.array(each, np.int64) for each in (lines, page, page_ns))
+        total = (np.array(item, np.int64) for item in (lines, page, page_ns))
         cells = [np.array(column, dtype=object) for column in columns]
-        line_array, page_array, page_ns_array = whole
-        named = dict(zip(roles, cells, strict=True))
-        yield Chunk(line_array, named, page_array, page_ns_array)
+        line_array, page_array, page_ns_array = total
+        by_name = dict(zip(roles, cells, strict=True))
+        yield Chunk(line_array, by_name, page_array, page_ns_array)
 
 
 def is_absent(cell: object) -> bool:
-    """Say whether a cell says that there is nothing."""
     return isinstance(cell, str) and cell.strip().lower() in _ABSENT
 
 
@@ -166,7 +173,6 @@ class Numbers:
         return value if abs(value) < math.inf else None
 
     def tell(self, cell: object, line: int, count: int = 1) -> None:
-        """Count cells that are no number."""
         self.findings.add("dropped", _NO_NUMBER, count, f"line {line:,}: {str(cell)[:40]!r}")
 
 

@@ -15,8 +15,13 @@ import pandas as pd
 from workbench.load._files.archive import Source
 from workbench.load._files.findings import Findings
 from workbench.load._files.tables import csv_table, header_of
-from workbench.load._power.formats.windows import readings_of
-from workbench.load._power.part import NoPowerError, PowerGiven, PowerPart
+from workbench.load._power.part import (
+    NoPowerError,
+    PowerOptions,
+    PowerPart,
+    numbers_of,
+    readings_of_windows,
+)
 
 NAME = "Zeus windows"
 WINDOW = ("start_time", "window_name", "elapsed_time")
@@ -34,7 +39,7 @@ def looks_like(head: bytes, label: str) -> bool:  # noqa: ARG001 - the name says
     return set(WINDOW) <= set(names) and any(map(ENERGY.fullmatch, names))
 
 
-def read_power(source: Source, given: PowerGiven) -> PowerPart:
+def read_power(source: Source, options: PowerOptions) -> PowerPart:
     """Read the mean power of each window, and its energy as a counter.
 
     Zeus may stamp windows with a clock that counts from the start of the machine; such files
@@ -42,26 +47,26 @@ def read_power(source: Source, given: PowerGiven) -> PowerPart:
     """
     findings = Findings(source.label)
     raw = csv_table(source, findings)
-    windows, clock = _windows(raw, given, findings)
+    windows, clock = _windows(raw, options, findings)
     if windows.empty:
         msg = f"{source.label}: holds a header and no window with a time"
         raise NoPowerError(msg)
-    readings, counters, taken = readings_of(windows, findings)
-    facts: dict[str, Any] = {"method": "average", "clock": clock, "node": given.node, "unit": "W"}
-    facts["assumed"] = f"node={given.node}" if given.node else ""
+    readings, counters, chosen = readings_of_windows(windows, findings)
+    facts: dict[str, Any] = {"method": "average", "clock": clock, "node": options.node, "unit": "W"}
+    facts["assumed"] = f"node={options.node}" if options.node else ""
+    devices = windows[["entity", "scope", "device"]].drop_duplicates("entity").set_index("entity")
     entities = {
-        name: {**facts, "scope": scope, "device": device}
-        for name, scope, device in windows[["entity", "scope", "device"]]
-        .drop_duplicates()
-        .itertuples(index=False)
+        str(name): {**facts, "scope": row["scope"], "device": row["device"]}
+        for name, row in devices.to_dict("index").items()
     }
-    states = _states(taken)
-    return PowerPart(readings, entities, findings, counters, states)
+    return PowerPart(readings, entities, findings, counters, _states(chosen))
 
 
-def _windows(raw: pd.DataFrame, given: PowerGiven, findings: Findings) -> tuple[pd.DataFrame, str]:
+def _windows(
+    raw: pd.DataFrame, options: PowerOptions, findings: Findings
+) -> tuple[pd.DataFrame, str]:
     """Give a row per window and device, and the clock they are on."""
-    start_s, spent_s = (_numbers(raw, name, findings) for name in ("start_time", "elapsed_time"))
+    start_s, spent_s = (numbers_of(raw, name, findings) for name in ("start_time", "elapsed_time"))
     is_timed = start_s.between(0, _LAST_S) & spent_s.between(0, 1e9)
     if (~is_timed).any():
         where = f"line {int(raw.index[~is_timed][0]):,}"
@@ -72,11 +77,11 @@ def _windows(raw: pd.DataFrame, given: PowerGiven, findings: Findings) -> tuple[
     end_ns = start_ns + (spent_s * _SECOND).round().astype("int64")
     limit = raw["window_name"].str.extract(rf"^{LIMIT.pattern}$")[0].astype("float64")
     times = {"start_ns": start_ns, "end_ns": end_ns, "line": raw.index}
-    parts = [
+    pieces = [
         pd.DataFrame(
             {
                 **times,
-                "entity": f"{given.node}/{device[1]}" if given.node else device[1],
+                "entity": f"{options.node}/{device[1]}" if options.node else device[1],
                 "scope": _SCOPES[device[2]],
                 "device": device[3],
                 "energy_j": _energies(raw, device[0], findings),
@@ -85,11 +90,11 @@ def _windows(raw: pd.DataFrame, given: PowerGiven, findings: Findings) -> tuple[
         )
         for device in filter(None, map(ENERGY.fullmatch, map(str, raw.columns)))
     ]
-    return pd.concat(parts, ignore_index=True), clock
+    return pd.concat(pieces, ignore_index=True), clock
 
 
 def _energies(raw: pd.DataFrame, name: str, findings: Findings) -> pd.Series:
-    energy = _numbers(raw, name, findings)
+    energy = numbers_of(raw, name, findings)
     bad = (energy < 0) | (energy == float("inf"))
     if bad.any():
         where = f"line {int(raw.index[bad][0]):,}: {raw[name][bad].iloc[0]}"
@@ -97,20 +102,10 @@ def _energies(raw: pd.DataFrame, name: str, findings: Findings) -> pd.Series:
     return energy.mask(bad)
 
 
-def _numbers(raw: pd.DataFrame, name: str, findings: Findings) -> pd.Series:
-    values = pd.to_numeric(raw[name], errors="coerce").astype("float64")
-    bad = values.isna() & raw[name].notna()
-    if bad.any():
-        where = f"line {int(raw.index[bad][0]):,}: {raw[name][bad].iloc[0][:40]}"
-        findings.add("dropped", f"cells of {name} that are no number", int(bad.sum()), where)
-    return values
-
-
-def _states(taken: pd.DataFrame) -> pd.DataFrame | None:
-    """Give the limit of each window that names one, at its start and at its end."""
-    limited = taken[taken["limit_w"].notna()]
+def _states(chosen: pd.DataFrame) -> pd.DataFrame | None:
+    limited = chosen[chosen["limit_w"].notna()]
     if limited.empty:
         return None
     ends = [limited.assign(time_ns=limited[name]) for name in ("start_ns", "end_ns")]
-    both = pd.concat(ends).sort_values(["entity", "time_ns"], kind="stable", ignore_index=True)
-    return both[["time_ns", "entity", "limit_w", "line"]]
+    joined = pd.concat(ends).sort_values(["entity", "time_ns"], kind="stable", ignore_index=True)
+    return joined[["time_ns", "entity", "limit_w", "line"]]

@@ -9,14 +9,14 @@ from tests.load.power.power_tables import SECOND, START, said, watts
 from workbench.errors import LoadError
 from workbench.load._files.archive import sources
 from workbench.load._power.formats.table import reader as power_table
-from workbench.load._power.part import NoPowerError, PowerGiven
+from workbench.load._power.part import NoPowerError, PowerOptions
 
 
 def test_bytes_that_are_no_utf8_cost_neither_the_file_nor_the_difference_of_names(tmp_path):
     path = tmp_path / "a.csv"
     rows = f"time,entity,power_w\n{START},a,1\n{START},B\xfc,2\n{START},B\xe4,3\n"
     path.write_bytes(f"{rows}{START},\xff,1,5\n{START},c\u00fc,4\n".encode("latin-1"))
-    part = power_table.read_power(sources(path)[0], PowerGiven())
+    part = power_table.read_power(sources(path)[0], PowerOptions())
     assert watts(part) == {"a": [1], r"B\xfc": [2], r"B\xe4": [3], r"c\xfc": [4]}
     frame = part.findings.frame().set_index("finding")
     assert frame.loc["repaired", ["count", "where"]].tolist() == [4, "line 3"]
@@ -30,7 +30,7 @@ def test_bytes_that_are_no_utf8_are_found_in_any_block(tmp_path, size):
     rows = size // len(row)
     bad = f"{START},\xe4,2\n".encode("latin-1")
     path.write_bytes(b"time,entity,power_w\n" + row * rows + bad + row)
-    part = power_table.read_power(sources(path)[0], PowerGiven())
+    part = power_table.read_power(sources(path)[0], PowerOptions())
     assert watts(part) == {"\u00e4": [1] * (rows + 1), r"\xe4": [2]}
     frame = part.findings.frame().set_index("finding")
     assert frame.loc["repaired", ["count", "where"]].tolist() == [1, f"line {rows + 2:,}"]

@@ -128,8 +128,7 @@ def test_a_counter_beside_power_is_kept_and_power_is_not_made_of_it(table):
 
 
 @pytest.mark.parametrize(
-    "energies",
-    [[300, 310, 290, 300, 280, 300], [300] * 6, [5000, 5010, 5005, 5020, 5030, 5040]],
+    "energies", [[300, 310, 290, 300, 280, 300], [300] * 6, [5000, 5010, 5005, 5020, 5030, 5040]]
 )
 def test_energies_of_intervals_are_no_counter(table, energies):
     text = rows(energies)

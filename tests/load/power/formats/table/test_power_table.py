@@ -18,7 +18,7 @@ from workbench.errors import LoadError
 from workbench.load._files.archive import sources
 from workbench.load._power.formats.table import reader as power_table
 from workbench.load._power.formats.table.columns import power_name
-from workbench.load._power.part import NoPowerError, PowerGiven
+from workbench.load._power.part import NoPowerError, PowerOptions
 
 
 @pytest.mark.parametrize(
@@ -368,7 +368,7 @@ def test_any_damaged_byte_of_parquet_gives_a_part_or_a_load_error(tmp_path_facto
     raw[4 + at % (len(raw) - 4)] = value
     path.write_bytes(bytes(raw))
     with suppress(LoadError):
-        part = power_table.read_power(sources(path)[0], PowerGiven(tz="UTC", unit="W"))
+        part = power_table.read_power(sources(path)[0], PowerOptions(tz="UTC", unit="W"))
         assert len(part.readings) <= 2
 
 
@@ -378,7 +378,7 @@ def test_any_text_after_a_header_gives_a_part_or_a_load_error(tmp_path_factory, 
     path = tmp_path_factory.mktemp("power") / "a.csv"
     path.write_text(f"time,entity,power_w\n{START},a,1\n{text}\n", newline="")
     with suppress(LoadError):
-        part = power_table.read_power(sources(path)[0], PowerGiven(tz="UTC"))
+        part = power_table.read_power(sources(path)[0], PowerOptions(tz="UTC"))
         assert part.readings["entity"].iloc[0] == "a"
 
 
@@ -416,7 +416,7 @@ def test_text_of_another_kind_is_refused(read_table, tmp_path, text, words):
     path = tmp_path / "a.csv"
     path.write_text(text)
     with pytest.raises(LoadError, match=words):
-        power_table.read_power(sources(path)[0], PowerGiven())
+        power_table.read_power(sources(path)[0], PowerOptions())
 
 
 def test_a_folder_of_several_tables_is_one_load(tmp_path):

@@ -18,7 +18,7 @@ from workbench.load._power.formats.nvidia.part import part_of
 from workbench.load._power.formats.nvidia.polls import QueryReader
 from workbench.load._power.formats.nvidia.rows import Table
 from workbench.load._power.formats.nvidia.stamps import free_ns
-from workbench.load._power.part import NoPowerError, PowerGiven, PowerPart
+from workbench.load._power.part import NoPowerError, PowerOptions, PowerPart
 from workbench.load._power.rows import SECOND
 
 NAME = "nvidia-smi capture of nvidia_gpu_exporter"
@@ -53,7 +53,7 @@ class _Section:
         return "".join(f"{line}\n" for _, line in self.lines).encode()
 
 
-def read_power(source: Source, given: PowerGiven) -> PowerPart:
+def read_power(source: Source, options: PowerOptions) -> PowerPart:
     """Read the powers that the commands of a capture printed, idle and under load.
 
     ``--query-gpu`` and ``-q`` are readings of the same GPUs at their own times. What ``dmon``
@@ -62,47 +62,45 @@ def read_power(source: Source, given: PowerGiven) -> PowerPart:
     """
     findings = Findings(source.label)
     collected, sections = _sections(source, findings)
-    if given.tz is None and (zone := _zone(collected, sections)):
-        given = replace(given, tz=zone)
+    if options.tz is None and (zone := _zone(collected, sections)):
+        options = replace(options, tz=zone)
         findings.add("noted", _ZONE, 1, f"tz={zone}")
-    parts = []
+    contents = []
     for section in sections:
         read = _reader(section)
         if read is None:
             findings.add("skipped by design", _SECTIONS, 1, section.command[:60])
             continue
         try:
-            parts.append(read(section, given, findings))
+            contents.append(read(section, options, findings))
         except NoPowerError as error:
             findings.add("noted", _NOTHING, 1, str(error).removeprefix(f"{source.label}: "))
-    if not parts:
+    if not contents:
         msg = f"{source.label}: none of its {len(sections)} sections holds a power"
         raise NoPowerError(msg)
-    return _merged(parts, findings)
+    return _merged(contents, findings)
 
 
 def _sections(source: Source, findings: Findings) -> tuple[int | None, list[_Section]]:
-    """Split a capture at its rules; return when it was collected, in ns, and what it holds."""
     collected: int | None = None
-    found: list[_Section] = []
+    result: list[_Section] = []
     state, is_title = "", False
     for number, line in text_lines(source, findings, whole=True):
         if line.strip() == _RULE:
             is_title = not is_title
         elif is_title and (title := _TITLE.fullmatch(line.strip())):
             state = title[1]
-            found.append(_Section(state, "", []))
-        elif is_title and found and (command := _COMMAND.fullmatch(line.strip())):
-            found[-1].command = command[1].strip()
-        elif not is_title and found:
-            found[-1].lines.append((number, line))
+            result.append(_Section(state, "", []))
+        elif is_title and result and (command := _COMMAND.fullmatch(line.strip())):
+            result[-1].command = command[1].strip()
+        elif not is_title and result:
+            result[-1].lines.append((number, line))
         elif match := _COLLECTED.fullmatch(line):
             collected = free_ns(match[1])
-    return collected, found
+    return collected, result
 
 
 def _zone(collected: int | None, sections: list[_Section]) -> str | None:
-    """Return the offset of the host, from the first stamp and the time of the capture in UTC."""
     if collected is None:
         return None
     for section in sections:
@@ -116,16 +114,15 @@ def _zone(collected: int | None, sections: list[_Section]) -> str | None:
                 if abs(ahead - quarters * _QUARTER_NS) > _QUARTER_NS // 3 or abs(quarters) > 56:
                     return None
                 sign = "-" if quarters < 0 else "+"
-                hours, part = divmod(abs(quarters), 4)
-                return f"{sign}{hours:02}:{part * 15:02}"
+                hours, content = divmod(abs(quarters), 4)
+                return f"{sign}{hours:02}:{content * 15:02}"
     return None
 
 
-_Read = Callable[[_Section, PowerGiven, Findings], PowerPart]
+_Read = Callable[[_Section, PowerOptions, Findings], PowerPart]
 
 
 def _reader(section: _Section) -> _Read | None:
-    """Choose who reads the output of a command."""
     command = section.command.removeprefix("nvidia-smi").strip()
     if command.startswith("--query-gpu="):
         return _read_query
@@ -134,35 +131,34 @@ def _reader(section: _Section) -> _Read | None:
     return _read_dmon if command.split()[:1] == ["dmon"] else None
 
 
-def _read_query(section: _Section, given: PowerGiven, findings: Findings) -> PowerPart:
-    reader = QueryReader(given, findings)
+def _read_query(section: _Section, options: PowerOptions, findings: Findings) -> PowerPart:
+    reader = QueryReader(options, findings)
     reader.read(section.lines[0][0] if section.lines else 1, section.block)
-    return part_of(reader.finished(), given, findings)
+    return part_of(reader.finished(), options, findings)
 
 
-def _read_snapshot(section: _Section, given: PowerGiven, findings: Findings) -> PowerPart:
-    return part_of(nvidia_query.snapshots(section.lines, given, findings), given, findings)
+def _read_snapshot(section: _Section, options: PowerOptions, findings: Findings) -> PowerPart:
+    return part_of(nvidia_query.snapshots(section.lines, options, findings), options, findings)
 
 
-def _read_dmon(section: _Section, given: PowerGiven, findings: Findings) -> PowerPart:
-    told = _PERIOD.search(section.command)
-    period_s = float(told[1]) if told else _DMON_PERIOD_S
-    reader = DmonReader(given, findings)
+def _read_dmon(section: _Section, options: PowerOptions, findings: Findings) -> PowerPart:
+    period = _PERIOD.search(section.command)
+    period_s = float(period[1]) if period else _DMON_PERIOD_S
+    reader = DmonReader(options, findings)
     reader.read(section.lines[0][0] if section.lines else 1, section.block)
     table: Table = reader.finished()
-    known = replace(given, period_s=period_s)
-    return part_of(table, known, findings, f" (dmon, {section.state})")
+    with_period = replace(options, period_s=period_s)
+    return part_of(table, with_period, findings, f" (dmon, {section.state})")
 
 
-def _merged(parts: list[PowerPart], findings: Findings) -> PowerPart:
-    """Put the sections of one capture together."""
+def _merged(contents: list[PowerPart], findings: Findings) -> PowerPart:
     entities: dict[str, dict[str, Any]] = {}
-    for part in parts:
-        for name, facts in part.entities.items():
-            known = entities.setdefault(name, facts)
-            known.update({key: facts[key] for key in facts if known.get(key) is None})
-    readings = pd.concat([_as_text(part.readings) for part in parts], ignore_index=True)
-    states = [_as_text(part.states) for part in parts if part.states is not None]
+    for content in contents:
+        for name, facts in content.entities.items():
+            merged = entities.setdefault(name, facts)
+            merged.update({key: facts[key] for key in facts if merged.get(key) is None})
+    readings = pd.concat([_as_text(content.readings) for content in contents], ignore_index=True)
+    states = [_as_text(content.states) for content in contents if content.states is not None]
     return PowerPart(
         readings,
         entities,

@@ -8,11 +8,10 @@ from typing import Any
 from workbench.load._files.archive import Source
 from workbench.load._files.findings import Findings
 from workbench.load._files.text import text_lines
-from workbench.load._power.formats.nvidia.boards import stamp_ns, table_of
-from workbench.load._power.formats.nvidia.part import part_of
+from workbench.load._power.formats.nvidia.part import part_of, stamp_ns, table_of
 from workbench.load._power.formats.nvidia.rows import Table
 from workbench.load._power.formats.nvidia.stamps import NOT_A_TIME
-from workbench.load._power.part import NoPowerError, PowerGiven, PowerPart
+from workbench.load._power.part import NoPowerError, PowerOptions, PowerPart
 
 NAME = "nvidia-smi table"
 _MARK = b"Pwr:Usage/Cap"
@@ -41,19 +40,10 @@ def looks_like(head: bytes, label: str) -> bool:  # noqa: ARG001 - the name says
     return len(framed) >= _MOSTLY * len(lines)
 
 
-def read_power(source: Source, given: PowerGiven) -> PowerPart:
-    """Read the tables of one host: of each GPU its whole board, not what MIG makes of it.
-
-    Raises
-    ------
-    NoPowerError
-        If no table shows a power, or another reading is wanted than the one it shows.
-    LoadError
-        If stamps need a zone and none is given, or the tables have no stamps and no
-        ``period_s`` is given.
-    """
+def read_power(source: Source, options: PowerOptions) -> PowerPart:
+    """Read the tables of one host: of each GPU its whole board, not what MIG makes of it."""
     findings = Findings(source.label)
-    if given.reading or given.scope == "module":
+    if options.reading or options.scope == "module":
         msg = (
             f"{source.label}: this table shows power.draw of GPUs only; log nvidia-smi --query-gpu "
             "for other readings"
@@ -65,7 +55,7 @@ def read_power(source: Source, given: PowerGiven) -> PowerPart:
     boards.close()
     findings.add("dropped", _CUT, boards.cut_count, boards.cut_where)
     findings.add("dropped", _NO_HEAD, boards.lone_count, boards.lone_where)
-    return part_of(boards.table(source.label, findings), given, findings)
+    return part_of(boards.table(source.label, findings), options, findings)
 
 
 class _Boards:
@@ -80,7 +70,6 @@ class _Boards:
         self._begun: dict[str, Any] | None = None
 
     def see(self, number: int, line: str) -> None:
-        """Take note of one line."""
         if not line.startswith("|"):
             stamp = stamp_ns(line)
             if stamp != NOT_A_TIME:
@@ -115,9 +104,9 @@ class _Boards:
         stamped = [row for row in self._rows if row["time"] != NOT_A_TIME]
         if stamped and len(stamped) < len(self._rows):
             first = next(row["line"] for row in self._rows if row["time"] == NOT_A_TIME)
-            what = "GPUs of tables without a time above them"
+            text = "GPUs of tables without a time above them"
             count = len(self._rows) - len(stamped)
-            findings.add("dropped", what, count, f"line {first:,}")
+            findings.add("dropped", text, count, f"line {first:,}")
         rows = stamped or self._rows
         if not rows:
             msg = f"{label}: holds a table of nvidia-smi that shows no GPU"

@@ -6,11 +6,9 @@ import re
 
 from workbench.load._files.archive import Source
 from workbench.load._files.findings import Findings
-from workbench.load._files.text import tell_of_damage
-from workbench.load._power.formats.nvidia.blocks import blocks_of
-from workbench.load._power.formats.nvidia.part import part_of
+from workbench.load._power.formats.nvidia.part import part_of_file
 from workbench.load._power.formats.nvidia.rows import Clock, Columns, RowReader, Table
-from workbench.load._power.part import NoPowerError, PowerGiven, PowerPart
+from workbench.load._power.part import NoPowerError, PowerOptions, PowerPart
 
 NAME = "nvidia-smi dmon"
 _HEADER = re.compile(
@@ -19,6 +17,7 @@ _HEADER = re.compile(
 _COMMENT = re.compile(rb"^[ \t]*#[^\n]*", re.MULTILINE)
 _DATED = re.compile(rb"^[ \t]*(\d{8})[ \t,]+(\d\d:\d\d:\d\d)", re.MULTILINE)
 _TIMED = re.compile(rb"^[ \t]*(\d\d:\d\d:\d\d)", re.MULTILINE)
+# dmon --format csv separates the cells by commas.
 _BLANKS = re.compile(rb"[ \t]*[ \t,][ \t]*")
 _EDGES = re.compile(rb"^[ \t]+|[ \t]+$", re.MULTILINE)
 _NAMES = {"gpu": "index", "pwr": "power", "gtemp": "temperature", "temp": "temperature"}
@@ -33,31 +32,20 @@ def looks_like(head: bytes, label: str) -> bool:  # noqa: ARG001 - the name says
     return any(b"pwr" in match[0].split() for match in _HEADER.finditer(head.replace(b",", b" ")))
 
 
-def read_power(source: Source, given: PowerGiven) -> PowerPart:
+def read_power(source: Source, options: PowerOptions) -> PowerPart:
     """Read the readings of one host, whole watts each.
 
     What a file without dates (``-o T``) or without any time gives is on a clock of its own.
-
-    Raises
-    ------
-    LoadError
-        If stamps need a zone, or there are none and ``given.period_s`` is None.
     """
-    findings = Findings(source.label)
-    reader = DmonReader(given, findings)
-    with source.open() as stream:
-        for number, block in blocks_of(stream, findings):
-            reader.read(number, block)
-        tell_of_damage(stream, findings)
-    return part_of(reader.finished(), given, findings)
+    return part_of_file(source, options, DmonReader)
 
 
 class DmonReader:
     """Reads the lines of a file, or of a section of one; a header may come again and again."""
 
-    def __init__(self, given: PowerGiven, findings: Findings) -> None:
+    def __init__(self, options: PowerOptions, findings: Findings) -> None:
         self._findings = findings
-        self._rows = RowReader(given, findings)
+        self._rows = RowReader(options, findings)
         self._found: list[str] = []
 
     def read(self, number: int, block: bytes) -> None:
@@ -74,8 +62,8 @@ class DmonReader:
     def finished(self) -> Table:
         """Return what was read; NoPowerError if no header names a power."""
         if not self._rows.table.headers:
-            found = ", ".join(self._found) or "no header"
-            msg = f"{self._findings.source}: has no column pwr with readings ({found}); {_ASK}"
+            result = ", ".join(self._found) or "no header"
+            msg = f"{self._findings.source}: has no column pwr with readings ({result}); {_ASK}"
             raise NoPowerError(msg)
         return self._rows.table
 
@@ -85,7 +73,7 @@ class DmonReader:
         clock: Clock = "local" if "date" in names else "day" if "time" in names else "none"
         if clock == "local":
             names.remove("date")
-        at = {_NAMES[name]: place for place, name in enumerate(names) if name in _NAMES}
+        at = {_NAMES[name]: position for position, name in enumerate(names) if name in _NAMES}
         if "time" in names:
             at["time"] = names.index("time")
         if "power" not in at:

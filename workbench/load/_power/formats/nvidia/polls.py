@@ -7,9 +7,7 @@ from collections import Counter
 
 from workbench.load._files.archive import Source
 from workbench.load._files.findings import Findings
-from workbench.load._files.text import tell_of_damage
-from workbench.load._power.formats.nvidia.blocks import blocks_of
-from workbench.load._power.formats.nvidia.part import part_of
+from workbench.load._power.formats.nvidia.part import part_of_file
 from workbench.load._power.formats.nvidia.rows import (
     SEPARATORS,
     Columns,
@@ -18,10 +16,11 @@ from workbench.load._power.formats.nvidia.rows import (
     columns_of,
     is_missing,
 )
-from workbench.load._power.part import NoPowerError, PowerGiven, PowerPart
+from workbench.load._power.part import NoPowerError, PowerOptions, PowerPart
 
 NAME = "nvidia-smi --query-gpu CSV"
 _MARK = b"power.draw"
+# With nounits the header still states the unit: power.draw [W].
 _HEADER = re.compile(
     rb'^[^\n]*\bpower\.draw[\w.]*\s*(?:\[\w*\])?\s*"?\s*(?:[,;\t\r\n]|\Z)', re.MULTILINE
 )
@@ -38,33 +37,22 @@ def looks_like(head: bytes, label: str) -> bool:  # noqa: ARG001 - the name says
     return True
 
 
-def read_power(source: Source, given: PowerGiven) -> PowerPart:
+def read_power(source: Source, options: PowerOptions) -> PowerPart:
     """Read the log of one host; a header inside the file starts a table anew.
 
     ``method`` is told by the column (``power.draw.instant``, ``power.draw.average``); of plain
     ``power.draw`` only the name of the product tells it: the mean of the last second from
     Ampere on, the instant before.
-
-    Raises
-    ------
-    LoadError
-        If stamps need a zone and none is given, or the zone cannot have had them.
     """
-    findings = Findings(source.label)
-    reader = QueryReader(given, findings)
-    with source.open() as stream:
-        for number, block in blocks_of(stream, findings):
-            reader.read(number, block)
-        tell_of_damage(stream, findings)
-    return part_of(reader.finished(), given, findings)
+    return part_of_file(source, options, QueryReader)
 
 
 class QueryReader:
     """Reads the lines of a file, or of a section of one, under the headers that stand in it."""
 
-    def __init__(self, given: PowerGiven, findings: Findings) -> None:
-        self._given, self._findings = given, findings
-        self._rows = RowReader(given, findings)
+    def __init__(self, options: PowerOptions, findings: Findings) -> None:
+        self._options, self._findings = options, findings
+        self._rows = RowReader(options, findings)
         self._is_begun = False
         self._refusal = "holds no header of nvidia-smi that names power.draw"
 
@@ -86,25 +74,19 @@ class QueryReader:
             start, number = end, number + 1
 
     def finished(self) -> Table:
-        """Return what was read.
-
-        Raises
-        ------
-        NoPowerError
-            If no header was met that names a power that is wanted.
-        """
+        """Return what was read."""
         if not self._is_begun:
             msg = f"{self._findings.source}: {self._refusal}; {_ASK}"
             raise NoPowerError(msg)
         return self._rows.table
 
     def _begin(self, line: str, number: int) -> None:
-        columns = columns_of(line, self._given)
-        refusal = _refusal(columns, self._given)
+        columns = columns_of(line, self._options)
+        refusal = _refusal(columns, self._options)
         if columns is None or refusal:
             self._refusal = refusal if not self._is_begun else self._refusal
-            what = "headers whose table is not read"
-            self._findings.add("dropped", what, 1, f"line {number:,}: {refusal}")
+            text = "headers whose table is not read"
+            self._findings.add("dropped", text, 1, f"line {number:,}: {refusal}")
             self._rows.skip()
             return
         self._is_begun = True
@@ -114,7 +96,7 @@ class QueryReader:
 
     def _begin_without_header(self, block: bytes) -> None:
         header = guessed_header(block)
-        columns = columns_of(header, self._given) if header else None
+        columns = columns_of(header, self._options) if header else None
         if columns is None or "power" not in columns.at:
             self._refusal = (
                 "has no header, and its cells do not tell which column is power.draw; write the "
@@ -122,19 +104,18 @@ class QueryReader:
             )
             return
         self._is_begun = True
-        what = "columns of a table without header, told by their cells"
-        self._findings.add("assumed", what, len(columns.names), header.replace('"', ""))
+        text = "columns of a table without header, told by their cells"
+        self._findings.add("assumed", text, len(columns.names), header.replace('"', ""))
         self._rows.use(columns)
 
 
-def _refusal(columns: Columns | None, given: PowerGiven) -> str:
-    """Say why the table under a header is not read; '' if it is."""
+def _refusal(columns: Columns | None, options: PowerOptions) -> str:
     if columns is None:
         return "holds no table of nvidia-smi with a column power.draw"
     if "power" not in columns.at:
-        found = ", ".join(columns.other_powers)
-        kind = "module " if given.scope == "module" else ""
-        return f"has no {kind}column for reading={given.reading!r}, only {found}"
+        result = ", ".join(columns.other_powers)
+        kind = "module " if options.scope == "module" else ""
+        return f"has no {kind}column for reading={options.reading!r}, only {result}"
     if "time" not in columns.at and not {"index", "uuid", "bus", "serial"} & {*columns.at}:
         return f"tells neither time nor GPU, only {', '.join(columns.names[:8])}"
     return ""
@@ -177,24 +158,24 @@ def guessed_header(block: bytes) -> str:
     rows = [[c.strip(' "\t') for c in line.split(separator)] for line in lines[:_LOOKED_AT]]
     width = Counter(map(len, rows)).most_common(1)[0][0]
     rows = [row for row in rows if len(row) == width]
-    names = [_kind([row[place] for row in rows]) for place in range(width)]
+    names = [_kind([row[position] for row in rows]) for position in range(width)]
     if names.count("timestamp") != 1 or names.count("power.draw [W]") != 1:
         return ""
-    names = [name or f"column {place + 1}" for place, name in enumerate(names)]
+    names = [name or f"column {position + 1}" for position, name in enumerate(names)]
     return separator.join(f'"{name}"' if '"' in first else name for name in names)
 
 
 def _kind(cells: list[str]) -> str:
     """Say what all cells of a column are, as a header names it; '' if that is not clear."""
-    some = [cell for cell in cells if not is_missing(cell)]
+    subset = [cell for cell in cells if not is_missing(cell)]
     for name, pattern in _KINDS.items():
-        if some and all(pattern.fullmatch(cell) for cell in some):
+        if subset and all(pattern.fullmatch(cell) for cell in subset):
             return name
     return "index" if _counts_up(cells) else ""
 
 
 def _counts_up(cells: list[str]) -> bool:
-    """Say whether cells are 0, 1, 2, ... over and over: the number of the GPU."""
+    # 0, 1, 2, ... over and over is the number of the GPU.
     if not all(_PLAIN.fullmatch(cell) for cell in cells):
         return False
     size = len(set(cells))

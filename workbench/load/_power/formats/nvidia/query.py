@@ -9,11 +9,10 @@ from typing import Any
 from workbench.load._files.archive import Source
 from workbench.load._files.findings import Findings
 from workbench.load._files.text import text_lines
-from workbench.load._power.formats.nvidia.boards import stamp_ns, table_of
-from workbench.load._power.formats.nvidia.part import part_of
+from workbench.load._power.formats.nvidia.part import part_of, stamp_ns, table_of
 from workbench.load._power.formats.nvidia.rows import REASON_BITS, Table, active_value, is_missing
 from workbench.load._power.formats.nvidia.stamps import NOT_A_TIME
-from workbench.load._power.part import NoPowerError, PowerGiven, PowerPart
+from workbench.load._power.part import NoPowerError, PowerOptions, PowerPart
 
 NAME = "nvidia-smi -q"
 _MARK = b"NVSMI LOG="
@@ -30,22 +29,16 @@ _METHODS = {
     "Power Draw": "power.draw",
 }
 _REASONS = {
-    "Idle": "gpu_idle",
-    "Applications Clocks Setting": "applications_clocks_setting",
-    "SW Power Cap": "sw_power_cap",
-    "HW Slowdown": "hw_slowdown",
-    "Sync Boost": "sync_boost",
-    "SW Thermal Slowdown": "sw_thermal_slowdown",
-    "HW Thermal Slowdown": "hw_thermal_slowdown",
+    "Idle": "gpu_idle", "Applications Clocks Setting": "applications_clocks_setting",
+    "SW Power Cap": "sw_power_cap", "HW Slowdown": "hw_slowdown", "Sync Boost": "sync_boost",
+    "SW Thermal Slowdown": "sw_thermal_slowdown", "HW Thermal Slowdown": "hw_thermal_slowdown",
     "HW Power Brake Slowdown": "hw_power_brake_slowdown",
-}
+}  # fmt: skip
 _ROLES = {
-    ("Clocks", "SM"): "clock",
-    ("Utilization", "GPU"): "busy",
-    ("Utilization", "Gpu"): "busy",
+    ("Clocks", "SM"): "clock", ("Utilization", "GPU"): "busy", ("Utilization", "Gpu"): "busy",
     ("Temperature", "GPU Current Temp"): "temperature",
     ("Clocks Event Reasons Counters", "SW Power Capping"): "violation",
-}
+}  # fmt: skip
 _CUT = "a snapshot that breaks off before its power"
 _GPU_LIKE = re.compile(r"GPU \S.*")
 _DAMAGED = "GPUs with a damaged address; told by their place in the snapshot where it is whole"
@@ -57,28 +50,16 @@ def looks_like(head: bytes, label: str) -> bool:  # noqa: ARG001 - the name says
     return _MARK in head
 
 
-def read_power(source: Source, given: PowerGiven) -> PowerPart:
-    """Read the snapshots of one host: of each GPU its whole board, not what MIG makes of it.
-
-    Raises
-    ------
-    LoadError
-        If stamps need a zone and none is given.
-    """
+def read_power(source: Source, options: PowerOptions) -> PowerPart:
+    """Read the snapshots of one host: of each GPU its whole board, not what MIG makes of it."""
     findings = Findings(source.label)
     lines = text_lines(source, findings, whole=True)
-    return part_of(snapshots(lines, given, findings), given, findings)
+    return part_of(snapshots(lines, options, findings), options, findings)
 
 
-def snapshots(lines: Iterable[tuple[int, str]], given: PowerGiven, findings: Findings) -> Table:
-    """Read numbered lines of one or several snapshots.
-
-    Raises
-    ------
-    NoPowerError
-        If none of them holds a power.
-    """
-    boards = _Boards(given)
+def snapshots(lines: Iterable[tuple[int, str]], options: PowerOptions, findings: Findings) -> Table:
+    """Read numbered lines of one or several snapshots."""
+    boards = _Boards(options)
     for number, line in lines:
         boards.see(number, line)
     boards.close()
@@ -91,32 +72,34 @@ def snapshots(lines: Iterable[tuple[int, str]], given: PowerGiven, findings: Fin
     is_asked = len(boards.short) == boards.snapshot_count > 1 and len(set(boards.short)) == 1
     findings.add("suspicious", _FEWER, 0 if is_asked else len(boards.short))
     # A snapshot that lacks a GPU does not tell numbers, but the others know them.
-    known = {row["bus"]: row["index"] for row in boards.rows if row["bus"] and row["index"]}
+    index_of_bus = {row["bus"]: row["index"] for row in boards.rows if row["bus"] and row["index"]}
     for row in boards.rows:
-        row["index"] = row["index"] or known.get(row["bus"], "")
+        row["index"] = row["index"] or index_of_bus.get(row["bus"], "")
     return table_of(boards.rows, _METHODS[boards.rows[0]["column"]])
 
 
 class _Boards:
     """Gathers what is told of each GPU, line by line."""
 
-    def __init__(self, given: PowerGiven) -> None:
+    def __init__(self, options: PowerOptions) -> None:
         self.rows: list[dict[str, Any]] = []
         self.cut_count, self.cut_where = 0, ""
         self.damaged_count, self.damaged_where = 0, ""
         # How many GPUs are missing from each snapshot that lacks some.
         self.short: list[int] = []
         self.snapshot_count = 0
-        part = "Module" if given.scope == "module" else "GPU"
-        self._sections = (f"{part} Power Readings", *(["Power Readings"] if part == "GPU" else []))
-        self._powers = _POWERS[given.reading]
+        piece = "Module" if options.scope == "module" else "GPU"
+        self._sections = (
+            f"{piece} Power Readings",
+            *(["Power Readings"] if piece == "GPU" else []),
+        )
+        self._powers = _POWERS[options.reading]
         self._stamp = NOT_A_TIME
         self._attached = 0
         self._snapshot: list[dict[str, Any]] = []
         self._path: list[str] = []
 
     def see(self, number: int, line: str) -> None:
-        """Take note of one line."""
         if _MARK.decode() in line:
             self.close()
             return
@@ -140,19 +123,18 @@ class _Boards:
             self._see_board(self._snapshot[-1], self._path[depth - 1 : depth] or [""], name, value)
 
     def close(self) -> None:
-        """End a snapshot."""
         is_all = self._attached == len(self._snapshot)
         self.snapshot_count += bool(self._snapshot)
         if self._snapshot and len(self._snapshot) < self._attached:
             self.short.append(self._attached - len(self._snapshot))
-        for place, board in enumerate(self._snapshot):
+        for position, board in enumerate(self._snapshot):
             names = [name for name in self._powers if name in board]
             power = next((n for n in names if not is_missing(board[n])), next(iter(names), None))
             if power is None or self._stamp == NOT_A_TIME:
                 self.cut_count += 1
                 self.cut_where = self.cut_where or f"line {board['line']:,}"
                 continue
-            board["index"] = str(place) if is_all else ""
+            board["index"] = str(position) if is_all else ""
             board["time"], board["column"], board["power"] = self._stamp, power, board[power]
             limits = (board[name] for name in _LIMITS if name in board)
             board["limit"] = next(limits, "")

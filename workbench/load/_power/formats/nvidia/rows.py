@@ -1,9 +1,10 @@
-"""Rows of ``nvidia-smi`` tables: cells to numbers, many at once."""
+"""Rows of ``nvidia-smi`` tables: blocks of lines to cells, cells to numbers, many at once."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from codecs import BOM_UTF8
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -13,8 +14,66 @@ import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 
 from workbench.load._files.findings import Findings
+from workbench.load._files.stream import Stream
+from workbench.load._files.text import NOT_UTF8
 from workbench.load._power.formats.nvidia.stamps import EXAMPLE, NOT_A_TIME, local_ns
-from workbench.load._power.part import PowerGiven
+from workbench.load._power.formats.table.columns import unit_factor
+from workbench.load._power.part import PowerOptions
+
+_BLOCK_BYTES = 16 << 20
+_LONGEST_LINE_BYTES = 1 << 20
+_LONG = f"lines longer than {_LONGEST_LINE_BYTES >> 20} MiB"
+
+
+def blocks_of(stream: Stream, findings: Findings) -> Iterator[tuple[int, bytes]]:
+    """Give blocks of whole lines with the number of the first, damage mended and counted.
+
+    Only the last block may end without a line end.
+    """
+    number, remainder, mark, is_inside_long = 1, b"", BOM_UTF8, False
+    while block := _filled(stream):
+        block, mark = block.removeprefix(mark), b""
+        if is_inside_long:
+            end = block.find(b"\n")
+            if end < 0:
+                continue
+            block, is_inside_long, number = block[end + 1 :], False, number + 1
+        block = remainder + block
+        end = block.rfind(b"\n") + 1
+        total, remainder = block[:end], block[end:]
+        if total:
+            yield number, _tidy(total, number, findings)
+            number += total.count(b"\n")
+        if len(remainder) > _LONGEST_LINE_BYTES:
+            findings.add("dropped", _LONG, 1, f"line {number:,}")
+            remainder, is_inside_long = b"", True
+    if remainder:
+        yield number, _tidy(remainder, number, findings)
+
+
+def _filled(stream: Stream) -> bytes:
+    pieces, size = [], 0
+    while size < _BLOCK_BYTES and (piece := stream.read(_BLOCK_BYTES - size)):
+        pieces.append(piece)
+        size += len(piece)
+    return b"".join(pieces)
+
+
+def _tidy(block: bytes, number: int, findings: Findings) -> bytes:
+    if b"\r" in block:
+        block = block.replace(b"\r\n", b"\n").replace(b"\r", b" ")
+    if block.isascii():
+        return block
+    try:
+        block.decode()
+    except UnicodeDecodeError as error:
+        bad = number + block.count(b"\n", 0, error.start)
+        text = block.decode(errors="replace")
+        count = text.count("\ufffd") - block.count("\ufffd".encode())
+        findings.add("repaired", NOT_UTF8, count, f"line {bad:,}")
+        return text.encode()
+    return block
+
 
 _IDENTITY = ("node", "index", "uuid", "bus", "serial", "model", "mig")
 _NUMBERS = ("power", "limit", "clock", "busy", "temperature", "violation", "energy")
@@ -50,43 +109,45 @@ class Table:
     # Local times of the host, times of an unknown day, or none at all.
     clock: Clock = "local"
 
+    def column(self, role: str) -> np.ndarray:
+        """Give up the numbers of a role; missing where a header has no such column."""
+        return np.concatenate([
+            batch.numbers.pop(role, np.broadcast_to(np.nan, len(batch.lines)))
+            for batch in self.batches
+        ])  # fmt: skip
+
 
 class RowReader:
     """Reads the rows of the tables of one file."""
 
-    def __init__(self, given: PowerGiven, findings: Findings) -> None:
+    def __init__(self, options: PowerOptions, findings: Findings) -> None:
         self.table = Table()
-        self._given, self._findings = given, findings
+        self._options, self._findings = options, findings
         self._code_of: dict[Key, int] = {}
         self._columns: Columns | None = None
         self._numbers: dict[str, Numbers] = {}
 
     def use(self, columns: Columns) -> None:
-        """Take the next rows for those of a table with these columns."""
         if columns == self._columns:
             return
         self._columns = columns
+        watts = unit_factor(self._options.unit) if self._options.unit else None
         self._numbers = {
-            role: Numbers(role, columns.unit(role), self._factor(role))
+            role: Numbers(role, columns.unit(role), watts if role == "power" else None)
             for role in _NUMBERS
             if role in columns.at
         }
 
     def skip(self) -> None:
-        """Pass over the next rows."""
         self._columns = None
-
-    def _factor(self, role: str) -> float | None:
-        factors = {"W": 1.0, "mW": 1e-3, "kW": 1e3, "MW": 1e6}
-        return factors[self._given.unit] if role == "power" and self._given.unit else None
 
     def read(self, number: int, block: bytes) -> None:
         """Read whole lines; ``number`` is that of the first."""
         columns = self._columns
         if columns is None:
             count = sum(map(bool, map(bytes.strip, block.split(b"\n"))))
-            what = "lines outside of tables with power"
-            self._findings.add("skipped by design", what, count, f"line {number:,}")
+            text = "lines outside of tables with power"
+            self._findings.add("skipped by design", text, count, f"line {number:,}")
             return
         if (cut := _cut(block, columns)) is not None:
             line = number + block.count(b"\n")
@@ -114,16 +175,15 @@ class RowReader:
             batch.numbers[role], junk = numbers.read(cells)
             if junk.any():
                 row = int(junk.argmax())
-                what = f"cells of {columns.name(role)} that are no number; they are missing"
+                text = f"cells of {columns.name(role)} that are no number; they are missing"
                 where = f"line {int(lines[row]):,}: {cells[row].as_py()[:40]!r}"
-                findings.add("dropped", what, int(junk.sum()), where)
+                findings.add("dropped", text, int(junk.sum()), where)
         self.table.is_stated |= self._numbers["power"].is_stated
         self.table.batches.append(batch)
 
     def _times(
         self, arrow: pa.Table, lines: np.ndarray, columns: Columns
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Return local times, zeros if the table has none, and which rows are no readings."""
         if "time" not in columns.at:
             return np.zeros(len(lines), dtype=np.int64), _is_blank(arrow)
         stamps = arrow.column(str(columns.at["time"])).combine_chunks()
@@ -139,7 +199,6 @@ class RowReader:
         return times, is_bad
 
     def _keys(self, arrow: pa.Table, columns: Columns) -> np.ndarray:
-        """Code what tells the devices apart."""
         combined = np.zeros(arrow.num_rows, dtype=np.int64)
         texts: list[list[str]] = []
         for role in _IDENTITY:
@@ -147,15 +206,15 @@ class RowReader:
                 texts.append([""])
                 continue
             cells = arrow.column(str(columns.at[role])).combine_chunks()
-            known, codes = texts_of(cells)
-            combined = combined * max(len(known), 1) + codes
-            texts.append(known or [""])
+            facts, codes = texts_of(cells)
+            combined = combined * max(len(facts), 1) + codes
+            texts.append(facts or [""])
         unique, inverse = np.unique(combined, return_inverse=True)
-        sizes = [len(known) for known in texts]
-        places = np.unravel_index(unique, sizes) if len(unique) else ()
+        sizes = [len(facts) for facts in texts]
+        positions = np.unravel_index(unique, sizes) if len(unique) else ()
         new = np.empty(len(unique), dtype=np.int64)
         for row in range(len(unique)):
-            key = tuple(known[int(at[row])] for known, at in zip(texts, places, strict=True))
+            key = tuple(facts[int(at[row])] for facts, at in zip(texts, positions, strict=True))
             if key not in self._code_of:
                 self._code_of[key] = len(self.table.keys)
                 self.table.keys.append(key)
@@ -164,7 +223,7 @@ class RowReader:
 
 
 def _cut(block: bytes, columns: Columns) -> bytes | None:
-    """Give the block without its last line if that one breaks off; None if it does not."""
+    # A log that is still written, or whose writer was killed, ends inside of a line.
     if block.endswith(b"\n"):
         return None
     last = block[block.rfind(b"\n") + 1 :].decode(errors="replace")
@@ -178,15 +237,15 @@ def _reasons(arrow: pa.Table, columns: Columns) -> np.ndarray | None:
     at = columns.at
     if "reasons" in at:
         return whole_numbers(arrow.column(str(at["reasons"])).combine_chunks(), mask_value)
-    bits = {role: place for role, place in at.items() if role.startswith("reason ")}
+    bits = {role: position for role, position in at.items() if role.startswith("reason ")}
     if not bits:
         return None
     total = np.full(arrow.num_rows, -1, dtype=np.int64)
-    for role, place in bits.items():
-        active = whole_numbers(arrow.column(str(place)).combine_chunks(), active_value)
-        known = active >= 0
-        total = np.where(known & (total < 0), 0, total)
-        total = np.where(known, total + active * int(role.split()[1]), total)
+    for role, position in bits.items():
+        active = whole_numbers(arrow.column(str(position)).combine_chunks(), active_value)
+        is_known = active >= 0
+        total = np.where(is_known & (total < 0), 0, total)
+        total = np.where(is_known, total + active * int(role.split()[1]), total)
     return total
 
 
@@ -201,19 +260,18 @@ def _is_blank(arrow: pa.Table) -> np.ndarray:
 def _parsed(
     block: bytes, columns: Columns, number: int, findings: Findings
 ) -> tuple[pa.Table | None, np.ndarray]:
-    """Split lines into cells; those with another number of cells are counted and dropped."""
     bad: list[int] = []
 
     def passed_over(row: pa_csv.InvalidRow) -> str:
         bad.append(row.number)
         return "skip"
 
-    wanted = [str(place) for place in sorted({*columns.at.values()})]
+    wanted = [str(position) for position in sorted({*columns.at.values()})]
     try:
         table = pa_csv.read_csv(
             pa.BufferReader(block),
             read_options=pa_csv.ReadOptions(
-                column_names=[str(place) for place in range(len(columns.names))],
+                column_names=[str(position) for position in range(len(columns.names))],
                 use_threads=False,
                 block_size=len(block) + 1,
             ),
@@ -231,8 +289,8 @@ def _parsed(
             ),
         )
     except pa.ArrowInvalid as error:
-        what = f"lines that are no table ({str(error)[:80]})"
-        findings.add("dropped", what, block.count(b"\n"), f"line {number:,}")
+        text = f"lines that are no table ({str(error)[:80]})"
+        findings.add("dropped", text, block.count(b"\n"), f"line {number:,}")
         return None, np.empty(0, np.int64)
     if bad:
         findings.add("dropped", _ODD_ROWS, len(bad), f"line {number + bad[0] - 1:,}")
@@ -243,6 +301,7 @@ def _parsed(
 # Cells of ``nvidia-smi``: numbers with or without unit, masks, and marks of what is missing.
 
 _NUMBER = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*([A-Za-zµ%]*)", re.ASCII)
+# Drivers word it differently, with and without brackets around it.
 _MISSING = frozenset(
     ("", "-", "n/a", "nan", "none", "null", "not supported", "not available", "unknown error",
      "unknown", "err!", "no data", "gpu is lost", "insufficient permissions", "disabled")
@@ -251,11 +310,9 @@ _MASK = re.compile(r"0[xX]([0-9a-fA-F]{1,16})")
 FACTORS = {
     "power": {"w": 1.0, "mw": 1e-3, "kw": 1e3},
     "energy": {"j": 1.0, "mj": 1e-3, "kj": 1e3, "wh": 3.6e3, "mwh": 3.6, "kwh": 3.6e6},
-    "clock": {"mhz": 1.0, "ghz": 1e3},
-    "busy": {"%": 0.01},
-    "temperature": {"c": 1.0},
+    "clock": {"mhz": 1.0, "ghz": 1e3}, "busy": {"%": 0.01}, "temperature": {"c": 1.0},
     "violation": {"us": 1e3, "ms": 1e6, "ns": 1.0, "s": 1e9},
-}
+}  # fmt: skip
 FACTORS["limit"] = FACTORS["power"]
 _USUAL_UNIT = {"energy": "mj", "clock": "mhz", "busy": "%", "temperature": "c", "violation": "us"}
 # What a value is: a number, a number whose cell names its unit, a mark that there is none, junk.
@@ -280,7 +337,6 @@ class Numbers:
         self.is_stated = bool(header_unit)
 
     def read(self, cells: pa.Array) -> tuple[np.ndarray, np.ndarray]:
-        """Return values in the unit of the tables, and which cells are junk."""
         encoded = cells.dictionary_encode()
         codes = encoded.indices.to_numpy(zero_copy_only=False)
         if not len(codes):
@@ -288,15 +344,11 @@ class Numbers:
         quick = self._all_alike(encoded.dictionary)
         if quick is not None:
             return quick[codes], np.zeros(len(codes), dtype=bool)
-        found = [self._value(text) for text in encoded.dictionary.to_pylist()]
-        values = np.array([value for value, _ in found])
-        kinds = np.array([kind for _, kind in found])
+        result = [self._value(text) for text in encoded.dictionary.to_pylist()]
+        values = np.array([value for value, _ in result])
+        kinds = np.array([kind for _, kind in result])
         self.is_stated |= bool((kinds == _STATED).any())
         return values[codes], kinds[codes] == _JUNK
-
-    def read_texts(self, texts: list[str]) -> np.ndarray:
-        """Return the values of a few cells; junk is missing."""
-        return self.read(pa.array(texts, pa.string()))[0]
 
     def _all_alike(self, texts: pa.Array) -> np.ndarray | None:
         """Read texts that are all numbers with the unit of the header; None if some are not."""
@@ -309,16 +361,16 @@ class Numbers:
         except pa.ArrowInvalid:
             return None
         self.is_stated = True
-        found: np.ndarray = numbers.to_numpy(zero_copy_only=False)
-        return found * self._factors[self._unit.lower()]
+        result: np.ndarray = numbers.to_numpy(zero_copy_only=False)
+        return result * self._factors[self._unit.lower()]
 
     def _value(self, text: str) -> tuple[float, int]:
-        known = self._known.get(text)
-        if known is None:
-            known = self._read(text.strip())
+        value = self._known.get(text)
+        if value is None:
+            value = self._read(text.strip())
             if len(self._known) < 1 << 20:
-                self._known[text] = known
-        return known
+                self._known[text] = value
+        return value
 
     def _read(self, text: str) -> tuple[float, int]:
         match = _NUMBER.fullmatch(text)
@@ -354,7 +406,6 @@ def whole_numbers(cells: pa.Array, read: Callable[[str], int]) -> np.ndarray:
 
 
 def texts_of(cells: pa.Array) -> tuple[list[str], np.ndarray]:
-    """Return the different texts of a column, without blanks around them, and their codes."""
     encoded = pc.utf8_trim_whitespace(cells).dictionary_encode()
     texts = [text.strip('" ') for text in encoded.dictionary.to_pylist()]
     return texts, encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
@@ -399,15 +450,10 @@ _MODULE_POWER = {
 _MODULE_LIMIT = ("module.enforced.power.limit", "module.power.limit")
 # Bits of NVML, by the columns that tell one of them each.
 REASON_BITS = {
-    "gpu_idle": 0x1,
-    "applications_clocks_setting": 0x2,
-    "sw_power_cap": 0x4,
-    "hw_slowdown": 0x8,
-    "sync_boost": 0x10,
-    "sw_thermal_slowdown": 0x20,
-    "hw_thermal_slowdown": 0x40,
+    "gpu_idle": 0x1, "applications_clocks_setting": 0x2, "sw_power_cap": 0x4, "hw_slowdown": 0x8,
+    "sync_boost": 0x10, "sw_thermal_slowdown": 0x20, "hw_thermal_slowdown": 0x40,
     "hw_power_brake_slowdown": 0x80,
-}
+}  # fmt: skip
 _REASON = re.compile(r"clocks_(?:event|throttle)_reasons\.(\w+)")
 
 
@@ -432,7 +478,7 @@ class Columns:
         return self.names[self.at[role]] if role in self.at else ""
 
 
-def columns_of(line: str, given: PowerGiven) -> Columns | None:
+def columns_of(line: str, options: PowerOptions) -> Columns | None:
     """Read a header; None if the line is none with a reading of power."""
     separator = max(SEPARATORS, key=line.count)
     names, units = [], []
@@ -442,24 +488,18 @@ def columns_of(line: str, given: PowerGiven) -> Columns | None:
         units.append((match[2] or "").strip() if match else "")
     if not any("power.draw" in name for name in names) or len(names) > MOST_COLUMNS:
         return None
-    is_module = given.scope == "module"
-    powers = (_MODULE_POWER if is_module else _GPU_POWER)[given.reading]
+    is_module = options.scope == "module"
+    powers = (_MODULE_POWER if is_module else _GPU_POWER)[options.reading]
     wanted = dict(_NAMES, power=powers)
     if is_module:
         wanted["limit"] = _MODULE_LIMIT
-    at = {role: place for role, some in wanted.items() if (place := _place(names, some)) >= 0}
+    at = {role: names.index(next(filter(names.__contains__, subset)))
+          for role, subset in wanted.items() if not {*names}.isdisjoint(subset)}  # fmt: skip
     if "reasons" not in at:
-        for place, name in enumerate(names):
+        for position, name in enumerate(names):
             match = _REASON.fullmatch(name)
             if match and match[1] in REASON_BITS:
-                at[f"reason {REASON_BITS[match[1]]}"] = place
-    others = [name for name in names if "power.draw" in name and name != _at(names, at, "power")]
-    return Columns(separator, '"' in line, tuple(names), tuple(units), at, tuple(others))
-
-
-def _place(names: Sequence[str], wanted: Sequence[str]) -> int:
-    return next((names.index(name) for name in wanted if name in names), -1)
-
-
-def _at(names: Sequence[str], at: dict[str, int], role: str) -> str:
-    return names[at[role]] if role in at else ""
+                at[f"reason {REASON_BITS[match[1]]}"] = position
+    chosen = names[at["power"]] if "power" in at else ""
+    remaining = [name for name in names if "power.draw" in name and name != chosen]
+    return Columns(separator, '"' in line, tuple(names), tuple(units), at, tuple(remaining))

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -17,25 +17,12 @@ from workbench.load._files.findings import Findings
 
 ENTITIES = ("entity", "sensor", "meter", "circuit", "series")
 NODES: tuple[str, ...] = (
-    "node",
-    "host",
-    "hostname",
-    "host_name",
-    "nodename",
-    "node_name",
-    "server",
-    "machine",
-)
+    "node", "host", "hostname", "host_name", "nodename", "node_name", "server", "machine",
+)  # fmt: skip
 NODES += ("node_id", "instance", "chassis")
 INDICES: tuple[str, ...] = (
-    "gpu",
-    "gpu_index",
-    "gpu_id",
-    "index",
-    "device",
-    "device_index",
-    "device_id",
-)
+    "gpu", "gpu_index", "gpu_id", "index", "device", "device_index", "device_id",
+)  # fmt: skip
 INDICES += ("gpu_idx", "accelerator", "minor_number", "local_rank", "card")
 UUIDS = ("uuid", "gpu_uuid", "device_uuid", "serial", "gpu_serial")
 GROUPS = ("rack", "pdu", "panel", "switchboard", "msb")
@@ -89,13 +76,26 @@ class PowerLayout:
 
     @property
     def identity(self) -> list[str]:
-        """The columns that say whose readings a row holds."""
         return [name for name in (self.entity, self.node, self.device) if name is not None]
 
-    @property
-    def is_wide(self) -> bool:
-        """Whether every column of powers is a thing of its own."""
-        return all(column.is_entity for column in self.powers)
+    def renamed(self, own: Mapping[str, str]) -> PowerLayout:
+        """Return the layout with the names that the file has for its columns."""
+
+        def back(columns: Sequence[PowerColumn]) -> tuple[PowerColumn, ...]:
+            return tuple(
+                replace(column, name=own.get(column.name, column.name)) for column in columns
+            )
+
+        return replace(
+            self,
+            time=own.get(self.time, self.time),
+            entity=own.get(self.entity or "", self.entity),
+            node=own.get(self.node or "", self.node),
+            device=own.get(self.device or "", self.device),
+            powers=back(self.powers),
+            counters=back(self.counters),
+            left_out=tuple((own.get(name, name), why) for name, why in self.left_out),
+        )
 
 
 def wide_name(name: str) -> str:
@@ -108,7 +108,6 @@ def wide_name(name: str) -> str:
 
 
 def shown(names: Sequence[str]) -> str:
-    """List the first names."""
     listed = [str(name)[:40] for name in names[:8]]
     return f"{listed}" + (f" and {len(names) - 8} more" if len(names) > 8 else "")
 
@@ -142,7 +141,6 @@ class Watts:
     assumed: str = ""
 
     def of(self, cells: pa.Array, lines: np.ndarray, findings: Findings) -> np.ndarray:
-        """Return powers in W, missing where the file has none."""
         values, own = numbers(cells, self.column.name, lines, findings)
         if self.column.needs_unit:
             return self._with_own(values, own, lines, findings)
@@ -154,12 +152,12 @@ class Watts:
     def _with_own(
         self, values: np.ndarray, own: np.ndarray | None, lines: np.ndarray, findings: Findings
     ) -> np.ndarray:
-        """Return powers whose cells say their unit; a bare 0 is one in any."""
+        # A bare 0 is 0 W in any unit.
         factors = np.full(len(values), np.nan) if own is None else own
         bare = np.isnan(factors) & ~np.isnan(values) & (values != 0)
         if bare.any():
-            what = f"cells of {self.column.name!r} without a unit, which others have; pass unit="
-            findings.add("dropped", what, int(bare.sum()), f"line {int(lines[bare.argmax()]):,}")
+            text = f"cells of {self.column.name!r} without a unit, which others have; pass unit="
+            findings.add("dropped", text, int(bare.sum()), f"line {int(lines[bare.argmax()]):,}")
         watts: np.ndarray = np.where(values == 0, 0.0, values * factors)
         return watts
 
@@ -171,24 +169,23 @@ class Watts:
             self.factor = 1.0 if column.factor is None else column.factor
             if column.factor is None:
                 # The front door takes the powers of GPUs for mW where they are that large.
-                what = "GPU powers without a unit, taken for W unless far too large; pass unit="
-                findings.add("assumed", what, 1, column.name)
+                text = "GPU powers without a unit, taken for W unless far too large; pass unit="
+                findings.add("assumed", text, 1, column.name)
             return self.factor
-        known = values[np.isfinite(values)]
-        if not len(known):
+        texts = values[np.isfinite(values)]
+        if not len(texts):
             return 1.0
-        is_milli = float(np.median(known)) >= _MILLI_FROM
+        is_milli = float(np.median(texts)) >= _MILLI_FROM
         self.factor, unit = (1e-3, "mW") if is_milli else (1e6, "MW")
         self.assumed = f"unit={unit}"
-        what = f"columns in mw, taken for {unit} by the size of the numbers; pass unit="
-        findings.add("assumed", what, 1, column.name)
+        text = f"columns in mw, taken for {unit} by the size of the numbers; pass unit="
+        findings.add("assumed", text, 1, column.name)
         return self.factor
 
 
 def numbers(
     cells: pa.Array, name: str, lines: np.ndarray, findings: Findings
 ) -> tuple[np.ndarray, np.ndarray | None]:
-    """Return cells as floats, and per cell the watts of its own unit if some have one."""
     if is_text(cells.type):
         return _from_text(cells, name, lines, findings)
     values: np.ndarray = _floats(cells)
@@ -201,23 +198,19 @@ def has_unit(cell: str) -> bool:
 
 
 def is_absent(cell: str) -> bool:
-    """Say whether a cell says that there is no value."""
     return cell.strip().lower() in _ABSENT_TEXTS
 
 
 def is_text(kind: pa.DataType) -> bool:
-    """Say whether a type is text."""
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 
 def is_number(kind: pa.DataType) -> bool:
-    """Say whether a type can hold powers."""
     tests = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal)
     return any(test(kind) for test in tests)
 
 
 def refuse_other_types(schema: pa.Schema, names: list[str], label: str) -> None:
-    """Raise if a column that should hold numbers holds something else."""
     for name in names:
         kind = schema.field(name).type
         plain = kind.value_type if pa.types.is_dictionary(kind) else kind
@@ -227,7 +220,6 @@ def refuse_other_types(schema: pa.Schema, names: list[str], label: str) -> None:
 
 
 def plain(cells: pa.Array) -> pa.Array:
-    """Return cells without the dictionary they are packed in."""
     return cells.dictionary_decode() if pa.types.is_dictionary(cells.type) else cells
 
 
@@ -248,31 +240,31 @@ def _from_text(
 ) -> tuple[np.ndarray, np.ndarray | None]:
     trimmed = pc.utf8_trim_whitespace(cells)
     absent = pc.is_in(pc.utf8_lower(trimmed), value_set=_ABSENT.cast(trimmed.type))
-    known = pc.if_else(pc.fill_null(absent, True), None, trimmed)
+    texts = pc.if_else(pc.fill_null(absent, True), None, trimmed)
     try:
-        return _floats(known.cast(pa.float64())), None
+        return _floats(texts.cast(pa.float64())), None
     except pa.ArrowInvalid:
-        return _odd(known, name, lines, findings)
+        return _odd(texts, name, lines, findings)
 
 
 def _odd(
-    known: pa.Array, name: str, lines: np.ndarray, findings: Findings
+    is_known: pa.Array, name: str, lines: np.ndarray, findings: Findings
 ) -> tuple[np.ndarray, np.ndarray | None]:
     """Read cells of which some are no plain number: ``627.40 W``, or nothing of use."""
-    texts = pd.Series(known.to_pandas(), dtype=pd.Series([""]).dtype)
+    texts = pd.Series(is_known.to_pandas(), dtype=pd.Series([""]).dtype)
     values = pd.to_numeric(texts, errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan)
     values = values.copy()
-    rest = np.flatnonzero(np.isnan(values) & texts.notna().to_numpy())
-    split = texts.iloc[rest].str.extract(_WITH_UNIT)
+    remainder = np.flatnonzero(np.isnan(values) & texts.notna().to_numpy())
+    split = texts.iloc[remainder].str.extract(_WITH_UNIT)
     has_unit = split[1].notna().to_numpy()
     own = np.full(len(texts), np.nan)
-    values[rest[has_unit]] = split[0][has_unit].astype("float64").to_numpy()
-    own[rest[has_unit]] = split[1][has_unit].map(unit_factor).to_numpy(dtype=np.float64)
-    bad = rest[~has_unit]
+    values[remainder[has_unit]] = split[0][has_unit].astype("float64").to_numpy()
+    own[remainder[has_unit]] = split[1][has_unit].map(unit_factor).to_numpy(dtype=np.float64)
+    bad = remainder[~has_unit]
     if len(bad):
         shown = str(texts.iloc[int(bad[0])])[:40]
-        what = f"cells of {name!r} that are no number; they are missing"
-        findings.add("dropped", what, len(bad), f"line {int(lines[bad[0]]):,}: {shown}")
+        text = f"cells of {name!r} that are no number; they are missing"
+        findings.add("dropped", text, len(bad), f"line {int(lines[bad[0]]):,}: {shown}")
     return values, own if has_unit.any() else None
 
 
@@ -303,17 +295,8 @@ _MEANS = {"mean", "average", "avg"}
 # Limits by their short names: PL1 and PL2 of Intel, PPT of AMD.
 _SHORT_LIMIT = re.compile(r"pl\d|ppt\d?")
 _STATISTICS = {
-    "min",
-    "max",
-    "minimum",
-    "maximum",
-    "std",
-    "stddev",
-    "count",
-    "size",
-    "peak",
-    "median",
-}
+    "min", "max", "minimum", "maximum", "std", "stddev", "count", "size", "peak", "median",
+}  # fmt: skip
 _QUANTILE = re.compile(r"(?:q|p)\d{1,2}")
 _INSTANT = {"instant", "instantaneous"}
 _GPU, _CPU, _MEMORY = {"gpu", "accelerator"}, {"cpu", "socket"}, {"dram", "memory", "mem", "ddr"}
@@ -323,29 +306,16 @@ Statistic = Literal["", "mean", "other"]
 
 @dataclass(frozen=True)
 class PowerName:
-    """What the name of a column of powers says.
+    """What the name of a column of powers says."""
 
-    Attributes
-    ----------
-    stem
-        The name without unit and statistic, in lower case.
-    factor
-        Watts in one unit; None if the name says none, or an ambiguous one.
-    is_mw
-        Whether the unit is ``mw`` in lower case: milliwatts or megawatts.
-    method
-        average or instant, where the name says it, else unknown.
-    scope
-        gpu, cpu or memory, where the name says it, else unknown.
-    statistic
-        mean of a window, or another statistic of it.
-    """
-
+    # The name without unit and statistic, in lower case.
     stem: tuple[str, ...]
+    # Watts in one unit; None if the name states none, or mw: milliwatts or megawatts.
     factor: float | None = None
     is_mw: bool = False
     method: str = "unknown"
     scope: str = "unknown"
+    # The mean of a window, or another statistic of it.
     statistic: Statistic = ""
 
 
@@ -376,12 +346,10 @@ def power_name(name: str) -> PowerName | None:
 
 
 def names_a_limit(words: Iterable[str]) -> bool:
-    """Say whether one of some words in lower case is the short name of a limit."""
     return any(map(_SHORT_LIMIT.fullmatch, words))
 
 
 def unit_factor(unit: str) -> float:
-    """Return the watts in one of the units W, kW, MW and mW."""
     return {"W": 1.0, "kW": 1e3, "MW": 1e6, "mW": 1e-3}[unit]
 
 
@@ -398,7 +366,7 @@ def ascii_unit(name: str) -> str:
     >>> ascii_unit("Watt-Hour"), ascii_unit("kilowatt hours used"), ascii_unit("kW-h")
     ('Wh', 'kWh used', 'kWh')
     """
-    name = _WATT_HOURS.sub(lambda found: f" {_PREFIXES[(found[1] or '').lower()]}Wh", name)
+    name = _WATT_HOURS.sub(lambda match: f" {_PREFIXES[(match[1] or '').lower()]}Wh", name)
     name = _W_H.sub(r"\1Wh", name).strip()
     return name.replace("\N{MICRO SIGN}", "u").replace("\N{GREEK SMALL LETTER MU}", "u")
 
@@ -409,7 +377,6 @@ def is_damaged(name: str) -> bool:
 
 
 def _without_unit(name: str) -> tuple[list[str], float | None, bool]:
-    """Return the words of a name without its unit, and what the unit is."""
     if is_damaged(name):
         kept = [word for word in words_of(name) if _factor(word) == (None, False)]
         return [*kept, "power"], None, False
@@ -418,30 +385,32 @@ def _without_unit(name: str) -> tuple[list[str], float | None, bool]:
         factor, is_mw = _factor(bracketed[1])
         return words_of(name[: bracketed.start()]), factor, is_mw
     words = words_of(name)
-    for place in range(len(words) - 1, -1, -1):
-        if words[place].lower() in _MEANS | _STATISTICS | _INSTANT | {"total"} and len(words) > 1:
+    for position in range(len(words) - 1, -1, -1):
+        if (
+            words[position].lower() in _MEANS | _STATISTICS | _INSTANT | {"total"}
+            and len(words) > 1
+        ):
             continue
-        prefix = {"milli": 1e-3, "kilo": 1e3, "mega": 1e6}.get(words[place - 1].lower())
-        if place and prefix and words[place].lower() in ("watt", "watts"):
-            return words[: place - 1] + words[place + 1 :], prefix, False
-        factor, is_mw = _factor(words[place])
+        prefix = {"milli": 1e-3, "kilo": 1e3, "mega": 1e6}.get(words[position - 1].lower())
+        if position and prefix and words[position].lower() in ("watt", "watts"):
+            return words[: position - 1] + words[position + 1 :], prefix, False
+        factor, is_mw = _factor(words[position])
         if factor is not None or is_mw:
-            return words[:place] + words[place + 1 :], factor, is_mw
+            return words[:position] + words[position + 1 :], factor, is_mw
         break
     return words, None, False
 
 
 def _factor(word: str) -> tuple[float | None, bool]:
-    """Return watts per unit, and whether it may be milli or mega."""
     if word in ("mW", "MW"):
         return unit_factor(word), False
     low = word.lower()
     if low == "mw":
         return None, True
-    known = {"w": 1.0, "watt": 1.0, "watts": 1.0, "kw": 1e3, "kilowatt": 1e3, "kilowatts": 1e3}
-    known |= {"uw": 1e-6, "microwatt": 1e-6, "microwatts": 1e-6}
-    known |= {"megawatt": 1e6, "megawatts": 1e6, "milliwatt": 1e-3, "milliwatts": 1e-3}
-    return known.get(low), False
+    texts = {"w": 1.0, "watt": 1.0, "watts": 1.0, "kw": 1e3, "kilowatt": 1e3, "kilowatts": 1e3}
+    texts |= {"uw": 1e-6, "microwatt": 1e-6, "microwatts": 1e-6}
+    texts |= {"megawatt": 1e6, "megawatts": 1e6, "milliwatt": 1e-3, "milliwatts": 1e-3}
+    return texts.get(low), False
 
 
 def _statistic(words: list[str]) -> Statistic:

@@ -32,7 +32,7 @@ from workbench.load._power.formats.table.columns import (
     wide_name,
     words_of,
 )
-from workbench.load._power.part import NoPowerError, PowerGiven
+from workbench.load._power.part import NoPowerError, PowerOptions
 
 _TIMES: tuple[str, ...] = (
     # These need no zone.
@@ -69,39 +69,16 @@ _TWICE = "a sum of the others, which would count them twice"
 
 def layout(
     names: Sequence[str],
-    given: PowerGiven,
+    options: PowerOptions,
     label: str,
     *,
     time: str | None = None,
     cells: Mapping[str, Cell] | None = None,
     with_counters: bool = False,
 ) -> PowerLayout:
-    """Say what the columns of a table are.
-
-    Parameters
-    ----------
-    names
-        The columns, in order.
-    given
-        What the caller said.
-    label
-        The file, for messages.
-    time
-        The column of times, if its name does not tell.
-    cells
-        Columns that hold no plain numbers, and what they hold.
-    with_counters
-        Whether counters of energy will do if there is no power.
-
-    Raises
-    ------
-    NoPowerError
-        If there is no column of times or of powers.
-    LoadError
-        If the unit of powers is not told.
-    """
-    if given.columns is not None:
-        return named(layout, names, given, label, cells=cells)
+    """Say what the columns of a table are."""
+    if options.columns is not None:
+        return named(layout, names, options, label, cells=cells)
     kinds = cells or {}
     texts = {name for name, kind in kinds.items() if kind == "text"}
     by_lower = {name.strip().lower(): name for name in names}
@@ -114,33 +91,32 @@ def layout(
         raise NoPowerError(msg)
     if set(by_lower) >= _CLUSTER:
         total = PowerColumn(
-            by_lower["sum_inp"], "cluster", given.scope or "unknown", "average", 1.0
+            by_lower["sum_inp"], "cluster", options.scope or "unknown", "average", 1.0
         )
         return PowerLayout(time, (replace(total, is_entity=True),), is_cluster=True)
-    found = _with_identity(time, by_lower, given)
-    powers, left_out = _powers([name for name in names if name != time], found, given)
+    columns_found = _with_identity(time, by_lower, options)
+    powers, left_out = _powers([name for name in names if name != time], columns_found, options)
     powers, counters = _by_source(powers, by_lower), list[PowerColumn]()
     if with_counters:
         numbers = [name for name in names if name not in texts]
         is_named = has_counter(names)
-        counters, totals = counters_of(numbers, is_named, found, given)
+        counters, totals = counters_of(numbers, is_named, columns_found, options)
         left_out += [(name, _TWICE) for name in totals]
         counters = counter_beside(counters, powers) if powers else with_clear_units(counters, label)
-    if powers and not found.identity:
-        powers = _without_totals(_with_stated(powers, kinds, given), left_out)
+    if powers and not columns_found.identity:
+        powers = _without_totals(_with_stated(powers, kinds, options), left_out)
     elif not powers and not counters:
-        others = [name for name in names if name not in texts and not is_limit(name)]
-        powers, bare = all_others(others, found, given, label, kinds)
+        remaining = [name for name in names if name not in texts and not is_limit(name)]
+        powers, bare = all_others(remaining, columns_found, options, label, kinds)
         powers = _without_totals(powers, left_out)
         left_out += [(name, "a limit, no power that is drawn") for name in filter(is_limit, names)]
         left_out += [(name, BARE) for name in bare]
-    units, bare_powers = _with_units(in_their_cells(powers, kinds, given), given, label)
+    units, bare_powers = _with_units(in_their_cells(powers, kinds, options), options, label)
     left_out += [(name, NO_UNIT) for name in bare_powers]
-    return replace(found, powers=units, counters=tuple(counters), left_out=tuple(left_out))
+    return replace(columns_found, powers=units, counters=tuple(counters), left_out=tuple(left_out))
 
 
 def _by_source(powers: list[PowerColumn], names: Iterable[str]) -> list[PowerColumn]:
-    """Give the powers of tables that are known by their columns the unit that they have."""
     if set(names) >= _MILLIWATTS:
         return [replace(power, factor=power.factor or 1e-3) for power in powers]
     if any(_is_summit(power.name) for power in powers):
@@ -149,33 +125,30 @@ def _by_source(powers: list[PowerColumn], names: Iterable[str]) -> list[PowerCol
 
 
 def _with_stated(
-    powers: list[PowerColumn], kinds: Mapping[str, Cell], given: PowerGiven
+    powers: list[PowerColumn], kinds: Mapping[str, Cell], options: PowerOptions
 ) -> list[PowerColumn]:
-    """Add the columns of a wide table whose cells are powers to those whose names say so."""
-    known = {power.name for power in powers}
+    meanings = {power.name for power in powers}
     # Where names tell the powers, a column that is empty or 0 so far may be anything.
     stated = (name for name, kind in kinds.items() if kind == "unit")
-    more = [name for name in stated if name not in known and not is_limit(name)]
+    more = [name for name in stated if name not in meanings and not is_limit(name)]
     if not more:
         return powers
-    scope = given.scope or "unknown"
+    scope = options.scope or "unknown"
     added = [PowerColumn(n, wide_name(n.strip()), scope, is_entity=True) for n in more]
     return [*(replace(p, part=p.part or _bare(p.name)) for p in powers), *added]
 
 
 def has_value(names: Iterable[str]) -> bool:
-    """Say whether a table of named things has a column of values, of whatever they may be."""
     lowered = {name.strip().lower() for name in names}
     return bool(lowered & VALUES) and bool(lowered & NAMING)
 
 
 def time_column(names: Iterable[str]) -> str | None:
-    """Find the column of times."""
     by_lower = {name.strip().lower(): name for name in reversed(list(names))}
-    for known in _TIMES:
+    for meanings in _TIMES:
         for lowered, name in by_lower.items():
-            if lowered == known or (
-                _TIME_UNIT.search(lowered) and _TIME_UNIT.sub("", lowered) == known
+            if lowered == meanings or (
+                _TIME_UNIT.search(lowered) and _TIME_UNIT.sub("", lowered) == meanings
             ):
                 return name
     return None
@@ -193,15 +166,15 @@ def has_power(names: Iterable[str]) -> bool:
     return lowered >= _CLUSTER or bool(lowered & set(SHARES)) or any(map(power_name, listed))
 
 
-def _with_identity(time: str, by_lower: dict[str, str], given: PowerGiven) -> PowerLayout:
-    def first(known: Iterable[str]) -> str | None:
-        return next((by_lower[name] for name in known if by_lower.get(name, time) != time), None)
+def _with_identity(time: str, by_lower: dict[str, str], options: PowerOptions) -> PowerLayout:
+    def first(meanings: Iterable[str]) -> str | None:
+        return next((by_lower[name] for name in meanings if by_lower.get(name, time) != time), None)
 
     if entity := first(ENTITIES):
         return PowerLayout(time, (), entity=entity)
     node, index, uuid = first(NODES), first(INDICES), first(UUIDS)
     # An index tells GPUs apart inside a host only.
-    is_uuid = uuid is not None and (index is None or (node is None and given.node is None))
+    is_uuid = uuid is not None and (index is None or (node is None and options.node is None))
     device = uuid if is_uuid else index
     if node is None and device is None and (group := first(GROUPS)):
         return PowerLayout(time, (), entity=group, scope=group.strip().lower())
@@ -210,73 +183,80 @@ def _with_identity(time: str, by_lower: dict[str, str], given: PowerGiven) -> Po
 
 
 def _powers(
-    names: Sequence[str], found: PowerLayout, given: PowerGiven
+    names: Sequence[str], columns_found: PowerLayout, options: PowerOptions
 ) -> tuple[list[PowerColumn], list[tuple[str, str]]]:
-    """Give the columns of powers, one of each thing, and those dropped."""
-    known = {name: power_name(name.strip()) for name in names if name not in found.identity}
-    powers = {name: said for name, said in known.items() if said is not None}
-    left_out = [(name, "another statistic than the mean") for name, said in powers.items()
-                if said.statistic == "other"]  # fmt: skip
-    kept = {name: said for name, said in powers.items() if said.statistic != "other"}
+    meanings = {
+        name: power_name(name.strip()) for name in names if name not in columns_found.identity
+    }
+    powers = {name: meaning for name, meaning in meanings.items() if meaning is not None}
+    left_out = [(name, "another statistic than the mean") for name, meaning in powers.items()
+                if meaning.statistic == "other"]  # fmt: skip
+    kept = {name: meaning for name, meaning in powers.items() if meaning.statistic != "other"}
     by_thing: dict[tuple[str, ...], list[str]] = {}
-    for name, said in kept.items():
-        by_thing.setdefault(said.stem, []).append(name)
+    for name, meaning in kept.items():
+        by_thing.setdefault(meaning.stem, []).append(name)
     chosen = []
     for same in by_thing.values():
-        best = _chosen(same, kept, given)
+        best = _chosen(same, kept, options)
         chosen.append(best)
         left_out += [(name, f"the same as {best}, read otherwise") for name in same if name != best]
     is_one = len(chosen) == 1
-    columns = [_column(name, kept[name], found, given, is_one=is_one) for name in chosen]
+    columns = [_column(name, kept[name], columns_found, options, is_one=is_one) for name in chosen]
     return _without_totals(columns, left_out), left_out
 
 
 def _without_totals(
     columns: list[PowerColumn], left_out: list[tuple[str, str]]
 ) -> list[PowerColumn]:
-    """Leave out sums beside what they sum; beside GPUs alone one may hold more, and stays."""
+    # Beside what it sums a total counts twice; beside GPUs alone it may hold more, and stays.
     totals = [column for column in columns if column.is_entity and _is_total(column.part)]
-    whole = [c for c in columns if c not in totals and c.scope not in ("gpu", "cpu", "memory")]
+    total = [c for c in columns if c not in totals and c.scope not in ("gpu", "cpu", "memory")]
     is_all_gpu = {column.scope for column in columns} == {"gpu"}
-    twice = totals if whole or (is_all_gpu and len(totals) < len(columns)) else []
+    twice = totals if total or (is_all_gpu and len(totals) < len(columns)) else []
     left_out += [(column.name, _TWICE) for column in twice]
     return [column for column in columns if column not in twice]
 
 
-def _is_total(part: str) -> bool:
-    words = {word.lower() for word in words_of(part)}
+def _is_total(device: str) -> bool:
+    words = {word.lower() for word in words_of(device)}
     return bool(words & _TOTAL_WORDS) and words <= _TOTAL_WORDS | _OF_ALL_WORDS
 
 
-def _chosen(same: Sequence[str], kept: dict[str, PowerName], given: PowerGiven) -> str:
+def _chosen(same: Sequence[str], kept: dict[str, PowerName], options: PowerOptions) -> str:
     """Choose among columns that differ in how they were read only."""
-    order: list[str] = [given.reading or "unknown", "unknown", "average", "instant"]
+    order: list[str] = [options.reading or "unknown", "unknown", "average", "instant"]
     return min(same, key=lambda name: order.index(kept[name].method))
 
 
 def _column(
-    name: str, said: PowerName, found: PowerLayout, given: PowerGiven, *, is_one: bool
+    name: str,
+    meaning: PowerName,
+    columns_found: PowerLayout,
+    options: PowerOptions,
+    *,
+    is_one: bool,
 ) -> PowerColumn:
-    """Say what one column of powers meters."""
-    column = PowerColumn(name, "", found.scope, said.method, said.factor, said.is_mw)
-    if not found.identity:
-        part = _bare(name)
-        if is_one and not _WIDE_GPU.fullmatch(part):
-            part = ""
-        feed = FEED.fullmatch(part)
-        told = feed[1].lower() if feed and said.scope == "unknown" else said.scope
-        scope = told if said.scope != "unknown" else given.scope or told
-        return replace(column, part=part, scope=scope, is_entity=True)
-    if is_one and found.scope != "unknown":
+    column = PowerColumn(
+        name, "", columns_found.scope, meaning.method, meaning.factor, meaning.is_mw
+    )
+    if not columns_found.identity:
+        device = _bare(name)
+        if is_one and not _WIDE_GPU.fullmatch(device):
+            device = ""
+        feed = FEED.fullmatch(device)
+        scope_told = feed[1].lower() if feed and meaning.scope == "unknown" else meaning.scope
+        scope = scope_told if meaning.scope != "unknown" else options.scope or scope_told
+        return replace(column, part=device, scope=scope, is_entity=True)
+    if is_one and columns_found.scope != "unknown":
         return column
     if summit := _is_summit(name):
-        part, scope = _summit_part(summit)
-        return replace(column, part=part, scope=scope)
-    scope = said.scope if said.scope != "unknown" else given.scope or "unknown"
-    if said.stem == ("input", "power"):
-        return replace(column, scope=given.scope or "node_ac", factor=said.factor or 1.0)
-    part = "" if is_one or said.stem == ("power",) else _bare(name)
-    return replace(column, part=part, scope=scope)
+        device, scope = _summit_part(summit)
+        return replace(column, part=device, scope=scope)
+    scope = meaning.scope if meaning.scope != "unknown" else options.scope or "unknown"
+    if meaning.stem == ("input", "power"):
+        return replace(column, scope=options.scope or "node_ac", factor=meaning.factor or 1.0)
+    device = "" if is_one or meaning.stem == ("power",) else _bare(name)
+    return replace(column, part=device, scope=scope)
 
 
 def _is_summit(name: str) -> re.Match[str] | None:
@@ -284,7 +264,7 @@ def _is_summit(name: str) -> re.Match[str] | None:
 
 
 def _summit_part(match: re.Match[str]) -> tuple[str, str]:
-    """Name a sensor of Summit: GPUs 0 to 5 of a node, three to a socket."""
+    # A node of Summit has GPUs 0 to 5, three to a socket.
     if match[4]:
         return f"ps{match[4]}", "unknown"
     if match[2]:
@@ -293,20 +273,19 @@ def _summit_part(match: re.Match[str]) -> tuple[str, str]:
 
 
 def _bare(name: str) -> str:
-    """Name the thing that a column meters: its name without power and unit."""
     split = name.strip() if _TAIL.search(name) or _START.match(name) else _CAMEL.sub("_", name)
     bare = _START.sub("", _TAIL.sub("", split))
     return wide_name(bare) if bare else name.strip()
 
 
 def _with_units(
-    powers: Sequence[PowerColumn], given: PowerGiven, label: str
+    powers: Sequence[PowerColumn], options: PowerOptions, label: str
 ) -> tuple[tuple[PowerColumn, ...], list[str]]:
     """Give every column its unit, or ask for it; GPUs without one are told by their size.
 
     Beside powers that name their unit, those that do not are the second, and not taken.
     """
-    given_factor = None if given.unit is None else unit_factor(given.unit)
+    given_factor = None if options.unit is None else unit_factor(options.unit)
     with_units = [replace(p, factor=p.factor or given_factor) for p in powers]
     unknown = [p.name for p in with_units if p.factor is None and not p.is_mw and p.scope != "gpu"]
     if unknown and len(unknown) == len(powers):
@@ -342,6 +321,7 @@ _OF_A_JOB = {"step", "steps", "iteration", "iterations", "iter", "loss", "sample
 _OF_A_JOB |= {"requests", "latency", "trial", "outcome", "batch", "limit", "window"}
 _FILLERS = _ENERGY | {"total", "consumption", "consumed", "counter", "cumulative", "used", "usage"}
 _PACKAGE = {"package", "pkg"}  # what RAPL calls a CPU
+# Share of the steps that may fall: a counter falls only where it is reset.
 _FALLING = 0.01
 # A reset leaves less than this share of what was counted.
 _RESET = 0.5
@@ -349,29 +329,37 @@ _ROUNDING = 1e-5
 
 
 def counters_of(
-    names: Sequence[str], is_named: bool, found: PowerLayout, given: PowerGiven
+    names: Sequence[str], is_named: bool, columns_found: PowerLayout, options: PowerOptions
 ) -> tuple[list[PowerColumn], list[str]]:
     """Give the counters of energy of a table of named things, or of nothing but counters.
 
     Their factor is missing where the unit may be two: ``mj`` of something that is no GPU. The
     second are sums of the others, which would count them twice.
     """
-    others = [name for name in names if name not in (found.time, *found.identity)]
-    others = [name for name in others if not NEVER.fullmatch(name.strip())]
-    said = {name: told for name in others if (told := energy_name(name)) is not None}
-    if not is_named and (found.identity or len(said) < len(others)):
+    remaining = [
+        name for name in names if name not in (columns_found.time, *columns_found.identity)
+    ]
+    remaining = [name for name in remaining if not NEVER.fullmatch(name.strip())]
+    meaning = {
+        name: scope_told for name in remaining if (scope_told := energy_name(name)) is not None
+    }
+    if not is_named and (columns_found.identity or len(meaning) < len(remaining)):
         return [], []
-    totals = [] if is_named or len(said) < 2 else [n for n, (words, _) in said.items() if not words]
+    totals = (
+        []
+        if is_named or len(meaning) < 2
+        else [n for n, (words, _) in meaning.items() if not words]
+    )
     counters = []
-    for name, (words, unit) in said.items():
+    for name, (words, unit) in meaning.items():
         if name in totals:
             continue
-        part = "" if is_named and len(said) == 1 else "_".join(words)
-        scope = _scope(words, found, given)
+        device = "" if is_named and len(meaning) == 1 else "_".join(words)
+        scope = _scope(words, columns_found, options)
         counters.append(
             PowerColumn(
                 name,
-                part if is_named else wide_name(part),
+                device if is_named else wide_name(device),
                 scope,
                 "counter",
                 joules_in(unit, of_gpu=scope == "gpu"),
@@ -382,19 +370,18 @@ def counters_of(
     return counters, totals
 
 
-def _scope(words: Sequence[str], found: PowerLayout, given: PowerGiven) -> str:
+def _scope(words: Sequence[str], columns_found: PowerLayout, options: PowerOptions) -> str:
     """Tell what is metered, by the words of a name, or by what the table names."""
     lowered = {word.lower() for word in words}
-    if found.device is not None or given.scope:
-        return "gpu" if found.device is not None else str(given.scope)
+    if columns_found.device is not None or options.scope:
+        return "gpu" if columns_found.device is not None else str(options.scope)
     if (scope := "cpu" if lowered & _PACKAGE else scope_of(lowered)) != "unknown":
         return scope
     feed = FEED.fullmatch("_".join(words))
-    return feed[1].lower() if feed else found.scope
+    return feed[1].lower() if feed else columns_found.scope
 
 
 def with_clear_units(counters: list[PowerColumn], label: str) -> list[PowerColumn]:
-    """Refuse a unit that may be two."""
     unclear = [column.name for column in counters if column.factor is None]
     if unclear:
         msg = (
@@ -412,7 +399,6 @@ def counter_beside(counters: list[PowerColumn], powers: Sequence[PowerColumn]) -
 
 
 def has_counter(names: Iterable[str]) -> bool:
-    """Say whether a table of named things counts their energy."""
     lowered = {name.strip().lower() for name in names}
     words = {word for name in lowered for word in words_of(name)}
     if words & _OF_A_JOB or "epoch" in lowered or not lowered & NAMING:
@@ -427,18 +413,18 @@ def falls_too_often(codes: np.ndarray, time_ns: np.ndarray, energy_j: np.ndarray
     moves.
     """
     order = np.lexsort((time_ns, codes))
-    some = order[np.isfinite(energy_j[order])]
-    is_same = codes[some][1:] == codes[some][:-1]
-    before, after = energy_j[some][:-1][is_same], energy_j[some][1:][is_same]
+    subset = order[np.isfinite(energy_j[order])]
+    is_same = codes[subset][1:] == codes[subset][:-1]
+    before, after = energy_j[subset][:-1][is_same], energy_j[subset][1:][is_same]
     if not len(before):
         return False
     is_fall = after < before
     # Sums of counters lose their last digits.
     is_odd = (after > _RESET * before) & (after < (1 - _ROUNDING) * before)
-    things = len(np.unique(codes[some]))
+    entities = len(np.unique(codes[subset]))
     most = _FALLING * len(before)
     is_still = not (after != before).any()
-    return int(is_fall.sum()) > max(things, most) or int(is_odd.sum()) > most or is_still
+    return int(is_fall.sum()) > max(entities, most) or int(is_odd.sum()) > most or is_still
 
 
 def energy_name(name: str) -> tuple[list[str], str] | None:
@@ -454,13 +440,13 @@ def energy_name(name: str) -> tuple[list[str], str] | None:
     tokens = [token for token in re.split(r"[^A-Za-z0-9]+", ascii_unit(name)) if token]
     if tokens and not _is_unit(tokens[-1]) and (glued := _GLUED.search(tokens[-1])):
         tokens[-1:] = [tokens[-1][: glued.start()], glued[1]]
-    place = next((at for at in range(len(tokens) - 1, -1, -1) if _is_unit(tokens[at])), None)
-    if place is None:
+    position = next((at for at in range(len(tokens) - 1, -1, -1) if _is_unit(tokens[at])), None)
+    if position is None:
         return None
-    unit, others = tokens[place], tokens[:place] + tokens[place + 1 :]
-    if place and tokens[place - 1].lower() in _PREFIXES:
-        unit, others = f"{tokens[place - 1]}{unit}".lower(), tokens[: place - 1]
-    words = [word for token in others for word in words_of(token)]
+    unit, remaining = tokens[position], tokens[:position] + tokens[position + 1 :]
+    if position and tokens[position - 1].lower() in _PREFIXES:
+        unit, remaining = f"{tokens[position - 1]}{unit}".lower(), tokens[: position - 1]
+    words = [word for token in remaining for word in words_of(token)]
     lowered = {word.lower() for word in words}
     is_energy = lowered & _ENERGY or unit.lower().endswith(("wh", "joule", "joules"))
     if lowered & _NO_COUNTER or not is_energy:
@@ -476,8 +462,8 @@ def _is_unit(word: str) -> bool:
 def joules_in(unit: str, *, of_gpu: bool) -> float | None:
     """Return the joules in one of a unit; None if it may be two. Drivers of GPUs count in mJ."""
     low = unit.lower()
-    known = _BY_CASE.get(unit) or _JOULES.get(low) or _HOURS.get(low)
-    return known or (1e-3 if low == "mj" and of_gpu else None)
+    meanings = _BY_CASE.get(unit) or _JOULES.get(low) or _HOURS.get(low)
+    return meanings or (1e-3 if low == "mj" and of_gpu else None)
 
 
 # Columns of powers whose names do not say it: by their cells, or as the caller says.
@@ -495,19 +481,18 @@ BARE = "its cells name no unit, as those of others do; pass unit= if they are po
 
 
 def stated_columns(kinds: Mapping[str, Cell]) -> list[str]:
-    """Give the columns whose cells name a unit, and those that were empty or 0 so far."""
     stated = [name for name, kind in kinds.items() if kind == "unit"]
     return [name for name, kind in kinds.items() if kind in ("unit", "blank")] if stated else []
 
 
 def in_their_cells(
-    powers: Sequence[PowerColumn], kinds: Mapping[str, Cell], given: PowerGiven
+    powers: Sequence[PowerColumn], kinds: Mapping[str, Cell], options: PowerOptions
 ) -> list[PowerColumn]:
     """Let cells name the unit; one that names none is of the unit given, or of none."""
     stated = set(stated_columns(kinds))
     return [
         replace(power, factor=1.0, needs_unit=True)
-        if power.name in stated and power.factor is None and given.unit is None
+        if power.name in stated and power.factor is None and options.unit is None
         else power
         for power in powers
     ]
@@ -521,8 +506,8 @@ def is_limit(name: str) -> bool:
 
 def all_others(
     names: Sequence[str],
-    found: PowerLayout,
-    given: PowerGiven,
+    columns_found: PowerLayout,
+    options: PowerOptions,
     label: str,
     kinds: Mapping[str, Cell],
 ) -> tuple[list[PowerColumn], list[str]]:
@@ -537,39 +522,38 @@ def all_others(
             "multiply by the capacity in watts and save as power_w"
         )
         raise NoPowerError(msg)
-    others = [n for n in names if n != found.time and not NEVER.fullmatch(n.strip())]
-    stated = [n for n in stated_columns(kinds) if n in others]
-    values = [n for n in others if n.strip().lower() in VALUES]
+    remaining = [n for n in names if n != columns_found.time and not NEVER.fullmatch(n.strip())]
+    stated = [n for n in stated_columns(kinds) if n in remaining]
+    values = [n for n in remaining if n.strip().lower() in VALUES]
     if values:
-        _refuse_quantities(kinds, found, label)
-    if found.identity:
-        others = values or [n for n in stated if kinds[n] == "unit"]
-    if not others or (found.identity and len(others) != 1):
+        _refuse_quantities(kinds, columns_found, label)
+    if columns_found.identity:
+        remaining = values or [n for n in stated if kinds[n] == "unit"]
+    if not remaining or (columns_found.identity and len(remaining) != 1):
         msg = (
             f"{label}: no column of powers among {shown(names)}; name it power_w, power_kw or "
             "power [W]"
         )
         raise NoPowerError(msg)
-    if given.unit is None and not stated:
+    if options.unit is None and not stated:
         msg = (
-            f"{label}: columns {shown(others)} name no unit; if they are powers, pass unit= "
+            f"{label}: columns {shown(remaining)} name no unit; if they are powers, pass unit= "
             "('W', 'kW', 'MW' or 'mW') and scope= ('gpu', 'node_ac', 'rack', ...)"
         )
         # Losses and users are numbers over time, too; power beside them is loaded without them.
         raise NoPowerError(msg)
-    scope = given.scope or "unknown"
-    if found.identity:
-        scope = found.scope if found.scope != "unknown" else scope
-        return [PowerColumn(others[0], scope=scope)], []
-    wanted = others if given.unit else stated
+    scope = options.scope or "unknown"
+    if columns_found.identity:
+        scope = columns_found.scope if columns_found.scope != "unknown" else scope
+        return [PowerColumn(remaining[0], scope=scope)], []
+    wanted = remaining if options.unit else stated
     columns = [PowerColumn(n, wide_name(n.strip()), scope, is_entity=True) for n in wanted]
-    return columns, [name for name in others if name not in wanted]
+    return columns, [name for name in remaining if name not in wanted]
 
 
-def _refuse_quantities(kinds: Mapping[str, Cell], found: PowerLayout, label: str) -> None:
-    """Refuse values of which another column may say that they are several quantities."""
+def _refuse_quantities(kinds: Mapping[str, Cell], columns_found: PowerLayout, label: str) -> None:
     texts = [name for name, kind in kinds.items() if kind == "text"]
-    more = [name for name in texts if name not in (found.time, *found.identity)]
+    more = [name for name in texts if name not in (columns_found.time, *columns_found.identity)]
     if more:
         msg = (
             f"{label}: columns {shown(more)} may say what each value is; keep the rows of power, "
@@ -588,64 +572,43 @@ _NAMES = {
 _POWERS = {"power_w", "power_kw", "power", "energy_j"}
 
 
-def check_columns(given: PowerGiven) -> None:
-    """Refuse names that mean nothing, before minutes of reading."""
-    if (said := given.columns) is None:
+def check_columns(options: PowerOptions) -> None:
+    if (meaning := options.columns) is None:
         return
-    if unknown := sorted(set(said) - set(_NAMES)):
+    if unknown := sorted(set(meaning) - set(_NAMES)):
         msg = f"columns= names {unknown}, which tables of power do not have; they have {[*_NAMES]}"
         raise ValueError(msg)
-    if "time" not in said or not _POWERS & set(said):
-        msg = f"columns= must name time and one of {sorted(_POWERS)}; it names {sorted(said)}"
+    if "time" not in meaning or not _POWERS & set(meaning):
+        msg = f"columns= must name time and one of {sorted(_POWERS)}; it names {sorted(meaning)}"
         raise ValueError(msg)
-    if "power" in said and given.unit is None:
+    if "power" in meaning and options.unit is None:
         msg = "columns= names power; say in which unit with unit=, or name power_w"
         raise ValueError(msg)
-    if len(set(said.values())) < len(said):
-        msg = f"columns= names a column of the file twice: {sorted(said.values())}"
+    if len(set(meaning.values())) < len(meaning):
+        msg = f"columns= names a column of the file twice: {sorted(meaning.values())}"
         raise ValueError(msg)
 
 
 def named(
     layout: Callable[..., PowerLayout],
     names: Sequence[str],
-    given: PowerGiven,
+    options: PowerOptions,
     label: str,
     *,
     cells: Mapping[str, Cell] | None,
 ) -> PowerLayout:
     """Say what the columns of a table are that the caller names; others are not read."""
-    said = given.columns or {}
-    if missing := [there for there in said.values() if there not in names]:
+    meaning = options.columns or {}
+    if missing := [reference for reference in meaning.values() if reference not in names]:
         msg = (
             f"{label}: no column {missing}; it has {shown(names)}. Say which is which with "
             "columns={...}"
         )
         raise LoadError(msg)
-    usual = {there: _NAMES[name] for name, there in said.items()}
-    own = {name: there for there, name in usual.items()}
-    found = layout(
-        list(own),
-        replace(given, columns=None),
-        label,
-        cells={usual[name]: kind for name, kind in (cells or {}).items() if name in usual},
-        with_counters=True,
-    )
-
-    def back(columns: Sequence[PowerColumn]) -> tuple[PowerColumn, ...]:
-        return tuple(replace(column, name=own[column.name]) for column in columns)
-
-    def named_there(name: str | None) -> str | None:
-        return None if name is None else own[name]
-
-    rest = tuple((name, "columns= does not name it") for name in names if name not in usual)
-    return replace(
-        found,
-        time=own[found.time],
-        powers=back(found.powers),
-        counters=back(found.counters),
-        entity=named_there(found.entity),
-        node=named_there(found.node),
-        device=named_there(found.device),
-        left_out=(*((own[name], why) for name, why in found.left_out), *rest),
-    )
+    usual = {reference: _NAMES[name] for name, reference in meaning.items()}
+    own = {name: reference for reference, name in usual.items()}
+    kinds = {usual[name]: kind for name, kind in (cells or {}).items() if name in usual}
+    options = replace(options, columns=None)
+    renamed = layout(list(own), options, label, cells=kinds, with_counters=True).renamed(own)
+    remainder = tuple((name, "columns= does not name it") for name in names if name not in usual)
+    return replace(renamed, left_out=(*renamed.left_out, *remainder))

@@ -31,7 +31,7 @@ from workbench.load._power.formats.table.columns import (
     refuse_other_types,
 )
 from workbench.load._power.formats.table.layout import Cell, layout
-from workbench.load._power.part import PowerGiven
+from workbench.load._power.part import PowerOptions
 
 PARQUET_MAGIC = b"PAR1"
 # Small enough for the cache of a core, large enough that threads seldom wait for each other.
@@ -40,6 +40,7 @@ _BLOCK_BYTES = 4 << 20
 _HEAD_BYTES = 1 << 16
 _SAMPLE_ROWS = 20
 _JSON_ROWS = 50_000
+# Input is hostile: a header may be one long line of separators.
 _MOST_COLUMNS = 200_000
 
 
@@ -61,7 +62,7 @@ class Pieces:
 
 
 def pieces_of(
-    source: Source, given: PowerGiven, findings: Findings, wanted: Sequence[str] = ()
+    source: Source, options: PowerOptions, findings: Findings, wanted: Sequence[str] = ()
 ) -> Pieces:
     """Open a table: Parquet, JSON lines, or text with a separator.
 
@@ -69,20 +70,18 @@ def pieces_of(
     """
     head = source.head(_HEAD_BYTES)
     if head.startswith(PARQUET_MAGIC):
-        return _parquet(source, given, findings, wanted)
+        return _parquet(source, options, findings, wanted)
     text = decoded(head)
     if text.lstrip().startswith("{"):
-        return _json_lines(source, given, findings, wanted)
-    return _separated(source, text, given, findings, wanted)
+        return _json_lines(source, options, findings, wanted)
+    return _separated(source, text, options, findings, wanted)
 
 
 def decoded(head: bytes) -> str:
-    """Return the beginning of a file as text."""
     return head.decode("utf-8", "replace").removeprefix("\ufeff")
 
 
 def header_of(text: str) -> tuple[int, str, list[str]]:
-    """Return how many lines are before the header, the separator and the names."""
     lines = text.split("\n")
     skipped = 0
     while skipped < len(lines) - 1 and (not lines[skipped].strip() or lines[skipped][0] == "#"):
@@ -94,7 +93,6 @@ def header_of(text: str) -> tuple[int, str, list[str]]:
 
 
 def flat_names(text: str) -> list[str]:
-    """Return the names of the first line if it is a JSON object, else none."""
     line = text.lstrip().split("\n", 1)[0]
     try:
         record = json.loads(line) if line.startswith("{") else None
@@ -104,7 +102,6 @@ def flat_names(text: str) -> list[str]:
 
 
 def sample_of(text: str, skipped: int, separator: str, count: int) -> list[list[str]]:
-    """Return the cells of the first whole rows after the header."""
     lines = text.split("\n")[skipped + 1 : -1] or text.split("\n")[skipped + 1 :]
     return [row for row in _cells(lines[:_SAMPLE_ROWS], separator) if len(row) == count]
 
@@ -122,6 +119,7 @@ def open_parquet(path: Path | io.BytesIO, label: str, names: Sequence[str] = ())
         return pq.ParquetFile(
             path,
             memory_map=isinstance(path, Path),
+            # A damaged page must be an error, not other powers.
             page_checksum_verification=True,
             read_dictionary=list(names),
         )
@@ -130,28 +128,28 @@ def open_parquet(path: Path | io.BytesIO, label: str, names: Sequence[str] = ())
 
 
 def unreadable(label: str, error: Exception) -> LoadError:
-    """Make the error for a Parquet file that breaks off or is damaged."""
     reason = " ".join(str(error).split())[:200]
     return LoadError(f"{label}: cannot be read as Parquet ({reason}); copy it again")
 
 
 def parquet_layout(
-    schema: pa.Schema, given: PowerGiven, label: str, *, with_counters: bool = False
+    schema: pa.Schema, options: PowerOptions, label: str, *, with_counters: bool = False
 ) -> PowerLayout:
-    """Say what the columns of a Parquet file are."""
     names = list(schema.names)
     refuse_twice(names, label)
     stamps = [f.name for f in schema if pa.types.is_timestamp(f.type)]
     cells: dict[str, Cell] = {f.name: "text" for f in schema if not is_number(f.type)}
     time = stamps[0] if len(stamps) == 1 else None
-    found = layout(names, given, label, time=time, cells=cells, with_counters=with_counters)
-    numbers = [column.name for column in (*found.powers, *found.counters)]
+    table_layout = layout(
+        names, options, label, time=time, cells=cells, with_counters=with_counters
+    )
+    numbers = [column.name for column in (*table_layout.powers, *table_layout.counters)]
     refuse_other_types(schema, numbers, label)
-    for name in found.identity:
+    for name in table_layout.identity:
         if pa.types.is_nested(schema.field(name).type):
             msg = f"{label}: column {name!r} holds {schema.field(name).type}, no names"
             raise LoadError(msg)
-    return found
+    return table_layout
 
 
 def refuse_twice(names: Sequence[str], label: str) -> None:
@@ -178,23 +176,23 @@ def parquet_batches(
 
 
 def _parquet(
-    source: Source, given: PowerGiven, findings: Findings, wanted: Sequence[str]
+    source: Source, options: PowerOptions, findings: Findings, wanted: Sequence[str]
 ) -> Pieces:
     file = open_parquet(random_access(source), source.label)
-    found = parquet_layout(file.schema_arrow, given, source.label, with_counters=True)
+    table_layout = parquet_layout(file.schema_arrow, options, source.label, with_counters=True)
     names = list(file.schema_arrow.names)
-    taken = _taken(found, names, wanted)
+    chosen = _taken(table_layout, names, wanted)
 
     def pieces() -> Iterator[Piece]:
         row = 0
         with file:
-            for batch in parquet_batches(file, taken, source.label):
+            for batch in parquet_batches(file, chosen, source.label):
                 lines = np.arange(row + 1, row + 1 + len(batch), dtype=np.int64)
                 yield Piece(dict(zip(batch.schema.names, batch.columns, strict=True)), lines)
                 row += len(batch)
         findings.add("read", "rows", row)
 
-    return Pieces(found, names, pieces())
+    return Pieces(table_layout, names, pieces())
 
 
 def random_access(source: Source) -> Path | io.BytesIO:
@@ -207,36 +205,35 @@ def random_access(source: Source) -> Path | io.BytesIO:
         return io.BytesIO(stream.read())
 
 
-def _taken(found: PowerLayout, names: Sequence[str], wanted: Sequence[str]) -> list[str]:
-    numbers = (column.name for column in (*found.powers, *found.counters))
-    needed = {found.time, *found.identity, *numbers}
+def _taken(table_layout: PowerLayout, names: Sequence[str], wanted: Sequence[str]) -> list[str]:
+    numbers = (column.name for column in (*table_layout.powers, *table_layout.counters))
+    needed = {table_layout.time, *table_layout.identity, *numbers}
     return [name for name in names if name in needed or name.strip().lower() in wanted]
 
 
 def _separated(
-    source: Source, text: str, given: PowerGiven, findings: Findings, wanted: Sequence[str]
+    source: Source, text: str, options: PowerOptions, findings: Findings, wanted: Sequence[str]
 ) -> Pieces:
     skipped, separator, names = header_of(text)
     refuse_twice(names, source.label)
     sample = sample_of(text, skipped, separator, len(names))
     cells = _cells_of(dict(zip(names, zip(*sample, strict=True), strict=False)))
-    found = layout(names, given, source.label, cells=cells, with_counters=True)
-    taken = _taken(found, names, wanted)
-    blocks = _blocks(source, names, (skipped, separator), taken, findings)
-    return Pieces(found, names, blocks)
+    table_layout = layout(names, options, source.label, cells=cells, with_counters=True)
+    chosen = _taken(table_layout, names, wanted)
+    blocks = _blocks(source, names, (skipped, separator), chosen, findings)
+    return Pieces(table_layout, names, blocks)
 
 
 def _cells_of(columns: Mapping[str, Sequence[str]]) -> dict[str, Cell]:
-    """Say of a few rows which columns hold names, and which numbers with a unit."""
-    found: dict[str, Cell] = {}
+    table_layout: dict[str, Cell] = {}
     for name, cells in columns.items():
         if any(map(has_unit, cells)):
-            found[name] = "unit"
+            table_layout[name] = "unit"
         elif all(is_absent(cell) or not cell.strip("0. ") for cell in cells):
-            found[name] = "blank"
+            table_layout[name] = "blank"
         elif not any(map(_may_be_number, cells)):
-            found[name] = "text"
-    return found
+            table_layout[name] = "text"
+    return table_layout
 
 
 def _may_be_number(cell: str) -> bool:
@@ -248,7 +245,7 @@ def _may_be_number(cell: str) -> bool:
 
 
 def _blocks(
-    source: Source, names: list[str], form: tuple[int, str], taken: list[str], findings: Findings
+    source: Source, names: list[str], form: tuple[int, str], chosen: list[str], findings: Findings
 ) -> Iterator[Piece]:
     skipped, separator = form
     bad: list[int] = []
@@ -267,7 +264,7 @@ def _blocks(
         delimiter=separator, invalid_row_handler=other_width, ignore_empty_lines=False
     )
     convert = pacsv.ConvertOptions(
-        include_columns=taken, column_types=dict.fromkeys(taken, pa.string()),
+        include_columns=chosen, column_types=dict.fromkeys(chosen, pa.string()),
         strings_can_be_null=False,
     )  # fmt: skip
     rows = 0
@@ -276,24 +273,23 @@ def _blocks(
         text = ValidUtf8(stream, findings)
         try:
             with pacsv.open_csv(pa.PythonFile(text, "r"), read, parse, convert) as reader:
-                for whole in reader:
-                    lines = _lines(len(whole), rows, skipped + 2, bad)
-                    rows += len(whole)
-                    batch, lines = _without_blank(whole, lines)
+                for block in reader:
+                    lines = _lines(len(block), rows, skipped + 2, bad)
+                    rows += len(block)
+                    batch, lines = _without_blank(block, lines)
                     yield Piece(dict(zip(batch.schema.names, batch.columns, strict=True)), lines)
         except (pa.ArrowException, OSError, ValueError) as error:
             raise _no_table(source.label, error, rows) from None
         tell_of_damage(stream, findings)
-    what = "rows with another number of cells than the header"
+    message = "rows with another number of cells than the header"
     if bad:
-        findings.add("dropped", what, len(bad), f"line {bad[0]:,}" if bad[0] else None)
-    what = "lines that a quote without its end has swallowed; mend it and load again"
-    findings.add("truncated", what, swallowed, f"line {bad[0]:,}" if bad and bad[0] else None)
+        findings.add("dropped", message, len(bad), f"line {bad[0]:,}" if bad[0] else None)
+    message = "lines that a quote without its end has swallowed; mend it and load again"
+    findings.add("truncated", message, swallowed, f"line {bad[0]:,}" if bad and bad[0] else None)
     findings.add("read", "rows", rows)
 
 
 def _without_blank(batch: pa.RecordBatch, lines: np.ndarray) -> tuple[pa.RecordBatch, np.ndarray]:
-    """Leave out the empty lines of a file."""
     blank = np.ones(len(batch), dtype=bool)
     for column in batch.columns:
         blank &= pc.equal(column, "").to_numpy(zero_copy_only=False)
@@ -303,7 +299,7 @@ def _without_blank(batch: pa.RecordBatch, lines: np.ndarray) -> tuple[pa.RecordB
 
 
 def _lines(count: int, before: int, first: int, bad: list[int]) -> np.ndarray:
-    """Return the lines of rows; those of another width are lines, too."""
+    # Rows of another width are lines of the file, too.
     lines = np.arange(before, before + count, dtype=np.int64)
     if bad and all(bad):
         left_out = np.array(bad) - first - np.arange(len(bad))
@@ -321,7 +317,7 @@ def _no_table(label: str, error: Exception, rows: int) -> LoadError:
 
 
 def _json_lines(
-    source: Source, given: PowerGiven, findings: Findings, wanted: Sequence[str]
+    source: Source, options: PowerOptions, findings: Findings, wanted: Sequence[str]
 ) -> Pieces:
     records = _records(source, findings)
     first = list(islice(records, _JSON_ROWS))
@@ -330,24 +326,24 @@ def _json_lines(
         raise LoadError(msg)
     names = list(dict.fromkeys(name for _, record in first for name in record))
     refuse_twice(names, source.label)
-    some = [
+    subset = [
         {name: "" if value is None else str(value) for name, value in record.items()}
         for _, record in first[:_SAMPLE_ROWS]
     ]
-    cells = _cells_of({name: [record.get(name, "") for record in some] for name in names})
-    found = layout(names, given, source.label, cells=cells, with_counters=True)
-    taken = _taken(found, names, wanted)
+    cells = _cells_of({name: [record.get(name, "") for record in subset] for name in names})
+    table_layout = layout(names, options, source.label, cells=cells, with_counters=True)
+    chosen = _taken(table_layout, names, wanted)
 
     def pieces() -> Iterator[Piece]:
-        some, rows = first, 0
-        while some:
-            columns = {name: _texts([r.get(name) for _, r in some]) for name in taken}
-            yield Piece(columns, np.array([line for line, _ in some], dtype=np.int64))
-            rows += len(some)
-            some = list(islice(records, _JSON_ROWS))
+        subset, rows = first, 0
+        while subset:
+            columns = {name: _texts([r.get(name) for _, r in subset]) for name in chosen}
+            yield Piece(columns, np.array([line for line, _ in subset], dtype=np.int64))
+            rows += len(subset)
+            subset = list(islice(records, _JSON_ROWS))
         findings.add("read", "rows", rows)
 
-    return Pieces(found, names, pieces())
+    return Pieces(table_layout, names, pieces())
 
 
 def _records(source: Source, findings: Findings) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -378,9 +374,9 @@ def flat(record: dict[str, Any]) -> dict[str, Any]:
             plain[str(name)] = value
             continue
         is_one_of = str(name)[-1:].isdigit()
-        for key, each in value.items():
+        for key, item in value.items():
             is_shared = is_one_of or uses[str(key)] > 1 or str(key) in record
-            plain[f"{name}_{key}" if is_shared else str(key)] = each
+            plain[f"{name}_{key}" if is_shared else str(key)] = item
     return plain
 
 
@@ -389,5 +385,5 @@ def _texts(values: list[Any]) -> pa.Array:
     try:
         return pa.array(texts, pa.string())
     except UnicodeEncodeError:  # JSON can hold half characters
-        whole = [t if t is None else t.encode("utf-8", "backslashreplace").decode() for t in texts]
-        return pa.array(whole, pa.string())
+        mended = [t if t is None else t.encode("utf-8", "backslashreplace").decode() for t in texts]
+        return pa.array(mended, pa.string())

@@ -8,13 +8,15 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 
 from workbench.errors import LoadError
 from workbench.load._files.archive import Source
 from workbench.load._files.findings import Findings
 from workbench.load._files.stream import plain_name
 from workbench.load._files.time import Clock, clock_of, to_ns
-from workbench.load._power.formats.table.columns import PowerLayout, Watts, has_unit, plain
+from workbench.load._power.formats.table.columns import PowerLayout, Watts, has_unit, numbers, plain
+from workbench.load._power.formats.table.entities import Things
 from workbench.load._power.formats.table.layout import (
     NO_UNIT,
     falls_too_often,
@@ -35,9 +37,51 @@ from workbench.load._power.formats.table.pieces import (
     sample_of,
 )
 from workbench.load._power.formats.table.recorded import recorded, sensors_of
-from workbench.load._power.formats.table.states import STATE_COLUMNS, states_of
-from workbench.load._power.formats.table.things import Things
-from workbench.load._power.part import NoPowerError, PowerGiven, PowerPart
+from workbench.load._power.part import NoPowerError, PowerOptions, PowerPart
+
+# Names in lower case: column of table POWER_STATES, and what one of it is.
+STATE_COLUMNS = {
+    "power_limit_w": ("limit_w", 1.0), "limit_w": ("limit_w", 1.0),
+    "enforced_limit_w": ("limit_w", 1.0), "enforced_limit_milli_watts": ("limit_w", 1e-3),
+    "clock_mhz": ("clock_mhz", 1.0), "clock_sm_mhz": ("clock_mhz", 1.0),
+    "sm_mhz": ("clock_mhz", 1.0), "busy_share": ("busy_share", 1.0),
+    "utilization_gpu_pct": ("busy_share", 0.01), "util_sm_pct": ("busy_share", 0.01),
+    "gpu_util": ("busy_share", 0.01), "sm_util": ("busy_share", 0.01),
+    "temperature_c": ("temperature_c", 1.0), "temperature_gpu": ("temperature_c", 1.0),
+    "temp_gpu_c": ("temperature_c", 1.0), "temp_c": ("temperature_c", 1.0),
+    "throttle_mask": ("reasons", 1.0), "throttle_reasons": ("reasons", 1.0),
+}  # fmt: skip
+
+
+def states_of(
+    columns: dict[str, pa.Array], lines: np.ndarray, findings: Findings
+) -> pd.DataFrame | None:
+    """Return the states of some rows; None if the table has none.
+
+    A share outside 0 to 1, a negative limit or clock is missing.
+    """
+    times_read: dict[str, pd.Series] = {}
+    for name, cells in columns.items():
+        state = STATE_COLUMNS.get(name.strip().lower())
+        if state is None or state[0] in times_read:
+            continue
+        values = numbers(plain(cells), name, lines, findings)[0] * state[1]
+        times_read[state[0]] = pd.Series(_possible(state[0], values))
+    return pd.DataFrame(times_read) if times_read else None
+
+
+def _possible(name: str, values: np.ndarray) -> pd.Series:
+    with np.errstate(invalid="ignore"):
+        good = np.isfinite(values)
+        if name != "temperature_c":
+            good &= values >= 0
+        if name == "busy_share":
+            good &= values <= 1
+    kept = pd.Series(np.where(good, values, np.nan))
+    if name == "reasons":
+        return kept.where(kept < 2**53).round().astype("Int64")
+    return kept
+
 
 NAME = "table of power"
 _TORN = "names that go over lines: a quote is not closed, and the rows inside are lost"
@@ -61,8 +105,10 @@ def looks_like(head: bytes, label: str) -> bool:  # noqa: ARG001 - the name says
     rows = sample_of(text, skipped, separator, len(names))
     if any(has_unit(cell) for row in rows for cell in row):
         return True
-    others = [place for place, name in enumerate(names) if name != time]
-    return bool(rows) and all(_is_number_or_empty(row[place]) for row in rows for place in others)
+    remaining = [position for position, name in enumerate(names) if name != time]
+    return bool(rows) and all(
+        _is_number_or_empty(row[position]) for row in rows for position in remaining
+    )
 
 
 def _is_json(line: str) -> bool:
@@ -82,55 +128,51 @@ def _is_number_or_empty(cell: str) -> bool:
     return True
 
 
-def read_power(source: Source, given: PowerGiven) -> PowerPart:
+def read_power(source: Source, options: PowerOptions) -> PowerPart:
     """Read a whole table.
 
     A long table has a row per reading: a time, names of what was metered, a power. A wide one
     has a column per thing. Units stand in the names of the columns; times have a zone, or count
-    since 1970, or need ``given.tz``. Columns such as ``energy_j`` are counters of energy, if they
+    since 1970, or need ``options.tz``. Columns such as ``energy_j`` are counters of energy, if they
     count.
-
-    Raises
-    ------
-    LoadError
-        If there is no time or power, a unit or a time zone is needed and not given, or the file
-        is damaged.
     """
-    if (part := _recorded(source, given)) is not None:
-        return part
+    if (content := _recorded(source, options)) is not None:
+        return content
     findings = Findings(source.label)
-    table = pieces_of(source, given, findings, wanted=[*STATE_COLUMNS, "count_inp", "size_inp"])
+    table = pieces_of(source, options, findings, wanted=[*STATE_COLUMNS, "count_inp", "size_inp"])
     for name, why in table.layout.left_out:
         findings.add(
             "dropped" if why == NO_UNIT else "skipped by design", f"column {name!r}: {why}"
         )
     for column in table.layout.counters:
         if column.is_mw:
-            what = "counters in mj, taken for millijoules, in which drivers of GPUs count"
-            findings.add("assumed", what, 1, column.name)
-    reader = _Reader(table, given, findings, source.label)
+            text = "counters in mj, taken for millijoules, in which drivers of GPUs count"
+            findings.add("assumed", text, 1, column.name)
+    reader = _Reader(table, options, findings, source.label)
     for piece in table.pieces:
         reader.add(piece)
     return reader.part()
 
 
-def _recorded(source: Source, given: PowerGiven) -> PowerPart | None:
+def _recorded(source: Source, options: PowerOptions) -> PowerPart | None:
     """Read a part of a recording; None if the file is another table."""
     if not source.head().startswith(PARQUET_MAGIC):
         return None
     with open_parquet(random_access(source), source.label) as file:
         sensors = sensors_of(file.schema_arrow.metadata, source.label)
-        return None if sensors is None else recorded(file, sensors, source, given)
+        return None if sensors is None else recorded(file, sensors, source, options)
 
 
 class _Reader:
     """Gathers the readings of one file piece by piece."""
 
-    def __init__(self, table: Pieces, given: PowerGiven, findings: Findings, label: str) -> None:
+    def __init__(
+        self, table: Pieces, options: PowerOptions, findings: Findings, label: str
+    ) -> None:
         self._layout: PowerLayout = table.layout
-        self._given, self._findings, self._label = given, findings, label
+        self._options, self._findings, self._label = options, findings, label
         self._stem = _stem(label)
-        self._things = Things(table.layout, given.node)
+        self._things = Things(table.layout, options.node)
         self._watts = [Watts(column) for column in table.layout.powers]
         self._joules = [Watts(column) for column in table.layout.counters]
         self._columns = (*self._watts, *self._joules)
@@ -141,20 +183,19 @@ class _Reader:
         self._states: list[pd.DataFrame] = []
 
     def add(self, piece: Piece) -> None:
-        """Take the readings of some rows."""
         layout, findings = self._layout, self._findings
         times = plain(piece.columns[layout.time])
         if self._clock is None:
             if times.null_count == len(times):
                 findings.add("dropped", "rows without a time", len(times))
                 return
-            self._clock = clock_of(times, layout.time, self._given.tz, self._label)
+            self._clock = clock_of(times, layout.time, self._options.tz, self._label)
             if self._clock.said:
                 findings.add("assumed", self._clock.said)
-        found = to_ns(times, self._clock, piece.lines, findings)
-        self._is_local |= bool(found.is_local.any())
-        is_timed = found.ns.notna().to_numpy()
-        ns = found.ns.fillna(0).to_numpy(dtype=np.int64)
+        times_read = to_ns(times, self._clock, piece.lines, findings)
+        self._is_local |= bool(times_read.is_local.any())
+        is_timed = times_read.ns.notna().to_numpy()
+        ns = times_read.ns.fillna(0).to_numpy(dtype=np.int64)
         identity = [piece.columns[name] for name in layout.identity]
         self._note_partial(piece)
         for column in self._columns:
@@ -175,20 +216,20 @@ class _Reader:
                 self._states.append(states[keep])
 
     def _named(self, codes: np.ndarray, column: Watts, lines: np.ndarray) -> np.ndarray:
-        """Say which rows name a thing; what several columns lack is told of the first."""
+        # All columns of a row lack the same name; the first one reports it.
         is_named: np.ndarray = codes >= 0
         if not is_named.all() and column is self._columns[0]:
             first = int(lines[int((~is_named).argmax())])
-            what = "rows that do not name what was metered"
-            self._findings.add("dropped", what, int((~is_named).sum()), f"line {first:,}")
+            text = "rows that do not name what was metered"
+            self._findings.add("dropped", text, int((~is_named).sum()), f"line {first:,}")
         return is_named
 
     def _note_partial(self, piece: Piece) -> None:
         if not self._layout.is_cluster:
             return
-        known = {name.strip().lower(): plain(cells) for name, cells in piece.columns.items()}
+        state = {name.strip().lower(): plain(cells) for name, cells in piece.columns.items()}
         count, size = (
-            pd.to_numeric(known[name].to_pandas(), errors="coerce")
+            pd.to_numeric(state[name].to_pandas(), errors="coerce")
             for name in ("count_inp", "size_inp")
         )
         is_partial = (count < size).to_numpy()
@@ -198,9 +239,8 @@ class _Reader:
             self._findings.add("suspicious", _PARTIAL, int(is_partial.sum()), where)
 
     def part(self) -> PowerPart:
-        """Return what was gathered."""
         gathered = (*self._readings, *self._counted)
-        if not any(len(some["code"]) for some in gathered):
+        if not any(len(subset["code"]) for subset in gathered):
             msg = f"{self._label}: holds no row with a time and a name; is it the right file?"
             raise LoadError(msg)
         names = pd.Index(self._things.names, dtype=pd.Series([""]).dtype)
@@ -215,7 +255,6 @@ class _Reader:
         )
 
     def _counters(self, names: pd.Index) -> pd.DataFrame | None:
-        """Return the counters of energy; refuse others, or skip them beside powers."""
         if not self._counted:
             return None
         counters = _frame(self._counted, "energy_j", names)
@@ -243,33 +282,34 @@ class _Reader:
 
     def _entities(self) -> dict[str, dict[str, Any]]:
         clock = self._clock or Clock()
-        said = {"clock": clock.kind}
-        by_caller = [f"tz={self._given.tz}"] * self._is_local
+        words = {"clock": clock.kind}
+        by_caller = [f"tz={self._options.tz}"] * self._is_local
         by_caller += sorted({watts.assumed for watts in self._watts})
-        by_caller += [f"node={self._given.node}"] * bool(self._uses_node())
-        by_caller += [f"scope={self._given.scope}"] * bool(self._uses_scope())
-        by_caller += [f"unit={self._given.unit}"] * bool(self._given.unit)
-        assumed = ", ".join(dict.fromkeys(each for each in by_caller if each))
+        by_caller += [f"node={self._options.node}"] * bool(self._uses_node())
+        by_caller += [f"scope={self._options.scope}"] * bool(self._uses_scope())
+        by_caller += [f"unit={self._options.unit}"] * bool(self._options.unit)
+        assumed = ", ".join(dict.fromkeys(item for item in by_caller if item))
         together = {}
         for name, facts in zip(self._things.names, self._things.facts, strict=True):
-            own = ", ".join(each for each in (facts.get("assumed", ""), assumed) if each)
-            together[name] = facts | said | {"assumed": own}
+            own = ", ".join(item for item in (facts.get("assumed", ""), assumed) if item)
+            together[name] = facts | words | {"assumed": own}
         return together
 
     def _uses_scope(self) -> bool:
-        named = {column.scope for column in self._layout.powers}
-        return self._given.scope in named and self._layout.scope == "unknown"
+        by_name = {column.scope for column in self._layout.powers}
+        return self._options.scope in by_name and self._layout.scope == "unknown"
 
     def _uses_node(self) -> bool:
         layout = self._layout
-        return self._given.node is not None and layout.node is None and layout.entity is None
+        return self._options.node is not None and layout.node is None and layout.entity is None
 
 
 def _frame(gathered: list[dict[str, Any]], value: str, names: pd.Index) -> pd.DataFrame:
-    """Join what was gathered piece by piece."""
     kinds = {"time_ns": np.int64, "code": np.int32, value: np.float64, "line": np.int64}
     columns = {
-        name: np.concatenate([some[name] for some in gathered]) if gathered else np.empty(0, kind)
+        name: np.concatenate([subset[name] for subset in gathered])
+        if gathered
+        else np.empty(0, kind)
         for name, kind in kinds.items()
     }
     entity = pd.Categorical.from_codes(columns["code"], categories=names)
@@ -281,7 +321,6 @@ def _frame(gathered: list[dict[str, Any]], value: str, names: pd.Index) -> pd.Da
 
 
 def _stem(label: str) -> str:
-    """Return the name of a file without folders and endings."""
     name = plain_name(PurePosixPath(label.replace("\\", "/").replace("!", "/")).name)
     for ending in (".csv", ".tsv", ".txt", ".parquet", ".jsonl", ".ndjson", ".json"):
         name = name.removesuffix(ending)

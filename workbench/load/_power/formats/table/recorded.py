@@ -13,7 +13,7 @@ from workbench.errors import LoadError
 from workbench.load._files.archive import Source
 from workbench.load._files.findings import Findings
 from workbench.load._files.json_events import to_integer
-from workbench.load._power.part import BesidePowerError, NoPowerError, PowerGiven, PowerPart
+from workbench.load._power.part import BesidePowerError, NoPowerError, PowerOptions, PowerPart
 
 NAME = "recording of the workbench"
 KEY = b"workbench.recording"
@@ -31,7 +31,7 @@ def looks_like(head: bytes, label: str) -> bool:  # noqa: ARG001 - the name says
     return head.lstrip().startswith(b'{\n  "workbench_recording"')
 
 
-def read_power(source: Source, given: PowerGiven) -> PowerPart:  # noqa: ARG001 - as all readers
+def read_power(source: Source, options: PowerOptions) -> PowerPart:  # noqa: ARG001 - as all readers
     """Say what the recorder could not sample; the readings are in the parts beside it."""
     with source.open() as stream:
         text = stream.read(_LONGEST_JSON)
@@ -59,26 +59,25 @@ def sensors_of(metadata: dict[bytes, bytes] | None, label: str) -> list[dict[str
     try:
         note = json.loads(metadata[KEY])
         version, sensors = note["version"], note["sensors"]
-        known = [{"entity": str(each["entity"]), **each} for each in sensors]
+        described = [{"entity": str(sensor["entity"]), **sensor} for sensor in sensors]
     except (ValueError, RecursionError, KeyError, TypeError, AttributeError):
         msg = f"{label}: says that `workbench record` wrote it, but not what was sampled"
         raise LoadError(msg) from None
     if version != _VERSION:
         msg = f"{label}: is a recording of version {version!r}; this workbench reads {_VERSION}"
         raise LoadError(msg)
-    return known
+    return described
 
 
 def recorded(
-    file: pq.ParquetFile, sensors: list[dict[str, Any]], source: Source, given: PowerGiven
+    file: pq.ParquetFile, sensors: list[dict[str, Any]], source: Source, options: PowerOptions
 ) -> PowerPart:
-    """Read one part of a recording."""
     findings = Findings(source.label)
     try:
         frame = file.read().to_pandas()
         frame["line"] = pd.RangeIndex(1, len(frame) + 1).astype("int64")
         base = frame[["time_ns", "entity", "line"]].astype({"time_ns": "int64"})
-        column, method = _READINGS.get(given.reading or "", ("power_w", None))
+        column, method = _READINGS.get(options.reading or "", ("power_w", None))
         readings = base.assign(power_w=frame[column].astype("float64"))
         counters = base.assign(energy_j=frame["energy_j"].astype("float64"))
         states = base.assign(
@@ -90,19 +89,19 @@ def recorded(
     findings.add("read", "moments of sensors", len(frame))
     # A counter alone has no power to be missing.
     metered = readings.groupby("entity", observed=True)["power_w"].transform("count") > 0
-    told = states[list(_STATES)].notna().any(axis=1)
+    labels = states[list(_STATES)].notna().any(axis=1)
     return PowerPart(
         readings=readings[metered].reset_index(drop=True),
-        entities={each["entity"]: _facts(each, method) for each in sensors},
+        entities={sensor["entity"]: _facts(sensor, method) for sensor in sensors},
         findings=findings,
         counters=counters[counters["energy_j"].notna()].reset_index(drop=True),
-        states=states[told].reset_index(drop=True),
+        states=states[labels].reset_index(drop=True),
     )
 
 
 def _facts(sensor: dict[str, Any], method: str | None) -> dict[str, Any]:
     texts = {name: sensor.get(name) for name in ("scope", "method", "device", "model")}
-    said = {name: str(value) for name, value in texts.items() if value is not None}
+    words = {name: str(value) for name, value in texts.items() if value is not None}
     node = str(sensor["entity"]).partition("/")[0]
-    known = {"scope": "unknown", "method": "unknown"} | said | {"node": node, "unit": "W"}
-    return known | ({"method": method} if method else {})
+    facts = {"scope": "unknown", "method": "unknown"} | words | {"node": node, "unit": "W"}
+    return facts | ({"method": method} if method else {})

@@ -7,7 +7,7 @@ import pytest
 
 from tests.load.power.power_texts import T0, S, count_of, read, readings, recognised
 from workbench.errors import LoadError
-from workbench.load._power.formats.redfish import reader as redfish
+from workbench.load._power.formats import redfish
 from workbench.load._power.part import NoPowerError
 
 STAMP = "2023-11-14T22:13:20Z"
@@ -222,9 +222,6 @@ def test_a_cut_file_gives_every_whole_line(tmp_path):
         assert len(readings(part)) <= whole + 1
 
 
-@pytest.mark.parametrize(
-    "text",
-    ['{"a": 1}', "[]", "PowerWatts", '{"ReadingUnits": "W"}', "", "{"],
-)
+@pytest.mark.parametrize("text", ['{"a": 1}', "[]", "PowerWatts", '{"ReadingUnits": "W"}', "", "{"])
 def test_what_is_no_power_of_redfish_is_not_recognised(text):
     assert not recognised(redfish, text)

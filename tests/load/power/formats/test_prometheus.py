@@ -24,8 +24,8 @@ from tests.load.power.power_texts import (
 )
 from workbench import load
 from workbench.errors import LoadError
-from workbench.load._power.formats.prometheus import reader as prometheus_power
-from workbench.load._power.formats.prometheus.metrics import meaning_of
+from workbench.load._power.formats import prometheus as prometheus_power
+from workbench.load._power.formats.prometheus_metrics import meaning_of
 from workbench.load._power.part import NoPowerError
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from tests.load.power.power_texts import T0, S, count_of, read, readings, recognised
 from workbench.errors import LoadError
-from workbench.load._power.formats.prometheus import reader as prometheus_power
+from workbench.load._power.formats import prometheus as prometheus_power
 from workbench.load._power.part import NoPowerError
 
 GPU = (

@@ -1,4 +1,4 @@
-"""The power of a whole fleet per second, out of core."""
+"""Fleets too large for memory: roll-ups per entity, and the power of all together."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from dataclasses import dataclass, field
 import numpy as np
 import pandas as pd
 
-from workbench._numbers import of_values
+from workbench._numbers import Moments, joined, of_values, together
 from workbench.errors import LoadError
 from workbench.load._files.archive import Paths
-from workbench.load._power.formats.table.things import Things
+from workbench.load._power.formats.table.entities import Runs, Things
 from workbench.load._power.part import Unit
-from workbench.load._power.runs import Runs
+from workbench.load._power.rows import natural
 from workbench.load._power.scan import (
+    SECOND,
     Columns,
     Part,
     Readings,
@@ -25,10 +26,170 @@ from workbench.load._power.scan import (
     period_of,
     readings_of,
 )
-from workbench.tables import POWER_TOTALS
+from workbench.tables import POWER_ROLLUP, POWER_TOTALS
 
+_MANY_ROWS = 1 << 20
+# Cells and entities in one number: entity first.
+_SHIFT = 40
+# Cells before 1970 are negative; half of the range is theirs.
+_HALF = 1 << (_SHIFT - 1)
+
+
+def power_rollup(
+    paths: Paths,
+    *,
+    period_s: float = 60.0,
+    columns: Columns | None = None,
+    unit: Unit | None = None,
+    tz: str | None = None,
+    progress: bool = True,
+) -> pd.DataFrame:
+    """Shorten readings too many for memory to one row per entity and cell of time.
+
+    Parquet files are read a few ten thousand rows at a time, and only the columns that are
+    needed; memory grows with the result, not with the readings. Files may be sorted by time, by
+    entity or not at all.
+
+    Parameters
+    ----------
+    paths
+        Parquet files, or folders that are searched for them to any depth. All have the same
+        columns: a time, a name (``entity``, or ``node`` and ``gpu``), a power.
+    period_s
+        Length of a cell, in s. Cells begin at multiples of it since 1970.
+    columns
+        Names that do not tell: ``{"time": ..., "entity": ..., "power": ...}``. Two columns may
+        name the entity (host and GPU), and several hold powers, each of a thing of its own.
+    unit
+        Unit of powers whose column names none.
+    tz
+        Time zone of stamps that have none.
+    progress
+        Whether to show a progress bar if loading takes more than a second.
+
+    Returns
+    -------
+    pandas.DataFrame
+        Table :data:`workbench.tables.POWER_ROLLUP`, in order of entity and time. Cells without
+        readings have no row. ``attrs["missing_count"]`` counts rows of the files without time,
+        name or power, and powers that are none.
+
+    Raises
+    ------
+    FileNotFoundError
+        If a path does not exist.
+    LoadError
+        If there is no Parquet file, one is damaged or has other columns than the first, or a
+        unit or time zone is needed and not given.
+    ValueError
+        If ``period_s`` is no period.
+
+    Notes
+    -----
+    Parts of a cell are merged with the formulae of Chan et al. (1983): the squared deviations
+    are summed about the mean, so none is lost where powers hardly change.
+
+    References
+    ----------
+    T. F. Chan, G. H. Golub, R. J. LeVeque, The American Statistician 37 (1983) 242. That tiers
+    of 10 s and 1 min keep count, mean, extremes and deviation is the practice of OLCF Summit.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> readings = pd.DataFrame({"time_ms": range(1_700_000_000_000, 1_700_000_120_000, 1_000)})
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     readings.assign(gpu=0, power_w=600.0).to_parquet(f"{folder}/hour.parquet")
+    ...     rollup = power_rollup(folder)
+    >>> rollup[["entity", "reading_count", "mean_w"]].values.tolist()
+    [['gpu0', 40, 600.0], ['gpu0', 60, 600.0], ['gpu0', 20, 600.0]]
+    """
+    period_ns = period_of(period_s)
+    chunks = parts_of(paths, columns=columns, unit=unit, tz=tz)
+
+    entities = Things(chunks[0].layout)
+
+    def work(chunk: Part, go_on: Callable[[], None]) -> tuple[Moments, Seen]:
+        seen, moments = Seen(), Gathered()
+        for readings in readings_of(chunk, period_ns, entities, seen, go_on):
+            moments.add(_moments(readings))
+        return moments.all(), seen
+
+    moments, missing = Gathered(), 0
+    for subset, seen in over_parts(chunks, work, label="rolling up power", progress=progress):
+        moments.add(subset)
+        missing += seen.missing_count
+    return _table(moments.all(), entities.names, period_ns, missing)
+
+
+class Gathered:
+    """Moments that come in many tables, merged now and then so that they stay few."""
+
+    def __init__(self) -> None:
+        self._parts: list[Moments] = []
+        self._rows = self._merged_rows = 0
+
+    def add(self, chunk: Moments) -> None:
+        if not len(chunk):
+            return
+        self._parts.append(chunk)
+        self._rows += len(chunk)
+        if self._rows > 2 * self._merged_rows + _MANY_ROWS:
+            self._parts = [together(joined(self._parts))]
+            self._rows = self._merged_rows = len(self._parts[0])
+
+    def all(self) -> Moments:
+        if not self._parts:
+            return of_values(np.zeros(0, np.int64), np.zeros(0))
+        return together(joined(self._parts))
+
+
+def _moments(readings: Readings) -> Moments:
+    if not len(readings.cells):
+        return of_values(readings.cells, readings.watts)
+    first = int(readings.cells.min())
+    span = int(readings.cells.max()) - first + 1
+    codes = readings.runs.per_row.astype(np.int64)
+    local = of_values(codes * span + (readings.cells - first), readings.watts)
+    codes, cells = np.divmod(local.key, span)
+    return _with_key(local, codes, cells + first)
+
+
+def _with_key(moments: Moments, codes: np.ndarray, cells: np.ndarray) -> Moments:
+    key = (codes << _SHIFT) + cells + _HALF
+    return Moments(
+        key, moments.count, moments.mean, moments.low, moments.high, moments.squares
+    )  # fmt: skip
+
+
+def _split(key: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    return key >> _SHIFT, (key & ((1 << _SHIFT) - 1)) - _HALF
+
+
+def _table(moments: Moments, names: list[str], period_ns: int, missing: int) -> pd.DataFrame:
+    by_name = sorted(range(len(names)), key=lambda code: natural(names[code]))
+    position = np.empty(len(names), dtype=np.int64)
+    position[by_name] = np.arange(len(names))
+    codes, cells = _split(moments.key)
+    codes = position[codes]
+    order = np.argsort(codes, kind="stable")
+    codes, cells = codes[order], cells[order]
+    categories = pd.Index([names[code] for code in by_name], dtype=pd.Series([""]).dtype)
+    table = pd.DataFrame({
+        "time_ns": cells * period_ns,
+        "entity": pd.Categorical.from_codes(codes, categories=categories),
+        "period_s": period_ns / SECOND, "reading_count": moments.count[order],
+        "mean_w": moments.mean[order], "min_w": moments.low[order], "max_w": moments.high[order],
+        "m2_w2": moments.squares[order],
+    }, copy=False)  # fmt: skip
+    table.attrs = {"missing_count": missing}
+    return POWER_ROLLUP.check(table)
+
+
+# 231 days of seconds: one wrong clock must not ask for all memory.
 _MOST_CELLS = 20_000_000
 _DENSE = 16
+# 128 MB of sums per window.
 _GRID_CELLS = 16_000_000
 _NONE = np.iinfo(np.int64).min
 
@@ -45,29 +206,16 @@ def power_fleet_total(  # noqa: PLR0913 - the file says little, and the sum must
 ) -> pd.DataFrame:
     """Add up the power of all entities per cell of time, of files too large for memory.
 
-    Of every entity the mean of its readings in the cell is taken, then all are added. An entity
-    without a reading in a cell is not known there: the cell says of how many it is the sum, and
-    is missing if these are too few. Choose ``period_s`` no shorter than the time between
+    Of every entity the mean of its readings in the cell is taken, then all are added; a cell that
+    knows too few entities is missing. Choose ``period_s`` no shorter than the time between
     readings.
 
     Parameters
     ----------
-    paths
-        Parquet files, or folders that are searched for them to any depth. All have the same
-        columns: a time, a name (``entity``, or ``node`` and ``gpu``), a power.
-    period_s
-        Length of a cell, in s. Cells begin at multiples of it since 1970.
     least_covered_share
         Share of the entities that a cell must know, from 0 to 1; the power of others is missing.
-    columns
-        Names that do not tell: ``{"time": ..., "entity": ..., "power": ...}``. Two columns may
-        name the entity (host and GPU), and several hold powers, each of a thing of its own.
-    unit
-        Unit of powers whose column names none.
-    tz
-        Time zone of stamps that have none.
-    progress
-        Whether to show a progress bar if loading takes more than a second.
+    paths, period_s, columns, unit, tz, progress
+        As for :func:`workbench.load.power_rollup`.
 
     Returns
     -------
@@ -80,13 +228,9 @@ def power_fleet_total(  # noqa: PLR0913 - the file says little, and the sum must
 
     Raises
     ------
-    FileNotFoundError
-        If a path does not exist.
-    LoadError
-        If there is no Parquet file, one is damaged or has other columns than the first, a unit
-        or time zone is needed and not given, or the powers are of several scopes.
-    ValueError
-        If ``period_s`` is no period or ``least_covered_share`` no share.
+    FileNotFoundError, LoadError, ValueError
+        As :func:`workbench.load.power_rollup`; also if the powers are of several scopes, or
+        ``least_covered_share`` is no share.
 
     Notes
     -----
@@ -107,21 +251,21 @@ def power_fleet_total(  # noqa: PLR0913 - the file says little, and the sum must
     if not 0 <= least_covered_share <= 1:
         msg = f"least_covered_share must be from 0 to 1; got {least_covered_share!r}"
         raise ValueError(msg)
-    parts = parts_of(paths, columns=columns, unit=unit, tz=tz)
+    chunks = parts_of(paths, columns=columns, unit=unit, tz=tz)
 
-    fleet = _Fleet(Things(parts[0].layout))
+    fleet = _Fleet(Things(chunks[0].layout))
 
-    def work(part: Part, go_on: Callable[[], None]) -> _Sums:
+    def work(chunk: Part, go_on: Callable[[], None]) -> _Sums:
         sums = _Sums()
-        for readings in readings_of(part, period_ns, fleet.things, sums.seen, go_on):
+        for readings in readings_of(chunk, period_ns, fleet.things, sums.seen, go_on):
             sums.add(readings)
         return sums
 
-    found = over_parts(parts, work, label="adding up power", progress=progress)
-    spans = [fleet.add(sums) for sums in found]
+    moments = over_parts(chunks, work, label="adding up power", progress=progress)
+    spans = [fleet.add(sums) for sums in moments]
     if fleet.is_repeated():
-        fleet.watts, fleet.counts = _means(parts, spans, fleet, period_ns, progress)
-    return _table(fleet, period_ns, least_covered_share)
+        fleet.watts, fleet.counts = _means(chunks, spans, fleet, period_ns, progress)
+    return _totals(fleet, period_ns, least_covered_share)
 
 
 @dataclass
@@ -132,7 +276,6 @@ class _Series:
     numbers: np.ndarray = field(default_factory=lambda: np.zeros(0))
 
     def add(self, first: int, values: np.ndarray) -> None:
-        """Add numbers from a cell on."""
         if not len(self.numbers):
             self.first, self.numbers = first, values.astype(np.float64)
             return
@@ -169,7 +312,6 @@ class _Sums:
     is_repeated: bool = False
 
     def add(self, readings: Readings) -> None:
-        """Add some readings."""
         cells = readings.cells
         if not len(cells):
             return
@@ -182,25 +324,24 @@ class _Sums:
         self.counts.add(start, np.bincount(inside))
 
     def _see(self, runs: Runs, cells: np.ndarray, start: int, end: int) -> None:
-        """Note the first and last cell of each entity, and whether one has two readings."""
         present, first, last, is_repeated = extent(runs, cells, start, end)
         width = int(present.max()) + 1
         if width > len(self.first):
             more = (0, max(width, 2 * len(self.first)) - len(self.first))
             self.first = np.pad(self.first, more, constant_values=_NONE)
             self.last = np.pad(self.last, more, constant_values=_NONE)
-        known = self.last[present]
-        self.is_repeated |= is_repeated or bool((known >= first).any())
-        is_new = known == _NONE
+        last_seen = self.last[present]
+        self.is_repeated |= is_repeated or bool((last_seen >= first).any())
+        is_new = last_seen == _NONE
         self.first[present] = np.where(is_new, first, np.minimum(self.first[present], first))
-        self.last[present] = np.maximum(known, last)
+        self.last[present] = np.maximum(last_seen, last)
 
 
 class _Fleet:
     """The sums of all parts."""
 
-    def __init__(self, things: Things) -> None:
-        self.things = things
+    def __init__(self, entities: Things) -> None:
+        self.things = entities
         self.watts, self.counts = _Series(), _Series()
         self.missing_count = 0
         self._is_repeated = False
@@ -214,12 +355,11 @@ class _Fleet:
         if not len(used):
             return 0, -1
         self._spans.append(np.c_[used, sums.first[used], sums.last[used]])
-        for mine, other in ((self.watts, sums.watts), (self.counts, sums.counts)):
-            mine.add(other.first, other.numbers)
+        for own, second in ((self.watts, sums.watts), (self.counts, sums.counts)):
+            own.add(second.first, second.numbers)
         return int(sums.first[used].min()), int(sums.last[used].max())
 
     def is_repeated(self) -> bool:
-        """Say whether an entity may have two readings in one cell."""
         if self._is_repeated or not self._spans:
             return self._is_repeated
         spans = np.concatenate(self._spans)
@@ -230,7 +370,7 @@ class _Fleet:
 
 
 def _means(
-    parts: Sequence[Part],
+    chunks: Sequence[Part],
     spans: Sequence[tuple[int, int]],
     fleet: _Fleet,
     period_ns: int,
@@ -240,23 +380,23 @@ def _means(
     width = max(_GRID_CELLS // max(len(fleet.things.names), 1), 1)
     watts, counts = _Series(), _Series()
     for start in _windows(spans, width):
-        inside = [part for part, (first, last) in zip(parts, spans, strict=True)
+        inside = [chunk for chunk, (first, last) in zip(chunks, spans, strict=True)
                   if first < start + width and last >= start]  # fmt: skip
         sums = np.zeros((len(fleet.things.names), width))
         times = np.zeros((len(fleet.things.names), width), dtype=np.int32)
 
         window = _Window(start, sums, times)
 
-        def work(part: Part, go_on: Callable[[], None], window: _Window = window) -> None:
-            for readings in readings_of(part, period_ns, fleet.things, Seen(), go_on):
+        def work(chunk: Part, go_on: Callable[[], None], window: _Window = window) -> None:
+            for readings in readings_of(chunk, period_ns, fleet.things, Seen(), go_on):
                 window.add(readings)
 
         for _ in over_parts(inside, work, label="averaging power", progress=progress):
             pass
-        known = times > 0
-        mean = np.divide(sums, times, out=sums, where=known)
+        is_known = times > 0
+        mean = np.divide(sums, times, out=sums, where=is_known)
         watts.add(start, mean.sum(axis=0))
-        counts.add(start, known.sum(axis=0))
+        counts.add(start, is_known.sum(axis=0))
     return watts, counts
 
 
@@ -281,41 +421,36 @@ class _Window:
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def add(self, readings: Readings) -> None:
-        """Add the readings that are in the window."""
         width = self.sums.shape[1]
         cells = readings.cells - self.start
         inside = (cells >= 0) & (cells < width)
         key = readings.runs.per_row[inside].astype(np.int64) * width + cells[inside]
-        found = of_values(key, readings.watts[inside])
-        place = np.divmod(found.key, width)
+        moments = of_values(key, readings.watts[inside])
+        position = np.divmod(moments.key, width)
         with self.lock:
             # Keys are all different, so none is lost.
-            self.sums[place] += found.mean * found.count
-            self.times[place] += found.count.astype(np.int32)
+            self.sums[position] += moments.mean * moments.count
+            self.times[position] += moments.count.astype(np.int32)
 
 
-def _table(fleet: _Fleet, period_ns: int, least_covered_share: float) -> pd.DataFrame:
+def _totals(fleet: _Fleet, period_ns: int, least_covered_share: float) -> pd.DataFrame:
     counts = np.round(fleet.counts.numbers).astype(np.int64)
-    known = np.flatnonzero(counts)
-    if not len(known):
+    filled = np.flatnonzero(counts)
+    if not len(filled):
         msg = "the files hold no reading with a time, a name and a power"
         raise LoadError(msg)
-    cells = slice(known[0], known[-1] + 1)
+    cells = slice(filled[0], filled[-1] + 1)
     counts, expected = counts[cells], len(fleet.things.names)
     watts = np.zeros(len(counts))
-    mine = fleet.watts.numbers[max(known[0] + fleet.counts.first - fleet.watts.first, 0) :]
-    watts[: min(len(mine), len(watts))] = mine[: len(watts)]
+    own = fleet.watts.numbers[max(filled[0] + fleet.counts.first - fleet.watts.first, 0) :]
+    watts[: min(len(own), len(watts))] = own[: len(watts)]
     share = counts / expected
-    table = pd.DataFrame(
-        {
-            "time_ns": (np.arange(len(counts)) + fleet.counts.first + known[0]) * period_ns,
-            "power_w": np.where((counts > 0) & (share >= least_covered_share), watts, np.nan),
-            "entity_count": counts,
-            "expected_count": np.full(len(counts), expected, dtype=np.int64),
-            "covered_share": share,
-            "meter_period_s": np.nan,
-        }
-    )
+    table = pd.DataFrame({
+        "time_ns": (np.arange(len(counts)) + fleet.counts.first + filled[0]) * period_ns,
+        "power_w": np.where((counts > 0) & (share >= least_covered_share), watts, np.nan),
+        "entity_count": counts, "expected_count": np.full(len(counts), expected, dtype=np.int64),
+        "covered_share": share, "meter_period_s": np.nan,
+    })  # fmt: skip
     table.attrs = {"missing_count": fleet.missing_count}
     return POWER_TOTALS.check(table)
 
@@ -327,17 +462,7 @@ Extent = tuple[np.ndarray, np.ndarray, np.ndarray, bool]
 
 
 def extent(runs: Runs, cells: np.ndarray, start: int, end: int) -> Extent:
-    """Return the entities, the first and last cell of each, and whether one may have two in one.
-
-    Parameters
-    ----------
-    runs
-        Whose the readings are.
-    cells
-        Cell of each reading; at least one.
-    start, end
-        The lowest and the highest cell.
-    """
+    """Return the entities, the first and last cell of each, and whether one may have two in one."""
     if runs.starts is not None:
         is_later = cells[1:] > cells[:-1]
         is_later[runs.starts[1:] - 1] = True
@@ -366,7 +491,7 @@ def extent(runs: Runs, cells: np.ndarray, start: int, end: int) -> Extent:
 
 
 def _of_runs(codes: np.ndarray, first: np.ndarray, last: np.ndarray) -> Extent:
-    """Put the runs of each entity together; inside a run no cell occurs twice."""
+    # Inside of a run no cell occurs twice, so only neighbouring runs can share one.
     order = np.lexsort((first, codes))
     codes, first, last = codes[order], first[order], last[order]
     same = codes[1:] == codes[:-1]

@@ -1,4 +1,4 @@
-"""What metrics of Prometheus say about power: kind, unit and what is metered, by their names."""
+"""What metrics of Prometheus say about power, by their names: kind, unit and what is metered."""
 
 from __future__ import annotations
 
@@ -90,6 +90,7 @@ ZONES = {
     "psys": ("node_dc", 3), "package": ("cpu", 2), "dram": ("memory", 2),
     "core": ("cpu", 1), "uncore": ("cpu", 1), "pp0": ("cpu", 1), "pp1": ("cpu", 1),
 }  # fmt: skip
+# Kepler and the node exporter read the same zones of RAPL.
 _ZONED = re.compile(
     r"(?:kepler_node_cpu|(?:kepler_node|node_rapl)_(?P<zone>package|core|uncore|dram|psys))"
     r"_(?P<unit>joules_total|watts)"
@@ -108,6 +109,7 @@ _UNITS = {
     "millijoules": ("energy", 1e-3), "mj": ("energy", 1e-3), "microjoules": ("energy", 1e-6),
     "uj": ("energy", 1e-6), "kwh": ("energy", 3.6e6), "wh": ("energy", 3600.0),
 }  # fmt: skip
+# A limit or an extreme has the unit of a power and is none.
 _NO_READING = frozenset(
     [
         "min",
@@ -141,9 +143,9 @@ def meaning_of(name: str, zone: str = "") -> Meaning | None:
     if _ATTRIBUTED.search(name):
         return None
     plain = name.removeprefix("amd_")
-    found = _NAMED.get(name) or _NAMED.get(plain) or _NAMED.get(plain.lower())
-    if found:
-        return found
+    result = _NAMED.get(name) or _NAMED.get(plain) or _NAMED.get(plain.lower())
+    if result:
+        return result
     if zoned := _ZONED.fullmatch(name):
         return _of_zone(zoned["zone"] or zone, zoned["unit"])
     return _by_its_words(name)
@@ -157,7 +159,7 @@ def _of_zone(zone: str, unit: str) -> Meaning:
 
 
 def _by_its_words(name: str) -> Meaning | None:
-    """Tell by the unit at the end of a name, as Prometheus asks for; also of recording rules."""
+    # Prometheus asks for the unit at the end of a name; recording rules have colons in theirs.
     text = re.sub(r"(milli|micro|kilo|mega)_(watts|joules)", r"\1\2", name)
     words = [word for word in _WORDS.split(text) if word]
     lower = [word.lower() for word in words]
@@ -170,7 +172,7 @@ def _by_its_words(name: str) -> Meaning | None:
             break
     else:
         return None
-    scope = next((_SCOPES[each] for each in lower if each in _SCOPES), "unknown")
+    scope = next((_SCOPES[item] for item in lower if item in _SCOPES), "unknown")
     if ":" in name:
         scope = "unknown"
     if kind == "power" and {"avg", "average", "mean"}.intersection(lower) and ":" not in name:

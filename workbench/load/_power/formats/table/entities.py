@@ -5,14 +5,75 @@ from __future__ import annotations
 import hashlib
 import re
 import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 
 from workbench.load._files.wanted import printable
-from workbench.load._power.formats.table.columns import PowerColumn, PowerLayout
-from workbench.load._power.runs import Runs, changes, coded, grouped
+from workbench.load._power.formats.table.columns import PowerColumn, PowerLayout, is_text, plain
+
+# Numbers of one column, and the text of each; None if the numbers are their own texts.
+Coded = tuple[np.ndarray, list[str] | None]
+
+
+@dataclass(frozen=True)
+class Runs:
+    """Codes of rows: of each run, and where it begins; of each row if ``starts`` is missing."""
+
+    starts: np.ndarray | None
+    codes: np.ndarray
+    row_count: int
+
+    @property
+    def per_row(self) -> np.ndarray:
+        if self.starts is None:
+            return self.codes
+        return np.repeat(self.codes, np.diff(self.starts, append=self.row_count))
+
+
+def coded(column: pa.Array) -> Coded:
+    """Return the values of a column as numbers; a missing one has an empty text."""
+    if pa.types.is_dictionary(column.type) and not is_text(column.type.value_type):
+        column = plain(column)
+    if pa.types.is_integer(column.type) and not column.null_count:
+        return column.to_numpy(zero_copy_only=False), None
+    if not pa.types.is_dictionary(column.type):
+        column = column.dictionary_encode()
+    texts = [*map(_text, column.dictionary.to_pylist()), ""]
+    indices = column.indices.fill_null(len(texts) - 1) if column.null_count else column.indices
+    return indices.to_numpy(zero_copy_only=False), texts
+
+
+def changes(columns: Sequence[np.ndarray]) -> np.ndarray:
+    if not len(columns[0]):
+        return np.zeros(0, dtype=np.int64)
+    is_new = columns[0][1:] != columns[0][:-1]
+    for column in columns[1:]:
+        is_new |= column[1:] != column[:-1]
+    return np.concatenate([[0], np.flatnonzero(is_new) + 1]).astype(np.int64)
+
+
+def grouped(columns: Sequence[Coded]) -> tuple[np.ndarray, list[tuple[str, ...]]]:
+    combined = np.zeros(len(columns[0][0]), dtype=np.int64)
+    positions, values = [], []
+    for numbers, texts in columns:
+        position, unique = pd.factorize(numbers)
+        labels = unique.tolist()
+        positions.append(position)
+        values.append([str(label) if texts is None else texts[label] for label in labels])
+        combined = combined * max(len(labels), 1) + position
+    _, first, inside = np.unique(combined, return_index=True, return_inverse=True)
+    who = [tuple(v[p[row]] for p, v in zip(positions, values, strict=True)) for row in first]
+    return inside, who
+
+
+def _text(value: object) -> str:
+    return "" if value is None else str(value).strip()
+
 
 _GPU = re.compile(r"(.+)/gpu(\d+)|gpu(\d+)")
 _FEW = 1 << 17
@@ -48,23 +109,23 @@ class Things:
         if not identity:
             code = self._code((stem, column.part), (), column, stem)
             return Runs(np.zeros(min(rows, 1), np.int64), np.full(min(rows, 1), code), rows)
-        raw = [coded(each) for each in identity]
+        raw = [coded(item) for item in identity]
         begins = changes([numbers for numbers, _ in raw])
         starts = begins if len(begins) * _LONG_RUN <= rows else None
         if starts is None and len(raw) == 1 and raw[0][1] is None:
             return Runs(None, self._by_table(raw[0][0], column), rows)
-        some = [(each if starts is None else each[starts], texts) for each, texts in raw]
-        inside, who = grouped(some)
-        known = [self._code((column.part, *each), each, column, stem) for each in who]
-        return Runs(starts, np.array(known, dtype=np.int32)[inside], rows)
+        subset = [(item if starts is None else item[starts], texts) for item, texts in raw]
+        inside, who = grouped(subset)
+        codes_of = [self._code((column.part, *item), item, column, stem) for item in who]
+        return Runs(starts, np.array(codes_of, dtype=np.int32)[inside], rows)
 
     def _by_table(self, numbers: np.ndarray, column: PowerColumn) -> np.ndarray:
         """Return the codes of whole numbers that change from row to row."""
         low, high = (int(numbers.min()), int(numbers.max())) if len(numbers) else (0, 0)
         if high - low >= _FEW:
             inside, names = grouped([(numbers, None)])
-            known = [self._code((column.part, *each), each, column, "") for each in names]
-            spread: np.ndarray = np.array(known, dtype=np.int32)[inside]
+            codes_of = [self._code((column.part, *name), name, column, "") for name in names]
+            spread: np.ndarray = np.array(codes_of, dtype=np.int32)[inside]
             return spread
         first, table = self._tables.get(column.name, (0, _NO_CODES))
         if low < first or high >= first + len(table):
@@ -83,8 +144,8 @@ class Things:
     def _code(
         self, key: tuple[str, ...], who: tuple[str, ...], column: PowerColumn, stem: str
     ) -> int:
-        if (known := self._codes.get(key)) is not None:
-            return known
+        if (codes_of := self._codes.get(key)) is not None:
+            return codes_of
         if "" in who:
             return -1
         name, facts = self._named(who, column, stem)
@@ -112,20 +173,19 @@ class Things:
         device = values.get(layout.device or "")
         if device and not layout.is_uuid and (number := _NUMBER.fullmatch(device)):
             device = f"gpu{int(number[1])}"
-        part = column.part if not device or not column.part else f"{device} {column.part}"
-        last = part or device or ""
+        sensor = column.part if not device or not column.part else f"{device} {column.part}"
+        last = sensor or device or ""
         if node is None and not last:
             return stem, facts | {"assumed": "entity named after the file"}
         if column.is_entity and "/" in last:
             return last, facts | _of_gpu(last, column.scope)
-        name = "/".join(each for each in (node, last) if each)
+        name = "/".join(item for item in (node, last) if item)
         if column.is_entity and column.scope.startswith("node"):
             return last, facts | {"node": last}
         return name, facts | {"node": node, "device": last or None}
 
 
 def _of_gpu(name: str, scope: str) -> dict[str, Any]:
-    """Tell host and GPU by a name of this package's own form."""
     match = _GPU.fullmatch(name)
     if match is None or scope not in ("unknown", "gpu"):
         return {}
@@ -133,7 +193,7 @@ def _of_gpu(name: str, scope: str) -> dict[str, Any]:
 
 
 def _kept(name: str) -> str:
-    """Return a name as it can be shown: printable, and none too long; others stay others."""
+    # Names reach terminals and HTML: printable and bounded; the digest keeps long ones apart.
     name = printable(name)
     if len(name) <= _NAME_CHARS:
         return name

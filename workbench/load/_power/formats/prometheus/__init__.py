@@ -1,1 +1,0 @@
-"""Power as Prometheus keeps it and exporters serve it."""

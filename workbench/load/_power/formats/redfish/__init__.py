@@ -1,1 +1,0 @@
-"""Power as Redfish tells it."""
