@@ -32,16 +32,15 @@ if TYPE_CHECKING:
 
     from workbench.tables import Bundle, Findings
 
-_MOST = 10
 _ADDS = {
-    "traces": "stragglers, exposed communication, host-bound steps, slow links",
-    "job logs": "interruptions, repeated work, checkpoints, slower steps",
-    "power logs": "capping, throttling, odd GPUs, swings",
-    "failure logs": "leading causes, lemon nodes, crash loops, broken GPUs",
-    "flight-recorder dumps": "which rank a hang waits for",
-    "job operations": "slow workers, last stage, pipeline bubble, pauses",
-    "document lengths": "unequal attention of packed contexts",
-    "injections": "which components a bit flip hurts, and what protection buys",
+    "traces": "stragglers, exposed communication and slow links",
+    "job logs": "interruptions, lost work and slower steps",
+    "power logs": "capped, throttled and odd GPUs",
+    "failure logs": "causes, lemon nodes and crash loops",
+    "flight-recorder dumps": "the root cause of a hang",
+    "job operations": "slow workers and pipeline bubbles",
+    "document lengths": "unequal attention",
+    "injections": "vulnerable components",
 }
 
 
@@ -56,6 +55,7 @@ def diagnose(
     min_cost: Annotated[
         float, typer.Option(help="Smallest share of GPU time to show, in per cent.", min=0, max=100)
     ] = 0.0,
+    top: Annotated[int, typer.Option(help="Findings to print.", min=1)] = 10,
     as_json: Json = False,
     markdown: Annotated[bool, typer.Option("--markdown", help="Print Markdown.")] = False,
     csv: Annotated[
@@ -69,8 +69,8 @@ def diagnose(
 ) -> None:
     """Say what is wrong with a job, where, what it costs, and what to do.
 
-    Whatever lies under the paths is recognized by its content; at most ten findings are printed,
-    the most expensive first. Exit code 0 if nothing was found, 1 if there are findings, 2 if
+    Whatever lies under the paths is recognized by its content; findings are printed with the most
+    expensive first. Exit code 0 if nothing was found, 1 if there are findings, 2 if
     nothing can be read.
 
     \b
@@ -90,7 +90,7 @@ def diagnose(
     elif markdown:
         typer.echo(_markdown(found))
     else:
-        _print(found, bundle, paths)
+        _print(found, bundle, paths, top)
     tables = {"findings": found.findings, "rules": found.rules, **found.tables}
     if csv is not None:
         _write_csv(tables, csv)
@@ -113,9 +113,13 @@ def cost_text(row: Any) -> str:
     return ", ".join(parts) or "no cost known"
 
 
-def _print(found: Findings, bundle: Bundle, paths: list[Path]) -> None:
+def _print(found: Findings, bundle: Bundle, paths: list[Path], top: int) -> None:
+    from workbench.tables import SAYS_SYNTHETIC
+
     width = min(max(shutil.get_terminal_size((100, 24)).columns, 60), 110)
     typer.echo(f"Read: {plain(_held(bundle))}")
+    if bundle.quality is not None and (bundle.quality["what"] == SAYS_SYNTHETIC).any():
+        typer.echo("SYNTHETIC DATA: the files say that they were made, not measured.")
     for what in _not_read(bundle.quality):
         tell(what)
     count = len(found.findings)
@@ -123,20 +127,20 @@ def _print(found: Findings, bundle: Bundle, paths: list[Path]) -> None:
     if not count:
         typer.echo(f"Nothing found by {asked} rules.")
     else:
-        shown = f", the first {_MOST}" if count > _MOST else ""
+        shown = (f", the first {top}" if top > 1 else ", the first") if count > top else ""
         typer.echo(f"{count} findings of {asked} rules{shown}; costs may overlap.\n")
-    for number, row in enumerate(found.findings.head(_MOST).itertuples(), 1):
+    for number, row in enumerate(found.findings.head(top).itertuples(), 1):
         typer.echo(_block(number, row, width))
     refused = found.rules[found.rules["state"] == "refused"]
     for row in refused.itertuples():
         typer.echo(_wrapped("not asked", f"{row.about}: {row.note}", width, indent=0))
     held = {need for need in _ADDS if need in set(found.rules.loc[
         found.rules["state"] != "no data", "needs"])}  # fmt: skip
-    for need, adds in _ADDS.items():
-        if need not in held:
-            typer.echo(_wrapped("would add", f"{need}: {adds}", width, indent=0))
+    lacking = [f"{adds} ({need})" for need, adds in _ADDS.items() if need not in held]
+    if lacking:
+        typer.echo(textwrap.fill(f"Other data would add {'; '.join(lacking)}.", width))
     named = " ".join(str(path) for path in paths[:1])
-    typer.echo(f"\nThe evidence as pages: workbench report --data {plain(named)}")
+    typer.echo(f"The evidence as pages: workbench report --data {plain(named)}")
 
 
 def _held(bundle: Bundle) -> str:
