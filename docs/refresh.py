@@ -7,6 +7,7 @@ these commands print. Run it after notebooks were published or messages were rew
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -63,8 +64,12 @@ def _printed(arguments: list[str], folder: str) -> str:
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        check=True,
+        check=False,
+        env=os.environ | {"COLUMNS": "100"},
     )
+    # 1 is an answer: there is something to look at.
+    if done.returncode > 1:
+        raise subprocess.CalledProcessError(done.returncode, command, done.stdout)
     # Where a user works is not known here.
     return done.stdout.replace(str(Path(folder).resolve()), "...")
 

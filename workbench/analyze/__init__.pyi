@@ -1,5 +1,8 @@
 # Each name is imported when it is first used; this list is its only one.
 
+# Findings of all domains
+from ._findings import finding_rules as finding_rules, findings as findings
+
 # Traces
 from ._traces.breakdown import time_breakdown as time_breakdown
 from ._traces.clocks import (

@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from workbench.cli._app import check, convert, fetch, fidelity, group, list_sets, record, verify
+from workbench.cli._diagnose import diagnose
 from workbench.cli._notebooks import lab, publish, report
 
 __all__ = ["app"]
@@ -17,11 +18,12 @@ __all__ = ["app"]
 app = group(
     "Load, analyse, plot and explore how large AI training jobs behave.\n\n"
     "\b\nExamples:\n"
+    "  workbench diagnose runs/monday         what is wrong, where, and what it costs\n"
     "  workbench lab                          JupyterLab on the notebooks\n"
     "  workbench report --data runs/monday    the notebooks on your own traces, as pages\n"
     "  workbench check rank0.pt.trace.json    what a file holds and what is wrong with it"
 )
-for command in (lab, report, publish, check, convert, fidelity, record):
+for command in (diagnose, lab, report, publish, check, convert, fidelity, record):
     app.command()(command)
 
 _datasets = group("List, fetch and verify data sets, bundled and public.")

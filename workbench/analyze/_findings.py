@@ -1,0 +1,177 @@
+"""Findings: ask every rule of every domain, and rank what they find by cost."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import asdict
+from typing import Any
+
+import pandas as pd
+
+from workbench.analyze._failures import findings as _failures  # noqa: F401 - registers its rules
+from workbench.analyze._fleet import findings as _fleet  # noqa: F401
+from workbench.analyze._imbalance import findings as _imbalance  # noqa: F401
+from workbench.analyze._lib.finding_rules import RULES, Rule, thresholds_text
+from workbench.analyze._power import findings as _power  # noqa: F401
+from workbench.analyze._pvf import findings as _pvf  # noqa: F401
+from workbench.analyze._traces import findings as _traces  # noqa: F401
+from workbench.errors import WorkbenchError
+from workbench.tables import FINDING_RULES, FINDINGS, Bundle, Findings
+
+_CONFIDENCE = ("high", "medium", "low")
+
+
+def findings(
+    bundle: Bundle,
+    *,
+    domains: Collection[str] | None = None,
+    thresholds: Mapping[str, float] | None = None,
+    least_time_share: float = 0.0,
+) -> Findings:
+    """Ask every rule that has data, and rank what they find by cost.
+
+    Parameters
+    ----------
+    bundle
+        All that is known about one job, from :func:`workbench.load.bundle`.
+    domains
+        Domains whose rules are asked; all by default.
+    thresholds
+        Thresholds to use instead of the defaults, by rule and name, e.g.
+        ``{"straggler.least_share": 0.02}``; :func:`finding_rules` lists them.
+    least_time_share
+        Findings with a smaller share of the GPU time are dropped; those without a share stay.
+
+    Returns
+    -------
+    workbench.tables.Findings
+        ``findings`` (:data:`workbench.tables.FINDINGS`), the largest share of GPU time first,
+        those without a share last; and ``rules`` (:data:`workbench.tables.FINDING_RULES`), how
+        each rule answered. Costs may overlap, so they need not add up.
+
+    Raises
+    ------
+    ValueError
+        If a threshold or a domain does not exist.
+
+    Examples
+    --------
+    >>> from workbench import datasets, load
+    >>> found = findings(load.bundle(datasets.path("fleet-demo"), tz="UTC", progress=False))
+    >>> str(found.findings["domain"].iloc[0])
+    'fleet'
+    """
+    chosen = _chosen(domains)
+    settings = _settings(thresholds or {}, chosen)
+    evidence: dict[type[Any], Any] = {}
+    rows: list[dict[str, Any]] = []
+    answers: list[dict[str, Any]] = []
+    for rule in chosen:
+        if rule.evidence not in evidence:
+            evidence[rule.evidence] = rule.evidence.of(bundle)
+        made, answer = _ask(rule, evidence[rule.evidence], settings[rule.name])
+        rows += made
+        answers.append(answer)
+    table = FINDINGS.cast(pd.DataFrame(rows, columns=list(FINDINGS.columns)))
+    table = table[~(table["time_share"] < least_time_share).fillna(value=False)]
+    order = table["confidence"].astype(str).map(_CONFIDENCE.index)
+    table = (
+        table.assign(order=order)
+        .sort_values(
+            ["time_share", "order"],
+            ascending=[False, True],
+            na_position="last",
+            kind="stable",
+            ignore_index=True,
+        )
+        .drop(columns="order")
+    )
+    tables = {
+        f"{kind.domain}.{name}": value
+        for kind, held in evidence.items()
+        for name, value in vars(held or object).items()
+        if name in vars(kind) and isinstance(value, pd.DataFrame)
+    }
+    return Findings(FINDINGS.check(table), _rules_table(answers), tables)
+
+
+def finding_rules() -> pd.DataFrame:
+    """List the rules, their thresholds and their reasons.
+
+    Returns
+    -------
+    pandas.DataFrame
+        Table :data:`workbench.tables.FINDING_RULES`, one row per rule; every ``state`` is
+        ``no data``, as none was asked.
+
+    Examples
+    --------
+    >>> "straggler" in set(finding_rules()["rule"])
+    True
+    """
+    return _rules_table([_answer(rule, rule.thresholds, "no data") for rule in _chosen(None)])
+
+
+def _rules_table(answers: list[dict[str, Any]]) -> pd.DataFrame:
+    table = pd.DataFrame(answers, columns=list(FINDING_RULES.columns))
+    return FINDING_RULES.check(FINDING_RULES.cast(table))
+
+
+def _chosen(domains: Collection[str] | None) -> list[Rule]:
+    known = {rule.domain for rule in RULES.values()}
+    if unknown := set(domains or ()) - known:
+        msg = f"no rules for the domain {min(unknown)!r}; there are {', '.join(sorted(known))}"
+        raise ValueError(msg)
+    return [rule for rule in RULES.values() if domains is None or rule.domain in domains]
+
+
+def _settings(thresholds: Mapping[str, float], rules: list[Rule]) -> dict[str, dict[str, float]]:
+    """Lay the given thresholds over the defaults."""
+    settings = {rule.name: dict(rule.thresholds) for rule in rules}
+    for key, value in thresholds.items():
+        name, _, threshold = key.partition(".")
+        if threshold not in settings.get(name, {}):
+            msg = f"{key!r} is no threshold; analyze.finding_rules() lists them as rule.name"
+            raise ValueError(msg)
+        settings[name][threshold] = float(value)
+    return settings
+
+
+def _ask(
+    rule: Rule, evidence: Any, settings: Mapping[str, float]
+) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """Return the rows that a rule finds, and how it answered."""
+    if evidence is None:
+        return [], _answer(rule, settings, "no data", note=f"needs {' and '.join(rule.needs)}")
+    try:
+        made = [asdict(finding) for finding in rule.find(evidence, **settings)]
+    except WorkbenchError as error:
+        # An analysis that refuses these data must not hide what the other rules find.
+        return [], _answer(rule, settings, "refused", note=str(error).partition("\n")[0])
+    for row in made:
+        row.update({name: _spaced(text) for name, text in row.items() if isinstance(text, str)})
+    text = thresholds_text(settings)
+    rows = [{"domain": rule.domain, "rule": rule.name, "threshold": text, **row} for row in made]
+    return rows, _answer(rule, settings, "found" if rows else "nothing", count=len(rows))
+
+
+def _spaced(text: str) -> str:
+    """Put a space before the sign of per cent, as every page does."""
+    return re.sub(r"(?<=\d)%", " %", text)
+
+
+def _answer(
+    rule: Rule, settings: Mapping[str, float], state: str, *, count: int = 0, note: str = ""
+) -> dict[str, Any]:
+    return {
+        "domain": rule.domain,
+        "rule": rule.name,
+        "about": rule.about,
+        "needs": ", ".join(rule.needs),
+        "state": state,
+        "finding_count": count,
+        "note": note,
+        "thresholds": thresholds_text(settings),
+        "reference": rule.reference,
+    }

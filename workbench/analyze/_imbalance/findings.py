@@ -1,0 +1,270 @@
+"""Rules on recorded job operations and on document lengths."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from workbench.analyze._imbalance.jobs.stragglers import (
+    job_slowdown,
+    job_slowdown_by,
+)
+from workbench.analyze._lib.finding_rules import Finding, first_of, rows_of, rule
+from workbench.tables import Bundle
+
+_WHATIF = (
+    "arXiv:2505.05713, Understanding stragglers in large model training using what-if analysis"
+)
+_BUBBLE = "arXiv:2104.04473, Megatron-LM, section 2.2"
+_WLB = "arXiv:2503.17924, WLB-LLM: workload-balanced 4D parallelism"
+
+
+class Operated:
+    """The slowdown of a job that was recorded operation by operation."""
+
+    domain = "imbalance"
+    needs = ("job operations",)
+
+    def __init__(self, operations: pd.DataFrame) -> None:
+        self.operations = operations
+
+    @classmethod
+    def of(cls, bundle: Bundle) -> Operated | None:
+        """Take the operations of a bundle."""
+        table = bundle.operations
+        return cls(table) if table is not None and len(table) else None
+
+    @cached_property
+    def slowdown(self) -> Any:
+        """How much slower the job is than with equal operations, and why."""
+        return first_of(job_slowdown(self.operations, incomplete="leave out"))
+
+    @property
+    def excess_share(self) -> float:
+        """Share of the step that equal operations would save."""
+        return float(self.slowdown["waste_ratio"])
+
+    def cost(self, share: float) -> dict[str, object]:
+        """Give a share of the step as ms per step."""
+        return {
+            "cost": max(share, 0.0) * float(self.slowdown["actual_ns"]) / 1e6,
+            "cost_unit": "ms per step",
+            "time_share": min(max(share, 0.0), 1.0),
+        }
+
+    @property
+    def doubt(self) -> str:
+        """What is doubtful about the recorded job."""
+        note = self.slowdown["note"]
+        return "" if pd.isna(note) else str(note)
+
+
+class Documents:
+    """The lengths of the documents of a training set."""
+
+    domain = "imbalance"
+    needs = ("document lengths",)
+
+    def __init__(self, lengths: pd.DataFrame) -> None:
+        self.tokens = lengths["length_tokens"].to_numpy("float64")
+
+    @classmethod
+    def of(cls, bundle: Bundle) -> Documents | None:
+        """Take the document lengths of a bundle."""
+        table = bundle.document_lengths
+        return cls(table) if table is not None and len(table) else None
+
+
+def _explained(operated: Operated, column: str) -> float:
+    """Return the share of the step that goes with one cause made ideal."""
+    value = operated.slowdown[column]
+    return 0.0 if pd.isna(value) else float(value) * operated.excess_share
+
+
+@rule(Operated, reference=_WHATIF)
+def slow_workers(
+    operated: Operated, *, least_share: float = 0.02, least_explained: float = 0.5
+) -> Iterator[Finding]:
+    """A few workers are slow in every operation."""
+    share = _explained(operated, "slow_workers_ratio")
+    explained = operated.slowdown["slow_workers_ratio"]
+    is_verdict = operated.slowdown["verdict"] in ("worker", "other")
+    if not is_verdict or pd.isna(explained) or explained < least_explained or share < least_share:
+        return
+    table = job_slowdown_by(operated.operations, "worker").sort_values(
+        "slowdown_ratio", ascending=False
+    )
+    named = ", ".join(
+        f"DP rank {int(row.dp_rank)} stage {int(row.stage)}" for row in rows_of(table.head(3))
+    )
+    yield Finding(
+        f"Few slow workers explain {float(explained):.0%} of the slowdown",
+        where=f"slowest: {named}",
+        **operated.cost(share),  # type: ignore[arg-type]
+        cost_basis="replayed step with these workers as fast as the median of their stage",
+        doubt=operated.doubt,
+        evidence="analyze.job_slowdown_by, plot.job_slowdown_by (notebook 02)",
+        next_step="look at the hosts of these workers: clocks, neighbours, ECC",
+    )
+
+
+@rule(Operated, reference=_WHATIF)
+def last_stage(
+    operated: Operated, *, least_share: float = 0.02, least_explained: float = 0.5
+) -> Iterator[Finding]:
+    """The last pipeline stage has more work than the others."""
+    explained = operated.slowdown["last_stage_ratio"]
+    share = _explained(operated, "last_stage_ratio")
+    is_verdict = operated.slowdown["verdict"] in ("last stage", "other")
+    if not is_verdict or pd.isna(explained) or explained < least_explained or share < least_share:
+        return
+    yield Finding(
+        f"The last pipeline stage explains {float(explained):.0%} of the slowdown",
+        where=f"stage {int(operated.operations['stage'].max())}",
+        **operated.cost(share),  # type: ignore[arg-type]
+        cost_basis="replayed step with the last stage as fast as the median stage",
+        doubt=operated.doubt,
+        evidence="analyze.job_slowdown, plot.job_slowdown (notebook 02)",
+        next_step="move layers off the stage with the logits and the loss",
+    )
+
+
+@rule(Operated, reference=_WHATIF)
+def sequence_lengths(
+    operated: Operated, *, least_share: float = 0.02, least_correlation: float = 0.9
+) -> Iterator[Finding]:
+    """Micro-batches of unequal sequence lengths."""
+    correlation = operated.slowdown["forward_backward_correlation"]
+    if (
+        pd.isna(correlation)
+        or float(correlation) < least_correlation
+        or operated.excess_share < least_share
+        or operated.slowdown["verdict"] not in ("sequence lengths", "other")
+    ):
+        return
+    yield Finding(
+        "Micro-batches take unequal time, forward and backward alike: unequal sequence lengths",
+        where=f"all workers, correlation {float(correlation):.2f}",
+        **operated.cost(operated.excess_share),  # type: ignore[arg-type]
+        cost_basis="replayed step with equal operations",
+        confidence="high" if operated.slowdown["verdict"] == "sequence lengths" else "medium",
+        doubt=operated.doubt,
+        evidence="analyze.job_micro_batches, plot.job_micro_batches (notebook 02)",
+        next_step="balance attention over micro-batches: pack by squared length",
+    )
+
+
+@rule(Operated, reference=_WHATIF)
+def slow_network(
+    operated: Operated, *, least_share: float = 0.02, least_explained: float = 0.5
+) -> Iterator[Finding]:
+    """Transfers and collectives of unequal length explain the slowdown."""
+    explained = operated.slowdown["communication_ratio"]
+    share = _explained(operated, "communication_ratio")
+    is_verdict = operated.slowdown["verdict"] in ("communication", "other")
+    if not is_verdict or pd.isna(explained) or explained < least_explained or share < least_share:
+        return
+    table = job_slowdown_by(operated.operations, "operation").sort_values(
+        "slowdown_ratio", ascending=False
+    )
+    worst = table[~table["operation"].astype(str).str.contains("compute")].head(1)
+    yield Finding(
+        f"Communication explains {float(explained):.0%} of the slowdown",
+        where=", ".join(f"most in {row.operation}" for row in rows_of(worst)),
+        **operated.cost(share),  # type: ignore[arg-type]
+        cost_basis="replayed step with all transfers and collectives equal",
+        doubt=operated.doubt,
+        evidence="analyze.job_slowdown_by, plot.job_slowdown_by (notebook 02)",
+        next_step="look for a flapping link or a congested switch: nccl-tests by node pair",
+    )
+
+
+@rule(Operated, reference=_WHATIF)
+def pauses(
+    operated: Operated, *, least_share: float = 0.02, least_explained: float = 0.3
+) -> Iterator[Finding]:
+    """Single computations pause for long: garbage collection."""
+    explained = operated.slowdown["pauses_ratio"]
+    share = _explained(operated, "pauses_ratio")
+    is_verdict = operated.slowdown["verdict"] in ("pauses", "other")
+    if not is_verdict or pd.isna(explained) or explained < least_explained or share < least_share:
+        return
+    yield Finding(
+        f"A few far longer computations explain {float(explained):.0%} of the slowdown",
+        where="single operations of any worker",
+        **operated.cost(share),  # type: ignore[arg-type]
+        cost_basis="replayed step with the longest computations at the median of their kind",
+        confidence="medium",
+        doubt=operated.doubt or "garbage collection is the usual cause, not the only one",
+        evidence="analyze.job_slowdown, plot.job_slowdown (notebook 02)",
+        next_step="plan Python's garbage collection at the same step on all workers",
+    )
+
+
+@rule(Operated, reference=_BUBBLE)
+def pipeline_bubble(operated: Operated, *, least_share: float = 0.15) -> Iterator[Finding]:
+    """Pipeline stages stand idle: too few micro-batches."""
+    table = operated.operations
+    compute = table[table["operation"].astype(str).str.endswith("compute")]
+    stages = int(table["stage"].nunique())
+    if stages < 2 or compute.empty:
+        return
+    busy = compute.groupby(["step", "dp_rank", "stage"], observed=True)["dur_ns"].sum()
+    end = (table["start_ns"] + table["dur_ns"]).groupby(table["step"]).max()
+    length = end - table.groupby("step")["start_ns"].min()
+    bubble = 1 - busy / length.reindex(busy.index.get_level_values("step")).to_numpy()
+    share = float(np.median(bubble))
+    count = compute.groupby(["step", "dp_rank", "stage"], observed=True)["micro_batch"].nunique()
+    micro_batches = float(count.median())
+    # With equal stages the bubble of 1F1B is (p - 1) / (m + p - 1).
+    least = (stages - 1) / (micro_batches + stages - 1)
+    if share < least_share:
+        return
+    yield Finding(
+        f"Pipeline bubble and waiting take {share:.0%} of the step; equal stages would leave "
+        f"{least:.0%}",
+        where=f"{stages} stages, {micro_batches:.0f} micro-batches",
+        **operated.cost(share),  # type: ignore[arg-type]
+        cost_basis="time of a stage outside its computations, median over stages and steps",
+        confidence="medium",
+        doubt="includes data-parallel communication and waiting for stragglers",
+        evidence="analyze.job_schedule, plot.job_schedule (notebook 02)",
+        next_step="more micro-batches, interleaved stages or a zero-bubble schedule",
+    )
+
+
+@rule(Documents, reference=_WLB)
+def uneven_documents(
+    documents: Documents, *, context_tokens: float = 131072, contexts: float = 8,
+    least_share: float = 0.1,
+) -> Iterator[Finding]:  # fmt: skip
+    """Packed contexts of equal length carry unequal attention."""
+    tokens = np.minimum(documents.tokens, context_tokens)
+    together = int(contexts)
+    # Plain packing: a piece of a document counts to the context in which its middle lies.
+    middle = np.cumsum(tokens) - tokens / 2
+    work = np.bincount((middle // context_tokens).astype(int), weights=tokens**2)
+    step_count = len(work) // together
+    if step_count < 4:
+        return
+    by_step = work[: step_count * together].reshape(step_count, together)
+    share = float((1 - by_step.mean(axis=1) / by_step.max(axis=1)).mean())
+    if share < least_share:
+        return
+    longest = float((documents.tokens >= context_tokens).mean())
+    yield Finding(
+        f"Ranks with equal tokens wait {share:.0%} of the attention time for the heaviest context",
+        where=f"{len(tokens):,} documents packed into contexts of {context_tokens / 1024:.0f}K, "
+        f"{together} at a time; {longest:.1%} of them fill a context",
+        cost=100 * share,
+        cost_unit="% of the attention time",
+        cost_basis="squared lengths: 1 - mean / largest of the contexts of a step",
+        confidence="medium",
+        doubt="holds for plain packing at this context; attention is only part of a step",
+        evidence="analyze.packing_balance, plot.packing_balance (notebook 02)",
+        next_step="let long documents wait (delay queues), or shard contexts per document",
+    )

@@ -1,0 +1,92 @@
+"""The register of rules that turn tables into findings, and the one way to run them."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import pandas as pd
+
+Confidence = Literal["high", "medium", "low"]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One finding of a rule; the columns of :data:`workbench.tables.FINDINGS`."""
+
+    finding: str
+    where: str = ""
+    cost: float | None = None
+    cost_unit: str = ""
+    cost_basis: str = ""
+    time_share: float | None = None
+    confidence: Confidence = "high"
+    doubt: str = ""
+    evidence: str = ""
+    next_step: str = ""
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A rule: the trouble it looks for, the evidence it reads, its thresholds and its reason."""
+
+    domain: str
+    name: str
+    about: str
+    evidence: type[Any]
+    reference: str
+    find: Callable[..., Iterable[Finding]]
+    thresholds: Mapping[str, float]
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """Kinds of data that it needs."""
+        needs: tuple[str, ...] = self.evidence.needs
+        return needs
+
+
+RULES: dict[str, Rule] = {}
+
+
+def rule(
+    evidence: type[Any], *, reference: str
+) -> Callable[[Callable[..., Iterator[Finding]]], Any]:
+    """Register a function as the rule of its name.
+
+    The function takes an instance of ``evidence`` and thresholds as keywords; the first line of
+    its docstring names the trouble. ``evidence`` has ``domain``, ``needs`` and ``of(bundle)``,
+    which returns None if the bundle lacks the data.
+    """
+
+    def register(find: Callable[..., Iterator[Finding]]) -> Callable[..., Iterator[Finding]]:
+        options = list(inspect.signature(find).parameters.values())[1:]
+        about = (inspect.getdoc(find) or "").partition("\n")[0].rstrip(".")
+        RULES[find.__name__] = Rule(
+            evidence.domain,
+            find.__name__,
+            about,
+            evidence,
+            reference,
+            find,
+            {option.name: option.default for option in options},
+        )
+        return find
+
+    return register
+
+
+def rows_of(table: pd.DataFrame) -> list[Any]:
+    """Give the rows of a table as named tuples."""
+    return list(table.itertuples())
+
+
+def first_of(table: pd.DataFrame) -> Any:
+    """Give the first row of a table by the names of its columns."""
+    return table.iloc[0]
+
+
+def thresholds_text(thresholds: Mapping[str, float]) -> str:
+    """Write thresholds as ``name value``."""
+    return ", ".join(f"{name} {value:g}" for name, value in thresholds.items())

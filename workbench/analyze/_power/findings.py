@@ -1,0 +1,365 @@
+"""Rules on power telemetry: capping, throttling, odd GPUs, idle power, swings, meters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cached_property
+
+import numpy as np
+import pandas as pd
+
+from workbench.analyze._lib.finding_rules import Finding, rows_of, rule
+from workbench.analyze._power.capping import capped_share, capping_events
+from workbench.analyze._power.capping_cost import capping_cost
+from workbench.analyze._power.grid import power_grid, power_totals
+from workbench.tables import POWER_TOTALS, Bundle, JobLog, PowerLog
+
+_NVML = "NVML clocks event reasons, docs.nvidia.com/deploy/nvml-api"
+_SWINGS = "arXiv:2508.14318, Power stabilization for AI training datacenters"
+_POLCA = "doi:10.1145/3620666.3651329, Power management opportunities for LLMs in the cloud"
+_SILICON = "arXiv:2208.11035, Not all GPUs are created equal"
+# NVML's bits: hardware slowdown, software and hardware thermal slowdown, power brake.
+_THERMAL, _BRAKE, _POWER_CAP = 0x20 | 0x40, 0x80, 0x4
+_BUSY = 0.5
+_OUTERMOST_FIRST = (
+    "facility", "pdu", "row", "rack", "node_ac", "node_dc", "module", "gpu", "unknown",
+)  # fmt: skip
+_MOST_CELLS = 100_000
+
+
+class Metered:
+    """The tables that several rules on power read, each computed once."""
+
+    domain = "power"
+    needs = ("power logs",)
+
+    def __init__(self, log: PowerLog, job: JobLog | None) -> None:
+        self.log = log
+        self.job = job
+        self.gpus = log.entities[log.entities["scope"].isin(["gpu", "module"])]
+
+    @classmethod
+    def of(cls, bundle: Bundle) -> Metered | None:
+        """Take the power log of a bundle if it holds readings."""
+        log = bundle.power
+        return (
+            cls(log, bundle.job) if log is not None and log.power["power_w"].notna().any() else None
+        )
+
+    @cached_property
+    def by_gpu(self) -> pd.DataFrame:
+        """Mean power, clock and load of every GPU while it is busy."""
+        states = self.log.states
+        states = states[states["entity"].isin(self.gpus["entity"])]
+        power = self.log.power.assign(entity=self.log.power["entity"].astype(str))
+        joined = states.assign(entity=states["entity"].astype(str)).merge(
+            power, on=["time_ns", "entity"]
+        )
+        busy = joined[joined["busy_share"] >= _BUSY]
+        table = busy.groupby("entity").agg(
+            power_w=("power_w", "mean"), clock_mhz=("clock_mhz", "median"),
+            busy_share=("busy_share", "mean"), limit_w=("limit_w", "median"),
+            temperature_c=("temperature_c", "max"), reading_count=("power_w", "count"),
+        )  # fmt: skip
+        readings = joined.groupby("entity")["power_w"].count()
+        return table.assign(busy_time_share=table["reading_count"] / readings)
+
+    @cached_property
+    def events(self) -> pd.DataFrame:
+        """Stretches of capping."""
+        return capping_events(self.log.power, self.log.states)
+
+    @cached_property
+    def total(self) -> pd.DataFrame:
+        """Sum over the outermost scope; the meters of one clock only."""
+        entities = self.log.entities
+        entities = entities[(entities["clock"] == entities["clock"].mode().iloc[0])
+                            & (entities["reading_count"] > 1)]  # fmt: skip
+        held = [scope for scope in _OUTERMOST_FIRST if (entities["scope"] == scope).any()]
+        if not held:
+            return POWER_TOTALS.empty()
+        chosen = entities[entities["scope"] == held[0]]
+        begin, end = int(chosen["first_ns"].max()), int(chosen["last_ns"].min())
+        if end <= begin:
+            # Recordings one after the other have no sum.
+            return POWER_TOTALS.empty()
+        rows = self.log.power[self.log.power["entity"].isin(chosen["entity"])]
+        period_s = max(float(chosen["period_s"].max()), (end - begin) / 1e9 / _MOST_CELLS)
+        grid = power_grid(rows, period_s=period_s, start_ns=begin, end_ns=end)
+        return power_totals(grid, least_covered_share=0.9)
+
+
+def _named(names: pd.Index | pd.Series, most: int = 4) -> str:
+    unique = [str(name) for name in pd.unique(pd.Series(names))]
+    return ", ".join(unique[:most]) + (
+        f" and {len(unique) - most} more" if len(unique) > most else ""
+    )
+
+
+@rule(Metered, reference=_NVML)
+def capped_gpu(metered: Metered, *, least_share: float = 0.02) -> Iterator[Finding]:
+    """GPUs are held back by their power limit."""
+    if metered.log.states.empty:
+        return
+    shares = capped_share(metered.log.power, metered.log.states)
+    held = shares[shares["capped_share"].fillna(0) >= least_share]
+    if held.empty:
+        return
+    events = metered.events[metered.events["entity"].isin(held["entity"])]
+    lost = events["clock_loss_ratio"].astype("float64")
+    loss = float(np.nanmedian(lost)) if lost.notna().any() else float("nan")
+    seconds, share, doubt, basis = 0.0, None, "no job log: the cost in steps is not known", ""
+    if metered.job is not None and len(metered.job.steps) and len(events):
+        cost = capping_cost(events, metered.job.steps)
+        known = cost[cost["cost_s"].notna()]
+        if len(known):
+            seconds = max(float(known["cost_s"].sum()), 0.0)
+            steps = metered.job.steps
+            share = min(seconds / float((steps["end_ns"].max() - steps["start_ns"].min()) / 1e9), 1)
+            doubt = "; ".join(sorted({str(text) for text in known["doubt"] if text}))
+            basis = "steps during capping beyond the median of the others"
+            if float(known["low_cost_s"].sum()) <= 0:
+                doubt = doubt or "the interval of the cost includes 0: others set the pace"
+    kinds = set(held["evidence"].astype(str))
+    yield Finding(
+        f"{len(held)} of {len(shares)} GPUs are capped by their power limit"
+        + (f" and lose {loss:.0%} of their clock" if loss > 0 else ""),
+        where=f"{_named(held['entity'])}; {held['capped_share'].max():.0%} of the time at most",
+        cost=seconds if basis else None,
+        cost_unit="s of the job" if basis else "",
+        cost_basis=basis,
+        time_share=share,
+        confidence="high" if "clock reasons" in kinds else "medium",
+        doubt=doubt,
+        evidence="analyze.capping_events, plot.capping_cost (notebook 06)",
+        next_step="compare limits with nvidia-smi -q -d POWER; raise or restore them",
+    )
+
+
+@rule(Metered, reference=_NVML)
+def thermal_throttling(metered: Metered, *, least_share: float = 0.005) -> Iterator[Finding]:
+    """GPUs lower their clocks because they are too hot."""
+    states = metered.log.states
+    reasons = states["reasons"].fillna(0).astype("int64")
+    is_hot = (reasons & _THERMAL) != 0
+    by_gpu = is_hot.groupby(states["entity"].astype(str)).mean()
+    by_gpu = by_gpu[by_gpu >= least_share].sort_values(ascending=False)
+    if by_gpu.empty:
+        return
+    hottest = states.loc[is_hot, "temperature_c"].max()
+    yield Finding(
+        f"{len(by_gpu)} GPU{'s' * (len(by_gpu) > 1)} throttle for heat, up to {by_gpu.iloc[0]:.1%} "
+        "of the time",
+        where=_named(by_gpu.index) + (f"; up to {hottest:.0f} °C" if pd.notna(hottest) else ""),
+        confidence="high",
+        doubt="readings are samples: short throttling is missed",
+        evidence="load.power(...).states (notebook 06)",
+        next_step="check fans, air flow, cold plates and the inlet temperature of these hosts",
+    )
+
+
+@rule(Metered, reference=_NVML)
+def power_brake(metered: Metered) -> Iterator[Finding]:
+    """The power brake of the host slows GPUs down."""
+    states = metered.log.states
+    braked = states[(states["reasons"].fillna(0).astype("int64") & _BRAKE) != 0]
+    if braked.empty:
+        return
+    yield Finding(
+        f"The power brake acted on {braked['entity'].nunique()} GPUs in {len(braked)} readings",
+        where=_named(braked["entity"]),
+        confidence="high",
+        evidence="load.power(...).states (notebook 06)",
+        next_step="check the power supplies and the rack's limit",
+    )
+
+
+@rule(Metered, reference=_SILICON)
+def odd_gpu(
+    metered: Metered, *, least_gap_share: float = 0.12, fewest_gpus: float = 4,
+    least_deviations: float = 4.0,
+) -> Iterator[Finding]:  # fmt: skip
+    """A GPU draws less power than its like at the same load."""
+    table = metered.by_gpu
+    table = table[(table["reading_count"] >= 10) & table["power_w"].notna()]
+    if len(table) < fewest_gpus:
+        return
+    middle = float(table["power_w"].median())
+    spread = float((table["power_w"] - middle).abs().median()) * 1.4826
+    low = table[(table["power_w"] < (1 - least_gap_share) * middle)
+                & (middle - table["power_w"] > least_deviations * spread)]  # fmt: skip
+    # Many low ones are another group (a stage, another job), not odd ones.
+    if low.empty or len(low) > len(table) / 4:
+        return
+    clock = float(low["clock_mhz"].median() / table["clock_mhz"].median())
+    yield Finding(
+        f"{len(low)} GPU{'s' * (len(low) > 1)} draw {1 - low['power_w'].median() / middle:.0%} "
+        "less than the median at full load",
+        where=f"{_named(low.index)}; lowest {low['power_w'].min():.0f} W of {middle:.0f} W",
+        confidence="high" if clock < 0.97 else "medium",
+        doubt="" if clock < 0.97 else "clocks are as usual: it may simply have less work",
+        evidence="analyze.energy, plot.energy (notebook 06)",
+        next_step="compare clocks, limits and its time in compute kernels with a neighbour",
+    )
+
+
+@rule(Metered, reference=_POLCA)
+def unequal_limits(metered: Metered) -> Iterator[Finding]:
+    """GPUs of one model run under unequal power limits."""
+    states = metered.log.states
+    limits = (
+        states.dropna(subset=["limit_w"]).groupby(states["entity"].astype(str))["limit_w"].median()
+    )
+    counts = limits.round(-1).value_counts()
+    if len(counts) < 2 or len(limits) < 4 or counts.iloc[0] < 0.6 * len(limits):
+        return
+    odd = limits[limits.round(-1) != counts.index[0]]
+    if len(odd) > len(limits) / 4:
+        return
+    yield Finding(
+        f"{len(odd)} of {len(limits)} GPUs have another power limit than the others, "
+        f"{counts.index[0]:.0f} W",
+        where=", ".join(f"{name} ({watts:.0f} W)" for name, watts in odd.head(4).items()),
+        confidence="medium",
+        doubt="different models have different limits",
+        evidence="load.power(...).states (notebook 06)",
+        next_step="set the limits alike: nvidia-smi -pl",
+    )
+
+
+@rule(Metered, reference=_POLCA)
+def idle_gpus(
+    metered: Metered, *, most_busy_share: float = 0.02, least_share: float = 0.05
+) -> Iterator[Finding]:
+    """GPUs draw power without work."""
+    states = metered.log.states
+    states = states[states["entity"].isin(metered.gpus["entity"]) & states["busy_share"].notna()]
+    if states.empty:
+        return
+    power = metered.log.power.assign(entity=metered.log.power["entity"].astype(str))
+    joined = states.assign(entity=states["entity"].astype(str)).merge(
+        power, on=["time_ns", "entity"]
+    )
+    is_idle = joined["busy_share"] <= most_busy_share
+    if joined.empty or not is_idle.any():
+        return
+    periods = metered.gpus.assign(entity=metered.gpus["entity"].astype(str)).set_index("entity")
+    energy = joined["power_w"] * joined["entity"].map(periods["period_s"])
+    share = float(energy[is_idle].sum() / energy.sum())
+    if share < least_share:
+        return
+    gpus = joined.loc[is_idle, "entity"].value_counts()
+    yield Finding(
+        f"{share:.0%} of the GPU energy is drawn by GPUs without work, at "
+        f"{joined.loc[is_idle, 'power_w'].median():.0f} W each",
+        where=f"{is_idle.mean():.0%} of the readings; most on {_named(gpus.index, 3)}",
+        cost=float(energy[is_idle].sum()) / 3.6e6,
+        cost_unit="kWh",
+        cost_basis="power times period over readings with no utilisation",
+        confidence="high",
+        doubt="includes spares, start and restarts",
+        evidence="analyze.energy, analyze.energy_waste (notebooks 06 and 07)",
+        next_step="release spare nodes, or let them sleep; shorten restarts",
+    )
+
+
+@rule(Metered, reference=_SWINGS)
+def power_swing(
+    metered: Metered, *, least_share: float = 0.1, least_mean_w: float = 1000.0
+) -> Iterator[Finding]:
+    """The sum of power swings by a large part of its mean."""
+    power = metered.total["power_w"].dropna()
+    if len(power) < 60 or power.mean() < least_mean_w:
+        return
+    low, high = np.percentile(power, [1, 99])
+    share = float((high - low) / power.mean())
+    if share < least_share:
+        return
+    yield Finding(
+        f"Power swings by {share:.0%} of its mean: {low / 1e3:.3g} to {high / 1e3:.3g} kW",
+        where=f"sum of {metered.total['expected_count'].max()} meters",
+        cost=float(high - low) / 1e3,
+        cost_unit="kW",
+        cost_basis="99th minus 1st percentile of the sum",
+        confidence="high",
+        doubt="includes start and end of the job",
+        evidence="analyze.power_swings, plot.power_spectrum (notebook 06)",
+        next_step="check the limits of the feed (analyze.grid_check); smooth with a power floor",
+    )
+
+
+@rule(Metered, reference=_POLCA)
+def meters_disagree(metered: Metered, *, least_share: float = 0.02) -> Iterator[Finding]:
+    """A host's meter shows less than its GPUs."""
+    entities = metered.log.entities
+    hosts = entities[entities["scope"].isin(["node_ac", "node_dc"]) & entities["node"].notna()]
+    means = metered.log.power.groupby(metered.log.power["entity"].astype(str))["power_w"].mean()
+    gpus = metered.gpus[metered.gpus["node"].notna()]
+    parts = gpus.assign(power_w=gpus["entity"].map(means)).groupby("node")["power_w"].sum()
+    for row in rows_of(hosts):
+        own, below = float(means.get(row.entity, np.nan)), float(parts.get(row.node, 0.0))
+        if not below or np.isnan(own) or below < (1 + least_share) * own:
+            continue
+        yield Finding(
+            f"The meter of {row.node} shows {own:.0f} W, its GPUs together {below:.0f} W",
+            where=f"{row.entity} against {int((gpus['node'] == row.node).sum())} GPUs",
+            cost=(below - own) / 1e3,
+            cost_unit="kW",
+            cost_basis="mean of the GPUs minus mean of the meter",
+            confidence="high",
+            evidence="analyze.power_residual",
+            next_step="the meter may feed one of several supplies, or its unit is wrong",
+        )
+
+
+@rule(Metered, reference=_POLCA)
+def telemetry_gaps(metered: Metered, *, least_share: float = 0.1) -> Iterator[Finding]:
+    """Meters are silent for a large part of the time."""
+    entities = metered.log.entities
+    entities = entities[entities["reading_count"] > 2]
+    first, last = entities["first_ns"].astype("float64"), entities["last_ns"].astype("float64")
+    # What most meters of a clock cover; recordings one after the other share no time.
+    begin = first.groupby(entities["clock"]).transform("median")
+    end = last.groupby(entities["clock"]).transform("median")
+    span = (end - begin).where(end - begin > 0.5 * (last - first), last - first)
+    known = entities["reading_count"] * entities["period_s"] * 1e9
+    lacking = 1 - (known / span).clip(upper=1)
+    silent = entities.assign(lacking=lacking)
+    silent = silent[silent["lacking"] > least_share]
+    if silent.empty:
+        return
+    worst = silent.sort_values("lacking", ascending=False)
+    yield Finding(
+        f"{len(silent)} of {len(entities)} meters are silent for up to "
+        f"{worst['lacking'].iloc[0]:.0%} of the time",
+        where=_named(worst["entity"]),
+        confidence="high",
+        doubt="sums and energies lack that time",
+        evidence="analyze.energy, plot.energy (notebook 06)",
+        next_step="look at what happened to these hosts then; raise the rate of the collector",
+    )
+
+
+@rule(Metered, reference=_NVML)
+def hot_gpu(
+    metered: Metered, *, most_c: float = 88.0, least_gap_c: float = 12.0
+) -> Iterator[Finding]:
+    """A GPU is far hotter than its like."""
+    hottest = metered.log.states.groupby(metered.log.states["entity"].astype(str))[
+        "temperature_c"
+    ].max()
+    hottest = hottest.dropna()
+    if len(hottest) < 2:
+        return
+    middle = float(hottest.median())
+    hot = hottest[(hottest >= most_c) | (hottest > middle + least_gap_c)].sort_values()[::-1]
+    if hot.empty:
+        return
+    yield Finding(
+        f"{len(hot)} GPU{'s' * (len(hot) > 1)} reach {hot.iloc[0]:.0f} °C; the median reaches "
+        f"{middle:.0f} °C",
+        where=_named(hot.index),
+        confidence="medium",
+        evidence="load.power(...).states (notebook 06)",
+        next_step="check the cooling of these slots before they throttle",
+    )

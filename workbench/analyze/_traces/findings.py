@@ -1,0 +1,708 @@
+"""Rules on profiler traces: stragglers, exposed communication, and GPUs without work."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cached_property
+
+import numpy as np
+import pandas as pd
+
+from workbench.analyze._lib.finding_rules import Confidence, Finding, first_of, rule
+from workbench.analyze._lib.intervals import gaps, measure_within
+from workbench.analyze._traces.breakdown import step_times, time_breakdown
+from workbench.analyze._traces.clocks import clocks
+from workbench.analyze._traces.collectives import collective_waits, collectives
+from workbench.analyze._traces.idle import ACTIVITIES, idle_time
+from workbench.analyze._traces.kernels import kernel_kinds, kernels
+from workbench.analyze._traces.late_arrivals import late_arrivals
+from workbench.analyze._traces.launches import copy_bandwidth, launches
+from workbench.tables import Bundle, Trace
+
+_HTA = "HolisticTraceAnalysis, https://hta.readthedocs.io"
+_FALCON = "arXiv:2410.12588, Falcon: pinpointing stragglers in hybrid-parallel training"
+_NSYS = "Nsight Systems expert rules, docs.nvidia.com/nsight-systems/UserGuide"
+_TUNING = "PyTorch performance tuning guide, pytorch.org/tutorials/recipes/recipes/tuning_guide"
+_NCCL = "nccl-tests, doc/PERFORMANCE.md"
+_BLOCKING = ACTIVITIES[0]
+# A host that launches too slowly leaves gaps of microseconds; in longer ones it does other things.
+_PAUSE_NS = 5_000_000
+
+
+class Traced:
+    """The tables that several rules on a trace read, each computed once."""
+
+    domain = "traces"
+    needs = ("traces",)
+
+    def __init__(self, trace: Trace) -> None:
+        self.trace = trace
+        self.events = trace.events
+
+    @classmethod
+    def of(cls, bundle: Bundle) -> Traced | None:
+        """Take the trace of a bundle if it holds GPU work."""
+        trace = bundle.trace
+        return cls(trace) if trace is not None and trace.events["kind"].notna().any() else None
+
+    @cached_property
+    def by_rank(self) -> pd.DataFrame:
+        """Time breakdown of each rank that has GPU work."""
+        table = time_breakdown(self.events)
+        return table[table["device_count"] > 0].set_index("rank")
+
+    @cached_property
+    def collectives(self) -> pd.DataFrame:
+        """Collectives matched across ranks."""
+        return collectives(self.events, process_groups=self.trace.process_groups)
+
+    @cached_property
+    def late(self) -> pd.DataFrame:
+        """Late arrivals, with the cause of each."""
+        waits = collective_waits(self.events, process_groups=self.trace.process_groups)
+        return late_arrivals(self.events, waits)
+
+    @cached_property
+    def idle(self) -> pd.DataFrame:
+        """Idle time by rank and cause."""
+        return idle_time(self.events)
+
+    @cached_property
+    def launches(self) -> pd.DataFrame:
+        """Launch calls of the host."""
+        return launches(self.events)
+
+    @cached_property
+    def kernels(self) -> pd.DataFrame:
+        """Kernels by rank and name."""
+        return kernels(self.events)
+
+    @cached_property
+    def periods(self) -> pd.DataFrame:
+        """Period of every rank and step, between the ends of the GPU work of two steps.
+
+        Ends, because a rank that is late starts its work late, while all end together.
+        """
+        table = step_times(self.events)
+        table = table[table["gpu_ns"].notna()].sort_values(["rank", "step"])
+        end = (table["gpu_start_ns"] + table["gpu_ns"]).astype("int64")
+        begin = table["start_ns"].fillna(table["gpu_start_ns"])
+        follows = table["step"].groupby(table["rank"]).diff() == 1
+        # Before the first step there is no end: its period begins with the host's.
+        begin = end.groupby(table["rank"]).shift().where(follows, begin).astype("int64")
+        return table.assign(period_ns=(end - begin).astype("float64"))
+
+    @cached_property
+    def waits(self) -> pd.DataFrame:
+        """Exposed waiting for the last rank: one row per collective and waiting rank.
+
+        Waiting that compute hides costs nothing: only the rest is lost. Pairs that exchange
+        activations wait for each other in every pipeline; they tell nothing of stragglers.
+        """
+        table = self.collectives
+        is_pair = (table["operation"].isin(["send-receive", "send", "recv"])) & (
+            table["group_size"].fillna(table["rank_count"]) <= 2
+        )
+        table = table[table["collective"].notna() & table["is_sure"].fillna(value=False) & ~is_pair]
+        table = table.assign(
+            lost_ns=table["wait_ns"].astype("float64"), step=table["step"].fillna(-1)
+        )
+        compute = self.events[self.events["kind"] == "compute"]
+        for rank, rows in table.groupby("rank"):
+            work = compute[compute["rank"] == rank]
+            begin = rows["start_ns"].to_numpy("int64")
+            hidden = measure_within(
+                work["start_ns"].to_numpy("int64"),
+                (work["start_ns"] + work["dur_ns"]).to_numpy("int64"),
+                begin,
+                begin + rows["wait_ns"].to_numpy("int64"),
+            )
+            table.loc[rows.index, "lost_ns"] -= hidden
+        return table
+
+    @cached_property
+    def lost_to(self) -> pd.DataFrame:
+        """Time per step (row) that the job would gain if a rank (column) were never the last.
+
+        That is the least that any rank of its groups loses by waiting for it: beyond that,
+        another rank would be the last.
+        """
+        table = self.waits
+        lost = table[table["rank"] != table["blamed_rank"]]
+        by_rank = {}
+        for rank, rows in lost.groupby("blamed_rank"):
+            # Their groups need not hold all ranks of the job.
+            joined = table.loc[table["rank"] == rank, "collective"]
+            shared = table.loc[table["collective"].isin(joined), "rank"].unique()
+            sums = rows.pivot_table(index="step", columns="rank", values="lost_ns", aggfunc="sum")
+            peers = [peer for peer in shared if peer != rank]
+            by_rank[rank] = sums.reindex(columns=peers).fillna(0.0).min(axis=1)
+        frame = pd.DataFrame(by_rank)
+        return frame.reindex(np.sort(table["step"].unique())).fillna(0.0)
+
+    @cached_property
+    def pauses(self) -> pd.DataFrame:
+        """Gaps without any GPU work of a rank that are longer than the time of launches."""
+        rows = []
+        work = self.events[self.events["kind"].notna()]
+        for rank, of_rank in work.groupby("rank"):
+            starts = of_rank["start_ns"].to_numpy("int64")
+            begin, end = gaps(starts, starts + of_rank["dur_ns"].to_numpy("int64"))
+            is_long = end - begin >= _PAUSE_NS
+            rows += [(rank, b, e - b) for b, e in zip(begin[is_long], end[is_long], strict=True)]
+        return pd.DataFrame(rows, columns=["rank", "start_ns", "dur_ns"])
+
+    @property
+    def gpu_ns(self) -> float:
+        """Length of the trace: mean over ranks of first to last GPU work."""
+        return float(self.by_rank["span_ns"].mean())
+
+    @property
+    def step_count(self) -> int:
+        """Steps that every rank recorded; 0 without step marks."""
+        return int(self.periods["step"].nunique())
+
+    def cost(self, total_ns: float) -> dict[str, object]:
+        """Give the time that all ranks lose as ms per step, or of the whole trace."""
+        share = min(max(total_ns / self.gpu_ns, 0.0), 1.0)
+        if self.step_count:
+            per_step = total_ns / self.step_count / 1e6
+            return {"cost": per_step, "cost_unit": "ms per step", "time_share": share}
+        return {"cost": total_ns / 1e6, "cost_unit": "ms of the trace", "time_share": share}
+
+
+def _ranks(numbers: object) -> str:
+    """Name ranks as runs: ranks 0 to 3, 6."""
+    values = sorted({int(number) for number in numbers})  # type: ignore[attr-defined]
+    runs: list[list[int]] = []
+    for value in values:
+        if runs and runs[-1][-1] == value - 1:
+            runs[-1].append(value)
+        else:
+            runs.append([value])
+    named = [str(run[0]) if len(run) == 1 else f"{run[0]} to {run[-1]}" for run in runs]
+    return f"rank{'s' * (len(values) > 1)} {', '.join(named)}"
+
+
+def _steps(numbers: pd.Index) -> str:
+    if (numbers < 0).all():
+        return "no step marks"
+    first, last = int(numbers.min()), int(numbers.max())
+    return f"step {first}" if first == last else f"{len(numbers)} of the steps {first} to {last}"
+
+
+_LATE_BECAUSE = {
+    "compute": "its compute kernels take longer",
+    "memory": "it copies longer",
+    "other": "it runs other GPU work for longer",
+    "idle": "its GPU has no work: the host is late",
+    "communication": "it waits in another process group",
+    "began late": "it was late before the window began",
+}
+_NEXT = {
+    "compute": "compare SM clocks, ECC remaps and temperature of this GPU; swap it if they differ",
+    "memory": "look at the copies of this rank: pinned memory, PCIe width, NUMA placement",
+    "idle": "look at the host of this rank: data loader, Python, CPU placement",
+}
+_LOADER = "dataloader"
+
+
+@rule(Traced, reference=_FALCON)
+def straggler(
+    traced: Traced, *, least_share: float = 0.01, least_step_share: float = 0.005
+) -> Iterator[Finding]:
+    """One rank holds up the others.
+
+    The cost is gone if that rank becomes as fast as the next slowest.
+    """
+    lost = traced.lost_to
+    rank_count = len(traced.by_rank)
+    if rank_count < 2 or lost.empty:
+        return
+    # Among equal ranks chance decides who is last; only what is beyond that has a cause.
+    usual = lost.reindex(columns=traced.by_rank.index).fillna(0.0).median(axis=1)
+    least_ns = least_step_share * traced.gpu_ns / len(lost)
+    for rank in lost.columns:
+        excess = (lost[rank] - usual).clip(lower=0)
+        steps = excess.index[excess > least_ns]
+        total = float(excess.loc[steps].sum())
+        if not len(steps) or total < least_share * traced.gpu_ns:
+            continue
+        reason, where_from, confidence, doubt = _cause(traced, int(rank), steps)
+        next_step = _NEXT.get(reason, "open the timeline of this rank at the steps named")
+        is_loader = _LOADER in where_from.lower()
+        cause = "it waits for its data loader" if is_loader else _LATE_BECAUSE.get(reason, "")
+        yield Finding(
+            f"Rank {rank} holds up the other {rank_count - 1}" + (f": {cause}" if cause else ""),
+            where=f"rank {rank}, {_steps(steps)}" + (f", {where_from}" if where_from else ""),
+            **traced.cost(total),  # type: ignore[arg-type]
+            cost_basis="exposed waiting for this rank, of the rank that waits least for it",
+            confidence=confidence,
+            doubt=doubt,
+            evidence="analyze.late_arrivals, plot.late_arrivals (notebook 01)",
+            next_step="raise num_workers or prefetch, or look at the storage of this host"
+            if is_loader
+            else next_step,
+        )
+
+
+def _cause(
+    traced: Traced, rank: int, steps: pd.Index
+) -> tuple[str, str, Confidence, str]:  # reason, place, confidence, doubt
+    """Read from the late arrivals of a rank what it spent the excess on."""
+    late = traced.late
+    rows_of_rank = late[(late["blamed_rank"] == rank) & late["step"].isin(steps) & late["is_sure"]]
+    rows_of_rank = rows_of_rank[
+        rows_of_rank["excess_kind"].notna() & (rows_of_rank["excess_kind"] != "began late")
+    ]
+    if rows_of_rank.empty:
+        return "", "", "medium", "no matched collective shows what the rank did before"
+    by_kind = rows_of_rank.groupby("excess_kind", observed=True)["excess_ns"].sum()
+    reason = str(by_kind.idxmax())
+    rows = rows_of_rank[rows_of_rank["excess_kind"] == reason].sort_values(
+        "excess_ns", ascending=False
+    )
+    top = first_of(rows)
+    where = ""
+    if reason == "idle" and pd.notna(top["host_operator"]):
+        where = f"host in {top['host_operator']}"
+    elif reason == "compute" and pd.notna(top["compute_ratio"]):
+        ratio = float(rows["compute_ratio"].median())
+        where = f"compute {ratio:.2f} times the median of the other ranks"
+    share = float(by_kind.max() / by_kind.sum())
+    doubt = "" if share > 0.6 else f"only {share:.0%} of its excess has this cause"
+    return reason, where, "high" if share > 0.6 else "medium", doubt
+
+
+@rule(Traced, reference=_HTA)
+def exposed_communication(traced: Traced, *, least_share: float = 0.05) -> Iterator[Finding]:
+    """Communication that no computation hides, on the rank that waits least."""
+    exposed = traced.by_rank["exposed_communication_ns"].astype("float64")
+    if traced.by_rank["communication_ns"].max() == 0:
+        return
+    # Others wait for that rank as well; what it has left itself is mostly transfer.
+    least = float(exposed.min())
+    if least < least_share * traced.gpu_ns:
+        return
+    rank = exposed.idxmin()
+    waiting = float(exposed.median()) - least
+    yield Finding(
+        f"{least / traced.gpu_ns:.0%} of the time is exposed communication on the rank that "
+        "waits least: transfer that nothing hides",
+        where=f"read on rank {rank}; the median rank is exposed for another "
+        f"{waiting / traced.gpu_ns:.0%}, waiting",
+        **traced.cost(least),  # type: ignore[arg-type]
+        cost_basis="communication without compute on the rank with the least of it",
+        confidence="medium" if len(exposed) > 1 else "low",
+        doubt="an upper bound: part of it may be waiting for one another"
+        if len(exposed) > 1
+        else "one rank alone cannot tell transfer from waiting; load all ranks",
+        evidence="analyze.communication_overlap, plot.communication_overlap (notebook 01)",
+        next_step="overlap it (prefetch, bucket size, another stream) or move fewer bytes",
+    )
+
+
+@rule(Traced, reference=_NCCL)
+def slow_group(
+    traced: Traced, *, least_bytes: float = 4e6, most_ratio: float = 0.7, least_share: float = 0.01
+) -> Iterator[Finding]:
+    """One process group moves large messages slower than its like."""
+    table = traced.collectives
+    sized = table[
+        table["collective"].notna() & table["bus_gb_per_s"].notna()
+        & (table["size_bytes"] >= least_bytes)
+    ]  # fmt: skip
+    if sized.empty:
+        return
+    once = sized.drop_duplicates("collective").set_index("collective")
+    # The first rank names a group: groups of one operation and size do not overlap.
+    once = once.assign(
+        first=sized.groupby("collective")["rank"].min(),
+        bits=np.log2(once["size_bytes"].astype(float)).round(),
+    )
+    for (operation, *_), of_like in once.groupby(
+        ["operation", "group_size", "bits"], observed=True
+    ):
+        rates = of_like.groupby("first")["bus_gb_per_s"].median().astype("float64")
+        middle = float(rates.median())
+        for first, rate in rates[rates < most_ratio * middle].items():
+            rows = of_like[of_like["first"] == first]
+            ranks = sized.loc[sized["collective"].isin(rows.index), "rank"]
+            size = float(rows["size_bytes"].median())
+            lost = float((rows["transfer_min_ns"].astype(float) * (1 - rate / middle)).sum())
+            if lost < least_share * traced.gpu_ns:
+                continue
+            yield Finding(
+                f"{operation} of {_size(size)} moves at {rate:.3g} GB/s in one group, at "
+                f"{middle:.3g} in its like: a slow link",
+                where=_ranks(ranks),
+                **traced.cost(lost),  # type: ignore[arg-type]
+                cost_basis="shortest durations beyond those at the median bandwidth of like groups",
+                confidence="medium",
+                doubt="the groups may lie on different levels of the network",
+                evidence="analyze.collectives, plot.collectives (notebook 01)",
+                next_step="run nccl-tests over these ranks; look at link errors and rail placement",
+            )
+
+
+def _time(ns: float) -> str:
+    return f"{ns / 1e9:.3g} s" if ns >= 1e9 else f"{ns / 1e6:.3g} ms"
+
+
+def _size(number_of_bytes: float) -> str:
+    for unit, size in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if number_of_bytes >= size:
+            return f"{number_of_bytes / size:.3g} {unit}"
+    return f"{number_of_bytes:.0f} B"
+
+
+def _idle_of(traced: Traced, *causes: str, is_blocking: bool | None = None) -> pd.Series:
+    """Sum the idle time of some causes by rank; of blocking calls alone, or without them."""
+    rows = traced.idle[traced.idle["cause"].isin(causes) & traced.idle["stream"].isna()]
+    if is_blocking is not None:
+        rows = rows[(rows["detail"] == _BLOCKING) == is_blocking]
+    by_rank = rows.groupby("rank")["idle_ns"].sum()
+    return by_rank.reindex(traced.by_rank.index, fill_value=0).astype("float64")
+
+
+@rule(Traced, reference=_NSYS)
+def host_bound(traced: Traced, *, least_share: float = 0.1) -> Iterator[Finding]:
+    """GPUs run out of work on most ranks: the host launches too slowly."""
+    idle = _idle_of(traced, "host late", "launch overhead", "kernel gap", is_blocking=False)
+    paused = traced.pauses.groupby("rank")["dur_ns"].sum()
+    idle = (idle - paused.reindex(idle.index, fill_value=0)).clip(lower=0)
+    share = float((idle / traced.by_rank["span_ns"].astype(float)).median())
+    if share < least_share:
+        return
+    mean_us = float(traced.kernels["total_ns"].sum() / traced.kernels["kernel_count"].sum()) / 1e3
+    yield Finding(
+        f"The job is host-bound: GPUs are idle {share:.0%} of the time because work is launched "
+        "too late",
+        where=f"{_ranks(traced.by_rank.index)}; mean kernel {mean_us:.3g} µs",
+        **traced.cost(float(idle.median())),  # type: ignore[arg-type]
+        cost_basis="idle time with an empty queue in gaps of less than 5 ms, median rank",
+        evidence="analyze.idle_time, plot.idle_time (notebook 01)",
+        next_step="CUDA graphs, torch.compile or larger batches; fewer, larger kernels",
+    )
+
+
+@rule(Traced, reference=_NSYS)
+def long_pauses(traced: Traced, *, least_share: float = 0.05) -> Iterator[Finding]:
+    """All GPUs pause for milliseconds to seconds: start-up, data, evaluation or checkpoints."""
+    table = traced.pauses
+    if table.empty:
+        return
+    by_rank = table.groupby("rank")["dur_ns"].sum().reindex(traced.by_rank.index, fill_value=0)
+    least = float(by_rank.min())
+    if least < least_share * traced.gpu_ns:
+        return
+    longest = first_of(table.nlargest(1, "dur_ns"))
+    first = int(traced.events.loc[traced.events["kind"].notna(), "start_ns"].min())
+    yield Finding(
+        f"GPUs pause for {least / traced.gpu_ns:.0%} of the trace in gaps of 5 ms and more",
+        where=f"{_ranks(by_rank.index)}; longest {_time(longest['dur_ns'])} on rank "
+        f"{int(longest['rank'])}, {_time(longest['start_ns'] - first)} after the first kernel",
+        **traced.cost(least),  # type: ignore[arg-type]
+        cost_basis="gaps of 5 ms and more without GPU work, rank with the least of them",
+        confidence="medium",
+        doubt="start-up and the profiler itself count in it, where they are in the trace",
+        evidence="analyze.idle_time, plot.timeline (notebook 01)",
+        next_step="look at what the host does in the longest: data, evaluation, checkpoint",
+    )
+
+
+@rule(Traced, reference=_NSYS)
+def synchronising_calls(traced: Traced, *, least_share: float = 0.02) -> Iterator[Finding]:
+    """GPUs run dry because the host waits for them first."""
+    idle = _idle_of(traced, "host late", is_blocking=True)
+    total = float(idle.median())
+    if total < least_share * traced.gpu_ns:
+        return
+    named = traced.events["name"].astype(str)
+    is_sync = named.str.contains(r"Synchronize|hipMemcpyWithStream|^cudaMemcpy$", regex=True)
+    names = named[is_sync & traced.events["kind"].isna()].value_counts()
+    yield Finding(
+        f"Synchronising calls leave the GPUs idle {total / traced.gpu_ns:.0%} of the time",
+        where=_ranks(idle.index[idle > 0])
+        + "".join(f"; {count:,} times {name}" for name, count in names.head(1).items()),
+        **traced.cost(total),  # type: ignore[arg-type]
+        cost_basis="idle time while the launching thread is in a blocking call, median rank",
+        evidence="analyze.idle_time, plot.idle_time (notebook 01)",
+        next_step="remove .item(), .cpu(), print and synchronize() from the step",
+    )
+
+
+@rule(Traced, reference=_HTA)
+def graph_holes(traced: Traced, *, least_share: float = 0.05) -> Iterator[Finding]:
+    """The trace shows no GPU work although a graph runs: the profiler lost it."""
+    idle = _idle_of(traced, "dark")
+    share = float((idle / traced.by_rank["span_ns"].astype(float)).max())
+    if share < least_share:
+        return
+    yield Finding(
+        f"{share:.0%} of the trace is dark: launches of CUDA graphs without recorded kernels",
+        where=_ranks(idle.index[idle > 0]),
+        confidence="medium",
+        doubt="the GPU worked in that time; shares of idle time are too high",
+        evidence="analyze.idle_time, plot.idle_time (notebook 01)",
+        next_step="record with CUPTI graph-node tracing, or one step without graphs",
+    )
+
+
+@rule(Traced, reference=_TUNING)
+def data_loader(traced: Traced, *, least_share: float = 0.02) -> Iterator[Finding]:
+    """All ranks wait for the data loader at the start of a step."""
+    events = traced.events
+    names = events["name"].astype(str)
+    calls = events[names.str.contains(r"dataloader.*__next__|enumerate\(dataloader\)", case=False)
+                   & events["step"].notna()]  # fmt: skip
+    if calls.empty:
+        return
+    # A step that every rank loses; a single rank is a straggler and found as such.
+    least = (
+        calls.pivot_table(
+            index="step", columns="rank", values="dur_ns", aggfunc="sum", observed=True
+        )
+        .min(axis=1)
+        .dropna()
+    )
+    idle = float(_idle_of(traced, "host late", "sync wait").min())
+    total = min(float(least.sum()), idle)
+    if total < least_share * traced.gpu_ns:
+        return
+    yield Finding(
+        f"Every step waits for the data loader, {total / traced.gpu_ns:.0%} of the time",
+        where=_ranks(traced.by_rank.index),
+        **traced.cost(total),  # type: ignore[arg-type]
+        cost_basis="time in the loader on the rank that waits least, as far as its GPU is idle",
+        evidence="analyze.idle_time, plot.timeline (notebook 01)",
+        next_step="more workers, prefetch_factor, pinned memory, or faster storage",
+    )
+
+
+@rule(Traced, reference=_TUNING)
+def pageable_copies(traced: Traced, *, least_share: float = 0.005) -> Iterator[Finding]:
+    """Copies from or to pageable host memory."""
+    rows = traced.kernels[traced.kernels["name"].astype(str).str.contains("Pageable")]
+    total = float(rows.groupby("rank")["total_ns"].sum().max()) if len(rows) else 0.0
+    if total < least_share * traced.gpu_ns:
+        return
+    exposed = float(traced.by_rank["exposed_memory_ns"].max())
+    yield Finding(
+        f"Copies of pageable memory take {total / traced.gpu_ns:.1%} of the time",
+        where=f"{_ranks(rows['rank'])}: {rows.sort_values('total_ns')['name'].iloc[-1]}",
+        **traced.cost(min(total, exposed)),  # type: ignore[arg-type]
+        cost_basis="time of these copies, at most what no other work hides",
+        evidence="analyze.copy_bandwidth, analyze.kernels (notebook 01)",
+        next_step="pin_memory=True in the loader and non_blocking=True in .to()",
+    )
+
+
+@rule(Traced, reference=_NSYS)
+def slow_copies(
+    traced: Traced, *, least_bytes: float = 5e7, least_gb_per_s: float = 6.0,
+    least_share: float = 0.01,
+) -> Iterator[Finding]:  # fmt: skip
+    """Copies between host and GPU far below the bandwidth of PCIe."""
+    table = copy_bandwidth(traced.events)
+    rows = table[table["direction"].isin(["HtoD", "DtoH"]) & (table["size_bytes"] >= least_bytes)
+                 & (table["mean_gb_per_s"] < least_gb_per_s)]  # fmt: skip
+    rows = rows[rows["busy_ns"] > least_share * traced.gpu_ns]
+    if rows.empty:
+        return
+    worst = first_of(rows.sort_values("mean_gb_per_s"))
+    exposed = float(traced.by_rank["exposed_memory_ns"].max())
+    yield Finding(
+        f"Copies {worst['direction']} run at {worst['mean_gb_per_s']:.2g} GB/s",
+        where=_ranks(rows["rank"]),
+        **traced.cost(min(float(rows["busy_ns"].max()), exposed)),  # type: ignore[arg-type]
+        cost_basis="time of these copies, at most what no other work hides",
+        confidence="medium",
+        doubt="small copies cannot reach the bandwidth of the link",
+        evidence="analyze.copy_bandwidth, plot.copy_bandwidth",
+        next_step="pinned memory, larger copies; check the PCIe width with nvidia-smi -q",
+    )
+
+
+@rule(Traced, reference=_NSYS)
+def tiny_kernels(
+    traced: Traced, *, most_mean_us: float = 10.0, least_idle_share: float = 0.05
+) -> Iterator[Finding]:
+    """Kernels too short to cover their launch, with GPUs idle between them."""
+    gpu = traced.kernels[traced.kernels["kind"] == "compute"]
+    if gpu.empty:
+        return
+    mean_us = float(gpu["total_ns"].sum() / gpu["kernel_count"].sum()) / 1e3
+    paused = traced.pauses.groupby("rank")["dur_ns"].sum()
+    idle = _idle_of(traced, "kernel gap", "launch overhead")
+    short = traced.by_rank["idle_ns"].astype("float64") - paused.reindex(idle.index, fill_value=0)
+    total = float(idle.clip(upper=short.clip(lower=0)).median())
+    if mean_us > most_mean_us or total < least_idle_share * traced.gpu_ns:
+        return
+    yield Finding(
+        f"Compute kernels take {mean_us:.2g} µs on average; the gaps between them take "
+        f"{total / traced.gpu_ns:.0%} of the time",
+        where=f"{int(gpu['kernel_count'].sum()):,} kernels on {_ranks(traced.by_rank.index)}",
+        **traced.cost(total),  # type: ignore[arg-type]
+        cost_basis="gaps between kernels and launch overhead, median rank",
+        evidence="analyze.kernels, analyze.idle_time (notebook 01)",
+        next_step="fuse (torch.compile, fused optimizer) or capture CUDA graphs",
+    )
+
+
+@rule(Traced, reference=_TUNING)
+def allocator_calls(traced: Traced, *, least_share: float = 0.01) -> Iterator[Finding]:
+    """CudaMalloc and cudaFree inside steps: the caching allocator misses."""
+    events = traced.events
+    calls = events[events["name"].astype(str).str.fullmatch(r"(cuda|hip)(Malloc|Free)(Async)?")
+                   & events["step"].notna()]  # fmt: skip
+    by_rank = calls.groupby("rank")["dur_ns"].sum()
+    if by_rank.empty or float(by_rank.max()) < least_share * traced.gpu_ns:
+        return
+    idle = float(_idle_of(traced, "host late", "sync wait").max())
+    yield Finding(
+        f"cudaMalloc and cudaFree take {by_rank.max() / traced.gpu_ns:.0%} of the time on the host",
+        where=f"{_ranks(by_rank.index)}; {len(calls):,} calls",
+        **traced.cost(min(float(by_rank.max()), idle)),  # type: ignore[arg-type]
+        cost_basis="time of the calls, at most the idle time that the host causes",
+        confidence="medium",
+        doubt="normal in the first steps, while the caching allocator fills",
+        evidence="analyze.launches (notebook 01)",
+        next_step="PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True; look for memory retries",
+    )
+
+
+@rule(Traced, reference=_TUNING)
+def first_step(traced: Traced, *, least_ratio: float = 1.5) -> Iterator[Finding]:
+    """The first recorded step is far longer than the others: warm-up or compilation."""
+    steps = traced.periods.groupby("step")["period_ns"].max()
+    if len(steps) < 3:
+        return
+    usual = float(steps.iloc[1:].median())
+    excess = float(steps.iloc[0]) - usual
+    if steps.iloc[0] < least_ratio * usual:
+        return
+    yield Finding(
+        f"The first step takes {steps.iloc[0] / usual:.1f} times as long as the others",
+        where=f"step {int(steps.index[0])}",
+        cost=excess / 1e6,
+        cost_unit="ms once",
+        cost_basis="first step minus the median of the others",
+        confidence="medium",
+        doubt="warm-up of the profiler counts in it, too",
+        evidence="analyze.step_times, plot.step_times",
+        next_step="drop it from averages; if it repeats, look for recompilation (dynamic shapes)",
+    )
+
+
+@rule(Traced, reference=_FALCON)
+def uneven_steps(
+    traced: Traced, *, least_ratio: float = 1.2, least_share: float = 0.02
+) -> Iterator[Finding]:
+    """Single steps that take far longer than the median on all ranks."""
+    steps = traced.periods.groupby("step")["period_ns"].min().iloc[1:]
+    if len(steps) < 4:
+        return
+    usual = float(steps.median())
+    long = steps[steps > least_ratio * usual]
+    excess = float((long - usual).sum())
+    if long.empty or excess < least_share * float(steps.sum()) or len(long) > len(steps) / 3:
+        return
+    yield Finding(
+        f"{len(long)} of {len(steps)} steps take up to {long.max() / usual:.1f} times the median",
+        where=f"steps {', '.join(str(int(step)) for step in long.index[:6])}",
+        cost=excess / len(steps) / 1e6,
+        cost_unit="ms per step",
+        cost_basis="steps beyond the threshold minus the median",
+        time_share=min(excess / float(steps.sum()), 1.0),
+        confidence="medium",
+        doubt="the cause may lie on one rank: see the stragglers",
+        evidence="analyze.step_times, plot.step_times",
+        next_step="look for garbage collection, checkpoints, evaluation or data loading there",
+    )
+
+
+@rule(Traced, reference=_HTA)
+def expert_imbalance(
+    traced: Traced, *, least_ratio: float = 1.2, least_share: float = 0.01
+) -> Iterator[Finding]:
+    """All-to-all messages of very unequal size: experts get unequal loads."""
+    table = traced.collectives
+    rows = table[(table["operation"] == "all-to-all") & table["size_imbalance_ratio"].notna()]
+    once = rows.drop_duplicates("collective")
+    if once.empty:
+        return
+    ratio = float(once["size_imbalance_ratio"].median())
+    # The largest message sets the time of all; equal ones would take mean / largest of it.
+    lost = float((once["transfer_min_ns"].astype(float)
+                  * (1 - 1 / once["size_imbalance_ratio"].astype(float))).sum())  # fmt: skip
+    lost /= max(once["group"].nunique(), 1)
+    if ratio < least_ratio or lost < least_share * traced.gpu_ns:
+        return
+    yield Finding(
+        f"The largest all-to-all message is {ratio:.2f} times the mean: unequal expert loads",
+        where=_ranks(rows["rank"]),
+        **traced.cost(lost),  # type: ignore[arg-type]
+        cost_basis="transfer that equal messages would save, per group",
+        confidence="medium",
+        doubt="compute of the fuller experts comes on top",
+        evidence="analyze.collectives, analyze.load_imbalance",
+        next_step="load-balancing loss, capacity factor, or another expert placement",
+    )
+
+
+@rule(Traced, reference=_HTA)
+def clock_disagreement(traced: Traced, *, least_offset_us: float = 200.0) -> Iterator[Finding]:
+    """Clocks of ranks disagree, so who was late cannot be read without alignment."""
+    if traced.by_rank.shape[0] < 2 or traced.collectives.empty:
+        return
+    table = clocks(traced.collectives)
+    off = table[table["is_sure"] & (table["offset_ns"].abs() > least_offset_us * 1e3)]
+    if off.empty:
+        return
+    worst = first_of(off.loc[[off["offset_ns"].abs().idxmax()]])
+    yield Finding(
+        f"The clock of rank {int(worst['rank'])} is off by {worst['offset_ns'] / 1e6:.3g} ms",
+        where=_ranks(off["rank"]),
+        confidence="high",
+        doubt="attribution of waiting to these ranks is wrong until clocks are aligned",
+        evidence="analyze.clocks, plot.clocks (notebook 01)",
+        next_step="align the clocks before reading late arrivals; check NTP or PTP on the hosts",
+    )
+
+
+@rule(Traced, reference=_HTA)
+def missing_ranks(traced: Traced) -> Iterator[Finding]:
+    """Ranks of the job whose traces were not loaded."""
+    ranks = traced.trace.ranks
+    world = ranks["world_size"].dropna()
+    if world.empty or int(world.max()) <= len(ranks):
+        return
+    lacking = int(world.max()) - len(ranks)
+    yield Finding(
+        f"{lacking:,} of {int(world.max()):,} ranks were not loaded; the straggler may be one "
+        "of them",
+        where=_ranks(ranks["rank"]) + " loaded",
+        confidence="high",
+        evidence="load.traces(...).ranks",
+        next_step="copy the traces of all ranks into one folder",
+    )
+
+
+@rule(Traced, reference=_HTA)
+def unclassified_kernels(traced: Traced, *, least_share: float = 0.1) -> Iterator[Finding]:
+    """GPU time in kernels whose kind is a guess."""
+    kinds = kernel_kinds(traced.events)
+    guessed = kinds[kinds["is_unclassified"]].groupby("rank")["total_ns"].sum()
+    total = kinds.groupby("rank")["total_ns"].sum()
+    share = float((guessed / total).max()) if len(guessed) else 0.0
+    if share < least_share:
+        return
+    yield Finding(
+        f"{share:.0%} of the kernel time is in kernels of unrecognized kind",
+        where=_ranks(guessed.index),
+        confidence="high",
+        doubt="they count as compute",
+        evidence="analyze.unclassified_kernels",
+        next_step="pass your own rules to load.traces(rules=...)",
+    )

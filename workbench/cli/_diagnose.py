@@ -1,0 +1,224 @@
+"""The command that says what is wrong with a job, where, and what it costs."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import textwrap
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from workbench.cli._app import (
+    LOOK,
+    BootTime,
+    Json,
+    Node,
+    Unit,
+    Year,
+    Zone,
+    options_of,
+    plain,
+    print_json,
+    records,
+    say,
+    tell,
+)
+from workbench.errors import MissingExtraError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from workbench.tables import Bundle, Findings
+
+_ADDS = {
+    "traces": "stragglers, exposed communication and slow links",
+    "job logs": "interruptions, lost work and slower steps",
+    "power logs": "capped, throttled and odd GPUs",
+    "failure logs": "causes, lemon nodes and crash loops",
+    "flight-recorder dumps": "the root cause of a hang",
+    "job operations": "slow workers and pipeline bubbles",
+    "document lengths": "unequal attention",
+    "injections": "vulnerable components",
+}
+
+
+def diagnose(
+    paths: Annotated[list[Path], typer.Argument(help="Files, folders or archives of one job.")],
+    *,
+    tz: Zone = None,
+    year: Year = None,
+    boot_time: BootTime = None,
+    node: Node = None,
+    unit: Unit = None,
+    min_cost: Annotated[
+        float, typer.Option(help="Smallest share of GPU time to show, in per cent.", min=0, max=100)
+    ] = 0.0,
+    top: Annotated[int, typer.Option(help="Findings to print.", min=1)] = 10,
+    as_json: Json = False,
+    markdown: Annotated[bool, typer.Option("--markdown", help="Print Markdown.")] = False,
+    csv: Annotated[
+        Path | None,
+        typer.Option(help="Folder for every table behind the findings.", show_default=False),
+    ] = None,
+    xlsx: Annotated[
+        Path | None,
+        typer.Option(help="Workbook for the same tables; needs openpyxl.", show_default=False),
+    ] = None,
+) -> None:
+    """Say what is wrong with a job, where, what it costs, and what to do.
+
+    Whatever lies under the paths is recognized by its content; findings are printed with the most
+    expensive first. Exit code 0 if nothing was found, 1 if there are findings, 2 if
+    nothing can be read.
+
+    \b
+    Examples:
+      workbench diagnose runs/monday --tz UTC
+      workbench diagnose traces/ power/ --json > findings.json
+      workbench diagnose runs/monday --csv tables/
+    """
+    from workbench import analyze, load
+
+    options = options_of(tz, year, boot_time, node, unit)
+    bundle = load.bundle(paths[0] if len(paths) == 1 else paths, **options)
+    found = analyze.findings(bundle, least_time_share=min_cost / 100)
+    if as_json:
+        print_json({"findings": records(found.findings), "rules": records(found.rules),
+                    "files": records(bundle.files)})  # fmt: skip
+    elif markdown:
+        typer.echo(_markdown(found))
+    else:
+        _print(found, bundle, paths, top)
+    tables = {"findings": found.findings, "rules": found.rules, **found.tables}
+    if csv is not None:
+        _write_csv(tables, csv)
+    if xlsx is not None:
+        _write_xlsx(tables, xlsx)
+    if len(found.findings):
+        raise typer.Exit(LOOK)
+
+
+def cost_text(row: Any) -> str:
+    """Write the cost of a finding for people."""
+    import pandas as pd
+
+    parts = []
+    if not pd.isna(row.cost):
+        unit = row.cost_unit.removesuffix("s") if row.cost == 1 else row.cost_unit
+        parts.append(f"{float(row.cost):,.3g} {unit}")
+    if not pd.isna(row.time_share):
+        parts.append(f"{100 * float(row.time_share):.2g} % of the GPU time")
+    return ", ".join(parts) or "no cost known"
+
+
+def _print(found: Findings, bundle: Bundle, paths: list[Path], top: int) -> None:
+    from workbench.tables import SAYS_SYNTHETIC
+
+    width = min(max(shutil.get_terminal_size((100, 24)).columns, 60), 110)
+    typer.echo(f"Read: {plain(_held(bundle))}")
+    if bundle.quality is not None and (bundle.quality["what"] == SAYS_SYNTHETIC).any():
+        typer.echo("SYNTHETIC DATA: the files say that they were made, not measured.")
+    for what in _not_read(bundle.quality):
+        tell(what)
+    count = len(found.findings)
+    asked = int((found.rules["state"] != "no data").sum())
+    if not count:
+        typer.echo(f"Nothing found by {asked} rules.")
+    else:
+        shown = (f", the first {top}" if top > 1 else ", the first") if count > top else ""
+        typer.echo(f"{count} findings of {asked} rules{shown}; costs may overlap.\n")
+    for number, row in enumerate(found.findings.head(top).itertuples(), 1):
+        typer.echo(_block(number, row, width))
+    refused = found.rules[found.rules["state"] == "refused"]
+    for row in refused.itertuples():
+        typer.echo(_wrapped("not asked", f"{row.about}: {row.note}", width, indent=0))
+    held = {need for need in _ADDS if need in set(found.rules.loc[
+        found.rules["state"] != "no data", "needs"])}  # fmt: skip
+    lacking = [f"{adds} ({need})" for need, adds in _ADDS.items() if need not in held]
+    if lacking:
+        typer.echo(textwrap.fill(f"Other data would add {'; '.join(lacking)}.", width))
+    named = " ".join(str(path) for path in paths[:1])
+    typer.echo(f"The evidence as pages: workbench report --data {plain(named)}")
+
+
+def _held(bundle: Bundle) -> str:
+    """Name what was read, with its size."""
+    sizes: dict[str, Any] = {
+        "traces of {} ranks": bundle.trace and bundle.trace.ranks,
+        "a job log of {} steps": bundle.job and bundle.job.steps,
+        "power of {} meters": bundle.power and bundle.power.entities,
+        "{} logged failures": bundle.failures and bundle.failures.failures,
+        "a flight recording of {} ranks": bundle.flight and bundle.flight.ranks,
+        "{} job operations": bundle.operations,
+        "{} document lengths": bundle.document_lengths,
+        "{} injected faults": bundle.injections and bundle.injections.faults,
+    }
+    return ", ".join(
+        text.format(f"{len(table):,}") for text, table in sizes.items() if table is not None
+    )
+
+
+def _not_read(quality: pd.DataFrame | None) -> list[str]:
+    """Return what could not be read, as a message each."""
+    if quality is None:
+        return []
+    rows = quality[quality["finding"] == "dropped"]
+    return [say(f"not read: {row.source}: {row.what}") for row in rows.head(5).itertuples()]
+
+
+def _block(number: int, row: Any, width: int) -> str:
+    """Write one finding as a block of lines."""
+    head = textwrap.fill(plain(f"{number}. {row.finding}"), width, subsequent_indent="   ")
+    facts = {
+        "where": row.where,
+        "cost": f"{cost_text(row)} ({row.cost_basis})" if row.cost_basis else cost_text(row),
+        "confidence": f"{row.confidence}{f'; {row.doubt}' if row.doubt else ''}",
+        "next": row.next_step,
+        "evidence": row.evidence,
+    }
+    lines = [_wrapped(name, str(text), width) for name, text in facts.items() if text]
+    return "\n".join([head, *lines, ""])
+
+
+def _wrapped(name: str, text: str, width: int, *, indent: int = 3) -> str:
+    label = f"{' ' * indent}{name:<11}"
+    return textwrap.fill(
+        plain(text), width, initial_indent=label, subsequent_indent=" " * len(label)
+    )
+
+
+def _markdown(found: Findings) -> str:
+    """Write the findings as a Markdown table."""
+
+    def cell(text: object) -> str:
+        return re.sub(r"([|<>*_`\\\[\]])", r"\\\1", plain(text))
+
+    lines = ["| # | finding | where | cost | confidence | next |", "|---|---|---|---|---|---|"]
+    for number, row in enumerate(found.findings.itertuples(), 1):
+        cells = [row.finding, row.where, cost_text(row), row.confidence, row.next_step]
+        lines.append(f"| {number} | {' | '.join(cell(text) for text in cells)} |")
+    return "\n".join(lines)
+
+
+def _write_csv(tables: dict[str, pd.DataFrame], folder: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, table in tables.items():
+        table.to_csv(folder / f"{name}.csv")
+    tell(f"{len(tables)} tables in {folder}")
+
+
+def _write_xlsx(tables: dict[str, pd.DataFrame], file: Path) -> None:
+    import pandas as pd
+
+    try:
+        writer = pd.ExcelWriter(file, engine="openpyxl")
+    except ImportError:
+        msg = "--xlsx needs openpyxl: pip install openpyxl, or write --csv instead"
+        raise MissingExtraError(msg) from None
+    with writer:
+        for name, table in tables.items():
+            # A sheet has at most 1,048,576 rows, and no time zones.
+            table.head(1_000_000).to_excel(writer, sheet_name=name[:31])
+    tell(f"{len(tables)} tables in {file}")

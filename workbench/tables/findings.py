@@ -1,0 +1,88 @@
+"""Findings about a job, the rules that make them, and all that was loaded of the job."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+
+import pandas as pd
+
+from workbench.tables.failures import FailureLog, FlightRecording
+from workbench.tables.power import JobLog, PowerLog
+from workbench.tables.pvf import Injections
+from workbench.tables.table import table
+from workbench.tables.traces import Trace
+
+FINDINGS = table("""
+    findings: One row per finding about a job, the most expensive first.
+
+    domain: category - traces, imbalance, failures, pvf, perfmodel, power or fleet
+    rule: str - rule that found it
+    finding: str - sentence in the words of the field
+    where: str - host, rank, GPU, stage or steps; empty for the whole job
+    cost: Float64? >=0 - cost, in `cost_unit`; missing if the rule gives none
+    cost_unit: str - unit of the cost, e.g. ms per step; empty without a cost
+    cost_basis: str - how the cost was computed
+    time_share: Float64? 0..1 - the cost as a share of the GPU time observed; missing if it is none
+        of GPU time
+    confidence: category - high, medium or low
+    doubt: str - why it may be wrong; empty if nothing speaks against it
+    evidence: str - call that shows it
+    next_step: str - first check or remedy
+    threshold: str - thresholds of the rule, as used
+""")
+
+FINDING_RULES = table("""
+    finding_rules: One row per rule: what it asks, of which data, and how it answered.
+
+    domain: category - as in the findings
+    rule: str - name of the rule
+    about: str - trouble that it looks for
+    needs: str - kinds of data that it needs
+    state: category - found, nothing, no data, or refused (the analysis behind it raised)
+    finding_count: int64 >=0 - findings
+    note: str - missing kinds of data, or the message of the refusal; else empty
+    thresholds: str - names and values
+    reference: str - publication or manual that gives the reason
+""")
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """All that is known about a job: what each loader returned, None where there was nothing.
+
+    ``quality`` says what could not be read, ``files`` which kinds of data each file holds.
+    """
+
+    trace: Trace | None = None
+    power: PowerLog | None = None
+    job: JobLog | None = None
+    failures: FailureLog | None = None
+    flight: FlightRecording | None = None
+    operations: pd.DataFrame | None = None
+    document_lengths: pd.DataFrame | None = None
+    injections: Injections | None = None
+    quality: pd.DataFrame | None = None
+    files: pd.DataFrame | None = None
+
+    def __repr__(self) -> str:
+        """Name the kinds of data."""
+        held = [field.name for field in fields(self) if getattr(self, field.name) is not None]
+        return f"Bundle of {', '.join(held) or 'nothing'}"
+
+
+@dataclass(frozen=True)
+class Findings:
+    """What the rules found, how each rule answered, and the tables that they read.
+
+    ``tables`` has what was computed on the way, by domain and name, e.g. ``traces.late``.
+    """
+
+    findings: pd.DataFrame
+    rules: pd.DataFrame
+    tables: Mapping[str, pd.DataFrame] = field(default_factory=dict, repr=False)
+
+    def __repr__(self) -> str:
+        """Count both."""
+        asked = int((self.rules["state"] != "no data").sum())
+        return f"{len(self.findings)} findings of {asked} rules with data"
