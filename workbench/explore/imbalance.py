@@ -335,10 +335,7 @@ def _pipeline_draw(
     )
     shape = Parallelism(pipeline=stages, chunks=chunks)
     lengths = stream(documents, context_k, stages)
-    both = [
-        _typical(lengths, plan, shape, "plain"),
-        _typical(lengths, plan, shape, "delay queues"),
-    ]
+    both = [_typical(lengths, plan, shape, "plain"), _typical(lengths, plan, shape, "delay queues")]
     tasks = pd.concat(both, ignore_index=True)
     return plot.pipeline(tasks.astype({"version": "category"}), **label)
 
@@ -482,11 +479,7 @@ def table_sharding(
             description="cut",
         ),
         planner=widgets.Dropdown(
-            options=[
-                ("largest first", "greedy"),
-                ("in order", "in order"),
-                ("anywhere", "random"),
-            ],
+            options=[("largest first", "greedy"), ("in order", "in order"), ("anywhere", "random")],
             description="place",
         ),
         balance_by=widgets.Dropdown(

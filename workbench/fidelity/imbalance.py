@@ -71,10 +71,7 @@ def table_2(folder: Path) -> Iterator[Reading]:
 
 
 @claim(
-    noun="packing",
-    name="speed-up over plain packing",
-    source=_SOURCE,
-    needs=("lengths-documents",),
+    noun="packing", name="speed-up over plain packing", source=_SOURCE, needs=("lengths-documents",)
 )
 def speedups(folder: Path) -> Iterator[Reading]:
     """Compare mean speed-ups over the eight configurations, at one calibration.

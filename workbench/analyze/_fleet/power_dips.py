@@ -22,11 +22,7 @@ Flags = NDArray[np.bool_]
 
 
 def power_dips(
-    totals: pd.DataFrame,
-    *,
-    below_share: float = 0.7,
-    window_s: float = 60.0,
-    least_s: float = 2.0,
+    totals: pd.DataFrame, *, below_share: float = 0.7, window_s: float = 60.0, least_s: float = 2.0
 ) -> pd.DataFrame:
     """Find the times at which power is far below what is usual around them.
 
@@ -243,10 +239,7 @@ class _Events:
     """What the logs tell, and which of it lies near a dip."""
 
     def __init__(
-        self,
-        steps: pd.DataFrame | None,
-        spans: pd.DataFrame | None,
-        failures: pd.DataFrame | None,
+        self, steps: pd.DataFrame | None, spans: pd.DataFrame | None, failures: pd.DataFrame | None
     ) -> None:
         self.steps = LOGGED_STEPS.empty() if steps is None else LOGGED_STEPS.check(steps)
         ended = LOGGED_SPANS.empty() if spans is None else LOGGED_SPANS.check(spans)

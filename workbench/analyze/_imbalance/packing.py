@@ -11,12 +11,7 @@ from workbench.analyze._imbalance import packers as _packers
 from workbench.analyze._imbalance.packers import Floats, Ints, Packed, PackingPlan, solved
 from workbench.analyze._imbalance.workload import workload
 from workbench.errors import WorkbenchError
-from workbench.tables import (
-    DOCUMENT_LENGTHS,
-    MICRO_BATCHES,
-    PACKED_DOCUMENTS,
-    PACKING_QUEUES,
-)
+from workbench.tables import DOCUMENT_LENGTHS, MICRO_BATCHES, PACKED_DOCUMENTS, PACKING_QUEUES
 
 
 @dataclass(frozen=True)

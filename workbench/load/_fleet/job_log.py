@@ -15,10 +15,18 @@ from workbench.load._files.findings import Finding, listed, quality_frame
 from workbench.load._files.guard import Dropped, guarded
 from workbench.load._files.time import checked
 from workbench.load._files.wanted import FAILURE_LOGS, appearance
-from workbench.load._fleet import job_events as _job_events
-from workbench.load._fleet import job_megatron as _job_megatron
-from workbench.load._fleet import job_mllog as _job_mllog
-from workbench.load._fleet import job_table as _job_table
+from workbench.load._fleet import (
+    job_events as _job_events,
+)
+from workbench.load._fleet import (
+    job_megatron as _job_megatron,
+)
+from workbench.load._fleet import (
+    job_mllog as _job_mllog,
+)
+from workbench.load._fleet import (
+    job_table as _job_table,
+)
 from workbench.load._fleet.job_part import JobGiven, JobPart
 from workbench.tables import LOGGED_SPANS, LOGGED_STEPS, QUALITY, JobLog
 

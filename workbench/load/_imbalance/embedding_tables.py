@@ -15,10 +15,7 @@ _NAMES = {name: name for name in EMBEDDING_TABLES.columns}
 
 
 def embedding_tables(
-    path: str | Path,
-    *,
-    columns: Mapping[str, str] | None = None,
-    element_bytes: int | None = None,
+    path: str | Path, *, columns: Mapping[str, str] | None = None, element_bytes: int | None = None
 ) -> pd.DataFrame:
     """Read the sizes of embedding tables.
 

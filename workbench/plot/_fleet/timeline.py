@@ -12,14 +12,7 @@ from numpy.typing import NDArray
 
 from workbench.plot._style.bars import stacked_panels
 from workbench.plot._style.lanes import MAX_POINTS, extremes
-from workbench.plot._style.style import (
-    COLOURS,
-    MAX_LINES,
-    Frame,
-    colour,
-    distinct,
-    left_margin,
-)
+from workbench.plot._style.style import COLOURS, MAX_LINES, Frame, colour, distinct, left_margin
 from workbench.plot._style.text import amount, clock_time, label, plural, power_unit, seconds, utc
 from workbench.tables import FLEET_TIMELINE
 
@@ -251,11 +244,7 @@ def _places(part: pd.DataFrame, view: _View) -> NDArray[np.float64]:
     return places
 
 
-def _finish_axes(
-    figure: go.Figure,
-    parts: Mapping[str, pd.DataFrame],
-    view: _View,
-) -> None:
+def _finish_axes(figure: go.Figure, parts: Mapping[str, pd.DataFrame], view: _View) -> None:
     """Name the lanes, and let all panels end at the same times."""
     window, lanes = view.window, view.lanes
     for row, name in enumerate(parts, start=1):

@@ -254,11 +254,7 @@ def _left_out(schedule: pd.DataFrame, table: pd.DataFrame, stages: Sequence[int]
 
 
 def _add_batches(
-    figure: go.Figure,
-    name: str,
-    look: tuple[str, str],
-    table: pd.DataFrame,
-    unit: tuple[int, str],
+    figure: go.Figure, name: str, look: tuple[str, str], table: pd.DataFrame, unit: tuple[int, str]
 ) -> None:
     figure.add_scatter(
         mode="markers",

@@ -10,14 +10,7 @@ from numpy.typing import NDArray
 from workbench.plot._style.bars import log_ticks, stacked
 from workbench.plot._style.lanes import extremes
 from workbench.plot._style.palette import VEIL
-from workbench.plot._style.style import (
-    COLOURS,
-    MAX_LINES,
-    Frame,
-    distinct,
-    fill,
-    left_margin,
-)
+from workbench.plot._style.style import COLOURS, MAX_LINES, Frame, distinct, fill, left_margin
 from workbench.plot._style.text import (
     digits,
     duration,
@@ -516,10 +509,7 @@ def _add_mean(figure: go.Figure, total: NDArray[np.float64]) -> None:
     figure.add_hline(
         y=total.mean() * _NS_PER_MS / per_unit,
         line={"color": COLOURS["neutral"], "dash": "dash", "width": 1.5},
-        annotation={
-            "text": f"mean {duration(total.mean() * _NS_PER_MS)}",
-            "bgcolor": VEIL,
-        },
+        annotation={"text": f"mean {duration(total.mean() * _NS_PER_MS)}", "bgcolor": VEIL},
         annotation_position="top right",
     )
 

@@ -106,11 +106,7 @@ class _RankTrace:
         external = self._add_calls(op, at)
         self._add_runtime(op, "cudaMemcpyAsync", (at["call_start"], at["call_end"]), external)
         speed = op.size_bytes / (at["gpu_end"] - at["gpu_start"])
-        args = {
-            "External id": external,
-            "bytes": op.size_bytes,
-            "memory bandwidth (GB/s)": speed,
-        }
+        args = {"External id": external, "bytes": op.size_bytes, "memory bandwidth (GB/s)": speed}
         self._add_gpu("gpu_memcpy", op, at, args)
 
     def _add_collective(self, op: Op, at: Mapping[str, int]) -> None:

@@ -240,10 +240,7 @@ class PipelineJob:
 
 
 def pipeline_job(
-    causes: Mapping[str, float] | None = None,
-    *,
-    seed: int,
-    shape: tuple[int, ...] = _USUAL,
+    causes: Mapping[str, float] | None = None, *, seed: int, shape: tuple[int, ...] = _USUAL
 ) -> PipelineJob:
     """Simulate a job that trains with 1F1B pipelines, with causes of slowness put in.
 

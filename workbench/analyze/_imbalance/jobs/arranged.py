@@ -215,10 +215,7 @@ def _refuse_open_ends(
     loose: dict[tuple[int, str], int], stage_of: dict[int, int], batch_count: int
 ) -> None:
     """Raise if all that the first stage gets, or the last one gives, has no other end."""
-    ends = (
-        (min(stage_of), RECEIVE[FORWARD], "before"),
-        (max(stage_of), SEND[FORWARD], "after"),
-    )
+    ends = ((min(stage_of), RECEIVE[FORWARD], "before"), (max(stage_of), SEND[FORWARD], "after"))
     for chunk, operation, side in ends:
         count = loose.get((stage_of[chunk], operation), 0)
         if count >= batch_count:
