@@ -27,18 +27,15 @@ def fleet_timeline(table: pd.DataFrame, *, source: str = "", synthetic: bool = F
     ----------
     table
         Table :data:`workbench.tables.FLEET_TIMELINE`.
-    source
-        Where the data comes from; printed under the figure.
-    synthetic
-        Whether the data was generated; the figure then says so.
+    source, synthetic
+        Where the data comes from, printed under the figure; whether it was generated.
 
     Returns
     -------
     workbench.explore.Explorer
-        Controls above :func:`workbench.plot.fleet_timeline`: the moment (first fatal failures
-        and restarts, in order of time), the window around it, and the host whose meters and
-        failures are shown. Of very many, the first are offered, hosts with failures before
-        others.
+        Controls above :func:`workbench.plot.fleet_timeline`: the moment (first fatal failures and
+        restarts, in order of time), the window around it, and the host whose meters and failures
+        are shown. Of very many, the first are offered, hosts with failures before others.
 
     Raises
     ------

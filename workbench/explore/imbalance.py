@@ -96,10 +96,8 @@ def context_sharding(lengths: Lengths, *, source: str = "", synthetic: bool = Fa
     ----------
     lengths
         Table :data:`workbench.tables.DOCUMENT_LENGTHS`, or several by name.
-    source
-        Where the data comes from; printed under the figure.
-    synthetic
-        Whether the data was generated; the figure then says so.
+    source, synthetic
+        Where the data comes from, printed under the figure; whether it was generated.
 
     Returns
     -------
@@ -163,10 +161,8 @@ def length_shares(lengths: Lengths, *, source: str = "", synthetic: bool = False
     ----------
     lengths
         Table :data:`workbench.tables.DOCUMENT_LENGTHS`, or several by name.
-    source
-        Where the data comes from; printed under the figure.
-    synthetic
-        Whether the data was generated; the figure then says so.
+    source, synthetic
+        Where the data comes from, printed under the figure; whether it was generated.
 
     Returns
     -------
@@ -214,10 +210,8 @@ def packing_balance(lengths: Lengths, *, source: str = "", synthetic: bool = Fal
     ----------
     lengths
         Table :data:`workbench.tables.DOCUMENT_LENGTHS`, or several by name.
-    source
-        Where the data comes from; printed under the figure.
-    synthetic
-        Whether the data was generated; the figure then says so.
+    source, synthetic
+        Where the data comes from, printed under the figure; whether it was generated.
 
     Returns
     -------
@@ -296,10 +290,8 @@ def pipeline(lengths: Lengths, *, source: str = "", synthetic: bool = False) -> 
     ----------
     lengths
         Table :data:`workbench.tables.DOCUMENT_LENGTHS`, or several by name.
-    source
-        Where the data comes from; printed under the figure.
-    synthetic
-        Whether the data was generated; the figure then says so.
+    source, synthetic
+        Where the data comes from, printed under the figure; whether it was generated.
 
     Returns
     -------
@@ -368,10 +360,8 @@ def row_sharding(
     popularities
         Tables :data:`workbench.tables.ROW_POPULARITY` by the name to choose them by, e.g.
         ``{"Zipf 0.9": simulate.row_popularity(100_000, 0.9)}``.
-    source
-        Where the data comes from; printed under the figure.
-    synthetic
-        Whether the data was generated; the figure then says so.
+    source, synthetic
+        Where the data comes from, printed under the figure; whether it was generated.
 
     Returns
     -------
@@ -441,10 +431,8 @@ def table_sharding(
         Table :data:`workbench.tables.EMBEDDING_TABLES`.
     assumptions
         Batch, bandwidths and memory, as for :func:`workbench.analyze.table_sharding`.
-    source
-        Where the data comes from; printed under the figure.
-    synthetic
-        Whether the data was generated; the figure then says so.
+    source, synthetic
+        Where the data comes from, printed under the figure; whether it was generated.
 
     Returns
     -------
@@ -522,10 +510,8 @@ def training_speed(lengths: Lengths, *, source: str = "", synthetic: bool = Fals
     ----------
     lengths
         Table :data:`workbench.tables.DOCUMENT_LENGTHS`, or several by name.
-    source
-        Where the data comes from; printed under the figure.
-    synthetic
-        Whether the data was generated; the figure then says so.
+    source, synthetic
+        Where the data comes from, printed under the figure; whether it was generated.
 
     Returns
     -------

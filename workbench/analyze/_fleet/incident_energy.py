@@ -36,10 +36,9 @@ def incident_energy(
     """Give every interruption of a job its cause, and the energy that it cost.
 
     An interruption costs what the steps drew that had to be done again, and what everything drew
-    until the next step: nodes that wait draw idle power. The job log tells when it was
-    interrupted, the failure log why: the first fatal failure from shortly before the
-    interruption until the next step leads, others of that time stand beside it. All attempts are
-    taken as runs of one job.
+    until the next step: nodes that wait draw idle power. The job log tells when it was interrupted,
+    the failure log why: the first fatal failure from shortly before the interruption until the next
+    step leads, others of that time stand beside it. All attempts are taken as runs of one job.
 
     Parameters
     ----------
@@ -221,10 +220,9 @@ def energy_waste(
     """Take the energy of a run apart by what the job did meanwhile.
 
     A step that a later attempt had to repeat is lost, whatever it drew. Every moment of the run
-    belongs to one state: to a step if there is one, else to what the log names, else to nothing
-    it told; so the energies add up to that of the whole run, and what nobody told is a row of
-    its own. All attempts are taken as runs of one job; of a log with several jobs pass the steps
-    of one.
+    belongs to one state: to a step if there is one, else to what the log names, else to nothing it
+    told; so the energies add up to that of the whole run, and what nobody told is a row of its own.
+    All attempts are taken as runs of one job; of a log with several jobs pass the steps of one.
 
     Parameters
     ----------

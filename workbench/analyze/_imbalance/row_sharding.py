@@ -84,9 +84,8 @@ def row_sharding(
 ) -> pd.DataFrame:
     """Spread rows over memory units in four ways, and see how busy the busiest unit is.
 
-    A row lies on one unit, so a unit has at least the look-ups of its most popular row:
-    where that is more than a unit's share, no placement helps. Treating the most popular
-    rows apart does.
+    A row lies on one unit, so a unit has at least the look-ups of its most popular row: where that
+    is more than a unit's share, no placement helps. Treating the most popular rows apart does.
 
     Parameters
     ----------
@@ -114,8 +113,7 @@ def row_sharding(
     Raises
     ------
     WorkbenchError
-        If shares do not add up to 1, a number is not possible, or a cache takes all
-        look-ups.
+        If shares do not add up to 1, a number is not possible, or a cache takes all look-ups.
 
     Notes
     -----

@@ -34,9 +34,8 @@ _BATCHED_COPY = 2.455
 class ShardingAssumptions:
     """What the costs of shards are worked out from: batch, bandwidths, memory.
 
-    Bandwidths and batch are the defaults of torchrec's planner 1.9.2 (a V100 with
-    one 100 Gbit/s port); the memory is that of an 80 GB GPU, as torchrec's 32 GiB
-    cannot hold the largest tables.
+    Bandwidths and batch are the defaults of torchrec's planner 1.9.2 (a V100 with one 100 Gbit/s
+    port); the memory is that of an 80 GB GPU, as torchrec's 32 GiB cannot hold the largest tables.
 
     Attributes
     ----------
@@ -219,10 +218,9 @@ def table_sharding(
     ranks
         GPUs of the job.
     planner
-        ``"greedy"``: largest first, each to the least loaded rank that has room (also known
-        as LPT); ``"in order"``: the same in the order of the tables; ``"round-robin"``:
-        dealt out in turn; ``"random"``: anywhere, seed 0. The last two go on to the next
-        rank with room.
+        ``"greedy"``: largest first, each to the least loaded rank that has room (also known as
+        LPT); ``"in order"``: the same in the order of the tables; ``"round-robin"``: dealt out in
+        turn; ``"random"``: anywhere, seed 0. The last two go on to the next rank with room.
     balance_by
         What the first two planners call load: ``"perf"`` (estimated time), ``"size"``
         (bytes), ``"dim"`` (columns) or ``"lookup"`` (columns times look-ups per sample).
@@ -260,10 +258,9 @@ def table_sharding(
     * table-row: the same on one host, communication inside at the intra-host bandwidth plus
       (ranks per host / ranks) of it between hosts.
 
-    Indices, gradients of dense parts and prefetching are not part of it. Own choices: memory
-    is that of the weights alone; a shard of rows has look-ups in proportion to its rows
-    (torchrec shares them out equally, the same where rows divide evenly); the rule of
-    ``"auto-column"``.
+    Indices, gradients of dense parts and prefetching are not part of it. Own choices: memory is
+    that of the weights alone; a shard of rows has look-ups in proportion to its rows (torchrec
+    shares them out equally, the same where rows divide evenly); the rule of ``"auto-column"``.
 
     References
     ----------

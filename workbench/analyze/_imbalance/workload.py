@@ -120,8 +120,7 @@ def crossover(
     Raises
     ------
     WorkbenchError
-        If both profiles have no tensor-parallel degree in common, or no document is long
-        enough.
+        If both profiles have no tensor-parallel degree in common, or no document is long enough.
 
     Notes
     -----

@@ -60,8 +60,7 @@ def job_log(
     path
         A file, a folder (searched to any depth), an archive or a list of these; gzip is fine.
     tz
-        Time zone of stamps that have none: a name or an offset (``"+01:00"``). There is no
-        default.
+        Time zone of stamps that have none: a name or an offset (``"+01:00"``). There is no default.
     columns
         Names of columns in a table of your own, where they are not found or not the right
         ones: from ``step``, ``attempt``, ``start``, ``end``, ``duration_s``, ``duration_ms``,
@@ -75,8 +74,7 @@ def job_log(
     -------
     JobLog
         ``steps`` (:data:`workbench.tables.LOGGED_STEPS`), ``spans``
-        (:data:`workbench.tables.LOGGED_SPANS`) and ``quality``
-        (:data:`workbench.tables.QUALITY`).
+        (:data:`workbench.tables.LOGGED_SPANS`) and ``quality`` (:data:`workbench.tables.QUALITY`).
 
     Raises
     ------

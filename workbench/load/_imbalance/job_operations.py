@@ -70,12 +70,11 @@ def job_operations(
     -------
     pandas.DataFrame
         Table :data:`workbench.tables.JOB_OPERATIONS`, by step, rank, stage and start.
-        ``attrs["left_out"]`` counts markers that are no operations (``first-op``), rows
-        joined with those of another tensor-parallel rank, and a last line without a line
-        end, which may be cut. ``attrs["resolution_ns"]`` is
-        what two starts must differ by to be told apart, if they are stored as floats.
-        ``attrs["doubts"]`` says in words where runs of exact zeros are (rows of the file, the
-        first is 0); :func:`workbench.analyze.job_slowdown` repeats it.
+        ``attrs["left_out"]`` counts markers that are no operations (``first-op``), rows joined with
+        those of another tensor-parallel rank, and a last line without a line end, which may be cut.
+        ``attrs["resolution_ns"]`` is what two starts must differ by to be told apart, if they are
+        stored as floats. ``attrs["doubts"]`` says in words where runs of exact zeros are (rows of
+        the file, the first is 0); :func:`workbench.analyze.job_slowdown` repeats it.
 
     Raises
     ------
@@ -149,9 +148,8 @@ def is_job_operations(path: str | Path) -> bool:
     Returns
     -------
     bool
-        True for a Parquet or CSV file that has most columns of
-        ByteDance-Seed/StragglerAnalysis. Other names are read with ``columns=``, but not
-        recognised.
+        True for a Parquet or CSV file that has most columns of ByteDance-Seed/StragglerAnalysis.
+        Other names are read with ``columns=``, but not recognised.
     """
     place = Path(path)
     if not place.is_file():

@@ -37,8 +37,7 @@ def reuse_histogram(path: str | Path) -> pd.DataFrame:
     Parameters
     ----------
     path
-        A ``locality_stats.txt`` of facebookresearch/dlrm_datasets; it describes several
-        batches.
+        A ``locality_stats.txt`` of facebookresearch/dlrm_datasets; it describes several batches.
 
     Returns
     -------

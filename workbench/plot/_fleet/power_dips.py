@@ -42,10 +42,8 @@ def power_dips(
         Table :data:`workbench.tables.POWER_DIPS`, or :data:`workbench.tables.DIP_CAUSES`.
     totals
         Table :data:`workbench.tables.POWER_TOTALS` that the dips were found in; drawn behind them.
-    source
-        Where the data comes from; printed under the figure.
-    synthetic
-        Whether the data was generated; the figure then says so.
+    source, synthetic
+        Where the data comes from, printed under the figure; whether it was generated.
 
     Returns
     -------

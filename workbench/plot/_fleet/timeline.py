@@ -46,10 +46,8 @@ def fleet_timeline(
         End of what is shown; the latest row if None.
     max_points
         Points of a line at most; never the highest or lowest are dropped.
-    source
-        Where the data comes from; printed under the figure.
-    synthetic
-        Whether the data was generated; the figure then says so.
+    source, synthetic
+        Where the data comes from, printed under the figure; whether it was generated.
 
     Returns
     -------

@@ -36,10 +36,8 @@ def job_schedule(
     versions
         Which versions to draw below each other: any of ``"recorded"``, ``"actual"`` and
         ``"ideal"``. Recorded sends and receives include waiting.
-    source
-        Where the data comes from; printed under the figure.
-    synthetic
-        Whether the data was generated; the figure then says so.
+    source, synthetic
+        Where the data comes from, printed under the figure; whether it was generated.
 
     Returns
     -------
@@ -94,10 +92,8 @@ def job_micro_batches(
         printed in the title.
     max_points
         Dots to draw at most; the longest and shortest passes always stay.
-    source
-        Where the data comes from; printed under the figure.
-    synthetic
-        Whether the data was generated; the figure then says so.
+    source, synthetic
+        Where the data comes from, printed under the figure; whether it was generated.
 
     Returns
     -------
@@ -287,10 +283,8 @@ def job_dispersion(
     dispersion
         Table :data:`workbench.tables.JOB_DISPERSION`; its first row is the truth that the
         others are compared with.
-    source
-        Where the data comes from; printed under the figure.
-    synthetic
-        Whether the data was generated; the figure then says so.
+    source, synthetic
+        Where the data comes from, printed under the figure; whether it was generated.
 
     Returns
     -------

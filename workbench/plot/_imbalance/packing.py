@@ -35,10 +35,8 @@ def micro_batches(
         Global batch to begin with; by default the middle of the table, where queues are full.
     batch_count
         Global batches to show, at most 40.
-    source
-        Where the data comes from; printed under the figure.
-    synthetic
-        Whether the data was generated; the figure then says so.
+    source, synthetic
+        Where the data comes from, printed under the figure; whether it was generated.
 
     Returns
     -------
@@ -112,10 +110,8 @@ def packing_balance(
     ----------
     balance
         Table :data:`workbench.tables.PACKING_BALANCE`.
-    source
-        Where the data comes from; printed under the figure.
-    synthetic
-        Whether the data was generated; the figure then says so.
+    source, synthetic
+        Where the data comes from, printed under the figure; whether it was generated.
 
     Returns
     -------
@@ -226,10 +222,8 @@ def packing_queues(queues: pd.DataFrame, *, source: str = "", synthetic: bool = 
     ----------
     queues
         Table :data:`workbench.tables.PACKING_QUEUES`.
-    source
-        Where the data comes from; printed under the figure.
-    synthetic
-        Whether the data was generated; the figure then says so.
+    source, synthetic
+        Where the data comes from, printed under the figure; whether it was generated.
 
     Returns
     -------
@@ -300,10 +294,8 @@ def packing_tuning(
     ----------
     candidates
         Table :data:`workbench.tables.TUNED_PACKING`.
-    source
-        Where the data comes from; printed under the figure.
-    synthetic
-        Whether the data was generated; the figure then says so.
+    source, synthetic
+        Where the data comes from, printed under the figure; whether it was generated.
 
     Returns
     -------

@@ -23,10 +23,8 @@ def pipeline(tasks: pd.DataFrame, *, source: str = "", synthetic: bool = False) 
     ----------
     tasks
         Table :data:`workbench.tables.PIPELINE`, one or several versions of a step.
-    source
-        Where the data comes from; printed under the figure.
-    synthetic
-        Whether the data was generated; the figure then says so.
+    source, synthetic
+        Where the data comes from, printed under the figure; whether it was generated.
 
     Returns
     -------
@@ -148,10 +146,8 @@ def length_shares(shares: pd.DataFrame, *, source: str = "", synthetic: bool = F
     ----------
     shares
         Table :data:`workbench.tables.LENGTH_SHARES`.
-    source
-        Where the data comes from; printed under the figure.
-    synthetic
-        Whether the data was generated; the figure then says so.
+    source, synthetic
+        Where the data comes from, printed under the figure; whether it was generated.
 
     Returns
     -------
@@ -218,10 +214,8 @@ def training_speed(speed: pd.DataFrame, *, source: str = "", synthetic: bool = F
     ----------
     speed
         Table :data:`workbench.tables.TRAINING_SPEED`.
-    source
-        Where the data comes from; printed under the figure.
-    synthetic
-        Whether the data was generated; the figure then says so.
+    source, synthetic
+        Where the data comes from, printed under the figure; whether it was generated.
 
     Returns
     -------

@@ -46,10 +46,8 @@ def context_sharding(
     ----------
     sharding
         Table :data:`workbench.tables.CONTEXT_SHARDING`.
-    source
-        Where the data comes from; printed under the figure.
-    synthetic
-        Whether the data was generated; the figure then says so.
+    source, synthetic
+        Where the data comes from, printed under the figure; whether it was generated.
 
     Returns
     -------
@@ -103,10 +101,8 @@ def context_chunks(chunks: pd.DataFrame, *, source: str = "", synthetic: bool = 
     ----------
     chunks
         Table :data:`workbench.tables.CONTEXT_CHUNKS`.
-    source
-        Where the data comes from; printed under the figure.
-    synthetic
-        Whether the data was generated; the figure then says so.
+    source, synthetic
+        Where the data comes from, printed under the figure; whether it was generated.
 
     Returns
     -------
@@ -203,10 +199,8 @@ def load_imbalance(
     ----------
     imbalance
         Table :data:`workbench.tables.LOAD_IMBALANCE`.
-    source
-        Where the data comes from; printed under the figure.
-    synthetic
-        Whether the data was generated; the figure then says so.
+    source, synthetic
+        Where the data comes from, printed under the figure; whether it was generated.
 
     Returns
     -------
@@ -321,10 +315,8 @@ def row_sharding(sharding: pd.DataFrame, *, source: str = "", synthetic: bool = 
     sharding
         Table :data:`workbench.tables.ROW_SHARDING`; tables of several popularities or numbers
         of units may be put together with ``pandas.concat``.
-    source
-        Where the data comes from; printed under the figure.
-    synthetic
-        Whether the data was generated; the figure then says so.
+    source, synthetic
+        Where the data comes from, printed under the figure; whether it was generated.
 
     Returns
     -------
@@ -464,10 +456,8 @@ def table_sharding(
     imbalance
         Table :data:`workbench.tables.LOAD_IMBALANCE` of what the ranks cost; its values
         are then printed under the title.
-    source
-        Where the data comes from; printed under the figure.
-    synthetic
-        Whether the data was generated; the figure then says so.
+    source, synthetic
+        Where the data comes from, printed under the figure; whether it was generated.
 
     Returns
     -------

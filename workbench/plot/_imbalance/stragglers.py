@@ -54,10 +54,8 @@ def job_slowdown(slowdown: pd.DataFrame, *, source: str = "", synthetic: bool = 
     ----------
     slowdown
         Table :data:`workbench.tables.JOB_SLOWDOWN`; of several rows the first is shown.
-    source
-        Where the data comes from; printed under the figure.
-    synthetic
-        Whether the data was generated; the figure then says so.
+    source, synthetic
+        Where the data comes from, printed under the figure; whether it was generated.
 
     Returns
     -------
@@ -117,10 +115,8 @@ def job_slowdown_by(parts: pd.DataFrame, *, source: str = "", synthetic: bool = 
     ----------
     parts
         Table :data:`workbench.tables.JOB_SLOWDOWN_BY`.
-    source
-        Where the data comes from; printed under the figure.
-    synthetic
-        Whether the data was generated; the figure then says so.
+    source, synthetic
+        Where the data comes from, printed under the figure; whether it was generated.
 
     Returns
     -------
@@ -156,10 +152,8 @@ def job_steps(steps: pd.DataFrame, *, source: str = "", synthetic: bool = False)
     ----------
     steps
         Table :data:`workbench.tables.JOB_STEPS`.
-    source
-        Where the data comes from; printed under the figure.
-    synthetic
-        Whether the data was generated; the figure then says so.
+    source, synthetic
+        Where the data comes from, printed under the figure; whether it was generated.
 
     Returns
     -------

@@ -1,11 +1,10 @@
 """Run training steps on all ranks at once: who starts what when, to the nanosecond.
 
-Every rank has a host thread and one GPU with a compute stream and a stream per
-kind of process group. The host issues operations in order and runs ahead of the
-GPU; work on a stream starts when the stream is free and its launch has arrived.
-A collective starts on each rank as soon as that rank gets there, but moves data
-only when the last member of its group has come, so it ends on all members
-together and early ranks wait inside their kernel.
+Every rank has a host thread and one GPU with a compute stream and a stream per kind of process
+group. The host issues operations in order and runs ahead of the GPU; work on a stream starts when
+the stream is free and its launch has arrived. A collective starts on each rank as soon as that rank
+gets there, but moves data only when the last member of its group has come, so it ends on all
+members together and early ranks wait inside their kernel.
 """
 
 from __future__ import annotations

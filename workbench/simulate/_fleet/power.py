@@ -181,8 +181,7 @@ def load_of(history: History, rank: int, attempts: Collection[int]) -> Load:
 def window_mean(edges_ns: Ints, values: Floats, time_ns: Ints) -> Floats:
     """Average a step function over the second before each sample.
 
-    Before the first edge and after the last one the last value holds, which is
-    that of an idle GPU.
+    Before the first edge and after the last one the last value holds, which is that of an idle GPU.
     """
     outside = values[-1]
     inner = edges_ns - edges_ns[0]

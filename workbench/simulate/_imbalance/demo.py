@@ -54,9 +54,8 @@ def imbalance(out: str | Path, *, seed: int) -> pd.DataFrame:
     Returns
     -------
     pandas.DataFrame
-        Table :data:`workbench.tables.JOB_TRUTH`, one row per cause, as written to
-        ``truth.csv``: ``cause``, ``dp_rank``, ``stage``, ``size_ratio`` and
-        ``slowdown_ratio``.
+        Table :data:`workbench.tables.JOB_TRUTH`, one row per cause, as written to ``truth.csv``:
+        ``cause``, ``dp_rank``, ``stage``, ``size_ratio`` and ``slowdown_ratio``.
 
     Raises
     ------

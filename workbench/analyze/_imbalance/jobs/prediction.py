@@ -63,8 +63,7 @@ class JobChange:
     micro_batches
         Another number of micro-batches per rank and step.
     weight_share
-        Of a backward computation, the part that makes gradients of weights; for
-        ``"zero_bubble"``.
+        Of a backward computation, the part that makes gradients of weights; for ``"zero_bubble"``.
     """
 
     factor: float = 1.0
@@ -128,10 +127,9 @@ def job_prediction(
     change is of the same draws, so that what steps have in common cancels. Steps that follow
     each other may be alike; then the intervals are too narrow.
 
-    In another schedule computations keep their durations, transfers and pauses. Other
-    micro-batches are drawn from those of the same step and rank: without repeats where fewer
-    are wanted, otherwise each once and the rest again. Collectives, which
-    do not depend on them, stay.
+    In another schedule computations keep their durations, transfers and pauses. Other micro-batches
+    are drawn from those of the same step and rank: without repeats where fewer are wanted,
+    otherwise each once and the rest again. Collectives, which do not depend on them, stay.
 
     References
     ----------

@@ -153,8 +153,7 @@ def job_slowdown_by(operations: pd.DataFrame, part: Part) -> pd.DataFrame:
     operations
         Table :data:`workbench.tables.JOB_OPERATIONS`.
     part
-        ``"worker"`` (data-parallel rank and stage), ``"stage"``, ``"dp_rank"`` or
-        ``"operation"``.
+        ``"worker"`` (data-parallel rank and stage), ``"stage"``, ``"dp_rank"`` or ``"operation"``.
 
     Returns
     -------
