@@ -8,7 +8,7 @@ import pytest
 
 from workbench import analyze, load, simulate
 from workbench.analyze._imbalance.jobs import stragglers
-from workbench.analyze._imbalance.jobs.arranged import job as arranged
+from workbench.analyze._imbalance.jobs.arranged import arranged
 from workbench.errors import WorkbenchError
 from workbench.tables import JOB_OPERATIONS
 

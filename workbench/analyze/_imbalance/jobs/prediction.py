@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from workbench.analyze._imbalance.jobs.arranged import job
+from workbench.analyze._imbalance.jobs.arranged import arranged
 from workbench.analyze._imbalance.jobs.replay import (
     BACKWARD,
     COMPUTES,
@@ -136,21 +136,21 @@ def job_prediction(
     arXiv:2505.05713 for the replay.
     """
     _check(draws, confidence_level)
-    it = job(operations)
+    job = arranged(operations)
     rng = np.random.default_rng(seed)
-    delay = it.actual - it.replay(it.own)
-    drawn = rng.integers(len(it.steps), size=(draws, len(it.steps)))
+    delay = job.actual - job.replay(job.own)
+    drawn = rng.integers(len(job.steps), size=(draws, len(job.steps)))
     tails = [(1 - confidence_level) / 2, (1 + confidence_level) / 2]
-    rows = [_row(AS_RECORDED, "measured", it.actual[None], it.actual, drawn, tails)]
-    doubts = [_few(it)]
+    rows = [_row(AS_RECORDED, "measured", job.actual[None], job.actual, drawn, tails)]
+    doubts = [_few(job)]
     for name, change in (changes or {}).items():
-        _refuse(it, name, change)
-        steps, doubt = _changed(it, change, rng, delay)
+        _refuse(job, name, change)
+        steps, doubt = _changed(job, change, rng, delay)
         basis = "modelled" if change.is_rearranged else "scaled"
-        rows.append(_row(name, basis, steps, it.actual, drawn, tails))
-        doubts.append([*_few(it), *doubt])
+        rows.append(_row(name, basis, steps, job.actual, drawn, tails))
+        doubts.append([*_few(job), *doubt])
     for row, each in zip(rows, doubts, strict=True):
-        row |= {"step_count": len(it.steps), "doubt": "; ".join([*it.doubts, *each]) or None}
+        row |= {"step_count": len(job.steps), "doubt": "; ".join([*job.doubts, *each]) or None}
     table = pd.DataFrame(rows)
     table["basis"] = table["basis"].astype("category")
     return JOB_PREDICTION.check(JOB_PREDICTION.cast(table))
@@ -188,14 +188,14 @@ def job_held_out(operations: pd.DataFrame, *, splits: int = 100, seed: int = 0) 
     with delays*: the same with their launch delays, as :func:`job_prediction` takes them.
     *mean durations*: the baseline, one replay with each operation's mean over the half.
     """
-    it = job(operations)
-    if len(it.steps) < 2 or not is_whole(splits):
+    job = arranged(operations)
+    if len(job.steps) < 2 or not is_whole(splits):
         msg = (
-            f"{len(it.steps)} steps in {splits} splits: there must be 2 steps or more, one for "
+            f"{len(job.steps)} steps in {splits} splits: there must be 2 steps or more, one for "
             "each half, and at least 1 split"
         )
         raise PerformanceModelError(msg)
-    replay, actual = it.replay(it.own), it.actual
+    replay, actual = job.replay(job.own), job.actual
     errors: dict[str, list[float]] = {"joint steps": [], "joint steps with delays": []}
     errors["mean durations"] = []
     rng = np.random.default_rng(seed)
@@ -203,7 +203,7 @@ def job_held_out(operations: pd.DataFrame, *, splits: int = 100, seed: int = 0) 
         shuffled = rng.permutation(len(actual))
         mine, others = np.array_split(shuffled, 2)
         truth = actual[others].mean()
-        mean = it.replay(it.own[:, mine].mean(axis=1, keepdims=True))[0]
+        mean = job.replay(job.own[:, mine].mean(axis=1, keepdims=True))[0]
         predicted = (replay[mine].mean(), actual[mine].mean(), mean)
         for each, value in zip(errors.values(), predicted, strict=True):
             each.append(float(value / truth - 1))
@@ -229,7 +229,7 @@ def _check(draws: int, confidence_level: float) -> None:
         raise PerformanceModelError(msg)
 
 
-def _refuse(it: Job, name: str, change: JobChange) -> None:
+def _refuse(job: Job, name: str, change: JobChange) -> None:
     """Raise for a change that the job cannot take."""
     if name == AS_RECORDED:
         msg = f"{AS_RECORDED!r} is the name of the job without a change; take another"
@@ -243,11 +243,11 @@ def _refuse(it: Job, name: str, change: JobChange) -> None:
     if change.micro_batches is not None and not is_whole(change.micro_batches):
         msg = f"{name}: micro_batches must be a whole number of at least 1"
         raise PerformanceModelError(msg)
-    operations = sorted({key.operation for key in it.keys})
+    operations = sorted({key.operation for key in job.keys})
     for what, value, known in (
         ("operation", change.operation, operations),
-        ("dp_rank", change.dp_rank, it.dp_ranks.tolist()),
-        ("stage", change.stage, it.stages),
+        ("dp_rank", change.dp_rank, job.dp_ranks.tolist()),
+        ("stage", change.stage, job.stages),
     ):
         if value is not None and value not in known:
             listed = ", ".join(str(each) for each in known[:12]) + " ..." * (len(known) > 12)
@@ -255,37 +255,37 @@ def _refuse(it: Job, name: str, change: JobChange) -> None:
             raise PerformanceModelError(msg)
 
 
-def _scaled(it: Job, change: JobChange) -> Floats:
+def _scaled(job: Job, change: JobChange) -> Floats:
     """Return the durations with the chosen ones multiplied."""
     names = COMPUTES if change.operation is None else {change.operation}
     rows = np.array(
         [
             key.operation in names and change.stage in (None, key.stage)
-            for key in it.keys
+            for key in job.keys
         ]
     )  # fmt: skip
-    ranks = np.array([change.dp_rank in (None, rank) for rank in it.dp_ranks.tolist()])
+    ranks = np.array([change.dp_rank in (None, rank) for rank in job.dp_ranks.tolist()])
     chosen = rows[:, None, None] & ranks[None, None, :]
-    return np.where(chosen, it.own * change.factor, it.own)
+    return np.where(chosen, job.own * change.factor, job.own)
 
 
 def _changed(
-    it: Job, change: JobChange, rng: np.random.Generator, delay: Floats
+    job: Job, change: JobChange, rng: np.random.Generator, delay: Floats
 ) -> tuple[Floats, list[str]]:
     """Return the steps after a change, by repeat and step, and what is doubtful about them."""
-    own = _scaled(it, change)
+    own = _scaled(job, change)
     if not change.is_rearranged:
-        return (it.replay(own) + delay)[None], []
-    lies = layout(it)
+        return (job.replay(own) + delay)[None], []
+    lies = layout(job)
     kind, count = change.schedule or lies.kind, change.micro_batches or len(lies.batches)
-    base = Job(**{**vars(it), "own": own})
+    base = Job(**{**vars(job), "own": own})
     steps = []
     for _ in range(1 if count == len(lies.batches) else _REPEATS):
         pick = _pick(len(lies.batches), count, own.shape[1:], rng)
         other = rearranged(base, lies, kind, pick, change.weight_share)
         steps.append(other.replay(other.own) + delay * count / len(lies.batches))
     doubts = []
-    if not runs_as(it, lies, lies.kind):
+    if not runs_as(job, lies, lies.kind):
         doubts.append(f"the recorded order is not that of {lies.kind}")
     if kind == "zero_bubble":
         doubts.append(
@@ -307,8 +307,8 @@ def _pick(
     return np.concatenate(shuffled)[:wanted]
 
 
-def _few(it: Job) -> list[str]:
-    count = len(it.steps)
+def _few(job: Job) -> list[str]:
+    count = len(job.steps)
     return [f"{count} steps only: their interval says little"] if count < _FEW_STEPS else []
 
 
@@ -355,7 +355,7 @@ class Layout:
         return len(self.chunks) // len(self.stages)
 
 
-def layout(it: Job) -> Layout:
+def layout(job: Job) -> Layout:
     """Read off how a job lies on its stages.
 
     Raises
@@ -363,10 +363,10 @@ def layout(it: Job) -> Layout:
     PerformanceModelError
         If its chunks do not go round the stages in turn.
     """
-    home = {item.produces[1]: stage for stage, items in it.computes.items() for item in items}
-    stages = sorted(it.computes)
+    home = {item.produces[1]: stage for stage, items in job.computes.items() for item in items}
+    stages = sorted(job.computes)
     chunks = sorted(home)
-    batches = sorted({item.produces[2] for items in it.computes.values() for item in items})
+    batches = sorted({item.produces[2] for items in job.computes.values() for item in items})
     if [home[each] for each in chunks] != (stages * len(chunks))[: len(chunks)] or (
         len(chunks) % len(stages)
     ):
@@ -379,7 +379,7 @@ def layout(it: Job) -> Layout:
     return Layout(stages, chunks, batches, kind)
 
 
-def runs_as(it: Job, lies: Layout, kind: ScheduleKind) -> bool:
+def runs_as(job: Job, lies: Layout, kind: ScheduleKind) -> bool:
     """Say whether the job was recorded in the order of a schedule."""
     if refusal(kind, len(lies.stages), len(lies.batches), lies.per_stage):
         return False
@@ -390,15 +390,16 @@ def runs_as(it: Job, lies: Layout, kind: ScheduleKind) -> bool:
                                  zip((lies.chunks, lies.batches), item.produces[1:], strict=True)))
             for item in items
         ]
-        for stage, items in it.computes.items()
+        for stage, items in job.computes.items()
     }  # fmt: skip
     return recorded == wanted
 
 
-def _actions(it: Order, lies: Layout) -> dict[int, list[tuple[str, int, int]]]:
+def _actions(job: Order, lies: Layout) -> dict[int, list[tuple[str, int, int]]]:
     found: dict[int, list[tuple[str, int, int]]] = defaultdict(list)
     for at, action, chunk, batch in zip(
-        *(each.tolist() for each in (it.stage, it.action, it.chunk, it.micro_batch)), strict=True
+        *(each.tolist() for each in (job.stage, job.action, job.chunk, job.micro_batch)),
+        strict=True,
     ):
         name = FORWARD if action == FORWARD_PASS else _WEIGHTS if action == WEIGHT else BACKWARD
         found[lies.stages[at]].append((name, chunk, batch))
@@ -406,7 +407,7 @@ def _actions(it: Order, lies: Layout) -> dict[int, list[tuple[str, int, int]]]:
 
 
 def rearranged(
-    it: Job, lies: Layout, kind: ScheduleKind, pick: NDArray[np.int64], weight_share: float
+    job: Job, lies: Layout, kind: ScheduleKind, pick: NDArray[np.int64], weight_share: float
 ) -> Job:
     """Return the job in the order of a schedule, with micro-batches picked from the recorded.
 
@@ -426,26 +427,26 @@ def rearranged(
         raise PerformanceModelError(msg)
     made = order(kind, len(lies.stages), count, lies.per_stage)
     split = weight_share if (made.action == INPUT).any() else 0.0
-    taken = _Taken(it, lies, pick, split)
+    taken = _Taken(job, lies, pick, split)
     computes = {
         stage: [taken.compute(stage, *each) for each in actions]
         for stage, actions in _actions(made, lies).items()
     }
-    rows = {key: at for at, key in enumerate(it.keys)}
-    outside = [*it.before, *it.after]
-    own = np.concatenate([np.stack(taken.durations), it.own[[rows[key] for key in outside]]])
-    return replace(it, keys=[*taken.keys, *outside], own=own, computes=computes)
+    rows = {key: at for at, key in enumerate(job.keys)}
+    outside = [*job.before, *job.after]
+    own = np.concatenate([np.stack(taken.durations), job.own[[rows[key] for key in outside]]])
+    return replace(job, keys=[*taken.keys, *outside], own=own, computes=computes)
 
 
 class _Taken:
     """Operations taken over from a job: their new keys and durations."""
 
-    def __init__(self, it: Job, lies: Layout, pick: NDArray[np.int64], split: float) -> None:
+    def __init__(self, job: Job, lies: Layout, pick: NDArray[np.int64], split: float) -> None:
         self.keys: list[Operation] = []
         self.durations: list[Floats] = []
-        self._own, self._pick, self._split, self._lies = it.own, pick, split, lies
-        self._row = {key: at for at, key in enumerate(it.keys)}
-        self._items = {item.produces: item for items in it.computes.values() for item in items}
+        self._own, self._pick, self._split, self._lies = job.own, pick, split, lies
+        self._row = {key: at for at, key in enumerate(job.keys)}
+        self._items = {item.produces: item for items in job.computes.values() for item in items}
         self._numbers: dict[tuple[int, str], int] = defaultdict(int)
 
     def compute(self, stage: int, name: str, chunk: int, batch: int) -> Compute:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
@@ -72,16 +71,19 @@ class Job:
     doubts: list[str]
 
     @property
+    def items(self) -> list[Compute]:
+        """The computations of all stages."""
+        return [item for items in self.computes.values() for item in items]
+
+    @property
     def pauses(self) -> frozenset[Operation]:
         """What interrupts the pipeline: garbage collections between computations."""
-        items = (item for items in self.computes.values() for item in items)
-        return frozenset(item.pause for item in items if item.pause is not None)
+        return frozenset(item.pause for item in self.items if item.pause is not None)
 
     @property
     def actual(self) -> Floats:
         """How long each step took as it was recorded."""
-        lasted: Floats = self.end.max(axis=(0, 2)) - self.start.min(axis=(0, 2))
-        return lasted
+        return np.asarray(self.end.max(axis=(0, 2)) - self.start.min(axis=(0, 2)))
 
     def replay(self, durations: Floats, watch: Times | None = None) -> Floats:
         """Return when each step would end if its operations took ``durations``.
@@ -96,8 +98,7 @@ class Job:
         self._pipeline(row, clock, watch)
         for group in meetings(self.after):
             _meet(group, row, clock, watch)
-        ends: Floats = np.max(list(clock.values()), axis=(0, 2))
-        return ends
+        return np.asarray(np.max(list(clock.values()), axis=(0, 2)))
 
     def _pipeline(
         self, row: dict[Operation, Floats], clock: dict[int, Floats], watch: Times | None
@@ -162,12 +163,12 @@ class _Wire(NamedTuple):
         return self.free[item.receive[:2]] if item.receive is not None else start
 
 
-def meetings(keys: list[Operation]) -> Iterator[list[Operation]]:
+def meetings(keys: list[Operation]) -> list[list[Operation]]:
     """Group operations outside the pipeline that happen together, in order."""
     groups: dict[tuple[str, int], list[Operation]] = defaultdict(list)
     for key in keys:
         groups[key.operation, key.sequence].append(key)
-    yield from groups.values()
+    return list(groups.values())
 
 
 def _meet(
@@ -176,7 +177,6 @@ def _meet(
     clock: dict[int, Floats],
     watch: Times | None,
 ) -> None:
-    """Let the stages of a group run one operation, waiting for whom it waits for."""
     begin = together(group, {key.stage: clock[key.stage] for key in group})
     for key in group:
         clock[key.stage] = begin[key.stage] + row[key]

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from workbench.analyze._imbalance.jobs.arranged import Grid, grid, job
+from workbench.analyze._imbalance.jobs.arranged import Grid, arranged, grid
 from workbench.analyze._imbalance.jobs.doubts import doubts_of_replay
 from workbench.analyze._imbalance.jobs.replay import COMMUNICATION, COMPUTES, TRANSFERS, Floats, Job
 from workbench.analyze._imbalance.jobs.schedule import micro_batches_of
@@ -102,37 +102,37 @@ def job_slowdown(
         raise ValueError(msg)
     if incomplete == "leave out":
         operations = complete_steps(operations)
-    it = job(operations)
-    own, ideal = it.replay(it.own).mean(), it.replay(it.ideal).mean()
-    by_worker = _by(it, "worker")
+    job = arranged(operations)
+    own, ideal = job.replay(job.own).mean(), job.replay(job.ideal).mean()
+    by_worker = _by(job, "worker")
     masks = {
-        "worst_workers_ratio": _worst_workers(it, by_worker, worst_share),
-        "slow_workers_ratio": slow_workers(it, straggling_from),
-        "last_stage_ratio": _of_stage(it, it.stages[-1]) if len(it.stages) > 1 else None,
-        "communication_ratio": _of_kinds(it, COMMUNICATION),
-        "pauses_ratio": longest(it, worst_share),
+        "worst_workers_ratio": _worst_workers(job, by_worker, worst_share),
+        "slow_workers_ratio": slow_workers(job, straggling_from),
+        "last_stage_ratio": _of_stage(job, job.stages[-1]) if len(job.stages) > 1 else None,
+        "communication_ratio": _of_kinds(job, COMMUNICATION),
+        "pauses_ratio": longest(job, worst_share),
     }
-    raw, within = correlations(it)
+    raw, within = correlations(job)
     row = {
-        "step_count": len(it.steps),
+        "step_count": len(job.steps),
         "worker_count": len(by_worker),
-        "actual_ns": it.actual.mean(),
+        "actual_ns": job.actual.mean(),
         "replay_ns": own,
         "ideal_ns": ideal,
         "slowdown_ratio": own / ideal,
         "waste_ratio": 1 - ideal / own,
-        "delay_ratio": 1 - own / it.actual.mean(),
+        "delay_ratio": 1 - own / job.actual.mean(),
         "forward_backward_correlation": raw,
         "within_rank_correlation": within,
-        "note": _note(operations, it, 1 - own / it.actual.mean()),
+        "note": _note(operations, job, 1 - own / job.actual.mean()),
     }
     row |= {
-        name: None if mask is None else share_of(own - _without(it, mask), own, ideal)
+        name: None if mask is None else share_of(own - _without(job, mask), own, ideal)
         for name, mask in masks.items()
     }
     stage = ("last stage", "last_stage_ratio", explained_from)
     limits = (
-        *([] if not _is_last_stage(it, by_worker) else [stage]),
+        *([] if not _is_last_stage(job, by_worker) else [stage]),
         ("worker", "worst_workers_ratio", explained_from),
         ("worker", "slow_workers_ratio", explained_from),
         ("sequence lengths", "within_rank_correlation", correlated_from),
@@ -187,10 +187,10 @@ def job_slowdown_by(operations: pd.DataFrame, part: Part) -> pd.DataFrame:
     if part not in get_args(Part):
         msg = f"part must be one of {get_args(Part)}, not {part!r}"
         raise ValueError(msg)
-    it = job(operations)
-    table = _by(it, part)
+    job = arranged(operations)
+    table = _by(job, part)
     if part == "worker":
-        rank, stage = (_by(it, each).set_index(each)["slowdown_ratio"] for each in _BOUNDING)
+        rank, stage = (_by(job, each).set_index(each)["slowdown_ratio"] for each in _BOUNDING)
         bounds = np.minimum(
             rank.loc[table["dp_rank"]].to_numpy(), stage.loc[table["stage"]].to_numpy()
         )
@@ -222,11 +222,11 @@ def job_steps(operations: pd.DataFrame) -> pd.DataFrame:
     T and T_ideal of :func:`job_slowdown`, step by step. T_ideal is the same for all, as the
     ideal durations are those of the whole job.
     """
-    it = job(operations)
-    own, ideal, actual = it.replay(it.own), it.replay(it.ideal), it.actual
+    job = arranged(operations)
+    own, ideal, actual = job.replay(job.own), job.replay(job.ideal), job.actual
     table = pd.DataFrame(
         {
-            "step": it.steps,
+            "step": job.steps,
             "actual_ns": actual,
             "replay_ns": own,
             "ideal_ns": ideal,
@@ -237,21 +237,21 @@ def job_steps(operations: pd.DataFrame) -> pd.DataFrame:
     return JOB_STEPS.check(JOB_STEPS.cast(table))
 
 
-def _by(it: Job, part: Part) -> pd.DataFrame:
+def _by(job: Job, part: Part) -> pd.DataFrame:
     """Replay every part of a job with own durations beside ideal ones, the worst first."""
-    ideal = it.replay(it.ideal).mean()
+    ideal = job.replay(job.ideal).mean()
     rows: list[tuple[int | None, int | None, str | None, float]] = []
     if part == "operation":
-        kinds = sorted({key.operation for key in it.keys})
-        rows = [(None, None, kind, _kept(it, _of_kinds(it, {kind}))) for kind in kinds]
+        kinds = sorted({key.operation for key in job.keys})
+        rows = [(None, None, kind, _kept(job, _of_kinds(job, {kind}))) for kind in kinds]
     elif part == "stage":
-        rows = [(None, stage, None, _kept(it, _of_stage(it, stage))) for stage in it.stages]
+        rows = [(None, stage, None, _kept(job, _of_stage(job, stage))) for stage in job.stages]
     else:
-        for stage in it.stages if part == "worker" else [None]:
-            each = _rank_by_rank(it, stage)
+        for stage in job.stages if part == "worker" else [None]:
+            each = _rank_by_rank(job, stage)
             rows += [
                 (rank, stage, None, float(ns))
-                for rank, ns in zip(it.dp_ranks.tolist(), each, strict=True)
+                for rank, ns in zip(job.dp_ranks.tolist(), each, strict=True)
             ]
     table = pd.DataFrame(rows, columns=["dp_rank", "stage", "operation", "slowdown_ratio"])
     table = table.assign(slowdown_ratio=table["slowdown_ratio"] / ideal, bound_ratio=None)
@@ -259,64 +259,64 @@ def _by(it: Job, part: Part) -> pd.DataFrame:
     return JOB_SLOWDOWN_BY.cast(table)
 
 
-def _rank_by_rank(it: Job, stage: int | None) -> Floats:
+def _rank_by_rank(job: Job, stage: int | None) -> Floats:
     """Return the mean step if one rank (on one stage) kept its own durations, for each rank."""
-    mixed = np.where(_of_stage(it, stage), it.own, it.ideal)
+    mixed = np.where(_of_stage(job, stage), job.own, job.ideal)
     rows, steps, ranks = mixed.shape
     if ranks == 1:
-        return np.array([it.replay(mixed).mean()])
+        return np.array([job.replay(mixed).mean()])
     size = max(1, _MOST_CELLS // (2 * rows * steps))
     means = []
     for first in range(0, ranks, size):
         some = slice(first, first + size)
         # Two lanes: the rank itself, and any other one, which is ideal.
-        lanes = np.stack([mixed[:, :, some], it.ideal[:, :, some]], axis=-1).reshape(rows, -1, 2)
-        means.append(it.replay(lanes).reshape(steps, -1).mean(axis=0))
+        lanes = np.stack([mixed[:, :, some], job.ideal[:, :, some]], axis=-1).reshape(rows, -1, 2)
+        means.append(job.replay(lanes).reshape(steps, -1).mean(axis=0))
     return np.concatenate(means)
 
 
-def _kept(it: Job, mask: Mask) -> float:
-    return float(it.replay(np.where(mask, it.own, it.ideal)).mean())
+def _kept(job: Job, mask: Mask) -> float:
+    return float(job.replay(np.where(mask, job.own, job.ideal)).mean())
 
 
-def _without(it: Job, mask: Mask) -> float:
-    return float(it.replay(np.where(mask, it.ideal, it.own)).mean())
+def _without(job: Job, mask: Mask) -> float:
+    return float(job.replay(np.where(mask, job.ideal, job.own)).mean())
 
 
-def _is_last_stage(it: Job, by_worker: pd.DataFrame) -> bool:
+def _is_last_stage(job: Job, by_worker: pd.DataFrame) -> bool:
     """Say if the worst worker is the last stage of the only rank: both are the same thing."""
-    return len(it.dp_ranks) == 1 and int(by_worker["stage"].iloc[0]) == it.stages[-1]
+    return len(job.dp_ranks) == 1 and int(by_worker["stage"].iloc[0]) == job.stages[-1]
 
 
 def _at_least(value: object, limit: float) -> bool:
     return isinstance(value, float) and value >= limit
 
 
-def _of_stage(it: Job, stage: int | None) -> Mask:
-    mine = [stage is None or key.stage == stage for key in it.keys]
+def _of_stage(job: Job, stage: int | None) -> Mask:
+    mine = [stage is None or key.stage == stage for key in job.keys]
     return np.array(mine)[:, None, None]
 
 
-def _of_kinds(it: Job, kinds: frozenset[str] | set[str]) -> Mask:
-    return np.array([key.operation in kinds for key in it.keys])[:, None, None]
+def _of_kinds(job: Job, kinds: frozenset[str] | set[str]) -> Mask:
+    return np.array([key.operation in kinds for key in job.keys])[:, None, None]
 
 
-def _worst_workers(it: Job, by_worker: pd.DataFrame, share: float) -> Mask | None:
+def _worst_workers(job: Job, by_worker: pd.DataFrame, share: float) -> Mask | None:
     count = max(1, int(np.ceil(share * len(by_worker))))
     if count >= len(by_worker):
         # All of the job explains all of it.
         return None
     worst = by_worker.nlargest(count, "slowdown_ratio")
-    workers = np.zeros(it.own.shape, dtype=bool)
+    workers = np.zeros(job.own.shape, dtype=bool)
     for rank, stage in zip(worst["dp_rank"], worst["stage"], strict=True):
-        workers |= (it.dp_ranks == int(rank))[None, None, :] & _of_stage(it, int(stage))
+        workers |= (job.dp_ranks == int(rank))[None, None, :] & _of_stage(job, int(stage))
     return workers
 
 
-def _note(operations: pd.DataFrame, it: Job, delay_ratio: float) -> str | None:
+def _note(operations: pd.DataFrame, job: Job, delay_ratio: float) -> str | None:
     left_out = operations.attrs.get("left_out", {})
     parts = [f"dropped: {count:,} {reason}" for reason, count in left_out.items()]
-    return "; ".join([*parts, *it.doubts, *doubts_of_replay(delay_ratio)]) or None
+    return "; ".join([*parts, *job.doubts, *doubts_of_replay(delay_ratio)]) or None
 
 
 # Which operations a cause of slowness is made of, and what speaks for it.
@@ -331,44 +331,46 @@ def share_of(gone: float, own: float, ideal: float) -> float | None:
     return gone / excess if excess >= max(_LEAST_EXCESS * ideal, 1.0) else None
 
 
-def slow_workers(it: Job, slow_from: float) -> Mask | None:
+def slow_workers(job: Job, slow_from: float) -> Mask | None:
     """Mark workers that always compute longer than their stage does; None if there are none.
 
     Fewer than half of a stage: slow beside the median of all ranks.
     """
-    mask = np.zeros(it.own.shape, dtype=bool)
-    for stage in it.stages:
+    mask = np.zeros(job.own.shape, dtype=bool)
+    for stage in job.stages:
         medians = []
         for kind in sorted(COMPUTES):
             rows = [
-                at for at, key in enumerate(it.keys) if key.stage == stage and key.operation == kind
+                at
+                for at, key in enumerate(job.keys)
+                if key.stage == stage and key.operation == kind
             ]
             if rows:
-                medians.append(np.median(it.own[rows], axis=(0, 1)))
-        each = np.sum(medians, axis=0) if medians else np.zeros(len(it.dp_ranks))
+                medians.append(np.median(job.own[rows], axis=(0, 1)))
+        each = np.sum(medians, axis=0) if medians else np.zeros(len(job.dp_ranks))
         slow = (each > 0) & (each >= slow_from * np.median(each))
-        on_stage = np.array([key.stage == stage for key in it.keys])
+        on_stage = np.array([key.stage == stage for key in job.keys])
         mask |= on_stage[:, None, None] & slow[None, None, :]
     return mask if mask.any() else None
 
 
-def longest(it: Job, share: float) -> Mask:
+def longest(job: Job, share: float) -> Mask:
     """Mark pauses: collections, and the few computations longest beside their kind's median."""
-    kinds = [(key.stage, key.operation) for key in it.keys]
-    computes = np.array([key.operation in COMPUTES for key in it.keys])
-    relative = np.zeros(it.own.shape)
+    kinds = [(key.stage, key.operation) for key in job.keys]
+    computes = np.array([key.operation in COMPUTES for key in job.keys])
+    relative = np.zeros(job.own.shape)
     for kind in set(kinds):
         if kind[1] in COMPUTES:
             mine = np.array([each == kind for each in kinds])
-            relative[mine] = it.own[mine] / max(np.median(it.own[mine]), 1.0)
+            relative[mine] = job.own[mine] / max(np.median(job.own[mine]), 1.0)
     few = (relative > np.quantile(relative[computes], 1 - share)) & (relative > 1)
-    collected = np.array([key in it.pauses for key in it.keys])
+    collected = np.array([key in job.pauses for key in job.keys])
     return np.asarray(few | collected[:, None, None])
 
 
-def correlations(it: Job) -> tuple[float | None, float | None]:
+def correlations(job: Job) -> tuple[float | None, float | None]:
     """Correlate forward and backward of micro-batches on the first stage: as is, within ranks."""
-    both = micro_batches_of(it, it.stages[0])
+    both = micro_batches_of(job, job.stages[0])
     if both is None:
         return None, None
     _, forward, backward = both
