@@ -140,8 +140,6 @@ def per_document(folder: Path) -> Iterator[Reading]:
         )
 
 
-# Claims about sharding: torchrec's costs and measures, skewed rows, real look-ups.
-
 _FLOAT = 1e-12  # relative; the same sum in another order
 _DRAW = 0.5  # of max / mean, what another seed of the random placement changes
 _SHAPE_SHARE, _SHAPE_EVEN, _EVEN = 0.5, 0.05, 1.2
@@ -282,8 +280,6 @@ def reuse(folder: Path) -> Iterator[Reading]:
             what = f"{row['year']}, rows that the bins hold together"
             yield Reading(what, printed, rows, "rows", _ROWS_SHARE * printed, source)
 
-
-# Claims about stragglers: the slowdown of two real jobs, and what causes it.
 
 _JOBS = ("SE", "ST")
 # The published replay moves single steps of SE by one transfer; ST agrees to seven digits.

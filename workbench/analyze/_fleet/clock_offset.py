@@ -154,7 +154,6 @@ def _pattern(work: pd.DataFrame) -> tuple[Ints, Floats]:
 
 
 def _cells(totals: pd.DataFrame, pattern: tuple[Ints, Floats], most_s: float) -> _Cells:
-    """Keep the cells with power around the work."""
     middles, watts = middles_of(totals)
     edges, worked = pattern
     reach = round(most_s * SECOND)
@@ -208,7 +207,6 @@ def _redrawn(cells: _Cells, offsets: Floats, sign: float, seed: int) -> Floats:
 
 
 def _interval(cells: _Cells, best_s: float, sign: float, seed: int) -> tuple[float, float]:
-    """See how far the best offset moves from one resampling to the next."""
     tried = best_s + np.arange(-2 * _FINE, 2 * _FINE + 1) / _FINE * cells.period_s
     found = tried[_redrawn(cells, tried, sign, seed).argmax(axis=0)]
     low, high = np.quantile(found, [0.025, 0.975])
@@ -254,9 +252,6 @@ def _table(*, doubt: str, cell_count: int, **row: float) -> pd.DataFrame:
     return POWER_CLOCK_OFFSET.check(POWER_CLOCK_OFFSET.cast(pd.DataFrame([full])))
 
 
-# The offset of a meter's clock that is worth correcting for.
-
-
 def clock_correction_s(offset: pd.DataFrame, *, least_s: float = 2.0) -> float:
     """Give the offset to pass on as ``clock_offset_s``: the one found, if it is surely large.
 
@@ -297,9 +292,6 @@ def clock_correction_s(offset: pd.DataFrame, *, least_s: float = 2.0) -> float:
         return 0.0
     is_large = row["low_s"] > least or row["high_s"] < -least
     return float(row["offset_s"]) if is_large else 0.0
-
-
-# The part of a power series that falls into a named span of a job.
 
 
 def power_during(totals: pd.DataFrame, spans: pd.DataFrame, *, kind: str = "run") -> pd.DataFrame:

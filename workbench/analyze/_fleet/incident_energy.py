@@ -200,12 +200,8 @@ def _words(failures: pd.DataFrame) -> list[str]:
 
 
 def _others(told: pd.DataFrame) -> pd.DataFrame:
-    """Make rows without a cost of failures that fit no interruption."""
     rows = told.reindex(columns=list(INCIDENT_ENERGY.columns))
     return rows.assign(cause=told["cause"], also="no interruption in the job log", end_ns=None)
-
-
-# Where the energy of a run went: useful steps, lost steps, and everything between.
 
 
 def energy_waste(
@@ -310,8 +306,6 @@ def energy_waste(
     return ENERGY_WASTE.check(ENERGY_WASTE.cast(pd.DataFrame(rows)))
 
 
-# What a job did at every moment of its run, as its log tells: one state at a time.
-
 Flags = NDArray[np.bool_]
 _NAMED = ("checkpoint", "evaluation", "restart", "initialisation")
 
@@ -413,7 +407,6 @@ def _pauses(steps: pd.DataFrame) -> tuple[Ints, Ints]:
 
 
 def _cut_short(steps: pd.DataFrame, restarts: pd.DataFrame) -> tuple[Ints, Ints]:
-    """Give the time from the last step that ended to each interruption."""
     return last_ends(steps, restarts), restarts["start_ns"].to_numpy(dtype=np.int64)
 
 

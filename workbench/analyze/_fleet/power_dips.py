@@ -83,7 +83,6 @@ def power_dips(
 
 
 def _usual(watts: Floats, low_share: float, width: int) -> Floats:
-    """Give the power that is usual at each cell."""
     level = np.full(len(watts), np.nanquantile(watts, _AT_WORK))
     low = np.zeros(len(watts), dtype=bool)
     for number in range(_ROUNDS):
@@ -150,8 +149,6 @@ def overlap_s(start_ns: int, end_ns: int, starts: object, ends: object) -> float
     to_ns = np.minimum(np.asarray(ends, dtype=np.int64), end_ns)
     return intervals.measure(from_ns, to_ns) / SECOND
 
-
-# What happened when power dipped: dips beside failures, checkpoints, evaluations and restarts.
 
 NOT_EXPLAINED = "not explained"
 # Stretches that stop the work, whether or not the log has steps at that time.

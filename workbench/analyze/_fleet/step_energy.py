@@ -186,8 +186,6 @@ def _per(energy: Floats, count: pd.Series) -> Floats:
     return each
 
 
-# Power folded by steps: what a usual step draws from its beginning to its end.
-
 IN_STEPS, OUTSIDE = "in steps", "outside of steps"
 
 
@@ -302,8 +300,6 @@ def middles_of(totals: pd.DataFrame) -> tuple[Ints, Floats]:
     period = int(steps[0]) if len(steps) else 0
     return start + period // 2, totals["power_w"].to_numpy(dtype=np.float64)
 
-
-# What a unit of work costs: joules per step, token and sample, and watts per GPU.
 
 _UNITS = {"token": "token_count", "sample": "sample_count"}
 

@@ -338,8 +338,6 @@ def joined(parts: list[Packed]) -> Packed:
     return Packed(of("number"), of("start"), of("length"), of("micro_batch"), of("arrived"))
 
 
-# A way of packing, as plain settings.
-
 Strategy: TypeAlias = Literal["plain", "greedy", "solver", "delay queues", "best fit"]
 
 _K = 1024
@@ -480,8 +478,6 @@ def packing_plans(plan: PackingPlan, windows: Iterable[int] = (1, 2, 4, 8)) -> l
         ),
     ]
 
-
-# Packing as an integer program: exact, and slow enough to be a demonstration.
 
 _GAP = 0.005
 

@@ -133,8 +133,6 @@ def _doubts(packing: Packing, measured: int, empty: int) -> list[str]:
     return doubts
 
 
-# Thresholds of the delay queues, found on a sample of lengths for a bound on delay.
-
 # Documents that still wait at the end of a sample are few, unless they never leave.
 _MOST_LEFT = 0.05
 _STEPS = (1 / 16, 1 / 8, 3 / 16, 1 / 4, 3 / 8, 1 / 2, 5 / 8, 3 / 4)

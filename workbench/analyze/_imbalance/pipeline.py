@@ -308,9 +308,6 @@ def _critical(forward: Floats, backward: Floats) -> NDArray[np.int64]:
     return np.asarray(work.reshape(-1, work.shape[2]).argmax(axis=0))
 
 
-# What another packing and another sharding would buy: recipes side by side.
-
-
 @dataclass(frozen=True)
 class _Recipe:
     name: str

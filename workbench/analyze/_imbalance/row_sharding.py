@@ -224,14 +224,11 @@ def _check(hot: list[int], count: int, *, units: int, copies: int) -> None:
         raise WorkbenchError(msg)
 
 
-# How much each memory unit has to do when rows of unequal popularity are spread over units.
-# Rows come in classes of equal popularity, so that a hundred million rows cost no more than
-# there are classes.
-
 Ints: TypeAlias = NDArray[np.int64]
 Floats: TypeAlias = NDArray[np.float64]
 
 
+# Classes, not rows, so that a hundred million rows cost no more than there are classes.
 class Classes(NamedTuple):
     """Rows by falling popularity: how many are equally popular, and how popular each is."""
 

@@ -403,7 +403,6 @@ _CUTS: dict[str, Callable[[_Tables, int, ShardingAssumptions], _Plan]] = {
 
 
 def _numbered(parts: Ints) -> tuple[Ints, Ints]:
-    """Give table and number in the table of every part."""
     table = np.repeat(np.arange(len(parts)), parts)
     first = np.cumsum(parts) - parts
     return table, np.arange(len(table)) - first[table]

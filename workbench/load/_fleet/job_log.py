@@ -179,7 +179,6 @@ def _first_ns(part: JobPart) -> int:
 
 
 def _after_steps(spans: pd.DataFrame, steps: pd.DataFrame) -> pd.DataFrame:
-    """Fill in after which step each span began."""
     ends = steps.sort_values("end_ns", kind="stable")
     at = ends["end_ns"].searchsorted(spans["start_ns"].to_numpy() + _TOLERANCE_NS, "right") - 1
     before = ends["step"].astype("Int64").reset_index(drop=True).reindex(at)

@@ -148,7 +148,6 @@ def _in_runs(table: pd.DataFrame, findings: Findings) -> pd.DataFrame:
 
 
 def _tell_of_overlaps(table: pd.DataFrame, findings: Findings) -> None:
-    """Count steps of a run that begin clearly before the one before them ended."""
     ends = table["end_ns"].groupby(table["attempt"]).shift()
     usual = (table["end_ns"] - table["start_ns"]).median() if len(table) else 0
     early = (ends - table["start_ns"] > max(_STAMP_NS, usual / 100)).fillna(value=False)
@@ -174,8 +173,6 @@ def _frame(
         return table.empty()
     return table.check(table.cast(pd.DataFrame(filled, dtype=object)))
 
-
-# What the columns of a table of training steps are, told by the names people give them.
 
 _NS = {"ns": 1, "us": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
 _UNIT = re.compile(r"^(.*?)[_ ]*[(\[]?(ns|us|µs|ms|msec|sec|seconds|secs|s)[)\]]?$")

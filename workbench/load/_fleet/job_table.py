@@ -160,7 +160,6 @@ class _Cells:
         return both
 
     def _since_1970(self, column: tuple[str, str], texts: pd.Series) -> pd.Series:
-        """Read numbers of the one unit in which all of them are times of our days."""
         values = texts.astype("float64")
         if values.empty:
             return pd.Series(dtype="Int64")

@@ -103,7 +103,6 @@ def _shifts(other: _Span, job: _Span, *, is_close: bool) -> list[int]:
 
 
 def _remedy(other: _Span, job: _Span, shift_s: int, tz: str | None) -> str:
-    """Say with which argument the times would fit."""
     # The zone that was given applies to whichever of them has local stamps.
     wrong, moved_s = (job, -shift_s) if other.is_local is False and tz else (other, shift_s)
     is_stated = tz is None or wrong.is_local is False

@@ -323,9 +323,7 @@ def _refuse(values: pd.Series, bad: np.ndarray, name: str, path: str | Path, exp
         raise LoadError(msg)
 
 
-# Zeros of a recorded job that were hardly measured: pages of a file that were lost read as 0.
-
-# A worker may begin one or two operations at 0.
+# Pages of a file that were lost read as 0; but a worker may begin one or two operations at 0.
 _STARTS_AT_0 = 2
 
 

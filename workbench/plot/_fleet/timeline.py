@@ -150,7 +150,6 @@ def _step_time(figure: go.Figure, row: int, part: pd.DataFrame, view: _View) -> 
     part = part.sort_values("end_ns", kind="stable")
     took = part["dur_s"].to_numpy(dtype=np.float64)
     keep = extremes(took, min(view.max_points, 2_000))
-    lane = part["lane"].to_numpy()
     figure.add_scatter(
         x=utc(part["end_ns"].to_numpy()[keep]),
         y=took[keep],
@@ -158,8 +157,8 @@ def _step_time(figure: go.Figure, row: int, part: pd.DataFrame, view: _View) -> 
         name="step",
         marker={"size": 4, "color": colour("productive"), "symbol": "circle"},
         hovertext=[
-            f"{label(text, 40)}, {label(name, 40)}"
-            for text, name in zip(part["text"].to_numpy()[keep], lane[keep], strict=True)
+            f"{label(step['text'], 40)}, {label(step['lane'], 40)}"
+            for step in part.iloc[keep].to_dict("records")
         ],
         hovertemplate="%{hovertext}<br>%{y:.3~f} s<extra></extra>",
         showlegend=False,
@@ -180,8 +179,8 @@ def _bars(figure: go.Figure, row: int, part: pd.DataFrame, view: _View) -> None:
     first = utc(part["start_ns"].clip(lower=view.window[0]))
     last = utc(part["end_ns"].clip(upper=view.window[1]))
     words = [
-        f"{label(text, 60)}<br>{seconds((end - start) / 1e9)}"
-        for text, start, end in zip(part["text"], part["start_ns"], part["end_ns"], strict=True)
+        f"{label(span['text'], 60)}<br>{seconds((span['end_ns'] - span['start_ns']) / 1e9)}"
+        for span in part.to_dict("records")
     ]
     figure.add_scatter(
         x=np.stack([first, last, last], axis=1).ravel(),
@@ -233,13 +232,9 @@ _DRAW: Mapping[str, _Draw] = {
 
 
 def _places(part: pd.DataFrame, view: _View) -> NDArray[np.float64]:
-    """Give the row of each lane."""
     lanes = view.lanes[str(part["panel"].iloc[0])]
     number = {name: float(at) for at, name in enumerate(lanes)}
-    places: NDArray[np.float64] = np.array(
-        [number.get(str(name), len(lanes) - 1.0) for name in part["lane"]]
-    )
-    return places
+    return np.array([number.get(str(name), len(lanes) - 1.0) for name in part["lane"]])
 
 
 def _finish_axes(figure: go.Figure, parts: Mapping[str, pd.DataFrame], view: _View) -> None:

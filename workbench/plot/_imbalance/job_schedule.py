@@ -233,8 +233,6 @@ def _left_out(schedule: pd.DataFrame, table: pd.DataFrame, stage_count: int) -> 
     return [*notes, f"{cut:,} short operations dropped"] if cut else notes
 
 
-# What usual measures of imbalance call lost, beside what stragglers really cost.
-
 _MOST_ROWS = 40
 
 

@@ -152,8 +152,6 @@ def context_chunks(chunks: pd.DataFrame, *, source: str = "", synthetic: bool = 
     return frame.finish(figure, claim=claim, note=note)
 
 
-# Imbalance of loads: where each measure lies between equal loads and one that is everything.
-
 _MOST_MEASURES = 20
 _ROW_PX = 28
 _LEADING = "max / mean"
@@ -219,7 +217,6 @@ def _dots(drawn: pd.DataFrame, place: np.ndarray, measures: list[str]) -> go.Sca
 
 
 def _claim(imbalance: pd.DataFrame) -> str:
-    """Name the group whose busiest load is furthest above its mean."""
     leading = imbalance[imbalance["measure"] == _LEADING]
     if leading.empty:
         return plural(imbalance["measure"].nunique(), "measure") + " of imbalance"
@@ -233,8 +230,6 @@ def _claim(imbalance: pd.DataFrame) -> str:
     name = label(worst["group"], 30)
     return f"{name[:1].upper()}{name[1:]} is least balanced of {len(leading):,}: {busiest}"
 
-
-# Rows over memory units: how busy the busiest is, by placement, and what no placement beats.
 
 # What may vary between the rows of the table, and how its axis is named.
 _VARIED = {
@@ -355,8 +350,6 @@ def _note(sharding: pd.DataFrame, varied: str) -> str:
         notes.append("where several settings share a place, the highest is drawn")
     return " · ".join(notes)
 
-
-# Embedding tables on ranks: what each rank has to do, and which table is the bound.
 
 _NS_PER_MS = 1_000_000
 _NAMED_TABLES = 5

@@ -100,7 +100,6 @@ class Engine:
         return host_start, call_start, call_end, host_end, gpu_start, gpu_end
 
     def _local(self, index: int, op: Op, call_start: Ints) -> tuple[Ints, Ints]:
-        """Run a kernel or a copy."""
         factor = self._compute if op.kind == "kernel" else 1.0
         noisy = op.gpu_ns * (0.994 + 0.012 * self._gpu_noise[index])
         start = np.maximum(self._free[op.stream] + 900, call_start + LATENCY_NS)
@@ -127,9 +126,6 @@ class Engine:
 
 def _ints(values: Floats) -> Ints:
     return np.rint(values).astype(np.int64)
-
-
-# The whole job from start to end: attempts, checkpoints, the failure and the restart.
 
 
 @dataclass(frozen=True)

@@ -94,8 +94,6 @@ class _RankTrace:
         name = f"synthetic_rank_{self._rank}.pt.trace.json"
         return self._rows.text(head, {"traceName": name})
 
-    # --- operations -----------------------------------------------------------------------
-
     def _add_kernel(self, op: Op, at: Mapping[str, int]) -> None:
         external = self._add_calls(op, at)
         name = "cudaLaunchKernelExC" if op.gpu_name.startswith("nvjet") else "cudaLaunchKernel"
@@ -142,8 +140,6 @@ class _RankTrace:
         place = (self._device, COMPUTE_STREAM + _STREAM_SYNC_THREAD)
         self._rows.add("cuda_sync", "Stream Sync", place, (start + 700, end - 400), args)
 
-    # --- rows -----------------------------------------------------------------------------
-
     def _add_calls(
         self, op: Op, at: Mapping[str, int], about: Mapping[str, Any] | None = None
     ) -> int:
@@ -167,7 +163,6 @@ class _RankTrace:
     def _add_gpu(
         self, category: str, op: Op, at: Mapping[str, int], args: Mapping[str, Any]
     ) -> None:
-        """Add work on the GPU and the arrow that leads to it."""
         ids = {"device": self._device, "context": 1, "stream": op.stream}
         ids["correlation"] = self._rows.correlation
         place, span = (self._device, op.stream), (at["gpu_start"], at["gpu_end"])
@@ -181,7 +176,6 @@ class _RankTrace:
         return self._rows.correlation, stream, 16 + self._events % 64
 
     def _add_wait(self, op: Op, start: int, stream: int, event: tuple[int, int, int]) -> None:
-        """Add a cudaStreamWaitEvent and the row that says what is waited for."""
         self._add_runtime(op, "cudaStreamWaitEvent", (start, start + EVENT_NS - 200), None)
         args = {
             "cuda_sync_kind": "Stream Wait Event",
@@ -195,8 +189,6 @@ class _RankTrace:
         }
         span = (start + 200, start + EVENT_NS - 400)
         self._rows.add("cuda_sync", "Stream Wait Event", (self._device, stream), span, args)
-
-    # --- annotations and names ------------------------------------------------------------
 
     def _add_annotations(self, step: Step) -> None:
         """Add the step and its phases, on the CPU and as spans over their GPU work."""
@@ -245,8 +237,6 @@ class _RankTrace:
     def _thread(self, op: Op) -> Place:
         return self._pid, self._autograd if op.is_backward else self._pid
 
-
-# What a trace says of the machine and the job: devices, process groups, launch shapes.
 
 _PROCESSORS = 132
 
@@ -341,10 +331,8 @@ def devices(count: int) -> list[dict[str, Any]]:
     return [{"id": device, **one} for device in range(count)]
 
 
-# The rows of a Kineto trace as text, in the format of ``libkineto/src/output_json.cpp``.
-# Times are microseconds with three digits after the point, relative to ``baseTimeNanoseconds``,
-# which the profiler floors to a multiple of 7,889,238 s.
-
+# As ``libkineto/src/output_json.cpp`` writes them: microseconds with three digits, relative to
+# ``baseTimeNanoseconds``, which the profiler floors to a multiple of this.
 _BASE_SECONDS = 7_889_238
 
 Span = tuple[int, int]

@@ -139,9 +139,6 @@ def _stamp(time_ns: int) -> str:
     return f"{text}.{rest // MILLISECOND:03d}"
 
 
-# What a GPU of the job draws at every moment, before any sensor averages it.
-
-
 @dataclass(frozen=True)
 class Load:
     """A step function: each value holds from its edge to the next one."""

@@ -121,8 +121,6 @@ def _row(history: History, what: str, rank: int, first: int, last: int) -> dict[
     }
 
 
-# What the job's machines and scheduler would have written down: failures and steps.
-
 _NOTE = "SYNTHETIC, made by workbench.simulate.fleet"
 _BUSES = ("1b", "43", "52", "9d", "c3", "d1", "df", "e2")
 _SACCT = (
@@ -196,7 +194,6 @@ def _lost_gpu(job: Job, at: int) -> list[tuple[int, str, str]]:
 
 
 def _accounting(job: Job, state: str, times: tuple[int, int, int], nodes: list[str]) -> list[str]:
-    """Write one run of the job and its parts."""
     submit, start, end = (at // SECOND for at in times)
     names = {"": "synthetic-fleet", ".batch": "batch", ".extern": "extern", ".0": "python3"}
     rows = []

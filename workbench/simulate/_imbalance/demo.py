@@ -82,9 +82,6 @@ def imbalance(out: str | Path, *, seed: int) -> pd.DataFrame:
     return job.truth
 
 
-# Document lengths as training corpora have them: many short ones, few very long ones.
-
-
 def document_lengths(
     count: int = 20_000,
     *,
@@ -144,8 +141,6 @@ def document_lengths(
     }
     return DOCUMENT_LENGTHS.check(table)
 
-
-# Embedding tables of a recommendation model, and how popular their rows are.
 
 _ROWS = (1e3, 4e7)
 _DIMS = {32: 0.10, 64: 0.35, 96: 0.20, 128: 0.30, 256: 0.05}

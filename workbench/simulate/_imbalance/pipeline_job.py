@@ -69,7 +69,6 @@ def order(stage: int, shape: JobShape) -> Iterator[tuple[str, int, int]]:
 
 
 def _pass(number: int, shape: JobShape, *, backward: bool) -> tuple[int, int]:
-    """Say which micro-batch and which chunk of a stage the n-th pass is about."""
     if shape.chunks == 1:
         return number, 0
     group = shape.stages * shape.chunks
@@ -338,9 +337,9 @@ def _slow_worker(seed: int, size: JobShape) -> tuple[int, int]:
 
 
 def _durations(causes: Mapping[str, float], seed: int, size: JobShape) -> Durations:
-    """Draw how long everything takes. Every cause has a stream of its own."""
     compute = (size.stages * size.chunks, size.micro_batches, size.steps, size.dp_ranks)
-    noise, lengths, pauses, flaps, rest = (np.random.default_rng([seed, n]) for n in range(2, 7))
+    # A stream for each cause, so that no cause changes what the others draw.
+    noise, lengths, pauses, flaps, network = (np.random.default_rng([seed, n]) for n in range(2, 7))
     forward = _FORWARD_NS / size.chunks * np.exp(_NOISE * noise.standard_normal(compute))
     backward = _BACKWARD_NS / size.chunks * np.exp(_NOISE * noise.standard_normal(compute))
     rank, stage = _slow_worker(seed, size)
@@ -351,11 +350,11 @@ def _durations(causes: Mapping[str, float], seed: int, size: JobShape) -> Durati
         np.multiply(each, work[None], out=each)
     paused = pauses.random(compute) < _PAUSE_SHARE
     forward[paused] *= causes.get("pauses", 1.0)
-    transfer = _TRANSFER_NS * np.exp(_TRANSFER_NOISE * rest.standard_normal((2, *compute)))
+    transfer = _TRANSFER_NS * np.exp(_TRANSFER_NOISE * network.standard_normal((2, *compute)))
     transfer[flaps.random((2, *compute)) < _FLAP_SHARE] *= causes.get("slow network", 1.0)
     worker = (size.stages, size.steps, size.dp_ranks)
-    collective = _COLLECTIVE_NS * np.exp(_TRANSFER_NOISE * rest.standard_normal((4, *worker)))
-    optimizer = _OPTIMIZER_NS * np.exp(_NOISE * rest.standard_normal(worker))
+    collective = _COLLECTIVE_NS * np.exp(_TRANSFER_NOISE * network.standard_normal((4, *worker)))
+    optimizer = _OPTIMIZER_NS * np.exp(_NOISE * network.standard_normal(worker))
     return Durations(*(np.rint(each / 1000) * 1000 for each in (
         forward, backward, transfer[0], transfer[1], collective, optimizer
     )))  # fmt: skip

@@ -220,9 +220,6 @@ def test_an_excess_of_nearly_nothing_has_no_shares():
     assert row[shares].isna().all()
 
 
-# --- times that cannot be right ---
-
-
 def scaled(operations, ratio):
     times = {name: (operations[name] * ratio).astype("int64") for name in ("start_ns", "dur_ns")}
     return operations.assign(**times)

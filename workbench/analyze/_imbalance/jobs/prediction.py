@@ -225,7 +225,6 @@ def job_held_out(operations: pd.DataFrame, *, splits: int = 100, seed: int = 0) 
 
 
 def _refuse(job: Job, name: str, change: JobChange) -> None:
-    """Raise for a change that the job cannot take."""
     batches = change.micro_batches
     reasons = {
         f"{AS_RECORDED!r} is the name of the job without a change; take another": (
