@@ -155,7 +155,7 @@ def length_shares(lengths: Lengths, *, source: str = "", synthetic: bool = False
         shares = analyze.length_shares(table, cut_tokens=context_k * _K or None)
         return plot.length_shares(shares, source=source, synthetic=synthetic)
 
-    cuts = [("never", 0), ("32K", 32), ("64K", 64), ("128K", 128)]
+    cuts: list[tuple[str, object]] = [("never", 0), ("32K", 32), ("64K", 64), ("128K", 128)]
     return Explorer(
         draw,
         documents=documents_control,

@@ -68,10 +68,10 @@ class ShardingAssumptions:
         """Refuse values that no cost follows from."""
         for field in fields(self):
             number = getattr(self, field.name)
-            whole = field.type == "int"
+            is_integer = field.type == "int"
             counts = isinstance(number, Real) and not isinstance(number, bool)
-            if not counts or not 0 < number < np.inf or (whole and number % 1 != 0):
-                kind = "whole number" if whole else "finite number"
+            if not counts or not 0 < number < np.inf or (is_integer and number % 1 != 0):
+                kind = "whole number" if is_integer else "finite number"
                 msg = f"{field.name} must be a {kind} above 0, not {number!r}"
                 raise WorkbenchError(msg)
 
@@ -287,11 +287,11 @@ def table_sharding(
     first = np.unique(plan.pieces.group, return_index=True)[1]
     loads = Loads(weight[first], bytes_[first], ranks // plan.width, assumptions.memory_bytes)
     try:
-        place = PLANNERS[planner](loads)
+        placed = PLANNERS[planner](loads)
     except NoRoomError as error:
         shard = int(first[error.position])
         raise _no_room(sizes, plan.pieces, shard, int(bytes_[shard]), error.room) from None
-    rank = place[plan.pieces.group] * plan.width + plan.pieces.offset
+    rank = placed[plan.pieces.group] * plan.width + plan.pieces.offset
     return _presented(sizes, plan, rank, bytes_, scheme, ranks)
 
 
@@ -337,30 +337,28 @@ def shard_balance(shards: pd.DataFrame) -> pd.DataFrame:
 
 def _auto_columns(tables: _Tables, ranks: int, using: ShardingAssumptions) -> _Plan:
     """Halve the columns of a table until none of its shards costs too much."""
-    parts = np.ones(len(tables.names), dtype=np.int64)
-    plan = _by_columns(tables, parts, ranks, using)
+    cuts = np.ones(len(tables.names), dtype=np.int64)
+    plan = _by_columns(tables, cuts, ranks, using)
     most = using.split_ratio * (plan.lookup + plan.communication).sum() / ranks
     while tables.names:
         first = np.unique(plan.pieces.table, return_index=True)[1]
         perf = np.maximum.reduceat(plan.lookup + plan.communication, first)
-        large = (perf > most) & (tables.dims // (2 * parts) >= using.least_dim_count)
+        large = (perf > most) & (tables.dims // (2 * cuts) >= using.least_dim_count)
         if not large.any():
             break
-        parts = np.where(large, 2 * parts, parts)
-        plan = _by_columns(tables, parts, ranks, using)
+        cuts = np.where(large, 2 * cuts, cuts)
+        plan = _by_columns(tables, cuts, ranks, using)
     return plan
 
 
-def _by_columns(
-    tables: _Tables, parts: Ints | int, ranks: int, using: ShardingAssumptions
-) -> _Plan:
-    parts = np.broadcast_to(parts, len(tables.names))
-    table, number = _numbered(parts)
-    start = number * tables.dims[table] // parts[table]
-    dims = (number + 1) * tables.dims[table] // parts[table] - start
+def _by_columns(tables: _Tables, cuts: Ints | int, ranks: int, using: ShardingAssumptions) -> _Plan:
+    cuts = np.broadcast_to(cuts, len(tables.names))
+    table, number = _numbered(cuts)
+    start = number * tables.dims[table] // cuts[table]
+    dims = (number + 1) * tables.dims[table] // cuts[table] - start
     zero = np.zeros(len(table), dtype=np.int64)
     alone = np.arange(len(table))
-    pieces = Pieces(table, zero, tables.rows[table], start, dims, zero + 1.0, alone, zero)
+    pieces = Pieces(table, zero, tables.rows[table], start, dims, np.ones(len(table)), alone, zero)
     time = costs(pieces, tables.pooling, tables.element, ranks=ranks, using=using)
     return _Plan(pieces, *time, width=1)
 
@@ -402,9 +400,9 @@ _CUTS: dict[str, Callable[[_Tables, int, ShardingAssumptions], _Plan]] = {
 }
 
 
-def _numbered(parts: Ints) -> tuple[Ints, Ints]:
-    table = np.repeat(np.arange(len(parts)), parts)
-    first = np.cumsum(parts) - parts
+def _numbered(counts: Ints) -> tuple[Ints, Ints]:
+    table = np.repeat(np.arange(len(counts)), counts)
+    first = np.cumsum(counts) - counts
     return table, np.arange(len(table)) - first[table]
 
 
@@ -428,10 +426,10 @@ def _checked(frame: pd.DataFrame) -> _Tables:
 
 def _no_room(tables: _Tables, pieces: Pieces, shard: int, needed: int, room: int) -> WorkbenchError:
     table = int(pieces.table[shard])
-    part = "" if pieces.dims[shard] == tables.dims[table] else f" ({pieces.dims[shard]} columns)"
+    columns = "" if pieces.dims[shard] == tables.dims[table] else f" ({pieces.dims[shard]} columns)"
     return WorkbenchError(
-        f"table {tables.names[table]!r}{part} needs {needed / _GIB:.3g} GiB per rank, but the rank "
-        f"with most room has {room / _GIB:.3g} GiB left: {(needed - room) / _GIB:.3g} GiB too "
+        f"table {tables.names[table]!r}{columns} needs {needed / _GIB:.3g} GiB per rank, but the "
+        f"rank with most room has {room / _GIB:.3g} GiB left: {(needed - room) / _GIB:.3g} GiB too "
         "little. Use more ranks, another scheme, or raise memory_gib in the assumptions"
     )
 
@@ -442,13 +440,13 @@ def _presented(
     pieces = plan.pieces
     names = pd.Series(tables.names, dtype=pd.Series([""]).dtype)
     cut = "column" if scheme in ("column", "auto-column") else scheme
-    whole = (pieces.rows == tables.rows[pieces.table]) & (pieces.dims == tables.dims[pieces.table])
+    uncut = (pieces.rows == tables.rows[pieces.table]) & (pieces.dims == tables.dims[pieces.table])
     shards = pd.DataFrame(
         {
             "table": names.iloc[pieces.table].to_numpy(),
             "rank": rank.astype(np.int32),
             "world_size": np.full(len(rank), ranks, dtype=np.int32),
-            "scheme": np.where(whole & (cut == "column"), "table", cut),
+            "scheme": np.where(uncut & (cut == "column"), "table", cut),
             "first_row": pieces.first_row,
             "row_count": pieces.rows,
             "first_dim": pieces.first_dim,
@@ -482,7 +480,7 @@ class Loads(NamedTuple):
 
 def least_loaded(loads: Loads, order: Ints) -> Ints:
     """Give each load, in an order, to the least loaded place that has room for it."""
-    heap = [(0.0, place) for place in range(loads.places)]
+    heap = [(0.0, target) for target in range(loads.places)]
     room = [loads.room] * loads.places
     weights, memory = loads.weight.tolist(), loads.memory.tolist()
     chosen = np.zeros(len(weights), dtype=np.int64)
@@ -492,12 +490,12 @@ def least_loaded(loads: Loads, order: Ints) -> Ints:
             full.append(heapq.heappop(heap))
         if not heap:
             raise NoRoomError(position, max(room))
-        load, place = heap[0]
-        heapq.heapreplace(heap, (load + weights[position], place))
+        load, target = heap[0]
+        heapq.heapreplace(heap, (load + weights[position], target))
         for entry in full:
             heapq.heappush(heap, entry)
-        room[place] -= memory[position]
-        chosen[position] = place
+        room[target] -= memory[position]
+        chosen[position] = target
     return chosen
 
 
@@ -508,12 +506,12 @@ def _wished(loads: Loads, wishes: Ints) -> Ints:
     for position, (wish, memory) in enumerate(
         zip(wishes.tolist(), loads.memory.tolist(), strict=True)
     ):
-        tried = (place % loads.places for place in range(wish, wish + loads.places))
-        place = next((place for place in tried if room[place] >= memory), None)
-        if place is None:
+        tried = (target % loads.places for target in range(wish, wish + loads.places))
+        target = next((target for target in tried if room[target] >= memory), None)
+        if target is None:
             raise NoRoomError(position, max(room))
-        room[place] -= memory
-        chosen[position] = place
+        room[target] -= memory
+        chosen[position] = target
     return chosen
 
 

@@ -184,17 +184,17 @@ def launch_loss(attention: pd.DataFrame) -> pd.DataFrame:
     ATTENTION_PROFILE.check(attention)
     keys = ["tensor_parallel", "length_tokens"]
     inside = attention["length_tokens"].between(4_096, 32_768)
-    one = attention[inside & (attention["context_parallel"] == 1)].groupby(keys)["dur_ns"].mean()
-    many = attention[inside & (attention["context_parallel"] > 1)]
-    many = many.join(one.rename("alone_ns"), on=keys).dropna(subset="alone_ns")
-    if many.empty:
+    alone = attention[inside & (attention["context_parallel"] == 1)].groupby(keys)["dur_ns"].mean()
+    shared = attention[inside & (attention["context_parallel"] > 1)]
+    shared = shared.join(alone.rename("alone_ns"), on=keys).dropna(subset="alone_ns")
+    if shared.empty:
         msg = "no document from 4,096 to 32,768 tokens was measured both on one context-parallel "
         msg += "rank and on several; profile some"
         raise WorkbenchError(msg)
-    ranks = many["context_parallel"]
-    ratio = many["dur_ns"] * ranks / many["alone_ns"]
-    lost = ((ratio - 1) * many["length_tokens"] / (2 * ranks)).clip(lower=0)
-    groups = lost.groupby(many["tensor_parallel"])
+    ranks = shared["context_parallel"]
+    ratio = shared["dur_ns"] * ranks / shared["alone_ns"]
+    lost = ((ratio - 1) * shared["length_tokens"] / (2 * ranks)).clip(lower=0)
+    groups = lost.groupby(shared["tensor_parallel"])
     table = groups.agg(launch_tokens="median", point_count="size").reset_index()
     return LAUNCH_LOSS.check(LAUNCH_LOSS.cast(table))
 
@@ -220,14 +220,14 @@ def length_shares(lengths: pd.DataFrame, *, cut_tokens: int | None = None) -> pd
     Attention of a document grows with its square, so a few long documents hold most of
     ``square_share`` while they hold few tokens: that is where imbalance comes from.
     """
-    known = DOCUMENT_LENGTHS.check(lengths)["length_tokens"].to_numpy()
+    cut = DOCUMENT_LENGTHS.check(lengths)["length_tokens"].to_numpy()
     if cut_tokens is not None:
         if cut_tokens < 1:
             msg = f"cut_tokens must be at least 1, not {cut_tokens}"
             raise WorkbenchError(msg)
-        whole, rest = np.divmod(known, cut_tokens)
-        known = np.concatenate([np.full(int(whole.sum()), cut_tokens), rest[rest > 0]])
-    length, count = np.unique(known, return_counts=True)
+        full, remainder = np.divmod(cut, cut_tokens)
+        cut = np.concatenate([np.full(int(full.sum()), cut_tokens), remainder[remainder > 0]])
+    length, count = np.unique(cut, return_counts=True)
     if not len(length):
         return LENGTH_SHARES.empty()
     size = length.astype(np.float64)
@@ -271,29 +271,29 @@ def sample_documents(
     WorkbenchError
         If there are no documents to draw from, or a number is not above 0.
     """
-    known = DOCUMENT_LENGTHS.check(lengths)["length_tokens"].to_numpy()
-    if not len(known) or token_count < 1 or not 0 < long_ratio < np.inf:
+    tokens = DOCUMENT_LENGTHS.check(lengths)["length_tokens"].to_numpy()
+    if not len(tokens) or token_count < 1 or not 0 < long_ratio < np.inf:
         msg = (
-            f"cannot draw {token_count:,} tokens from {len(known):,} documents "
+            f"cannot draw {token_count:,} tokens from {len(tokens):,} documents "
             f"with long_ratio {long_ratio}: all must be above 0"
         )
         raise WorkbenchError(msg)
-    weight = np.ones(len(known))
+    weight = np.ones(len(tokens))
     if long_ratio != 1:
-        order = np.argsort(known)
-        held = np.cumsum(known[order].astype(np.float64))
+        order = np.argsort(tokens)
+        held = np.cumsum(tokens[order].astype(np.float64))
         weight[order[held > 0.9 * held[-1]]] = long_ratio
     weight /= weight.sum()
     rng = np.random.default_rng(seed)
-    expected = float(known @ weight)
-    parts: list[np.ndarray] = []
+    expected = float(tokens @ weight)
+    draws: list[np.ndarray] = []
     drawn = 0
     while drawn < token_count:
         size = int((token_count - drawn) / expected * 1.05) + 16
-        part = rng.choice(known, size) if long_ratio == 1 else rng.choice(known, size, p=weight)
-        parts.append(part)
-        drawn += int(part.sum())
-    stream = np.concatenate(parts)
+        draw = rng.choice(tokens, size) if long_ratio == 1 else rng.choice(tokens, size, p=weight)
+        draws.append(draw)
+        drawn += int(draw.sum())
+    stream = np.concatenate(draws)
     stream = stream[: int(np.searchsorted(np.cumsum(stream), token_count)) + 1]
     return DOCUMENT_LENGTHS.check(pd.DataFrame({"length_tokens": stream}))
 
@@ -429,21 +429,21 @@ def _groups(
         _check_columns(loads, value, keys)
         values = loads[value]
     else:
-        values = pd.Series(_plain(loads, named=value is not None or by is not None))
+        values = pd.Series(_plain(loads, has_names=value is not None or by is not None))
     if not len(values):
         return
     if not keys:
         yield "all", {}, _checked(values, "all")
         return
     for labels, rows in values.groupby([loads[key] for key in keys], observed=True):  # type: ignore[index,call-overload]
-        named = dict(zip(keys, labels, strict=True))
-        group = ", ".join(f"{key} {label}" for key, label in named.items())
-        yield group, named, _checked(rows, group)
+        group_keys = dict(zip(keys, labels, strict=True))
+        group = ", ".join(f"{key} {label}" for key, label in group_keys.items())
+        yield group, group_keys, _checked(rows, group)
 
 
-def _plain(loads: ArrayLike, *, named: bool) -> NDArray[Any]:
+def _plain(loads: ArrayLike, *, has_names: bool) -> NDArray[Any]:
     array = np.asarray(loads)
-    if named:
+    if has_names:
         msg = "value= and by= name columns of a frame; these loads are no frame"
         raise WorkbenchError(msg)
     if array.ndim != 1:
@@ -459,8 +459,8 @@ def _check_columns(frame: pd.DataFrame, value: str | None, keys: list[str]) -> N
     if missing := [name for name in (value, *keys) if name not in frame]:
         msg = f"the loads have no column {missing}; there are {list(frame.columns)}"
         raise WorkbenchError(msg)
-    if taken := sorted({"measure", "group", "formula", "source"} & set(keys)):
-        msg = f"by= column {taken} has the name of a column of the result; rename it"
+    if clashes := sorted({"measure", "group", "formula", "source"} & set(keys)):
+        msg = f"by= column {clashes} has the name of a column of the result; rename it"
         raise WorkbenchError(msg)
     if lacking := [key for key in keys if frame[key].isna().any()]:
         msg = f"by= column {lacking} has missing values, so some loads belong to no group"

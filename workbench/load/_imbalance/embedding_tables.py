@@ -70,10 +70,10 @@ def embedding_tables(
 
 
 def _texts(values: pd.Series, path: Path) -> pd.Series:
-    for what, bad in (("missing", values.isna()), ("there before", values.duplicated())):
+    for fault, bad in (("missing", values.isna()), ("there before", values.duplicated())):
         if bad.any():
             row = int(bad.to_numpy().argmax())
             (name,) = values.iloc[[row]].tolist()
-            msg = f"{path}: the name of the table in row {row:,} is {what} ({name!r})"
+            msg = f"{path}: the name of the table in row {row:,} is {fault} ({name!r})"
             raise LoadError(msg)
     return values.reset_index(drop=True).astype(str)

@@ -82,9 +82,9 @@ def _causes(table: pd.DataFrame) -> pd.Series:
     if "cause" not in table:
         return pd.Series("dip", index=table.index)
     cause = table["cause"].astype(object)
-    known = [name for name in cause.value_counts().index if name not in _SYMBOLS]
+    spare = [name for name in cause.value_counts().index if name not in _SYMBOLS]
     room = len(_SPARE_SYMBOLS) - 1
-    return cause.where(~cause.isin(known[room:]), "another span") if len(known) > room else cause
+    return cause.where(~cause.isin(spare[room:]), "another span") if len(spare) > room else cause
 
 
 def _curve(figure: go.Figure, totals: pd.DataFrame, factor: float) -> None:
@@ -143,5 +143,5 @@ def _claim(table: pd.DataFrame) -> str:
     largest = f"{share_text(most['depth_share'])} for {seconds(most['dur_s'])}"
     if "cause" not in table:
         return f"{claim}, the largest by {largest}"
-    known = int((table["cause"] != "not explained").sum())
-    return f"{claim}, {known:,} explained; the largest, {largest}: {label(most['cause'], 30)}"
+    explained = int((table["cause"] != "not explained").sum())
+    return f"{claim}, {explained:,} explained; the largest, {largest}: {label(most['cause'], 30)}"

@@ -48,23 +48,23 @@ def step_energy(table: pd.DataFrame, *, source: str = "", synthetic: bool = Fals
     """
     frame = Frame(source, synthetic)
     STEP_ENERGY.check(table)
-    known = table[table["energy_j"].notna()].sort_values("start_ns")
-    if known.empty:
+    steps = table[table["energy_j"].notna()].sort_values("start_ns")
+    if steps.empty:
         why = "No step has an energy: there are none, or power covers too little of them."
         return frame.nothing(why, claim="No energy of steps to show")
     drawn = [("energy_j", "per step", 200)]
-    drawn += [(name, words, 150) for name, words in _PER if known[name].notna().any()][:1]
-    units = [power_unit(float(known[name].median()), "J") for name, _, _ in drawn]
+    drawn += [(name, words, 150) for name, words in _PER if steps[name].notna().any()][:1]
+    units = [power_unit(float(steps[name].median()), "J") for name, _, _ in drawn]
     figure = stacked_panels(
         [f"energy {words} [{unit[1]}]" for (_, words, _), unit in zip(drawn, units, strict=True)],
         [height for _, _, height in drawn],
     )
     for row, ((name, words, _), unit) in enumerate(zip(drawn, units, strict=True), start=1):
-        _add(figure, known, row, name, words, unit)
+        _add(figure, steps, row, name, words, unit)
     figure.update_layout(showlegend=False, hovermode="closest")
     figure.update_xaxes(title="time [UTC]", row=len(drawn), col=1)
-    claim = _claim(known, drawn[-1][0] if len(drawn) > 1 else "")
-    return frame.finish(figure, claim=claim, note=" · ".join(_notes(table, known)))
+    claim = _claim(steps, drawn[-1][0] if len(drawn) > 1 else "")
+    return frame.finish(figure, claim=claim, note=" · ".join(_notes(table, steps)))
 
 
 def _add(
@@ -102,23 +102,23 @@ def _add(
     )
 
 
-def _claim(known: pd.DataFrame, per: str) -> str:
-    middle = f"A step draws {amount(float(known['energy_j'].median()), 'J')} (median)"
-    middle += f", {amount(float(known['mean_w'].median()))} on average"
+def _claim(steps: pd.DataFrame, per: str) -> str:
+    middle = f"A step draws {amount(float(steps['energy_j'].median()), 'J')} (median)"
+    middle += f", {amount(float(steps['mean_w'].median()))} on average"
     if not per:
         return middle
-    return f"{middle}; {amount(float(known[per].median()), 'J')} {dict(_PER)[per]}"
+    return f"{middle}; {amount(float(steps[per].median()), 'J')} {dict(_PER)[per]}"
 
 
-def _notes(table: pd.DataFrame, known: pd.DataFrame) -> list[str]:
+def _notes(table: pd.DataFrame, steps: pd.DataFrame) -> list[str]:
     """Say over how many steps and meters, what is missing, and what cannot be resolved."""
-    entities = int(known["entity_count"].max())
-    notes = [f"{plural(len(known), 'step')}, {plural(entities, 'meter')}"]
-    if without := len(table) - len(known):
+    entities = int(steps["entity_count"].max())
+    notes = [f"{plural(len(steps), 'step')}, {plural(entities, 'meter')}"]
+    if without := len(table) - len(steps):
         notes.append(f"{plural(without, 'step')} without energy: too little is covered")
-    if (least := float(known["covered_share"].min())) < 0.9995:
+    if (least := float(steps["covered_share"].min())) < 0.9995:
         notes.append(f"readings cover {share_text(least)} of a step at least")
-    per_meter = float(known["reading_count"].mean()) / max(entities, 1)
+    per_meter = float(steps["reading_count"].mean()) / max(entities, 1)
     if per_meter < 2:
         doubt = f"{digits(per_meter)} readings per meter and step: steps are not resolved"
         notes.append(f"<b>{doubt}</b>")
@@ -152,16 +152,16 @@ def energy_waste(table: pd.DataFrame, *, source: str = "", synthetic: bool = Fal
     """
     frame = Frame(source, synthetic)
     ENERGY_WASTE.check(table)
-    whole = float(table["energy_j"].sum())
-    if whole <= 0:
+    run_j = float(table["energy_j"].sum())
+    if run_j <= 0:
         why = "No energy is known of any state: power covers nothing of the run."
         return frame.nothing(why, claim="No energy to take apart")
     begins = table["energy_j"].cumsum() - table["energy_j"]
     largest = table["energy_j"].nlargest(_MOST_STATES).index
-    least = min(_LEAST_SHARE * whole, float(table["energy_j"].max()))
+    least = min(_LEAST_SHARE * run_j, float(table["energy_j"].max()))
     is_drawn = table.index.isin(largest) & (table["energy_j"] >= least)
     drawn = table.assign(begin_j=begins)[is_drawn].reset_index(drop=True)
-    factor, unit = power_unit(whole, "J")
+    factor, unit = power_unit(run_j, "J")
     figure = go.Figure()
     is_useful = (drawn["state"] == _USEFUL).to_numpy()
     for name, meaning, states in (
@@ -186,16 +186,16 @@ def energy_waste(table: pd.DataFrame, *, source: str = "", synthetic: bool = Fal
     for row, state in enumerate(drawn.to_dict("records")):
         figure.add_annotation(
             x=(state["begin_j"] + state["energy_j"]) / factor, y=row, xanchor="left", xshift=6,
-            text=f"{amount(state['energy_j'], 'J')} · {share_text(state['energy_j'] / whole)}",
+            text=f"{amount(state['energy_j'], 'J')} · {share_text(state['energy_j'] / run_j)}",
             showarrow=False,
         )  # fmt: skip
     names = [label(name, 30) for name in drawn["state"]]
     _name_rows(figure, names, 3, _ROW_PX, bargap=0.3, barmode="overlay")
     figure.update_xaxes(
-        title=f"energy, summed from the top down [{unit}]", range=[0, _WORDS * whole / factor]
+        title=f"energy, summed from the top down [{unit}]", range=[0, _WORDS * run_j / factor]
     )
     note = _note(table, len(table) - len(drawn))
-    return frame.finish(figure, claim=_energy_waste_claim(table, whole), note=note)
+    return frame.finish(figure, claim=_energy_waste_claim(table, run_j), note=note)
 
 
 def _name_rows(figure: go.Figure, names: list[str], least: int, px: int, **layout: Any) -> None:
@@ -205,14 +205,14 @@ def _name_rows(figure: go.Figure, names: list[str], least: int, px: int, **layou
     figure.update_yaxes(**ticks, range=[len(names) - 0.4, -0.6])
 
 
-def _energy_waste_claim(table: pd.DataFrame, whole: float) -> str:
+def _energy_waste_claim(table: pd.DataFrame, run_j: float) -> str:
     useful = float(table.loc[table["state"] == _USEFUL, "energy_j"].sum())
-    others = table[table["state"] != _USEFUL].sort_values("energy_j", ascending=False)
-    claim = f"{share_text(useful / whole)} of {amount(whole, 'J')} went into useful steps"
-    if others.empty or others["energy_j"].iloc[0] <= 0:
+    wasted = table[table["state"] != _USEFUL].sort_values("energy_j", ascending=False)
+    claim = f"{share_text(useful / run_j)} of {amount(run_j, 'J')} went into useful steps"
+    if wasted.empty or wasted["energy_j"].iloc[0] <= 0:
         return claim
-    share = share_text(float(others["energy_j"].iloc[0]) / whole)
-    return f"{claim}; the most of the rest, {share}: {label(others['state'].iloc[0], 30)}"
+    share = share_text(float(wasted["energy_j"].iloc[0]) / run_j)
+    return f"{claim}; the most of the rest, {share}: {label(wasted['state'].iloc[0], 30)}"
 
 
 def _note(table: pd.DataFrame, left_out: int) -> str:
@@ -263,12 +263,12 @@ def incident_energy(
     if top < 1:
         msg = f"top must be 1 or more; got {top!r}"
         raise ValueError(msg)
-    known = table[table["energy_j"].notna()]
-    if known.empty:
+    costed = table[table["energy_j"].notna()]
+    if costed.empty:
         why = "No interruption has a known cost: none happened, or power covers too little of them."
         return frame.nothing(why, claim="No cost of incidents")
-    kept = known["energy_j"].nlargest(top).index
-    drawn = known[known.index.isin(kept)].sort_values("start_ns").reset_index(drop=True)
+    kept = costed["energy_j"].nlargest(top).index
+    drawn = costed[costed.index.isin(kept)].sort_values("start_ns").reset_index(drop=True)
     incidents = drawn.to_dict("records")
     factor, unit = power_unit(float(drawn["energy_j"].max()), "J")
     figure = go.Figure()
@@ -290,8 +290,8 @@ def incident_energy(
     _name_rows(figure, names, 2, _INCIDENT_ENERGY_ROW_PX, bargap=0.35, barmode="stack")
     reach = max(_INCIDENT_ENERGY_WORDS * float(drawn["energy_j"].max()) / factor, 1e-9)
     figure.update_xaxes(title=f"energy [{unit}]", range=[0, reach])
-    note = _incident_energy_note(table, known, len(known) - len(drawn))
-    return frame.finish(figure, claim=_incident_energy_claim(known), note=note)
+    note = _incident_energy_note(table, costed, len(costed) - len(drawn))
+    return frame.finish(figure, claim=_incident_energy_claim(costed), note=note)
 
 
 def _name(row: Mapping[Hashable, Any]) -> str:
@@ -314,27 +314,27 @@ def _hover(row: Mapping[Hashable, Any]) -> str:
     return f"<b>{label(row['cause'], 60)}</b>{also}<br>{covered}"
 
 
-def _incident_energy_claim(known: pd.DataFrame) -> str:
-    whole = float(known["energy_j"].sum())
-    share = known["energy_share"].sum()
-    part = f", {share_text(min(float(share), 1.0))} of the run's energy" if share > 0 else ""
-    claim = f"{plural(len(known), 'interruption')} cost {amount(whole, 'J')}{part}"
-    dearest = known.iloc[int(known["energy_j"].argmax())]
-    if len(known) == 1:
+def _incident_energy_claim(costed: pd.DataFrame) -> str:
+    total_j = float(costed["energy_j"].sum())
+    share = costed["energy_share"].sum()
+    of_run = f", {share_text(min(float(share), 1.0))} of the run's energy" if share > 0 else ""
+    claim = f"{plural(len(costed), 'interruption')} cost {amount(total_j, 'J')}{of_run}"
+    dearest = costed.iloc[int(costed["energy_j"].argmax())]
+    if len(costed) == 1:
         return f"{claim}: {label(dearest['cause'], 50)}"
     return f"{claim}; the dearest {amount(float(dearest['energy_j']), 'J')}: " + label(
         dearest["cause"], 40
     )
 
 
-def _incident_energy_note(table: pd.DataFrame, known: pd.DataFrame, left_out: int) -> str:
+def _incident_energy_note(table: pd.DataFrame, costed: pd.DataFrame, left_out: int) -> str:
     notes = [f"{plural(left_out, 'cheaper interruption')} not drawn"] if left_out else []
     if unknown := int((table["energy_j"].isna() & table["restart_s"].notna()).sum()):
         notes.append(f"<b>{plural(unknown, 'interruption')} without a known energy</b>")
-    if others := int(table["restart_s"].isna().sum()):
-        notes.append(f"{plural(others, 'fatal failure')} interrupted nothing in the job log")
-    if (known["covered_share"] < 0.9995).any():
-        notes.append(f"readings cover {share_text(float(known['covered_share'].min()))} at least")
+    if harmless := int(table["restart_s"].isna().sum()):
+        notes.append(f"{plural(harmless, 'fatal failure')} interrupted nothing in the job log")
+    if (costed["covered_share"] < 0.9995).any():
+        notes.append(f"readings cover {share_text(float(costed['covered_share'].min()))} at least")
     return " · ".join(notes)
 
 
@@ -407,10 +407,10 @@ def _phase_power_claim(inside: pd.DataFrame) -> str:
     low = inside.iloc[int(inside["power_w"].argmin())]
     high = inside.iloc[int(inside["power_w"].argmax())]
     ends = [(low, "lowest"), (high, "highest")]
-    said = [
+    phrases = [
         f"{word} ({amount(float(row['power_w']))}) from {100 * row['first_share']:.3g} to "
         f"{100 * row['last_share']:.3g} %"
         for row, word in ends
     ]
     swing = 1 - float(low["power_w"]) / float(high["power_w"]) if high["power_w"] > 0 else 0.0
-    return f"Power within a step is {said[0]}, {said[1]}: {share_text(swing)} between them"
+    return f"Power within a step is {phrases[0]}, {phrases[1]}: {share_text(swing)} between them"

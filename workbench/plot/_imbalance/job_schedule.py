@@ -118,8 +118,8 @@ def job_micro_batches(
     if micro_batches.empty:
         why = "No micro-batch has both a forward and a backward pass on this stage."
         return frame.nothing(why, claim="No micro-batches to compare")
-    both = micro_batches["forward_ns"] + micro_batches["backward_ns"]
-    worst = both.groupby(micro_batches["dp_rank"]).sum().idxmax()
+    computed = micro_batches["forward_ns"] + micro_batches["backward_ns"]
+    worst = computed.groupby(micro_batches["dp_rank"]).sum().idxmax()
     is_worst = micro_batches["dp_rank"] == worst
     per_unit, unit = time_unit(micro_batches[["forward_ns", "backward_ns"]].to_numpy().max())
     figure = go.Figure()
@@ -182,8 +182,8 @@ def _add_kind(
     """Add the operations of one kind; of very many the longest."""
     if len(table) > MAX_POINTS:
         table = table.nlargest(MAX_POINTS, "dur_ns")
-    places = zip(table["version"].astype(str), table["stage"].astype("int64"), strict=True)
-    lane = np.array([lanes[place] for place in places], dtype=np.float64)
+    keys = zip(table["version"].astype(str), table["stage"].astype("int64"), strict=True)
+    lane = np.array([lanes[key] for key in keys], dtype=np.float64)
     thin = kind == "transfer"
     numbered = not thin and kind != "other" and len(table) <= _MOST_NUMBERED
     batches = ["" if pd.isna(batch) else str(batch) for batch in table["micro_batch"]]
@@ -293,10 +293,10 @@ def job_dispersion(
 
 def _claim(names: list[str], lost: pd.Series) -> str:
     """Set the first measure beside the one that calls least lost."""
-    others = lost.iloc[1:].dropna()
-    if pd.isna(lost.iloc[0]) or others.empty:
+    usual = lost.iloc[1:].dropna()
+    if pd.isna(lost.iloc[0]) or usual.empty:
         return f"{plural(len(names), 'measure')} of imbalance"
-    least = int(others.index.to_numpy()[others.to_numpy(dtype="float64").argmin()])
+    least = int(usual.index.to_numpy()[usual.to_numpy(dtype="float64").argmin()])
     return (
         f"The what-if calls {percent(float(lost.iloc[0]))} of the GPU time lost, "
         f"“{names[least]}” only {percent(float(lost[least]))}"

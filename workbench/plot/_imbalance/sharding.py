@@ -117,13 +117,15 @@ def context_chunks(chunks: pd.DataFrame, *, source: str = "", synthetic: bool = 
     rows = chunks[chunks["rank"].isin(shown)]
     total = rows.groupby("document")["pair_count"].sum().sort_values(ascending=False)
     largest = total.index[:_MOST_DOCUMENTS]
-    others = rows[~rows["document"].isin(largest)]
+    remaining = rows[~rows["document"].isin(largest)]
     drawn = [(f"document {name}", rows[rows["document"] == name]) for name in largest]
-    drawn += [(plural(others["document"].nunique(), "other document"), others)] * bool(len(others))
+    drawn += [(plural(remaining["document"].nunique(), "other document"), remaining)] * bool(
+        len(remaining)
+    )
     figure = go.Figure()
     for position, (name, runs) in enumerate(drawn):
         sums = runs.groupby("rank")[["pair_count", "length_tokens"]].sum()
-        is_other = runs is others
+        is_other = runs is remaining
         pattern = {"shape": "+" if is_other else _SHAPES[position], "fgcolor": COLOURS["paper"]}
         figure.add_bar(
             orientation="h",
@@ -145,10 +147,10 @@ def context_chunks(chunks: pd.DataFrame, *, source: str = "", synthetic: bool = 
     ticks = {"tickvals": list(range(len(shown))), "ticktext": [str(rank) for rank in shown]}
     title, ends = "context-parallel rank", [len(shown) - 0.5, -0.5]
     figure.update_yaxes(title=title, **ticks, range=ends, showgrid=False)
-    worst, most = int(load.idxmax()), float(load.max()) / mean
+    worst, most = load.to_numpy().argmax(), float(load.max()) / mean
     hidden = len(load) - len(shown)
     note = f"{plural(hidden, 'rank')} with less work not shown" if hidden else ""
-    claim = f"Rank {worst} computes {most:.2f} times the mean of the ranks"
+    claim = f"Rank {load.index[int(worst)]} computes {most:.2f} times the mean of the ranks"
     return frame.finish(figure, claim=claim, note=note)
 
 
@@ -183,9 +185,9 @@ def load_imbalance(
     measures = imbalance["measure"].drop_duplicates().tolist()[:_MOST_MEASURES]
     drawn = imbalance[imbalance["measure"].isin(measures)]
     width = drawn["worst_ratio"] - drawn["equal_ratio"]
-    place = ((drawn["value_ratio"] - drawn["equal_ratio"]) / width.where(width != 0)).fillna(0.0)
-    keep = extremes(place.to_numpy())
-    figure = go.Figure(_dots(drawn.iloc[keep], place.to_numpy()[keep], measures))
+    position = ((drawn["value_ratio"] - drawn["equal_ratio"]) / width.where(width != 0)).fillna(0.0)
+    keep = extremes(position.to_numpy())
+    figure = go.Figure(_dots(drawn.iloc[keep], position.to_numpy()[keep], measures))
     if drawn["group"].nunique() > 1:
         figure.update_traces(text=None, mode="markers")
     ticks = [short(measure, 30) for measure in measures]
@@ -197,10 +199,10 @@ def load_imbalance(
     return frame.finish(figure, claim=_claim(imbalance), note=note)
 
 
-def _dots(drawn: pd.DataFrame, place: np.ndarray, measures: list[str]) -> go.Scatter:
+def _dots(drawn: pd.DataFrame, position: np.ndarray, measures: list[str]) -> go.Scatter:
     rows = pd.Index(measures).get_indexer(pd.Index(drawn["measure"]))
     return go.Scatter(
-        x=place,
+        x=position,
         y=rows,
         mode="markers+text",
         text=[f"  {digits(value)}" for value in drawn["value_ratio"]],
@@ -302,11 +304,11 @@ def _add_line(
     )
 
 
-def _ticks(places: np.ndarray, varied: str) -> dict[str, list[int] | list[str]]:
-    every = -(-len(places) // _MOST_TICKS)
-    at = list(range(0, len(places), every))
+def _ticks(settings: np.ndarray, varied: str) -> dict[str, list[int] | list[str]]:
+    every = -(-len(settings) // _MOST_TICKS)
+    at = list(range(0, len(settings), every))
     share = varied == "top_row_share"
-    words = [percent(float(places[i])) if share else f"{int(places[i]):,}" for i in at]
+    words = [percent(float(settings[i])) if share else f"{int(settings[i]):,}" for i in at]
     return {"tickvals": at, "ticktext": words}
 
 
@@ -437,12 +439,12 @@ def _table_sharding_claim(slowest: pd.DataFrame, total: NDArray[np.float64]) -> 
 
 
 def _tables(slowest: pd.DataFrame) -> str:
-    named = [
+    largest = [
         f"{label(table, 24)} {duration(ms * _NS_PER_MS)}"
         for table, ms in zip(slowest["table"], slowest["perf_ms"], strict=True)
     ][:_NAMED_TABLES]
-    more = len(slowest) - len(named)
-    listed = ", ".join(named) + (f" and {more} more" if more else "")
+    more = len(slowest) - len(largest)
+    listed = ", ".join(largest) + (f" and {more} more" if more else "")
     return f"largest on rank {slowest['rank'].iloc[0]}: {listed}"
 
 

@@ -191,7 +191,7 @@ def _changed(row: pd.Series) -> tuple[list[str], np.ndarray, list[str]]:
     lacking = dict.fromkeys(_CHANGES, "nothing to explain") if shares.isna().all() else _LACKING
     gone = [
         lacking.get(column, "not known") if pd.isna(share) else f"{share:.2f} of the excess gone"
-        for column, share in shares.items()
+        for column, share in zip(_CHANGES, shares, strict=True)
     ]
     saved = f"{percent(max(float(row['waste_ratio']), 0))} of T gone"
     words = [duration(ends[0]), f"{duration(own)}, S = {digits(row['slowdown_ratio'])}"]
@@ -203,13 +203,13 @@ def _verdict_note(row: pd.Series, verdict: str) -> str:
     within = row["within_rank_correlation"]
     inside = "" if pd.isna(within) else f", within ranks {within:.2f}"
     steps, workers = (int(row[name]) for name in ("step_count", "worker_count"))
-    parts = [
+    phrases = [
         f"{label(verdict)}: {_ADVICE[verdict]}" if verdict in _ADVICE else label(verdict),
         f"{plural(steps, 'step')} of {plural(workers, 'worker')}",
         *([] if pd.isna(r) else [f"forward and backward of a micro-batch: r = {r:.2f}{inside}"]),
         *([] if pd.isna(row["note"]) else [label(row["note"], 300)]),
     ]
-    return " · ".join(parts)
+    return " · ".join(phrases)
 
 
 def _part_name(row: pd.Series) -> str:
@@ -222,29 +222,29 @@ def _part_name(row: pd.Series) -> str:
 
 def _map(table: pd.DataFrame) -> tuple[go.Figure, str]:
     """Draw stages (rows) and ranks (columns) as a heat map; the worst ones of many."""
-    both = table.astype({"dp_rank": "int64", "stage": "int64"})
-    both = both.drop_duplicates(["dp_rank", "stage"])
-    ranks, stages = both["dp_rank"].drop_duplicates(), both["stage"].drop_duplicates()
+    workers = table.astype({"dp_rank": "int64", "stage": "int64"})
+    workers = workers.drop_duplicates(["dp_rank", "stage"])
+    ranks, stages = workers["dp_rank"].drop_duplicates(), workers["stage"].drop_duplicates()
     kept = {"dp_rank": list(ranks[:_MOST_RANKS]), "stage": sorted(stages[:_MOST_STAGES])}
     if len(ranks) <= _MOST_RANKS:
         kept["dp_rank"].sort()
-    shown = both[both["stage"].isin(kept["stage"])]
+    shown = workers[workers["stage"].isin(kept["stage"])]
     square = shown.pivot_table(index="stage", columns="dp_rank", values="slowdown_ratio")
-    others = square.drop(columns=kept["dp_rank"])
+    unshown = square.drop(columns=kept["dp_rank"])
     square = square[kept["dp_rank"]]
     columns = [str(rank) for rank in square]
-    if others.shape[1]:
-        square = square.assign(others=others.max(axis="columns"))
+    if unshown.shape[1]:
+        square = square.assign(others=unshown.max(axis="columns"))
         columns.append("others")
     values = square.to_numpy(dtype=np.float64)
-    few = len(columns) <= _MOST_NUMBERED
+    is_numbered = len(columns) <= _MOST_NUMBERED
     figure = go.Figure(
         go.Heatmap(
             z=values,
             zmin=1,
             zmax=max(float(np.nanmax(values)), 1.01),
             colorscale=[[0, COLOURS["paper"]], [1, COLOURS["wait"]]],
-            texttemplate="%{z:.2f}" if few else None,
+            texttemplate="%{z:.2f}" if is_numbered else None,
             xgap=1,
             ygap=1,
             colorbar={"title": "S [×]", "thickness": 12, "outlinewidth": 0, "ticks": ""},
@@ -259,13 +259,13 @@ def _map(table: pd.DataFrame) -> tuple[go.Figure, str]:
         (figure.layout.yaxis, "stage", [str(stage) for stage in square.index]),
     ):
         every = -(-len(ticks) // 32)
-        places = list(range(0, len(ticks), every))
-        places += [len(ticks) - 1] * (ticks[-1] == "others" and places[-1] != len(ticks) - 1)
-        axis.update(title=title, tickvals=places, showgrid=False)
-        axis.update(ticktext=[ticks[place] for place in places])
+        positions = list(range(0, len(ticks), every))
+        positions += [len(ticks) - 1] * (ticks[-1] == "others" and positions[-1] != len(ticks) - 1)
+        axis.update(title=title, tickvals=positions, showgrid=False)
+        axis.update(ticktext=[ticks[position] for position in positions])
     figure.update_xaxes(title="data-parallel rank [colour: slowdown if it alone were slow]")
     figure.update_yaxes(range=[len(square) - 0.5, -0.5])
-    hidden = others.shape[1]
+    hidden = unshown.shape[1]
     note = f"the worst {len(kept['dp_rank'])} ranks, worst first; of {hidden:,} others the worst"
     return figure, note if hidden else ""
 

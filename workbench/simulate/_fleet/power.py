@@ -98,9 +98,9 @@ def node_text(job: Job, node: str, readings: dict[int, Readings]) -> str:
     gpus = np.nansum([gpu.power_w for gpu in readings.values()], axis=0)
     power = (job.cluster.node_other_w + 1.06 * gpus) / job.cluster.supply_efficiency_share
     rows = [("INTERVAL_START", "power_measurement_start", int(time[0]), "null")]
-    whole = np.flatnonzero(time % SECOND == 0)
+    seconds = np.flatnonzero(time % SECOND == 0)
     rows += [
-        ("POINT_IN_TIME", "power_reading", int(time[at]), str(round(power[at]))) for at in whole
+        ("POINT_IN_TIME", "power_reading", int(time[at]), str(round(power[at]))) for at in seconds
     ]
     rows += [("INTERVAL_END", "power_measurement_stop", int(time[-1]), "null")]
     return "".join(
@@ -134,9 +134,9 @@ def _capped(history: History, rank: int, time: Ints) -> Flags:
 
 
 def _stamp(time_ns: int) -> str:
-    whole, rest = divmod(time_ns, SECOND)
-    text = datetime.fromtimestamp(whole, tz=UTC).strftime("%Y/%m/%d %H:%M:%S")
-    return f"{text}.{rest // MILLISECOND:03d}"
+    seconds, nanoseconds = divmod(time_ns, SECOND)
+    text = datetime.fromtimestamp(seconds, tz=UTC).strftime("%Y/%m/%d %H:%M:%S")
+    return f"{text}.{nanoseconds // MILLISECOND:03d}"
 
 
 @dataclass(frozen=True)

@@ -293,7 +293,7 @@ def _join(event: str, phase: str) -> Op:
 
 def _backward_calls(calls: tuple[str, ...]) -> tuple[str, ...]:
     stem = calls[-1].removeprefix("aten::").strip("_")
-    node = "".join(part.capitalize() for part in stem.split("_")) + "Backward0"
+    node = "".join(word.capitalize() for word in stem.split("_")) + "Backward0"
     return (f"autograd::engine::evaluate_function: {node}", node, calls[-1])
 
 

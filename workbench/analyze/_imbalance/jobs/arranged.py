@@ -128,17 +128,17 @@ def _times(table: pd.DataFrame, cells: Grid) -> tuple[Floats, Floats]:
     return start, end
 
 
-def _refuse_ragged(place: Grid) -> None:
-    wrong = np.argwhere(place.wrong())
+def _refuse_ragged(cells: Grid) -> None:
+    wrong = np.argwhere(cells.wrong())
     if len(wrong) == 0:
         return
     op, step, rank = wrong[0]
-    key = place.keys[op]
-    steps_hit, times = len(np.unique(wrong[:, 1])), place.count()[op, step, rank]
+    key = cells.keys[op]
+    steps_hit, times = len(np.unique(wrong[:, 1])), cells.count()[op, step, rank]
     msg = (
-        f"{len(wrong):,} operations are missing or doubled in {steps_hit} of {len(place.steps)} "
+        f"{len(wrong):,} operations are missing or doubled in {steps_hit} of {len(cells.steps)} "
         f"steps, e.g. {key.operation} number {key.sequence} of stage {key.stage} is there {times} "
-        f"times in step {place.steps[step]} of data-parallel rank {place.dp_ranks[rank]}; "
+        f"times in step {cells.steps[step]} of data-parallel rank {cells.dp_ranks[rank]}; "
         "analyze.complete_steps leaves such steps out and counts them"
     )
     if times > 1:
@@ -187,11 +187,11 @@ def _computes(
     items.sort(key=lambda item: middle[at[item[0]]])
     stage_of = {chunk: key.stage for key, _, chunk in items}
     take, unused = _counter(at)
-    found: dict[int, list[Compute]] = defaultdict(list)
+    computes: dict[int, list[Compute]] = defaultdict(list)
     for key, batch, chunk in items:
         tied = _tied(key, batch, chunk, stage_of, take)
-        found[key.stage].append(tied._replace(pause=paused.get(key)))
-    _refuse_loose([item for items in found.values() for item in items])
+        computes[key.stage].append(tied._replace(pause=paused.get(key)))
+    _refuse_loose([item for items in computes.values() for item in items])
     loose, first = unused(), min(stage_of)
     _refuse_open_ends(loose, stage_of, len(set(batches)))
     doubts = [
@@ -200,7 +200,7 @@ def _computes(
     ]
     if first:
         doubts.append(f"chunks count from {first}: a first stage that is missing goes unnoticed")
-    return dict(found), doubts
+    return dict(computes), doubts
 
 
 def _refuse_open_ends(
@@ -257,20 +257,19 @@ def _tied(
 
 
 def _refuse_loose(items: list[Compute]) -> None:
-    made: dict[tuple[str, int, int], Operation] = {}
+    producers: dict[tuple[str, int, int], Operation] = {}
     for item in items:
         (name, chunk, batch), key = item.produces, item.key
-        if item.produces in made:
+        if first := producers.get(item.produces):
             msg = (
                 f"{name} of micro-batch {batch} in chunk {chunk} is there twice, as number "
-                f"{made[item.produces].sequence} of stage {made[item.produces].stage} and number "
-                f"{key.sequence} of stage {key.stage}; micro-batches count within a step, chunks "
-                "along the pipeline"
+                f"{first.sequence} of stage {first.stage} and number {key.sequence} of stage "
+                f"{key.stage}; micro-batches count within a step, chunks along the pipeline"
             )
             raise WorkbenchError(msg)
-        made[item.produces] = key
+        producers[item.produces] = key
     for item in items:
-        if item.needs is not None and item.needs not in made:
+        if item.needs is not None and item.needs not in producers:
             (name, chunk, batch), key = item.needs, item.key
             msg = (
                 f"{name} of micro-batch {batch} in chunk {chunk} is missing, which "
@@ -376,8 +375,8 @@ def _between(collections: pd.DataFrame, work: pd.DataFrame) -> pd.DataFrame:
     work = work.sort_values("start_ns", kind="stable")
     work = work[[*_WORKER, "start_ns", "operation", "sequence"]].assign(position=0)
     work["position"] = work.groupby(_WORKER).cumcount()
-    found = pd.merge_asof(
+    tied = pd.merge_asof(
         table, work, on="start_ns", by=_WORKER, direction="forward", suffixes=("", "_next")
     ).set_index(table.index)
     # Without a next one the position is missing, and before the first it is 0.
-    return found[found["position"] > 0]
+    return tied[tied["position"] > 0]

@@ -154,9 +154,9 @@ def job_prediction(
         rows.append(_row(name, steps, job.actual, drawn, tails) | basis)
         doubts.append(doubt)
     count = len(job.steps)
-    few = [f"{count} steps only: their interval says little"] if count < _FEW_STEPS else []
+    short = [f"{count} steps only: their interval says little"] if count < _FEW_STEPS else []
     for row, doubt in zip(rows, doubts, strict=True):
-        row |= {"step_count": count, "doubt": "; ".join([*job.doubts, *few, *doubt]) or None}
+        row |= {"step_count": count, "doubt": "; ".join([*job.doubts, *short, *doubt]) or None}
     table = pd.DataFrame(rows).astype({"basis": "category"})
     return JOB_PREDICTION.check(JOB_PREDICTION.cast(table))
 
@@ -238,14 +238,14 @@ def _refuse(job: Job, name: str, change: JobChange) -> None:
             batches is not None and not is_whole(batches)
         ),
     }
-    for noun, value, known in (
+    for noun, value, choices in (
         ("operation", change.operation, sorted({key.operation for key in job.keys})),
         ("dp_rank", change.dp_rank, job.dp_ranks.tolist()),
         ("stage", change.stage, job.stages),
     ):
-        listed = ", ".join(map(str, known[:12])) + " ..." * (len(known) > 12)
+        listed = ", ".join(map(str, choices[:12])) + " ..." * (len(choices) > 12)
         reason = f"{name}: the job has no {noun} {value!r}; it has {listed}"
-        reasons[reason] = value is not None and value not in known
+        reasons[reason] = value is not None and value not in choices
     for reason, holds in reasons.items():
         if holds:
             raise PerformanceModelError(reason)
@@ -282,13 +282,15 @@ def _changed(
 
 
 def _pick(
-    known: int, wanted: int, shape: tuple[int, ...], rng: np.random.Generator
+    recorded: int, wanted: int, shape: tuple[int, ...], rng: np.random.Generator
 ) -> NDArray[np.int64]:
     """Choose recorded micro-batches for each step and rank: as few repeats as possible."""
-    if wanted == known:
-        return np.broadcast_to(np.arange(known).reshape(-1, *[1] * len(shape)), (known, *shape))
-    rounds = -(-wanted // known)
-    shuffled = [rng.random((known, *shape)).argsort(axis=0) for _ in range(rounds)]
+    if wanted == recorded:
+        return np.broadcast_to(
+            np.arange(recorded).reshape(-1, *[1] * len(shape)), (recorded, *shape)
+        )
+    rounds = -(-wanted // recorded)
+    shuffled = [rng.random((recorded, *shape)).argsort(axis=0) for _ in range(rounds)]
     return np.concatenate(shuffled)[:wanted]
 
 
@@ -353,8 +355,8 @@ def runs_as(job: Job, placed: Layout, kind: ScheduleKind) -> bool:
     recorded: dict[int, list[tuple[str, int, int]]] = defaultdict(list)
     for item in job.items:
         name, chunk, batch = item.produces
-        place = (placed.chunks.index(chunk), placed.batches.index(batch))
-        recorded[item.key.stage].append((name, *place))
+        position = (placed.chunks.index(chunk), placed.batches.index(batch))
+        recorded[item.key.stage].append((name, *position))
     return recorded == _actions(order(kind, *size), placed)
 
 
@@ -389,15 +391,15 @@ def rearranged(
     schedule = order(kind, *size)
     # Only a schedule with input-gradient passes splits the backward pass.
     split = weight_share if (schedule.action == INPUT).any() else 0.0
-    taken = _Taken(job, placed, pick, split)
+    moved = _Taken(job, placed, pick, split)
     computes = {
-        stage: [taken.compute(stage, *action) for action in actions]
+        stage: [moved.compute(stage, *action) for action in actions]
         for stage, actions in _actions(schedule, placed).items()
     }
     rows = {key: row for row, key in enumerate(job.keys)}
     outside = [*job.before, *job.after]
-    own = np.concatenate([np.stack(taken.durations), job.own[[rows[key] for key in outside]]])
-    return replace(job, keys=[*taken.keys, *outside], own=own, computes=computes)
+    own = np.concatenate([np.stack(moved.durations), job.own[[rows[key] for key in outside]]])
+    return replace(job, keys=[*moved.keys, *outside], own=own, computes=computes)
 
 
 class _Taken:
@@ -415,36 +417,38 @@ class _Taken:
         """Return a computation of the new order, with the transfers and the pause beside it."""
         recorded = BACKWARD if name == _WEIGHTS else name
         items = [
-            self._items[recorded, self._lies.chunks[chunk], each] for each in self._lies.batches
+            self._items[recorded, self._lies.chunks[chunk], source] for source in self._lies.batches
         ]
         factor = {_WEIGHTS: self._split, BACKWARD: 1 - self._split}.get(name, 1.0)
         key = self._take(stage, name, batch, [item.key for item in items], factor)
-        made = (name, chunk, batch)
+        product = (name, chunk, batch)
         assert key is not None
         if name == _WEIGHTS:
-            return Compute(key, None, None, made, None)
+            return Compute(key, None, None, product, None)
         step = 1 if name == FORWARD else -1
         needs: tuple[str, int, int] | None = (name, chunk - step, batch)
         if not 0 <= chunk - step < len(self._lies.chunks):
             needs = None if name == FORWARD else (FORWARD, chunk, batch)
         receive, send, pause = (
-            self._take(stage, "", batch, [getattr(item, part) for item in items])
-            for part in ("receive", "send", "pause")
+            self._take(stage, "", batch, [getattr(item, link) for item in items])
+            for link in ("receive", "send", "pause")
         )
         late = any(item.pauses_late for item in items)
-        return Compute(key, receive, send, made, needs, pause, late)
+        return Compute(key, receive, send, product, needs, pause, late)
 
     def _take(
         self, stage: int, name: str, batch: int, keys: list[Operation | None], factor: float = 1.0
     ) -> Operation | None:
         """Take an operation of all recorded micro-batches over; None if none has it."""
-        known = [key for key in keys if key is not None]
-        if not known:
+        present = [key for key in keys if key is not None]
+        if not present:
             return None
-        name = name or known[0].operation
+        name = name or present[0].operation
         nothing = np.zeros(self._own.shape[1:])
-        each = np.stack([nothing if key is None else self._own[self._row[key]] for key in keys])
-        chosen = np.take_along_axis(each, self._pick[batch][None], axis=0)[0]
+        durations = np.stack(
+            [nothing if key is None else self._own[self._row[key]] for key in keys]
+        )
+        chosen = np.take_along_axis(durations, self._pick[batch][None], axis=0)[0]
         number = self._numbers[stage, name]
         self._numbers[stage, name] += 1
         self.keys.append(Operation(stage, name, number))

@@ -105,7 +105,7 @@ class Job:
     ) -> None:
         """Run forward and backward passes: one computation at a time, transfers beside them."""
         begin = dict(clock)
-        made: dict[tuple[str, int, int], tuple[Floats, Operation | None]] = {}
+        results: dict[tuple[str, int, int], tuple[Floats, Operation | None]] = {}
         free: dict[tuple[int, str], Floats] = {}
         position = dict.fromkeys(self.stages, 0)
         moved = True
@@ -114,17 +114,17 @@ class Job:
             for stage, computes in self.computes.items():
                 while position[stage] < len(computes):
                     item = computes[position[stage]]
-                    if item.needs is not None and item.needs not in made:
+                    if item.needs is not None and item.needs not in results:
                         break
                     ready = _paused(item, row, clock[stage], watch, late=False)
                     if item.needs is not None:
                         wire = _Wire(row, free, begin[stage], watch)
-                        ready = np.maximum(ready, wire.carry(item, *made[item.needs]))
+                        ready = np.maximum(ready, wire.carry(item, *results[item.needs]))
                     ready = _paused(item, row, ready, watch, late=True)
                     clock[stage] = ready + row[item.key]
                     if watch is not None:
                         watch[item.key] = (ready, clock[stage])
-                    made[item.produces] = (clock[stage], item.send)
+                    results[item.produces] = (clock[stage], item.send)
                     position[stage] += 1
                     moved = True
 
@@ -149,9 +149,9 @@ class _Wire(NamedTuple):
     begin: Floats
     watch: Times | None
 
-    def carry(self, item: Compute, made: Floats, send: Operation | None) -> Floats:
+    def carry(self, item: Compute, ready: Floats, send: Operation | None) -> Floats:
         """Move what a computation needs; sends and receives of a stage queue among themselves."""
-        start = np.maximum(made, self.begin)
+        start = np.maximum(ready, self.begin)
         ends = [key for key in (send, item.receive) if key is not None]
         for key in ends:
             if (previous := self.free.get(key[:2])) is not None:

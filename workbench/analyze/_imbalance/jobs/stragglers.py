@@ -309,8 +309,8 @@ def _worst_workers(job: Job, by_worker: pd.DataFrame, share: float) -> Mask | No
 
 def _note(operations: pd.DataFrame, job: Job, delay_ratio: float) -> str | None:
     left_out = operations.attrs.get("left_out", {})
-    parts = [f"dropped: {count:,} {reason}" for reason, count in left_out.items()]
-    return "; ".join([*parts, *job.doubts, *doubts_of_replay(delay_ratio)]) or None
+    notes = [f"dropped: {count:,} {reason}" for reason, count in left_out.items()]
+    return "; ".join([*notes, *job.doubts, *doubts_of_replay(delay_ratio)]) or None
 
 
 def _share_of(gone: float, own: float, ideal: float) -> float | None:
