@@ -27,18 +27,15 @@ def fleet_timeline(table: pd.DataFrame, *, source: str = "", synthetic: bool = F
     ----------
     table
         Table :data:`workbench.tables.FLEET_TIMELINE`.
-    source
-        Where the data comes from; printed under the figure.
-    synthetic
-        Whether the data was generated; the figure then says so.
+    source, synthetic
+        Where the data comes from, printed under the figure; whether it was generated.
 
     Returns
     -------
     workbench.explore.Explorer
-        Controls above :func:`workbench.plot.fleet_timeline`: the moment (first fatal failures
-        and restarts, in order of time), the window around it, and the host whose meters and
-        failures are shown. Of very many, the first are offered, hosts with failures before
-        others.
+        Controls above :func:`workbench.plot.fleet_timeline`: the moment (first fatal failures and
+        restarts, in order of time), the window around it, and the host whose meters and failures
+        are shown. Of very many, the first are offered, hosts with failures before others.
 
     Raises
     ------
@@ -62,7 +59,7 @@ def fleet_timeline(table: pd.DataFrame, *, source: str = "", synthetic: bool = F
     return Explorer(
         draw,
         moment=widgets.Dropdown(options=[(_WHOLE, None), *_moments(table)], description="show"),
-        window_s=slider("window", [(_words(each), each) for each in _WINDOWS_S], 30),
+        window_s=slider("window", [(_words(length_s), length_s) for length_s in _WINDOWS_S], 30),
         host=choice("host", _hosts(table)),
     )
 
@@ -71,24 +68,24 @@ def _moments(table: pd.DataFrame) -> list[tuple[str, int]]:
     """Offer fatal failures and restarts, each moment once."""
     fatal = (table["panel"] == "failures") & table["text"].str.contains("(fatal)", regex=False)
     again = (table["panel"] == "job") & (table["lane"] == "restart")
-    told = table.assign(second=table["start_ns"] // _SECOND, is_job=again)[fatal | again]
-    told = told.sort_values(["second", "is_job", "start_ns"], kind="stable")
+    incidents = table.assign(second=table["start_ns"] // _SECOND, is_job=again)[fatal | again]
+    incidents = incidents.sort_values(["second", "is_job", "start_ns"], kind="stable")
     # Several logs tell of one incident within a second.
-    told = told[~told["second"].duplicated()].head(_MOST_PLACES)
+    incidents = incidents[~incidents["second"].duplicated()].head(_MOST_PLACES)
     return [
         (
             f"{pd.Timestamp(int(row['start_ns'])):%H:%M:%S} {_short(str(row['text']))}",
             row["start_ns"],
         )
-        for row in told.to_dict("records")
+        for row in incidents.to_dict("records")
     ]
 
 
 def _hosts(table: pd.DataFrame) -> list[str]:
     """Offer hosts with failures first, then those with power."""
-    named = table[table["node"].notna() & ~table["node"].isin(_NEVER_HOST)]
-    failed = named.loc[named["panel"] == "failures", "node"].unique().tolist()
-    metered = named.loc[named["panel"] == "power", "node"].unique().tolist()
+    rows = table[table["node"].notna() & ~table["node"].isin(_NEVER_HOST)]
+    failed = rows.loc[rows["panel"] == "failures", "node"].unique().tolist()
+    metered = rows.loc[rows["panel"] == "power", "node"].unique().tolist()
     return list(dict.fromkeys([*sorted(failed), *metered]))[:_MOST_HOSTS]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from functools import cache, lru_cache, partial
+from functools import cache, lru_cache
 from typing import Any
 
 import ipywidgets as widgets
@@ -17,76 +17,65 @@ from workbench.errors import WorkbenchError
 from workbench.explore.panel import Explorer, slider
 from workbench.tables import EMBEDDING_TABLES, ROW_POPULARITY, as_source
 
-# What the explorers of the packing lab share: data sets by name, streams of documents.
-
-K = 1024
+_K = 1024
+# More documents than this make packing slower than a control may answer.
 _MOST_DOCUMENTS = 60_000
 # Thresholds of the queues as shares of the context, by how they are called.
-QUEUES: Mapping[str, tuple[float, ...]] = {
+_QUEUES: Mapping[str, tuple[float, ...]] = {
     "no queue": (),
     "1/4": (1 / 4,),
     "1/4, 1/2": (1 / 4, 1 / 2),
     "1/4, 1/2, 3/4": (1 / 4, 1 / 2, 3 / 4),
     "1/16 (too low for long tails)": (1 / 16,),
 }
+_HOT_ROWS = (0, 1, 4, 16, 64, 256)
+_LPT_ROWS = 4_000  # fewer than the analysis places one by one, for an answer at once
+# The measures that torchrec prints for a plan.
+_TORCHREC = ("total variation", "total distance", "chi divergence", "KL divergence")
+_DEFAULT = ShardingAssumptions()
 
 Lengths = pd.DataFrame | Mapping[str, pd.DataFrame]
 Stream = Callable[[str, int, int], pd.DataFrame]
 
 
-def named(lengths: Lengths) -> dict[str, pd.DataFrame]:
-    """Give data sets a name each; a single one is called documents."""
+def _named(lengths: Lengths) -> tuple[dict[str, pd.DataFrame], widgets.Dropdown]:
+    """Give data sets a name each, and the control that offers them."""
     sets = {"documents": lengths} if isinstance(lengths, pd.DataFrame) else dict(lengths)
     if not sets:
         msg = "no lengths to explore; pass a table of load.document_lengths, or several by name"
         raise WorkbenchError(msg)
-    return sets
+    return sets, widgets.Dropdown(options=list(sets), description="documents")
 
 
-def streams(sets: Mapping[str, pd.DataFrame], batches: int) -> Stream:
+def _streams(sets: Mapping[str, pd.DataFrame], batches: int) -> Stream:
     """Return a function that draws a stream of some global batches, and remembers it."""
 
     @lru_cache(maxsize=32)
     def draw(name: str, context_k: int, sequences: int) -> pd.DataFrame:
-        whole = sequences * context_k * K
+        batch_tokens = sequences * context_k * _K
         # Short documents would be millions; fewer batches of them say as much.
         affordable = int(_MOST_DOCUMENTS * float(sets[name]["length_tokens"].mean()))
-        tokens = max(min(batches * whole, affordable), 12 * whole)
+        tokens = max(min(batches * batch_tokens, affordable), 12 * batch_tokens)
         return analyze.sample_documents(sets[name], token_count=tokens)
 
     return draw
 
 
-def set_choice(sets: Mapping[str, pd.DataFrame]) -> widgets.Dropdown:
-    """Offer the data sets."""
-    return widgets.Dropdown(options=list(sets), description="documents")
+def _steps(name: str, values: tuple[float, ...], start: float, unit: str = "") -> widgets.Widget:
+    return slider(name, [(f"{value:g}{unit}", value) for value in values], start)
 
 
-def context_choice(*, values: tuple[int, ...] = (32, 64, 128, 160)) -> widgets.SelectionSlider:
-    """Offer contexts in thousands of tokens."""
-    return slider("context", [(f"{each}K", each) for each in values], 128)
-
-
-def crossover_choice(*, values: tuple[int, ...], value: int) -> widgets.SelectionSlider:
-    """Offer lengths at which attention overtakes the rest, in thousands of tokens."""
-    return slider("crossover", [(f"{each}K", each) for each in values], value)
-
-
-def plan_of(
-    *, context_k: int, crossover_k: float, queues: str, memory: float, sequences: int = 4
+def _plan(
+    context_k: int, crossover_k: float, queues: str, memory: float = 1.25, sequences: int = 4
 ) -> PackingPlan:
-    """Make a plan of what the controls say."""
-    context = context_k * K
+    context = context_k * _K
     return PackingPlan(
         context_tokens=context,
         batch_sequences=sequences,
-        crossover_tokens=crossover_k * K,
-        queues_from_tokens=tuple(int(share * context) for share in QUEUES[queues]),
+        crossover_tokens=crossover_k * _K,
+        queues_from_tokens=tuple(int(share * context) for share in _QUEUES[queues]),
         memory_ratio=memory,
     )
-
-
-# Explore how the attention of a micro-batch is shared among ranks.
 
 
 def context_sharding(lengths: Lengths, *, source: str = "", synthetic: bool = False) -> Explorer:
@@ -96,10 +85,8 @@ def context_sharding(lengths: Lengths, *, source: str = "", synthetic: bool = Fa
     ----------
     lengths
         Table :data:`workbench.tables.DOCUMENT_LENGTHS`, or several by name.
-    source
-        Where the data comes from; printed under the figure.
-    synthetic
-        Whether the data was generated; the figure then says so.
+    source, synthetic
+        Where the data comes from, printed under the figure; whether it was generated.
 
     Returns
     -------
@@ -107,53 +94,40 @@ def context_sharding(lengths: Lengths, *, source: str = "", synthetic: bool = Fa
         Controls above :func:`workbench.plot.context_sharding` and, for the micro-batch that
         is cut worst, :func:`workbench.plot.context_chunks`.
     """
-    sets = named(lengths)
-    stream = streams(sets, 60)
+    sets, documents_control = _named(lengths)
+    stream = _streams(sets, 60)
 
     @lru_cache(maxsize=8)
     def packed(documents: str) -> Packing:
-        plan = plan_of(context_k=128, crossover_k=49, queues="no queue", memory=1.25)
+        plan = _plan(context_k=128, crossover_k=49, queues="no queue")
         return analyze.packing(stream(documents, 128, plan.batch_sequences), plan)
 
+    def draw(*, view: Any, documents: str, ranks: int, launch: int) -> go.Figure:
+        packing = packed(documents)
+        sharding = analyze.context_sharding(packing, ranks=ranks, launch_tokens=launch)
+        if view == "all":
+            return plot.context_sharding(sharding, source=source, synthetic=synthetic)
+        worst = sharding.iloc[int(sharding["per_sequence_ratio"].to_numpy().argmax())]
+        is_worst = packing.documents[["batch", "micro_batch"]] == worst[["batch", "micro_batch"]]
+        pieces = packing.documents.loc[is_worst.all(axis=1), ["length_tokens"]]
+        chunks = analyze.context_chunks(
+            pieces.reset_index(drop=True), ranks=ranks, strategy=view, launch_tokens=launch
+        )
+        return plot.context_chunks(chunks, source=source, synthetic=synthetic)
+
+    views = [
+        ("all ways", "all"),
+        ("worst micro-batch, per sequence", "per sequence"),
+        ("the same, per document", "per document"),
+        ("the same, hybrid", "hybrid"),
+    ]
     return Explorer(
-        partial(_draw, packed=packed, label={"source": source, "synthetic": synthetic}),
-        view=widgets.Dropdown(
-            options=[
-                ("all ways", "all"),
-                ("worst micro-batch, per sequence", "per sequence"),
-                ("the same, per document", "per document"),
-                ("the same, hybrid", "hybrid"),
-            ],
-            description="view",
-        ),
-        documents=set_choice(sets),
-        ranks=slider("context ranks", [(str(each), each) for each in (2, 4, 8, 16)], 4),
-        launch=slider(
-            "lost per kernel", [(f"{each} queries", each) for each in (0, 512, 1024)], 512
-        ),
+        draw,
+        view=widgets.Dropdown(options=views, description="view"),
+        documents=documents_control,
+        ranks=_steps("context ranks", (2, 4, 8, 16), 4),
+        launch=_steps("lost per kernel", (0, 512, 1024), 512, " queries"),
     )
-
-
-def _draw(
-    *, view: str, documents: str, ranks: int, launch: int, packed: object, label: dict[str, Any]
-) -> go.Figure:
-    packing: Packing = packed(documents)  # type: ignore[operator]
-    sharding = analyze.context_sharding(packing, ranks=ranks, launch_tokens=launch)
-    if view == "all":
-        return plot.context_sharding(sharding, **label)
-    worst = sharding.iloc[int(sharding["per_sequence_ratio"].to_numpy().argmax())]
-    pieces = packing.documents
-    mine = (pieces["batch"] == worst["batch"]) & (pieces["micro_batch"] == worst["micro_batch"])
-    chunks = analyze.context_chunks(
-        pieces.loc[mine, ["length_tokens"]].reset_index(drop=True),
-        ranks=ranks,
-        strategy=view,  # type: ignore[arg-type]
-        launch_tokens=launch,
-    )
-    return plot.context_chunks(chunks, **label)
-
-
-# Explore who holds the tokens, and who holds the attention.
 
 
 def length_shares(lengths: Lengths, *, source: str = "", synthetic: bool = False) -> Explorer:
@@ -163,46 +137,31 @@ def length_shares(lengths: Lengths, *, source: str = "", synthetic: bool = False
     ----------
     lengths
         Table :data:`workbench.tables.DOCUMENT_LENGTHS`, or several by name.
-    source
-        Where the data comes from; printed under the figure.
-    synthetic
-        Whether the data was generated; the figure then says so.
+    source, synthetic
+        Where the data comes from, printed under the figure; whether it was generated.
 
     Returns
     -------
     workbench.explore.Explorer
         Controls above :func:`workbench.plot.length_shares`.
     """
-    sets = named(lengths)
+    sets, documents_control = _named(lengths)
+
+    def draw(*, documents: str, context_k: int, long_ratio: float) -> go.Figure:
+        table = sets[documents]
+        if long_ratio != 1:
+            tokens = min(int(table["length_tokens"].sum()), 200_000_000)
+            table = analyze.sample_documents(table, token_count=tokens, long_ratio=long_ratio)
+        shares = analyze.length_shares(table, cut_tokens=context_k * _K or None)
+        return plot.length_shares(shares, source=source, synthetic=synthetic)
+
+    cuts: list[tuple[str, object]] = [("never", 0), ("32K", 32), ("64K", 64), ("128K", 128)]
     return Explorer(
-        partial(_length_shares_draw, sets=sets, label={"source": source, "synthetic": synthetic}),
-        documents=set_choice(sets),
-        context_k=slider(
-            "cut at", [("never", 0), *((f"{each}K", each) for each in (32, 64, 128))], 0
-        ),
-        long_ratio=slider(
-            "long ones", [(f"{each:g}x", each) for each in (1.0, 1.5, 2.0, 4.0)], 1.0
-        ),
+        draw,
+        documents=documents_control,
+        context_k=slider("cut at", cuts, 0),
+        long_ratio=_steps("long ones", (1.0, 1.5, 2.0, 4.0), 1.0, "x"),
     )
-
-
-def _length_shares_draw(
-    *,
-    documents: str,
-    context_k: int,
-    long_ratio: float,
-    sets: Mapping[str, pd.DataFrame],
-    label: dict[str, Any],
-) -> go.Figure:
-    table = sets[documents]
-    if long_ratio != 1:
-        tokens = min(int(table["length_tokens"].sum()), 200_000_000)
-        table = analyze.sample_documents(table, token_count=tokens, long_ratio=long_ratio)
-    shares = analyze.length_shares(table, cut_tokens=context_k * K or None)
-    return plot.length_shares(shares, **label)
-
-
-# The packing lab: which documents share a micro-batch, and how even that is.
 
 
 def packing_balance(lengths: Lengths, *, source: str = "", synthetic: bool = False) -> Explorer:
@@ -214,10 +173,8 @@ def packing_balance(lengths: Lengths, *, source: str = "", synthetic: bool = Fal
     ----------
     lengths
         Table :data:`workbench.tables.DOCUMENT_LENGTHS`, or several by name.
-    source
-        Where the data comes from; printed under the figure.
-    synthetic
-        Whether the data was generated; the figure then says so.
+    source, synthetic
+        Where the data comes from, printed under the figure; whether it was generated.
 
     Returns
     -------
@@ -225,68 +182,49 @@ def packing_balance(lengths: Lengths, *, source: str = "", synthetic: bool = Fal
         Controls above :func:`workbench.plot.packing_balance`,
         :func:`workbench.plot.micro_batches` and :func:`workbench.plot.packing_queues`.
     """
-    sets = named(lengths)
+    sets, documents_control = _named(lengths)
+    stream = _streams(sets, 150)
+    label: dict[str, Any] = {"source": source, "synthetic": synthetic}
+
+    def draw(*, view: Any, documents: str, window: int, context_k: int, **chosen: Any) -> go.Figure:
+        plan = replace(_plan(context_k, **chosen), window_batches=window)
+        documents_drawn = stream(documents, context_k, plan.batch_sequences)
+        delayed = replace(plan, strategy="delay queues")
+        if view == "queues":
+            return plot.packing_queues(analyze.packing(documents_drawn, delayed).queues, **label)
+        if view != "balance":
+            packing = analyze.packing(documents_drawn, replace(plan, strategy=view))
+            return plot.micro_batches(analyze.micro_batches(packing), **label)
+        plans = (
+            replace(plan, strategy="plain"),
+            replace(plan, strategy="best fit"),
+            replace(plan, strategy="greedy", window_batches=1),
+            *((replace(plan, strategy="greedy"),) if window > 1 else ()),
+            *((replace(delayed, queues_from_tokens=()),) if plan.queues_from_tokens else ()),
+            delayed,
+        )
+        packed = [analyze.packing(documents_drawn, way) for way in plans]
+        return plot.packing_balance(analyze.packing_balance(packed), **label)
+
+    views = [
+        ("ways of packing", "balance"),
+        ("micro-batches, plain", "plain"),
+        ("micro-batches, greedy", "greedy"),
+        ("micro-batches, delay queues", "delay queues"),
+        ("queues", "queues"),
+    ]
     return Explorer(
-        partial(
-            _packing_balance_draw,
-            stream=streams(sets, 150),
-            label={"source": source, "synthetic": synthetic},
-        ),
-        view=widgets.Dropdown(
-            options=[
-                ("ways of packing", "balance"),
-                ("micro-batches, plain", "plain"),
-                ("micro-batches, greedy", "greedy"),
-                ("micro-batches, delay queues", "delay queues"),
-                ("queues", "queues"),
-            ],
-            description="view",
-        ),
-        documents=set_choice(sets),
-        context_k=context_choice(),
-        crossover_k=crossover_choice(values=(8, 16, 28, 49, 64, 96, 128), value=28),
-        window=slider("window", [(str(each), each) for each in (1, 2, 4, 8)], 4),
+        draw,
+        view=widgets.Dropdown(options=views, description="view"),
+        documents=documents_control,
+        context_k=_steps("context", (32, 64, 128, 160), 128, "K"),
+        crossover_k=_steps("crossover", (8, 16, 28, 49, 64, 96, 128), 28, "K"),
+        window=_steps("window", (1, 2, 4, 8), 4),
         queues=widgets.Dropdown(
-            options=list(QUEUES), value="1/4, 1/2", description="queues from (of context)"
+            options=list(_QUEUES), value="1/4, 1/2", description="queues from (of context)"
         ),
-        memory=slider("memory", [(f"{each:g}x", each) for each in (1.1, 1.25, 1.5, 2.0)], 1.25),
+        memory=_steps("memory", (1.1, 1.25, 1.5, 2.0), 1.25, "x"),
     )
-
-
-def _packing_balance_draw(
-    *,
-    view: Any,
-    documents: str,
-    context_k: int,
-    crossover_k: int,
-    window: int,
-    queues: str,
-    memory: float,
-    stream: Stream,
-    label: dict[str, Any],
-) -> go.Figure:
-    plan = plan_of(context_k=context_k, crossover_k=crossover_k, queues=queues, memory=memory)
-    lengths = stream(documents, context_k, plan.batch_sequences)
-    plan = replace(plan, window_batches=window)
-    delayed = replace(plan, strategy="delay queues")
-    if view == "queues":
-        return plot.packing_queues(analyze.packing(lengths, delayed).queues, **label)
-    if view != "balance":
-        one = analyze.packing(lengths, replace(plan, strategy=view))
-        return plot.micro_batches(analyze.micro_batches(one), **label)
-    plans = (
-        replace(plan, strategy="plain"),
-        replace(plan, strategy="best fit"),
-        replace(plan, strategy="greedy", window_batches=1),
-        *((replace(plan, strategy="greedy"),) if window > 1 else ()),
-        *((replace(delayed, queues_from_tokens=()),) if plan.queues_from_tokens else ()),
-        delayed,
-    )
-    packed = [analyze.packing(lengths, each) for each in plans]
-    return plot.packing_balance(analyze.packing_balance(packed), **label)
-
-
-# Explore a training step on a pipeline, before and after another packing.
 
 
 def pipeline(lengths: Lengths, *, source: str = "", synthetic: bool = False) -> Explorer:
@@ -296,10 +234,8 @@ def pipeline(lengths: Lengths, *, source: str = "", synthetic: bool = False) -> 
     ----------
     lengths
         Table :data:`workbench.tables.DOCUMENT_LENGTHS`, or several by name.
-    source
-        Where the data comes from; printed under the figure.
-    synthetic
-        Whether the data was generated; the figure then says so.
+    source, synthetic
+        Where the data comes from, printed under the figure; whether it was generated.
 
     Returns
     -------
@@ -307,56 +243,34 @@ def pipeline(lengths: Lengths, *, source: str = "", synthetic: bool = False) -> 
         Controls above :func:`workbench.plot.pipeline`: for each packing the step whose idle
         share is the median of all steps.
     """
-    sets = named(lengths)
+    sets, documents_control = _named(lengths)
+    stream = _streams(sets, 60)
+
+    def draw(*, documents: str, context_k: int, stages: int, chunks: int) -> go.Figure:
+        plan = _plan(context_k, crossover_k=49, queues="1/4, 1/2", sequences=stages)
+        shape = Parallelism(pipeline=stages, chunks=chunks)
+        documents_drawn = stream(documents, context_k, stages)
+        plans = (replace(plan, strategy="plain"), replace(plan, strategy="delay queues"))
+        tasks = pd.concat([_typical(documents_drawn, way, shape) for way in plans])
+        tasks = tasks.reset_index(drop=True).astype({"version": "category"})
+        return plot.pipeline(tasks, source=source, synthetic=synthetic)
+
     return Explorer(
-        partial(
-            _pipeline_draw,
-            stream=streams(sets, 60),
-            label={"source": source, "synthetic": synthetic},
-        ),
-        documents=set_choice(sets),
-        context_k=context_choice(values=(64, 128)),
-        stages=slider("stages", [(str(each), each) for each in (2, 4, 8)], 4),
-        chunks=slider("chunks per stage", [(str(each), each) for each in (1, 2, 4)], 1),
+        draw,
+        documents=documents_control,
+        context_k=_steps("context", (64, 128), 128, "K"),
+        stages=_steps("stages", (2, 4, 8), 4),
+        chunks=_steps("chunks per stage", (1, 2, 4), 1),
     )
 
 
-def _pipeline_draw(
-    *,
-    documents: str,
-    context_k: int,
-    stages: int,
-    chunks: int,
-    stream: Stream,
-    label: dict[str, Any],
-) -> go.Figure:
-    plan = plan_of(
-        context_k=context_k, crossover_k=49, queues="1/4, 1/2", memory=1.25, sequences=stages
-    )
-    shape = Parallelism(pipeline=stages, chunks=chunks)
-    lengths = stream(documents, context_k, stages)
-    both = [
-        _typical(lengths, plan, shape, "plain"),
-        _typical(lengths, plan, shape, "delay queues"),
-    ]
-    tasks = pd.concat(both, ignore_index=True)
-    return plot.pipeline(tasks.astype({"version": "category"}), **label)
-
-
-def _typical(
-    lengths: pd.DataFrame, plan: PackingPlan, shape: Parallelism, strategy: str
-) -> pd.DataFrame:
-    packed = analyze.packing(lengths, replace(plan, strategy=strategy))  # type: ignore[arg-type]
-    costs = analyze.micro_batch_costs(analyze.context_sharding(packed, ranks=shape.context))
+def _typical(lengths: pd.DataFrame, plan: PackingPlan, shape: Parallelism) -> pd.DataFrame:
+    """Lay out the step with the median pipeline bubble."""
+    sharding = analyze.context_sharding(analyze.packing(lengths, plan), ranks=shape.context)
+    costs = analyze.micro_batch_costs(sharding)
     steps = analyze.training_steps(costs, shape).sort_values("bubble_share")
     batch = int(steps["batch"].iloc[len(steps) // 2])
-    return analyze.pipeline(costs, shape, batch=batch, version=strategy)
-
-
-# Explore how rows of unequal popularity load memory units, and what a cache or copies change.
-
-_HOT_ROWS = (0, 1, 4, 16, 64, 256)
-_LPT_ROWS = 4_000  # fewer than the analysis places one by one, for an answer at once
+    return analyze.pipeline(costs, shape, batch=batch, version=plan.strategy)
 
 
 def row_sharding(
@@ -371,10 +285,8 @@ def row_sharding(
     popularities
         Tables :data:`workbench.tables.ROW_POPULARITY` by the name to choose them by, e.g.
         ``{"Zipf 0.9": simulate.row_popularity(100_000, 0.9)}``.
-    source
-        Where the data comes from; printed under the figure.
-    synthetic
-        Whether the data was generated; the figure then says so.
+    source, synthetic
+        Where the data comes from, printed under the figure; whether it was generated.
 
     Returns
     -------
@@ -390,11 +302,11 @@ def row_sharding(
     TableError
         If one is no table of popularity.
     """
-    named: object = popularities
-    if not isinstance(named, Mapping) or not named:
+    by_name: object = popularities
+    if not isinstance(by_name, Mapping) or not by_name:
         msg = "no popularities to choose from; pass {name: simulate.row_popularity(...)}"
         raise WorkbenchError(msg)
-    tables = {name: ROW_POPULARITY.check(table, name) for name, table in named.items()}
+    tables = {name: ROW_POPULARITY.check(table, name) for name, table in by_name.items()}
 
     @cache
     def placed(name: str, units: int, copies: int) -> pd.DataFrame:
@@ -407,24 +319,15 @@ def row_sharding(
         table = placed(popularity, units, copies)
         return plot.row_sharding(table, source=where, synthetic=synthetic)
 
+    copies = [("none, a cache", 0), ("2", 2), ("8", 8), ("32", 32)]
     return Explorer(
         draw,
         popularity=widgets.Dropdown(options=list(tables), description="popularity"),
         units=widgets.SelectionSlider(
             options=[64, 256, 1024], value=256, continuous_update=False, description="units"
         ),
-        copies=widgets.Dropdown(
-            options=[("none, a cache", 0), ("2", 2), ("8", 8), ("32", 32)],
-            description="copies of hot rows",
-        ),
+        copies=widgets.Dropdown(options=copies, description="copies of hot rows"),
     )
-
-
-# Explore how embedding tables are placed on ranks: the sharding board.
-
-# Those that torchrec prints for a plan.
-_SHOWN = ("total variation", "total distance", "chi divergence", "KL divergence")
-_DEFAULT = ShardingAssumptions()
 
 
 def table_sharding(
@@ -444,10 +347,8 @@ def table_sharding(
         Table :data:`workbench.tables.EMBEDDING_TABLES`.
     assumptions
         Batch, bandwidths and memory, as for :func:`workbench.analyze.table_sharding`.
-    source
-        Where the data comes from; printed under the figure.
-    synthetic
-        Whether the data was generated; the figure then says so.
+    source, synthetic
+        Where the data comes from, printed under the figure; whether it was generated.
 
     Returns
     -------
@@ -461,63 +362,33 @@ def table_sharding(
         If ``tables`` is no table of embedding tables.
     """
     EMBEDDING_TABLES.check(tables)
+
+    def draw(**chosen: Any) -> go.Figure:
+        shards = analyze.table_sharding(tables, assumptions=assumptions, **chosen)
+        imbalance = None
+        if len(shards):
+            imbalance = analyze.load_imbalance(analyze.shard_balance(shards)["perf_ms"])
+            imbalance = imbalance[imbalance["measure"].isin(_TORCHREC)]
+        return plot.table_sharding(shards, imbalance=imbalance, source=source, synthetic=synthetic)
+
+    schemes = [
+        ("whole tables", "table"),
+        ("columns where needed", "auto-column"),
+        ("columns of all tables", "column"),
+        ("rows within a host", "table-row"),
+    ]
+    planners = [("largest first", "greedy"), ("in order", "in order"), ("anywhere", "random")]
+    loads = [("estimated time", "perf"), ("bytes", "size"), ("columns", "dim")]
+    loads.append(("columns × look-ups", "lookup"))
     return Explorer(
-        partial(
-            _table_sharding_draw,
-            tables=tables,
-            assumptions=assumptions,
-            source=source,
-            synthetic=synthetic,
-        ),
+        draw,
         ranks=widgets.SelectionSlider(
             options=[64, 256], value=256, continuous_update=False, description="ranks"
         ),
-        scheme=widgets.Dropdown(
-            options=[
-                ("whole tables", "table"),
-                ("columns where needed", "auto-column"),
-                ("columns of all tables", "column"),
-                ("rows within a host", "table-row"),
-            ],
-            description="cut",
-        ),
-        planner=widgets.Dropdown(
-            options=[
-                ("largest first", "greedy"),
-                ("in order", "in order"),
-                ("anywhere", "random"),
-            ],
-            description="place",
-        ),
-        balance_by=widgets.Dropdown(
-            options=[
-                ("estimated time", "perf"),
-                ("bytes", "size"),
-                ("columns", "dim"),
-                ("columns × look-ups", "lookup"),
-            ],
-            description="balance",
-        ),
+        scheme=widgets.Dropdown(options=schemes, description="cut"),
+        planner=widgets.Dropdown(options=planners, description="place"),
+        balance_by=widgets.Dropdown(options=loads, description="balance"),
     )
-
-
-def _table_sharding_draw(
-    *,
-    tables: pd.DataFrame,
-    assumptions: ShardingAssumptions,
-    source: str,
-    synthetic: bool,
-    **chosen: Any,
-) -> go.Figure:
-    shards = analyze.table_sharding(tables, assumptions=assumptions, **chosen)
-    imbalance = None
-    if len(shards):
-        imbalance = analyze.load_imbalance(analyze.shard_balance(shards)["perf_ms"])
-        imbalance = imbalance[imbalance["measure"].isin(_SHOWN)]
-    return plot.table_sharding(shards, imbalance=imbalance, source=source, synthetic=synthetic)
-
-
-# Explore what packing and sharding would buy on a pipeline.
 
 
 def training_speed(lengths: Lengths, *, source: str = "", synthetic: bool = False) -> Explorer:
@@ -529,42 +400,31 @@ def training_speed(lengths: Lengths, *, source: str = "", synthetic: bool = Fals
     ----------
     lengths
         Table :data:`workbench.tables.DOCUMENT_LENGTHS`, or several by name.
-    source
-        Where the data comes from; printed under the figure.
-    synthetic
-        Whether the data was generated; the figure then says so.
+    source, synthetic
+        Where the data comes from, printed under the figure; whether it was generated.
 
     Returns
     -------
     workbench.explore.Explorer
         Controls above :func:`workbench.plot.training_speed`.
     """
-    sets = named(lengths)
+    sets, documents_control = _named(lengths)
+    stream = _streams(sets, 48)
+
+    def draw(
+        *, documents: str, context_k: int, crossover_k: int, chunks: int, ranks: int
+    ) -> go.Figure:
+        plan = _plan(context_k, crossover_k=crossover_k, queues="1/4, 1/2")
+        shape = Parallelism(pipeline=4, context=ranks, chunks=chunks)
+        documents_drawn = stream(documents, context_k, plan.batch_sequences)
+        speed = analyze.training_speed(documents_drawn, plan, shape)
+        return plot.training_speed(speed, source=source, synthetic=synthetic)
+
     return Explorer(
-        partial(
-            _training_speed_draw,
-            stream=streams(sets, 48),
-            label={"source": source, "synthetic": synthetic},
-        ),
-        documents=set_choice(sets),
-        context_k=context_choice(values=(64, 128)),
-        crossover_k=crossover_choice(values=(28, 49, 98), value=49),
-        chunks=slider("chunks per stage", [(str(each), each) for each in (1, 2, 4)], 2),
-        ranks=slider("context ranks", [(str(each), each) for each in (2, 4, 8)], 2),
+        draw,
+        documents=documents_control,
+        context_k=_steps("context", (64, 128), 128, "K"),
+        crossover_k=_steps("crossover", (28, 49, 98), 49, "K"),
+        chunks=_steps("chunks per stage", (1, 2, 4), 2),
+        ranks=_steps("context ranks", (2, 4, 8), 2),
     )
-
-
-def _training_speed_draw(
-    *,
-    documents: str,
-    context_k: int,
-    crossover_k: int,
-    chunks: int,
-    ranks: int,
-    stream: Stream,
-    label: dict[str, Any],
-) -> go.Figure:
-    plan = plan_of(context_k=context_k, crossover_k=crossover_k, queues="1/4, 1/2", memory=1.25)
-    shape = Parallelism(pipeline=4, context=ranks, chunks=chunks)
-    lengths = stream(documents, context_k, plan.batch_sequences)
-    return plot.training_speed(analyze.training_speed(lengths, plan, shape), **label)

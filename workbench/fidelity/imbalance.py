@@ -14,8 +14,6 @@ from workbench import analyze, load, simulate
 from workbench.analyze import Packing, PackingPlan, Parallelism
 from workbench.fidelity.registry import Reading, claim, published
 
-# Claims about packing and context sharding: the tables of WLB-LLM on public lengths.
-
 _SOURCE = "WLB-LLM, arXiv:2503.17924; lengths as hao-ai-lab/DistCA reconstructed them"
 _K = 1024
 # The calibrations: where attention overtakes the rest, for a model of width 4,096.
@@ -43,38 +41,25 @@ def table_2(folder: Path) -> Iterator[Reading]:
     tokens = 2_000 * plan.batch_sequences * plan.context_tokens
     lengths = analyze.sample_documents(_lengths(folder), token_count=tokens)
     for row in published("wlb_packing"):
-        queues = tuple(int(each) * _K for each in row["queues_from_k"].split("/") if each)
-        each = PackingPlan(
+        queues = tuple(int(tried) * _K for tried in row["queues_from_k"].split("/") if tried)
+        tried = PackingPlan(
             strategy=row["strategy"],  # type: ignore[arg-type]
             crossover_tokens=_CROSSOVER_OF_TABLE_2,
             window_batches=int(row["window_batches"]),
             queues_from_tokens=queues or plan.queues_from_tokens,
         )
-        here = analyze.packing_balance(analyze.packing(lengths, each)).iloc[0]
-        yield Reading(
-            what=f"{each.label()}: imbalance",
-            printed=float(row["imbalance_ratio"]),
-            here=float(here["imbalance_ratio"]),
-            unit="max/mean",
-            tolerance=0.02 if queues else 0.05,
-            source=row["source"],
-        )
-        if row["delay_batches"]:
-            yield Reading(
-                what=f"{each.label()}: mean delay",
-                printed=float(row["delay_batches"]),
-                here=float(here["delay_batches"]),
-                unit="batches",
-                tolerance=0.15,
-                source=row["source"],
-            )
+        balance = analyze.packing_balance(analyze.packing(lengths, tried)).iloc[0]
+        for name, column, unit, near in (
+            ("imbalance", "imbalance_ratio", "max/mean", 0.02 if queues else 0.05),
+            ("mean delay", "delay_batches", "batches", 0.15),
+        ):
+            if row[column]:
+                label, printed = f"{tried.label()}: {name}", float(row[column])
+                yield Reading(label, printed, float(balance[column]), unit, near, row["source"])
 
 
 @claim(
-    noun="packing",
-    name="speed-up over plain packing",
-    source=_SOURCE,
-    needs=("lengths-documents",),
+    noun="packing", name="speed-up over plain packing", source=_SOURCE, needs=("lengths-documents",)
 )
 def speedups(folder: Path) -> Iterator[Reading]:
     """Compare mean speed-ups over the eight configurations, at one calibration.
@@ -86,13 +71,8 @@ def speedups(folder: Path) -> Iterator[Reading]:
     lengths = _lengths(folder)
     rows = []
     for row in published("wlb_configurations"):
-        shape = Parallelism(
-            pipeline=int(row["pipeline"]),
-            data=int(row["data"]),
-            context=int(row["context"]),
-            tensor=int(row["tensor"]),
-            chunks=2,
-        )
+        degrees = {name: int(row[name]) for name in ("pipeline", "data", "context", "tensor")}
+        shape = Parallelism(**degrees, chunks=2)
         context = int(row["context_k"]) * _K
         width = int(row["hidden_size"])
         of_7b = analyze.crossover_from_flops(hidden_size=_WIDTH_OF_7B, ffn_size=11_008)
@@ -106,19 +86,13 @@ def speedups(folder: Path) -> Iterator[Reading]:
         stream = analyze.sample_documents(lengths, token_count=tokens)
         speed = analyze.training_speed(stream, plan, shape).set_index("recipe")
         rows.append((row["context_k"], speed["speedup_ratio"]["delay queues, adaptive"]))
-    here = pd.DataFrame(rows, columns=["context_k", "speedup_ratio"])
+    speeds = pd.DataFrame(rows, columns=["context_k", "speedup_ratio"])
     for row in published("wlb_speedups"):
         if not row["what"].startswith("mean") or row["recipe"] != "delay queues, adaptive":
             continue
-        chosen = here[here["context_k"] == row["context_k"]] if row["context_k"] else here
-        yield Reading(
-            what=row["what"],
-            printed=float(row["speedup_ratio"]),
-            here=float(chosen["speedup_ratio"].mean()),
-            unit="x",
-            tolerance=0.05,
-            source=row["source"],
-        )
+        chosen = speeds[speeds["context_k"] == row["context_k"]] if row["context_k"] else speeds
+        printed, mean = float(row["speedup_ratio"]), float(chosen["speedup_ratio"].mean())
+        yield Reading(row["what"], printed, mean, "x", 0.05, row["source"])
 
 
 @claim(
@@ -134,16 +108,9 @@ def per_document(folder: Path) -> Iterator[Reading]:
         stream = analyze.sample_documents(_lengths(folder), token_count=400 * context)
         packed: Packing = analyze.packing(stream, plan)
         table = analyze.context_sharding(packed, ranks=4, tile_tokens=1, launch_tokens=0)
-        yield Reading(
-            what=f"{context // _K}K, slowest rank, worst micro-batch",
-            printed=1,
-            here=float(table["per_document_ratio"].max()),
-            unit="max/mean",
-            tolerance=0.001,
-        )
+        label = f"{context // _K}K, slowest rank, worst micro-batch"
+        yield Reading(label, 1, float(table["per_document_ratio"].max()), "max/mean", 0.001)
 
-
-# Claims about sharding: torchrec's costs and measures, skewed rows, real look-ups.
 
 _FLOAT = 1e-12  # relative; the same sum in another order
 _DRAW = 0.5  # of max / mean, what another seed of the random placement changes
@@ -158,27 +125,21 @@ _ROWS_SHARE = 0.005
 )
 def costs() -> Iterator[Reading]:
     """Compare the time of each shard with the one that torchrec's own tests expect."""
-    parts = ("forward_compute", "forward_communication", "backward_compute")
+    passes = ("forward_compute", "forward_communication", "backward_compute")
     for row in published("sharding_torchrec_perf"):
-        table = pd.DataFrame(
-            {
-                "table": ["table_0"],
-                "row_count": [int(row["row_count"])],
-                "dim_count": [int(row["dim_count"])],
-                "pooling_ratio": [float(row["pooling_ratio"])],
-                "element_bytes": [int(row["element_bytes"])],
-            }
-        )
+        sizes = {name: int(row[name]) for name in ("row_count", "dim_count", "element_bytes")}
+        pooling = float(row["pooling_ratio"])
+        table = pd.DataFrame([{"table": "table_0", **sizes, "pooling_ratio": pooling}])
         shards = analyze.table_sharding(
             table,
             ranks=int(row["ranks"]),
             scheme=row["scheme"],  # type: ignore[arg-type]
             assumptions=analyze.ShardingAssumptions(batch_count=int(row["batch_count"])),
         )
-        whole = sum(float(row[f"{part}_ms"]) for part in (*parts, "backward_communication"))
-        for rank, here in zip(shards["rank"], shards["perf_ms"], strict=True):
-            what = f"{row['scheme']}, shard on rank {rank}"
-            yield Reading(what, whole, here, "ms", _FLOAT * whole, row["source"])
+        total_ms = sum(float(row[f"{name}_ms"]) for name in (*passes, "backward_communication"))
+        for rank, perf_ms in zip(shards["rank"], shards["perf_ms"], strict=True):
+            shard = f"{row['scheme']}, shard on rank {rank}"
+            yield Reading(shard, total_ms, perf_ms, "ms", _FLOAT * total_ms, row["source"])
 
 
 @claim(
@@ -191,10 +152,10 @@ def imbalance() -> Iterator[Reading]:
     for row in published("sharding_imbalance"):
         loads = [float(load) for load in row["loads"].split()]
         # torchrec tests KL before it divides by ln k.
-        here = _measured(loads, row["measure"]) * float(row["scale"])
+        value = _measured(loads, row["measure"]) * float(row["scale"])
         near = 0.5 * 10.0 ** -int(row["digits"])
-        what = f"{row['measure']} of {row['loads']}"
-        yield Reading(what, float(row["value"]), here, "", near, row["source"])
+        quantity = f"{row['measure']} of {row['loads']}"
+        yield Reading(quantity, float(row["value"]), value, "", near, row["source"])
 
 
 def _measured(loads: Any, measure: str) -> float:
@@ -216,16 +177,16 @@ def rows() -> Iterator[Reading]:
             tables[key] = _placed(float(key[0]), int(key[1]), int(key[2]))
         name = row["placement"]
         near = _DRAW if name == "random" else 0.5 * 10.0 ** -int(row["digits"])
-        what = f"exponent {row['exponent']}, {name}"
-        here = tables[key][name]
-        yield Reading(what, float(row["max_to_mean_ratio"]), here, "", near, row["source"])
+        quantity = f"exponent {row['exponent']}, {name}"
+        ratio = tables[key][name]
+        yield Reading(quantity, float(row["max_to_mean_ratio"]), ratio, "", near, row["source"])
 
 
 def _placed(exponent: float, rows: int, units: int) -> dict[str, float]:
     """Give max / mean of every placement, and the bound."""
     table = analyze.row_sharding(simulate.row_popularity(rows, exponent), units=units)
-    found = dict(zip(table["placement"], table["max_to_mean_ratio"], strict=True))
-    return {**found, "bound": float(table["bound_ratio"].iloc[0])}
+    ratios = dict(zip(table["placement"], table["max_to_mean_ratio"], strict=True))
+    return {**ratios, "bound": float(table["bound_ratio"].iloc[0])}
 
 
 @claim(
@@ -248,11 +209,11 @@ def shape() -> Iterator[Reading]:
             balance_by=row["balance_by"],  # type: ignore[arg-type]
             scheme=row["scheme"],  # type: ignore[arg-type]
         )
-        here = _measured(analyze.shard_balance(shards)["perf_ms"], "max / mean")
+        ratio = _measured(analyze.shard_balance(shards)["perf_ms"], "max / mean")
         printed = float(row["max_to_mean_ratio"])
         near = _SHAPE_EVEN if printed < _EVEN else _SHAPE_SHARE * printed
-        what = f"{row['ranks']} ranks, {row['planner']} by {row['balance_by']}, {row['scheme']}"
-        yield Reading(what, printed, here, "", near, row["source"])
+        plan = f"{row['ranks']} ranks, {row['planner']} by {row['balance_by']}, {row['scheme']}"
+        yield Reading(plan, printed, ratio, "", near, row["source"])
 
 
 @claim(
@@ -271,22 +232,20 @@ def reuse(folder: Path) -> Iterator[Reading]:
         histogram = load.reuse_histogram(folder / row["year"] / "locality_stats.txt")
         batch = histogram[histogram["batch"] == row["batch"]]
         quantity, printed, source = row["quantity"], float(row["value"]), row["source"]
-        what = f"{row['year']}, {quantity}"
+        label = f"{row['year']}, {quantity}"
         if row["above_count"]:
-            (here,) = batch.loc[batch["above_count"] == int(row["above_count"]), quantity]
-            yield Reading(f"{what} above {row['above_count']}", printed, here, "", 0, source)
+            (value,) = batch.loc[batch["above_count"] == int(row["above_count"]), quantity]
+            yield Reading(f"{label} above {row['above_count']}", printed, value, "", 0, source)
         elif quantity == "reuse_ratio":
-            here = batch["lookup_count"].iloc[0] / batch["unique_count"].iloc[0]
-            yield Reading(what, printed, here, "", 0.05, source)
+            value = batch["lookup_count"].iloc[0] / batch["unique_count"].iloc[0]
+            yield Reading(label, printed, value, "", 0.05, source)
         else:
-            yield Reading(what, printed, batch[quantity].iloc[0], "", 0, source)
+            yield Reading(label, printed, batch[quantity].iloc[0], "", 0, source)
         if quantity == "unique_count":
             rows = analyze.row_popularity(batch)["row_count"].sum()
-            what = f"{row['year']}, rows that the bins hold together"
-            yield Reading(what, printed, rows, "rows", _ROWS_SHARE * printed, source)
+            label = f"{row['year']}, rows that the bins hold together"
+            yield Reading(label, printed, rows, "rows", _ROWS_SHARE * printed, source)
 
-
-# Claims about stragglers: the slowdown of two real jobs, and what causes it.
 
 _JOBS = ("SE", "ST")
 # The published replay moves single steps of SE by one transfer; ST agrees to seven digits.
@@ -313,20 +272,20 @@ def slowdown(folder: Path) -> Iterator[Reading]:
         printed = _read(folder / f"result-{name}.json")
         row = analyze.job_slowdown(operations).iloc[0]
         near = _TOLERANCE[name]
-        whole = printed["blocking_slowdown"]
-        yield Reading(f"{name}, S", whole, row["slowdown_ratio"], "", near)
+        slowdown_ratio = printed["blocking_slowdown"]
+        yield Reading(f"{name}, S", slowdown_ratio, row["slowdown_ratio"], "", near)
         delayed = row["actual_ns"] / row["replay_ns"]
         yield Reading(f"{name}, launch slowdown", printed["launch_slowdown"], delayed, "", near)
         for sign, column in (("Ms", "last_stage_ratio"), ("Mw", "worst_workers_ratio")):
             share = _read(folder / f"{sign.lower()}-{name}.json")[sign]
             yield Reading(f"{name}, {sign}", share, row[column], "", _SHARE_TOLERANCE)
         for part, key in _PARTS.items():
-            known = printed[f"blocking_decompose_by_{key}"]
+            ratios = printed[f"blocking_decompose_by_{key}"]
             table = analyze.job_slowdown_by(operations, part)
             for label, ratio in zip(table[part].astype(str), table["slowdown_ratio"], strict=True):
-                if label in known:
-                    what = f"{name}, S of {part.replace('_', ' ')} {label}"
-                    yield Reading(what, known[label], ratio, "", near)
+                if label in ratios:
+                    entity = f"{name}, S of {part.replace('_', ' ')} {label}"
+                    yield Reading(entity, ratios[label], ratio, "", near)
 
 
 @claim(noun="stragglers", name="every step of real jobs", source=_ARTIFACT, needs=_SETS)
@@ -340,10 +299,10 @@ def steps(folder: Path) -> Iterator[Reading]:
         table = analyze.job_steps(_job(folder, name)).set_index("step")
         printed = _read(folder / f"result-{name}.json")
         for column, key in _STEP_TIMES.items():
-            known = pd.Series(printed[key])
-            known.index = known.index.astype("int64")
-            errors = (table[column] / 1e9 / known - 1).abs()
-            yield Reading(f"{name}, steps compared, {key}", len(known), errors.count(), "")
+            times = pd.Series(printed[key])
+            times.index = times.index.astype("int64")
+            errors = (table[column] / 1e9 / times - 1).abs()
+            yield Reading(f"{name}, steps compared, {key}", len(times), errors.count(), "")
             yield Reading(f"{name}, largest error of {key}", 0, errors.max(), "", 0.001)
 
 
@@ -359,11 +318,11 @@ def workers(folder: Path) -> Iterator[Reading]:
         by_rank, by_stage = (
             printed[f"blocking_decompose_by_{key}"] for key in ("dp_rank", "stage")
         )
-        places = zip(table["dp_rank"].astype(str), table["stage"].astype(str), strict=True)
-        known = np.array([min(by_rank[rank], by_stage[stage]) for rank, stage in places])
-        here = table["bound_ratio"].to_numpy(dtype=np.float64)
-        yield Reading(f"{name}, correlation", 1, np.corrcoef(known, here)[0, 1], "", 0.02)
-        largest = np.abs(known - here).max()
+        pairs = zip(table["dp_rank"].astype(str), table["stage"].astype(str), strict=True)
+        bounds = np.array([min(by_rank[rank], by_stage[stage]) for rank, stage in pairs])
+        ratios = table["bound_ratio"].to_numpy(dtype=np.float64)
+        yield Reading(f"{name}, correlation", 1, np.corrcoef(bounds, ratios)[0, 1], "", 0.02)
+        largest = np.abs(bounds - ratios).max()
         yield Reading(f"{name}, largest difference", 0, largest, "", _TOLERANCE[name])
 
 
@@ -377,9 +336,9 @@ def dispersion(folder: Path) -> Iterator[Reading]:
     """Compare usual measures of imbalance; the tolerance is that of the printed digits."""
     tables = {name: analyze.job_dispersion(_job(folder, name)) for name in _JOBS}
     for row in published("job_dispersion"):
-        here = tables[row["job"]].set_index("measure")["value_ratio"].loc[row["measure"]]
-        what, near = f"{row['job']}, {row['measure']}", float(row["tolerance"])
-        yield Reading(what, float(row["value"]), float(here), "", near, row["source"])
+        value = tables[row["job"]].set_index("measure")["value_ratio"].loc[row["measure"]]
+        quantity, near = f"{row['job']}, {row['measure']}", float(row["tolerance"])
+        yield Reading(quantity, float(row["value"]), float(value), "", near, row["source"])
 
 
 def _job(folder: Path, name: str) -> pd.DataFrame:
@@ -387,5 +346,5 @@ def _job(folder: Path, name: str) -> pd.DataFrame:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    return found
+    results: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return results

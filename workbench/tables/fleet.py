@@ -31,7 +31,7 @@ class Fleet:
     @property
     def is_synthetic(self) -> bool:
         """Whether any of the files says that it was simulated; figures should say so too."""
-        return any(each.is_synthetic for each in (self.power, self.job, self.failures))
+        return any(log.is_synthetic for log in (self.power, self.job, self.failures))
 
     def __repr__(self) -> str:
         """Say what was loaded and what was not there."""
@@ -41,11 +41,11 @@ class Fleet:
             "failures": (len(self.failures.failures), "incidents"),
             "traces": (len(self.ranks), "ranks"),
         }
-        said = [f"{name}: {count:,} {noun}" for name, (count, noun) in counts.items() if count]
+        loaded = [f"{name}: {count:,} {noun}" for name, (count, noun) in counts.items() if count]
         absent = [name for name, (count, _) in counts.items() if not count]
-        told = "; ".join(said) or "nothing"
+        text = "; ".join(loaded) or "nothing"
         without = f"; not there: {', '.join(absent)}" if absent else ""
-        return f"Fleet: {told}{without}; {flagged_text(self.quality)}"
+        return f"Fleet: {text}{without}; {flagged_text(self.quality)}"
 
 
 # Power beside work: energy of steps, spans and incidents, dips and their causes.

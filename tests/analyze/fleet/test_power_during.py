@@ -33,9 +33,9 @@ def test_only_whole_cells_inside_the_run_are_kept(totals):
 
 
 def test_gaps_inside_stay_and_unmeasured_ends_go(totals):
-    found = analyze.power_during(totals, spans(("run", 0, 100 * SECOND)))
-    assert kept(found) == [1, 2, 3, 4, 5]
-    assert found["power_w"].isna().sum() == 1
+    cells = analyze.power_during(totals, spans(("run", 0, 100 * SECOND)))
+    assert kept(cells) == [1, 2, 3, 4, 5]
+    assert cells["power_w"].isna().sum() == 1
 
 
 def test_several_runs_are_taken_from_the_first_start_to_the_last_end(totals):

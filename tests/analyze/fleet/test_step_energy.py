@@ -75,10 +75,10 @@ def test_however_a_run_is_cut_its_parts_sum_to_the_whole(watts, cuts):
     last = len(watts) - 1
     edges = sorted({0.0, *(round(cut * last, 6) for cut in cuts), float(last)})
     steps = make_steps(*((n, a, b) for n, (a, b) in enumerate(itertools.pairwise(edges))))
-    parts = analyze.step_energy(power, steps, least_covered_share=0)["energy_j"].sum()
-    whole = analyze.step_energy(power, make_steps((0, 0, last)))["energy_j"].item()
-    assert parts == pytest.approx(whole, rel=1e-9, abs=1e-6)
-    assert whole == pytest.approx(sum(watts) - (watts[0] + watts[-1]) / 2, rel=1e-9, abs=1e-6)
+    pieces = analyze.step_energy(power, steps, least_covered_share=0)["energy_j"].sum()
+    uncut = analyze.step_energy(power, make_steps((0, 0, last)))["energy_j"].item()
+    assert pieces == pytest.approx(uncut, rel=1e-9, abs=1e-6)
+    assert uncut == pytest.approx(sum(watts) - (watts[0] + watts[-1]) / 2, rel=1e-9, abs=1e-6)
 
 
 def test_a_gap_adds_no_energy_and_is_missing_coverage():

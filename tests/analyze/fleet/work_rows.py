@@ -35,7 +35,7 @@ def make_power(**readings):
 
 def make_steps(*rows):
     """Make a table from ``(step, start_s, end_s)`` or ``(step, start_s, end_s, attempt)``."""
-    made = [
+    rows_ = [
         {
             "step": row[0], "start_ns": round(row[1] * SECOND), "end_ns": round(row[2] * SECOND),
             "attempt": row[3] if len(row) > 3 else 1, "token_count": 100, "sample_count": 4,
@@ -43,12 +43,12 @@ def make_steps(*rows):
         }
         for n, row in enumerate(rows)
     ]  # fmt: skip
-    return table_of(LOGGED_STEPS, made)
+    return table_of(LOGGED_STEPS, rows_)
 
 
 def make_spans(*rows):
     """Make a table from ``(kind, start_s, end_s)`` or ``(kind, start_s, end_s, attempt)``."""
-    made = [
+    rows_ = [
         {
             "kind": row[0], "start_ns": round(row[1] * SECOND),
             "end_ns": None if row[2] is None else round(row[2] * SECOND),
@@ -56,7 +56,7 @@ def make_spans(*rows):
         }
         for n, row in enumerate(rows)
     ]  # fmt: skip
-    return table_of(LOGGED_SPANS, made)
+    return table_of(LOGGED_SPANS, rows_)
 
 
 def make_totals(watts, *, period_s=1.0, start_s=0.0):

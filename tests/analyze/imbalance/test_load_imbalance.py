@@ -27,8 +27,8 @@ def values(loads, **options):
 )
 def test_reproduces_printed_values(row):
     loads = [float(load) for load in row["loads"].split()]
-    here = values(loads)[row["measure"]] * float(row["scale"])
-    assert here == pytest.approx(float(row["value"]), abs=0.5 * 10.0 ** -int(row["digits"]))
+    value = values(loads)[row["measure"]] * float(row["scale"])
+    assert value == pytest.approx(float(row["value"]), abs=0.5 * 10.0 ** -int(row["digits"]))
 
 
 @given(some_loads)
@@ -42,9 +42,9 @@ def test_every_value_lies_between_equal_and_worst(loads):
 
 @given(some_loads, st.floats(min_value=1e-3, max_value=1e6), st.randoms())
 def test_neither_the_unit_nor_the_order_of_the_loads_matters(loads, factor, shuffler):
-    other = [factor * load for load in loads]
-    shuffler.shuffle(other)
-    np.testing.assert_allclose(values(other), values(loads), rtol=1e-7, atol=1e-9)
+    scaled = [factor * load for load in loads]
+    shuffler.shuffle(scaled)
+    np.testing.assert_allclose(values(scaled), values(loads), rtol=1e-7, atol=1e-9)
 
 
 @given(st.integers(1, 300), st.floats(min_value=1e-300, max_value=1e300))
@@ -57,14 +57,14 @@ def test_equal_loads_are_in_balance_by_every_measure(count, load):
 
 @given(st.integers(2, 200))
 def test_one_load_that_is_everything_is_the_worst_by_every_measure(count):
-    found = values([0] * (count - 1) + [5])
-    assert found["max / mean"] == pytest.approx(count)
-    assert found["MaxVio"] == pytest.approx(count - 1)
-    assert found["coefficient of variation"] == pytest.approx((count - 1) ** 0.5)
-    assert found["Gini"] == pytest.approx(1 - 1 / count)
-    assert found["total variation"] == pytest.approx(1 - 1 / count)
-    assert found["total distance"] == pytest.approx(2 - 2 / count)
-    assert found[["chi divergence", "KL divergence"]].tolist() == pytest.approx([1, 1])
+    measured = values([0] * (count - 1) + [5])
+    assert measured["max / mean"] == pytest.approx(count)
+    assert measured["MaxVio"] == pytest.approx(count - 1)
+    assert measured["coefficient of variation"] == pytest.approx((count - 1) ** 0.5)
+    assert measured["Gini"] == pytest.approx(1 - 1 / count)
+    assert measured["total variation"] == pytest.approx(1 - 1 / count)
+    assert measured["total distance"] == pytest.approx(2 - 2 / count)
+    assert measured[["chi divergence", "KL divergence"]].tolist() == pytest.approx([1, 1])
 
 
 @given(some_loads)
@@ -85,9 +85,9 @@ def test_groups_are_measured_apart_and_keep_their_columns():
     assert worst["group"].tolist() == ["layer 1", "layer 3"]
     assert worst["layer"].tolist() == [1, 3]
     assert worst["value_ratio"].tolist() == [1, 1.5]
-    both = analyze.load_imbalance(frame, value="tokens", by=["layer", "expert"])
-    assert both["group"].unique().tolist()[0] == "layer 1, expert 0"
-    assert (both["load_count"] == 1).all()
+    table = analyze.load_imbalance(frame, value="tokens", by=["layer", "expert"])
+    assert table["group"].unique().tolist()[0] == "layer 1, expert 0"
+    assert (table["load_count"] == 1).all()
 
 
 def test_a_column_without_groups_is_one_group():

@@ -55,9 +55,9 @@ def test_attention_alone_is_far_more_uneven_and_tokens_not_at_all(stream):
 @pytest.mark.oracle
 def test_more_memory_evens_the_work(stream):
     plan = PackingPlan(strategy="delay queues")
-    rows = [imbalance(stream, replace(plan, memory_ratio=each)) for each in (1.25, 1.5, 2.0)]
-    known = (1.035, 1.021, 1.009)
-    for row, ratio in zip(rows, known, strict=True):
+    rows = [imbalance(stream, replace(plan, memory_ratio=ratio)) for ratio in (1.25, 1.5, 2.0)]
+    printed = (1.035, 1.021, 1.009)
+    for row, ratio in zip(rows, printed, strict=True):
         assert row["imbalance_ratio"] == pytest.approx(ratio, abs=0.03)
     assert rows[0]["imbalance_ratio"] > rows[1]["imbalance_ratio"] > rows[2]["imbalance_ratio"]
 
@@ -174,8 +174,8 @@ def test_documents_longer_than_the_context_are_cut_and_counted():
                        queues_from_tokens=())  # fmt: skip
     packed = analyze.packing(table([25, 3, 9, 8, 10, 9]), plan)
     assert packed.cut_count == 1
-    parts = packed.documents.query("document == 0").sort_values("start_tokens")
-    assert parts[["start_tokens", "length_tokens"]].to_numpy().tolist() == [
+    pieces = packed.documents.query("document == 0").sort_values("start_tokens")
+    assert pieces[["start_tokens", "length_tokens"]].to_numpy().tolist() == [
         [0, 10], [10, 10], [20, 5],
     ]  # fmt: skip
 
@@ -185,12 +185,12 @@ def test_the_solver_is_at_least_as_even_as_greedy(corpus):
     lengths = analyze.sample_documents(corpus, token_count=3 * 4 * 16 * K, seed=4)
     plan = PackingPlan("greedy", context_tokens=16 * K)
     greedy, solver = (
-        analyze.packing(lengths, replace(plan, strategy=each, solver_s=20))
-        for each in ("greedy", "solver")
+        analyze.packing(lengths, replace(plan, strategy=strategy, solver_s=20))
+        for strategy in ("greedy", "solver")
     )
     worst = [
-        analyze.micro_batches(each).groupby("batch")["attention_cost"].max().sum()
-        for each in (greedy, solver)
+        analyze.micro_batches(packed).groupby("batch")["attention_cost"].max().sum()
+        for packed in (greedy, solver)
     ]
     assert worst[1] <= worst[0] * 1.02
     note = analyze.packing_balance(solver)["note"].iloc[0]

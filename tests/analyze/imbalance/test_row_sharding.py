@@ -36,12 +36,12 @@ def ratios(table):
 @pytest.mark.parametrize("exponent", ["0.7", "0.9", "1.05", "1.2"])
 def test_reproduces_the_imbalance_of_a_million_rows(exponent):
     table = analyze.row_sharding(simulate.row_popularity(1_000_000, float(exponent)), units=256)
-    found = {**ratios(table), "bound": table["bound_ratio"].iloc[0]}
+    measured = {**ratios(table), "bound": table["bound_ratio"].iloc[0]}
     rows = [row for row in published("sharding_rows") if row["exponent"] == exponent]
     for row in rows:
         # A random placement is one draw of many.
         near = 0.5 if row["placement"] == "random" else 0.5 * 10.0 ** -int(row["digits"])
-        assert found[row["placement"]] == pytest.approx(
+        assert measured[row["placement"]] == pytest.approx(
             float(row["max_to_mean_ratio"]), abs=near
         ), row
     assert len(rows) == 4
@@ -51,11 +51,11 @@ def test_reproduces_the_imbalance_of_a_million_rows(exponent):
 def test_real_look_ups_balance_over_256_units_without_caching(real_data):
     histogram = load.reuse_histogram(real_data("dlrm-locality") / "2021" / "locality_stats.txt")
     real = analyze.row_popularity(histogram[histogram["batch"] == "fbgemm_t856_bs65536.pt"])
-    found = ratios(analyze.row_sharding(real, units=256))
-    assert found["LPT"] < 1.001
-    assert found["random"] < 1.2
+    measured = ratios(analyze.row_sharding(real, units=256))
+    assert measured["LPT"] < 1.001
+    assert measured["random"] < 1.2
     # In the order of popularity the same rows are far from balance.
-    assert found["contiguous"] > 90
+    assert measured["contiguous"] > 90
 
 
 def test_lpt_reaches_the_bound_when_it_places_every_row():
@@ -86,13 +86,13 @@ def test_a_row_per_unit_and_twice_as_popular_a_first_row_by_hand():
 def test_no_placement_beats_the_bound(table, units, hot, copies):
     rows = int(table["row_count"].sum())
     units = min(units, rows)
-    found = analyze.row_sharding(
+    table_ = analyze.row_sharding(
         table, units=units, hot_rows=min(hot, rows - 1), copies=min(copies, units)
     )
-    ROW_SHARDING.check(found)
-    assert found["placement"].tolist() == PLACEMENTS
-    assert (found["max_to_mean_ratio"] >= found["bound_ratio"] - 1e-9).all()
-    assert (found["max_to_mean_ratio"] <= units + 1e-9).all()
+    ROW_SHARDING.check(table_)
+    assert table_["placement"].tolist() == PLACEMENTS
+    assert (table_["max_to_mean_ratio"] >= table_["bound_ratio"] - 1e-9).all()
+    assert (table_["max_to_mean_ratio"] <= units + 1e-9).all()
 
 
 @given(popularities(), st.integers(1, 8))
@@ -121,9 +121,9 @@ def test_several_numbers_of_hot_rows_are_the_same_as_one_by_one(table, units):
 @given(popularities(), st.integers(1, 8), st.integers(0, 30))
 def test_lpt_with_a_tail_in_turn_is_within_one_row_of_the_mean_or_the_bound(table, units, single):
     units = min(units, int(table["row_count"].sum()))
-    found = analyze.row_sharding(table, units=units, lpt_rows=single)
-    top = found["top_row_share"].iloc[0] * units
-    assert ratios(found)["LPT"] <= 1 + 2 * top + 1e-9
+    placed = analyze.row_sharding(table, units=units, lpt_rows=single)
+    top = placed["top_row_share"].iloc[0] * units
+    assert ratios(placed)["LPT"] <= 1 + 2 * top + 1e-9
 
 
 def test_copies_on_every_unit_leave_only_the_cold_rows_unequal():
@@ -135,18 +135,18 @@ def test_copies_on_every_unit_leave_only_the_cold_rows_unequal():
 
 
 def test_equal_rows_are_in_balance_however_they_are_placed():
-    found = ratios(analyze.row_sharding(popularity([1000], [1]), units=10)).drop("random")
-    assert found.tolist() == pytest.approx([1, 1, 1])
+    measured = ratios(analyze.row_sharding(popularity([1000], [1]), units=10)).drop("random")
+    assert measured.tolist() == pytest.approx([1, 1, 1])
 
 
 def test_a_histogram_keeps_its_look_ups_and_its_rows(real_data):
     for year in ("2021", "2022"):
         table = load.reuse_histogram(real_data("dlrm-locality") / year / "locality_stats.txt")
         for _, batch in table.groupby("batch"):
-            found = analyze.row_popularity(batch)
-            assert found["lookup_share"].sum() == pytest.approx(1)
+            classes = analyze.row_popularity(batch)
+            assert classes["lookup_share"].sum() == pytest.approx(1)
             rows = batch["unique_count"].iloc[0]
-            assert found["row_count"].sum() == pytest.approx(rows, rel=0.01)
+            assert classes["row_count"].sum() == pytest.approx(rows, rel=0.01)
 
 
 def histogram(**columns):
@@ -232,9 +232,9 @@ def test_a_cache_that_takes_all_look_ups_is_refused_by_the_name_of_what_to_chang
 def test_copies_of_a_million_rows_are_placed_in_a_second_and_as_even():
     table = simulate.row_popularity(1_100_000, 0.9)
     start = time.process_time()
-    found = analyze.row_sharding(table, units=256, hot_rows=10**6, copies=4)
+    placed = analyze.row_sharding(table, units=256, hot_rows=10**6, copies=4)
     assert time.process_time() - start < 3
-    assert ratios(found)["LPT"] == pytest.approx(found["bound_ratio"].iloc[0], rel=0.01)
+    assert ratios(placed)["LPT"] == pytest.approx(placed["bound_ratio"].iloc[0], rel=0.01)
 
 
 @given(popularities(), st.integers(2, 6), st.integers(1, 5), st.integers(0, 40))
@@ -243,6 +243,6 @@ def test_copies_that_fill_up_units_are_as_even_as_copies_one_by_one(table, units
     units = min(units, count)
     options = {"units": units, "copies": min(copies, units), "hot_rows": count - 1}
     one_by_one = ratios(analyze.row_sharding(table, **options, lpt_rows=count))
-    found = analyze.row_sharding(table, **options, lpt_rows=single)
-    top = found["top_row_share"].iloc[0] * units
-    assert abs(ratios(found)["LPT"] - one_by_one["LPT"]) <= 2 * top + 1e-9
+    placed = analyze.row_sharding(table, **options, lpt_rows=single)
+    top = placed["top_row_share"].iloc[0] * units
+    assert abs(ratios(placed)["LPT"] - one_by_one["LPT"]) <= 2 * top + 1e-9

@@ -72,12 +72,12 @@ def test_a_table_above_the_mean_rank_cannot_be_balanced_without_cutting_it():
 
 def test_a_plan_of_a_large_model_takes_milliseconds():
     drawn = simulate.embedding_tables()
-    taken = []
+    seconds = []
     for _ in range(5):
         start = time.process_time()
         analyze.table_sharding(drawn, ranks=256)
-        taken.append(time.process_time() - start)
-    assert min(taken) < 0.03
+        seconds.append(time.process_time() - start)
+    assert min(seconds) < 0.03
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
@@ -94,13 +94,13 @@ def test_every_element_lies_on_exactly_one_rank(scheme, planner, rows, ranks):
         last_row=shards["first_row"] + shards["row_count"],
         last_dim=shards["first_dim"] + shards["dim_count"],
     )
-    found = ends.groupby("table", sort=False).agg(
+    extents = ends.groupby("table", sort=False).agg(
         elements=("elements", "sum"), rows=("last_row", "max"), dims=("last_dim", "max")
     )
-    asked = given_tables.set_index("table").loc[found.index]
-    assert found["elements"].equals(asked["row_count"] * asked["dim_count"])
-    assert found["rows"].equals(asked["row_count"].rename("rows"))
-    assert found["dims"].equals(asked["dim_count"].rename("dims"))
+    sizes = given_tables.set_index("table").loc[extents.index]
+    assert extents["elements"].equals(sizes["row_count"] * sizes["dim_count"])
+    assert extents["rows"].equals(sizes["row_count"].rename("rows"))
+    assert extents["dims"].equals(sizes["dim_count"].rename("dims"))
     assert not shards.duplicated(["table", "first_row", "first_dim"]).any()
 
 

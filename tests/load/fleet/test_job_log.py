@@ -50,9 +50,6 @@ def seconds(job):
     return ((job.steps["end_ns"] - job.steps["start_ns"]) / 1e9).tolist()
 
 
-# --- the public run and the demo job ------------------------------------------------------
-
-
 @pytest.fixture(scope="module")
 def public(real_data):
     """Give the log of the public run."""
@@ -115,9 +112,6 @@ def test_a_folder_gives_the_one_log_in_it(fleet_demo):
     job = load.job_log(fleet_demo, progress=False)
     assert len(job.steps) == 128
     assert (job.quality["finding"] == "skipped by design").sum() > 10
-
-
-# --- results of MLPerf --------------------------------------------------------------------
 
 
 def test_a_step_ends_at_its_stamp_and_lasted_as_long_as_it_says(log):
@@ -184,9 +178,6 @@ def test_steps_that_overlap_are_flagged_with_their_line(log):
     assert (flagged["finding"], flagged["where"]) == ("suspicious", "line 2")
 
 
-# --- events -------------------------------------------------------------------------------
-
-
 def event(second, name, **more):
     return json.dumps({"time": f"2026-01-12T08:00:{second:06.3f}Z", "event": name, **more})
 
@@ -214,9 +205,6 @@ def test_attempts_are_counted_where_events_do_not_number_them(log):
     )
     assert job.steps["attempt"].tolist() == [1, 2]
     assert job.spans.set_index("kind").loc["restart", "attempt"] == 2
-
-
-# --- tables -------------------------------------------------------------------------------
 
 
 def test_columns_are_found_by_common_names_and_units(log):
@@ -324,9 +312,6 @@ def test_logs_of_two_runs_are_counted_on_in_order_of_time(log, tmp_path):
     assert [source[-9:] for source in job.steps["source"]] == ["first.csv", "econd.csv"]
 
 
-# --- errors -------------------------------------------------------------------------------
-
-
 def test_local_stamps_need_a_zone(log):
     with pytest.raises(LoadError, match=r"log\.txt, line 2: .* has no time zone; pass tz="):
         log("step,time,step_time_s\n1,2024-05-01 10:00:00,0.5\n")
@@ -376,9 +361,6 @@ def test_what_is_no_log_is_refused_with_what_is_known(log, text):
         LoadError, match=r"(?s)no step and no span of a job found; supported: MLLOG"
     ):
         log(text)
-
-
-# --- Megatron -----------------------------------------------------------------------------
 
 
 def iteration(number, stamp, *, spent_ms=500.0, batch=8):

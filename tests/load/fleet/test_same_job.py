@@ -19,9 +19,6 @@ def suspicious(quality):
     return quality.loc[quality["finding"] == "suspicious", "what"].tolist()
 
 
-# --- ranks ----------------------------------------------------------------------------------
-
-
 def kernels(*names):
     return [each for n, name in enumerate(names) for each in launched(n + 1, 100 * n, kernel=name)]
 
@@ -72,9 +69,6 @@ def test_two_jobs_of_one_rank_each_are_told_apart(trace_file):
     paths = [trace_file([event("a", 1)], name=f"{n}.json", **info) for n in "ab"]
     with pytest.raises(LoadError, match="the only one of its job"):
         load.traces(paths)
-
-
-# --- runs of a benchmark --------------------------------------------------------------------
 
 
 def result(begin_ms):
@@ -129,9 +123,6 @@ def test_power_of_several_runs_of_a_benchmark_is_not_of_one_job(tmp_path):
     (row,) = quality[quality["what"].str.contains("several runs")].itertuples()
     assert (row.finding, row.count) == ("suspicious", 3)
     assert "node_0.txt" in row.what
-
-
-# --- clocks ---------------------------------------------------------------------------------
 
 
 def write_job(folder, begin=BEGIN, minutes=50):
@@ -205,9 +196,6 @@ def test_failures_of_another_zone_are_told_and_those_of_another_hour_are_not(tmp
     assert 'pass tz="-07:00"' in what
     (tmp_path / "kern.log").write_text(lines[0] + "\n")
     assert suspicious(load.fleet(tmp_path, tz="UTC", progress=False).quality) == []
-
-
-# --- many files -----------------------------------------------------------------------------
 
 
 def test_equal_findings_of_many_files_are_one_line_and_keep_their_count(tmp_path):

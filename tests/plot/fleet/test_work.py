@@ -66,10 +66,10 @@ def test_samples_stand_for_tokens_where_none_are_told(build):
 
 def test_steps_that_are_not_resolved_or_not_covered_are_said_so(build):
     rows = [step(0, reading_count=16, covered_share=0.96), step(1, None, covered_share=0.5)]
-    said = subtitle(plot.step_energy(build(STEP_ENERGY, rows)))
-    assert "1 step without energy: too little is covered" in said
-    assert "readings cover 96 % of a step at least" in said
-    assert "0.25 readings per meter and step: steps are not resolved" in said
+    line = subtitle(plot.step_energy(build(STEP_ENERGY, rows)))
+    assert "1 step without energy: too little is covered" in line
+    assert "readings cover 96 % of a step at least" in line
+    assert "0.25 readings per meter and step: steps are not resolved" in line
 
 
 def phase(n, watts, place="in steps"):
@@ -124,9 +124,9 @@ def test_no_label_of_a_state_leaves_the_figure(build):
 
 def test_states_without_energy_are_counted_and_missing_coverage_is_said(build):
     rows = [state("useful steps", 1e6, covered_share=0.5), state("between steps", 1.0)]
-    said = subtitle(plot.energy_waste(build(ENERGY_WASTE, rows)))
-    assert "readings cover 75 %; what they do not is missing" in said
-    assert "1 state of next to no energy not drawn" in said
+    line = subtitle(plot.energy_waste(build(ENERGY_WASTE, rows)))
+    assert "readings cover 75 %; what they do not is missing" in line
+    assert "1 state of next to no energy not drawn" in line
     nothing = plot.energy_waste(build(ENERGY_WASTE, [state("restart", 0.0)]))
     assert title(nothing) == "No energy to take apart"
 
@@ -161,10 +161,10 @@ def test_only_the_dearest_are_drawn_and_the_others_counted(build):
     rows += [interruption(7, energy_j=None, restart_s=None, lost_step_count=None)]
     figure = plot.incident_energy(build(INCIDENT_ENERGY, rows), top=2)
     assert len(figure.layout.yaxis.ticktext) == 2
-    said = subtitle(figure)
-    assert "3 cheaper interruptions not drawn" in said
-    assert "1 interruption without a known energy" in said
-    assert "1 fatal failure interrupted nothing in the job log" in said
+    line = subtitle(figure)
+    assert "3 cheaper interruptions not drawn" in line
+    assert "1 interruption without a known energy" in line
+    assert "1 fatal failure interrupted nothing in the job log" in line
     with pytest.raises(ValueError, match="top must be 1 or more; got 0"):
         plot.incident_energy(build(INCIDENT_ENERGY, rows), top=0)
 

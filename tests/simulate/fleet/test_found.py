@@ -37,10 +37,10 @@ def test_before_the_rank_slows_down_the_late_host_is_to_blame(waits, truth):
 
 
 def test_every_collective_is_matched_with_high_confidence(events):
-    found = analyze.collectives(events)
-    assert set(found["confidence"]) == {"high"}
-    assert found["is_complete"].all()
-    assert (found["rank_count"] == found["group_size"]).all()
+    matched = analyze.collectives(events)
+    assert set(matched["confidence"]) == {"high"}
+    assert matched["is_complete"].all()
+    assert (matched["rank_count"] == matched["group_size"]).all()
 
 
 @pytest.mark.parametrize(
@@ -52,10 +52,10 @@ def test_every_collective_is_matched_with_high_confidence(events):
     ],
 )
 def test_the_bus_bandwidth_is_that_of_the_simulated_network(events, operation, bandwidth):
-    found = analyze.collectives(events)
-    found = found[found["operation"] == operation]["bus_gb_per_s"]
-    assert found.median() == pytest.approx(bandwidth / 1e9, rel=0.03)
-    assert len(found) > 100
+    matched = analyze.collectives(events)
+    matched = matched[matched["operation"] == operation]["bus_gb_per_s"]
+    assert matched.median() == pytest.approx(bandwidth / 1e9, rel=0.03)
+    assert len(matched) > 100
 
 
 def test_the_late_host_shows_as_idle_time_of_its_gpu(events, truth):

@@ -81,9 +81,6 @@ def blamed(events):
     return waits.groupby(last).sum().reindex(range(8), fill_value=0)
 
 
-# --- reproducible -------------------------------------------------------------------------
-
-
 def test_the_bundled_set_is_what_its_command_makes(fleet_demo, tmp_path):
     truth = simulate.fleet(tmp_path / "again", seed=7)
     assert contents(tmp_path / "again") == contents(fleet_demo)
@@ -105,18 +102,12 @@ def test_compressed_files_carry_no_time(fleet_demo):
         assert path.read_bytes()[4:8] == b"\0\0\0\0"
 
 
-# --- labelled -----------------------------------------------------------------------------
-
-
 def test_every_file_says_that_it_is_synthetic(fleet_demo):
     for name, content in contents(fleet_demo).items():
         assert "synthetic" in name or b"ynthetic" in content or name == "truth.csv", name
     for name, content in contents(fleet_demo).items():
         if name.startswith("traces/"):
             assert json.loads(content)["synthetic"] is True
-
-
-# --- coherent -----------------------------------------------------------------------------
 
 
 def test_the_loader_has_nothing_to_say_about_the_traces(trace):
@@ -212,9 +203,6 @@ def test_cpu_calls_are_nested(demo):
                 open_ends.pop()
             assert not open_ends or start + dur <= open_ends[-1]
             open_ends.append(start + dur)
-
-
-# --- exactly the faults it names ----------------------------------------------------------
 
 
 def test_the_slow_rank_is_the_most_blamed(demo, truth):
@@ -385,9 +373,6 @@ def test_the_truth_fits_its_table(truth):
     assert truth["what"].unique().tolist() == [*simulate.FAULTS, "job restart"]
 
 
-# --- laws over seeds and shapes -----------------------------------------------------------
-
-
 @settings(max_examples=12, deadline=None)
 @given(
     seed=st.integers(min_value=0, max_value=10_000),
@@ -427,9 +412,6 @@ def test_small_jobs_load_too(ranks, tmp_path):
     assert trace.ranks["world_size"].tolist() == [ranks] * ranks
     sacct = (tmp_path / "job/failures/synthetic_sacct.txt").read_text()
     assert "NODE_FAIL" not in sacct
-
-
-# --- refusals -----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -97,9 +97,8 @@ def power_clock_offset(
     coarse = coarse[np.abs(coarse * cells.period_s) <= most] * cells.period_s
     fit = sign * np.array([cells.correlation(offset) for offset in coarse])
     if np.isnan(fit).all():
-        return _table(
-            doubt="power or work never changes, so nothing tells", cell_count=len(cells.watts)
-        )
+        doubt = "power or work never changes, so nothing tells"
+        return _table(doubt=doubt, cell_count=len(cells.watts))
     best = _refined(cells, float(coarse[np.nanargmax(fit)]), sign)
     second = _second(coarse, fit)
     refined = _refined(cells, second, sign) if second is not None else None
@@ -123,13 +122,11 @@ class _Cells:
 
     def work(self, offset_s: float) -> Floats:
         """Give the share of each cell that is work, if the meter's clock is ahead by this."""
-        half = self.period_s / 2
-        origin = self.edges_ns[0]
+        half, origin = self.period_s / 2, self.edges_ns[0]
         middle = (self.middle_ns - origin) / SECOND - offset_s
         at = (self.edges_ns - origin) / SECOND
-        until = np.interp(middle + half, at, self.worked_s)
-        share: Floats = (until - np.interp(middle - half, at, self.worked_s)) / self.period_s
-        return share
+        since, until = (np.interp(middle + by, at, self.worked_s) for by in (-half, half))
+        return np.asarray((until - since) / self.period_s)
 
     def correlation(self, offset_s: float) -> float:
         """Correlate power with work at an offset; missing if either never changes."""
@@ -154,7 +151,6 @@ def _pattern(work: pd.DataFrame) -> tuple[Ints, Floats]:
 
 
 def _cells(totals: pd.DataFrame, pattern: tuple[Ints, Floats], most_s: float) -> _Cells:
-    """Keep the cells with power around the work."""
     middles, watts = middles_of(totals)
     edges, worked = pattern
     reach = round(most_s * SECOND)
@@ -194,24 +190,22 @@ def _redrawn(cells: _Cells, offsets: Floats, sign: float, seed: int) -> Floats:
     sums = np.empty((5, len(offsets), count))
     for row, offset in enumerate(offsets):
         y = cells.work(offset)
-        for part, values in enumerate((x, y, x * y, x * x, y * y)):
-            sums[part, row] = np.bincount(block, weights=values, minlength=count)
+        for term, values in enumerate((x, y, x * y, x * x, y * y)):
+            sums[term, row] = np.bincount(block, weights=values, minlength=count)
     sizes = np.bincount(block, minlength=count)
     rng = np.random.default_rng(seed)
     weights = rng.multinomial(count, np.full(count, 1 / count), size=_DRAWS)
     n = weights @ sizes
-    sx, sy, sxy, sxx, syy = (part @ weights.T for part in sums)
+    sx, sy, sxy, sxx, syy = (term @ weights.T for term in sums)
     with np.errstate(invalid="ignore", divide="ignore"):
         fit = (sxy - sx * sy / n) / np.sqrt((sxx - sx**2 / n) * (syy - sy**2 / n))
-    found: Floats = np.nan_to_num(sign * fit, nan=-2.0)
-    return found
+    return np.asarray(np.nan_to_num(sign * fit, nan=-2.0))
 
 
 def _interval(cells: _Cells, best_s: float, sign: float, seed: int) -> tuple[float, float]:
-    """See how far the best offset moves from one resampling to the next."""
     tried = best_s + np.arange(-2 * _FINE, 2 * _FINE + 1) / _FINE * cells.period_s
-    found = tried[_redrawn(cells, tried, sign, seed).argmax(axis=0)]
-    low, high = np.quantile(found, [0.025, 0.975])
+    offsets = tried[_redrawn(cells, tried, sign, seed).argmax(axis=0)]
+    low, high = np.quantile(offsets, [0.025, 0.975])
     half = cells.period_s / _FINE / 2
     return min(float(low), best_s - half), max(float(high), best_s + half)
 
@@ -222,22 +216,22 @@ def _as_good_share(
     """Give the share of resamplings in which another offset fits better than the best."""
     if other_s is None:
         return 0.0
-    best, other = _redrawn(cells, np.array([best_s, other_s]), sign, seed)
-    return float((other >= best).mean())
+    best, second = _redrawn(cells, np.array([best_s, other_s]), sign, seed)
+    return float((second >= best).mean())
 
 
 def _doubt(
-    best: tuple[float, float], other: tuple[float, float] | None, as_good: float, most_s: float
+    best: tuple[float, float], second: tuple[float, float] | None, as_good: float, most_s: float
 ) -> str:
     """Say why an offset is not to be relied on."""
     if best[1] < _LEAST_CORRELATION:
         return (
             f"power hardly follows the work (correlation {best[1]:.2f}), so the offset means little"
         )
-    if other and as_good > _BY_CHANCE:
-        apart = abs(other[0] - best[0])
+    if second and as_good > _BY_CHANCE:
+        apart = abs(second[0] - best[0])
         return (
-            f"{other[0]:+.1f} s fits as well (correlation {other[1]:.2f} against {best[1]:.2f}): "
+            f"{second[0]:+.1f} s fits as well (correlation {second[1]:.2f} against {best[1]:.2f}): "
             f"the pattern repeats every {apart:.1f} s"
         )
     if abs(best[0]) > 0.98 * most_s:
@@ -252,9 +246,6 @@ def _table(*, doubt: str, cell_count: int, **row: float) -> pd.DataFrame:
         values[name] = float(np.clip(values[name], -1, 1))
     full = values | {"is_ambiguous": bool(doubt), "doubt": doubt, "cell_count": cell_count}
     return POWER_CLOCK_OFFSET.check(POWER_CLOCK_OFFSET.cast(pd.DataFrame([full])))
-
-
-# The offset of a meter's clock that is worth correcting for.
 
 
 def clock_correction_s(offset: pd.DataFrame, *, least_s: float = 2.0) -> float:
@@ -299,9 +290,6 @@ def clock_correction_s(offset: pd.DataFrame, *, least_s: float = 2.0) -> float:
     return float(row["offset_s"]) if is_large else 0.0
 
 
-# The part of a power series that falls into a named span of a job.
-
-
 def power_during(totals: pd.DataFrame, spans: pd.DataFrame, *, kind: str = "run") -> pd.DataFrame:
     """Keep the cells from the first start to the last end of one kind of span.
 
@@ -332,12 +320,12 @@ def power_during(totals: pd.DataFrame, spans: pd.DataFrame, *, kind: str = "run"
     """
     POWER_TOTALS.check(totals)
     LOGGED_SPANS.check(spans)
-    known = spans[(spans["kind"] == kind) & spans["end_ns"].notna()]
-    if known.empty or len(totals) < 2:
+    ended = spans[(spans["kind"] == kind) & spans["end_ns"].notna()]
+    if ended.empty or len(totals) < 2:
         return totals
     cell_ns = int(totals["time_ns"].iloc[1] - totals["time_ns"].iloc[0])
     starts = totals["time_ns"].to_numpy()
-    inside = (starts >= known["start_ns"].min()) & (starts + cell_ns <= known["end_ns"].max())
+    inside = (starts >= ended["start_ns"].min()) & (starts + cell_ns <= ended["end_ns"].max())
     measured = np.flatnonzero(inside & totals["power_w"].notna().to_numpy())
     if len(measured):
         inside[: measured[0]] = inside[measured[-1] + 1 :] = False

@@ -36,10 +36,9 @@ def incident_energy(
     """Give every interruption of a job its cause, and the energy that it cost.
 
     An interruption costs what the steps drew that had to be done again, and what everything drew
-    until the next step: nodes that wait draw idle power. The job log tells when it was
-    interrupted, the failure log why: the first fatal failure from shortly before the
-    interruption until the next step leads, others of that time stand beside it. All attempts are
-    taken as runs of one job.
+    until the next step: nodes that wait draw idle power. The job log tells when it was interrupted,
+    the failure log why: the first fatal failure from shortly before the interruption until the next
+    step leads, others of that time stand beside it. All attempts are taken as runs of one job.
 
     Parameters
     ----------
@@ -83,39 +82,36 @@ def incident_energy(
     True
     """
     LOGGED_STEPS.check(steps)
-    named = LOGGED_SPANS.empty() if spans is None else LOGGED_SPANS.check(spans)
-    told = _dated(failures)
+    logged = LOGGED_SPANS.empty() if spans is None else LOGGED_SPANS.check(spans)
+    fatal = _dated(failures)
     curves = EnergyCurves(power, longest_gap_periods=_GAP_PERIODS, clock_offset_s=clock_offset_s)
-    window = run_window(steps, named) or (0, 0)
+    window = run_window(steps, logged) or (0, 0)
     run = curves.between([window[0]], [window[1]])
-    restarts = restarts_of(steps, named)
+    restarts = restarts_of(steps, logged)
     near = round(not_negative("before_s", before_s) * SECOND)
     costs = _costs(curves, steps, restarts)
-    causes, used = _causes(restarts, told, near)
+    causes, used = _causes(restarts, fatal, near)
     table = pd.concat([costs, causes], axis=1).reindex(columns=list(INCIDENT_ENERGY.columns))
-    whole = float(run.energy_j[0])
-    if whole > 0:
-        table["energy_share"] = (table["energy_j"] / whole).clip(upper=1.0)
-    others = _others(told[~told.index.isin(used)])
-    parts = [part for part in (table, others) if len(part)]
-    if not parts:
+    run_j = float(run.energy_j[0])
+    if run_j > 0:
+        table["energy_share"] = (table["energy_j"] / run_j).clip(upper=1.0)
+    harmless = _others(fatal[~fatal.index.isin(used)])
+    frames = [frame for frame in (table, harmless) if len(frame)]
+    if not frames:
         table = INCIDENT_ENERGY.empty()
     else:
-        rows = [row for part in parts for row in part.astype(object).to_dict("records")]
-        table = INCIDENT_ENERGY.cast(_missing(pd.DataFrame(rows)))
-    table.attrs["run_j"] = whole
+        rows = [row for frame in frames for row in frame.astype(object).to_dict("records")]
+        mixed = pd.DataFrame(rows).astype(object)
+        # None is what every dtype of a table takes for missing.
+        table = INCIDENT_ENERGY.cast(mixed.where(mixed.notna(), None))
+    table.attrs["run_j"] = run_j
     return INCIDENT_ENERGY.check(table)
-
-
-def _missing(table: pd.DataFrame) -> pd.DataFrame:
-    """Write everything missing as None, which every dtype of a table takes."""
-    return table.astype(object).where(table.notna(), None)
 
 
 def _dated(failures: pd.DataFrame | None) -> pd.DataFrame:
     """Keep the fatal failures that have a wall time, in order of it."""
-    told = FAILURES.empty() if failures is None else FAILURES.check(failures)
-    kept = told[(told["clock"] == "epoch") & told["start_ns"].notna()]
+    checked = FAILURES.empty() if failures is None else FAILURES.check(failures)
+    kept = checked[(checked["clock"] == "epoch") & checked["start_ns"].notna()]
     kept = kept[kept["severity"] == "fatal"].astype({"start_ns": "int64"})
     return kept.sort_values("start_ns", kind="stable").reset_index(drop=True)
 
@@ -132,26 +128,26 @@ def _costs(curves: EnergyCurves, steps: pd.DataFrame, restarts: pd.DataFrame) ->
     of_cut, of_restart = curves.between(cut_from, starts), curves.between(starts, ends)
     rows = []
     for number in range(len(restarts)):
-        mine = owner == number
-        step_s = (lost["end_ns"] - lost["start_ns"]).to_numpy()[mine] / SECOND
+        is_lost = owner == number
+        step_s = (lost["end_ns"] - lost["start_ns"]).to_numpy()[is_lost] / SECOND
         cut_s, restart_s = (
             float(span) / SECOND
             for span in (starts[number] - cut_from[number], ends[number] - starts[number])
         )
-        covered = float((of_step.covered_share[mine] * step_s).sum())
+        covered = float((of_step.covered_share[is_lost] * step_s).sum())
         covered += of_cut.covered_share[number] * cut_s
         covered += of_restart.covered_share[number] * restart_s
         work_s = float(step_s.sum()) + cut_s
         share = covered / (work_s + restart_s) if work_s + restart_s > 0 else 0.0
-        known = 1.0 if share >= _LEAST_COVERED_SHARE else np.nan
-        work_j = (of_step.energy_j[mine].sum() + of_cut.energy_j[number]) * known
-        restart_j = of_restart.energy_j[number] * known
+        enough = 1.0 if share >= _LEAST_COVERED_SHARE else np.nan
+        work_j = (of_step.energy_j[is_lost].sum() + of_cut.energy_j[number]) * enough
+        restart_j = of_restart.energy_j[number] * enough
         rows.append(
             {
                 "start_ns": starts[number],
                 "end_ns": ends[number],
                 "attempt": restarts["attempt"].iloc[number],
-                "lost_step_count": int(mine.sum()),
+                "lost_step_count": int(is_lost.sum()),
                 "lost_work_s": work_s,
                 "restart_s": restart_s,
                 "lost_work_j": work_j,
@@ -164,13 +160,13 @@ def _costs(curves: EnergyCurves, steps: pd.DataFrame, restarts: pd.DataFrame) ->
 
 
 def _causes(
-    restarts: pd.DataFrame, told: pd.DataFrame, near: int
+    restarts: pd.DataFrame, fatal: pd.DataFrame, near: int
 ) -> tuple[pd.DataFrame, list[object]]:
     """Give each restart the failure that fits it best; and the failures that were used."""
     rows: list[dict[str, object]] = []
     used: list[object] = []
     for start, end in zip(restarts["start_ns"], restarts["end_ns"], strict=True):
-        fits = told[told["start_ns"].between(start - near, end) & ~told.index.isin(used)]
+        fits = fatal[fatal["start_ns"].between(start - near, end) & ~fatal.index.isin(used)]
         used += fits.index.tolist()
         if fits.empty:
             rows.append({"cause": NOT_TOLD, "also": ""})
@@ -178,14 +174,14 @@ def _causes(
         first = fits.iloc[0]
         # Several logs may tell of one failure, and not all of them name the host.
         hosts = fits["node"].dropna()
-        others = [text for text in _words(fits.iloc[1:]) if text != _words(fits.iloc[:1])[0]]
+        texts = [text for text in _words(fits.iloc[1:]) if text != _words(fits.iloc[:1])[0]]
         rows.append(
             {
                 "node": hosts.iloc[0] if len(hosts) else None,
                 "cause": first["cause"],
                 "failure_lag_s": (first["start_ns"] - start) / SECOND,
-                "also": "; ".join(others[:_MOST_ALSO])
-                + (f"; {len(others) - _MOST_ALSO} others" if len(others) > _MOST_ALSO else ""),
+                "also": "; ".join(texts[:_MOST_ALSO])
+                + (f"; {len(texts) - _MOST_ALSO} others" if len(texts) > _MOST_ALSO else ""),
             }
         )
     return pd.DataFrame(rows), used
@@ -193,20 +189,16 @@ def _causes(
 
 def _words(failures: pd.DataFrame) -> list[str]:
     """Say of some failures what they are, each once."""
-    said = [
+    texts = [
         row["cause"] if pd.isna(row["node"]) else f"{row['cause']} on {row['node']}"
         for row in failures.to_dict("records")
     ]
-    return list(dict.fromkeys(said))
+    return list(dict.fromkeys(texts))
 
 
-def _others(told: pd.DataFrame) -> pd.DataFrame:
-    """Make rows without a cost of failures that fit no interruption."""
-    rows = told.reindex(columns=list(INCIDENT_ENERGY.columns))
-    return rows.assign(cause=told["cause"], also="no interruption in the job log", end_ns=None)
-
-
-# Where the energy of a run went: useful steps, lost steps, and everything between.
+def _others(fatal: pd.DataFrame) -> pd.DataFrame:
+    rows = fatal.reindex(columns=list(INCIDENT_ENERGY.columns))
+    return rows.assign(cause=fatal["cause"], also="no interruption in the job log", end_ns=None)
 
 
 def energy_waste(
@@ -221,10 +213,9 @@ def energy_waste(
     """Take the energy of a run apart by what the job did meanwhile.
 
     A step that a later attempt had to repeat is lost, whatever it drew. Every moment of the run
-    belongs to one state: to a step if there is one, else to what the log names, else to nothing
-    it told; so the energies add up to that of the whole run, and what nobody told is a row of
-    its own. All attempts are taken as runs of one job; of a log with several jobs pass the steps
-    of one.
+    belongs to one state: to a step if there is one, else to what the log names, else to nothing it
+    told; so the energies add up to that of the whole run, and what nobody told is a row of its own.
+    All attempts are taken as runs of one job; of a log with several jobs pass the steps of one.
 
     Parameters
     ----------
@@ -276,27 +267,29 @@ def energy_waste(
         not told     200.0
     """
     LOGGED_STEPS.check(steps)
-    named = LOGGED_SPANS.empty() if spans is None else LOGGED_SPANS.check(spans)
+    logged = LOGGED_SPANS.empty() if spans is None else LOGGED_SPANS.check(spans)
     curves = EnergyCurves(
         power, longest_gap_periods=longest_gap_periods, clock_offset_s=clock_offset_s
     )
-    window = window_ns or run_window(steps, named)
+    window = window_ns or run_window(steps, logged)
     if window is None:
         return ENERGY_WASTE.empty()
-    edges, state = run_states(steps, named, window)
-    known = curves.between(edges[:-1], edges[1:])
+    edges, state = run_states(steps, logged, window)
+    drawn = curves.between(edges[:-1], edges[1:])
     length = np.diff(edges) / SECOND
-    whole = float(known.energy_j.sum())
+    total_j = float(drawn.energy_j.sum())
     lost = int(lost_steps(steps).sum())
     count = {"useful steps": len(steps) - lost, "lost steps": lost}
     rows = []
     for name in WASTE_STATES:
-        mine = state == WASTE_STATES.index(name)
-        seconds, energy = float(length[mine].sum()), float(known.energy_j[mine].sum())
+        is_state = state == WASTE_STATES.index(name)
+        seconds, energy = float(length[is_state].sum()), float(drawn.energy_j[is_state].sum())
         if seconds == 0:
             continue
-        covered = float((known.covered_share[mine] * length[mine]).sum())
-        watts = np.nan_to_num(known.mean_w[mine]) * known.covered_share[mine] * length[mine]
+        covered = float((drawn.covered_share[is_state] * length[is_state]).sum())
+        watts = (
+            np.nan_to_num(drawn.mean_w[is_state]) * drawn.covered_share[is_state] * length[is_state]
+        )
         rows.append(
             {
                 "state": name,
@@ -304,15 +297,13 @@ def energy_waste(
                 "time_share": seconds / length.sum(),
                 "step_count": count.get(name, 0),
                 "energy_j": energy,
-                "energy_share": min(energy / whole, 1.0) if whole > 0 else np.nan,
+                "energy_share": min(energy / total_j, 1.0) if total_j > 0 else np.nan,
                 "mean_w": watts.sum() / covered if covered > 0 else np.nan,
                 "covered_share": min(covered / seconds, 1.0),
             }
         )
     return ENERGY_WASTE.check(ENERGY_WASTE.cast(pd.DataFrame(rows)))
 
-
-# What a job did at every moment of its run, as its log tells: one state at a time.
 
 Flags = NDArray[np.bool_]
 _NAMED = ("checkpoint", "evaluation", "restart", "initialisation")
@@ -321,7 +312,7 @@ _NAMED = ("checkpoint", "evaluation", "restart", "initialisation")
 def run_window(steps: pd.DataFrame, spans: pd.DataFrame) -> tuple[int, int] | None:
     """Give start and end of the run, as its spans and steps tell; None if there are none."""
     runs = spans[(spans["kind"] == "run") & spans["end_ns"].notna()]
-    bounds = [(each["start_ns"], each["end_ns"]) for each in (runs, steps) if len(each)]
+    bounds = [(rows["start_ns"], rows["end_ns"]) for rows in (runs, steps) if len(rows)]
     if not bounds:
         return None
     starts = [int(start.min()) for start, _ in bounds]
@@ -345,17 +336,19 @@ def restarts_of(steps: pd.DataFrame, spans: pd.DataFrame) -> pd.DataFrame:
 
     Columns ``start_ns``, ``end_ns`` and ``attempt``, the one that ended.
     """
-    named = spans[(spans["kind"] == "restart") & spans["end_ns"].notna()]
+    restarts = spans[(spans["kind"] == "restart") & spans["end_ns"].notna()]
     order = steps.groupby("attempt").agg(first=("start_ns", "min"), last=("end_ns", "max"))
     order = order.sort_values("first")
-    if len(named):
-        rows = named[["start_ns", "end_ns"]].astype("int64").sort_values("start_ns")
+    if len(restarts):
+        rows = restarts[["start_ns", "end_ns"]].astype("int64").sort_values("start_ns")
         began = order["first"].to_numpy()
         # The attempt that had begun before.
         before = np.searchsorted(began, rows["start_ns"].to_numpy(), side="right") - 1
         numbers = order.index.to_numpy(dtype=np.float64)
-        found = np.where(before >= 0, numbers[np.maximum(before, 0)], np.nan) if len(order) else 1
-        return rows.assign(attempt=found).reset_index(drop=True)
+        attempts = (
+            np.where(before >= 0, numbers[np.maximum(before, 0)], np.nan) if len(order) else 1
+        )
+        return rows.assign(attempt=attempts).reset_index(drop=True)
     pairs = zip(order["last"].iloc[:-1], order["first"].iloc[1:], order.index[:-1], strict=True)
     rows = pd.DataFrame(list(pairs), columns=["start_ns", "end_ns", "attempt"])
     return rows[rows["end_ns"] > rows["start_ns"]].reset_index(drop=True)
@@ -376,12 +369,14 @@ def run_states(
     if last <= first:
         msg = f"the window ends at {last} ns, which is not after its start at {first} ns"
         raise WorkbenchError(msg)
-    parts = _parts(steps, spans)
-    every = np.concatenate([np.array([first, last], dtype=np.int64), *map(np.concatenate, parts)])
+    intervals = _parts(steps, spans)
+    every = np.concatenate(
+        [np.array([first, last], dtype=np.int64), *map(np.concatenate, intervals)]
+    )
     edges = np.unique(np.clip(every, first, last))
     state = np.full(len(edges) - 1, WASTE_STATES.index("not told"), dtype=np.int64)
-    for number in range(len(parts) - 1, -1, -1):  # the first of the list has the last word
-        state[_inside(edges, *parts[number])] = number
+    for number in range(len(intervals) - 1, -1, -1):  # the first of the list has the last word
+        state[_inside(edges, *intervals[number])] = number
     return edges, state
 
 
@@ -389,19 +384,23 @@ def _parts(steps: pd.DataFrame, spans: pd.DataFrame) -> list[tuple[Ints, Ints]]:
     """Give the intervals of each state, the most telling first, in the order of the states."""
     lost = lost_steps(steps)
     starts, ends = steps["start_ns"].to_numpy(), steps["end_ns"].to_numpy()
-    known = spans[spans["end_ns"].notna()].astype({"end_ns": "int64"})
+    ended = spans[spans["end_ns"].notna()].astype({"end_ns": "int64"})
     by_kind = {
-        name: (part["start_ns"].to_numpy(), part["end_ns"].to_numpy())
-        for name, part in ((name, known[known["kind"] == name]) for name in _NAMED)
+        name: (rows["start_ns"].to_numpy(), rows["end_ns"].to_numpy())
+        for name, rows in ((name, ended[ended["kind"] == name]) for name in _NAMED)
     }
     again = restarts_of(steps, spans).astype({"start_ns": "int64", "end_ns": "int64"})
     by_kind["restart"] = (again["start_ns"].to_numpy(), again["end_ns"].to_numpy())
-    parts = {"useful steps": (starts[~lost], ends[~lost]), "lost steps": (starts[lost], ends[lost])}
-    parts |= by_kind | {
-        "between steps": _pauses(steps),
-        "unfinished step": _cut_short(steps, again),
+    states = {
+        "useful steps": (starts[~lost], ends[~lost]),
+        "lost steps": (starts[lost], ends[lost]),
     }
-    return [parts[name] for name in WASTE_STATES if name in parts]
+    states |= by_kind | {
+        "between steps": _pauses(steps),
+        # From the last step that ended to the interruption.
+        "unfinished step": (last_ends(steps, again), again["start_ns"].to_numpy()),
+    }
+    return [states[name] for name in WASTE_STATES if name in states]
 
 
 def _pauses(steps: pd.DataFrame) -> tuple[Ints, Ints]:
@@ -414,11 +413,6 @@ def _pauses(steps: pd.DataFrame) -> tuple[Ints, Ints]:
     return ends[:-1][short], starts[1:][short]
 
 
-def _cut_short(steps: pd.DataFrame, restarts: pd.DataFrame) -> tuple[Ints, Ints]:
-    """Give the time from the last step that ended to each interruption."""
-    return last_ends(steps, restarts), restarts["start_ns"].to_numpy(dtype=np.int64)
-
-
 def last_ends(steps: pd.DataFrame, restarts: pd.DataFrame) -> Ints:
     """Give since when each restart's interruption had cost work: when the last step had ended.
 
@@ -429,17 +423,17 @@ def last_ends(steps: pd.DataFrame, restarts: pd.DataFrame) -> Ints:
     began = restarts["start_ns"].to_numpy(dtype=np.int64)
     ends = np.sort(steps["end_ns"].to_numpy(dtype=np.int64))
     before = np.searchsorted(ends, began, side="right") - 1
-    found = np.where(before >= 0, ends[before], began) if len(ends) else began.copy()
+    since = np.where(before >= 0, ends[before], began) if len(ends) else began.copy()
     over = np.maximum.accumulate(restarts["end_ns"].to_numpy(dtype=np.int64))[:-1]
-    found[1:] = np.minimum(np.maximum(found[1:], over), began[1:])
-    return np.asarray(found, dtype=np.int64)
+    since[1:] = np.minimum(np.maximum(since[1:], over), began[1:])
+    return np.asarray(since, dtype=np.int64)
 
 
 def _inside(edges: Ints, starts: Ints, ends: Ints) -> Flags:
     """Say of each stretch between two edges whether any of some intervals holds it."""
     change = np.zeros(len(edges), dtype=np.int64)
-    some = ends > starts
-    low, high = (np.clip(each[some], edges[0], edges[-1]) for each in (starts, ends))
+    lasting = ends > starts
+    low, high = (np.clip(times[lasting], edges[0], edges[-1]) for times in (starts, ends))
     np.add.at(change, np.searchsorted(edges, low), 1)
     np.add.at(change, np.searchsorted(edges, high), -1)
     held: Flags = np.cumsum(change)[:-1] > 0

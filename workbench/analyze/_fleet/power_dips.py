@@ -22,11 +22,7 @@ Flags = NDArray[np.bool_]
 
 
 def power_dips(
-    totals: pd.DataFrame,
-    *,
-    below_share: float = 0.7,
-    window_s: float = 60.0,
-    least_s: float = 2.0,
+    totals: pd.DataFrame, *, below_share: float = 0.7, window_s: float = 60.0, least_s: float = 2.0
 ) -> pd.DataFrame:
     """Find the times at which power is far below what is usual around them.
 
@@ -87,7 +83,6 @@ def power_dips(
 
 
 def _usual(watts: Floats, low_share: float, width: int) -> Floats:
-    """Give the power that is usual at each cell."""
     level = np.full(len(watts), np.nanquantile(watts, _AT_WORK))
     low = np.zeros(len(watts), dtype=bool)
     for number in range(_ROUNDS):
@@ -103,10 +98,10 @@ def _carried(watts: Floats, low: Flags, width: int, otherwise: Floats) -> Floats
     """Take the rolling median of the cells that are not low, and lines where there are none."""
     kept = pd.Series(np.where(low, np.nan, watts))
     median = kept.rolling(width, center=True, min_periods=max(width // 4, 1)).median().to_numpy()
-    there = np.flatnonzero(~np.isnan(median))
-    if not len(there):
+    filled = np.flatnonzero(~np.isnan(median))
+    if not len(filled):
         return otherwise
-    level: Floats = np.interp(np.arange(len(watts)), there, median[there])
+    level: Floats = np.interp(np.arange(len(watts)), filled, median[filled])
     return level
 
 
@@ -128,10 +123,10 @@ def _row(
     totals: pd.DataFrame, watts: Floats, usual: Floats, span: tuple[int, int], period_ns: int
 ) -> dict[str, object]:
     first, last = span
-    part = watts[first : last + 1]
-    known = ~np.isnan(part)
-    level = usual[first : last + 1][known]
-    short = np.maximum(level - part[known], 0.0)
+    cells = watts[first : last + 1]
+    measured = ~np.isnan(cells)
+    level = usual[first : last + 1][measured]
+    short = np.maximum(level - cells[measured], 0.0)
     neighbours = [watts[at] if 0 <= at < len(watts) else np.nan for at in (first - 1, last + 1)]
     start = int(totals["time_ns"].iloc[first])
     return {
@@ -139,11 +134,11 @@ def _row(
         "end_ns": start + (last - first + 1) * period_ns,
         "dur_s": (last - first + 1) * period_ns / SECOND,
         "usual_w": level.mean(),
-        "mean_w": part[known].mean(),
-        "lowest_w": part[known].min(),
-        "depth_share": float(np.clip(1 - part[known].mean() / level.mean(), 0, 1)),
+        "mean_w": cells[measured].mean(),
+        "lowest_w": cells[measured].min(),
+        "depth_share": float(np.clip(1 - cells[measured].mean() / level.mean(), 0, 1)),
         "shortfall_j": short.sum() * period_ns / SECOND,
-        "covered_share": known.mean(),
+        "covered_share": measured.mean(),
         "is_cut": bool(np.isnan(neighbours).any()),
     }
 
@@ -154,8 +149,6 @@ def overlap_s(start_ns: int, end_ns: int, starts: object, ends: object) -> float
     to_ns = np.minimum(np.asarray(ends, dtype=np.int64), end_ns)
     return intervals.measure(from_ns, to_ns) / SECOND
 
-
-# What happened when power dipped: dips beside failures, checkpoints, evaluations and restarts.
 
 NOT_EXPLAINED = "not explained"
 # Stretches that stop the work, whether or not the log has steps at that time.
@@ -231,11 +224,11 @@ def dip_causes(
     events = _Events(steps, spans, failures)
     rows = []
     for start, end in zip(dips["start_ns"] - shift, dips["end_ns"] - shift, strict=True):
-        found = sorted(events.near(int(start), int(end), near), key=lambda match: -match.rank)
-        rows.append(_told(found))
+        matches = sorted(events.near(int(start), int(end), near), key=lambda match: -match.rank)
+        rows.append(_told(matches))
     names = ["cause", "evidence", "lag_s", "overlap_share", "also"]
-    told = pd.DataFrame(rows, columns=names, index=dips.index)
-    table = pd.concat([dips[list(POWER_DIPS.columns)], told], axis=1).reset_index(drop=True)
+    causes = pd.DataFrame(rows, columns=names, index=dips.index)
+    table = pd.concat([dips[list(POWER_DIPS.columns)], causes], axis=1).reset_index(drop=True)
     return DIP_CAUSES.check(DIP_CAUSES.cast(table))
 
 
@@ -243,33 +236,30 @@ class _Events:
     """What the logs tell, and which of it lies near a dip."""
 
     def __init__(
-        self,
-        steps: pd.DataFrame | None,
-        spans: pd.DataFrame | None,
-        failures: pd.DataFrame | None,
+        self, steps: pd.DataFrame | None, spans: pd.DataFrame | None, failures: pd.DataFrame | None
     ) -> None:
         self.steps = LOGGED_STEPS.empty() if steps is None else LOGGED_STEPS.check(steps)
         ended = LOGGED_SPANS.empty() if spans is None else LOGGED_SPANS.check(spans)
         ended = ended[ended["end_ns"].notna()].astype({"end_ns": "int64"})
         self.spans = ended[ended["kind"].isin(_PAUSES) | ~self._is_work(ended)]
-        told = FAILURES.empty() if failures is None else FAILURES.check(failures)
-        told = told[(told["clock"] == "epoch") & told["start_ns"].notna()]
-        self.failures = told.astype({"start_ns": "int64"})
+        logged = FAILURES.empty() if failures is None else FAILURES.check(failures)
+        logged = logged[(logged["clock"] == "epoch") & logged["start_ns"].notna()]
+        self.failures = logged.astype({"start_ns": "int64"})
 
     def _is_work(self, spans: pd.DataFrame) -> pd.Series:
         """Say which stretches hold work: of a run, an epoch, a block of training."""
-        named = spans["kind"].isin(["run", "training"])
+        is_named = spans["kind"].isin(["run", "training"])
         starts, ends = intervals.union(self.steps["start_ns"], self.steps["end_ns"])
         edges = np.stack([starts, ends], axis=1).ravel()
         worked = np.stack([np.zeros(len(starts)), ends - starts], axis=1).ravel().cumsum()
         if not len(edges):
-            return named
+            return is_named
         until, since = (
             np.interp(spans[name] - edges[0], edges - edges[0], worked)
             for name in ("end_ns", "start_ns")
         )
         length = (spans["end_ns"] - spans["start_ns"]).clip(lower=1)
-        return named | pd.Series((until - since) / length > _MOST_WORK, index=spans.index)
+        return is_named | pd.Series((until - since) / length > _MOST_WORK, index=spans.index)
 
     def near(self, start: int, end: int, within: int) -> Iterator[_Match]:
         yield from self._failures(start, end, within)
@@ -280,11 +270,11 @@ class _Events:
         at = self.failures["start_ns"]
         for row in self.failures[at.between(start - within, end)].to_dict("records"):
             lag = (start - row["start_ns"]) / SECOND
-            place = "" if pd.isna(row["node"]) else f" on {row['node']}"
+            host = "" if pd.isna(row["node"]) else f" on {row['node']}"
             fatal = row["severity"] == "fatal"
             # The first fatal one leads; what a log merely warns of explains less than a span.
             rank = (4.0 if fatal else 0.5) - 1e-4 * max(-lag, 0.0)
-            yield _Match("failure", f"{row['cause']}{place}", lag, np.nan, rank)
+            yield _Match("failure", f"{row['cause']}{host}", lag, np.nan, rank)
 
     def _spans(self, start: int, end: int) -> Iterator[_Match]:
         begun, ended = self.spans["start_ns"], self.spans["end_ns"]
@@ -312,14 +302,14 @@ class _Events:
             yield _Match("after the job", "the last step was over", lag, after, 0.9 + 0.05 * after)
 
 
-def _told(found: list[_Match]) -> dict[str, object]:
+def _told(matches: list[_Match]) -> dict[str, object]:
     """Write the best match, and what else fits."""
-    if not found:
+    if not matches:
         return {"cause": NOT_EXPLAINED, "evidence": "", "also": ""}
-    best, *others = found
-    also = list(dict.fromkeys(other.evidence for other in others if other.cause != best.cause))
-    also += [f"{sum(other.cause == best.cause for other in others)} more like it"] * any(
-        other.cause == best.cause for other in others
+    best, *further = matches
+    also = list(dict.fromkeys(match.evidence for match in further if match.cause != best.cause))
+    also += [f"{sum(match.cause == best.cause for match in further)} more like it"] * any(
+        match.cause == best.cause for match in further
     )
     if len(also) > _MOST_ALSO:
         also = [*also[:_MOST_ALSO], f"{len(also) - _MOST_ALSO} others"]

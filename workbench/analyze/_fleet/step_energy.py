@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -94,16 +95,12 @@ def step_energy(
     curves = EnergyCurves(
         power, longest_gap_periods=longest_gap_periods, clock_offset_s=clock_offset_s
     )
-    known = curves.between(steps["start_ns"].to_numpy(), steps["end_ns"].to_numpy())
-    energy = sufficient(known, least_covered_share)
+    starts, ends = steps["start_ns"].to_numpy(), steps["end_ns"].to_numpy()
+    columns = _energy_of(curves, starts, ends, least_covered_share)
     table = steps.assign(
-        energy_j=energy,
-        mean_w=np.where(np.isnan(energy), np.nan, known.mean_w),
-        energy_per_token_j=_per(energy, steps["token_count"]),
-        energy_per_sample_j=_per(energy, steps["sample_count"]),
-        covered_share=known.covered_share,
-        entity_count=len(curves.names),
-        reading_count=known.reading_count,
+        **columns,
+        energy_per_token_j=_per(columns["energy_j"], steps["token_count"]),
+        energy_per_sample_j=_per(columns["energy_j"], steps["sample_count"]),
     )
     return STEP_ENERGY.check(STEP_ENERGY.cast(table.reset_index(drop=True)))
 
@@ -127,11 +124,7 @@ def span_energy(
         Table :data:`workbench.tables.POWER` of one scope.
     spans
         Table :data:`workbench.tables.LOGGED_SPANS`. One that the log never ended has no energy.
-    longest_gap_periods
-        As for :func:`step_energy`.
-    least_covered_share
-        As for :func:`step_energy`.
-    clock_offset_s
+    longest_gap_periods, least_covered_share, clock_offset_s
         As for :func:`step_energy`.
 
     Returns
@@ -159,34 +152,39 @@ def span_energy(
         power, longest_gap_periods=longest_gap_periods, clock_offset_s=clock_offset_s
     )
     ends = spans["end_ns"].fillna(spans["start_ns"]).to_numpy(dtype=np.int64)
-    known = curves.between(spans["start_ns"].to_numpy(), ends)
-    energy = sufficient(known, least_covered_share)
-    table = spans[_SPAN].assign(
-        energy_j=energy,
-        mean_w=np.where(np.isnan(energy), np.nan, known.mean_w),
-        covered_share=known.covered_share,
-        entity_count=len(curves.names),
-        reading_count=known.reading_count,
+    columns = _energy_of(curves, spans["start_ns"].to_numpy(), ends, least_covered_share)
+    return SPAN_ENERGY.check(
+        SPAN_ENERGY.cast(spans[_SPAN].assign(**columns).reset_index(drop=True))
     )
-    return SPAN_ENERGY.check(SPAN_ENERGY.cast(table.reset_index(drop=True)))
 
 
 def sufficient(known: Known, least_covered_share: float) -> Floats:
     """Give the energies of stretches of which enough is known; missing for the others."""
     least = in_range("least_covered_share", least_covered_share, least=0, most=1)
     enough = (known.covered_share >= least) & (known.covered_share > 0)
-    energy: Floats = np.where(enough, known.energy_j, np.nan)
-    return energy
+    return np.where(enough, known.energy_j, np.nan)
+
+
+def _energy_of(
+    curves: EnergyCurves, starts: Ints, ends: Ints, least_covered_share: float
+) -> dict[str, Any]:
+    """Give the columns that steps and spans share."""
+    drawn = curves.between(starts, ends)
+    energy = sufficient(drawn, least_covered_share)
+    return {
+        "energy_j": energy,
+        "mean_w": np.where(np.isnan(energy), np.nan, drawn.mean_w),
+        "covered_share": drawn.covered_share,
+        "entity_count": len(curves.names),
+        "reading_count": drawn.reading_count,
+    }
 
 
 def _per(energy: Floats, count: pd.Series) -> Floats:
     """Divide by how much work was done; missing where none is told."""
-    number = count.to_numpy(dtype=np.float64, na_value=np.nan)
-    each: Floats = np.divide(energy, number, out=np.full(len(energy), np.nan), where=number > 0)
-    return each
+    work = count.to_numpy(dtype=np.float64, na_value=np.nan)
+    return np.asarray(np.divide(energy, work, out=np.full(len(energy), np.nan), where=work > 0))
 
-
-# Power folded by steps: what a usual step draws from its beginning to its end.
 
 IN_STEPS, OUTSIDE = "in steps", "outside of steps"
 
@@ -241,7 +239,7 @@ def phase_power(
     True
     """
     LOGGED_STEPS.check(steps)
-    parts = whole_number("phase_count", phase_count, least=1)
+    phases = whole_number("phase_count", phase_count, least=1)
     every_ns = in_range("sample_s", sample_s, least=1 / SECOND) * SECOND
     if steps.empty:
         return PHASE_POWER.empty()
@@ -254,25 +252,26 @@ def phase_power(
     for step, (first, after) in enumerate(zip(*bounds, strict=True)):
         row[first:after] = step
     phase = (when - starts[row]) / np.maximum(ends[row] - starts[row], 1)
-    part = np.where(row >= 0, np.clip(phase * parts, 0, parts - 1), parts).astype(np.int64)
-    rows = [_row(watts[part == each], each, parts) for each in range(parts + 1)]
+    # The phase behind the last one holds what lies outside of steps.
+    number = np.where(row >= 0, np.clip(phase * phases, 0, phases - 1), phases).astype(np.int64)
+    rows = [_row(watts[number == at], at, phases) for at in range(phases + 1)]
     table = pd.DataFrame(rows, columns=list(PHASE_POWER.columns))
     return PHASE_POWER.check(PHASE_POWER.cast(table))
 
 
-def _row(watts: Floats, part: int, parts: int) -> dict[str, object]:
-    known = watts[~np.isnan(watts)]
-    inside, some = part < parts, len(known) > 0
+def _row(watts: Floats, phase: int, phases: int) -> dict[str, object]:
+    measured = watts[~np.isnan(watts)]
+    inside, is_measured = phase < phases, len(measured) > 0
     return {
         "place": IN_STEPS if inside else OUTSIDE,
-        "first_share": part / parts if inside else np.nan,
-        "last_share": (part + 1) / parts if inside else np.nan,
-        "power_w": known.mean() if some else np.nan,
-        "deviation_w": known.std(ddof=1) if len(known) > 1 else np.nan,
-        "low_w": np.quantile(known, 0.1) if some else np.nan,
-        "high_w": np.quantile(known, 0.9) if some else np.nan,
-        "sample_count": len(known),
-        "missing_count": len(watts) - len(known),
+        "first_share": phase / phases if inside else np.nan,
+        "last_share": (phase + 1) / phases if inside else np.nan,
+        "power_w": measured.mean() if is_measured else np.nan,
+        "deviation_w": measured.std(ddof=1) if len(measured) > 1 else np.nan,
+        "low_w": np.quantile(measured, 0.1) if is_measured else np.nan,
+        "high_w": np.quantile(measured, 0.9) if is_measured else np.nan,
+        "sample_count": len(measured),
+        "missing_count": len(watts) - len(measured),
     }
 
 
@@ -282,8 +281,8 @@ def sampled(totals: pd.DataFrame, when_ns: Ints) -> Floats:
     if len(middles) < 2:
         return np.full(len(when_ns), np.nan)
     # Missing cells make every straight line that touches them missing.
-    read: Floats = np.interp(when_ns - middles[0], middles - middles[0], watts, np.nan, np.nan)
-    return read
+    lines = np.interp(when_ns - middles[0], middles - middles[0], watts, np.nan, np.nan)
+    return np.asarray(lines)
 
 
 def middles_of(totals: pd.DataFrame) -> tuple[Ints, Floats]:
@@ -302,8 +301,6 @@ def middles_of(totals: pd.DataFrame) -> tuple[Ints, Floats]:
     period = int(steps[0]) if len(steps) else 0
     return start + period // 2, totals["power_w"].to_numpy(dtype=np.float64)
 
-
-# What a unit of work costs: joules per step, token and sample, and watts per GPU.
 
 _UNITS = {"token": "token_count", "sample": "sample_count"}
 
@@ -343,58 +340,49 @@ def work_energy(step_energy: pd.DataFrame, *, gpu_count: int | None = None) -> p
     True
     """
     STEP_ENERGY.check(step_energy)
-    known = step_energy[step_energy["energy_j"].notna()]
-    covered = _covered(step_energy)
-    rows = [row | {"covered_share": covered} for row in _measures(known, gpu_count)]
+    measured = step_energy[step_energy["energy_j"].notna()]
+    length = (step_energy["end_ns"] - step_energy["start_ns"]).to_numpy(dtype=np.float64)
+    total = length.sum()
+    # Long steps weigh more, as they do in the energy.
+    covered = (step_energy["covered_share"] * length).sum() / total if total > 0 else 0.0
+    share = {"covered_share": float(np.clip(covered, 0, 1))}
+    rows = [row | share for row in _measures(measured, gpu_count)]
     table = pd.DataFrame(rows, columns=list(WORK_ENERGY.columns)) if rows else WORK_ENERGY.empty()
     table = WORK_ENERGY.check(WORK_ENERGY.cast(table))
-    if without := len(step_energy) - len(known):
+    if without := len(step_energy) - len(measured):
         table.attrs["left_out"] = {"steps whose energy is not known": without}
     return table
 
 
-def _measures(known: pd.DataFrame, gpu_count: int | None) -> Iterator[dict[str, object]]:
+def _measures(steps: pd.DataFrame, gpu_count: int | None) -> Iterator[dict[str, object]]:
     count = None if gpu_count is None else whole_number("gpu_count", gpu_count, least=1)
-    if known.empty:
+    if steps.empty:
         return
-    ones = pd.Series(1.0, index=known.index)
-    seconds = (known["end_ns"] - known["start_ns"]) / 1e9
-    energy = known["energy_j"]
-    yield _work_energy_row("duration of a step", "s", seconds, ones)
-    yield _work_energy_row("energy per step", "J", energy, ones)
+    ones = pd.Series(1.0, index=steps.index)
+    seconds, energy = (steps["end_ns"] - steps["start_ns"]) / 1e9, steps["energy_j"]
+    yield _measure("duration of a step", "s", seconds, ones)
+    yield _measure("energy per step", "J", energy, ones)
     for name, column in _UNITS.items():
-        told = known[column].notna() & (known[column] > 0).fillna(value=False)
-        if told.any():
-            work = known.loc[told, column].astype("float64")
-            yield _work_energy_row(f"energy per {name}", "J", energy[told], work)
-    lasting = seconds > 0
-    yield _work_energy_row("power in steps", "W", energy[lasting], seconds[lasting])
+        counted = steps[column].notna() & (steps[column] > 0).fillna(value=False)
+        if counted.any():
+            work = steps.loc[counted, column].astype("float64")
+            yield _measure(f"energy per {name}", "J", energy[counted], work)
+    energy, seconds = energy[seconds > 0], seconds[seconds > 0]
+    yield _measure("power in steps", "W", energy, seconds)
     if count is not None:
-        yield _work_energy_row(
-            "power per GPU in steps", "W", energy[lasting], seconds[lasting] * count
-        )
+        yield _measure("power per GPU in steps", "W", energy, seconds * count)
 
 
-def _work_energy_row(
-    measure: str, unit: str, amount: pd.Series, work: pd.Series
-) -> dict[str, object]:
-    each = (amount / work).to_numpy(dtype=np.float64)
-    some = len(each) > 0
+def _measure(measure: str, unit: str, amount: pd.Series, work: pd.Series) -> dict[str, object]:
+    ratio = (amount / work).to_numpy(dtype=np.float64)
+    has_steps = len(ratio) > 0
     return {
         "measure": measure,
         "unit": unit,
-        "count": len(each),
-        "median": float(np.median(each)) if some else np.nan,
-        "mean": float(amount.sum() / work.sum()) if some else np.nan,
-        "deviation": float(each.std(ddof=1)) if len(each) > 1 else np.nan,
-        "low": float(np.quantile(each, 0.05)) if some else np.nan,
-        "high": float(np.quantile(each, 0.95)) if some else np.nan,
+        "count": len(ratio),
+        "median": float(np.median(ratio)) if has_steps else np.nan,
+        "mean": float(amount.sum() / work.sum()) if has_steps else np.nan,
+        "deviation": float(ratio.std(ddof=1)) if len(ratio) > 1 else np.nan,
+        "low": float(np.quantile(ratio, 0.05)) if has_steps else np.nan,
+        "high": float(np.quantile(ratio, 0.95)) if has_steps else np.nan,
     }
-
-
-def _covered(table: pd.DataFrame) -> float:
-    """Give the coverage over all steps, long ones weighing more."""
-    length = (table["end_ns"] - table["start_ns"]).to_numpy(dtype=np.float64)
-    if length.sum() <= 0:
-        return 0.0
-    return float(np.clip((table["covered_share"] * length).sum() / length.sum(), 0, 1))

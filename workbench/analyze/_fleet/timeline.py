@@ -68,32 +68,34 @@ def fleet_timeline(
     >>> fleet_timeline().empty
     True
     """
-    parts = [
+    panels = [
         *([] if power is None or power.empty else _power(power, clock_offset_s)),
         *([] if steps is None or steps.empty else _steps(steps)),
         *([] if spans is None or spans.empty else _spans(spans)),
     ]
-    told, left_out = _failures(failures)
+    failed, left_out = _failures(failures)
     traced, other_clock = _traces(ranks)
-    parts += [part for part in (told, traced) if len(part)]
+    panels += [panel for panel in (failed, traced) if len(panel)]
     left_out |= other_clock
-    if not parts:
+    if not panels:
         return FLEET_TIMELINE.empty()
     names = list(FLEET_TIMELINE.columns)
-    whole = pd.concat([_filled(part) for part in parts], ignore_index=True)[names]
-    last = int(whole["start_ns"].max() if whole["end_ns"].isna().all() else whole["end_ns"].max())
-    whole["end_ns"] = whole["end_ns"].fillna(max(last, int(whole["start_ns"].max())))
-    whole["panel"] = pd.Categorical(whole["panel"], categories=PANELS)
-    whole = whole.sort_values(["panel", "lane", "start_ns"], kind="stable", ignore_index=True)
-    table = FLEET_TIMELINE.check(FLEET_TIMELINE.cast(whole))
+    timeline = pd.concat([_filled(panel) for panel in panels], ignore_index=True)[names]
+    last = int(
+        timeline["start_ns"].max() if timeline["end_ns"].isna().all() else timeline["end_ns"].max()
+    )
+    timeline["end_ns"] = timeline["end_ns"].fillna(max(last, int(timeline["start_ns"].max())))
+    timeline["panel"] = pd.Categorical(timeline["panel"], categories=PANELS)
+    timeline = timeline.sort_values(["panel", "lane", "start_ns"], kind="stable", ignore_index=True)
+    table = FLEET_TIMELINE.check(FLEET_TIMELINE.cast(timeline))
     if left_out:
         table.attrs["left_out"] = left_out
     return table
 
 
-def _filled(part: pd.DataFrame) -> pd.DataFrame:
+def _filled(panel: pd.DataFrame) -> pd.DataFrame:
     """Give a part all columns in dtypes that can be joined."""
-    full = part.reindex(columns=list(FLEET_TIMELINE.columns))
+    full = panel.reindex(columns=list(FLEET_TIMELINE.columns))
     full["end_ns"] = full["end_ns"].astype("Int64")
     full[["power_w", "dur_s"]] = full[["power_w", "dur_s"]].astype("float64")
     return full.astype(dict.fromkeys(("panel", "lane", "node", "text"), object))
@@ -103,7 +105,12 @@ def _power(power: pd.DataFrame, clock_offset_s: float) -> Iterator[pd.DataFrame]
     """Give the readings of each entity, and their sum on a grid of the meter's period."""
     curves = EnergyCurves(power, longest_gap_periods=3.0, clock_offset_s=clock_offset_s)
     first, last = curves.reach()
-    _refuse_own_clock(first)
+    if first < _EPOCH_FROM_NS:
+        msg = (
+            f"power has a clock of its own (it begins at {first / SECOND:g} s), so it has no "
+            "place beside the others; leave it out, or shift its times to wall time"
+        )
+        raise WorkbenchError(msg)
     shift = offset_ns(clock_offset_s)
     if len(power) <= _MOST_READINGS or len(curves.names) < 2:
         time = power["time_ns"].to_numpy() - shift
@@ -123,20 +130,13 @@ def _power(power: pd.DataFrame, clock_offset_s: float) -> Iterator[pd.DataFrame]
     if len(curves.names) < 2 or last - first < period:
         return
     edges = np.arange(first, last + 1, period, dtype=np.int64)
-    known = curves.between(edges[:-1], edges[1:])
-    watts = known.energy_j / (period / SECOND)
+    drawn = curves.between(edges[:-1], edges[1:])
+    watts = drawn.energy_j / (period / SECOND)
     middle = edges[:-1] + period // 2
-    is_known = known.covered_share >= _LEAST_COVERED_SHARE
-    yield pd.DataFrame(
-        {
-            "panel": "power",
-            "lane": ALL,
-            "start_ns": middle,
-            "end_ns": middle,
-            "power_w": np.where(is_known, watts, np.nan),
-            "text": "",
-        }
-    )
+    is_known = drawn.covered_share >= _LEAST_COVERED_SHARE
+    watts = np.where(is_known, watts, np.nan)
+    total = {"panel": "power", "lane": ALL, "start_ns": middle, "end_ns": middle}
+    yield pd.DataFrame({**total, "power_w": watts, "text": ""})
 
 
 def _steps(steps: pd.DataFrame) -> Iterator[pd.DataFrame]:
@@ -169,12 +169,12 @@ def _spans(spans: pd.DataFrame) -> Iterator[pd.DataFrame]:
 
 def _failures(failures: pd.DataFrame | None) -> tuple[pd.DataFrame, dict[str, int]]:
     """Give the failures that have a wall time, and how many have none."""
-    told = FAILURES.empty() if failures is None else FAILURES.check(failures)
-    dated = told[(told["clock"] == "epoch") & told["start_ns"].notna()]
+    checked = FAILURES.empty() if failures is None else FAILURES.check(failures)
+    dated = checked[(checked["clock"] == "epoch") & checked["start_ns"].notna()]
     node = dated["node"].astype(object).where(dated["node"].notna(), "host not told")
     code = dated["kind"].astype(str) + " " + dated["code"].fillna("").astype(str)
     text = code.str.strip() + ": " + dated["cause"].astype(str)
-    part = pd.DataFrame(
+    panel = pd.DataFrame(
         {
             "panel": "failures",
             "lane": node,
@@ -184,15 +184,15 @@ def _failures(failures: pd.DataFrame | None) -> tuple[pd.DataFrame, dict[str, in
             "text": text + " (" + dated["severity"].astype(str) + ")",
         }
     )
-    without = len(told) - len(dated)
-    return part, {"failures without a wall time": without} if without else {}
+    without = len(checked) - len(dated)
+    return panel, {"failures without a wall time": without} if without else {}
 
 
 def _traces(ranks: pd.DataFrame | None) -> tuple[pd.DataFrame, dict[str, int]]:
     """Give the time that the trace of each rank covers, and how many have another clock."""
-    told = RANKS.empty() if ranks is None else RANKS.check(ranks)
-    timed = told[(told["clock"] == "epoch") & told["first_ns"].notna()]
-    part = pd.DataFrame(
+    checked = RANKS.empty() if ranks is None else RANKS.check(ranks)
+    timed = checked[(checked["clock"] == "epoch") & checked["first_ns"].notna()]
+    panel = pd.DataFrame(
         {
             "panel": "traces",
             "lane": "rank " + timed["rank"].astype(str),
@@ -201,14 +201,5 @@ def _traces(ranks: pd.DataFrame | None) -> tuple[pd.DataFrame, dict[str, int]]:
             "text": "trace",
         }
     )
-    without = len(told) - len(timed)
-    return part, {"traces with a clock of their own": without} if without else {}
-
-
-def _refuse_own_clock(first_ns: int) -> None:
-    if first_ns < _EPOCH_FROM_NS:
-        msg = (
-            f"power has a clock of its own (it begins at {first_ns / SECOND:g} s), so it has no "
-            "place beside the others; leave it out, or shift its times to wall time"
-        )
-        raise WorkbenchError(msg)
+    without = len(checked) - len(timed)
+    return panel, {"traces with a clock of their own": without} if without else {}

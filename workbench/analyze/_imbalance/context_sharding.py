@@ -92,9 +92,9 @@ def context_sharding(
     _refuse(ranks, tile_tokens, launch_tokens)
     pieces, plan = packing.documents, packing.plan
     count = plan.batch_sequences
-    place = (pieces["batch"] * count + pieces["micro_batch"]).to_numpy()
-    order = np.lexsort((np.random.default_rng(seed).random(len(place)), place))
-    length, place = pieces["length_tokens"].to_numpy()[order], place[order]
+    slot = (pieces["batch"] * count + pieces["micro_batch"]).to_numpy()
+    order = np.lexsort((np.random.default_rng(seed).random(len(slot)), slot))
+    length, slot = pieces["length_tokens"].to_numpy()[order], slot[order]
     total = (int(pieces["batch"].max()) + 1) * count if len(pieces) else 0
     if hybrid_from_tokens is None:
         hybrid_from_tokens = 2 * ranks * max(launch_tokens, tile_tokens)
@@ -102,13 +102,13 @@ def context_sharding(
     shape = (total, ranks, tile_tokens, launch_tokens)
     none = np.zeros_like(long)
     loads = {
-        name: _loads(length, place, alone, shape)
+        name: _loads(length, slot, alone, shape)
         for name, alone in (("per_sequence", none), ("per_document", ~none), ("hybrid", long))
     }
     scale = 2 / plan.crossover_tokens**2
     worst = {name: load.max(axis=1) * scale for name, load in loads.items()}
-    pairs = np.bincount(place, weights=length * (length + 1) / 2, minlength=total)
-    tokens = np.bincount(place, weights=length, minlength=total)
+    pairs = np.bincount(slot, weights=length * (length + 1) / 2, minlength=total)
+    tokens = np.bincount(slot, weights=length, minlength=total)
     table = pd.DataFrame(
         {
             "batch": np.arange(total) // count,
@@ -145,9 +145,7 @@ def context_chunks(
         Context-parallel ranks.
     strategy
         ``"per sequence"``, ``"per document"``, ``"adaptive"`` or ``"hybrid"``.
-    tile_tokens
-        As for :func:`context_sharding`.
-    launch_tokens
+    tile_tokens, launch_tokens
         As for :func:`context_sharding`.
 
     Returns
@@ -173,12 +171,12 @@ def context_chunks(
     long = length >= 2 * ranks * max(launch_tokens, tile_tokens)
 
     def cut(alone: NDArray[np.bool_]) -> pd.DataFrame:
-        parts = []
+        frames = []
         for cutter, rows in ((_per_document, alone), (_per_sequence, ~alone)):
             if not rows.any():
                 continue
             chunks = cutter(length[rows], np.zeros(int(rows.sum()), np.int64), ranks)
-            parts.append(
+            frames.append(
                 pd.DataFrame(
                     {
                         "rank": chunks.rank.astype(np.int32),
@@ -191,7 +189,7 @@ def context_chunks(
                     }
                 )
             )
-        return pd.concat(parts, ignore_index=True) if parts else CONTEXT_CHUNKS.empty()
+        return pd.concat(frames, ignore_index=True) if frames else CONTEXT_CHUNKS.empty()
 
     choices = {
         "per sequence": [np.zeros_like(long)],
@@ -221,25 +219,25 @@ def _ratio(load: Floats) -> Floats:
 
 
 def _loads(
-    length: Ints, place: Ints, alone: NDArray[np.bool_], shape: tuple[int, int, int, int]
+    length: Ints, slot: Ints, alone: NDArray[np.bool_], shape: tuple[int, int, int, int]
 ) -> Floats:
     """Add up what every rank of every micro-batch computes; some documents are cut alone."""
     total, ranks, tile, launch = shape
     load = np.zeros((total, ranks))
     if alone.any():
-        _add(load, place[alone], _document_work(length[alone], ranks, tile, launch))
+        _add(load, slot[alone], _document_work(length[alone], ranks, tile, launch))
     if not alone.all():
-        chunks = _per_sequence(length[~alone], place[~alone], ranks)
-        cell = place[~alone][chunks.document] * ranks + chunks.rank
+        chunks = _per_sequence(length[~alone], slot[~alone], ranks)
+        cell = slot[~alone][chunks.document] * ranks + chunks.rank
         work = np.bincount(cell, weights=chunks.pairs(tile, launch), minlength=load.size)
         load += work.reshape(load.shape)
     return load
 
 
-def _add(load: Floats, place: Ints, work: Floats) -> None:
+def _add(load: Floats, slot: Ints, work: Floats) -> None:
     """Add rows of work to the micro-batches they belong to; places ascend."""
-    first = np.flatnonzero(np.diff(place, prepend=-1))
-    load[place[first]] += np.add.reduceat(work, first, axis=0)
+    first = np.flatnonzero(np.diff(slot, prepend=-1))
+    load[slot[first]] += np.add.reduceat(work, first, axis=0)
 
 
 def _document_work(length: Ints, ranks: int, tile: int, launch: int) -> Floats:
@@ -247,11 +245,11 @@ def _document_work(length: Ints, ranks: int, tile: int, launch: int) -> Floats:
 
     The same as the pairs of :func:`_per_document`, without listing every chunk.
     """
-    base, rest = np.divmod(length, 2 * ranks)
+    base, extra = np.divmod(length, 2 * ranks)
     work = np.zeros((len(length), ranks))
     for chunk in range(2 * ranks):
-        size = base + (chunk < rest)
-        start = chunk * base + np.minimum(chunk, rest)
+        size = base + (chunk < extra)
+        start = chunk * base + np.minimum(chunk, extra)
         paid = (-(-size // tile) * tile + launch) * (start + (size + 1) / 2)
         work[:, min(chunk, 2 * ranks - 1 - chunk)] += np.where(size > 0, paid, 0.0)
     return work
@@ -261,9 +259,9 @@ def _per_document(length: Ints, group: Ints, ranks: int) -> _Chunks:
     """Cut every document into 2 n chunks; the remainder goes to the first, a token each."""
     del group
     chunk = np.arange(2 * ranks)[None, :]
-    base, rest = np.divmod(length, 2 * ranks)
-    size = base[:, None] + (chunk < rest[:, None])
-    start = chunk * base[:, None] + np.minimum(chunk, rest[:, None])
+    base, extra = np.divmod(length, 2 * ranks)
+    size = base[:, None] + (chunk < extra[:, None])
+    start = chunk * base[:, None] + np.minimum(chunk, extra[:, None])
     row, number = np.nonzero(size)
     return _Chunks(row, start[row, number], size[row, number], _rank(number, ranks), number)
 

@@ -65,8 +65,8 @@ def stream(lengths: Ints, *, longest: int, batch_tokens: int) -> Documents:
 def chunked(lengths: Ints, *, context: int, batch_sequences: int) -> Packed:
     """Concatenate all documents and cut every ``context`` tokens, as plain data loaders do."""
     ends = np.cumsum(lengths)
-    whole = int(ends[-1]) // (context * batch_sequences) * batch_sequences if len(ends) else 0
-    edges = merged(ends[ends < whole * context], np.arange(1, whole + 1) * context)
+    full = int(ends[-1]) // (context * batch_sequences) * batch_sequences if len(ends) else 0
+    edges = merged(ends[ends < full * context], np.arange(1, full + 1) * context)
     begin = np.concatenate([[0], edges[:-1]]).astype(np.int64) if len(edges) else edges
     number = np.searchsorted(ends, begin, side="right")
     start = begin - (ends - lengths)[number]
@@ -81,67 +81,67 @@ def greedy(pieces: Packed, *, context: int, batch_sequences: int, window: int) -
     is split over the emptiest sequences. What does not fill a window is dropped.
     """
     count = batch_sequences * window
-    whole = int(pieces.length.sum()) // (count * context)
+    full = int(pieces.length.sum()) // (count * context)
     at = pieces.micro_batch // count
-    order = np.lexsort((-pieces.length, at))[: int(np.searchsorted(at, whole))]
-    edges = np.searchsorted(at, np.arange(whole + 1)).tolist()
+    order = np.lexsort((-pieces.length, at))[: int(np.searchsorted(at, full))]
+    edges = np.searchsorted(at, np.arange(full + 1)).tolist()
     lengths = pieces.length[order].tolist()
-    parts: Parts = ([], [], [])
+    placed: Parts = ([], [], [])
     for number, (first, stop) in enumerate(pairwise(edges)):
-        _fill(lengths, range(first, stop), (number * count, count, context), parts)
-    which, size, place = (np.array(part, np.int64) for part in parts)
+        _fill(lengths, range(first, stop), (number * count, count, context), placed)
+    which, size, sequence = (np.array(column, np.int64) for column in placed)
     rows = order[which]
     start = pieces.start[rows] + _offset(which, size)
-    return Packed(pieces.number[rows], start, size, place, pieces.arrived[rows])
+    return Packed(pieces.number[rows], start, size, sequence, pieces.arrived[rows])
 
 
-def _fill(lengths: list[int], rows: range, shape: tuple[int, int, int], parts: Parts) -> None:
+def _fill(lengths: list[int], rows: range, shape: tuple[int, int, int], placed: Parts) -> None:
     """Place descending lengths; note the row, size and sequence of every part.
 
     Sequences without room for the present length are parked by their room, and come back
     when lengths have fallen to it: every step costs the logarithm of a few sequences.
     """
     first, count, context = shape
-    which, sizes, places = parts
-    open_: list[tuple[int, int]] = [(0, place) for place in range(count)]
+    which, sizes, sequences = placed
+    open_: list[tuple[int, int]] = [(0, sequence) for sequence in range(count)]
     parked: list[tuple[int, int, int]] = []
     room = [context] * count
     for row in rows:
         length = lengths[row]
         while parked and -parked[0][0] >= length:
-            _, square, place = heappop(parked)
-            heappush(open_, (square, place))
+            _, square, sequence = heappop(parked)
+            heappush(open_, (square, sequence))
         while open_:
-            square, place = open_[0]
-            if room[place] >= length:
-                heapreplace(open_, (square + length * length, place))
-                room[place] -= length
+            square, sequence = open_[0]
+            if room[sequence] >= length:
+                heapreplace(open_, (square + length * length, sequence))
+                room[sequence] -= length
                 which.append(row)
                 sizes.append(length)
-                places.append(first + place)
+                sequences.append(first + sequence)
                 break
             heappop(open_)
-            heappush(parked, (-room[place], square, place))
+            heappush(parked, (-room[sequence], square, sequence))
         else:
-            for place, size in _split(parked, room, length):
+            for sequence, size in _split(parked, room, length):
                 which.append(row)
                 sizes.append(size)
-                places.append(first + place)
+                sequences.append(first + sequence)
 
 
 def _split(
     parked: list[tuple[int, int, int]], room: list[int], length: int
 ) -> list[tuple[int, int]]:
     """Split one document over the sequences with the most room."""
-    parts = []
+    shares = []
     while length > 0 and parked and parked[0][0]:
-        _, square, place = heappop(parked)
-        size = min(length, room[place])
-        room[place] -= size
+        _, square, sequence = heappop(parked)
+        size = min(length, room[sequence])
+        room[sequence] -= size
         length -= size
-        parts.append((place, size))
-        heappush(parked, (-room[place], square + size * size, place))
-    return parts
+        shares.append((sequence, size))
+        heappush(parked, (-room[sequence], square + size * size, sequence))
+    return shares
 
 
 def delay_queues(
@@ -170,7 +170,7 @@ def delay_queues(
     most = [0] * len(queues_from)
     held: list[int] = []
     rows: list[int] = []
-    places: list[int] = []
+    sequences: list[int] = []
     for batch in range(int(docs.batch[-1]) + 1 if len(docs.batch) else 0):
         for row in to_queue.get(batch, ()):
             waiting[level[row]].append(row)
@@ -182,13 +182,13 @@ def delay_queues(
         # Whoever waited is longer than whoever need not.
         released.sort(key=lengths.__getitem__, reverse=True)
         held = _spread(
-            [*held, *released, *at_once.get(batch, ())], lengths, work, (rows, places),
+            [*held, *released, *at_once.get(batch, ())], lengths, work, (rows, sequences),
             (batch * batch_sequences, batch_sequences, limit),
         )  # fmt: skip
-    taken = np.array(rows, np.int64)
+    chosen = np.array(rows, np.int64)
     return Packed(
-        docs.number[taken], docs.start[taken], docs.length[taken], np.array(places, np.int64),
-        docs.batch[taken],
+        docs.number[chosen], docs.start[chosen], docs.length[chosen], np.array(sequences, np.int64),
+        docs.batch[chosen],
         waiting={at: np.array(queue, np.int64) for at, queue in enumerate(waiting)},
         held_tokens=sum(lengths[row] for row in held),
         arrivals=np.bincount(level + 1, minlength=len(queues_from) + 1)[1:],
@@ -219,8 +219,8 @@ def _spread(
 ) -> list[int]:
     """Give every document to a micro-batch of one global batch; return those that fit nowhere."""
     first, count, limit = shape
-    rows, places = out
-    heap = [(0.0, place) for place in range(count)]
+    rows, micro_batches = out
+    heap = [(0.0, micro_batch) for micro_batch in range(count)]
     used = [0] * count
     held = []
     # Micro-batches only grow: what is as long as one that did not fit does not fit either.
@@ -230,20 +230,20 @@ def _spread(
         if length >= too_long:
             held.append(row)
             continue
-        load, place = heap[0]
-        if used[place] + length < limit:
-            heapreplace(heap, (load + work[row], place))
+        load, micro_batch = heap[0]
+        if used[micro_batch] + length < limit:
+            heapreplace(heap, (load + work[row], micro_batch))
         else:
-            place = min(range(count), key=used.__getitem__)
-            if used[place] + length >= limit:
+            micro_batch = min(range(count), key=used.__getitem__)
+            if used[micro_batch] + length >= limit:
                 held.append(row)
                 too_long = length
                 continue
-            heap[:] = [(w + work[row] if p == place else w, p) for w, p in heap]
+            heap[:] = [(w + work[row] if p == micro_batch else w, p) for w, p in heap]
             heapify(heap)
-        used[place] += length
+        used[micro_batch] += length
         rows.append(row)
-        places.append(first + place)
+        micro_batches.append(first + micro_batch)
     return held
 
 
@@ -261,8 +261,8 @@ def best_fit(
     first = 0
     for rows in windows(docs.batch // window):
         order = rows[np.argsort(-docs.length[rows], kind="stable")]
-        places, count = _best_fitting(docs.length[order].tolist(), context)
-        micro_batch = first + rng.permutation(count)[places]
+        sequences, count = _best_fitting(docs.length[order].tolist(), context)
+        micro_batch = first + rng.permutation(count)[sequences]
         arrived = first + docs.batch[order] % window * count // window
         out.append(
             Packed(
@@ -277,19 +277,19 @@ def best_fit(
 def _best_fitting(lengths: list[int], context: int) -> tuple[Ints, int]:
     """Give the sequence of every document, and how many sequences there are."""
     rooms: list[tuple[int, int]] = []
-    places = []
+    sequences = []
     count = 0
     for length in lengths:
         at = bisect_left(rooms, (length, -1))
         if at < len(rooms):
-            room, place = rooms.pop(at)
+            room, sequence = rooms.pop(at)
         else:
-            room, place = context, count
+            room, sequence = context, count
             count += 1
-        places.append(place)
+        sequences.append(sequence)
         if room > length:
-            insort(rooms, (room - length, place))
-    return np.array(places, np.int64), count
+            insort(rooms, (room - length, sequence))
+    return np.array(sequences, np.int64), count
 
 
 def regrouped(packed: Packed, work: Floats, *, batch_sequences: int, window: int) -> Packed:
@@ -308,8 +308,8 @@ def regrouped(packed: Packed, work: Floats, *, batch_sequences: int, window: int
 
 def merged(first: Ints, second: Ints) -> Ints:
     """Merge two ascending columns into one, each value once."""
-    both = np.sort(np.concatenate([first, second]), kind="stable")
-    return both[np.append(np.diff(both) > 0, True)] if len(both) else both
+    values = np.sort(np.concatenate([first, second]), kind="stable")
+    return values[np.append(np.diff(values) > 0, True)] if len(values) else values
 
 
 def windows(keys: Ints) -> list[Ints]:
@@ -328,17 +328,15 @@ def _offset(which: Ints, lengths: Ints) -> Ints:
     return total - np.maximum.accumulate(np.where(first, total, 0))
 
 
-def joined(parts: list[Packed]) -> Packed:
+def joined(packs: list[Packed]) -> Packed:
     """Put the pieces of several windows into one."""
     empty = np.empty(0, np.int64)
 
     def of(name: str) -> Ints:
-        return np.concatenate([empty, *(getattr(part, name) for part in parts)])
+        return np.concatenate([empty, *(getattr(pack, name) for pack in packs)])
 
     return Packed(of("number"), of("start"), of("length"), of("micro_batch"), of("arrived"))
 
-
-# A way of packing, as plain settings.
 
 Strategy: TypeAlias = Literal["plain", "greedy", "solver", "delay queues", "best fit"]
 
@@ -436,7 +434,7 @@ class PackingPlan:
     def label(self) -> str:
         """Name the plan in a few words, without what it shares with others."""
         if self.strategy == "delay queues":
-            steps = "/".join(short_tokens(each) for each in self.queues_from_tokens)
+            steps = "/".join(short_tokens(tokens) for tokens in self.queues_from_tokens)
             queues = f"queues from {steps}" if steps else "no queue"
             return f"{queues}, memory {self.memory_ratio:g}x"
         if self.strategy == "plain":
@@ -446,8 +444,8 @@ class PackingPlan:
 
 
 def _ascend(values: Any) -> bool:
-    whole = isinstance(values, tuple) and all(is_whole(each) for each in values)
-    return whole and list(values) == sorted(set(values))
+    is_integers = isinstance(values, tuple) and all(is_whole(value) for value in values)
+    return is_integers and list(values) == sorted(set(values))
 
 
 def short_tokens(tokens: int) -> str:
@@ -473,15 +471,13 @@ def packing_plans(plan: PackingPlan, windows: Iterable[int] = (1, 2, 4, 8)) -> l
     queues = plan.queues_from_tokens
     return [
         replace(plan, strategy="plain"),
-        *(replace(plan, strategy="greedy", window_batches=each) for each in windows),
+        *(replace(plan, strategy="greedy", window_batches=window) for window in windows),
         *(
             replace(plan, strategy="delay queues", queues_from_tokens=queues[:count])
             for count in range(len(queues) + 1)
         ),
     ]
 
-
-# Packing as an integer program: exact, and slow enough to be a demonstration.
 
 _GAP = 0.005
 
@@ -498,12 +494,12 @@ def solved(pieces: Packed, *, context: int, count: int, slack: float, limit_s: f
     for at, rows in enumerate(windows(pieces.micro_batch // count)):
         if pieces.length[rows].sum() < count * context:
             break
-        place, proven = _assigned(pieces.length[rows] / context, count, slack, limit_s)
+        sequence, proven = _assigned(pieces.length[rows] / context, count, slack, limit_s)
         unproven += not proven
         out.append(
             Packed(
                 pieces.number[rows], pieces.start[rows], pieces.length[rows],
-                at * count + place, pieces.arrived[rows],
+                at * count + sequence, pieces.arrived[rows],
             )
         )  # fmt: skip
     packed = joined(out)

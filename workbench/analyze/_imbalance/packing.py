@@ -11,12 +11,7 @@ from workbench.analyze._imbalance import packers as _packers
 from workbench.analyze._imbalance.packers import Floats, Ints, Packed, PackingPlan, solved
 from workbench.analyze._imbalance.workload import workload
 from workbench.errors import WorkbenchError
-from workbench.tables import (
-    DOCUMENT_LENGTHS,
-    MICRO_BATCHES,
-    PACKED_DOCUMENTS,
-    PACKING_QUEUES,
-)
+from workbench.tables import DOCUMENT_LENGTHS, MICRO_BATCHES, PACKED_DOCUMENTS, PACKING_QUEUES
 
 
 @dataclass(frozen=True)
@@ -131,9 +126,9 @@ def packing(lengths: pd.DataFrame, plan: PackingPlan) -> Packing:
 def _left_squares(tokens: Ints, number: Ints, size: Ints) -> float:
     """Give the share of attention in documents of which nothing, or not all, was packed."""
     packed = np.bincount(number, weights=size, minlength=len(tokens))
-    whole = tokens.astype(np.float64) ** 2
-    left = whole * (1 - packed / tokens)
-    return float(np.clip(left.sum() / whole.sum(), 0, 1))
+    squares = tokens.astype(np.float64) ** 2
+    left = squares * (1 - packed / tokens)
+    return float(np.clip(left.sum() / squares.sum(), 0, 1))
 
 
 def _packed(tokens: Ints, plan: PackingPlan) -> Packed:
@@ -206,25 +201,25 @@ def micro_batches(packing: Packing) -> pd.DataFrame:
     plan, pieces = packing.plan, packing.documents
     count = plan.batch_sequences
     total = (int(pieces["batch"].max()) + 1) * count if len(pieces) else 0
-    place = (pieces["batch"] * count + pieces["micro_batch"]).to_numpy()
+    slot = (pieces["batch"] * count + pieces["micro_batch"]).to_numpy()
     length = pieces["length_tokens"].to_numpy()
     ratio = length / plan.crossover_tokens
     longest = np.zeros(total, dtype=np.int64)
-    np.maximum.at(longest, place, length)
+    np.maximum.at(longest, slot, length)
     table = pd.DataFrame(
         {
             "batch": np.arange(total) // count,
             "micro_batch": np.arange(total) % count,
-            "document_count": np.bincount(place, minlength=total).astype(np.int64),
-            "length_tokens": np.bincount(place, weights=length, minlength=total).astype(np.int64),
+            "document_count": np.bincount(slot, minlength=total).astype(np.int64),
+            "length_tokens": np.bincount(slot, weights=length, minlength=total).astype(np.int64),
             "longest_tokens": longest,
-            "linear_cost": _sums(place, ratio, total),
-            "attention_cost": _sums(place, ratio * ratio, total),
+            "linear_cost": _sums(slot, ratio, total),
+            "attention_cost": _sums(slot, ratio * ratio, total),
         }
     )
     return MICRO_BATCHES.check(table)
 
 
-def _sums(place: Ints, weights: Floats, total: int) -> Floats:
+def _sums(slot: Ints, weights: Floats, total: int) -> Floats:
     # Without rows numpy forgets that weights were given, and counts.
-    return np.bincount(place, weights=weights, minlength=total).astype(np.float64)
+    return np.bincount(slot, weights=weights, minlength=total).astype(np.float64)

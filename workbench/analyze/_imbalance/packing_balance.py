@@ -54,7 +54,7 @@ def packing_balance(
         msg = f"edge_batches must be 0 or more, not {edge_batches}"
         raise WorkbenchError(msg)
     several = [packings] if isinstance(packings, Packing) else list(packings)
-    rows = [_balance(each, edge_batches) for each in several]
+    rows = [_balance(result, edge_batches) for result in several]
     if not rows:
         return PACKING_BALANCE.empty()
     return PACKING_BALANCE.check(PACKING_BALANCE.cast(pd.DataFrame(rows)))
@@ -132,8 +132,6 @@ def _doubts(packing: Packing, measured: int, empty: int) -> list[str]:
         doubts.append(f"only {measured} batches measured")
     return doubts
 
-
-# Thresholds of the delay queues, found on a sample of lengths for a bound on delay.
 
 # Documents that still wait at the end of a sample are few, unless they never leave.
 _MOST_LEFT = 0.05
@@ -213,7 +211,7 @@ def packing_tuning(
         for queues in choices
     ]
     plans = progress_bar(tried, unit="plans", label="tuning queues", enabled=progress)
-    rows = [_row(lengths, each, delay_batches) for each in plans]
+    rows = [_row(lengths, candidate, delay_batches) for candidate in plans]
     table = pd.DataFrame(rows, columns=[*TUNED_PACKING.columns])
     order = table.sort_values(
         ["is_allowed", "imbalance_ratio"], ascending=[False, True], kind="stable"
@@ -239,7 +237,7 @@ def _row(lengths: pd.DataFrame, plan: PackingPlan, bound: float) -> dict[str, ob
         reasons.append(f"{balance['left_square_share']:.0%} of the attention was never packed")
     if balance["delay_batches"] > bound:
         reasons.append(f"tokens are {balance['delay_batches']:.2f} batches late")
-    queues = "/".join(short_tokens(each) for each in plan.queues_from_tokens) or "none"
+    queues = "/".join(short_tokens(tokens) for tokens in plan.queues_from_tokens) or "none"
     return {
         "queues": queues,
         **{name: balance[name] for name in names},

@@ -65,7 +65,7 @@ class Parallelism:
 
     def __post_init__(self) -> None:
         sizes = (self.pipeline, self.data, self.context, self.tensor, self.chunks)
-        if not all(is_whole(each) for each in sizes):
+        if not all(is_whole(size) for size in sizes):
             msg = (
                 "pipeline, data, context, tensor and chunks must be whole numbers of at least 1, "
                 f"not {sizes}"
@@ -79,10 +79,7 @@ class Parallelism:
 
 
 def micro_batch_costs(
-    sharding: pd.DataFrame,
-    *,
-    strategy: ContextStrategy = "adaptive",
-    overhead_cost: float = 0.0,
+    sharding: pd.DataFrame, *, strategy: ContextStrategy = "adaptive", overhead_cost: float = 0.0
 ) -> pd.DataFrame:
     """Give the forward and backward time of every micro-batch.
 
@@ -213,18 +210,18 @@ def pipeline(
     WorkbenchError
         If there is no such batch, or as :func:`training_steps`.
     """
-    one = costs[costs["batch"] == batch]
-    if one.empty:
+    step_costs = costs[costs["batch"] == batch]
+    if step_costs.empty:
         msg = f"no batch {batch}; there are {costs['batch'].nunique():,}, from 0"
         raise WorkbenchError(msg)
-    forward, backward, _, _ = _shaped(one, parallelism)
-    it, start, dur = _run(forward, backward, parallelism)
+    forward, backward, _, _ = _shaped(step_costs, parallelism)
+    schedule, start, dur = _run(forward, backward, parallelism)
     replicas = parallelism.data
     passes = {
-        "stage": it.order.stage,
-        "task": np.where(it.order.action == FORWARD, "forward", "backward"),
-        "micro_batch": it.order.micro_batch,
-        "chunk": it.order.chunk,
+        "stage": schedule.order.stage,
+        "task": np.where(schedule.order.action == FORWARD, "forward", "backward"),
+        "micro_batch": schedule.order.micro_batch,
+        "chunk": schedule.order.chunk,
     }
     table = pd.DataFrame(
         {
@@ -259,17 +256,17 @@ def _shaped(
     if count % replicas:
         msg = f"{count} micro-batches cannot be dealt to {replicas} data-parallel replicas"
         raise WorkbenchError(msg)
-    each = count // replicas
-    if parallelism.chunks > 1 and each % parallelism.pipeline:
+    per_replica = count // replicas
+    if parallelism.chunks > 1 and per_replica % parallelism.pipeline:
         msg = (
             f"interleaved 1F1B deals micro-batches in groups of the {parallelism.pipeline} stages, "
-            f"which {each} are not; take chunks=1 or another batch"
+            f"which {per_replica} are not; take chunks=1 or another batch"
         )
         raise WorkbenchError(msg)
 
     def arranged(name: str) -> Floats:
         values = costs[name].to_numpy(dtype=np.float64)
-        return values.reshape(len(batches), replicas, each).transpose(2, 1, 0)
+        return values.reshape(len(batches), replicas, per_replica).transpose(2, 1, 0)
 
     tokens = costs["length_tokens"].to_numpy().reshape(len(batches), count).sum(axis=1)
     return arranged("forward_cost"), arranged("backward_cost"), tokens, np.asarray(batches)
@@ -288,12 +285,12 @@ def _run(
     Times are those of a micro-batch through the whole model; a chunk takes its equal part.
     """
     stages, chunks = parallelism.pipeline, parallelism.chunks
-    it = _plan(stages, len(forward), chunks)
-    is_forward = (it.order.action == FORWARD).reshape(-1, *[1] * (forward.ndim - 1))
-    at = it.order.micro_batch
+    schedule = _plan(stages, len(forward), chunks)
+    is_forward = (schedule.order.action == FORWARD).reshape(-1, *[1] * (forward.ndim - 1))
+    at = schedule.order.micro_batch
     dur = np.where(is_forward, forward[at], backward[at]) / (stages * chunks)
-    start, _ = it.times(dur, np.zeros(len(dur)))
-    return it, start, dur
+    start, _ = schedule.times(dur, np.zeros(len(dur)))
+    return schedule, start, dur
 
 
 @lru_cache(maxsize=32)
@@ -309,9 +306,6 @@ def _critical(forward: Floats, backward: Floats) -> NDArray[np.int64]:
     """
     work = (forward + backward).transpose(1, 0, 2)
     return np.asarray(work.reshape(-1, work.shape[2]).argmax(axis=0))
-
-
-# What another packing and another sharding would buy: recipes side by side.
 
 
 @dataclass(frozen=True)
@@ -383,12 +377,12 @@ def training_speed(
         _Recipe("delay queues, adaptive", "adaptive sharding", queues, "adaptive"),
         _Recipe("delay queues, hybrid", "adaptive sharding", queues, "hybrid"),
     )
-    packed = {each: packing(lengths, each) for each in (plain, greedy, queues)}
+    packed = {way: packing(lengths, way) for way in (plain, greedy, queues)}
     shared = {
-        each: context_sharding(packed[each], ranks=parallelism.context, launch_tokens=launch_tokens)
-        for each in packed
+        way: context_sharding(packed[way], ranks=parallelism.context, launch_tokens=launch_tokens)
+        for way in packed
     }
-    balances = {each: _balances(packed[each], edge_batches) for each in packed}
+    balances = {way: _balances(packed[way], edge_batches) for way in packed}
     rows = []
     for recipe in recipes:
         fixed: tuple[ContextStrategy, ...] = ("per sequence", "per document")

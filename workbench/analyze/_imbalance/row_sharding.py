@@ -84,9 +84,8 @@ def row_sharding(
 ) -> pd.DataFrame:
     """Spread rows over memory units in four ways, and see how busy the busiest unit is.
 
-    A row lies on one unit, so a unit has at least the look-ups of its most popular row:
-    where that is more than a unit's share, no placement helps. Treating the most popular
-    rows apart does.
+    A row lies on one unit, so a unit has at least the look-ups of its most popular row: where that
+    is more than a unit's share, no placement helps. Treating the most popular rows apart does.
 
     Parameters
     ----------
@@ -114,8 +113,7 @@ def row_sharding(
     Raises
     ------
     WorkbenchError
-        If shares do not add up to 1, a number is not possible, or a cache takes all
-        look-ups.
+        If shares do not add up to 1, a number is not possible, or a cache takes all look-ups.
 
     Notes
     -----
@@ -146,29 +144,29 @@ def row_sharding(
     sizes: Any = hot_rows if several else [hot_rows]
     hot = sorted({whole_number("hot_rows", size, least=0) for size in sizes})
     _check(hot, count, units=units, copies=copies)
-    whole = classes.total()
+    all_lookups = classes.total()
     segments = _segments(classes, [*hot, count])
     fixed = _fixed_loads(segments, hot, count, units, np.random.default_rng(seed))
     rows: list[dict[str, Any]] = []
     for number, size in enumerate(hot):
-        head, rest = classes.cut(size)
-        if not copies and not rest.total() > 0:
+        head, tail = classes.cut(size)
+        if not copies and not tail.total() > 0:
             msg = (
                 f"a cache of hot_rows={size:,} rows takes all look-ups and leaves nothing to "
                 "balance; treat fewer rows apart, or give them copies"
             )
             raise WorkbenchError(msg)
         apart = copied(head, copies, units, lpt_rows) if copies else np.zeros(units)
-        loads = {name: sum(parts[number:], apart) for name, parts in fixed.items()}
-        loads["LPT"] = largest_first(rest, apart, lpt_rows)
-        mean = (rest.total() + (head.total() if copies else 0.0)) / units
-        single = max(rest.share[0], classes.share[0] / copies if copies and size else 0.0)
+        loads = {name: sum(segment_loads[number:], apart) for name, segment_loads in fixed.items()}
+        loads["LPT"] = largest_first(tail, apart, lpt_rows)
+        mean = (tail.total() + (head.total() if copies else 0.0)) / units
+        single = max(tail.share[0], classes.share[0] / copies if copies and size else 0.0)
         facts = {
             "unit_count": units,
             "row_count": count,
-            "top_row_share": classes.share[0] / whole,
+            "top_row_share": classes.share[0] / all_lookups,
             "hot_row_count": size,
-            "hot_share": min(head.total() / whole, 1.0),
+            "hot_share": min(head.total() / all_lookups, 1.0),
             "copy_count": copies,
             "bound_ratio": max(single / mean, 1.0),
         }
@@ -181,10 +179,10 @@ def row_sharding(
 
 def _segments(classes: Classes, borders: list[int]) -> list[Classes]:
     """Cut the rows at some borders, leaving out those before the first."""
-    _, rest = classes.cut(borders[0])
+    _, tail = classes.cut(borders[0])
     segments = []
     for before, border in pairwise(borders):
-        segment, rest = rest.cut(border - before)
+        segment, tail = tail.cut(border - before)
         segments.append(segment)
     return segments
 
@@ -195,9 +193,9 @@ def _fixed_loads(
     """Load the units with each segment, by placements that do not look at the other rows."""
     together = list(zip(segments, hot, strict=True))
     return {
-        "contiguous": [contiguous(each, at, count, units) for each, at in together],
-        "random": [random(each, units, rng) for each in segments],
-        "round-robin": [round_robin(each, at, units) for each, at in together],
+        "contiguous": [contiguous(segment, at, count, units) for segment, at in together],
+        "random": [random(segment, units, rng) for segment in segments],
+        "round-robin": [round_robin(segment, at, units) for segment, at in together],
     }
 
 
@@ -209,9 +207,9 @@ def _classes(popularity: pd.DataFrame) -> Classes:
     if abs(total - 1) > _ROUNDING:
         msg = f"the shares of the rows add up to {total:.6g}, not to 1; divide by their sum"
         raise WorkbenchError(msg)
-    each = shares / rows
-    order = np.argsort(-each, kind="stable")
-    return Classes(rows[order], each[order])
+    share = shares / rows
+    order = np.argsort(-share, kind="stable")
+    return Classes(rows[order], share[order])
 
 
 def _check(hot: list[int], count: int, *, units: int, copies: int) -> None:
@@ -226,14 +224,11 @@ def _check(hot: list[int], count: int, *, units: int, copies: int) -> None:
         raise WorkbenchError(msg)
 
 
-# How much each memory unit has to do when rows of unequal popularity are spread over units.
-# Rows come in classes of equal popularity, so that a hundred million rows cost no more than
-# there are classes.
-
 Ints: TypeAlias = NDArray[np.int64]
 Floats: TypeAlias = NDArray[np.float64]
 
 
+# Classes, not rows, so that a hundred million rows cost no more than there are classes.
 class Classes(NamedTuple):
     """Rows by falling popularity: how many are equally popular, and how popular each is."""
 
@@ -311,14 +306,14 @@ def largest_first(classes: Classes, load: Floats, single_rows: int) -> Floats:
     """Add rows to loaded units: the most popular one by one to the least loaded, then in turn."""
     units = len(load)
     head, tail = classes.cut(single_rows)
-    heap = [(each, unit) for unit, each in enumerate(load.tolist())]
+    heap = [(level, unit) for unit, level in enumerate(load.tolist())]
     heapq.heapify(heap)
     for share in head.each().tolist():
         least, unit = heap[0]
         heapq.heapreplace(heap, (least + share, unit))
     filled = np.empty(units)
-    for each, unit in heap:
-        filled[unit] = each
+    for level, unit in heap:
+        filled[unit] = level
     if len(tail.rows):
         dealt = round_robin(tail, 0, units)
         # The unit that is dealt most is the one that has least.
@@ -342,12 +337,12 @@ def copied(classes: Classes, copies: int, units: int, single_rows: int) -> Float
     return _filled_up(load, tail.total(), tail.total() / copies)
 
 
-def _filled_up(load: Floats, whole: float, most: float) -> Floats:
+def _filled_up(load: Floats, total: float, most: float) -> Floats:
     """Raise the lowest loads to one level, each by no more than ``most``, by ``whole`` in all."""
     low, high = load.min(), load.max() + most
     for _ in range(64):
         level = (low + high) / 2
         added = np.clip(level - load, 0.0, most)
-        low, high = (level, high) if added.sum() < whole else (low, level)
+        low, high = (level, high) if added.sum() < total else (low, level)
     filled: Floats = load + added
     return filled

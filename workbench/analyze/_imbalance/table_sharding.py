@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, fields
 from numbers import Real
 from typing import Literal, NamedTuple, TypeAlias, get_args
@@ -15,8 +15,6 @@ from numpy.typing import NDArray
 from workbench._numbers import whole_number
 from workbench.errors import WorkbenchError
 from workbench.tables import EMBEDDING_TABLES, SHARD_BALANCE, TABLE_SHARDING
-
-# What a shard of an embedding table costs: memory, look-ups and communication.
 
 Ints: TypeAlias = NDArray[np.int64]
 Floats: TypeAlias = NDArray[np.float64]
@@ -34,9 +32,8 @@ _BATCHED_COPY = 2.455
 class ShardingAssumptions:
     """What the costs of shards are worked out from: batch, bandwidths, memory.
 
-    Bandwidths and batch are the defaults of torchrec's planner 1.9.2 (a V100 with
-    one 100 Gbit/s port); the memory is that of an 80 GB GPU, as torchrec's 32 GiB
-    cannot hold the largest tables.
+    Bandwidths and batch are the defaults of torchrec's planner 1.9.2 (a V100 with one 100 Gbit/s
+    port); the memory is that of an 80 GB GPU, as torchrec's 32 GiB cannot hold the largest tables.
 
     Attributes
     ----------
@@ -71,10 +68,10 @@ class ShardingAssumptions:
         """Refuse values that no cost follows from."""
         for field in fields(self):
             number = getattr(self, field.name)
-            whole = field.type == "int"
+            is_integer = field.type == "int"
             counts = isinstance(number, Real) and not isinstance(number, bool)
-            if not counts or not 0 < number < np.inf or (whole and number % 1 != 0):
-                kind = "whole number" if whole else "finite number"
+            if not counts or not 0 < number < np.inf or (is_integer and number % 1 != 0):
+                kind = "whole number" if is_integer else "finite number"
                 msg = f"{field.name} must be a {kind} above 0, not {number!r}"
                 raise WorkbenchError(msg)
 
@@ -106,14 +103,17 @@ def costs(
 ) -> tuple[Floats, Floats]:
     """Estimate the time of each whole or column shard in look-ups and in communication, in ms."""
     read, written = _traffic(pieces, pooling, element, ranks=ranks, using=using)
-    dims = pieces.dims
-    penalty = np.where(
-        dims >= _FULL_DIM, 1.0, np.where(dims >= _HALF_DIM, _HALF_PENALTY, _QUARTER_PENALTY)
+    penalty = np.select(
+        [pieces.dims >= _FULL_DIM, pieces.dims >= _HALF_DIM], [1.0, _HALF_PENALTY], _QUARTER_PENALTY
     )
     forward = (read + written) * penalty / _bytes_per_ms(using.hbm_gib_per_s)
+    return (1 + _BACKWARD) * forward, 2 * written / _link(ranks, using)
+
+
+def _link(ranks: int, using: ShardingAssumptions) -> float:
+    """Return the bytes per ms of the slowest link: between hosts as soon as there are two."""
     outside = ranks > using.ranks_per_host
-    gib_per_s = using.inter_gib_per_s if outside else using.intra_gib_per_s
-    return (1 + _BACKWARD) * forward, 2 * written / _bytes_per_ms(gib_per_s)
+    return _bytes_per_ms(using.inter_gib_per_s if outside else using.intra_gib_per_s)
 
 
 def row_costs(
@@ -126,9 +126,7 @@ def row_costs(
     read, written = _traffic(pieces, pooling, element, ranks=ranks, using=using, least=1)
     device = _bytes_per_ms(using.hbm_gib_per_s)
     lookup = (1 + _BACKWARD) * (read + written) / device + written * _BATCHED_COPY / device
-    outside = ranks > using.ranks_per_host
-    gib_per_s = using.inter_gib_per_s if outside else using.intra_gib_per_s
-    return lookup, 2 * written / _bytes_per_ms(gib_per_s)
+    return lookup, 2 * written / _link(ranks, using)
 
 
 def host_row_costs(
@@ -219,10 +217,9 @@ def table_sharding(
     ranks
         GPUs of the job.
     planner
-        ``"greedy"``: largest first, each to the least loaded rank that has room (also known
-        as LPT); ``"in order"``: the same in the order of the tables; ``"round-robin"``:
-        dealt out in turn; ``"random"``: anywhere, seed 0. The last two go on to the next
-        rank with room.
+        ``"greedy"``: largest first, each to the least loaded rank that has room (also known as
+        LPT); ``"in order"``: the same in the order of the tables; ``"round-robin"``: dealt out in
+        turn; ``"random"``: anywhere, seed 0. The last two go on to the next rank with room.
     balance_by
         What the first two planners call load: ``"perf"`` (estimated time), ``"size"``
         (bytes), ``"dim"`` (columns) or ``"lookup"`` (columns times look-ups per sample).
@@ -260,10 +257,9 @@ def table_sharding(
     * table-row: the same on one host, communication inside at the intra-host bandwidth plus
       (ranks per host / ranks) of it between hosts.
 
-    Indices, gradients of dense parts and prefetching are not part of it. Own choices: memory
-    is that of the weights alone; a shard of rows has look-ups in proportion to its rows
-    (torchrec shares them out equally, the same where rows divide evenly); the rule of
-    ``"auto-column"``.
+    Indices, gradients of dense parts and prefetching are not part of it. Own choices: memory is
+    that of the weights alone; a shard of rows has look-ups in proportion to its rows (torchrec
+    shares them out equally, the same where rows divide evenly); the rule of ``"auto-column"``.
 
     References
     ----------
@@ -271,27 +267,32 @@ def table_sharding(
     ``constants.py``, ``partitioners.py`` (greedy).
     """
     ranks = whole_number("ranks", ranks, least=1)
-    given = _checked(tables)
-    _check_choice("planner", planner, tuple(PLANNERS))
-    _check_choice("balance_by", balance_by, get_args(BalanceBy))
-    _check_choice("scheme", scheme, get_args(Scheme))
-    plan = _CUTS[scheme](given, ranks, assumptions)
-    bytes_ = memory(plan.pieces, given.element)
+    sizes = _checked(tables)
+    for option, value, choices in (
+        ("planner", planner, tuple(PLANNERS)),
+        ("balance_by", balance_by, get_args(BalanceBy)),
+        ("scheme", scheme, get_args(Scheme)),
+    ):
+        if value not in choices:
+            msg = f"{option} must be one of {choices}, not {value!r}"
+            raise WorkbenchError(msg)
+    plan = _CUTS[scheme](sizes, ranks, assumptions)
+    bytes_ = memory(plan.pieces, sizes.element)
     weight = {
         "perf": plan.lookup + plan.communication,
         "size": bytes_.astype(np.float64),
         "dim": plan.pieces.dims.astype(np.float64),
-        "lookup": plan.pieces.dims * given.pooling[plan.pieces.table] * plan.pieces.share,
+        "lookup": plan.pieces.dims * sizes.pooling[plan.pieces.table] * plan.pieces.share,
     }[balance_by]
     first = np.unique(plan.pieces.group, return_index=True)[1]
     loads = Loads(weight[first], bytes_[first], ranks // plan.width, assumptions.memory_bytes)
     try:
-        place = PLANNERS[planner](loads, _SEED)
+        placed = PLANNERS[planner](loads)
     except NoRoomError as error:
         shard = int(first[error.position])
-        raise _no_room(given, plan.pieces, shard, int(bytes_[shard]), error.room) from None
-    rank = place[plan.pieces.group] * plan.width + plan.pieces.offset
-    return _presented(given, plan, rank, bytes_, scheme, ranks)
+        raise _no_room(sizes, plan.pieces, shard, int(bytes_[shard]), error.room) from None
+    rank = placed[plan.pieces.group] * plan.width + plan.pieces.offset
+    return _presented(sizes, plan, rank, bytes_, scheme, ranks)
 
 
 def shard_balance(shards: pd.DataFrame) -> pd.DataFrame:
@@ -334,154 +335,118 @@ def shard_balance(shards: pd.DataFrame) -> pd.DataFrame:
     return SHARD_BALANCE.check(table)
 
 
-def _whole(given: _Tables, ranks: int, using: ShardingAssumptions) -> _Plan:
-    return _by_columns(given, np.ones(len(given.names), dtype=np.int64), ranks, using)
-
-
-def _all_columns(given: _Tables, ranks: int, using: ShardingAssumptions) -> _Plan:
-    parts = np.maximum(given.dims // using.least_dim_count, 1)
-    return _by_columns(given, parts, ranks, using)
-
-
-def _auto_columns(given: _Tables, ranks: int, using: ShardingAssumptions) -> _Plan:
+def _auto_columns(tables: _Tables, ranks: int, using: ShardingAssumptions) -> _Plan:
     """Halve the columns of a table until none of its shards costs too much."""
-    if not given.names:
-        return _whole(given, ranks, using)
-    parts = np.ones(len(given.names), dtype=np.int64)
-    plan = _by_columns(given, parts, ranks, using)
+    cuts = np.ones(len(tables.names), dtype=np.int64)
+    plan = _by_columns(tables, cuts, ranks, using)
     most = using.split_ratio * (plan.lookup + plan.communication).sum() / ranks
-    while True:
+    while tables.names:
         first = np.unique(plan.pieces.table, return_index=True)[1]
         perf = np.maximum.reduceat(plan.lookup + plan.communication, first)
-        large = (perf > most) & (given.dims // (2 * parts) >= using.least_dim_count)
+        large = (perf > most) & (tables.dims // (2 * cuts) >= using.least_dim_count)
         if not large.any():
-            return plan
-        parts = np.where(large, 2 * parts, parts)
-        plan = _by_columns(given, parts, ranks, using)
+            break
+        cuts = np.where(large, 2 * cuts, cuts)
+        plan = _by_columns(tables, cuts, ranks, using)
+    return plan
 
 
-def _by_columns(given: _Tables, parts: Ints, ranks: int, using: ShardingAssumptions) -> _Plan:
-    table, number = _numbered(parts)
-    start = number * given.dims[table] // parts[table]
-    end = (number + 1) * given.dims[table] // parts[table]
-    count = len(table)
-    pieces = Pieces(
-        table=table,
-        first_row=np.zeros(count, dtype=np.int64),
-        rows=given.rows[table],
-        first_dim=start,
-        dims=end - start,
-        share=np.ones(count),
-        group=np.arange(count),
-        offset=np.zeros(count, dtype=np.int64),
-    )
-    time = costs(pieces, given.pooling, given.element, ranks=ranks, using=using)
+def _by_columns(tables: _Tables, cuts: Ints | int, ranks: int, using: ShardingAssumptions) -> _Plan:
+    cuts = np.broadcast_to(cuts, len(tables.names))
+    table, number = _numbered(cuts)
+    start = number * tables.dims[table] // cuts[table]
+    dims = (number + 1) * tables.dims[table] // cuts[table] - start
+    zero = np.zeros(len(table), dtype=np.int64)
+    alone = np.arange(len(table))
+    pieces = Pieces(table, zero, tables.rows[table], start, dims, np.ones(len(table)), alone, zero)
+    time = costs(pieces, tables.pooling, tables.element, ranks=ranks, using=using)
     return _Plan(pieces, *time, width=1)
 
 
-def _rows(given: _Tables, ranks: int, using: ShardingAssumptions) -> _Plan:
-    pieces = _by_rows(given, ranks)
-    time = row_costs(pieces, given.pooling, given.element, ranks=ranks, using=using)
+def _rows(tables: _Tables, ranks: int, using: ShardingAssumptions) -> _Plan:
+    pieces = _by_rows(tables, ranks)
+    time = row_costs(pieces, tables.pooling, tables.element, ranks=ranks, using=using)
     return _Plan(pieces, *time, width=ranks)
 
 
-def _host_rows(given: _Tables, ranks: int, using: ShardingAssumptions) -> _Plan:
+def _host_rows(tables: _Tables, ranks: int, using: ShardingAssumptions) -> _Plan:
     width = min(ranks, using.ranks_per_host)
     if ranks % width:
         msg = f"{ranks} ranks do not fill hosts of {width}; table-row needs whole hosts"
         raise WorkbenchError(msg)
-    pieces = _by_rows(given, width)
-    time = host_row_costs(pieces, given.pooling, given.element, ranks=ranks, using=using)
+    pieces = _by_rows(tables, width)
+    time = host_row_costs(pieces, tables.pooling, tables.element, ranks=ranks, using=using)
     return _Plan(pieces, *time, width=width)
 
 
-def _by_rows(given: _Tables, width: int) -> Pieces:
+def _by_rows(tables: _Tables, width: int) -> Pieces:
     """Cut the rows of every table into as many blocks as there are ranks, or rows."""
-    block = -(-given.rows // width)
-    table, number = _numbered(-(-given.rows // block))
+    block = -(-tables.rows // width)
+    table, number = _numbered(-(-tables.rows // block))
     start = number * block[table]
-    rows = np.minimum(block[table], given.rows[table] - start)
-    return Pieces(
-        table=table,
-        first_row=start,
-        rows=rows,
-        first_dim=np.zeros(len(table), dtype=np.int64),
-        dims=given.dims[table],
-        share=rows / given.rows[table],
-        group=table,
-        offset=number,
-    )
+    rows = np.minimum(block[table], tables.rows[table] - start)
+    share = rows / tables.rows[table]
+    return Pieces(table, start, rows, 0 * table, tables.dims[table], share, table, number)
 
 
 _CUTS: dict[str, Callable[[_Tables, int, ShardingAssumptions], _Plan]] = {
-    "table": _whole,
-    "column": _all_columns,
+    "table": lambda tables, ranks, using: _by_columns(tables, 1, ranks, using),
+    "column": lambda tables, ranks, using: _by_columns(
+        tables, np.maximum(tables.dims // using.least_dim_count, 1), ranks, using
+    ),
     "auto-column": _auto_columns,
     "row": _rows,
     "table-row": _host_rows,
 }
 
 
-def _numbered(parts: Ints) -> tuple[Ints, Ints]:
-    """Give table and number in the table of every part."""
-    table = np.repeat(np.arange(len(parts)), parts)
-    first = np.cumsum(parts) - parts
+def _numbered(counts: Ints) -> tuple[Ints, Ints]:
+    table = np.repeat(np.arange(len(counts)), counts)
+    first = np.cumsum(counts) - counts
     return table, np.arange(len(table)) - first[table]
 
 
-def _checked(tables: pd.DataFrame) -> _Tables:
-    EMBEDDING_TABLES.check(tables)
-    twice = tables["table"].duplicated()
+def _checked(frame: pd.DataFrame) -> _Tables:
+    EMBEDDING_TABLES.check(frame)
+    twice = frame["table"].duplicated()
     if twice.any():
-        name = tables.loc[twice, "table"].iloc[0]
+        name = frame.loc[twice, "table"].iloc[0]
         msg = f"{int(twice.sum()):,} names of tables occur twice, e.g. {name!r}; rename one"
         raise WorkbenchError(msg)
-    given = _Tables(
-        names=tables["table"].tolist(),
-        rows=tables["row_count"].to_numpy(),
-        dims=tables["dim_count"].to_numpy(),
-        pooling=tables["pooling_ratio"].to_numpy(),
-        element=tables["element_bytes"].to_numpy(),
-    )
-    size = given.rows.astype(np.float64) * given.dims * given.element
-    bad = ~np.isfinite(given.pooling) | (size >= _MOST_BYTES)
+    columns = ("row_count", "dim_count", "pooling_ratio", "element_bytes")
+    tables = _Tables(frame["table"].tolist(), *(frame[name].to_numpy() for name in columns))
+    size = tables.rows.astype(np.float64) * tables.dims * tables.element
+    bad = ~np.isfinite(tables.pooling) | (size >= _MOST_BYTES)
     if bad.any():
-        name = given.names[int(np.flatnonzero(bad)[0])]
+        name = tables.names[int(np.flatnonzero(bad)[0])]
         msg = f"table {name!r} has a size or a pooling_ratio that cannot be"
         raise WorkbenchError(msg)
-    return given
+    return tables
 
 
-def _check_choice(what: str, choice: str, known: tuple[str, ...]) -> None:
-    if choice not in known:
-        msg = f"{what} must be one of {known}, not {choice!r}"
-        raise WorkbenchError(msg)
-
-
-def _no_room(given: _Tables, pieces: Pieces, shard: int, needed: int, room: int) -> WorkbenchError:
+def _no_room(tables: _Tables, pieces: Pieces, shard: int, needed: int, room: int) -> WorkbenchError:
     table = int(pieces.table[shard])
-    part = "" if pieces.dims[shard] == given.dims[table] else f" ({pieces.dims[shard]} columns)"
-    gib = 1 << 30
+    columns = "" if pieces.dims[shard] == tables.dims[table] else f" ({pieces.dims[shard]} columns)"
     return WorkbenchError(
-        f"table {given.names[table]!r}{part} needs {needed / gib:.3g} GiB per rank, but the rank "
-        f"with most room has {room / gib:.3g} GiB left: {(needed - room) / gib:.3g} GiB too "
+        f"table {tables.names[table]!r}{columns} needs {needed / _GIB:.3g} GiB per rank, but the "
+        f"rank with most room has {room / _GIB:.3g} GiB left: {(needed - room) / _GIB:.3g} GiB too "
         "little. Use more ranks, another scheme, or raise memory_gib in the assumptions"
     )
 
 
 def _presented(
-    given: _Tables, plan: _Plan, rank: Ints, bytes_: Ints, scheme: str, ranks: int
+    tables: _Tables, plan: _Plan, rank: Ints, bytes_: Ints, scheme: str, ranks: int
 ) -> pd.DataFrame:
     pieces = plan.pieces
-    names = pd.Series(given.names, dtype=pd.Series([""]).dtype)
+    names = pd.Series(tables.names, dtype=pd.Series([""]).dtype)
     cut = "column" if scheme in ("column", "auto-column") else scheme
-    whole = (pieces.rows == given.rows[pieces.table]) & (pieces.dims == given.dims[pieces.table])
+    uncut = (pieces.rows == tables.rows[pieces.table]) & (pieces.dims == tables.dims[pieces.table])
     shards = pd.DataFrame(
         {
             "table": names.iloc[pieces.table].to_numpy(),
             "rank": rank.astype(np.int32),
             "world_size": np.full(len(rank), ranks, dtype=np.int32),
-            "scheme": np.where(whole & (cut == "column"), "table", cut),
+            "scheme": np.where(uncut & (cut == "column"), "table", cut),
             "first_row": pieces.first_row,
             "row_count": pieces.rows,
             "first_dim": pieces.first_dim,
@@ -493,9 +458,6 @@ def _presented(
         }
     )
     return TABLE_SHARDING.check(TABLE_SHARDING.cast(shards))
-
-
-# Which place each of many loads goes to: a rank, a host, or all ranks.
 
 
 class NoRoomError(Exception):
@@ -518,63 +480,47 @@ class Loads(NamedTuple):
 
 def least_loaded(loads: Loads, order: Ints) -> Ints:
     """Give each load, in an order, to the least loaded place that has room for it."""
-    heap = [(0.0, place) for place in range(loads.places)]
+    heap = [(0.0, target) for target in range(loads.places)]
     room = [loads.room] * loads.places
     weights, memory = loads.weight.tolist(), loads.memory.tolist()
     chosen = np.zeros(len(weights), dtype=np.int64)
     for position in order.tolist():
-        full = []
+        full: list[tuple[float, int]] = []
         while heap and room[heap[0][1]] < memory[position]:
             full.append(heapq.heappop(heap))
         if not heap:
             raise NoRoomError(position, max(room))
-        load, place = heap[0]
-        heapq.heapreplace(heap, (load + weights[position], place))
-        for each in full:
-            heapq.heappush(heap, each)
-        room[place] -= memory[position]
-        chosen[position] = place
+        load, target = heap[0]
+        heapq.heapreplace(heap, (load + weights[position], target))
+        for entry in full:
+            heapq.heappush(heap, entry)
+        room[target] -= memory[position]
+        chosen[position] = target
     return chosen
 
 
-def greedy(loads: Loads, _seed: int) -> Ints:
-    """Place the largest load first, each on the least loaded place with room (LPT)."""
-    return least_loaded(loads, np.argsort(-loads.weight, kind="stable"))
-
-
-def in_order(loads: Loads, _seed: int) -> Ints:
-    """Place the loads as they come, each on the least loaded place with room."""
-    return least_loaded(loads, np.arange(len(loads.weight)))
-
-
-def round_robin(loads: Loads, _seed: int) -> Ints:
-    """Deal the loads out in turn, whatever they weigh."""
-    return _wished(loads, (position % loads.places for position in range(len(loads.weight))))
-
-
-def random(loads: Loads, seed: int) -> Ints:
-    """Place every load anywhere."""
-    wishes = np.random.default_rng(seed).integers(0, loads.places, len(loads.weight))
-    return _wished(loads, iter(wishes.tolist()))
-
-
-def _wished(loads: Loads, wishes: Iterator[int]) -> Ints:
+def _wished(loads: Loads, wishes: Ints) -> Ints:
     """Give each load the place that it wishes, or the next one that has room."""
     room = [loads.room] * loads.places
-    chosen = np.zeros(len(loads.weight), dtype=np.int64)
-    for position, (wish, memory) in enumerate(zip(wishes, loads.memory.tolist(), strict=True)):
-        tried = (place % loads.places for place in range(wish, wish + loads.places))
-        place = next((each for each in tried if room[each] >= memory), None)
-        if place is None:
+    chosen = wishes.copy()
+    for position, (wish, memory) in enumerate(
+        zip(wishes.tolist(), loads.memory.tolist(), strict=True)
+    ):
+        tried = (target % loads.places for target in range(wish, wish + loads.places))
+        target = next((target for target in tried if room[target] >= memory), None)
+        if target is None:
             raise NoRoomError(position, max(room))
-        room[place] -= memory
-        chosen[position] = place
+        room[target] -= memory
+        chosen[position] = target
     return chosen
 
 
-PLANNERS: dict[str, Callable[[Loads, int], Ints]] = {
-    "greedy": greedy,
-    "in order": in_order,
-    "round-robin": round_robin,
-    "random": random,
+PLANNERS: dict[str, Callable[[Loads], Ints]] = {
+    # Largest first, each on the least loaded place with room (LPT).
+    "greedy": lambda loads: least_loaded(loads, np.argsort(-loads.weight, kind="stable")),
+    "in order": lambda loads: least_loaded(loads, np.arange(len(loads.weight))),
+    "round-robin": lambda loads: _wished(loads, np.arange(len(loads.weight)) % loads.places),
+    "random": lambda loads: _wished(
+        loads, np.random.default_rng(_SEED).integers(0, loads.places, len(loads.weight))
+    ),
 }

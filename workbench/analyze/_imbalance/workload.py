@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from collections.abc import Iterator, Sequence
+from typing import Any, TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -89,7 +89,7 @@ def crossover_from_flops(
     49408
     """
     sizes = (hidden_size, ffn_size, kv_ratio, ffn_matrices, attention_efficiency_ratio)
-    if not all(0 < each < np.inf for each in sizes):
+    if not all(0 < size < np.inf for size in sizes):
         msg = f"sizes and ratios of a model must be above 0, not {sizes}"
         raise WorkbenchError(msg)
     square = hidden_size * hidden_size
@@ -120,8 +120,7 @@ def crossover(
     Raises
     ------
     WorkbenchError
-        If both profiles have no tensor-parallel degree in common, or no document is long
-        enough.
+        If both profiles have no tensor-parallel degree in common, or no document is long enough.
 
     Notes
     -----
@@ -185,24 +184,19 @@ def launch_loss(attention: pd.DataFrame) -> pd.DataFrame:
     ATTENTION_PROFILE.check(attention)
     keys = ["tensor_parallel", "length_tokens"]
     inside = attention["length_tokens"].between(4_096, 32_768)
-    one = attention[inside & (attention["context_parallel"] == 1)].groupby(keys)["dur_ns"].mean()
-    many = attention[inside & (attention["context_parallel"] > 1)]
-    many = many.join(one.rename("alone_ns"), on=keys).dropna(subset="alone_ns")
-    if many.empty:
-        msg = (
-            "no document from 4,096 to 32,768 tokens was measured both on one context-parallel "
-            "rank and on several; profile some"
-        )
+    alone = attention[inside & (attention["context_parallel"] == 1)].groupby(keys)["dur_ns"].mean()
+    shared = attention[inside & (attention["context_parallel"] > 1)]
+    shared = shared.join(alone.rename("alone_ns"), on=keys).dropna(subset="alone_ns")
+    if shared.empty:
+        msg = "no document from 4,096 to 32,768 tokens was measured both on one context-parallel "
+        msg += "rank and on several; profile some"
         raise WorkbenchError(msg)
-    ranks = many["context_parallel"]
-    ratio = many["dur_ns"] * ranks / many["alone_ns"]
-    lost = ((ratio - 1) * many["length_tokens"] / (2 * ranks)).clip(lower=0)
-    groups = lost.groupby(many["tensor_parallel"])
+    ranks = shared["context_parallel"]
+    ratio = shared["dur_ns"] * ranks / shared["alone_ns"]
+    lost = ((ratio - 1) * shared["length_tokens"] / (2 * ranks)).clip(lower=0)
+    groups = lost.groupby(shared["tensor_parallel"])
     table = groups.agg(launch_tokens="median", point_count="size").reset_index()
     return LAUNCH_LOSS.check(LAUNCH_LOSS.cast(table))
-
-
-# Document lengths: who holds the tokens, who holds the attention, and streams of any size.
 
 
 def length_shares(lengths: pd.DataFrame, *, cut_tokens: int | None = None) -> pd.DataFrame:
@@ -226,14 +220,14 @@ def length_shares(lengths: pd.DataFrame, *, cut_tokens: int | None = None) -> pd
     Attention of a document grows with its square, so a few long documents hold most of
     ``square_share`` while they hold few tokens: that is where imbalance comes from.
     """
-    known = DOCUMENT_LENGTHS.check(lengths)["length_tokens"].to_numpy()
+    cut = DOCUMENT_LENGTHS.check(lengths)["length_tokens"].to_numpy()
     if cut_tokens is not None:
         if cut_tokens < 1:
             msg = f"cut_tokens must be at least 1, not {cut_tokens}"
             raise WorkbenchError(msg)
-        whole, rest = np.divmod(known, cut_tokens)
-        known = np.concatenate([np.full(int(whole.sum()), cut_tokens), rest[rest > 0]])
-    length, count = np.unique(known, return_counts=True)
+        full, remainder = np.divmod(cut, cut_tokens)
+        cut = np.concatenate([np.full(int(full.sum()), cut_tokens), remainder[remainder > 0]])
+    length, count = np.unique(cut, return_counts=True)
     if not len(length):
         return LENGTH_SHARES.empty()
     size = length.astype(np.float64)
@@ -277,111 +271,76 @@ def sample_documents(
     WorkbenchError
         If there are no documents to draw from, or a number is not above 0.
     """
-    known = DOCUMENT_LENGTHS.check(lengths)["length_tokens"].to_numpy()
-    if not len(known) or token_count < 1 or not 0 < long_ratio < np.inf:
+    tokens = DOCUMENT_LENGTHS.check(lengths)["length_tokens"].to_numpy()
+    if not len(tokens) or token_count < 1 or not 0 < long_ratio < np.inf:
         msg = (
-            f"cannot draw {token_count:,} tokens from {len(known):,} documents "
+            f"cannot draw {token_count:,} tokens from {len(tokens):,} documents "
             f"with long_ratio {long_ratio}: all must be above 0"
         )
         raise WorkbenchError(msg)
-    weight = np.ones(len(known))
+    weight = np.ones(len(tokens))
     if long_ratio != 1:
-        order = np.argsort(known)
-        held = np.cumsum(known[order].astype(np.float64))
+        order = np.argsort(tokens)
+        held = np.cumsum(tokens[order].astype(np.float64))
         weight[order[held > 0.9 * held[-1]]] = long_ratio
     weight /= weight.sum()
     rng = np.random.default_rng(seed)
-    expected = float(known @ weight)
-    parts: list[np.ndarray] = []
+    expected = float(tokens @ weight)
+    draws: list[np.ndarray] = []
     drawn = 0
     while drawn < token_count:
         size = int((token_count - drawn) / expected * 1.05) + 16
-        part = rng.choice(known, size) if long_ratio == 1 else rng.choice(known, size, p=weight)
-        parts.append(part)
-        drawn += int(part.sum())
-    stream = np.concatenate(parts)
+        draw = rng.choice(tokens, size) if long_ratio == 1 else rng.choice(tokens, size, p=weight)
+        draws.append(draw)
+        drawn += int(draw.sum())
+    stream = np.concatenate(draws)
     stream = stream[: int(np.searchsorted(np.cumsum(stream), token_count)) + 1]
     return DOCUMENT_LENGTHS.check(pd.DataFrame({"length_tokens": stream}))
 
 
-# Load-imbalance metrics: of ranks, experts, memory units or micro-batches.
-
 Loads: TypeAlias = NDArray[np.float64]
 
 
-class Measure(NamedTuple):
-    """One load-imbalance metric."""
-
-    name: str
-    formula: str
-    source: str
-    of: Callable[[Loads], float]
-    """The measure of loads that add up to more than 0."""
-
-
-def _shares(loads: Loads) -> Loads:
-    shares: Loads = loads / loads.sum()
-    return shares
-
-
-def _gini(loads: Loads) -> float:
-    ordered = np.sort(_shares(loads))
-    count = len(ordered)
-    return float(ordered @ (2 * np.arange(1, count + 1) - count - 1)) / count
-
-
-def _variation(loads: Loads) -> float:
+def _measures(loads: Loads) -> dict[str, float]:
+    """Work out every measure of loads that add up to more than 0."""
+    count = len(loads)
+    shares = loads / loads.sum()
+    highest, apart = float(shares.max() * count), np.abs(shares - 1 / count)
     # Not std / mean of the loads themselves: their squares could overflow.
-    return float((_shares(loads) * len(loads)).std())
-
-
-def _chi(loads: Loads) -> float:
-    count = len(loads)
-    return _variation(loads) ** 2 / (count - 1) if count > 1 else 0.0
-
-
-def _kl(loads: Loads) -> float:
-    count = len(loads)
-    shares = _shares(loads)
-    shares = shares[shares > 0]
-    return float(shares @ np.log(count * shares)) / np.log(count) if count > 1 else 0.0
-
-
-def _apart(loads: Loads) -> Loads:
-    return np.abs(_shares(loads) - 1 / len(loads))
+    variation = float((shares * count).std())
+    positive = shares[shares > 0]
+    entropy = float(positive @ np.log(count * positive))
+    gini = float(np.sort(shares) @ (2 * np.arange(1, count + 1) - count - 1)) / count
+    return {
+        "max / mean": highest,
+        "balancedness": 1 / highest,
+        "MaxVio": highest - 1,
+        "coefficient of variation": variation,
+        "Gini": gini,
+        "total variation": float(apart.max(initial=0)),
+        "total distance": float(apart.sum()),
+        # Both divergences are 0 / 0 for a single load, which is as equal as loads can be.
+        "chi divergence": variation**2 / (count - 1) if count > 1 else 0.0,
+        "KL divergence": entropy / np.log(count) if count > 1 else 0.0,
+    }
 
 
 _TORCHREC = "torchrec 1.9.2, distributed/planner/stats.py"
-_MEASURES = (
-    Measure(
-        "max / mean", "max x_i / mean x_i", "common", lambda x: float(_shares(x).max() * len(x))
-    ),
-    Measure(
-        "balancedness",
-        "mean x_i / max x_i",
-        "SGLang and vLLM, expert balancedness",
-        lambda x: float(1 / (_shares(x).max() * len(x))),
-    ),
-    Measure(
-        "MaxVio",
-        "(max x_i - mean x_i) / mean x_i",
-        "arXiv:2408.15664",
-        lambda x: float(_shares(x).max() * len(x)) - 1,
-    ),
-    Measure(
-        "coefficient of variation",
+# Measure: formula and source.
+_MEASURES = {
+    "max / mean": ("max x_i / mean x_i", "common"),
+    "balancedness": ("mean x_i / max x_i", "SGLang and vLLM, expert balancedness"),
+    "MaxVio": ("(max x_i - mean x_i) / mean x_i", "arXiv:2408.15664"),
+    "coefficient of variation": (
         "population standard deviation / mean",
         "arXiv:1701.06538 (its square is the importance loss)",
-        _variation,
     ),
-    Measure("Gini", "sum_i sum_j |p_i - p_j| / (2 k)", "Gini 1912", _gini),
-    Measure(
-        "total variation", "max |p_i - 1/k|", _TORCHREC, lambda x: float(_apart(x).max(initial=0))
-    ),
-    Measure("total distance", "sum |p_i - 1/k|", _TORCHREC, lambda x: float(_apart(x).sum())),
-    Measure("chi divergence", "k sum (p_i - 1/k)^2 / (k - 1)", _TORCHREC, _chi),
-    Measure("KL divergence", "sum p_i ln(k p_i) / ln k", _TORCHREC, _kl),
-)
+    "Gini": ("sum_i sum_j |p_i - p_j| / (2 k)", "Gini 1912"),
+    "total variation": ("max |p_i - 1/k|", _TORCHREC),
+    "total distance": ("sum |p_i - 1/k|", _TORCHREC),
+    "chi divergence": ("k sum (p_i - 1/k)^2 / (k - 1)", _TORCHREC),
+    "KL divergence": ("sum p_i ln(k p_i) / ln k", _TORCHREC),
+}
 
 
 def load_imbalance(
@@ -420,14 +379,11 @@ def load_imbalance(
 
     Notes
     -----
-    With loads x_i, their shares p_i = x_i / sum x and their number k:
-    max / mean from 1 to k; balancedness = mean / max from 1 down to 1 / k;
-    MaxVio = (max - mean) / mean from 0 to k - 1; coefficient of variation with the
-    population standard deviation, from 0 to sqrt(k - 1); Gini = sum |p_i - p_j| / (2 k)
-    from 0 to 1 - 1/k; total variation = max |p_i - 1/k| from 0 to 1 - 1/k; total distance =
-    sum |p_i - 1/k| from 0 to 2 (1 - 1/k); chi divergence = k sum (p_i - 1/k)^2 / (k - 1) and
-    KL divergence = sum p_i ln(k p_i) / ln k, both from 0 to 1. The last four are those that
-    torchrec prints for a plan. All are free of the unit of the loads.
+    The table has the formulas, of loads x_i, their shares p_i = x_i / sum x and their number k.
+    max / mean goes from 1 to k, balancedness from 1 down to 1 / k, MaxVio from 0 to k - 1, the
+    coefficient of variation from 0 to sqrt(k - 1), Gini and total variation from 0 to 1 - 1/k,
+    total distance from 0 to 2 (1 - 1/k), both divergences from 0 to 1. The last four are those
+    that torchrec prints for a plan. All are free of the unit of the loads.
 
     References
     ----------
@@ -444,22 +400,22 @@ def load_imbalance(
         msg = "no loads to compare; pass one number per rank, expert or unit"
         raise WorkbenchError(msg)
     rows: list[dict[str, Any]] = []
-    for name, keys, values in groups:
-        worst = np.zeros(len(values))
-        worst[0] = 1.0
+    for group, keys, values in groups:
+        actual, equal = _measures(values), _measures(np.ones(len(values)))
+        worst = _measures(np.eye(1, len(values))[0])
         rows += [
             {
                 **keys,
-                "group": name,
-                "measure": measure.name,
-                "value_ratio": max(measure.of(values), 0.0),
-                "equal_ratio": max(measure.of(np.ones(len(values))), 0.0),
-                "worst_ratio": max(measure.of(worst), 0.0),
+                "group": group,
+                "measure": measure,
+                "value_ratio": max(actual[measure], 0.0),
+                "equal_ratio": max(equal[measure], 0.0),
+                "worst_ratio": max(worst[measure], 0.0),
                 "load_count": len(values),
-                "formula": measure.formula,
-                "source": measure.source,
+                "formula": formula,
+                "source": source,
             }
-            for measure in _MEASURES
+            for measure, (formula, source) in _MEASURES.items()
         ]
     return LOAD_IMBALANCE.check(pd.DataFrame(rows))
 
@@ -468,35 +424,32 @@ def _groups(
     loads: ArrayLike | pd.DataFrame, value: str | None, by: str | Sequence[str] | None
 ) -> Iterator[tuple[str, dict[str, Any], Loads]]:
     """Give name, keys and checked loads of every group."""
-    if not isinstance(loads, pd.DataFrame):
-        yield from _plain(loads, named=value is not None or by is not None)
-        return
     keys = [by] if isinstance(by, str) else list(by or [])
-    _check_columns(loads, value, keys)
-    if not keys:
-        if len(loads):
-            yield "all", {}, _checked(loads[value], "all")
+    if isinstance(loads, pd.DataFrame):
+        _check_columns(loads, value, keys)
+        values = loads[value]
+    else:
+        values = pd.Series(_plain(loads, has_names=value is not None or by is not None))
+    if not len(values):
         return
-    if lacking := [key for key in keys if loads[key].isna().any()]:
-        msg = f"by= column {lacking} has missing values, so some loads belong to no group"
-        raise WorkbenchError(msg)
-    for found, rows in loads.groupby(keys, observed=True):
-        labels = dict(zip(keys, found, strict=True))
-        name = ", ".join(f"{key} {label}" for key, label in labels.items())
-        yield name, labels, _checked(rows[value], name)
+    if not keys:
+        yield "all", {}, _checked(values, "all")
+        return
+    for labels, rows in values.groupby([loads[key] for key in keys], observed=True):  # type: ignore[index,call-overload]
+        group_keys = dict(zip(keys, labels, strict=True))
+        group = ", ".join(f"{key} {label}" for key, label in group_keys.items())
+        yield group, group_keys, _checked(rows, group)
 
 
-def _plain(loads: ArrayLike, *, named: bool) -> Iterator[tuple[str, dict[str, Any], Loads]]:
-    """Give the one group of loads that are no frame."""
+def _plain(loads: ArrayLike, *, has_names: bool) -> NDArray[Any]:
     array = np.asarray(loads)
-    if named:
+    if has_names:
         msg = "value= and by= name columns of a frame; these loads are no frame"
         raise WorkbenchError(msg)
     if array.ndim != 1:
         msg = f"loads have {array.ndim} dimensions, need 1; pass a frame and by= for groups"
         raise WorkbenchError(msg)
-    if len(array):
-        yield "all", {}, _checked(pd.Series(array), "all")
+    return array
 
 
 def _check_columns(frame: pd.DataFrame, value: str | None, keys: list[str]) -> None:
@@ -506,8 +459,11 @@ def _check_columns(frame: pd.DataFrame, value: str | None, keys: list[str]) -> N
     if missing := [name for name in (value, *keys) if name not in frame]:
         msg = f"the loads have no column {missing}; there are {list(frame.columns)}"
         raise WorkbenchError(msg)
-    if taken := sorted({"measure", "group", "formula", "source"} & set(keys)):
-        msg = f"by= column {taken} has the name of a column of the result; rename it"
+    if clashes := sorted({"measure", "group", "formula", "source"} & set(keys)):
+        msg = f"by= column {clashes} has the name of a column of the result; rename it"
+        raise WorkbenchError(msg)
+    if lacking := [key for key in keys if frame[key].isna().any()]:
+        msg = f"by= column {lacking} has missing values, so some loads belong to no group"
         raise WorkbenchError(msg)
 
 
@@ -528,5 +484,4 @@ def _checked(loads: pd.Series, group: str) -> Loads:
         msg = f"all {len(numbers):,} loads{where} are 0, so there is nothing to compare"
         raise WorkbenchError(msg)
     # No measure depends on the scale, and sums of numbers up to 1 cannot overflow.
-    scaled: Loads = numbers / numbers.max()
-    return scaled
+    return np.asarray(numbers / numbers.max())

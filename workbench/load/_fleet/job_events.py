@@ -30,7 +30,7 @@ def looks_like(head: bytes) -> bool:
     return goodput_events.looks_like(head, "")
 
 
-def read_job(source: Source, given: JobGiven) -> JobPart:
+def read_job(source: Source, options: JobGiven) -> JobPart:
     """Read steps, and the spans between events.
 
     A run of the job begins with ``start`` or ``nodes_ready`` and ends with ``interrupt`` or
@@ -38,10 +38,10 @@ def read_job(source: Source, given: JobGiven) -> JobPart:
     the run that it brings up.
     """
     findings = Findings(source.label)
-    events = events_of(text_lines(source, findings), Given(tz=given.tz), findings)
+    events = events_of(text_lines(source, findings), Given(tz=options.tz), findings)
     synthetic = sum(1 for event in events if event.rest.get("synthetic") is True)
     findings.add("noted", SAYS_SYNTHETIC, synthetic)
-    story = _Story(findings, given)
+    story = _Story(findings, options)
     for event in events:
         story.take(event)
     steps = step_rows(story.steps, findings)
@@ -79,12 +79,11 @@ class _Story:
 
     def _step(self, event: Event) -> None:
         duration = duration_ns_of(event.rest)
-        row: dict[str, Any] = {"end_ns": event.at_ns, "dur_ns": duration, "line": event.line}
-        row |= {"attempt": self.attempt, "step": first_of(event.rest, "step")}
         tokens = first_of(event.rest, "tokens")
+        row = {"end_ns": event.at_ns, "dur_ns": duration, "line": event.line}
+        row |= {"attempt": self.attempt, "step": first_of(event.rest, "step")}
         row["token_count"] = self.given.tokens_per_step if tokens is None else tokens
-        row["sample_count"] = first_of(event.rest, "samples")
-        self.steps.append(row)
+        self.steps.append(row | {"sample_count": first_of(event.rest, "samples")})
         for kind in ("initialisation", "restart"):
             if kind in self.open:
                 start = self.open[kind]["start_ns"]
@@ -105,9 +104,9 @@ class _Story:
             self._begin("restart", event, attempt=self.attempt + 1)
 
     def _begin(self, kind: str, event: Event, attempt: int | None = None) -> None:
-        what = f"{kind} begun twice without an end between; the first one counts"
+        problem = f"{kind} begun twice without an end between; the first one counts"
         if kind in self.open:
-            self.findings.add("suspicious", what, 1, f"line {event.line:,}")
+            self.findings.add("suspicious", problem, 1, f"line {event.line:,}")
             return
         span = {"kind": kind, "attempt": attempt or self.attempt, "line": event.line}
         self.open[kind] = {**span, "start_ns": event.at_ns, "end_ns": None}
@@ -118,5 +117,5 @@ class _Story:
         if span is not None:
             span["end_ns"] = at_ns
         elif event is not None:
-            what = f"{event.name} without a start before it"
-            self.findings.add("dropped", what, 1, f"line {event.line:,}")
+            problem = f"{event.name} without a start before it"
+            self.findings.add("dropped", problem, 1, f"line {event.line:,}")

@@ -14,10 +14,7 @@ from workbench.load._files.archive import Paths, Source, shown_all, survey
 from workbench.load._files.findings import Dropped, Finding, guarded, listed, quality_frame
 from workbench.load._files.time import checked
 from workbench.load._files.wanted import FAILURE_LOGS, appearance
-from workbench.load._fleet import job_events as _job_events
-from workbench.load._fleet import job_megatron as _job_megatron
-from workbench.load._fleet import job_mllog as _job_mllog
-from workbench.load._fleet import job_table as _job_table
+from workbench.load._fleet import job_events, job_megatron, job_mllog, job_table
 from workbench.load._fleet.job_part import JobGiven, JobPart
 from workbench.tables import LOGGED_SPANS, LOGGED_STEPS, QUALITY, JobLog
 
@@ -51,8 +48,7 @@ def job_log(
     path
         A file, a folder (searched to any depth), an archive or a list of these; gzip is fine.
     tz
-        Time zone of stamps that have none: a name or an offset (``"+01:00"``). There is no
-        default.
+        Time zone of stamps that have none: a name or an offset (``"+01:00"``). There is no default.
     columns
         Names of columns in a table of your own, where they are not found or not the right
         ones: from ``step``, ``attempt``, ``start``, ``end``, ``duration_s``, ``duration_ms``,
@@ -66,8 +62,7 @@ def job_log(
     -------
     JobLog
         ``steps`` (:data:`workbench.tables.LOGGED_STEPS`), ``spans``
-        (:data:`workbench.tables.LOGGED_SPANS`) and ``quality``
-        (:data:`workbench.tables.QUALITY`).
+        (:data:`workbench.tables.LOGGED_SPANS`) and ``quality`` (:data:`workbench.tables.QUALITY`).
 
     Raises
     ------
@@ -91,31 +86,31 @@ def job_log(
     >>> log.spans[["kind", "attempt"]].values.tolist()[:3]
     [['run', 1], ['initialisation', 1], ['checkpoint', 1]]
     """
-    given = _given(tz, columns, tokens_per_step)
-    found = survey(path, wanted=FAILURE_LOGS)
-    findings = [each.row for each in found.remarks]
-    parts: list[JobPart] = []
+    options = _given(tz, columns, tokens_per_step)
+    files = survey(path, wanted=FAILURE_LOGS)
+    findings = [remark.row for remark in files.remarks]
+    logs: list[JobPart] = []
     dropped = Dropped()
-    total = sum(source.size_bytes for source in found.sources)
+    total = sum(source.size_bytes for source in files.sources)
     with progress_bar(total=total, unit="B", label="loading logs", enabled=progress) as bar:
-        for source in found.sources:
+        for source in files.sources:
             with dropped.trying(source.label):
-                part = _read(source, given, findings)
-                parts += [part] if part else []
+                log = _read(source, options, findings)
+                logs += [log] if log else []
             bar.update(source.size_bytes)
-    if not any(len(part.steps) or len(part.spans) for part in parts):
-        if not findings and not parts:
+    if not any(len(log.steps) or len(log.spans) for log in logs):
+        if not findings and not logs:
             dropped.raise_if_all()
-        _raise_unknown(path, parts, [*findings, *dropped.rows])
+        _raise_unknown(path, logs, [*findings, *dropped.rows])
     with guarded(shown_all(path)):
-        return _assembled(parts, [*findings, *dropped.rows])
+        return _assembled(logs, [*findings, *dropped.rows])
 
 
 def _given(
     tz: str | None, columns: Mapping[str, str] | None, tokens_per_step: int | None
 ) -> JobGiven:
     zone = checked(tz, None, None).tz
-    _job_table.check_columns(dict(columns or {}))
+    job_table.check_columns(dict(columns or {}))
     tokens: object = tokens_per_step
     is_whole = isinstance(tokens, int) and not isinstance(tokens, bool)
     if tokens_per_step is not None and (not is_whole or tokens_per_step < 1):
@@ -124,42 +119,39 @@ def _given(
     return JobGiven(zone, dict(columns or {}), tokens_per_step)
 
 
-def _read(source: Source, given: JobGiven, findings: list[Finding]) -> JobPart | None:
+def _read(source: Source, options: JobGiven, findings: list[Finding]) -> JobPart | None:
     """Read one file if its beginning is that of a log; else say so."""
     head = source.head(_HEAD_BYTES).removeprefix(BOM_UTF8)
-    if given.columns and _job_table.looks_like(head, dict(given.columns)):
-        return _job_table.read_job(source, given)
-    if _job_mllog.looks_like(head):
-        return _job_mllog.read_job(source, given)
-    if _job_events.looks_like(head):
-        return _job_events.read_job(source, given)
-    if _job_megatron.looks_like(head):
-        return _job_megatron.read_job(source, given)
-    if _job_table.looks_like(head):
-        return _job_table.read_job(source, given)
+    if options.columns and job_table.looks_like(head, dict(options.columns)):
+        return job_table.read_job(source, options)
+    # The plain table comes last: it may hold columns of any name.
+    for form in (job_mllog, job_events, job_megatron, job_table):
+        if form.looks_like(head):
+            part: JobPart = form.read_job(source, options)
+            return part
     findings.append((source.label, "skipped by design", _UNKNOWN, 1, appearance(head)))
     return None
 
 
-def _assembled(parts: Sequence[JobPart], findings: list[Finding]) -> JobLog:
+def _assembled(logs: Sequence[JobPart], findings: list[Finding]) -> JobLog:
     """Put the files together: runs that no file numbers are numbered in order of time."""
-    filled = [part for part in parts if len(part.steps) or len(part.spans)]
+    filled = [log for log in logs if len(log.steps) or len(log.spans)]
     filled.sort(key=_first_ns)
     last = 0
-    for part in filled:
-        if last and not part.says_attempt:
-            what = "runs that the file does not number; counted on from those of other files"
-            findings.append((part.findings.source, "assumed", what, 1, None))
-            part.steps["attempt"] += last
-            part.spans["attempt"] += last
-        last = max([last, *part.steps["attempt"], *part.spans["attempt"]])
-    if (runs := sum(part.benchmark_runs for part in filled)) > 1:
+    for log in filled:
+        if last and not log.says_attempt:
+            assumption = "runs that the file does not number; counted on from those of other files"
+            findings.append((log.findings.source, "assumed", assumption, 1, None))
+            log.steps["attempt"] += last
+            log.spans["attempt"] += last
+        last = max([last, *log.steps["attempt"], *log.spans["attempt"]])
+    if (runs := sum(log.benchmark_runs for log in filled)) > 1:
         findings.append((filled[0].findings.source, "suspicious", _RUNS, runs, None))
-    steps = LOGGED_STEPS.joined([part.steps for part in filled])
+    steps = LOGGED_STEPS.joined([log.steps for log in filled])
     steps = steps.sort_values(["start_ns", "end_ns"], kind="stable", ignore_index=True)
-    spans = LOGGED_SPANS.joined([part.spans for part in filled])
+    spans = LOGGED_SPANS.joined([log.spans for log in filled])
     spans = spans.sort_values(["start_ns", "line"], kind="stable", ignore_index=True)
-    quality = [part.findings.frame() for part in parts] + [quality_frame(findings)]
+    quality = [log.findings.frame() for log in logs] + [quality_frame(findings)]
     return JobLog(
         steps=LOGGED_STEPS.check(steps),
         spans=LOGGED_SPANS.check(_after_steps(spans, steps)),
@@ -167,25 +159,28 @@ def _assembled(parts: Sequence[JobPart], findings: list[Finding]) -> JobLog:
     )
 
 
-def _first_ns(part: JobPart) -> int:
-    return int(pd.concat([part.steps["start_ns"], part.spans["start_ns"]]).min())
+def _first_ns(log: JobPart) -> int:
+    return int(pd.concat([log.steps["start_ns"], log.spans["start_ns"]]).min())
 
 
 def _after_steps(spans: pd.DataFrame, steps: pd.DataFrame) -> pd.DataFrame:
-    """Fill in after which step each span began."""
     ends = steps.sort_values("end_ns", kind="stable")
     at = ends["end_ns"].searchsorted(spans["start_ns"].to_numpy() + _TOLERANCE_NS, "right") - 1
     before = ends["step"].astype("Int64").reset_index(drop=True).reindex(at)
     return spans.assign(step=before.array)
 
 
-def _raise_unknown(path: Paths, parts: Sequence[JobPart], findings: Sequence[Finding]) -> NoReturn:
+def _raise_unknown(path: Paths, logs: Sequence[JobPart], findings: Sequence[Finding]) -> NoReturn:
     paths = shown_all(path)
-    read = [tuple(row) for part in parts for row in part.findings.frame().itertuples(index=False)]
-    told = [(each[0], each[1], each[2], each[3], None) for each in read if each[1] != "read"]
+    read = [tuple(row) for log in logs for row in log.findings.frame().itertuples(index=False)]
+    causes = [
+        (finding[0], finding[1], finding[2], finding[3], None)
+        for finding in read
+        if finding[1] != "read"
+    ]
     msg = (
         f"{paths}: no step and no span of a job found; supported: MLLOG lines of MLPerf Training, "
         "logs of Megatron, JSON events and tables with a column for the step and one for its "
-        f"time; name columns of your own with columns=.{listed([*findings, *told])}"
+        f"time; name columns of your own with columns=.{listed([*findings, *causes])}"
     )
     raise LoadError(msg)

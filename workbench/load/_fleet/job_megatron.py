@@ -22,7 +22,7 @@ def looks_like(head: bytes) -> bool:
     return megatron.looks_like(head, "")
 
 
-def read_job(source: Source, given: JobGiven) -> JobPart:
+def read_job(source: Source, options: JobGiven) -> JobPart:
     """Read a step per line, and a restart where training falls back to an earlier iteration.
 
     A line on several iterations gives one step, of their mean duration, that ends at its stamp;
@@ -35,22 +35,22 @@ def read_job(source: Source, given: JobGiven) -> JobPart:
         If not all lines have a time, or it needs a zone and none is given.
     """
     findings = Findings(source.label)
-    log, is_stamped = megatron.log_of(source, Given(tz=given.tz), findings)
+    log, is_stamped = megatron.log_of(source, Given(tz=options.tz), findings)
     if log.lines and not is_stamped:
         msg = (
             f"{source.label}, line {log.lines[0].number:,}: not every line on an iteration has a "
             "time; log with stamps, as Megatron-LM does since core 0.7"
         )
         raise LoadError(msg)
-    steps = step_rows([_row(line, log, given) for line in log.lines], findings)
+    steps = step_rows([_row(line, log, options) for line in log.lines], findings)
     longer = sum(after.step - before.step > 1 for before, after in pairwise(log.lines))
-    what = "lines on several iterations, whose mean duration is that of the last one"
-    findings.add("noted", what, longer)
+    remark = "lines on several iterations, whose mean duration is that of the last one"
+    findings.add("noted", remark, longer)
     return JobPart(steps, span_rows(_restarts(steps), source.label), findings, says_attempt=False)
 
 
-def _row(line: megatron.Line, log: megatron.Log, given: JobGiven) -> dict[str, Any]:
-    tokens = given.tokens_per_step
+def _row(line: megatron.Line, log: megatron.Log, options: JobGiven) -> dict[str, Any]:
+    tokens = options.tokens_per_step
     if tokens is None and line.sample_count and log.sequence_tokens:
         tokens = line.sample_count * log.sequence_tokens
     row = {"step": line.step, "end_ns": line.at_ns, "dur_ns": line.each_ns, "line": line.number}
@@ -61,15 +61,8 @@ def _restarts(steps: pd.DataFrame) -> list[dict[str, Any]]:
     runs = steps.groupby("attempt").agg(
         start_ns=("start_ns", "min"), end_ns=("end_ns", "max"), line=("line", "min")
     )
-    return [
-        {
-            "kind": "restart",
-            "attempt": int(attempt),
-            "start_ns": min(end_ns, start_ns),
-            "end_ns": start_ns,
-            "line": line,
-        }
-        for attempt, end_ns, start_ns, line in zip(
-            runs.index[1:], runs["end_ns"][:-1], runs["start_ns"][1:], runs["line"][1:], strict=True
-        )
-    ]
+    # When training failed the log does not say: at the latest with the end of its last step.
+    begin = runs["end_ns"].shift().fillna(0).astype("int64").clip(upper=runs["start_ns"])
+    restarts = pd.DataFrame({"start_ns": begin, "end_ns": runs["start_ns"], "line": runs["line"]})
+    rows: Any = restarts.assign(kind="restart").reset_index().iloc[1:].to_dict("records")
+    return list(rows)

@@ -28,7 +28,7 @@ def looks_like(head: bytes) -> bool:
     return bool(_HEAD.search(head))
 
 
-def read_job(source: Source, given: JobGiven) -> JobPart:
+def read_job(source: Source, options: JobGiven) -> JobPart:
     """Read spans and steps; of what every rank writes, the first start and the last stop count.
 
     A step ends at the stamp of its line and lasted as long as that line says. Numbers of steps
@@ -40,7 +40,7 @@ def read_job(source: Source, given: JobGiven) -> JobPart:
         if MARK in text and (entry := entry_of(line, text, findings)):
             log.take(entry)
     spans = span_rows(log.spans, source.label)
-    steps = step_rows(log.whole_steps(given), findings)
+    steps = step_rows(log.whole_steps(options), findings)
     runs = int((spans["kind"].eq("run") & spans["end_ns"].notna()).sum())
     return JobPart(steps, spans, findings, says_attempt=log.attempt > 1, benchmark_runs=runs)
 
@@ -72,19 +72,19 @@ class _Log:
     def _size(self, entry: Entry) -> None:
         value = number_of(entry.value)
         if value is None or value < 1 or value % 1:
-            what = f"{entry.key} that is no whole number"
-            self.findings.add("dropped", what, 1, f"line {entry.line:,}")
+            problem = f"{entry.key} that is no whole number"
+            self.findings.add("dropped", problem, 1, f"line {entry.line:,}")
             return
         changed = self.sizes.get(entry.key, value) != value
-        what = f"{entry.key} with several values; the last one counts"
-        self.findings.add("suspicious", what, int(changed), f"line {entry.line:,}")
+        problem = f"{entry.key} with several values; the last one counts"
+        self.findings.add("suspicious", problem, int(changed), f"line {entry.line:,}")
         self.sizes[entry.key] = int(value)
 
     def _start(self, base: str, entry: Entry) -> None:
         if base in ("init", "run") and self.progress_ns and entry.time_ns > self.progress_ns:
             self.attempt, self.last, self.progress_ns = self.attempt + 1, {}, None
-            what = "starts of another run in one file"
-            self.findings.add("noted", what, 1, f"line {entry.line:,}")
+            problem = "starts of another run in one file"
+            self.findings.add("noted", problem, 1, f"line {entry.line:,}")
         open_span = self.last.get(base)
         if open_span is not None and open_span["end_ns"] is None:
             open_span["start_ns"] = min(open_span["start_ns"], entry.time_ns)
@@ -97,8 +97,8 @@ class _Log:
     def _stop(self, base: str, entry: Entry) -> None:
         span = self.last.get(base)
         if span is None or entry.time_ns < span["start_ns"]:
-            what = f"{entry.key} without a start before it"
-            self.findings.add("dropped", what, 1, f"line {entry.line:,}")
+            problem = f"{entry.key} without a start before it"
+            self.findings.add("dropped", problem, 1, f"line {entry.line:,}")
             return
         if span["end_ns"] is not None:
             self._tell_of_ranks(entry)
@@ -107,8 +107,8 @@ class _Log:
             self.progress_ns = span["end_ns"]
 
     def _tell_of_ranks(self, entry: Entry) -> None:
-        what = "starts and stops that several ranks wrote; first start and last stop count"
-        self.findings.add("noted", what, 1, f"line {entry.line:,}")
+        remark = "starts and stops that several ranks wrote; first start and last stop count"
+        self.findings.add("noted", remark, 1, f"line {entry.line:,}")
 
     def _step(self, entry: Entry) -> None:
         names = [name for name in entry.value if _STEP_TIME.fullmatch(name)]
@@ -117,8 +117,8 @@ class _Log:
         where = f"line {entry.line:,}"
         duration = number_of(entry.value[names[0]])
         if duration is None or not 0 <= duration < 1e6:
-            what = "steps whose duration is no number from 0 s"
-            self.findings.add("dropped", what, 1, where)
+            problem = "steps whose duration is no number from 0 s"
+            self.findings.add("dropped", problem, 1, where)
             return
         count = number_of(entry.metadata.get("step", entry.metadata.get("samples_count")))
         count = None if count is None or count < 0 or count >= 1 << 62 else int(count)
@@ -126,17 +126,17 @@ class _Log:
         self.steps.append({**row, "attempt": self.attempt, "count": count})
         self.progress_ns = max(self.progress_ns or 0, entry.time_ns)
 
-    def whole_steps(self, given: JobGiven) -> list[dict[str, Any]]:
+    def whole_steps(self, options: JobGiven) -> list[dict[str, Any]]:
         """Give each step once, with its number, tokens and samples."""
         once: dict[Any, dict[str, Any]] = {}
         for row in self.steps:
             key = (row["attempt"], row["line"] if row["count"] is None else row["count"])
-            what = "steps that several ranks wrote; the first line counts"
-            self.findings.add("noted", what, int(key in once), f"line {row['line']:,}")
+            remark = "steps that several ranks wrote; the first line counts"
+            self.findings.add("noted", remark, int(key in once), f"line {row['line']:,}")
             once.setdefault(key, row)
         samples = self.sizes.get("global_batch_size")
         length = self.sizes.get("max_sequence_length")
-        tokens = given.tokens_per_step
+        tokens = options.tokens_per_step
         if tokens is None and samples and length:
             tokens = samples * length
         rows = list(once.values())
@@ -149,15 +149,15 @@ class _Log:
 
     def _unit(self, counts: list[int | None], tokens: int | None, samples: int | None) -> int:
         """Say in what the log counts: tokens, samples, or (0) steps."""
-        known = [count for count in counts if count is not None]
-        if not known:
+        numbers = [count for count in counts if count is not None]
+        if not numbers:
             return 0
-        pace = Counter(int(step) for step in pd.Series(known).diff().dropna()).most_common(1)
-        usual = pace[0][0] if pace else known[0]
+        pace = Counter(int(step) for step in pd.Series(numbers).diff().dropna()).most_common(1)
+        usual = pace[0][0] if pace else numbers[0]
         for unit, noun in ((tokens, "tokens"), (samples, "samples")):
             if unit and unit > 1 and usual >= unit and usual % unit == 0:
-                what = f"numbers of steps that count {noun}; divided by {unit:,}, from 0"
-                self.findings.add("noted", what, len(known))
+                remark = f"numbers of steps that count {noun}; divided by {unit:,}, from 0"
+                self.findings.add("noted", remark, len(numbers))
                 return unit
         return 0
 

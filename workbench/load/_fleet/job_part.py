@@ -99,18 +99,18 @@ def _with_both_ends(table: pd.DataFrame, findings: Findings) -> pd.DataFrame:
     runs = table["attempt"].fillna(runs)
     if start.isna().all():
         start = end.groupby(runs).shift()
-        what = "steps without a duration; each begins where the one before it ended"
-        findings.add("assumed", what, int(start.notna().sum()))
+        assumption = "steps without a duration; each begins where the one before it ended"
+        findings.add("assumed", assumption, int(start.notna().sum()))
     elif end.isna().all():
         end = start.groupby(runs).shift(-1)
-        what = "steps without a duration; each ends where the next one begins"
-        findings.add("assumed", what, int(end.notna().sum()))
+        assumption = "steps without a duration; each ends where the next one begins"
+        findings.add("assumed", assumption, int(end.notna().sum()))
     is_known = start.notna() & end.notna()
     _tell(table[~is_known], findings, "dropped", "steps whose start or end is not known")
     is_back = (end < start).fillna(value=False)
     _tell(table[is_back], findings, "dropped", "steps that end before they begin")
-    whole = table.assign(start_ns=start, end_ns=end)
-    return whole[is_known & ~is_back].drop(columns="dur_ns")
+    complete = table.assign(start_ns=start, end_ns=end)
+    return complete[is_known & ~is_back].drop(columns="dur_ns")
 
 
 def _in_order(table: pd.DataFrame, findings: Findings) -> pd.DataFrame:
@@ -138,22 +138,21 @@ def _in_runs(table: pd.DataFrame, findings: Findings) -> pd.DataFrame:
     attempt = table["attempt"]
     if attempt.isna().any():
         back = (table["step"].diff() <= 0).fillna(value=False)
-        what = "steps whose number does not rise: taken as the first of another run"
-        _tell(table[back], findings, "assumed", what)
+        assumption = "steps whose number does not rise: taken as the first of another run"
+        _tell(table[back], findings, "assumed", assumption)
         return table.assign(attempt=back.cumsum() + 1)
     back = (table.groupby("attempt")["step"].diff() <= 0).fillna(value=False)
-    what = "steps whose number does not rise within a run"
-    _tell(table[back], findings, "suspicious", what)
+    assumption = "steps whose number does not rise within a run"
+    _tell(table[back], findings, "suspicious", assumption)
     return table
 
 
 def _tell_of_overlaps(table: pd.DataFrame, findings: Findings) -> None:
-    """Count steps of a run that begin clearly before the one before them ended."""
     ends = table["end_ns"].groupby(table["attempt"]).shift()
     usual = (table["end_ns"] - table["start_ns"]).median() if len(table) else 0
     early = (ends - table["start_ns"] > max(_STAMP_NS, usual / 100)).fillna(value=False)
-    what = "steps that begin before the one before them ended"
-    _tell(table[early], findings, "suspicious", what)
+    problem = "steps that begin before the one before them ended"
+    _tell(table[early], findings, "suspicious", problem)
     gaps = table["step"].groupby(table["attempt"]).diff()
     holes = table[(gaps > 1).fillna(value=False)]
     count = int((gaps[holes.index] - 1).sum()) if len(holes) else 0
@@ -161,9 +160,9 @@ def _tell_of_overlaps(table: pd.DataFrame, findings: Findings) -> None:
     findings.add("noted", "steps that the log drops", count, where)
 
 
-def _tell(rows: pd.DataFrame, findings: Findings, finding: str, what: str) -> None:
+def _tell(rows: pd.DataFrame, findings: Findings, finding: str, text: str) -> None:
     if len(rows):
-        findings.add(finding, what, len(rows), f"line {int(rows['line'].iloc[0]):,}")
+        findings.add(finding, text, len(rows), f"line {int(rows['line'].iloc[0]):,}")
 
 
 def _frame(
@@ -174,8 +173,6 @@ def _frame(
         return table.empty()
     return table.check(table.cast(pd.DataFrame(filled, dtype=object)))
 
-
-# What the columns of a table of training steps are, told by the names people give them.
 
 _NS = {"ns": 1, "us": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
 _UNIT = re.compile(r"^(.*?)[_ ]*[(\[]?(ns|us|µs|ms|msec|sec|seconds|secs|s)[)\]]?$")
@@ -194,12 +191,8 @@ NAMES: dict[str, tuple[str, ...]] = {
         *("time_per_step", "step_timing"),
     ),
     "tokens": ("tokens", "token_count", "tokens_per_step", "num_tokens", "step_tokens"),
-    "samples": (
-        *("samples", "sample_count", "samples_per_step", "global_batch_size", "batch_size"),
-    ),
+    "samples": ("samples", "sample_count", "samples_per_step", "global_batch_size", "batch_size"),
 }
-# Stamps that may be of the beginning as well as of the end of a step.
-EITHER = NAMES["end"][5:]
 
 
 def plain(name: str) -> str:
@@ -215,9 +208,9 @@ def meaning_of(name: str) -> tuple[str, str]:
     >>> meaning_of("Step Time (ms)"), meaning_of("iteration"), meaning_of("loss")
     (('duration', 'ms'), ('step', ''), ('', ''))
     """
-    whole = plain(name)
-    found = _UNIT.match(whole)
-    for stem, unit in ((whole, ""), (found[1], found[2]) if found else ("", "")):
+    column = plain(name)
+    match = _UNIT.match(column)
+    for stem, unit in ((column, ""), (match[1], match[2]) if match else ("", "")):
         for kind, names in NAMES.items():
             if stem in names and (not unit or kind in ("start", "end", "duration")):
                 return kind, _SAME.get(unit, unit)
@@ -226,19 +219,19 @@ def meaning_of(name: str) -> tuple[str, str]:
 
 def columns_of(names: Iterable[str]) -> dict[str, tuple[str, str]]:
     """Return name and unit of the column for each meaning; the more usual name wins."""
-    found: dict[str, tuple[str, str]] = {}
+    columns: dict[str, tuple[str, str]] = {}
     for name in names:
         kind, unit = meaning_of(name)
-        if kind and (kind not in found or _rank(kind, name) < _rank(kind, found[kind][0])):
-            found[kind] = (name, unit)
-    return found
+        if kind and (kind not in columns or _rank(kind, name) < _rank(kind, columns[kind][0])):
+            columns[kind] = (name, unit)
+    return columns
 
 
 def _rank(kind: str, name: str) -> int:
     names = NAMES[kind]
-    whole = plain(name)
-    found = _UNIT.match(whole)
-    stem = whole if whole in names or not found else found[1]
+    column = plain(name)
+    match = _UNIT.match(column)
+    stem = column if column in names or not match else match[1]
     return names.index(stem)
 
 

@@ -39,12 +39,12 @@ def looks_like(head: bytes, columns: dict[str, str] | None = None) -> bool:
     names = header_of(head) or keys_of(head)
     if columns:
         return bool(names) and set(columns.values()) <= set(names)
-    found = columns_of(names)
-    has_time = bool({"start", "end"} & set(found))
-    return has_time and ("step" in found or bool(found.get("duration", ("", ""))[1]))
+    meanings = columns_of(names)
+    has_time = bool({"start", "end"} & set(meanings))
+    return has_time and ("step" in meanings or bool(meanings.get("duration", ("", ""))[1]))
 
 
-def read_job(source: Source, given: JobGiven) -> JobPart:
+def read_job(source: Source, options: JobGiven) -> JobPart:
     """Read a row per step.
 
     Raises
@@ -56,52 +56,52 @@ def read_job(source: Source, given: JobGiven) -> JobPart:
     findings = Findings(source.label)
     is_json = not header_of(source.head(1 << 16))
     raw = (json_table if is_json else csv_table)(source, findings)
-    found = _found(raw, given, source.label)
+    meanings = _found(raw, options, source.label)
     steps = _Cells(raw, findings, "record" if is_json else "line")
     table = pd.DataFrame({"line": raw.index.to_numpy()}, index=raw.index)
     for name, kind in (("step", "step"), ("attempt", "attempt"), ("token_count", "tokens")):
-        table[name] = steps.whole(found.get(kind))
-    table["sample_count"] = steps.whole(found.get("samples"))
-    if given.tokens_per_step is not None:
-        table["token_count"] = table["token_count"].fillna(given.tokens_per_step)
+        table[name] = steps.whole(meanings.get(kind))
+    table["sample_count"] = steps.whole(meanings.get("samples"))
+    if options.tokens_per_step is not None:
+        table["token_count"] = table["token_count"].fillna(options.tokens_per_step)
     for name in ("start", "end"):
-        table[f"{name}_ns"] = steps.stamps(found.get(name), given.tz)
-    table["dur_ns"] = steps.durations(found.get("duration"))
+        table[f"{name}_ns"] = steps.stamps(meanings.get(name), options.tz)
+    table["dur_ns"] = steps.durations(meanings.get("duration"))
     if "synthetic" in raw:
         says = raw["synthetic"].str.lower().isin(["true", "1", "yes"])
         findings.add("noted", SAYS_SYNTHETIC, int(says.sum()))
-    _tell_of_ends(found, given, findings)
-    if len(table) and "attempt" in found:
+    _tell_of_ends(meanings, options, findings)
+    if len(table) and "attempt" in meanings:
         table["attempt"] = table["attempt"] + max(0, 1 - int(table["attempt"].min()))
-    says_attempt = "attempt" in found
+    says_attempt = "attempt" in meanings
     return JobPart(whole_steps(table, findings), span_rows([], ""), findings, says_attempt)
 
 
-def _found(raw: pd.DataFrame, given: JobGiven, label: str) -> dict[str, tuple[str, str]]:
+def _found(raw: pd.DataFrame, options: JobGiven, label: str) -> dict[str, tuple[str, str]]:
     """Return name and unit of the column for each meaning: as the caller says, or by name."""
-    found = columns_of(map(str, raw.columns))
-    for meant, name in given.columns.items():
+    meanings = columns_of(map(str, raw.columns))
+    for meaning, name in options.columns.items():
         if name not in raw:
             msg = f"{label}: columns= names {name!r}, which it has not; it has {_few(raw)}"
             raise LoadError(msg)
-        kind, _, unit = meant.partition("_")
-        found[kind] = (name, unit or (meaning_of(name)[1] if kind != "duration" else ""))
+        kind, _, unit = meaning.partition("_")
+        meanings[kind] = (name, unit or (meaning_of(name)[1] if kind != "duration" else ""))
         if kind == "duration" and not unit:
-            found[kind] = (name, meaning_of(name)[1])
-    if not {"start", "end"} & set(found):
+            meanings[kind] = (name, meaning_of(name)[1])
+    if not {"start", "end"} & set(meanings):
         msg = (
             f"{label}: no column with the time of a step; it has {_few(raw)}. Say which it is "
             'with columns={"end": "..."} or columns={"start": "..."}'
         )
         raise LoadError(msg)
-    name, unit = found.get("duration", ("", "s"))
+    name, unit = meanings.get("duration", ("", "s"))
     if not unit:
         msg = (
             f"{label}: column {name!r} does not say its unit; pass "
             f'columns={{"duration_s": {name!r}}} or columns={{"duration_ms": {name!r}}}'
         )
         raise LoadError(msg)
-    return found
+    return meanings
 
 
 def check_columns(columns: dict[str, str]) -> None:
@@ -111,11 +111,15 @@ def check_columns(columns: dict[str, str]) -> None:
         raise LoadError(msg)
 
 
-def _tell_of_ends(found: dict[str, tuple[str, str]], given: JobGiven, findings: Findings) -> None:
-    name = found.get("end", ("", ""))[0]
-    if name and "end" not in given.columns and "start" not in found and plain(name) in _EITHER:
-        what = f'stamps of column {name!r} taken as the ends of steps; columns={{"start": ...}}'
-        findings.add("assumed", f"{what} says otherwise")
+def _tell_of_ends(
+    meanings: dict[str, tuple[str, str]], options: JobGiven, findings: Findings
+) -> None:
+    name = meanings.get("end", ("", ""))[0]
+    if name and "end" not in options.columns and "start" not in meanings and plain(name) in _EITHER:
+        assumption = (
+            f'stamps of column {name!r} taken as the ends of steps; columns={{"start": ...}}'
+        )
+        findings.add("assumed", f"{assumption} says otherwise")
 
 
 def _few(raw: pd.DataFrame) -> list[str]:
@@ -156,11 +160,10 @@ class _Cells:
         lines = pd.Series(self._raw.index.to_numpy(), index=self._raw.index)
         written = utc_ns(texts[~is_number], lines[~is_number], tz, self._findings)
         numbers = self._since_1970(column, texts[is_number])
-        both: pd.Series = pd.concat([written.ns.astype("Int64"), numbers]).reindex(texts.index)
-        return both
+        instants: pd.Series = pd.concat([written.ns.astype("Int64"), numbers]).reindex(texts.index)
+        return instants
 
     def _since_1970(self, column: tuple[str, str], texts: pd.Series) -> pd.Series:
-        """Read numbers of the one unit in which all of them are times of our days."""
         values = texts.astype("float64")
         if values.empty:
             return pd.Series(dtype="Int64")
@@ -168,35 +171,37 @@ class _Cells:
         usual = float(values.median())
         units = [u for u, s in _SCALES.items() if _FIRST <= usual / s < _LAST]
         if not units or (stated and stated not in units):
-            said = f", in {stated}" if stated else ""
+            unit_text = f", in {stated}" if stated else ""
             msg = (
-                f"{self._findings.source}: column {name!r} holds {usual:.15g}{said}, which is "
+                f"{self._findings.source}: column {name!r} holds {usual:.15g}{unit_text}, which is "
                 "no time since 1970; write stamps as ISO 8601 or as s, ms, us or ns since 1970"
             )
             raise LoadError(msg)
         scale = _SCALES[units[0]]
         finding = "noted" if stated else "assumed"
-        what = f"numbers of column {name!r} taken as {units[0]} since 1970"
-        self._findings.add(finding, what if stated else f"{what}, by their size", len(values))
+        assumption = f"numbers of column {name!r} taken as {units[0]} since 1970"
+        self._findings.add(
+            finding, assumption if stated else f"{assumption}, by their size", len(values)
+        )
         good = (values / scale).between(_FIRST, _LAST)
         self._count(name, (~good).reindex(self._raw.index, fill_value=False), "times like the rest")
         # Digits beyond what a float holds are kept: whole and fraction are read apart.
-        parts = texts[good].str.extract(r"^\+?(\d+)(?:\.(\d*))?$")
-        whole = pd.to_numeric(parts[0]).astype("Int64")
-        digits = parts[1].fillna("").str.slice(0, 9).str.pad(9, "right", "0")
+        pieces = texts[good].str.extract(r"^\+?(\d+)(?:\.(\d*))?$")
+        integer = pd.to_numeric(pieces[0]).astype("Int64")
+        digits = pieces[1].fillna("").str.slice(0, 9).str.pad(9, "right", "0")
         fraction = digits.astype("int64") // scale
-        exact = whole * (1_000_000_000 // scale) + fraction
+        exact = integer * (1_000_000_000 // scale) + fraction
         rough = (values[good] * (1e9 / scale)).round().astype("Int64")
         return exact.fillna(rough)
 
     def _numbers(self, name: str) -> pd.Series:
         return pd.to_numeric(self._raw[name], errors="coerce").astype("float64")
 
-    def _count(self, name: str, bad: pd.Series, what: str) -> None:
+    def _count(self, name: str, bad: pd.Series, noun: str) -> None:
         if bad.any():
             first = bad.index[bad.to_numpy(dtype=bool)][0]
             text = str(self._raw[name][first])[:40]
             where = f"{self._noun} {int(first):,}: {text}"
             self._findings.add(
-                "dropped", f"cells of {name!r} that are no {what}", int(bad.sum()), where
+                "dropped", f"cells of {name!r} that are no {noun}", int(bad.sum()), where
             )

@@ -57,8 +57,7 @@ def fleet(  # noqa: PLR0913 - the front door
     path
         A folder (searched to any depth), an archive, a file or a list of these.
     tz
-        Time zone of stamps that have none: a name or an offset (``"+01:00"``). There is no
-        default.
+        Time zone of stamps that have none: a name or an offset (``"+01:00"``). There is no default.
     year
         Year of stamps that have none.
     boot_time

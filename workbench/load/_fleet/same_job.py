@@ -59,53 +59,52 @@ def same_job(path: Paths, read: Mapping[str, Any], tz: str | None) -> list[Findi
     job = _job_span(read.get("job logs"))
     if job is None:
         return []
-    others = (_power_span(read.get("power logs")), _failure_span(read.get("failure logs")))
-    texts = (_told(other, job, tz) for other in others if other is not None)
+    logs = (_power_span(read.get("power logs")), _failure_span(read.get("failure logs")))
+    texts = (_told(log, job, tz) for log in logs if log is not None)
     return [(shown_all(path), "suspicious", text, 1, None) for text in texts if text]
 
 
-def _told(other: _Span, job: _Span, tz: str | None) -> str:
+def _told(log: _Span, job: _Span, tz: str | None) -> str:
     """Say that a log misses the time of the job, and by which zone it would not; '' if it fits."""
-    share = _overlap_s(other, job) / max(min(other.length_s, job.length_s), 1)
-    if share >= _LEAST_SHARE or (share > 0 and other.name == "failure logs"):
+    share = _overlap_s(log, job) / max(min(log.length_s, job.length_s), 1)
+    if share >= _LEAST_SHARE or (share > 0 and log.name == "failure logs"):
         return ""
-    shifts = _shifts(other, job, is_close=share > 0)
-    whole = [shift for shift in shifts if shift % 3600 == 0]
-    best = shifts if len(shifts) == 1 else whole if len(whole) == 1 else []
+    shifts = _shifts(log, job, is_close=share > 0)
+    hours = [shift for shift in shifts if shift % 3600 == 0]
+    best = shifts if len(shifts) == 1 else hours if len(hours) == 1 else []
     if best:
         (shift_s,) = best
         when = f"{_clock(shift_s)} {'earlier' if shift_s > 0 else 'later'} than the job log"
-        return f"{other.name} are {when}: another zone? {_remedy(other, job, shift_s, tz)}"
-    if share > 0 or other.name == "failure logs":
+        return f"{log.name} are {when}: another zone? {_remedy(log, job, shift_s, tz)}"
+    if share > 0 or log.name == "failure logs":
         return ""
     if shifts:
         ends = f"{_clock(min(shifts, key=abs))} to {_clock(max(shifts, key=abs))}"
         when = "earlier" if shifts[0] > 0 else "later"
-        return f"{other.name} are {ends} {when} than the job log: another zone? pass tz="
-    gap_s = max(job.first_s - other.last_s, other.first_s - job.last_s)
-    return f"{other.name} and the job log share no time ({_clock(gap_s)} between): of one job?"
+        return f"{log.name} are {ends} {when} than the job log: another zone? pass tz="
+    gap_s = max(job.first_s - log.last_s, log.first_s - job.last_s)
+    return f"{log.name} and the job log share no time ({_clock(gap_s)} between): of one job?"
 
 
-def _shifts(other: _Span, job: _Span, *, is_close: bool) -> list[int]:
+def _shifts(log: _Span, job: _Span, *, is_close: bool) -> list[int]:
     """Return by how many s a log must be moved to cover the time of the job, or to lie in it.
 
     Only whole quarter hours, as zones differ by. ``is_close`` asks for the same time.
     """
     close_s = max(_CLOSE_SHARE * job.length_s, _CLOSE_S)
-    found = []
+    shifts = []
     most = _WIDEST_H * 4
     for shift in (quarter * _QUARTER_S for quarter in range(-most, most + 1) if quarter):
-        before, after = job.first_s - other.first_s - shift, other.last_s + shift - job.last_s
+        before, after = job.first_s - log.first_s - shift, log.last_s + shift - job.last_s
         is_inside = min(before, after) >= -_SLACK_S or max(before, after) <= _SLACK_S
         if is_inside and (not is_close or max(abs(before), abs(after)) <= close_s):
-            found.append(shift)
-    return found
+            shifts.append(shift)
+    return shifts
 
 
-def _remedy(other: _Span, job: _Span, shift_s: int, tz: str | None) -> str:
-    """Say with which argument the times would fit."""
+def _remedy(log: _Span, job: _Span, shift_s: int, tz: str | None) -> str:
     # The zone that was given applies to whichever of them has local stamps.
-    wrong, moved_s = (job, -shift_s) if other.is_local is False and tz else (other, shift_s)
+    wrong, moved_s = (job, -shift_s) if log.is_local is False and tz else (log, shift_s)
     is_stated = tz is None or wrong.is_local is False
     zone = None if is_stated or tz is None else _zone(tz, wrong.first_s, moved_s)
     if zone is None:
@@ -120,17 +119,17 @@ def _zone(tz: str, at_s: float, moved_s: int) -> str | None:
     seconds = int((offset or timedelta()).total_seconds()) - moved_s
     if not _FIRST_ZONE_H * 3600 <= seconds <= _LAST_ZONE_H * 3600:
         return None
-    hours, rest = divmod(abs(seconds) // 60, 60)
-    return f"{'-' if seconds < 0 else '+'}{hours:02d}:{rest:02d}"
+    hours, minutes = divmod(abs(seconds) // 60, 60)
+    return f"{'-' if seconds < 0 else '+'}{hours:02d}:{minutes:02d}"
 
 
 def _clock(seconds: float) -> str:
-    whole = abs(round(seconds))
-    return f"{whole // 3600}:{whole // 60 % 60:02d}:{whole % 60:02d}"
+    total = abs(round(seconds))
+    return f"{total // 3600}:{total // 60 % 60:02d}:{total % 60:02d}"
 
 
-def _overlap_s(one: _Span, other: _Span) -> float:
-    return max(min(one.last_s, other.last_s) - max(one.first_s, other.first_s), 0)
+def _overlap_s(first: _Span, second: _Span) -> float:
+    return max(min(first.last_s, second.last_s) - max(first.first_s, second.first_s), 0)
 
 
 def _job_span(job: Any) -> _Span | None:

@@ -119,9 +119,9 @@ def looks_like_lengths(head: bytes, names: Sequence[str]) -> bool:
     >>> looks_like_lengths(b"512\n8192\n77\n", []), looks_like_lengths(b"512 W\n", [])
     (True, False)
     """
-    found = set(names) & set(KNOWN_COLUMNS)
+    hits = set(names) & set(KNOWN_COLUMNS)
     # Measurements of kernels have columns of these names, too, but many others beside them.
-    if found - _COMMON_COLUMNS or (found and len(names) <= _MOST_COLUMNS):
+    if hits - _COMMON_COLUMNS or (hits and len(names) <= _MOST_COLUMNS):
         return True
     text = head.removeprefix(b"\xef\xbb\xbf").strip()
     return bool(_LIST.match(text) or _LINES.match(text))
@@ -212,19 +212,19 @@ def _json_frame(path: Path, text: str, *, lines: bool) -> Any:
             f"({str(error).strip()[:100]})"
         )
         raise LoadError(msg) from None
-    if any(isinstance(each, dict) for each in content):
-        return pd.DataFrame([each if isinstance(each, dict) else {} for each in content])
+    if any(isinstance(row, dict) for row in content):
+        return pd.DataFrame([row if isinstance(row, dict) else {} for row in content])
     return pd.Series(content, dtype=None if content else "float64")
 
 
 def _names(frame: pd.DataFrame, column: str | Sequence[str] | None, path: Path) -> list[str]:
     """Return the columns that hold lengths, or say which there are."""
-    known = [name for name in KNOWN_COLUMNS if name in frame][:1]
-    asked: Any = column
-    if not (asked is None or isinstance(asked, str | list | tuple)):
+    usual = [name for name in KNOWN_COLUMNS if name in frame][:1]
+    requested: Any = column
+    if not (requested is None or isinstance(requested, str | list | tuple)):
         msg = f"column= must be a name or several, not {column!r}"
         raise LoadError(msg)
-    names = known if column is None else [column] if isinstance(column, str) else list(column)
+    names = usual if column is None else [column] if isinstance(column, str) else list(column)
     if not names:
         msg = f"{path}: no column of lengths among {list(frame.columns)}; name it with column="
         raise LoadError(msg)
@@ -240,5 +240,5 @@ def _column(
     names = _names(frame, column, path)
     if len(names) == 1:
         return frame[names[0]], names[0]
-    parts = [_whole(frame[name], f"{path}, column {name!r}") for name in names]
-    return pd.Series(np.sum(parts, axis=0)), " + ".join(names)
+    addends = [_whole(frame[name], f"{path}, column {name!r}") for name in names]
+    return pd.Series(np.sum(addends, axis=0)), " + ".join(names)

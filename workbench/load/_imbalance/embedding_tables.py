@@ -15,10 +15,7 @@ _NAMES = {name: name for name in EMBEDDING_TABLES.columns}
 
 
 def embedding_tables(
-    path: str | Path,
-    *,
-    columns: Mapping[str, str] | None = None,
-    element_bytes: int | None = None,
+    path: str | Path, *, columns: Mapping[str, str] | None = None, element_bytes: int | None = None
 ) -> pd.DataFrame:
     """Read the sizes of embedding tables.
 
@@ -73,10 +70,10 @@ def embedding_tables(
 
 
 def _texts(values: pd.Series, path: Path) -> pd.Series:
-    for what, bad in (("missing", values.isna()), ("there before", values.duplicated())):
+    for fault, bad in (("missing", values.isna()), ("there before", values.duplicated())):
         if bad.any():
             row = int(bad.to_numpy().argmax())
             (name,) = values.iloc[[row]].tolist()
-            msg = f"{path}: the name of the table in row {row:,} is {what} ({name!r})"
+            msg = f"{path}: the name of the table in row {row:,} is {fault} ({name!r})"
             raise LoadError(msg)
     return values.reset_index(drop=True).astype(str)

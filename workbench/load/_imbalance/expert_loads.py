@@ -103,23 +103,23 @@ def _filled(table: pd.DataFrame, path: Path) -> tuple[pd.DataFrame, int]:
     every = pd.MultiIndex.from_product(
         [table["layer"].unique(), table["expert"].unique()], names=["layer", "expert"]
     )
-    whole = table.set_index(["layer", "expert"]).reindex(every, fill_value=0.0).reset_index()
-    return whole, len(whole) - len(table)
+    full = table.set_index(["layer", "expert"]).reindex(every, fill_value=0.0).reset_index()
+    return full, len(full) - len(table)
 
 
-def _has_header(named: pd.DataFrame, path: Path, header: bool | None) -> bool:
+def _has_header(frame: pd.DataFrame, path: Path, header: bool | None) -> bool:
     """Say whether the first line of a matrix holds names; refuse what could be either."""
     if header is not None:
         return header
-    cells = [name for name in named.columns if name]
+    cells = [name for name in frame.columns if name]
     first = pd.to_numeric(pd.Series(cells, dtype=object), errors="coerce")
     if first.isna().any():
         return True
     counts = sorted(first.tolist()) in ([*range(len(first))], [*range(1, len(first) + 1)])
-    if counts and named.columns[0] == "" and len(cells) == len(named.columns) - 1:
+    if counts and frame.columns[0] == "" and len(cells) == len(frame.columns) - 1:
         # As pandas writes a frame: its index counts, too.
-        index = pd.to_numeric(named.iloc[:, 0], errors="coerce")
-        counts = index.tolist() != list(range(len(named)))
+        index = pd.to_numeric(frame.iloc[:, 0], errors="coerce")
+        counts = index.tolist() != list(range(len(frame)))
         if not counts:
             return True
     if counts and len(first) > 1:
@@ -132,30 +132,30 @@ def _has_header(named: pd.DataFrame, path: Path, header: bool | None) -> bool:
 
 
 def _experts(
-    named: pd.DataFrame, path: Path
+    frame: pd.DataFrame, path: Path
 ) -> tuple[pd.DataFrame, Path, NDArray[np.int64] | None, list[int]]:
     """Tell the layers and the experts of a matrix from the names of its columns."""
-    names = [str(name).strip() for name in named.columns]
+    names = [str(name).strip() for name in frame.columns]
     layers = None
     if names and _LAYER.fullmatch(names[0]):
-        layers = plain.whole(named.iloc[:, 0], path).to_numpy()
-        named, names = named.iloc[:, 1:], names[1:]
+        layers = plain.whole(frame.iloc[:, 0], path).to_numpy()
+        frame, names = frame.iloc[:, 1:], names[1:]
         if len(np.unique(layers)) < len(layers):
             msg = f"{path}: a layer occurs twice; a matrix has one row per layer"
             raise LoadError(msg)
-    found = [_EXPERT.fullmatch(name) for name in names]
-    if other := [name for name, match in zip(names, found, strict=True) if not match]:
+    matches = [_EXPERT.fullmatch(name) for name in names]
+    if foreign := [name for name, match in zip(names, matches, strict=True) if not match]:
         msg = (
-            f"{path}: columns {other[:5]} are not called after an expert (3, e3 or expert_3); "
+            f"{path}: columns {foreign[:5]} are not called after an expert (3, e3 or expert_3); "
             "rename them or leave them out"
         )
         raise LoadError(msg)
-    experts = [int(match[1]) for match in found if match]
+    experts = [int(match[1]) for match in matches if match]
     if len(set(experts)) < len(experts):
         twice = next(number for number in experts if experts.count(number) > 1)
         msg = f"{path}: expert {twice} has two columns; a matrix has one per expert"
         raise LoadError(msg)
-    return named, path, layers, experts
+    return frame, path, layers, experts
 
 
 def _unrolled(
@@ -170,8 +170,7 @@ def _unrolled(
         raise LoadError(msg)
     layers = np.arange(len(matrix)) if layers is None else layers
     experts = list(range(matrix.shape[1])) if experts is None else experts
-    columns = [matrix.iloc[:, at] for at in range(matrix.shape[1])]
-    loads = [plain.numbers(values, path).to_numpy() for values in columns]
+    loads = [plain.numbers(matrix.iloc[:, at], path).to_numpy() for at in range(matrix.shape[1])]
     return pd.DataFrame(
         {
             "layer": np.tile(layers, len(loads)),

@@ -75,12 +75,11 @@ def job_operations(
     -------
     pandas.DataFrame
         Table :data:`workbench.tables.JOB_OPERATIONS`, by step, rank, stage and start.
-        ``attrs["left_out"]`` counts markers that are no operations (``first-op``), rows
-        joined with those of another tensor-parallel rank, and a last line without a line
-        end, which may be cut. ``attrs["resolution_ns"]`` is
-        what two starts must differ by to be told apart, if they are stored as floats.
-        ``attrs["doubts"]`` says in words where runs of exact zeros are (rows of the file, the
-        first is 0); :func:`workbench.analyze.job_slowdown` repeats it.
+        ``attrs["left_out"]`` counts markers that are no operations (``first-op``), rows joined with
+        those of another tensor-parallel rank, and a last line without a line end, which may be cut.
+        ``attrs["resolution_ns"]`` is what two starts must differ by to be told apart, if they are
+        stored as floats. ``attrs["doubts"]`` says in words where runs of exact zeros are (rows of
+        the file, the first is 0); :func:`workbench.analyze.job_slowdown` repeats it.
 
     Raises
     ------
@@ -111,7 +110,7 @@ def job_operations(
     marker = texts.eq("first-op")
     frame, texts = frame[~marker].reset_index(drop=True), texts[~marker].reset_index(drop=True)
     computes = texts.isin(_COMPUTES)
-    whole = [name for name in ("step", "dp_rank", "stage", "sequence", _TENSOR) if name in frame]
+    integers = [name for name in ("step", "dp_rank", "stage", "sequence", _TENSOR) if name in frame]
     table = pd.DataFrame(
         {
             "operation": texts,
@@ -119,7 +118,7 @@ def job_operations(
                 name: _times(frame[name], name, path, _NS[time_unit])
                 for name in ("start_ns", "dur_ns")
             },
-            **{name: _integers(frame[name], name, path) for name in whole},
+            **{name: _integers(frame[name], name, path) for name in integers},
             **{
                 name: _integers(frame[name].where(computes), name, path, may_lack=True)
                 for name in ("micro_batch", "chunk")
@@ -137,9 +136,9 @@ def job_operations(
     table["operation"] = table["operation"].astype("category")
     table = JOB_OPERATIONS.cast(table[list(JOB_OPERATIONS.columns)]).reset_index(drop=True)
     left_out = {"first-op": int(marker.sum()), "rows of other tensor-parallel ranks": joined} | cut
-    table.attrs["left_out"] = {what: count for what, count in left_out.items() if count}
-    told = {"doubts": doubts, "resolution_ns": resolution}
-    table.attrs |= {name: value for name, value in told.items() if value}
+    table.attrs["left_out"] = {reason: count for reason, count in left_out.items() if count}
+    facts = {"doubts": doubts, "resolution_ns": resolution}
+    table.attrs |= {name: value for name, value in facts.items() if value}
     return JOB_OPERATIONS.check(table, str(path))
 
 
@@ -154,18 +153,17 @@ def is_job_operations(path: str | Path) -> bool:
     Returns
     -------
     bool
-        True for a Parquet or CSV file that has most columns of
-        ByteDance-Seed/StragglerAnalysis. Other names are read with ``columns=``, but not
-        recognised.
+        True for a Parquet or CSV file that has most columns of ByteDance-Seed/StragglerAnalysis.
+        Other names are read with ``columns=``, but not recognised.
     """
-    place = Path(path)
-    if not place.is_file():
+    file = Path(path)
+    if not file.is_file():
         return False
     try:
-        if (content := parquet_in(place)) is not None:
+        if (content := parquet_in(file)) is not None:
             names = set(pq.read_schema(content).names)
         else:
-            head = Source(shown(place), place).head(_HEAD_BYTES).decode("utf-8-sig", "replace")
+            head = Source(shown(file), file).head(_HEAD_BYTES).decode("utf-8-sig", "replace")
             names = {name.strip().strip('"') for name in head.split("\n", 1)[0].split(",")}
     except DAMAGE:
         return False
@@ -178,11 +176,11 @@ def names_operations(names: Iterable[str]) -> bool:
 
 
 def _chosen(
-    frame: pd.DataFrame, names: Mapping[str, str], said: Mapping[str, str], path: str | Path
+    frame: pd.DataFrame, names: Mapping[str, str], stated: Mapping[str, str], path: str | Path
 ) -> pd.DataFrame:
     """Take the columns of the table out of a file; the order of equal operations may lack."""
     wanted = dict(names)
-    if "sequence" not in said and wanted["sequence"] not in frame:
+    if "sequence" not in stated and wanted["sequence"] not in frame:
         del wanted["sequence"]
     if doubled := sorted({name for name in wanted.values() if list(frame).count(name) > 1}):
         msg = f"{path}: columns {doubled} are there twice; rename or drop all but one of each"
@@ -277,10 +275,10 @@ def _times(values: pd.Series, name: str, path: str | Path, per_unit: int) -> pd.
     if values.dtype.kind in "mM":
         return _exact_times(values, name, path)
     if pd.api.types.is_integer_dtype(values.dtype) and not values.isna().any():
-        whole = values.to_numpy(dtype=np.int64)
-        if np.abs(whole).max(initial=0) < (1 << 62) // per_unit:
-            _refuse(values, (whole < 0) & (name == "dur_ns"), name, path, "a finite time from 0")
-            return pd.Series(whole * per_unit)
+        integers = values.to_numpy(dtype=np.int64)
+        if np.abs(integers).max(initial=0) < (1 << 62) // per_unit:
+            _refuse(values, (integers < 0) & (name == "dur_ns"), name, path, "a finite time from 0")
+            return pd.Series(integers * per_unit)
     numbers = as_floats(values)
     good = np.isfinite(numbers) & (np.abs(numbers) < (1 << 62) / per_unit)
     if name == "dur_ns":
@@ -299,9 +297,9 @@ def _exact_times(values: pd.Series, name: str, path: str | Path) -> pd.Series:
     _refuse(values, values.isna().to_numpy(), name, path, expected)
     if is_point and values.dt.tz is not None:
         values = values.dt.tz_convert(None)
-    whole: pd.Series = values.dt.as_unit("ns").astype("int64").reset_index(drop=True)
-    _refuse(values, (whole < 0).to_numpy() & (name == "dur_ns"), name, path, expected)
-    return whole
+    times: pd.Series = values.dt.as_unit("ns").astype("int64").reset_index(drop=True)
+    _refuse(values, (times < 0).to_numpy() & (name == "dur_ns"), name, path, expected)
+    return times
 
 
 def _integers(
@@ -330,9 +328,7 @@ def _refuse(values: pd.Series, bad: np.ndarray, name: str, path: str | Path, exp
         raise LoadError(msg)
 
 
-# Zeros of a recorded job that were hardly measured: pages of a file that were lost read as 0.
-
-# A worker may begin one or two operations at 0.
+# Pages of a file that were lost read as 0; but a worker may begin one or two operations at 0.
 _STARTS_AT_0 = 2
 
 
@@ -357,11 +353,11 @@ def zero_runs(table: pd.DataFrame, rows: NDArray[np.int64], run_rows: int) -> li
 def _runs(
     is_zero: NDArray[np.bool_],
     is_odd: NDArray[np.bool_],
-    meant: tuple[str, int],
+    rule: tuple[str, int],
     rows: NDArray[np.int64],
 ) -> list[str]:
     """Describe the runs of zeros that hold so many odd ones."""
-    what, run_rows = meant
+    noun, run_rows = rule
     edges = np.flatnonzero(np.diff(np.concatenate([[0], is_zero.astype(np.int8), [0]])))
     first, last = edges[::2], edges[1::2]
     odd = np.concatenate([[0], np.cumsum(is_odd)])
@@ -372,7 +368,7 @@ def _runs(
     count = int((last - first).sum())
     runs = "" if len(first) == 1 else f" in {len(first):,} runs, the first"
     return [
-        f"{count:,} {what} are exactly 0{runs} in rows {rows[first[0]]:,} to "
+        f"{count:,} {noun} are exactly 0{runs} in rows {rows[first[0]]:,} to "
         f"{rows[last[0] - 1]:,}: "
         "missing values, or a damaged file"
     ]

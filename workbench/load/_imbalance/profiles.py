@@ -51,14 +51,14 @@ def attention_profile(path: str | Path) -> pd.DataFrame:
     Files differ in the number of heads they were taken with, which some do not record.
     """
     frame, left_out = _read(path)
-    found = {
-        name: next((each for each in names if each in frame), None)
+    columns = {
+        name: next((alias for alias in names if alias in frame), None)
         for name, names in _ATTENTION.items()
     }
-    if missing := [" or ".join(_ATTENTION[name]) for name, column in found.items() if not column]:
+    if missing := [" or ".join(_ATTENTION[name]) for name, column in columns.items() if not column]:
         msg = f"{path}: no column {missing}; it has {list(frame.columns)}"
         raise LoadError(msg)
-    table = pd.DataFrame({name: frame[column] for name, column in found.items()})
+    table = pd.DataFrame({name: frame[column] for name, column in columns.items()})
     return _checked(table, ATTENTION_PROFILE, path, left_out)
 
 
@@ -135,12 +135,12 @@ def _checked(
 ) -> pd.DataFrame:
     for name, column in fits.columns.items():
         numbers = as_floats(table[name])
-        whole = column.dtype == "int64"
+        is_integer = column.dtype == "int64"
         good = np.isfinite(numbers) & (numbers > 0)
-        bad = ~(good & (numbers == np.floor(numbers)) if whole else good)
+        bad = ~(good & (numbers == np.floor(numbers)) if is_integer else good)
         if bad.any():
             row = int(np.flatnonzero(bad)[0])
-            kind = "a whole number" if whole else "a number"
+            kind = "a whole number" if is_integer else "a number"
             msg = (
                 f"{path}: column for {name!r}: {int(bad.sum())} values are not {kind} above 0, "
                 f"the first is {table[name].iloc[[row]].tolist()[0]!r} in row {row}"

@@ -37,8 +37,7 @@ def reuse_histogram(path: str | Path) -> pd.DataFrame:
     Parameters
     ----------
     path
-        A ``locality_stats.txt`` of facebookresearch/dlrm_datasets; it describes several
-        batches.
+        A ``locality_stats.txt`` of facebookresearch/dlrm_datasets; it describes several batches.
 
     Returns
     -------
@@ -84,11 +83,11 @@ def _taken(batch: dict[str, Any], line: str) -> bool:
     if section := _SECTIONS.get(line):
         batch["section"] = batch.setdefault(section, {})
         return True
-    if (found := _BIN.match(line)) and "section" in batch:
-        key = (int(found[1]), int(found[2]) if found[2] else None)
+    if (interval := _BIN.match(line)) and "section" in batch:
+        key = (int(interval[1]), int(interval[2]) if interval[2] else None)
         if key in batch["section"]:
             return False
-        batch["section"][key] = float(found[3])
+        batch["section"][key] = float(interval[3])
         return True
     if samples := _SAMPLES.match(line):
         batch["sample_count"] = int(samples[1]) * int(samples[2])

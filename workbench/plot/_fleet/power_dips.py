@@ -42,10 +42,8 @@ def power_dips(
         Table :data:`workbench.tables.POWER_DIPS`, or :data:`workbench.tables.DIP_CAUSES`.
     totals
         Table :data:`workbench.tables.POWER_TOTALS` that the dips were found in; drawn behind them.
-    source
-        Where the data comes from; printed under the figure.
-    synthetic
-        Whether the data was generated; the figure then says so.
+    source, synthetic
+        Where the data comes from, printed under the figure; whether it was generated.
 
     Returns
     -------
@@ -84,9 +82,9 @@ def _causes(table: pd.DataFrame) -> pd.Series:
     if "cause" not in table:
         return pd.Series("dip", index=table.index)
     cause = table["cause"].astype(object)
-    known = [name for name in cause.value_counts().index if name not in _SYMBOLS]
+    spare = [name for name in cause.value_counts().index if name not in _SYMBOLS]
     room = len(_SPARE_SYMBOLS) - 1
-    return cause.where(~cause.isin(known[room:]), "another span") if len(known) > room else cause
+    return cause.where(~cause.isin(spare[room:]), "another span") if len(spare) > room else cause
 
 
 def _curve(figure: go.Figure, totals: pd.DataFrame, factor: float) -> None:
@@ -145,5 +143,5 @@ def _claim(table: pd.DataFrame) -> str:
     largest = f"{share_text(most['depth_share'])} for {seconds(most['dur_s'])}"
     if "cause" not in table:
         return f"{claim}, the largest by {largest}"
-    known = int((table["cause"] != "not explained").sum())
-    return f"{claim}, {known:,} explained; the largest, {largest}: {label(most['cause'], 30)}"
+    explained = int((table["cause"] != "not explained").sum())
+    return f"{claim}, {explained:,} explained; the largest, {largest}: {label(most['cause'], 30)}"

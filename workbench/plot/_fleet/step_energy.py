@@ -36,10 +36,8 @@ def step_energy(table: pd.DataFrame, *, source: str = "", synthetic: bool = Fals
     ----------
     table
         Table :data:`workbench.tables.STEP_ENERGY`.
-    source
-        Where the data comes from; printed under the figure.
-    synthetic
-        Whether the data was generated; the figure then says so.
+    source, synthetic
+        Where the data comes from, printed under the figure; whether it was generated.
 
     Returns
     -------
@@ -50,52 +48,42 @@ def step_energy(table: pd.DataFrame, *, source: str = "", synthetic: bool = Fals
     """
     frame = Frame(source, synthetic)
     STEP_ENERGY.check(table)
-    known = table[table["energy_j"].notna()].sort_values("start_ns")
-    if known.empty:
+    steps = table[table["energy_j"].notna()].sort_values("start_ns")
+    if steps.empty:
         why = "No step has an energy: there are none, or power covers too little of them."
         return frame.nothing(why, claim="No energy of steps to show")
     drawn = [("energy_j", "per step", 200)]
-    drawn += [(name, words, 150) for name, words in _PER if known[name].notna().any()][:1]
-    units = [power_unit(float(known[name].median()), "J") for name, _, _ in drawn]
+    drawn += [(name, words, 150) for name, words in _PER if steps[name].notna().any()][:1]
+    units = [power_unit(float(steps[name].median()), "J") for name, _, _ in drawn]
     figure = stacked_panels(
         [f"energy {words} [{unit[1]}]" for (_, words, _), unit in zip(drawn, units, strict=True)],
         [height for _, _, height in drawn],
     )
     for row, ((name, words, _), unit) in enumerate(zip(drawn, units, strict=True), start=1):
-        _add(figure, known, row, name=name, words=words, unit=unit)
+        _add(figure, steps, row, name, words, unit)
     figure.update_layout(showlegend=False, hovermode="closest")
     figure.update_xaxes(title="time [UTC]", row=len(drawn), col=1)
-    return frame.finish(
-        figure,
-        claim=_claim(known, drawn[-1][0] if len(drawn) > 1 else ""),
-        note=" · ".join(_notes(table, known)),
-    )
+    claim = _claim(steps, drawn[-1][0] if len(drawn) > 1 else "")
+    return frame.finish(figure, claim=claim, note=" · ".join(_notes(table, steps)))
 
 
 def _add(
-    figure: go.Figure,
-    known: pd.DataFrame,
-    row: int,
-    *,
-    name: str,
-    words: str,
-    unit: tuple[float, str],
+    figure: go.Figure, steps: pd.DataFrame, row: int, name: str, words: str, unit: tuple[float, str]
 ) -> None:
-    values = known[name].to_numpy(dtype=np.float64) / unit[0]
+    values = steps[name].to_numpy(dtype=np.float64) / unit[0]
     keep = extremes(values)
     keep = keep[~np.isnan(values[keep])]
-    part = known.iloc[keep]
+    drawn = steps.iloc[keep]
     figure.add_scatter(
-        x=utc(part["start_ns"]),
+        x=utc(drawn["start_ns"]),
         y=values[keep],
         mode="markers",
         name=f"energy {words}",
         marker={"size": 5, "color": colour("productive"), "symbol": "circle"},
         hovertext=[
-            f"step {step}, attempt {attempt}, {share_text(share)} covered"
-            for step, attempt, share in zip(
-                part["step"], part["attempt"], part["covered_share"], strict=True
-            )
+            f"step {step['step']}, attempt {step['attempt']}, "
+            f"{share_text(step['covered_share'])} covered"
+            for step in drawn.to_dict("records")
         ],
         hovertemplate=f"%{{hovertext}}<br>%{{y:,.4~g}} {unit[1]} {words}<extra></extra>",
         row=row,
@@ -103,7 +91,7 @@ def _add(
     )
     middle = float(np.nanmedian(values))
     figure.add_scatter(
-        x=utc(known["start_ns"].iloc[[0, -1]]),
+        x=utc(steps["start_ns"].iloc[[0, -1]]),
         y=[middle, middle],
         mode="lines",
         name=f"median {words}",
@@ -114,31 +102,28 @@ def _add(
     )
 
 
-def _claim(known: pd.DataFrame, per: str) -> str:
-    middle = f"A step draws {amount(float(known['energy_j'].median()), 'J')} (median)"
-    middle += f", {amount(float(known['mean_w'].median()))} on average"
+def _claim(steps: pd.DataFrame, per: str) -> str:
+    middle = f"A step draws {amount(float(steps['energy_j'].median()), 'J')} (median)"
+    middle += f", {amount(float(steps['mean_w'].median()))} on average"
     if not per:
         return middle
-    return f"{middle}; {amount(float(known[per].median()), 'J')} {dict(_PER)[per]}"
+    return f"{middle}; {amount(float(steps[per].median()), 'J')} {dict(_PER)[per]}"
 
 
-def _notes(table: pd.DataFrame, known: pd.DataFrame) -> list[str]:
+def _notes(table: pd.DataFrame, steps: pd.DataFrame) -> list[str]:
     """Say over how many steps and meters, what is missing, and what cannot be resolved."""
-    entities = int(known["entity_count"].max())
-    notes = [f"{plural(len(known), 'step')}, {plural(entities, 'meter')}"]
-    if without := len(table) - len(known):
+    entities = int(steps["entity_count"].max())
+    notes = [f"{plural(len(steps), 'step')}, {plural(entities, 'meter')}"]
+    if without := len(table) - len(steps):
         notes.append(f"{plural(without, 'step')} without energy: too little is covered")
-    if (least := float(known["covered_share"].min())) < 0.9995:
+    if (least := float(steps["covered_share"].min())) < 0.9995:
         notes.append(f"readings cover {share_text(least)} of a step at least")
-    per_meter = float(known["reading_count"].mean()) / max(entities, 1)
+    per_meter = float(steps["reading_count"].mean()) / max(entities, 1)
     if per_meter < 2:
-        notes.append(
-            f"<b>{digits(per_meter)} readings per meter and step: steps are not resolved</b>"
-        )
+        doubt = f"{digits(per_meter)} readings per meter and step: steps are not resolved"
+        notes.append(f"<b>{doubt}</b>")
     return notes
 
-
-# Where the energy of a run went.
 
 _ROW_PX = 34
 _USEFUL = "useful steps"
@@ -156,10 +141,8 @@ def energy_waste(table: pd.DataFrame, *, source: str = "", synthetic: bool = Fal
     ----------
     table
         Table :data:`workbench.tables.ENERGY_WASTE`.
-    source
-        Where the data comes from; printed under the figure.
-    synthetic
-        Whether the data was generated; the figure then says so.
+    source, synthetic
+        Where the data comes from, printed under the figure; whether it was generated.
 
     Returns
     -------
@@ -169,67 +152,67 @@ def energy_waste(table: pd.DataFrame, *, source: str = "", synthetic: bool = Fal
     """
     frame = Frame(source, synthetic)
     ENERGY_WASTE.check(table)
-    whole = float(table["energy_j"].sum())
-    if whole <= 0:
+    run_j = float(table["energy_j"].sum())
+    if run_j <= 0:
         why = "No energy is known of any state: power covers nothing of the run."
         return frame.nothing(why, claim="No energy to take apart")
     begins = table["energy_j"].cumsum() - table["energy_j"]
     largest = table["energy_j"].nlargest(_MOST_STATES).index
-    least = min(_LEAST_SHARE * whole, float(table["energy_j"].max()))
+    least = min(_LEAST_SHARE * run_j, float(table["energy_j"].max()))
     is_drawn = table.index.isin(largest) & (table["energy_j"] >= least)
     drawn = table.assign(begin_j=begins)[is_drawn].reset_index(drop=True)
-    factor, unit = power_unit(whole, "J")
+    factor, unit = power_unit(run_j, "J")
     figure = go.Figure()
     is_useful = (drawn["state"] == _USEFUL).to_numpy()
-    for name, mine in ((_USEFUL, is_useful), ("all else", ~is_useful)):
-        if mine.any():
-            figure.add_bar(**_bars(drawn[mine], factor, unit, name), name=name)
-    for row, each in enumerate(drawn.to_dict("records")):
+    for name, meaning, states in (
+        (_USEFUL, "productive", drawn[is_useful]),
+        ("all else", "lost work", drawn[~is_useful]),
+    ):
+        if len(states):
+            figure.add_bar(
+                orientation="h",
+                x=states["energy_j"].to_numpy() / factor,
+                base=states["begin_j"].to_numpy() / factor,
+                y=np.asarray(states.index),
+                name=name,
+                marker=fill(meaning),
+                hovertext=[
+                    f"<b>{label(state['state'], 40)}</b><br>{seconds(state['time_s'])}, "
+                    f"{share_text(state['covered_share'])} covered"
+                    for state in states.to_dict("records")
+                ],
+                hovertemplate=f"%{{hovertext}}<br>%{{x:,.4~g}} {unit}<extra></extra>",
+            )
+    for row, state in enumerate(drawn.to_dict("records")):
         figure.add_annotation(
-            x=(each["begin_j"] + each["energy_j"]) / factor, y=row, xanchor="left", xshift=6,
-            text=f"{amount(each['energy_j'], 'J')} · {share_text(each['energy_j'] / whole)}",
+            x=(state["begin_j"] + state["energy_j"]) / factor, y=row, xanchor="left", xshift=6,
+            text=f"{amount(state['energy_j'], 'J')} · {share_text(state['energy_j'] / run_j)}",
             showarrow=False,
         )  # fmt: skip
     names = [label(name, 30) for name in drawn["state"]]
-    figure.update_layout(
-        height=max(len(names), 3) * _ROW_PX, margin_l=left_margin(names), bargap=0.3,
-        hovermode="closest", barmode="overlay",
-    )  # fmt: skip
-    ticks = {"tickvals": list(range(len(names))), "ticktext": names}
-    figure.update_yaxes(**ticks, range=[len(names) - 0.4, -0.6])
+    _name_rows(figure, names, 3, _ROW_PX, bargap=0.3, barmode="overlay")
     figure.update_xaxes(
-        title=f"energy, summed from the top down [{unit}]", range=[0, _WORDS * whole / factor]
+        title=f"energy, summed from the top down [{unit}]", range=[0, _WORDS * run_j / factor]
     )
     note = _note(table, len(table) - len(drawn))
-    return frame.finish(figure, claim=_energy_waste_claim(table, whole), note=note)
+    return frame.finish(figure, claim=_energy_waste_claim(table, run_j), note=note)
 
 
-def _bars(part: pd.DataFrame, factor: float, unit: str, name: str) -> dict[str, Any]:
-    """Give the bars of some states."""
-    hover = [
-        f"<b>{label(each['state'], 40)}</b><br>{seconds(each['time_s'])}, "
-        f"{share_text(each['covered_share'])} covered"
-        for each in part.to_dict("records")
-    ]
-    return {
-        "x": part["energy_j"].to_numpy() / factor,
-        "base": part["begin_j"].to_numpy() / factor,
-        "y": np.asarray(part.index),
-        "orientation": "h",
-        "marker": fill("productive" if name == _USEFUL else "lost work"),
-        "hovertext": hover,
-        "hovertemplate": f"%{{hovertext}}<br>%{{x:,.4~g}} {unit}<extra></extra>",
-    }
+def _name_rows(figure: go.Figure, names: list[str], least: int, px: int, **layout: Any) -> None:
+    height, margin = max(len(names), least) * px, left_margin(names)
+    figure.update_layout(height=height, margin_l=margin, hovermode="closest", **layout)
+    ticks = {"tickvals": list(range(len(names))), "ticktext": names}
+    figure.update_yaxes(**ticks, range=[len(names) - 0.4, -0.6])
 
 
-def _energy_waste_claim(table: pd.DataFrame, whole: float) -> str:
+def _energy_waste_claim(table: pd.DataFrame, run_j: float) -> str:
     useful = float(table.loc[table["state"] == _USEFUL, "energy_j"].sum())
-    others = table[table["state"] != _USEFUL].sort_values("energy_j", ascending=False)
-    claim = f"{share_text(useful / whole)} of {amount(whole, 'J')} went into useful steps"
-    if others.empty or others["energy_j"].iloc[0] <= 0:
+    wasted = table[table["state"] != _USEFUL].sort_values("energy_j", ascending=False)
+    claim = f"{share_text(useful / run_j)} of {amount(run_j, 'J')} went into useful steps"
+    if wasted.empty or wasted["energy_j"].iloc[0] <= 0:
         return claim
-    share = share_text(float(others["energy_j"].iloc[0]) / whole)
-    return f"{claim}; the most of the rest, {share}: {label(others['state'].iloc[0], 30)}"
+    share = share_text(float(wasted["energy_j"].iloc[0]) / run_j)
+    return f"{claim}; the most of the rest, {share}: {label(wasted['state'].iloc[0], 30)}"
 
 
 def _note(table: pd.DataFrame, left_out: int) -> str:
@@ -238,15 +221,12 @@ def _note(table: pd.DataFrame, left_out: int) -> str:
     if time > 0:
         covered = float((table["covered_share"] * table["time_s"]).sum() / time)
         if covered < 0.9995:
-            notes.append(
-                f"<b>readings cover {share_text(covered)}; what they do not is missing</b>"
-            )
+            doubt = f"readings cover {share_text(covered)}; what they do not is missing"
+            notes.append(f"<b>{doubt}</b>")
     if left_out:
         notes.append(f"{plural(left_out, 'state')} of next to no energy not drawn")
     return " · ".join(notes)
 
-
-# What single interruptions of a job cost in energy.
 
 _INCIDENT_ENERGY_ROW_PX = 38
 _PARTS = (("lost_work_j", "lost steps"), ("restart_j", "restart"))
@@ -264,10 +244,8 @@ def incident_energy(
         Table :data:`workbench.tables.INCIDENT_ENERGY`.
     top
         Interruptions to show, the dearest; the others are counted in words.
-    source
-        Where the data comes from; printed under the figure.
-    synthetic
-        Whether the data was generated; the figure then says so.
+    source, synthetic
+        Where the data comes from, printed under the figure; whether it was generated.
 
     Returns
     -------
@@ -285,12 +263,13 @@ def incident_energy(
     if top < 1:
         msg = f"top must be 1 or more; got {top!r}"
         raise ValueError(msg)
-    known = table[table["energy_j"].notna()]
-    if known.empty:
+    costed = table[table["energy_j"].notna()]
+    if costed.empty:
         why = "No interruption has a known cost: none happened, or power covers too little of them."
         return frame.nothing(why, claim="No cost of incidents")
-    kept = known["energy_j"].nlargest(top).index
-    drawn = known[known.index.isin(kept)].sort_values("start_ns").reset_index(drop=True)
+    kept = costed["energy_j"].nlargest(top).index
+    drawn = costed[costed.index.isin(kept)].sort_values("start_ns").reset_index(drop=True)
+    incidents = drawn.to_dict("records")
     factor, unit = power_unit(float(drawn["energy_j"].max()), "J")
     figure = go.Figure()
     for column, name in _PARTS:
@@ -300,28 +279,19 @@ def incident_energy(
             orientation="h",
             name=name,
             marker=fill(name),
-            hovertext=[_hover(row) for row in drawn.to_dict("records")],
+            hovertext=[_hover(incident) for incident in incidents],
             hovertemplate=f"%{{hovertext}}<br>{name}: %{{x:,.4~g}} {unit}<extra></extra>",
         )
-    for row, each in enumerate(drawn.to_dict("records")):
-        figure.add_annotation(
-            x=each["energy_j"] / factor, y=row, xanchor="left", xshift=6, text=_words(each),
-            showarrow=False, align="left",
-        )  # fmt: skip
-    names = [_name(row) for row in drawn.to_dict("records")]
-    figure.update_layout(
-        barmode="stack",
-        height=max(len(names), 2) * _INCIDENT_ENERGY_ROW_PX,
-        margin_l=left_margin(names),
-        bargap=0.35,
-        hovermode="closest",
-    )
-    ticks = {"tickvals": list(range(len(names))), "ticktext": names}
-    figure.update_yaxes(**ticks, range=[len(names) - 0.4, -0.6])
+    beside = {"xanchor": "left", "xshift": 6, "showarrow": False, "align": "left"}
+    for row, incident in enumerate(incidents):
+        at = {"x": incident["energy_j"] / factor, "y": row}
+        figure.add_annotation(**at, text=_words(incident), **beside)
+    names = [_name(incident) for incident in incidents]
+    _name_rows(figure, names, 2, _INCIDENT_ENERGY_ROW_PX, bargap=0.35, barmode="stack")
     reach = max(_INCIDENT_ENERGY_WORDS * float(drawn["energy_j"].max()) / factor, 1e-9)
     figure.update_xaxes(title=f"energy [{unit}]", range=[0, reach])
-    note = _incident_energy_note(table, known, len(known) - len(drawn))
-    return frame.finish(figure, claim=_incident_energy_claim(known), note=note)
+    note = _incident_energy_note(table, costed, len(costed) - len(drawn))
+    return frame.finish(figure, claim=_incident_energy_claim(costed), note=note)
 
 
 def _name(row: Mapping[Hashable, Any]) -> str:
@@ -334,8 +304,8 @@ def _words(row: Mapping[Hashable, Any]) -> str:
     share = "" if pd.isna(row["energy_share"]) else f" · {share_text(row['energy_share'])}"
     steps = "" if pd.isna(row["lost_step_count"]) else plural(int(row["lost_step_count"]), "step")
     restart = "" if pd.isna(row["restart_s"]) else f"{seconds(row['restart_s'])} until the next"
-    told = ", ".join(each for each in (f"{steps} lost" if steps else "", restart) if each)
-    return f"{amount(row['energy_j'], 'J')}{share}" + (f"<br>{told}" if told else "")
+    losses = ", ".join(filter(None, (f"{steps} lost" if steps else "", restart)))
+    return f"{amount(row['energy_j'], 'J')}{share}" + (f"<br>{losses}" if losses else "")
 
 
 def _hover(row: Mapping[Hashable, Any]) -> str:
@@ -344,31 +314,29 @@ def _hover(row: Mapping[Hashable, Any]) -> str:
     return f"<b>{label(row['cause'], 60)}</b>{also}<br>{covered}"
 
 
-def _incident_energy_claim(known: pd.DataFrame) -> str:
-    whole = float(known["energy_j"].sum())
-    share = known["energy_share"].sum()
-    part = f", {share_text(min(float(share), 1.0))} of the run's energy" if share > 0 else ""
-    claim = f"{plural(len(known), 'interruption')} cost {amount(whole, 'J')}{part}"
-    dearest = known.iloc[int(known["energy_j"].argmax())]
-    if len(known) == 1:
+def _incident_energy_claim(costed: pd.DataFrame) -> str:
+    total_j = float(costed["energy_j"].sum())
+    share = costed["energy_share"].sum()
+    of_run = f", {share_text(min(float(share), 1.0))} of the run's energy" if share > 0 else ""
+    claim = f"{plural(len(costed), 'interruption')} cost {amount(total_j, 'J')}{of_run}"
+    dearest = costed.iloc[int(costed["energy_j"].argmax())]
+    if len(costed) == 1:
         return f"{claim}: {label(dearest['cause'], 50)}"
     return f"{claim}; the dearest {amount(float(dearest['energy_j']), 'J')}: " + label(
         dearest["cause"], 40
     )
 
 
-def _incident_energy_note(table: pd.DataFrame, known: pd.DataFrame, left_out: int) -> str:
+def _incident_energy_note(table: pd.DataFrame, costed: pd.DataFrame, left_out: int) -> str:
     notes = [f"{plural(left_out, 'cheaper interruption')} not drawn"] if left_out else []
     if unknown := int((table["energy_j"].isna() & table["restart_s"].notna()).sum()):
         notes.append(f"<b>{plural(unknown, 'interruption')} without a known energy</b>")
-    if others := int(table["restart_s"].isna().sum()):
-        notes.append(f"{plural(others, 'fatal failure')} interrupted nothing in the job log")
-    if (known["covered_share"] < 0.9995).any():
-        notes.append(f"readings cover {share_text(float(known['covered_share'].min()))} at least")
+    if harmless := int(table["restart_s"].isna().sum()):
+        notes.append(f"{plural(harmless, 'fatal failure')} interrupted nothing in the job log")
+    if (costed["covered_share"] < 0.9995).any():
+        notes.append(f"readings cover {share_text(float(costed['covered_share'].min()))} at least")
     return " · ".join(notes)
 
-
-# Power of a usual step from its beginning to its end.
 
 _INSIDE = "in steps"
 
@@ -380,10 +348,8 @@ def phase_power(table: pd.DataFrame, *, source: str = "", synthetic: bool = Fals
     ----------
     table
         Table :data:`workbench.tables.PHASE_POWER`.
-    source
-        Where the data comes from; printed under the figure.
-    synthetic
-        Whether the data was generated; the figure then says so.
+    source, synthetic
+        Where the data comes from, printed under the figure; whether it was generated.
 
     Returns
     -------
@@ -431,26 +397,20 @@ def phase_power(table: pd.DataFrame, *, source: str = "", synthetic: bool = Fals
     figure.update_xaxes(title="how far the step has got [%]", tickformat=".0%", range=[0, 1])
     figure.update_yaxes(title=f"power [{unit}]")
     figure.update_layout(hovermode="closest")
-    return frame.finish(
-        figure, claim=_phase_power_claim(inside), note=_phase_power_note(table, inside)
-    )
+    samples, missing = int(inside["sample_count"].sum()), int(table["missing_count"].sum())
+    note = f"{plural(samples, 'sample')} of all steps laid over each other"
+    note += f" · {plural(missing, 'sample')} without power" if missing else ""
+    return frame.finish(figure, claim=_phase_power_claim(inside), note=note)
 
 
 def _phase_power_claim(inside: pd.DataFrame) -> str:
     low = inside.iloc[int(inside["power_w"].argmin())]
     high = inside.iloc[int(inside["power_w"].argmax())]
     ends = [(low, "lowest"), (high, "highest")]
-    said = [
+    phrases = [
         f"{word} ({amount(float(row['power_w']))}) from {100 * row['first_share']:.3g} to "
         f"{100 * row['last_share']:.3g} %"
         for row, word in ends
     ]
     swing = 1 - float(low["power_w"]) / float(high["power_w"]) if high["power_w"] > 0 else 0.0
-    return f"Power within a step is {said[0]}, {said[1]}: {share_text(swing)} between them"
-
-
-def _phase_power_note(table: pd.DataFrame, inside: pd.DataFrame) -> str:
-    samples = int(inside["sample_count"].sum())
-    missing = int(table["missing_count"].sum())
-    note = f"{plural(samples, 'sample')} of all steps laid over each other"
-    return note + (f" · {plural(missing, 'sample')} without power" if missing else "")
+    return f"Power within a step is {phrases[0]}, {phrases[1]}: {share_text(swing)} between them"

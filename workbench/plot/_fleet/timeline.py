@@ -12,14 +12,7 @@ from numpy.typing import NDArray
 
 from workbench.plot._style.bars import stacked_panels
 from workbench.plot._style.lanes import MAX_POINTS, extremes
-from workbench.plot._style.style import (
-    COLOURS,
-    MAX_LINES,
-    Frame,
-    colour,
-    distinct,
-    left_margin,
-)
+from workbench.plot._style.style import COLOURS, MAX_LINES, Frame, colour, distinct, left_margin
 from workbench.plot._style.text import amount, clock_time, label, plural, power_unit, seconds, utc
 from workbench.tables import FLEET_TIMELINE
 
@@ -53,10 +46,8 @@ def fleet_timeline(
         End of what is shown; the latest row if None.
     max_points
         Points of a line at most; never the highest or lowest are dropped.
-    source
-        Where the data comes from; printed under the figure.
-    synthetic
-        Whether the data was generated; the figure then says so.
+    source, synthetic
+        Where the data comes from, printed under the figure; whether it was generated.
 
     Returns
     -------
@@ -78,24 +69,24 @@ def fleet_timeline(
         return frame.nothing(why, claim="Nothing to show on a timeline")
     window = _window(table, first_ns, last_ns)
     shown = table[(table["end_ns"] >= window[0]) & (table["start_ns"] <= window[1])]
-    parts = {name: shown[shown["panel"] == name] for name in _PANELS}
-    parts = {name: part for name, part in parts.items() if len(part)}
-    if not parts:
+    panels = {name: shown[shown["panel"] == name] for name in _PANELS}
+    panels = {name: panel for name, panel in panels.items() if len(panel)}
+    if not panels:
         why = "Between these times nothing was measured or told."
         return frame.nothing(why, claim="Nothing in this window")
-    lanes = {name: _lanes(part) for name, part in parts.items() if name not in _HEIGHTS}
+    lanes = {name: _lanes(panel) for name, panel in panels.items() if name not in _HEIGHTS}
     unit = power_unit(float(table["power_w"].max()))
     view = _View(window, max(int(max_points), 4), unit, lanes)
     heights = [
-        _HEIGHTS.get(name) or max(_LANE_PX * len(lanes[name]) + 14, _LEAST_PX) for name in parts
+        _HEIGHTS.get(name) or max(_LANE_PX * len(lanes[name]) + 14, _LEAST_PX) for name in panels
     ]
     titles = {"power": f"power [{view.unit[1]}]", "step time": "step [s]"}
-    figure = stacked_panels([titles.get(name, name) for name in parts], heights)
-    for row, (name, part) in enumerate(parts.items(), start=1):
-        _DRAW[name](figure, row, part, view)
-    _finish_axes(figure, parts, view)
-    note = _note(parts)
-    return frame.finish(figure, claim=_claim(parts, window), note=note)
+    figure = stacked_panels([titles.get(name, name) for name in panels], heights)
+    for row, (name, panel) in enumerate(panels.items(), start=1):
+        _DRAW[name](figure, row, panel, view)
+    _finish_axes(figure, panels, view)
+    note = _note(panels)
+    return frame.finish(figure, claim=_claim(panels, window), note=note)
 
 
 @dataclass(frozen=True)
@@ -117,32 +108,32 @@ def _window(table: pd.DataFrame, first_ns: int | None, last_ns: int | None) -> t
     return first, last
 
 
-def _lanes(part: pd.DataFrame) -> list[str]:
+def _lanes(panel: pd.DataFrame) -> list[str]:
     """Name the lanes of a panel in order of first row, or rank; very many share the last."""
-    names = part.sort_values("start_ns", kind="stable")["lane"].unique().tolist()
-    if part["panel"].iloc[0] == "traces":
+    names = panel.sort_values("start_ns", kind="stable")["lane"].unique().tolist()
+    if panel["panel"].iloc[0] == "traces":
         names.sort(key=lambda name: (len(str(name)), str(name)))
     if len(names) <= _MOST_LANES:
         return [str(name) for name in names]
     return [*(str(name) for name in names[: _MOST_LANES - 1]), _OTHERS]
 
 
-def _power(figure: go.Figure, row: int, part: pd.DataFrame, view: _View) -> None:
+def _power(figure: go.Figure, row: int, panel: pd.DataFrame, view: _View) -> None:
     """Draw the sum, and each entity if they are few."""
-    each = [name for name in part["lane"].unique().tolist() if name != _ALL]
-    has_sum = bool((part["lane"] == _ALL).any())
-    if len(each) > _MOST_ENTITIES and has_sum:
-        each = []
-    names = [*([_ALL] if has_sum else []), *each[: MAX_LINES - 1]]
+    entities = [name for name in panel["lane"].unique().tolist() if name != _ALL]
+    has_sum = bool((panel["lane"] == _ALL).any())
+    if len(entities) > _MOST_ENTITIES and has_sum:
+        entities = []
+    names = [*([_ALL] if has_sum else []), *entities[: MAX_LINES - 1]]
     for position, name in enumerate(names):
-        mine = part[part["lane"] == name]
-        watts = mine["power_w"].to_numpy(dtype=np.float64) / view.unit[0]
+        readings = panel[panel["lane"] == name]
+        watts = readings["power_w"].to_numpy(dtype=np.float64) / view.unit[0]
         keep = extremes(watts, view.max_points)
         look = {**distinct(position), "width": 1.4}
         if name == _ALL:
             look = {"color": COLOURS["ink"], "dash": "solid", "width": 2.2}
         figure.add_scatter(
-            x=utc(mine["start_ns"].to_numpy()[keep]),
+            x=utc(readings["start_ns"].to_numpy()[keep]),
             y=watts[keep],
             mode="lines",
             name=label(name, 24),
@@ -154,21 +145,20 @@ def _power(figure: go.Figure, row: int, part: pd.DataFrame, view: _View) -> None
     figure.update_yaxes(rangemode="tozero", row=row, col=1)
 
 
-def _step_time(figure: go.Figure, row: int, part: pd.DataFrame, view: _View) -> None:
+def _step_time(figure: go.Figure, row: int, panel: pd.DataFrame, view: _View) -> None:
     """Draw how long each step took, at its end."""
-    part = part.sort_values("end_ns", kind="stable")
-    took = part["dur_s"].to_numpy(dtype=np.float64)
+    panel = panel.sort_values("end_ns", kind="stable")
+    took = panel["dur_s"].to_numpy(dtype=np.float64)
     keep = extremes(took, min(view.max_points, 2_000))
-    lane = part["lane"].to_numpy()
     figure.add_scatter(
-        x=utc(part["end_ns"].to_numpy()[keep]),
+        x=utc(panel["end_ns"].to_numpy()[keep]),
         y=took[keep],
         mode="markers",
         name="step",
         marker={"size": 4, "color": colour("productive"), "symbol": "circle"},
         hovertext=[
-            f"{label(text, 40)}, {label(name, 40)}"
-            for text, name in zip(part["text"].to_numpy()[keep], lane[keep], strict=True)
+            f"{label(step['text'], 40)}, {label(step['lane'], 40)}"
+            for step in panel.iloc[keep].to_dict("records")
         ],
         hovertemplate="%{hovertext}<br>%{y:.3~f} s<extra></extra>",
         showlegend=False,
@@ -178,25 +168,25 @@ def _step_time(figure: go.Figure, row: int, part: pd.DataFrame, view: _View) -> 
     figure.update_yaxes(rangemode="tozero", row=row, col=1)
 
 
-def _bars(figure: go.Figure, row: int, part: pd.DataFrame, view: _View) -> None:
+def _bars(figure: go.Figure, row: int, panel: pd.DataFrame, view: _View) -> None:
     """Draw each span as a thick line in its lane, never thinner than a mark."""
-    place = _places(part, view)
+    heights = _places(panel, view)
     limit = max(view.max_points // 3, 1)
-    if len(part) > limit:
-        longest = (part["end_ns"] - part["start_ns"]).nlargest(limit).index
-        mine = part.index.isin(longest)
-        part, place = part[mine], place[mine]
-    first = utc(part["start_ns"].clip(lower=view.window[0]))
-    last = utc(part["end_ns"].clip(upper=view.window[1]))
+    if len(panel) > limit:
+        longest = (panel["end_ns"] - panel["start_ns"]).nlargest(limit).index
+        is_longest = panel.index.isin(longest)
+        panel, heights = panel[is_longest], heights[is_longest]
+    first = utc(panel["start_ns"].clip(lower=view.window[0]))
+    last = utc(panel["end_ns"].clip(upper=view.window[1]))
     words = [
-        f"{label(text, 60)}<br>{seconds((end - start) / 1e9)}"
-        for text, start, end in zip(part["text"], part["start_ns"], part["end_ns"], strict=True)
+        f"{label(span['text'], 60)}<br>{seconds((span['end_ns'] - span['start_ns']) / 1e9)}"
+        for span in panel.to_dict("records")
     ]
     figure.add_scatter(
         x=np.stack([first, last, last], axis=1).ravel(),
-        y=np.stack([place, place, np.full(len(part), np.nan)], axis=1).ravel(),
+        y=np.stack([heights, heights, np.full(len(panel), np.nan)], axis=1).ravel(),
         mode="lines+markers",
-        name=str(part["panel"].iloc[0]),
+        name=str(panel["panel"].iloc[0]),
         line={"width": 9, "color": colour("neutral")},
         marker={"symbol": "line-ns-open", "size": 9, "color": colour("neutral")},
         hovertext=[word for word in words for _ in range(3)],
@@ -207,18 +197,18 @@ def _bars(figure: go.Figure, row: int, part: pd.DataFrame, view: _View) -> None:
     )
 
 
-def _failures(figure: go.Figure, row: int, part: pd.DataFrame, view: _View) -> None:
+def _failures(figure: go.Figure, row: int, panel: pd.DataFrame, view: _View) -> None:
     """Draw each failure as a mark on its host; fatal ones stand out."""
-    fatal = part["text"].str.contains("(fatal)", regex=False).to_numpy()
-    place = _places(part, view)
-    for name, mine, symbol in (("fatal failure", fatal, "x"), ("other", ~fatal, "circle-open")):
-        some = np.flatnonzero(mine)[: min(_MOST_FAILURES, view.max_points)]
-        if not len(some):
+    fatal = panel["text"].str.contains("(fatal)", regex=False).to_numpy()
+    heights = _places(panel, view)
+    for name, is_kind, symbol in (("fatal failure", fatal, "x"), ("other", ~fatal, "circle-open")):
+        drawn = np.flatnonzero(is_kind)[: min(_MOST_FAILURES, view.max_points)]
+        if not len(drawn):
             continue
-        chosen = part.iloc[some]
+        chosen = panel.iloc[drawn]
         figure.add_scatter(
             x=utc(chosen["start_ns"]),
-            y=place[some],
+            y=heights[drawn],
             mode="markers",
             name=name,
             marker={"symbol": symbol, "size": 11, "color": colour("limit"), "line": {"width": 1}},
@@ -228,7 +218,7 @@ def _failures(figure: go.Figure, row: int, part: pd.DataFrame, view: _View) -> N
             row=row,
             col=1,
         )
-    for at in utc(np.unique(part["start_ns"].to_numpy()[fatal])[:_MOST_RULES]):
+    for at in utc(np.unique(panel["start_ns"].to_numpy()[fatal])[:_MOST_RULES]):
         figure.add_shape(
             type="line", x0=at, x1=at, xref="x", y0=0, y1=1, yref="paper",
             line={"dash": "dot", "width": 1.2, "color": colour("limit")},
@@ -241,24 +231,16 @@ _DRAW: Mapping[str, _Draw] = {
 }  # fmt: skip
 
 
-def _places(part: pd.DataFrame, view: _View) -> NDArray[np.float64]:
-    """Give the row of each lane."""
-    lanes = view.lanes[str(part["panel"].iloc[0])]
+def _places(panel: pd.DataFrame, view: _View) -> NDArray[np.float64]:
+    lanes = view.lanes[str(panel["panel"].iloc[0])]
     number = {name: float(at) for at, name in enumerate(lanes)}
-    places: NDArray[np.float64] = np.array(
-        [number.get(str(name), len(lanes) - 1.0) for name in part["lane"]]
-    )
-    return places
+    return np.array([number.get(str(name), len(lanes) - 1.0) for name in panel["lane"]])
 
 
-def _finish_axes(
-    figure: go.Figure,
-    parts: Mapping[str, pd.DataFrame],
-    view: _View,
-) -> None:
+def _finish_axes(figure: go.Figure, panels: Mapping[str, pd.DataFrame], view: _View) -> None:
     """Name the lanes, and let all panels end at the same times."""
     window, lanes = view.window, view.lanes
-    for row, name in enumerate(parts, start=1):
+    for row, name in enumerate(panels, start=1):
         if name in lanes:
             words = [label(lane, 20) for lane in lanes[name]]
             ticks = {"tickvals": list(range(len(words))), "ticktext": words}
@@ -266,39 +248,39 @@ def _finish_axes(
     reach = max(window[1] - window[0], 1_000_000)
     ends = utc([window[0] - reach // 50, window[1] + reach // 50])
     figure.update_xaxes(type="date", range=[str(ends[0]), str(ends[1])])
-    figure.update_xaxes(title="time [UTC]", row=len(parts), col=1)
-    widest = [lane[:20] for each in lanes.values() for lane in each]
+    figure.update_xaxes(title="time [UTC]", row=len(panels), col=1)
+    widest = [lane[:20] for names in lanes.values() for lane in names]
     figure.update_layout(hovermode="closest", margin_l=max(left_margin(widest) + 28, 84))
 
 
-def _claim(parts: Mapping[str, pd.DataFrame], window: tuple[int, int]) -> str:
-    said = [f"{seconds((window[1] - window[0]) / 1e9)} from {clock_time(window[0])} UTC"]
-    if "power" in parts:
-        power = parts["power"]
+def _claim(panels: Mapping[str, pd.DataFrame], window: tuple[int, int]) -> str:
+    phrases = [f"{seconds((window[1] - window[0]) / 1e9)} from {clock_time(window[0])} UTC"]
+    if "power" in panels:
+        power = panels["power"]
         lane = _ALL if (power["lane"] == _ALL).any() else power["lane"].iloc[0]
         watts = power.loc[power["lane"] == lane, "power_w"]
         if watts.notna().any():
-            said.append(f"{amount(float(watts.min()))} to {amount(float(watts.max()))}")
-    if "step time" in parts:
-        said.append(plural(len(parts["step time"]), "step"))
-    claim = ", ".join(said)
-    if "failures" in parts:
-        told = parts["failures"].sort_values("start_ns", kind="stable")
-        fatal = told[told["text"].str.contains("(fatal)", regex=False)]
+            phrases.append(f"{amount(float(watts.min()))} to {amount(float(watts.max()))}")
+    if "step time" in panels:
+        phrases.append(plural(len(panels["step time"]), "step"))
+    claim = ", ".join(phrases)
+    if "failures" in panels:
+        failures = panels["failures"].sort_values("start_ns", kind="stable")
+        fatal = failures[failures["text"].str.contains("(fatal)", regex=False)]
         if len(fatal):
             first = str(fatal["text"].iloc[0]).removesuffix(" (fatal)")
             claim += f"; {clock_time(fatal['start_ns'].iloc[0])}: {label(first, 44)}"
     return claim
 
 
-def _note(parts: Mapping[str, pd.DataFrame]) -> str:
+def _note(panels: Mapping[str, pd.DataFrame]) -> str:
     notes = []
-    if "power" in parts:
-        each = parts["power"].loc[parts["power"]["lane"] != _ALL, "lane"].nunique()
-        if each > _MOST_ENTITIES:
-            notes.append(f"{plural(each, 'meter')}, of which only the sum is drawn")
-        if unknown := int(parts["power"]["power_w"].isna().sum()):
+    if "power" in panels:
+        meters = panels["power"].loc[panels["power"]["lane"] != _ALL, "lane"].nunique()
+        if meters > _MOST_ENTITIES:
+            notes.append(f"{plural(meters, 'meter')}, of which only the sum is drawn")
+        if unknown := int(panels["power"]["power_w"].isna().sum()):
             notes.append(f"{plural(unknown, 'reading')} or sums without power")
-    if "failures" in parts:
+    if "failures" in panels:
         notes.append("dotted lines: fatal failures")
     return " · ".join(notes)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
+from workbench.plot._imbalance.packing import name_rows
 from workbench.plot._style.lanes import MAX_POINTS, extremes
-from workbench.plot._style.style import COLOURS, Frame, fill, left_margin
+from workbench.plot._style.style import COLOURS, Frame, fill
 from workbench.plot._style.text import digits, duration, label, percent, plural, time_unit, wrapped
 from workbench.tables import JOB_DISPERSION, JOB_MICRO_BATCHES, JOB_SCHEDULE
 
@@ -36,10 +38,8 @@ def job_schedule(
     versions
         Which versions to draw below each other: any of ``"recorded"``, ``"actual"`` and
         ``"ideal"``. Recorded sends and receives include waiting.
-    source
-        Where the data comes from; printed under the figure.
-    synthetic
-        Whether the data was generated; the figure then says so.
+    source, synthetic
+        Where the data comes from, printed under the figure; whether it was generated.
 
     Returns
     -------
@@ -52,26 +52,36 @@ def job_schedule(
     JOB_SCHEDULE.check(schedule)
     table = schedule[schedule["version"].isin(versions)]
     if table.empty:
-        return frame.nothing(
-            f"The table has no operations of the versions {', '.join(map(label, versions))}; pass "
-            "what analyze.job_schedule returns.",
-            claim="No step to show",
-        )
+        why = f"The table has no operations of the versions {', '.join(map(label, versions))}; pass"
+        why += " what analyze.job_schedule returns."
+        return frame.nothing(why, claim="No step to show")
     first = table.iloc[0]
     table = table[(table["step"] == first["step"]) & (table["dp_rank"] == first["dp_rank"])]
     drawn = [name for name in versions if (table["version"] == name).any()]
-    stages = _stages(table)
-    lanes = {(name, stage): at for at, (name, stage) in enumerate(_lanes(drawn, stages))}
+    stages = sorted({int(stage) for stage in table["stage"]})
+    if len(stages) > _MOST_STAGES:
+        stages = [*stages[: _MOST_STAGES // 2], *stages[-_MOST_STAGES // 2 :]]
+    lanes = {lane: at for at, lane in enumerate(itertools.product(drawn, stages))}
     table = table[table["stage"].isin(stages)]
     ends = (table["start_ns"] + table["dur_ns"]).groupby(table["version"].astype(str)).max()
     per_unit, unit = time_unit(ends.max())
-    figure = go.Figure(_idle(lanes, ends, per_unit))
-    for kind, mine in table.groupby(_kinds(table), sort=False, observed=True):
-        _add_kind(figure, str(kind), mine, lanes, (per_unit, unit))
+    figure = go.Figure()
+    # The whole step lies behind each lane; what stays to be seen of it is idle.
+    figure.add_bar(
+        orientation="h",
+        x=[ends[version] / per_unit for version, _ in lanes],
+        y=list(lanes.values()),
+        width=0.8,
+        name="idle",
+        marker=fill("idle"),
+        hoverinfo="skip",
+    )
+    for kind, operations in table.groupby(_kinds(table), sort=False, observed=True):
+        _add_kind(figure, str(kind), operations, lanes, (per_unit, unit))
     _lay_out(figure, lanes, f"time since the step began [{unit}]")
     spans = " and ".join(f"{duration(ends[name])} {_SPANS[name]}" for name in drawn)
     claim = f"Step {first['step']} of rank {first['dp_rank']} takes {spans}"
-    notes = ["numbers: micro-batches", *_left_out(schedule, table, stages)]
+    notes = ["numbers: micro-batches", *_left_out(schedule, table, len(stages))]
     return frame.finish(figure, claim=claim, note=" · ".join(notes))
 
 
@@ -94,10 +104,8 @@ def job_micro_batches(
         printed in the title.
     max_points
         Dots to draw at most; the longest and shortest passes always stay.
-    source
-        Where the data comes from; printed under the figure.
-    synthetic
-        Whether the data was generated; the figure then says so.
+    source, synthetic
+        Where the data comes from, printed under the figure; whether it was generated.
 
     Returns
     -------
@@ -108,52 +116,49 @@ def job_micro_batches(
     frame = Frame(source, synthetic)
     JOB_MICRO_BATCHES.check(micro_batches)
     if micro_batches.empty:
-        return frame.nothing(
-            "No micro-batch has both a forward and a backward pass on this stage.",
-            claim="No micro-batches to compare",
-        )
-    whole = micro_batches["forward_ns"] + micro_batches["backward_ns"]
-    worst = whole.groupby(micro_batches["dp_rank"]).sum().idxmax()
+        why = "No micro-batch has both a forward and a backward pass on this stage."
+        return frame.nothing(why, claim="No micro-batches to compare")
+    computed = micro_batches["forward_ns"] + micro_batches["backward_ns"]
+    worst = computed.groupby(micro_batches["dp_rank"]).sum().idxmax()
     is_worst = micro_batches["dp_rank"] == worst
     per_unit, unit = time_unit(micro_batches[["forward_ns", "backward_ns"]].to_numpy().max())
     figure = go.Figure()
-    for name, symbol, meaning, mine in (
+    for name, symbol, meaning, passes in (
         ("other ranks", "circle-open", "communication", micro_batches[~is_worst]),
         (f"rank {worst}, which computes longest", "diamond", "wait", micro_batches[is_worst]),
     ):
-        if len(mine):
-            kept = mine.sort_values("forward_ns", kind="stable")
-            kept = kept.iloc[extremes(kept["backward_ns"].to_numpy(), max_points // 2)]
-            _add_batches(figure, name, (symbol, COLOURS[meaning]), kept, (per_unit, unit))
-    stage = micro_batches["stage"].iloc[0]
+        if passes.empty:
+            continue
+        kept = passes.sort_values("forward_ns", kind="stable")
+        kept = kept.iloc[extremes(kept["backward_ns"].to_numpy(), max_points // 2)]
+        figure.add_scatter(
+            mode="markers",
+            x=kept["forward_ns"].to_numpy() / per_unit,
+            y=kept["backward_ns"].to_numpy() / per_unit,
+            name=name,
+            marker={"symbol": symbol, "color": COLOURS[meaning], "size": 6, "opacity": 0.6},
+            hovertext=[
+                f"step {row['step']}, rank {row['dp_rank']}, micro-batch {row['micro_batch']}"
+                for row in kept.to_dict("records")
+            ],
+            hovertemplate="%{hovertext}<br>%{x:.4~g} and %{y:.4~g} " + unit + "<extra></extra>",
+        )
     figure.update_layout(hovermode="closest", height=360)
+    stage = micro_batches["stage"].iloc[0]
     figure.update_xaxes(title=f"forward pass on stage {stage} [{unit}]")
     figure.update_yaxes(title=f"its backward pass [{unit}]")
     low, high = micro_batches["forward_ns"].min(), micro_batches["forward_ns"].max()
     claim = f"Forward passes take {duration(low)} to {duration(high)}"
     if correlation is not None and not pd.isna(correlation):
         claim += f"; their backward passes follow with r = {correlation:.2f}"
-    ranks = micro_batches["dp_rank"].nunique()
-    drawn = sum(len(trace.x) for trace in figure.data)
+    drawn, ranks = sum(len(trace.x) for trace in figure.data), micro_batches["dp_rank"].nunique()
     note = f"micro-batches of {plural(ranks, 'rank')}: {len(micro_batches):,}"
     if drawn < len(micro_batches):
         note += f", of which {drawn:,} are drawn, the longest and shortest among them"
     return frame.finish(figure, claim=claim, note=note)
 
 
-def _lanes(versions: Sequence[str], stages: Sequence[int]) -> list[tuple[str, int]]:
-    return [(version, stage) for version in versions for stage in stages]
-
-
-def _stages(table: pd.DataFrame) -> list[int]:
-    """Choose the stages to draw: all of few, else the first and the last ones."""
-    stages = sorted({int(stage) for stage in table["stage"]})
-    half = _MOST_STAGES // 2
-    return stages if len(stages) <= _MOST_STAGES else [*stages[:half], *stages[-half:]]
-
-
 def _kinds(table: pd.DataFrame) -> pd.Series:
-    """Sort operations into what is told apart in the picture."""
     names = table["operation"].astype(str)
     kinds = np.select(
         [
@@ -167,19 +172,6 @@ def _kinds(table: pd.DataFrame) -> pd.Series:
     return pd.Series(kinds, index=table.index)
 
 
-def _idle(lanes: dict[tuple[str, int], int], ends: pd.Series, per_unit: int) -> go.Bar:
-    """Draw the whole step behind each lane; what stays to be seen of it is idle."""
-    return go.Bar(
-        orientation="h",
-        x=[ends[version] / per_unit for version, _ in lanes],
-        y=list(lanes.values()),
-        width=0.8,
-        name="idle",
-        marker=fill("idle"),
-        hoverinfo="skip",
-    )
-
-
 def _add_kind(
     figure: go.Figure,
     kind: str,
@@ -190,8 +182,8 @@ def _add_kind(
     """Add the operations of one kind; of very many the longest."""
     if len(table) > MAX_POINTS:
         table = table.nlargest(MAX_POINTS, "dur_ns")
-    places = zip(table["version"].astype(str), table["stage"].astype("int64"), strict=True)
-    lane = np.array([lanes[place] for place in places], dtype=np.float64)
+    keys = zip(table["version"].astype(str), table["stage"].astype("int64"), strict=True)
+    lane = np.array([lanes[key] for key in keys], dtype=np.float64)
     thin = kind == "transfer"
     numbered = not thin and kind != "other" and len(table) <= _MOST_NUMBERED
     batches = ["" if pd.isna(batch) else str(batch) for batch in table["micro_batch"]]
@@ -218,29 +210,18 @@ def _add_kind(
 
 def _lay_out(figure: go.Figure, lanes: dict[tuple[str, int], int], title: str) -> None:
     ticks = [f"{_WORDS[version]}, stage {stage}" for version, stage in lanes]
-    figure.update_layout(
-        barmode="overlay",
-        height=max(len(lanes) * _LANE_PX, 120),
-        margin_l=left_margin(ticks),
-        hovermode="closest",
-        uniformtext={"mode": "hide", "minsize": 8},
-    )
+    hidden = {"mode": "hide", "minsize": 8}
+    name_rows(figure, ticks, _LANE_PX, barmode="overlay", hovermode="closest", uniformtext=hidden)
+    figure.update_layout(height=max(len(lanes) * _LANE_PX, 120))
     figure.update_xaxes(title=title)
-    figure.update_yaxes(
-        tickvals=list(lanes.values()),
-        ticktext=ticks,
-        range=[len(lanes) - 0.5, -0.5],
-        showgrid=False,
-    )
     versions = [version for version, _ in lanes]
     for at in range(1, len(versions)):
         if versions[at] != versions[at - 1]:
             figure.add_hline(y=at - 0.5, line={"color": COLOURS["dark"], "width": 1})
 
 
-def _left_out(schedule: pd.DataFrame, table: pd.DataFrame, stages: Sequence[int]) -> list[str]:
-    """Say what the picture does not show."""
-    hidden = schedule["stage"].nunique() - len(stages)
+def _left_out(schedule: pd.DataFrame, table: pd.DataFrame, stage_count: int) -> list[str]:
+    hidden = schedule["stage"].nunique() - stage_count
     recorded = schedule[schedule["version"] == "recorded"]
     ends = (recorded["start_ns"] + recorded["dur_ns"]).max()
     notes = [] if recorded.empty else [f"recorded: {duration(ends)}"]
@@ -248,35 +229,9 @@ def _left_out(schedule: pd.DataFrame, table: pd.DataFrame, stages: Sequence[int]
     if abs(error) > _REPLAY_LIMIT:
         notes.append(f"the replay is {percent(abs(error))} {'longer' if error > 0 else 'shorter'}")
     notes += [f"{hidden:,} stages in the middle dropped"] if hidden > 0 else []
-    counts = _kinds(table).value_counts()
-    cut = int((counts - MAX_POINTS).clip(lower=0).sum())
+    cut = int((_kinds(table).value_counts() - MAX_POINTS).clip(lower=0).sum())
     return [*notes, f"{cut:,} short operations dropped"] if cut else notes
 
-
-def _add_batches(
-    figure: go.Figure,
-    name: str,
-    look: tuple[str, str],
-    table: pd.DataFrame,
-    unit: tuple[int, str],
-) -> None:
-    figure.add_scatter(
-        mode="markers",
-        x=table["forward_ns"].to_numpy() / unit[0],
-        y=table["backward_ns"].to_numpy() / unit[0],
-        name=name,
-        marker={"symbol": look[0], "color": look[1], "size": 6, "opacity": 0.6},
-        hovertext=[
-            f"step {step}, rank {rank}, micro-batch {batch}"
-            for step, rank, batch in zip(
-                table["step"], table["dp_rank"], table["micro_batch"], strict=True
-            )
-        ],
-        hovertemplate="%{hovertext}<br>%{x:.4~g} and %{y:.4~g} " + unit[1] + "<extra></extra>",
-    )
-
-
-# What usual measures of imbalance call lost, beside what stragglers really cost.
 
 _MOST_ROWS = 40
 
@@ -291,10 +246,8 @@ def job_dispersion(
     dispersion
         Table :data:`workbench.tables.JOB_DISPERSION`; its first row is the truth that the
         others are compared with.
-    source
-        Where the data comes from; printed under the figure.
-    synthetic
-        Whether the data was generated; the figure then says so.
+    source, synthetic
+        Where the data comes from, printed under the figure; whether it was generated.
 
     Returns
     -------
@@ -306,10 +259,8 @@ def job_dispersion(
     JOB_DISPERSION.check(dispersion)
     table = dispersion.iloc[:_MOST_ROWS].reset_index(drop=True)
     if table.empty:
-        return frame.nothing(
-            "The table has no measures; pass what analyze.job_dispersion returns.",
-            claim="No measures to compare",
-        )
+        why = "The table has no measures; pass what analyze.job_dispersion returns."
+        return frame.nothing(why, claim="No measures to compare")
     names = [label(name, 48) for name in table["measure"]]
     lost = table["lost_share"].astype("Float64")
     figure = go.Figure()
@@ -330,23 +281,10 @@ def job_dispersion(
                 hovertext=[_hover(table.loc[row]) for row in rows],
                 hovertemplate="%{hovertext}<extra></extra>",
             )
-    figure.update_layout(
-        height=max(len(names), 3) * 26,
-        bargap=0.3,
-        margin_l=left_margin(names),
-        hovermode="closest",
-        barmode="overlay",
-    )
+    name_rows(figure, names, 26, least=3, bargap=0.3, hovermode="closest", barmode="overlay")
     most = float(lost.max()) if lost.notna().any() else 0.0
-    figure.update_xaxes(
-        title="GPU time that the measure calls lost [%]", range=[0, 130 * most or 1]
-    )
-    figure.update_yaxes(
-        tickvals=list(range(len(names))),
-        ticktext=names,
-        range=[len(names) - 0.5, -0.5],
-        showgrid=False,
-    )
+    title = "GPU time that the measure calls lost [%]"
+    figure.update_xaxes(title=title, range=[0, 130 * most or 1])
     hidden = len(dispersion) - len(table)
     note = "beside the bars: the value of the measure; point at a bar for what it cannot see"
     note += f" · {hidden:,} measures dropped" if hidden else ""
@@ -355,10 +293,10 @@ def job_dispersion(
 
 def _claim(names: list[str], lost: pd.Series) -> str:
     """Set the first measure beside the one that calls least lost."""
-    others = lost.iloc[1:].dropna()
-    if pd.isna(lost.iloc[0]) or others.empty:
+    usual = lost.iloc[1:].dropna()
+    if pd.isna(lost.iloc[0]) or usual.empty:
         return f"{plural(len(names), 'measure')} of imbalance"
-    least = int(others.index.to_numpy()[others.to_numpy(dtype="float64").argmin()])
+    least = int(usual.index.to_numpy()[usual.to_numpy(dtype="float64").argmin()])
     return (
         f"The what-if calls {percent(float(lost.iloc[0]))} of the GPU time lost, "
         f"“{names[least]}” only {percent(float(lost[least]))}"

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
@@ -15,6 +18,14 @@ _MOST_BATCHES, _MOST_PLANS, _MOST_COLUMNS = 40, 24, 2_000
 # Above this share of attention that was never packed, a plan is no fair comparison.
 _MOST_LEFT = 0.05
 _ROW_PX = 30
+
+
+def name_rows(figure: go.Figure, names: Sequence[str], px: int, **layout: Any) -> None:
+    """Name the row of each bar, the first on top, with room for the names left of the axis."""
+    least = layout.pop("least", 2)
+    figure.update_layout(height=max(len(names), least) * px, margin_l=left_margin(names), **layout)
+    ticks = {"tickvals": list(range(len(names))), "ticktext": list(names)}
+    figure.update_yaxes(**ticks, range=[len(names) - 0.5, -0.5], showgrid=False)
 
 
 def micro_batches(
@@ -35,10 +46,8 @@ def micro_batches(
         Global batch to begin with; by default the middle of the table, where queues are full.
     batch_count
         Global batches to show, at most 40.
-    source
-        Where the data comes from; printed under the figure.
-    synthetic
-        Whether the data was generated; the figure then says so.
+    source, synthetic
+        Where the data comes from, printed under the figure; whether it was generated.
 
     Returns
     -------
@@ -49,39 +58,36 @@ def micro_batches(
     frame = Frame(source, synthetic)
     MICRO_BATCHES.check(micro_batches)
     if micro_batches.empty:
-        return frame.nothing(
-            "The table has no micro-batches; analyze.packing makes them from document lengths.",
-            claim="No micro-batches to show",
-        )
-    batches = np.sort(micro_batches["batch"].unique())
+        why = "The table has no micro-batches; analyze.packing makes them from document lengths."
+        return frame.nothing(why, claim="No micro-batches to show")
+    batches = np.unique(micro_batches["batch"])
     count = max(min(batch_count, _MOST_BATCHES, len(batches)), 1)
-    first = (len(batches) - count) // 2
-    if first_batch is not None:
-        first = min(int(np.searchsorted(batches, first_batch)), len(batches) - count)
-    chosen = batches[first : first + count]
+    last = len(batches) - count
+    wanted = last // 2 if first_batch is None else int(np.searchsorted(batches, first_batch))
+    chosen = batches[min(wanted, last) :][:count]
     # A thousand columns cannot be told apart: show the micro-batches of fewer batches.
-    sizes = micro_batches["batch"].value_counts()
-    chosen = chosen[: max(1, _MOST_COLUMNS // int(sizes.max()))]
+    chosen = chosen[: max(1, _MOST_COLUMNS // micro_batches["batch"].value_counts().max())]
     rows = micro_batches[micro_batches["batch"].isin(chosen)].reset_index(drop=True)
     work = rows["linear_cost"] + rows["attention_cost"]
     mean = work.groupby(rows["batch"]).transform("mean").replace(0, 1)
-    worst, whole = float((work / mean).max()), len(rows)
-    if whole > _MOST_COLUMNS:
+    total = len(rows)
+    claim = (
+        f"The heaviest micro-batch has {(work / mean).max():.2f} times the mean work of its batch"
+    )
+    if total > _MOST_COLUMNS:
         kept = np.sort(extremes(work.to_numpy(), _MOST_COLUMNS))
         rows, mean = rows.iloc[kept].reset_index(drop=True), mean.iloc[kept].reset_index(drop=True)
-    place = np.arange(len(rows)) + 0.8 * np.searchsorted(chosen, rows["batch"])
+    columns = np.arange(len(rows)) + 0.8 * np.searchsorted(chosen, rows["batch"])
     hover = [
-        f"batch {batch}, micro-batch {number}: {plural(documents, 'document')}, {tokens:,} tokens, "
-        f"the longest {longest:,}"
-        for batch, number, documents, tokens, longest in zip(
-            *(rows[name].tolist() for name in MICRO_BATCHES.columns if not name.endswith("cost")),
-            strict=True,
-        )
+        f"batch {row['batch']}, micro-batch {row['micro_batch']}: "
+        f"{plural(row['document_count'], 'document')}, {row['length_tokens']:,} tokens, the "
+        f"longest {row['longest_tokens']:,}"
+        for row in rows.to_dict("records")
     ]
     figure = go.Figure()
     for meaning in ("linear", "attention"):
         figure.add_bar(
-            x=place,
+            x=columns,
             y=rows[f"{meaning}_cost"] / mean,
             name=meaning if meaning == "attention" else "everything else",
             marker=fill(meaning, bars=len(rows)),
@@ -90,16 +96,11 @@ def micro_batches(
         )
     figure.update_layout(barmode="stack", bargap=0.08)
     figure.add_hline(y=1, line={"color": COLOURS["neutral"], "width": 1, "dash": "dash"})
-    middles = pd.Series(place).groupby(rows["batch"]).mean()
-    figure.update_xaxes(
-        title="global batch; one column per micro-batch",
-        tickvals=middles.tolist(),
-        ticktext=[str(batch) for batch in middles.index],
-        showgrid=False,
-    )
+    middles = pd.Series(columns).groupby(rows["batch"]).mean()
+    figure.update_xaxes(title="global batch; one column per micro-batch", showgrid=False)
+    figure.update_xaxes(tickvals=middles.tolist(), ticktext=[str(batch) for batch in middles.index])
     figure.update_yaxes(title="work [mean of the batch = 1]", rangemode="tozero")
-    claim = f"The heaviest micro-batch has {worst:.2f} times the mean work of its batch"
-    note = f"{len(rows):,} of {whole:,} micro-batches are drawn" if len(rows) < whole else ""
+    note = f"{len(rows):,} of {total:,} micro-batches are drawn" if len(rows) < total else ""
     return frame.finish(figure, claim=claim, note=note)
 
 
@@ -112,10 +113,8 @@ def packing_balance(
     ----------
     balance
         Table :data:`workbench.tables.PACKING_BALANCE`.
-    source
-        Where the data comes from; printed under the figure.
-    synthetic
-        Whether the data was generated; the figure then says so.
+    source, synthetic
+        Where the data comes from, printed under the figure; whether it was generated.
 
     Returns
     -------
@@ -126,37 +125,26 @@ def packing_balance(
     frame = Frame(source, synthetic)
     PACKING_BALANCE.check(balance)
     if balance.empty:
-        return frame.nothing(
-            "The table has no plans; analyze.packing_balance compares results of analyze.packing.",
-            claim="No packings to compare",
-        )
+        why = "The table has no plans; analyze.packing_balance compares results of analyze.packing."
+        return frame.nothing(why, claim="No packings to compare")
     rows = balance.head(_MOST_PLANS)
-    place = np.arange(len(rows))
-    words = [
-        f" {ratio:.2f}"
-        + ("" if stable else "  overflows")
-        + (f"  {percent(left)} of attention dropped" if left > _MOST_LEFT else "")
-        for ratio, stable, left in zip(
-            *(rows[name] for name in ("imbalance_ratio", "is_stable", "left_square_share")),
-            strict=True,
+    lanes, records = np.arange(len(rows)), rows.to_dict("records")
+    words, hover = [], []
+    for row in records:
+        left = percent(row["left_square_share"])
+        overflows = "" if row["is_stable"] else "  overflows"
+        dropped = f"  {left} of attention dropped" if row["left_square_share"] > _MOST_LEFT else ""
+        words.append(f" {row['imbalance_ratio']:.2f}{overflows}{dropped}")
+        hover.append(
+            f"{label(row['plan'], 90)}<br>{_batches(row['delay_batches'])} late, memory "
+            f"{row['memory_ratio']:.2f} of the context, {percent(row['left_share'])} never packed"
+            + (f"<br>{safe(row['note'])}" if row["note"] else "")
         )
-    ]
-    hover = [
-        f"{label(name, 90)}<br>{delay:.2f} batches late, memory {memory:.2f} of the context, "
-        f"{percent(left)} never packed" + (f"<br>{safe(note)}" if note else "")
-        for name, delay, memory, left, note in zip(
-            *(
-                rows[name]
-                for name in ("plan", "delay_batches", "memory_ratio", "left_share", "note")
-            ),
-            strict=True,
-        )
-    ]
     figure = go.Figure()
     figure.add_bar(
         orientation="h",
         x=rows["imbalance_ratio"],
-        y=place,
+        y=lanes,
         name="mean over batches",
         marker=fill("attention", bars=len(rows)),
         text=words,
@@ -165,38 +153,26 @@ def packing_balance(
         hovertext=hover,
         hovertemplate="%{hovertext}<extra></extra>",
     )
+    line = {"symbol": "line-ns-open", "size": 14, "line": {"width": 2}}
     figure.add_scatter(
         mode="markers",
         x=rows["imbalance_p95_ratio"],
-        y=place,
+        y=lanes,
         name="95 % of batches are below",
-        marker={
-            "symbol": "line-ns-open",
-            "size": 14,
-            "line": {"width": 2},
-            "color": COLOURS["reference"],
-        },
+        marker={**line, "color": COLOURS["reference"]},
         hovertemplate="95 % of batches below %{x:.2f}<extra></extra>",
     )
-    ticks = [label(name, 52) for name in rows["plan"]]
-    figure.update_layout(
-        height=max(len(rows), 2) * _ROW_PX, margin_l=left_margin(ticks), bargap=0.3
-    )
+    name_rows(figure, [label(name, 52) for name in rows["plan"]], _ROW_PX, bargap=0.3)
     most = float(max(rows["imbalance_p95_ratio"].max(), rows["imbalance_ratio"].max()))
     figure.update_xaxes(
         title="work of the heaviest micro-batch [mean of its batch = 1]",
         range=[1, 1 + 1.18 * max(most - 1, 0.05)],
     )
-    figure.update_yaxes(
-        tickvals=place.tolist(), ticktext=ticks, range=[len(rows) - 0.5, -0.5], showgrid=False
-    )
-    claim = _most_even(rows)
     left_out = len(balance) - len(rows)
     notes = [f"{plural(left_out, 'plan')} not shown"] if left_out else []
-    unfair = int((~_is_fair(rows)).sum())
-    if unfair:
+    if unfair := int((~_is_fair(rows)).sum()):
         notes.append(f"{plural(unfair, 'plan')} with documents that are never packed not compared")
-    return frame.finish(figure, claim=claim, note=" · ".join(notes))
+    return frame.finish(figure, claim=_most_even(rows), note=" · ".join(notes))
 
 
 def _is_fair(rows: pd.DataFrame) -> pd.Series:
@@ -226,10 +202,8 @@ def packing_queues(queues: pd.DataFrame, *, source: str = "", synthetic: bool = 
     ----------
     queues
         Table :data:`workbench.tables.PACKING_QUEUES`.
-    source
-        Where the data comes from; printed under the figure.
-    synthetic
-        Whether the data was generated; the figure then says so.
+    source, synthetic
+        Where the data comes from, printed under the figure; whether it was generated.
 
     Returns
     -------
@@ -239,9 +213,8 @@ def packing_queues(queues: pd.DataFrame, *, source: str = "", synthetic: bool = 
     frame = Frame(source, synthetic)
     PACKING_QUEUES.check(queues)
     if queues.empty:
-        return frame.nothing(
-            "This way of packing lets no document wait.", claim="No queues to show"
-        )
+        why = "This way of packing lets no document wait."
+        return frame.nothing(why, claim="No queues to show")
     rows = queues.head(_MOST_PLANS)
     ticks = [
         f"from {start:,}" + ("" if pd.isna(end) else f" to {end:,}")
@@ -249,45 +222,33 @@ def packing_queues(queues: pd.DataFrame, *, source: str = "", synthetic: bool = 
     ]
     figure = go.Figure()
     for meaning, stable in (("allowed", True), ("limit", False)):
-        mine = np.flatnonzero(rows["is_stable"].to_numpy() == stable)
-        if not len(mine):
+        lanes = np.flatnonzero(rows["is_stable"].to_numpy() == stable)
+        if not len(lanes):
             continue
-        part = rows.iloc[mine]
+        drawn = rows.iloc[lanes]
         figure.add_bar(
             orientation="h",
-            x=part["arrival_ratio"],
-            y=mine,
+            x=drawn["arrival_ratio"],
+            y=lanes,
             name="empties" if stable else "grows for ever",
             marker=fill(meaning) | ({} if stable else {"pattern": {"shape": "x"}}),
             text=[
-                f" {digits(ratio)}, at most {count:,} waiting"
-                for ratio, count in zip(
-                    part["arrival_ratio"], part["most_waiting_count"], strict=True
-                )
+                f" {digits(row['arrival_ratio'])}, at most {row['most_waiting_count']:,} waiting"
+                for row in drawn.to_dict("records")
             ],
             textposition="outside",
             cliponaxis=False,
             hovertemplate="%{x:.3f} of what can leave<extra></extra>",
         )
     figure.add_vline(x=1, line={"color": COLOURS["limit"], "width": 2, "dash": "dash"})
-    figure.update_layout(height=max(len(rows), 2) * 34, margin_l=left_margin(ticks), bargap=0.3)
-    figure.update_xaxes(
-        title="documents that arrive per batch [those that can leave = 1]",
-        range=[0, 1.5 * max(1.0, float(rows["arrival_ratio"].max()))],
-    )
-    figure.update_yaxes(
-        tickvals=list(range(len(rows))),
-        ticktext=ticks,
-        range=[len(rows) - 0.5, -0.5],
-        showgrid=False,
-    )
-    full = int((~rows["is_stable"]).sum())
-    claim = (
-        f"{plural(full, 'queue')} of {len(rows)} receive more than can leave: delay grows for ever"
-        if full
-        else f"Every queue empties; the fullest gets {percent(float(rows['arrival_ratio'].max()))} "
-        "of what can leave"
-    )
+    name_rows(figure, ticks, 34, bargap=0.3)
+    most = float(rows["arrival_ratio"].max())
+    title = "documents that arrive per batch [those that can leave = 1]"
+    figure.update_xaxes(title=title, range=[0, 1.5 * max(1.0, most)])
+    claim = f"Every queue empties; the fullest gets {percent(most)} of what can leave"
+    if full := int((~rows["is_stable"]).sum()):
+        claim = f"{plural(full, 'queue')} of {len(rows)} receive more than can leave: "
+        claim += "delay grows for ever"
     return frame.finish(figure, claim=claim)
 
 
@@ -300,10 +261,8 @@ def packing_tuning(
     ----------
     candidates
         Table :data:`workbench.tables.TUNED_PACKING`.
-    source
-        Where the data comes from; printed under the figure.
-    synthetic
-        Whether the data was generated; the figure then says so.
+    source, synthetic
+        Where the data comes from, printed under the figure; whether it was generated.
 
     Returns
     -------
@@ -313,45 +272,39 @@ def packing_tuning(
     frame = Frame(source, synthetic)
     TUNED_PACKING.check(candidates)
     if candidates.empty:
-        return frame.nothing(
-            "The table has no choices; analyze.packing_tuning tries them.",
-            claim="No choices of queues to show",
-        )
+        why = "The table has no choices; analyze.packing_tuning tries them."
+        return frame.nothing(why, claim="No choices of queues to show")
     rows = candidates.head(5_000)
     figure = go.Figure()
-    for meaning, allowed in (("allowed", True), ("not allowed", False)):
-        part = rows[rows["is_allowed"] == allowed]
-        if part.empty:
+    for meaning, symbol, colour, drawn in (
+        ("allowed", "circle", "allowed", rows[rows["is_allowed"]]),
+        ("not allowed", "x-thin-open", "neutral", rows[~rows["is_allowed"]]),
+    ):
+        if drawn.empty:
             continue
         figure.add_scatter(
             mode="markers",
-            x=part["delay_batches"],
-            y=part["imbalance_ratio"],
+            x=drawn["delay_batches"],
+            y=drawn["imbalance_ratio"],
             name=meaning,
-            marker={
-                "symbol": "circle" if allowed else "x-thin-open",
-                "size": 9,
-                "color": COLOURS["allowed" if allowed else "neutral"],
-            },
+            marker={"symbol": symbol, "size": 9, "color": COLOURS[colour]},
             hovertext=[
                 f"queues {label(queues, 60)}<br>{safe(note)}"
-                for queues, note in zip(part["queues"], part["note"], strict=True)
+                for queues, note in zip(drawn["queues"], drawn["note"], strict=True)
             ],
             hovertemplate="%{hovertext}<br>%{x:.2f} batches late, imbalance %{y:.3f}"
             "<extra></extra>",
         )
     latest = max(float(rows["delay_batches"].max()), 0.1)
-    figure.update_xaxes(
-        title="mean delay of a token [batches]", range=[-0.03 * latest, 1.05 * latest]
-    )
+    title = "mean delay of a token [batches]"
+    figure.update_xaxes(title=title, range=[-0.03 * latest, 1.05 * latest])
     figure.update_yaxes(title="work of the heaviest micro-batch [mean = 1]")
     best = rows.iloc[0]
-    claim = (
-        f"Best allowed: queues from {label(best['queues'], 40)}, {best['imbalance_ratio']:.3f} "
-        f"times the mean work, tokens {_batches(best['delay_batches'])} late"
-        if best["is_allowed"]
-        else "No choice is allowed: every one is unstable or too late"
-    )
+    claim = "No choice is allowed: every one is unstable or too late"
+    if best["is_allowed"]:
+        claim = f"Best allowed: queues from {label(best['queues'], 40)}, "
+        claim += f"{best['imbalance_ratio']:.3f} times the mean work, "
+        claim += f"tokens {_batches(best['delay_batches'])} late"
     return frame.finish(figure, claim=claim)
 
 

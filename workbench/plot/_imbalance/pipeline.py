@@ -1,4 +1,4 @@
-"""A training step on the stages of a pipeline, one layout above the other."""
+"""Steps on the stages of a pipeline, lengths of documents, and the speed of recipes."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
+from workbench.plot._imbalance.packing import name_rows
 from workbench.plot._style.bars import log_ticks
 from workbench.plot._style.lanes import extremes
-from workbench.plot._style.style import COLOURS, Frame, distinct, fill, ink, left_margin
+from workbench.plot._style.style import COLOURS, Frame, distinct, fill, ink
 from workbench.plot._style.text import label, percent, plural, safe
 from workbench.tables import LENGTH_SHARES, PIPELINE, TRAINING_SPEED
 
@@ -23,10 +24,8 @@ def pipeline(tasks: pd.DataFrame, *, source: str = "", synthetic: bool = False) 
     ----------
     tasks
         Table :data:`workbench.tables.PIPELINE`, one or several versions of a step.
-    source
-        Where the data comes from; printed under the figure.
-    synthetic
-        Whether the data was generated; the figure then says so.
+    source, synthetic
+        Where the data comes from, printed under the figure; whether it was generated.
 
     Returns
     -------
@@ -37,15 +36,13 @@ def pipeline(tasks: pd.DataFrame, *, source: str = "", synthetic: bool = False) 
     frame = Frame(source, synthetic)
     PIPELINE.check(tasks)
     if tasks.empty:
-        return frame.nothing(
-            "The table has no passes; analyze.pipeline lays out a step.",
-            claim="No pipeline to show",
-        )
+        why = "The table has no passes; analyze.pipeline lays out a step."
+        return frame.nothing(why, claim="No pipeline to show")
     tasks = tasks.assign(end=tasks["start_cost"] + tasks["dur_cost"])
     versions = tasks["version"].unique().tolist()
+    # The step lasts as long as its slowest replica, so that one is drawn.
     slowest = tasks.loc[tasks.groupby("version", observed=True)["end"].idxmax()]
-    keys = slowest[["version", "dp_rank"]]
-    rows = tasks.merge(keys, on=["version", "dp_rank"])
+    rows = tasks.merge(slowest[["version", "dp_rank"]], on=["version", "dp_rank"])
     lanes = [
         (version, stage)
         for version in versions
@@ -53,86 +50,70 @@ def pipeline(tasks: pd.DataFrame, *, source: str = "", synthetic: bool = False) 
     ]
     shown = lanes[:_MOST_LANES]
     # A gap between two versions.
-    place = {lane: at + 0.7 * versions.index(lane[0]) for at, lane in enumerate(shown)}
-    key = list(zip(rows["version"], rows["stage"], strict=True))
-    rows = rows[[each in place for each in key]]
+    height = {lane: at + 0.7 * versions.index(lane[0]) for at, lane in enumerate(shown)}
+    rows["lane"] = [height.get(key) for key in zip(rows["version"], rows["stage"], strict=True)]
+    rows = rows[rows["lane"].notna()]
     unit = float(rows.loc[rows["version"] == versions[0], "end"].max()) or 1.0
     claim, passes = _claim(rows, versions), len(rows)
     rows = rows.nlargest(_MOST_BARS, "dur_cost") if passes > _MOST_BARS else rows
+    is_labelled = len(rows) <= _LABELLED
     figure = go.Figure()
-    for task in ("forward", "backward"):
-        part = rows[rows["task"] == task]
-        if part.empty:
+    for task, drawn in ((task, rows[rows["task"] == task]) for task in ("forward", "backward")):
+        if drawn.empty:
             continue
         marker = fill(task) | {"line": {"width": 0.6, "color": COLOURS["paper"]}}
         figure.add_bar(
             orientation="h",
-            base=part["start_cost"] / unit,
-            x=part["dur_cost"] / unit,
-            y=[place[each] for each in zip(part["version"], part["stage"], strict=True)],
+            base=drawn["start_cost"] / unit,
+            x=drawn["dur_cost"] / unit,
+            y=drawn["lane"].tolist(),
             width=0.86,
             name=task,
             marker=marker,
-            text=part["micro_batch"] if len(rows) <= _LABELLED else None,
+            text=drawn["micro_batch"] if is_labelled else None,
             textposition="inside",
             textangle=0,
             insidetextfont={"color": ink(marker["color"]), "size": 10},
-            customdata=np.stack([part["micro_batch"], part["chunk"]], axis=1),
+            customdata=np.stack([drawn["micro_batch"], drawn["chunk"]], axis=1),
             hovertemplate=task + " of micro-batch %{customdata[0]}, chunk %{customdata[1]}<br>"
             "from %{base:.3f}, for %{x:.3f}<extra></extra>",
         )
     figure.update_layout(
         barmode="overlay",
         height=max(len(shown), 3) * _LANE_PX + 16 * len(versions),
-        margin_l=min(60 + 7 * max(len(str(v)) for v in versions), 230),
+        margin_l=min(60 + 7 * max(len(str(version)) for version in versions), 230),
         uniformtext={"mode": "hide", "minsize": 8},
     )
     names = [
-        f"<b>{label(version, 26)}</b>, stage {stage}" if stage == lanes_of(shown, version)[0]
-        else f"stage {stage}"
-        for version, stage in shown
-    ]  # fmt: skip
-    figure.update_yaxes(
-        tickvals=list(place.values()),
-        ticktext=names,
-        range=[max(place.values()) + 0.6, -0.6],
-        showgrid=False,
-    )
+        (f"<b>{label(version, 26)}</b>, " if at == 0 or version != shown[at - 1][0] else "")
+        + f"stage {stage}"
+        for at, (version, stage) in enumerate(shown)
+    ]
+    ticks = {"tickvals": list(height.values()), "ticktext": names}
+    figure.update_yaxes(**ticks, range=[max(height.values()) + 0.6, -0.6], showgrid=False)
     figure.update_xaxes(title=f"time [{label(versions[0], 26)} step = 1]", rangemode="tozero")
     hidden = len(lanes) - len(shown)
     notes = [
-        *(["numbers are micro-batches"] if len(rows) <= _LABELLED else []),
+        *(["numbers are micro-batches"] if is_labelled else []),
         *([f"{plural(hidden, 'stage')} not shown"] if hidden else []),
         *([f"{len(rows):,} of {passes:,} passes are drawn"] if passes > len(rows) else []),
     ]
-    note = " · ".join(notes)
-    return frame.finish(figure, claim=claim, note=note)
-
-
-def lanes_of(lanes: list[tuple[str, int]], version: str) -> list[int]:
-    """Return the stages of one version among the lanes shown."""
-    return [stage for name, stage in lanes if name == version]
+    return frame.finish(figure, claim=claim, note=" · ".join(notes))
 
 
 def _claim(rows: pd.DataFrame, versions: list[str]) -> str:
-    parts = []
+    words = []
     for version in versions[:2]:
-        mine = rows[rows["version"] == version]
-        if mine.empty:
+        passes = rows[rows["version"] == version]
+        if passes.empty:
             continue
-        end = float(mine["end"].max())
-        room = end * mine["stage"].nunique()
-        idle = max(1 - float(mine["dur_cost"].sum()) / room, 0.0) if room else 0.0
-        parts.append((version, idle))
-    words = [
-        f"{label(version, 26)}: pipeline bubble {percent(idle)}" + " of the step" * (at == 0)
-        for at, (version, idle) in enumerate(parts)
-    ]
+        room = float(passes["end"].max()) * passes["stage"].nunique()
+        idle = max(1 - float(passes["dur_cost"].sum()) / room, 0.0) if room else 0.0
+        words.append(f"{label(version, 26)}: pipeline bubble {percent(idle)}")
+    words[0] += " of the step"
     text = "; ".join(words)
     return text[:1].upper() + text[1:]
 
-
-# Document lengths: how many are long, and what the long ones hold.
 
 _LINES = (
     ("longer_share", "documents longer than this"),
@@ -148,10 +129,8 @@ def length_shares(shares: pd.DataFrame, *, source: str = "", synthetic: bool = F
     ----------
     shares
         Table :data:`workbench.tables.LENGTH_SHARES`.
-    source
-        Where the data comes from; printed under the figure.
-    synthetic
-        Whether the data was generated; the figure then says so.
+    source, synthetic
+        Where the data comes from, printed under the figure; whether it was generated.
 
     Returns
     -------
@@ -162,15 +141,14 @@ def length_shares(shares: pd.DataFrame, *, source: str = "", synthetic: bool = F
     frame = Frame(source, synthetic)
     LENGTH_SHARES.check(shares)
     if shares.empty:
-        return frame.nothing(
-            "The table has no documents; load.document_lengths reads them from a file.",
-            claim="No document lengths to show",
-        )
+        why = "The table has no documents; load.document_lengths reads them from a file."
+        return frame.nothing(why, claim="No document lengths to show")
     figure = go.Figure()
     length = shares["length_tokens"].to_numpy()
     for position, (name, words) in enumerate(_LINES):
         values = shares[name].to_numpy()
-        kept = _thinned(values)
+        # The highest and lowest point per bucket of a cumulative share are its ends.
+        kept = extremes(values, 400)
         figure.add_scatter(
             mode="lines" if len(length) > 1 else "markers",
             x=length[kept],
@@ -183,28 +161,15 @@ def length_shares(shares: pd.DataFrame, *, source: str = "", synthetic: bool = F
     figure.update_xaxes(title="length of a document [tokens]", type="log")
     figure.update_xaxes(**log_ticks(length.astype(np.float64)))
     figure.update_yaxes(title="share [%]", tickformat=".0%", range=[-0.02, 1.02])
-    return frame.finish(figure, claim=_document_lengths_claim(shares))
-
-
-def _thinned(values: np.ndarray) -> np.ndarray:
-    # Steps of a cumulative share: its highest and lowest point per bucket are its ends.
-    return extremes(values, 400)
-
-
-def _document_lengths_claim(shares: pd.DataFrame) -> str:
     # What documents longer than a length hold, by the share of documents that are longer.
     longer = np.append(shares["longer_share"].to_numpy()[1:], 0.0)[::-1]
     tokens, squares = (
         float(np.interp(0.01, [*longer, 1.0], [*(1 - shares[name].to_numpy())[::-1], 1.0]))
         for name in ("token_share", "square_share")
     )
-    return (
-        f"The longest 1 % of documents hold {percent(tokens)} of the tokens and "
-        f"{percent(squares)} of the attention"
-    )
+    claim = f"The longest 1 % of documents hold {percent(tokens)} of the tokens and "
+    return frame.finish(figure, claim=f"{claim}{percent(squares)} of the attention")
 
-
-# What recipes of packing and sharding buy over the plain one.
 
 _MOST_RECIPES = 24
 # Above this share of attention that was never packed, a recipe is no fair comparison.
@@ -218,10 +183,8 @@ def training_speed(speed: pd.DataFrame, *, source: str = "", synthetic: bool = F
     ----------
     speed
         Table :data:`workbench.tables.TRAINING_SPEED`.
-    source
-        Where the data comes from; printed under the figure.
-    synthetic
-        Whether the data was generated; the figure then says so.
+    source, synthetic
+        Where the data comes from, printed under the figure; whether it was generated.
 
     Returns
     -------
@@ -232,79 +195,63 @@ def training_speed(speed: pd.DataFrame, *, source: str = "", synthetic: bool = F
     frame = Frame(source, synthetic)
     TRAINING_SPEED.check(speed)
     if speed.empty:
-        return frame.nothing(
-            "The table has no recipes; analyze.training_speed compares them.",
-            claim="No recipes to compare",
-        )
+        why = "The table has no recipes; analyze.training_speed compares them."
+        return frame.nothing(why, claim="No recipes to compare")
     rows = speed.head(_MOST_RECIPES)
     speed_of = dict(zip(rows["recipe"], rows["speedup_ratio"], strict=True))
     base = np.array([speed_of.get(name, 1.0) for name in rows["builds_on"]])
-    total = rows["speedup_ratio"].to_numpy()
+    total, lanes = rows["speedup_ratio"].to_numpy(), np.arange(len(rows))
     figure = go.Figure()
     figure.add_bar(
         orientation="h",
         base=1,
         x=base - 1,
-        y=np.arange(len(rows)),
+        y=lanes,
         name="what it builds on",
         marker={"color": COLOURS["all others"], "opacity": 0.5},
         hoverinfo="skip",
     )
-    for meaning, mine in (("less", total >= base), ("more", total < base)):
-        at = np.flatnonzero(mine)
-        if not len(at):
-            continue
-        part = rows.iloc[at]
-        figure.add_bar(
-            orientation="h",
-            base=base[at],
-            x=total[at] - base[at],
-            y=at,
-            name="what it adds" if meaning == "less" else "what it costs",
-            marker=fill(meaning),
-            hovertext=[
-                f"{label(packing, 80)}<br>attention {label(sharding, 30)}, stages idle "
-                f"{percent(bubble)}, tokens {delay:.2f} batches late"
-                for packing, sharding, bubble, delay in zip(
-                    *(part[name] for name in
-                      ("packing", "context_sharding", "bubble_share", "delay_batches")),
-                    strict=True,
-                )
-            ],
-            hovertemplate="%{hovertext}<extra></extra>",
-        )  # fmt: skip
+    hover = [
+        f"{label(row['packing'], 80)}<br>attention {label(row['context_sharding'], 30)}, stages "
+        f"idle {percent(row['bubble_share'])}, tokens {row['delay_batches']:.2f} batches late"
+        for row in rows.to_dict("records")
+    ]
+    for meaning, name, is_drawn in (
+        ("less", "what it adds", total >= base),
+        ("more", "what it costs", total < base),
+    ):
+        if is_drawn.any():
+            figure.add_bar(
+                orientation="h",
+                base=base[is_drawn],
+                x=(total - base)[is_drawn],
+                y=lanes[is_drawn],
+                name=name,
+                marker=fill(meaning),
+                hovertext=[hover[row] for row in lanes[is_drawn]],
+                hovertemplate="%{hovertext}<extra></extra>",
+            )
     figure.add_scatter(
         mode="text",
         x=np.maximum(total, base),
-        y=np.arange(len(rows)),
+        y=lanes,
         text=[f"  {value:.2f}" for value in total],
         textposition="middle right",
         showlegend=False,
         hoverinfo="skip",
     )
-    gain = total - 1
     ticks = [label(name, 44) for name in rows["recipe"]]
-    figure.update_layout(
-        height=max(len(rows), 2) * 32, margin_l=left_margin(ticks), bargap=0.35, barmode="overlay"
-    )
+    name_rows(figure, ticks, 32, bargap=0.35, barmode="overlay")
     figure.add_vline(x=1, line={"color": COLOURS["neutral"], "width": 1})
-    low, high = min(gain.min(), 0.0), max(gain.max(), 0.02)
+    low, high = min((total - 1).min(), 0.0), max((total - 1).max(), 0.02)
     figure.update_xaxes(
         title="tokens per time [plain = 1]", range=[1 + 1.25 * low - 0.005, 1 + 1.2 * high]
     )
-    figure.update_yaxes(
-        tickvals=list(range(len(rows))),
-        ticktext=ticks,
-        range=[len(rows) - 0.5, -0.5],
-        showgrid=False,
-    )
-    claim = _training_speed_claim(rows)
     hidden = len(speed) - len(rows)
-    parts = dict.fromkeys(part for note in rows["note"] for part in note.split("; ") if part)
-    doubts = [safe(part) for part in parts][:4]
+    doubts = dict.fromkeys(doubt for note in rows["note"] for doubt in note.split("; ") if doubt)
     left_out = [f"{plural(hidden, 'recipe')} not shown"] if hidden else []
-    note = " · ".join(["communication is not counted", *left_out, *doubts])
-    return frame.finish(figure, claim=claim, note=note)
+    notes = ["communication is not counted", *left_out, *map(safe, [*doubts][:4])]
+    return frame.finish(figure, claim=_training_speed_claim(rows), note=" · ".join(notes))
 
 
 def _training_speed_claim(rows: pd.DataFrame) -> str:

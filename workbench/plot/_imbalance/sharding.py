@@ -7,17 +7,11 @@ import pandas as pd
 import plotly.graph_objects as go
 from numpy.typing import NDArray
 
+from workbench.plot._imbalance.packing import name_rows
 from workbench.plot._style.bars import log_ticks, stacked
 from workbench.plot._style.lanes import extremes
 from workbench.plot._style.palette import VEIL
-from workbench.plot._style.style import (
-    COLOURS,
-    MAX_LINES,
-    Frame,
-    distinct,
-    fill,
-    left_margin,
-)
+from workbench.plot._style.style import COLOURS, MAX_LINES, Frame, distinct, fill
 from workbench.plot._style.text import (
     digits,
     duration,
@@ -41,7 +35,7 @@ from workbench.tables import (
 
 _WAYS = ("per_sequence", "per_document", "adaptive", "hybrid")
 _MOST_DOCUMENTS, _MOST_RANKS = 6, 64
-_SHAPES = ("", "/", "x", "\\", ".", "-", "+")
+_SHAPES = ("", "/", "x", "\\", ".", "-")
 
 
 def context_sharding(
@@ -53,10 +47,8 @@ def context_sharding(
     ----------
     sharding
         Table :data:`workbench.tables.CONTEXT_SHARDING`.
-    source
-        Where the data comes from; printed under the figure.
-    synthetic
-        Whether the data was generated; the figure then says so.
+    source, synthetic
+        Where the data comes from, printed under the figure; whether it was generated.
 
     Returns
     -------
@@ -68,15 +60,12 @@ def context_sharding(
     CONTEXT_SHARDING.check(sharding)
     even = float(sharding["even_cost"].sum())
     if not even:
-        return frame.nothing(
-            "The table has no micro-batch with tokens; analyze.context_sharding makes it.",
-            claim="No sharding to compare",
-        )
+        why = "The table has no micro-batch with tokens; analyze.context_sharding makes it."
+        return frame.nothing(why, claim="No sharding to compare")
     costs = {way: float(sharding[f"{way}_cost"].sum()) / even for way in _WAYS}
-    names = [way.replace("_", " ") for way in _WAYS]
     figure = go.Figure(
         go.Bar(
-            x=names,
+            x=[way.replace("_", " ") for way in _WAYS],
             y=list(costs.values()),
             marker=fill("attention", bars=4),
             text=[f"{value:.2f}" for value in costs.values()],
@@ -89,17 +78,15 @@ def context_sharding(
     figure.update_layout(bargap=0.45)
     figure.add_hline(y=1, line={"color": COLOURS["neutral"], "width": 1, "dash": "dash"})
     figure.update_xaxes(title="how the attention of a micro-batch is cut", showgrid=False)
-    figure.update_yaxes(
-        title="attention of the slowest rank [even = 1]",
-        range=[0, 1.15 * max(*costs.values(), 1.0)],
-    )
+    title, most = "attention of the slowest rank [even = 1]", max(*costs.values(), 1.0)
+    figure.update_yaxes(title=title, range=[0, 1.15 * most])
     best = min(_WAYS, key=lambda way: costs[way])
-    share = float(sharding["is_per_document"].mean())
     claim = (
         f"{best.replace('_', ' ').capitalize()}: the slowest rank takes {costs[best]:.2f} of an "
         f"even share instead of {costs['per_sequence']:.2f}"
     )
-    note = f"adaptive cuts the documents in {percent(share)} of the micro-batches"
+    share = percent(float(sharding["is_per_document"].mean()))
+    note = f"adaptive cuts the documents in {share} of the micro-batches"
     return frame.finish(figure, claim=claim, note=note)
 
 
@@ -110,10 +97,8 @@ def context_chunks(chunks: pd.DataFrame, *, source: str = "", synthetic: bool = 
     ----------
     chunks
         Table :data:`workbench.tables.CONTEXT_CHUNKS`.
-    source
-        Where the data comes from; printed under the figure.
-    synthetic
-        Whether the data was generated; the figure then says so.
+    source, synthetic
+        Where the data comes from, printed under the figure; whether it was generated.
 
     Returns
     -------
@@ -125,76 +110,49 @@ def context_chunks(chunks: pd.DataFrame, *, source: str = "", synthetic: bool = 
     CONTEXT_CHUNKS.check(chunks)
     load = chunks.groupby("rank")["pair_count"].sum()
     if load.empty or not load.sum():
-        return frame.nothing(
-            "The table has no runs of tokens; analyze.context_chunks makes them.",
-            claim="No chunks to show",
-        )
+        why = "The table has no runs of tokens; analyze.context_chunks makes them."
+        return frame.nothing(why, claim="No chunks to show")
     mean = float(load.sum()) / int(chunks["rank_count"].iloc[0])
-    shown = (
-        load.index if len(load) <= _MOST_RANKS else load.nlargest(_MOST_RANKS).index.sort_values()
-    )
-    place = {rank: at for at, rank in enumerate(shown)}
+    shown = load.nlargest(_MOST_RANKS).index.sort_values()
     rows = chunks[chunks["rank"].isin(shown)]
     total = rows.groupby("document")["pair_count"].sum().sort_values(ascending=False)
-    named = total.index[:_MOST_DOCUMENTS]
+    largest = total.index[:_MOST_DOCUMENTS]
+    remaining = rows[~rows["document"].isin(largest)]
+    drawn = [(f"document {name}", rows[rows["document"] == name]) for name in largest]
+    drawn += [(plural(remaining["document"].nunique(), "other document"), remaining)] * bool(
+        len(remaining)
+    )
     figure = go.Figure()
-    for position, document in enumerate([*named, None]):
-        mine = (
-            rows[rows["document"] == document]
-            if document is not None
-            else rows[~rows["document"].isin(named)]
-        )
-        if mine.empty:
-            continue
-        part = mine.groupby("rank").agg(
-            pair_count=("pair_count", "sum"), length_tokens=("length_tokens", "sum")
-        )
-        look = distinct(position)
+    for position, (name, runs) in enumerate(drawn):
+        sums = runs.groupby("rank")[["pair_count", "length_tokens"]].sum()
+        is_other = runs is remaining
+        pattern = {"shape": "+" if is_other else _SHAPES[position], "fgcolor": COLOURS["paper"]}
         figure.add_bar(
             orientation="h",
-            x=part["pair_count"] / mean,
-            y=[place[rank] for rank in part.index],
-            name=f"document {document}" if document is not None else _others(mine),
+            x=sums["pair_count"] / mean,
+            y=shown.get_indexer(sums.index).tolist(),
+            name=name,
             marker={
-                "color": look["color"] if document is not None else COLOURS["all others"],
+                "color": COLOURS["all others"] if is_other else distinct(position)["color"],
                 "line": {"width": 0.5, "color": COLOURS["paper"]},
-                "pattern": {
-                    "shape": ("", "/", "x", "\\", ".", "-")[position]
-                    if document is not None
-                    else "+",
-                    "fgcolor": COLOURS["paper"],
-                    "fgopacity": 0.5,
-                    "size": 6,
-                    "fillmode": "overlay",
-                },
+                "pattern": pattern | {"fgopacity": 0.5, "size": 6, "fillmode": "overlay"},
             },
-            customdata=part["length_tokens"],
+            customdata=sums["length_tokens"],
             hovertemplate="%{customdata:,} queries, %{x:.3f} of the mean<extra>%{fullData.name}"
             "</extra>",
         )
     figure.update_layout(barmode="stack", bargap=0.2, height=max(24 * len(shown), 90))
     figure.add_vline(x=1, line={"color": COLOURS["reference"], "width": 1, "dash": "dash"})
     figure.update_xaxes(title="attention of a rank [mean of the ranks = 1]", rangemode="tozero")
-    figure.update_yaxes(
-        title="context-parallel rank",
-        tickvals=list(range(len(shown))),
-        ticktext=[str(rank) for rank in shown],
-        range=[len(shown) - 0.5, -0.5],
-        showgrid=False,
-    )
-    worst = int(load.index[int(load.to_numpy().argmax())])
-    claim = f"Rank {worst} computes {float(load.max()) / mean:.2f} times the mean of the ranks"
+    ticks = {"tickvals": list(range(len(shown))), "ticktext": [str(rank) for rank in shown]}
+    title, ends = "context-parallel rank", [len(shown) - 0.5, -0.5]
+    figure.update_yaxes(title=title, **ticks, range=ends, showgrid=False)
+    worst, most = load.to_numpy().argmax(), float(load.max()) / mean
     hidden = len(load) - len(shown)
     note = f"{plural(hidden, 'rank')} with less work not shown" if hidden else ""
+    claim = f"Rank {load.index[int(worst)]} computes {most:.2f} times the mean of the ranks"
     return frame.finish(figure, claim=claim, note=note)
 
-
-def _others(rows: pd.DataFrame) -> str:
-    count = int(np.unique(rows["document"]).size)
-    return f"{plural(count, 'other document')}"
-
-
-# Imbalance of loads: where each measure lies between equal loads and one that is everything.
 
 _MOST_MEASURES = 20
 _ROW_PX = 28
@@ -210,10 +168,8 @@ def load_imbalance(
     ----------
     imbalance
         Table :data:`workbench.tables.LOAD_IMBALANCE`.
-    source
-        Where the data comes from; printed under the figure.
-    synthetic
-        Whether the data was generated; the figure then says so.
+    source, synthetic
+        Where the data comes from, printed under the figure; whether it was generated.
 
     Returns
     -------
@@ -224,65 +180,45 @@ def load_imbalance(
     frame = Frame(source, synthetic)
     LOAD_IMBALANCE.check(imbalance)
     if imbalance.empty:
-        return frame.nothing(
-            "No loads were compared, so there is no imbalance to show.",
-            claim="No imbalance to show",
-        )
+        why = "No loads were compared, so there is no imbalance to show."
+        return frame.nothing(why, claim="No imbalance to show")
     measures = imbalance["measure"].drop_duplicates().tolist()[:_MOST_MEASURES]
     drawn = imbalance[imbalance["measure"].isin(measures)]
     width = drawn["worst_ratio"] - drawn["equal_ratio"]
-    place = ((drawn["value_ratio"] - drawn["equal_ratio"]) / width.where(width != 0)).fillna(0.0)
-    keep = extremes(place.to_numpy())
-    figure = go.Figure(_dots(drawn.iloc[keep], place.to_numpy()[keep], measures))
+    position = ((drawn["value_ratio"] - drawn["equal_ratio"]) / width.where(width != 0)).fillna(0.0)
+    keep = extremes(position.to_numpy())
+    figure = go.Figure(_dots(drawn.iloc[keep], position.to_numpy()[keep], measures))
     if drawn["group"].nunique() > 1:
         figure.update_traces(text=None, mode="markers")
     ticks = [short(measure, 30) for measure in measures]
-    figure.update_layout(
-        height=max(len(ticks), 2) * _ROW_PX, margin_l=left_margin(ticks), hovermode="closest"
-    )
-    figure.update_xaxes(
-        title="between equal loads [0] and one load that is everything [1]", range=[-0.03, 1.12]
-    )
-    figure.update_yaxes(
-        tickvals=list(range(len(ticks))),
-        ticktext=[safe(tick) for tick in ticks],
-        range=[len(ticks) - 0.5, -0.5],
-    )
-    return frame.finish(
-        figure,
-        claim=_claim(imbalance),
-        note="each measure on its own scale; a dot's own value is on hover",
-    )
+    name_rows(figure, ticks, _ROW_PX, hovermode="closest")
+    figure.update_yaxes(ticktext=[safe(tick) for tick in ticks], showgrid=None)
+    title = "between equal loads [0] and one load that is everything [1]"
+    figure.update_xaxes(title=title, range=[-0.03, 1.12])
+    note = "each measure on its own scale; a dot's own value is on hover"
+    return frame.finish(figure, claim=_claim(imbalance), note=note)
 
 
-def _dots(drawn: pd.DataFrame, place: np.ndarray, measures: list[str]) -> go.Scatter:
+def _dots(drawn: pd.DataFrame, position: np.ndarray, measures: list[str]) -> go.Scatter:
     rows = pd.Index(measures).get_indexer(pd.Index(drawn["measure"]))
     return go.Scatter(
-        x=place,
+        x=position,
         y=rows,
         mode="markers+text",
         text=[f"  {digits(value)}" for value in drawn["value_ratio"]],
         textposition="middle right",
         marker={"size": 9, "color": COLOURS["limit"], "opacity": 0.6},
         hovertext=[
-            f"{label(group, 80)}<br>{label(measure, 40)} = {label(formula, 80)}<br>"
-            f"{digits(value)}, from {digits(equal)} (equal) to {digits(worst)}"
-            for group, measure, formula, value, equal, worst in zip(
-                *(
-                    drawn[name]
-                    for name in (
-                        "group", "measure", "formula", "value_ratio", "equal_ratio", "worst_ratio",
-                    )
-                ),
-                strict=True,
-            )
+            f"{label(row['group'], 80)}<br>{label(row['measure'], 40)} = "
+            f"{label(row['formula'], 80)}<br>{digits(row['value_ratio'])}, from "
+            f"{digits(row['equal_ratio'])} (equal) to {digits(row['worst_ratio'])}"
+            for row in drawn.to_dict("records")
         ],
         hovertemplate="%{hovertext}<extra></extra>",
-    )  # fmt: skip
+    )
 
 
 def _claim(imbalance: pd.DataFrame) -> str:
-    """Name the group whose busiest load is furthest above its mean."""
     leading = imbalance[imbalance["measure"] == _LEADING]
     if leading.empty:
         return plural(imbalance["measure"].nunique(), "measure") + " of imbalance"
@@ -297,8 +233,6 @@ def _claim(imbalance: pd.DataFrame) -> str:
     return f"{name[:1].upper()}{name[1:]} is least balanced of {len(leading):,}: {busiest}"
 
 
-# Rows over memory units: how busy the busiest is, by placement, and what no placement beats.
-
 # What may vary between the rows of the table, and how its axis is named.
 _VARIED = {
     "hot_row_count": "most popular rows {apart} [rows]",
@@ -306,15 +240,7 @@ _VARIED = {
     "unit_count": "memory units [count]",
     "top_row_share": "look-ups on the most popular row [% of all]",
 }
-_ROW_SHARDING_SHAPES = (
-    "circle",
-    "diamond",
-    "square",
-    "triangle-up",
-    "star",
-    "hexagon",
-    "triangle-down",
-)
+_SYMBOLS = ("circle", "diamond", "square", "triangle-up", "star", "hexagon", "triangle-down")
 _BOUND = "no placement can be better"
 _MOST_TICKS = 16
 _NEAR, _UNEQUAL = 1.05, 1.1
@@ -328,10 +254,8 @@ def row_sharding(sharding: pd.DataFrame, *, source: str = "", synthetic: bool = 
     sharding
         Table :data:`workbench.tables.ROW_SHARDING`; tables of several popularities or numbers
         of units may be put together with ``pandas.concat``.
-    source
-        Where the data comes from; printed under the figure.
-    synthetic
-        Whether the data was generated; the figure then says so.
+    source, synthetic
+        Where the data comes from, printed under the figure; whether it was generated.
 
     Returns
     -------
@@ -342,49 +266,35 @@ def row_sharding(sharding: pd.DataFrame, *, source: str = "", synthetic: bool = 
     frame = Frame(source, synthetic)
     ROW_SHARDING.check(sharding)
     if sharding.empty:
-        return frame.nothing(
-            "No rows were placed, so no unit has anything to do.",
-            claim="No placement of rows to show",
-        )
+        why = "No rows were placed, so no unit has anything to do."
+        return frame.nothing(why, claim="No placement of rows to show")
     varied = next((n for n in _VARIED if sharding[n].nunique() > 1), "top_row_share")
-    places = np.sort(sharding[varied].unique())
+    settings = np.sort(sharding[varied].unique())
+    groups = sharding.groupby(varied)
     figure = go.Figure()
-    names = sharding["placement"].drop_duplicates().tolist()[: MAX_LINES - 1]
-    for position, name in enumerate(names):
-        mine = sharding[sharding["placement"] == name].groupby(varied)["max_to_mean_ratio"].max()
-        _add_line(figure, mine, places, name=label(name, 30), position=position)
-    _add_line(figure, sharding.groupby(varied)["bound_ratio"].max(), places, name=_BOUND)
+    for position, name in enumerate(sharding["placement"].drop_duplicates()[: MAX_LINES - 1]):
+        placed = sharding[sharding["placement"] == name].groupby(varied)["max_to_mean_ratio"].max()
+        _add_line(figure, placed, settings, name=label(name, 30), position=position)
+    _add_line(figure, groups["bound_ratio"].max(), settings, name=_BOUND)
     shown = sharding[["max_to_mean_ratio", "bound_ratio"]].to_numpy().ravel()
     figure.update_yaxes(title="busiest unit [× mean], logarithmic", type="log", **log_ticks(shown))
     copies = int(sharding["copy_count"].max())
     apart = f"with {copies:,} cop{'y' if copies == 1 else 'ies'}" if copies else "in a cache"
-    figure.update_xaxes(title=_VARIED[varied].format(apart=apart), **_ticks(places, varied))
+    figure.update_xaxes(title=_VARIED[varied].format(apart=apart), **_ticks(settings, varied))
     figure.update_layout(hovermode="x unified")
-    return frame.finish(
-        figure, claim=_row_sharding_claim(sharding, varied), note=_note(sharding, varied)
-    )
+    claim, note = _row_sharding_claim(sharding, varied), _note(sharding, varied)
+    return frame.finish(figure, claim=claim, note=note)
 
 
 def _add_line(
-    figure: go.Figure,
-    values: pd.Series,
-    places: np.ndarray,
-    *,
-    name: str,
-    position: int | None = None,
+    figure: go.Figure, values: pd.Series, settings: np.ndarray, *, name: str, position: int = -1
 ) -> None:
-    """Add one line; x counts the places, as they grow by factors and may start with 0."""
-    keep = extremes(values.to_numpy())
-    shown = values.iloc[keep]
-    is_bound = position is None
-    look = {"color": COLOURS["neutral"], "dash": "dot"} if is_bound else distinct(position or 0)
-    symbol = (
-        "line-ew-open"
-        if is_bound
-        else _ROW_SHARDING_SHAPES[(position or 0) % len(_ROW_SHARDING_SHAPES)]
-    )
+    """Add one line, the bound without a position; settings may start with 0, so x counts them."""
+    shown = values.iloc[extremes(values.to_numpy())]
+    look = {"color": COLOURS["neutral"], "dash": "dot"} if position < 0 else distinct(position)
+    symbol = "line-ew-open" if position < 0 else _SYMBOLS[position % len(_SYMBOLS)]
     figure.add_scatter(
-        x=np.searchsorted(places, shown.index.to_numpy()),
+        x=np.searchsorted(settings, shown.index.to_numpy()),
         y=shown.to_numpy(),
         name=name,
         mode="lines+markers" if len(shown) <= 4 * _MOST_TICKS else "lines",
@@ -394,44 +304,40 @@ def _add_line(
     )
 
 
-def _ticks(places: np.ndarray, varied: str) -> dict[str, list[int] | list[str]]:
-    every = -(-len(places) // _MOST_TICKS)
-    at = list(range(0, len(places), every))
+def _ticks(settings: np.ndarray, varied: str) -> dict[str, list[int] | list[str]]:
+    every = -(-len(settings) // _MOST_TICKS)
+    at = list(range(0, len(settings), every))
     share = varied == "top_row_share"
-    words = [percent(float(places[i])) if share else f"{int(places[i]):,}" for i in at]
+    words = [percent(float(settings[i])) if share else f"{int(settings[i]):,}" for i in at]
     return {"tickvals": at, "ticktext": words}
 
 
 def _row_sharding_claim(sharding: pd.DataFrame, varied: str) -> str:
-    """Say how good the best placement is at both ends of what varies."""
     ordered = sharding.sort_values([varied, "max_to_mean_ratio"], kind="stable")
-    ends = [ordered[ordered[varied] == value].iloc[0] for value in ordered[varied].iloc[[0, -1]]]
-    first, last = ends
+    first, last = (
+        ordered[ordered[varied] == value].iloc[0] for value in ordered[varied].iloc[[0, -1]]
+    )
     units = plural(int(last["unit_count"]), "unit")
-    best = f"{label(last['placement'], 20)} leaves the busiest of {units} at "
-    best += f"{digits(last['max_to_mean_ratio'])} × the mean"
+    before, after = digits(first["max_to_mean_ratio"]), digits(last["max_to_mean_ratio"])
+    best = f"{label(last['placement'], 20)} leaves the busiest of {units} at {after} × the mean"
     if varied == "hot_row_count":
         how = f"{int(last['copy_count'])} copies of" if last["copy_count"] else "A cache for"
         return (
             f"{how} the {int(last['hot_row_count']):,} most popular rows: at best the busiest of "
-            f"{units} goes from {digits(first['max_to_mean_ratio'])} × the mean to "
-            f"{digits(last['max_to_mean_ratio'])} ×"
+            f"{units} goes from {before} × the mean to {after} ×"
         )
     if varied == "unit_count":
         return (
-            f"At best the busiest of {int(first['unit_count']):,} units has "
-            f"{digits(first['max_to_mean_ratio'])} × the mean, the busiest of "
-            f"{int(last['unit_count']):,} has {digits(last['max_to_mean_ratio'])} ×"
+            f"At best the busiest of {int(first['unit_count']):,} units has {before} × the mean, "
+            f"the busiest of {int(last['unit_count']):,} has {after} ×"
         )
     if last["bound_ratio"] > _UNEQUAL:
         return f"{best}: one row alone has {percent(float(last['top_row_share']))} of the look-ups"
-    if last["max_to_mean_ratio"] <= _NEAR:
-        return f"{best}: the rows can be balanced"
-    return best
+    balanced = last["max_to_mean_ratio"] <= _NEAR
+    return f"{best}: the rows can be balanced" if balanced else best
 
 
 def _note(sharding: pd.DataFrame, varied: str) -> str:
-    """Say what is the same for all points, and whether a point stands for several settings."""
     notes = [
         "contiguous: blocks of rows in order of popularity",
         "LPT: most popular row first, to the least busy unit",
@@ -446,8 +352,6 @@ def _note(sharding: pd.DataFrame, varied: str) -> str:
         notes.append("where several settings share a place, the highest is drawn")
     return " · ".join(notes)
 
-
-# Embedding tables on ranks: what each rank has to do, and which table is the bound.
 
 _NS_PER_MS = 1_000_000
 _NAMED_TABLES = 5
@@ -471,10 +375,8 @@ def table_sharding(
     imbalance
         Table :data:`workbench.tables.LOAD_IMBALANCE` of what the ranks cost; its values
         are then printed under the title.
-    source
-        Where the data comes from; printed under the figure.
-    synthetic
-        Whether the data was generated; the figure then says so.
+    source, synthetic
+        Where the data comes from, printed under the figure; whether it was generated.
 
     Returns
     -------
@@ -485,43 +387,34 @@ def table_sharding(
     frame = Frame(source, synthetic)
     TABLE_SHARDING.check(shards)
     if shards.empty:
-        return frame.nothing(
-            "The plan has no shards, so no rank has anything to do.", claim="No shards to show"
-        )
+        why = "The plan has no shards, so no rank has anything to do."
+        return frame.nothing(why, claim="No shards to show")
     ranks = max(int(shards["world_size"].max()), int(shards["rank"].max()) + 1)
-    at = shards["rank"].to_numpy()
-    per_rank = {
-        name: np.bincount(at, weights=shards[f"{name}_ms"].to_numpy(), minlength=ranks)
+    times = {
+        name: np.bincount(shards["rank"], weights=shards[f"{name}_ms"], minlength=ranks)
         for name in ("lookup", "communication")
     }
-    total = np.add(per_rank["lookup"], per_rank["communication"], dtype=np.float64)
+    total = np.add(times["lookup"], times["communication"], dtype=np.float64)
     order = np.argsort(-total, kind="stable")
     figure, left_out = stacked(
         [str(rank) for rank in order],
-        {name: values[order] * _NS_PER_MS for name, values in per_rank.items()},
+        {name: values[order] * _NS_PER_MS for name, values in times.items()},
         title="rank, slowest first",
     )
-    slowest = shards[shards["rank"] == order[0]].sort_values("perf_ms", ascending=False)
-    _add_mean(figure, total)
-    notes = [_measures(imbalance), _tables(slowest), _memory(shards), left_out]
-    return frame.finish(
-        figure, claim=_table_sharding_claim(slowest, total), note=" · ".join(filter(None, notes))
-    )
-
-
-def _add_mean(figure: go.Figure, total: NDArray[np.float64]) -> None:
-    """Draw the mean of all ranks as a line, and name the time axis."""
     per_unit, unit = time_unit(total.max() * _NS_PER_MS)
+    mean_ns = total.mean() * _NS_PER_MS
     figure.update_yaxes(title=f"estimated time per step [{unit}]")
     figure.add_hline(
-        y=total.mean() * _NS_PER_MS / per_unit,
+        y=mean_ns / per_unit,
         line={"color": COLOURS["neutral"], "dash": "dash", "width": 1.5},
-        annotation={
-            "text": f"mean {duration(total.mean() * _NS_PER_MS)}",
-            "bgcolor": VEIL,
-        },
+        annotation={"text": f"mean {duration(mean_ns)}", "bgcolor": VEIL},
         annotation_position="top right",
     )
+    slowest = shards[shards["rank"] == order[0]].sort_values("perf_ms", ascending=False)
+    fullest = shards.groupby("rank")["memory_bytes"].sum().max()
+    memory = f"{plural(len(shards), 'shard')}, at most {size(fullest)} on a rank"
+    note = " · ".join(filter(None, [_measures(imbalance), _tables(slowest), memory, left_out]))
+    return frame.finish(figure, claim=_table_sharding_claim(slowest, total), note=note)
 
 
 def _table_sharding_claim(slowest: pd.DataFrame, total: NDArray[np.float64]) -> str:
@@ -546,19 +439,13 @@ def _table_sharding_claim(slowest: pd.DataFrame, total: NDArray[np.float64]) -> 
 
 
 def _tables(slowest: pd.DataFrame) -> str:
-    """Name the largest shards of the slowest rank."""
-    named = [
+    largest = [
         f"{label(table, 24)} {duration(ms * _NS_PER_MS)}"
         for table, ms in zip(slowest["table"], slowest["perf_ms"], strict=True)
     ][:_NAMED_TABLES]
-    more = len(slowest) - len(named)
-    listed = ", ".join(named) + (f" and {more} more" if more else "")
+    more = len(slowest) - len(largest)
+    listed = ", ".join(largest) + (f" and {more} more" if more else "")
     return f"largest on rank {slowest['rank'].iloc[0]}: {listed}"
-
-
-def _memory(shards: pd.DataFrame) -> str:
-    fullest = shards.groupby("rank")["memory_bytes"].sum().max()
-    return f"{plural(len(shards), 'shard')}, at most {size(fullest)} on a rank"
 
 
 def _measures(imbalance: pd.DataFrame | None) -> str:

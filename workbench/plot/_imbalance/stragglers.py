@@ -6,13 +6,15 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
+from workbench.plot._imbalance.packing import name_rows
 from workbench.plot._style.lanes import extremes
-from workbench.plot._style.style import COLOURS, Frame, distinct, fill, left_margin
+from workbench.plot._style.style import COLOURS, Frame, distinct, fill
 from workbench.plot._style.text import digits, duration, label, percent, plural, time_unit
 from workbench.tables import JOB_SLOWDOWN, JOB_SLOWDOWN_BY, JOB_STEPS
 
 _ROW_PX = 30
 _MOST_RANKS, _MOST_STAGES, _MOST_NUMBERED, _MOST_BARS = 60, 40, 16, 40
+_STEP_SYMBOLS = ("circle", "diamond", "square")
 # Column of the table: what its row of the picture is called.
 _CHANGES = {
     "worst_workers_ratio": "worst workers as the others (M_W)",
@@ -54,10 +56,8 @@ def job_slowdown(slowdown: pd.DataFrame, *, source: str = "", synthetic: bool = 
     ----------
     slowdown
         Table :data:`workbench.tables.JOB_SLOWDOWN`; of several rows the first is shown.
-    source
-        Where the data comes from; printed under the figure.
-    synthetic
-        Whether the data was generated; the figure then says so.
+    source, synthetic
+        Where the data comes from, printed under the figure; whether it was generated.
 
     Returns
     -------
@@ -68,45 +68,37 @@ def job_slowdown(slowdown: pd.DataFrame, *, source: str = "", synthetic: bool = 
     frame = Frame(source, synthetic)
     JOB_SLOWDOWN.check(slowdown)
     if slowdown.empty:
-        return frame.nothing(
-            "The table has no job; pass what analyze.job_slowdown returns.", claim="No job to judge"
-        )
+        why = "The table has no job; pass what analyze.job_slowdown returns."
+        return frame.nothing(why, claim="No job to judge")
     row = slowdown.iloc[0]
     names, ends, words = _changed(row)
-    ideal, excess, delay = _parts(row, ends)
+    ideal, delay = np.minimum(ends, row["ideal_ns"]), np.zeros_like(ends)
+    delay[0] = max(ends[0] - row["replay_ns"], 0)
     per_unit, unit = time_unit(max(row["actual_ns"], row["replay_ns"]))
     figure = go.Figure()
-    for name, meaning, part in (
+    for name, meaning, times in (
         ("with equal operations", "compute", ideal),
-        ("excess", "wait", excess),
+        ("excess", "wait", np.maximum(ends - ideal - delay, 0)),
         ("launch delays", "other", delay),
     ):
         figure.add_bar(
             orientation="h",
-            x=part / per_unit,
+            x=times / per_unit,
             y=list(range(len(names))),
             name=name,
             marker=fill(meaning),
-            hovertext=[f"{each}<br>{duration(ns)}" for each, ns in zip(names, part, strict=True)],
+            hovertext=[f"{bar}<br>{duration(ns)}" for bar, ns in zip(names, times, strict=True)],
             hovertemplate="%{hovertext}<extra>" + name + "</extra>",
         )
-    _write_beside(figure, ends / per_unit, words)
-    figure.update_layout(
-        barmode="stack", bargap=0.3, height=len(names) * _ROW_PX, margin_l=left_margin(names)
-    )
+    beside = {"showarrow": False, "xanchor": "left", "xshift": 6}
+    for at, (end, text) in enumerate(zip(ends / per_unit, words, strict=True)):
+        figure.add_annotation(x=float(end), y=at, text=text, **beside)
+    name_rows(figure, names, _ROW_PX, barmode="stack", bargap=0.3)
     longest = float(np.max(ends)) / per_unit
     figure.update_xaxes(title=f"mean step [{unit}]", range=[0, 1.5 * longest or 1])
-    figure.update_yaxes(
-        tickvals=list(range(len(names))),
-        ticktext=names,
-        range=[len(names) - 0.5, -0.5],
-        showgrid=False,
-    )
     verdict = str(row["verdict"])
-    claim = (
-        f"The job is {digits(row['slowdown_ratio'])} × as slow as with equal operations: "
-        f"{_VERDICTS.get(verdict, label(verdict))}"
-    )
+    claim = f"The job is {digits(row['slowdown_ratio'])} × as slow as with equal operations: "
+    claim += _VERDICTS.get(verdict, label(verdict))
     return frame.finish(figure, claim=claim, note=_verdict_note(row, verdict))
 
 
@@ -117,10 +109,8 @@ def job_slowdown_by(parts: pd.DataFrame, *, source: str = "", synthetic: bool = 
     ----------
     parts
         Table :data:`workbench.tables.JOB_SLOWDOWN_BY`.
-    source
-        Where the data comes from; printed under the figure.
-    synthetic
-        Whether the data was generated; the figure then says so.
+    source, synthetic
+        Where the data comes from, printed under the figure; whether it was generated.
 
     Returns
     -------
@@ -132,20 +122,16 @@ def job_slowdown_by(parts: pd.DataFrame, *, source: str = "", synthetic: bool = 
     frame = Frame(source, synthetic)
     JOB_SLOWDOWN_BY.check(parts)
     if parts.empty:
-        return frame.nothing(
-            "The table has no parts; pass what analyze.job_slowdown_by returns.",
-            claim="No parts of a job to show",
-        )
+        why = "The table has no parts; pass what analyze.job_slowdown_by returns."
+        return frame.nothing(why, claim="No parts of a job to show")
     table = parts.sort_values("slowdown_ratio", ascending=False, kind="stable")
     worst, usual = table.iloc[0], table["slowdown_ratio"].median()
     claim = (
         f"{_part_name(worst).capitalize()} alone makes the job {digits(worst['slowdown_ratio'])} × "
         f"as slow; the median of {len(table):,} parts, {digits(usual)} ×"
     )
-    if table[["dp_rank", "stage"]].notna().all(axis=None):
-        figure, note = _map(table)
-    else:
-        figure, note = _bars(table)
+    draw = _map if table[["dp_rank", "stage"]].notna().all(axis=None) else _bars
+    figure, note = draw(table)
     return frame.finish(figure, claim=claim, note=note)
 
 
@@ -156,10 +142,8 @@ def job_steps(steps: pd.DataFrame, *, source: str = "", synthetic: bool = False)
     ----------
     steps
         Table :data:`workbench.tables.JOB_STEPS`.
-    source
-        Where the data comes from; printed under the figure.
-    synthetic
-        Whether the data was generated; the figure then says so.
+    source, synthetic
+        Where the data comes from, printed under the figure; whether it was generated.
 
     Returns
     -------
@@ -170,9 +154,8 @@ def job_steps(steps: pd.DataFrame, *, source: str = "", synthetic: bool = False)
     frame = Frame(source, synthetic)
     JOB_STEPS.check(steps)
     if steps.empty:
-        return frame.nothing(
-            "The table has no steps; pass what analyze.job_steps returns.", claim="No steps to show"
-        )
+        why = "The table has no steps; pass what analyze.job_steps returns."
+        return frame.nothing(why, claim="No steps to show")
     table = steps.sort_values("replay_ns", kind="stable", ignore_index=True)
     kept = extremes(table["replay_ns"].to_numpy())
     per_unit, unit = time_unit(table[["actual_ns", "replay_ns"]].to_numpy().max())
@@ -185,10 +168,7 @@ def job_steps(steps: pd.DataFrame, *, source: str = "", synthetic: bool = False)
             name=name,
             mode="lines" if len(table) > 1 else "markers",
             line=distinct(position),
-            marker={
-                "symbol": ("circle", "diamond", "square")[position],
-                "color": COLOURS["series"],
-            },
+            marker={"symbol": _STEP_SYMBOLS[position], "color": COLOURS["series"]},
             hovertext=[f"step {step}" for step in table["step"].to_numpy()[kept]],
             hovertemplate="%{hovertext}: %{y:.4~g} " + unit + "<extra>" + name + "</extra>",
         )
@@ -203,19 +183,14 @@ def job_steps(steps: pd.DataFrame, *, source: str = "", synthetic: bool = False)
 def _changed(row: pd.Series) -> tuple[list[str], np.ndarray, list[str]]:
     """List the changes, the step after each, and what to write beside it."""
     own, excess = row["replay_ns"], row["replay_ns"] - row["ideal_ns"]
-    shares = [row[column] for column in _CHANGES]
-    known = [0.0 if pd.isna(share) else float(share) for share in shares]
+    shares = row[list(_CHANGES)]
     without = "without launch delays (T)" if own <= row["actual_ns"] else "replayed (T)"
     names = ["recorded", without, *_CHANGES.values(), "everything equal"]
-    changed = [own - share * excess for share in known]
+    changed = [own - (0.0 if pd.isna(share) else float(share)) * excess for share in shares]
     ends = np.array([row["actual_ns"], own, *changed, row["ideal_ns"]], dtype=np.float64)
-    nothing_known = all(map(pd.isna, shares))
+    lacking = dict.fromkeys(_CHANGES, "nothing to explain") if shares.isna().all() else _LACKING
     gone = [
-        f"{share:.2f} of the excess gone"
-        if not pd.isna(share)
-        else "nothing to explain"
-        if nothing_known
-        else _LACKING.get(column, "not known")
+        lacking.get(column, "not known") if pd.isna(share) else f"{share:.2f} of the excess gone"
         for column, share in zip(_CHANGES, shares, strict=True)
     ]
     saved = f"{percent(max(float(row['waste_ratio']), 0))} of T gone"
@@ -223,35 +198,18 @@ def _changed(row: pd.Series) -> tuple[list[str], np.ndarray, list[str]]:
     return names, np.maximum(ends, 0), [*words, *gone, f"{duration(row['ideal_ns'])}, {saved}"]
 
 
-def _parts(row: pd.Series, ends: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Cut each bar into what equal operations need, the excess, and launch delays."""
-    ideal = np.minimum(ends, row["ideal_ns"])
-    delay = np.zeros_like(ends)
-    delay[0] = max(ends[0] - row["replay_ns"], 0)
-    return ideal, np.maximum(ends - ideal - delay, 0), delay
-
-
-def _write_beside(figure: go.Figure, ends: np.ndarray, words: list[str]) -> None:
-    for place, (end, text) in enumerate(zip(ends, words, strict=True)):
-        figure.add_annotation(
-            x=float(end), y=place, text=text, showarrow=False, xanchor="left", xshift=6
-        )
-
-
 def _verdict_note(row: pd.Series, verdict: str) -> str:
     r = row["forward_backward_correlation"]
     within = row["within_rank_correlation"]
     inside = "" if pd.isna(within) else f", within ranks {within:.2f}"
-    counted = (
-        f"{plural(int(row['step_count']), 'step')} of {plural(int(row['worker_count']), 'worker')}"
-    )
-    parts = [
+    steps, workers = (int(row[name]) for name in ("step_count", "worker_count"))
+    phrases = [
         f"{label(verdict)}: {_ADVICE[verdict]}" if verdict in _ADVICE else label(verdict),
-        counted,
+        f"{plural(steps, 'step')} of {plural(workers, 'worker')}",
         *([] if pd.isna(r) else [f"forward and backward of a micro-batch: r = {r:.2f}{inside}"]),
         *([] if pd.isna(row["note"]) else [label(row["note"], 300)]),
     ]
-    return " · ".join(parts)
+    return " · ".join(phrases)
 
 
 def _part_name(row: pd.Series) -> str:
@@ -264,29 +222,29 @@ def _part_name(row: pd.Series) -> str:
 
 def _map(table: pd.DataFrame) -> tuple[go.Figure, str]:
     """Draw stages (rows) and ranks (columns) as a heat map; the worst ones of many."""
-    both = table.astype({"dp_rank": "int64", "stage": "int64"})
-    both = both.drop_duplicates(["dp_rank", "stage"])
-    ranks, stages = both["dp_rank"].drop_duplicates(), both["stage"].drop_duplicates()
+    workers = table.astype({"dp_rank": "int64", "stage": "int64"})
+    workers = workers.drop_duplicates(["dp_rank", "stage"])
+    ranks, stages = workers["dp_rank"].drop_duplicates(), workers["stage"].drop_duplicates()
     kept = {"dp_rank": list(ranks[:_MOST_RANKS]), "stage": sorted(stages[:_MOST_STAGES])}
     if len(ranks) <= _MOST_RANKS:
         kept["dp_rank"].sort()
-    shown = both[both["stage"].isin(kept["stage"])]
+    shown = workers[workers["stage"].isin(kept["stage"])]
     square = shown.pivot_table(index="stage", columns="dp_rank", values="slowdown_ratio")
-    others = square.drop(columns=kept["dp_rank"])
+    unshown = square.drop(columns=kept["dp_rank"])
     square = square[kept["dp_rank"]]
     columns = [str(rank) for rank in square]
-    if others.shape[1]:
-        square = square.assign(others=others.max(axis="columns"))
+    if unshown.shape[1]:
+        square = square.assign(others=unshown.max(axis="columns"))
         columns.append("others")
     values = square.to_numpy(dtype=np.float64)
-    few = len(columns) <= _MOST_NUMBERED
+    is_numbered = len(columns) <= _MOST_NUMBERED
     figure = go.Figure(
         go.Heatmap(
             z=values,
             zmin=1,
             zmax=max(float(np.nanmax(values)), 1.01),
             colorscale=[[0, COLOURS["paper"]], [1, COLOURS["wait"]]],
-            texttemplate="%{z:.2f}" if few else None,
+            texttemplate="%{z:.2f}" if is_numbered else None,
             xgap=1,
             ygap=1,
             colorbar={"title": "S [×]", "thickness": 12, "outlinewidth": 0, "ticks": ""},
@@ -301,13 +259,13 @@ def _map(table: pd.DataFrame) -> tuple[go.Figure, str]:
         (figure.layout.yaxis, "stage", [str(stage) for stage in square.index]),
     ):
         every = -(-len(ticks) // 32)
-        places = list(range(0, len(ticks), every))
-        places += [len(ticks) - 1] * (ticks[-1] == "others" and places[-1] != len(ticks) - 1)
-        axis.update(title=title, tickvals=places, showgrid=False)
-        axis.update(ticktext=[ticks[place] for place in places])
+        positions = list(range(0, len(ticks), every))
+        positions += [len(ticks) - 1] * (ticks[-1] == "others" and positions[-1] != len(ticks) - 1)
+        axis.update(title=title, tickvals=positions, showgrid=False)
+        axis.update(ticktext=[ticks[position] for position in positions])
     figure.update_xaxes(title="data-parallel rank [colour: slowdown if it alone were slow]")
     figure.update_yaxes(range=[len(square) - 0.5, -0.5])
-    hidden = others.shape[1]
+    hidden = unshown.shape[1]
     note = f"the worst {len(kept['dp_rank'])} ranks, worst first; of {hidden:,} others the worst"
     return figure, note if hidden else ""
 
@@ -332,18 +290,10 @@ def _bars(table: pd.DataFrame) -> tuple[go.Figure, str]:
     )
     low, high = float(excess.min()), float(excess.max())
     room = 0.16 * (max(high, 0) - min(low, 0)) or 1.0
-    figure.update_layout(
-        height=max(len(names), 3) * 26, bargap=0.3, margin_l=left_margin(names), hovermode="closest"
-    )
+    name_rows(figure, names, 26, least=3, bargap=0.3, hovermode="closest")
     figure.update_xaxes(
         title="step longer than ideal if only this part kept its durations [%]",
         range=[low - room if low < -0.005 * room else 0, max(high, 0) + room],
-    )
-    figure.update_yaxes(
-        tickvals=list(range(len(names))),
-        ticktext=names,
-        range=[len(names) - 0.5, -0.5],
-        showgrid=False,
     )
     hidden = len(table) - len(shown)
     return figure, f"{hidden:,} parts with less dropped" if hidden else ""

@@ -1,11 +1,10 @@
 """Run training steps on all ranks at once: who starts what when, to the nanosecond.
 
-Every rank has a host thread and one GPU with a compute stream and a stream per
-kind of process group. The host issues operations in order and runs ahead of the
-GPU; work on a stream starts when the stream is free and its launch has arrived.
-A collective starts on each rank as soon as that rank gets there, but moves data
-only when the last member of its group has come, so it ends on all members
-together and early ranks wait inside their kernel.
+Every rank has a host thread and one GPU with a compute stream and a stream per kind of process
+group. The host issues operations in order and runs ahead of the GPU; work on a stream starts when
+the stream is free and its launch has arrived. A collective starts on each rank as soon as that rank
+gets there, but moves data only when the last member of its group has come, so it ends on all
+members together and early ranks wait inside their kernel.
 """
 
 from __future__ import annotations
@@ -101,7 +100,6 @@ class Engine:
         return host_start, call_start, call_end, host_end, gpu_start, gpu_end
 
     def _local(self, index: int, op: Op, call_start: Ints) -> tuple[Ints, Ints]:
-        """Run a kernel or a copy."""
         factor = self._compute if op.kind == "kernel" else 1.0
         noisy = op.gpu_ns * (0.994 + 0.012 * self._gpu_noise[index])
         start = np.maximum(self._free[op.stream] + 900, call_start + LATENCY_NS)
@@ -128,9 +126,6 @@ class Engine:
 
 def _ints(values: Floats) -> Ints:
     return np.rint(values).astype(np.int64)
-
-
-# The whole job from start to end: attempts, checkpoints, the failure and the restart.
 
 
 @dataclass(frozen=True)

@@ -41,11 +41,10 @@ def fleet(
 ) -> pd.DataFrame:
     """Write the telemetry of a simulated training job, and the truth about it.
 
-    One simulation on one clock is the source of everything: every rank runs the
-    same steps, early ranks wait inside their collectives for the last one, power
-    follows what the GPU does, a node fails and the job goes on from its last
-    checkpoint. An analysis that is right finds what was injected; the same seed
-    without a fault is the same job but for that fault.
+    One simulation on one clock is the source of everything: every rank runs the same steps, early
+    ranks wait inside their collectives for the last one, power follows what the GPU does, a node
+    fails and the job goes on from its last checkpoint. An analysis that is right finds what was
+    injected; the same seed without a fault is the same job but for that fault.
 
     Parameters
     ----------

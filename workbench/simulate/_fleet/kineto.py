@@ -94,8 +94,6 @@ class _RankTrace:
         name = f"synthetic_rank_{self._rank}.pt.trace.json"
         return self._rows.text(head, {"traceName": name})
 
-    # --- operations -----------------------------------------------------------------------
-
     def _add_kernel(self, op: Op, at: Mapping[str, int]) -> None:
         external = self._add_calls(op, at)
         name = "cudaLaunchKernelExC" if op.gpu_name.startswith("nvjet") else "cudaLaunchKernel"
@@ -106,11 +104,7 @@ class _RankTrace:
         external = self._add_calls(op, at)
         self._add_runtime(op, "cudaMemcpyAsync", (at["call_start"], at["call_end"]), external)
         speed = op.size_bytes / (at["gpu_end"] - at["gpu_start"])
-        args = {
-            "External id": external,
-            "bytes": op.size_bytes,
-            "memory bandwidth (GB/s)": speed,
-        }
+        args = {"External id": external, "bytes": op.size_bytes, "memory bandwidth (GB/s)": speed}
         self._add_gpu("gpu_memcpy", op, at, args)
 
     def _add_collective(self, op: Op, at: Mapping[str, int]) -> None:
@@ -143,10 +137,8 @@ class _RankTrace:
             "device": self._device,
             "context": 1,
         }
-        place = (self._device, COMPUTE_STREAM + _STREAM_SYNC_THREAD)
-        self._rows.add("cuda_sync", "Stream Sync", place, (start + 700, end - 400), args)
-
-    # --- rows -----------------------------------------------------------------------------
+        lane = (self._device, COMPUTE_STREAM + _STREAM_SYNC_THREAD)
+        self._rows.add("cuda_sync", "Stream Sync", lane, (start + 700, end - 400), args)
 
     def _add_calls(
         self, op: Op, at: Mapping[str, int], about: Mapping[str, Any] | None = None
@@ -155,8 +147,8 @@ class _RankTrace:
         external = 0
         for depth, name in enumerate(op.calls):
             span = (at["host_start"] + depth * CALL_NS, at["host_end"] - depth * RETURN_NS)
-            known = about if name == "record_param_comms" else None
-            external = self._rows.add_op("cpu_op", name, self._thread(op), span, known)
+            details = about if name == "record_param_comms" else None
+            external = self._rows.add_op("cpu_op", name, self._thread(op), span, details)
         return external
 
     def _add_runtime(self, op: Op, name: str, span: Span, external: int | None) -> None:
@@ -171,12 +163,11 @@ class _RankTrace:
     def _add_gpu(
         self, category: str, op: Op, at: Mapping[str, int], args: Mapping[str, Any]
     ) -> None:
-        """Add work on the GPU and the arrow that leads to it."""
         ids = {"device": self._device, "context": 1, "stream": op.stream}
         ids["correlation"] = self._rows.correlation
-        place, span = (self._device, op.stream), (at["gpu_start"], at["gpu_end"])
-        self._rows.add(category, op.gpu_name, place, span, {**args, **ids})
-        self._rows.add_flow("f", place, span[0])
+        lane, span = (self._device, op.stream), (at["gpu_start"], at["gpu_end"])
+        self._rows.add(category, op.gpu_name, lane, span, {**args, **ids})
+        self._rows.add_flow("f", lane, span[0])
 
     def _add_record(self, op: Op, start: int, stream: int, external: int) -> tuple[int, int, int]:
         """Add a cudaEventRecord; give its correlation id, stream and event id."""
@@ -185,7 +176,6 @@ class _RankTrace:
         return self._rows.correlation, stream, 16 + self._events % 64
 
     def _add_wait(self, op: Op, start: int, stream: int, event: tuple[int, int, int]) -> None:
-        """Add a cudaStreamWaitEvent and the row that says what is waited for."""
         self._add_runtime(op, "cudaStreamWaitEvent", (start, start + EVENT_NS - 200), None)
         args = {
             "cuda_sync_kind": "Stream Wait Event",
@@ -200,13 +190,11 @@ class _RankTrace:
         span = (start + 200, start + EVENT_NS - 400)
         self._rows.add("cuda_sync", "Stream Wait Event", (self._device, stream), span, args)
 
-    # --- annotations and names ------------------------------------------------------------
-
     def _add_annotations(self, step: Step) -> None:
         """Add the step and its phases, on the CPU and as spans over their GPU work."""
         span = (int(step.start[self._rank]), int(step.end[self._rank]))
-        name, place = f"ProfilerStep#{step.number}", (self._pid, self._pid)
-        marked = self._rows.add_op("user_annotation", name, place, span)
+        name, lane = f"ProfilerStep#{step.number}", (self._pid, self._pid)
+        marked = self._rows.add_op("user_annotation", name, lane, span)
         for stream in _STREAMS:
             inside = [
                 i for i, op in enumerate(self._program) if op.gpu_name and op.stream == stream
@@ -219,7 +207,7 @@ class _RankTrace:
                 int(step.host_start[rows, self._rank].min()),
                 int(step.host_end[rows, self._rank].max()),
             )
-            marked = self._rows.add_op("user_annotation", name, place, span)
+            marked = self._rows.add_op("user_annotation", name, lane, span)
             inside = [i for i, op in ops if op.gpu_name and op.stream == COMPUTE_STREAM]
             if inside:
                 self._mark_gpu(name, COMPUTE_STREAM, self._gpu_span(step, inside), marked)
@@ -231,8 +219,8 @@ class _RankTrace:
     def _mark_gpu(self, name: str, stream: int, span: Span, external: int) -> None:
         """Repeat an annotation over its GPU work, 1 ns early and 2 ns long as Kineto does."""
         wide = (span[0] - 1, span[1] + 1)
-        place = (self._device, stream)
-        self._rows.add("gpu_user_annotation", name, place, wide, {"External id": external})
+        lane = (self._device, stream)
+        self._rows.add("gpu_user_annotation", name, lane, wide, {"External id": external})
 
     def _name_everything(self) -> None:
         for process, label in ((self._pid, "CPU"), (self._device, f"GPU {self._device}")):
@@ -249,8 +237,6 @@ class _RankTrace:
     def _thread(self, op: Op) -> Place:
         return self._pid, self._autograd if op.is_backward else self._pid
 
-
-# What a trace says of the machine and the job: devices, process groups, launch shapes.
 
 _PROCESSORS = 132
 
@@ -327,7 +313,7 @@ def shape(op: Op) -> dict[str, Any]:
 
 def devices(count: int) -> list[dict[str, Any]]:
     """Describe the GPUs of a node as the profiler does."""
-    one = {
+    gpu = {
         "name": "NVIDIA H100 80GB HBM3",
         "totalGlobalMem": 84_942_979_072,
         "computeMajor": 9,
@@ -342,13 +328,11 @@ def devices(count: int) -> list[dict[str, Any]]:
         "sharedMemPerBlockOptin": 232_448,
         "sharedMemPerMultiprocessor": 233_472,
     }
-    return [{"id": device, **one} for device in range(count)]
+    return [{"id": device, **gpu} for device in range(count)]
 
 
-# The rows of a Kineto trace as text, in the format of ``libkineto/src/output_json.cpp``.
-# Times are microseconds with three digits after the point, relative to ``baseTimeNanoseconds``,
-# which the profiler floors to a multiple of 7,889,238 s.
-
+# As ``libkineto/src/output_json.cpp`` writes them: microseconds with three digits, relative to
+# ``baseTimeNanoseconds``, which the profiler floors to a multiple of this.
 _BASE_SECONDS = 7_889_238
 
 Span = tuple[int, int]
@@ -365,12 +349,12 @@ class Rows:
         self.correlation = 0
         self._rows: list[str] = []
 
-    def add(self, category: str, name: str, place: Place, span: Span, args: object) -> None:
+    def add(self, category: str, name: str, lane: Place, span: Span, args: object) -> None:
         """Add something that took time."""
         start, end = span
         self._rows.append(
             f'{{"ph": "X", "cat": "{category}", "name": {json.dumps(name)}, '
-            f'"pid": {place[0]}, "tid": {place[1]}, "ts": {self._ts(start)}, '
+            f'"pid": {lane[0]}, "tid": {lane[1]}, "ts": {self._ts(start)}, '
             f'"dur": {_us(end - start)}, "args": {json.dumps(args)}}}'
         )
 
@@ -378,7 +362,7 @@ class Rows:
         self,
         category: str,
         name: str,
-        place: Place,
+        lane: Place,
         span: Span,
         about: Mapping[str, Any] | None = None,
     ) -> int:
@@ -386,23 +370,23 @@ class Rows:
         self.external += 1
         ids = {"External id": self.external, "Record function id": self.external}
         args = {**ids, "Ev Idx": self.external - 1, **(about or {})}
-        self.add(category, name, place, span, args)
+        self.add(category, name, lane, span, args)
         return self.external
 
-    def add_flow(self, phase: str, place: Place, start_ns: int) -> None:
+    def add_flow(self, phase: str, lane: Place, start_ns: int) -> None:
         """Add one end of the arrow from a launch to its GPU work."""
         binding = ', "bp": "e"' if phase == "f" else ""
         self._rows.append(
-            f'{{"ph": "{phase}", "id": {self.correlation}, "pid": {place[0]}, '
-            f'"tid": {place[1]}, "ts": {self._ts(start_ns)}, '
+            f'{{"ph": "{phase}", "id": {self.correlation}, "pid": {lane[0]}, '
+            f'"tid": {lane[1]}, "ts": {self._ts(start_ns)}, '
             f'"cat": "ac2g", "name": "ac2g"{binding}}}'
         )
 
-    def add_name(self, place: Place, name: str, key: str, value: str | int) -> None:
+    def add_name(self, lane: Place, name: str, key: str, value: str | int) -> None:
         """Add a row that names or sorts a process, thread or stream."""
         self._rows.append(
-            f'{{"name": "{name}", "ph": "M", "ts": {self._ts(self.start_ns)}, "pid": {place[0]}, '
-            f'"tid": {place[1]}, "args": {json.dumps({key: value})}}}'
+            f'{{"name": "{name}", "ph": "M", "ts": {self._ts(self.start_ns)}, "pid": {lane[0]}, '
+            f'"tid": {lane[1]}, "args": {json.dumps({key: value})}}}'
         )
 
     def close(self, end_ns: int) -> None:

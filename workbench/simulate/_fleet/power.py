@@ -98,9 +98,9 @@ def node_text(job: Job, node: str, readings: dict[int, Readings]) -> str:
     gpus = np.nansum([gpu.power_w for gpu in readings.values()], axis=0)
     power = (job.cluster.node_other_w + 1.06 * gpus) / job.cluster.supply_efficiency_share
     rows = [("INTERVAL_START", "power_measurement_start", int(time[0]), "null")]
-    whole = np.flatnonzero(time % SECOND == 0)
+    seconds = np.flatnonzero(time % SECOND == 0)
     rows += [
-        ("POINT_IN_TIME", "power_reading", int(time[at]), str(round(power[at]))) for at in whole
+        ("POINT_IN_TIME", "power_reading", int(time[at]), str(round(power[at]))) for at in seconds
     ]
     rows += [("INTERVAL_END", "power_measurement_stop", int(time[-1]), "null")]
     return "".join(
@@ -134,12 +134,9 @@ def _capped(history: History, rank: int, time: Ints) -> Flags:
 
 
 def _stamp(time_ns: int) -> str:
-    whole, rest = divmod(time_ns, SECOND)
-    text = datetime.fromtimestamp(whole, tz=UTC).strftime("%Y/%m/%d %H:%M:%S")
-    return f"{text}.{rest // MILLISECOND:03d}"
-
-
-# What a GPU of the job draws at every moment, before any sensor averages it.
+    seconds, nanoseconds = divmod(time_ns, SECOND)
+    text = datetime.fromtimestamp(seconds, tz=UTC).strftime("%Y/%m/%d %H:%M:%S")
+    return f"{text}.{nanoseconds // MILLISECOND:03d}"
 
 
 @dataclass(frozen=True)
@@ -181,8 +178,7 @@ def load_of(history: History, rank: int, attempts: Collection[int]) -> Load:
 def window_mean(edges_ns: Ints, values: Floats, time_ns: Ints) -> Floats:
     """Average a step function over the second before each sample.
 
-    Before the first edge and after the last one the last value holds, which is
-    that of an idle GPU.
+    Before the first edge and after the last one the last value holds, which is that of an idle GPU.
     """
     outside = values[-1]
     inner = edges_ns - edges_ns[0]

@@ -92,7 +92,6 @@ class Op:
         return self.phase == "backward"
 
 
-_COLLECTIVE = Op("collective", stream=JOB_STREAM, group="job", dtype="BFloat16")
 _PYTHON = Op("host", phase="", host_ns=180_000)  # untraced Python between two phases
 
 
@@ -105,7 +104,10 @@ def training_step(cluster: Cluster, ranks: int, gpus_per_node: int) -> list[Op]:
     for layer in range(_LAYERS):
         ops += [net.gather("forward", layer + 1)] if layer < last else []
         ops += [_join(f"forward weights {layer}", "forward"), *_layer_forward(net)]
-    ops += [*_loss(), _PYTHON, *_loss_backward()]
+    head = _matmul("forward", _WIDTH, _VOCABULARY)
+    loss = _kernel("forward", "aten::cross_entropy_loss", _LOSS, _memory_ns(8 * _TOKENS * 32_000))
+    ops += [head, loss, _PYTHON]
+    ops += [replace(head, phase="backward", calls=_backward_calls(head.calls))] * 2
     for layer in reversed(range(_LAYERS)):
         ops += [net.gather("backward", layer - 1)] if layer > 0 else []
         ops += [_join(f"backward weights {layer}", "backward")] if layer < last else []
@@ -124,79 +126,81 @@ class _Network:
     def gather(self, phase: str, layer: int) -> Op:
         """Collect the weights of a layer from all ranks, ahead of their use."""
         count = _LAYER_WEIGHTS // self.ranks
-        return replace(
-            _COLLECTIVE,
-            calls=("c10d::_allgather_base_", "record_param_comms"),
+        return _collective(
+            ("c10d::_allgather_base_", "_allgather_base", "nccl:_all_gather_base"),
+            "AllGather_RING_LL",
+            (count, count * self.ranks),
             phase=phase,
             event=f"{phase} weights {layer}",
-            gpu_name="ncclDevKernel_AllGather_RING_LL(ncclDevKernelArgsStorage<4096ul>)",
-            collective="_allgather_base",
-            annotation="nccl:_all_gather_base",
-            in_count=count,
-            out_count=count * self.ranks,
             gpu_ns=self._job_ns(2 * count * self.ranks, rounds=1),
         )
 
     def scatter(self) -> Op:
         """Sum the gradients of a layer, each rank keeping its part."""
         count = _LAYER_WEIGHTS // self.ranks
-        return replace(
-            _COLLECTIVE,
-            calls=("c10d::_reduce_scatter_base_", "record_param_comms"),
+        return _collective(
+            ("c10d::_reduce_scatter_base_", "_reduce_scatter_base", "nccl:_reduce_scatter_base"),
+            "ReduceScatter_Sum_bf16_RING_LL",
+            (count * self.ranks, count),
             phase="backward",
             event="gradients",
-            gpu_name="ncclDevKernel_ReduceScatter_Sum_bf16_RING_LL"
-            "(ncclDevKernelArgsStorage<4096ul>)",
-            collective="_reduce_scatter_base",
-            annotation="nccl:_reduce_scatter_base",
-            in_count=count * self.ranks,
-            out_count=count,
             gpu_ns=self._job_ns(2 * count * self.ranks, rounds=1),
         )
 
-    def exchange(self, phase: str) -> Op:
-        """Send tokens to the experts of the node, or their results back."""
+    def exchange(self, phase: str) -> Iterator[Op]:
+        """Send tokens to the experts of the node, or their results back, and wait for them."""
         count = _TOKENS * _EXPERTS_PER_TOKEN * _WIDTH
         share = (self.gpus_per_node - 1) / self.gpus_per_node
         transfer = 2 * count * share / self.cluster.node_bus_bytes_per_s * 1e9
-        return replace(
-            _COLLECTIVE,
-            group="node",
-            stream=NODE_STREAM,
-            calls=("c10d::alltoall_base_", "record_param_comms"),
+        op = _collective(
+            ("c10d::alltoall_base_", "all_to_all", "nccl:all_to_all"),
+            "SendRecv",
+            (count, count),
             phase=phase,
             event="tokens",
-            gpu_name="ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)",
-            collective="all_to_all",
-            annotation="nccl:all_to_all",
-            in_count=count,
-            out_count=count,
             gpu_ns=int(transfer) + 12_000,
         )
+        yield replace(op, group="node", stream=NODE_STREAM)
+        yield _join("tokens", phase)
 
     def total(self) -> Op:
         """Add up one number over all ranks: the norm of the gradients."""
-        return replace(
-            _COLLECTIVE,
-            calls=("c10d::allreduce_", "record_param_comms"),
+        op = _collective(
+            ("c10d::allreduce_", "allreduce", "nccl:all_reduce"),
+            "AllReduce_Sum_f32_RING_LL",
+            (1, 1),
             phase="optimizer",
             event="norm",
-            gpu_name="ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)",
-            collective="allreduce",
-            annotation="nccl:all_reduce",
-            dtype="Float",
-            in_count=1,
-            out_count=1,
             gpu_ns=self._job_ns(4, rounds=2),
         )
+        return replace(op, dtype="Float")
 
     def _job_ns(self, size_bytes: int, rounds: int) -> int:
         share = rounds * (self.ranks - 1) / self.ranks
         return int(size_bytes * share / self.cluster.job_bus_bytes_per_s * 1e9) + 24_000
 
 
+def _collective(
+    names: tuple[str, str, str], kernel: str, counts: tuple[int, int], **known: Any
+) -> Op:
+    """Make a collective of its CPU op, its name in the arguments and its annotation."""
+    call, collective, annotation = names
+    return Op(
+        "collective",
+        (call, "record_param_comms"),
+        gpu_name=f"ncclDevKernel_{kernel}(ncclDevKernelArgsStorage<4096ul>)",
+        stream=JOB_STREAM,
+        collective=collective,
+        annotation=annotation,
+        group="job",
+        in_count=counts[0],
+        out_count=counts[1],
+        dtype="BFloat16",
+        **known,
+    )
+
+
 def _data(cluster: Cluster) -> Iterator[Op]:
-    """Wait for the loader's next batch and copy it to the GPU."""
     yield Op("host", phase="data", host_ns=6 * MILLISECOND)
     for size_bytes in (8 * _TOKENS, 8 * _TOKENS, 2 * 3072 * _WIDTH * 2):
         yield Op(
@@ -218,9 +222,9 @@ def _layer_forward(net: _Network) -> Iterator[Op]:
     yield _kernel(phase, "aten::add", _ADD, _memory_ns(6 * _TOKENS * _WIDTH))
     yield _matmul(phase, _WIDTH, 64)
     yield _kernel(phase, "aten::softmax", _SOFTMAX, 21_000)
-    yield from _exchanged(net, phase)
+    yield from net.exchange(phase)
     yield from _experts(phase)
-    yield from _exchanged(net, phase)
+    yield from net.exchange(phase)
     yield _kernel(phase, "aten::add", _ADD, _memory_ns(6 * _TOKENS * _WIDTH))
 
 
@@ -229,7 +233,7 @@ def _layer_backward(net: _Network) -> Iterator[Op]:
     phase = "backward"
     for op in reversed(list(_layer_forward(net))):
         if op.kind == "collective":
-            yield from _exchanged(net, phase)
+            yield from net.exchange(phase)
         elif op.kind == "kernel":
             name = op.gpu_name.replace("flash_fwd", "flash_bwd").replace("Forward", "Backward")
             grad = _backward_calls(op.calls)
@@ -245,16 +249,6 @@ def _experts(phase: str) -> Iterator[Op]:
         yield _kernel(phase, "aten::_grouped_mm", _GROUPED, gpu_ns)
         if width > 0:
             yield _kernel(phase, "aten::silu", _SILU, _memory_ns(4 * tokens * width))
-
-
-def _loss() -> Iterator[Op]:
-    yield _matmul("forward", _WIDTH, _VOCABULARY)
-    yield _kernel("forward", "aten::cross_entropy_loss", _LOSS, _memory_ns(8 * _TOKENS * 32_000))
-
-
-def _loss_backward() -> Iterator[Op]:
-    head = _matmul("backward", _WIDTH, _VOCABULARY)
-    yield from [replace(head, calls=_backward_calls(head.calls))] * 2
 
 
 def _update(net: _Network) -> Iterator[Op]:
@@ -276,11 +270,6 @@ def _log() -> Iterator[Op]:
     yield Op("sync", calls, phase="")
 
 
-def _exchanged(net: _Network, phase: str) -> Iterator[Op]:
-    yield net.exchange(phase)
-    yield _join("tokens", phase)
-
-
 def _kernel(phase: str, call: str, gpu_name: str, gpu_ns: int) -> Op:
     return Op("kernel", (call,), phase=phase, gpu_name=gpu_name, gpu_ns=gpu_ns)
 
@@ -299,21 +288,18 @@ def _attention(phase: str) -> Op:
 
 
 def _join(event: str, phase: str) -> Op:
-    """Make the compute stream wait for a collective."""
     return Op("join", phase=phase, event=event)
 
 
 def _backward_calls(calls: tuple[str, ...]) -> tuple[str, ...]:
     stem = calls[-1].removeprefix("aten::").strip("_")
-    node = "".join(part.capitalize() for part in stem.split("_")) + "Backward0"
+    node = "".join(word.capitalize() for word in stem.split("_")) + "Backward0"
     return (f"autograd::engine::evaluate_function: {node}", node, calls[-1])
 
 
 def _memory_ns(size_bytes: int) -> int:
     return 2_000 + int(size_bytes / _HBM_BYTES_PER_NS)
 
-
-# The job to simulate: its machines, its calendar and its faults, drawn from the seed.
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -459,53 +445,37 @@ class Job:
 def plan(*, seed: int, ranks: int, gpus_per_node: int, steps: int, faults: Collection[str]) -> Job:
     """Draw a job from the seed.
 
-    The draw does not depend on which faults are requested, so that the same
-    seed with and without a fault gives the same job but for that fault.
+    The draw does not depend on which faults are requested, so that the same seed with and without a
+    fault gives the same job but for that fault.
     """
     _check(ranks=ranks, gpus_per_node=gpus_per_node, steps=steps, faults=faults)
-    rng = np.random.default_rng(seed)
-    hit = dict(zip(FAULTS, _different(rng, ranks, len(FAULTS)), strict=True))
+    order = np.argsort(np.random.default_rng(seed).random(ranks), kind="stable")
+    # Different ranks as long as there are enough.
+    hit = {name: int(order[at % ranks]) for at, name in enumerate(FAULTS) if name in faults}
     first = 10
     drawn = Faults(
-        slow_rank=hit["slow rank"] if "slow rank" in faults else None,
+        slow_rank=hit.get("slow rank"),
         slow_first_step=first + steps // 3,
-        late_rank=hit["late host"] if "late host" in faults else None,
+        late_rank=hit.get("late host"),
         late_steps=tuple(sorted({first + min(1, steps - 1), first + max(0, steps - 2)})),
-        capped_rank=hit["power cap"] if "power cap" in faults else None,
+        capped_rank=hit.get("power cap"),
         cap_first_step=first + steps // 2,
         cap_last_step=first + steps // 2 + 44,
-        failing_rank=hit["failing node"] if "failing node" in faults else None,
+        failing_rank=hit.get("failing node"),
     )
-    return Job(
-        seed=seed,
-        ranks=ranks,
-        gpus_per_node=gpus_per_node,
-        first_traced_step=first,
-        traced_steps=steps,
-        faults=drawn,
-    )
+    return Job(seed, ranks, gpus_per_node, first, steps, drawn)
 
 
-def _different(rng: np.random.Generator, ranks: int, count: int) -> list[int]:
-    """Draw ranks, different ones as long as there are enough."""
-    order = np.argsort(rng.random(ranks), kind="stable")
-    return [int(order[n % ranks]) for n in range(count)]
-
-
-def _check(**given: Any) -> None:
-    """Refuse a job that cannot be, naming the argument."""
-    if given["ranks"] < 2:
-        msg = f"ranks={given['ranks']}: a job needs at least 2 ranks for one to wait for another"
-        raise ValueError(msg)
-    if given["gpus_per_node"] < 2 or given["ranks"] % given["gpus_per_node"]:
-        msg = (
-            f"gpus_per_node={given['gpus_per_node']} must be at least 2 "
-            f"and divide ranks={given['ranks']}"
-        )
-        raise ValueError(msg)
-    if given["steps"] < 1:
-        msg = f"steps={given['steps']}: at least one step must be traced"
-        raise ValueError(msg)
-    if unknown := sorted(set(given["faults"]) - set(FAULTS)):
-        msg = f"unknown faults {unknown}; choose from {list(FAULTS)}"
-        raise ValueError(msg)
+def _check(*, ranks: int, gpus_per_node: int, steps: int, faults: Collection[str]) -> None:
+    unknown = sorted(set(faults) - set(FAULTS))
+    refusals = {
+        f"ranks={ranks}: a job needs at least 2 ranks for one to wait for another": ranks < 2,
+        f"gpus_per_node={gpus_per_node} must be at least 2 and divide ranks={ranks}": (
+            gpus_per_node < 2 or ranks % gpus_per_node != 0
+        ),
+        f"steps={steps}: at least one step must be traced": steps < 1,
+        f"unknown faults {unknown}; choose from {list(FAULTS)}": bool(unknown),
+    }
+    for msg, is_refused in refusals.items():
+        if is_refused:
+            raise ValueError(msg)

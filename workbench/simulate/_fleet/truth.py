@@ -108,10 +108,10 @@ def _failing(history: History) -> Iterator[dict[str, Any]]:
     }
 
 
-def _row(history: History, what: str, rank: int, first: int, last: int) -> dict[str, Any]:
+def _row(history: History, fault: str, rank: int, first: int, last: int) -> dict[str, Any]:
     start, end = span_of(history, rank, first, last)
     return {
-        "what": what,
+        "what": fault,
         "rank": rank,
         "node": history.job.node_of(rank),
         "first_step": first,
@@ -120,8 +120,6 @@ def _row(history: History, what: str, rank: int, first: int, last: int) -> dict[
         "end_ns": end,
     }
 
-
-# What the job's machines and scheduler would have written down: failures and steps.
 
 _NOTE = "SYNTHETIC, made by workbench.simulate.fleet"
 _BUSES = ("1b", "43", "52", "9d", "c3", "d1", "df", "e2")
@@ -196,22 +194,21 @@ def _lost_gpu(job: Job, at: int) -> list[tuple[int, str, str]]:
 
 
 def _accounting(job: Job, state: str, times: tuple[int, int, int], nodes: list[str]) -> list[str]:
-    """Write one run of the job and its parts."""
     submit, start, end = (at // SECOND for at in times)
     names = {"": "synthetic-fleet", ".batch": "batch", ".extern": "extern", ".0": "python3"}
     rows = []
-    for part, name in names.items():
-        alone = part == ".batch"
+    for job_step, name in names.items():
+        alone = job_step == ".batch"
         hosts = nodes[:1] if alone else nodes
         gpus = job.gpus_per_node * len(hosts)
-        part_state = "COMPLETED" if part == ".extern" else state
-        if part_state == "NODE_FAIL" and part:
+        part_state = "COMPLETED" if job_step == ".extern" else state
+        if part_state == "NODE_FAIL" and job_step:
             part_state = "CANCELLED"
-        cells = [f"{job.job_id}{part}", name, "" if part else "train", "research"]
+        cells = [f"{job.job_id}{job_step}", name, "" if job_step else "train", "research"]
         cells += [f"cpu={16 * gpus},gres/gpu={gpus},node={len(hosts)}", part_state]
         cells += ["0:9" if part_state == "CANCELLED" else "0:0"]
         cells += [_local(submit), _local(start), _local(end), _elapsed(end - start)]
-        cells += [str(len(hosts)), _node_list(hosts), "" if part else _NOTE]
+        cells += [str(len(hosts)), _node_list(hosts), "" if job_step else _NOTE]
         rows.append("|".join(cells))
     return rows
 
@@ -269,8 +266,8 @@ def _local(seconds: int) -> str:
 
 
 def _elapsed(seconds: int) -> str:
-    hours, rest = divmod(seconds, 3600)
-    return f"{hours:02d}:{rest // 60:02d}:{rest % 60:02d}"
+    hours, remainder = divmod(seconds, 3600)
+    return f"{hours:02d}:{remainder // 60:02d}:{remainder % 60:02d}"
 
 
 def _node_list(nodes: list[str]) -> str:

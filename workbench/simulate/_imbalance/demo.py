@@ -54,9 +54,8 @@ def imbalance(out: str | Path, *, seed: int) -> pd.DataFrame:
     Returns
     -------
     pandas.DataFrame
-        Table :data:`workbench.tables.JOB_TRUTH`, one row per cause, as written to
-        ``truth.csv``: ``cause``, ``dp_rank``, ``stage``, ``size_ratio`` and
-        ``slowdown_ratio``.
+        Table :data:`workbench.tables.JOB_TRUTH`, one row per cause, as written to ``truth.csv``:
+        ``cause``, ``dp_rank``, ``stage``, ``size_ratio`` and ``slowdown_ratio``.
 
     Raises
     ------
@@ -81,9 +80,6 @@ def imbalance(out: str | Path, *, seed: int) -> pd.DataFrame:
     about = {**_JOB._asdict(), "documents": _DOCUMENTS, **lengths.attrs["truth"]}
     write(folder / "README.md", _README.format(**about))
     return job.truth
-
-
-# Document lengths as training corpora have them: many short ones, few very long ones.
 
 
 def document_lengths(
@@ -145,8 +141,6 @@ def document_lengths(
     }
     return DOCUMENT_LENGTHS.check(table)
 
-
-# Embedding tables of a recommendation model, and how popular their rows are.
 
 _ROWS = (1e3, 4e7)
 _DIMS = {32: 0.10, 64: 0.35, 96: 0.20, 128: 0.30, 256: 0.05}

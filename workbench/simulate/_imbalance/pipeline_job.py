@@ -57,19 +57,18 @@ class _Row(NamedTuple):
 def order(stage: int, shape: JobShape) -> Iterator[tuple[str, int, int]]:
     """Give the passes of a stage in the order of 1F1B: direction, micro-batch, chunk."""
     stages, batches, chunks = shape.stages, shape.micro_batches, shape.chunks
-    whole = batches * chunks
+    passes = batches * chunks
     warm_up = min(stages - stage - 1, batches)
     if chunks > 1:
-        warm_up = min(2 * (stages - stage - 1) + (chunks - 1) * stages, whole)
-    for number in range(whole + warm_up):
-        if number < whole:
+        warm_up = min(2 * (stages - stage - 1) + (chunks - 1) * stages, passes)
+    for number in range(passes + warm_up):
+        if number < passes:
             yield "forward", *_pass(number, shape, backward=False)
         if number >= warm_up:
             yield "backward", *_pass(number - warm_up, shape, backward=True)
 
 
 def _pass(number: int, shape: JobShape, *, backward: bool) -> tuple[int, int]:
-    """Say which micro-batch and which chunk of a stage the n-th pass is about."""
     if shape.chunks == 1:
         return number, 0
     group = shape.stages * shape.chunks
@@ -90,7 +89,7 @@ def record(durations: Durations, shape: JobShape) -> pd.DataFrame:
     rows = _run(durations, shape)
     lasts = np.stack([row.end for row in rows]).max(axis=(0, 2)) + _GAP_NS
     begins = np.concatenate([[0.0], np.cumsum(lasts)[:-1]])
-    step, rank = (each.ravel() for each in np.indices((shape.steps, shape.dp_ranks)))
+    step, rank = (index.ravel() for index in np.indices((shape.steps, shape.dp_ranks)))
     used: dict[tuple[int, str], int] = {}
     frames = []
     for row in rows:
@@ -144,8 +143,8 @@ def _meet(
         begin = dict.fromkeys(stages, np.max(list(begin.values()), axis=0))
     if over != "ends":
         begin = {
-            stage: np.broadcast_to(each.max(axis=1, keepdims=True), each.shape)
-            for stage, each in begin.items()
+            stage: np.broadcast_to(times.max(axis=1, keepdims=True), times.shape)
+            for stage, times in begin.items()
         }
     # All members move the data together: one duration for those who meet.
     spread = lasts.copy()
@@ -162,7 +161,7 @@ def _meet(
 def _pipeline(rows: list[_Row], clock: list[Floats], durations: Durations, shape: JobShape) -> None:
     """Run the passes of all stages; whoever has its input computes next."""
     todo = [list(order(stage, shape)) for stage in range(shape.stages)]
-    made: dict[tuple[str, int, int], Floats] = {}
+    results: dict[tuple[str, int, int], Floats] = {}
     free: dict[tuple[int, str], Floats] = {}
     begin = list(clock)
     while any(todo):
@@ -171,19 +170,19 @@ def _pipeline(rows: list[_Row], clock: list[Floats], durations: Durations, shape
                 direction, batch, local = passes[0]
                 chunk = local * shape.stages + stage
                 source = _source(direction, chunk, shape)
-                if source is not None and (*source, batch) not in made:
+                if source is not None and (*source, batch) not in results:
                     break
                 passes.pop(0)
                 ready = clock[stage]
                 if source is not None:
-                    arrives = made[*source, batch]
+                    arrives = results[*source, batch]
                     if source[0] == direction and shape.stages > 1:
                         wire = _Wire(direction, source[1] % shape.stages, stage)
                         lasts = getattr(durations, f"{direction}_transfer")[source[1], batch]
                         arrives = wire.carry(rows, free, arrives, lasts, begin[stage])
                     ready = np.maximum(ready, arrives)
                 clock[stage] = ready + getattr(durations, direction)[chunk, batch]
-                made[direction, chunk, batch] = clock[stage]
+                results[direction, chunk, batch] = clock[stage]
                 rows.append(_Row(stage, f"{direction}-compute", batch, chunk, ready, clock[stage]))
 
 
@@ -206,14 +205,14 @@ class _Wire(NamedTuple):
         self,
         rows: list[_Row],
         free: dict[tuple[int, str], Floats],
-        made: Floats,
+        ready: Floats,
         lasts: Floats,
         begin: Floats,
     ) -> Floats:
         """Move what was made as soon as both ends are free; return when it has arrived."""
         send, receive = f"{self.direction}-send", f"{self.direction}-recv"
         posted = free.get((self.receiver, receive), begin)
-        issued = np.maximum(made, free.get((self.sender, send), made))
+        issued = np.maximum(ready, free.get((self.sender, send), ready))
         end = np.maximum(issued, posted) + lasts
         free[self.sender, send] = free[self.receiver, receive] = end
         rows.append(_Row(self.sender, send, None, None, issued, end))
@@ -240,10 +239,7 @@ class PipelineJob:
 
 
 def pipeline_job(
-    causes: Mapping[str, float] | None = None,
-    *,
-    seed: int,
-    shape: tuple[int, ...] = _USUAL,
+    causes: Mapping[str, float] | None = None, *, seed: int, shape: tuple[int, ...] = _USUAL
 ) -> PipelineJob:
     """Simulate a job that trains with 1F1B pipelines, with causes of slowness put in.
 
@@ -341,25 +337,25 @@ def _slow_worker(seed: int, size: JobShape) -> tuple[int, int]:
 
 
 def _durations(causes: Mapping[str, float], seed: int, size: JobShape) -> Durations:
-    """Draw how long everything takes. Every cause has a stream of its own."""
     compute = (size.stages * size.chunks, size.micro_batches, size.steps, size.dp_ranks)
-    noise, lengths, pauses, flaps, rest = (np.random.default_rng([seed, n]) for n in range(2, 7))
+    # A stream for each cause, so that no cause changes what the others draw.
+    noise, lengths, pauses, flaps, network = (np.random.default_rng([seed, n]) for n in range(2, 7))
     forward = _FORWARD_NS / size.chunks * np.exp(_NOISE * noise.standard_normal(compute))
     backward = _BACKWARD_NS / size.chunks * np.exp(_NOISE * noise.standard_normal(compute))
     rank, stage = _slow_worker(seed, size)
     work = _work(causes.get("sequence lengths", 0.0), compute[1:], lengths)
-    for each in (forward, backward):
-        each[stage :: size.stages, :, :, rank] *= causes.get("slow worker", 1.0)
-        each[size.stages - 1 :: size.stages] *= causes.get("last stage", 1.0)
-        np.multiply(each, work[None], out=each)
+    for times in (forward, backward):
+        times[stage :: size.stages, :, :, rank] *= causes.get("slow worker", 1.0)
+        times[size.stages - 1 :: size.stages] *= causes.get("last stage", 1.0)
+        np.multiply(times, work[None], out=times)
     paused = pauses.random(compute) < _PAUSE_SHARE
     forward[paused] *= causes.get("pauses", 1.0)
-    transfer = _TRANSFER_NS * np.exp(_TRANSFER_NOISE * rest.standard_normal((2, *compute)))
+    transfer = _TRANSFER_NS * np.exp(_TRANSFER_NOISE * network.standard_normal((2, *compute)))
     transfer[flaps.random((2, *compute)) < _FLAP_SHARE] *= causes.get("slow network", 1.0)
     worker = (size.stages, size.steps, size.dp_ranks)
-    collective = _COLLECTIVE_NS * np.exp(_TRANSFER_NOISE * rest.standard_normal((4, *worker)))
-    optimizer = _OPTIMIZER_NS * np.exp(_NOISE * rest.standard_normal(worker))
-    return Durations(*(np.rint(each / 1000) * 1000 for each in (
+    collective = _COLLECTIVE_NS * np.exp(_TRANSFER_NOISE * network.standard_normal((4, *worker)))
+    optimizer = _OPTIMIZER_NS * np.exp(_NOISE * network.standard_normal(worker))
+    return Durations(*(np.rint(times / 1000) * 1000 for times in (
         forward, backward, transfer[0], transfer[1], collective, optimizer
     )))  # fmt: skip
 

@@ -21,7 +21,7 @@ DRAW = import_module("workbench.simulate._imbalance.pipeline_job")._durations
 def recorded(change=lambda durations, size: None, causes=None, shape=SHAPE):
     """Record a job whose durations were changed."""
     size = engine.JobShape(*shape)
-    durations = engine.Durations(*(each.copy() for each in DRAW(causes or {}, 1, size)))
+    durations = engine.Durations(*(times.copy() for times in DRAW(causes or {}, 1, size)))
     change(durations, size)
     return engine.record(durations, size)
 
@@ -31,8 +31,8 @@ def slow(*workers, times=1.6):
 
     def change(durations, size):
         for rank, stage in workers:
-            for each in (durations.forward, durations.backward):
-                each[stage :: size.stages, :, :, rank] *= times
+            for passes in (durations.forward, durations.backward):
+                passes[stage :: size.stages, :, :, rank] *= times
 
     return change
 
@@ -134,11 +134,11 @@ def test_a_replay_that_is_not_the_recording_is_doubted_and_drawn_as_it_is(health
     ).layout.title.subtitle.text.replace("<br>", " ")
 
 
-def with_collections(places, pause_ns=1_500_000_000):
+def with_collections(passes, pause_ns=1_500_000_000):
     """Record a collection before these forward passes: (step, rank, stage, micro-batch)."""
 
     def change(durations, size):
-        for step, rank, stage, batch in places:
+        for step, rank, stage, batch in passes:
             durations.forward[stage, batch, step, rank] += pause_ns
 
     table = recorded(change)
@@ -147,8 +147,8 @@ def with_collections(places, pause_ns=1_500_000_000):
     pauses = []
     names = ["step", "dp_rank", "stage", "micro_batch"]
     at = table[is_forward].reset_index().set_index(names)["index"]
-    for place in places:
-        row = at.loc[place]
+    for key in passes:
+        row = at.loc[key]
         pauses.append(table.loc[row].to_dict() | {"operation": "gc", "dur_ns": pause_ns})
         table.loc[row, "start_ns"] += pause_ns
         table.loc[row, "dur_ns"] -= pause_ns
@@ -212,15 +212,12 @@ def test_a_job_without_any_duration_is_refused(healthy, analysis):
 def test_an_excess_of_nearly_nothing_has_no_shares():
     """A hundred-thousandth of a step is noise; its shares would be any numbers."""
     size = engine.JobShape(4, 2, 4, 2)
-    even = engine.Durations(*(np.full_like(each, 1e8) for each in DRAW({}, 1, size)))
+    even = engine.Durations(*(np.full_like(times, 1e8) for times in DRAW({}, 1, size)))
     even.forward[0, 0, 0, 0] += 5_000
     row = judged(engine.record(even, size))
     assert 1 < row["slowdown_ratio"] < 1.001
     shares = ["worst_workers_ratio", "last_stage_ratio", "communication_ratio", "pauses_ratio"]
     assert row[shares].isna().all()
-
-
-# --- times that cannot be right ---
 
 
 def scaled(operations, ratio):

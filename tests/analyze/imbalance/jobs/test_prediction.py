@@ -65,9 +65,9 @@ def test_a_real_job_is_as_recorded_where_nothing_changes(real):
 def test_another_number_of_micro_batches_takes_as_long_as_a_job_that_has_them(job):
     table = predicted(job, more={"micro_batches": 16}, fewer={"micro_batches": 4})
     for name, count in (("more", 16), ("fewer", 4)):
-        other = simulate.pipeline_job(seed=9, shape=(*SHAPE[:2], count, SHAPE[3])).operations
-        there = analyze.job_steps(other)["actual_ns"].mean()
-        assert table.loc[name, "step_ns"] == pytest.approx(there, rel=0.01)
+        recorded = simulate.pipeline_job(seed=9, shape=(*SHAPE[:2], count, SHAPE[3])).operations
+        actual_ns = analyze.job_steps(recorded)["actual_ns"].mean()
+        assert table.loc[name, "step_ns"] == pytest.approx(actual_ns, rel=0.01)
         assert f"{count} micro-batches drawn from the 8" in table.loc[name, "doubt"]
 
 
@@ -101,8 +101,8 @@ def test_a_slow_rank_slows_the_whole_job_as_a_simulated_one_does(job):
     assert change["all"] == pytest.approx(change["rank"], abs=0.02)
     assert change["one"] < change["stage"] < change["all"]
     slow = simulate.pipeline_job({"last stage": 1.5}, seed=5, shape=SHAPE).operations
-    there = analyze.job_steps(slow)["actual_ns"].mean()
-    assert table.loc["stage", "step_ns"] == pytest.approx(there, rel=0.01)
+    actual_ns = analyze.job_steps(slow)["actual_ns"].mean()
+    assert table.loc["stage", "step_ns"] == pytest.approx(actual_ns, rel=0.01)
 
 
 def test_steps_grow_with_the_factor(job):
@@ -114,10 +114,10 @@ def test_steps_grow_with_the_factor(job):
 
 def test_the_same_seed_gives_the_same_answer(job):
     changes = {"more": JobChange(micro_batches=12)}
-    one, two = (analyze.job_prediction(job, changes, draws=50, seed=3) for _ in range(2))
-    assert one.equals(two)
-    other = analyze.job_prediction(job, changes, draws=50, seed=4)
-    assert not one.equals(other)
+    first, two = (analyze.job_prediction(job, changes, draws=50, seed=3) for _ in range(2))
+    assert first.equals(two)
+    changed_seed = analyze.job_prediction(job, changes, draws=50, seed=4)
+    assert not first.equals(changed_seed)
     halves = [analyze.job_held_out(job, splits=5, seed=1) for _ in range(2)]
     assert halves[0].equals(halves[1])
 

@@ -99,9 +99,11 @@ def test_micro_batches_carry_the_correlation_of_the_verdict(job):
     operations = simulate.pipeline_job({"sequence lengths": 0.4}, seed=2, shape=SHAPE).operations
     table = analyze.job_micro_batches(operations)
     assert len(table) == 4 * 6 * 4
-    known = analyze.job_slowdown(operations)["forward_backward_correlation"].iloc[0]
-    assert np.corrcoef(table["forward_ns"], table["backward_ns"])[0, 1] == pytest.approx(known)
-    assert known >= 0.9
+    correlation = analyze.job_slowdown(operations)["forward_backward_correlation"].iloc[0]
+    assert np.corrcoef(table["forward_ns"], table["backward_ns"])[0, 1] == pytest.approx(
+        correlation
+    )
+    assert correlation >= 0.9
     flat = analyze.job_micro_batches(job.operations, stage=2)
     assert set(flat["stage"]) == {2}
 

@@ -8,7 +8,7 @@ import pytest
 
 from workbench import analyze, load, simulate
 from workbench.analyze._imbalance.jobs import stragglers
-from workbench.analyze._imbalance.jobs.arranged import job as arranged
+from workbench.analyze._imbalance.jobs.arranged import arranged
 from workbench.errors import WorkbenchError
 from workbench.tables import JOB_OPERATIONS
 
@@ -77,14 +77,14 @@ def test_the_map_of_workers_of_a_real_job_is_the_published_one(real_data, name, 
     folder = real_data("stragglers-bytedance")
     table = analyze.job_slowdown_by(load.job_operations(folder / f"trace-{name}.parquet"), "worker")
     printed = json.loads((folder / f"result-{name}.json").read_text())
-    by_rank, by_stage = (printed[f"blocking_decompose_by_{part}"] for part in ("dp_rank", "stage"))
-    known = [
+    by_rank, by_stage = (printed[f"blocking_decompose_by_{kind}"] for kind in ("dp_rank", "stage"))
+    bounds = [
         min(by_rank[str(rank)], by_stage[str(stage)])
         for rank, stage in zip(table["dp_rank"], table["stage"], strict=True)
     ]
     assert len(table) == len(by_rank) * len(by_stage)
-    assert table["bound_ratio"].to_numpy(dtype=np.float64) == pytest.approx(known, abs=near)
-    assert np.corrcoef(table["bound_ratio"].astype("float64"), known)[0, 1] >= 0.98
+    assert table["bound_ratio"].to_numpy(dtype=np.float64) == pytest.approx(bounds, abs=near)
+    assert np.corrcoef(table["bound_ratio"].astype("float64"), bounds)[0, 1] >= 0.98
 
 
 @pytest.mark.oracle
@@ -97,8 +97,8 @@ def test_every_step_of_a_real_job_is_replayed_as_published(real_data, name):
         "actual_ns": "step_t_base", "replay_ns": "step_t_nodelay", "ideal_ns": "step_t_noblk"
     }  # fmt: skip
     for column, key in columns.items():
-        known = [printed[key][str(step)] for step in steps["step"]]
-        assert (steps[column] / 1e9).tolist() == pytest.approx(known, rel=1e-3)
+        times = [printed[key][str(step)] for step in steps["step"]]
+        assert (steps[column] / 1e9).tolist() == pytest.approx(times, rel=1e-3)
 
 
 @pytest.mark.parametrize("shape", [(1, 3, 4, 2), (2, 2, 4, 3), (5, 3, 4, 2), (2, 2, 4, 2, 2)])
@@ -115,8 +115,8 @@ def test_replaying_all_ranks_at_once_is_replaying_one_after_the_other(shape, mon
 
 
 def test_only_workers_have_a_bound():
-    for part, bounded in (("worker", True), ("stage", False), ("operation", False)):
-        table = analyze.job_slowdown_by(pipeline(second=20), part)
+    for kind, bounded in (("worker", True), ("stage", False), ("operation", False)):
+        table = analyze.job_slowdown_by(pipeline(second=20), kind)
         assert table["bound_ratio"].notna().all() == bounded
 
 

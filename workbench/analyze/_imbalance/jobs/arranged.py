@@ -61,7 +61,6 @@ class Grid:
 
 
 def grid(table: pd.DataFrame) -> Grid:
-    """Place the rows of a table of operations."""
     texts = table["operation"].astype(str)
     groups = table.groupby([table["stage"], texts, table["sequence"]], sort=True)
     first_rows = table.assign(operation=texts)[["stage", "operation", "sequence"]]
@@ -73,7 +72,7 @@ def grid(table: pd.DataFrame) -> Grid:
     return Grid(keys, steps, ranks, cell)
 
 
-def job(operations: pd.DataFrame) -> Job:
+def arranged(operations: pd.DataFrame) -> Job:
     """Arrange the operations of a job for its replay.
 
     Raises
@@ -85,61 +84,61 @@ def job(operations: pd.DataFrame) -> Job:
     if table.empty:
         msg = "no operations to replay; load a job with load.job_operations"
         raise WorkbenchError(msg)
-    place = grid(table)
-    _refuse_ragged(place)
+    cells = grid(table)
+    _refuse_ragged(cells)
     table, paused = with_pauses(table)
-    place = grid(table) if paused else place
-    keys = place.keys
-    start, end = _times(table, place)
-    at = {key: number for number, key in enumerate(keys)}
-    middle = np.median(start - start.min(axis=(0, 2))[None, :, None], axis=(1, 2))
-    computes, unused = _computes(table, at, middle, paused)
-    first = min(middle[at[item.key]] for items in computes.values() for item in items)
+    cells = grid(table) if paused else cells
+    keys, row_of = cells.keys, {key: row for row, key in enumerate(cells.keys)}
+    start, end = _times(table, cells)
+    # Steps differ in length, and so in when an operation begins: its usual place decides.
+    usual = np.median(start - start.min(axis=(0, 2))[None, :, None], axis=(1, 2))
+    computes, unused = _computes(table, row_of, usual, paused)
+    first = min(usual[row_of[item.key]] for items in computes.values() for item in items)
     inside = set(paused.values())
     outside = [key for key in keys if key.operation not in TRANSFERS | COMPUTES]
     outside = [key for key in outside if key not in inside]
-    outside.sort(key=lambda key: (middle[at[key]], key))
-    computes = _timed(computes, at, start, end)
-    own = _without_waiting(keys, at, computes, start, end)
-    _refuse_timeless(keys, own)
+    outside.sort(key=lambda key: (usual[row_of[key]], key))
+    computes = _timed(computes, row_of, start, end)
+    own = _without_waiting(keys, row_of, computes, start, end)
+    if not own[[key.operation in COMPUTES for key in keys]].any():
+        msg = "all computations take 0 ns: are the durations those of another column or unit?"
+        raise WorkbenchError(msg)
     ideal = _ideal(keys, own)
-    ideal[[at[key] for key in inside]] = 0.0
-    it = Job(
-        keys, place.steps, place.dp_ranks, sorted({key.stage for key in keys}), start, end, own,
-        ideal, computes, [key for key in outside if middle[at[key]] < first],
-        [key for key in outside if middle[at[key]] >= first], unused,
+    ideal[[row_of[key] for key in inside]] = 0.0
+    job = Job(
+        keys, cells.steps, cells.dp_ranks, sorted({key.stage for key in keys}), start, end, own,
+        ideal, computes, [key for key in outside if usual[row_of[key]] < first],
+        [key for key in outside if usual[row_of[key]] >= first], unused,
     )  # fmt: skip
-    doubts = doubts_of(it, operations.attrs.get("resolution_ns", 0))
-    return replace(it, doubts=[*operations.attrs.get("doubts", []), *unused, *doubts])
+    doubts = doubts_of(job, operations.attrs.get("resolution_ns", 0))
+    return replace(job, doubts=[*operations.attrs.get("doubts", []), *unused, *doubts])
 
 
-def _times(table: pd.DataFrame, place: Grid) -> tuple[Floats, Floats]:
+def _times(table: pd.DataFrame, cells: Grid) -> tuple[Floats, Floats]:
     """Return starts and ends by operation, step and rank; what did not happen took no time."""
-    start, end = np.full(place.shape, np.nan), np.full(place.shape, np.nan)
-    start.ravel()[place.cell] = table["start_ns"].to_numpy()
-    end.ravel()[place.cell] = table["start_ns"].to_numpy() + table["dur_ns"].to_numpy()
+    start, end = np.full(cells.shape, np.nan), np.full(cells.shape, np.nan)
+    start.ravel()[cells.cell] = table["start_ns"].to_numpy()
+    end.ravel()[cells.cell] = table["start_ns"].to_numpy() + table["dur_ns"].to_numpy()
     absent = np.isnan(start)
     if absent.any():
-        usual = np.nanmedian(start - np.nanmin(start, axis=(0, 2))[None, :, None], axis=(1, 2))
-        filled = np.nanmin(start, axis=(0, 2))[None, :, None] + usual[:, None, None]
-        filled = np.minimum(filled, np.nanmax(end, axis=(0, 2))[None, :, None])
-        start = np.where(absent, filled, start)
-        end = np.where(absent, filled, end)
+        begin = np.nanmin(start, axis=(0, 2))[None, :, None]
+        usual = np.nanmedian(start - begin, axis=(1, 2))[:, None, None]
+        filled = np.minimum(begin + usual, np.nanmax(end, axis=(0, 2))[None, :, None])
+        start, end = np.where(absent, filled, start), np.where(absent, filled, end)
     return start, end
 
 
-def _refuse_ragged(place: Grid) -> None:
-    """Raise if an operation is missing or doubled in some step of some rank."""
-    wrong = np.argwhere(place.wrong())
+def _refuse_ragged(cells: Grid) -> None:
+    wrong = np.argwhere(cells.wrong())
     if len(wrong) == 0:
         return
     op, step, rank = wrong[0]
-    key = place.keys[op]
-    steps_hit, times = len(np.unique(wrong[:, 1])), place.count()[op, step, rank]
+    key = cells.keys[op]
+    steps_hit, times = len(np.unique(wrong[:, 1])), cells.count()[op, step, rank]
     msg = (
-        f"{len(wrong):,} operations are missing or doubled in {steps_hit} of {len(place.steps)} "
+        f"{len(wrong):,} operations are missing or doubled in {steps_hit} of {len(cells.steps)} "
         f"steps, e.g. {key.operation} number {key.sequence} of stage {key.stage} is there {times} "
-        f"times in step {place.steps[step]} of data-parallel rank {place.dp_ranks[rank]}; "
+        f"times in step {cells.steps[step]} of data-parallel rank {cells.dp_ranks[rank]}; "
         "analyze.complete_steps leaves such steps out and counts them"
     )
     if times > 1:
@@ -160,21 +159,14 @@ def _timed(
         arrival = item.receive or (makers[item.needs] if item.needs is not None else None)
         if item.pause is None or arrival is None:
             return False
-        there = end[at[item.pause]] > start[at[item.pause]]
+        lasts = end[at[item.pause]] > start[at[item.pause]]
         after = start[at[item.pause]] >= end[at[arrival]]
-        return bool(2 * after[there].sum() >= there.sum())
+        return bool(2 * after[lasts].sum() >= lasts.sum())
 
     return {
         stage: [item._replace(pauses_late=late(item)) for item in items]
         for stage, items in computes.items()
     }
-
-
-def _refuse_timeless(keys: list[Operation], own: Floats) -> None:
-    """Raise if no computation takes any time: then there is nothing to compare."""
-    if not own[[key.operation in COMPUTES for key in keys]].any():
-        msg = "all computations take 0 ns: are the durations those of another column or unit?"
-        raise WorkbenchError(msg)
 
 
 def _keys(rows: pd.DataFrame) -> list[Operation]:
@@ -195,11 +187,11 @@ def _computes(
     items.sort(key=lambda item: middle[at[item[0]]])
     stage_of = {chunk: key.stage for key, _, chunk in items}
     take, unused = _counter(at)
-    found: dict[int, list[Compute]] = defaultdict(list)
+    computes: dict[int, list[Compute]] = defaultdict(list)
     for key, batch, chunk in items:
         tied = _tied(key, batch, chunk, stage_of, take)
-        found[key.stage].append(tied._replace(pause=paused.get(key)))
-    _refuse_loose([item for items in found.values() for item in items])
+        computes[key.stage].append(tied._replace(pause=paused.get(key)))
+    _refuse_loose([item for items in computes.values() for item in items])
     loose, first = unused(), min(stage_of)
     _refuse_open_ends(loose, stage_of, len(set(batches)))
     doubts = [
@@ -208,17 +200,14 @@ def _computes(
     ]
     if first:
         doubts.append(f"chunks count from {first}: a first stage that is missing goes unnoticed")
-    return dict(found), doubts
+    return dict(computes), doubts
 
 
 def _refuse_open_ends(
     loose: dict[tuple[int, str], int], stage_of: dict[int, int], batch_count: int
 ) -> None:
     """Raise if all that the first stage gets, or the last one gives, has no other end."""
-    ends = (
-        (min(stage_of), RECEIVE[FORWARD], "before"),
-        (max(stage_of), SEND[FORWARD], "after"),
-    )
+    ends = ((min(stage_of), RECEIVE[FORWARD], "before"), (max(stage_of), SEND[FORWARD], "after"))
     for chunk, operation, side in ends:
         count = loose.get((stage_of[chunk], operation), 0)
         if count >= batch_count:
@@ -255,7 +244,6 @@ def _tied(
     stage_of: dict[int, int],
     take: Callable[[int, str], Operation | None],
 ) -> Compute:
-    """Say what a computation needs, from where, and what it gives on."""
     step = 1 if key.operation == FORWARD else -1
     before, after = chunk - step, chunk + step
     needs: tuple[str, int, int] | None = (key.operation, before, batch)
@@ -269,21 +257,19 @@ def _tied(
 
 
 def _refuse_loose(items: list[Compute]) -> None:
-    """Raise if a computation needs what no stage has computed, or is there twice."""
-    made: dict[tuple[str, int, int], Operation] = {}
+    producers: dict[tuple[str, int, int], Operation] = {}
     for item in items:
         (name, chunk, batch), key = item.produces, item.key
-        if item.produces in made:
+        if first := producers.get(item.produces):
             msg = (
                 f"{name} of micro-batch {batch} in chunk {chunk} is there twice, as number "
-                f"{made[item.produces].sequence} of stage {made[item.produces].stage} and number "
-                f"{key.sequence} of stage {key.stage}; micro-batches count within a step, chunks "
-                "along the pipeline"
+                f"{first.sequence} of stage {first.stage} and number {key.sequence} of stage "
+                f"{key.stage}; micro-batches count within a step, chunks along the pipeline"
             )
             raise WorkbenchError(msg)
-        made[item.produces] = key
+        producers[item.produces] = key
     for item in items:
-        if item.needs is not None and item.needs not in made:
+        if item.needs is not None and item.needs not in producers:
             (name, chunk, batch), key = item.needs, item.key
             msg = (
                 f"{name} of micro-batch {batch} in chunk {chunk} is missing, which "
@@ -318,29 +304,24 @@ def _counter(
 
 def _without_waiting(
     keys: list[Operation],
-    at: dict[Operation, int],
+    row_of: dict[Operation, int],
     computes: dict[int, list[Compute]],
     start: Floats,
     end: Floats,
 ) -> Floats:
     """Take the waiting for peers out of the durations: an operation begins with its last peer."""
     begin = start.copy()
-    sends = {
-        item.produces: item.send
-        for items in computes.values()
-        for item in items
-        if item.send is not None
-    }
-    for item in (item for items in computes.values() for item in items):
+    items = [item for stage_items in computes.values() for item in stage_items]
+    sends = {item.produces: item.send for item in items}
+    for item in items:
         send = sends.get(item.needs) if item.needs is not None else None
         if send is not None and item.receive is not None:
-            pair = [at[send], at[item.receive]]
+            pair = [row_of[send], row_of[item.receive]]
             begin[pair] = start[pair].max(axis=0)
-    outside = [key for key in keys if key.operation in COMMUNICATION - TRANSFERS]
-    for group in meetings(outside):
-        began = together(group, {key.stage: start[at[key]] for key in group})
+    for group in meetings([key for key in keys if key.operation in COMMUNICATION - TRANSFERS]):
+        began = together(group, {key.stage: start[row_of[key]] for key in group})
         for key in group:
-            begin[at[key]] = began[key.stage]
+            begin[row_of[key]] = began[key.stage]
     return np.maximum(end - begin, 0.0)
 
 
@@ -353,8 +334,6 @@ def _ideal(keys: list[Operation], own: Floats) -> Floats:
         ideal[rows] = own[rows].mean() if name in MEAN else np.median(own[rows])
     return ideal
 
-
-# Garbage collections inside the pipeline, each tied to the computation that it delays.
 
 _WORKER = ["step", "dp_rank", "stage"]
 
@@ -396,8 +375,8 @@ def _between(collections: pd.DataFrame, work: pd.DataFrame) -> pd.DataFrame:
     work = work.sort_values("start_ns", kind="stable")
     work = work[[*_WORKER, "start_ns", "operation", "sequence"]].assign(position=0)
     work["position"] = work.groupby(_WORKER).cumcount()
-    found = pd.merge_asof(
+    tied = pd.merge_asof(
         table, work, on="start_ns", by=_WORKER, direction="forward", suffixes=("", "_next")
     ).set_index(table.index)
     # Without a next one the position is missing, and before the first it is 0.
-    return found[found["position"] > 0]
+    return tied[tied["position"] > 0]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from workbench.analyze._imbalance.jobs.replay import (
     BACKWARD,
@@ -13,7 +12,6 @@ from workbench.analyze._imbalance.jobs.replay import (
     KNOWN,
     OVER_RANKS,
     SEND,
-    Compute,
     Floats,
     Job,
     Operation,
@@ -29,21 +27,24 @@ _CLOCK_SHARE, _FEW_SHARE = 1e-4, 0.01
 _REPLAY_LIMIT = 0.05
 
 
-def doubts_of(it: Job, resolution_ns: int = 0) -> list[str]:
+def doubts_of(job: Job, resolution_ns: int = 0) -> list[str]:
     """Say what may be wrong with a recording, in words."""
-    at = {key: row for row, key in enumerate(it.keys)}
-    return [
-        *_unknown(it.keys),
-        *implausible(it),
-        *_overlapping(it.computes, at, it.start, it.end),
-        *_apart(it, at, resolution_ns),
-        *_absent(it),
-        *_cut_off(it),
-    ]
+    row_of = {key: row for row, key in enumerate(job.keys)}
+    doubts = (
+        _unknown(job),
+        _unit(job),
+        _dominating(job),
+        _long_step(job),
+        _timeless(job),
+        _overlapping(job, row_of),
+        _apart(job, row_of, resolution_ns),
+        *_absent(job),
+        _cut_off(job),
+    )
+    return [doubt for doubt in doubts if doubt]
 
 
 def doubts_of_replay(delay_ratio: float) -> list[str]:
-    """Say if the replay does not take as long as the recording."""
     if abs(delay_ratio) <= _REPLAY_LIMIT:
         return []
     if delay_ratio > 0:
@@ -57,76 +58,72 @@ def doubts_of_replay(delay_ratio: float) -> list[str]:
     ]
 
 
-def _unknown(keys: list[Operation]) -> list[str]:
-    """Name the operations of which it is not known who meets in them."""
-    names = sorted({key.operation for key in keys} - KNOWN)
+def _unknown(job: Job) -> str:
+    names = sorted({key.operation for key in job.keys} - KNOWN)
     listed = ", ".join(names[:4]) + (" ..." if len(names) > 4 else "")
-    return [f"replayed as local work, as nobody knows who meets in it: {listed}"] if names else []
+    return f"replayed as local work, as nobody knows who meets in it: {listed}" if names else ""
 
 
-def _overlapping(
-    computes: dict[int, list[Compute]], at: dict[Operation, int], start: Floats, end: Floats
-) -> list[str]:
-    """Say if computations of one worker overlap: then times are too coarse or units differ."""
+def _overlapping(job: Job, row_of: dict[Operation, int]) -> str:
     checked = wrong = 0
-    for items in computes.values():
-        rows = [at[item.key] for item in items]
-        usual = np.median((end - start)[rows])
-        early = end[rows[:-1]] - start[rows[1:]] > _OVERLAP_SHARE * usual
+    for items in job.computes.values():
+        rows = [row_of[item.key] for item in items]
+        usual = np.median((job.end - job.start)[rows])
+        early = job.end[rows[:-1]] - job.start[rows[1:]] > _OVERLAP_SHARE * usual
         checked, wrong = checked + early.size, wrong + int(early.sum())
     if wrong <= 0.01 * checked:
-        return []
-    return [
+        return ""
+    return (
         f"{wrong:,} of {checked:,} computations begin before the one before them on their worker "
         "is over: starts are too coarse (float32 seconds?), their unit is not that of the "
         "durations, or ranks differ in their order"
-    ]
+    )
 
 
-def _apart(it: Job, at: dict[Operation, int], resolution_ns: int) -> list[str]:
-    """Say if peers miss each other: over for one before another begins."""
-    near = max(_CLOCK_SHARE * float(it.actual.mean()), resolution_ns)
+def _apart(job: Job, row_of: dict[Operation, int], resolution_ns: int) -> str:
+    """Say if peers miss each other: an operation is over for one before another begins it."""
+    near = max(_CLOCK_SHARE * float(job.actual.mean()), resolution_ns)
     missed, checked = [], 0
-    for late in (_receives_too_early(it, at), _meetings_missed(it, at)):
+    for late in (_receives_too_early(job, row_of), _meetings_missed(job, row_of)):
         off = late > near
         checked += off.size
         if off.size and off.mean(axis=(0, 1)).max() > _FEW_SHARE:
             missed.append(late[off])
     if not missed:
-        return []
-    each = np.concatenate(missed)
-    return [
-        f"clocks differ: of {checked:,} transfers and collectives {len(each):,} are over for one "
-        f"side before the other begins, by up to {each.max() / 1e6:,.3g} ms; causes may be wrong"
-    ]
+        return ""
+    late = np.concatenate(missed)
+    return (
+        f"clocks differ: of {checked:,} transfers and collectives {len(late):,} are over for one "
+        f"side before the other begins, by up to {late.max() / 1e6:,.3g} ms; causes may be wrong"
+    )
 
 
-def _receives_too_early(it: Job, at: dict[Operation, int]) -> Floats:
+def _receives_too_early(job: Job, row_of: dict[Operation, int]) -> Floats:
     """Return by how much receives end before their send begins: transfers, steps, ranks."""
-    items = [item for items in it.computes.values() for item in items]
-    sends = {item.produces: item.send for item in items}
+    sends = {item.produces: item.send for item in job.items}
     late = [
-        it.start[at[send]] - it.end[at[item.receive]]
-        for item in items
+        job.start[row_of[send]] - job.end[row_of[item.receive]]
+        for item in job.items
         if item.needs is not None and item.receive is not None
         if (send := sends.get(item.needs)) is not None
     ]
-    return np.array(late).reshape(-1, *it.own.shape[1:])
+    return np.array(late).reshape(-1, *job.own.shape[1:])
 
 
-def _meetings_missed(it: Job, at: dict[Operation, int]) -> Floats:
+def _meetings_missed(job: Job, row_of: dict[Operation, int]) -> Floats:
     """Return by how much a collective ends for one before it begins for the last: by step."""
     late = []
-    for group in meetings([key for key in it.before + it.after if key.operation in COMMUNICATION]):
-        begin = together(group, {key.stage: it.start[at[key]] for key in group})
-        each = np.array([begin[key.stage] - it.end[at[key]] for key in group])
-        late.append(each.max(axis=(0, 2))[:, None])
-    return np.array(late).reshape(-1, len(it.steps), 1)
+    for group in meetings(
+        [key for key in job.before + job.after if key.operation in COMMUNICATION]
+    ):
+        begin = together(group, {key.stage: job.start[row_of[key]] for key in group})
+        missed = np.array([begin[key.stage] - job.end[row_of[key]] for key in group])
+        late.append(missed.max(axis=(0, 2))[:, None])
+    return np.array(late).reshape(-1, len(job.steps), 1)
 
 
-def _absent(it: Job) -> list[str]:
-    """Say if data-parallel ranks seem to be missing, or if there is one only."""
-    ranks = it.dp_ranks.tolist()
+def _absent(job: Job) -> list[str]:
+    ranks = job.dp_ranks.tolist()
     lacking = sorted(set(range(max(ranks) + 1)) - set(ranks))
     doubts = []
     if lacking:
@@ -136,7 +133,7 @@ def _absent(it: Job) -> list[str]:
             "collectives"
         )
     if len(ranks) == 1:
-        if not lacking and any(key.operation in OVER_RANKS for key in it.keys):
+        if not lacking and any(key.operation in OVER_RANKS for key in job.keys):
             doubts.append(
                 "data-parallel collectives, but one rank only: others may be missing, and "
                 "waiting for them looks like slow collectives"
@@ -145,25 +142,23 @@ def _absent(it: Job) -> list[str]:
     return doubts
 
 
-def _cut_off(it: Job) -> list[str]:
+def _cut_off(job: Job) -> str:
     """Say if the last stage does not begin as the last one of 1F1B does."""
-    last = it.computes.get(max(it.computes), [])
-    one_chunk = len({item.produces[1] for item in last}) == 1
-    kinds = [item.produces[0] for item in last]
-    batches = len({item.produces[2] for item in last})
-    has_sends = any(key.operation in SEND.values() for key in it.keys)
-    if has_sends or not one_chunk or batches < 2 or BACKWARD not in kinds:
-        return []
+    last = job.computes.get(max(job.computes), [])
+    kinds, chunks, batches = (
+        list(labels) for labels in zip(*(i.produces for i in last), strict=True)
+    )
+    has_sends = any(key.operation in SEND.values() for key in job.keys)
+    if has_sends or len(set(chunks)) > 1 or len(set(batches)) < 2 or BACKWARD not in kinds:
+        return ""
     leading = kinds.index(BACKWARD)
     if leading < 2:
-        return []
-    return [
+        return ""
+    return (
         f"the last stage begins with {leading} {FORWARD} before a {BACKWARD}, where 1F1B has 1: "
         "is the stage after it missing?"
-    ]
+    )
 
-
-# Whether the times of a recorded job can be right: their unit, and single values.
 
 # Steps of real jobs take a tenth of a second to minutes.
 _LONGEST_STEP_S, _SHORTEST_STEP_S = 600.0, 1e-3
@@ -174,81 +169,62 @@ _OUTLIER_RATIO, _OUTLIER_SHARE = 100.0, 0.05
 _NS_PER_S = 1e9
 
 
-def implausible(it: Job) -> list[str]:
-    """Say in words which times are hard to believe, and what may put them right."""
-    return [*_unit(it), *_dominating(it), *_long_steps(it), *_without_time(it)]
-
-
-def _unit(it: Job) -> list[str]:
-    """Compare the usual step with those of real jobs."""
-    step_s = float(np.median(it.actual)) / _NS_PER_S
-    low, high = _LIKELY_STEP_S
+def _unit(job: Job) -> str:
+    step_s = float(np.median(job.actual)) / _NS_PER_S
     if step_s > _LONGEST_STEP_S:
-        likely = [(unit, step_s / each) for unit, each in _SMALLER.items()]
-        way = "read as a larger unit than they are"
+        likely = [
+            (f"time_unit={unit!r} makes it", step_s / size) for unit, size in _SMALLER.items()
+        ]
+        way = "larger"
     elif step_s < _SHORTEST_STEP_S:
-        likely = [(f"{each:,.0f} times larger", step_s * each) for each in _SMALLER.values()]
-        way = "read as a smaller unit than they are"
+        likely = [
+            (f"in a unit {size:,.0f} times larger it is", step_s * size)
+            for size in _SMALLER.values()
+        ]
+        way = "smaller"
     else:
-        return []
-    fitting = [
-        (f"time_unit={unit!r} makes it" if unit in _SMALLER else f"in a unit {unit} it is", length)
-        for unit, length in likely
-        if low <= length <= high
-    ]
-    words = "; ".join(f"{how} {duration(length)}" for how, length in fitting)
-    return [
-        f"the usual step takes {duration(step_s)}, so times may be {way}"
-        + (f": {words} (load.job_operations)" if words else "")
-    ]
+        return ""
+    low, high = _LIKELY_STEP_S
+    words = "; ".join(f"{how} {duration(step)}" for how, step in likely if low <= step <= high)
+    doubt = f"the usual step takes {duration(step_s)}, so times may be read as a {way} unit than "
+    return doubt + "they are" + (f": {words} (load.job_operations)" if words else "")
 
 
-def _dominating(it: Job) -> list[str]:
-    """Name the longest operation, if it is out of all proportion."""
-    lasted = it.end - it.start
+def _dominating(job: Job) -> str:
+    lasted = job.end - job.start
     usual = np.median(lasted, axis=(1, 2))[:, None, None]
-    total = float(it.actual.sum())
+    total = float(job.actual.sum())
     is_odd = (lasted > _OUTLIER_RATIO * usual) & (lasted > _OUTLIER_SHARE * total)
     if not is_odd.any():
-        return []
+        return ""
     row, step, rank = np.unravel_index(np.argmax(np.where(is_odd, lasted, -1)), lasted.shape)
-    key = it.keys[row]
-    return [
-        f"{_counted(is_odd)} most of all time: {key.operation} in step {it.steps[step]} of "
-        f"data-parallel rank {it.dp_ranks[rank]}, stage {key.stage} lasts "
+    key, count = job.keys[row], int(is_odd.sum())
+    return (
+        f"{'one operation takes' if count == 1 else f'{count:,} operations take'} most of all "
+        f"time: {key.operation} in step {job.steps[step]} of data-parallel rank "
+        f"{job.dp_ranks[rank]}, stage {key.stage} lasts "
         f"{duration(lasted[row, step, rank] / _NS_PER_S)}, usually "
         f"{duration(float(usual[row, 0, 0]) / _NS_PER_S)}: a stall, or a wrong value"
-    ]
+    )
 
 
-def _counted(is_odd: NDArray[np.bool_]) -> str:
-    count = int(is_odd.sum())
-    return "one operation takes" if count == 1 else f"{count:,} operations take"
+def _long_step(job: Job) -> str:
+    usual, longest = float(np.median(job.actual)), float(job.actual.max())
+    if longest <= max(_OUTLIER_RATIO * usual, _OUTLIER_SHARE * float(job.actual.sum())):
+        return ""
+    return (
+        f"step {job.steps[int(job.actual.argmax())]} spans {duration(longest / _NS_PER_S)} from "
+        f"its first start to its last end, a usual one {duration(usual / _NS_PER_S)}: a stall, or "
+        "a wrong start or duration"
+    )
 
 
-def _long_steps(it: Job) -> list[str]:
-    """Name the longest step, if its first start and last end are too far apart."""
-    usual, longest = float(np.median(it.actual)), float(it.actual.max())
-    if longest <= _OUTLIER_RATIO * usual or longest <= _OUTLIER_SHARE * float(it.actual.sum()):
-        return []
-    return [
-        f"step {it.steps[int(it.actual.argmax())]} spans {duration(longest / _NS_PER_S)} from its "
-        f"first start to its last end, a usual one {duration(usual / _NS_PER_S)}: a stall, or a "
-        "wrong start or duration"
-    ]
-
-
-def _without_time(it: Job) -> list[str]:
-    """Count the computations that take no time at all."""
-    rows = [at for at, key in enumerate(it.keys) if key.operation in COMPUTES]
-    lasted = (it.end - it.start)[rows]
+def _timeless(job: Job) -> str:
+    rows = [row for row, key in enumerate(job.keys) if key.operation in COMPUTES]
+    lasted = (job.end - job.start)[rows]
     count = int((lasted <= 0).sum())
-    if not count:
-        return []
-    return [
-        f"{count:,} of {lasted.size:,} computations last exactly 0 ns: missing values, or a "
-        "damaged file"
-    ]
+    doubt = f"{count:,} of {lasted.size:,} computations last exactly 0 ns: missing values, or a "
+    return f"{doubt}damaged file" if count else ""
 
 
 def duration(seconds: float) -> str:

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from workbench.analyze._imbalance.jobs.arranged import job
+from workbench.analyze._imbalance.jobs.arranged import arranged
 from workbench.analyze._imbalance.jobs.replay import (
     BACKWARD,
     COMPUTES,
@@ -37,6 +37,7 @@ from workbench.errors import PerformanceModelError
 from workbench.tables import JOB_HELD_OUT, JOB_PREDICTION
 
 AS_RECORDED = "as recorded"
+_WEIGHTS = "backward-weights"
 _FEW_STEPS = 10
 # How often micro-batches are drawn anew for each step.
 _REPEATS = 8
@@ -63,8 +64,7 @@ class JobChange:
     micro_batches
         Another number of micro-batches per rank and step.
     weight_share
-        Of a backward computation, the part that makes gradients of weights; for
-        ``"zero_bubble"``.
+        Of a backward computation, the part that makes gradients of weights; for ``"zero_bubble"``.
     """
 
     factor: float = 1.0
@@ -128,33 +128,36 @@ def job_prediction(
     change is of the same draws, so that what steps have in common cancels. Steps that follow
     each other may be alike; then the intervals are too narrow.
 
-    In another schedule computations keep their durations, transfers and pauses. Other
-    micro-batches are drawn from those of the same step and rank: without repeats where fewer
-    are wanted, otherwise each once and the rest again. Collectives, which
-    do not depend on them, stay.
+    In another schedule computations keep their durations, transfers and pauses. Other micro-batches
+    are drawn from those of the same step and rank: without repeats where fewer are wanted,
+    otherwise each once and the rest again. Collectives, which do not depend on them, stay.
 
     References
     ----------
     arXiv:2505.05713 for the replay.
     """
-    _check(draws, confidence_level)
-    it = job(operations)
+    if not (is_whole(draws) and 0 < confidence_level < 1):
+        msg = "draws must be a whole number of at least 1 and confidence_level between 0 and 1, "
+        msg += f"not {draws} and {confidence_level}"
+        raise PerformanceModelError(msg)
+    job = arranged(operations)
     rng = np.random.default_rng(seed)
-    delay = it.actual - it.replay(it.own)
-    drawn = rng.integers(len(it.steps), size=(draws, len(it.steps)))
+    delay = job.actual - job.replay(job.own)
+    drawn = rng.integers(len(job.steps), size=(draws, len(job.steps)))
     tails = [(1 - confidence_level) / 2, (1 + confidence_level) / 2]
-    rows = [_row(AS_RECORDED, "measured", it.actual[None], it.actual, drawn, tails)]
-    doubts = [_few(it)]
+    rows = [_row(AS_RECORDED, job.actual[None], job.actual, drawn, tails) | {"basis": "measured"}]
+    doubts: list[list[str]] = [[]]
     for name, change in (changes or {}).items():
-        _refuse(it, name, change)
-        steps, doubt = _changed(it, change, rng, delay)
-        basis = "modelled" if change.is_rearranged else "scaled"
-        rows.append(_row(name, basis, steps, it.actual, drawn, tails))
-        doubts.append([*_few(it), *doubt])
-    for row, each in zip(rows, doubts, strict=True):
-        row |= {"step_count": len(it.steps), "doubt": "; ".join([*it.doubts, *each]) or None}
-    table = pd.DataFrame(rows)
-    table["basis"] = table["basis"].astype("category")
+        _refuse(job, name, change)
+        steps, doubt = _changed(job, change, rng, delay)
+        basis = {"basis": "modelled" if change.is_rearranged else "scaled"}
+        rows.append(_row(name, steps, job.actual, drawn, tails) | basis)
+        doubts.append(doubt)
+    count = len(job.steps)
+    short = [f"{count} steps only: their interval says little"] if count < _FEW_STEPS else []
+    for row, doubt in zip(rows, doubts, strict=True):
+        row |= {"step_count": count, "doubt": "; ".join([*job.doubts, *short, *doubt]) or None}
+    table = pd.DataFrame(rows).astype({"basis": "category"})
     return JOB_PREDICTION.check(JOB_PREDICTION.cast(table))
 
 
@@ -190,161 +193,127 @@ def job_held_out(operations: pd.DataFrame, *, splits: int = 100, seed: int = 0) 
     with delays*: the same with their launch delays, as :func:`job_prediction` takes them.
     *mean durations*: the baseline, one replay with each operation's mean over the half.
     """
-    it = job(operations)
-    if len(it.steps) < 2 or not is_whole(splits):
+    job = arranged(operations)
+    if len(job.steps) < 2 or not is_whole(splits):
         msg = (
-            f"{len(it.steps)} steps in {splits} splits: there must be 2 steps or more, one for "
+            f"{len(job.steps)} steps in {splits} splits: there must be 2 steps or more, one for "
             "each half, and at least 1 split"
         )
         raise PerformanceModelError(msg)
-    replay, actual = it.replay(it.own), it.actual
-    errors: dict[str, list[float]] = {"joint steps": [], "joint steps with delays": []}
-    errors["mean durations"] = []
+    replay, actual = job.replay(job.own), job.actual
+    predicted: list[tuple[float, ...]] = []
     rng = np.random.default_rng(seed)
     for _ in range(splits):
-        shuffled = rng.permutation(len(actual))
-        mine, others = np.array_split(shuffled, 2)
-        truth = actual[others].mean()
-        mean = it.replay(it.own[:, mine].mean(axis=1, keepdims=True))[0]
-        predicted = (replay[mine].mean(), actual[mine].mean(), mean)
-        for each, value in zip(errors.values(), predicted, strict=True):
-            each.append(float(value / truth - 1))
-    found = {"own step": (replay / actual - 1).tolist(), **errors}
+        half, held_out = np.array_split(rng.permutation(len(actual)), 2)
+        mean = job.replay(job.own[:, half].mean(axis=1, keepdims=True))[0]
+        means = (replay[half].mean(), actual[half].mean(), mean)
+        predicted.append(tuple(float(value / actual[held_out].mean() - 1) for value in means))
+    names = ("joint steps", "joint steps with delays", "mean durations")
+    errors = {"own step": replay / actual - 1} | dict(
+        zip(names, np.array(predicted).T, strict=True)
+    )
     table = pd.DataFrame(
         {
-            "method": pd.Categorical(list(found)),
-            "split_count": [len(each) for each in found.values()],
-            "error_ratio": [np.mean(each) for each in found.values()],
-            "absolute_error_ratio": [np.abs(each).mean() for each in found.values()],
-            "largest_error_ratio": [np.abs(each).max() for each in found.values()],
+            "method": pd.Categorical(list(errors)),
+            "split_count": [len(error) for error in errors.values()],
+            "error_ratio": [np.mean(error) for error in errors.values()],
+            "absolute_error_ratio": [np.abs(error).mean() for error in errors.values()],
+            "largest_error_ratio": [np.abs(error).max() for error in errors.values()],
         }
     )
     return JOB_HELD_OUT.check(JOB_HELD_OUT.cast(table))
 
 
-def _check(draws: int, confidence_level: float) -> None:
-    if not (is_whole(draws) and 0 < confidence_level < 1):
-        msg = (
-            "draws must be a whole number of at least 1 and confidence_level between 0 and 1, not "
-            f"{draws} and {confidence_level}"
-        )
-        raise PerformanceModelError(msg)
-
-
-def _refuse(it: Job, name: str, change: JobChange) -> None:
-    """Raise for a change that the job cannot take."""
-    if name == AS_RECORDED:
-        msg = f"{AS_RECORDED!r} is the name of the job without a change; take another"
-        raise PerformanceModelError(msg)
-    if not 0 <= change.factor < np.inf:
-        msg = f"{name}: factor must be 0 or more, not {change.factor}"
-        raise PerformanceModelError(msg)
-    if not 0 <= change.weight_share <= 1:
-        msg = f"{name}: weight_share must be between 0 and 1, not {change.weight_share}"
-        raise PerformanceModelError(msg)
-    if change.micro_batches is not None and not is_whole(change.micro_batches):
-        msg = f"{name}: micro_batches must be a whole number of at least 1"
-        raise PerformanceModelError(msg)
-    operations = sorted({key.operation for key in it.keys})
-    for what, value, known in (
-        ("operation", change.operation, operations),
-        ("dp_rank", change.dp_rank, it.dp_ranks.tolist()),
-        ("stage", change.stage, it.stages),
+def _refuse(job: Job, name: str, change: JobChange) -> None:
+    batches = change.micro_batches
+    reasons = {
+        f"{AS_RECORDED!r} is the name of the job without a change; take another": (
+            name == AS_RECORDED
+        ),
+        f"{name}: factor must be 0 or more, not {change.factor}": not 0 <= change.factor < np.inf,
+        f"{name}: weight_share must be between 0 and 1, not {change.weight_share}": (
+            not 0 <= change.weight_share <= 1
+        ),
+        f"{name}: micro_batches must be a whole number of at least 1": (
+            batches is not None and not is_whole(batches)
+        ),
+    }
+    for noun, value, choices in (
+        ("operation", change.operation, sorted({key.operation for key in job.keys})),
+        ("dp_rank", change.dp_rank, job.dp_ranks.tolist()),
+        ("stage", change.stage, job.stages),
     ):
-        if value is not None and value not in known:
-            listed = ", ".join(str(each) for each in known[:12]) + " ..." * (len(known) > 12)
-            msg = f"{name}: the job has no {what} {value!r}; it has {listed}"
-            raise PerformanceModelError(msg)
-
-
-def _scaled(it: Job, change: JobChange) -> Floats:
-    """Return the durations with the chosen ones multiplied."""
-    names = COMPUTES if change.operation is None else {change.operation}
-    rows = np.array(
-        [
-            key.operation in names and change.stage in (None, key.stage)
-            for key in it.keys
-        ]
-    )  # fmt: skip
-    ranks = np.array([change.dp_rank in (None, rank) for rank in it.dp_ranks.tolist()])
-    chosen = rows[:, None, None] & ranks[None, None, :]
-    return np.where(chosen, it.own * change.factor, it.own)
+        listed = ", ".join(map(str, choices[:12])) + " ..." * (len(choices) > 12)
+        reason = f"{name}: the job has no {noun} {value!r}; it has {listed}"
+        reasons[reason] = value is not None and value not in choices
+    for reason, holds in reasons.items():
+        if holds:
+            raise PerformanceModelError(reason)
 
 
 def _changed(
-    it: Job, change: JobChange, rng: np.random.Generator, delay: Floats
+    job: Job, change: JobChange, rng: np.random.Generator, delay: Floats
 ) -> tuple[Floats, list[str]]:
     """Return the steps after a change, by repeat and step, and what is doubtful about them."""
-    own = _scaled(it, change)
+    names = COMPUTES if change.operation is None else {change.operation}
+    rows = [key.operation in names and change.stage in (None, key.stage) for key in job.keys]
+    ranks = np.array([change.dp_rank in (None, rank) for rank in job.dp_ranks.tolist()])
+    own = np.where(np.array(rows)[:, None, None] & ranks, job.own * change.factor, job.own)
     if not change.is_rearranged:
-        return (it.replay(own) + delay)[None], []
-    lies = layout(it)
-    kind, count = change.schedule or lies.kind, change.micro_batches or len(lies.batches)
-    base = Job(**{**vars(it), "own": own})
+        return (job.replay(own) + delay)[None], []
+    placed = layout(job)
+    recorded = len(placed.batches)
+    kind, count = change.schedule or placed.kind, change.micro_batches or recorded
+    base = replace(job, own=own)
     steps = []
-    for _ in range(1 if count == len(lies.batches) else _REPEATS):
-        pick = _pick(len(lies.batches), count, own.shape[1:], rng)
-        other = rearranged(base, lies, kind, pick, change.weight_share)
-        steps.append(other.replay(other.own) + delay * count / len(lies.batches))
-    doubts = []
-    if not runs_as(it, lies, lies.kind):
-        doubts.append(f"the recorded order is not that of {lies.kind}")
-    if kind == "zero_bubble":
-        doubts.append(
-            f"the weight-gradient pass is taken to be {change.weight_share:.0%} of a backward pass"
-        )
-    if count != len(lies.batches):
-        doubts.append(f"{count} micro-batches drawn from the {len(lies.batches)} of each step")
-    return np.array(steps), doubts
+    for _ in range(1 if count == recorded else _REPEATS):
+        pick = _pick(recorded, count, own.shape[1:], rng)
+        changed = rearranged(base, placed, kind, pick, change.weight_share)
+        steps.append(changed.replay(changed.own) + delay * count / recorded)
+    share = change.weight_share
+    doubts = {
+        f"the recorded order is not that of {placed.kind}": not runs_as(job, placed, placed.kind),
+        f"the weight-gradient pass is taken to be {share:.0%} of a backward pass": (
+            kind == "zero_bubble"
+        ),
+        f"{count} micro-batches drawn from the {recorded} of each step": count != recorded,
+    }
+    return np.array(steps), [doubt for doubt, holds in doubts.items() if holds]
 
 
 def _pick(
-    known: int, wanted: int, shape: tuple[int, ...], rng: np.random.Generator
+    recorded: int, wanted: int, shape: tuple[int, ...], rng: np.random.Generator
 ) -> NDArray[np.int64]:
     """Choose recorded micro-batches for each step and rank: as few repeats as possible."""
-    if wanted == known:
-        return np.broadcast_to(np.arange(known).reshape(-1, *[1] * len(shape)), (known, *shape))
-    rounds = -(-wanted // known)
-    shuffled = [rng.random((known, *shape)).argsort(axis=0) for _ in range(rounds)]
+    if wanted == recorded:
+        return np.broadcast_to(
+            np.arange(recorded).reshape(-1, *[1] * len(shape)), (recorded, *shape)
+        )
+    rounds = -(-wanted // recorded)
+    shuffled = [rng.random((recorded, *shape)).argsort(axis=0) for _ in range(rounds)]
     return np.concatenate(shuffled)[:wanted]
 
 
-def _few(it: Job) -> list[str]:
-    count = len(it.steps)
-    return [f"{count} steps only: their interval says little"] if count < _FEW_STEPS else []
-
-
 def _row(
-    name: str,
-    basis: str,
-    steps: Floats,
-    actual: Floats,
-    drawn: NDArray[np.int64],
-    tails: list[float],
+    name: str, steps: Floats, actual: Floats, drawn: NDArray[np.int64], tails: list[float]
 ) -> dict[str, object]:
     """Sum up steps: their mean, the spread of steps, and intervals over draws of steps."""
     mean_by_step = steps.mean(axis=0)
     means = mean_by_step[drawn].mean(axis=1)
-    ratios = means / actual[drawn].mean(axis=1) - 1
     low, high = np.quantile(means, tails)
     p5, p95 = np.quantile(steps, [0.05, 0.95])
-    change_low, change_high = np.quantile(ratios, tails)
+    change_low, change_high = np.quantile(means / actual[drawn].mean(axis=1) - 1, tails)
     return {
-        "change": name, "basis": basis, "step_ns": mean_by_step.mean(), "step_low_ns": low,
-        "step_high_ns": high, "step_p5_ns": p5, "step_p95_ns": p95,
+        "change": name, "step_ns": mean_by_step.mean(), "step_low_ns": low, "step_high_ns": high,
+        "step_p5_ns": p5, "step_p95_ns": p95,
         "change_ratio": mean_by_step.mean() / actual.mean() - 1,
         "change_low_ratio": change_low, "change_high_ratio": change_high,
     }  # fmt: skip
 
 
-# A recorded job, rearranged: another schedule, or other micro-batches of the same steps.
-
-_WEIGHTS = "backward-weights"
-
-
 @dataclass(frozen=True)
 class Layout:
-    """How a recorded job lies on its stages, and the order it would need to run otherwise."""
+    """How a recorded job placed on its stages, and the order it would need to run otherwise."""
 
     stages: list[int]
     chunks: list[int]
@@ -357,58 +326,51 @@ class Layout:
         return len(self.chunks) // len(self.stages)
 
 
-def layout(it: Job) -> Layout:
-    """Read off how a job lies on its stages.
+def layout(job: Job) -> Layout:
+    """Read off how a job placed on its stages.
 
     Raises
     ------
     PerformanceModelError
         If its chunks do not go round the stages in turn.
     """
-    home = {item.produces[1]: stage for stage, items in it.computes.items() for item in items}
-    stages = sorted(it.computes)
-    chunks = sorted(home)
-    batches = sorted({item.produces[2] for items in it.computes.values() for item in items})
-    if [home[each] for each in chunks] != (stages * len(chunks))[: len(chunks)] or (
-        len(chunks) % len(stages)
-    ):
+    home = {item.produces[1]: item.key.stage for item in job.items}
+    stages, chunks = sorted(job.computes), sorted(home)
+    on_stages = [home[chunk] for chunk in chunks]
+    if len(chunks) % len(stages) or on_stages != stages * (len(chunks) // len(stages)):
         msg = (
-            f"chunks lie on stages {[home[each] for each in chunks][:12]}; only those that go "
-            "round the stages in turn can be given another schedule or other micro-batches"
+            f"chunks lie on stages {on_stages[:12]}; only those that go round the stages in turn "
+            "can be given another schedule or other micro-batches"
         )
         raise PerformanceModelError(msg)
     kind: ScheduleKind = "1f1b" if len(chunks) == len(stages) else "interleaved"
-    return Layout(stages, chunks, batches, kind)
+    return Layout(stages, chunks, sorted({item.produces[2] for item in job.items}), kind)
 
 
-def runs_as(it: Job, lies: Layout, kind: ScheduleKind) -> bool:
+def runs_as(job: Job, placed: Layout, kind: ScheduleKind) -> bool:
     """Say whether the job was recorded in the order of a schedule."""
-    if refusal(kind, len(lies.stages), len(lies.batches), lies.per_stage):
+    size = (len(placed.stages), len(placed.batches), placed.per_stage)
+    if refusal(kind, *size):
         return False
-    wanted = _actions(order(kind, len(lies.stages), len(lies.batches), lies.per_stage), lies)
-    recorded = {
-        stage: [
-            (item.produces[0], *(each.index(number) for each, number in
-                                 zip((lies.chunks, lies.batches), item.produces[1:], strict=True)))
-            for item in items
-        ]
-        for stage, items in it.computes.items()
-    }  # fmt: skip
-    return recorded == wanted
+    recorded: dict[int, list[tuple[str, int, int]]] = defaultdict(list)
+    for item in job.items:
+        name, chunk, batch = item.produces
+        position = (placed.chunks.index(chunk), placed.batches.index(batch))
+        recorded[item.key.stage].append((name, *position))
+    return recorded == _actions(order(kind, *size), placed)
 
 
-def _actions(it: Order, lies: Layout) -> dict[int, list[tuple[str, int, int]]]:
-    found: dict[int, list[tuple[str, int, int]]] = defaultdict(list)
-    for at, action, chunk, batch in zip(
-        *(each.tolist() for each in (it.stage, it.action, it.chunk, it.micro_batch)), strict=True
-    ):
-        name = FORWARD if action == FORWARD_PASS else _WEIGHTS if action == WEIGHT else BACKWARD
-        found[lies.stages[at]].append((name, chunk, batch))
-    return dict(found)
+def _actions(schedule: Order, placed: Layout) -> dict[int, list[tuple[str, int, int]]]:
+    actions: dict[int, list[tuple[str, int, int]]] = defaultdict(list)
+    columns = (schedule.stage, schedule.action, schedule.chunk, schedule.micro_batch)
+    for at, action, chunk, batch in zip(*(column.tolist() for column in columns), strict=True):
+        name = {FORWARD_PASS: FORWARD, WEIGHT: _WEIGHTS}.get(action, BACKWARD)
+        actions[placed.stages[at]].append((name, chunk, batch))
+    return dict(actions)
 
 
 def rearranged(
-    it: Job, lies: Layout, kind: ScheduleKind, pick: NDArray[np.int64], weight_share: float
+    job: Job, placed: Layout, kind: ScheduleKind, pick: NDArray[np.int64], weight_share: float
 ) -> Job:
     """Return the job in the order of a schedule, with micro-batches picked from the recorded.
 
@@ -419,71 +381,74 @@ def rearranged(
     PerformanceModelError
         If the schedule does not exist for this job.
     """
-    count = len(pick)
-    reason = refusal(kind, len(lies.stages), count, lies.per_stage)
+    size = (len(placed.stages), len(pick), placed.per_stage)
+    reason = refusal(kind, *size)
     if kind in V_SHAPED:
         reason = f"{kind} lays the model down the stages and back, which the job did not"
     if reason:
-        msg = f"the job has {lies.per_stage} chunks per stage, {count} micro-batches: {reason}"
+        msg = f"the job has {size[2]} chunks per stage, {size[1]} micro-batches: {reason}"
         raise PerformanceModelError(msg)
-    made = order(kind, len(lies.stages), count, lies.per_stage)
-    split = weight_share if (made.action == INPUT).any() else 0.0
-    taken = _Taken(it, lies, pick, split)
+    schedule = order(kind, *size)
+    # Only a schedule with input-gradient passes splits the backward pass.
+    split = weight_share if (schedule.action == INPUT).any() else 0.0
+    moved = _Taken(job, placed, pick, split)
     computes = {
-        stage: [taken.compute(stage, *each) for each in actions]
-        for stage, actions in _actions(made, lies).items()
+        stage: [moved.compute(stage, *action) for action in actions]
+        for stage, actions in _actions(schedule, placed).items()
     }
-    rows = {key: at for at, key in enumerate(it.keys)}
-    outside = [*it.before, *it.after]
-    own = np.concatenate([np.stack(taken.durations), it.own[[rows[key] for key in outside]]])
-    return replace(it, keys=[*taken.keys, *outside], own=own, computes=computes)
+    rows = {key: row for row, key in enumerate(job.keys)}
+    outside = [*job.before, *job.after]
+    own = np.concatenate([np.stack(moved.durations), job.own[[rows[key] for key in outside]]])
+    return replace(job, keys=[*moved.keys, *outside], own=own, computes=computes)
 
 
 class _Taken:
     """Operations taken over from a job: their new keys and durations."""
 
-    def __init__(self, it: Job, lies: Layout, pick: NDArray[np.int64], split: float) -> None:
+    def __init__(self, job: Job, placed: Layout, pick: NDArray[np.int64], split: float) -> None:
         self.keys: list[Operation] = []
         self.durations: list[Floats] = []
-        self._own, self._pick, self._split, self._lies = it.own, pick, split, lies
-        self._row = {key: at for at, key in enumerate(it.keys)}
-        self._items = {item.produces: item for items in it.computes.values() for item in items}
+        self._own, self._pick, self._split, self._lies = job.own, pick, split, placed
+        self._row = {key: at for at, key in enumerate(job.keys)}
+        self._items = {item.produces: item for items in job.computes.values() for item in items}
         self._numbers: dict[tuple[int, str], int] = defaultdict(int)
 
     def compute(self, stage: int, name: str, chunk: int, batch: int) -> Compute:
         """Return a computation of the new order, with the transfers and the pause beside it."""
         recorded = BACKWARD if name == _WEIGHTS else name
         items = [
-            self._items[recorded, self._lies.chunks[chunk], each] for each in self._lies.batches
+            self._items[recorded, self._lies.chunks[chunk], source] for source in self._lies.batches
         ]
         factor = {_WEIGHTS: self._split, BACKWARD: 1 - self._split}.get(name, 1.0)
         key = self._take(stage, name, batch, [item.key for item in items], factor)
-        made = (name, chunk, batch)
+        product = (name, chunk, batch)
         assert key is not None
         if name == _WEIGHTS:
-            return Compute(key, None, None, made, None)
+            return Compute(key, None, None, product, None)
         step = 1 if name == FORWARD else -1
         needs: tuple[str, int, int] | None = (name, chunk - step, batch)
         if not 0 <= chunk - step < len(self._lies.chunks):
             needs = None if name == FORWARD else (FORWARD, chunk, batch)
         receive, send, pause = (
-            self._take(stage, "", batch, [getattr(item, part) for item in items])
-            for part in ("receive", "send", "pause")
+            self._take(stage, "", batch, [getattr(item, link) for item in items])
+            for link in ("receive", "send", "pause")
         )
         late = any(item.pauses_late for item in items)
-        return Compute(key, receive, send, made, needs, pause, late)
+        return Compute(key, receive, send, product, needs, pause, late)
 
     def _take(
         self, stage: int, name: str, batch: int, keys: list[Operation | None], factor: float = 1.0
     ) -> Operation | None:
         """Take an operation of all recorded micro-batches over; None if none has it."""
-        known = [key for key in keys if key is not None]
-        if not known:
+        present = [key for key in keys if key is not None]
+        if not present:
             return None
-        name = name or known[0].operation
+        name = name or present[0].operation
         nothing = np.zeros(self._own.shape[1:])
-        each = np.stack([nothing if key is None else self._own[self._row[key]] for key in keys])
-        chosen = np.take_along_axis(each, self._pick[batch][None], axis=0)[0]
+        durations = np.stack(
+            [nothing if key is None else self._own[self._row[key]] for key in keys]
+        )
+        chosen = np.take_along_axis(durations, self._pick[batch][None], axis=0)[0]
         number = self._numbers[stage, name]
         self._numbers[stage, name] += 1
         self.keys.append(Operation(stage, name, number))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
@@ -72,16 +71,19 @@ class Job:
     doubts: list[str]
 
     @property
+    def items(self) -> list[Compute]:
+        """The computations of all stages."""
+        return [item for items in self.computes.values() for item in items]
+
+    @property
     def pauses(self) -> frozenset[Operation]:
         """What interrupts the pipeline: garbage collections between computations."""
-        items = (item for items in self.computes.values() for item in items)
-        return frozenset(item.pause for item in items if item.pause is not None)
+        return frozenset(item.pause for item in self.items if item.pause is not None)
 
     @property
     def actual(self) -> Floats:
         """How long each step took as it was recorded."""
-        lasted: Floats = self.end.max(axis=(0, 2)) - self.start.min(axis=(0, 2))
-        return lasted
+        return np.asarray(self.end.max(axis=(0, 2)) - self.start.min(axis=(0, 2)))
 
     def replay(self, durations: Floats, watch: Times | None = None) -> Floats:
         """Return when each step would end if its operations took ``durations``.
@@ -96,15 +98,14 @@ class Job:
         self._pipeline(row, clock, watch)
         for group in meetings(self.after):
             _meet(group, row, clock, watch)
-        ends: Floats = np.max(list(clock.values()), axis=(0, 2))
-        return ends
+        return np.asarray(np.max(list(clock.values()), axis=(0, 2)))
 
     def _pipeline(
         self, row: dict[Operation, Floats], clock: dict[int, Floats], watch: Times | None
     ) -> None:
         """Run forward and backward passes: one computation at a time, transfers beside them."""
         begin = dict(clock)
-        made: dict[tuple[str, int, int], tuple[Floats, Operation | None]] = {}
+        results: dict[tuple[str, int, int], tuple[Floats, Operation | None]] = {}
         free: dict[tuple[int, str], Floats] = {}
         position = dict.fromkeys(self.stages, 0)
         moved = True
@@ -113,17 +114,17 @@ class Job:
             for stage, computes in self.computes.items():
                 while position[stage] < len(computes):
                     item = computes[position[stage]]
-                    if item.needs is not None and item.needs not in made:
+                    if item.needs is not None and item.needs not in results:
                         break
                     ready = _paused(item, row, clock[stage], watch, late=False)
                     if item.needs is not None:
                         wire = _Wire(row, free, begin[stage], watch)
-                        ready = np.maximum(ready, wire.carry(item, *made[item.needs]))
+                        ready = np.maximum(ready, wire.carry(item, *results[item.needs]))
                     ready = _paused(item, row, ready, watch, late=True)
                     clock[stage] = ready + row[item.key]
                     if watch is not None:
                         watch[item.key] = (ready, clock[stage])
-                    made[item.produces] = (clock[stage], item.send)
+                    results[item.produces] = (clock[stage], item.send)
                     position[stage] += 1
                     moved = True
 
@@ -148,9 +149,9 @@ class _Wire(NamedTuple):
     begin: Floats
     watch: Times | None
 
-    def carry(self, item: Compute, made: Floats, send: Operation | None) -> Floats:
+    def carry(self, item: Compute, ready: Floats, send: Operation | None) -> Floats:
         """Move what a computation needs; sends and receives of a stage queue among themselves."""
-        start = np.maximum(made, self.begin)
+        start = np.maximum(ready, self.begin)
         ends = [key for key in (send, item.receive) if key is not None]
         for key in ends:
             if (previous := self.free.get(key[:2])) is not None:
@@ -162,12 +163,12 @@ class _Wire(NamedTuple):
         return self.free[item.receive[:2]] if item.receive is not None else start
 
 
-def meetings(keys: list[Operation]) -> Iterator[list[Operation]]:
+def meetings(keys: list[Operation]) -> list[list[Operation]]:
     """Group operations outside the pipeline that happen together, in order."""
     groups: dict[tuple[str, int], list[Operation]] = defaultdict(list)
     for key in keys:
         groups[key.operation, key.sequence].append(key)
-    yield from groups.values()
+    return list(groups.values())
 
 
 def _meet(
@@ -176,7 +177,6 @@ def _meet(
     clock: dict[int, Floats],
     watch: Times | None,
 ) -> None:
-    """Let the stages of a group run one operation, waiting for whom it waits for."""
     begin = together(group, {key.stage: clock[key.stage] for key in group})
     for key in group:
         clock[key.stage] = begin[key.stage] + row[key]

@@ -7,7 +7,7 @@ from collections import defaultdict
 import numpy as np
 import pandas as pd
 
-from workbench.analyze._imbalance.jobs.arranged import job
+from workbench.analyze._imbalance.jobs.arranged import arranged
 from workbench.analyze._imbalance.jobs.replay import (
     BACKWARD,
     COMPUTES,
@@ -17,7 +17,6 @@ from workbench.analyze._imbalance.jobs.replay import (
     SEND,
     Floats,
     Job,
-    Operation,
     Times,
 )
 from workbench.errors import WorkbenchError
@@ -57,35 +56,38 @@ def job_schedule(
     (``actual``) do not: a transfer begins when both ends are ready, so that the gaps
     between operations are the waiting.
     """
-    it = job(operations)
-    at_step = _chosen(it.steps.tolist(), step, "step")
+    job = arranged(operations)
+    at_step = _position(job.steps.tolist(), step, "step")
     if at_step is None:
-        at_step = int(np.argmax(it.replay(it.own) / it.replay(it.ideal)))
-    mine = slice(at_step, at_step + 1)
-    versions: dict[str, Times] = {"actual": {}, "ideal": {}}
-    ends = it.replay(it.own[:, mine], versions["actual"])
-    it.replay(it.ideal[:, mine], versions["ideal"])
-    at_rank = _chosen(it.dp_ranks.tolist(), dp_rank, "dp_rank")
-    if at_rank is None:
-        at_rank = _last(versions["actual"])
-    begin = it.start[:, at_step].min()
-    versions["recorded"] = {
-        key: (it.start[row, mine] - begin, it.end[row, mine] - begin)
-        for row, key in enumerate(it.keys)
+        at_step = int(np.argmax(job.replay(job.own) / job.replay(job.ideal)))
+    chosen = slice(at_step, at_step + 1)
+    begin = job.start[:, at_step].min()
+    recorded = {
+        key: (job.start[row, chosen] - begin, job.end[row, chosen] - begin)
+        for row, key in enumerate(job.keys)
     }
-    labels = {item.key: item.produces for items in it.computes.values() for item in items}
-    rows = [
-        (version, *_row(key, labels, begin_end, at_rank))
-        for version in ("recorded", "actual", "ideal")
-        for key, begin_end in versions[version].items()
-    ]
+    versions: dict[str, Times] = {"recorded": recorded, "actual": {}, "ideal": {}}
+    ends = job.replay(job.own[:, chosen], versions["actual"])
+    job.replay(job.ideal[:, chosen], versions["ideal"])
+    at_rank = _position(job.dp_ranks.tolist(), dp_rank, "dp_rank")
+    if at_rank is None:
+        computed = [e[0] for key, (_, e) in versions["actual"].items() if key.operation in COMPUTES]
+        at_rank = int(np.argmax(np.max(computed, axis=0)))
+    labels = {item.key: item.produces for item in job.items}
+    rows: list[tuple[object, ...]] = []
+    for version, times in versions.items():
+        for key, (starts, stops) in times.items():
+            start, stop = float(starts[0, at_rank]), float(stops[0, at_rank])
+            _, chunk, batch = labels.get(key, (None, None, None))
+            span = (round(start), round(stop - start))
+            rows.append((version, key.stage, key.operation, batch, chunk, *span))
     names = ["version", "stage", "operation", "micro_batch", "chunk", "start_ns", "dur_ns"]
     table = pd.DataFrame(rows, columns=names)
-    table = table.assign(step=int(it.steps[at_step]), dp_rank=int(it.dp_ranks[at_rank]))
-    table["version"] = pd.Categorical(table["version"], ["recorded", "actual", "ideal"])
+    table = table.assign(step=int(job.steps[at_step]), dp_rank=int(job.dp_ranks[at_rank]))
+    table["version"] = pd.Categorical(table["version"], list(versions))
     table = table.sort_values(["version", "stage", "start_ns"], kind="stable", ignore_index=True)
     table = JOB_SCHEDULE.cast(table)
-    table.attrs["replay_error_ratio"] = float(ends[0] / it.actual[at_step] - 1)
+    table.attrs["replay_error_ratio"] = float(ends[0] / job.actual[at_step] - 1)
     return JOB_SCHEDULE.check(table)
 
 
@@ -116,51 +118,47 @@ def job_micro_batches(operations: pd.DataFrame, *, stage: int | None = None) -> 
     -----
     The correlation in :func:`workbench.analyze.job_slowdown` is that of these two columns.
     """
-    it = job(operations)
-    at = _chosen(it.stages, stage, "stage")
-    chosen = it.stages[at or 0]
-    both = micro_batches_of(it, chosen)
-    if both is None:
+    job = arranged(operations)
+    chosen = job.stages[_position(job.stages, stage, "stage") or 0]
+    durations = micro_batches_of(job, chosen)
+    if durations is None:
         return JOB_MICRO_BATCHES.check(JOB_MICRO_BATCHES.empty())
-    batches, forward, backward = both
-    number, step, rank = (each.ravel() for each in np.indices(forward.shape))
+    batches, forward, backward = durations
+    number, step, rank = (index.ravel() for index in np.indices(forward.shape))
     table = pd.DataFrame(
         {
-            "step": it.steps[step],
-            "dp_rank": it.dp_ranks[rank],
+            "step": job.steps[step],
+            "dp_rank": job.dp_ranks[rank],
             "stage": chosen,
             "micro_batch": np.array(batches)[number],
             "forward_ns": np.rint(forward.ravel()),
             "backward_ns": np.rint(backward.ravel()),
         }
-    )
-    order = ["step", "dp_rank", "micro_batch"]
-    table = table.sort_values(order, kind="stable", ignore_index=True)
+    ).sort_values(["step", "dp_rank", "micro_batch"], kind="stable", ignore_index=True)
     return JOB_MICRO_BATCHES.check(JOB_MICRO_BATCHES.cast(table))
 
 
-def micro_batches_of(it: Job, stage: int) -> tuple[list[int], Floats, Floats] | None:
+def micro_batches_of(job: Job, stage: int) -> tuple[list[int], Floats, Floats] | None:
     """Return micro-batches of a stage and both durations by micro-batch, step and rank.
 
     None if no micro-batch has both. The chunks of a stage are added up.
     """
-    row = {key: at for at, key in enumerate(it.keys)}
-    found: dict[str, dict[int, list[int]]] = {name: defaultdict(list) for name in COMPUTES}
-    for item in it.computes.get(stage, []):
+    row = {key: at for at, key in enumerate(job.keys)}
+    rows: dict[str, dict[int, list[int]]] = {name: defaultdict(list) for name in COMPUTES}
+    for item in job.computes.get(stage, []):
         name, _, batch = item.produces
-        found[name][batch].append(row[item.key])
-    batches = sorted(set(found[FORWARD]) & set(found[BACKWARD]))
+        rows[name][batch].append(row[item.key])
+    batches = sorted(set(rows[FORWARD]) & set(rows[BACKWARD]))
     if not batches:
         return None
     forward, backward = (
-        np.stack([it.own[found[name][batch]].sum(axis=0) for batch in batches])
+        np.stack([job.own[rows[name][batch]].sum(axis=0) for batch in batches])
         for name in (FORWARD, BACKWARD)
     )
     return batches, forward, backward
 
 
-def _chosen(values: list[int], wanted: int | None, name: str) -> int | None:
-    """Return the position of what is wanted, None if nothing is."""
+def _position(values: list[int], wanted: int | None, name: str) -> int | None:
     if wanted is None:
         return None
     if wanted not in values:
@@ -169,26 +167,6 @@ def _chosen(values: list[int], wanted: int | None, name: str) -> int | None:
         raise WorkbenchError(msg)
     return values.index(wanted)
 
-
-def _last(times: Times) -> int:
-    """Return the position of the rank whose last computation ends last."""
-    ends = [end[0] for key, (_, end) in times.items() if key.operation in COMPUTES]
-    return int(np.argmax(np.max(ends, axis=0)))
-
-
-def _row(
-    key: Operation,
-    labels: dict[Operation, tuple[str, int, int]],
-    times: tuple[Floats, Floats],
-    rank: int,
-) -> tuple[int, str, int | None, int | None, int, int]:
-    """Write one operation of one rank as stage, operation, micro-batch, chunk, start, duration."""
-    begin, end = (float(each[0, rank]) for each in times)
-    _, chunk, batch = labels.get(key, (None, None, None))
-    return key.stage, key.operation, batch, chunk, round(begin), round(end - begin)
-
-
-# What usual measures of imbalance say of a job, beside what stragglers really cost it.
 
 # Measure: what it does not see.
 _HIDES = {
@@ -259,14 +237,9 @@ def job_dispersion(operations: pd.DataFrame) -> pd.DataFrame:
     arXiv:2505.05713 (what-if); scores as in NVIDIA/nvidia-resiliency-ext, straggler
     detection, for computations of one stage instead of kernels of one name.
     """
-    it = job(operations)
-    waits = {name: _share_of_step(it, kinds, its) for name, kinds, its in _shares(it)}
-    values = {
-        "what-if waste": float(it.replay(it.own).mean() / it.replay(it.ideal).mean()),
-        **_spreads(it),
-        **waits,
-        **_scores(it),
-    }
+    job = arranged(operations)
+    waste = float(job.replay(job.own).mean() / job.replay(job.ideal).mean())
+    values = {"what-if waste": waste, **_spreads(job), **_shares(job), **_scores(job)}
     table = pd.DataFrame(
         {
             "measure": list(_FORMULAS),
@@ -279,64 +252,59 @@ def job_dispersion(operations: pd.DataFrame) -> pd.DataFrame:
     return JOB_DISPERSION.check(JOB_DISPERSION.cast(table))
 
 
-def _spreads(it: Job) -> dict[str, float | None]:
+def _spreads(job: Job) -> dict[str, float | None]:
     """Compare the largest with the mean: workers, stages, ranks, micro-batches."""
-    compute = np.stack([_of(it, stage, COMPUTES).sum(axis=0) for stage in it.stages])
+    compute = np.stack([_of(job, stage, COMPUTES).sum(axis=0) for stage in job.stages])
     steps = compute.shape[1]
-    each = compute.transpose(1, 0, 2).reshape(steps, -1)
-    forward = [_of(it, stage, {FORWARD}) for stage in it.stages]
-    batches = [one.transpose(1, 0, 2).reshape(steps, -1) for one in forward if one.size]
+    workers = compute.transpose(1, 0, 2).reshape(steps, -1)
+    forward = [_of(job, stage, {FORWARD}) for stage in job.stages]
+    batches = [times.transpose(1, 0, 2).reshape(steps, -1) for times in forward if times.size]
+    ratios = [_max_by_mean(times) for times in batches]
+    variations = [
+        float((times.std(axis=1, ddof=1) / _positive(times.mean(axis=1))).mean())
+        for times in batches
+        if times.shape[1] > 1
+    ]
     return {
-        "compute of a worker, mean step": _max_by_mean(each.mean(axis=0)[None, :]),
-        "compute of a worker, each step": _max_by_mean(each),
+        "compute of a worker, mean step": _max_by_mean(workers.mean(axis=0)[None, :]),
+        "compute of a worker, each step": _max_by_mean(workers),
         "compute of a stage": _max_by_mean(compute.mean(axis=(1, 2))[None, :]),
         "compute of a data-parallel rank, each step": _max_by_mean(compute.mean(axis=0)),
-        "forward of a micro-batch": _mean([_max_by_mean(one) for one in batches]),
-        "forward of a micro-batch, CV": _mean(
-            [_variation(one) for one in batches if one.shape[1] > 1]
-        ),
+        "forward of a micro-batch": float(np.mean(ratios)) if ratios else None,
+        "forward of a micro-batch, CV": float(np.mean(variations)) if variations else None,
     }
 
 
-def _shares(it: Job) -> list[tuple[str, frozenset[str], Floats]]:
-    """List which operations, with which part of their time, make which share."""
-    whole = it.end - it.start
-    return [
-        ("waiting in data-parallel collectives", OVER_RANKS, whole - it.own),
-        ("time in pipeline receives", frozenset(RECEIVE.values()), whole),
-        ("time in pipeline sends", frozenset(SEND.values()), whole),
-        ("computing", COMPUTES, whole),
-    ]
+def _shares(job: Job) -> dict[str, float | None]:
+    """Give the share of the step, over all workers, that some operations take."""
+    recorded = job.end - job.start
+    worker_ns = len(job.stages) * len(job.dp_ranks) * job.actual.sum()
+    shares: dict[str, float | None] = {}
+    for name, kinds, times in (
+        ("waiting in data-parallel collectives", OVER_RANKS, recorded - job.own),
+        ("time in pipeline receives", RECEIVE.values(), recorded),
+        ("time in pipeline sends", SEND.values(), recorded),
+        ("computing", COMPUTES, recorded),
+    ):
+        rows = [row for row, key in enumerate(job.keys) if key.operation in kinds]
+        # A step's recorded span may be shorter than what overlapping operations add up to.
+        shares[name] = min(float(times[rows].sum() / worker_ns), 1.0) if rows else None
+    return shares
 
 
-def _share_of_step(it: Job, kinds: frozenset[str], times: Floats) -> float | None:
-    rows = [at for at, key in enumerate(it.keys) if key.operation in kinds]
-    workers = len(it.stages) * len(it.dp_ranks)
-    # A step's recorded span may be shorter than what overlapping operations add up to.
-    share = times[rows].sum() / (workers * it.actual.sum())
-    return min(float(share), 1.0) if rows else None
-
-
-def _scores(it: Job) -> dict[str, float | None]:
+def _scores(job: Job) -> dict[str, float | None]:
     """Score the worst worker beside the best rank of its stage, and beside its own best step."""
     beside_best, beside_own = [], []
-    for stage in it.stages:
-        medians = [
-            np.median(mine, axis=0)
-            for kind in sorted(COMPUTES)
-            if (mine := _of(it, stage, {kind})).size
-        ]
-        weights = [
-            mine.sum(axis=0) for kind in sorted(COMPUTES) if (mine := _of(it, stage, {kind})).size
-        ]
-        usual = [np.median(each, axis=0) for each in medians]
-        beside_best.append(
-            _weighted(
-                [one.min() / _positive(one) for one in usual], [w.sum(axis=0) for w in weights]
-            )
-        )
-        best = [one.min(axis=0) / _positive(one) for one in medians]
-        beside_own.append(_weighted(best, weights).mean(axis=0))
+    for stage in job.stages:
+        durations = [_of(job, stage, {kind}) for kind in sorted(COMPUTES)]
+        durations = [times for times in durations if times.size]
+        medians = [np.median(times, axis=0) for times in durations]
+        weights = [times.sum(axis=0) for times in durations]
+        usual = [np.median(times, axis=0) for times in medians]
+        ranks = [times.min() / _positive(times) for times in usual]
+        beside_best.append(_weighted(ranks, [weight.sum(axis=0) for weight in weights]))
+        steps = [times.min(axis=0) / _positive(times) for times in medians]
+        beside_own.append(_weighted(steps, weights).mean(axis=0))
     return {
         "score beside the best rank": float(np.min(beside_best)),
         "score beside the own best step": float(np.min(beside_own)),
@@ -348,30 +316,21 @@ def _weighted(scores: list[Floats], weights: list[Floats]) -> Floats:
     return np.asarray(np.sum([s * w for s, w in zip(scores, weights, strict=True)], axis=0) / total)
 
 
-def _of(it: Job, stage: int, kinds: frozenset[str] | set[str]) -> Floats:
+def _of(job: Job, stage: int, kinds: frozenset[str] | set[str]) -> Floats:
     """Return the durations of some kinds on a stage: computations, steps, ranks."""
-    rows = [at for at, key in enumerate(it.keys) if key.stage == stage and key.operation in kinds]
-    return it.own[rows]
+    rows = [at for at, key in enumerate(job.keys) if key.stage == stage and key.operation in kinds]
+    return job.own[rows]
 
 
 def _max_by_mean(values: Floats) -> float:
     return float((values.max(axis=1) / _positive(values.mean(axis=1))).mean())
 
 
-def _variation(values: Floats) -> float:
-    return float((values.std(axis=1, ddof=1) / _positive(values.mean(axis=1))).mean())
-
-
 def _positive(values: Floats) -> Floats:
     return np.maximum(values, 1e-9)
 
 
-def _mean(values: list[float]) -> float | None:
-    return float(np.mean(values)) if values else None
-
-
 def _lost(name: str, value: float | None) -> float | None:
-    """Turn a measure into the share of GPU time that it calls lost."""
     if value is None or name.endswith("CV"):
         return None
     if name.startswith(("waiting", "time")):

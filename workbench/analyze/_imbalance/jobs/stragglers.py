@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from workbench.analyze._imbalance.jobs.arranged import Grid, grid, job
+from workbench.analyze._imbalance.jobs.arranged import Grid, arranged, grid
 from workbench.analyze._imbalance.jobs.doubts import doubts_of_replay
 from workbench.analyze._imbalance.jobs.replay import COMMUNICATION, COMPUTES, TRANSFERS, Floats, Job
 from workbench.analyze._imbalance.jobs.schedule import micro_batches_of
@@ -22,6 +22,8 @@ Mask: TypeAlias = NDArray[np.bool_]
 _BOUNDING: tuple[Part, Part] = ("dp_rank", "stage")
 # Cells of one replay of many ranks side by side; more are replayed in parts.
 _MOST_CELLS = 20_000_000
+# Of T_ideal: a smaller excess is noise, and its shares say nothing.
+_LEAST_EXCESS = 0.001
 
 
 def job_slowdown(
@@ -102,37 +104,40 @@ def job_slowdown(
         raise ValueError(msg)
     if incomplete == "leave out":
         operations = complete_steps(operations)
-    it = job(operations)
-    own, ideal = it.replay(it.own).mean(), it.replay(it.ideal).mean()
-    by_worker = _by(it, "worker")
+    job = arranged(operations)
+    own, ideal = job.replay(job.own).mean(), job.replay(job.ideal).mean()
+    by_worker = _by(job, "worker")
+    delay_ratio = 1 - own / job.actual.mean()
     masks = {
-        "worst_workers_ratio": _worst_workers(it, by_worker, worst_share),
-        "slow_workers_ratio": slow_workers(it, straggling_from),
-        "last_stage_ratio": _of_stage(it, it.stages[-1]) if len(it.stages) > 1 else None,
-        "communication_ratio": _of_kinds(it, COMMUNICATION),
-        "pauses_ratio": longest(it, worst_share),
+        "worst_workers_ratio": _worst_workers(job, by_worker, worst_share),
+        "slow_workers_ratio": slow_workers(job, straggling_from),
+        "last_stage_ratio": _of_stage(job, job.stages[-1]) if len(job.stages) > 1 else None,
+        "communication_ratio": _of_kinds(job, COMMUNICATION),
+        "pauses_ratio": longest(job, worst_share),
     }
-    raw, within = correlations(it)
+    raw, within = correlations(job)
     row = {
-        "step_count": len(it.steps),
+        "step_count": len(job.steps),
         "worker_count": len(by_worker),
-        "actual_ns": it.actual.mean(),
+        "actual_ns": job.actual.mean(),
         "replay_ns": own,
         "ideal_ns": ideal,
         "slowdown_ratio": own / ideal,
         "waste_ratio": 1 - ideal / own,
-        "delay_ratio": 1 - own / it.actual.mean(),
+        "delay_ratio": delay_ratio,
         "forward_backward_correlation": raw,
         "within_rank_correlation": within,
-        "note": _note(operations, it, 1 - own / it.actual.mean()),
+        "note": _note(operations, job, delay_ratio),
     }
     row |= {
-        name: None if mask is None else share_of(own - _without(it, mask), own, ideal)
+        name: None if mask is None else _share_of(own - _mixed(job, ~mask), own, ideal)
         for name, mask in masks.items()
     }
     stage = ("last stage", "last_stage_ratio", explained_from)
+    # The worst worker of the only rank may be the last stage: then both are the same entity.
+    is_stage = len(job.dp_ranks) == 1 and int(by_worker["stage"].iloc[0]) == job.stages[-1]
     limits = (
-        *([] if not _is_last_stage(it, by_worker) else [stage]),
+        *([stage] if is_stage else []),
         ("worker", "worst_workers_ratio", explained_from),
         ("worker", "slow_workers_ratio", explained_from),
         ("sequence lengths", "within_rank_correlation", correlated_from),
@@ -140,7 +145,11 @@ def job_slowdown(
         ("communication", "communication_ratio", explained_from),
         ("pauses", "pauses_ratio", explained_from),
     )
-    reasons = [name for name, column, limit in limits if _at_least(row[column], limit)]
+    reasons = [
+        name
+        for name, column, limit in limits
+        if isinstance(row[column], float) and row[column] >= limit
+    ]
     row["verdict"] = [*reasons, "other"][0] if own / ideal >= straggling_from else "no straggler"
     return JOB_SLOWDOWN.check(JOB_SLOWDOWN.cast(pd.DataFrame([row])))
 
@@ -153,8 +162,7 @@ def job_slowdown_by(operations: pd.DataFrame, part: Part) -> pd.DataFrame:
     operations
         Table :data:`workbench.tables.JOB_OPERATIONS`.
     part
-        ``"worker"`` (data-parallel rank and stage), ``"stage"``, ``"dp_rank"`` or
-        ``"operation"``.
+        ``"worker"`` (data-parallel rank and stage), ``"stage"``, ``"dp_rank"`` or ``"operation"``.
 
     Returns
     -------
@@ -188,10 +196,10 @@ def job_slowdown_by(operations: pd.DataFrame, part: Part) -> pd.DataFrame:
     if part not in get_args(Part):
         msg = f"part must be one of {get_args(Part)}, not {part!r}"
         raise ValueError(msg)
-    it = job(operations)
-    table = _by(it, part)
+    job = arranged(operations)
+    table = _by(job, part)
     if part == "worker":
-        rank, stage = (_by(it, each).set_index(each)["slowdown_ratio"] for each in _BOUNDING)
+        rank, stage = (_by(job, name).set_index(name)["slowdown_ratio"] for name in _BOUNDING)
         bounds = np.minimum(
             rank.loc[table["dp_rank"]].to_numpy(), stage.loc[table["stage"]].to_numpy()
         )
@@ -223,11 +231,11 @@ def job_steps(operations: pd.DataFrame) -> pd.DataFrame:
     T and T_ideal of :func:`job_slowdown`, step by step. T_ideal is the same for all, as the
     ideal durations are those of the whole job.
     """
-    it = job(operations)
-    own, ideal, actual = it.replay(it.own), it.replay(it.ideal), it.actual
+    job = arranged(operations)
+    own, ideal, actual = job.replay(job.own), job.replay(job.ideal), job.actual
     table = pd.DataFrame(
         {
-            "step": it.steps,
+            "step": job.steps,
             "actual_ns": actual,
             "replay_ns": own,
             "ideal_ns": ideal,
@@ -238,156 +246,125 @@ def job_steps(operations: pd.DataFrame) -> pd.DataFrame:
     return JOB_STEPS.check(JOB_STEPS.cast(table))
 
 
-def _by(it: Job, part: Part) -> pd.DataFrame:
+def _by(job: Job, part: Part) -> pd.DataFrame:
     """Replay every part of a job with own durations beside ideal ones, the worst first."""
-    ideal = it.replay(it.ideal).mean()
     rows: list[tuple[int | None, int | None, str | None, float]] = []
     if part == "operation":
-        kinds = sorted({key.operation for key in it.keys})
-        rows = [(None, None, kind, _kept(it, _of_kinds(it, {kind}))) for kind in kinds]
+        kinds = sorted({key.operation for key in job.keys})
+        rows = [(None, None, kind, _mixed(job, _of_kinds(job, {kind}))) for kind in kinds]
     elif part == "stage":
-        rows = [(None, stage, None, _kept(it, _of_stage(it, stage))) for stage in it.stages]
+        rows = [(None, stage, None, _mixed(job, _of_stage(job, stage))) for stage in job.stages]
     else:
-        for stage in it.stages if part == "worker" else [None]:
-            each = _rank_by_rank(it, stage)
-            rows += [
-                (rank, stage, None, float(ns))
-                for rank, ns in zip(it.dp_ranks.tolist(), each, strict=True)
-            ]
+        for stage in job.stages if part == "worker" else [None]:
+            means = zip(job.dp_ranks.tolist(), _rank_by_rank(job, stage).tolist(), strict=True)
+            rows += [(rank, stage, None, mean) for rank, mean in means]
     table = pd.DataFrame(rows, columns=["dp_rank", "stage", "operation", "slowdown_ratio"])
-    table = table.assign(slowdown_ratio=table["slowdown_ratio"] / ideal, bound_ratio=None)
+    ratio = table["slowdown_ratio"] / job.replay(job.ideal).mean()
+    table = table.assign(slowdown_ratio=ratio, bound_ratio=None)
     table = table.sort_values("slowdown_ratio", ascending=False, kind="stable", ignore_index=True)
     return JOB_SLOWDOWN_BY.cast(table)
 
 
-def _rank_by_rank(it: Job, stage: int | None) -> Floats:
+def _mixed(job: Job, mask: Mask) -> float:
+    """Return the mean step with own durations where the mask is set, ideal ones elsewhere."""
+    return float(job.replay(np.where(mask, job.own, job.ideal)).mean())
+
+
+def _rank_by_rank(job: Job, stage: int | None) -> Floats:
     """Return the mean step if one rank (on one stage) kept its own durations, for each rank."""
-    mixed = np.where(_of_stage(it, stage), it.own, it.ideal)
+    mixed = np.where(_of_stage(job, stage), job.own, job.ideal)
     rows, steps, ranks = mixed.shape
     if ranks == 1:
-        return np.array([it.replay(mixed).mean()])
+        return np.array([job.replay(mixed).mean()])
     size = max(1, _MOST_CELLS // (2 * rows * steps))
     means = []
     for first in range(0, ranks, size):
-        some = slice(first, first + size)
+        block = slice(first, first + size)
         # Two lanes: the rank itself, and any other one, which is ideal.
-        lanes = np.stack([mixed[:, :, some], it.ideal[:, :, some]], axis=-1).reshape(rows, -1, 2)
-        means.append(it.replay(lanes).reshape(steps, -1).mean(axis=0))
+        lanes = np.stack([mixed[:, :, block], job.ideal[:, :, block]], axis=-1)
+        lanes = lanes.reshape(rows, -1, 2)
+        means.append(job.replay(lanes).reshape(steps, -1).mean(axis=0))
     return np.concatenate(means)
 
 
-def _kept(it: Job, mask: Mask) -> float:
-    return float(it.replay(np.where(mask, it.own, it.ideal)).mean())
+def _of_stage(job: Job, stage: int | None) -> Mask:
+    return np.array([stage in (None, key.stage) for key in job.keys])[:, None, None]
 
 
-def _without(it: Job, mask: Mask) -> float:
-    return float(it.replay(np.where(mask, it.ideal, it.own)).mean())
+def _of_kinds(job: Job, kinds: frozenset[str] | set[str]) -> Mask:
+    return np.array([key.operation in kinds for key in job.keys])[:, None, None]
 
 
-def _is_last_stage(it: Job, by_worker: pd.DataFrame) -> bool:
-    """Say if the worst worker is the last stage of the only rank: both are the same thing."""
-    return len(it.dp_ranks) == 1 and int(by_worker["stage"].iloc[0]) == it.stages[-1]
-
-
-def _at_least(value: object, limit: float) -> bool:
-    return isinstance(value, float) and value >= limit
-
-
-def _of_stage(it: Job, stage: int | None) -> Mask:
-    mine = [stage is None or key.stage == stage for key in it.keys]
-    return np.array(mine)[:, None, None]
-
-
-def _of_kinds(it: Job, kinds: frozenset[str] | set[str]) -> Mask:
-    return np.array([key.operation in kinds for key in it.keys])[:, None, None]
-
-
-def _worst_workers(it: Job, by_worker: pd.DataFrame, share: float) -> Mask | None:
+def _worst_workers(job: Job, by_worker: pd.DataFrame, share: float) -> Mask | None:
     count = max(1, int(np.ceil(share * len(by_worker))))
     if count >= len(by_worker):
         # All of the job explains all of it.
         return None
     worst = by_worker.nlargest(count, "slowdown_ratio")
-    workers = np.zeros(it.own.shape, dtype=bool)
+    workers = np.zeros(job.own.shape, dtype=bool)
     for rank, stage in zip(worst["dp_rank"], worst["stage"], strict=True):
-        workers |= (it.dp_ranks == int(rank))[None, None, :] & _of_stage(it, int(stage))
+        workers |= (job.dp_ranks == int(rank))[None, None, :] & _of_stage(job, int(stage))
     return workers
 
 
-def _note(operations: pd.DataFrame, it: Job, delay_ratio: float) -> str | None:
+def _note(operations: pd.DataFrame, job: Job, delay_ratio: float) -> str | None:
     left_out = operations.attrs.get("left_out", {})
-    parts = [f"dropped: {count:,} {reason}" for reason, count in left_out.items()]
-    return "; ".join([*parts, *it.doubts, *doubts_of_replay(delay_ratio)]) or None
+    notes = [f"dropped: {count:,} {reason}" for reason, count in left_out.items()]
+    return "; ".join([*notes, *job.doubts, *doubts_of_replay(delay_ratio)]) or None
 
 
-# Which operations a cause of slowness is made of, and what speaks for it.
-
-# Of T_ideal: a smaller excess is noise, and its shares say nothing.
-_LEAST_EXCESS = 0.001
-
-
-def share_of(gone: float, own: float, ideal: float) -> float | None:
-    """Return which part of the excess is gone; None if there is hardly any."""
+def _share_of(gone: float, own: float, ideal: float) -> float | None:
     excess = own - ideal
     return gone / excess if excess >= max(_LEAST_EXCESS * ideal, 1.0) else None
 
 
-def slow_workers(it: Job, slow_from: float) -> Mask | None:
+def slow_workers(job: Job, slow_from: float) -> Mask | None:
     """Mark workers that always compute longer than their stage does; None if there are none.
 
     Fewer than half of a stage: slow beside the median of all ranks.
     """
-    mask = np.zeros(it.own.shape, dtype=bool)
-    for stage in it.stages:
-        medians = []
+    mask = np.zeros(job.own.shape, dtype=bool)
+    for stage in job.stages:
+        is_stage, usual = _of_stage(job, stage), np.zeros(len(job.dp_ranks))
         for kind in sorted(COMPUTES):
-            rows = [
-                at for at, key in enumerate(it.keys) if key.stage == stage and key.operation == kind
-            ]
-            if rows:
-                medians.append(np.median(it.own[rows], axis=(0, 1)))
-        each = np.sum(medians, axis=0) if medians else np.zeros(len(it.dp_ranks))
-        slow = (each > 0) & (each >= slow_from * np.median(each))
-        on_stage = np.array([key.stage == stage for key in it.keys])
-        mask |= on_stage[:, None, None] & slow[None, None, :]
+            rows = (is_stage & _of_kinds(job, {kind})).ravel()
+            if rows.any():
+                usual += np.median(job.own[rows], axis=(0, 1))
+        slow = (usual > 0) & (usual >= slow_from * np.median(usual))
+        mask |= is_stage & slow[None, None, :]
     return mask if mask.any() else None
 
 
-def longest(it: Job, share: float) -> Mask:
+def longest(job: Job, share: float) -> Mask:
     """Mark pauses: collections, and the few computations longest beside their kind's median."""
-    kinds = [(key.stage, key.operation) for key in it.keys]
-    computes = np.array([key.operation in COMPUTES for key in it.keys])
-    relative = np.zeros(it.own.shape)
-    for kind in set(kinds):
-        if kind[1] in COMPUTES:
-            mine = np.array([each == kind for each in kinds])
-            relative[mine] = it.own[mine] / max(np.median(it.own[mine]), 1.0)
-    few = (relative > np.quantile(relative[computes], 1 - share)) & (relative > 1)
-    collected = np.array([key in it.pauses for key in it.keys])
-    return np.asarray(few | collected[:, None, None])
+    kinds = [(key.stage, key.operation) for key in job.keys]
+    computes = _of_kinds(job, COMPUTES).ravel()
+    relative = np.zeros(job.own.shape)
+    for kind in {kind for kind in kinds if kind[1] in COMPUTES}:
+        rows = np.array([name == kind for name in kinds])
+        relative[rows] = job.own[rows] / max(np.median(job.own[rows]), 1.0)
+    longest = (relative > np.quantile(relative[computes], 1 - share)) & (relative > 1)
+    collected = np.array([key in job.pauses for key in job.keys])
+    return np.asarray(longest | collected[:, None, None])
 
 
-def correlations(it: Job) -> tuple[float | None, float | None]:
+def correlations(job: Job) -> tuple[float | None, float | None]:
     """Correlate forward and backward of micro-batches on the first stage: as is, within ranks."""
-    both = micro_batches_of(it, it.stages[0])
-    if both is None:
+    durations = micro_batches_of(job, job.stages[0])
+    if durations is None:
         return None, None
-    _, forward, backward = both
-    return _correlation(forward, backward), _correlation(_scaled(forward), _scaled(backward))
-
-
-def _scaled(durations: Floats) -> Floats:
-    """Divide by the median of each rank."""
-    return durations / np.maximum(np.median(durations, axis=(0, 1), keepdims=True), 1.0)
+    _, *passes = durations
+    # Of each rank the median is 1 then, so that a slow rank does not correlate.
+    within = [
+        times / np.maximum(np.median(times, axis=(0, 1), keepdims=True), 1.0) for times in passes
+    ]
+    return _correlation(*passes), _correlation(*within)
 
 
 def _correlation(forward: Floats, backward: Floats) -> float | None:
     if forward.size < 2 or not (np.ptp(forward) and np.ptp(backward)):
         return None
     return float(np.clip(np.corrcoef(forward.ravel(), backward.ravel())[0, 1], -1, 1))
-
-
-# Steps of a job that were recorded whole, and what had to be dropped.
 
 
 def complete_steps(operations: pd.DataFrame) -> pd.DataFrame:
@@ -430,8 +407,8 @@ def complete_steps(operations: pd.DataFrame) -> pd.DataFrame:
     table = table[~doubled]
     count = {"rows that are there twice": int(doubled.sum())}
     if not table.empty:
-        place = grid(table)
-        rare = _rare(place)
+        cells = grid(table)
+        rare = _rare(cells)
         table = table[~rare]
         count["rows of operations that few steps have"] = int(rare.sum())
     if not table.empty:
@@ -453,27 +430,24 @@ def complete_steps(operations: pd.DataFrame) -> pd.DataFrame:
     return JOB_OPERATIONS.check(table)
 
 
-def _rare(place: Grid) -> NDArray[np.bool_]:
+def _rare(cells: Grid) -> Mask:
     """Mark rows of operations outside the pipeline that fewer than half of the steps have."""
-    often = (place.count() > 0).mean(axis=(1, 2)) >= 0.5
-    may_go = [key.operation not in COMPUTES | TRANSFERS | {"gc"} for key in place.keys]
-    rare = np.array(may_go) & ~often
-    return np.asarray(rare[np.unravel_index(place.cell, place.shape)[0]])
+    often = (cells.count() > 0).mean(axis=(1, 2)) >= 0.5
+    may_go = [key.operation not in COMPUTES | TRANSFERS | {"gc"} for key in cells.keys]
+    return np.asarray((np.array(may_go) & ~often)[np.unravel_index(cells.cell, cells.shape)[0]])
 
 
-def _bad(place: Grid) -> pd.DataFrame:
+def _bad(cells: Grid) -> pd.DataFrame:
     """Mark the steps (rows) and ranks (columns) that are not as the others."""
-    there = place.count() > 0
-    often = there.mean(axis=(1, 2)) >= 0.5
-    wrong = place.wrong()
-    wrong[~often] = there[~often]
-    is_gc = np.array([key.operation == "gc" for key in place.keys])
-    wrong[is_gc] = (place.count() > 1)[is_gc]
-    return pd.DataFrame(np.asarray(wrong.any(axis=0)), index=place.steps, columns=place.dp_ranks)
+    count, wrong = cells.count(), cells.wrong()
+    often = (count > 0).mean(axis=(1, 2)) >= 0.5
+    wrong[~often] = count[~often] > 0
+    is_gc = np.array([key.operation == "gc" for key in cells.keys])
+    wrong[is_gc] = count[is_gc] > 1
+    return pd.DataFrame(np.asarray(wrong.any(axis=0)), index=cells.steps, columns=cells.dp_ranks)
 
 
 def _worded(bad: pd.Series, noun: str, reason: str) -> dict[str, int]:
-    """Count what is bad, with the first few by number."""
     numbers = bad.index[bad].tolist()
     listed = ", ".join(str(number) for number in numbers[:5]) + " ..." * (len(numbers) > 5)
     return {f"of {len(bad):,} {noun}s ({listed}) {reason}": len(numbers)}
