@@ -28,10 +28,7 @@ _PUBLISHED = {
 
 
 def cause_shares(
-    failures: Mapping[str, pd.DataFrame] | None = None,
-    *,
-    source: str = "",
-    synthetic: bool = False,
+    failures: Mapping[str, pd.DataFrame] | None = None, *, source: str = "", synthetic: bool = False
 ) -> Explorer:
     """Choose whose failures and what to count by; see what failed, and how sure that is.
 

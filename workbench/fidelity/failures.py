@@ -42,12 +42,7 @@ def suspects(folder: Path) -> Iterator[Reading]:
         yield Reading(f"{case}, suspects that were not injected", 0, len(named - injected), "")
 
 
-@claim(
-    noun="flight_recorder",
-    name="where the failed ranks stand",
-    source=_DUMPS,
-    needs=_SETS,
-)
+@claim(noun="flight_recorder", name="where the failed ranks stand", source=_DUMPS, needs=_SETS)
 def positions(folder: Path) -> Iterator[Reading]:
     """Compare pending operations and sequence numbers.
 

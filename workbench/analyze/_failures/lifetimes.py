@@ -116,10 +116,7 @@ def _group(nodes: pd.Series, groups: Mapping[str, str] | None) -> pd.Series | st
 
 
 def failure_gaps(
-    failures: pd.DataFrame,
-    *,
-    leave_out: Sequence[str] = LEFT_OUT,
-    confidence_level: float = 0.95,
+    failures: pd.DataFrame, *, leave_out: Sequence[str] = LEFT_OUT, confidence_level: float = 0.95
 ) -> pd.DataFrame:
     """Say whether the failures of all nodes together come in bursts.
 

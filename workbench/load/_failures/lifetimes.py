@@ -25,10 +25,7 @@ _ANSWERS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "
 
 
 def lifetimes(
-    path: str | Path,
-    *,
-    columns: Mapping[str, str] | None = None,
-    time_unit: LifeUnit | None = None,
+    path: str | Path, *, columns: Mapping[str, str] | None = None, time_unit: LifeUnit | None = None
 ) -> pd.DataFrame:
     """Load lifetimes from a CSV or Parquet file whose columns you name.
 

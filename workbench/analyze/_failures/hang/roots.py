@@ -111,8 +111,7 @@ def _never_arrived(state: State, rank: int, incoming: list[Wait]) -> Suspect:
     """Weigh how many of the others have arrived where a rank is missing."""
     # Of equal ones the oldest call: ranks that run one program count their calls alike.
     ranked = sorted(
-        incoming,
-        key=lambda wait: (-_weight(state, rank, wait), wait.record, wait.rank),
+        incoming, key=lambda wait: (-_weight(state, rank, wait), wait.record, wait.rank)
     )
     wait = ranked[0]
     share = _arrived(state, rank, wait)

@@ -210,9 +210,7 @@ def _group_of(entry: Mapping[str, Any]) -> tuple[str | None, str | None]:
 
 
 def _peer(
-    match: re.Match[str],
-    group: tuple[str | None, tuple[int, ...]] | None,
-    findings: Findings,
+    match: re.Match[str], group: tuple[str | None, tuple[int, ...]] | None, findings: Findings
 ) -> int | None:
     """Return the global rank of the other side; the name counts inside the group."""
     other = int(match[3]) if len(match[3]) < 10 else -1

@@ -114,11 +114,7 @@ def _log(rows: pd.DataFrame, path: Path, findings: Findings, window_s: float) ->
 
 
 def _rows(
-    frame: pd.DataFrame,
-    names: Mapping[str, str],
-    path: Path,
-    zone: str | None,
-    findings: Findings,
+    frame: pd.DataFrame, names: Mapping[str, str], path: Path, zone: str | None, findings: Findings
 ) -> pd.DataFrame:
     """Give one row per row of the file that has a time, under the names of the table."""
     line = np.arange(1, len(frame) + 1) + plain.is_csv(path)
@@ -143,11 +139,7 @@ def _rows(
 
 
 def _times(
-    values: pd.Series,
-    name: str,
-    path: Path,
-    zone: str | None,
-    told: tuple[np.ndarray, Findings],
+    values: pd.Series, name: str, path: Path, zone: str | None, told: tuple[np.ndarray, Findings]
 ) -> tuple[pd.Series, np.ndarray]:
     """Give times in ns, and say which used the zone."""
     line, findings = told

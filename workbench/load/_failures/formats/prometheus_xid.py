@@ -233,13 +233,7 @@ def _in_order(samples: Iterable[_Sample], findings: Findings) -> list[_Sample]:
 
 
 def _row(
-    series: _Series,
-    sample: _Sample,
-    code: str,
-    rise: int,
-    *,
-    is_first: bool,
-    findings: Findings,
+    series: _Series, sample: _Sample, code: str, rise: int, *, is_first: bool, findings: Findings
 ) -> dict[str, Any]:
     meaning = xid_meaning(code)
     if "category" not in meaning and sample.message:

@@ -239,11 +239,7 @@ DAMAGE = {
         "suspicious",
         "state 'EXPLODED', which is not one of Slurm's",
     ),
-    "no host list": (
-        record(NodeList="n[4-1]"),
-        "dropped",
-        "host lists that cannot be read",
-    ),
+    "no host list": (record(NodeList="n[4-1]"), "dropped", "host lists that cannot be read"),
     "too many hosts": (
         record(NodeList="n[1-9999]x[1-9999]"),
         "dropped",
