@@ -160,7 +160,6 @@ def _draw_goodput(
 
 
 def _scaled(phases: dict[str, float], total: float) -> float | dict[str, float]:
-    """Give phases the total that a control asks for."""
     known = sum(phases.values())
     if len(phases) < 2 or not known:
         return total

@@ -93,7 +93,6 @@ _DALY = {"failure_interval_min": 180.0, "recovery_min": 5.0, "write_min": 1.0}
 
 
 def _jobs() -> Iterator[tuple[dict[str, str], FaultTolerance]]:
-    """Give every published case and the job it is about."""
     for row in published("goodput_ft_hsdp"):
         job = FaultTolerance(
             recovery_min=float(row["recovery_min"]),
@@ -315,7 +314,6 @@ def _causes(name: str) -> pd.DataFrame:
 
 
 def _reading(what: str, here: float) -> Reading:
-    """Set a number beside the printed one of that name."""
     (row,) = (row for row in published("reliability_numbers") if row["what"] == what)
     unit, near = row["unit"], float(row["tolerance"])
     return Reading(what, float(row["value"]), here, unit, near, row["source"])

@@ -101,7 +101,6 @@ def cause_shares(
 def _of_rows(
     failures: pd.DataFrame, by: str, leave_out: Sequence[str]
 ) -> tuple[pd.DataFrame, dict[str, int]]:
-    """Count the rows of a table of failures."""
     texts = [name for name, column in FAILURES.columns.items() if column.dtype == "str"]
     if by not in texts:
         msg = f"by={by!r} is no text column of a table of failures; it has {texts}"
@@ -117,7 +116,6 @@ def _of_rows(
 def _of_counts(
     table: pd.DataFrame, by: str, leave_out: Sequence[str]
 ) -> tuple[pd.DataFrame, dict[str, int]]:
-    """Add up a table of counts."""
     CAUSE_COUNTS.check(table)
     if by not in ("cause", "category"):
         msg = f"by={by!r} is not recorded in a table of counts; it has 'cause' and 'category'"
@@ -140,7 +138,6 @@ def _of_counts(
 
 
 def _only(values: pd.Series) -> str | None:
-    """Return the one value of a group, None if there are several."""
     return str(values.iloc[0]) if values.nunique() == 1 else None
 
 

@@ -171,7 +171,6 @@ def _by_group(
 
 
 def _refuse_longer_than(days: float | None, failures: pd.DataFrame) -> None:
-    """Refuse an observation that is shorter than the time between its first and last failure."""
     if days is None or not {"start_ns", "clock"} <= set(failures):
         return
     times = failures.loc[failures["clock"] == "epoch", "start_ns"].dropna()

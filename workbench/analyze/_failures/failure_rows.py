@@ -21,15 +21,12 @@ _MOST_AT_ONCE, _AT_ONCE_S = 3, 10.0
 
 
 class Clock(NamedTuple):
-    """A time scale on which instants can be compared."""
-
     name: str
     source: str
     """The file whose own clock it is; empty for wall time."""
 
 
 def needed(failures: pd.DataFrame, *columns: str) -> pd.DataFrame:
-    """Return the failures, or raise if one of the columns does not fit the table."""
     some = {name: FAILURES.columns[name] for name in columns}
     return Table(FAILURES.name, FAILURES.meaning, some).check(failures)
 
@@ -77,7 +74,6 @@ def doubtful_counts(failures: pd.DataFrame) -> list[str]:
 
 
 def _many_at_once(failures: pd.DataFrame) -> list[str]:
-    """Doubt counts of incidents that begin within seconds, on whatever hosts and jobs."""
     if not {"kind", "clock", "start_ns", "category", "severity"} <= set(failures):
         return []
     count = int(at_once(failures, most=_MOST_AT_ONCE, within_s=_AT_ONCE_S).sum())
@@ -93,7 +89,6 @@ def _many_at_once(failures: pd.DataFrame) -> list[str]:
 def with_value(
     failures: pd.DataFrame, column: str, reason: str, left: dict[str, int]
 ) -> pd.DataFrame:
-    """Keep the failures that have a value in a column; the others are counted in ``left``."""
     known = failures[column].notna().to_numpy()
     if count := int((~known).sum()):
         left[reason] = count

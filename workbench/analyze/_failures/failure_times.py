@@ -176,7 +176,6 @@ def failure_times(  # noqa: PLR0913 - what a log does not say, by name
 
 
 def _refuse_mixed(kinds: pd.Series, chosen: Sequence[str] | None) -> None:
-    """Raise if several reporters may have told of the same failures."""
     counts = reporters(kinds).value_counts()
     if chosen is None and len(counts) > 1:
         found = ", ".join(f"{kind} ({count:,})" for kind, count in counts.items())
@@ -188,7 +187,6 @@ def _refuse_mixed(kinds: pd.Series, chosen: Sequence[str] | None) -> None:
 
 
 def _one_clock(*tables: pd.DataFrame) -> None:
-    """Raise if times count from different zeros."""
     clocks = {str(each) for table in tables for each in table["clock"].unique()} - {"none"}
     if len(clocks) > 1:
         msg = f"times of different clocks ({', '.join(sorted(clocks))}) do not fit together"
@@ -198,7 +196,6 @@ def _one_clock(*tables: pd.DataFrame) -> None:
 def _replicas(
     names: pd.Series, replicas: int, nodes: Sequence[str] | pd.DataFrame | None
 ) -> pd.Series:
-    """Give the replica of every node name; missing where the name is unknown."""
     if replicas == 1:
         # All of them, however many a job has that these failures are replayed with.
         return pd.Series(pd.NA, index=names.index, dtype="Int32")
@@ -221,7 +218,6 @@ def _replicas(
 def _recovery(
     given: float | Mapping[str, float] | pd.Series, rows: pd.Index
 ) -> dict[str, np.ndarray | float]:
-    """Give the columns of a recovery."""
     columns: dict[str, np.ndarray | float] = dict.fromkeys(RESTART_PHASES.values(), 0.0)
     if isinstance(given, pd.Series):
         minutes = pd.to_numeric(given.reindex(rows), errors="coerce").to_numpy(dtype=np.float64)
@@ -318,7 +314,6 @@ def mttf_by_size(
 
 
 def _checked(sizes: pd.DataFrame) -> pd.DataFrame:
-    """Return the columns in their dtypes, or say what is wrong with the first bad row."""
     has_counts = {"failure_count", "exposure_h"} <= set(sizes)
     if "gpu_count" not in sizes or not (has_counts or "mttf_h" in sizes):
         msg = (

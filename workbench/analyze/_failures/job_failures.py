@@ -200,7 +200,6 @@ def job_sizes(timeline: pd.DataFrame, *, outcomes: Sequence[str] = _FAILED) -> p
 def _failed_runs(
     timeline: pd.DataFrame, outcomes: Sequence[str], left: dict[str, int]
 ) -> pd.DataFrame:
-    """Return the last row of every run that failed, by end."""
     failed = timeline[_is_failed(timeline, outcomes)]
     known = (failed["end_ns"].notna() & (failed["clock"] != "none")).to_numpy(dtype=bool)
     if count := int((~known).sum()):

@@ -172,7 +172,6 @@ class Lemons:
     """Of all failures that strike them."""
 
     def __str__(self) -> str:
-        """Say what is assumed, as figures print it."""
         return (
             f"{100 * self.node_share:.3g} % of the nodes have {100 * self.failure_share:.3g} % of "
             "the failures"

@@ -308,7 +308,6 @@ def _law(group: object, rows: pd.DataFrame, confidence: float) -> dict[str, obje
 
 
 def _curve(rows: pd.DataFrame, band: Band, confidence: float) -> pd.DataFrame:
-    """Return the curve of one group."""
     time, failed = _arrays(rows)
     ages, at = np.unique(time, return_inverse=True)
     deaths = np.bincount(at, weights=failed, minlength=len(ages))
@@ -356,8 +355,6 @@ Floats = NDArray[np.float64]
 
 
 class Fit(NamedTuple):
-    """A Weibull law: S(t) = exp(-(t / scale)^shape), with intervals and a test."""
-
     shape: float
     shape_low: float
     shape_high: float
@@ -368,7 +365,6 @@ class Fit(NamedTuple):
     p_value: float
 
     def survival(self, time: Floats) -> Floats:
-        """Return the share that lives beyond each time."""
         share: Floats = np.exp(-((time / self.scale) ** self.shape))
         return share
 
@@ -427,7 +423,6 @@ def _likelihood(
 
 
 def _information(shape: float, scale: float, t: Floats, deaths: int) -> Floats:
-    """Return minus the second derivatives in the logarithms of shape and scale."""
     log_z = shape * np.log(t / scale)
     z = np.exp(log_z)
     # With a = ln shape and b = ln scale: ln z = e^a (ln t - b), the rest is linear in a and b

@@ -41,7 +41,6 @@ class _Seen(NamedTuple):
     left_out: dict[str, int]
 
     def node_hours(self, time: Floats) -> Floats:
-        """Return for how long all nodes together were watched up to each time."""
         first, last = np.sort(self.first), np.sort(self.last)
         begun, ended = np.searchsorted(first, time), np.searchsorted(last, time)
         first_sum = np.concatenate([[0.0], first.cumsum()])

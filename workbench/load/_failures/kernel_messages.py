@@ -67,12 +67,10 @@ def kernel_message(text: str) -> dict[str, Any]:
 
 
 def is_unknown_error(text: str) -> bool:
-    """Say whether a line speaks of an error that no rule knows."""
     return bool(_ERROR.search(text[:_LOOKED_AT_CHARS])) and _matched(text)[0] is None
 
 
 def _matched(text: str) -> tuple[_Rule | None, re.Match[str] | None]:
-    """Return the first rule that fits."""
     beginning = text[:_LOOKED_AT_CHARS]
     lower = beginning.lower()
     for rule in _rules():

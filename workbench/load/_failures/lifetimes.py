@@ -80,7 +80,6 @@ def lifetimes(
 
 
 def names_lifetimes(names: Iterable[str]) -> bool:
-    """Say whether columns of these names hold lifetimes that need no ``columns``."""
     return {"lifetime_h", "is_failure"} <= set(names)
 
 
@@ -92,7 +91,6 @@ def _texts(frame: pd.DataFrame, name: str, missing: str | None) -> pd.Series:
 
 
 def _hours(values: pd.Series, name: str, path: Path, time_unit: LifeUnit | None) -> pd.Series:
-    """Give lifetimes in hours, in the unit that their type, their name or the caller says."""
     if time_unit is not None and time_unit not in get_args(LifeUnit):
         msg = f"time_unit must be one of {list(get_args(LifeUnit))}, not {time_unit!r}"
         raise LoadError(msg)
@@ -112,7 +110,6 @@ def _hours(values: pd.Series, name: str, path: Path, time_unit: LifeUnit | None)
 
 
 def _answers(values: pd.Series, name: str, path: Path) -> pd.Series:
-    """Read whether it failed: true or false, yes or no, 1 or 0."""
     words = values.astype(object).map(lambda value: re.sub(r"\.0$", "", str(value)).strip().lower())
     known = words.map(_ANSWERS)
     if (bad := known.isna().to_numpy()).any():

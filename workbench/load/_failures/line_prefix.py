@@ -32,8 +32,6 @@ _MOST = 3
 
 
 class Prefix(NamedTuple):
-    """What stands before a line, and the rest of it."""
-
     key: str
     """As written; lines of one key come from one place."""
     host: str | None

@@ -131,7 +131,6 @@ def failures(  # noqa: PLR0913 - the front door
 def _recognised(
     sources: Sequence[Source], dropped: Dropped
 ) -> tuple[list[tuple[Source, LogFormat]], list[Finding]]:
-    """Find the format of each file; those of none become findings."""
     known: list[tuple[Source, LogFormat]] = []
     unknown: list[Finding] = []
     for source in sources:
@@ -161,7 +160,6 @@ def _recognise(
 def assembled(
     parts: Sequence[LogPart], passed_over: Sequence[Finding], window_s: float
 ) -> FailureLog:
-    """Put the lines of several files together, folded into incidents."""
     lines = FAILURES.joined([part.failures for part in parts])
     lines, repeats = without_repeats(lines)
     incidents = fold(lines, window_s=window_s)
@@ -188,7 +186,6 @@ def _repeated(repeats: pd.DataFrame, noun: str) -> list[Finding]:
 
 
 def _folded(lines: pd.DataFrame, incidents: pd.DataFrame, window_s: float) -> list[Finding]:
-    """Count per file the lines that lead no incident."""
     what = f"lines folded into the incident of another ({window_s:g} s)"
     left = lines["source"].value_counts(sort=False)
     left = left.sub(incidents["source"].value_counts(), fill_value=0).astype("int64")
@@ -272,20 +269,17 @@ def _by_file(rows: pd.DataFrame, what: str, finding: str = "suspicious") -> list
 
 
 def _without_host(incidents: pd.DataFrame) -> list[Finding]:
-    """Ask for the hosts of what happened on a device."""
     lost = incidents[incidents["node"].isna() & incidents["device"].notna()]
     return _by_file(lost, "incidents on a device of an unknown host; pass node=")
 
 
 def _before_any_clock(incidents: pd.DataFrame) -> list[Finding]:
-    """Flag times of hosts whose clock was not set yet."""
     is_early = (incidents["clock"] == "epoch") & (incidents["start_ns"] < _EARLIEST_NS)
     early = incidents[is_early.fillna(value=False)]
     return _by_file(early, "incidents before the year 2000: the clock was not set")
 
 
 def _shared_boot(incidents: pd.DataFrame) -> list[Finding]:
-    """Flag one time of boot that was used for several hosts."""
     booted = incidents[incidents["assumed"].str.contains("boot=", regex=False)]
     if booted["node"].fillna(booted["source"]).nunique() < 2:
         return []
@@ -315,7 +309,6 @@ def _one_failure_in_many_files(incidents: pd.DataFrame) -> list[Finding]:
 
 
 def _many_at_once(incidents: pd.DataFrame) -> list[Finding]:
-    """Flag incidents of several hosts or jobs that begin within seconds."""
     crowded = incidents[at_once(incidents, most=_MOST_AT_ONCE, within_s=_AT_ONCE_S)]
     what = (
         f"incidents within {_AT_ONCE_S:g} s of {_MOST_AT_ONCE} or more others; one failure, of a "
@@ -331,7 +324,6 @@ def _without_trigger(incidents: pd.DataFrame) -> list[Finding]:
 
 
 def _attempts_counted_anew(parts: Sequence[LogPart], timeline: pd.DataFrame) -> list[Finding]:
-    """Flag jobs of which several files of a kind count the attempts; note those of two kinds."""
     runs = timeline[timeline["state"].eq("running") & timeline["attempt"].notna()]
     runs = runs[runs["job"].notna()]
     format_of = {part.findings.source: part.format_name for part in parts}
@@ -479,7 +471,6 @@ def without_repeated_states(timeline: pd.DataFrame) -> tuple[pd.DataFrame, pd.Da
 
 
 def _held_before(rows: pd.DataFrame, same: Sequence[Hashable]) -> list[int]:
-    """Return the rows that equal one of a file before theirs."""
     key = rows.groupby(list(same), dropna=False, sort=False).ngroup()
     first = rows["source"].groupby(key).transform("first")
     return rows.index[rows["source"].ne(first)].tolist()

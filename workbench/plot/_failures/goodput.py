@@ -66,7 +66,6 @@ def goodput(
 
 
 def convention_note(conventions: pd.Series) -> str:
-    """Say how failures were counted."""
     names = [str(name) for name in dict.fromkeys(conventions)]
     return "counted: " + "; ".join(safe(CONVENTIONS.get(name, name)) for name in names)
 
@@ -217,7 +216,6 @@ def _interval(row: Any) -> str:
 
 
 def _markers(names: list[str]) -> dict[str, dict[str, Any]]:
-    """Fill states by their meaning, and others so that they can be told apart."""
     others = [name for name in names if name not in COLOURS]
     return {name: fill(name) for name in names} | {
         name: distinct_fill(at) for at, name in enumerate(others)

@@ -102,7 +102,6 @@ def _positions_claim(positions: pd.DataFrame, suspects: pd.DataFrame) -> str:
 
 
 def _chosen(table: pd.DataFrame) -> tuple[list[int], list[str], list[str]]:
-    """Choose the ranks and purposes that fit, suspects and full ones first."""
     whole = table.groupby("rank").agg(
         pending=("pending_count", "sum"), confidence=("confidence", "first")
     )
@@ -243,13 +242,11 @@ def _no_suspects(suspects: pd.DataFrame, *, frame: Frame) -> go.Figure:
 
 
 def _words(row: pd.Series) -> str:
-    """Write reason and evidence in at most two lines."""
     text = f"{row['reason']}: {row['evidence']}"
     return wrapped(safe(text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"), 112)
 
 
 def _verdict(known: pd.DataFrame) -> str:
-    """Say who is suspected, and how sure that is."""
     first = known.iloc[0]
     same = known[
         (known["reason"] == first["reason"]) & (known["confidence"] == first["confidence"])
@@ -375,12 +372,10 @@ _SAID = {
 
 
 def phrase(reason: str, count: int) -> str:
-    """Say in words why one or several ranks are suspected."""
     return _SAID.get(reason, (f"stands out: {label(reason, 24)}",) * 2)[count > 1]
 
 
 def named(ranks: Sequence[int]) -> str:
-    """Name some ranks at the start of a sentence."""
     most = 4
     if len(ranks) == 1:
         return f"Rank {ranks[0]}"

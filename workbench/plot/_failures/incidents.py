@@ -111,7 +111,6 @@ def _on_one_clock(failures: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
 
 
 def _rows(shown: pd.DataFrame, top: int) -> tuple[list[str], np.ndarray]:
-    """Name the rows of the figure, and give the row of each incident."""
     place = shown["node"] if shown["node"].nunique() > 1 else shown["device"]
     place = place.fillna("not told").astype(object)
     counts = place.value_counts()
@@ -126,7 +125,6 @@ def _rows(shown: pd.DataFrame, top: int) -> tuple[list[str], np.ndarray]:
 def _add(
     figure: go.Figure, shown: pd.DataFrame, rows: np.ndarray, row_count: int, category: str
 ) -> None:
-    """Add the marks of one category."""
     mine = (shown["category"] == category).to_numpy()
     marks = shown[mine].assign(row=rows[mine])
     bins = max(_MOST_MARKS // row_count, 1)
@@ -165,7 +163,6 @@ def _known(category: str) -> str:
 
 
 def _times(start: pd.Series, shown: pd.DataFrame) -> Any:
-    """Give times as the axis has them: dates, or hours of the log's own clock."""
     if shown["clock"].iloc[0] == "epoch":
         return pd.to_datetime(start.to_numpy(dtype=np.int64)).to_numpy()
     return start.to_numpy(dtype=np.int64) / (3_600 * _SECOND)
@@ -178,7 +175,6 @@ def _time_axis(shown: pd.DataFrame) -> dict[str, Any]:
 
 
 def _hover(row: Mapping[Hashable, Any], incident_count: int, line_count: int) -> str:
-    """Tell of one mark what it stands for."""
     code = "" if pd.isna(row["code"]) else f"{row['code']} "
     where = " ".join(str(row[name]) for name in ("node", "device") if not pd.isna(row[name]))
     also = f", also {label(row['other_codes'])}" if row["other_codes"] else ""
@@ -189,7 +185,6 @@ def _hover(row: Mapping[Hashable, Any], incident_count: int, line_count: int) ->
 
 
 def _claim(shown: pd.DataFrame) -> str:
-    """Count the incidents, and name the most frequent cause."""
     causes = shown["cause"].value_counts()
     cause, most = label(causes.index[0], 60), int(causes.iloc[0])
     if len(shown) == 1:
@@ -203,7 +198,6 @@ def _claim(shown: pd.DataFrame) -> str:
 
 
 def _span(nanoseconds: int) -> str:
-    """Write a time span in one unit, rounded up."""
     seconds = max(nanoseconds / _SECOND, 1)
     unit, noun = next((u, n) for u, n in _SPANS if seconds > 2 * u or u == 1)
     return plural(int(np.ceil(seconds / unit)), noun)
@@ -278,7 +272,6 @@ def _without_folding(window_s: float) -> str:
 
 
 def _window(window_s: float) -> str:
-    """Write a window as it is chosen: 0, 300 s, 30 min."""
     if window_s == 0:
         return "0"
     return f"{window_s / 60:g} min" if window_s >= 600 and window_s % 60 == 0 else f"{window_s:g} s"
@@ -414,7 +407,6 @@ def _rest(shares: pd.DataFrame, drawn: pd.DataFrame) -> list[str]:
 
 
 def _causes_claim(shares: pd.DataFrame) -> str:
-    """Name the leading cause, and how many causes are needed for most failures."""
     ordered = shares.dropna(subset=["failure_share"]).sort_values(
         "failure_count", ascending=False, kind="stable"
     )

@@ -107,7 +107,6 @@ def _node(row: Mapping[Hashable, Any]) -> str:
 
 
 def _claim(nodes: pd.DataFrame) -> str:
-    """Say how many are flagged, and what that is worth after so short or long a time."""
     lemons = int(nodes["is_lemon"].sum())
     days = digits(float(nodes["exposure_node_days"].mean()))
     total = plural(len(nodes), "node")

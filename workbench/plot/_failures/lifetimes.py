@@ -184,7 +184,6 @@ def mttf_by_size(sizes: pd.DataFrame, *, source: str = "", synthetic: bool = Fal
 
 
 def _law(known: pd.DataFrame) -> go.Scatter:
-    """Draw MTTF = constant / N through points, over all sizes."""
     size = known["gpu_count"].to_numpy(dtype="float64")
     constant = size * known["mttf_h"].to_numpy(dtype="float64")
     distinct = np.unique(constant)
@@ -473,7 +472,6 @@ def _add_ticks(figure: go.Figure, rows: pd.DataFrame) -> None:
 
 
 def _survival_claim(shown: list[pd.DataFrame]) -> str:
-    """Say when half of the first group have failed, or how many have by the end."""
     rows = shown[0].sort_values("time_h")
     whose = f" of {label(rows['group'].iloc[0], 30)}" if len(shown) > 1 else ""
     below = rows[rows["survival_share"] <= 0.5]

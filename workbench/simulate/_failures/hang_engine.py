@@ -36,8 +36,6 @@ class Fault(NamedTuple):
 
 @dataclass
 class Record:
-    """One operation that a host has called, and when its GPU was through, if it was."""
-
     call: Call
     seq: int
     p2p_seq: int
@@ -105,7 +103,6 @@ class _Meeting:
 
 
 def workers(job: HangJob, rng: np.random.Generator) -> list[Worker]:
-    """Make the ranks of a job before anything is called."""
     made = groups(job)
     found = []
     for rank in range(job.world_size):
@@ -124,7 +121,6 @@ def workers(job: HangJob, rng: np.random.Generator) -> list[Worker]:
 
 
 def run(ranks: list[Worker], fault: Fault | None) -> None:
-    """Let all ranks go on until nobody can."""
     if fault is not None and fault.kind in {OTHER_OPERATION, OTHER_SIZE}:
         calls = ranks[fault.rank].calls
         calls[fault.position] = _another(calls[fault.position], fault.kind)
@@ -173,7 +169,6 @@ def _key(worker: Worker, call: Call) -> _Key:
 
 
 def _execute(worker: Worker, fault: Fault | None, meetings: dict[_Key, _Meeting]) -> None:
-    """Let a GPU run what its host has called; only sends do not hold up what follows."""
     while worker.next_on_gpu < len(worker.records):
         at = worker.next_on_gpu
         record, meeting = worker.records[at], meetings[worker.keys[at]]
@@ -209,7 +204,6 @@ def _fits(one: Call, other: Call) -> bool:
 
 
 def _another(call: Call, kind: str) -> Call:
-    """Return what a rank calls by mistake."""
     if kind == OTHER_OPERATION:
         other = "_all_gather_base" if call.operation == "all_reduce" else "all_reduce"
         return call._replace(operation=other)
@@ -247,7 +241,6 @@ class HangJob(NamedTuple):
 
     @property
     def world_size(self) -> int:
-        """Return the number of ranks."""
         return self.tensor_ranks * self.dp_ranks * self.stages
 
 
@@ -272,7 +265,6 @@ class Call(NamedTuple):
 
     @property
     def is_p2p(self) -> bool:
-        """Return whether it is a send or a receive."""
         return self.peer is not None
 
     @property

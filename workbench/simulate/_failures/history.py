@@ -89,16 +89,13 @@ class _Gpu:
         self._random = random
 
     def below(self, limit: int, random: np.random.Generator | None = None) -> int:
-        """Draw a whole number; ``random()`` gives the same stream in every version of numpy."""
         return int((random or self._random).random() * limit)
 
     def xid(self, after_ns: int, code: str, text: str, user: str | None = None) -> Said:
-        """Write a numbered error."""
         who = f"{self.user if user is None else user}, " if user != "" else ""
         return Said(after_ns, f"NVRM: Xid (PCI:{self.device}): {code}, {who}{text}")
 
     def action(self, after_ns: int, *, is_reboot: bool) -> Said:
-        """Write what the driver asks for."""
         asked = "0x2 (Node Reboot Required)" if is_reboot else "0x1 (GPU Reset Required)"
         text = f"GPU recovery action changed from 0x0 (None) to {asked}"
         return self.xid(after_ns, "154", text, self.nobody)
@@ -267,14 +264,12 @@ class Cluster:
 
     @property
     def nodes(self) -> tuple[str, ...]:
-        """All hosts by name; the spares come last."""
         total = self.node_count + max(2, self.node_count // 16)
         width = max(3, len(str(total)))
         return tuple(f"node{number:0{width}d}" for number in range(1, total + 1))
 
     @property
     def end_ns(self) -> int:
-        """When the job is to end."""
         return START_NS + int(self.days * _DAY_NS)
 
     def lemons(self) -> tuple[str, ...]:
@@ -312,14 +307,11 @@ class Incident:
 
     @property
     def end_ns(self) -> int:
-        """Time of its last line."""
         return self.at_ns + max((line.after_ns for line in self.lines), default=0)
 
 
 @dataclass
 class Attempt:
-    """One run of the job, from its nodes to what stopped it."""
-
     number: int
     nodes: tuple[str, ...]
     submit_ns: int
@@ -337,8 +329,6 @@ class Attempt:
 
 @dataclass
 class History:
-    """Everything that happened, in order of time."""
-
     cluster: Cluster
     incidents: list[Incident]
     attempts: list[Attempt]
@@ -401,8 +391,6 @@ def _whole(minutes: float) -> int:
 
 
 class _Job:
-    """Follows the job and its cluster from strike to strike."""
-
     def __init__(self, cluster: Cluster) -> None:
         self.incidents: list[Incident] = []
         self.attempts: list[Attempt] = []
@@ -417,7 +405,6 @@ class _Job:
         self._stopped_by: Strike | None = None
 
     def hit(self, strike: Strike) -> None:
-        """Let a node fail, unless it is under repair or waits for its replacement."""
         self._go_on(strike.at_ns)
         is_member = strike.node in self._attempt.nodes
         is_out = self._well_again.get(strike.node, 0) > strike.at_ns
@@ -510,7 +497,6 @@ class _Job:
 
 
 def _drawn(share: float, *, is_hardware: bool) -> Fault:
-    """Draw a fault; where no process runs, and on lemons, it is one of a GPU itself."""
     faults = [f for f in FAULTS if not is_hardware or (f.code and f.is_drained)]
     weights = np.cumsum([fault.weight for fault in faults])
     return faults[int(np.searchsorted(weights, share * weights[-1], side="right"))]

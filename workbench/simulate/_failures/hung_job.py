@@ -163,7 +163,6 @@ def _chosen(
 
 
 def _truth(ranks: list[Worker], fault: Fault | None) -> pd.DataFrame:
-    """Make table HANG_TRUTH; before the run, which puts in what is called by mistake."""
     rows = []
     if fault is not None:
         calls = ranks[fault.rank].calls[: fault.position + 1]
@@ -182,7 +181,6 @@ _TIMEOUT_MS = 600_000
 
 
 def dump(worker: Worker, buffer_count: int) -> dict[str, Any]:
-    """Return the content of one rank's dump, with its last operations."""
     local = {group.name: at for at, group in enumerate(worker.groups)}
     first = max(len(worker.records) - buffer_count, 0)
     return {

@@ -173,7 +173,6 @@ def _rows(found: History) -> Iterator[dict[str, Any]]:
 
 
 def _costs(found: History) -> dict[int, dict[str, int]]:
-    """Say of each incident that stopped the job what it cost."""
     costs: dict[int, dict[str, int]] = {}
     following = found.attempts[-1]
     resumed = following.running_ns
@@ -204,7 +203,6 @@ _SACCT = (
 
 
 def kernel_log(found: History) -> str:
-    """Write what all kernels say, as rsyslog collects it, in order of time."""
     first = (START_NS - 10 * MINUTE, found.cluster.nodes[0], f"workbench: {_NOTE}")
     lines = sorted([*_bursts(found), *_boots(found), *_noise(found)])
     told = [first, *(line for line in lines if line[0] < found.attempts[-1].end_ns)]
@@ -260,7 +258,6 @@ def _bursts(found: History) -> Iterator[tuple[int, str, str]]:
 
 
 def _boots(found: History) -> Iterator[tuple[int, str, str]]:
-    """Let repaired hosts start again."""
     version = "Linux version 5.15.0-112-generic #122-Ubuntu SMP"
     driver = "NVRM: loading NVIDIA UNIX x86_64 Kernel Module  560.35.03"
     for node, _, until in found.repairs:
@@ -281,7 +278,6 @@ def _noise(found: History) -> Iterator[tuple[int, str, str]]:
 
 
 def _accounting(attempt: Attempt) -> Iterator[str]:
-    """Write one run of the job and its steps."""
     submit, start = attempt.submit_ns // SECOND, attempt.ready_ns // SECOND
     end = attempt.end_ns // SECOND
     times = [*map(_local, (submit, start, end)), _elapsed(end - start)]
@@ -297,7 +293,6 @@ def _accounting(attempt: Attempt) -> Iterator[str]:
 
 
 def _state(attempt: Attempt, part: str) -> tuple[str, str]:
-    """Say how an attempt, or a step of it, ended, and with which exit code."""
     if attempt.incident is None or part == ".extern":
         return "COMPLETED", "0:0"
     if attempt.incident.fault.is_drained:
@@ -361,7 +356,6 @@ def _local(seconds: int) -> str:
 
 
 def _elapsed(seconds: int) -> str:
-    """Write a duration as Slurm does, days apart."""
     days, rest = divmod(seconds, 86_400)
     clock = f"{rest // 3600:02d}:{rest // 60 % 60:02d}:{rest % 60:02d}"
     return f"{days}-{clock}" if days else clock

@@ -263,7 +263,6 @@ def _strikes(
 def _struck(
     process: FailureProcess, rng: np.random.Generator, runs: int, span: float
 ) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
-    """Give run, time and node of every failure."""
     if process.process == "weibull":
         return _weibull(process, rng, runs, span)
     mean = process.failure_interval_min
@@ -327,7 +326,6 @@ def _after_recovery(table: pd.DataFrame, horizon: float) -> pd.DataFrame:
 def _together(
     table: pd.DataFrame, process: FailureProcess, rng: np.random.Generator, replicas: int
 ) -> pd.DataFrame:
-    """Let some failures hit neighbouring replicas too."""
     extra = min(int(process.together_count), replicas) - 1
     if not process.together_share or extra < 1:
         return table
@@ -353,7 +351,6 @@ def _phases(recovery: float | Mapping[str, float]) -> dict[str, float]:
 
 
 def _refuse_more(count: float, what: str = "failures") -> None:
-    """Raise if a table would become too long."""
     if count > _MOST_FAILURES:
         msg = f"about {count:,.0f} {what}; draw at most {_MOST_FAILURES:,}: fewer or shorter runs"
         raise WorkbenchError(msg)

@@ -147,7 +147,6 @@ def goodput_at_scale(  # noqa: PLR0913 - every number of an extrapolation, by na
 
 
 def _power(ratio: float, exponent: float, name: str) -> float:
-    """Give a power that is neither 0 nor too large for a number."""
     power = np.exp(min(exponent * np.log(ratio), 700.0))
     if not 1e-100 < power < 1e100:
         msg = f"{name}_exponent={exponent:g} takes {ratio:g} times the size out of all bounds"
@@ -352,7 +351,6 @@ def goodput_sensitivity(
 def _knobs(
     job: FaultTolerance, interval: float
 ) -> Iterator[tuple[str, float, Callable[[float], tuple[FaultTolerance, float]]]]:
-    """Give every input that is not 0: its name, its value, and the job with it changed."""
     yield _INTERVAL, interval, lambda factor: (job, interval * factor)
     if job.replicas > 1:
         yield (

@@ -224,7 +224,6 @@ def mean_of(shares: Floats) -> tuple[float, float, float]:
 
 
 def line_of(failure_times: pd.DataFrame, job: FaultTolerance, horizon_min: float) -> Line:
-    """Check a table of failures and lay it on a line."""
     table = FAILURE_TIMES.check(failure_times)
     positive("horizon_min", horizon_min)
     runs = int(table["run"].max()) + 1 if len(table) else 0
@@ -364,7 +363,6 @@ def _stretches(line: Line) -> tuple[Floats, Floats, Floats, Floats]:
 
 
 def _slowed(line: Line, slow: pd.DataFrame | None) -> Floats:
-    """Give the work that stragglers cost, by run."""
     if slow is None or SLOW_TIMES.check(slow).empty:
         return np.zeros(line.run_count)
     if slow["run"].max() >= line.run_count:

@@ -89,7 +89,6 @@ def _root(state: State, rank: int, ends: set[int], incoming: list[Wait]) -> Susp
 
 
 def _stalled(state: State) -> Iterator[tuple[int, Suspect]]:
-    """Give the ranks that have not completed what their peers have."""
     for head in sorted(state.heads(), key=lambda op: op.record):
         place = (str(head.group), int(head.seq or 0))
         others = [rank for rank in state.members.get(place[0], ()) if rank != head.rank]
@@ -216,7 +215,6 @@ def _suspect(rank: int, confidence: str, reason: str, wait: Wait, words: str) ->
 
 
 def listed(ranks: Sequence[int], *, most: int = 8) -> str:
-    """Write the first of some ranks."""
     return ", ".join(map(str, ranks[:most])) + (", ..." if len(ranks) > most else "")
 
 

@@ -111,7 +111,6 @@ def suspects(state: State) -> tuple[list[Suspect], str]:
 
 
 def suspects_table(state: State, found: list[Suspect], verdict: str) -> pd.DataFrame:
-    """Make table FLIGHT_SUSPECTS."""
     counts = {rank: len(state.pending.get(rank, ())) for rank in state.have}
     median = float(np.median(list(counts.values()))) if counts else 0.0
     rows = []
@@ -135,7 +134,6 @@ def suspects_table(state: State, found: list[Suspect], verdict: str) -> pd.DataF
 
 
 def _uncertain(state: State, weak: list[Suspect]) -> tuple[list[Suspect], str]:
-    """Choose what to say where nobody is suspected with any certainty."""
     hanging = {rank for rank in state.have if state.pending.get(rank)}
     if not hanging and not weak:
         what = (
@@ -174,7 +172,6 @@ def _everybody(hanging: set[int], weak: list[Suspect]) -> Suspect:
 
 
 def _counted(found: list[Suspect], edges: list[Wait]) -> list[Suspect]:
-    """Count the ranks that wait for each suspect, directly or through others."""
     waiting: dict[int, set[int]] = {}
     for edge in edges:
         waiting.setdefault(edge.waits_for, set()).add(edge.rank)

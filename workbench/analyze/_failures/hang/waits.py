@@ -93,7 +93,6 @@ def flight_waits(recording: FlightRecording) -> pd.DataFrame:
 
 
 def waits_table(found: list[Wait]) -> pd.DataFrame:
-    """Make table FLIGHT_WAITS."""
     if not found:
         return FLIGHT_WAITS.empty()
     frame = pd.DataFrame(found, columns=list(Wait._fields), dtype=object)
@@ -102,7 +101,6 @@ def waits_table(found: list[Wait]) -> pd.DataFrame:
 
 
 def waits(state: State) -> list[Wait]:
-    """Return every wait of one rank for another one."""
     lags: dict[Place, list[_Lag]] = {}
     found: list[Wait] = []
     for head in state.heads():
@@ -181,8 +179,6 @@ SYNCHRONISING = {
 
 
 class Op(NamedTuple):
-    """One operation of one rank."""
-
     rank: int
     group: str | None
     record: int
@@ -250,16 +246,13 @@ class State:
             self.transfers[op.rank, op.group, op.operation, op.peer].append(op)
 
     def front(self, rank: int) -> Op | None:
-        """Return the oldest operation of a rank that has not completed."""
         ops = self.pending.get(rank)
         return ops[0] if ops else None
 
     def head(self, rank: int, group: str) -> Op | None:
-        """Return the first collective of a group that a rank has not completed."""
         return self._heads.get((rank, group))
 
     def heads(self) -> Iterable[Op]:
-        """Give the first collective not completed of every rank and group."""
         return self._heads.values()
 
     def called(self, rank: int, group: str) -> int | None:
@@ -281,12 +274,10 @@ class State:
         return min(by_entries, by_status)
 
     def has_completed(self, rank: int, place: Place) -> bool:
-        """Say whether it is known that a rank is through with a collective."""
         done = self.completed(rank, place[0])
         return rank in self.have and done is not None and done >= place[1]
 
     def has_called(self, rank: int, place: Place) -> bool:
-        """Say whether it is known that a rank has called a collective."""
         called = self.called(rank, place[0])
         return rank in self.have and called is not None and called >= place[1]
 
@@ -308,7 +299,6 @@ def _check(recording: object) -> None:
 
 
 def _ops(entries: pd.DataFrame) -> Iterable[Op]:
-    """Give the operations in order of their calls, without the stand-ins of batches."""
     chosen = entries[entries["kind"] != "coalesced"].sort_values(["rank", "record"], kind="stable")
     columns = {}
     for name in Op._fields:

@@ -52,7 +52,6 @@ class Dump:
 
 
 def is_dump(content: object) -> bool:
-    """Say whether some content has the keys of a dump; without operations JSON has no entries."""
     return isinstance(content, Mapping) and "version" in content and bool(_DUMP_KEYS & set(content))
 
 
@@ -221,7 +220,6 @@ def _peer(
 
 
 def _share_batch_states(rows: list[dict[str, Any]]) -> None:
-    """Give the members of a batch the state of the batch; only that one is watched."""
     batches = {
         (row["group"], row["seq"], row["p2p_seq"]): row
         for row in rows
@@ -256,7 +254,6 @@ def _close_batches(rows: list[dict[str, Any]], findings: Findings) -> None:
 
 
 def _sizes(value: object) -> tuple[str, int | None]:
-    """Write shapes as text, and count their elements."""
     shapes = []
     for shape in value if isinstance(value, list | tuple) else ():
         numbers = [_natural(size) for size in shape] if isinstance(shape, list | tuple) else [None]

@@ -121,7 +121,6 @@ def flight_recorder(
 
 
 def looks_like_a_dump(head: bytes) -> bool:
-    """Recognise a dump by how it begins, and by names that stand in it."""
     text = head.lstrip(b"\xef\xbb\xbf \t\r\n")
     is_likely = text.startswith(b"{") or head.startswith(_PICKLE_STARTS)
     return is_likely and sum(name in head for name in _NAMES) > 1
@@ -179,7 +178,6 @@ def _implausible(file: Path) -> str:
 
 
 def _opened(file: Path, findings: list[Finding]) -> Iterator[Source]:
-    """Give the file, or what an archive of this name holds."""
     whole = Source(shown(file), file, size_bytes=file.stat().st_size)
     kind = (
         archive_kind(file, EXPANSION_LIMIT)
@@ -208,7 +206,6 @@ def _implausible_name(name: str) -> str:
 
 
 def _read(source: Source) -> Dump:
-    """Read one dump, pickled or JSON."""
     with source.open() as stream:
         raw = stream.read(LARGEST_BYTES + 1)
         cut = stream.truncated_at is not None
@@ -269,7 +266,6 @@ def _raise_nothing(path: Paths, findings: Sequence[Finding]) -> None:
 def _of_the_set(
     ranks: Sequence[Owned], groups: pd.DataFrame, status: pd.DataFrame
 ) -> list[Finding]:
-    """Say what is known of the dumps together only."""
     found: list[Finding] = []
     have = {each.rank for each in ranks}
     label = ranks[0].dump.label
@@ -309,8 +305,6 @@ _PREFIXES = re.compile(
 
 
 class Owned(NamedTuple):
-    """A dump and its rank."""
-
     rank: int
     rank_source: str
     node: str | None
@@ -408,7 +402,6 @@ NameOf = Callable[[int, str | None], str | None]
 
 
 def ranks_table(ranks: Sequence[Owned]) -> pd.DataFrame:
-    """Make table FLIGHT_RANKS."""
     rows = []
     for each in ranks:
         times = [row["created_ns"] for row in each.dump.entries if row["created_ns"] is not None]
@@ -504,7 +497,6 @@ def status_table(ranks: Sequence[Owned], name_of: NameOf) -> pd.DataFrame:
 
 
 def entries_table(ranks: Sequence[Owned], name_of: NameOf) -> pd.DataFrame:
-    """Make table FLIGHT_ENTRIES."""
     rows = [
         {**row, "rank": each.rank, "group": name_of(each.rank, row["group"])}
         for each in ranks

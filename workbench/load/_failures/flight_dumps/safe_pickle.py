@@ -139,7 +139,6 @@ class _Weights:
         self.steps = {name: getattr(self, f"_{kind}") for name, kind in _KINDS.items()}
 
     def step(self, name: str, argument: Any, position: int) -> None:
-        """Do to the weights what an instruction does to the values."""
         try:
             act = self.steps[name]
         except KeyError:

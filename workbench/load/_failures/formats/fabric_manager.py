@@ -27,7 +27,6 @@ _ERROR = re.compile(
 
 
 def looks_like(head: bytes, label: str) -> bool:  # noqa: ARG001 - one signature for all formats
-    """Tell whether one of the first lines begins like this log's."""
     lines = head.decode(errors="replace").splitlines()
     return any(_STAMP.match(without_prefix(line, BEGINNING).rest) for line in lines)
 

@@ -116,7 +116,6 @@ def _log(rows: pd.DataFrame, path: Path, findings: Findings, window_s: float) ->
 def _rows(
     frame: pd.DataFrame, names: Mapping[str, str], path: Path, zone: str | None, findings: Findings
 ) -> pd.DataFrame:
-    """Give one row per row of the file that has a time, under the names of the table."""
     line = np.arange(1, len(frame) + 1) + plain.is_csv(path)
     start, is_local = _times(frame["time"], names["time"], path, zone, (line, findings))
     rows = pd.DataFrame({"line": line, "start_ns": start, "end_ns": start, "kind": "table"})
@@ -141,7 +140,6 @@ def _rows(
 def _times(
     values: pd.Series, name: str, path: Path, zone: str | None, told: tuple[np.ndarray, Findings]
 ) -> tuple[pd.Series, np.ndarray]:
-    """Give times in ns, and say which used the zone."""
     line, findings = told
     try:
         times = pa.array(values, from_pandas=True)
@@ -176,7 +174,6 @@ def _refuse_early(rows: pd.DataFrame, name: str, path: Path) -> None:
 
 
 def _with_cause(rows: pd.DataFrame, path: Path) -> pd.DataFrame:
-    """Name the cause of every row, by its code where it has no words."""
     nothing = pd.Series([None] * len(rows), dtype=object)
     cause, code = rows.get("cause", nothing), rows.get("code", nothing)
     told = cause.where(cause.notna(), "code " + code.astype(object))

@@ -35,7 +35,6 @@ _PLAIN = frozenset({"start", "running", "interrupt", "end"})
 
 
 def looks_like(head: bytes, label: str) -> bool:  # noqa: ARG001 - the name says nothing
-    """Recognise the first line that is no comment as an event with a time."""
     lines = head.decode(errors="replace").removeprefix("\ufeff").split("\n")
     plain = (line for line in lines if line.strip() and not line.lstrip().startswith("#"))
     return is_event(next(plain, ""))
@@ -81,8 +80,6 @@ def read(source: Source, given: Given) -> LogPart:
 
 
 class _Story:
-    """Follows one job from event to event."""
-
     def __init__(self, events: list[Event], given: Given, findings: Findings) -> None:
         self.failures: list[dict[str, Any]] = []
         self.spans: list[dict[str, Any]] = []
@@ -164,7 +161,6 @@ class _Story:
         self.spans.append(row)
 
     def _begin(self, event: Event) -> None:
-        """Take the size of the job from its start."""
         if self._state == "ended":
             self._attempt += 1
         nodes = event.rest.get("nodes")
@@ -228,8 +224,6 @@ _EPOCH = {"s": (10**9, 4 * 10**9, SECOND), "ms": (10**12, 4 * 10**12, 1_000_000)
 
 @dataclass
 class Event:
-    """One event: what happened when, and the rest of its line."""
-
     line: int
     name: str
     at_ns: int
@@ -240,7 +234,6 @@ class Event:
 
 
 def is_event(text: str) -> bool:
-    """Whether one line is an event of this kind."""
     try:
         entry = json.loads(text)
     except (ValueError, RecursionError):
@@ -309,7 +302,6 @@ def _name_jobs(events: list[Event], findings: Findings) -> None:
 def _times(
     kept: list[tuple[int, dict[str, Any], str]], given: Given, findings: Findings
 ) -> tuple[list[int | None], list[bool]]:
-    """Return the times in ns, missing where there is none, and whether they are local."""
     times: list[int | None] = [None] * len(kept)
     texts: dict[int, str] = {}
     for place, (number, entry, _) in enumerate(kept):

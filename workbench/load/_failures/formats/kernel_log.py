@@ -75,7 +75,6 @@ _BOOTED = re.compile(r"(?:^|\] )Linux version \d")
 
 
 def looks_like(head: bytes, label: str) -> bool:  # noqa: ARG001 - one signature for all formats
-    """Tell whether most lines begin like a system log's, or one reports a GPU."""
     lines = [line for line in head.split(b"\n") if line.strip()][:_LOOKED_AT_LINES]
     lines = [_COLOURS.sub(b"", line) for line in lines]
     if len(lines) > 1 and not head.endswith(b"\n"):
@@ -100,8 +99,6 @@ def read(source: Source, given: Given) -> LogPart:
 
 
 class _Kernel:
-    """Recognises what the kernel of one host says; one message may go over several lines."""
-
     def __init__(self) -> None:
         self._named = (0, "")
         self._is_booted = False
@@ -109,7 +106,6 @@ class _Kernel:
         self._failed: set[tuple[str | None, str | None]] = set()
 
     def failure(self, text: str, number: int, findings: Findings) -> dict[str, Any]:
-        """Recognise what a line reports; {} if it reports no failure."""
         if found := _XID.search(text):
             if _XID.search(text, found.start("text") if found["text"] else found.end()):
                 what = "lines that report several Xids, of which the first is taken"

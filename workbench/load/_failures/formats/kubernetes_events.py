@@ -79,7 +79,6 @@ _NORMAL_FAILURES = {
 
 
 def looks_like(head: bytes, label: str) -> bool:  # noqa: ARG001 - names say nothing
-    """Recognise a list of events, or events one after the other."""
     if head.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] not in (b"{", b"["):
         return False
     is_event = _EVENT_KIND.search(head) is not None

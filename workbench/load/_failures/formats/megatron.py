@@ -40,8 +40,6 @@ _STAMP = re.compile(
 
 @dataclass
 class Line:
-    """One line on the progress of training."""
-
     number: int
     text: str
     step: int
@@ -63,7 +61,6 @@ class _Run:
 
     @property
     def done_before(self) -> int:
-        """Iterations that were complete when the run began."""
         first = self.lines[0]
         known = first.resumed_from
         return max(first.step - self.interval, 0) if known is None else known
@@ -71,15 +68,12 @@ class _Run:
 
 @dataclass
 class Log:
-    """What the lines tell besides the iterations."""
-
     lines: list[Line] = field(default_factory=list)
     gpu_count: int | None = None
     sequence_tokens: int | None = None
 
 
 def looks_like(head: bytes, label: str) -> bool:  # noqa: ARG001 - the name says nothing
-    """Recognise a line on an iteration, or the list of arguments before the first one."""
     return any(mark in head for mark in SIGNATURES)
 
 
@@ -178,7 +172,6 @@ def _has_zone(stamp: str) -> bool:
 
 
 def _place(lines: list[Line], given: Given, findings: Findings) -> bool:
-    """Give lines their times; False where not every line has one."""
     if not lines or not any(line.stamp for line in lines):
         return False
     stamps = pd.Series([line.stamp for line in lines])
@@ -199,7 +192,6 @@ def _place(lines: list[Line], given: Given, findings: Findings) -> bool:
 
 
 def _runs(lines: list[Line], findings: Findings) -> list[_Run]:
-    """Split at each line whose iteration is not beyond that of the line before."""
     runs: list[_Run] = []
     for line in lines:
         last = runs[-1].lines[-1] if runs else None
@@ -254,7 +246,6 @@ def _span(run: _Run, number: int, clock: str) -> dict[str, Any]:
 
 
 def _gap(before: _Run, after: _Run, number: int) -> dict[str, Any]:
-    """Return what lies between two runs: nothing was logged."""
     start, end = before.end_ns or 0, after.start_ns or 0
     row: dict[str, Any] = {"start_ns": min(start, end), "end_ns": end, "clock": "epoch"}
     return row | {"attempt": number, "state": "down", "line": after.lines[0].number}

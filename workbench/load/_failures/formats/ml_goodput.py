@@ -51,7 +51,6 @@ _SHIFTED = (
 
 
 def looks_like(head: bytes, label: str) -> bool:  # noqa: ARG001 - names say nothing
-    """Recognise entries by their fields."""
     is_json = head.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] in (b"{", b"[")
     return is_json and b'"job_name"' in head and any(mark in head for mark in _MARKS)
 
@@ -133,7 +132,6 @@ def _step(value: object) -> int | None:
 
 
 def _once(entries: list[Entry], findings: Findings) -> list[Entry]:
-    """Leave out what was exported twice."""
     kept = list({entry[:4]: entry for entry in reversed(entries)}.values())[::-1]
     findings.add(
         "skipped by design", "entries that are there more than once", len(entries) - len(kept)
@@ -189,8 +187,6 @@ def _timeline(job: str | None, runs: list[Run], findings: Findings) -> Iterable[
 
 
 class Entry(NamedTuple):
-    """One recorded time."""
-
     time_ns: int
     kind: str  # job, step, or the state whose span begins or ends
     begins: bool
@@ -211,15 +207,12 @@ class Span(NamedTuple):
 
 @dataclass
 class Run:
-    """The entries of one run, in order of time."""
-
     entries: list[Entry] = field(default_factory=list)
     first_step: int | None = None
     last_step: int | None = None
     is_ended: bool = False
 
     def add(self, entry: Entry) -> None:
-        """Append an entry that is not before the others."""
         self.entries.append(entry)
         if entry.kind == "step":
             self.first_step = entry.step if self.first_step is None else self.first_step
@@ -227,7 +220,6 @@ class Run:
         self.is_ended = self.is_ended or (entry.kind == "job" and not entry.begins)
 
     def is_over_before(self, entry: Entry) -> bool:
-        """Tell whether an entry belongs to the next run."""
         if not self.entries:
             return False
         if self.is_ended:
@@ -239,7 +231,6 @@ class Run:
 
     @property
     def start_ns(self) -> int:
-        """Time of the first entry."""
         return self.entries[0].time_ns
 
     @property
@@ -249,12 +240,10 @@ class Run:
 
     @property
     def line(self) -> int:
-        """Line of the first entry."""
         return self.entries[0].line
 
 
 def runs_of(entries: Iterable[Entry]) -> list[Run]:
-    """Split the entries of a job, in order of time, into its runs."""
     runs = [Run()]
     for entry in entries:
         if runs[-1].is_over_before(entry):

@@ -88,7 +88,6 @@ _LARGEST_RANK = 1 << 31
 
 
 def looks_like(head: bytes, label: str) -> bool:  # noqa: ARG001 - names say nothing
-    """Recognise a log whose beginning already holds a line of the watchdog or a warning."""
     return any(each in head for each in SIGNATURES)
 
 
@@ -118,8 +117,6 @@ def read(source: Source, given: Given) -> LogPart:
 
 @dataclass
 class _Log:
-    """What is known while a log is read from top to bottom."""
-
     label: str
     given: Given
     findings: Findings
@@ -132,7 +129,6 @@ class _Log:
     _month: int | None = None
 
     def watchdog(self, number: int, text: str) -> None:
-        """Take a line of ProcessGroupNCCL."""
         month = _GLOG.search(text)
         if month:
             self._follow_year(int(month[1]) // 100)
@@ -160,12 +156,10 @@ class _Log:
         self.rows.append(row)
 
     def known(self, text: str) -> dict[str, Any] | None:
-        """Return the row of the timeout that a line repeats."""
         match = _WORK.search(text) or _AT_WORK.search(text)
         return self._works.get((_rank(text), match[1])) if match else None
 
     def warning(self, number: int, text: str) -> None:
-        """Take a warning of NCCL."""
         before, _, message = text.partition("NCCL WARN ")
         said = _meaning(message)
         if said is None:
@@ -245,7 +239,6 @@ _Match = re.Match[str] | None
 
 
 def _found(text: str, work: _Match, at_work: _Match, ended: _Match) -> dict[str, Any]:
-    """Say what a line of the watchdog reports."""
     row = {"code": "timeout", "cause": "NCCL collective timed out"}
     if work:
         said = (
@@ -262,7 +255,6 @@ def _found(text: str, work: _Match, at_work: _Match, ended: _Match) -> dict[str,
 
 
 def _category(error: str) -> str:
-    """Return the category of what ended a watchdog; NCCL cannot tell its peers from the network."""
     return "unknown" if "remote process exited" in error else category_of_error(error)
 
 
@@ -317,12 +309,10 @@ _OWN_FAULT = {"SIGSEGV", "SIGFPE", "SIGILL"}
 
 
 def category_of_error(text: str) -> str:
-    """Return the category of an exception by its type and message."""
     return next((category for pattern, category in _BY_TEXT if pattern.search(text)), "software")
 
 
 def signal_name(number: int) -> str:
-    """Return ``SIGKILL`` for 9."""
     try:
         return signal.Signals(number).name
     except ValueError:
@@ -330,5 +320,4 @@ def signal_name(number: int) -> str:
 
 
 def category_of_signal(name: str) -> str:
-    """Return the category of a process that ended by a signal."""
     return "software" if name in _OWN_FAULT else "unknown"

@@ -30,7 +30,6 @@ _MEANINGS = {
 
 
 def looks_like(head: bytes, label: str) -> bool:  # noqa: ARG001 - one signature for all formats
-    """Recognise a report by its headings."""
     return SIGNATURES[0] in head and (b"Job summary" in head or b"Errors" in head)
 
 
@@ -78,7 +77,6 @@ def _row(what: str, number: int, given: Given, problems: dict[str, Any]) -> dict
 
 
 def _detail(row: dict[str, Any], text: str) -> None:
-    """Take what a line says of a problem: its words, and the processes that it names."""
     if text.strip() and len(row["text"]) < 200:
         row["text"] = one_line(f"{row['text']} {text}")
     if found := _PROCESS.search(text):

@@ -55,7 +55,6 @@ class _Event(NamedTuple):
 
 
 def looks_like(head: bytes, label: str) -> bool:
-    """Recognise events in the beginning of a log, or a cycle file."""
     if _EVENT.search(head.decode("utf-8", "replace")):
         return True
     if head.lstrip()[:1] != b"{":

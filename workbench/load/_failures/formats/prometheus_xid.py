@@ -40,8 +40,6 @@ _WINDOW = "series of counts per window (a count may miss what leaves the window 
 
 
 class _Sample(NamedTuple):
-    """One value of one series at one instant."""
-
     time_ns: int | None
     value: int
     number: int
@@ -51,8 +49,6 @@ class _Sample(NamedTuple):
 
 @dataclass
 class _Series:
-    """All samples of one GPU (and code, if they are counts), whatever other labels say."""
-
     host: str | None
     device: str | None
     code: str | None
@@ -64,7 +60,6 @@ _Key = tuple[str | None, str | None, str | None]
 
 
 def looks_like(head: bytes, label: str) -> bool:
-    """Recognise an answer of the Prometheus API about Xids, or a page of dcgm-exporter."""
     if head.lstrip()[:1] == b"{":
         is_about = b"XID_ERRORS" in head or "xid" in label.rsplit("/", 1)[-1].lower()
         return is_about and b'"resultType"' in head

@@ -45,12 +45,10 @@ _TRACE_HEAD = re.compile(rb'"traceEvents"|"schemaVersion"|"deviceProperties"|\AP
 
 
 def looks_like_a_trace(head: bytes) -> bool:
-    """Say whether the first bytes of a file are those of a profile."""
     return bool(_TRACE_HEAD.search(head))
 
 
 def looks_like_a_log(head: bytes, label: str) -> bool:
-    """Say whether the first bytes of a file are those of a log that can be read."""
     return not _TRACE_HEAD.search(head) and any(f.looks_like(head, label) for f in FORMATS)
 
 
@@ -81,7 +79,6 @@ def readers_of(source: Source, head: bytes) -> tuple[list[LogFormat], bool]:
 
 
 def _mentioned(source: Source, marks_of: Mapping[LogFormat, Sequence[bytes]]) -> list[LogFormat]:
-    """Give the formats of which a line stands somewhere in a file."""
     wanted = dict(marks_of)
     overlap = max((len(mark) for marks in wanted.values() for mark in marks), default=1) - 1
     found: list[LogFormat] = []

@@ -66,7 +66,6 @@ _OF_FILE = re.compile(r"slurm-(\d{1,12})(?:_\d+)?(?:\.\w+)?\.(?:out|err)")
 
 
 def looks_like(head: bytes, label: str) -> bool:  # noqa: ARG001 - one signature for all formats
-    """Recognise an output whose beginning already holds such a line."""
     return any(pattern.search(head.decode(errors="replace")) for pattern in (_CANCELLED, _MEMORY))
 
 

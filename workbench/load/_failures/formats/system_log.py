@@ -85,8 +85,6 @@ def read_system_log(
 
 
 class _Log:
-    """Reads the lines of one file that matter."""
-
     def __init__(self, label: str, given: Given, recogniser: Callable[[], Recognise]) -> None:
         self.findings = Findings(label)
         self.watched = Watched()
@@ -102,7 +100,6 @@ class _Log:
         self._echo_line = 0
 
     def rows(self, lines: Lines) -> Iterator[dict[str, Any]]:
-        """Give the failures among some lines, in their order."""
         for line in lines:
             text = line.text.decode(errors="replace").strip("\r\0")
             text = COLOURS.sub("", text) if "\x1b" in text else text
@@ -133,7 +130,6 @@ class _Log:
                 self._doubt(said.message if text.startswith("{") else text, line.number)
 
     def report(self) -> None:
-        """Note what was odd about the clock."""
         findings, stamps = self.findings, list(self._stamps.values())
         self.watched.report(findings)
         what = "New Year is passed; the year is counted up"
@@ -188,7 +184,6 @@ class _Log:
 
 
 def _said(stamps: Stamps, prefix: Prefix, number: int) -> tuple[Said, LoadError | None]:
-    """Take a line apart, or say what is missing for it."""
     refusal = None
     try:
         said = stamps.read(prefix.rest, number)
@@ -268,8 +263,6 @@ _JSON = re.compile(r'\{.*"(?:__REALTIME_TIMESTAMP|MESSAGE)"')
 
 
 class Said(NamedTuple):
-    """What one line says: its time if it has one, its host if it names one, its message."""
-
     time_ns: int | None
     host: str | None
     message: str
@@ -465,7 +458,6 @@ def _decimal_ns(seconds: str) -> int:
 
 
 def _journal_entry(line: str) -> Said:
-    """Read a line of ``journalctl -o json``."""
     try:
         entry = json.loads(line)
         message = entry.get("MESSAGE")
@@ -493,15 +485,12 @@ _TOLERANCE_NS = SECOND
 
 
 class Watched:
-    """Follows the times of one file, host by host, in the order they are written."""
-
     def __init__(self) -> None:
         self.spans: dict[str, tuple[int, int]] = {}
         self._last: dict[str | None, int] = {}
         self._back_count, self._back_ns, self._back_line = 0, 0, 0
 
     def see(self, host: str | None, time_ns: int | None, line: int) -> None:
-        """Take note of one line."""
         if time_ns is None:
             return
         if host is not None:
@@ -515,7 +504,6 @@ class Watched:
         self._last[host] = time_ns
 
     def report(self, findings: Findings) -> None:
-        """Note a clock that ran backwards."""
         what = (
             f"clock runs backwards, by up to {self._back_ns / SECOND:,.0f} s; times are as written"
         )
@@ -563,7 +551,6 @@ class Lines:
         self.rest = b""
 
     def __iter__(self) -> Iterator[Line]:
-        """Walk through the stream, once."""
         last = b""
         for block in self._blocks():
             yield from self._found(block)
@@ -618,7 +605,6 @@ class Lines:
 
 
 def _line_starts(block: bytes, needles: Sequence[bytes]) -> Iterator[int]:
-    """Give where lines begin that hold one of some byte strings."""
     for needle in needles:
         at = block.find(needle)
         while at >= 0:
@@ -630,7 +616,6 @@ def _line_starts(block: bytes, needles: Sequence[bytes]) -> Iterator[int]:
 def report_reading(
     findings: Findings, lines: Lines, stream: Stream, *, rows: int, unknown: int
 ) -> None:
-    """Note how many lines were read, what they held, and what damage the stream met."""
     findings.add("read", "lines", lines.count)
     findings.add("read", "lines that report a failure", rows)
     findings.add("skipped by design", "lines that report none", lines.count - rows - unknown)

@@ -60,7 +60,6 @@ _LARGEST_RANK = 1 << 31
 
 
 def looks_like(head: bytes, label: str) -> bool:
-    """Recognise an error file, or a console log whose beginning holds the block."""
     if _ERROR_FILE.match(head) or any(each in head for each in SIGNATURES):
         return True
     # {"message": "..."} alone could be anything, so the name has to say it too.
@@ -92,7 +91,6 @@ def read(source: Source, given: Given) -> LogPart:
 
 
 def _refuse_nothing(rows: list[dict[str, Any]], head: bytes, findings: Findings) -> None:
-    """Raise if what looks like an error file holds no error."""
     if rows or not (_ERROR_FILE.match(head) or _PLAIN_ERROR.match(head)):
         return
     found = findings.frame()
@@ -159,8 +157,6 @@ def _of_exit_code(exit_code: int | None) -> dict[str, Any]:
 
 @dataclass
 class _Entry:
-    """One ``[n]:`` of a block, under construction."""
-
     line: int
     is_root: bool
     fields: dict[str, str] = field(default_factory=dict)
@@ -175,7 +171,6 @@ class _Block:
     entry: _Entry | None = None
 
     def feed(self, number: int, text: str) -> _Entry | None:
-        """Take a line; return an entry that begins with it."""
         if _ROOT.search(text) or _OTHERS.search(text):
             self.section, self.entry = "root" if _ROOT.search(text) else "others", None
         elif not self.section or _DASHES.match(text):

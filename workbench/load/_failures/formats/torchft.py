@@ -31,8 +31,6 @@ _KINDS = {"error": "error", "commit_result": "commit", "quorum_id": "quorum"}
 
 
 class _Record(NamedTuple):
-    """One record of one process of a replica."""
-
     time_ns: int
     line: int
     kind: str  # error, commit or quorum
@@ -51,7 +49,6 @@ class _Record(NamedTuple):
 
 
 def looks_like(head: bytes, label: str) -> bool:  # noqa: ARG001 - names say nothing
-    """Recognise records by their fields."""
     if b'"replica_id"' not in head or b"{" not in head[:1024]:
         return False
     return b'"commit_result"' in head or b'"quorum_id"' in head or b'"error"' in head

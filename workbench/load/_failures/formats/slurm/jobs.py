@@ -52,7 +52,6 @@ def jobs_of(records: Records, given: Given, findings: Findings) -> pd.DataFrame:
 
 
 def _frame(records: Records, findings: Findings) -> pd.DataFrame:
-    """Make a frame with all columns; those the file lacks hold empty texts."""
     text = pd.Series([""]).dtype
     frame = pd.DataFrame(records.rows, columns=records.names, dtype=text)
     frame = frame.reindex(columns=list(COLUMNS), fill_value="").astype(text)
@@ -82,7 +81,6 @@ def _note_comments(frame: pd.DataFrame, findings: Findings) -> None:
 
 
 def _with_times(frame: pd.DataFrame, given: Given, findings: Findings) -> pd.DataFrame:
-    """Add times in ns; what Elapsed tells of a missing start or end is used."""
     stamps = pd.concat([frame[name] for name in _TIMES], ignore_index=True)
     lines = pd.concat([frame["line"]] * len(_TIMES), ignore_index=True)
     times = utc_ns(stamps, lines, given.tz, findings)
@@ -125,7 +123,6 @@ def _latest(jobs: pd.DataFrame, findings: Findings) -> pd.DataFrame:
 
 
 def _from_steps(steps: pd.DataFrame, known: pd.Series, findings: Findings) -> pd.DataFrame:
-    """Make runs of jobs of which the file has steps only."""
     orphans = steps[~steps["job"].isin(known)].sort_values("line")
     if orphans.empty:
         return orphans
@@ -145,7 +142,6 @@ def _from_steps(steps: pd.DataFrame, known: pd.Series, findings: Findings) -> pd
 
 
 def _numbered(runs: pd.DataFrame) -> pd.DataFrame:
-    """Sort by time and number the attempts of each job from 1."""
     first = runs["start_ns"].fillna(runs["submit_ns"]).fillna(2**63 - 1)
     runs = runs.assign(_first=first).sort_values(["_first", "line"], kind="stable")
     runs = runs.drop(columns="_first").reset_index(drop=True)
@@ -190,7 +186,6 @@ def _check_times(runs: pd.DataFrame, findings: Findings) -> None:
 
 
 def _with_resources(runs: pd.DataFrame, findings: Findings) -> pd.DataFrame:
-    """Add hosts, their number and the number of GPUs."""
     expanded: dict[str, tuple[str, ...]] = {}
     for text, line in zip(runs["NodeList"], runs["line"], strict=True):
         if text not in expanded:
@@ -224,7 +219,6 @@ def _hosts(text: str, line: int, findings: Findings) -> tuple[str, ...]:
 
 
 def _gpus(runs: pd.DataFrame, findings: Findings) -> pd.Series:
-    """Count GPUs from what was allocated, or requested if nothing is yet."""
     counts: pd.Series = pd.Series(pd.array([None] * len(runs), dtype="Int64"), index=runs.index)
     for name in ("AllocTRES", "AllocGRES", "ReqTRES"):
         known = {text: (gpu_count(text), is_per_node(text)) for text in runs[name].unique()}
@@ -248,8 +242,6 @@ def _gpus(runs: pd.DataFrame, findings: Findings) -> pd.Series:
 
 
 class Meaning(NamedTuple):
-    """What a state says of the job that ended in it."""
-
     category: str
     severity: str
     cause: str
@@ -282,7 +274,6 @@ _PER_NODE = re.compile(r"(?:^|,)PER_NODE:(?:gres[/:])?gpu[:=]")
 
 
 def cause_of(state: str, exit_code: str) -> str:
-    """Say in words how a job ended; ``state`` as written, with who cancelled it."""
     word = state.split(" ", 1)[0].rstrip("+")
     cause = FAILURE_STATES[word].cause
     if word == "CANCELLED" and " by " in state:
@@ -313,7 +304,6 @@ def gpu_count(text: str) -> int | None:
 
 
 def is_per_node(text: str) -> bool:
-    """Whether a resource list counts the GPUs of one node."""
     return _PER_NODE.search(text) is not None
 
 
@@ -329,7 +319,6 @@ _LOOP_STARTS, _LOOP_NS = 5, 3600 * SECOND
 
 
 def failures_of(jobs: pd.DataFrame, given: Given, label: str) -> pd.DataFrame:
-    """Return table FAILURES: one row per run that ended otherwise than COMPLETED."""
     failed = jobs[jobs["word"].isin(FAILURE_STATES)].sort_values("end_ns", kind="stable")
     failed = failed[list(_USED)]
     rows = []
@@ -366,7 +355,6 @@ def _text(run: Mapping[Any, Any]) -> str:
 
 
 def timeline_of(jobs: pd.DataFrame, label: str) -> pd.DataFrame:
-    """Return table TIMELINE: for each run, the wait in the queue and the run itself."""
     common = jobs[["job", "attempt", "node_count", "gpu_count", "line"]].copy()
     ended = jobs["word"].isin(FAILURE_STATES) | jobs["word"].eq("COMPLETED")
     common["outcome"] = jobs["word"].where(ended)
@@ -394,7 +382,6 @@ def timeline_of(jobs: pd.DataFrame, label: str) -> pd.DataFrame:
 
 
 def note_crash_loops(jobs: pd.DataFrame, findings: Findings) -> None:
-    """Point out jobs that were started again and again within an hour."""
     begun = jobs[jobs["start_ns"].notna()]
     fifth = begun.groupby("job")["start_ns"].shift(_LOOP_STARTS - 1)
     quick = begun[((begun["start_ns"] - fifth) <= _LOOP_NS).fillna(value=False)]
@@ -452,7 +439,6 @@ def _expanded(name: str, text: str, room: int) -> list[str]:
 
 
 def _bounds(piece: str, text: str) -> tuple[str, ...]:
-    """Return the first and last number of a range, as written."""
     match = _RANGE.fullmatch(piece.strip())
     if match is None or (match[2] and int(match[2]) < int(match[1])):
         msg = f"{text[:80]!r} is no host list: {piece[:40]!r} is no range like 001-004"

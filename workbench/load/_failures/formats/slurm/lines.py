@@ -31,23 +31,18 @@ _FREE |= {"StdIn", "StdOut", "SubmitLine", "SystemComment", "WorkDir"}
 
 @dataclass(frozen=True)
 class Header:
-    """The first line: names of the columns and what separates them."""
-
     names: list[str]
     separator: str
 
 
 @dataclass
 class Records:
-    """All records of a file: the columns requested, as text."""
-
     names: list[str]
     rows: list[list[str]] = field(default_factory=list)
     lines: list[int] = field(default_factory=list)
 
 
 def header_of(text: str) -> Header | None:
-    """Return the header that one line is, if it is one."""
     if (match := _HEADER.match(text)) is None:
         return None
     names = text.split(match[1])
@@ -57,7 +52,6 @@ def header_of(text: str) -> Header | None:
 
 
 def header_in(head: bytes) -> Header | None:
-    """Return the header among the first lines of a file."""
     lines = head.decode(errors="replace").removeprefix("\ufeff").split("\n")[:_FIRST_LINES]
     return next((found for line in lines if (found := header_of(line.rstrip("\r")))), None)
 
@@ -165,7 +159,6 @@ class _Joiner:
         self._begun_at = self._begun_count = 0
 
     def add(self, number: int, text: str) -> Iterator[tuple[int, list[str]]]:
-        """Take a line; give the record that is known to be complete by now, if any."""
         count = text.count(self._separator) + 1
         if self._begun and count < self._wanted and self._begun_count + count - 1 <= self._wanted:
             return self._continue(text, count)
@@ -176,7 +169,6 @@ class _Joiner:
         return self._begin(number, text, count)
 
     def end(self) -> Iterator[tuple[int, list[str]]]:
-        """Give the last record."""
         self._give_up()
         return self._release(None)
 
@@ -218,6 +210,5 @@ class _Joiner:
             self._begun = []
 
     def _release(self, record: tuple[int, list[str]] | None) -> Iterator[tuple[int, list[str]]]:
-        """Give the record held so far, and hold the next one."""
         given, self._held = self._held, record
         return iter(() if given is None else (given,))

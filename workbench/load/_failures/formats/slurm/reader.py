@@ -19,7 +19,6 @@ NAME = "Slurm accounting"
 
 
 def looks_like(head: bytes, label: str) -> bool:  # noqa: ARG001 - the name says nothing
-    """Recognise a header with JobID and State, as sacct spells them."""
     return header_in(head) is not None or is_wide(head)
 
 
