@@ -9,9 +9,10 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
+from workbench.plot._failures.marks import band, from_start, name_rows, steps, whiskers
 from workbench.plot._style.bars import log_ticks
 from workbench.plot._style.lanes import extremes
-from workbench.plot._style.style import COLOURS, Frame, distinct, left_margin
+from workbench.plot._style.style import COLOURS, Frame, distinct
 from workbench.plot._style.text import (
     between,
     digits,
@@ -20,12 +21,9 @@ from workbench.plot._style.text import (
     percent,
     plural,
     reservations,
-    safe,
     short,
 )
 from workbench.tables import FAILURE_RATES, MTTF_BY_SIZE, RECURRENCE, SURVIVAL
-
-# How often something fails: a rate per group, with how sure it is.
 
 _MOST = 30
 _ROW_PX = 26
@@ -66,28 +64,16 @@ def failure_rates(rates: pd.DataFrame, *, source: str = "", synthetic: bool = Fa
             x=rate,
             y=list(range(len(drawn))),
             marker={"size": 10, "color": COLOURS["neutral"]},
-            error_x={
-                "type": "data",
-                "array": np.maximum(drawn["high_per_1000_node_days"] - rate, 0),
-                "arrayminus": np.maximum(rate - drawn["low_per_1000_node_days"], 0),
-                "color": COLOURS["dark"],
-                "thickness": 1.5,
-                "width": 4,
-            },
+            error_x=whiskers(
+                rate, drawn["low_per_1000_node_days"], drawn["high_per_1000_node_days"]
+            ),
             hovertext=[_hover(row) for row in drawn.to_dict("records")],
             hovertemplate="%{hovertext}<extra></extra>",
         )
     )
-    names = [short(name, 40) for name in drawn["group"]]
-    figure.update_layout(
-        height=max(len(names), 3) * _ROW_PX, margin_l=left_margin(names), hovermode="closest"
-    )
+    name_rows(figure, [short(name, 40) for name in drawn["group"]], max(len(drawn), 3) * _ROW_PX)
+    figure.update_layout(hovermode="closest")
     figure.update_xaxes(title="failures [per 1,000 node-days]", rangemode="tozero")
-    figure.update_yaxes(
-        tickvals=list(range(len(names))),
-        ticktext=[safe(name) for name in names],
-        range=[len(names) - 0.5, -0.5],
-    )
     hidden = len(rates) - len(drawn)
     notes = [*interval(rates), *([f"{hidden:,} lower rates dropped"] if hidden else [])]
     return frame.finish(
@@ -107,11 +93,8 @@ def _claim(drawn: pd.DataFrame) -> str:
         most = "fails most often" if is_apart else "fails most often, perhaps by chance"
         return f"{label(first['group'], 30)} {most}: {seen}, {rate}"
     if pd.isna(first["mtbf_h"]):
-        most = digits(first["high_per_1000_node_days"])
-        return (
-            f"No failure in {digits(first['exposure_node_days'])} node-days: at most {most} "
-            "per 1,000"
-        )
+        watched = digits(first["exposure_node_days"])
+        return f"No failure in {watched} node-days: at most {digits(high)} per 1,000"
     nodes = plural(int(first["node_count"]), "node")
     return f"{nodes} fail every {digits(float(first['mtbf_h']))} h: {seen}, {rate}"
 
@@ -124,8 +107,6 @@ def _hover(row: Mapping[Hashable, Any]) -> str:
         f"{digits(row['per_1000_node_days'])} per 1,000 ({between(low, high)})"
     )
 
-
-# How the time to failure of a job shrinks as the job grows.
 
 _MOST_LINES = 12
 _KINDS = {"measured": "circle", "projected": "diamond-open"}
@@ -205,18 +186,13 @@ def _points(rows: pd.DataFrame, kind: str, symbol: str) -> go.Scatter:
     mttf = rows["mttf_h"].to_numpy(dtype="float64")
     keep = extremes(mttf)
     rows, mttf = rows.iloc[keep], mttf[keep]
-    low, high = (
-        rows[name].to_numpy(dtype="float64", na_value=np.nan)
-        for name in ("low_mttf_h", "high_mttf_h")
-    )
+    low, high = rows[["low_mttf_h", "high_mttf_h"]].to_numpy("float64", na_value=np.nan).T
     return go.Scatter(
         mode="markers",
         x=rows["gpu_count"].to_numpy(),
         y=mttf,
         name=kind,
-        marker={
-            "symbol": symbol, "size": 11, "color": COLOURS["limit"], "line": {"width": 2},
-        },
+        marker={"symbol": symbol, "size": 11, "color": COLOURS["limit"], "line": {"width": 2}},
         error_y={
             "type": "data",
             "array": np.nan_to_num(np.maximum(high - mttf, 0)),
@@ -246,22 +222,17 @@ def _mttf_by_size_claim(known: pd.DataFrame) -> str:
         power = f"{digits(slope)} ({between(low, high)})"
         return f"Failures grow with size to the power {power}, {verdict}"
     measured = known[known["kind"] == "measured"]
-    part = measured if len(measured) else known
-    sizes, rates = part["gpu_count"], part["per_1000_node_days"].astype("float64")
-    if len(part) == 1:
-        one = part.iloc[0]
-        words = f"Jobs of {int(sizes.iloc[0]):,} GPUs fail every {digits(one['mttf_h'])} h"
-        is_known = pd.notna(one["low_mttf_h"]) and pd.notna(one["high_mttf_h"])
-        return f"{words} ({between(one['low_mttf_h'], one['high_mttf_h'])})" if is_known else words
+    points = measured if len(measured) else known
+    sizes, rates = points["gpu_count"], points["per_1000_node_days"].astype("float64")
+    if len(points) == 1:
+        mttf, low, high = points[["mttf_h", "low_mttf_h", "high_mttf_h"]].iloc[0]
+        words = f"Jobs of {int(sizes.iloc[0]):,} GPUs fail every {digits(mttf)} h"
+        is_known = pd.notna(low) and pd.notna(high)
+        return f"{words} ({between(low, high)})" if is_known else words
     return (
         f"From {int(sizes.min()):,} to {int(sizes.max()):,} GPUs jobs have "
         f"{between(float(rates.min()), float(rates.max()))} failures per 1,000 node-days"
     )
-
-
-# How often nodes fail again and again.
-
-_MOST_STEPS = 1_000
 
 
 def recurrence(counts: pd.DataFrame, *, source: str = "", synthetic: bool = False) -> go.Figure:
@@ -294,16 +265,18 @@ def recurrence(counts: pd.DataFrame, *, source: str = "", synthetic: bool = Fals
     figure = go.Figure()
     known = rows[rows["high_count"].notna() & rows["low_count"].notna()]
     if len(known):
-        figure.add_trace(_band(known))
-    x, y = _steps(rows, "mean_count")
+        line = {"width": 0, "color": look["color"], "dash": "dash"}
+        ends = steps(known, "low_count"), steps(known, "high_count")
+        figure.add_trace(band(*ends, fillcolor=look["color"], line=line, name="band"))
+    x, y = steps(rows, "mean_count")
     figure.add_scatter(
         x=x, y=y, mode="lines", line={**look, "width": 2}, name="failures per node",
         hovertemplate="%{x:,.4~g} h: %{y:.3~g} failures per node<extra></extra>",
     )  # fmt: skip
-    keep = extremes(rows["trend_count"].to_numpy(), _MOST_STEPS)
+    x, y = from_start(rows, "trend_count")
     figure.add_scatter(
-        x=np.concatenate([[0.0], rows["time_h"].to_numpy()[keep]]),
-        y=np.concatenate([[0.0], rows["trend_count"].to_numpy()[keep]]),
+        x=x,
+        y=y,
         mode="lines",
         line={"color": COLOURS["limit"], "dash": "dot", "width": 2},
         name="power law",
@@ -315,40 +288,10 @@ def recurrence(counts: pd.DataFrame, *, source: str = "", synthetic: bool = Fals
     claim = f"After {digits(last['time_h'])} h a node has failed {digits(last['mean_count'])} times"
     if not pd.isna(last["high_count"]):
         claim += f" ({between(last['low_count'], last['high_count'])})"
-    notes = [
-        "a straight line is a constant rate",
-        *(interval(counts, "band") if len(known) else []),
-    ]
+    notes = ["a straight line is a constant rate"]
+    notes += interval(counts, "band") if len(known) else []
     return frame.finish(figure, claim=claim, note=" · ".join([*notes, *reservations(counts)]))
 
-
-def _band(rows: pd.DataFrame) -> go.Scatter:
-    look = distinct(0)
-    (low_x, low), (high_x, high) = _steps(rows, "low_count"), _steps(rows, "high_count")
-    return go.Scatter(
-        x=np.concatenate([low_x, high_x[::-1]]),
-        y=np.concatenate([low, high[::-1]]),
-        mode="lines",
-        fill="toself",
-        fillcolor=look["color"],
-        opacity=0.15,
-        line={"width": 0, "color": look["color"], "dash": "dash"},
-        hoverinfo="skip",
-        showlegend=False,
-        name="band",
-    )
-
-
-def _steps(rows: pd.DataFrame, column: str) -> tuple[np.ndarray, np.ndarray]:
-    """Return the corners of a rising step curve that starts with nothing."""
-    values = rows[column].to_numpy(dtype="float64")
-    keep = extremes(values, _MOST_STEPS)
-    time = np.concatenate([[0.0], rows["time_h"].to_numpy()[keep]])
-    count = np.concatenate([[0.0], values[keep]])
-    return np.repeat(time, 2)[1:], np.repeat(count, 2)[:-1]
-
-
-# How long nodes or parts live until they fail.
 
 _MOST_GROUPS = 6
 
@@ -397,52 +340,31 @@ def survival(curves: pd.DataFrame, *, source: str = "", synthetic: bool = False)
     )
 
 
-def _survival_steps(rows: pd.DataFrame, column: str) -> tuple[np.ndarray, np.ndarray]:
-    """Return the corners of a falling step curve that starts with all alive."""
-    keep = extremes(rows[column].to_numpy(), _MOST_STEPS)
-    time = np.concatenate([[0.0], rows["time_h"].to_numpy()[keep]])
-    share = np.concatenate([[1.0], rows[column].to_numpy()[keep]])
-    return np.repeat(time, 2)[1:], 100 * np.repeat(share, 2)[:-1]
-
-
 def _add_group(figure: go.Figure, rows: pd.DataFrame, position: int, *, name: str) -> None:
     look = distinct(position)
-    (low_x, low), (high_x, high) = (
-        _survival_steps(rows, "low_share"),
-        _survival_steps(rows, "high_share"),
-    )
+    curves = {}
+    for column in ("low_share", "high_share", "survival_share"):
+        time, share = steps(rows, column, 1.0)
+        curves[column] = time, 100 * share
+    # Invisible, but the line tells the trace apart from its curve.
+    line = {"width": 0, **distinct(position + _MOST_GROUPS)}
+    ends = curves["low_share"], curves["high_share"]
+    figure.add_trace(band(*ends, fillcolor=look["color"], line=line, name=f"band of {name}"))
+    x, y = curves["survival_share"]
     figure.add_scatter(
-        x=np.concatenate([low_x, high_x[::-1]]),
-        y=np.concatenate([low, high[::-1]]),
-        mode="lines",
-        fill="toself",
-        fillcolor=look["color"],
-        opacity=0.15,
-        # Invisible, but it tells the trace apart from its curve.
-        line={"width": 0, **distinct(position + _MOST_GROUPS)},
-        hoverinfo="skip",
-        showlegend=False,
-        name=f"band of {name}",
-    )
-    x, y = _survival_steps(rows, "survival_share")
-    figure.add_scatter(
-        x=x,
-        y=y,
-        mode="lines",
-        line={**look, "width": 2},
-        name=name,
+        x=x, y=y, mode="lines", line={**look, "width": 2}, name=name,
         hovertemplate="%{x:,.4~g} h: %{y:.1f} %<extra>" + name + "</extra>",
-    )
+    )  # fmt: skip
 
 
 def _add_law(figure: go.Figure, rows: pd.DataFrame) -> None:
     known = rows[rows["weibull_share"].notna()]
     if known.empty:
         return
-    keep = extremes(known["weibull_share"].to_numpy(dtype="float64"), _MOST_STEPS)
+    time, share = from_start(known, "weibull_share", 1.0)
     figure.add_scatter(
-        x=np.concatenate([[0.0], known["time_h"].to_numpy()[keep]]),
-        y=np.concatenate([[100.0], 100 * known["weibull_share"].to_numpy(dtype="float64")[keep]]),
+        x=time,
+        y=100 * share,
         mode="lines",
         line={"color": COLOURS["limit"], "dash": "dot", "width": 2},
         name="Weibull law",
@@ -451,22 +373,18 @@ def _add_law(figure: go.Figure, rows: pd.DataFrame) -> None:
 
 
 def _add_ticks(figure: go.Figure, rows: pd.DataFrame) -> None:
-    some = rows[rows["censored_count"] > 0].sort_values(["group", "time_h"])
-    if some.empty:
+    censored = rows[rows["censored_count"] > 0].sort_values(["group", "time_h"])
+    if censored.empty:
         return
-    keep = extremes(some["censored_count"].to_numpy())
+    censored = censored.iloc[extremes(censored["censored_count"].to_numpy())]
+    ink = COLOURS["reference"]
     figure.add_scatter(
-        x=some["time_h"].to_numpy()[keep],
-        y=100 * some["survival_share"].to_numpy()[keep],
+        x=censored["time_h"].to_numpy(),
+        y=100 * censored["survival_share"].to_numpy(),
         mode="markers",
-        marker={
-            "symbol": "line-ns-open",
-            "size": 9,
-            "color": COLOURS["reference"],
-            "line": {"width": 1.5},
-        },
+        marker={"symbol": "line-ns-open", "size": 9, "color": ink, "line": {"width": 1.5}},
         name="last watched, still alive",
-        hovertext=[f"{count:,} last watched" for count in some["censored_count"].to_numpy()[keep]],
+        hovertext=[f"{count:,} last watched" for count in censored["censored_count"].to_numpy()],
         hovertemplate="%{x:,.4~g} h: %{hovertext}<extra></extra>",
     )
 
