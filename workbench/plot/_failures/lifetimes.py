@@ -51,10 +51,8 @@ def failure_rates(rates: pd.DataFrame, *, source: str = "", synthetic: bool = Fa
     frame = Frame(source, synthetic)
     FAILURE_RATES.check(rates)
     if rates.empty:
-        return frame.nothing(
-            "The table has no rates; pass what analyze.failure_rates returns.",
-            claim="No failure rates to show",
-        )
+        why = "The table has no rates; pass what analyze.failure_rates returns."
+        return frame.nothing(why, claim="No failure rates to show")
     ordered = rates.sort_values("per_1000_node_days", ascending=False, kind="stable")
     drawn = ordered.iloc[:_MOST].reset_index(drop=True)
     rate = drawn["per_1000_node_days"].to_numpy()
@@ -136,10 +134,8 @@ def mttf_by_size(sizes: pd.DataFrame, *, source: str = "", synthetic: bool = Fal
     MTTF_BY_SIZE.check(sizes)
     known = sizes[(sizes["mttf_h"] > 0).fillna(value=False)].reset_index(drop=True)
     if known.empty:
-        return frame.nothing(
-            "No size of job has failed, so there is no time to failure to show.",
-            claim="No time to failure to show",
-        )
+        why = "No size of job has failed, so there is no time to failure to show."
+        return frame.nothing(why, claim="No time to failure to show")
     figure = go.Figure([_law(known)])
     for kind, symbol in _KINDS.items():
         rows = known[known["kind"] == kind]
@@ -317,10 +313,8 @@ def survival(curves: pd.DataFrame, *, source: str = "", synthetic: bool = False)
     frame = Frame(source, synthetic)
     SURVIVAL.check(curves)
     if curves.empty:
-        return frame.nothing(
-            "There are no lifetimes, so nothing is known about how long anything lives.",
-            claim="No lifetimes to show",
-        )
+        why = "There are no lifetimes, so nothing is known about how long anything lives."
+        return frame.nothing(why, claim="No lifetimes to show")
     groups = curves["group"].drop_duplicates().tolist()
     figure = go.Figure()
     shown = [curves[curves["group"] == group] for group in groups[:_MOST_GROUPS]]

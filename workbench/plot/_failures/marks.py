@@ -31,11 +31,12 @@ def name_rows(figure: go.Figure, names: Sequence[str], height: int, **axis: Any)
     )  # fmt: skip
 
 
-def whiskers(values: Any, low: Any, high: Any) -> dict[str, Any]:
+def whiskers(values: Any, low: Any, high: Any, scale: float = 1) -> dict[str, Any]:
     """Return the error bars of an interval that is not symmetric."""
     return {
         "type": "data", "color": COLOURS["dark"], "thickness": 1.5, "width": 4,
-        "array": np.maximum(high - values, 0), "arrayminus": np.maximum(values - low, 0),
+        "array": scale * np.maximum(high - values, 0),
+        "arrayminus": scale * np.maximum(values - low, 0),
     }  # fmt: skip
 
 
