@@ -91,15 +91,6 @@ NODE_SPANS = table("""
     failure_count: int64 >=0 - incidents of this host
 """)
 
-SLURM_RECORDS = table("""
-    slurm_records: One row per record of sacct, in order of the file; its other columns follow, as
-    text.
-
-    line: int64 >=1 - first line of the record in the file, from 1
-    JobID: str - job, or step of a job, as sacct writes it
-    State: str - state, as sacct writes it
-""")
-
 
 @dataclass(frozen=True, eq=False)
 class FailureLog:
