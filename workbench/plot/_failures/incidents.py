@@ -11,15 +11,7 @@ import plotly.graph_objects as go
 
 from workbench.plot._failures.marks import name_rows, whiskers
 from workbench.plot._style.style import COLOURS, Frame, colour, fill, left_margin
-from workbench.plot._style.text import (
-    interval,
-    label,
-    percent,
-    plural,
-    reservations,
-    short,
-    span,
-)
+from workbench.plot._style.text import interval, label, percent, plural, reservations, short, span
 from workbench.tables import CAUSE_SHARES, FAILURES, INCIDENT_COUNTS
 
 _SYMBOLS = {
