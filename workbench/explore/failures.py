@@ -34,13 +34,11 @@ def cause_shares(
     Parameters
     ----------
     failures
-        One's own tables :data:`workbench.tables.FAILURES` or
-        :data:`workbench.tables.CAUSE_COUNTS`, by the name to choose them by. The published
-        ones are offered as well.
-    source
-        Where one's own data comes from; printed under the figure.
-    synthetic
-        Whether one's own data was generated; its figure then says so.
+        One's own tables :data:`workbench.tables.FAILURES` or :data:`workbench.tables.CAUSE_COUNTS`,
+        by the name to choose them by. The published ones are offered as well.
+    source, synthetic
+        Where one's own data comes from, and whether it was generated; the figure says
+        both.
 
     Returns
     -------
@@ -160,10 +158,8 @@ def flight_suspects(
     ----------
     recording
         What :func:`workbench.load.flight_recorder` returns.
-    source
-        Where the data comes from; printed under the figure.
-    synthetic
-        Whether the data was generated; the figure then says so.
+    source, synthetic
+        Where the data comes from, and whether it was generated; the figure says both.
 
     Returns
     -------
@@ -224,10 +220,8 @@ def incidents(log: FailureLog, *, source: str = "", synthetic: bool = False) -> 
     log
         What :func:`workbench.load.failures` returns with ``window_s=0``. If it was folded
         when it was loaded, shorter windows change nothing.
-    source
-        Where the data comes from; printed under the figure.
-    synthetic
-        Whether the data was generated; the figure then says so.
+    source, synthetic
+        Where the data comes from, and whether it was generated; the figure says both.
 
     Returns
     -------
@@ -294,16 +288,13 @@ def lemon_nodes(
         Table :data:`workbench.tables.FAILURES`.
     nodes
         Table :data:`workbench.tables.NODE_SPANS` with all nodes watched, failed or not.
-    source
-        Where the data comes from; printed under the figure.
-    synthetic
-        Whether the data was generated; the figure then says so.
+    source, synthetic
+        Where the data comes from, and whether it was generated; the figure says both.
 
     Returns
     -------
     workbench.explore.Explorer
-        Controls above :func:`workbench.plot.lemon_nodes` and
-        :func:`workbench.plot.lemon_recall`.
+        Controls above :func:`workbench.plot.lemon_nodes` and :func:`workbench.plot.lemon_recall`.
 
     Raises
     ------

@@ -197,17 +197,14 @@ def goodput_windows(
         Length of the log, in minutes.
     replicas
         Replicas that the failures were mapped to.
-    source
-        Where the log comes from; printed under the figure.
-    synthetic
-        Whether the log was generated; the figure then says so.
+    source, synthetic
+        Where the log comes from, and whether it was generated; the figure says both.
 
     Returns
     -------
     workbench.explore.Explorer
-        Controls above :func:`workbench.plot.goodput_windows` and
-        :func:`workbench.plot.goodput`. The twin has as many failures on average, at random
-        times and on random nodes.
+        Controls above :func:`workbench.plot.goodput_windows` and :func:`workbench.plot.goodput`.
+        The twin has as many failures on average, at random times and on random nodes.
     """
     within = failure_times["time_min"].between(0, horizon_min, inclusive="left")
     count = int((within & ~failure_times["is_follow_on"]).sum())

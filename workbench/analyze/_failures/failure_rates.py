@@ -96,8 +96,7 @@ def failure_rates(
         All nodes watched, failed or not: how many, their names, or table
         :data:`workbench.tables.NODE_SPANS`.
     days
-        How long each was watched. May be dropped for a table of nodes, whose spans are
-        taken then.
+        How long each was watched. May be dropped for a table of nodes, whose spans are taken then.
     by
         Column that tells failures apart (cause, category, severity, kind), each over all
         nodes; or the group of each node, e.g. its rack, each over its own nodes.

@@ -114,11 +114,10 @@ def failure_times(  # noqa: PLR0913 - what a log does not say, by name
     Raises
     ------
     WorkbenchError
-        If the span is empty, several kinds of reporters are mixed and ``kinds`` does not say
-        whom to believe, replicas are wanted but no nodes given, or there are fewer nodes than
-        replicas.
-        If the span is empty, times are of different clocks, replicas are wanted but no nodes
-        given, a node is named twice, or there are fewer nodes than replicas.
+        If the span is empty, several kinds of reporters are mixed and ``kinds`` does not say whom
+        to believe, replicas are wanted but no nodes given, or there are fewer nodes than replicas.
+        If the span is empty, times are of different clocks, replicas are wanted but no nodes given,
+        a node is named twice, or there are fewer nodes than replicas.
 
     Notes
     -----

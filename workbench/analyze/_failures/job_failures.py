@@ -161,9 +161,8 @@ def job_sizes(timeline: pd.DataFrame, *, outcomes: Sequence[str] = _FAILED) -> p
     Returns
     -------
     pandas.DataFrame
-        Table :data:`workbench.tables.JOB_SIZES`: ``gpu_count``, ``run_count``,
-        ``failure_count``, ``exposure_h``, by size. ``attrs["left_out"]`` counts the runs of
-        unknown size or duration.
+        Table :data:`workbench.tables.JOB_SIZES`: ``gpu_count``, ``run_count``, ``failure_count``,
+        ``exposure_h``, by size. ``attrs["left_out"]`` counts the runs of unknown size or duration.
 
     Raises
     ------

@@ -43,10 +43,8 @@ def goodput(
     ----------
     table
         Table :data:`workbench.tables.GOODPUT`, or several by the name of the case.
-    source
-        Where the numbers come from; printed under the figure.
-    synthetic
-        Whether the data was generated; the figure then says so.
+    source, synthetic
+        Where the numbers come from, and whether they were generated; the figure says both.
 
     Returns
     -------
@@ -210,10 +208,8 @@ def goodput_at_scale(
         Table :data:`workbench.tables.GOODPUT_AT_SCALE`.
     at_gpus
         Size to mark and to read off; the largest by default.
-    source
-        Where the numbers come from; printed under the figure.
-    synthetic
-        Whether the data was generated; the figure then says so.
+    source, synthetic
+        Where the numbers come from, and whether they were generated; the figure says both.
 
     Returns
     -------
@@ -281,10 +277,8 @@ def goodput_windows(
     table
         Table :data:`workbench.tables.GOODPUT_WINDOWS`, or several by the name of the case,
         e.g. a log and its Poisson twin.
-    source
-        Where the numbers come from; printed under the figure.
-    synthetic
-        Whether the data was generated; the figure then says so.
+    source, synthetic
+        Where the numbers come from, and whether they were generated; the figure says both.
 
     Returns
     -------

@@ -43,10 +43,8 @@ def goodput_sweep(table: pd.DataFrame, *, source: str = "", synthetic: bool = Fa
     ----------
     table
         Table :data:`workbench.tables.GOODPUT_SWEEP`, of one input.
-    source
-        Where the numbers come from; printed under the figure.
-    synthetic
-        Whether the data was generated; the figure then says so.
+    source, synthetic
+        Where the numbers come from, and whether they were generated; the figure says both.
 
     Returns
     -------
@@ -104,10 +102,8 @@ def goodput_ladder(table: pd.DataFrame, *, source: str = "", synthetic: bool = F
     ----------
     table
         Table :data:`workbench.tables.GOODPUT_LADDER`, of one convention or several.
-    source
-        Where the numbers come from; printed under the figure.
-    synthetic
-        Whether the data was generated; the figure then says so.
+    source, synthetic
+        Where the numbers come from, and whether they were generated; the figure says both.
 
     Returns
     -------
@@ -172,10 +168,8 @@ def goodput_sensitivity(
     ----------
     table
         Table :data:`workbench.tables.GOODPUT_SENSITIVITY`.
-    source
-        Where the numbers come from; printed under the figure.
-    synthetic
-        Whether the data was generated; the figure then says so.
+    source, synthetic
+        Where the numbers come from, and whether they were generated; the figure says both.
 
     Returns
     -------
@@ -257,10 +251,8 @@ def checkpoint_curve(
         Table :data:`workbench.tables.CHECKPOINT_CURVE`.
     optimum
         Table :data:`workbench.tables.CHECKPOINT_OPTIMUM`, marked on the curve.
-    source
-        Where the numbers come from; printed under the figure.
-    synthetic
-        Whether the data was generated; the figure then says so.
+    source, synthetic
+        Where the numbers come from, and whether they were generated; the figure says both.
 
     Returns
     -------
@@ -323,10 +315,8 @@ def expected_ettr(table: pd.DataFrame, *, source: str = "", synthetic: bool = Fa
     ----------
     table
         Table :data:`workbench.tables.EXPECTED_ETTR`.
-    source
-        Where the numbers come from; printed under the figure.
-    synthetic
-        Whether the data was generated; the figure then says so.
+    source, synthetic
+        Where the numbers come from, and whether they were generated; the figure says both.
 
     Returns
     -------
@@ -396,10 +386,8 @@ def spares(table: pd.DataFrame, *, source: str = "", synthetic: bool = False) ->
     ----------
     table
         Table :data:`workbench.tables.SPARES`.
-    source
-        Where the numbers come from; printed under the figure.
-    synthetic
-        Whether the data was generated; the figure then says so.
+    source, synthetic
+        Where the numbers come from, and whether they were generated; the figure says both.
 
     Returns
     -------

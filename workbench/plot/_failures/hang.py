@@ -25,10 +25,8 @@ def flight_positions(
     ----------
     positions
         Table :data:`workbench.tables.FLIGHT_POSITIONS`.
-    source
-        Where the data comes from; printed under the figure.
-    synthetic
-        Whether the data was generated; the figure then says so.
+    source, synthetic
+        Where the data comes from, and whether it was generated; the figure says both.
 
     Returns
     -------
@@ -154,10 +152,8 @@ def flight_suspects(
     ----------
     suspects
         Table :data:`workbench.tables.FLIGHT_SUSPECTS`.
-    source
-        Where the data comes from; printed under the figure.
-    synthetic
-        Whether the data was generated; the figure then says so.
+    source, synthetic
+        Where the data comes from, and whether it was generated; the figure says both.
 
     Returns
     -------
@@ -249,10 +245,8 @@ def flight_waits(waits: pd.DataFrame, *, source: str = "", synthetic: bool = Fal
     ----------
     waits
         Table :data:`workbench.tables.FLIGHT_WAITS`.
-    source
-        Where the data comes from; printed under the figure.
-    synthetic
-        Whether the data was generated; the figure then says so.
+    source, synthetic
+        Where the data comes from, and whether it was generated; the figure says both.
 
     Returns
     -------

@@ -43,10 +43,8 @@ def incidents(
         Table :data:`workbench.tables.FAILURES`, folded.
     top
         Hosts to show, those with most incidents; the others share one row.
-    source
-        Where the data comes from; printed under the figure.
-    synthetic
-        Whether the data was generated; the figure then says so.
+    source, synthetic
+        Where the data comes from, and whether it was generated; the figure says both.
 
     Returns
     -------
@@ -199,10 +197,8 @@ def incident_counts(
     ----------
     incident_counts
         Table :data:`workbench.tables.INCIDENT_COUNTS`.
-    source
-        Where the data comes from; printed under the figure.
-    synthetic
-        Whether the data was generated; the figure then says so.
+    source, synthetic
+        Where the data comes from, and whether it was generated; the figure says both.
 
     Returns
     -------
@@ -269,10 +265,8 @@ def cause_shares(shares: pd.DataFrame, *, source: str = "", synthetic: bool = Fa
     ----------
     shares
         Table :data:`workbench.tables.CAUSE_SHARES`.
-    source
-        Where the data comes from; printed under the figure.
-    synthetic
-        Whether the data was generated; the figure then says so.
+    source, synthetic
+        Where the data comes from, and whether it was generated; the figure says both.
 
     Returns
     -------

@@ -26,10 +26,8 @@ def lemon_nodes(nodes: pd.DataFrame, *, source: str = "", synthetic: bool = Fals
     ----------
     nodes
         Table :data:`workbench.tables.LEMON_NODES`.
-    source
-        Where the data comes from; printed under the figure.
-    synthetic
-        Whether the data was generated; the figure then says so.
+    source, synthetic
+        Where the data comes from, and whether it was generated; the figure says both.
 
     Returns
     -------
@@ -121,10 +119,8 @@ def lemon_recall(recall: pd.DataFrame, *, source: str = "", synthetic: bool = Fa
     ----------
     recall
         Table :data:`workbench.tables.LEMON_RECALL`.
-    source
-        Where the data comes from; printed under the figure.
-    synthetic
-        Whether the data was generated; the figure then says so.
+    source, synthetic
+        Where the data comes from, and whether it was generated; the figure says both.
 
     Returns
     -------

@@ -37,10 +37,8 @@ def failure_rates(rates: pd.DataFrame, *, source: str = "", synthetic: bool = Fa
     rates
         Table :data:`workbench.tables.FAILURE_RATES`; rates of several clusters may be put
         together with ``pandas.concat``.
-    source
-        Where the data comes from; printed under the figure.
-    synthetic
-        Whether the data was generated; the figure then says so.
+    source, synthetic
+        Where the data comes from, and whether it was generated; the figure says both.
 
     Returns
     -------
@@ -118,10 +116,8 @@ def mttf_by_size(sizes: pd.DataFrame, *, source: str = "", synthetic: bool = Fal
     sizes
         Table :data:`workbench.tables.MTTF_BY_SIZE`; own and published ones may be put together
         with ``pandas.concat``.
-    source
-        Where the data comes from; printed under the figure.
-    synthetic
-        Whether the data was generated; the figure then says so.
+    source, synthetic
+        Where the data comes from, and whether it was generated; the figure says both.
 
     Returns
     -------
@@ -238,10 +234,8 @@ def recurrence(counts: pd.DataFrame, *, source: str = "", synthetic: bool = Fals
     ----------
     counts
         Table :data:`workbench.tables.RECURRENCE`.
-    source
-        Where the data comes from; printed under the figure.
-    synthetic
-        Whether the data was generated; the figure then says so.
+    source, synthetic
+        Where the data comes from, and whether it was generated; the figure says both.
 
     Returns
     -------
@@ -299,10 +293,8 @@ def survival(curves: pd.DataFrame, *, source: str = "", synthetic: bool = False)
     ----------
     curves
         Table :data:`workbench.tables.SURVIVAL`.
-    source
-        Where the data comes from; printed under the figure.
-    synthetic
-        Whether the data was generated; the figure then says so.
+    source, synthetic
+        Where the data comes from, and whether it was generated; the figure says both.
 
     Returns
     -------

@@ -126,9 +126,8 @@ def failure_times(  # noqa: PLR0913 - every number of an experiment, by name
     replicas
         Data-parallel replicas; nodes belong to them in order, in equal parts.
     recovery_min
-        Mean recovery in minutes; a number, or minutes by phase: ``"detection"``,
-        ``"allocation"``, ``"NCCL init"``, ``"checkpoint load"``, ``"first step"``,
-        ``"recovery"`` (the rest).
+        Mean recovery in minutes; a number, or minutes by phase: ``"detection"``, ``"allocation"``,
+        ``"NCCL init"``, ``"checkpoint load"``, ``"first step"``, ``"recovery"`` (the rest).
     recovery_spread
         Standard deviation of the logarithm of every phase (lognormal, mean kept); 0: none.
     warm_up_min

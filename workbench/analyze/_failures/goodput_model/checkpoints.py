@@ -65,8 +65,7 @@ def checkpoint_curve(
     Raises
     ------
     WorkbenchError
-        If an interval or the time between failures is not above 0, or another number is
-        negative.
+        If an interval or the time between failures is not above 0, or another number is negative.
 
     Notes
     -----
@@ -339,9 +338,8 @@ def spares(
     Returns
     -------
     pandas.DataFrame
-        Table :data:`workbench.tables.SPARES`: ``spare_count``, ``productive_share``,
-        ``low_share`` and ``high_share`` (95 %; missing for one run), ``wait_min``,
-        ``offered_load_ratio``.
+        Table :data:`workbench.tables.SPARES`: ``spare_count``, ``productive_share``, ``low_share``
+        and ``high_share`` (95 %; missing for one run), ``wait_min``, ``offered_load_ratio``.
 
     Raises
     ------

@@ -311,10 +311,9 @@ Minutes: TypeAlias = float | Mapping[str, float]
 class FaultTolerance:
     """How a job answers a failure. All times in minutes.
 
-    With one replica the job is synchronous: every failure stops all GPUs for
-    ``recovery_min``. With more, only the failed replica is out that long, counted from the
-    failure; all replicas stand still for ``stall_min``, and again for ``rejoin_min`` when the
-    hit one comes back.
+    With one replica the job is synchronous: every failure stops all GPUs for ``recovery_min``. With
+    more, only the failed replica is out that long, counted from the failure; all replicas stand
+    still for ``stall_min``, and again for ``rejoin_min`` when the hit one comes back.
 
     Parameters
     ----------

@@ -47,10 +47,9 @@ def goodput_replay(
 ) -> pd.DataFrame:
     """Replay failures, from a log or drawn, through the rules of a job.
 
-    Losses are unions of intervals: recoveries that overlap are not counted twice, and a
-    failure during a recovery extends it. How long each recovery takes is read from the
-    failures, not from ``job``; stalls, replicas, checkpoints and the minimum of live replicas
-    are those of ``job``.
+    Losses are unions of intervals: recoveries that overlap are not counted twice, and a failure
+    during a recovery extends it. How long each recovery takes is read from the failures, not from
+    ``job``; stalls, replicas, checkpoints and the minimum of live replicas are those of ``job``.
 
     Parameters
     ----------

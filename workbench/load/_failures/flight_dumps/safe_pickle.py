@@ -1,9 +1,8 @@
 """Pickles of plain values, read without ever running what they ask for.
 
-A pickle is a program; ``pickle.load`` of one from a stranger runs the stranger's
-code. Flight-recorder dumps hold lists, dicts, tuples, texts and numbers only, so the
-few instructions that make those are allowed and everything else is refused before the
-first one is carried out.
+A pickle is a program; ``pickle.load`` of one from a stranger runs the stranger's code.
+Flight-recorder dumps hold lists, dicts, tuples, texts and numbers only, so the few instructions
+that make those are allowed and everything else is refused before the first one is carried out.
 """
 
 from __future__ import annotations

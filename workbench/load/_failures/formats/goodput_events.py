@@ -44,10 +44,9 @@ def read(source: Source, given: Given) -> LogPart:
     """Read the states of each job, and a failure for each interruption.
 
     Events follow each other in a strict order: start, running, any number of checkpoints
-    (checkpoint_start, checkpoint_end), interrupt, detected, nodes_ready, running, ... end. A
-    job whose start is not followed by running runs from its start. An event that cannot
-    follow is counted; running, interrupt, start and end tell the state all the same, others
-    are dropped.
+    (checkpoint_start, checkpoint_end), interrupt, detected, nodes_ready, running, ... end. A job
+    whose start is not followed by running runs from its start. An event that cannot follow is
+    counted; running, interrupt, start and end tell the state all the same, others are dropped.
 
     Raises
     ------
