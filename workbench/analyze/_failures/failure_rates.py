@@ -261,22 +261,7 @@ _ALL_FAILED = (
 
 
 def exposure_days(nodes: Nodes, days: float | None) -> tuple[pd.Series, list[str]]:
-    """Return the days that each node was watched, by its name, and what is doubtful about them.
-
-    Parameters
-    ----------
-    nodes
-        Table :data:`workbench.tables.NODE_SPANS`, names, or how many there are. Nodes
-        without a name are called ``(unnamed 1)`` and so on.
-    days
-        Time that every node was watched; None to take the spans of the table.
-
-    Raises
-    ------
-    WorkbenchError
-        If there are no nodes, a name occurs twice, or it cannot be known how long they
-        were watched.
-    """
+    """Return the days that each node was watched, by its name, and what is doubtful about them."""
     if days is not None:
         days = positive("days", days)
     if isinstance(nodes, pd.DataFrame):
@@ -327,11 +312,6 @@ def counts_by_node(failures: pd.DataFrame, days: pd.Series) -> pd.Series:
     """Return the failures of every node watched, in the order of ``days``.
 
     Nodes that were only counted take the names of those that failed.
-
-    Raises
-    ------
-    WorkbenchError
-        If a failure is of a node that was not watched.
     """
     counts = failures["node"].astype(str).value_counts()
     strange = counts.index.difference(days.index)

@@ -96,13 +96,7 @@ def with_value(
 
 
 def timed(failures: pd.DataFrame, left: dict[str, int]) -> pd.DataFrame:
-    """Keep the failures whose time is known, all on one clock; the others are counted.
-
-    Raises
-    ------
-    WorkbenchError
-        If no failure has a time, or their clocks cannot be compared.
-    """
+    """Keep the failures whose time is known, all on one clock; the others are counted."""
     needed(failures, "start_ns", "clock", "source")
     known = (failures["start_ns"].notna() & (failures["clock"] != "none")).to_numpy(bool)
     if len(failures) and not known.any():
@@ -146,21 +140,7 @@ def poisson_interval(
 
 
 def observed(failures: pd.DataFrame, nodes: pd.DataFrame) -> pd.DataFrame:
-    """Return first and last instant of every node, in ns; refuse what does not fit the failures.
-
-    Parameters
-    ----------
-    failures
-        Failures of known time and node, all on one clock.
-    nodes
-        Table :data:`workbench.tables.NODE_SPANS`.
-
-    Raises
-    ------
-    WorkbenchError
-        If there are no nodes, a node has no span or another clock, or a failure is of a node
-        that was not watched, or of a time at which it was not.
-    """
+    """Return first and last instant of every node, in ns; refuse what does not fit the failures."""
     NODE_SPANS.check(nodes)
     if nodes.empty:
         msg = "there are no nodes; pass all that were watched, not only those that failed"

@@ -42,13 +42,6 @@ class Prefix(NamedTuple):
 def without_prefix(text: str, is_line: re.Pattern[str]) -> Prefix:
     r"""Take off what collectors put before a line, if what follows is known to begin one.
 
-    Parameters
-    ----------
-    text
-        The line.
-    is_line
-        What a line of the log begins with.
-
     Examples
     --------
     >>> without_prefix("node7: [Sun Feb 23 16:24:18 2025] NVRM: x", re.compile(r"\["))[:2]

@@ -216,15 +216,7 @@ _MOST_AT_ONCE, _AT_ONCE_S = 3, 10.0
 def doubts(
     parts: Sequence[LogPart], incidents: pd.DataFrame, timeline: pd.DataFrame
 ) -> list[Finding]:
-    """Return the findings about what was loaded as a whole.
-
-    Parameters
-    ----------
-    parts
-        The files, as read.
-    incidents, timeline
-        What was made of them: tables FAILURES and TIMELINE.
-    """
+    """Return the findings about what was loaded as a whole."""
     return [
         *_copies(parts, incidents, timeline),
         *_without_host(incidents),
@@ -421,11 +413,6 @@ def without_repeats(failures: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]
     file has several such rows, that many are kept; of events that stand for repeats, the
     state that stands for most. The last code of a GPU, whose time nobody knows, is one
     failure however many pages show it.
-
-    Returns
-    -------
-    tuple of pandas.DataFrame
-        The rows to keep, and those that repeat one of them.
     """
     has_place = failures["node"].notna() | failures["job"].notna()
     # Stamps of NCCL's watchdog are exact to the nanosecond.
@@ -448,11 +435,6 @@ def without_repeated_states(timeline: pd.DataFrame) -> tuple[pd.DataFrame, pd.Da
 
     Of a state that one file saw begin and another saw end, the ended one is kept. Rows without
     a job are the same only if everything else is equal, too.
-
-    Returns
-    -------
-    tuple of pandas.DataFrame
-        The rows to keep, and those that repeat one of them.
     """
     known = timeline[timeline["start_ns"].notna() & timeline["clock"].eq("epoch")]
     if known["source"].nunique() < 2:

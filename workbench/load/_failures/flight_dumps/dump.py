@@ -56,13 +56,7 @@ def is_dump(content: object) -> bool:
 
 
 def parse(content: Mapping[str, Any], label: str) -> Dump:
-    """Read the content of one dump; what cannot be read is missing and counted.
-
-    Raises
-    ------
-    LoadError
-        If it holds more than any recorder keeps.
-    """
+    """Read the content of one dump; what cannot be read is missing and counted."""
     _refuse_floods(content, label)
     findings = Findings(label)
     groups = _groups(content.get("pg_config"), findings)
@@ -325,11 +319,6 @@ def refuse_endless(content: object, *, most: int) -> None:
     A pickle of a kilobyte can hold a list that holds one list many times, which holds another
     one many times, and so on: few objects, and a walk without end. Every container is looked
     at once; a text counts by its length.
-
-    Raises
-    ------
-    UnfoldedError
-        If there are more values, or they are nested more than 64 deep.
 
     Examples
     --------

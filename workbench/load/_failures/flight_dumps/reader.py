@@ -312,14 +312,7 @@ class Owned(NamedTuple):
 
 
 def owned(dumps: Sequence[Dump], given: RankArgument) -> list[Owned]:
-    """Give every dump its rank, in order of rank.
-
-    Raises
-    ------
-    LoadError
-        If two dumps are of one rank, one of none that can be told, or a dump belongs to
-        groups that do not hold the rank its name tells.
-    """
+    """Give every dump its rank, in order of rank."""
     labels = [dump.label for dump in dumps]
     found = [
         _owned(dump, asked) for dump, asked in zip(dumps, given_ranks(labels, given), strict=True)

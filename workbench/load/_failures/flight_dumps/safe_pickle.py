@@ -53,22 +53,6 @@ class _MisfitError(Exception):
 def plain_values(raw: bytes) -> Any:
     r"""Return what a pickle of plain values holds.
 
-    Parameters
-    ----------
-    raw
-        The whole pickle.
-
-    Returns
-    -------
-    object
-        Lists, dicts, tuples, texts, numbers, None.
-
-    Raises
-    ------
-    PickleError
-        If it asks for a class, a call or an object from elsewhere, is cut off or
-        damaged, or would take more memory than a dump does.
-
     Examples
     --------
     >>> plain_values(b"\x80\x02]q\x00(K\x01K\x02e.")

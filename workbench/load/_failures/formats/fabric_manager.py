@@ -32,13 +32,7 @@ def looks_like(head: bytes, label: str) -> bool:  # noqa: ARG001 - one signature
 
 
 def read(source: Source, given: Given) -> LogPart:
-    """Read one log of a fabric manager.
-
-    Raises
-    ------
-    LoadError
-        If it holds an error and the caller gave no zone: its stamps are local times.
-    """
+    """Read one log of a fabric manager."""
     return read_system_log(source, given, _NEEDLES, lambda: _failure)
 
 

@@ -48,11 +48,6 @@ def read(source: Source, given: Given) -> LogPart:
     whose start is not followed by running runs from its start. An event that cannot follow is
     counted; running, interrupt, start and end tell the state all the same, others are dropped.
 
-    Raises
-    ------
-    LoadError
-        If times are numbers of no known unit, or local and ``given.tz`` is None.
-
     References
     ----------
     The format of inigogonzalezgarcia/12-gpu-goodput-mtbi, docs/event-log.md, and the bundled

@@ -86,14 +86,7 @@ def looks_like(head: bytes, label: str) -> bool:  # noqa: ARG001 - one signature
 
 
 def read(source: Source, given: Given) -> LogPart:
-    """Read one kernel log.
-
-    Raises
-    ------
-    LoadError
-        If a line that reports a failure has a stamp without date, year or zone, and the
-        caller gave none.
-    """
+    """Read one kernel log."""
     part = read_system_log(source, given, _NEEDLES, lambda: _Kernel().failure, needles() + _BOOT)
     return replace(part, failures=without_recovered(part.failures, part.findings))
 

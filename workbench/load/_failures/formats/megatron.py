@@ -86,11 +86,6 @@ def read(source: Source, given: Given) -> LogPart:
 
     Without stamps, durations are those of the iterations alone, on a clock of its own, and
     rollbacks have no time.
-
-    Raises
-    ------
-    LoadError
-        If stamps are local and ``given.tz`` is None.
     """
     findings = Findings(source.label)
     log, is_stamped = log_of(source, given, findings)
@@ -110,13 +105,7 @@ def read(source: Source, given: Given) -> LogPart:
 
 
 def log_of(source: Source, given: Given, findings: Findings) -> tuple[Log, bool]:
-    """Give the lines on the progress of training, and whether all of them have a time.
-
-    Raises
-    ------
-    LoadError
-        If stamps are local and ``given.tz`` is None.
-    """
+    """Give the lines on the progress of training, and whether all of them have a time."""
     log = _log(text_lines(source, findings), findings)
     findings.add("read", "lines on iterations", len(log.lines))
     return log, _place(log.lines, given, findings)

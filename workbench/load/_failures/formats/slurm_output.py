@@ -75,11 +75,6 @@ def read(source: Source, given: Given) -> LogPart:
     Slurm says of a job and of each of its steps that it ended: that is one failure. Of a job
     that was cancelled without a reason somebody wanted it so.
 
-    Raises
-    ------
-    LoadError
-        If a line says when the job ended and the caller gave no zone: it is local time.
-
     References
     ----------
     Slurm: src/slurmd/slurmstepd/req.c and src/plugins/task/cgroup/task_cgroup_memory.c.

@@ -41,11 +41,6 @@ def read(source: Source, given: Given) -> LogPart:
     Where only the number is known, a fall by *k* is one row of *k* events
     (``line_count``) without a node. A file joined of several, whose times jump back, is
     read piece by piece: what happened between two pieces is not known, and not counted.
-
-    Raises
-    ------
-    LoadError
-        If the trace has local times and ``given.tz`` is None.
     """
     findings = Findings(source.label)
     pattern = _pattern(source.head()) or _CHANGE

@@ -47,26 +47,7 @@ def read_system_log(
     recogniser: Callable[[], Recognise],
     in_any_case: Sequence[bytes] = ERROR_NEEDLES,
 ) -> LogPart:
-    """Read one log of the kernel or a daemon.
-
-    Parameters
-    ----------
-    source
-        The file.
-    given
-        What the caller said.
-    needles
-        Byte strings of which every line that matters holds one.
-    recogniser
-        Makes, for each host, what says of such a line what it reports.
-    in_any_case
-        Further ones, in lower case; by default those of lines that speak of an error.
-
-    Raises
-    ------
-    LoadError
-        If the stamp of a line that reports a failure needs what the caller did not give.
-    """
+    """Read one log of the kernel or a daemon."""
     log = _Log(source.label, given, recogniser)
     with source.open() as stream:
         lines = Lines(stream, needles, in_any_case)
@@ -318,13 +299,7 @@ class Stamps:
         }
 
     def read(self, line: str, number: int) -> Said:
-        """Take a line apart.
-
-        Raises
-        ------
-        LoadError
-            If its stamp needs a zone, year or boot time that the caller did not give.
-        """
+        """Take a line apart."""
         if line.startswith("{") and _JSON.match(line):
             return _journal_entry(line)
         names = (self._usual, *_FORMS) if self._usual else _FORMS
@@ -530,15 +505,6 @@ class Lines:
 
     Besides the hits it gives the first line of every block, and the last line, as samples of
     the clock; they have ``is_hit`` unset.
-
-    Parameters
-    ----------
-    stream
-        Where to read.
-    needles
-        Byte strings; a line that holds one is a hit.
-    in_any_case
-        Byte strings in lower case; a line that holds one, in any case, is a hit, too.
     """
 
     def __init__(

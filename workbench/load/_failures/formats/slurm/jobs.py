@@ -401,13 +401,7 @@ _RANGE = re.compile(r"(\d{1,18})(?:-(\d{1,18}))?", re.ASCII)
 
 
 def hosts(text: str) -> tuple[str, ...]:
-    """Expand a host list; several brackets in a name are all combined.
-
-    Raises
-    ------
-    LoadError
-        If ``text`` is no host list, or names more than a million hosts.
-    """
+    """Expand a host list; several brackets in a name are all combined."""
     text = text.strip()
     if text.lower() in _NOBODY:
         return ()

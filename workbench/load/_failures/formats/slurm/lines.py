@@ -65,23 +65,7 @@ def is_wide(head: bytes) -> bool:
 def read_records(
     source: Source, findings: Findings, *, keep: Collection[str] | None = None
 ) -> Records:
-    """Read a file; what is no whole record is dropped, and counted by kind with its line.
-
-    Parameters
-    ----------
-    source
-        What to read.
-    findings
-        Gets what was dropped or repaired.
-    keep
-        Names of the columns wanted; None for all. A repeated column gets ``.1`` added, as
-        in pandas.
-
-    Raises
-    ------
-    LoadError
-        If no header is found in the first lines, or another one follows.
-    """
+    """Read a file; what is no whole record is dropped, and counted by kind with its line."""
     lines = text_lines(source, findings)
     header = _first_header(lines, source, findings)
     names = _distinct(header.names)

@@ -27,11 +27,6 @@ def read(source: Source, given: Given) -> LogPart:
 
     Steps are folded into their job. A job that ran again (``--duplicates``) has one attempt
     per run.
-
-    Raises
-    ------
-    LoadError
-        If stamps are local and ``given.tz`` is None, or the file has no usable header.
     """
     head = source.head()
     if header_in(head) is None and is_wide(head):
