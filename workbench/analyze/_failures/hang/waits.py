@@ -102,17 +102,17 @@ def waits_table(found: list[Wait]) -> pd.DataFrame:
 
 def waits(state: State) -> list[Wait]:
     lags: dict[Place, list[_Lag]] = {}
-    found: list[Wait] = []
+    edges: list[Wait] = []
     for head in state.heads():
         place = (str(head.group), int(head.seq or 0))
         if place not in lags:
             lags[place] = list(_lagging(state, place))
-        found += [_wait(head, lag) for lag in lags[place] if lag.rank != head.rank]
-        found += [_wait(head, lag) for lag in _not_there(state, head, place)]
+        edges += [_wait(head, lag) for lag in lags[place] if lag.rank != head.rank]
+        edges += [_wait(head, lag) for lag in _not_there(state, head, place)]
     for ops in state.transfers.values():
         if (lag := _transfer_lag(state, ops[0])) is not None:
-            found.append(_wait(ops[0], lag))
-    return found
+            edges.append(_wait(ops[0], lag))
+    return edges
 
 
 def _wait(op: Op, lag: _Lag) -> Wait:
@@ -203,17 +203,14 @@ class State:
     def __init__(self, recording: Recording) -> None:
         _check(recording)
         self.have = {int(rank) for rank in recording.ranks["rank"]}
+        groups = recording.groups.set_index(recording.groups["group"].astype(str))
         self.members = {
-            str(group): tuple(int(rank) for rank in str(text).split(",") if rank)
-            for group, text in zip(
-                recording.groups["group"], recording.groups["members"], strict=True
-            )
+            group: tuple(int(rank) for rank in str(text).split(",") if rank)
+            for group, text in groups["members"].items()
         }
         self.description = {
-            str(group): None if pd.isna(text) else str(text)
-            for group, text in zip(
-                recording.groups["group"], recording.groups["description"], strict=True
-            )
+            group: None if pd.isna(text) else str(text)
+            for group, text in groups["description"].items()
         }
         self.ops = list(_ops(recording.entries))
         self.pending: dict[int, list[Op]] = defaultdict(list)
@@ -222,7 +219,8 @@ class State:
         self._heads: dict[tuple[int, str], Op] = {}
         states = _unmixed(recording.entries, recording.status)
         self._called = _called(self.ops, states)
-        self._last_completed = _last_completed(states)
+        # By its own count, what every rank saw end.
+        self._last_completed = _last(states, "last_completed")
         self._oldest: dict[tuple[int, str], int] = {}
         for op in self.ops:
             self._add(op)
@@ -284,18 +282,13 @@ class State:
 
 def _check(recording: object) -> None:
     if not isinstance(recording, Recording):
-        msg = (
-            f"a FlightRecording is needed, not a {type(recording).__name__}; pass what "
-            "load.flight_recorder returns"
-        )
+        kind = type(recording).__name__
+        msg = f"a FlightRecording is needed, not a {kind}; pass what load.flight_recorder returns"
         raise WorkbenchError(msg)
-    for table, frame in (
-        (FLIGHT_RANKS, recording.ranks),
-        (FLIGHT_GROUPS, recording.groups),
-        (FLIGHT_STATUS, recording.status),
-        (FLIGHT_ENTRIES, recording.entries),
-    ):
-        table.check(frame)
+    FLIGHT_RANKS.check(recording.ranks)
+    FLIGHT_GROUPS.check(recording.groups)
+    FLIGHT_STATUS.check(recording.status)
+    FLIGHT_ENTRIES.check(recording.entries)
 
 
 def _ops(entries: pd.DataFrame) -> Iterable[Op]:
@@ -319,25 +312,15 @@ def _unmixed(entries: pd.DataFrame, status: pd.DataFrame) -> pd.DataFrame:
 
 def _called(ops: Iterable[Op], states: pd.DataFrame) -> Mapping[tuple[int, str], int]:
     """Find the last collective that every rank has called in every group."""
-    found: dict[tuple[int, str], int] = {}
+    last = _last(states, "last_enqueued")
+    recorded: dict[tuple[int, str], int] = {}
     for op in ops:
         if op.group is not None and op.seq is not None:
             key = (op.rank, op.group)
-            found[key] = max(found.get(key, 0), op.seq)
-    known = states.dropna(subset=["last_enqueued"])
-    for rank, group, last in zip(
-        known["rank"], known["group"], known["last_enqueued"], strict=True
-    ):
-        found.setdefault((int(rank), str(group)), int(last))
-    return found
+            recorded[key] = max(recorded.get(key, 0), op.seq)
+    return last | recorded
 
 
-def _last_completed(states: pd.DataFrame) -> Mapping[tuple[int, str], int]:
-    """Find the last collective that every rank saw end, by its own count."""
-    known = states.dropna(subset=["last_completed"])
-    return {
-        (int(rank), str(group)): int(last)
-        for rank, group, last in zip(
-            known["rank"], known["group"], known["last_completed"], strict=True
-        )
-    }
+def _last(states: pd.DataFrame, column: str) -> dict[tuple[int, str], int]:
+    rows = states.dropna(subset=[column])[["rank", "group", column]]
+    return {(int(rank), str(group)): int(last) for rank, group, last in rows.to_numpy().tolist()}
