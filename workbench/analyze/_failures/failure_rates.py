@@ -18,6 +18,7 @@ from workbench.analyze._failures.failure_rows import (
     needed,
     observed,
     poisson_interval,
+    refuse_twice,
     timed,
     with_value,
 )
@@ -250,8 +251,6 @@ def standby_nodes(node_count: int, fail_share: float, *, quantile_share: float =
     return int(stats.binom.ppf(quantile, nodes, fail_share))
 
 
-# For how long which nodes were watched: what every rate is divided by.
-
 Nodes: TypeAlias = pd.DataFrame | Sequence[str] | int
 
 _NS_PER_DAY = 24 * NS_PER_H
@@ -287,24 +286,18 @@ def _of_spans(nodes: pd.DataFrame, days: float | None) -> tuple[pd.Series, list[
         return _once(pd.Series(days, index=names)), doubts
     span = (nodes["last_ns"] - nodes["first_ns"]).astype("Float64")
     watched = (span.to_numpy(dtype="float64", na_value=np.nan)) / _NS_PER_DAY
-    if bad := int((~(watched > 0)).sum()):
-        first = names[int((~(watched > 0)).argmax())]
+    unwatched = names[~(watched > 0)]
+    if len(unwatched):
         msg = (
-            f"{bad:,} of {len(nodes):,} nodes have no time over which they were watched, e.g. "
-            f"{first!r}; pass days=, how long all of them were"
+            f"{len(unwatched):,} of {len(nodes):,} nodes have no time over which they were "
+            f"watched, e.g. {unwatched[0]!r}; pass days=, how long all of them were"
         )
         raise WorkbenchError(msg)
     return _once(pd.Series(watched, index=names)), doubts
 
 
 def _once(days: pd.Series) -> pd.Series:
-    if days.empty:
-        msg = "there are no nodes; pass all that were watched, not only those that failed"
-        raise WorkbenchError(msg)
-    if days.index.has_duplicates:
-        name = days.index[days.index.duplicated()][0]
-        msg = f"node {name!r} is listed twice; every node has one row"
-        raise WorkbenchError(msg)
+    refuse_twice(days.index)
     return days
 
 
@@ -328,9 +321,6 @@ def counts_by_node(failures: pd.DataFrame, days: pd.Series) -> pd.Series:
         raise WorkbenchError(msg)
     known = days.rename(dict(zip(unnamed, strange, strict=False)))
     return counts.reindex(known.index, fill_value=0)
-
-
-# What would be known if the nodes had been watched for less time.
 
 
 def first_days(
@@ -368,10 +358,9 @@ def first_days(
     if not early.any():
         msg = f"no node was watched within the first {days:g} days"
         raise WorkbenchError(msg)
-    some = nodes[early].reset_index(drop=True)
+    shorter = nodes[early].reset_index(drop=True)
     counts = kept["node"].astype(str).value_counts()
-    counts = counts.reindex(pd.Index(some["node"].astype(str)), fill_value=0)
-    some = some.assign(
-        last_ns=some["last_ns"].clip(upper=end), failure_count=counts.to_numpy(dtype="int64")
-    )
-    return kept, NODE_SPANS.check(some)
+    counts = counts.reindex(pd.Index(shorter["node"].astype(str)), fill_value=0)
+    shorter["last_ns"] = shorter["last_ns"].clip(upper=end)
+    shorter["failure_count"] = counts.to_numpy(dtype="int64")
+    return kept, NODE_SPANS.check(shorter)

@@ -91,15 +91,15 @@ def lifetimes(
     events = events.drop_duplicates().assign(is_failure=True)
     ends = pd.DataFrame({"node": spans.index, "at": spans["last_ns"], "is_failure": False})
     # At the same instant the failure comes first: the end of the observation censors no life.
-    both = pd.concat([events, ends]).sort_values(
+    lives = pd.concat([events, ends]).sort_values(
         ["node", "at", "is_failure"], ascending=[True, True, False], ignore_index=True
     )
-    since = both.groupby("node")["at"].shift()
-    start = both["node"].map(spans["first_ns"])
-    both["lifetime_h"] = (both["at"] - since.fillna(start)).to_numpy(dtype="float64") / NS_PER_H
-    keep = both["is_failure"] | (both["lifetime_h"] > 0)
+    since = lives.groupby("node")["at"].shift()
+    start = lives["node"].map(spans["first_ns"])
+    lives["lifetime_h"] = (lives["at"] - since.fillna(start)).to_numpy(dtype="float64") / NS_PER_H
+    keep = lives["is_failure"] | (lives["lifetime_h"] > 0)
     keep &= since.notna() if first == "dropped" else True
-    table = both[keep].assign(group=_group(both.loc[keep, "node"], groups))
+    table = lives[keep].assign(group=_group(lives.loc[keep, "node"], groups))
     table = LIFETIMES.cast(table.reset_index(drop=True))
     table.attrs["left_out"] = left
     table.attrs["doubts"] = several_reporters(counted(failures, leave_out)[0])
@@ -172,8 +172,6 @@ def failure_gaps(
     return FAILURE_GAPS.check(table)
 
 
-# How long nodes or parts live until they fail, although most are still alive.
-
 Band: TypeAlias = Literal["plain", "log-log"]
 _BANDS = ("plain", "log-log")
 
@@ -231,13 +229,13 @@ def survival(
     if band not in _BANDS:
         msg = f"band={band!r} is none of {_BANDS}"
         raise WorkbenchError(msg)
-    parts = [
+    curves = [
         _curve(rows, band, confidence).assign(group=group)
         for group, rows in lifetimes.groupby("group", sort=True)
     ]
-    if not parts:
+    if not curves:
         return SURVIVAL.empty()
-    table = SURVIVAL.cast(pd.concat(parts, ignore_index=True))
+    table = SURVIVAL.cast(pd.concat(curves, ignore_index=True))
     table.attrs = {**lifetimes.attrs, "confidence_level": confidence}
     return SURVIVAL.check(table)
 
@@ -283,7 +281,8 @@ def weibull(lifetimes: pd.DataFrame, *, confidence_level: float = 0.95) -> pd.Da
     """
     confidence = share_between("confidence_level", confidence_level)
     LIFETIMES.check(lifetimes)
-    rows = [_law(group, each, confidence) for group, each in lifetimes.groupby("group", sort=True)]
+    groups = lifetimes.groupby("group", sort=True)
+    rows = [_law(group, lives, confidence) for group, lives in groups]
     return WEIBULL.check(WEIBULL.cast(pd.DataFrame(rows, columns=list(WEIBULL.columns))))
 
 
@@ -298,13 +297,9 @@ def _law(group: object, rows: pd.DataFrame, confidence: float) -> dict[str, obje
     names = ["shape_ratio", "low_shape_ratio", "high_shape_ratio", "scale_h", "low_scale_h"]
     names += ["high_scale_h", "likelihood_ratio", "p_value_share"]
     deaths = int(failed.sum())
-    return {
-        "group": group,
-        "lifetime_count": len(rows),
-        "failure_count": deaths,
-        "exponential_mean_h": time.sum() / deaths if deaths else np.nan,
-        **dict(zip(names, values, strict=True)),
-    }
+    mean = time.sum() / deaths if deaths else np.nan
+    row = {"group": group, "lifetime_count": len(rows), "failure_count": deaths}
+    return row | {"exponential_mean_h": mean} | dict(zip(names, values, strict=True))
 
 
 def _curve(rows: pd.DataFrame, band: Band, confidence: float) -> pd.DataFrame:
@@ -340,16 +335,13 @@ def _band(
     error = np.sqrt(np.where(over, 0.0, terms))
     if band == "plain":
         return np.clip(share - z * share * error, 0, 1), np.clip(share + z * share * error, 0, 1)
-    some = (share < 1) & ~over
-    safe = np.where(some, share, 0.5)
+    is_inside = (share < 1) & ~over
+    safe = np.where(is_inside, share, 0.5)
     reach = np.exp(z * error / -np.log(safe))
-    low, high = safe**reach, safe ** (1 / reach)
-    low, high = np.where(some, low, share), np.where(some, high, share)
+    low, high = np.where(is_inside, (safe**reach, safe ** (1 / reach)), share)
     # All failed: nothing is known but what was known before.
     return np.where(over, 0.0, low), np.minimum.accumulate(np.where(over, 1.0, high))
 
-
-# The Weibull law that fits lifetimes best, some of which ended without a failure.
 
 Floats = NDArray[np.float64]
 
