@@ -323,7 +323,7 @@ def lemon_nodes(
         return plot.lemon_recall(recall, source=source, synthetic=synthetic)
 
     views = [("nodes", "nodes"), ("how long to watch", "recall")]
-    spans = [(f"all, {watched:.3g} days on average", ALL)]
+    spans: list[tuple[str, object]] = [(f"all, {watched:.3g} days on average", ALL)]
     spans += [(f"the first {days}", days) for days in _DAYS if days < watched]
     return Explorer(
         draw,

@@ -92,19 +92,25 @@ NODE_SPANS = table("""
 """)
 
 
-@dataclass(frozen=True, eq=False)
-class FailureLog:
-    """The tables of the failure logs of one load; a plain bundle without methods."""
+class _Loaded:
+    """What any load of failures knows of its files."""
 
-    failures: pd.DataFrame
-    timeline: pd.DataFrame
-    nodes: pd.DataFrame
     quality: pd.DataFrame
 
     @property
     def is_synthetic(self) -> bool:
         """Whether any of the files says that it was simulated; figures should say so too."""
         return bool((self.quality["what"] == SAYS_SYNTHETIC).any())
+
+
+@dataclass(frozen=True, eq=False)
+class FailureLog(_Loaded):
+    """The tables of the failure logs of one load; a plain bundle without methods."""
+
+    failures: pd.DataFrame
+    timeline: pd.DataFrame
+    nodes: pd.DataFrame
+    quality: pd.DataFrame
 
     def __repr__(self) -> str:
         """Say what was loaded, and list the first findings that need a look."""
@@ -242,7 +248,7 @@ FLIGHT_SUSPECTS = table("""
 
 
 @dataclass(frozen=True, eq=False)
-class FlightRecording:
+class FlightRecording(_Loaded):
     """The tables of the flight-recorder dumps of one hang; a plain bundle without methods."""
 
     ranks: pd.DataFrame
@@ -250,11 +256,6 @@ class FlightRecording:
     status: pd.DataFrame
     entries: pd.DataFrame
     quality: pd.DataFrame
-
-    @property
-    def is_synthetic(self) -> bool:
-        """Whether any of the files says that it was simulated; figures should say so too."""
-        return bool((self.quality["what"] == SAYS_SYNTHETIC).any())
 
     def __repr__(self) -> str:
         """Say what was loaded, and list the first findings that need a look."""

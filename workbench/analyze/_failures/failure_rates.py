@@ -158,7 +158,7 @@ def _by_column(
 def _by_group(
     by_node: pd.Series, watched: pd.Series, groups: Mapping[str, str]
 ) -> tuple[pd.Series, pd.Series, pd.Series]:
-    named = watched.set_axis(by_node.index)
+    days = watched.set_axis(by_node.index)
     group = pd.Series([groups.get(str(node)) for node in by_node.index], index=by_node.index)
     if group.isna().any():
         msg = (
@@ -167,7 +167,7 @@ def _by_group(
         )
         raise WorkbenchError(msg)
     keys = group.astype(str).to_numpy()
-    return by_node.groupby(keys).sum(), named.groupby(keys).sum(), named.groupby(keys).size()
+    return by_node.groupby(keys).sum(), days.groupby(keys).sum(), days.groupby(keys).size()
 
 
 def _refuse_longer_than(days: float | None, failures: pd.DataFrame) -> None:
@@ -319,8 +319,8 @@ def counts_by_node(failures: pd.DataFrame, days: pd.Series) -> pd.Series:
             f"watched, e.g. {str(strange[0])!r}; pass nodes= with all of them"
         )
         raise WorkbenchError(msg)
-    known = days.rename(dict(zip(unnamed, strange, strict=False)))
-    return counts.reindex(known.index, fill_value=0)
+    days_by_name = days.rename(dict(zip(unnamed, strange, strict=False)))
+    return counts.reindex(days_by_name.index, fill_value=0)
 
 
 def first_days(

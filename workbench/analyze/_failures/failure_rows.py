@@ -27,8 +27,8 @@ class Clock(NamedTuple):
 
 
 def needed(failures: pd.DataFrame, *columns: str) -> pd.DataFrame:
-    some = {name: FAILURES.columns[name] for name in columns}
-    return Table(FAILURES.name, FAILURES.meaning, some).check(failures)
+    columns_needed = {name: FAILURES.columns[name] for name in columns}
+    return Table(FAILURES.name, FAILURES.meaning, columns_needed).check(failures)
 
 
 def counted(
@@ -141,6 +141,7 @@ def poisson_interval(
     count: NDArray[Any], confidence_level: float
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return the exact interval of Poisson means; from 0 where nothing was counted."""
+    # Garwood 1936: quantiles of chi-squared are those of Poisson counts.
     tail = (1 - confidence_level) / 2
     low = np.where(count > 0, stats.chi2.ppf(tail, 2 * np.maximum(count, 1)) / 2, 0.0)
     return low, stats.chi2.ppf(1 - tail, 2 * count + 2) / 2
@@ -155,8 +156,8 @@ def observed(failures: pd.DataFrame, nodes: pd.DataFrame) -> pd.DataFrame:
     spans = spans.astype("int64")
     _refuse(spans["last_ns"] <= spans["first_ns"], "were last seen no later than first")
     clock = clock_of(failures)
-    other = (nodes["clock"] != (clock.name if clock else nodes["clock"].iloc[0])).to_numpy()
-    _refuse(pd.Series(other, index=spans.index), "are on another clock than the failures")
+    is_other = (nodes["clock"] != (clock.name if clock else nodes["clock"].iloc[0])).to_numpy()
+    _refuse(pd.Series(is_other, index=spans.index), "are on another clock than the failures")
     _refuse_strangers(failures, spans)
     return spans
 
@@ -180,7 +181,7 @@ def _refuse_strangers(failures: pd.DataFrame, spans: pd.DataFrame) -> None:
         )
         raise WorkbenchError(msg)
     at = failures["start_ns"].to_numpy(dtype="int64")
-    first, last = spans.loc[node].to_numpy().T
+    first, last = spans.loc[pd.Index(node)].to_numpy().T
     outside = (at < first) | (at > last)
     if outside.any():
         row = int(outside.argmax())

@@ -200,14 +200,14 @@ def _failed_runs(
     timeline: pd.DataFrame, outcomes: Sequence[str], left: dict[str, int]
 ) -> pd.DataFrame:
     failed = timeline[_is_failed(timeline, outcomes)]
-    known = (failed["end_ns"].notna() & (failed["clock"] != "none")).to_numpy(dtype=bool)
-    if count := int((~known).sum()):
+    has_end = (failed["end_ns"].notna() & (failed["clock"] != "none")).to_numpy(dtype=bool)
+    if count := int((~has_end).sum()):
         left["failed runs without an end"] = count
     # The state in which a run ended may not repeat its nodes.
     last = timeline.groupby(["job", "attempt"], dropna=False)["nodes"].transform("last")
     nodes = failed["nodes"].where(failed["nodes"].notna() | failed["job"].isna(), last)
     failed = failed.assign(nodes=nodes)
-    runs = failed[known].sort_values("end_ns", kind="stable")
+    runs = failed[has_end].sort_values("end_ns", kind="stable")
     same = runs.duplicated(["job", "attempt"], keep="last") & runs["job"].notna()
     return runs[~same].astype({"end_ns": "int64"}).reset_index(drop=True)
 

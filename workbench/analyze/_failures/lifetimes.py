@@ -153,6 +153,7 @@ def failure_gaps(
     kept, left = counted(failures, leave_out)
     kept = timed(kept, left)
     gaps = np.diff(np.sort(kept["start_ns"].to_numpy(dtype="int64"))) / NS_PER_H
+    # A Weibull density has no finite value at a gap of 0 where its shape is below 1.
     apart = gaps[gaps > 0]
     law = fit(apart, np.ones(len(apart), dtype=bool), confidence)
     mean = float(gaps.mean()) if len(gaps) else np.nan
@@ -310,6 +311,7 @@ def _curve(rows: pd.DataFrame, band: Band, confidence: float) -> pd.DataFrame:
     at_risk = len(time) - np.concatenate([[0], gone.cumsum()[:-1]])
     share = np.cumprod(1 - deaths / at_risk)
     with np.errstate(divide="ignore"):
+        # Greenwood; infinite from the age at which the last one at risk failed.
         terms = np.cumsum(deaths / (at_risk * (at_risk - deaths)))
     low, high = _band(share, terms, band, float(stats.norm.ppf((1 + confidence) / 2)))
     law = fit(time, failed, confidence)

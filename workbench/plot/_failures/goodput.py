@@ -158,9 +158,14 @@ def _few(table: pd.DataFrame) -> pd.DataFrame:
     if len(rows) <= _MOST_STATES:
         return rows
     largest = rows["gpu_time_share"].nlargest(_MOST_STATES - 1).index
-    others = {"state": "all others", "scope": "several", "low_share": np.nan, "high_share": np.nan}
-    others["gpu_time_share"] = rows.drop(largest)["gpu_time_share"].sum()
-    return pd.concat([rows.loc[sorted(largest)], pd.DataFrame([others])], ignore_index=True)
+    summed = {
+        "state": "all others",
+        "scope": "several",
+        "low_share": np.nan,
+        "high_share": np.nan,
+    }
+    summed["gpu_time_share"] = rows.drop(largest)["gpu_time_share"].sum()
+    return pd.concat([rows.loc[sorted(largest)], pd.DataFrame([summed])], ignore_index=True)
 
 
 def _share(table: pd.DataFrame) -> float:
@@ -185,9 +190,9 @@ def _interval(row: Any) -> str:
 
 
 def _markers(names: list[str]) -> dict[str, dict[str, Any]]:
-    others = [name for name in names if name not in COLOURS]
+    unnamed = [name for name in names if name not in COLOURS]
     return {name: fill(name) for name in names} | {
-        name: distinct_fill(at) for at, name in enumerate(others)
+        name: distinct_fill(at) for at, name in enumerate(unnamed)
     }
 
 

@@ -53,12 +53,12 @@ def goodput_sweep(table: pd.DataFrame, *, source: str = "", synthetic: bool = Fa
     """
     frame = Frame(source, synthetic)
     GOODPUT_SWEEP.check(table)
-    known = table.dropna(subset=["productive_share"])
-    if known.empty:
+    answered = table.dropna(subset=["productive_share"])
+    if answered.empty:
         why = "No convention has an answer for these values."
         return frame.nothing(why, claim="Nothing to vary")
     figure = go.Figure()
-    ordered = known.sort_values("value", kind="stable")
+    ordered = answered.sort_values("value", kind="stable")
     # In the order of the table, so that a convention keeps its colour while inputs change.
     conventions = list(dict.fromkeys(table["convention"]))
     for at, name in enumerate(conventions):
@@ -74,9 +74,9 @@ def goodput_sweep(table: pd.DataFrame, *, source: str = "", synthetic: bool = Fa
             line=distinct(at),
             hovertemplate="%{x:.4g}: %{y:.1%}<extra></extra>",
         )
-    parameter = str(known["parameter"].iloc[0])
+    parameter = str(answered["parameter"].iloc[0])
     words = INPUTS.get(parameter, parameter)
-    counted = next(name for name in conventions if (known["convention"] == name).any())
+    counted = next(name for name in conventions if (answered["convention"] == name).any())
     first = ordered[ordered["convention"] == counted]
     low, high = first.iloc[0], first.iloc[-1]
     unit = " min" if parameter.endswith("_min") else ""
@@ -85,12 +85,12 @@ def goodput_sweep(table: pd.DataFrame, *, source: str = "", synthetic: bool = Fa
         f"Productive: {percent(low['productive_share'])} at {digits(low['value'])}{unit}, "
         f"{percent(high['productive_share'])} at {digits(high['value'])}{unit} {label(name)}"
     ) + (f" (counted: {label(counted, 20)})" if len(conventions) > 1 else "")
-    least, largest = known["value"].min(), known["value"].max()
+    least, largest = answered["value"].min(), answered["value"].max()
     is_wide = least > 0 and largest > 20 * max(least, 1e-9)
     figure.update_xaxes(title=label(words), **({"type": "log", "dtick": "D2"} if is_wide else {}))
     figure.update_yaxes(**PRODUCTIVE_AXIS)
-    note = "counted: " + ", ".join(map(safe, dict.fromkeys(known["convention"])))
-    if missing := len(table) - len(known):
+    note = "counted: " + ", ".join(map(safe, dict.fromkeys(answered["convention"])))
+    if missing := len(table) - len(answered):
         note += f" · {missing} cases have no answer under their convention"
     return frame.finish(figure, claim=claim, note=note)
 
@@ -188,13 +188,13 @@ def goodput_sensitivity(
         ("less", "halved_share", "with half of it", -0.19),
         ("more", "doubled_share", "with twice of it", 0.19),
     ):
-        known = rows[column].notna().to_numpy()
-        share = rows[column].to_numpy()[known]
+        is_known = rows[column].notna().to_numpy()
+        share = rows[column].to_numpy()[is_known]
         figure.add_bar(
             orientation="h",
             base=base,
             x=share - base,
-            y=np.flatnonzero(known) + shift,
+            y=np.flatnonzero(is_known) + shift,
             width=0.34,
             name=words,
             marker=fill(meaning),

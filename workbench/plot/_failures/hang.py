@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 
 import numpy as np
 import pandas as pd
@@ -49,11 +49,12 @@ def flight_positions(
         columns, "rank", "purpose", aggfunc=lambda values: values.sum(min_count=1), dropna=False
     )
     counts, behind = (
-        cells[name].reindex(index=ranks, columns=purposes).to_numpy("float64") for name in columns
+        pd.DataFrame(cells[name]).reindex(index=ranks, columns=purposes).to_numpy("float64")
+        for name in columns
     )
     suspects = positions.drop_duplicates("rank").set_index("rank")
     figure = go.Figure(_matrix(counts, behind, ranks, purposes))
-    labels = [_rank_label(rank, suspects.loc[rank]) for rank in ranks]
+    labels = [_rank_label(rank, row) for rank, row in suspects.loc[ranks].iterrows()]
     name_rows(figure, labels, max(20 * len(ranks), 120), showgrid=False, title=None)
     are_few = len(purposes) <= _FEW
     figure.update_layout(margin_b=130 if are_few else 190)
@@ -82,8 +83,8 @@ def _positions_claim(positions: pd.DataFrame, suspects: pd.DataFrame) -> str:
 
 
 def _chosen(table: pd.DataFrame) -> tuple[list[int], list[str], list[str]]:
-    order = table.assign(is_suspect=table["confidence"] != "none").groupby("rank")
-    order = order.agg({"is_suspect": "first", "pending_count": "sum"})
+    by_rank = table.assign(is_suspect=table["confidence"] != "none").groupby("rank")
+    order = by_rank.agg({"is_suspect": "first", "pending_count": "sum"})
     order = order.sort_values(["is_suspect", "pending_count"], ascending=False, kind="stable")
     ranks = sorted(int(rank) for rank in order.index[:_MOST_RANKS])
     used = table.groupby("purpose")[["pending_count", "behind_count"]].sum()
@@ -129,7 +130,7 @@ def _purpose(name: str, *, are_few: bool) -> str:
     return wrapped(label(bare, 48), 16) if are_few else label(bare, 26)
 
 
-def _rank_label(rank: int, row: pd.Series) -> str:
+def _rank_label(rank: Hashable, row: pd.Series) -> str:
     if row["confidence"] != "none":
         return f"▶ {rank}, {short(row['reason'], 20)}"
     return f"rank {rank}" if row["has_dump"] else f"rank {rank}, no dump"
@@ -163,10 +164,10 @@ def flight_suspects(
     """
     frame = Frame(source, synthetic)
     FLIGHT_SUSPECTS.check(suspects)
-    known = suspects[suspects["rank"].notna()].reset_index(drop=True)
-    if known.empty:
+    ranked = suspects[suspects["rank"].notna()].reset_index(drop=True)
+    if ranked.empty:
         return _no_suspects(suspects, frame=frame)
-    shown = known.head(_MOST)
+    shown = ranked.head(_MOST)
     figure = go.Figure()
     for confidence in CONFIDENCES:
         rows = shown[shown["confidence"] == confidence]
@@ -196,8 +197,10 @@ def flight_suspects(
     last = len(shown) - 0.3
     name_rows(figure, labels, 74 * len(shown) + 30, showgrid=False, range=[last, -0.5])
     figure.update_layout(bargap=0.7, margin_l=max(90, left_margin(labels)))
-    note = f"{plural(len(known) - len(shown), 'further suspect')} dropped"
-    return frame.finish(figure, claim=_verdict(known), note=note if len(known) > len(shown) else "")
+    note = f"{plural(len(ranked) - len(shown), 'further suspect')} dropped"
+    return frame.finish(
+        figure, claim=_verdict(ranked), note=note if len(ranked) > len(shown) else ""
+    )
 
 
 def _no_suspects(suspects: pd.DataFrame, *, frame: Frame) -> go.Figure:
@@ -214,15 +217,15 @@ def _words(row: pd.Series) -> str:
     return wrapped(safe(text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"), 112)
 
 
-def _verdict(known: pd.DataFrame) -> str:
-    first = known.iloc[0]
-    same = known[(known[["reason", "confidence"]] == first[["reason", "confidence"]]).all(axis=1)]
+def _verdict(ranked: pd.DataFrame) -> str:
+    first = ranked.iloc[0]
+    same = ranked[(ranked[["reason", "confidence"]] == first[["reason", "confidence"]]).all(axis=1)]
     ranks = [int(rank) for rank in same["rank"]]
     claim = f"{named(ranks)} {phrase(str(first['reason']), len(ranks))}"
     if first["confidence"] == "low":
         return f"The dumps cannot tell what hangs: {claim[0].lower()}{claim[1:]}"
-    others = len(known) - len(same)
-    claim += f", and {plural(others, 'other')} may be" if others else ""
+    further = len(ranked) - len(same)
+    claim += f", and {plural(further, 'other')} may be" if further else ""
     waiting = int(same["waiting_count"].max())
     if waiting:
         up_to, whom = ("up to ", "each of them") if len(ranks) > 1 else ("", "it")

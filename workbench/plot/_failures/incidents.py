@@ -95,8 +95,8 @@ def _on_one_clock(failures: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
     notes = []
     if without := len(failures) - len(timed):
         notes.append(f"{plural(without, 'incident')} without a time dropped")
-    if other := len(timed) - len(shown):
-        notes.append(f"{plural(other, 'incident')} with unsynchronized clocks dropped")
+    if unsynchronized := len(timed) - len(shown):
+        notes.append(f"{plural(unsynchronized, 'incident')} with unsynchronized clocks dropped")
     return shown, notes
 
 
@@ -320,11 +320,11 @@ def _causes_hover(row: Mapping[Hashable, Any]) -> str:
 
 
 def _printed(drawn: pd.DataFrame) -> go.Scatter:
-    known = drawn[drawn["printed_share"].notna()]
+    printed = drawn[drawn["printed_share"].notna()]
     return go.Scatter(
         mode="markers",
-        x=100 * known["printed_share"].to_numpy(dtype="float64"),
-        y=known.index.to_numpy(),
+        x=100 * printed["printed_share"].to_numpy(dtype="float64"),
+        y=printed.index.to_numpy(),
         name="as printed",
         marker={"symbol": "diamond-open", "size": 10, "color": COLOURS["limit"]},
         marker_line_width=2,
@@ -333,14 +333,14 @@ def _printed(drawn: pd.DataFrame) -> go.Scatter:
 
 
 def _differences(shares: pd.DataFrame) -> list[str]:
-    known = shares.dropna(subset=["printed_share", "failure_share"])
-    if known.empty:
+    printed = shares.dropna(subset=["printed_share", "failure_share"])
+    if printed.empty:
         return []
-    apart = int(_is_apart(known).sum())
+    apart = int(_is_apart(printed).sum())
     if apart == 0:
         return ["all printed shares follow from the counts"]
     verb = "does" if apart == 1 else "do"
-    return [f"{apart} of {len(known)} printed shares {verb} not follow from the counts"]
+    return [f"{apart} of {len(printed)} printed shares {verb} not follow from the counts"]
 
 
 def _is_apart(rows: pd.DataFrame) -> pd.Series:
@@ -359,7 +359,7 @@ def _causes_claim(shares: pd.DataFrame) -> str:
     if _is_apart(ordered).iloc[0]:
         lead += f", printed as {percent(float(first['printed_share']))}"
     enough = (ordered["cumulative_share"] >= 0.8).to_numpy(dtype=bool, na_value=False)
-    if len(ordered) > 1 and enough.any() and (few := int(enough.argmax()) + 1) > 1:
-        share = percent(float(ordered["cumulative_share"].iloc[few - 1]))
-        lead += f"; the first {few} of {len(ordered)} causes are behind {share}"
+    if len(ordered) > 1 and enough.any() and (count := int(enough.argmax()) + 1) > 1:
+        share = percent(float(ordered["cumulative_share"].iloc[count - 1]))
+        lead += f"; the first {count} of {len(ordered)} causes are behind {share}"
     return lead

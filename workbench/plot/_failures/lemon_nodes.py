@@ -40,6 +40,7 @@ def lemon_nodes(nodes: pd.DataFrame, *, source: str = "", synthetic: bool = Fals
     if nodes.empty:
         why = "The table has no nodes; pass what analyze.lemon_nodes returns."
         return frame.nothing(why, claim="No nodes to compare")
+    # Flagged nodes first: a high rate after a short time may still be chance.
     order = ["is_lemon", "shrunk_per_1000_node_days"]
     drawn = nodes.sort_values(order, ascending=False, kind="stable").iloc[:_MOST]
     drawn = drawn.reset_index(drop=True)

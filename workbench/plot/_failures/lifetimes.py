@@ -128,37 +128,37 @@ def mttf_by_size(sizes: pd.DataFrame, *, source: str = "", synthetic: bool = Fal
     """
     frame = Frame(source, synthetic)
     MTTF_BY_SIZE.check(sizes)
-    known = sizes[(sizes["mttf_h"] > 0).fillna(value=False)].reset_index(drop=True)
-    if known.empty:
+    failed = sizes[(sizes["mttf_h"] > 0).fillna(value=False)].reset_index(drop=True)
+    if failed.empty:
         why = "No size of job has failed, so there is no time to failure to show."
         return frame.nothing(why, claim="No time to failure to show")
-    figure = go.Figure([_law(known)])
+    figure = go.Figure([_law(failed)])
     for kind, symbol in _KINDS.items():
-        rows = known[known["kind"] == kind]
+        rows = failed[failed["kind"] == kind]
         if len(rows):
             figure.add_trace(_points(rows, kind, symbol))
-    ends = known[["mttf_h", "low_mttf_h", "high_mttf_h"]].to_numpy("float64", na_value=np.nan)
+    ends = failed[["mttf_h", "low_mttf_h", "high_mttf_h"]].to_numpy("float64", na_value=np.nan)
     figure.update_layout(hovermode="closest")
     figure.update_xaxes(
         title="size of the job [GPUs], logarithmic",
         type="log",
-        **log_ticks(known["gpu_count"].to_numpy(dtype="float64")),
+        **log_ticks(failed["gpu_count"].to_numpy(dtype="float64")),
     )
     figure.update_yaxes(
         title="mean time to failure [h], logarithmic",
         type="log",
         **log_ticks(ends[np.isfinite(ends) & (ends > 0)]),
     )
-    unfailed = len(sizes) - len(known)
-    notes = [*(interval(sizes) if known["failure_count"].notna().any() else [])]
+    unfailed = len(sizes) - len(failed)
+    notes = [*(interval(sizes) if failed["failure_count"].notna().any() else [])]
     notes += [f"{plural(unfailed, 'size')} without a failure dropped"] if unfailed else []
     notes += reservations(sizes)
-    return frame.finish(figure, claim=_mttf_by_size_claim(known), note=" · ".join(notes))
+    return frame.finish(figure, claim=_mttf_by_size_claim(failed), note=" · ".join(notes))
 
 
-def _law(known: pd.DataFrame) -> go.Scatter:
-    size = known["gpu_count"].to_numpy(dtype="float64")
-    constant = size * known["mttf_h"].to_numpy(dtype="float64")
+def _law(failed: pd.DataFrame) -> go.Scatter:
+    size = failed["gpu_count"].to_numpy(dtype="float64")
+    constant = size * failed["mttf_h"].to_numpy(dtype="float64")
     distinct = np.unique(constant)
     if len(distinct) > _MOST_LINES:
         distinct = distinct[np.linspace(0, len(distinct) - 1, _MOST_LINES).astype(int)]
@@ -206,15 +206,15 @@ def _mttf_by_size_hover(row: Mapping[Hashable, Any]) -> str:
     return words
 
 
-def _mttf_by_size_claim(known: pd.DataFrame) -> str:
-    slopes = known[["slope_ratio", "low_slope_ratio", "high_slope_ratio"]].dropna()
+def _mttf_by_size_claim(failed: pd.DataFrame) -> str:
+    slopes = failed[["slope_ratio", "low_slope_ratio", "high_slope_ratio"]].dropna()
     if len(slopes):
         slope, low, high = (float(value) for value in slopes.iloc[0])
         verdict = "as the 1/N law has it" if low <= 1 <= high else "not as the 1/N law has it"
         power = f"{digits(slope)} ({between(low, high)})"
         return f"Failures grow with size to the power {power}, {verdict}"
-    measured = known[known["kind"] == "measured"]
-    points = measured if len(measured) else known
+    measured = failed[failed["kind"] == "measured"]
+    points = measured if len(measured) else failed
     sizes, rates = points["gpu_count"], points["per_1000_node_days"].astype("float64")
     if len(points) == 1:
         mttf, low, high = points[["mttf_h", "low_mttf_h", "high_mttf_h"]].iloc[0]
@@ -253,10 +253,10 @@ def recurrence(counts: pd.DataFrame, *, source: str = "", synthetic: bool = Fals
     rows = counts.sort_values("time_h", kind="stable")
     look = distinct(0)
     figure = go.Figure()
-    known = rows[rows["high_count"].notna() & rows["low_count"].notna()]
-    if len(known):
+    bounded = rows[rows["high_count"].notna() & rows["low_count"].notna()]
+    if len(bounded):
         line = {"width": 0, "color": look["color"], "dash": "dash"}
-        ends = steps(known, "low_count"), steps(known, "high_count")
+        ends = steps(bounded, "low_count"), steps(bounded, "high_count")
         figure.add_trace(band(*ends, fillcolor=look["color"], line=line, name="band"))
     x, y = steps(rows, "mean_count")
     figure.add_scatter(
@@ -279,7 +279,7 @@ def recurrence(counts: pd.DataFrame, *, source: str = "", synthetic: bool = Fals
     if not pd.isna(last["high_count"]):
         claim += f" ({between(last['low_count'], last['high_count'])})"
     notes = ["a straight line is a constant rate"]
-    notes += interval(counts, "band") if len(known) else []
+    notes += interval(counts, "band") if len(bounded) else []
     return frame.finish(figure, claim=claim, note=" · ".join([*notes, *reservations(counts)]))
 
 
@@ -344,10 +344,10 @@ def _add_group(figure: go.Figure, rows: pd.DataFrame, position: int, *, name: st
 
 
 def _add_law(figure: go.Figure, rows: pd.DataFrame) -> None:
-    known = rows[rows["weibull_share"].notna()]
-    if known.empty:
+    fitted = rows[rows["weibull_share"].notna()]
+    if fitted.empty:
         return
-    time, share = from_start(known, "weibull_share", 1.0)
+    time, share = from_start(fitted, "weibull_share", 1.0)
     figure.add_scatter(
         x=time,
         y=100 * share,

@@ -147,6 +147,7 @@ def goodput_at_scale(  # noqa: PLR0913 - every number of an extrapolation, by na
 
 
 def _power(ratio: float, exponent: float, name: str) -> float:
+    # exp() of more than 709 overflows a double.
     power = np.exp(min(exponent * np.log(ratio), 700.0))
     if not 1e-100 < power < 1e100:
         msg = f"{name}_exponent={exponent:g} takes {ratio:g} times the size out of all bounds"
@@ -205,8 +206,8 @@ def goodput_sweep(
     >>> table["productive_share"].round(4).tolist()
     [0.4444, 0.8009]
     """
-    if parameter not in (known := (_INTERVAL, *_OF_JOB, *_OF_CHECKPOINTS)):
-        msg = f"parameter must be one of {known}, not {parameter!r}"
+    if parameter not in (allowed := (_INTERVAL, *_OF_JOB, *_OF_CHECKPOINTS)):
+        msg = f"parameter must be one of {allowed}, not {parameter!r}"
         raise WorkbenchError(msg)
     for convention in conventions:
         check_convention(convention)

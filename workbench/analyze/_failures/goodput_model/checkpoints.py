@@ -295,8 +295,8 @@ def with_spares(failure_times: pd.DataFrame, *, spares: int) -> pd.DataFrame:
             "their nodes are spares again; give FailureProcess(repair_min=...)"
         )
         raise WorkbenchError(msg)
-    columns = (taking[name].to_numpy() for name in ("run", "time_min", "repair_min"))
-    waits = spare_waits(*columns, int(spares))
+    run, time, repair = (taking[name].to_numpy() for name in ("run", "time_min", "repair_min"))
+    waits = spare_waits(run, time, repair, int(spares))
     # A further replica hit by the same failure comes back with the first.
     table = table.assign(wait_min=pd.Series(waits, index=taking.index).reindex(table.index))
     table["wait_min"] = table["wait_min"].ffill().fillna(0.0)

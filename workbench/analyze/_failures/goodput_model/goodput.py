@@ -198,8 +198,8 @@ def _checkpointed(
     if convention == "interval":
         gap = interval - job.recovery_total_min
         count = math.floor(gap / cycle + 1e-12)
-        rest = max(gap - count * cycle, 0.0)
-        return count * work / gap, (count * write + max(rest - work, 0.0)) / gap
+        remainder = max(gap - count * cycle, 0.0)
+        return count * work / gap, (count * write + max(remainder - work, 0.0)) / gap
     # Exponential gaps: whole cycles are kept; a write is cut short if a failure strikes in it.
     cycles = 1 / math.expm1(cycle / interval) if cycle / interval < 700 else 0.0
     reach_write = math.exp(-work / interval) / -math.expm1(-cycle / interval)

@@ -55,8 +55,10 @@ def _ends(state: State, edges: list[Wait]) -> Iterator[set[int]]:
     start = np.searchsorted(ranks, np.array([edge.rank for edge in edges], dtype=np.int64))
     end = np.searchsorted(ranks, np.array([edge.waits_for for edge in edges], dtype=np.int64))
     graph = coo_array((np.ones(len(edges)), (start, end)), shape=(len(ranks), len(ranks)))
+    # Ranks that wait for each other in a circle are one strongly connected component.
     count, component = connected_components(graph, directed=True, connection="strong")
     leaves = np.zeros(count, dtype=bool)
+    # An edge to another component means that somebody inside waits for somebody outside.
     leaves[component[start][component[start] != component[end]]] = True
     components: dict[int, set[int]] = defaultdict(set)
     for rank, number in zip(ranks, component.tolist(), strict=True):
@@ -182,7 +184,7 @@ def _stopped_early(state: State, rank: int, incoming: list[Wait]) -> Suspect | N
     return None
 
 
-def _held_by(state: State, rank: int, other: int) -> frozenset[tuple[str, str, int]] | None:
+def _held_by(state: State, rank: int, peer: int) -> frozenset[tuple[str, str, int]] | None:
     """Return what a rank has pending, so that it can be compared with another one.
 
     Members of one group run the same program. So an operation in a group that the other
@@ -193,13 +195,13 @@ def _held_by(state: State, rank: int, other: int) -> frozenset[tuple[str, str, i
     if any(op.group is None or _number(op) is None for op in ops):
         return None
     return frozenset(
-        (_comparable(state, str(op.group), other), op.operation, _number(op) or 0) for op in ops
+        (_comparable(state, str(op.group), peer), op.operation, _number(op) or 0) for op in ops
     )
 
 
-def _comparable(state: State, group: str, other: int) -> str:
+def _comparable(state: State, group: str, peer: int) -> str:
     purpose = state.description.get(group)
-    return group if purpose is None or other in state.members[group] else f"any {purpose}"
+    return group if purpose is None or peer in state.members[group] else f"any {purpose}"
 
 
 def _suspect(rank: int, confidence: str, reason: str, wait: Wait, words: str) -> Suspect:
@@ -275,23 +277,23 @@ def _odd_ones(place: Place, calls: Mapping[int, _Call]) -> Iterator[Suspect]:
     for rank, call in calls.items():
         if call == usual and not is_tie:
             continue
-        other = usual if call != usual else others[0][0]
-        differ = call.operations != other.operations
+        contrast = usual if call != usual else others[0][0]
+        differ = call.operations != contrast.operations
         confidence = "low" if is_tie else "high" if differ else "medium"
-        at = _first_difference(call, other)
+        at = _first_difference(call, contrast)
         operation = call.operations[min(at, len(call.operations) - 1)]
-        like_other = list(calls.values()).count(other)
+        like_other = list(calls.values()).count(contrast)
         words = (
             f"as number {seq:,} of group {group} it called {call.words(at)}, "
-            f"{like_other:,} of {len(calls):,} members {other.words(at)}"
+            f"{like_other:,} of {len(calls):,} members {contrast.words(at)}"
         )
         yield Suspect(rank, confidence, "mismatch", group, seq, operation, words)
 
 
-def _first_difference(one: _Call, other: _Call) -> int:
-    for place in range(max(len(one.operations), len(other.operations))):
-        if one.words(place) != other.words(place):
-            return place
+def _first_difference(call: _Call, contrast: _Call) -> int:
+    for position in range(max(len(call.operations), len(contrast.operations))):
+        if call.words(position) != contrast.words(position):
+            return position
     return 0
 
 

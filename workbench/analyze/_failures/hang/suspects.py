@@ -90,8 +90,8 @@ def suspects(state: State) -> tuple[list[Suspect], str]:
     edges = waits(state)
     best: dict[int | None, Suspect] = {}
     for suspect in [*mismatches(state), *roots(state, edges)]:
-        known = best.setdefault(suspect.rank, suspect)
-        if _ORDER.index(suspect.confidence) < _ORDER.index(known.confidence):
+        strongest = best.setdefault(suspect.rank, suspect)
+        if _ORDER.index(suspect.confidence) < _ORDER.index(strongest.confidence):
             best[suspect.rank] = suspect
     chosen = [suspect for suspect in best.values() if suspect.confidence in {"high", "medium"}]
     verdict = "found"

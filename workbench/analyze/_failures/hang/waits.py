@@ -92,10 +92,10 @@ def flight_waits(recording: FlightRecording) -> pd.DataFrame:
     return waits_table(waits(State(recording)))
 
 
-def waits_table(found: list[Wait]) -> pd.DataFrame:
-    if not found:
+def waits_table(edges: list[Wait]) -> pd.DataFrame:
+    if not edges:
         return FLIGHT_WAITS.empty()
-    frame = pd.DataFrame(found, columns=list(Wait._fields), dtype=object)
+    frame = pd.DataFrame(edges, columns=list(Wait._fields), dtype=object)
     frame = frame.sort_values(["rank", "record", "waits_for"], ignore_index=True)
     return FLIGHT_WAITS.check(FLIGHT_WAITS.cast(frame))
 
@@ -157,8 +157,8 @@ def _transfer_lag(state: State, op: Op) -> _Lag | None:
     peer = int(op.peer or 0)
     if peer not in state.have:
         return _Lag(peer, "no dump", None, is_sure=False)
-    other = "recv" if op.operation == "send" else "send"
-    met = state.transfers.get((peer, str(op.group), other, op.rank))
+    counterpart = "recv" if op.operation == "send" else "send"
+    met = state.transfers.get((peer, str(op.group), counterpart, op.rank))
     if not met:
         return _Lag(peer, "not posted", None, is_sure=False)
     if state.front(op.rank) is op and state.front(peer) is not met[0]:
@@ -203,14 +203,14 @@ class State:
     def __init__(self, recording: Recording) -> None:
         _check(recording)
         self.have = {int(rank) for rank in recording.ranks["rank"]}
-        groups = recording.groups.set_index(recording.groups["group"].astype(str))
+        names = recording.groups["group"].astype(str)
         self.members = {
             group: tuple(int(rank) for rank in str(text).split(",") if rank)
-            for group, text in groups["members"].items()
+            for group, text in zip(names, recording.groups["members"], strict=True)
         }
         self.description = {
             group: None if pd.isna(text) else str(text)
-            for group, text in groups["description"].items()
+            for group, text in zip(names, recording.groups["description"], strict=True)
         }
         self.ops = list(_ops(recording.entries))
         self.pending: dict[int, list[Op]] = defaultdict(list)

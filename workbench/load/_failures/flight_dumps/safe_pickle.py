@@ -176,12 +176,12 @@ class _Weights:
         self.stack.append(self.memo.get(int(argument), 1))
 
     def _put(self, name: str, argument: Any) -> None:
-        place = len(self.memo) if name == "MEMOIZE" else int(argument)
+        key = len(self.memo) if name == "MEMOIZE" else int(argument)
         # The memo is an array: one far-away place would fill the memory.
-        if not 0 <= place <= self.size_bytes or not self.stack:
-            msg = f"keeps a value at place {place}"
+        if not 0 <= key <= self.size_bytes or not self.stack:
+            msg = f"keeps a value at place {key}"
             raise _MisfitError(msg)
-        self.memo[place] = self.stack[-1]
+        self.memo[key] = self.stack[-1]
 
     def _push_tuple(self, weights: list[int]) -> None:
         weight = 1 + sum(weights)

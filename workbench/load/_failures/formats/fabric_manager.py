@@ -31,9 +31,9 @@ def looks_like(head: bytes, label: str) -> bool:  # noqa: ARG001 - one signature
     return any(_STAMP.match(without_prefix(line, BEGINNING).rest) for line in lines)
 
 
-def read(source: Source, given: Given) -> LogPart:
+def read(source: Source, settings: Given) -> LogPart:
     """Read one log of a fabric manager."""
-    return read_system_log(source, given, _NEEDLES, lambda: _failure)
+    return read_system_log(source, settings, _NEEDLES, lambda: _failure)
 
 
 def _failure(text: str, _line: int, _findings: Findings) -> dict[str, Any]:

@@ -55,7 +55,7 @@ def looks_like(head: bytes, label: str) -> bool:  # noqa: ARG001 - names say not
     return is_json and b'"job_name"' in head and any(mark in head for mark in _MARKS)
 
 
-def read(source: Source, given: Given) -> LogPart:
+def read(source: Source, settings: Given) -> LogPart:
     """Read entries: one per line, a list, or a Cloud Logging export with ``jsonPayload``.
 
     A run of a job begins with ``job_start_time``, with the initialisation of the TPUs after
@@ -72,7 +72,7 @@ def read(source: Source, given: Given) -> LogPart:
     ----------
     AI-Hypercomputer/ml-goodput-measurement: src/goodput.py (``GoodputRecorder``).
     """
-    del given  # entries name everything themselves
+    del settings  # entries name everything themselves
     findings = Findings(source.label)
     entries: dict[str | None, list[Entry]] = {}
     for line, document in json_documents(source, findings):
@@ -81,8 +81,8 @@ def read(source: Source, given: Given) -> LogPart:
                 entries.setdefault(job, []).append(entry)
     failures: list[dict[str, Any]] = []
     timeline: list[dict[str, Any]] = []
-    for job, found in entries.items():
-        runs = runs_of(sorted(_once(found, findings), key=attrgetter("time_ns")))
+    for job, recorded in entries.items():
+        runs = runs_of(sorted(_once(recorded, findings), key=attrgetter("time_ns")))
         failures += _failures(job, runs)
         timeline += _timeline(job, runs, findings)
     return LogPart(
@@ -95,14 +95,13 @@ def _entries(
 ) -> Iterator[tuple[str | None, Entry]]:
     """Give the times of one record; of Cloud Logging, those of its payload."""
     payload = record.get("jsonPayload", record.get("json_payload", record))
-    known = [name for name in _FIELDS if isinstance(payload, dict) and name in payload]
-    if not known:
-        findings.add(
-            "skipped by design", "records without a time of a job or step", 1, f"line {line:,}"
-        )
+    names = [name for name in _FIELDS if isinstance(payload, dict) and name in payload]
+    if not names:
+        what = "records without a time of a job or step"
+        findings.add("skipped by design", what, 1, f"line {line:,}")
         return
     job = payload.get("job_name")
-    for name in known:
+    for name in names:
         kind, begins = _FIELDS[name]
         time_ns = epoch_ns(payload[name])
         step = _step(payload.get(_STEP_COUNT)) if kind == "step" else None
@@ -133,9 +132,8 @@ def _step(value: object) -> int | None:
 
 def _once(entries: list[Entry], findings: Findings) -> list[Entry]:
     kept = list({entry[:4]: entry for entry in reversed(entries)}.values())[::-1]
-    findings.add(
-        "skipped by design", "entries that are there more than once", len(entries) - len(kept)
-    )
+    what = "entries that are there more than once"
+    findings.add("skipped by design", what, len(entries) - len(kept))
     return kept
 
 

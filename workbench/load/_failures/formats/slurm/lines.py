@@ -53,7 +53,7 @@ def header_of(text: str) -> Header | None:
 
 def header_in(head: bytes) -> Header | None:
     lines = head.decode(errors="replace").removeprefix("\ufeff").split("\n")[:_FIRST_LINES]
-    return next((found for line in lines if (found := header_of(line.rstrip("\r")))), None)
+    return next((header for line in lines if (header := header_of(line.rstrip("\r")))), None)
 
 
 def is_wide(head: bytes) -> bool:
@@ -69,16 +69,16 @@ def read_records(
     lines = text_lines(source, findings)
     header = _first_header(lines, source, findings)
     names = _distinct(header.names)
-    places = [i for i, name in enumerate(names) if name and (keep is None or name in keep)]
+    columns = [i for i, name in enumerate(names) if name and (keep is None or name in keep)]
     job = names.index("JobID")
-    records = Records([names[i] for i in places])
+    records = Records([names[i] for i in columns])
     texts: dict[str, str] = {}
     for line, fields in _joined(lines, header, findings):
         if fields == header.names:
             findings.add("skipped by design", HEADER_AGAIN, 1, f"line {line:,}")
         elif _JOB.fullmatch(fields[job]):
             # Most texts are repeated: states, dates, hosts. Each is kept once.
-            records.rows.append([texts.setdefault(fields[i], fields[i]) for i in places])
+            records.rows.append([texts.setdefault(fields[i], fields[i]) for i in columns])
             if len(texts) > _MOST_TEXTS:
                 texts.clear()
             records.lines.append(line)
@@ -194,5 +194,5 @@ class _Joiner:
             self._begun = []
 
     def _release(self, record: tuple[int, list[str]] | None) -> Iterator[tuple[int, list[str]]]:
-        given, self._held = self._held, record
-        return iter(() if given is None else (given,))
+        finished, self._held = self._held, record
+        return iter(() if finished is None else (finished,))

@@ -22,7 +22,7 @@ def looks_like(head: bytes, label: str) -> bool:  # noqa: ARG001 - the name says
     return header_in(head) is not None or is_wide(head)
 
 
-def read(source: Source, given: Given) -> LogPart:
+def read(source: Source, settings: Given) -> LogPart:
     """Read the runs of all jobs of a file.
 
     Steps are folded into their job. A job that ran again (``--duplicates``) has one attempt
@@ -36,9 +36,9 @@ def read(source: Source, given: Given) -> LogPart:
         )
         raise LoadError(msg)
     findings = Findings(source.label)
-    jobs = jobs_of(read_records(source, findings, keep=COLUMNS), given, findings)
+    jobs = jobs_of(read_records(source, findings, keep=COLUMNS), settings, findings)
     note_crash_loops(jobs, findings)
     findings.add("read", "runs of jobs", len(jobs))
     return LogPart(
-        failures_of(jobs, given, source.label), timeline_of(jobs, source.label), findings
+        failures_of(jobs, settings, source.label), timeline_of(jobs, source.label), findings
     )
