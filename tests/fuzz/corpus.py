@@ -82,7 +82,6 @@ DOORS = {
     "injections": Door(lambda path: load.injections(path, progress=False), _INJECTIONS),
     "exhaustive": Door(load.exhaustive_injections, _of(("sites.", "sites.sdc_count"))),
     "operator_calls": Door(load.operator_calls, _sums),
-    "slurm_records": Door(load.slurm_records, lambda frame: {"rows": float(len(frame))}),
     # Tables of one's own, which note what they dropped beside the table.
     "lengths": Door(load.document_lengths, _sums),
     "job": Door(load.job_operations, _sums),
@@ -100,12 +99,12 @@ DOORS = {
 _DOORS = (
     ("fleet-demo/traces/*", "traces"), ("fleet-demo/power/*", "power"),
     ("fleet-demo/failures/*", "failures"), ("fleet-demo/steps.jsonl", "job_log"),
-    ("failures-demo/synthetic_sacct.txt", "slurm_records"), ("failures-demo/synthetic_*", "failures"),
+    ("failures-demo/synthetic_*", "failures"),
     ("hang-demo/synthetic_*", "flight_recorder"), ("imbalance-demo/*lengths*", "lengths"),
     ("imbalance-demo/*job.parquet", "job"), ("pvf-truth/*.parquet", "exhaustive"),
     ("pvf-demo/sfi/*", "injections"), ("published/power_trees.csv", "topology"),
     ("published/*incidents*", "causes"), ("failures-kmsg/*", "failures"),
-    ("failures-slurm/*", "slurm_records"), ("failures-spot/*", "failures"),
+    ("failures-slurm/*", "failures"), ("failures-spot/*", "failures"),
     ("flight-recorder/*", "flight_recorder"), ("iterations-vtrain/*", "iterations"),
     ("kineto-*/*_et.*", "operator_calls"), ("kineto-*", "traces"), ("chakra-et/*", "traces"),
     ("astra-sim-inputs/*.et", "traces"), ("lengths-*", "lengths"), ("power-zeus-sweeps/*", "sweeps"),

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache, partial
-from typing import Any
 
 import ipywidgets as widgets
 import numpy as np
@@ -18,8 +17,6 @@ from workbench.errors import WorkbenchError
 from workbench.explore.panel import ALL, Explorer, choice, chosen_rows, numbers
 from workbench.tables import FailureLog, FlightRecording, Source, as_source
 
-# Explore what failed: published tables and one's own, by cause or by category.
-
 _PUBLISHED = {
     "Llama 3, 16,384 GPUs (arXiv:2407.21783)": "causes_llama3",
     "FT-HSDP, 32K GPUs (arXiv:2602.00277)": "causes_fthsdp_32k",
@@ -28,10 +25,7 @@ _PUBLISHED = {
 
 
 def cause_shares(
-    failures: Mapping[str, pd.DataFrame] | None = None,
-    *,
-    source: str = "",
-    synthetic: bool = False,
+    failures: Mapping[str, pd.DataFrame] | None = None, *, source: str = "", synthetic: bool = False
 ) -> Explorer:
     """Choose whose failures and what to count by; see what failed, and how sure that is.
 
@@ -40,13 +34,11 @@ def cause_shares(
     Parameters
     ----------
     failures
-        One's own tables :data:`workbench.tables.FAILURES` or
-        :data:`workbench.tables.CAUSE_COUNTS`, by the name to choose them by. The published
-        ones are offered as well.
-    source
-        Where one's own data comes from; printed under the figure.
-    synthetic
-        Whether one's own data was generated; its figure then says so.
+        One's own tables :data:`workbench.tables.FAILURES` or :data:`workbench.tables.CAUSE_COUNTS`,
+        by the name to choose them by. The published ones are offered as well.
+    source, synthetic
+        Where one's own data comes from, and whether it was generated; the figure says
+        both.
 
     Returns
     -------
@@ -58,11 +50,11 @@ def cause_shares(
     WorkbenchError
         If ``failures`` is a table instead of tables by name.
     """
-    given: object = {} if failures is None else failures
-    if not isinstance(given, Mapping):
+    passed: object = {} if failures is None else failures
+    if not isinstance(passed, Mapping):
         msg = "pass tables by name, {'my cluster': log.failures}"
         raise WorkbenchError(msg)
-    own = dict(given)
+    own = dict(passed)
     folder = datasets.path("published")
     tables = own | {
         name: load.cause_counts(folder / f"{file}.csv")
@@ -81,9 +73,6 @@ def cause_shares(
         table=widgets.Dropdown(options=list(tables), description="failures of"),
         by=widgets.Dropdown(options=["cause", "category"], description="by"),
     )
-
-
-# Explore how often to save, and where a well-known formula fails.
 
 
 def checkpoint_curve(
@@ -105,11 +94,17 @@ def checkpoint_curve(
     workbench.explore.Explorer
         Controls above :func:`workbench.plot.checkpoint_curve`.
     """
+
+    def draw(*, interval: float, write: float, recovery: float) -> go.Figure:
+        case = {"failure_interval_min": interval, "recovery_min": recovery, "write_min": write}
+        curve = analyze.checkpoint_curve(np.geomspace(0.5, max(4 * interval, 60), 60), **case)
+        best, model = analyze.checkpoint_optimum(**case), Source("closed form (Daly)", "model")
+        return plot.checkpoint_curve(curve, optimum=best, source=model)
+
+    intervals = (18, 30, 60, 120, 180, 360, 720)
     return Explorer(
-        _draw_checkpoints,
-        interval=numbers(
-            "time between failures [min]", (18, 30, 60, 120, 180, 360, 720), failure_interval_min
-        ),
+        draw,
+        interval=numbers("time between failures [min]", intervals, failure_interval_min),
         write=numbers("writing one [min]", (0.1, 0.25, 0.5, 1, 2, 5), write_min),
         recovery=numbers("recovery [min]", (1, 5, 10, 20), recovery_min),
     )
@@ -133,13 +128,6 @@ def expected_ettr() -> Explorer:
     )
 
 
-def _draw_checkpoints(*, interval: float, write: float, recovery: float) -> go.Figure:
-    case = {"failure_interval_min": interval, "recovery_min": recovery, "write_min": write}
-    curve = analyze.checkpoint_curve(np.geomspace(0.5, max(4 * interval, 60), 60), **case)
-    best = analyze.checkpoint_optimum(**case)
-    return plot.checkpoint_curve(curve, optimum=best, source=Source("closed form (Daly)", "model"))
-
-
 def _draw_ettr(*, rate: float, restart: float, interval: float) -> go.Figure:
     table = analyze.expected_ettr(
         np.geomspace(512, 200_000, 40).astype(int),
@@ -151,13 +139,11 @@ def _draw_ettr(*, rate: float, restart: float, interval: float) -> go.Figure:
     return plot.expected_ettr(table, source=Source("closed form; writing takes 0.5 min", "model"))
 
 
-# Explore a hang: who is suspected, who waits for whom, what is pending where.
-
-_VIEWS = (
-    ("suspects", "suspects"),
-    ("who waits for whom", "waits"),
-    ("what is pending", "positions"),
-)
+_VIEWS = {
+    "suspects": ("suspects", analyze.flight_suspects, plot.flight_suspects),
+    "waits": ("who waits for whom", analyze.flight_waits, plot.flight_waits),
+    "positions": ("what is pending", analyze.flight_positions, plot.flight_positions),
+}
 
 
 def flight_suspects(
@@ -172,10 +158,8 @@ def flight_suspects(
     ----------
     recording
         What :func:`workbench.load.flight_recorder` returns.
-    source
-        Where the data comes from; printed under the figure.
-    synthetic
-        Whether the data was generated; the figure then says so.
+    source, synthetic
+        Where the data comes from, and whether it was generated; the figure says both.
 
     Returns
     -------
@@ -189,23 +173,23 @@ def flight_suspects(
     WorkbenchError
         If ``recording`` is something else, e.g. one of its tables.
     """
-    given: object = recording
-    if not isinstance(given, FlightRecording):
-        msg = (
-            f"a FlightRecording is needed, not a {type(given).__name__}; pass what "
-            "load.flight_recorder returns"
-        )
-        raise WorkbenchError(msg)
-    tables = {
-        "suspects": cache(partial(analyze.flight_suspects, recording)),
-        "waits": cache(partial(analyze.flight_waits, recording)),
-        "positions": cache(partial(analyze.flight_positions, recording)),
-    }
+    _refuse_others(recording, FlightRecording, "load.flight_recorder returns")
+    tables = cache(lambda view: _VIEWS[view][1](recording))
+
+    def draw(*, view: str, group: str) -> go.Figure:
+        # Suspects are found in all groups together.
+        rows = tables(view)
+        if view != "suspects":
+            rows = chosen_rows(rows, group=group)
+        return _VIEWS[view][2](rows, source=source, synthetic=synthetic)
+
     pending = recording.entries.loc[recording.entries["state"] != "completed", "group"]
     groups = sorted({str(group) for group in pending.dropna()}, key=_by_number)
     return Explorer(
-        partial(_draw, tables=tables, source=source, synthetic=synthetic),
-        view=widgets.Dropdown(options=_VIEWS, description="view"),
+        draw,
+        view=widgets.Dropdown(
+            options=[(words, view) for view, (words, *_) in _VIEWS.items()], description="view"
+        ),
         group=choice("group", groups),
     )
 
@@ -214,24 +198,12 @@ def _by_number(group: str) -> tuple[bool, int, str]:
     return (not group.isdecimal(), int(group) if group.isdecimal() else 0, group)
 
 
-def _draw(
-    *,
-    view: str,
-    group: str,
-    tables: Mapping[str, Callable[[], pd.DataFrame]],
-    source: str,
-    synthetic: bool,
-) -> go.Figure:
-    shown: dict[str, Any] = {"source": source, "synthetic": synthetic}
-    if view == "suspects":
-        return plot.flight_suspects(tables["suspects"](), **shown)
-    rows = chosen_rows(tables[view](), group=group)
-    if view == "waits":
-        return plot.flight_waits(rows, **shown)
-    return plot.flight_positions(rows, **shown)
+def _refuse_others(value: object, wanted: type, source: str) -> None:
+    if not isinstance(value, wanted):
+        is_not = f"a {wanted.__name__} is needed, not a {type(value).__name__}"
+        msg = f"{is_not}; pass what {source}"
+        raise WorkbenchError(msg)
 
-
-# Explore failure logs: what failed when and where, and what counts as one incident.
 
 _WINDOWS_S = (0, 10, 60, 300, 1800)
 _INCIDENTS_VIEWS = (("timeline", "timeline"), ("counts by window", "counts"))
@@ -248,10 +220,8 @@ def incidents(log: FailureLog, *, source: str = "", synthetic: bool = False) -> 
     log
         What :func:`workbench.load.failures` returns with ``window_s=0``. If it was folded
         when it was loaded, shorter windows change nothing.
-    source
-        Where the data comes from; printed under the figure.
-    synthetic
-        Whether the data was generated; the figure then says so.
+    source, synthetic
+        Where the data comes from, and whether it was generated; the figure says both.
 
     Returns
     -------
@@ -265,18 +235,23 @@ def incidents(log: FailureLog, *, source: str = "", synthetic: bool = False) -> 
     WorkbenchError
         If ``log`` is a table instead of what was loaded.
     """
-    given: object = log
-    if not isinstance(given, FailureLog):
-        msg = f"a FailureLog is needed, not a {type(given).__name__}; pass what load.failures gives"
-        raise WorkbenchError(msg)
-    categories = sorted(str(each) for each in log.failures["category"].unique())
-    rows = cache(lambda kind: log.failures if kind == ALL else _of(log.failures, kind))
+    _refuse_others(log, FailureLog, "load.failures gives")
+    categories, reporters = (
+        sorted(map(str, log.failures[column].unique())) for column in ("category", "kind")
+    )
+    rows = cache(lambda kind: chosen_rows(log.failures, kind=kind))
     folded = cache(lambda kind, window_s: analyze.incidents(rows(kind), window_s=window_s))
     counts = cache(lambda kind: analyze.incident_counts(rows(kind), windows_s=_WINDOWS_S))
-    kinds = choice("reported by", sorted(str(each) for each in log.failures["kind"].unique()))
+    kinds = choice("reported by", reporters)
     kinds.value = _first_kind(log.failures)
+
+    def draw(*, view: str, window_s: float, category: str, kind: str) -> go.Figure:
+        table = counts(kind) if view == "counts" else folded(kind, window_s)
+        show = plot.incident_counts if view == "counts" else plot.incidents
+        return show(chosen_rows(table, category=category), source=source, synthetic=synthetic)
+
     return Explorer(
-        partial(_incidents_draw, folded=folded, counts=counts, source=source, synthetic=synthetic),
+        draw,
         view=widgets.Dropdown(options=_INCIDENTS_VIEWS, description="view"),
         window_s=widgets.SelectionSlider(
             options=[(f"{window} s", window) for window in _WINDOWS_S],
@@ -294,29 +269,6 @@ def _first_kind(failures: pd.DataFrame) -> str:
     kinds = analyze.reported_by(failures)["kind"].unique()
     return str(kinds[0]) if len(kinds) == 1 < failures["kind"].nunique() else ALL
 
-
-def _of(failures: pd.DataFrame, kind: str) -> pd.DataFrame:
-    return failures[failures["kind"] == kind].reset_index(drop=True)
-
-
-def _incidents_draw(
-    *,
-    view: str,
-    window_s: float,
-    category: str,
-    kind: str,
-    folded: Callable[[str, float], pd.DataFrame],
-    counts: Callable[[str], pd.DataFrame],
-    source: str,
-    synthetic: bool,
-) -> go.Figure:
-    shown: dict[str, Any] = {"source": source, "synthetic": synthetic}
-    if view == "counts":
-        return plot.incident_counts(chosen_rows(counts(kind), category=category), **shown)
-    return plot.incidents(chosen_rows(folded(kind, window_s), category=category), **shown)
-
-
-# Explore which nodes fail too often, and how much that depends on how long one watches.
 
 _DAYS = (7, 14, 30, 54, 90, 180)
 _FALSE = (("1 %", 0.01), ("5 %", 0.05), ("10 %", 0.1), ("20 %", 0.2))
@@ -336,16 +288,13 @@ def lemon_nodes(
         Table :data:`workbench.tables.FAILURES`.
     nodes
         Table :data:`workbench.tables.NODE_SPANS` with all nodes watched, failed or not.
-    source
-        Where the data comes from; printed under the figure.
-    synthetic
-        Whether the data was generated; the figure then says so.
+    source, synthetic
+        Where the data comes from, and whether it was generated; the figure says both.
 
     Returns
     -------
     workbench.explore.Explorer
-        Controls above :func:`workbench.plot.lemon_nodes` and
-        :func:`workbench.plot.lemon_recall`.
+        Controls above :func:`workbench.plot.lemon_nodes` and :func:`workbench.plot.lemon_recall`.
 
     Raises
     ------
@@ -356,19 +305,16 @@ def lemon_nodes(
     watched = float(rate["exposure_node_days"]) / int(rate["node_count"])
 
     @cache
-    def found(days: float | str, false_discovery: float) -> pd.DataFrame:
-        some, spans = (
-            (failures, nodes)
-            if days == ALL
-            else analyze.first_days(failures, nodes, days=float(days))
-        )
-        return analyze.lemon_nodes(some, nodes=spans, false_discovery_share=false_discovery)
+    def lemons(days: float | str, false_discovery: float) -> pd.DataFrame:
+        rows, spans = failures, nodes
+        if days != ALL:
+            rows, spans = analyze.first_days(failures, nodes, days=float(days))
+        return analyze.lemon_nodes(rows, nodes=spans, false_discovery_share=false_discovery)
 
     def draw(*, view: str, days: float | str, false_discovery: float) -> go.Figure:
         if view == "nodes":
-            return plot.lemon_nodes(
-                found(days, false_discovery), source=source, synthetic=synthetic
-            )
+            table = lemons(days, false_discovery)
+            return plot.lemon_nodes(table, source=source, synthetic=synthetic)
         recall = analyze.lemon_recall(
             int(rate["node_count"]),
             float(rate["per_1000_node_days"]),
@@ -376,25 +322,17 @@ def lemon_nodes(
         )
         return plot.lemon_recall(recall, source=source, synthetic=synthetic)
 
+    views = [("nodes", "nodes"), ("how long to watch", "recall")]
+    spans: list[tuple[str, object]] = [(f"all, {watched:.3g} days on average", ALL)]
+    spans += [(f"the first {days}", days) for days in _DAYS if days < watched]
     return Explorer(
         draw,
-        view=widgets.Dropdown(
-            options=[("nodes", "nodes"), ("how long to watch", "recall")], description="view"
-        ),
-        days=widgets.Dropdown(
-            options=[
-                (f"all, {watched:.3g} days on average", ALL),
-                *((f"the first {each}", each) for each in _DAYS if each < watched),
-            ],
-            description="days watched",
-        ),
+        view=widgets.Dropdown(options=views, description="view"),
+        days=widgets.Dropdown(options=spans, description="days watched"),
         false_discovery=widgets.Dropdown(
             options=list(_FALSE), value=0.05, description="false discovery rate"
         ),
     )
-
-
-# Explore how many spare nodes a job needs.
 
 
 def spares(

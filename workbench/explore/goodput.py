@@ -107,24 +107,26 @@ def goodput_at_scale(
         Controls above :func:`workbench.plot.goodput_at_scale`.
     """
     sizes = sorted({*_SIZES, int(reference_gpus)})
-    draw = partial(
-        _draw_scale,
-        job=job or FaultTolerance(),
-        reference=reference_gpus,
-        interval=failure_interval_min,
-        sizes=sizes,
-    )
+    counts = sorted({*sizes, *np.geomspace(min(sizes), max(sizes), 30).astype(int).tolist()})
+    words = f"closed form; {failure_interval_min:g} min between failures at {reference_gpus:,} GPUs"
+
+    def draw(
+        *, gpus: int, rate: float, recovery: float, convention: analyze.Convention
+    ) -> go.Figure:
+        table = analyze.goodput_at_scale(
+            counts, job or FaultTolerance(), reference_gpus=reference_gpus,
+            failure_interval_min=failure_interval_min, convention=convention,
+            rate_exponent=rate, recovery_exponent=recovery,
+        )  # fmt: skip
+        return plot.goodput_at_scale(table, at_gpus=gpus, source=Source(words, "model"))
+
+    growths = [("with the nodes", 1.0), ("faster, as published (1.95)", 1.95)]
+    recoveries = [("as published (0.84)", 0.84), ("not at all", 0.0)]
     return Explorer(
         draw,
-        gpus=slider("GPUs", [(f"{each:,}", each) for each in sizes], int(reference_gpus)),
-        rate=widgets.Dropdown(
-            options=[("with the nodes", 1.0), ("faster, as published (1.95)", 1.95)],
-            description="failures grow",
-        ),
-        recovery=widgets.Dropdown(
-            options=[("as published (0.84)", 0.84), ("not at all", 0.0)],
-            description="recovery grows",
-        ),
+        gpus=slider("GPUs", [(f"{size:,}", size) for size in sizes], int(reference_gpus)),
+        rate=widgets.Dropdown(options=growths, description="failures grow"),
+        recovery=widgets.Dropdown(options=recoveries, description="recovery grows"),
         convention=widgets.Dropdown(options=_CONVENTIONS, value="poisson", description="counted"),
     )
 
@@ -145,26 +147,25 @@ def _draw_goodput(
         replicas=int(replicas),
     )
     cases = {"full restart": job.synchronous(), f"{int(replicas)} replicas fail alone": job}
-    tables = {}
-    refused = ""
-    for name, each in cases.items():
+    tables: dict[str, pd.DataFrame] = {}
+    refusal = ""
+    for name, case in cases.items():
         try:
             tables[name] = analyze.goodput(
-                each, failure_interval_min=interval, convention=convention
+                case, failure_interval_min=interval, convention=convention
             )
         except WorkbenchError as error:
-            refused = str(error)
+            refusal = str(error)
     if not tables:
-        raise WorkbenchError(refused)
+        raise WorkbenchError(refusal)
     return plot.goodput(tables, source=Source("closed form", "model"))
 
 
 def _scaled(phases: dict[str, float], total: float) -> float | dict[str, float]:
-    """Give phases the total that a control asks for."""
-    known = sum(phases.values())
-    if len(phases) < 2 or not known:
+    before = sum(phases.values())
+    if len(phases) < 2 or not before:
         return total
-    return {name: minutes * total / known for name, minutes in phases.items()}
+    return {name: minutes * total / before for name, minutes in phases.items()}
 
 
 def _draw_sweep(
@@ -176,29 +177,6 @@ def _draw_sweep(
         conventions=("interval", "poisson"),
     )  # fmt: skip
     return plot.goodput_sweep(table, source=Source("closed form, a failure every 18 min", "model"))
-
-
-def _draw_scale(
-    *,
-    gpus: int,
-    rate: float,
-    recovery: float,
-    convention: analyze.Convention,
-    job: FaultTolerance,
-    reference: int,
-    interval: float,
-    sizes: list[int],
-) -> go.Figure:
-    counts = sorted({*sizes, *np.geomspace(min(sizes), max(sizes), 30).astype(int).tolist()})
-    table = analyze.goodput_at_scale(
-        counts, job, reference_gpus=reference, failure_interval_min=interval,
-        convention=convention, rate_exponent=rate, recovery_exponent=recovery,
-    )  # fmt: skip
-    words = f"closed form; {interval:g} min between failures at {reference:,} GPUs"
-    return plot.goodput_at_scale(table, at_gpus=gpus, source=Source(words, "model"))
-
-
-# Explore a log replayed, beside failures that come at random equally often.
 
 
 def goodput_windows(
@@ -219,72 +197,54 @@ def goodput_windows(
         Length of the log, in minutes.
     replicas
         Replicas that the failures were mapped to.
-    source
-        Where the log comes from; printed under the figure.
-    synthetic
-        Whether the log was generated; the figure then says so.
+    source, synthetic
+        Where the log comes from, and whether it was generated; the figure says both.
 
     Returns
     -------
     workbench.explore.Explorer
-        Controls above :func:`workbench.plot.goodput_windows` and
-        :func:`workbench.plot.goodput`. The twin has as many failures on average, at random
-        times and on random nodes.
+        Controls above :func:`workbench.plot.goodput_windows` and :func:`workbench.plot.goodput`.
+        The twin has as many failures on average, at random times and on random nodes.
     """
     within = failure_times["time_min"].between(0, horizon_min, inclusive="left")
     count = int((within & ~failure_times["is_follow_on"]).sum())
-    label = {"source": source, "synthetic": synthetic}
-    twin = cache(partial(_twin, count=count, horizon_min=horizon_min, replicas=replicas))
-    draw = partial(
-        _draw_windows, log=failure_times, twin=twin, horizon=horizon_min, replicas=replicas,
-        label=label,
-    )  # fmt: skip
-    lengths = [
-        (f"{hours} h", 60.0 * hours) for hours in (1, 6, 24, 168) if 120 * hours < horizon_min
-    ]
-    views = [("where the time goes", "states"), *((f"windows of {w}", m) for w, m in lengths)]
-    start = max((each for _, each in lengths if each <= 1440), default="states")
+    process = simulate.FailureProcess(
+        failure_interval_min=horizon_min / max(count, 1), node_count=max(replicas, 1)
+    )
+    columns = [name for name in failure_times.columns if name.endswith("_min")]
+    untouched = failure_times.assign(**dict.fromkeys({*columns} - {"time_min"}, 0.0))
+
+    @cache
+    def twin(recovery: float) -> pd.DataFrame:
+        return simulate.failure_times(
+            process, horizon_min=horizon_min, seed=1, runs=20, replicas=replicas,
+            recovery_min=recovery,
+        )  # fmt: skip
+
+    def draw(*, view: Any, recovery: float, stall: float) -> go.Figure:
+        job = FaultTolerance(recovery_min=recovery, stall_min=stall, replicas=replicas)
+        cases = {"the log": untouched.assign(other_min=recovery)}
+        cases["its Poisson twin (20 runs)"] = twin(recovery)
+        if view == "states":
+            tables = {
+                name: analyze.goodput_mean(
+                    analyze.goodput_replay(case, job, horizon_min=horizon_min)
+                )
+                for name, case in cases.items()
+            }
+            return plot.goodput(tables, source=source, synthetic=synthetic)
+        windows = {
+            name: analyze.goodput_windows(case, job, horizon_min=horizon_min, window_min=view)
+            for name, case in cases.items()
+        }
+        return plot.goodput_windows(windows, source=source, synthetic=synthetic)
+
+    hours = [hour for hour in (1, 6, 24, 168) if 120 * hour < horizon_min]
+    views = [("where the time goes", "states"), *((f"windows of {h} h", 60.0 * h) for h in hours)]
+    start = max((60.0 * hour for hour in hours if hour <= 24), default="states")
     return Explorer(
         draw,
         view=widgets.Dropdown(options=views, value=start, description="view"),
         recovery=numbers("recovery [min]", (2, 5, 10, 20), 10),
         stall=numbers("global stall [min]", (0, 1, 3), 3),
     )
-
-
-def _twin(recovery: float, *, count: int, horizon_min: float, replicas: int) -> pd.DataFrame:
-    process = simulate.FailureProcess(
-        failure_interval_min=horizon_min / max(count, 1), node_count=max(replicas, 1)
-    )
-    return simulate.failure_times(
-        process, horizon_min=horizon_min, seed=1, runs=20, replicas=replicas,
-        recovery_min=recovery,
-    )  # fmt: skip
-
-
-def _draw_windows(
-    *,
-    view: Any,
-    recovery: float,
-    stall: float,
-    log: pd.DataFrame,
-    twin: Any,
-    horizon: float,
-    replicas: int,
-    label: dict[str, Any],
-) -> go.Figure:
-    job = FaultTolerance(recovery_min=recovery, stall_min=stall, replicas=replicas)
-    columns = [name for name in log.columns if name.endswith("_min") and name != "time_min"]
-    logged = log.assign(**dict.fromkeys(columns, 0.0)).assign(other_min=recovery)
-    cases = {"the log": logged, "its Poisson twin (20 runs)": twin(recovery)}
-    if view == "states":
-        tables = {
-            name: analyze.goodput_mean(analyze.goodput_replay(each, job, horizon_min=horizon))
-            for name, each in cases.items()
-        }
-        return plot.goodput(tables, **label)
-    windows = {
-        name: analyze.goodput_windows(each, job, horizon_min=horizon, window_min=view)
-        for name, each in cases.items()
-    }
-    return plot.goodput_windows(windows, **label)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -15,12 +17,14 @@ from workbench.analyze import FaultTolerance
 from workbench.fidelity.registry import Reading, claim, published
 from workbench.simulate import FailureProcess
 
-# Claims about hangs: ranks that were made to fail, found in what the others recorded.
-
 _CASES = ("lock_gil_1st", "gpu_error_1st")
 _DUMPS = "NVIDIA/nvidia-resiliency-ext, tests/attribution/unit/fr_traces"
 _SETS = ("flight-recorder",)
 _DEFAULT_GROUP = "0"
+
+
+def _against(row: dict[str, str], column: str, what: str, here: float, unit: str) -> Reading:
+    return Reading(what, float(row[column]), here, unit, float(row["tolerance"]), row["source"])
 
 
 @claim(
@@ -35,19 +39,13 @@ def suspects(folder: Path) -> Iterator[Reading]:
         log = (folder / case / "fault_injection.log").read_text(encoding="utf-8")
         injected = {int(rank) for rank in re.findall(r"^Rank (\d+), fault_type", log, re.MULTILINE)}
         table = analyze.flight_suspects(load.flight_recorder(folder / case, progress=False))
-        named = set(table["rank"].dropna().astype(int))
-        yield Reading(
-            f"{case}, injected ranks that are suspects", len(injected), len(injected & named), ""
-        )
-        yield Reading(f"{case}, suspects that were not injected", 0, len(named - injected), "")
+        ranks = set(table["rank"].dropna().astype(int))
+        hits = len(injected & ranks)
+        yield Reading(f"{case}, injected ranks that are suspects", len(injected), hits, "")
+        yield Reading(f"{case}, suspects that were not injected", 0, len(ranks - injected), "")
 
 
-@claim(
-    noun="flight_recorder",
-    name="where the failed ranks stand",
-    source=_DUMPS,
-    needs=_SETS,
-)
+@claim(noun="flight_recorder", name="where the failed ranks stand", source=_DUMPS, needs=_SETS)
 def positions(folder: Path) -> Iterator[Reading]:
     """Compare pending operations and sequence numbers.
 
@@ -61,36 +59,22 @@ def positions(folder: Path) -> Iterator[Reading]:
     for row in published("flight_recorder"):
         table = tables[row["case"]]
         rank = f" of rank {row['rank']}" if row["rank"] else ""
-        here = _MEASURES[row["measure"]](table, row["rank"])
-        what = f"{row['case']}, {row['measure']}{rank}"
-        yield Reading(what, int(row["value"]), here, "", source=row["source"])
+        number = _standing(table, row["measure"], row["rank"])
+        label = f"{row['case']}, {row['measure']}{rank}"
+        yield Reading(label, int(row["value"]), number, "", source=row["source"])
 
 
-def _pending(table: pd.DataFrame, rank: str) -> int:
-    return int(table.loc[table["rank"] == int(rank), "pending_count"].sum())
+def _standing(table: pd.DataFrame, measure: str, rank: str) -> int:
+    everybody = table[table["group"] == _DEFAULT_GROUP].set_index("rank")
+    pending = table.groupby("rank")["pending_count"].sum()
+    if measure == "pending operations":
+        return int(pending[int(rank)])
+    if measure == "ranks without pending operations":
+        return int((pending == 0).sum())
+    if measure == "last collective of the default group":
+        return int(everybody["enqueued_seq"][int(rank)])
+    return int((everybody["behind_count"] != 0).sum())
 
-
-def _without_pending(table: pd.DataFrame, _rank: str) -> int:
-    return int((table.groupby("rank")["pending_count"].sum() == 0).sum())
-
-
-def _stands_at(table: pd.DataFrame, rank: str) -> int:
-    mine = table[(table["group"] == _DEFAULT_GROUP) & (table["rank"] == int(rank))]
-    return int(mine["enqueued_seq"].iloc[0])
-
-
-def _stand_elsewhere(table: pd.DataFrame, _rank: str) -> int:
-    return int((table.loc[table["group"] == _DEFAULT_GROUP, "behind_count"] != 0).sum())
-
-
-_MEASURES = {
-    "pending operations": _pending,
-    "ranks without pending operations": _without_pending,
-    "last collective of the default group": _stands_at,
-    "ranks that stand elsewhere in the default group": _stand_elsewhere,
-}
-
-# Claims about goodput: FT-HSDP's 44 and 80 %, Daly's checkpoints, rates at 98,304 GPUs.
 
 _INTERVAL_MIN = 18.0
 _DAYS_54_MIN = 54 * 1440.0
@@ -98,7 +82,6 @@ _DALY = {"failure_interval_min": 180.0, "recovery_min": 5.0, "write_min": 1.0}
 
 
 def _jobs() -> Iterator[tuple[dict[str, str], FaultTolerance]]:
-    """Give every published case and the job it is about."""
     for row in published("goodput_ft_hsdp"):
         job = FaultTolerance(
             recovery_min=float(row["recovery_min"]),
@@ -129,14 +112,7 @@ def closed_forms() -> Iterator[Reading]:
             failure_interval_min=_INTERVAL_MIN,
             convention=row["convention"],  # type: ignore[arg-type]
         )
-        yield Reading(
-            what=_name(row),
-            printed=float(row["productive_pct"]),
-            here=100 * share,
-            unit="%",
-            tolerance=float(row["tolerance"]),
-            source=row["source"],
-        )
+        yield _against(row, "productive_pct", _name(row), 100 * share, "%")
 
 
 @claim(
@@ -159,14 +135,8 @@ def simulated() -> Iterator[Reading]:
             warm_up_min=60,
         )
         mean, reach = _productive(analyze.goodput_replay(drawn, job, horizon_min=horizon))
-        yield Reading(
-            what=_name(row),
-            printed=float(row["productive_pct"]),
-            here=100 * mean,
-            unit="%",
-            tolerance=float(row["tolerance"]) + 200 * reach,
-            source=row["source"],
-        )
+        reading = _against(row, "productive_pct", _name(row), 100 * mean, "%")
+        yield replace(reading, tolerance=reading.tolerance + 200 * reach)
 
 
 @claim(
@@ -176,11 +146,11 @@ def simulated() -> Iterator[Reading]:
 )
 def scenarios() -> Iterator[Reading]:
     """Compare 40 runs of 54 days per scenario, Poisson failures, 12 replicas."""
+    runs_of: dict[str, Any] = {"horizon_min": _DAYS_54_MIN, "seed": 18, "runs": 40}
     for row in published("goodput_scenarios"):
+        stall, rejoin = float(row["stall_min"]), float(row["rejoin_min"])
         job = FaultTolerance(
-            stall_min=float(row["stall_min"]),
-            rejoin_min=float(row["rejoin_min"]),
-            min_replicas=int(row["min_replicas"]),
+            stall_min=stall, rejoin_min=rejoin, min_replicas=int(row["min_replicas"])
         )
         process = FailureProcess(
             failure_interval_min=float(row["failure_interval_min"]),
@@ -189,31 +159,16 @@ def scenarios() -> Iterator[Reading]:
         )
         drawn = simulate.failure_times(
             process,
-            horizon_min=_DAYS_54_MIN,
-            seed=18,
-            runs=40,
+            **runs_of,
             recovery_min=float(row["recovery_min"]),
             recovery_spread=float(row["recovery_spread"]),
         )
         if row["spares"]:
             drawn = analyze.with_spares(drawn, spares=int(row["spares"]))
-        slow = simulate.slow_times(
-            per_day=float(row["stragglers_per_day"]),
-            dur_min=30,
-            speed_ratio=0.8,
-            horizon_min=_DAYS_54_MIN,
-            seed=18,
-            runs=40,
-        )
+        per_day = float(row["stragglers_per_day"])
+        slow = simulate.slow_times(per_day=per_day, dur_min=30, speed_ratio=0.8, **runs_of)
         runs = analyze.goodput_replay(drawn, job, horizon_min=_DAYS_54_MIN, slow_times=slow)
-        yield Reading(
-            what=row["scenario"],
-            printed=float(row["productive_share"]),
-            here=_productive(runs)[0],
-            unit="share",
-            tolerance=float(row["tolerance"]),
-            source=row["source"],
-        )
+        yield _against(row, "productive_share", row["scenario"], _productive(runs)[0], "share")
 
 
 def _productive(runs: pd.DataFrame) -> tuple[float, float]:
@@ -230,8 +185,7 @@ def _productive(runs: pd.DataFrame) -> tuple[float, float]:
 )
 def checkpoints() -> Iterator[Reading]:
     """Compare closed forms; the first-order formula must be flagged where it fails."""
-    found = analyze.checkpoint_optimum(**_DALY)
-    best = dict(zip(found["method"], found["checkpoint_interval_min"], strict=True))
+    best = analyze.checkpoint_optimum(**_DALY).set_index("method")["checkpoint_interval_min"]
     rsc = analyze.expected_ettr(
         [98_304],
         failures_per_1000_node_days=6.5,
@@ -252,14 +206,8 @@ def checkpoints() -> Iterator[Reading]:
             flagged = rsc["verdict"] == "invalid"
             here = float(rsc["first_order_ratio"]) if flagged else math.nan
         every = row["checkpoint_interval_min"]
-        yield Reading(
-            what=f"{row['what']}{f', saved every {every} min' if every else ''}",
-            printed=float(row["value"]),
-            here=here,
-            unit=row["unit"],
-            tolerance=float(row["tolerance"]),
-            source=row["source"],
-        )
+        label = f"{row['what']}{f', saved every {every} min' if every else ''}"
+        yield _against(row, "value", label, here, row["unit"])
 
 
 @claim(
@@ -270,17 +218,12 @@ def checkpoints() -> Iterator[Reading]:
 def scaled_rates() -> Iterator[Reading]:
     """Compare intervals that follow from published rates if nodes fail independently."""
     for row in published("goodput_rates"):
-        yield Reading(
-            what=f"{row['cluster']}: {row['failures_per_1000_node_days']} per 1,000 node-days",
-            printed=float(row["failure_interval_min"]),
-            here=analyze.failure_interval_of(
-                float(row["gpu_count"]),
-                failures_per_1000_node_days=float(row["failures_per_1000_node_days"]),
-            ),
-            unit="min",
-            tolerance=float(row["tolerance"]),
-            source=row["source"],
+        per_1000 = row["failures_per_1000_node_days"]
+        interval = analyze.failure_interval_of(
+            float(row["gpu_count"]), failures_per_1000_node_days=float(per_1000)
         )
+        label = f"{row['cluster']}: {per_1000} per 1,000 node-days"
+        yield _against(row, "failure_interval_min", label, interval, "min")
 
 
 @claim(
@@ -300,17 +243,10 @@ def scaling() -> Iterator[Reading]:
             growth = rare / last
         else:
             growth = last / first
-        yield Reading(
-            what=f"{row['what']}: exponent of the number of GPUs",
-            printed=float(row["exponent"]),
-            here=float(np.log(growth) / np.log(sizes)),
-            unit="",
-            tolerance=float(row["tolerance"]),
-            source=row["source"],
-        )
+        exponent = float(np.log(growth) / np.log(sizes))
+        label = f"{row['what']}: exponent of the number of GPUs"
+        yield _against(row, "exponent", label, exponent, "")
 
-
-# Claims about failures: published counts, rates, sizes, standby nodes and lemons.
 
 _RUN = {"nodes": 12_288, "failure_min": 18}
 
@@ -320,10 +256,8 @@ def _causes(name: str) -> pd.DataFrame:
 
 
 def _reading(what: str, here: float) -> Reading:
-    """Set a number beside the printed one of that name."""
     (row,) = (row for row in published("reliability_numbers") if row["what"] == what)
-    unit, near = row["unit"], float(row["tolerance"])
-    return Reading(what, float(row["value"]), here, unit, near, row["source"])
+    return _against(row, "value", what, here, row["unit"])
 
 
 @claim(
@@ -395,7 +329,6 @@ def lemons() -> Iterator[Reading]:
     rows = published("lemon_recall")
     days = [float(row["observed_days"]) for row in rows]
     table = analyze.lemon_recall(_RUN["nodes"], per_1000, days=days)
-    for row, here in zip(rows, table["recall_share"], strict=True):
-        what = f"lemons found in {row['observed_days']} days"
-        printed, near = float(row["recall_share"]), float(row["tolerance"])
-        yield Reading(what, printed, float(here), "share", near, row["source"])
+    for row, share in zip(rows, table["recall_share"], strict=True):
+        label = f"lemons found in {row['observed_days']} days"
+        yield _against(row, "recall_share", label, float(share), "share")

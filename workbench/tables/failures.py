@@ -7,77 +7,66 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from workbench.tables.table import Column, Table, columns, table
+from workbench.tables.table import table
 from workbench.tables.traces import SAYS_SYNTHETIC, flagged_text
 
 # Failure logs as loaded: what failed, what the job did meanwhile, and which nodes there are.
 
-_TIME = "ns since the Unix epoch, or since the log began where `clock` is own"
+FAILURES = table("""
+    failures: One row per incident, in order of time; repeated and follow-on lines are folded into
+    it, and so are those of all devices of a node and of all ranks of a job. The line that leads it
+    gives everything but the times, the severity (the worst), the lists and the counts.
 
-FAILURES = Table(
-    "failures",
-    "One row per incident, in order of time; repeated and follow-on lines are folded into it, "
-    "and so are those of all devices of a node and of all ranks of a job. The line that leads it "
-    "gives everything but the times, the severity (the worst), the lists and the counts.",
-    {
-        "start_ns": Column("Int64", f"first line of the incident; {_TIME}", nullable=True),
-        "end_ns": Column("Int64", f"last line of the incident; {_TIME}", nullable=True),
-        **columns("""
-            clock: str - epoch (comparable with wall time), own (arbitrary zero) or none (no time
-                recorded)
-            node: str? - host; missing where ranks of several hosts report and none says which is
-                at fault
-            device: str? - PCI address such as 0000:9b:00, GPU index, NIC or port
-            rank: Int32? >=0 - global rank, the first that reported
-            replica: Int32? >=0 - data-parallel replica
-            job: str? - job as its scheduler numbers it
-            kind: str - who reported it: xid, sxid, amdgpu, kernel (of its host, network or disks),
-                slurm, slurmstepd, torchelastic, nccl, nvrx, torchft, goodput, kubernetes, dcgm,
-                spot or megatron
-            code: str? - code of that reporter: 79, NODE_FAIL, ...
-            cause: str - what failed, in words: GPU has fallen off the bus
-            category: str - gpu, gpu memory, nvlink, network, host, storage, software, scheduler,
-                planned, follow-on (reported after another failure; one with none before it is
-                unknown) or unknown
-            severity: str - fatal (stops the job), warning, info, or unknown
-            action: str? - what the reporter's manual asks for: reset GPU
-            other_codes: str - further codes folded into the incident: 13, 43
-            devices: str - all devices of the incident: 0000:1b:00, 0000:9b:00
-            ranks: str - all ranks that reported it: 0-6, 8
-            rank_count: int64 >=0 - how many these are
-            line_count: int64 >=1 - lines, or events counted by them, folded in
-            text: str - the line that leads it, shortened
-            source: str - file, or archive and member
-            line: int64 >=1 - line, or record, of the file, from 1
-            assumed: str - what the caller said of its time: zone, year, boot; else empty
-        """),
-    },
-)
+    start_ns: Int64? - first line of the incident; ns since the Unix epoch, or since the log began
+        where `clock` is own
+    end_ns: Int64? - last line of the incident; ns since the Unix epoch, or since the log began
+        where `clock` is own
+    clock: str - epoch (comparable with wall time), own (arbitrary zero) or none (no time recorded)
+    node: str? - host; missing where ranks of several hosts report and none says which is at fault
+    device: str? - PCI address such as 0000:9b:00, GPU index, NIC or port
+    rank: Int32? >=0 - global rank, the first that reported
+    replica: Int32? >=0 - data-parallel replica
+    job: str? - job as its scheduler numbers it
+    kind: str - who reported it: xid, sxid, amdgpu, kernel (of its host, network or disks), slurm,
+        slurmstepd, torchelastic, nccl, nvrx, torchft, goodput, kubernetes, dcgm, spot or megatron
+    code: str? - code of that reporter: 79, NODE_FAIL, ...
+    cause: str - what failed, in words: GPU has fallen off the bus
+    category: str - gpu, gpu memory, nvlink, network, host, storage, software, scheduler, planned,
+        follow-on (reported after another failure; one with none before it is unknown) or unknown
+    severity: str - fatal (stops the job), warning, info, or unknown
+    action: str? - what the reporter's manual asks for: reset GPU
+    other_codes: str - further codes folded into the incident: 13, 43
+    devices: str - all devices of the incident: 0000:1b:00, 0000:9b:00
+    ranks: str - all ranks that reported it: 0-6, 8
+    rank_count: int64 >=0 - how many these are
+    line_count: int64 >=1 - lines, or events counted by them, folded in
+    text: str - the line that leads it, shortened
+    source: str - file, or archive and member
+    line: int64 >=1 - line, or record, of the file, from 1
+    assumed: str - what the caller said of its time: zone, year, boot; else empty
+""")
 
-TIMELINE = Table(
-    "timeline",
-    "What a job did when: one row per job, attempt, replica and state, in order of time.",
-    {
-        "start_ns": Column("Int64", f"start; {_TIME}", nullable=True),
-        "end_ns": Column("Int64", f"end; missing while it lasts; {_TIME}", nullable=True),
-        **columns("""
-            clock: str - epoch, own or none, as in `failures`
-            job: str? - job as its scheduler numbers it
-            attempt: Int32? >=1 - run of that job, from 1
-            replica: Int32? >=0 - data-parallel replica
-            state: str - queued, starting, running, checkpoint, detecting, terminating, allocating,
-                health check, joining, loading, down, data loading, ended, or another the log names
-            outcome: str? - how it ended, as written: COMPLETED, NODE_FAIL
-            first_step: Int64? - training step at its start
-            last_step: Int64? - training step at its end
-            node_count: Int64? >=0 - nodes of the job
-            gpu_count: Int64? >=0 - GPUs of the job
-            nodes: str? - its hosts, comma-separated
-            source: str - file, or archive and member
-            line: int64 >=1 - line, or record, of the file, from 1
-        """),
-    },
-)
+TIMELINE = table("""
+    timeline: What a job did when: one row per job, attempt, replica and state, in order of time.
+
+    start_ns: Int64? - start; ns since the Unix epoch, or since the log began where `clock` is own
+    end_ns: Int64? - end; missing while it lasts; ns since the Unix epoch, or since the log began
+        where `clock` is own
+    clock: str - epoch, own or none, as in `failures`
+    job: str? - job as its scheduler numbers it
+    attempt: Int32? >=1 - run of that job, from 1
+    replica: Int32? >=0 - data-parallel replica
+    state: str - queued, starting, running, checkpoint, detecting, terminating, allocating, health
+        check, joining, loading, down, data loading, ended, or another the log names
+    outcome: str? - how it ended, as written: COMPLETED, NODE_FAIL
+    first_step: Int64? - training step at its start
+    last_step: Int64? - training step at its end
+    node_count: Int64? >=0 - nodes of the job
+    gpu_count: Int64? >=0 - GPUs of the job
+    nodes: str? - its hosts, comma-separated
+    source: str - file, or archive and member
+    line: int64 >=1 - line, or record, of the file, from 1
+""")
 
 INCIDENT_COUNTS = table("""
     incident_counts: How many incidents there are by the longest pause that is allowed inside one:
@@ -89,46 +78,39 @@ INCIDENT_COUNTS = table("""
     line_count: int64 >=0 - lines, or events counted by them, in these
 """)
 
-NODE_SPANS = Table(
-    "nodes",
-    "One row per host that the logs name, and the time over which they watched it.",
-    {
-        **columns("""
-            node: str - host
-        """),
-        "first_ns": Column("Int64", f"first mention; {_TIME}", nullable=True),
-        "last_ns": Column("Int64", f"last mention; {_TIME}", nullable=True),
-        **columns("""
-            clock: str - epoch, own or none, as in `failures`
-            gpu_count: Int64? >=0 - GPUs, where the log says so
-            failure_count: int64 >=0 - incidents of this host
-        """),
-    },
-)
+NODE_SPANS = table("""
+    nodes: One row per host that the logs name, and the time over which they watched it.
 
-SLURM_RECORDS = table("""
-    slurm_records: One row per record of sacct, in order of the file; its other columns follow, as
-    text.
-
-    line: int64 >=1 - first line of the record in the file, from 1
-    JobID: str - job, or step of a job, as sacct writes it
-    State: str - state, as sacct writes it
+    node: str - host
+    first_ns: Int64? - first mention; ns since the Unix epoch, or since the log began where `clock`
+        is own
+    last_ns: Int64? - last mention; ns since the Unix epoch, or since the log began where `clock` is
+        own
+    clock: str - epoch, own or none, as in `failures`
+    gpu_count: Int64? >=0 - GPUs, where the log says so
+    failure_count: int64 >=0 - incidents of this host
 """)
 
 
-@dataclass(frozen=True, eq=False)
-class FailureLog:
-    """The tables of the failure logs of one load; a plain bundle without methods."""
+class _Loaded:
+    """What any load of failures knows of its files."""
 
-    failures: pd.DataFrame
-    timeline: pd.DataFrame
-    nodes: pd.DataFrame
     quality: pd.DataFrame
 
     @property
     def is_synthetic(self) -> bool:
         """Whether any of the files says that it was simulated; figures should say so too."""
         return bool((self.quality["what"] == SAYS_SYNTHETIC).any())
+
+
+@dataclass(frozen=True, eq=False)
+class FailureLog(_Loaded):
+    """The tables of the failure logs of one load; a plain bundle without methods."""
+
+    failures: pd.DataFrame
+    timeline: pd.DataFrame
+    nodes: pd.DataFrame
+    quality: pd.DataFrame
 
     def __repr__(self) -> str:
         """Say what was loaded, and list the first findings that need a look."""
@@ -142,27 +124,22 @@ class FailureLog:
 
 # NCCL flight-recorder dumps as loaded, and what they tell of a hang.
 
-_EPOCH = "ns since the Unix epoch, by the clock of the rank's host"
+FLIGHT_RANKS = table("""
+    ranks: One row per rank that left a dump.
 
-FLIGHT_RANKS = Table(
-    "ranks",
-    "One row per rank that left a dump.",
-    {
-        **columns("""
-            rank: int32 >=0 - global rank
-            rank_source: str - argument, file name, groups (it is the only rank in all of them) or
-                assumed
-            node: str? - host, where the file name states it
-            source: str - file, or archive and member
-            version: str? - version of the dump format, e.g. 2.9
-            nccl_version: str? - version of NCCL, e.g. 2.27.3
-            entry_count: int64 >=0 - operations in the dump
-            pending_count: int64 >=0 - of them not completed
-        """),
-        "first_ns": Column("Int64", f"oldest operation was called; {_EPOCH}", nullable=True),
-        "last_ns": Column("Int64", f"newest operation was called; {_EPOCH}", nullable=True),
-    },
-)
+    rank: int32 >=0 - global rank
+    rank_source: str - argument, file name, groups (it is the only rank in all of them) or assumed
+    node: str? - host, where the file name states it
+    source: str - file, or archive and member
+    version: str? - version of the dump format, e.g. 2.9
+    nccl_version: str? - version of NCCL, e.g. 2.27.3
+    entry_count: int64 >=0 - operations in the dump
+    pending_count: int64 >=0 - of them not completed
+    first_ns: Int64? - oldest operation was called; ns since the Unix epoch, by the clock of the
+        rank's host
+    last_ns: Int64? - newest operation was called; ns since the Unix epoch, by the clock of the
+        rank's host
+""")
 
 FLIGHT_GROUPS = table("""
     groups: One row per process group, by name and members.
@@ -187,41 +164,36 @@ FLIGHT_STATUS = table("""
     last_completed: Int64? - last seen to complete
 """)
 
-FLIGHT_ENTRIES = Table(
-    "entries",
-    "One row per recorded operation, by rank in the order of the calls.",
-    {
-        **columns("""
-            rank: int32 >=0 - global rank
-            group: str? - process group
-            record: Int64 - number of the record in its rank; older is smaller
-            seq: Int64? - sequence number of collectives in the group
-            p2p_seq: Int64? - sequence number of sends and receives
-            op: Int64? - number of the operation in the group
-            operation: str - all_reduce, _all_gather_base, send, recv, coalesced, ...
-            kind: category - collective, p2p, or coalesced (stands for a batch of them)
-            peer: Int32? >=0 - other rank of a send or receive
-            in_sizes: str - shapes sent, e.g. 2048x5120; several are ;-separated
-            out_sizes: str - shapes received
-            in_count: Int64? >=0 - elements sent
-            out_count: Int64? >=0 - elements received
-            in_dtypes: str - their element types, ;-separated
-            out_dtypes: str - element types received
-            state: category - scheduled (called), started or completed on the GPU, or unknown;
-                starts are seen only with TORCH_NCCL_ENABLE_TIMING; members of a batch have the
-                state of the batch
-        """),
-        "created_ns": Column("Int64", f"called; {_EPOCH}", nullable=True),
-        "started_ns": Column("Int64", f"seen to have started; {_EPOCH}", nullable=True),
-        "completed_ns": Column("Int64", f"seen to have completed; {_EPOCH}", nullable=True),
-        **columns("""
-            timeout_ms: Int64? - after which the watchdog gives up
-            retired: boolean? - no longer watched
-            frame: str? - innermost line of the Python stack that is not torch's own, if stacks
-                were recorded
-        """),
-    },
-)  # fmt: skip
+FLIGHT_ENTRIES = table("""
+    entries: One row per recorded operation, by rank in the order of the calls.
+
+    rank: int32 >=0 - global rank
+    group: str? - process group
+    record: Int64 - number of the record in its rank; older is smaller
+    seq: Int64? - sequence number of collectives in the group
+    p2p_seq: Int64? - sequence number of sends and receives
+    op: Int64? - number of the operation in the group
+    operation: str - all_reduce, _all_gather_base, send, recv, coalesced, ...
+    kind: category - collective, p2p, or coalesced (stands for a batch of them)
+    peer: Int32? >=0 - other rank of a send or receive
+    in_sizes: str - shapes sent, e.g. 2048x5120; several are ;-separated
+    out_sizes: str - shapes received
+    in_count: Int64? >=0 - elements sent
+    out_count: Int64? >=0 - elements received
+    in_dtypes: str - their element types, ;-separated
+    out_dtypes: str - element types received
+    state: category - scheduled (called), started or completed on the GPU, or unknown; starts are
+        seen only with TORCH_NCCL_ENABLE_TIMING; members of a batch have the state of the batch
+    created_ns: Int64? - called; ns since the Unix epoch, by the clock of the rank's host
+    started_ns: Int64? - seen to have started; ns since the Unix epoch, by the clock of the rank's
+        host
+    completed_ns: Int64? - seen to have completed; ns since the Unix epoch, by the clock of the
+        rank's host
+    timeout_ms: Int64? - after which the watchdog gives up
+    retired: boolean? - no longer watched
+    frame: str? - innermost line of the Python stack that is not torch's own, if stacks were
+        recorded
+""")
 
 FLIGHT_WAITS = table("""
     flight_waits: One row per pending operation at the head of its queue and rank it waits for.
@@ -276,7 +248,7 @@ FLIGHT_SUSPECTS = table("""
 
 
 @dataclass(frozen=True, eq=False)
-class FlightRecording:
+class FlightRecording(_Loaded):
     """The tables of the flight-recorder dumps of one hang; a plain bundle without methods."""
 
     ranks: pd.DataFrame
@@ -284,11 +256,6 @@ class FlightRecording:
     status: pd.DataFrame
     entries: pd.DataFrame
     quality: pd.DataFrame
-
-    @property
-    def is_synthetic(self) -> bool:
-        """Whether any of the files says that it was simulated; figures should say so too."""
-        return bool((self.quality["what"] == SAYS_SYNTHETIC).any())
 
     def __repr__(self) -> str:
         """Say what was loaded, and list the first findings that need a look."""
@@ -312,7 +279,6 @@ RESTART_PHASES: Mapping[str, str] = {
     "first step": "first_step_min",
     "recovery": "other_min",
 }
-_SHARE = "share of GPU time"
 
 FAILURE_TIMES = table("""
     failure_times: One row per failure, or replica hit by it: when it struck, whom, and how long
@@ -373,20 +339,14 @@ GOODPUT_WINDOWS = table("""
     productive_share: float64 0..1 - share of GPU time
 """)
 
-GOODPUT_SWEEP = Table(
-    "goodput_sweep",
-    "The productive share while one input is varied.",
-    {
-        **columns("""
-            parameter: str - input that is varied, e.g. replicas
-            value: float64 - its value, in the unit its name ends in
-            convention: str - interval, poisson or renewal
-        """),
-        "productive_share": Column(
-            "float64", f"{_SHARE}; missing where the convention has no answer", 0, 1, nullable=True
-        ),
-    },
-)
+GOODPUT_SWEEP = table("""
+    goodput_sweep: The productive share while one input is varied.
+
+    parameter: str - input that is varied, e.g. replicas
+    value: float64 - its value, in the unit its name ends in
+    convention: str - interval, poisson or renewal
+    productive_share: float64? 0..1 - share of GPU time; missing where the convention has no answer
+""")
 
 GOODPUT_LADDER = table("""
     goodput_ladder: From one case to another, one change at a time.
@@ -398,21 +358,15 @@ GOODPUT_LADDER = table("""
     printed_share: float64? 0..1 - as published, where it is
 """)
 
-GOODPUT_SENSITIVITY = Table(
-    "goodput_sensitivity",
-    "What halving or doubling one input does, the largest effect first.",
-    {
-        **columns("""
-            parameter: str - input that is changed
-            value: float64 - its value in the base case, in the unit its name ends in
-        """),
-        "base_share": Column("float64", f"{_SHARE} that is productive in the base case", 0, 1),
-        **columns("""
-            halved_share: float64? 0..1 - with half of it
-            doubled_share: float64? 0..1 - with twice of it
-        """),
-    },
-)
+GOODPUT_SENSITIVITY = table("""
+    goodput_sensitivity: What halving or doubling one input does, the largest effect first.
+
+    parameter: str - input that is changed
+    value: float64 - its value in the base case, in the unit its name ends in
+    base_share: float64 0..1 - share of GPU time that is productive in the base case
+    halved_share: float64? 0..1 - with half of it
+    doubled_share: float64? 0..1 - with twice of it
+""")
 
 GOODPUT_AT_SCALE = table("""
     goodput_at_scale: The productive share against the size of the job, with and without fault

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from workbench.tables.table import Column, Table, columns, table
-
-_LOW, _HIGH = "lower end of the interval", "upper end of the interval"
-_TOO_FEW = "missing if there are too few failures"
+from workbench.tables.table import table
 
 CAUSE_COUNTS = table("""
     cause_counts: One row per cause: how many failures it explains, as somebody counted or printed
@@ -30,25 +27,21 @@ CAUSE_SHARES = table("""
     printed_share: Float64? 0..1 - share as printed by the source
 """)
 
-FAILURE_RATES = Table(
-    "failure_rates",
-    "One row per group of failures or nodes: failures over the time that nodes were watched.",
-    {
-        **columns("""
-            group: str - all, or the cause, category or node group
-            failure_count: int64 >=0 - failures
-            node_count: int64 >=1 - nodes watched
-            exposure_node_days: float64 >=0 - time watched, all nodes together
-            per_1000_node_days: float64 >=0 - failures per 1,000 node-days
-            low_per_1000_node_days: float64 >=0 - lower end of the interval
-            high_per_1000_node_days: float64 >=0 - upper end of the interval
-            mtbf_h: Float64? >=0 - mean time between failures of all these nodes; missing if none
-                failed
-            low_mtbf_h: float64 >=0 - lower end of the interval
-        """),
-        "high_mtbf_h": Column("Float64", f"{_HIGH}; missing if none failed", 0, nullable=True),
-    },
-)  # fmt: skip
+FAILURE_RATES = table("""
+    failure_rates: One row per group of failures or nodes: failures over the time that nodes were
+    watched.
+
+    group: str - all, or the cause, category or node group
+    failure_count: int64 >=0 - failures
+    node_count: int64 >=1 - nodes watched
+    exposure_node_days: float64 >=0 - time watched, all nodes together
+    per_1000_node_days: float64 >=0 - failures per 1,000 node-days
+    low_per_1000_node_days: float64 >=0 - lower end of the interval
+    high_per_1000_node_days: float64 >=0 - upper end of the interval
+    mtbf_h: Float64? >=0 - mean time between failures of all these nodes; missing if none failed
+    low_mtbf_h: float64 >=0 - lower end of the interval
+    high_mtbf_h: Float64? >=0 - upper end of the interval; missing if none failed
+""")
 
 JOB_SIZES = table("""
     job_sizes: One row per size of job: how long jobs of that size ran, and how often they failed.
@@ -59,31 +52,22 @@ JOB_SIZES = table("""
     exposure_h: float64 >=0 - time they ran, added up
 """)
 
-MTTF_BY_SIZE = Table(
-    "mttf_by_size",
-    "One row per size of job: the mean time to failure, and how it scales with size.",
-    {
-        **columns("""
-            gpu_count: int64 >=1 - GPUs of the job
-            kind: str - measured or projected
-            mttf_h: Float64? >=0 - mean time to failure; missing if none failed
-        """),
-        "low_mttf_h": Column("Float64", f"{_LOW}; missing without counts", 0, None, True),
-        "high_mttf_h": Column(
-            "Float64", f"{_HIGH}; missing without counts, or if none failed", 0, None, True
-        ),
-        **columns("""
-            failure_count: Int64? >=0 - failures; missing if not counted
-            exposure_h: Float64? >=0 - time jobs of that size ran, added up
-            per_1000_node_days: Float64? >=0 - failures per 1,000 node-days; missing if none failed
-            slope_ratio: Float64? - failures grow with size to this power, over the rows with
-                counts; 1: every GPU is as likely to fail. The same in every row; missing if it
-                cannot be known
-            low_slope_ratio: Float64? - lower end of the interval
-            high_slope_ratio: Float64? - upper end of the interval
-        """),
-    },
-)  # fmt: skip
+MTTF_BY_SIZE = table("""
+    mttf_by_size: One row per size of job: the mean time to failure, and how it scales with size.
+
+    gpu_count: int64 >=1 - GPUs of the job
+    kind: str - measured or projected
+    mttf_h: Float64? >=0 - mean time to failure; missing if none failed
+    low_mttf_h: Float64? >=0 - lower end of the interval; missing without counts
+    high_mttf_h: Float64? >=0 - upper end of the interval; missing without counts, or if none failed
+    failure_count: Int64? >=0 - failures; missing if not counted
+    exposure_h: Float64? >=0 - time jobs of that size ran, added up
+    per_1000_node_days: Float64? >=0 - failures per 1,000 node-days; missing if none failed
+    slope_ratio: Float64? - failures grow with size to this power, over the rows with counts; 1:
+        every GPU is as likely to fail. The same in every row; missing if it cannot be known
+    low_slope_ratio: Float64? - lower end of the interval
+    high_slope_ratio: Float64? - upper end of the interval
+""")
 
 LIFETIMES = table("""
     lifetimes: One row per life: of a node from one failure to the next, or of a part until it
@@ -109,77 +93,50 @@ SURVIVAL = table("""
     weibull_share: Float64? 0..1 - the same by the fitted Weibull law
 """)
 
-WEIBULL = Table(
-    "weibull",
-    "One row per group: the Weibull law that fits the lifetimes best.",
-    {
-        **columns("""
-            group: str - group of lifetimes
-            lifetime_count: int64 >=0 - lifetimes, censored ones included
-            failure_count: int64 >=0 - of them ended by a failure
-        """),
-        "shape_ratio": Column(
-            "Float64",
-            f"shape: below 1 early failures or bursts, 1 chance, above 1 wear; {_TOO_FEW}",
-            0, nullable=True,
-        ),
-        **columns("""
-            low_shape_ratio: Float64? >=0 - lower end of the interval
-            high_shape_ratio: Float64? >=0 - upper end of the interval
-            scale_h: Float64? >=0 - scale: 63 % have failed by then
-            low_scale_h: Float64? >=0 - lower end of the interval
-            high_scale_h: Float64? >=0 - upper end of the interval
-            exponential_mean_h: Float64? >=0 - mean if failures come by chance: total time /
-                failures
-            likelihood_ratio: Float64? >=0 - twice the gain in log-likelihood over chance alone
-            p_value_share: Float64? 0..1 - probability of such a gain by chance
-        """),
-    },
-)  # fmt: skip
+WEIBULL = table("""
+    weibull: One row per group: the Weibull law that fits the lifetimes best.
 
-RECURRENCE = Table(
-    "recurrence",
-    "One row per time at which nodes failed: failures per node up to then.",
-    {
-        **columns("""
-            time_h: float64 >=0 - since the observation began
-            failure_count: int64 >=1 - failures at that time
-            at_risk_count: int64 >=1 - nodes watched at that time
-            mean_count: float64 >=0 - failures per node up to then (Nelson-Aalen)
-        """),
-        "low_count": Column(
-            "Float64", f"{_LOW}; missing once only one node is watched", 0, None, True
-        ),
-        "high_count": Column("Float64", f"{_HIGH}; missing likewise", 0, None, True),
-        **columns("""
-            trend_count: float64 >=0 - the same by the fitted power law
-        """),
-    },
-)
+    group: str - group of lifetimes
+    lifetime_count: int64 >=0 - lifetimes, censored ones included
+    failure_count: int64 >=0 - of them ended by a failure
+    shape_ratio: Float64? >=0 - shape: below 1 early failures or bursts, 1 chance, above 1 wear;
+        missing if there are too few failures
+    low_shape_ratio: Float64? >=0 - lower end of the interval
+    high_shape_ratio: Float64? >=0 - upper end of the interval
+    scale_h: Float64? >=0 - scale: 63 % have failed by then
+    low_scale_h: Float64? >=0 - lower end of the interval
+    high_scale_h: Float64? >=0 - upper end of the interval
+    exponential_mean_h: Float64? >=0 - mean if failures come by chance: total time / failures
+    likelihood_ratio: Float64? >=0 - twice the gain in log-likelihood over chance alone
+    p_value_share: Float64? 0..1 - probability of such a gain by chance
+""")
 
-FAILURE_TREND = Table(
-    "failure_trend",
-    "One row: whether failures became more or less frequent while the nodes were watched.",
-    {
-        **columns("""
-            failure_count: int64 >=0 - failures
-            node_count: int64 >=1 - nodes watched
-            exposure_node_days: float64 >=0 - time watched, all nodes together
-        """),
-        "growth_ratio": Column(
-            "Float64",
-            f"failures grow with time to this power: above 1 ever more often; {_TOO_FEW}",
-            0, nullable=True,
-        ),
-        **columns("""
-            low_growth_ratio: Float64? >=0 - lower end of the interval
-            high_growth_ratio: Float64? >=0 - upper end of the interval
-            laplace_ratio: Float64? - Laplace's test, in standard deviations: above 0 ever more
-                often
-            p_value_share: Float64? 0..1 - probability of so strong a trend if the rate is constant
-        """),
-    },
-)  # fmt: skip
+RECURRENCE = table("""
+    recurrence: One row per time at which nodes failed: failures per node up to then.
+
+    time_h: float64 >=0 - since the observation began
+    failure_count: int64 >=1 - failures at that time
+    at_risk_count: int64 >=1 - nodes watched at that time
+    mean_count: float64 >=0 - failures per node up to then (Nelson-Aalen)
+    low_count: Float64? >=0 - lower end of the interval; missing once only one node is watched
+    high_count: Float64? >=0 - upper end of the interval; missing likewise
+    trend_count: float64 >=0 - the same by the fitted power law
+""")
+
+FAILURE_TREND = table("""
+    failure_trend: One row: whether failures became more or less frequent while the nodes were
+    watched.
+
+    failure_count: int64 >=0 - failures
+    node_count: int64 >=1 - nodes watched
+    exposure_node_days: float64 >=0 - time watched, all nodes together
+    growth_ratio: Float64? >=0 - failures grow with time to this power: above 1 ever more often;
+        missing if there are too few failures
+    low_growth_ratio: Float64? >=0 - lower end of the interval
+    high_growth_ratio: Float64? >=0 - upper end of the interval
+    laplace_ratio: Float64? - Laplace's test, in standard deviations: above 0 ever more often
+    p_value_share: Float64? 0..1 - probability of so strong a trend if the rate is constant
+""")
 
 LEMON_NODES = table("""
     lemon_nodes: One row per node, the most suspicious first: whether it fails more often than
@@ -210,26 +167,19 @@ LEMON_RECALL = table("""
     precision_share: Float64? 0..1 - of the flagged that are lemons
 """)
 
-FAILURE_GAPS = Table(
-    "failure_gaps",
-    "One row: whether the failures of the whole system come in bursts.",
-    {
-        **columns("""
-            gap_count: int64 >=0 - times between failures
-            together_count: int64 >=0 - failures at the same instant as one before
-            mean_h: Float64? >=0 - mean time between failures
-            variation_ratio: Float64? >=0 - standard deviation / mean of the gaps; 1 by chance
-        """),
-        "shape_ratio": Column(
-            "Float64", f"Weibull shape: below 1 bursts, above 1 regular; {_TOO_FEW}", 0, None, True
-        ),
-        **columns("""
-            low_shape_ratio: Float64? >=0 - lower end of the interval
-            high_shape_ratio: Float64? >=0 - upper end of the interval
-            p_value_share: Float64? 0..1 - probability of such a shape by chance
-        """),
-    },
-)
+FAILURE_GAPS = table("""
+    failure_gaps: One row: whether the failures of the whole system come in bursts.
+
+    gap_count: int64 >=0 - times between failures
+    together_count: int64 >=0 - failures at the same instant as one before
+    mean_h: Float64? >=0 - mean time between failures
+    variation_ratio: Float64? >=0 - standard deviation / mean of the gaps; 1 by chance
+    shape_ratio: Float64? >=0 - Weibull shape: below 1 bursts, above 1 regular; missing if there are
+        too few failures
+    low_shape_ratio: Float64? >=0 - lower end of the interval
+    high_shape_ratio: Float64? >=0 - upper end of the interval
+    p_value_share: Float64? 0..1 - probability of such a shape by chance
+""")
 
 JOB_FAILURES = table("""
     job_failures: One row per run of a job that failed: what failed on its nodes around its end.

@@ -83,7 +83,7 @@ def test_every_file_says_that_it_is_synthetic(failures_demo):
 
 
 def test_the_accounting_says_that_its_times_are_utc(failures_demo):
-    records = load.slurm_records(failures_demo / "synthetic_sacct.txt")
+    records = pd.read_csv(failures_demo / "synthetic_sacct.txt", sep="|", dtype=str)
     comments = records.loc[~records["JobID"].str.contains(".", regex=False), "Comment"]
     assert comments.str.endswith("times in UTC").all()
 

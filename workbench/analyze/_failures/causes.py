@@ -85,12 +85,12 @@ def cause_shares(
     count = counts["failure_count"].to_numpy(dtype="int64")
     total = int(count.sum())
     low, high = _wilson(count, total, confidence)
-    whole = np.nan if total == 0 else float(total)
+    total_or_nan = np.nan if total == 0 else float(total)
     table = counts.assign(
-        failure_share=pd.array(count / whole, dtype="Float64"),
+        failure_share=pd.array(count / total_or_nan, dtype="Float64"),
         low_share=low,
         high_share=high,
-        cumulative_share=pd.array(np.minimum(count.cumsum() / whole, 1.0), dtype="Float64"),
+        cumulative_share=pd.array(np.minimum(count.cumsum() / total_or_nan, 1.0), dtype="Float64"),
     )
     table = CAUSE_SHARES.cast(table)
     doubts = doubtful_counts(counted(failures, leave_out)[0]) if "kind" in failures else []
@@ -101,7 +101,6 @@ def cause_shares(
 def _of_rows(
     failures: pd.DataFrame, by: str, leave_out: Sequence[str]
 ) -> tuple[pd.DataFrame, dict[str, int]]:
-    """Count the rows of a table of failures."""
     texts = [name for name, column in FAILURES.columns.items() if column.dtype == "str"]
     if by not in texts:
         msg = f"by={by!r} is no text column of a table of failures; it has {texts}"
@@ -117,7 +116,6 @@ def _of_rows(
 def _of_counts(
     table: pd.DataFrame, by: str, leave_out: Sequence[str]
 ) -> tuple[pd.DataFrame, dict[str, int]]:
-    """Add up a table of counts."""
     CAUSE_COUNTS.check(table)
     if by not in ("cause", "category"):
         msg = f"by={by!r} is not recorded in a table of counts; it has 'cause' and 'category'"
@@ -140,7 +138,6 @@ def _of_counts(
 
 
 def _only(values: pd.Series) -> str | None:
-    """Return the one value of a group, None if there are several."""
     return str(values.iloc[0]) if values.nunique() == 1 else None
 
 
@@ -242,10 +239,10 @@ def incident_counts(
         by_category = folded.groupby("category", sort=True)["line_count"].agg(["size", "sum"])
         by_category = by_category.set_axis(["incident_count", "line_count"], axis=1)
         counts.append(by_category.reset_index().assign(window_s=float(window)))
-    if not any(len(each) for each in counts):
+    if not any(len(frame) for frame in counts):
         FAILURES.check(failures)
         return INCIDENT_COUNTS.empty()
-    table = pd.concat([each for each in counts if len(each)], ignore_index=True)
+    table = pd.concat([frame for frame in counts if len(frame)], ignore_index=True)
     table = table.sort_values(["window_s", "category"], ignore_index=True)
     return INCIDENT_COUNTS.check(INCIDENT_COUNTS.cast(table))
 

@@ -18,6 +18,7 @@ from workbench.analyze._failures.failure_rows import (
     needed,
     observed,
     poisson_interval,
+    refuse_twice,
     timed,
     with_value,
 )
@@ -96,8 +97,7 @@ def failure_rates(
         All nodes watched, failed or not: how many, their names, or table
         :data:`workbench.tables.NODE_SPANS`.
     days
-        How long each was watched. May be dropped for a table of nodes, whose spans are
-        taken then.
+        How long each was watched. May be dropped for a table of nodes, whose spans are taken then.
     by
         Column that tells failures apart (cause, category, severity, kind), each over all
         nodes; or the group of each node, e.g. its rack, each over its own nodes.
@@ -158,7 +158,7 @@ def _by_column(
 def _by_group(
     by_node: pd.Series, watched: pd.Series, groups: Mapping[str, str]
 ) -> tuple[pd.Series, pd.Series, pd.Series]:
-    named = watched.set_axis(by_node.index)
+    days = watched.set_axis(by_node.index)
     group = pd.Series([groups.get(str(node)) for node in by_node.index], index=by_node.index)
     if group.isna().any():
         msg = (
@@ -167,11 +167,10 @@ def _by_group(
         )
         raise WorkbenchError(msg)
     keys = group.astype(str).to_numpy()
-    return by_node.groupby(keys).sum(), named.groupby(keys).sum(), named.groupby(keys).size()
+    return by_node.groupby(keys).sum(), days.groupby(keys).sum(), days.groupby(keys).size()
 
 
 def _refuse_longer_than(days: float | None, failures: pd.DataFrame) -> None:
-    """Refuse an observation that is shorter than the time between its first and last failure."""
     if days is None or not {"start_ns", "clock"} <= set(failures):
         return
     times = failures.loc[failures["clock"] == "epoch", "start_ns"].dropna()
@@ -252,8 +251,6 @@ def standby_nodes(node_count: int, fail_share: float, *, quantile_share: float =
     return int(stats.binom.ppf(quantile, nodes, fail_share))
 
 
-# For how long which nodes were watched: what every rate is divided by.
-
 Nodes: TypeAlias = pd.DataFrame | Sequence[str] | int
 
 _NS_PER_DAY = 24 * NS_PER_H
@@ -263,22 +260,7 @@ _ALL_FAILED = (
 
 
 def exposure_days(nodes: Nodes, days: float | None) -> tuple[pd.Series, list[str]]:
-    """Return the days that each node was watched, by its name, and what is doubtful about them.
-
-    Parameters
-    ----------
-    nodes
-        Table :data:`workbench.tables.NODE_SPANS`, names, or how many there are. Nodes
-        without a name are called ``(unnamed 1)`` and so on.
-    days
-        Time that every node was watched; None to take the spans of the table.
-
-    Raises
-    ------
-    WorkbenchError
-        If there are no nodes, a name occurs twice, or it cannot be known how long they
-        were watched.
-    """
+    """Return the days that each node was watched, by its name, and what is doubtful about them."""
     if days is not None:
         days = positive("days", days)
     if isinstance(nodes, pd.DataFrame):
@@ -304,24 +286,18 @@ def _of_spans(nodes: pd.DataFrame, days: float | None) -> tuple[pd.Series, list[
         return _once(pd.Series(days, index=names)), doubts
     span = (nodes["last_ns"] - nodes["first_ns"]).astype("Float64")
     watched = (span.to_numpy(dtype="float64", na_value=np.nan)) / _NS_PER_DAY
-    if bad := int((~(watched > 0)).sum()):
-        first = names[int((~(watched > 0)).argmax())]
+    unwatched = names[~(watched > 0)]
+    if len(unwatched):
         msg = (
-            f"{bad:,} of {len(nodes):,} nodes have no time over which they were watched, e.g. "
-            f"{first!r}; pass days=, how long all of them were"
+            f"{len(unwatched):,} of {len(nodes):,} nodes have no time over which they were "
+            f"watched, e.g. {unwatched[0]!r}; pass days=, how long all of them were"
         )
         raise WorkbenchError(msg)
     return _once(pd.Series(watched, index=names)), doubts
 
 
 def _once(days: pd.Series) -> pd.Series:
-    if days.empty:
-        msg = "there are no nodes; pass all that were watched, not only those that failed"
-        raise WorkbenchError(msg)
-    if days.index.has_duplicates:
-        name = days.index[days.index.duplicated()][0]
-        msg = f"node {name!r} is listed twice; every node has one row"
-        raise WorkbenchError(msg)
+    refuse_twice(days.index)
     return days
 
 
@@ -329,11 +305,6 @@ def counts_by_node(failures: pd.DataFrame, days: pd.Series) -> pd.Series:
     """Return the failures of every node watched, in the order of ``days``.
 
     Nodes that were only counted take the names of those that failed.
-
-    Raises
-    ------
-    WorkbenchError
-        If a failure is of a node that was not watched.
     """
     counts = failures["node"].astype(str).value_counts()
     strange = counts.index.difference(days.index)
@@ -348,11 +319,8 @@ def counts_by_node(failures: pd.DataFrame, days: pd.Series) -> pd.Series:
             f"watched, e.g. {str(strange[0])!r}; pass nodes= with all of them"
         )
         raise WorkbenchError(msg)
-    known = days.rename(dict(zip(unnamed, strange, strict=False)))
-    return counts.reindex(known.index, fill_value=0)
-
-
-# What would be known if the nodes had been watched for less time.
+    days_by_name = days.rename(dict(zip(unnamed, strange, strict=False)))
+    return counts.reindex(days_by_name.index, fill_value=0)
 
 
 def first_days(
@@ -390,10 +358,9 @@ def first_days(
     if not early.any():
         msg = f"no node was watched within the first {days:g} days"
         raise WorkbenchError(msg)
-    some = nodes[early].reset_index(drop=True)
+    shorter = nodes[early].reset_index(drop=True)
     counts = kept["node"].astype(str).value_counts()
-    counts = counts.reindex(pd.Index(some["node"].astype(str)), fill_value=0)
-    some = some.assign(
-        last_ns=some["last_ns"].clip(upper=end), failure_count=counts.to_numpy(dtype="int64")
-    )
-    return kept, NODE_SPANS.check(some)
+    counts = counts.reindex(pd.Index(shorter["node"].astype(str)), fill_value=0)
+    shorter["last_ns"] = shorter["last_ns"].clip(upper=end)
+    shorter["failure_count"] = counts.to_numpy(dtype="int64")
+    return kept, NODE_SPANS.check(shorter)

@@ -21,17 +21,14 @@ _MOST_AT_ONCE, _AT_ONCE_S = 3, 10.0
 
 
 class Clock(NamedTuple):
-    """A time scale on which instants can be compared."""
-
     name: str
     source: str
     """The file whose own clock it is; empty for wall time."""
 
 
 def needed(failures: pd.DataFrame, *columns: str) -> pd.DataFrame:
-    """Return the failures, or raise if one of the columns does not fit the table."""
-    some = {name: FAILURES.columns[name] for name in columns}
-    return Table(FAILURES.name, FAILURES.meaning, some).check(failures)
+    columns_needed = {name: FAILURES.columns[name] for name in columns}
+    return Table(FAILURES.name, FAILURES.meaning, columns_needed).check(failures)
 
 
 def counted(
@@ -64,9 +61,9 @@ def several_reporters(failures: pd.DataFrame) -> list[str]:
     kinds = reporters(failures["kind"]).value_counts()
     if len(kinds) < 2:
         return []
-    found = ", ".join(f"{kind} {count:,}" for kind, count in kinds.items())
+    counts = ", ".join(f"{kind} {count:,}" for kind, count in kinds.items())
     return [
-        f"reported by several ({found}): one failure may be counted more than once; choose with "
+        f"reported by several ({counts}): one failure may be counted more than once; choose with "
         "analyze.reported_by"
     ]
 
@@ -77,7 +74,6 @@ def doubtful_counts(failures: pd.DataFrame) -> list[str]:
 
 
 def _many_at_once(failures: pd.DataFrame) -> list[str]:
-    """Doubt counts of incidents that begin within seconds, on whatever hosts and jobs."""
     if not {"kind", "clock", "start_ns", "category", "severity"} <= set(failures):
         return []
     count = int(at_once(failures, most=_MOST_AT_ONCE, within_s=_AT_ONCE_S).sum())
@@ -90,36 +86,39 @@ def _many_at_once(failures: pd.DataFrame) -> list[str]:
     ]
 
 
+def refuse_twice(names: pd.Index) -> None:
+    """Raise if there are no nodes, or one is listed twice."""
+    if names.empty:
+        msg = "there are no nodes; pass all that were watched, not only those that failed"
+        raise WorkbenchError(msg)
+    if names.has_duplicates:
+        msg = f"node {names[names.duplicated()][0]!r} is listed twice; every node has one row"
+        raise WorkbenchError(msg)
+
+
 def with_value(
     failures: pd.DataFrame, column: str, reason: str, left: dict[str, int]
 ) -> pd.DataFrame:
-    """Keep the failures that have a value in a column; the others are counted in ``left``."""
-    known = failures[column].notna().to_numpy()
-    if count := int((~known).sum()):
+    has_value = failures[column].notna().to_numpy()
+    if count := int((~has_value).sum()):
         left[reason] = count
-    return failures[known]
+    return failures[has_value]
 
 
 def timed(failures: pd.DataFrame, left: dict[str, int]) -> pd.DataFrame:
-    """Keep the failures whose time is known, all on one clock; the others are counted.
-
-    Raises
-    ------
-    WorkbenchError
-        If no failure has a time, or their clocks cannot be compared.
-    """
+    """Keep the failures whose time is known, all on one clock; the others are counted."""
     needed(failures, "start_ns", "clock", "source")
-    known = (failures["start_ns"].notna() & (failures["clock"] != "none")).to_numpy(bool)
-    if len(failures) and not known.any():
+    is_timed = (failures["start_ns"].notna() & (failures["clock"] != "none")).to_numpy(bool)
+    if len(failures) and not is_timed.any():
         msg = (
             f"none of the {len(failures):,} failures has a time (clock is none), and this "
             "needs to know when they struck; load logs that record it"
         )
         raise WorkbenchError(msg)
-    if count := int((~known).sum()):
+    if count := int((~is_timed).sum()):
         left["no time"] = count
-    clock_of(failures[known])
-    return failures[known]
+    clock_of(failures[is_timed])
+    return failures[is_timed]
 
 
 def clock_of(failures: pd.DataFrame) -> Clock | None:
@@ -142,45 +141,23 @@ def poisson_interval(
     count: NDArray[Any], confidence_level: float
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return the exact interval of Poisson means; from 0 where nothing was counted."""
-    rest = (1 - confidence_level) / 2
-    low = np.where(count > 0, stats.chi2.ppf(rest, 2 * np.maximum(count, 1)) / 2, 0.0)
-    return low, stats.chi2.ppf(1 - rest, 2 * count + 2) / 2
-
-
-# From when to when each node was watched, on the clock of its failures.
+    # Garwood 1936: quantiles of chi-squared are those of Poisson counts.
+    tail = (1 - confidence_level) / 2
+    low = np.where(count > 0, stats.chi2.ppf(tail, 2 * np.maximum(count, 1)) / 2, 0.0)
+    return low, stats.chi2.ppf(1 - tail, 2 * count + 2) / 2
 
 
 def observed(failures: pd.DataFrame, nodes: pd.DataFrame) -> pd.DataFrame:
-    """Return first and last instant of every node, in ns; refuse what does not fit the failures.
-
-    Parameters
-    ----------
-    failures
-        Failures of known time and node, all on one clock.
-    nodes
-        Table :data:`workbench.tables.NODE_SPANS`.
-
-    Raises
-    ------
-    WorkbenchError
-        If there are no nodes, a node has no span or another clock, or a failure is of a node
-        that was not watched, or of a time at which it was not.
-    """
+    """Return first and last instant of every node, in ns; refuse what does not fit the failures."""
     NODE_SPANS.check(nodes)
-    if nodes.empty:
-        msg = "there are no nodes; pass all that were watched, not only those that failed"
-        raise WorkbenchError(msg)
     spans = nodes.set_index(nodes["node"].astype(str))[["first_ns", "last_ns"]]
-    if spans.index.has_duplicates:
-        name = spans.index[spans.index.duplicated()][0]
-        msg = f"node {name!r} is listed twice; every node has one row"
-        raise WorkbenchError(msg)
+    refuse_twice(spans.index)
     _refuse(spans.isna().any(axis=1), "have no time over which they were watched")
     spans = spans.astype("int64")
     _refuse(spans["last_ns"] <= spans["first_ns"], "were last seen no later than first")
     clock = clock_of(failures)
-    other = (nodes["clock"] != (clock.name if clock else nodes["clock"].iloc[0])).to_numpy()
-    _refuse(pd.Series(other, index=spans.index), "are on another clock than the failures")
+    is_other = (nodes["clock"] != (clock.name if clock else nodes["clock"].iloc[0])).to_numpy()
+    _refuse(pd.Series(is_other, index=spans.index), "are on another clock than the failures")
     _refuse_strangers(failures, spans)
     return spans
 
@@ -204,9 +181,8 @@ def _refuse_strangers(failures: pd.DataFrame, spans: pd.DataFrame) -> None:
         )
         raise WorkbenchError(msg)
     at = failures["start_ns"].to_numpy(dtype="int64")
-    mine = spans.iloc[spans.index.get_indexer(pd.Index(node))]
-    first = mine["first_ns"].to_numpy()
-    outside = (at < first) | (at > mine["last_ns"].to_numpy())
+    first, last = spans.loc[pd.Index(node)].to_numpy().T
+    outside = (at < first) | (at > last)
     if outside.any():
         row = int(outside.argmax())
         msg = (
@@ -215,9 +191,6 @@ def _refuse_strangers(failures: pd.DataFrame, spans: pd.DataFrame) -> None:
             "first_ns"
         )
         raise WorkbenchError(msg)
-
-
-# Take all nodes of a log as watched from its beginning to its end.
 
 
 def watched_throughout(nodes: pd.DataFrame, *, span_ns: tuple[int, int]) -> pd.DataFrame:
@@ -252,7 +225,7 @@ def watched_throughout(nodes: pd.DataFrame, *, span_ns: tuple[int, int]) -> pd.D
     0
     """
     NODE_SPANS.check(nodes)
-    first, last = (int(each) for each in span_ns)
+    first, last = map(int, span_ns)
     if last <= first:
         msg = f"span_ns must end after it begins, not {span_ns}"
         raise WorkbenchError(msg)

@@ -63,11 +63,11 @@ def observed_span(failures: pd.DataFrame, *tables: pd.DataFrame) -> tuple[int, i
         for name in table.columns
         if name.endswith("_ns")
     ]
-    known = pd.concat(times) if times else pd.Series(dtype="int64")
-    if known.empty:
+    instants = pd.concat(times) if times else pd.Series(dtype="int64")
+    if instants.empty:
         msg = "nothing in these tables has a time"
         raise WorkbenchError(msg)
-    return int(known.min()), int(known.max())
+    return int(instants.min()), int(instants.max())
 
 
 def failure_times(  # noqa: PLR0913 - what a log does not say, by name
@@ -114,11 +114,10 @@ def failure_times(  # noqa: PLR0913 - what a log does not say, by name
     Raises
     ------
     WorkbenchError
-        If the span is empty, several kinds of reporters are mixed and ``kinds`` does not say
-        whom to believe, replicas are wanted but no nodes given, or there are fewer nodes than
-        replicas.
-        If the span is empty, times are of different clocks, replicas are wanted but no nodes
-        given, a node is named twice, or there are fewer nodes than replicas.
+        If the span is empty, several kinds of reporters are mixed and ``kinds`` does not say whom
+        to believe, replicas are wanted but no nodes given, or there are fewer nodes than replicas.
+        If the span is empty, times are of different clocks, replicas are wanted but no nodes given,
+        a node is named twice, or there are fewer nodes than replicas.
 
     Notes
     -----
@@ -131,7 +130,7 @@ def failure_times(  # noqa: PLR0913 - what a log does not say, by name
     1.0
     """
     table = FAILURES.check(failures)
-    first, last = (int(each) for each in span_ns)
+    first, last = (int(end) for end in span_ns)
     if last <= first:
         msg = f"span_ns must end after it begins, not {span_ns}"
         raise WorkbenchError(msg)
@@ -176,20 +175,18 @@ def failure_times(  # noqa: PLR0913 - what a log does not say, by name
 
 
 def _refuse_mixed(kinds: pd.Series, chosen: Sequence[str] | None) -> None:
-    """Raise if several reporters may have told of the same failures."""
     counts = reporters(kinds).value_counts()
     if chosen is None and len(counts) > 1:
-        found = ", ".join(f"{kind} ({count:,})" for kind, count in counts.items())
+        tally = ", ".join(f"{kind} ({count:,})" for kind, count in counts.items())
         msg = (
-            f"failures of several kinds: {found}; one failure may be reported by each of them. "
+            f"failures of several kinds: {tally}; one failure may be reported by each of them. "
             f"Pass analyze.reported_by(failures, {counts.index[0]!r}), or name kinds="
         )
         raise WorkbenchError(msg)
 
 
 def _one_clock(*tables: pd.DataFrame) -> None:
-    """Raise if times count from different zeros."""
-    clocks = {str(each) for table in tables for each in table["clock"].unique()} - {"none"}
+    clocks = {str(clock) for table in tables for clock in table["clock"].unique()} - {"none"}
     if len(clocks) > 1:
         msg = f"times of different clocks ({', '.join(sorted(clocks))}) do not fit together"
         raise WorkbenchError(msg)
@@ -198,7 +195,6 @@ def _one_clock(*tables: pd.DataFrame) -> None:
 def _replicas(
     names: pd.Series, replicas: int, nodes: Sequence[str] | pd.DataFrame | None
 ) -> pd.Series:
-    """Give the replica of every node name; missing where the name is unknown."""
     if replicas == 1:
         # All of them, however many a job has that these failures are replayed with.
         return pd.Series(pd.NA, index=names.index, dtype="Int32")
@@ -214,23 +210,22 @@ def _replicas(
     if len(order) < replicas:
         msg = f"{len(order)} nodes cannot form {replicas} replicas"
         raise WorkbenchError(msg)
-    place = {name: index * replicas // len(order) for index, name in enumerate(order)}
-    return names.map(place).astype("Int32")
+    replica_of = {name: index * replicas // len(order) for index, name in enumerate(order)}
+    return names.map(replica_of).astype("Int32")
 
 
 def _recovery(
-    given: float | Mapping[str, float] | pd.Series, rows: pd.Index
+    recovery: float | Mapping[str, float] | pd.Series, rows: pd.Index
 ) -> dict[str, np.ndarray | float]:
-    """Give the columns of a recovery."""
     columns: dict[str, np.ndarray | float] = dict.fromkeys(RESTART_PHASES.values(), 0.0)
-    if isinstance(given, pd.Series):
-        minutes = pd.to_numeric(given.reindex(rows), errors="coerce").to_numpy(dtype=np.float64)
+    if isinstance(recovery, pd.Series):
+        minutes = pd.to_numeric(recovery.reindex(rows), errors="coerce").to_numpy(dtype=np.float64)
         if not (np.isfinite(minutes) & (minutes >= 0)).all():
             bad = int((~(np.isfinite(minutes) & (minutes >= 0))).sum())
             msg = f"recovery_min has no minutes (0 or more) for {bad} of {len(rows)} failures"
             raise WorkbenchError(msg)
         return {**columns, "other_min": minutes}
-    phases = given if isinstance(given, Mapping) else {"recovery": given}
+    phases = recovery if isinstance(recovery, Mapping) else {"recovery": recovery}
     for name, minutes_of in phases.items():
         if name not in RESTART_PHASES:
             msg = f"recovery_min has no phase {name!r}; there are {list(RESTART_PHASES)}"
@@ -318,7 +313,6 @@ def mttf_by_size(
 
 
 def _checked(sizes: pd.DataFrame) -> pd.DataFrame:
-    """Return the columns in their dtypes, or say what is wrong with the first bad row."""
     has_counts = {"failure_count", "exposure_h"} <= set(sizes)
     if "gpu_count" not in sizes or not (has_counts or "mttf_h" in sizes):
         msg = (
@@ -360,10 +354,10 @@ def _whole(values: pd.Series, least: int) -> pd.Series:
 
 
 def _agrees(table: pd.DataFrame) -> pd.Series:
-    both = table["failure_count"].notna() & table["mttf_h"].notna()
+    is_double = table["failure_count"].notna() & table["mttf_h"].notna()
     product = table["mttf_h"] * table["failure_count"]
     apart = (product - table["exposure_h"]).abs() > 0.01 * table["exposure_h"]
-    return ~(both & apart.fillna(value=False))
+    return ~(is_double & apart.fillna(value=False))
 
 
 def _slope(rows: pd.DataFrame, confidence: float) -> tuple[float, float, float]:
@@ -374,6 +368,7 @@ def _slope(rows: pd.DataFrame, confidence: float) -> tuple[float, float, float]:
     size = np.log(rows["gpu_count"].to_numpy(dtype="float64"))
     count = rows["failure_count"].to_numpy(dtype="float64")
     exposure = rows["exposure_h"].to_numpy(dtype="float64")
+    # Centred sizes: else the columns of intercept and slope are nearly collinear.
     middle = float(np.average(size, weights=exposure))
     fitted = _newton(np.column_stack([np.ones(len(size)), size - middle]), count, exposure)
     if fitted is None:

@@ -161,9 +161,8 @@ def job_sizes(timeline: pd.DataFrame, *, outcomes: Sequence[str] = _FAILED) -> p
     Returns
     -------
     pandas.DataFrame
-        Table :data:`workbench.tables.JOB_SIZES`: ``gpu_count``, ``run_count``,
-        ``failure_count``, ``exposure_h``, by size. ``attrs["left_out"]`` counts the runs of
-        unknown size or duration.
+        Table :data:`workbench.tables.JOB_SIZES`: ``gpu_count``, ``run_count``, ``failure_count``,
+        ``exposure_h``, by size. ``attrs["left_out"]`` counts the runs of unknown size or duration.
 
     Raises
     ------
@@ -179,8 +178,8 @@ def job_sizes(timeline: pd.DataFrame, *, outcomes: Sequence[str] = _FAILED) -> p
     duration = (running["end_ns"] - running["start_ns"]).to_numpy("float64", na_value=np.nan)
     sized = (running["gpu_count"] > 0).fillna(value=False).to_numpy(dtype=bool)
     timed_ = (duration > 0) & (running["clock"] != "none").to_numpy(dtype=bool)
-    some = running[sized & timed_].assign(exposure_h=duration[sized & timed_] / NS_PER_H)
-    groups = some.astype({"gpu_count": "int64"}).groupby("gpu_count")
+    usable = running[sized & timed_].assign(exposure_h=duration[sized & timed_] / NS_PER_H)
+    groups = usable.astype({"gpu_count": "int64"}).groupby("gpu_count")
     table = pd.DataFrame(
         {
             "run_count": groups.size(),
@@ -200,16 +199,15 @@ def job_sizes(timeline: pd.DataFrame, *, outcomes: Sequence[str] = _FAILED) -> p
 def _failed_runs(
     timeline: pd.DataFrame, outcomes: Sequence[str], left: dict[str, int]
 ) -> pd.DataFrame:
-    """Return the last row of every run that failed, by end."""
     failed = timeline[_is_failed(timeline, outcomes)]
-    known = (failed["end_ns"].notna() & (failed["clock"] != "none")).to_numpy(dtype=bool)
-    if count := int((~known).sum()):
+    has_end = (failed["end_ns"].notna() & (failed["clock"] != "none")).to_numpy(dtype=bool)
+    if count := int((~has_end).sum()):
         left["failed runs without an end"] = count
     # The state in which a run ended may not repeat its nodes.
     last = timeline.groupby(["job", "attempt"], dropna=False)["nodes"].transform("last")
     nodes = failed["nodes"].where(failed["nodes"].notna() | failed["job"].isna(), last)
     failed = failed.assign(nodes=nodes)
-    runs = failed[known].sort_values("end_ns", kind="stable")
+    runs = failed[has_end].sort_values("end_ns", kind="stable")
     same = runs.duplicated(["job", "attempt"], keep="last") & runs["job"].notna()
     return runs[~same].astype({"end_ns": "int64"}).reset_index(drop=True)
 
@@ -225,7 +223,8 @@ def _is_failed(timeline: pd.DataFrame, outcomes: Sequence[str]) -> NDArray[np.bo
 
 def _refuse_other_clock(failures: pd.DataFrame, runs: pd.DataFrame) -> None:
     clocks = set(failures["clock"]) | set(runs["clock"])
-    if len(clocks) > 1 or (clocks == {"own"} and _sources(failures, runs) > 1):
+    sources = set(failures["source"]) | set(runs["source"])
+    if len(clocks) > 1 or (clocks == {"own"} and len(sources) > 1):
         msg = (
             f"failures and runs are on clocks that cannot be compared ({', '.join(sorted(clocks))})"
             "; load the logs with their time zone or boot time"
@@ -233,29 +232,22 @@ def _refuse_other_clock(failures: pd.DataFrame, runs: pd.DataFrame) -> None:
         raise WorkbenchError(msg)
 
 
-def _sources(failures: pd.DataFrame, runs: pd.DataFrame) -> int:
-    return len(set(failures["source"]) | set(runs["source"]))
-
-
 def _pairs(failures: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
     """Pair runs with the failures of their nodes, and with those that name the job."""
-    some = failures[["node", "job", "cause", "severity", "start_ns", "end_ns"]]
-    some = some.assign(
-        start_ns=some["start_ns"].astype("int64"),
-        end_ns=some["end_ns"].fillna(some["start_ns"]).astype("int64"),
-    )
-    named = runs["nodes"].astype(object).where(runs["nodes"].notna(), "")
+    ends_ns = failures["end_ns"].fillna(failures["start_ns"]).astype("int64")
+    failures = failures.assign(start_ns=failures["start_ns"].astype("int64"), end_ns=ends_ns)
+    nodes = runs["nodes"].astype(object).where(runs["nodes"].notna(), "")
     ends = pd.DataFrame({"run": np.arange(len(runs)), "run_end_ns": runs["end_ns"].to_numpy()})
-    hosts = pd.Series([str(each).split(",") for each in named], dtype=object)
+    hosts = pd.Series([str(names).split(",") for names in nodes], dtype=object)
     on_nodes = ends.assign(node=hosts).explode("node")
     on_nodes = on_nodes[on_nodes["node"].fillna("").astype(str) != ""].astype({"node": str})
     of_job = ends.assign(job=runs["job"].to_numpy())
     of_job = of_job[of_job["job"].notna()].astype({"job": str})
     columns = ["run", "run_end_ns", "cause", "severity", "start_ns", "end_ns"]
-    parts = []
+    pairs = []
     for key, side in (("node", on_nodes), ("job", of_job)):
-        mine = some[some[key].notna()].astype({key: str})
-        parts.append(side.merge(mine, on=key, suffixes=("", "_"))[columns])
-    # An empty part has no dtypes worth keeping.
-    filled = [part for part in parts if len(part)]
-    return pd.concat(filled, ignore_index=True) if filled else parts[0]
+        keyed = failures.loc[failures[key].notna(), [key, *columns[2:]]].astype({key: str})
+        pairs.append(side.merge(keyed, on=key)[columns])
+    # An empty frame has no dtypes worth keeping.
+    filled = [rows for rows in pairs if len(rows)]
+    return pd.concat(filled, ignore_index=True) if filled else pairs[0]

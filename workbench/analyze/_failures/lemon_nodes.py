@@ -101,7 +101,9 @@ def lemon_nodes(
     exposure = watched.to_numpy(dtype="float64")
     rate = count.sum() / exposure.sum()
     expected = exposure * rate
+    # sf(n - 1) is P(X >= n): the count itself is as extreme as observed.
     p_value = stats.poisson.sf(count - 1, expected)
+    # Benjamini-Hochberg, which scipy applies by default.
     adjusted = stats.false_discovery_control(p_value)
     table = pd.DataFrame(
         {
@@ -172,7 +174,6 @@ class Lemons:
     """Of all failures that strike them."""
 
     def __str__(self) -> str:
-        """Say what is assumed, as figures print it."""
         return (
             f"{100 * self.node_share:.3g} % of the nodes have {100 * self.failure_share:.3g} % of "
             "the failures"
@@ -252,8 +253,8 @@ def lemon_recall(
     if nodes * assumed.node_share < 1:
         msg = f"{assumed}: of {nodes:,} nodes that is less than one; pass lemons= that fit"
         raise WorkbenchError(msg)
-    watched = sorted(positive("days", each) for each in days)
-    rows = [_recall(nodes, rate * each, assumed, false) for each in watched]
+    watched = sorted(positive("days", length) for length in days)
+    rows = [_recall(nodes, rate * length, assumed, false) for length in watched]
     table = pd.DataFrame(rows, columns=["least_failures_count", "recall_share", "precision_share"])
     table = table.assign(
         observed_days=np.array(watched, dtype="float64"),
@@ -275,13 +276,13 @@ def _recall(
     most = int(stats.poisson.isf(1e-9, lemon_mean)) + 10
     count = np.arange(1, most)
     recall = stats.poisson.sf(count - 1, lemon_mean)
-    found, wrong = bad * recall, (nodes - bad) * stats.poisson.sf(count - 1, other_mean)
-    flags = nodes * stats.poisson.sf(count - 1, mean_count) <= false * (found + wrong)
+    flagged, wrong = bad * recall, (nodes - bad) * stats.poisson.sf(count - 1, other_mean)
+    flags = nodes * stats.poisson.sf(count - 1, mean_count) <= false * (flagged + wrong)
     if not flags.any():
         return None, 0.0, None
     first = int(flags.argmax())
     return (
         int(count[first]),
         float(recall[first]),
-        float(found[first] / (found[first] + wrong[first])),
+        float(flagged[first] / (flagged[first] + wrong[first])),
     )

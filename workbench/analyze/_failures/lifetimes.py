@@ -91,15 +91,15 @@ def lifetimes(
     events = events.drop_duplicates().assign(is_failure=True)
     ends = pd.DataFrame({"node": spans.index, "at": spans["last_ns"], "is_failure": False})
     # At the same instant the failure comes first: the end of the observation censors no life.
-    both = pd.concat([events, ends]).sort_values(
+    lives = pd.concat([events, ends]).sort_values(
         ["node", "at", "is_failure"], ascending=[True, True, False], ignore_index=True
     )
-    since = both.groupby("node")["at"].shift()
-    start = both["node"].map(spans["first_ns"])
-    both["lifetime_h"] = (both["at"] - since.fillna(start)).to_numpy(dtype="float64") / NS_PER_H
-    keep = both["is_failure"] | (both["lifetime_h"] > 0)
+    since = lives.groupby("node")["at"].shift()
+    start = lives["node"].map(spans["first_ns"])
+    lives["lifetime_h"] = (lives["at"] - since.fillna(start)).to_numpy(dtype="float64") / NS_PER_H
+    keep = lives["is_failure"] | (lives["lifetime_h"] > 0)
     keep &= since.notna() if first == "dropped" else True
-    table = both[keep].assign(group=_group(both.loc[keep, "node"], groups))
+    table = lives[keep].assign(group=_group(lives.loc[keep, "node"], groups))
     table = LIFETIMES.cast(table.reset_index(drop=True))
     table.attrs["left_out"] = left
     table.attrs["doubts"] = several_reporters(counted(failures, leave_out)[0])
@@ -116,10 +116,7 @@ def _group(nodes: pd.Series, groups: Mapping[str, str] | None) -> pd.Series | st
 
 
 def failure_gaps(
-    failures: pd.DataFrame,
-    *,
-    leave_out: Sequence[str] = LEFT_OUT,
-    confidence_level: float = 0.95,
+    failures: pd.DataFrame, *, leave_out: Sequence[str] = LEFT_OUT, confidence_level: float = 0.95
 ) -> pd.DataFrame:
     """Say whether the failures of all nodes together come in bursts.
 
@@ -156,6 +153,7 @@ def failure_gaps(
     kept, left = counted(failures, leave_out)
     kept = timed(kept, left)
     gaps = np.diff(np.sort(kept["start_ns"].to_numpy(dtype="int64"))) / NS_PER_H
+    # A Weibull density has no finite value at a gap of 0 where its shape is below 1.
     apart = gaps[gaps > 0]
     law = fit(apart, np.ones(len(apart), dtype=bool), confidence)
     mean = float(gaps.mean()) if len(gaps) else np.nan
@@ -174,8 +172,6 @@ def failure_gaps(
     table.attrs["doubts"] = several_reporters(counted(failures, leave_out)[0])
     return FAILURE_GAPS.check(table)
 
-
-# How long nodes or parts live until they fail, although most are still alive.
 
 Band: TypeAlias = Literal["plain", "log-log"]
 _BANDS = ("plain", "log-log")
@@ -234,13 +230,13 @@ def survival(
     if band not in _BANDS:
         msg = f"band={band!r} is none of {_BANDS}"
         raise WorkbenchError(msg)
-    parts = [
+    curves = [
         _curve(rows, band, confidence).assign(group=group)
         for group, rows in lifetimes.groupby("group", sort=True)
     ]
-    if not parts:
+    if not curves:
         return SURVIVAL.empty()
-    table = SURVIVAL.cast(pd.concat(parts, ignore_index=True))
+    table = SURVIVAL.cast(pd.concat(curves, ignore_index=True))
     table.attrs = {**lifetimes.attrs, "confidence_level": confidence}
     return SURVIVAL.check(table)
 
@@ -286,7 +282,8 @@ def weibull(lifetimes: pd.DataFrame, *, confidence_level: float = 0.95) -> pd.Da
     """
     confidence = share_between("confidence_level", confidence_level)
     LIFETIMES.check(lifetimes)
-    rows = [_law(group, each, confidence) for group, each in lifetimes.groupby("group", sort=True)]
+    groups = lifetimes.groupby("group", sort=True)
+    rows = [_law(group, lives, confidence) for group, lives in groups]
     return WEIBULL.check(WEIBULL.cast(pd.DataFrame(rows, columns=list(WEIBULL.columns))))
 
 
@@ -301,17 +298,12 @@ def _law(group: object, rows: pd.DataFrame, confidence: float) -> dict[str, obje
     names = ["shape_ratio", "low_shape_ratio", "high_shape_ratio", "scale_h", "low_scale_h"]
     names += ["high_scale_h", "likelihood_ratio", "p_value_share"]
     deaths = int(failed.sum())
-    return {
-        "group": group,
-        "lifetime_count": len(rows),
-        "failure_count": deaths,
-        "exponential_mean_h": time.sum() / deaths if deaths else np.nan,
-        **dict(zip(names, values, strict=True)),
-    }
+    mean = time.sum() / deaths if deaths else np.nan
+    row = {"group": group, "lifetime_count": len(rows), "failure_count": deaths}
+    return row | {"exponential_mean_h": mean} | dict(zip(names, values, strict=True))
 
 
 def _curve(rows: pd.DataFrame, band: Band, confidence: float) -> pd.DataFrame:
-    """Return the curve of one group."""
     time, failed = _arrays(rows)
     ages, at = np.unique(time, return_inverse=True)
     deaths = np.bincount(at, weights=failed, minlength=len(ages))
@@ -319,6 +311,7 @@ def _curve(rows: pd.DataFrame, band: Band, confidence: float) -> pd.DataFrame:
     at_risk = len(time) - np.concatenate([[0], gone.cumsum()[:-1]])
     share = np.cumprod(1 - deaths / at_risk)
     with np.errstate(divide="ignore"):
+        # Greenwood; infinite from the age at which the last one at risk failed.
         terms = np.cumsum(deaths / (at_risk * (at_risk - deaths)))
     low, high = _band(share, terms, band, float(stats.norm.ppf((1 + confidence) / 2)))
     law = fit(time, failed, confidence)
@@ -344,23 +337,18 @@ def _band(
     error = np.sqrt(np.where(over, 0.0, terms))
     if band == "plain":
         return np.clip(share - z * share * error, 0, 1), np.clip(share + z * share * error, 0, 1)
-    some = (share < 1) & ~over
-    safe = np.where(some, share, 0.5)
+    is_inside = (share < 1) & ~over
+    safe = np.where(is_inside, share, 0.5)
     reach = np.exp(z * error / -np.log(safe))
-    low, high = safe**reach, safe ** (1 / reach)
-    low, high = np.where(some, low, share), np.where(some, high, share)
+    low, high = np.where(is_inside, (safe**reach, safe ** (1 / reach)), share)
     # All failed: nothing is known but what was known before.
     return np.where(over, 0.0, low), np.minimum.accumulate(np.where(over, 1.0, high))
 
-
-# The Weibull law that fits lifetimes best, some of which ended without a failure.
 
 Floats = NDArray[np.float64]
 
 
 class Fit(NamedTuple):
-    """A Weibull law: S(t) = exp(-(t / scale)^shape), with intervals and a test."""
-
     shape: float
     shape_low: float
     shape_high: float
@@ -371,7 +359,6 @@ class Fit(NamedTuple):
     p_value: float
 
     def survival(self, time: Floats) -> Floats:
-        """Return the share that lives beyond each time."""
         share: Floats = np.exp(-((time / self.scale) ** self.shape))
         return share
 
@@ -430,7 +417,6 @@ def _likelihood(
 
 
 def _information(shape: float, scale: float, t: Floats, deaths: int) -> Floats:
-    """Return minus the second derivatives in the logarithms of shape and scale."""
     log_z = shape * np.log(t / scale)
     z = np.exp(log_z)
     # With a = ln shape and b = ln scale: ln z = e^a (ln t - b), the rest is linear in a and b

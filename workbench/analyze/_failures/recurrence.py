@@ -41,7 +41,6 @@ class _Seen(NamedTuple):
     left_out: dict[str, int]
 
     def node_hours(self, time: Floats) -> Floats:
-        """Return for how long all nodes together were watched up to each time."""
         first, last = np.sort(self.first), np.sort(self.last)
         begun, ended = np.searchsorted(first, time), np.searchsorted(last, time)
         first_sum = np.concatenate([[0.0], first.cumsum()])
@@ -181,8 +180,8 @@ def failure_trend(
     total = float(seen.node_hours(seen.last.max()[None])[0])
     at = seen.node_hours(seen.at)
     count, growth = len(at), _growth(at, total)
-    rest = (1 - confidence) / 2
-    ends = stats.chi2.ppf([rest, 1 - rest], 2 * max(count, 1)) / (2 * max(count, 1))
+    tail = (1 - confidence) / 2
+    ends = stats.chi2.ppf([tail, 1 - tail], 2 * max(count, 1)) / (2 * max(count, 1))
     enough = count >= _FEWEST
     laplace = (at.mean() / total - 0.5) * np.sqrt(12 * count) if enough else np.nan
     row = {

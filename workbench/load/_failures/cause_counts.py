@@ -48,21 +48,21 @@ def cause_counts(path: str | Path, *, columns: Mapping[str, str] | None = None) 
     419
     """
     path = Path(path)
-    found = plain.renamed(
+    frame = plain.renamed(
         plain.read(path),
         path,
         names=_NAMES,
         columns=columns,
         optional=("category", "printed_share"),
     )
-    causes = found["cause"].astype(object).where(found["cause"].notna(), "").astype(str).str.strip()
+    causes = frame["cause"].astype(object).where(frame["cause"].notna(), "").astype(str).str.strip()
     _refuse_unnamed(causes, path)
     table = pd.DataFrame(
         {
             "cause": causes,
-            "category": found.get("category", pd.Series(pd.NA, index=found.index)),
-            "failure_count": plain.whole(found["failure_count"], path),
-            "printed_share": _printed(found, path),
+            "category": frame.get("category", pd.Series(pd.NA, index=frame.index)),
+            "failure_count": plain.whole(frame["failure_count"], path),
+            "printed_share": _printed(frame, path),
         }
     )
     table = CAUSE_COUNTS.cast(table)
@@ -74,24 +74,24 @@ def _refuse_unnamed(causes: pd.Series, path: Path) -> None:
     bad = (causes == "") | causes.duplicated()
     if bad.any():
         row = int(bad.to_numpy().argmax())
-        what = f"{causes[row]!r} occurs again" if causes[row] else "no cause is named"
-        msg = f"{path}: row {row:,}: {what}; every cause has one row"
+        problem = f"{causes[row]!r} occurs again" if causes[row] else "no cause is named"
+        msg = f"{path}: row {row:,}: {problem}; every cause has one row"
         raise LoadError(msg)
 
 
-def _printed(found: pd.DataFrame, path: Path) -> pd.Series:
+def _printed(frame: pd.DataFrame, path: Path) -> pd.Series:
     """Return the printed shares; an empty cell is one that was not printed."""
-    shares = pd.Series(pd.NA, index=found.index, dtype="Float64")
-    if "printed_share" not in found:
+    shares = pd.Series(pd.NA, index=frame.index, dtype="Float64")
+    if "printed_share" not in frame:
         return shares
-    given = found["printed_share"].dropna()
-    values = plain.numbers(given.reset_index(drop=True), path)
+    cells = frame["printed_share"].dropna()
+    values = plain.numbers(cells.reset_index(drop=True), path)
     if (values > 1).any():
-        row = given.index[int((values > 1).to_numpy().argmax())]
+        row = cells.index[int((values > 1).to_numpy().argmax())]
         msg = (
-            f"{path}: row {row:,}: printed_share is {given[row]}, which is above 1; write 30.1 % "
+            f"{path}: row {row:,}: printed_share is {cells[row]}, which is above 1; write 30.1 % "
             "as 0.301"
         )
         raise LoadError(msg)
-    shares[given.index] = values.to_numpy()
+    shares[cells.index] = values.to_numpy()
     return shares

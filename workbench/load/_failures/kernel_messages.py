@@ -42,9 +42,9 @@ class _Rule(NamedTuple):
 
 def needles() -> tuple[bytes, ...]:
     """Return what lines hold, in lower case, of which the table knows or an error speaks."""
-    known = {rule.needle.encode() for rule in _rules() if rule.row}
+    needles = {rule.needle.encode() for rule in _rules() if rule.row}
     # Another one that is part of a needle finds its lines as well.
-    return tuple(sorted(known - {n for n in known if any(e in n for e in ERROR_NEEDLES)})) + (
+    return tuple(sorted(needles - {n for n in needles if any(e in n for e in ERROR_NEEDLES)})) + (
         ERROR_NEEDLES
     )
 
@@ -59,25 +59,23 @@ def kernel_message(text: str) -> dict[str, Any]:
     >>> kernel_message("EDAC MC0: Giving out device to module skx_edac")
     {}
     """
-    rule, found = _matched(text)
-    if rule is None or found is None or not rule.row:
+    rule, match = _matched(text)
+    if rule is None or match is None or not rule.row:
         return {}
-    device = found.groupdict().get("device")
+    device = match.groupdict().get("device")
     return rule.row | {"device": pci_address(device) if device else None}
 
 
 def is_unknown_error(text: str) -> bool:
-    """Say whether a line speaks of an error that no rule knows."""
     return bool(_ERROR.search(text[:_LOOKED_AT_CHARS])) and _matched(text)[0] is None
 
 
 def _matched(text: str) -> tuple[_Rule | None, re.Match[str] | None]:
-    """Return the first rule that fits."""
     beginning = text[:_LOOKED_AT_CHARS]
     lower = beginning.lower()
     for rule in _rules():
-        if rule.needle in lower and (found := rule.pattern.search(beginning)):
-            return rule, found
+        if rule.needle in lower and (match := rule.pattern.search(beginning)):
+            return rule, match
     return None, None
 
 

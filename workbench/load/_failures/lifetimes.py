@@ -25,10 +25,7 @@ _ANSWERS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "
 
 
 def lifetimes(
-    path: str | Path,
-    *,
-    columns: Mapping[str, str] | None = None,
-    time_unit: LifeUnit | None = None,
+    path: str | Path, *, columns: Mapping[str, str] | None = None, time_unit: LifeUnit | None = None
 ) -> pd.DataFrame:
     """Load lifetimes from a CSV or Parquet file whose columns you name.
 
@@ -59,12 +56,12 @@ def lifetimes(
         If the file or a column cannot be read, or the unit is not told or told twice; names the
         column and the first bad row.
     """
-    place = Path(path)
+    source = Path(path)
     names = {name: name for name in LIFETIMES.columns}
-    there = {**names, **(columns or {})}
-    file, cut = without_cut_row(plain.read(place), place, there.values())
+    column_of = {**names, **(columns or {})}
+    file, cut = without_cut_row(plain.read(source), source, column_of.values())
     frame = plain.renamed(
-        file, place, names=names, columns=columns, optional=("node", "group"), has_lines=False
+        file, source, names=names, columns=columns, optional=("node", "group"), has_lines=False
     )
     if frame.empty:
         msg = f"{path}: has no rows"
@@ -73,17 +70,16 @@ def lifetimes(
         {
             "node": _texts(frame, "node", None),
             "group": _texts(frame, "group", "all"),
-            "lifetime_h": _hours(frame["lifetime_h"], there["lifetime_h"], place, time_unit),
-            "is_failure": _answers(frame["is_failure"], there["is_failure"], place),
+            "lifetime_h": _hours(frame["lifetime_h"], column_of["lifetime_h"], source, time_unit),
+            "is_failure": _answers(frame["is_failure"], column_of["is_failure"], source),
         }
     )
     lives = LIFETIMES.cast(table)
-    lives.attrs["left_out"] = cut or plain.left_out(place)
+    lives.attrs["left_out"] = cut or plain.left_out(source)
     return LIFETIMES.check(lives, str(path))
 
 
 def names_lifetimes(names: Iterable[str]) -> bool:
-    """Say whether columns of these names hold lifetimes that need no ``columns``."""
     return {"lifetime_h", "is_failure"} <= set(names)
 
 
@@ -95,18 +91,17 @@ def _texts(frame: pd.DataFrame, name: str, missing: str | None) -> pd.Series:
 
 
 def _hours(values: pd.Series, name: str, path: Path, time_unit: LifeUnit | None) -> pd.Series:
-    """Give lifetimes in hours, in the unit that their type, their name or the caller says."""
     if time_unit is not None and time_unit not in get_args(LifeUnit):
         msg = f"time_unit must be one of {list(get_args(LifeUnit))}, not {time_unit!r}"
         raise LoadError(msg)
     if values.dtype.kind == "m":
         return plain.numbers(values.dt.total_seconds().rename(values.name) / 3600, path)
     match = _UNIT_IN_NAME.fullmatch(str(name))
-    named = _UNITS.get(match[1].lower(), match[1].lower()) if match else None
-    if named and time_unit and named != time_unit:
-        msg = f"{path}: column {name!r} is named after {named}, and time_unit={time_unit!r} differs"
+    own_unit = _UNITS.get(match[1].lower(), match[1].lower()) if match else None
+    if own_unit and time_unit and own_unit != time_unit:
+        msg = f"{path}: column {name!r} is named after {own_unit}, and {time_unit=} differs"
         raise LoadError(msg)
-    unit = named or time_unit
+    unit = own_unit or time_unit
     if unit is None:
         units = list(get_args(LifeUnit))
         msg = f"{path}: column {name!r} does not tell its unit; pass time_unit=, one of {units}"
@@ -115,10 +110,9 @@ def _hours(values: pd.Series, name: str, path: Path, time_unit: LifeUnit | None)
 
 
 def _answers(values: pd.Series, name: str, path: Path) -> pd.Series:
-    """Read whether it failed: true or false, yes or no, 1 or 0."""
     words = values.astype(object).map(lambda value: re.sub(r"\.0$", "", str(value)).strip().lower())
-    known = words.map(_ANSWERS)
-    if (bad := known.isna().to_numpy()).any():
+    answers = words.map(_ANSWERS)
+    if (bad := answers.isna().to_numpy()).any():
         row = int(np.flatnonzero(bad)[0])
         msg = (
             f"{path}: column {name!r}: {int(bad.sum()):,} values do not say whether it failed "
@@ -126,4 +120,4 @@ def _answers(values: pd.Series, name: str, path: Path) -> pd.Series:
             f"{row:,}"
         )
         raise LoadError(msg)
-    return known.astype(bool).reset_index(drop=True)
+    return answers.astype(bool).reset_index(drop=True)

@@ -32,8 +32,6 @@ _MOST = 3
 
 
 class Prefix(NamedTuple):
-    """What stands before a line, and the rest of it."""
-
     key: str
     """As written; lines of one key come from one place."""
     host: str | None
@@ -44,39 +42,32 @@ class Prefix(NamedTuple):
 def without_prefix(text: str, is_line: re.Pattern[str]) -> Prefix:
     r"""Take off what collectors put before a line, if what follows is known to begin one.
 
-    Parameters
-    ----------
-    text
-        The line.
-    is_line
-        What a line of the log begins with.
-
     Examples
     --------
     >>> without_prefix("node7: [Sun Feb 23 16:24:18 2025] NVRM: x", re.compile(r"\["))[:2]
     ('node7: ', 'node7')
     """
-    rest, host, time_ns = text, None, None
+    line, host, time_ns = text, None, None
     for _ in range(_MOST):
-        if found := _CONTAINER.match(rest):
-            time_ns = iso_ns(found["stamp"])
-        elif is_line.match(rest) or _KERNEL.match(rest):
+        if match := _CONTAINER.match(line):
+            time_ns = iso_ns(match["stamp"])
+        elif is_line.match(line) or _KERNEL.match(line):
             break
-        elif found := _HOST.match(rest):
-            host = found["host"]
-        elif found := _FILE.match(rest):
-            host = host_of_file(found["file"]) or host
+        elif match := _HOST.match(line):
+            host = match["host"]
+        elif match := _FILE.match(line):
+            host = host_of_file(match["file"]) or host
         else:
             break
-        rest = rest[found.end() :]
-    is_known = bool(is_line.match(rest) or _KERNEL.match(rest))
+        line = line[match.end() :]
+    is_known = bool(is_line.match(line) or _KERNEL.match(line))
     if not is_known:
         # Words before a colon are no host where nothing tells that a line begins after them.
-        rest, host = (rest if host is None and time_ns is not None else text), None
-        time_ns = time_ns if rest != text else None
+        line, host = (line if host is None and time_ns is not None else text), None
+        time_ns = time_ns if line != text else None
     # The stamp of a container's line is no part of its place.
-    key = text[: len(text) - len(rest)] if host else ""
-    return Prefix(_CONTAINER.sub("", key), host, time_ns, rest)
+    key = text[: len(text) - len(line)] if host else ""
+    return Prefix(_CONTAINER.sub("", key), host, time_ns, line)
 
 
 def host_of_file(name: str) -> str | None:
@@ -89,8 +80,8 @@ def host_of_file(name: str) -> str | None:
     >>> host_of_file("/var/log/messages") is None
     True
     """
-    for part in reversed(name.split("/")):
-        stem = _WORDS.sub("", _WORDS.sub("", _ENDING.sub("", part)))
+    for name_part in reversed(name.split("/")):
+        stem = _WORDS.sub("", _WORDS.sub("", _ENDING.sub("", name_part)))
         if stem and not _GENERAL.fullmatch(stem):
             return stem
     return None

@@ -103,44 +103,43 @@ def failures(  # noqa: PLR0913 - the front door
     >>> log.failures[["device", "code", "cause", "other_codes", "line_count"]].values.tolist()
     [['0000:1b:00', '79', 'GPU has fallen off the bus', '154', 3]]
     """
-    given = checked(tz, year, boot_time)
+    settings = checked(tz, year, boot_time)
     check_hosts(node)
     fold(FAILURES.empty(), window_s=window_s)  # a bad window is refused before minutes of reading
-    found = survey(path, wanted=FAILURE_LOGS)
-    passed_over = [each.row for each in found.remarks]
+    files = survey(path, wanted=FAILURE_LOGS)
+    passed_over = [remark.row for remark in files.remarks]
     dropped = Dropped()
-    known, unknown = _recognised(found.sources, dropped)
-    if not known:
+    recognised, unknown = _recognised(files.sources, dropped)
+    if not recognised:
         _raise_unknown(path, [*passed_over, *unknown], dropped)
-    total = sum(source.size_bytes for source, _ in known)
-    parts = []
+    total = sum(source.size_bytes for source, _ in recognised)
+    logs = []
     with progress_bar(total=total, unit="B", label="loading logs", enabled=progress) as bar:
-        for source, reader in known:
+        for source, reader in recognised:
             host = host_of(source.label, node)
             with dropped.trying(source.label):
-                part = reader.read(source, replace(given, node=host))
-                parts.append(replace(part, format_name=reader.NAME))
+                log = reader.read(source, replace(settings, node=host))
+                logs.append(replace(log, format_name=reader.NAME))
             bar.update(source.size_bytes)
-    if not parts:
+    if not logs:
         dropped.raise_if_all()
     with guarded(shown_all(path)):
-        return assembled(parts, [*passed_over, *unknown, *dropped.rows], window_s)
+        return assembled(logs, [*passed_over, *unknown, *dropped.rows], window_s)
 
 
 def _recognised(
     sources: Sequence[Source], dropped: Dropped
 ) -> tuple[list[tuple[Source, LogFormat]], list[Finding]]:
-    """Find the format of each file; those of none become findings."""
-    known: list[tuple[Source, LogFormat]] = []
+    recognised: list[tuple[Source, LogFormat]] = []
     unknown: list[Finding] = []
     for source in sources:
         with dropped.trying(source.label):
-            _recognise(source, known, unknown)
-    return known, unknown
+            _recognise(source, recognised, unknown)
+    return recognised, unknown
 
 
 def _recognise(
-    source: Source, known: list[tuple[Source, LogFormat]], unknown: list[Finding]
+    source: Source, recognised: list[tuple[Source, LogFormat]], unknown: list[Finding]
 ) -> None:
     head = source.head(_HEAD_BYTES).removeprefix(BOM_UTF8)
     if is_utf16(head):
@@ -148,7 +147,7 @@ def _recognise(
         unknown.append((source.label, "dropped", what, 1, None))
         return
     readers, misses_xids = readers_of(source, head)
-    known += [(source, reader) for reader in readers]
+    recognised += [(source, reader) for reader in readers]
     if misses_xids:
         unknown.append((source.label, "dropped", _PRINTED, 1, None))
     elif not readers and is_power_log(source, head):
@@ -158,36 +157,35 @@ def _recognise(
 
 
 def assembled(
-    parts: Sequence[LogPart], passed_over: Sequence[Finding], window_s: float
+    logs: Sequence[LogPart], passed_over: Sequence[Finding], window_s: float
 ) -> FailureLog:
-    """Put the lines of several files together, folded into incidents."""
-    lines = FAILURES.joined([part.failures for part in parts])
+    lines = FAILURES.joined([log.failures for log in logs])
+    # Before folding, which would count a line that two files hold twice.
     lines, repeats = without_repeats(lines)
     incidents = fold(lines, window_s=window_s)
-    timeline = TIMELINE.joined([part.timeline for part in parts])
+    timeline = TIMELINE.joined([log.timeline for log in logs])
     timeline, states = without_repeated_states(timeline)
     timeline = timeline.sort_values(["start_ns", "line"], kind="stable", ignore_index=True)
     findings = [*passed_over, *_repeated(repeats, "lines"), *_repeated(states, "states")]
-    findings += [*_folded(lines, incidents, window_s), *doubts(parts, incidents, timeline)]
-    quality = [part.findings.frame() for part in parts] + [quality_frame(findings)]
+    findings += [*_folded(lines, incidents, window_s), *doubts(logs, incidents, timeline)]
+    quality = [log.findings.frame() for log in logs] + [quality_frame(findings)]
     return FailureLog(
         failures=incidents,
         timeline=TIMELINE.check(timeline),
-        nodes=node_spans(incidents, timeline, parts),
+        nodes=node_spans(incidents, timeline, logs),
         quality=QUALITY.joined(quality),
     )
 
 
 def _repeated(repeats: pd.DataFrame, noun: str) -> list[Finding]:
-    what = f"{noun} that another file holds as well; taken once"
+    remark = f"{noun} that another file holds as well; taken once"
     return [
-        (str(source), "noted", what, len(rows), f"line {rows['line'].iloc[0]:,}")
+        (str(source), "noted", remark, len(rows), f"line {rows['line'].iloc[0]:,}")
         for source, rows in repeats.groupby("source", sort=False)
     ]
 
 
 def _folded(lines: pd.DataFrame, incidents: pd.DataFrame, window_s: float) -> list[Finding]:
-    """Count per file the lines that lead no incident."""
     what = f"lines folded into the incident of another ({window_s:g} s)"
     left = lines["source"].value_counts(sort=False)
     left = left.sub(incidents["source"].value_counts(), fill_value=0).astype("int64")
@@ -197,7 +195,7 @@ def _folded(lines: pd.DataFrame, incidents: pd.DataFrame, window_s: float) -> li
 def _raise_unknown(path: Paths, findings: Sequence[Finding], dropped: Dropped) -> NoReturn:
     if not findings:
         dropped.raise_if_all()
-    names = ", ".join(sorted(each.NAME for each in FORMATS))
+    names = ", ".join(sorted(log_format.NAME for log_format in FORMATS))
     msg = (
         f"{shown_all(path)}: no readable failure log found; supported: {names}."
         f"{listed([*findings, *dropped.rows])}"
@@ -216,80 +214,68 @@ _MOST_AT_ONCE, _AT_ONCE_S = 3, 10.0
 
 
 def doubts(
-    parts: Sequence[LogPart], incidents: pd.DataFrame, timeline: pd.DataFrame
+    logs: Sequence[LogPart], incidents: pd.DataFrame, timeline: pd.DataFrame
 ) -> list[Finding]:
-    """Return the findings about what was loaded as a whole.
-
-    Parameters
-    ----------
-    parts
-        The files, as read.
-    incidents, timeline
-        What was made of them: tables FAILURES and TIMELINE.
-    """
+    """Return the findings about what was loaded as a whole."""
+    placeless = incidents["node"].isna() & incidents["device"].notna()
+    is_early = (incidents["clock"] == "epoch") & (incidents["start_ns"] < _EARLIEST_NS)
+    crowded = at_once(incidents, most=_MOST_AT_ONCE, within_s=_AT_ONCE_S)
+    placeless_remark = "incidents on a device of an unknown host; pass node="
+    early_remark = "incidents before the year 2000: the clock was not set"
+    crowded_remark = (
+        f"incidents within {_AT_ONCE_S:g} s of {_MOST_AT_ONCE} or more others; one failure, of a "
+        "switch or a power feed say, may be counted more than once"
+    )
+    # A device or job goes on reporting after a failure, and here no failure goes before it.
+    alone = "follow-on messages with no failure before them; counted as failures of unknown trigger"
     return [
-        *_copies(parts, incidents, timeline),
-        *_without_host(incidents),
-        *_before_any_clock(incidents),
+        *_copies(logs, incidents, timeline),
+        *_by_file(incidents[placeless], placeless_remark),
+        *_by_file(incidents[is_early.fillna(value=False)], early_remark),
         *_shared_boot(incidents),
         *_years_apart(incidents),
         *_one_failure_in_many_files(incidents),
-        *_many_at_once(incidents),
-        *_without_trigger(incidents),
-        *_attempts_counted_anew(parts, timeline),
+        *_by_file(incidents[crowded], crowded_remark),
+        *_by_file(incidents[is_told_as_alone(incidents)], alone),
+        *_attempts_counted_anew(logs, timeline),
     ]
 
 
 def _copies(
-    parts: Sequence[LogPart], incidents: pd.DataFrame, timeline: pd.DataFrame
+    logs: Sequence[LogPart], incidents: pd.DataFrame, timeline: pd.DataFrame
 ) -> Iterator[Finding]:
     """Flag files that hold what another one does and whose rows were counted all the same."""
     counted = {*incidents["source"], *timeline["source"]}
     first: dict[bytes, str] = {}
-    for part in parts:
-        count = len(part.failures) + len(part.timeline)
-        if count and part.findings.source in counted:
-            known = first.setdefault(_digest(part), part.findings.source)
-            if known != part.findings.source:
+    for log in logs:
+        count = len(log.failures) + len(log.timeline)
+        if count and log.findings.source in counted:
+            earlier = first.setdefault(_digest(log), log.findings.source)
+            if earlier != log.findings.source:
                 what = "rows equal to those of another file, counted again; is one a copy?"
-                yield part.findings.source, "suspicious", what, count, known
+                yield log.findings.source, "suspicious", what, count, earlier
 
 
-def _digest(part: LogPart) -> bytes:
-    rows = (part.failures, part.timeline)
+def _digest(log: LogPart) -> bytes:
+    rows = (log.failures, log.timeline)
     numbers = (
-        pd.util.hash_pandas_object(each.drop(columns="source"), index=False) for each in rows
+        pd.util.hash_pandas_object(table.drop(columns="source"), index=False) for table in rows
     )
-    return b"|".join(each.to_numpy().tobytes() for each in numbers)
+    return b"|".join(table.to_numpy().tobytes() for table in numbers)
 
 
-def _by_file(rows: pd.DataFrame, what: str, finding: str = "suspicious") -> list[Finding]:
+def _by_file(rows: pd.DataFrame, remark: str, finding: str = "suspicious") -> list[Finding]:
     return [
-        (str(source), finding, what, len(some), f"line {some['line'].iloc[0]:,}")
-        for source, some in rows.groupby("source", sort=False)
+        (str(source), finding, remark, len(rows_of_file), f"line {rows_of_file['line'].iloc[0]:,}")
+        for source, rows_of_file in rows.groupby("source", sort=False)
     ]
 
 
-def _without_host(incidents: pd.DataFrame) -> list[Finding]:
-    """Ask for the hosts of what happened on a device."""
-    lost = incidents[incidents["node"].isna() & incidents["device"].notna()]
-    return _by_file(lost, "incidents on a device of an unknown host; pass node=")
-
-
-def _before_any_clock(incidents: pd.DataFrame) -> list[Finding]:
-    """Flag times of hosts whose clock was not set yet."""
-    is_early = (incidents["clock"] == "epoch") & (incidents["start_ns"] < _EARLIEST_NS)
-    early = incidents[is_early.fillna(value=False)]
-    return _by_file(early, "incidents before the year 2000: the clock was not set")
-
-
 def _shared_boot(incidents: pd.DataFrame) -> list[Finding]:
-    """Flag one time of boot that was used for several hosts."""
     booted = incidents[incidents["assumed"].str.contains("boot=", regex=False)]
     if booted["node"].fillna(booted["source"]).nunique() < 2:
         return []
-    what = "one boot_time used for several hosts or files; load each with its own"
-    return _by_file(booted, what)
+    return _by_file(booted, "one boot_time used for several hosts or files; load each with its own")
 
 
 def _years_apart(incidents: pd.DataFrame) -> list[Finding]:
@@ -304,42 +290,25 @@ def _years_apart(incidents: pd.DataFrame) -> list[Finding]:
 
 def _one_failure_in_many_files(incidents: pd.DataFrame) -> list[Finding]:
     """Flag reports that only side by side could be told for one failure."""
-    found = incidents[incidents["kind"].isin(_SHARED) & incidents["category"].ne("follow-on")]
-    found = found[found["start_ns"].notna()].sort_values("start_ns", kind="stable")
-    both = ["kind", "cause"]
-    is_close = (found.groupby(both)["start_ns"].diff() <= _SHARED_NS).fillna(value=False)
-    is_other = found["source"].ne(found.groupby(both)["source"].shift())
+    reports = incidents[incidents["kind"].isin(_SHARED) & incidents["category"].ne("follow-on")]
+    reports = reports[reports["start_ns"].notna()].sort_values("start_ns", kind="stable")
+    same = ["kind", "cause"]
+    is_close = (reports.groupby(same)["start_ns"].diff() <= _SHARED_NS).fillna(value=False)
+    is_other = reports["source"].ne(reports.groupby(same)["source"].shift())
     what = "failures that another file reports as well, minutes before; join the files of one job"
-    return _by_file(found[is_close & is_other], what)
+    return _by_file(reports[is_close & is_other], what)
 
 
-def _many_at_once(incidents: pd.DataFrame) -> list[Finding]:
-    """Flag incidents of several hosts or jobs that begin within seconds."""
-    crowded = incidents[at_once(incidents, most=_MOST_AT_ONCE, within_s=_AT_ONCE_S)]
-    what = (
-        f"incidents within {_AT_ONCE_S:g} s of {_MOST_AT_ONCE} or more others; one failure, of a "
-        "switch or a power feed say, may be counted more than once"
-    )
-    return _by_file(crowded, what)
-
-
-def _without_trigger(incidents: pd.DataFrame) -> list[Finding]:
-    """Flag what a device or job does after a failure, where no failure goes before it."""
-    what = "follow-on messages with no failure before them; counted as failures of unknown trigger"
-    return _by_file(incidents[is_told_as_alone(incidents)], what)
-
-
-def _attempts_counted_anew(parts: Sequence[LogPart], timeline: pd.DataFrame) -> list[Finding]:
-    """Flag jobs of which several files of a kind count the attempts; note those of two kinds."""
+def _attempts_counted_anew(logs: Sequence[LogPart], timeline: pd.DataFrame) -> list[Finding]:
     runs = timeline[timeline["state"].eq("running") & timeline["attempt"].notna()]
     runs = runs[runs["job"].notna()]
-    format_of = {part.findings.source: part.format_name for part in parts}
+    format_of = {log.findings.source: log.format_name for log in logs}
     kind = runs["source"].astype(str).map(format_of).fillna("")
     first = runs.groupby(["job", "attempt", kind])["source"].transform("first")
     anew = runs["source"].ne(first)
     what = "runs of a job whose attempts another file counts as well; load its runs from one file"
-    told = runs.groupby(["job", "attempt"])["source"].transform("first")
-    twice = runs["source"].ne(told) & ~anew
+    first_source = runs.groupby(["job", "attempt"])["source"].transform("first")
+    twice = runs["source"].ne(first_source) & ~anew
     also = "runs of a job that a log of another kind tells of as well; sum the rows of one source"
     return [*_by_file(runs[anew], what), *_by_file(runs[twice], also, "noted")]
 
@@ -350,14 +319,14 @@ _CLOCKS = ("epoch", "own", "none")
 
 
 def node_spans(
-    failures: pd.DataFrame, timeline: pd.DataFrame, parts: Sequence[LogPart]
+    failures: pd.DataFrame, timeline: pd.DataFrame, logs: Sequence[LogPart]
 ) -> pd.DataFrame:
     """Return table NODE_SPANS of what was loaded.
 
     A host that is named on clocks of several kinds has the span of the best of them.
     """
     seen = pd.DataFrame(
-        [*_of_failures(failures), *_of_timeline(timeline), *_of_parts(parts)],
+        [*_of_failures(failures), *_of_timeline(timeline), *_of_parts(logs)],
         columns=["node", "clock", "first_ns", "last_ns"],
         dtype=object,  # whole nanoseconds would not survive as floats
     )
@@ -371,8 +340,8 @@ def node_spans(
     )
     spans = spans.reset_index().drop_duplicates("node").drop(columns="order")
     gpus: dict[str, int | None] = {}
-    for part in parts:
-        gpus |= {node: count for node, count in part.nodes.items() if count is not None}
+    for log in logs:
+        gpus |= {node: count for node, count in log.nodes.items() if count is not None}
     counts = failures["node"].value_counts()
     spans["gpu_count"] = pd.array([gpus.get(node) for node in spans["node"]], dtype="Int64")
     spans["failure_count"] = [int(counts.get(node, 0)) for node in spans["node"]]
@@ -383,18 +352,18 @@ _Seen = tuple[str, str, int | None, int | None]
 
 
 def _of_failures(failures: pd.DataFrame) -> Iterator[_Seen]:
-    named = failures[failures["node"].notna()]
-    grouped = named.groupby(["node", "clock"])
-    spans = pd.DataFrame({"first": grouped["start_ns"].min(), "last": grouped["end_ns"].max()})
+    placed = failures[failures["node"].notna()]
+    grouped = placed.groupby(["node", "clock"])
+    spans = grouped.agg(first=("start_ns", "min"), last=("end_ns", "max"))
     for (node, clock), first, last in spans.itertuples(name=None):
         yield node, clock, _number(first), _number(last)
 
 
 def _of_timeline(timeline: pd.DataFrame) -> Iterator[_Seen]:
-    named = timeline[timeline["nodes"].notna()]
-    ends = named["end_ns"].fillna(named["start_ns"])
+    placed = timeline[timeline["nodes"].notna()]
+    ends = placed["end_ns"].fillna(placed["start_ns"])
     # Many runs share a list, and lists may be of thousands of hosts: each is taken apart once.
-    grouped = named.assign(end_ns=ends).groupby(["nodes", "clock"], sort=False)
+    grouped = placed.assign(end_ns=ends).groupby(["nodes", "clock"], sort=False)
     spans = grouped.agg(first=("start_ns", "min"), last=("end_ns", "max"))
     for (nodes, clock), first, last in spans.itertuples(name=None):
         for node in nodes.split(","):
@@ -402,11 +371,11 @@ def _of_timeline(timeline: pd.DataFrame) -> Iterator[_Seen]:
                 yield node.strip(), clock, _number(first), _number(last)
 
 
-def _of_parts(parts: Sequence[LogPart]) -> Iterator[_Seen]:
-    for part in parts:
-        for node in part.nodes:
+def _of_parts(logs: Sequence[LogPart]) -> Iterator[_Seen]:
+    for log in logs:
+        for node in log.nodes:
             yield node, "none", None, None
-        for node, (first, last) in part.watched.items():
+        for node, (first, last) in log.watched.items():
             yield node, "epoch", first, last
 
 
@@ -428,25 +397,20 @@ def without_repeats(failures: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]
     file has several such rows, that many are kept; of events that stand for repeats, the
     state that stands for most. The last code of a GPU, whose time nobody knows, is one
     failure however many pages show it.
-
-    Returns
-    -------
-    tuple of pandas.DataFrame
-        The rows to keep, and those that repeat one of them.
     """
     has_place = failures["node"].notna() | failures["job"].notna()
     # Stamps of NCCL's watchdog are exact to the nanosecond.
     has_place |= failures["kind"].eq("nccl") & failures["rank"].notna()
     is_page = failures["kind"].eq("dcgm") & failures["node"].notna()
-    known = failures[has_place & failures["start_ns"].notna() | is_page]
-    if known["source"].nunique() < 2:
+    placed = failures[has_place & failures["start_ns"].notna() | is_page]
+    if placed["source"].nunique() < 2:
         return failures, failures.iloc[:0]
-    key = known.groupby(_SAME, dropna=False, sort=False).ngroup()
-    each = pd.DataFrame({"key": key, "source": known["source"], "count": known["line_count"]})
-    counts = each.groupby(["key", "source"], sort=False)["count"].sum().reset_index()
+    key = placed.groupby(_SAME, dropna=False, sort=False).ngroup()
+    rows = pd.DataFrame({"key": key, "source": placed["source"], "count": placed["line_count"]})
+    counts = rows.groupby(["key", "source"], sort=False)["count"].sum().reset_index()
     fullest = counts.loc[counts.groupby("key", sort=False)["count"].idxmax()]
     kept = fullest.set_index("key")["source"].reindex(key).to_numpy()
-    repeats = known.index[known["source"].to_numpy() != kept]
+    repeats = placed.index[placed["source"].to_numpy() != kept]
     return failures.drop(index=repeats), failures.loc[repeats]
 
 
@@ -455,30 +419,24 @@ def without_repeated_states(timeline: pd.DataFrame) -> tuple[pd.DataFrame, pd.Da
 
     Of a state that one file saw begin and another saw end, the ended one is kept. Rows without
     a job are the same only if everything else is equal, too.
-
-    Returns
-    -------
-    tuple of pandas.DataFrame
-        The rows to keep, and those that repeat one of them.
     """
-    known = timeline[timeline["start_ns"].notna() & timeline["clock"].eq("epoch")]
-    if known["source"].nunique() < 2:
+    placed = timeline[timeline["start_ns"].notna() & timeline["clock"].eq("epoch")]
+    if placed["source"].nunique() < 2:
         return timeline, timeline.iloc[:0]
-    has_job, ends = known["job"].notna(), known["end_ns"].notna()
-    whole = [str(name) for name in known if name not in ("source", "line")]
+    has_job, ends = placed["job"].notna(), placed["end_ns"].notna()
+    columns = [str(name) for name in placed if name not in ("source", "line")]
     repeats = [
         # Files count the attempts of a job from the first one that they know.
-        *_held_before(known[has_job & ends], [*_SAME_STATE, "end_ns"]),
-        *_held_before(known[~has_job], whole),
+        *_held_before(placed[has_job & ends], [*_SAME_STATE, "end_ns"]),
+        *_held_before(placed[~has_job], columns),
     ]
-    known = known[has_job].sort_values("end_ns", kind="stable", na_position="last")
-    lasting = known.loc[_held_before(known, _SAME_STATE), "end_ns"].isna()
+    placed = placed[has_job].sort_values("end_ns", kind="stable", na_position="last")
+    lasting = placed.loc[_held_before(placed, _SAME_STATE), "end_ns"].isna()
     repeats = sorted({*repeats, *lasting.index[lasting]})
     return timeline.drop(index=repeats), timeline.loc[repeats]
 
 
 def _held_before(rows: pd.DataFrame, same: Sequence[Hashable]) -> list[int]:
-    """Return the rows that equal one of a file before theirs."""
     key = rows.groupby(list(same), dropna=False, sort=False).ngroup()
     first = rows["source"].groupby(key).transform("first")
     return rows.index[rows["source"].ne(first)].tolist()

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
+from workbench.plot._failures.marks import PRODUCTIVE_AXIS, name_rows
 from workbench.plot._style.lanes import extremes
 from workbench.plot._style.style import (
     COLOURS,
@@ -18,12 +19,9 @@ from workbench.plot._style.style import (
     distinct,
     distinct_fill,
     fill,
-    finish,
     ink,
-    left_margin,
-    nothing,
 )
-from workbench.plot._style.text import digits, label, percent, safe
+from workbench.plot._style.text import digits, label, percent, safe, short
 from workbench.tables import GOODPUT, GOODPUT_AT_SCALE, GOODPUT_WINDOWS
 
 CONVENTIONS = {
@@ -45,10 +43,8 @@ def goodput(
     ----------
     table
         Table :data:`workbench.tables.GOODPUT`, or several by the name of the case.
-    source
-        Where the numbers come from; printed under the figure.
-    synthetic
-        Whether the data was generated; the figure then says so.
+    source, synthetic
+        Where the numbers come from, and whether they were generated; the figure says both.
 
     Returns
     -------
@@ -56,24 +52,24 @@ def goodput(
         Of one case one bar per state, each beginning where the last one ended; of several
         one stacked bar per case. The title states the productive share.
     """
-    if isinstance(table, pd.DataFrame):
-        return _waterfall(GOODPUT.check(table), source, synthetic=synthetic)
-    cases = {name: GOODPUT.check(each) for name, each in list(table.items())[:_MOST_CASES]}
-    cases = {name: each for name, each in cases.items() if len(each)}
+    frame = Frame(source, synthetic)
+    several = {"": table} if isinstance(table, pd.DataFrame) else table
+    cases = {name: GOODPUT.check(case) for name, case in list(several.items())[:_MOST_CASES]}
+    cases = {name: case for name, case in cases.items() if len(case)}
     if not cases:
-        return _nothing(source, synthetic=synthetic)
-    return _stacks(cases, len(table), source, synthetic=synthetic)
+        why = "The table has no states; analyze.goodput makes them."
+        return frame.nothing(why, claim="No GPU time to divide")
+    if isinstance(table, pd.DataFrame):
+        return _waterfall(table, frame)
+    return _stacks(cases, len(table), frame)
 
 
 def convention_note(conventions: pd.Series) -> str:
-    """Say how failures were counted."""
     names = [str(name) for name in dict.fromkeys(conventions)]
     return "counted: " + "; ".join(safe(CONVENTIONS.get(name, name)) for name in names)
 
 
-def _waterfall(table: pd.DataFrame, source: str, *, synthetic: bool) -> go.Figure:
-    if table.empty:
-        return _nothing(source, synthetic=synthetic)
+def _waterfall(table: pd.DataFrame, frame: Frame) -> go.Figure:
     rows = _few(table)
     share = rows["gpu_time_share"].to_numpy()
     base = np.concatenate(([0.0], np.cumsum(share)[:-1]))
@@ -96,59 +92,41 @@ def _waterfall(table: pd.DataFrame, source: str, *, synthetic: bool) -> go.Figur
             ],
             hovertemplate="%{customdata}<extra></extra>",
         )
+    # Labels that would leave the frame stand left of their bar, or of its end if that is far left.
+    is_outside = (base + share) >= 0.72
     figure.add_scatter(
         mode="text",
-        x=base + share,
+        x=np.where(is_outside & (base > 0.25), base, base + share),
         y=np.arange(len(rows)),
-        text=[f"\u2002{percent(each)}{_interval(row)}\u2002" for each, row in
-              zip(share, rows.to_dict("records"), strict=True)],
-        textposition=["middle right" if end < 0.72 else "middle left" for end in base + share],
+        text=[f"\u2002{percent(row['gpu_time_share'])}{_interval(row)}\u2002"
+              for row in rows.to_dict("records")],
+        textposition=np.where(is_outside, "middle left", "middle right").tolist(),
         showlegend=False,
         hoverinfo="skip",
     )  # fmt: skip
-    # Labels that would leave the frame stand left of their bar.
-    outside = (base + share) >= 0.72
-    figure.data[-1].x = np.where(outside & (base > 0.25), base, base + share)
-    figure.data[-1].textposition = np.where(
-        outside & (base > 0.25), "middle left", np.where(outside, "middle left", "middle right")
-    ).tolist()
-    ticks = [label(name) for name in names]
-    figure.update_layout(
-        height=max(len(rows), 2) * 34, bargap=0.3, margin_l=left_margin(ticks), barmode="overlay"
-    )
+    name_rows(figure, list(map(short, names)), max(len(rows), 2) * 34, showgrid=False)
+    figure.update_layout(bargap=0.3, barmode="overlay")
     figure.update_xaxes(title="share of GPU time [%]", tickformat=".0%", range=[0, 1])
-    figure.update_yaxes(
-        tickvals=list(range(len(rows))), ticktext=ticks, range=[len(rows) - 0.5, -0.5],
-        showgrid=False,
-    )  # fmt: skip
-    return finish(
-        figure,
-        claim=_claim(rows),
-        source=source,
-        synthetic=synthetic,
-        note=convention_note(table["convention"]),
-    )
+    return frame.finish(figure, claim=_claim(rows), note=convention_note(table["convention"]))
 
 
-def _stacks(
-    cases: Mapping[str, pd.DataFrame], asked: int, source: str, *, synthetic: bool
-) -> go.Figure:
+def _stacks(cases: Mapping[str, pd.DataFrame], case_count: int, frame: Frame) -> go.Figure:
     drawn = [
-        dict(zip(few["state"], few["gpu_time_share"], strict=True))
-        for few in (_few(each).drop_duplicates("state") for each in cases.values())
+        _few(case).drop_duplicates("state").set_index("state")["gpu_time_share"]
+        for case in cases.values()
     ]
-    names = list(dict.fromkeys(name for each in drawn for name in each))
+    names = list(dict.fromkeys(name for case in drawn for name in case.index))
     markers = _markers(names)
     figure = go.Figure()
     for name in names:
-        shares = [float(each.get(name, 0.0)) for each in drawn]
+        shares = [float(case.get(name, 0.0)) for case in drawn]
         figure.add_bar(
             orientation="h",
             x=shares,
             y=list(range(len(cases))),
             name=label(name),
             marker=markers[name],
-            text=[percent(each) if each >= 0.045 else "" for each in shares],
+            text=[percent(share) if share >= 0.045 else "" for share in shares],
             textposition="inside",
             insidetextanchor="middle",
             textangle=0,
@@ -156,27 +134,18 @@ def _stacks(
             customdata=[label(name)] * len(shares),
             hovertemplate="%{customdata}: %{x:.1%}<extra></extra>",
         )
-    ticks = [label(name, 40) for name in cases]
-    figure.update_layout(
-        barmode="stack", height=max(len(cases), 2) * 44, bargap=0.35, margin_l=left_margin(ticks)
-    )
+    ticks = [short(name, 40) for name in cases]
+    name_rows(figure, ticks, max(len(cases), 2) * 44, showgrid=False)
+    figure.update_layout(barmode="stack", bargap=0.35)
     figure.update_xaxes(title="share of GPU time [%]", tickformat=".0%", range=[0, 1])
-    figure.update_yaxes(
-        tickvals=list(range(len(cases))), ticktext=ticks, range=[len(cases) - 0.5, -0.5],
-        showgrid=False,
-    )  # fmt: skip
-    shares_of = {name: _share(each) for name, each in cases.items()}
-    first, last = next(iter(shares_of)), list(shares_of)[-1]
-    claim = (
-        f"Productive: {percent(shares_of[first])} ({label(first, 30)}), "
-        f"{percent(shares_of[last])} ({label(last, 30)})"
-        if len(shares_of) > 1
-        else f"{percent(shares_of[first])} of the GPU time is productive"
-    )
-    more = [f"{asked - len(cases)} cases not shown"] if asked > len(cases) else []
-    counted = convention_note(pd.concat([each["convention"] for each in cases.values()]))
-    note = " · ".join([counted, *more])
-    return finish(figure, claim=claim, source=source, synthetic=synthetic, note=note)
+    shares_of = [(percent(_share(case)), label(name, 30)) for name, case in cases.items()]
+    claim = f"{shares_of[0][0]} of the GPU time is productive"
+    if len(shares_of) > 1:
+        claim = "Productive: " + ", ".join(f"{s} ({n})" for s, n in (shares_of[0], shares_of[-1]))
+    note = convention_note(pd.concat([case["convention"] for case in cases.values()]))
+    if case_count > len(cases):
+        note += f" · {case_count - len(cases)} cases not shown"
+    return frame.finish(figure, claim=claim, note=note)
 
 
 def _few(table: pd.DataFrame) -> pd.DataFrame:
@@ -189,10 +158,14 @@ def _few(table: pd.DataFrame) -> pd.DataFrame:
     if len(rows) <= _MOST_STATES:
         return rows
     largest = rows["gpu_time_share"].nlargest(_MOST_STATES - 1).index
-    rest = rows.drop(largest)
-    other = {"state": "all others", "scope": "several", "low_share": np.nan, "high_share": np.nan}
-    other["gpu_time_share"] = rest["gpu_time_share"].sum()
-    return pd.concat([rows.loc[sorted(largest)], pd.DataFrame([other])], ignore_index=True)
+    summed = {
+        "state": "all others",
+        "scope": "several",
+        "low_share": np.nan,
+        "high_share": np.nan,
+    }
+    summed["gpu_time_share"] = rows.drop(largest)["gpu_time_share"].sum()
+    return pd.concat([rows.loc[sorted(largest)], pd.DataFrame([summed])], ignore_index=True)
 
 
 def _share(table: pd.DataFrame) -> float:
@@ -217,23 +190,11 @@ def _interval(row: Any) -> str:
 
 
 def _markers(names: list[str]) -> dict[str, dict[str, Any]]:
-    """Fill states by their meaning, and others so that they can be told apart."""
-    others = [name for name in names if name not in COLOURS]
+    unnamed = [name for name in names if name not in COLOURS]
     return {name: fill(name) for name in names} | {
-        name: distinct_fill(at) for at, name in enumerate(others)
+        name: distinct_fill(at) for at, name in enumerate(unnamed)
     }
 
-
-def _nothing(source: str, *, synthetic: bool) -> go.Figure:
-    return nothing(
-        "The table has no states; analyze.goodput makes them.",
-        claim="No GPU time to divide",
-        source=source,
-        synthetic=synthetic,
-    )
-
-
-# Goodput against the size of the job.
 
 _LINES = (
     ("replica_share", "only the failed replica restarts", "productive", "solid", "circle"),
@@ -252,10 +213,8 @@ def goodput_at_scale(
         Table :data:`workbench.tables.GOODPUT_AT_SCALE`.
     at_gpus
         Size to mark and to read off; the largest by default.
-    source
-        Where the numbers come from; printed under the figure.
-    synthetic
-        Whether the data was generated; the figure then says so.
+    source, synthetic
+        Where the numbers come from, and whether they were generated; the figure says both.
 
     Returns
     -------
@@ -265,17 +224,14 @@ def goodput_at_scale(
     frame = Frame(source, synthetic)
     GOODPUT_AT_SCALE.check(table)
     if table.empty:
-        return frame.nothing(
-            "The table has no sizes; analyze.goodput_at_scale makes them.",
-            claim="No sizes to compare",
-        )
+        why = "The table has no sizes; analyze.goodput_at_scale makes them."
+        return frame.nothing(why, claim="No sizes to compare")
     rows = table.sort_values("gpu_count", ignore_index=True)
-    keep = extremes(rows["synchronous_share"].to_numpy())
-    rows = rows.iloc[keep].reset_index(drop=True)
+    rows = rows.iloc[extremes(rows["synchronous_share"].to_numpy())].reset_index(drop=True)
     size = rows["gpu_count"].to_numpy()
     figure = go.Figure()
     wanted = size.max() if at_gpus is None else at_gpus
-    here = rows.iloc[int(np.argmin(np.abs(np.log(size / max(wanted, 1)))))]
+    marked = rows.iloc[int(np.argmin(np.abs(np.log(size / max(wanted, 1)))))]
     for column, words, meaning, dash, symbol in _LINES:
         figure.add_scatter(
             x=size,
@@ -285,35 +241,32 @@ def goodput_at_scale(
             line={"color": colour(meaning), "dash": dash, "width": 2.5},
             marker={"symbol": symbol, "size": 7},
             customdata=rows[["failure_interval_min", "recovery_min", "replica_count"]].to_numpy(),
-            hovertemplate=(
-                f"{words}, %{{x:,}} GPUs: %{{y:.1%}}<br>a failure every %{{customdata[0]:.3g}} "
-                "min, recovery %{customdata[1]:.3g} min, %{customdata[2]} replicas"
-                "<extra></extra>"
-            ),
+            hovertemplate=f"{words}, %{{x:,}} GPUs: %{{y:.1%}}<br>a failure every "
+            "%{customdata[0]:.3g} min, recovery %{customdata[1]:.3g} min, "
+            "%{customdata[2]} replicas<extra></extra>",
         )
     figure.add_vline(
-        x=float(here["gpu_count"]), line={"color": colour("neutral"), "width": 1, "dash": "dot"}
+        x=float(marked["gpu_count"]), line={"color": colour("neutral"), "width": 1, "dash": "dot"}
     )
     figure.update_xaxes(title="size of the job [GPUs]", type="log", tickformat=",.0~f", dtick="D2")
-    figure.update_yaxes(title="productive share of GPU time [%]", tickformat=".0%", range=[0, 1.02])
+    figure.update_yaxes(**PRODUCTIVE_AXIS)
     note = (
-        f"there: a failure every {digits(here['failure_interval_min'])} min, recovery "
-        f"{digits(here['recovery_min'])} min, {here['replica_count']} replicas · counted: "
-        f"{safe(CONVENTIONS.get(str(here['convention']), here['convention']))}"
+        f"there: a failure every {digits(marked['failure_interval_min'])} min, recovery "
+        f"{digits(marked['recovery_min'])} min, {marked['replica_count']} replicas · counted: "
+        f"{safe(CONVENTIONS.get(str(marked['convention']), marked['convention']))}"
     )
-    return frame.finish(figure, claim=_goodput_at_scale_claim(here), note=note)
+    return frame.finish(figure, claim=_goodput_at_scale_claim(marked), note=note)
 
 
-def _goodput_at_scale_claim(here: pd.Series) -> str:
-    both = [here["synchronous_share"], here["replica_share"]]
-    words = ["no answer" if pd.isna(each) else percent(float(each)) for each in both]
+def _goodput_at_scale_claim(marked: pd.Series) -> str:
+    shares = [marked["synchronous_share"], marked["replica_share"]]
+    words = ["no answer" if pd.isna(share) else percent(float(share)) for share in shares]
+    gpus = f"At {int(marked['gpu_count']):,} GPUs"
     return (
-        f"At {int(here['gpu_count']):,} GPUs {words[0]} of the time is productive if all restart, "
-        f"{words[1]} if replicas fail alone"
+        f"{gpus} {words[0]} of the time is productive if all restart, {words[1]} if replicas fail "
+        "alone"
     )
 
-
-# How far the goodput of single windows scatters.
 
 # A curve that only rises loses nothing with fewer points than a line that jumps.
 _POINTS = 400
@@ -329,10 +282,8 @@ def goodput_windows(
     table
         Table :data:`workbench.tables.GOODPUT_WINDOWS`, or several by the name of the case,
         e.g. a log and its Poisson twin.
-    source
-        Where the numbers come from; printed under the figure.
-    synthetic
-        Whether the data was generated; the figure then says so.
+    source, synthetic
+        Where the numbers come from, and whether they were generated; the figure says both.
 
     Returns
     -------
@@ -341,16 +292,14 @@ def goodput_windows(
     """
     frame = Frame(source, synthetic)
     cases = {"all windows": table} if isinstance(table, pd.DataFrame) else dict(table)
-    cases = {name: GOODPUT_WINDOWS.check(each) for name, each in cases.items()}
-    known = {name: each for name, each in cases.items() if len(each)}
-    if not known:
-        return frame.nothing(
-            "There are no windows; analyze.goodput_windows makes them.",
-            claim="No windows to compare",
-        )
+    cases = {name: GOODPUT_WINDOWS.check(case) for name, case in cases.items()}
+    cases = {name: case for name, case in cases.items() if len(case)}
+    if not cases:
+        why = "There are no windows; analyze.goodput_windows makes them."
+        return frame.nothing(why, claim="No windows to compare")
     figure = go.Figure()
-    for at, (name, each) in enumerate(list(known.items())[:MAX_LINES]):
-        share = np.sort(each["productive_share"].to_numpy())
+    for at, (name, case) in enumerate(list(cases.items())[:MAX_LINES]):
+        share = np.sort(case["productive_share"].to_numpy())
         below = np.arange(1, len(share) + 1) / len(share)
         keep = extremes(share, _POINTS)
         figure.add_scatter(
@@ -361,18 +310,19 @@ def goodput_windows(
             name=f"{label(name, 34)} (mean {percent(float(share.mean()))})",
             hovertemplate="%{y:.0%} of the windows are at most %{x:.1%} productive<extra></extra>",
         )
-    name, first = next(iter(known.items()))
+    name, first = next(iter(cases.items()))
     low, high = first["productive_share"].quantile([0.05, 0.95])
     starts = first.loc[first["run"] == first["run"].iloc[0], "start_min"].to_numpy()
-    length = f"{digits(starts[1] - starts[0])}-min " if len(starts) > 1 else ""
-    if len(starts) > 1 and (starts[1] - starts[0]) % 60 == 0:
-        length = f"{digits((starts[1] - starts[0]) / 60)}-hour "
+    length = ""
+    if len(starts) > 1:
+        step = starts[1] - starts[0]
+        length = f"{digits(step)}-min " if step % 60 else f"{digits(step / 60)}-hour "
     claim = (
         f"{length}windows of {label(name, 34)} scatter from {percent(low)} to {percent(high)}"
         " (5 to 95 %)"
     )
     figure.update_xaxes(title="productive share of the window [%]", tickformat=".0%")
     figure.update_yaxes(title="windows at most so productive [%]", tickformat=".0%")
-    more = len(known) - MAX_LINES
+    more = len(cases) - MAX_LINES
     note = f"{more} cases not shown" if more > 0 else ""
     return frame.finish(figure, claim=claim[0].upper() + claim[1:], note=note)

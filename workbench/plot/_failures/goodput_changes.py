@@ -9,9 +9,10 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from workbench.plot._failures.goodput import CONVENTIONS
+from workbench.plot._failures.marks import PRODUCTIVE_AXIS, name_rows
 from workbench.plot._style.lanes import extremes
-from workbench.plot._style.style import COLOURS, Frame, colour, distinct, fill, left_margin
-from workbench.plot._style.text import digits, label, percent, plural, safe
+from workbench.plot._style.style import COLOURS, Frame, colour, distinct, fill
+from workbench.plot._style.text import digits, label, percent, plural, safe, short
 from workbench.tables import (
     CHECKPOINT_CURVE,
     CHECKPOINT_OPTIMUM,
@@ -42,10 +43,8 @@ def goodput_sweep(table: pd.DataFrame, *, source: str = "", synthetic: bool = Fa
     ----------
     table
         Table :data:`workbench.tables.GOODPUT_SWEEP`, of one input.
-    source
-        Where the numbers come from; printed under the figure.
-    synthetic
-        Whether the data was generated; the figure then says so.
+    source, synthetic
+        Where the numbers come from, and whether they were generated; the figure says both.
 
     Returns
     -------
@@ -54,32 +53,30 @@ def goodput_sweep(table: pd.DataFrame, *, source: str = "", synthetic: bool = Fa
     """
     frame = Frame(source, synthetic)
     GOODPUT_SWEEP.check(table)
-    known = table.dropna(subset=["productive_share"])
-    if known.empty:
-        return frame.nothing(
-            "No convention has an answer for these values.", claim="Nothing to vary"
-        )
+    answered = table.dropna(subset=["productive_share"])
+    if answered.empty:
+        why = "No convention has an answer for these values."
+        return frame.nothing(why, claim="Nothing to vary")
     figure = go.Figure()
-    ordered = known.sort_values("value", kind="stable")
+    ordered = answered.sort_values("value", kind="stable")
     # In the order of the table, so that a convention keeps its colour while inputs change.
     conventions = list(dict.fromkeys(table["convention"]))
     for at, name in enumerate(conventions):
-        part = ordered[ordered["convention"] == name]
-        if part.empty:
+        rows = ordered[ordered["convention"] == name]
+        if rows.empty:
             continue
-        keep = extremes(part["productive_share"].to_numpy())
-        few = len(keep) < 40
+        rows = rows.iloc[extremes(rows["productive_share"].to_numpy())]
         figure.add_scatter(
-            x=part["value"].to_numpy()[keep],
-            y=part["productive_share"].to_numpy()[keep],
-            mode="lines+markers" if few else "lines",
+            x=rows["value"].to_numpy(),
+            y=rows["productive_share"].to_numpy(),
+            mode="lines+markers" if len(rows) < 40 else "lines",
             name=safe(CONVENTIONS.get(str(name), name)),
             line=distinct(at),
             hovertemplate="%{x:.4g}: %{y:.1%}<extra></extra>",
         )
-    parameter = str(known["parameter"].iloc[0])
+    parameter = str(answered["parameter"].iloc[0])
     words = INPUTS.get(parameter, parameter)
-    counted = next(name for name in conventions if (known["convention"] == name).any())
+    counted = next(name for name in conventions if (answered["convention"] == name).any())
     first = ordered[ordered["convention"] == counted]
     low, high = first.iloc[0], first.iloc[-1]
     unit = " min" if parameter.endswith("_min") else ""
@@ -88,17 +85,13 @@ def goodput_sweep(table: pd.DataFrame, *, source: str = "", synthetic: bool = Fa
         f"Productive: {percent(low['productive_share'])} at {digits(low['value'])}{unit}, "
         f"{percent(high['productive_share'])} at {digits(high['value'])}{unit} {label(name)}"
     ) + (f" (counted: {label(counted, 20)})" if len(conventions) > 1 else "")
-    spread = known["value"].max() > 20 * max(known["value"].min(), 1e-9)
-    figure.update_xaxes(
-        title=label(words),
-        **({"type": "log", "dtick": "D2"} if spread and known["value"].min() > 0 else {}),
-    )
-    figure.update_yaxes(title="productive share of GPU time [%]", tickformat=".0%", range=[0, 1.02])
-    counted = ", ".join(safe(each) for each in dict.fromkeys(known["convention"]))
-    missing = len(table) - len(known)
-    note = f"counted: {counted}" + (
-        f" · {missing} cases have no answer under their convention" if missing else ""
-    )
+    least, largest = answered["value"].min(), answered["value"].max()
+    is_wide = least > 0 and largest > 20 * max(least, 1e-9)
+    figure.update_xaxes(title=label(words), **({"type": "log", "dtick": "D2"} if is_wide else {}))
+    figure.update_yaxes(**PRODUCTIVE_AXIS)
+    note = "counted: " + ", ".join(map(safe, dict.fromkeys(answered["convention"])))
+    if missing := len(table) - len(answered):
+        note += f" · {missing} cases have no answer under their convention"
     return frame.finish(figure, claim=claim, note=note)
 
 
@@ -109,10 +102,8 @@ def goodput_ladder(table: pd.DataFrame, *, source: str = "", synthetic: bool = F
     ----------
     table
         Table :data:`workbench.tables.GOODPUT_LADDER`, of one convention or several.
-    source
-        Where the numbers come from; printed under the figure.
-    synthetic
-        Whether the data was generated; the figure then says so.
+    source, synthetic
+        Where the numbers come from, and whether they were generated; the figure says both.
 
     Returns
     -------
@@ -123,31 +114,25 @@ def goodput_ladder(table: pd.DataFrame, *, source: str = "", synthetic: bool = F
     frame = Frame(source, synthetic)
     GOODPUT_LADDER.check(table)
     if table.empty:
-        return frame.nothing(
-            "The table has no changes; analyze.goodput_ladder makes them.",
-            claim="No changes to show",
-        )
+        why = "The table has no changes; analyze.goodput_ladder makes them."
+        return frame.nothing(why, claim="No changes to show")
     changes = list(dict.fromkeys(table["change"]))[:_MOST_ROWS]
-    place = {name: at for at, name in enumerate(changes)}
     conventions = list(dict.fromkeys(table["convention"]))
     figure = go.Figure()
     width = 0.8 / len(conventions)
     for number, convention in enumerate(conventions):
-        part = table[(table["convention"] == convention) & table["change"].isin(changes)]
-        at = np.array([place[name] for name in part["change"]])
+        rows = table[(table["convention"] == convention) & table["change"].isin(changes)]
+        at = np.array([changes.index(name) for name in rows["change"]])
         shift = (number - (len(conventions) - 1) / 2) * width
-        gains = ["" if not gain else f" ({100 * gain:+.1f})" for gain in part["gain_ratio"]]
+        gains = ["" if not gain else f" ({100 * gain:+.1f})" for gain in rows["gain_ratio"]]
         figure.add_bar(
             orientation="h",
             y=at + shift,
-            x=part["productive_share"],
+            x=rows["productive_share"],
             width=width * 0.9,
             name=safe(CONVENTIONS.get(str(convention), convention)),
             marker=fill(("productive", "degraded capacity", "allocation")[number % 3]),
-            text=[
-                f"{percent(share)}{gain}"
-                for share, gain in zip(part["productive_share"], gains, strict=True)
-            ],
+            text=list(map("{}{}".format, rows["productive_share"].map(percent), gains)),
             textposition="outside",
             hovertemplate="%{x:.2%}<extra></extra>",
         )
@@ -157,33 +142,19 @@ def goodput_ladder(table: pd.DataFrame, *, source: str = "", synthetic: bool = F
         figure.add_scatter(
             mode="markers",
             x=printed["printed_share"],
-            y=[place[name] for name in printed["change"]],
+            y=[changes.index(name) for name in printed["change"]],
             name="published",
-            marker={
-                "symbol": "diamond-open",
-                "size": 13,
-                "color": COLOURS["reference"],
-                "line_width": 2,
-            },
+            marker={"symbol": "diamond-open", "size": 13, "color": COLOURS["reference"]},
+            marker_line_width=2,
             hovertemplate="published: %{x:.1%}<extra></extra>",
         )
-    first = table[table["convention"] == conventions[0]]
-    claim = (
-        f"From {percent(first['productive_share'].iloc[0])} to "
-        f"{percent(first['productive_share'].iloc[-1])}: what each change contributes"
-    )
-    ticks = [label(name, 40) for name in changes]
-    figure.update_layout(
-        height=max(len(changes) * len(conventions), 3) * 30, margin_l=left_margin(ticks)
-    )
+    ends = table.loc[table["convention"] == conventions[0], "productive_share"].map(percent)
+    claim = f"From {ends.iloc[0]} to {ends.iloc[-1]}: what each change contributes"
+    height = max(len(changes) * len(conventions), 3) * 30
+    name_rows(figure, [short(name, 40) for name in changes], height, showgrid=False)
     figure.update_xaxes(
-        title="productive share of GPU time [%]", tickformat=".0%", range=[0, 1.18],
-        tickvals=[0, 0.2, 0.4, 0.6, 0.8, 1],
-    )  # fmt: skip
-    figure.update_yaxes(
-        tickvals=list(range(len(changes))), ticktext=ticks, range=[len(changes) - 0.5, -0.5],
-        showgrid=False,
-    )  # fmt: skip
+        **{**PRODUCTIVE_AXIS, "range": [0, 1.18]}, tickvals=[0, 0.2, 0.4, 0.6, 0.8, 1]
+    )
     note = "in brackets: percentage points against the row above"
     return frame.finish(figure, claim=claim, note=note)
 
@@ -197,10 +168,8 @@ def goodput_sensitivity(
     ----------
     table
         Table :data:`workbench.tables.GOODPUT_SENSITIVITY`.
-    source
-        Where the numbers come from; printed under the figure.
-    synthetic
-        Whether the data was generated; the figure then says so.
+    source, synthetic
+        Where the numbers come from, and whether they were generated; the figure says both.
 
     Returns
     -------
@@ -210,10 +179,8 @@ def goodput_sensitivity(
     frame = Frame(source, synthetic)
     GOODPUT_SENSITIVITY.check(table)
     if table.empty:
-        return frame.nothing(
-            "The table has no inputs; analyze.goodput_sensitivity makes it.",
-            claim="No inputs to change",
-        )
+        why = "The table has no inputs; analyze.goodput_sensitivity makes it."
+        return frame.nothing(why, claim="No inputs to change")
     rows = table.head(_MOST_ROWS)
     base = float(rows["base_share"].iloc[0])
     figure = go.Figure()
@@ -221,47 +188,39 @@ def goodput_sensitivity(
         ("less", "halved_share", "with half of it", -0.19),
         ("more", "doubled_share", "with twice of it", 0.19),
     ):
-        known = rows[column].notna().to_numpy()
-        share = rows[column].to_numpy()[known]
+        is_known = rows[column].notna().to_numpy()
+        share = rows[column].to_numpy()[is_known]
         figure.add_bar(
             orientation="h",
             base=base,
             x=share - base,
-            y=np.flatnonzero(known) + shift,
+            y=np.flatnonzero(is_known) + shift,
             width=0.34,
             name=words,
             marker=fill(meaning),
-            text=[percent(each) for each in share],
+            text=list(map(percent, share)),
             textposition="outside",
             hovertemplate=f"{words}: %{{text}}<extra></extra>",
         )
     figure.add_vline(x=base, line={"color": COLOURS["neutral"], "width": 1})
-    ticks = [_input(name, value) for name, value in
-             zip(rows["parameter"], rows["value"], strict=True)]  # fmt: skip
-    figure.update_layout(height=max(len(rows), 2) * 46, margin_l=left_margin(ticks))
+    names = list(map(_input, rows["parameter"], rows["value"]))
+    name_rows(figure, names, max(len(rows), 2) * 46, showgrid=False)
     ends = rows[["base_share", "halved_share", "doubled_share"]]
     low, high = float(ends.min().min()), float(ends.max().max())
     pad = 0.12 * max(high - low, 0.02)
-    figure.update_xaxes(
-        title="productive share of GPU time [%]", tickformat=".0%", range=[low - pad, high + pad]
-    )
-    figure.update_yaxes(
-        tickvals=list(range(len(rows))), ticktext=ticks, range=[len(rows) - 0.5, -0.5],
-        showgrid=False,
-    )  # fmt: skip
-    return frame.finish(
-        figure, claim=_buys_most(rows, base),
-        note=f"base case: {percent(base)}; each input is changed alone")  # fmt: skip
+    figure.update_xaxes(**{**PRODUCTIVE_AXIS, "range": [low - pad, high + pad]})
+    note = f"base case: {percent(base)}; each input is changed alone"
+    return frame.finish(figure, claim=_largest_gain(rows, base), note=note)
 
 
 def _input(name: str, value: float) -> str:
     field, _, phase = str(name).partition(": ")
     words = INPUTS.get(field, field).removesuffix(" [min]")
     unit = " min" if field.endswith("_min") else ""
-    return label(f"{words}{': ' + phase if phase else ''} ({digits(value)}{unit})", 48)
+    return short(f"{words}{': ' + phase if phase else ''} ({digits(value)}{unit})", 48)
 
 
-def _buys_most(rows: pd.DataFrame, base: float) -> str:
+def _largest_gain(rows: pd.DataFrame, base: float) -> str:
     options = [
         (row[column] - base, words, row["parameter"], row["value"])
         for row in rows.to_dict("records")
@@ -271,10 +230,8 @@ def _buys_most(rows: pd.DataFrame, base: float) -> str:
     gain, words, name, value = max(options, default=(0.0, "", "", 0.0))
     if gain <= 0:
         return "No input improves the goodput when halved or doubled"
-    return f"{words} “{_input(name, value)}” buys most: {100 * gain:+.1f} points"
+    return f"{words} “{safe(_input(name, value))}” buys most: {100 * gain:+.1f} points"
 
-
-# How often to save, and where the first-order formula fails.
 
 _SYMBOLS = ("diamond", "square", "star")
 
@@ -294,10 +251,8 @@ def checkpoint_curve(
         Table :data:`workbench.tables.CHECKPOINT_CURVE`.
     optimum
         Table :data:`workbench.tables.CHECKPOINT_OPTIMUM`, marked on the curve.
-    source
-        Where the numbers come from; printed under the figure.
-    synthetic
-        Whether the data was generated; the figure then says so.
+    source, synthetic
+        Where the numbers come from, and whether they were generated; the figure says both.
 
     Returns
     -------
@@ -308,10 +263,8 @@ def checkpoint_curve(
     frame = Frame(source, synthetic)
     CHECKPOINT_CURVE.check(curve)
     if curve.empty:
-        return frame.nothing(
-            "The table has no intervals; analyze.checkpoint_curve makes them.",
-            claim="No checkpoint intervals to compare",
-        )
+        why = "The table has no intervals; analyze.checkpoint_curve makes them."
+        return frame.nothing(why, claim="No checkpoint intervals to compare")
     rows = curve.sort_values("checkpoint_interval_min", ignore_index=True)
     rows = rows.iloc[extremes(rows["productive_share"].to_numpy())]
     x = rows["checkpoint_interval_min"]
@@ -337,12 +290,9 @@ def checkpoint_curve(
                 y=[row["productive_share"]],
                 mode="markers",
                 name=f"{safe(row['method'])}: {digits(row['checkpoint_interval_min'])} min",
-                marker={
-                    "symbol": _SYMBOLS[at % len(_SYMBOLS)],
-                    "size": 11,
-                    "color": distinct(at)["color"],
-                    "line": {"color": COLOURS["reference"], "width": 1},
-                },
+                marker={"symbol": _SYMBOLS[at % len(_SYMBOLS)], "color": distinct(at)["color"]},
+                marker_size=11,
+                marker_line={"color": COLOURS["reference"], "width": 1},
                 hovertemplate="%{y:.2%} at %{x:.4g} min<extra></extra>",
             )
         best = optimum.iloc[int(optimum["productive_share"].argmax())]
@@ -352,12 +302,9 @@ def checkpoint_curve(
         f"Save every {digits(best['checkpoint_interval_min'])} min: "
         f"{percent(best['productive_share'])} of the time is productive"
     )
-    below = int((rows["first_order_ratio"] < 0).sum())
-    note = "synchronous job, failures at random" + (
-        f" · the first-order formula is below 0, and not drawn, at {below} intervals"
-        if below
-        else ""
-    )
+    note = "synchronous job, failures at random"
+    if below := int((rows["first_order_ratio"] < 0).sum()):
+        note += f" · the first-order formula is below 0, and not drawn, at {below} intervals"
     return frame.finish(figure, claim=claim, note=note)
 
 
@@ -368,10 +315,8 @@ def expected_ettr(table: pd.DataFrame, *, source: str = "", synthetic: bool = Fa
     ----------
     table
         Table :data:`workbench.tables.EXPECTED_ETTR`.
-    source
-        Where the numbers come from; printed under the figure.
-    synthetic
-        Whether the data was generated; the figure then says so.
+    source, synthetic
+        Where the numbers come from, and whether they were generated; the figure says both.
 
     Returns
     -------
@@ -382,9 +327,8 @@ def expected_ettr(table: pd.DataFrame, *, source: str = "", synthetic: bool = Fa
     frame = Frame(source, synthetic)
     EXPECTED_ETTR.check(table)
     if table.empty:
-        return frame.nothing(
-            "The table has no sizes; analyze.expected_ettr makes them.", claim="No sizes to compare"
-        )
+        why = "The table has no sizes; analyze.expected_ettr makes them."
+        return frame.nothing(why, claim="No sizes to compare")
     rows = table.sort_values("gpu_count", ignore_index=True)
     rows = rows.iloc[extremes(rows["exact_share"].to_numpy())].reset_index(drop=True)
     size = rows["gpu_count"].to_numpy(dtype=np.float64)
@@ -412,10 +356,9 @@ def expected_ettr(table: pd.DataFrame, *, source: str = "", synthetic: bool = Fa
             )  # fmt: skip
     figure.update_xaxes(title="size of the job [GPUs]", type="log", tickformat=",.0~f", dtick="D2")
     figure.update_yaxes(title="effective training time [%]", tickformat=".0%", range=[0, 1.08])
-    return frame.finish(
-        figure, claim=_ettr_claim(rows),
-        note=f"{int((rows['first_order_ratio'] < 0).sum())} values of the formula are below 0 "
-        "and not drawn")  # fmt: skip
+    below = int((rows["first_order_ratio"] < 0).sum())
+    note = f"{below} values of the formula are below 0 and not drawn"
+    return frame.finish(figure, claim=_ettr_claim(rows), note=note)
 
 
 def _ettr_claim(rows: pd.DataFrame) -> str:
@@ -432,8 +375,6 @@ def _ettr_claim(rows: pd.DataFrame) -> str:
     return "The first-order formula holds for all these sizes"
 
 
-# The productive share against the number of spare nodes.
-
 # Further spares that gain less than this are not worth a word.
 _WORTH = 0.01
 
@@ -445,10 +386,8 @@ def spares(table: pd.DataFrame, *, source: str = "", synthetic: bool = False) ->
     ----------
     table
         Table :data:`workbench.tables.SPARES`.
-    source
-        Where the numbers come from; printed under the figure.
-    synthetic
-        Whether the data was generated; the figure then says so.
+    source, synthetic
+        Where the numbers come from, and whether they were generated; the figure says both.
 
     Returns
     -------
@@ -459,10 +398,8 @@ def spares(table: pd.DataFrame, *, source: str = "", synthetic: bool = False) ->
     frame = Frame(source, synthetic)
     SPARES.check(table)
     if table.empty:
-        return frame.nothing(
-            "The table has no numbers of spares; analyze.spares makes them.",
-            claim="No spares to compare",
-        )
+        why = "The table has no numbers of spares; analyze.spares makes them."
+        return frame.nothing(why, claim="No spares to compare")
     rows = table.sort_values("spare_count", ignore_index=True)
     rows = rows.iloc[extremes(rows["productive_share"].to_numpy())].reset_index(drop=True)
     reach = (rows["high_share"] - rows["low_share"]).fillna(0) / 2
@@ -488,15 +425,15 @@ def spares(table: pd.DataFrame, *, source: str = "", synthetic: bool = False) ->
         )
     best = float(rows["productive_share"].max())
     enough = rows[rows["productive_share"] >= best - _WORTH].iloc[0]
-    least = rows.iloc[0]
-    claim = (
-        f"{plural(int(enough['spare_count']), 'spare node')} are enough "
-        f"({percent(enough['productive_share'])} productive); with {int(least['spare_count']):,} "
-        f"it is {percent(least['productive_share'])}"
-    )
-    if best - float(least["productive_share"]) < _WORTH:
-        claim = f"{plural(int(least['spare_count']), 'spare node')} are already enough"
+    count, share = int(rows["spare_count"].iloc[0]), float(rows["productive_share"].iloc[0])
+    claim = f"{plural(count, 'spare node')} are already enough"
+    if best - share >= _WORTH:
+        claim = (
+            f"{plural(int(enough['spare_count']), 'spare node')} are enough "
+            f"({percent(enough['productive_share'])} productive); with {count:,} it is "
+            f"{percent(share)}"
+        )
     figure.update_xaxes(title="spare nodes", rangemode="tozero")
-    figure.update_yaxes(title="productive share of GPU time [%]", tickformat=".0%", range=[0, 1.02])
+    figure.update_yaxes(**PRODUCTIVE_AXIS)
     note = "below the nodes in repair the queue for spares never empties"
     return frame.finish(figure, claim=claim, note=note)

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
-from typing import Any
+from collections.abc import Hashable, Sequence
 
 import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
+from workbench.plot._failures.marks import name_rows
 from workbench.plot._style.style import COLOURS, Frame, fill, left_margin
-from workbench.plot._style.text import is_doubtful, label, plural, safe, wrapped
+from workbench.plot._style.text import is_doubtful, label, plural, safe, short, wrapped
 from workbench.tables import FLIGHT_POSITIONS, FLIGHT_SUSPECTS, FLIGHT_WAITS
-
-# What is pending on every rank of a hang, as a matrix.
 
 _MOST_RANKS, _MOST_PURPOSES, _FEW = 40, 24, 7
 
@@ -27,10 +25,8 @@ def flight_positions(
     ----------
     positions
         Table :data:`workbench.tables.FLIGHT_POSITIONS`.
-    source
-        Where the data comes from; printed under the figure.
-    synthetic
-        Whether the data was generated; the figure then says so.
+    source, synthetic
+        Where the data comes from, and whether it was generated; the figure says both.
 
     Returns
     -------
@@ -42,46 +38,31 @@ def flight_positions(
     frame = Frame(source, synthetic)
     FLIGHT_POSITIONS.check(positions)
     if positions.empty:
-        return frame.nothing(
-            "The dumps name no process group and hold no operation.", claim="No operations to show"
-        )
+        why = "The dumps name no process group and hold no operation."
+        return frame.nothing(why, claim="No operations to show")
     table = positions.assign(purpose=positions["description"].fillna(positions["group"]))
     ranks, purposes, notes = _chosen(table)
     table = table[table["rank"].isin(ranks) & table["purpose"].isin(purposes)]
+    columns = ["pending_count", "behind_count"]
+    # A sum of nothing but missing values stays missing: the rank is in no such group.
+    cells = table.astype(dict.fromkeys(columns, "float64")).pivot_table(
+        columns, "rank", "purpose", aggfunc=lambda values: values.sum(min_count=1), dropna=False
+    )
     counts, behind = (
-        table.astype({name: "float64"})
-        .pivot_table(
-            index="rank",
-            columns="purpose",
-            values=name,
-            aggfunc=lambda cells: cells.sum(min_count=1),
-            dropna=False,
-        )
-        .reindex(index=ranks, columns=purposes)
-        .to_numpy(dtype=np.float64)
-        for name in ("pending_count", "behind_count")
+        pd.DataFrame(cells[name]).reindex(index=ranks, columns=purposes).to_numpy("float64")
+        for name in columns
     )
     suspects = positions.drop_duplicates("rank").set_index("rank")
-    known = suspects.to_dict(orient="index")
     figure = go.Figure(_matrix(counts, behind, ranks, purposes))
-    labels = [_rank_label(rank, known[rank]) for rank in ranks]
+    labels = [_rank_label(rank, row) for rank, row in suspects.loc[ranks].iterrows()]
+    name_rows(figure, labels, max(20 * len(ranks), 120), showgrid=False, title=None)
     are_few = len(purposes) <= _FEW
-    figure.update_layout(
-        height=max(20 * len(ranks), 120),
-        margin={"l": left_margin(labels), "b": 130 if are_few else 190},
-    )
+    figure.update_layout(margin_b=130 if are_few else 190)
     figure.update_xaxes(
         title="purpose of the process group; in the cells: operations pending [count]",
         tickvals=list(range(len(purposes))),
         ticktext=[_purpose(name, are_few=are_few) for name in purposes],
         tickangle=0 if are_few else -40,
-        showgrid=False,
-    )
-    figure.update_yaxes(
-        title=None,
-        tickvals=list(range(len(ranks))),
-        ticktext=labels,
-        range=[len(ranks) - 0.5, -0.5],
         showgrid=False,
     )
     return frame.finish(figure, claim=_positions_claim(positions, suspects), note=" · ".join(notes))
@@ -90,32 +71,29 @@ def flight_positions(
 def _positions_claim(positions: pd.DataFrame, suspects: pd.DataFrame) -> str:
     pending = int(positions["pending_count"].sum())
     held = int((positions.groupby("rank")["pending_count"].sum() > 0).sum())
-    what = f"{plural(held, 'rank')} hold {plural(pending, 'pending operation')}"
+    total = f"{plural(held, 'rank')} hold {plural(pending, 'pending operation')}"
     marked = suspects[suspects["confidence"] != "none"]
     if marked.empty:
-        return f"{what}; no rank stands out" if pending else "No operation is pending"
-    place = marked["confidence"].map({name: at for at, name in enumerate(CONFIDENCES)}).fillna(9)
-    best = marked[place == place.min()]
+        return f"{total}; no rank stands out" if pending else "No operation is pending"
+    order = marked["confidence"].map({name: at for at, name in enumerate(CONFIDENCES)}).fillna(9)
+    best = marked[order == order.min()]
     best = best[best["reason"] == best["reason"].iloc[0]]
     ranks = sorted(int(rank) for rank in best.index)
-    return f"{named(ranks)} {phrase(str(best['reason'].iloc[0]), len(ranks))}; {what}"
+    return f"{named(ranks)} {phrase(str(best['reason'].iloc[0]), len(ranks))}; {total}"
 
 
 def _chosen(table: pd.DataFrame) -> tuple[list[int], list[str], list[str]]:
-    """Choose the ranks and purposes that fit, suspects and full ones first."""
-    whole = table.groupby("rank").agg(
-        pending=("pending_count", "sum"), confidence=("confidence", "first")
-    )
-    order = whole.assign(is_suspect=whole["confidence"] != "none")
-    order = order.sort_values(["is_suspect", "pending"], ascending=False, kind="stable")
+    by_rank = table.assign(is_suspect=table["confidence"] != "none").groupby("rank")
+    order = by_rank.agg({"is_suspect": "first", "pending_count": "sum"})
+    order = order.sort_values(["is_suspect", "pending_count"], ascending=False, kind="stable")
     ranks = sorted(int(rank) for rank in order.index[:_MOST_RANKS])
     used = table.groupby("purpose")[["pending_count", "behind_count"]].sum()
     busy = used[(used > 0).fillna(value=False).any(axis=1)]
     purposes = list((busy if len(busy) else used).sort_values(
         "pending_count", ascending=False, kind="stable").index[:_MOST_PURPOSES])  # fmt: skip
     notes = ["× has called less than its peers"]
-    if len(whole) > len(ranks):
-        notes.append(f"{len(ranks)} of {len(whole):,} ranks: suspects and those with most pending")
+    if len(order) > len(ranks):
+        notes.append(f"{len(ranks)} of {len(order):,} ranks: suspects and those with most pending")
     if quiet := len(used) - len(purposes):
         notes.append(f"{plural(quiet, 'purpose')} with nothing pending, or little, dropped")
     return ranks, purposes, notes
@@ -152,13 +130,11 @@ def _purpose(name: str, *, are_few: bool) -> str:
     return wrapped(label(bare, 48), 16) if are_few else label(bare, 26)
 
 
-def _rank_label(rank: int, known: Mapping[Hashable, Any]) -> str:
-    if known["confidence"] != "none":
-        return f"▶ {rank}, {label(known['reason'], 20)}"
-    return f"rank {rank}" if known["has_dump"] else f"rank {rank}, no dump"
+def _rank_label(rank: Hashable, row: pd.Series) -> str:
+    if row["confidence"] != "none":
+        return f"▶ {rank}, {short(row['reason'], 20)}"
+    return f"rank {rank}" if row["has_dump"] else f"rank {rank}, no dump"
 
-
-# Suspects of a hang, as bars with the evidence beside them.
 
 _MOST, _FLIGHT_SUSPECTS_FEW, _LONGEST = 12, 12, 218
 _NOTHING = {
@@ -177,10 +153,8 @@ def flight_suspects(
     ----------
     suspects
         Table :data:`workbench.tables.FLIGHT_SUSPECTS`.
-    source
-        Where the data comes from; printed under the figure.
-    synthetic
-        Whether the data was generated; the figure then says so.
+    source, synthetic
+        Where the data comes from, and whether it was generated; the figure says both.
 
     Returns
     -------
@@ -190,47 +164,43 @@ def flight_suspects(
     """
     frame = Frame(source, synthetic)
     FLIGHT_SUSPECTS.check(suspects)
-    known = suspects[suspects["rank"].notna()].reset_index(drop=True)
-    if known.empty:
+    ranked = suspects[suspects["rank"].notna()].reset_index(drop=True)
+    if ranked.empty:
         return _no_suspects(suspects, frame=frame)
-    shown = known.head(_MOST)
+    shown = ranked.head(_MOST)
     figure = go.Figure()
     for confidence in CONFIDENCES:
-        mine = shown[shown["confidence"] == confidence]
-        if len(mine):
+        rows = shown[shown["confidence"] == confidence]
+        if len(rows):
             figure.add_bar(
-                x=mine["waiting_count"].to_numpy(),
-                y=mine.index.to_numpy(),
+                x=rows["waiting_count"].to_numpy(),
+                y=rows.index.to_numpy(),
                 orientation="h",
                 name=f"{confidence} confidence",
                 marker=fill(f"{confidence} confidence"),
-                hovertext=[wrapped(safe(text[:600]), 80) for text in mine["evidence"]],
+                hovertext=[wrapped(safe(text[:600]), 80) for text in rows["evidence"]],
                 hovertemplate="%{hovertext}<br>%{x:,} ranks wait for it<extra></extra>",
             )
-    for place, row in shown.iterrows():
+    for position, row in shown.iterrows():
         figure.add_annotation(
-            x=0, y=place, xanchor="left", yshift=-12, yanchor="top", showarrow=False, align="left",
-            text=_words(row), font={"size": 11},
+            x=0, y=position, xanchor="left", yshift=-12, yanchor="top", showarrow=False,
+            text=_words(row), font={"size": 11}, align="left",
         )  # fmt: skip
-    labels = [
-        f"rank {int(rank)} ({label(confidence, 10)})"
-        for rank, confidence in zip(shown["rank"], shown["confidence"], strict=True)
-    ]
+    labels = [f"rank {row.rank} ({short(row.confidence, 10)})" for row in shown.itertuples()]
     longest = max(1, int(shown["waiting_count"].max()))
     figure.update_xaxes(
         title="ranks that wait for it [count]",
         range=[0, 1.05 * longest],
         dtick=1 if longest <= _FLIGHT_SUSPECTS_FEW else None,
     )
-    figure.update_yaxes(
-        tickvals=list(range(len(shown))), ticktext=labels, range=[len(shown) - 0.3, -0.5],
-        showgrid=False,
-    )  # fmt: skip
-    figure.update_layout(
-        height=74 * len(shown) + 30, bargap=0.7, margin_l=max(90, left_margin(labels))
+    # Room below the last bar for its evidence.
+    last = len(shown) - 0.3
+    name_rows(figure, labels, 74 * len(shown) + 30, showgrid=False, range=[last, -0.5])
+    figure.update_layout(bargap=0.7, margin_l=max(90, left_margin(labels)))
+    note = f"{plural(len(ranked) - len(shown), 'further suspect')} dropped"
+    return frame.finish(
+        figure, claim=_verdict(ranked), note=note if len(ranked) > len(shown) else ""
     )
-    note = f"{plural(len(known) - len(shown), 'further suspect')} dropped"
-    return frame.finish(figure, claim=_verdict(known), note=note if len(known) > len(shown) else "")
 
 
 def _no_suspects(suspects: pd.DataFrame, *, frame: Frame) -> go.Figure:
@@ -243,31 +213,25 @@ def _no_suspects(suspects: pd.DataFrame, *, frame: Frame) -> go.Figure:
 
 
 def _words(row: pd.Series) -> str:
-    """Write reason and evidence in at most two lines."""
     text = f"{row['reason']}: {row['evidence']}"
     return wrapped(safe(text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"), 112)
 
 
-def _verdict(known: pd.DataFrame) -> str:
-    """Say who is suspected, and how sure that is."""
-    first = known.iloc[0]
-    same = known[
-        (known["reason"] == first["reason"]) & (known["confidence"] == first["confidence"])
-    ]
+def _verdict(ranked: pd.DataFrame) -> str:
+    first = ranked.iloc[0]
+    same = ranked[(ranked[["reason", "confidence"]] == first[["reason", "confidence"]]).all(axis=1)]
     ranks = [int(rank) for rank in same["rank"]]
     claim = f"{named(ranks)} {phrase(str(first['reason']), len(ranks))}"
     if first["confidence"] == "low":
         return f"The dumps cannot tell what hangs: {claim[0].lower()}{claim[1:]}"
-    others = len(known) - len(same)
-    claim += f", and {plural(others, 'other')} may be" if others else ""
+    further = len(ranked) - len(same)
+    claim += f", and {plural(further, 'other')} may be" if further else ""
     waiting = int(same["waiting_count"].max())
-    each = "each of them" if len(ranks) > 1 else "it"
     if waiting:
-        claim += f": {'up to ' * (len(ranks) > 1)}{plural(waiting, 'rank')} wait for {each}"
+        up_to, whom = ("up to ", "each of them") if len(ranks) > 1 else ("", "it")
+        claim += f": {up_to}{plural(waiting, 'rank')} wait for {whom}"
     return claim if first["confidence"] == "high" else f"Probably {claim[0].lower()}{claim[1:]}"
 
-
-# Who waits for whom in a hang, by the reason.
 
 _FLIGHT_WAITS_MOST, _FLIGHT_WAITS_FEW = 20, 12
 _WHYS = (
@@ -284,10 +248,8 @@ def flight_waits(waits: pd.DataFrame, *, source: str = "", synthetic: bool = Fal
     ----------
     waits
         Table :data:`workbench.tables.FLIGHT_WAITS`.
-    source
-        Where the data comes from; printed under the figure.
-    synthetic
-        Whether the data was generated; the figure then says so.
+    source, synthetic
+        Where the data comes from, and whether it was generated; the figure says both.
 
     Returns
     -------
@@ -298,18 +260,14 @@ def flight_waits(waits: pd.DataFrame, *, source: str = "", synthetic: bool = Fal
     frame = Frame(source, synthetic)
     FLIGHT_WAITS.check(waits)
     if waits.empty:
-        return frame.nothing(
-            "No rank with a dump holds an operation in which somebody has not arrived.",
-            claim="No rank is seen to wait for another one",
-        )
+        why = "No rank with a dump holds an operation in which somebody has not arrived."
+        return frame.nothing(why, claim="No rank is seen to wait for another one")
     whys = waits["why"].where(waits["why"].isin(_WHYS), _OTHER)
     # A pair counts once, by the surest thing that is known of it.
-    order = {why: place for place, why in enumerate((*_WHYS, _OTHER))}
-    pairs = waits.assign(why=whys, place=whys.map(order)).sort_values("place", kind="stable")
+    order = {why: at for at, why in enumerate((*_WHYS, _OTHER))}
+    pairs = waits.assign(why=whys, order=whys.map(order)).sort_values("order", kind="stable")
     pairs = pairs.drop_duplicates(["rank", "waits_for"])
-    counts = pairs.pivot_table(
-        index="waits_for", columns="why", values="rank", aggfunc="count", fill_value=0
-    )
+    counts = pd.crosstab(pairs["waits_for"], pairs["why"])
     ends = set(counts.index) - set(waits["rank"])
     totals = counts.sum(axis=1)
     ranked = sorted(counts.index, key=lambda rank: (rank not in ends, -totals[rank], rank))
@@ -327,22 +285,14 @@ def flight_waits(waits: pd.DataFrame, *, source: str = "", synthetic: bool = Fal
             )
     labels = [f"▶ rank {rank}, waits for nobody" if rank in ends else f"rank {rank}"
               for rank in shown]  # fmt: skip
-    figure.update_layout(
-        barmode="stack", height=max(26 * len(shown), 150), margin_l=left_margin(labels)
-    )
+    name_rows(figure, labels, max(26 * len(shown), 150), showgrid=False)
+    figure.update_layout(barmode="stack")
     few = totals.max() <= _FLIGHT_WAITS_FEW
     figure.update_xaxes(title="ranks that wait for it directly [count]", dtick=1 if few else None)
-    figure.update_yaxes(
-        tickvals=list(range(len(shown))), ticktext=labels, range=[len(shown) - 0.5, -0.5],
-        showgrid=False,
-    )  # fmt: skip
-    left_out = len(ranked) - len(shown)
-    return frame.finish(
-        figure,
-        claim=_waits_claim(sorted(ends), waits),
-        note=f"{plural(left_out, 'further rank')} that is waited for dropped" if left_out else "",
-        is_doubtful=is_doubtful(waits),
-    )
+    hidden = len(ranked) - len(shown)
+    note = f"{plural(hidden, 'further rank')} that is waited for dropped" if hidden else ""
+    claim = _waits_claim(sorted(ends), waits)
+    return frame.finish(figure, claim=claim, note=note, is_doubtful=is_doubtful(waits))
 
 
 def _waits_claim(ends: list[int], waits: pd.DataFrame) -> str:
@@ -353,11 +303,9 @@ def _waits_claim(ends: list[int], waits: pd.DataFrame) -> str:
     return f"{named(ends)} {verb} for nobody; {waiting} wait, for them or for others"
 
 
-# How figures of a hang speak of ranks and reasons.
-
 CONFIDENCES = ("high", "medium", "low")
 # What is said of one rank, and of several.
-_SAID = {
+_REASONS = {
     "never arrived": ("never arrived", "never arrived"),
     "mismatch": ("called something else than its peers", "called something else than their peers"),
     "stalled": (
@@ -375,15 +323,12 @@ _SAID = {
 
 
 def phrase(reason: str, count: int) -> str:
-    """Say in words why one or several ranks are suspected."""
-    return _SAID.get(reason, (f"stands out: {label(reason, 24)}",) * 2)[count > 1]
+    return _REASONS.get(reason, (f"stands out: {label(reason, 24)}",) * 2)[count > 1]
 
 
 def named(ranks: Sequence[int]) -> str:
-    """Name some ranks at the start of a sentence."""
-    most = 4
     if len(ranks) == 1:
         return f"Rank {ranks[0]}"
-    if len(ranks) > most:
-        return f"Ranks {', '.join(map(str, ranks[:most]))} and {len(ranks) - most:,} more"
+    if len(ranks) > 4:
+        return f"Ranks {', '.join(map(str, ranks[:4]))} and {len(ranks) - 4:,} more"
     return f"Ranks {', '.join(map(str, ranks[:-1]))} and {ranks[-1]}"

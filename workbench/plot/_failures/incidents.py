@@ -9,17 +9,9 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
+from workbench.plot._failures.marks import name_rows, whiskers
 from workbench.plot._style.style import COLOURS, Frame, colour, fill, left_margin
-from workbench.plot._style.text import (
-    interval,
-    label,
-    percent,
-    plural,
-    reservations,
-    safe,
-    short,
-    span,
-)
+from workbench.plot._style.text import interval, label, percent, plural, reservations, short, span
 from workbench.tables import CAUSE_SHARES, FAILURES, INCIDENT_COUNTS
 
 _SYMBOLS = {
@@ -51,10 +43,8 @@ def incidents(
         Table :data:`workbench.tables.FAILURES`, folded.
     top
         Hosts to show, those with most incidents; the others share one row.
-    source
-        Where the data comes from; printed under the figure.
-    synthetic
-        Whether the data was generated; the figure then says so.
+    source, synthetic
+        Where the data comes from, and whether it was generated; the figure says both.
 
     Returns
     -------
@@ -105,19 +95,18 @@ def _on_one_clock(failures: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
     notes = []
     if without := len(failures) - len(timed):
         notes.append(f"{plural(without, 'incident')} without a time dropped")
-    if other := len(timed) - len(shown):
-        notes.append(f"{plural(other, 'incident')} with unsynchronized clocks dropped")
+    if unsynchronized := len(timed) - len(shown):
+        notes.append(f"{plural(unsynchronized, 'incident')} with unsynchronized clocks dropped")
     return shown, notes
 
 
 def _rows(shown: pd.DataFrame, top: int) -> tuple[list[str], np.ndarray]:
-    """Name the rows of the figure, and give the row of each incident."""
-    place = shown["node"] if shown["node"].nunique() > 1 else shown["device"]
-    place = place.fillna("not told").astype(object)
-    counts = place.value_counts()
+    owner = shown["node"] if shown["node"].nunique() > 1 else shown["device"]
+    owner = owner.fillna("not told").astype(object)
+    counts = owner.value_counts()
     kept = counts.index[:top] if len(counts) > top + 1 else counts.index
     names = [str(name) for name in kept]
-    rows = place.map({name: row for row, name in enumerate(kept)})
+    rows = owner.map({name: row for row, name in enumerate(kept)})
     if len(counts) > len(kept):
         names.append(f"{len(counts) - len(kept):,} others")
     return names, rows.fillna(len(kept)).to_numpy(dtype=np.int64)
@@ -126,23 +115,20 @@ def _rows(shown: pd.DataFrame, top: int) -> tuple[list[str], np.ndarray]:
 def _add(
     figure: go.Figure, shown: pd.DataFrame, rows: np.ndarray, row_count: int, category: str
 ) -> None:
-    """Add the marks of one category."""
-    mine = (shown["category"] == category).to_numpy()
-    marks = shown[mine].assign(row=rows[mine])
+    is_drawn = (shown["category"] == category).to_numpy()
+    marks = shown[is_drawn].assign(row=rows[is_drawn])
     bins = max(_MOST_MARKS // row_count, 1)
     start = marks["start_ns"].to_numpy(dtype=np.int64)
     first, last = int(shown["start_ns"].min()), int(shown["start_ns"].max())
     # Floats are exact enough to tell which marks would cover each other.
-    place = (start - first) / max(last - first, 1) * (bins - 1)
-    marks = marks.assign(
-        place=np.floor(place) if len(marks) > _MOST_MARKS else np.arange(len(marks))
-    )
-    grouped = marks.groupby(["row", "place"], sort=True)
-    one = grouped.first()
-    lines, count = grouped["line_count"].sum().to_numpy(), grouped.size().to_numpy()
+    bin_of = np.floor((start - first) / max(last - first, 1) * (bins - 1))
+    marks["bin"] = bin_of if len(marks) > _MOST_MARKS else np.arange(len(marks))
+    grouped = marks.groupby(["row", "bin"], sort=True)
+    leads = grouped.first()
+    lines, counts = grouped["line_count"].sum().to_numpy(), grouped.size().to_numpy()
     figure.add_scatter(
-        x=_times(one["start_ns"], shown),
-        y=one.index.get_level_values("row").to_numpy(),
+        x=_times(leads["start_ns"], shown),
+        y=leads.index.get_level_values("row").to_numpy(),
         mode="markers",
         name=label(category, 24),
         marker={
@@ -152,10 +138,7 @@ def _add(
             "size": np.clip(9 + 4 * np.log10(lines), 9, 26),
             "line": {"width": 1.5 if "open" in _SYMBOLS.get(category, "open") else 0.5},
         },
-        hovertext=[
-            _hover(row, int(many), int(folded))
-            for row, many, folded in zip(one.to_dict("records"), count, lines, strict=True)
-        ],
+        hovertext=list(map(_hover, leads.to_dict("records"), counts.tolist(), lines.tolist())),
         hovertemplate="%{hovertext}<br>%{x}<extra></extra>",
     )
 
@@ -165,7 +148,6 @@ def _known(category: str) -> str:
 
 
 def _times(start: pd.Series, shown: pd.DataFrame) -> Any:
-    """Give times as the axis has them: dates, or hours of the log's own clock."""
     if shown["clock"].iloc[0] == "epoch":
         return pd.to_datetime(start.to_numpy(dtype=np.int64)).to_numpy()
     return start.to_numpy(dtype=np.int64) / (3_600 * _SECOND)
@@ -178,18 +160,16 @@ def _time_axis(shown: pd.DataFrame) -> dict[str, Any]:
 
 
 def _hover(row: Mapping[Hashable, Any], incident_count: int, line_count: int) -> str:
-    """Tell of one mark what it stands for."""
     code = "" if pd.isna(row["code"]) else f"{row['code']} "
     where = " ".join(str(row[name]) for name in ("node", "device") if not pd.isna(row[name]))
     also = f", also {label(row['other_codes'])}" if row["other_codes"] else ""
-    said = [f"{plural(incident_count, 'incident')}, the first:"] if incident_count > 1 else []
-    said += [f"<b>{label(code + row['cause'], 60)}</b>", label(where or "host not told", 60)]
-    said += [f"{plural(line_count, 'line')}{also}", label(row["text"], 90)]
-    return "<br>".join(each for each in said if each)
+    words = [f"{plural(incident_count, 'incident')}, the first:"] if incident_count > 1 else []
+    words += [f"<b>{label(code + row['cause'], 60)}</b>", label(where or "host not told", 60)]
+    words += [f"{plural(line_count, 'line')}{also}", label(row["text"], 90)]
+    return "<br>".join(filter(None, words))
 
 
 def _claim(shown: pd.DataFrame) -> str:
-    """Count the incidents, and name the most frequent cause."""
     causes = shown["cause"].value_counts()
     cause, most = label(causes.index[0], 60), int(causes.iloc[0])
     if len(shown) == 1:
@@ -203,7 +183,6 @@ def _claim(shown: pd.DataFrame) -> str:
 
 
 def _span(nanoseconds: int) -> str:
-    """Write a time span in one unit, rounded up."""
     seconds = max(nanoseconds / _SECOND, 1)
     unit, noun = next((u, n) for u, n in _SPANS if seconds > 2 * u or u == 1)
     return plural(int(np.ceil(seconds / unit)), noun)
@@ -218,10 +197,8 @@ def incident_counts(
     ----------
     incident_counts
         Table :data:`workbench.tables.INCIDENT_COUNTS`.
-    source
-        Where the data comes from; printed under the figure.
-    synthetic
-        Whether the data was generated; the figure then says so.
+    source, synthetic
+        Where the data comes from, and whether it was generated; the figure says both.
 
     Returns
     -------
@@ -232,9 +209,8 @@ def incident_counts(
     frame = Frame(source, synthetic)
     INCIDENT_COUNTS.check(incident_counts)
     if incident_counts.empty:
-        return frame.nothing(
-            "The logs that were read report no failure.", claim="No incidents to count"
-        )
+        why = "The logs that were read report no failure."
+        return frame.nothing(why, claim="No incidents to count")
     totals = incident_counts.groupby("window_s")["incident_count"].sum().sort_index()
     kept = totals.index
     if len(kept) > _MOST_WINDOWS:
@@ -244,10 +220,10 @@ def incident_counts(
     figure = go.Figure()
     by_category = drawn.groupby("category")["incident_count"].sum().sort_values(ascending=False)
     for category in by_category.index[: len(_SYMBOLS)]:
-        mine = drawn[drawn["category"] == category].groupby("window_s")["incident_count"].sum()
+        counts = drawn[drawn["category"] == category].groupby("window_s")["incident_count"].sum()
         figure.add_bar(
             x=names,
-            y=mine.reindex(kept, fill_value=0).to_numpy(),
+            y=counts.reindex(kept, fill_value=0).to_numpy(),
             name=label(category, 24),
             marker=fill(_known(str(category)), bars=len(kept) * len(by_category)),
             hovertemplate="%{y:,} incidents at %{x}<extra>%{fullData.name}</extra>",
@@ -255,36 +231,27 @@ def incident_counts(
     figure.update_layout(barmode="stack", hovermode="closest")
     figure.update_xaxes(title="longest pause inside an incident", type="category")
     figure.update_yaxes(title="incidents [count]", rangemode="tozero")
-    left_out = len(totals) - len(kept)
-    note = f"{plural(left_out, 'window')} dropped" if left_out else ""
+    dropped = len(totals) - len(kept)
+    note = f"{plural(dropped, 'window')} dropped" if dropped else ""
     return frame.finish(figure, claim=_counted(totals), note=note)
 
 
 def _counted(totals: pd.Series) -> str:
     first, last = plural(int(totals.iloc[0]), "incident"), f"{int(totals.iloc[-1]):,}"
+    shortest, longest = _window(totals.index[0]), _window(totals.index[-1])
     if len(totals) == 1:
-        return f"{first} at a window of {_window(totals.index[0])}"
+        return f"{first} at a window of {shortest}"
     if totals.iloc[0] == totals.iloc[-1]:
-        reach = f"{_window(totals.index[0])} to {_window(totals.index[-1])}"
-        return f"{first}, whatever the window from {reach}"
-    return (
-        f"{first} {_without_folding(totals.index[0])}, {last} with pauses of up to "
-        f"{_window(totals.index[-1])} inside"
-    )
-
-
-def _without_folding(window_s: float) -> str:
-    return "if no line is folded" if window_s == 0 else f"with pauses of up to {_window(window_s)}"
+        return f"{first}, whatever the window from {shortest} to {longest}"
+    folded = "if no line is folded" if shortest == "0" else f"with pauses of up to {shortest}"
+    return f"{first} {folded}, {last} with pauses of up to {longest} inside"
 
 
 def _window(window_s: float) -> str:
-    """Write a window as it is chosen: 0, 300 s, 30 min."""
     if window_s == 0:
         return "0"
     return f"{window_s / 60:g} min" if window_s >= 600 and window_s % 60 == 0 else f"{window_s:g} s"
 
-
-# What failed: a bar per cause, the most frequent on top.
 
 _MOST = 20
 _ROW_PX = 24
@@ -298,10 +265,8 @@ def cause_shares(shares: pd.DataFrame, *, source: str = "", synthetic: bool = Fa
     ----------
     shares
         Table :data:`workbench.tables.CAUSE_SHARES`.
-    source
-        Where the data comes from; printed under the figure.
-    synthetic
-        Whether the data was generated; the figure then says so.
+    source, synthetic
+        Where the data comes from, and whether it was generated; the figure says both.
 
     Returns
     -------
@@ -314,51 +279,33 @@ def cause_shares(shares: pd.DataFrame, *, source: str = "", synthetic: bool = Fa
     drawn = shares.sort_values("failure_count", ascending=False, kind="stable")
     drawn = drawn[drawn["failure_share"].notna()].iloc[:_MOST].reset_index(drop=True)
     if drawn.empty:
-        return frame.nothing(
-            "No failures were counted, so no cause has a share of them. "
-            + " · ".join(reservations(shares)),
-            claim="No causes to show",
-        )
+        why = "No failures were counted, so no cause has a share of them. "
+        return frame.nothing(why + " · ".join(reservations(shares)), claim="No causes to show")
     figure = go.Figure([_bars(drawn)])
     if drawn["printed_share"].notna().any():
         figure.add_trace(_printed(drawn))
     names = [short(cause, 40) for cause in drawn["cause"]]
     most = float(drawn[["high_share", "printed_share"]].max().max())
-    figure.update_layout(
-        height=max(len(names), 3) * _ROW_PX,
-        margin_l=left_margin(names),
-        bargap=0.3,
-        hovermode="closest",
-    )
+    name_rows(figure, names, max(len(names), 3) * _ROW_PX, showgrid=False)
+    figure.update_layout(bargap=0.3, hovermode="closest")
     figure.update_xaxes(title="share of all failures [%]", range=[0, 118 * most])
-    figure.update_yaxes(
-        tickvals=list(range(len(names))),
-        ticktext=[safe(name) for name in names],
-        range=[len(names) - 0.5, -0.5],
-        showgrid=False,
-    )
-    note = " · ".join([*interval(shares), *_differences(shares), *_rest(shares, drawn)])
-    note = " · ".join([note, *reservations(shares)])
-    return frame.finish(figure, claim=_causes_claim(shares), note=note)
+    notes = [*interval(shares), *_differences(shares)]
+    if hidden := len(shares) - len(drawn):
+        count = int(shares["failure_count"].sum() - drawn["failure_count"].sum())
+        notes.append(f"{plural(hidden, 'cause')} with {count:,} failures dropped")
+    notes += reservations(shares)
+    return frame.finish(figure, claim=_causes_claim(shares), note=" · ".join(notes))
 
 
 def _bars(drawn: pd.DataFrame) -> go.Bar:
     share = drawn["failure_share"].to_numpy(dtype="float64")
-    low, high = drawn["low_share"].to_numpy(), drawn["high_share"].to_numpy()
     return go.Bar(
         orientation="h",
         x=100 * share,
         y=list(range(len(drawn))),
         name="from the counts",
         marker=fill("all others"),
-        error_x={
-            "type": "data",
-            "array": 100 * np.maximum(high - share, 0),
-            "arrayminus": 100 * np.maximum(share - low, 0),
-            "color": COLOURS["dark"],
-            "thickness": 1.5,
-            "width": 4,
-        },
+        error_x=whiskers(share, drawn["low_share"].to_numpy(), drawn["high_share"].to_numpy(), 100),
         hovertext=[_causes_hover(row) for row in drawn.to_dict("records")],
         hovertemplate="%{hovertext}<extra></extra>",
     )
@@ -373,59 +320,46 @@ def _causes_hover(row: Mapping[Hashable, Any]) -> str:
 
 
 def _printed(drawn: pd.DataFrame) -> go.Scatter:
-    known = drawn[drawn["printed_share"].notna()]
+    printed = drawn[drawn["printed_share"].notna()]
     return go.Scatter(
         mode="markers",
-        x=100 * known["printed_share"].to_numpy(dtype="float64"),
-        y=known.index.to_numpy(),
+        x=100 * printed["printed_share"].to_numpy(dtype="float64"),
+        y=printed.index.to_numpy(),
         name="as printed",
-        marker={
-            "symbol": "diamond-open",
-            "size": 10,
-            "color": COLOURS["limit"],
-            "line": {"width": 2},
-        },
+        marker={"symbol": "diamond-open", "size": 10, "color": COLOURS["limit"]},
+        marker_line_width=2,
         hovertemplate="printed: %{x:.1f} %<extra></extra>",
     )
 
 
 def _differences(shares: pd.DataFrame) -> list[str]:
-    known = shares.dropna(subset=["printed_share", "failure_share"])
-    if known.empty:
+    printed = shares.dropna(subset=["printed_share", "failure_share"])
+    if printed.empty:
         return []
-    apart = sum(_is_apart(row) for _, row in known.iterrows())
+    apart = int(_is_apart(printed).sum())
     if apart == 0:
         return ["all printed shares follow from the counts"]
     verb = "does" if apart == 1 else "do"
-    return [f"{apart} of {len(known)} printed shares {verb} not follow from the counts"]
+    return [f"{apart} of {len(printed)} printed shares {verb} not follow from the counts"]
 
 
-def _is_apart(row: pd.Series) -> bool:
-    """Say whether a share was printed that rounding does not explain."""
-    if pd.isna(row["printed_share"]):
-        return False
-    return abs(float(row["printed_share"]) - float(row["failure_share"])) > _ROUNDED
-
-
-def _rest(shares: pd.DataFrame, drawn: pd.DataFrame) -> list[str]:
-    hidden = len(shares) - len(drawn)
-    count = int(shares["failure_count"].sum() - drawn["failure_count"].sum())
-    return [f"{plural(hidden, 'cause')} with {count:,} failures dropped"] if hidden > 0 else []
+def _is_apart(rows: pd.DataFrame) -> pd.Series:
+    """Say which printed shares rounding does not explain."""
+    gap = (rows["printed_share"] - rows["failure_share"]).abs() > _ROUNDED
+    return gap.fillna(value=False).astype(bool)
 
 
 def _causes_claim(shares: pd.DataFrame) -> str:
-    """Name the leading cause, and how many causes are needed for most failures."""
-    ordered = shares.dropna(subset=["failure_share"]).sort_values(
-        "failure_count", ascending=False, kind="stable"
-    )
+    ordered = shares.dropna(subset=["failure_share"])
+    ordered = ordered.sort_values("failure_count", ascending=False, kind="stable")
     first = ordered.iloc[0]
     total = int(ordered["failure_count"].sum())
     lead = f"{label(first['cause'], 40)} is behind {percent(float(first['failure_share']))} of the "
     lead += plural(total, "failure")
-    if _is_apart(first):
+    if _is_apart(ordered).iloc[0]:
         lead += f", printed as {percent(float(first['printed_share']))}"
     enough = (ordered["cumulative_share"] >= 0.8).to_numpy(dtype=bool, na_value=False)
-    if len(ordered) > 1 and enough.any() and (few := int(enough.argmax()) + 1) > 1:
-        share = percent(float(ordered["cumulative_share"].iloc[few - 1]))
-        lead += f"; the first {few} of {len(ordered)} causes are behind {share}"
+    if len(ordered) > 1 and enough.any() and (count := int(enough.argmax()) + 1) > 1:
+        share = percent(float(ordered["cumulative_share"].iloc[count - 1]))
+        lead += f"; the first {count} of {len(ordered)} causes are behind {share}"
     return lead

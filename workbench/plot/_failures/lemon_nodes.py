@@ -9,9 +9,10 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
+from workbench.plot._failures.marks import name_rows
 from workbench.plot._style.lanes import extremes
-from workbench.plot._style.style import COLOURS, Frame, distinct, fill, left_margin
-from workbench.plot._style.text import digits, label, percent, plural, reservations, safe, short
+from workbench.plot._style.style import COLOURS, Frame, distinct, fill
+from workbench.plot._style.text import digits, label, percent, plural, reservations, short
 from workbench.tables import LEMON_NODES, LEMON_RECALL
 
 _MOST = 25
@@ -25,10 +26,8 @@ def lemon_nodes(nodes: pd.DataFrame, *, source: str = "", synthetic: bool = Fals
     ----------
     nodes
         Table :data:`workbench.tables.LEMON_NODES`.
-    source
-        Where the data comes from; printed under the figure.
-    synthetic
-        Whether the data was generated; the figure then says so.
+    source, synthetic
+        Where the data comes from, and whether it was generated; the figure says both.
 
     Returns
     -------
@@ -39,10 +38,9 @@ def lemon_nodes(nodes: pd.DataFrame, *, source: str = "", synthetic: bool = Fals
     frame = Frame(source, synthetic)
     LEMON_NODES.check(nodes)
     if nodes.empty:
-        return frame.nothing(
-            "The table has no nodes; pass what analyze.lemon_nodes returns.",
-            claim="No nodes to compare",
-        )
+        why = "The table has no nodes; pass what analyze.lemon_nodes returns."
+        return frame.nothing(why, claim="No nodes to compare")
+    # Flagged nodes first: a high rate after a short time may still be chance.
     order = ["is_lemon", "shrunk_per_1000_node_days"]
     drawn = nodes.sort_values(order, ascending=False, kind="stable").iloc[:_MOST]
     drawn = drawn.reset_index(drop=True)
@@ -53,48 +51,29 @@ def lemon_nodes(nodes: pd.DataFrame, *, source: str = "", synthetic: bool = Fals
     ):
         rows = drawn[drawn["is_lemon"] == flagged]
         if len(rows):
-            figure.add_trace(_bars(rows, meaning, words))
+            figure.add_bar(
+                orientation="h",
+                x=rows["failure_count"].to_numpy(),
+                y=rows.index.to_numpy(),
+                name=words,
+                marker=fill(meaning),
+                hovertext=[_node(row) for row in rows.to_dict("records")],
+                hovertemplate="%{hovertext}<extra></extra>",
+            )
     figure.add_scatter(
         mode="markers",
         x=drawn["expected_count"],
         y=list(range(len(drawn))),
         name="expected by chance",
-        marker={
-            "symbol": "line-ns-open",
-            "size": 14,
-            "line": {"width": 2},
-            "color": COLOURS["reference"],
-        },
+        marker={"symbol": "line-ns-open", "size": 14, "color": COLOURS["reference"]},
+        marker_line_width=2,
         hovertemplate="expected: %{x:.3~g}<extra></extra>",
     )
     names = [short(node, 40) for node in drawn["node"]]
-    figure.update_layout(
-        height=max(len(names), 3) * _ROW_PX,
-        margin_l=left_margin(names),
-        bargap=0.3,
-        barmode="overlay",
-        hovermode="closest",
-    )
+    name_rows(figure, names, max(len(names), 3) * _ROW_PX, showgrid=False)
+    figure.update_layout(bargap=0.3, barmode="overlay", hovermode="closest")
     figure.update_xaxes(title="failures of the node [count]", rangemode="tozero")
-    figure.update_yaxes(
-        tickvals=list(range(len(names))),
-        ticktext=[safe(name) for name in names],
-        range=[len(names) - 0.5, -0.5],
-        showgrid=False,
-    )
     return frame.finish(figure, claim=_claim(nodes), note=" · ".join(_notes(nodes, len(drawn))))
-
-
-def _bars(rows: pd.DataFrame, meaning: str, words: str) -> go.Bar:
-    return go.Bar(
-        orientation="h",
-        x=rows["failure_count"].to_numpy(),
-        y=rows.index.to_numpy(),
-        name=words,
-        marker=fill(meaning),
-        hovertext=[_node(row) for row in rows.to_dict("records")],
-        hovertemplate="%{hovertext}<extra></extra>",
-    )
 
 
 def _node(row: Mapping[Hashable, Any]) -> str:
@@ -107,21 +86,17 @@ def _node(row: Mapping[Hashable, Any]) -> str:
 
 
 def _claim(nodes: pd.DataFrame) -> str:
-    """Say how many are flagged, and what that is worth after so short or long a time."""
     lemons = int(nodes["is_lemon"].sum())
     days = digits(float(nodes["exposure_node_days"].mean()))
     total = plural(len(nodes), "node")
     verb = "fails" if lemons == 1 else "fail"
-    what = (
-        f"{lemons:,} of {total} {verb} too often to be chance"
-        if lemons
-        else (f"None of {total} fails too often to be chance")
-    )
+    flagged = f"{lemons:,} of {total} {verb}" if lemons else f"None of {total} fails"
+    flagged += " too often to be chance"
     if pd.isna(nodes["recall_share"].iloc[0]):
-        return f"{what}; so few nodes say little of lemons"
+        return f"{flagged}; so few nodes say little of lemons"
     recall = percent(float(nodes["recall_share"].iloc[0]))
     about = "" if recall[0] in "<>" else "about "
-    return f"{what}; {days} days find {about}{recall} of lemons"
+    return f"{flagged}; {days} days find {about}{recall} of lemons"
 
 
 def _notes(nodes: pd.DataFrame, drawn: int) -> list[str]:
@@ -133,10 +108,8 @@ def _notes(nodes: pd.DataFrame, drawn: int) -> list[str]:
         notes.append(f"variance / mean of the counts: {digits(float(dispersion))} (chance: 1)")
     if hidden := len(nodes) - drawn:
         flagged = int(nodes["is_lemon"].sum()) - drawn
-        notes.append(
-            f"{plural(hidden, 'node')} not drawn, "
-            + (f"{flagged:,} of them flagged" if flagged > 0 else "none of them flagged")
-        )
+        count = f"{flagged:,}" if flagged > 0 else "none"
+        notes.append(f"{plural(hidden, 'node')} not drawn, {count} of them flagged")
     return notes + reservations(nodes)
 
 
@@ -147,10 +120,8 @@ def lemon_recall(recall: pd.DataFrame, *, source: str = "", synthetic: bool = Fa
     ----------
     recall
         Table :data:`workbench.tables.LEMON_RECALL`.
-    source
-        Where the data comes from; printed under the figure.
-    synthetic
-        Whether the data was generated; the figure then says so.
+    source, synthetic
+        Where the data comes from, and whether it was generated; the figure says both.
 
     Returns
     -------
@@ -161,18 +132,15 @@ def lemon_recall(recall: pd.DataFrame, *, source: str = "", synthetic: bool = Fa
     frame = Frame(source, synthetic)
     LEMON_RECALL.check(recall)
     if recall.empty:
-        return frame.nothing(
-            "No length of observation was given, so there is no recall to show.",
-            claim="No recall to show",
-        )
+        why = "No length of observation was given, so there is no recall to show."
+        return frame.nothing(why, claim="No recall to show")
     ordered = recall.sort_values("observed_days", kind="stable")
     figure = go.Figure()
-    for position, (column, name, symbol) in enumerate(
-        (
-            ("recall_share", "lemons that are flagged", "circle"),
-            ("precision_share", "flagged that are lemons", "diamond-open"),
-        )
-    ):
+    lines = (
+        ("recall_share", "lemons that are flagged", "circle"),
+        ("precision_share", "flagged that are lemons", "diamond-open"),
+    )
+    for position, (column, name, symbol) in enumerate(lines):
         values = 100 * ordered[column].to_numpy(dtype="float64", na_value=np.nan)
         keep = extremes(values)
         look = distinct(position)
@@ -191,24 +159,20 @@ def lemon_recall(recall: pd.DataFrame, *, source: str = "", synthetic: bool = Fa
     assumed = recall.attrs.get("assumed")
     notes = [f"lemons, as assumed: {label(assumed, 120)}"] if assumed else []
     notes.append("it falls where one failure more is needed to be flagged")
-    return frame.finish(figure, claim=_found(ordered), note=" · ".join(notes))
+    return frame.finish(figure, claim=_recall_claim(ordered), note=" · ".join(notes))
 
 
-def _found(ordered: pd.DataFrame) -> str:
+def _recall_claim(ordered: pd.DataFrame) -> str:
     first, last = ordered.iloc[0], ordered.iloc[-1]
     words = f"{digits(last['observed_days'])} days find {percent(last['recall_share'])}"
     if len(ordered) == 1:
         return f"{words} of the lemons"
-    return (
-        f"{digits(first['observed_days'])} days find {percent(first['recall_share'])} of the "
-        f"lemons, {words}"
-    )
+    least = f"{digits(first['observed_days'])} days find {percent(first['recall_share'])}"
+    return f"{least} of the lemons, {words}"
 
 
 def _hover(row: Mapping[Hashable, Any]) -> str:
     least = row["least_failures_count"]
     flagged = "no count is flagged" if pd.isna(least) else f"flagged from {least} failures"
-    return (
-        f"{digits(row['observed_days'])} days, {row['failure_count']:,.4g} failures of all "
-        f"nodes<br>{flagged}"
-    )
+    days = f"{digits(row['observed_days'])} days"
+    return f"{days}, {row['failure_count']:,.4g} failures of all nodes<br>{flagged}"

@@ -9,9 +9,10 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
+from workbench.plot._failures.marks import band, from_start, name_rows, steps, whiskers
 from workbench.plot._style.bars import log_ticks
 from workbench.plot._style.lanes import extremes
-from workbench.plot._style.style import COLOURS, Frame, distinct, left_margin
+from workbench.plot._style.style import COLOURS, Frame, distinct
 from workbench.plot._style.text import (
     between,
     digits,
@@ -20,12 +21,9 @@ from workbench.plot._style.text import (
     percent,
     plural,
     reservations,
-    safe,
     short,
 )
 from workbench.tables import FAILURE_RATES, MTTF_BY_SIZE, RECURRENCE, SURVIVAL
-
-# How often something fails: a rate per group, with how sure it is.
 
 _MOST = 30
 _ROW_PX = 26
@@ -39,10 +37,8 @@ def failure_rates(rates: pd.DataFrame, *, source: str = "", synthetic: bool = Fa
     rates
         Table :data:`workbench.tables.FAILURE_RATES`; rates of several clusters may be put
         together with ``pandas.concat``.
-    source
-        Where the data comes from; printed under the figure.
-    synthetic
-        Whether the data was generated; the figure then says so.
+    source, synthetic
+        Where the data comes from, and whether it was generated; the figure says both.
 
     Returns
     -------
@@ -53,10 +49,8 @@ def failure_rates(rates: pd.DataFrame, *, source: str = "", synthetic: bool = Fa
     frame = Frame(source, synthetic)
     FAILURE_RATES.check(rates)
     if rates.empty:
-        return frame.nothing(
-            "The table has no rates; pass what analyze.failure_rates returns.",
-            claim="No failure rates to show",
-        )
+        why = "The table has no rates; pass what analyze.failure_rates returns."
+        return frame.nothing(why, claim="No failure rates to show")
     ordered = rates.sort_values("per_1000_node_days", ascending=False, kind="stable")
     drawn = ordered.iloc[:_MOST].reset_index(drop=True)
     rate = drawn["per_1000_node_days"].to_numpy()
@@ -66,28 +60,16 @@ def failure_rates(rates: pd.DataFrame, *, source: str = "", synthetic: bool = Fa
             x=rate,
             y=list(range(len(drawn))),
             marker={"size": 10, "color": COLOURS["neutral"]},
-            error_x={
-                "type": "data",
-                "array": np.maximum(drawn["high_per_1000_node_days"] - rate, 0),
-                "arrayminus": np.maximum(rate - drawn["low_per_1000_node_days"], 0),
-                "color": COLOURS["dark"],
-                "thickness": 1.5,
-                "width": 4,
-            },
+            error_x=whiskers(
+                rate, drawn["low_per_1000_node_days"], drawn["high_per_1000_node_days"]
+            ),
             hovertext=[_hover(row) for row in drawn.to_dict("records")],
             hovertemplate="%{hovertext}<extra></extra>",
         )
     )
-    names = [short(name, 40) for name in drawn["group"]]
-    figure.update_layout(
-        height=max(len(names), 3) * _ROW_PX, margin_l=left_margin(names), hovermode="closest"
-    )
+    name_rows(figure, [short(name, 40) for name in drawn["group"]], max(len(drawn), 3) * _ROW_PX)
+    figure.update_layout(hovermode="closest")
     figure.update_xaxes(title="failures [per 1,000 node-days]", rangemode="tozero")
-    figure.update_yaxes(
-        tickvals=list(range(len(names))),
-        ticktext=[safe(name) for name in names],
-        range=[len(names) - 0.5, -0.5],
-    )
     hidden = len(rates) - len(drawn)
     notes = [*interval(rates), *([f"{hidden:,} lower rates dropped"] if hidden else [])]
     return frame.finish(
@@ -107,11 +89,8 @@ def _claim(drawn: pd.DataFrame) -> str:
         most = "fails most often" if is_apart else "fails most often, perhaps by chance"
         return f"{label(first['group'], 30)} {most}: {seen}, {rate}"
     if pd.isna(first["mtbf_h"]):
-        most = digits(first["high_per_1000_node_days"])
-        return (
-            f"No failure in {digits(first['exposure_node_days'])} node-days: at most {most} "
-            "per 1,000"
-        )
+        watched = digits(first["exposure_node_days"])
+        return f"No failure in {watched} node-days: at most {digits(high)} per 1,000"
     nodes = plural(int(first["node_count"]), "node")
     return f"{nodes} fail every {digits(float(first['mtbf_h']))} h: {seen}, {rate}"
 
@@ -125,8 +104,6 @@ def _hover(row: Mapping[Hashable, Any]) -> str:
     )
 
 
-# How the time to failure of a job shrinks as the job grows.
-
 _MOST_LINES = 12
 _KINDS = {"measured": "circle", "projected": "diamond-open"}
 
@@ -139,10 +116,8 @@ def mttf_by_size(sizes: pd.DataFrame, *, source: str = "", synthetic: bool = Fal
     sizes
         Table :data:`workbench.tables.MTTF_BY_SIZE`; own and published ones may be put together
         with ``pandas.concat``.
-    source
-        Where the data comes from; printed under the figure.
-    synthetic
-        Whether the data was generated; the figure then says so.
+    source, synthetic
+        Where the data comes from, and whether it was generated; the figure says both.
 
     Returns
     -------
@@ -153,40 +128,37 @@ def mttf_by_size(sizes: pd.DataFrame, *, source: str = "", synthetic: bool = Fal
     """
     frame = Frame(source, synthetic)
     MTTF_BY_SIZE.check(sizes)
-    known = sizes[(sizes["mttf_h"] > 0).fillna(value=False)].reset_index(drop=True)
-    if known.empty:
-        return frame.nothing(
-            "No size of job has failed, so there is no time to failure to show.",
-            claim="No time to failure to show",
-        )
-    figure = go.Figure([_law(known)])
+    failed = sizes[(sizes["mttf_h"] > 0).fillna(value=False)].reset_index(drop=True)
+    if failed.empty:
+        why = "No size of job has failed, so there is no time to failure to show."
+        return frame.nothing(why, claim="No time to failure to show")
+    figure = go.Figure([_law(failed)])
     for kind, symbol in _KINDS.items():
-        rows = known[known["kind"] == kind]
+        rows = failed[failed["kind"] == kind]
         if len(rows):
             figure.add_trace(_points(rows, kind, symbol))
-    ends = known[["mttf_h", "low_mttf_h", "high_mttf_h"]].to_numpy("float64", na_value=np.nan)
+    ends = failed[["mttf_h", "low_mttf_h", "high_mttf_h"]].to_numpy("float64", na_value=np.nan)
     figure.update_layout(hovermode="closest")
     figure.update_xaxes(
         title="size of the job [GPUs], logarithmic",
         type="log",
-        **log_ticks(known["gpu_count"].to_numpy(dtype="float64")),
+        **log_ticks(failed["gpu_count"].to_numpy(dtype="float64")),
     )
     figure.update_yaxes(
         title="mean time to failure [h], logarithmic",
         type="log",
         **log_ticks(ends[np.isfinite(ends) & (ends > 0)]),
     )
-    unfailed = len(sizes) - len(known)
-    notes = [*(interval(sizes) if known["failure_count"].notna().any() else [])]
+    unfailed = len(sizes) - len(failed)
+    notes = [*(interval(sizes) if failed["failure_count"].notna().any() else [])]
     notes += [f"{plural(unfailed, 'size')} without a failure dropped"] if unfailed else []
     notes += reservations(sizes)
-    return frame.finish(figure, claim=_mttf_by_size_claim(known), note=" · ".join(notes))
+    return frame.finish(figure, claim=_mttf_by_size_claim(failed), note=" · ".join(notes))
 
 
-def _law(known: pd.DataFrame) -> go.Scatter:
-    """Draw MTTF = constant / N through points, over all sizes."""
-    size = known["gpu_count"].to_numpy(dtype="float64")
-    constant = size * known["mttf_h"].to_numpy(dtype="float64")
+def _law(failed: pd.DataFrame) -> go.Scatter:
+    size = failed["gpu_count"].to_numpy(dtype="float64")
+    constant = size * failed["mttf_h"].to_numpy(dtype="float64")
     distinct = np.unique(constant)
     if len(distinct) > _MOST_LINES:
         distinct = distinct[np.linspace(0, len(distinct) - 1, _MOST_LINES).astype(int)]
@@ -206,18 +178,13 @@ def _points(rows: pd.DataFrame, kind: str, symbol: str) -> go.Scatter:
     mttf = rows["mttf_h"].to_numpy(dtype="float64")
     keep = extremes(mttf)
     rows, mttf = rows.iloc[keep], mttf[keep]
-    low, high = (
-        rows[name].to_numpy(dtype="float64", na_value=np.nan)
-        for name in ("low_mttf_h", "high_mttf_h")
-    )
+    low, high = rows[["low_mttf_h", "high_mttf_h"]].to_numpy("float64", na_value=np.nan).T
     return go.Scatter(
         mode="markers",
         x=rows["gpu_count"].to_numpy(),
         y=mttf,
         name=kind,
-        marker={
-            "symbol": symbol, "size": 11, "color": COLOURS["limit"], "line": {"width": 2},
-        },
+        marker={"symbol": symbol, "size": 11, "color": COLOURS["limit"], "line": {"width": 2}},
         error_y={
             "type": "data",
             "array": np.nan_to_num(np.maximum(high - mttf, 0)),
@@ -239,30 +206,25 @@ def _mttf_by_size_hover(row: Mapping[Hashable, Any]) -> str:
     return words
 
 
-def _mttf_by_size_claim(known: pd.DataFrame) -> str:
-    slopes = known[["slope_ratio", "low_slope_ratio", "high_slope_ratio"]].dropna()
+def _mttf_by_size_claim(failed: pd.DataFrame) -> str:
+    slopes = failed[["slope_ratio", "low_slope_ratio", "high_slope_ratio"]].dropna()
     if len(slopes):
         slope, low, high = (float(value) for value in slopes.iloc[0])
         verdict = "as the 1/N law has it" if low <= 1 <= high else "not as the 1/N law has it"
         power = f"{digits(slope)} ({between(low, high)})"
         return f"Failures grow with size to the power {power}, {verdict}"
-    measured = known[known["kind"] == "measured"]
-    part = measured if len(measured) else known
-    sizes, rates = part["gpu_count"], part["per_1000_node_days"].astype("float64")
-    if len(part) == 1:
-        one = part.iloc[0]
-        words = f"Jobs of {int(sizes.iloc[0]):,} GPUs fail every {digits(one['mttf_h'])} h"
-        is_known = pd.notna(one["low_mttf_h"]) and pd.notna(one["high_mttf_h"])
-        return f"{words} ({between(one['low_mttf_h'], one['high_mttf_h'])})" if is_known else words
+    measured = failed[failed["kind"] == "measured"]
+    points = measured if len(measured) else failed
+    sizes, rates = points["gpu_count"], points["per_1000_node_days"].astype("float64")
+    if len(points) == 1:
+        mttf, low, high = points[["mttf_h", "low_mttf_h", "high_mttf_h"]].iloc[0]
+        words = f"Jobs of {int(sizes.iloc[0]):,} GPUs fail every {digits(mttf)} h"
+        is_known = pd.notna(low) and pd.notna(high)
+        return f"{words} ({between(low, high)})" if is_known else words
     return (
         f"From {int(sizes.min()):,} to {int(sizes.max()):,} GPUs jobs have "
         f"{between(float(rates.min()), float(rates.max()))} failures per 1,000 node-days"
     )
-
-
-# How often nodes fail again and again.
-
-_MOST_STEPS = 1_000
 
 
 def recurrence(counts: pd.DataFrame, *, source: str = "", synthetic: bool = False) -> go.Figure:
@@ -272,10 +234,8 @@ def recurrence(counts: pd.DataFrame, *, source: str = "", synthetic: bool = Fals
     ----------
     counts
         Table :data:`workbench.tables.RECURRENCE`.
-    source
-        Where the data comes from; printed under the figure.
-    synthetic
-        Whether the data was generated; the figure then says so.
+    source, synthetic
+        Where the data comes from, and whether it was generated; the figure says both.
 
     Returns
     -------
@@ -293,18 +253,20 @@ def recurrence(counts: pd.DataFrame, *, source: str = "", synthetic: bool = Fals
     rows = counts.sort_values("time_h", kind="stable")
     look = distinct(0)
     figure = go.Figure()
-    known = rows[rows["high_count"].notna() & rows["low_count"].notna()]
-    if len(known):
-        figure.add_trace(_band(known))
-    x, y = _steps(rows, "mean_count")
+    bounded = rows[rows["high_count"].notna() & rows["low_count"].notna()]
+    if len(bounded):
+        line = {"width": 0, "color": look["color"], "dash": "dash"}
+        ends = steps(bounded, "low_count"), steps(bounded, "high_count")
+        figure.add_trace(band(*ends, fillcolor=look["color"], line=line, name="band"))
+    x, y = steps(rows, "mean_count")
     figure.add_scatter(
         x=x, y=y, mode="lines", line={**look, "width": 2}, name="failures per node",
         hovertemplate="%{x:,.4~g} h: %{y:.3~g} failures per node<extra></extra>",
     )  # fmt: skip
-    keep = extremes(rows["trend_count"].to_numpy(), _MOST_STEPS)
+    x, y = from_start(rows, "trend_count")
     figure.add_scatter(
-        x=np.concatenate([[0.0], rows["time_h"].to_numpy()[keep]]),
-        y=np.concatenate([[0.0], rows["trend_count"].to_numpy()[keep]]),
+        x=x,
+        y=y,
         mode="lines",
         line={"color": COLOURS["limit"], "dash": "dot", "width": 2},
         name="power law",
@@ -316,40 +278,10 @@ def recurrence(counts: pd.DataFrame, *, source: str = "", synthetic: bool = Fals
     claim = f"After {digits(last['time_h'])} h a node has failed {digits(last['mean_count'])} times"
     if not pd.isna(last["high_count"]):
         claim += f" ({between(last['low_count'], last['high_count'])})"
-    notes = [
-        "a straight line is a constant rate",
-        *(interval(counts, "band") if len(known) else []),
-    ]
+    notes = ["a straight line is a constant rate"]
+    notes += interval(counts, "band") if len(bounded) else []
     return frame.finish(figure, claim=claim, note=" · ".join([*notes, *reservations(counts)]))
 
-
-def _band(rows: pd.DataFrame) -> go.Scatter:
-    look = distinct(0)
-    (low_x, low), (high_x, high) = _steps(rows, "low_count"), _steps(rows, "high_count")
-    return go.Scatter(
-        x=np.concatenate([low_x, high_x[::-1]]),
-        y=np.concatenate([low, high[::-1]]),
-        mode="lines",
-        fill="toself",
-        fillcolor=look["color"],
-        opacity=0.15,
-        line={"width": 0, "color": look["color"], "dash": "dash"},
-        hoverinfo="skip",
-        showlegend=False,
-        name="band",
-    )
-
-
-def _steps(rows: pd.DataFrame, column: str) -> tuple[np.ndarray, np.ndarray]:
-    """Return the corners of a rising step curve that starts with nothing."""
-    values = rows[column].to_numpy(dtype="float64")
-    keep = extremes(values, _MOST_STEPS)
-    time = np.concatenate([[0.0], rows["time_h"].to_numpy()[keep]])
-    count = np.concatenate([[0.0], values[keep]])
-    return np.repeat(time, 2)[1:], np.repeat(count, 2)[:-1]
-
-
-# How long nodes or parts live until they fail.
 
 _MOST_GROUPS = 6
 
@@ -361,10 +293,8 @@ def survival(curves: pd.DataFrame, *, source: str = "", synthetic: bool = False)
     ----------
     curves
         Table :data:`workbench.tables.SURVIVAL`.
-    source
-        Where the data comes from; printed under the figure.
-    synthetic
-        Whether the data was generated; the figure then says so.
+    source, synthetic
+        Where the data comes from, and whether it was generated; the figure says both.
 
     Returns
     -------
@@ -375,10 +305,8 @@ def survival(curves: pd.DataFrame, *, source: str = "", synthetic: bool = False)
     frame = Frame(source, synthetic)
     SURVIVAL.check(curves)
     if curves.empty:
-        return frame.nothing(
-            "There are no lifetimes, so nothing is known about how long anything lives.",
-            claim="No lifetimes to show",
-        )
+        why = "There are no lifetimes, so nothing is known about how long anything lives."
+        return frame.nothing(why, claim="No lifetimes to show")
     groups = curves["group"].drop_duplicates().tolist()
     figure = go.Figure()
     shown = [curves[curves["group"] == group] for group in groups[:_MOST_GROUPS]]
@@ -398,52 +326,31 @@ def survival(curves: pd.DataFrame, *, source: str = "", synthetic: bool = False)
     )
 
 
-def _survival_steps(rows: pd.DataFrame, column: str) -> tuple[np.ndarray, np.ndarray]:
-    """Return the corners of a falling step curve that starts with all alive."""
-    keep = extremes(rows[column].to_numpy(), _MOST_STEPS)
-    time = np.concatenate([[0.0], rows["time_h"].to_numpy()[keep]])
-    share = np.concatenate([[1.0], rows[column].to_numpy()[keep]])
-    return np.repeat(time, 2)[1:], 100 * np.repeat(share, 2)[:-1]
-
-
 def _add_group(figure: go.Figure, rows: pd.DataFrame, position: int, *, name: str) -> None:
     look = distinct(position)
-    (low_x, low), (high_x, high) = (
-        _survival_steps(rows, "low_share"),
-        _survival_steps(rows, "high_share"),
-    )
+    curves = {}
+    for column in ("low_share", "high_share", "survival_share"):
+        time, share = steps(rows, column, 1.0)
+        curves[column] = time, 100 * share
+    # Invisible, but the line tells the trace apart from its curve.
+    line = {"width": 0, **distinct(position + _MOST_GROUPS)}
+    ends = curves["low_share"], curves["high_share"]
+    figure.add_trace(band(*ends, fillcolor=look["color"], line=line, name=f"band of {name}"))
+    x, y = curves["survival_share"]
     figure.add_scatter(
-        x=np.concatenate([low_x, high_x[::-1]]),
-        y=np.concatenate([low, high[::-1]]),
-        mode="lines",
-        fill="toself",
-        fillcolor=look["color"],
-        opacity=0.15,
-        # Invisible, but it tells the trace apart from its curve.
-        line={"width": 0, **distinct(position + _MOST_GROUPS)},
-        hoverinfo="skip",
-        showlegend=False,
-        name=f"band of {name}",
-    )
-    x, y = _survival_steps(rows, "survival_share")
-    figure.add_scatter(
-        x=x,
-        y=y,
-        mode="lines",
-        line={**look, "width": 2},
-        name=name,
+        x=x, y=y, mode="lines", line={**look, "width": 2}, name=name,
         hovertemplate="%{x:,.4~g} h: %{y:.1f} %<extra>" + name + "</extra>",
-    )
+    )  # fmt: skip
 
 
 def _add_law(figure: go.Figure, rows: pd.DataFrame) -> None:
-    known = rows[rows["weibull_share"].notna()]
-    if known.empty:
+    fitted = rows[rows["weibull_share"].notna()]
+    if fitted.empty:
         return
-    keep = extremes(known["weibull_share"].to_numpy(dtype="float64"), _MOST_STEPS)
+    time, share = from_start(fitted, "weibull_share", 1.0)
     figure.add_scatter(
-        x=np.concatenate([[0.0], known["time_h"].to_numpy()[keep]]),
-        y=np.concatenate([[100.0], 100 * known["weibull_share"].to_numpy(dtype="float64")[keep]]),
+        x=time,
+        y=100 * share,
         mode="lines",
         line={"color": COLOURS["limit"], "dash": "dot", "width": 2},
         name="Weibull law",
@@ -452,28 +359,23 @@ def _add_law(figure: go.Figure, rows: pd.DataFrame) -> None:
 
 
 def _add_ticks(figure: go.Figure, rows: pd.DataFrame) -> None:
-    some = rows[rows["censored_count"] > 0].sort_values(["group", "time_h"])
-    if some.empty:
+    censored = rows[rows["censored_count"] > 0].sort_values(["group", "time_h"])
+    if censored.empty:
         return
-    keep = extremes(some["censored_count"].to_numpy())
+    censored = censored.iloc[extremes(censored["censored_count"].to_numpy())]
+    ink = COLOURS["reference"]
     figure.add_scatter(
-        x=some["time_h"].to_numpy()[keep],
-        y=100 * some["survival_share"].to_numpy()[keep],
+        x=censored["time_h"].to_numpy(),
+        y=100 * censored["survival_share"].to_numpy(),
         mode="markers",
-        marker={
-            "symbol": "line-ns-open",
-            "size": 9,
-            "color": COLOURS["reference"],
-            "line": {"width": 1.5},
-        },
+        marker={"symbol": "line-ns-open", "size": 9, "color": ink, "line": {"width": 1.5}},
         name="last watched, still alive",
-        hovertext=[f"{count:,} last watched" for count in some["censored_count"].to_numpy()[keep]],
+        hovertext=[f"{count:,} last watched" for count in censored["censored_count"].to_numpy()],
         hovertemplate="%{x:,.4~g} h: %{hovertext}<extra></extra>",
     )
 
 
 def _survival_claim(shown: list[pd.DataFrame]) -> str:
-    """Say when half of the first group have failed, or how many have by the end."""
     rows = shown[0].sort_values("time_h")
     whose = f" of {label(rows['group'].iloc[0], 30)}" if len(shown) > 1 else ""
     below = rows[rows["survival_share"] <= 0.5]

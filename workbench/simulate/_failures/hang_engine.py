@@ -36,8 +36,6 @@ class Fault(NamedTuple):
 
 @dataclass
 class Record:
-    """One operation that a host has called, and when its GPU was through, if it was."""
-
     call: Call
     seq: int
     p2p_seq: int
@@ -72,6 +70,7 @@ class Worker:
         """
         if record.done_ns is None:
             return None
+        # How long until the recorder looks again; 0 if it looks just then.
         late = -(record.done_ns - START_NS - self.look_phase_ns) % _LOOK_NS
         seen = record.done_ns + late
         return None if self.lost_ns is not None and seen >= self.lost_ns else seen
@@ -96,23 +95,22 @@ class _Meeting:
         elif call.operation == "broadcast":
             # Its source needs nobody, and the others need the source alone.
             needed = (rank, call.group.members[0])
-        if any(each not in self.starts for each in needed):
+        if any(member not in self.starts for member in needed):
             return None
-        if not call.is_p2p and any(not _fits(self.calls[each], call) for each in needed):
+        if not call.is_p2p and any(not _fits(self.calls[member], call) for member in needed):
             return None
-        last = max(self.starts[each] for each in needed)
+        last = max(self.starts[member] for member in needed)
         return last + _LATENCY_NS + call.size_bytes * 1000 // _BYTES_PER_US
 
 
 def workers(job: HangJob, rng: np.random.Generator) -> list[Worker]:
-    """Make the ranks of a job before anything is called."""
-    made = groups(job)
-    found = []
+    sharing = groups(job)
+    ranks = []
     for rank in range(job.world_size):
-        own = [group for group in made if rank in group.members]
+        own = [group for group in sharing if rank in group.members]
         step = list(program(rank, job, {group.description: group for group in own}))
         calls = step * job.steps
-        found.append(
+        ranks.append(
             Worker(
                 rank, own, calls,
                 rng.integers(*_HOST_NS, size=len(calls)).tolist(),
@@ -120,11 +118,10 @@ def workers(job: HangJob, rng: np.random.Generator) -> list[Worker]:
                 int(rng.integers(_LOOK_NS)),
             )
         )  # fmt: skip
-    return found
+    return ranks
 
 
 def run(ranks: list[Worker], fault: Fault | None) -> None:
-    """Let all ranks go on until nobody can."""
     if fault is not None and fault.kind in {OTHER_OPERATION, OTHER_SIZE}:
         calls = ranks[fault.rank].calls
         calls[fault.position] = _another(calls[fault.position], fault.kind)
@@ -173,7 +170,6 @@ def _key(worker: Worker, call: Call) -> _Key:
 
 
 def _execute(worker: Worker, fault: Fault | None, meetings: dict[_Key, _Meeting]) -> None:
-    """Let a GPU run what its host has called; only sends do not hold up what follows."""
     while worker.next_on_gpu < len(worker.records):
         at = worker.next_on_gpu
         record, meeting = worker.records[at], meetings[worker.keys[at]]
@@ -204,15 +200,14 @@ def _finish_sends(worker: Worker, meetings: dict[_Key, _Meeting]) -> None:
     worker.sends = open_sends
 
 
-def _fits(one: Call, other: Call) -> bool:
-    return one[1:5] == other[1:5]
+def _fits(call: Call, peer_call: Call) -> bool:
+    return call[1:5] == peer_call[1:5]
 
 
 def _another(call: Call, kind: str) -> Call:
-    """Return what a rank calls by mistake."""
     if kind == OTHER_OPERATION:
-        other = "_all_gather_base" if call.operation == "all_reduce" else "all_reduce"
-        return call._replace(operation=other)
+        operation = "_all_gather_base" if call.operation == "all_reduce" else "all_reduce"
+        return call._replace(operation=operation)
     return call._replace(
         in_shape=(2 * call.in_shape[0], *call.in_shape[1:]),
         out_shape=(2 * call.out_shape[0], *call.out_shape[1:]),
@@ -247,7 +242,6 @@ class HangJob(NamedTuple):
 
     @property
     def world_size(self) -> int:
-        """Return the number of ranks."""
         return self.tensor_ranks * self.dp_ranks * self.stages
 
 
@@ -272,7 +266,6 @@ class Call(NamedTuple):
 
     @property
     def is_p2p(self) -> bool:
-        """Return whether it is a send or a receive."""
         return self.peer is not None
 
     @property
@@ -290,18 +283,18 @@ def groups(job: HangJob) -> list[Group]:
 
     Ranks are laid out as Megatron does: tensor, then data, then pipeline.
     """
-    found: list[Group] = []
+    groups_made: list[Group] = []
     for description in GROUPS:
-        made: dict[tuple[int, ...], list[int]] = {}
+        sharing: dict[tuple[int, ...], list[int]] = {}
         for rank in range(job.world_size):
-            made.setdefault(_shared(rank, job, description), []).append(rank)
-        for members in made.values():
+            sharing.setdefault(_shared(rank, job, description), []).append(rank)
+        for members in sharing.values():
             if len(members) > 1:
-                found.append(Group(str(len(found)), description, tuple(members)))
-    return found
+                groups_made.append(Group(str(len(groups_made)), description, tuple(members)))
+    return groups_made
 
 
-def program(rank: int, job: HangJob, mine: dict[str, Group]) -> Iterator[Call]:
+def program(rank: int, job: HangJob, group_of: dict[str, Group]) -> Iterator[Call]:
     """Give what a rank calls in one step: passes in order of 1F1B, then the optimizer.
 
     ``mine`` has the groups of the rank by description; where one is absent, nobody calls.
@@ -309,21 +302,21 @@ def program(rank: int, job: HangJob, mine: dict[str, Group]) -> Iterator[Call]:
     stage = rank // (job.tensor_ranks * job.dp_ranks)
     ahead = min(job.stages - 1 - stage, job.micro_batches)
     for _ in range(ahead):
-        yield from _forward(job, mine, stage)
+        yield from _forward(job, group_of, stage)
     for _ in range(job.micro_batches - ahead):
-        yield from _forward(job, mine, stage)
-        yield from _backward(job, mine, stage)
+        yield from _forward(job, group_of, stage)
+        yield from _backward(job, group_of, stage)
     for _ in range(ahead):
-        yield from _backward(job, mine, stage)
+        yield from _backward(job, group_of, stage)
     share = (_PARAMETERS // job.dp_ranks,)
-    if DATA in mine:
-        yield Call(mine[DATA], "_reduce_scatter_base", (_PARAMETERS,), share, "Float")
-    if MODEL in mine:  # the norm of the gradients, which the host reads
-        yield Call(mine[MODEL], "all_reduce", (1,), (1,), "Float", syncs=True)
-    if DATA in mine:
-        yield Call(mine[DATA], "_all_gather_base", share, (_PARAMETERS,), "BFloat16")
-    if WORLD in mine:  # whether to stop, which the host reads
-        yield Call(mine[WORLD], "all_reduce", (1,), (1,), "Long", syncs=True)
+    if DATA in group_of:
+        yield Call(group_of[DATA], "_reduce_scatter_base", (_PARAMETERS,), share, "Float")
+    if MODEL in group_of:  # the norm of the gradients, which the host reads
+        yield Call(group_of[MODEL], "all_reduce", (1,), (1,), "Float", syncs=True)
+    if DATA in group_of:
+        yield Call(group_of[DATA], "_all_gather_base", share, (_PARAMETERS,), "BFloat16")
+    if WORLD in group_of:  # whether to stop, which the host reads
+        yield Call(group_of[WORLD], "all_reduce", (1,), (1,), "Long", syncs=True)
 
 
 def _shared(rank: int, job: HangJob, description: str) -> tuple[int, ...]:
@@ -337,33 +330,35 @@ def _shared(rank: int, job: HangJob, description: str) -> tuple[int, ...]:
     }[description]  # fmt: skip
 
 
-def _forward(job: HangJob, mine: dict[str, Group], stage: int) -> Iterator[Call]:
-    if stage in {0, job.stages - 1} and TENSOR in mine:  # the tokens
-        yield Call(mine[TENSOR], "broadcast", (1, _TOKENS), (1, _TOKENS), "Long")
-    yield from _transfer("recv", job, mine, stage - 1)
-    yield from _layers(job, mine)
-    yield from _transfer("send", job, mine, stage + 1)
+def _forward(job: HangJob, group_of: dict[str, Group], stage: int) -> Iterator[Call]:
+    if stage in {0, job.stages - 1} and TENSOR in group_of:  # the tokens
+        yield Call(group_of[TENSOR], "broadcast", (1, _TOKENS), (1, _TOKENS), "Long")
+    yield from _transfer("recv", job, group_of, stage - 1)
+    yield from _layers(job, group_of)
+    yield from _transfer("send", job, group_of, stage + 1)
 
 
-def _backward(job: HangJob, mine: dict[str, Group], stage: int) -> Iterator[Call]:
-    yield from _transfer("recv", job, mine, stage + 1)
-    yield from _layers(job, mine)
-    yield from _transfer("send", job, mine, stage - 1)
+def _backward(job: HangJob, group_of: dict[str, Group], stage: int) -> Iterator[Call]:
+    yield from _transfer("recv", job, group_of, stage + 1)
+    yield from _layers(job, group_of)
+    yield from _transfer("send", job, group_of, stage - 1)
 
 
-def _layers(job: HangJob, mine: dict[str, Group]) -> Iterator[Call]:
+def _layers(job: HangJob, group_of: dict[str, Group]) -> Iterator[Call]:
     """Give the collectives of sequence parallelism, two per layer."""
-    part, whole = (_TOKENS // job.tensor_ranks, 1, _HIDDEN), (_TOKENS, 1, _HIDDEN)
-    for _ in range(job.layers if TENSOR in mine else 0):
-        yield Call(mine[TENSOR], "_all_gather_base", part, whole, "BFloat16")
-        yield Call(mine[TENSOR], "_reduce_scatter_base", whole, part, "BFloat16")
+    shard, full = (_TOKENS // job.tensor_ranks, 1, _HIDDEN), (_TOKENS, 1, _HIDDEN)
+    for _ in range(job.layers if TENSOR in group_of else 0):
+        yield Call(group_of[TENSOR], "_all_gather_base", shard, full, "BFloat16")
+        yield Call(group_of[TENSOR], "_reduce_scatter_base", full, shard, "BFloat16")
 
 
-def _transfer(operation: str, job: HangJob, mine: dict[str, Group], other: int) -> Iterator[Call]:
+def _transfer(
+    operation: str, job: HangJob, group_of: dict[str, Group], stage: int
+) -> Iterator[Call]:
     """Give the send or receive between a rank and its peer in another stage, if there is one."""
-    if 0 <= other < job.stages:
+    if 0 <= stage < job.stages:
         shape = (_TOKENS // job.tensor_ranks, 1, _HIDDEN)
-        peer = mine[PIPELINE].members[other]
+        peer = group_of[PIPELINE].members[stage]
         # Megatron waits for the GPU after every receive (batch_p2p_sync).
         syncs = operation == "recv"
-        yield Call(mine[PIPELINE], operation, shape, shape, "BFloat16", peer, syncs)
+        yield Call(group_of[PIPELINE], operation, shape, shape, "BFloat16", peer, syncs)

@@ -21,33 +21,15 @@ _LINKS = 18
 
 @dataclass(frozen=True)
 class Fault:
-    """A way to fail.
+    """A way to fail."""
 
-    Attributes
-    ----------
-    code
-        Xid that leads the burst; None where the kernel says nothing.
-    cause
-        What fails, in words.
-    other_codes
-        Further Xids of the burst.
-    weight
-        How often it happens, beside the others.
-    is_drained
-        Whether the node is taken out for repair, so that the job needs another.
-    has_node
-        Whether a host is at fault.
-    is_fatal
-        Whether what runs there cannot go on.
-    """
-
-    code: str | None
+    code: str | None  # Xid that leads the burst; None where the kernel says nothing
     cause: str
-    other_codes: str
-    weight: float
-    is_drained: bool = True
-    has_node: bool = True
-    is_fatal: bool = True
+    other_codes: str  # further Xids of the burst
+    weight: float  # how often it happens, beside the others
+    is_drained: bool = True  # the node is taken out for repair, so the job needs another
+    has_node: bool = True  # a host is at fault
+    is_fatal: bool = True  # what runs there cannot go on
 
 
 # The mix is made up: it is to have every kind, not to be that of any cluster.
@@ -89,18 +71,15 @@ class _Gpu:
         self._random = random
 
     def below(self, limit: int, random: np.random.Generator | None = None) -> int:
-        """Draw a whole number; ``random()`` gives the same stream in every version of numpy."""
         return int((random or self._random).random() * limit)
 
     def xid(self, after_ns: int, code: str, text: str, user: str | None = None) -> Said:
-        """Write a numbered error."""
         who = f"{self.user if user is None else user}, " if user != "" else ""
         return Said(after_ns, f"NVRM: Xid (PCI:{self.device}): {code}, {who}{text}")
 
     def action(self, after_ns: int, *, is_reboot: bool) -> Said:
-        """Write what the driver asks for."""
-        asked = "0x2 (Node Reboot Required)" if is_reboot else "0x1 (GPU Reset Required)"
-        text = f"GPU recovery action changed from 0x0 (None) to {asked}"
+        request = "0x2 (Node Reboot Required)" if is_reboot else "0x1 (GPU Reset Required)"
+        text = f"GPU recovery action changed from 0x0 (None) to {request}"
         return self.xid(after_ns, "154", text, self.nobody)
 
 
@@ -114,10 +93,10 @@ def _off_the_bus(gpu: _Gpu) -> list[Said]:
 
 
 def _double_bit(gpu: _Gpu) -> list[Said]:
-    part, row = gpu.below(12), 4096 + gpu.below(60_000)
-    told = f"at partition {part}, subpartition {gpu.below(2)}"
+    partition, row = gpu.below(12), 4096 + gpu.below(60_000)
+    location = f"at partition {partition}, subpartition {gpu.below(2)}"
     text = "An uncorrectable double bit error (DBE) has been detected on GPU in the "
-    text += f"framebuffer {told}."
+    text += f"framebuffer {location}."
     remap = f"Row Remapper: New row (0x{row:016x}) marked for remapping, reset gpu to activate."
     after = 3 * MILLISECOND
     channels = [
@@ -159,8 +138,8 @@ def _processor_timeout(gpu: _Gpu) -> list[Said]:
     times = 3 + gpu.below(7)
     lines = []
     for nth in range(times):
-        told = f"RPC response from GPU{gpu.slot} GSP! Expected function {calls[min(nth, 1)]}."
-        text = f"Timeout after 6s of waiting for {told}"
+        words = f"RPC response from GPU{gpu.slot} GSP! Expected function {calls[min(nth, 1)]}."
+        text = f"Timeout after 6s of waiting for {words}"
         lines.append(gpu.xid(6 * nth * SECOND + (gpu.below(900) * 1000 if nth else 0), "119", text))
     history = f"NVRM: GPU{gpu.slot} GSP RPC buffer contains function 103 (GSP_RM_ALLOC)"
     end = gpu.action(6 * times * SECOND, is_reboot=False)
@@ -171,8 +150,8 @@ def _page_fault(gpu: _Gpu) -> list[Said]:
     address = 0x7F00_0000_0000 + 0x20_0000 * gpu.below(65_536)
     lines = []
     for nth in range(1 + gpu.below(4)):
-        place = f"ENGINE GRAPHICS GPCCLIENT_T1_{nth} faulted @ 0x{address + 4096 * nth:x}"
-        text = f"{_CHANNEL}, intr 00000000. MMU Fault: {place}. Fault is of type FAULT_PDE"
+        location = f"ENGINE GRAPHICS GPCCLIENT_T1_{nth} faulted @ 0x{address + 4096 * nth:x}"
+        text = f"{_CHANNEL}, intr 00000000. MMU Fault: {location}. Fault is of type FAULT_PDE"
         lines.append(gpu.xid(nth * 30_000, "31", f"{text} ACCESS_TYPE_VIRT_READ", gpu.process))
     return [*lines, gpu.xid(4 * MILLISECOND, "43", _CHANNEL, gpu.process)]
 
@@ -180,8 +159,8 @@ def _page_fault(gpu: _Gpu) -> list[Said]:
 def _exception(gpu: _Gpu) -> list[Said]:
     lines = []
     for nth in range(2 + gpu.below(6)):
-        place = f"(GPC {gpu.below(8)}, TPC {gpu.below(9)}, SM {gpu.below(2)})"
-        text = f"Graphics SM Warp Exception on {place}: Out Of Range Address"
+        location = f"(GPC {gpu.below(8)}, TPC {gpu.below(9)}, SM {gpu.below(2)})"
+        text = f"Graphics SM Warp Exception on {location}: Out Of Range Address"
         lines.append(gpu.xid(nth * 25_000, "13", text, gpu.process))
     return [*lines, gpu.xid(4 * MILLISECOND, "43", _CHANNEL, gpu.process)]
 
@@ -267,20 +246,18 @@ class Cluster:
 
     @property
     def nodes(self) -> tuple[str, ...]:
-        """All hosts by name; the spares come last."""
         total = self.node_count + max(2, self.node_count // 16)
         width = max(3, len(str(total)))
         return tuple(f"node{number:0{width}d}" for number in range(1, total + 1))
 
     @property
     def end_ns(self) -> int:
-        """When the job is to end."""
         return START_NS + int(self.days * _DAY_NS)
 
     def lemons(self) -> tuple[str, ...]:
         """Hosts that fail far more often; the job has them from its beginning."""
         order = np.argsort(self.random(1).random(self.node_count), kind="stable")
-        return tuple(sorted(self.nodes[place] for place in order[: self.lemon_count]))
+        return tuple(sorted(self.nodes[position] for position in order[: self.lemon_count]))
 
     def random(self, *stream: int) -> np.random.Generator:
         """Give a stream of its own to everything that is drawn."""
@@ -312,14 +289,11 @@ class Incident:
 
     @property
     def end_ns(self) -> int:
-        """Time of its last line."""
         return self.at_ns + max((line.after_ns for line in self.lines), default=0)
 
 
 @dataclass
 class Attempt:
-    """One run of the job, from its nodes to what stopped it."""
-
     number: int
     nodes: tuple[str, ...]
     submit_ns: int
@@ -337,8 +311,6 @@ class Attempt:
 
 @dataclass
 class History:
-    """Everything that happened, in order of time."""
-
     cluster: Cluster
     incidents: list[Incident]
     attempts: list[Attempt]
@@ -376,18 +348,18 @@ def _strikes(cluster: Cluster) -> Iterator[Strike]:
         recovery_spread=_SPREAD,
     )
     # The process numbers lemons last.
-    named = [*(node for node in nodes if node not in lemons), *lemons]
+    hosts = [*(node for node in nodes if node not in lemons), *lemons]
     for number, row in enumerate(drawn[drawn["time_min"] < horizon].to_dict("records")):
-        yield _strike(number, row, named)
+        yield _strike(number, row, hosts)
 
 
-def _strike(number: int, row: Mapping[Any, Any], named: list[str]) -> Strike:
+def _strike(number: int, row: Mapping[Any, Any], hosts: list[str]) -> Strike:
     detection = min(max(row["detection_min"], _LEAST_DETECTION_MIN), _MOST_DETECTION_MIN)
     startup = row["init_min"] + row["load_min"] + row["first_step_min"]
     return Strike(
         number,
         at_ns=START_NS + _whole(row["time_min"]),
-        node=named[int(row["node"])],
+        node=hosts[int(row["node"])],
         detection_ns=_whole(detection),
         allocation_ns=_whole(row["allocation_min"]),
         startup_ns=_whole(startup),
@@ -401,8 +373,6 @@ def _whole(minutes: float) -> int:
 
 
 class _Job:
-    """Follows the job and its cluster from strike to strike."""
-
     def __init__(self, cluster: Cluster) -> None:
         self.incidents: list[Incident] = []
         self.attempts: list[Attempt] = []
@@ -417,7 +387,6 @@ class _Job:
         self._stopped_by: Strike | None = None
 
     def hit(self, strike: Strike) -> None:
-        """Let a node fail, unless it is under repair or waits for its replacement."""
         self._go_on(strike.at_ns)
         is_member = strike.node in self._attempt.nodes
         is_out = self._well_again.get(strike.node, 0) > strike.at_ns
@@ -476,6 +445,7 @@ class _Job:
         random = self._cluster.random(4, attempt.number)
         at, step = attempt.running_ns, attempt.first_step
         attempt.saved_step = step
+        # A save that has begun when the job stops is listed without an end, and its steps are lost.
         while (start := at + STEPS_BETWEEN_SAVES * STEP_NS) <= attempt.stopped_ns:
             step += STEPS_BETWEEN_SAVES
             at = start + _whole(0.5 + random.random())
@@ -504,13 +474,12 @@ class _Job:
 
     def _spare(self, lost: str, ready: int) -> tuple[int, str]:
         """Find the first host that is well and not of the job, waiting for one if need be."""
-        others = [n for n in self._cluster.nodes if n == lost or n not in self._attempt.nodes]
-        ready = max(ready, min(self._well_again.get(node, 0) for node in others))
-        return ready, next(node for node in others if self._well_again.get(node, 0) <= ready)
+        candidates = [n for n in self._cluster.nodes if n == lost or n not in self._attempt.nodes]
+        ready = max(ready, min(self._well_again.get(node, 0) for node in candidates))
+        return ready, next(node for node in candidates if self._well_again.get(node, 0) <= ready)
 
 
 def _drawn(share: float, *, is_hardware: bool) -> Fault:
-    """Draw a fault; where no process runs, and on lemons, it is one of a GPU itself."""
     faults = [f for f in FAULTS if not is_hardware or (f.code and f.is_drained)]
     weights = np.cumsum([fault.weight for fault in faults])
     return faults[int(np.searchsorted(weights, share * weights[-1], side="right"))]
@@ -521,11 +490,11 @@ def _remaps(cluster: Cluster, job: _Job) -> list[Incident]:
     random = cluster.random(5)
     failed = {incident.node for incident in job.incidents}
     healthy = [node for node in cluster.nodes if node not in failed]
-    found = []
+    remaps = []
     for node in healthy:
         if random.random() < _REMAPS_PER_NODE_DAY * cluster.days:
             at = START_NS + _whole(random.random() * cluster.days * 24 * 60)
             device = f"0000:{BUSES[int(random.random() * len(BUSES))]}:00"
             lines = burst(REMAPPED, device, is_busy=False, random=random)
-            found.append(Incident(REMAPPED, at, node, device, lines))
-    return found
+            remaps.append(Incident(REMAPPED, at, node, device, lines))
+    return remaps

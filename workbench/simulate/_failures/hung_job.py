@@ -130,10 +130,10 @@ def _chosen(
     ranks: list[Worker],
     job: HangJob,
     rng: np.random.Generator,
-    asked: tuple[str, int | None, str | None],
+    wanted: tuple[str, int | None, str | None],
 ) -> Fault:
     """Draw where the fault hits: a collective of the second half that is not of the last step."""
-    kind, rank, group = asked
+    kind, rank, group = wanted
     if kind not in HANG_FAULTS:
         msg = f"unknown fault {kind!r}; it must be one of {', '.join(HANG_FAULTS)} or None"
         raise ValueError(msg)
@@ -148,27 +148,26 @@ def _chosen(
     per_step = len(calls) // job.steps
     step = int(rng.integers(job.steps // 2, job.steps - 1)) if job.steps > 2 else 0
     needs = 3 if group is None and kind in {OTHER_OPERATION, OTHER_SIZE} else 2
-    places = [
+    positions = [
         at
         for at in range(step * per_step, (step + 1) * per_step)
         if not calls[at].is_p2p
         and len(calls[at].group.members) >= needs
         and group in {None, calls[at].group.description}
     ]
-    if not places:
+    if not positions:
         where = f"in {group}" if group else f"of {needs} ranks or more"
         msg = f"rank {hit} calls no collective {where}; name another group or a larger job"
         raise ValueError(msg)
-    return Fault(kind, hit, places[int(rng.integers(len(places)))])
+    return Fault(kind, hit, positions[int(rng.integers(len(positions)))])
 
 
 def _truth(ranks: list[Worker], fault: Fault | None) -> pd.DataFrame:
-    """Make table HANG_TRUTH; before the run, which puts in what is called by mistake."""
     rows = []
     if fault is not None:
         calls = ranks[fault.rank].calls[: fault.position + 1]
         group = calls[-1].group
-        seq = sum(each.group == group and not each.is_p2p for each in calls)
+        seq = sum(call.group == group and not call.is_p2p for call in calls)
         rows.append(
             (fault.kind, fault.rank, group.name, group.description, seq, calls[-1].operation)
         )
@@ -182,7 +181,6 @@ _TIMEOUT_MS = 600_000
 
 
 def dump(worker: Worker, buffer_count: int) -> dict[str, Any]:
-    """Return the content of one rank's dump, with its last operations."""
     local = {group.name: at for at, group in enumerate(worker.groups)}
     first = max(len(worker.records) - buffer_count, 0)
     return {
@@ -230,8 +228,8 @@ def _entry(worker: Worker, record: Record, at: int, local_group: int) -> dict[st
     name = call.operation
     if call.peer is not None:
         arrow = "->" if name == "send" else "<-"
-        place = call.group.members.index
-        name += f" {place(worker.rank)}{arrow}{place(call.peer)}"
+        group_rank = call.group.members.index
+        name += f" {group_rank(worker.rank)}{arrow}{group_rank(call.peer)}"
     return {
         "record_id": at,
         "pg_id": local_group,

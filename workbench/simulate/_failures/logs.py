@@ -91,12 +91,12 @@ def failure_logs(
     _check(node_count=node_count, days=days, lemon_count=lemon_count)
     folder = new_folder(out)
     cluster = Cluster(seed, node_count, float(days), float(failure_interval_min), lemon_count)
-    found = history(cluster)
-    truth = _frame(list(_rows(found)))
+    story = history(cluster)
+    truth = _frame(list(_rows(story)))
     texts = {
-        "synthetic_kern.log": kernel_log(found),
-        "synthetic_sacct.txt": sacct_text(found),
-        "synthetic_goodput.jsonl": goodput_text(found),
+        "synthetic_kern.log": kernel_log(story),
+        "synthetic_sacct.txt": sacct_text(story),
+        "synthetic_goodput.jsonl": goodput_text(story),
         "README.md": readme_text(cluster),
     }
     for name, text in texts.items():
@@ -151,10 +151,10 @@ def _frame(rows: list[dict[str, Any]]) -> pd.DataFrame:
     return FAILURE_TRUTH.cast(pd.DataFrame(columns, dtype=object))
 
 
-def _rows(found: History) -> Iterator[dict[str, Any]]:
-    lemons = found.cluster.lemons()
-    costs = _costs(found)
-    for incident in found.incidents:
+def _rows(story: History) -> Iterator[dict[str, Any]]:
+    lemons = story.cluster.lemons()
+    costs = _costs(story)
+    for incident in story.incidents:
         fault = incident.fault
         yield {
             "start_ns": incident.at_ns,
@@ -172,12 +172,11 @@ def _rows(found: History) -> Iterator[dict[str, Any]]:
         }
 
 
-def _costs(found: History) -> dict[int, dict[str, int]]:
-    """Say of each incident that stopped the job what it cost."""
+def _costs(story: History) -> dict[int, dict[str, int]]:
     costs: dict[int, dict[str, int]] = {}
-    following = found.attempts[-1]
+    following = story.attempts[-1]
     resumed = following.running_ns
-    for attempt in reversed(found.attempts[:-1]):
+    for attempt in reversed(story.attempts[:-1]):
         # An attempt that was stopped while it started up never trained.
         if following.running_ns < following.stopped_ns:
             resumed = following.running_ns
@@ -203,25 +202,24 @@ _SACCT = (
 )
 
 
-def kernel_log(found: History) -> str:
-    """Write what all kernels say, as rsyslog collects it, in order of time."""
-    first = (START_NS - 10 * MINUTE, found.cluster.nodes[0], f"workbench: {_NOTE}")
-    lines = sorted([*_bursts(found), *_boots(found), *_noise(found)])
-    told = [first, *(line for line in lines if line[0] < found.attempts[-1].end_ns)]
-    return "".join(f"{_iso(at)}+00:00 {node} kernel: {text}\n" for at, node, text in told)
+def kernel_log(story: History) -> str:
+    first = (START_NS - 10 * MINUTE, story.cluster.nodes[0], f"workbench: {_NOTE}")
+    lines = sorted([*_bursts(story), *_boots(story), *_noise(story)])
+    shown = [first, *(line for line in lines if line[0] < story.attempts[-1].end_ns)]
+    return "".join(f"{_iso(at)}+00:00 {node} kernel: {text}\n" for at, node, text in shown)
 
 
-def sacct_text(found: History) -> str:
+def sacct_text(story: History) -> str:
     """Write the job's accounting as ``sacct --parsable2 --duplicates`` does, times in UTC."""
-    rows = [row for attempt in found.attempts for row in _accounting(attempt)]
+    rows = [row for attempt in story.attempts for row in _accounting(attempt)]
     return "\n".join([_SACCT, *rows]) + "\n"
 
 
-def goodput_text(found: History) -> str:
+def goodput_text(story: History) -> str:
     """Write what the job did: one JSON object per event, in order of time."""
     about = {"job_id": str(JOB_ID), "gpus_per_node": len(BUSES)}
-    entries = [(START_NS, "start", {**about, "nodes": list(found.attempts[0].nodes)})]
-    entries += [entry for attempt in found.attempts for entry in _events(attempt)]
+    entries = [(START_NS, "start", {**about, "nodes": list(story.attempts[0].nodes)})]
+    entries += [entry for attempt in story.attempts for entry in _events(attempt)]
     return "".join(
         json.dumps({"time": f"{_iso(at)}Z", "event": event, **more, "synthetic": True}) + "\n"
         for at, event, more in entries
@@ -253,55 +251,52 @@ The licence is that of the workbench (MIT).
 """
 
 
-def _bursts(found: History) -> Iterator[tuple[int, str, str]]:
-    for incident in found.incidents:
+def _bursts(story: History) -> Iterator[tuple[int, str, str]]:
+    for incident in story.incidents:
         for line in incident.lines:
             yield incident.at_ns + line.after_ns, incident.node, line.text
 
 
-def _boots(found: History) -> Iterator[tuple[int, str, str]]:
-    """Let repaired hosts start again."""
+def _boots(story: History) -> Iterator[tuple[int, str, str]]:
     version = "Linux version 5.15.0-112-generic #122-Ubuntu SMP"
     driver = "NVRM: loading NVIDIA UNIX x86_64 Kernel Module  560.35.03"
-    for node, _, until in found.repairs:
+    for node, _, until in story.repairs:
         yield until - 4 * MINUTE, node, version
         yield until - 3 * MINUTE, node, driver
 
 
-def _noise(found: History) -> Iterator[tuple[int, str, str]]:
-    cluster = found.cluster
+def _noise(story: History) -> Iterator[tuple[int, str, str]]:
+    cluster = story.cluster
     random, span = cluster.random(6), cluster.end_ns - START_NS
     for _ in range(round(_HARMLESS_PER_NODE_DAY * len(cluster.nodes) * cluster.days)):
         at = START_NS + int(random.random() * span / 1000) * 1000
         node = cluster.nodes[int(random.random() * len(cluster.nodes))]
         lines = harmless(random)
-        is_off = any(node == n and a <= at + MINUTE and at <= b for n, a, b in found.repairs)
+        is_off = any(node == n and a <= at + MINUTE and at <= b for n, a, b in story.repairs)
         for line in () if is_off else lines:
             yield at + line.after_ns, node, line.text
 
 
 def _accounting(attempt: Attempt) -> Iterator[str]:
-    """Write one run of the job and its steps."""
     submit, start = attempt.submit_ns // SECOND, attempt.ready_ns // SECOND
     end = attempt.end_ns // SECOND
     times = [*map(_local, (submit, start, end)), _elapsed(end - start)]
-    parts = {"": "synthetic-failures", ".batch": "batch", ".extern": "extern", ".0": "python3"}
-    for part, name in parts.items():
-        hosts = attempt.nodes[:1] if part == ".batch" else attempt.nodes
+    steps = {"": "synthetic-failures", ".batch": "batch", ".extern": "extern", ".0": "python3"}
+    for step, name in steps.items():
+        hosts = attempt.nodes[:1] if step == ".batch" else attempt.nodes
         gpus = len(BUSES) * len(hosts)
-        cells = [f"{JOB_ID}{part}", name, "" if part else "train", "research"]
-        cells += [f"cpu={16 * gpus},gres/gpu={gpus},node={len(hosts)}", *_state(attempt, part)]
+        cells = [f"{JOB_ID}{step}", name, "" if step else "train", "research"]
+        cells += [f"cpu={16 * gpus},gres/gpu={gpus},node={len(hosts)}", *_state(attempt, step)]
         cells += [*times, str(len(hosts)), node_list(hosts)]
-        cells += ["", ""] if part else [_failed_node(attempt), f"{_NOTE}; times in UTC"]
+        cells += ["", ""] if step else [_failed_node(attempt), f"{_NOTE}; times in UTC"]
         yield "|".join(cells)
 
 
-def _state(attempt: Attempt, part: str) -> tuple[str, str]:
-    """Say how an attempt, or a step of it, ended, and with which exit code."""
-    if attempt.incident is None or part == ".extern":
+def _state(attempt: Attempt, step: str) -> tuple[str, str]:
+    if attempt.incident is None or step == ".extern":
         return "COMPLETED", "0:0"
     if attempt.incident.fault.is_drained:
-        return ("CANCELLED", "0:9") if part else ("NODE_FAIL", "0:0")
+        return ("CANCELLED", "0:9") if step else ("NODE_FAIL", "0:0")
     return "FAILED", "1:0"
 
 
@@ -342,6 +337,7 @@ def node_list(nodes: Iterable[str]) -> str:
     if len(digits) == 1:
         return f"node{digits[0]}"
     runs = []
+    # Consecutive numbers differ from their position by the same amount.
     for _, run in groupby(enumerate(digits), lambda pair: int(pair[1]) - pair[0]):
         members = [text for _, text in run]
         runs.append(members[0] if len(members) == 1 else f"{members[0]}-{members[-1]}")
@@ -361,7 +357,6 @@ def _local(seconds: int) -> str:
 
 
 def _elapsed(seconds: int) -> str:
-    """Write a duration as Slurm does, days apart."""
-    days, rest = divmod(seconds, 86_400)
-    clock = f"{rest // 3600:02d}:{rest // 60 % 60:02d}:{rest % 60:02d}"
+    days, remainder = divmod(seconds, 86_400)
+    clock = f"{remainder // 3600:02d}:{remainder // 60 % 60:02d}:{remainder % 60:02d}"
     return f"{days}-{clock}" if days else clock

@@ -126,9 +126,8 @@ def failure_times(  # noqa: PLR0913 - every number of an experiment, by name
     replicas
         Data-parallel replicas; nodes belong to them in order, in equal parts.
     recovery_min
-        Mean recovery in minutes; a number, or minutes by phase: ``"detection"``,
-        ``"allocation"``, ``"NCCL init"``, ``"checkpoint load"``, ``"first step"``,
-        ``"recovery"`` (the rest).
+        Mean recovery in minutes; a number, or minutes by phase: ``"detection"``, ``"allocation"``,
+        ``"NCCL init"``, ``"checkpoint load"``, ``"first step"``, ``"recovery"`` (the rest).
     recovery_spread
         Standard deviation of the logarithm of every phase (lognormal, mean kept); 0: none.
     warm_up_min
@@ -178,6 +177,7 @@ def failure_times(  # noqa: PLR0913 - every number of an experiment, by name
     for phase, column in RESTART_PHASES.items():
         mean = phases.get(phase, 0.0)
         noise = rng.standard_normal(len(table)) if recovery_spread and mean else 0.0
+        # Less half the variance in the exponent, so that the lognormal keeps its mean.
         table[column] = mean * np.exp(recovery_spread * noise - recovery_spread**2 / 2 * bool(mean))
     if process.process == "renewal":
         table = _after_recovery(table, horizon_min)
@@ -254,6 +254,7 @@ def _strikes(
     run, time, node = _struck(process, rng, runs, span)
     run, node = np.append(run, np.arange(runs)), np.append(node, np.zeros(runs, dtype=np.int64))
     time = np.append(time, span + rng.exponential(process.failure_interval_min, runs))
+    # lexsort sorts by its last key first: by run, then by time.
     order = np.lexsort((time, run))
     return pd.DataFrame(
         {"run": run[order].astype(np.int32), "time_min": time[order], "node": node[order]}
@@ -263,7 +264,6 @@ def _strikes(
 def _struck(
     process: FailureProcess, rng: np.random.Generator, runs: int, span: float
 ) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
-    """Give run, time and node of every failure."""
     if process.process == "weibull":
         return _weibull(process, rng, runs, span)
     mean = process.failure_interval_min
@@ -279,6 +279,7 @@ def _struck(
     if process.lemon_share:
         weights = np.cumsum(process.node_weights())
         node = np.searchsorted(weights, rng.random(len(run)) * weights[-1], side="right")
+        # A draw of exactly the last weight would lie beyond the last node.
         node = np.minimum(node, process.node_count - 1)
     else:
         node = rng.integers(0, process.node_count, len(run))
@@ -299,19 +300,19 @@ def _weibull(
     if process.is_aged:
         residual = rng.gamma(1 + 1 / shape, 1, len(scale)) ** (1 / shape)
         clock = rng.random(len(scale)) * scale * residual
-    found: list[tuple[NDArray[Any], NDArray[Any]]] = []
+    rounds: list[tuple[NDArray[Any], NDArray[Any]]] = []
     total = 0
     while True:
         kept = clock < span
         lane, clock = lane[kept], clock[kept]
         if not len(lane):
             break
-        found.append((lane, clock))
+        rounds.append((lane, clock))
         total += len(lane)
         _refuse_more(total)
         clock = clock + scale[lane] * rng.weibull(shape, len(lane))
-    lanes = np.concatenate([each for each, _ in found] or [np.zeros(0, dtype=np.int64)])
-    times = np.concatenate([each for _, each in found] or [np.zeros(0)])
+    lanes = np.concatenate([values for values, _ in rounds] or [np.zeros(0, dtype=np.int64)])
+    times = np.concatenate([values for _, values in rounds] or [np.zeros(0)])
     return lanes // process.node_count, times, lanes % process.node_count
 
 
@@ -327,7 +328,6 @@ def _after_recovery(table: pd.DataFrame, horizon: float) -> pd.DataFrame:
 def _together(
     table: pd.DataFrame, process: FailureProcess, rng: np.random.Generator, replicas: int
 ) -> pd.DataFrame:
-    """Let some failures hit neighbouring replicas too."""
     extra = min(int(process.together_count), replicas) - 1
     if not process.together_share or extra < 1:
         return table
@@ -338,8 +338,8 @@ def _together(
     more = more.assign(repair_min=np.nan, is_follow_on=True)
     table, more = table.astype({"node": "Int64"}), more.astype({"node": "Int64"})
     more["node"] = pd.array([pd.NA] * len(more), dtype="Int64")
-    both = pd.concat([table, more], ignore_index=True)
-    return both.sort_values(["run", "time_min", "is_follow_on"], ignore_index=True, kind="stable")
+    rows = pd.concat([table, more], ignore_index=True)
+    return rows.sort_values(["run", "time_min", "is_follow_on"], ignore_index=True, kind="stable")
 
 
 def _phases(recovery: float | Mapping[str, float]) -> dict[str, float]:
@@ -353,7 +353,6 @@ def _phases(recovery: float | Mapping[str, float]) -> dict[str, float]:
 
 
 def _refuse_more(count: float, what: str = "failures") -> None:
-    """Raise if a table would become too long."""
     if count > _MOST_FAILURES:
         msg = f"about {count:,.0f} {what}; draw at most {_MOST_FAILURES:,}: fewer or shorter runs"
         raise WorkbenchError(msg)

@@ -10,12 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from workbench import simulate
-from workbench.analyze import (
-    FaultTolerance,
-    goodput_mean,
-    goodput_replay,
-    goodput_windows,
-)
+from workbench.analyze import FaultTolerance, goodput_mean, goodput_replay, goodput_windows
 from workbench.errors import TableError, WorkbenchError
 from workbench.simulate import FailureProcess
 from workbench.tables import FAILURE_TIMES, GOODPUT_RUNS, SLOW_TIMES

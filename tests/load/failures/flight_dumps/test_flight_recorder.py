@@ -236,10 +236,7 @@ def deep(opening, closing, times=200_000):
         (deep(b"", b"\x85"), "tuples of more than 1,000 values"),
         (deep(b"(", b"t"), "nested more than 64 deep"),
         (deep(b"(", b"l"), "nested more than 64 deep"),
-        (
-            b"\x80\x02}K\x01" + b"q\x00h\x00\x86" * 60 + b"Ns.",
-            "tuples of more than 1,000 values",
-        ),
+        (b"\x80\x02}K\x01" + b"q\x00h\x00\x86" * 60 + b"Ns.", "tuples of more than 1,000 values"),
         (b"\x80\x02K\x01\x87.", "takes more values than there are"),
         (b"\x80\x02e.", "ends a list that never began"),
         (b"\x80\x02}]K\x01s.", "damaged or cut off"),

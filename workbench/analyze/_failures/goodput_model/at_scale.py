@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, get_args
+from typing import Any, TypeAlias, get_args
 
 import numpy as np
 import pandas as pd
@@ -134,28 +134,26 @@ def goodput_at_scale(  # noqa: PLR0913 - every number of an extrapolation, by na
     for count in counts.tolist():
         ratio = count / reference
         slower = _power(ratio, recovery_exponent, "recovery")
-        phases = {name: each * slower for name, each in job.phases.items()}
+        phases = {name: minutes * slower for name, minutes in job.phases.items()}
         replicas = job.replicas
         if gpus_per_replica is not None:
             replicas = max(int(count // gpus_per_replica), 1)
         at = interval / _power(ratio, rate_exponent, "rate")
-        here = replace(job, recovery_min=phases, replicas=replicas)
-        shares = [share_or_nan(each, at, convention) for each in (here.synchronous(), here)]
-        rows.append((int(count), replicas, at, here.recovery_total_min, *shares, convention))
+        scaled = replace(job, recovery_min=phases, replicas=replicas)
+        shares = [share_or_nan(case, at, convention) for case in (scaled.synchronous(), scaled)]
+        rows.append((int(count), replicas, at, scaled.recovery_total_min, *shares, convention))
     table = pd.DataFrame(rows, columns=list(GOODPUT_AT_SCALE.columns))
     return GOODPUT_AT_SCALE.check(GOODPUT_AT_SCALE.cast(table))
 
 
 def _power(ratio: float, exponent: float, name: str) -> float:
-    """Give a power that is neither 0 nor too large for a number."""
+    # exp() of more than 709 overflows a double.
     power = np.exp(min(exponent * np.log(ratio), 700.0))
     if not 1e-100 < power < 1e100:
         msg = f"{name}_exponent={exponent:g} takes {ratio:g} times the size out of all bounds"
         raise WorkbenchError(msg)
     return float(power)
 
-
-# What would change the goodput: one input varied, one change after another, each input alone.
 
 _INTERVAL = "failure_interval_min"
 _OF_JOB = ("replicas", "recovery_min", "stall_min", "rejoin_min")
@@ -208,24 +206,18 @@ def goodput_sweep(
     >>> table["productive_share"].round(4).tolist()
     [0.4444, 0.8009]
     """
-    if parameter not in (known := (_INTERVAL, *_OF_JOB, *_OF_CHECKPOINTS)):
-        msg = f"parameter must be one of {known}, not {parameter!r}"
+    if parameter not in (allowed := (_INTERVAL, *_OF_JOB, *_OF_CHECKPOINTS)):
+        msg = f"parameter must be one of {allowed}, not {parameter!r}"
         raise WorkbenchError(msg)
     for convention in conventions:
         check_convention(convention)
     refuse_minimum(job)
     rows = []
     for value in values:
-        at = {_INTERVAL: failure_interval_min}
-        changed = job
-        if parameter == _INTERVAL:
-            at[_INTERVAL] = value
-        else:
-            changed = _with(job, parameter, value)
-        rows += [
-            (parameter, value, each, share_or_nan(changed, at[_INTERVAL], each))
-            for each in conventions
-        ]
+        interval, changed = value, job
+        if parameter != _INTERVAL:
+            interval, changed = failure_interval_min, _with(job, parameter, value)
+        rows += [(parameter, value, c, share_or_nan(changed, interval, c)) for c in conventions]
     table = pd.DataFrame(rows, columns=list(GOODPUT_SWEEP.columns))
     return GOODPUT_SWEEP.check(GOODPUT_SWEEP.cast(table))
 
@@ -286,8 +278,8 @@ def goodput_ladder(
         msg = f"printed names {unknown}; the changes are {list(rungs)}"
         raise WorkbenchError(msg)
     shares = [
-        productive_share(each, failure_interval_min=failure_interval_min, convention=convention)
-        for each in rungs.values()
+        productive_share(case, failure_interval_min=failure_interval_min, convention=convention)
+        for case in rungs.values()
     ]
     table = pd.DataFrame({"change": list(rungs), "convention": convention})
     table["productive_share"] = shares
@@ -332,57 +324,46 @@ def goodput_sensitivity(
     >>> table["parameter"].tolist()
     ['failure_interval_min', 'stall_min', 'recovery_min', 'replicas']
     """
-    at = {_INTERVAL: failure_interval_min}
-    base = productive_share(job, convention=convention, **at)
+    base = productive_share(job, failure_interval_min=failure_interval_min, convention=convention)
     rows = []
     for name, value, change in _knobs(job, failure_interval_min):
-        shares = []
-        for factor in (0.5, 2.0):
-            changed, interval = change(factor)
-            shares.append(share_or_nan(changed, interval, convention))
+        shares = [share_or_nan(*change(factor), convention) for factor in (0.5, 2.0)]
         rows.append((name, value, base, *shares))
-    table = pd.DataFrame(rows, columns=list(GOODPUT_SENSITIVITY.columns))
-    table = GOODPUT_SENSITIVITY.cast(table)
+    table = GOODPUT_SENSITIVITY.cast(pd.DataFrame(rows, columns=list(GOODPUT_SENSITIVITY.columns)))
     ends = table[["base_share", "halved_share", "doubled_share"]]
     reach = ends.max(axis=1) - ends.min(axis=1)
     order = reach.sort_values(ascending=False, kind="stable").index
     return GOODPUT_SENSITIVITY.check(table.loc[order].reset_index(drop=True))
 
 
-def _knobs(
-    job: FaultTolerance, interval: float
-) -> Iterator[tuple[str, float, Callable[[float], tuple[FaultTolerance, float]]]]:
-    """Give every input that is not 0: its name, its value, and the job with it changed."""
+_Change: TypeAlias = Callable[[float], tuple[FaultTolerance, float]]
+
+
+def _knobs(job: FaultTolerance, interval: float) -> Iterator[tuple[str, float, _Change]]:
     yield _INTERVAL, interval, lambda factor: (job, interval * factor)
+    fields = ["recovery_min", *_OF_CHECKPOINTS]
     if job.replicas > 1:
-        yield (
-            "replicas",
-            job.replicas,
-            lambda factor: (replace(job, replicas=max(round(job.replicas * factor), 1)), interval),
-        )
-    for field in ("recovery_min", *(("stall_min",) * (job.replicas > 1))):
-        given = getattr(job, field)
-        parts = given if isinstance(given, Mapping) else {"": given}
-        for phase, minutes in parts.items():
+
+        def resized(factor: float) -> tuple[FaultTolerance, float]:
+            return replace(job, replicas=max(round(job.replicas * factor), 1)), interval
+
+        yield "replicas", job.replicas, resized
+        fields[1:1] = ["stall_min", "rejoin_min"]
+    for field in fields:
+        value = getattr(job, field)
+        phases = value if isinstance(value, Mapping) else {"": value}
+        for phase, minutes in phases.items():
             if minutes:
                 name = f"{field}: {phase}" if phase else field
                 yield name, minutes, _scaled(job, interval, field, phase)
-    for field in ("rejoin_min", *_OF_CHECKPOINTS):
-        if getattr(job, field) and not (field == "rejoin_min" and job.replicas == 1):
-            yield field, getattr(job, field), _scaled(job, interval, field, "")
 
 
-def _scaled(
-    job: FaultTolerance, interval: float, field: str, phase: str
-) -> Callable[[float], tuple[FaultTolerance, float]]:
-    given = getattr(job, field)
+def _scaled(job: FaultTolerance, interval: float, field: str, phase: str) -> _Change:
+    value = getattr(job, field)
 
     def change(factor: float) -> tuple[FaultTolerance, float]:
-        if phase:
-            changed: Any = {field: {**given, phase: given[phase] * factor}}
-        else:
-            changed = {field: given * factor}
-        return replace(job, **changed), interval
+        changed: Any = {**value, phase: value[phase] * factor} if phase else value * factor
+        return replace(job, **{field: changed}), interval
 
     return change
 
@@ -391,8 +372,6 @@ def _with(job: FaultTolerance, parameter: str, value: float) -> FaultTolerance:
     if parameter in _OF_CHECKPOINTS and job.checkpoint_interval_min is None:
         msg = f"{parameter} can be varied only of a job with checkpoint_interval_min"
         raise WorkbenchError(msg)
-    if parameter == "replicas":
-        return replace(job, replicas=value)  # type: ignore[arg-type]
     return replace(job, **{parameter: value})  # type: ignore[arg-type]
 
 

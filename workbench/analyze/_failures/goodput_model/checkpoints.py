@@ -65,8 +65,7 @@ def checkpoint_curve(
     Raises
     ------
     WorkbenchError
-        If an interval or the time between failures is not above 0, or another number is
-        negative.
+        If an interval or the time between failures is not above 0, or another number is negative.
 
     Notes
     -----
@@ -88,27 +87,24 @@ def checkpoint_curve(
     intervals = np.atleast_1d(np.asarray(checkpoint_interval_min, dtype=np.float64))
     rows = []
     for interval in intervals.tolist():
-        job = FaultTolerance(
-            recovery_min=recovery_min,
-            replicas=1,
-            checkpoint_interval_min=positive("checkpoint_interval_min", interval),
-            checkpoint_write_min=write_min,
-        )
+        job = _synchronous(recovery_min, positive("checkpoint_interval_min", interval), write_min)
         states = shares_of(job, failure_interval_min, "poisson")
-        share = {state: min(max(each, 0.0), 1.0) for state, _, each in states}
+        share = {state: min(max(value, 0.0), 1.0) for state, _, value in states}
         loss = (recovery_min + interval / 2) / failure_interval_min
-        rows.append(
-            {
-                "checkpoint_interval_min": interval,
-                "productive_share": share[PRODUCTIVE],
-                "lost_work_share": share.get(LOST, 0.0),
-                "checkpoint_share": share.get(WRITING, 0.0),
-                "recovery_share": share.get("recovery", 0.0),
-                "first_order_ratio": (1 - loss) / (1 + write_min / interval),
-            }
-        )
+        losses = [share.get(state, 0.0) for state in (LOST, WRITING, "recovery")]
+        first_order = (1 - loss) / (1 + write_min / interval)
+        rows.append((interval, share[PRODUCTIVE], *losses, first_order))
     table = pd.DataFrame(rows, columns=list(CHECKPOINT_CURVE.columns), dtype="float64")
     return CHECKPOINT_CURVE.check(table)
+
+
+def _synchronous(recovery_min: float, interval_min: float, write_min: float) -> FaultTolerance:
+    return FaultTolerance(
+        recovery_min=recovery_min,
+        replicas=1,
+        checkpoint_interval_min=interval_min,
+        checkpoint_write_min=write_min,
+    )
 
 
 def checkpoint_optimum(
@@ -165,12 +161,14 @@ def checkpoint_optimum(
         numeric = optimize.brentq(
             lambda work: np.log1p(-work / mean) + (work + write) / mean, 0.0, mean * (1 - 1e-15)
         )
-    found = {"Young": float(young), "Daly": float(daly), "numeric": float(numeric)}
     curve = checkpoint_curve(
-        list(found.values()), failure_interval_min=mean, recovery_min=recovery_min, write_min=write
+        [young, daly, numeric],
+        failure_interval_min=mean,
+        recovery_min=recovery_min,
+        write_min=write,
     )
     table = curve[["checkpoint_interval_min", "productive_share"]].copy()
-    table.insert(0, "method", pd.Series(list(found)))
+    table.insert(0, "method", pd.Series(["Young", "Daly", "numeric"]))
     return CHECKPOINT_OPTIMUM.check(table)
 
 
@@ -240,15 +238,10 @@ def expected_ettr(
     nodes = counts / positive("gpus_per_node", gpus_per_node)
     mean = _DAY_MIN * 1000 / (nodes * rate)
     loss = (not_negative("restart_min", restart_min) + interval / 2) / mean
-    job = FaultTolerance(
-        recovery_min=restart_min,
-        replicas=1,
-        checkpoint_interval_min=interval,
-        checkpoint_write_min=write_min,
-    )
+    job = _synchronous(restart_min, interval, write_min)
     exact = [
-        productive_share(job, failure_interval_min=each, convention="poisson")
-        for each in mean.tolist()
+        productive_share(job, failure_interval_min=minutes, convention="poisson")
+        for minutes in mean.tolist()
     ]
     table = pd.DataFrame(
         {
@@ -261,9 +254,6 @@ def expected_ettr(
         }
     )
     return EXPECTED_ETTR.check(EXPECTED_ETTR.cast(table))
-
-
-# How many spare nodes a job needs: below the number in repair, everything waits.
 
 
 def with_spares(failure_times: pd.DataFrame, *, spares: int) -> pd.DataFrame:
@@ -299,17 +289,14 @@ def with_spares(failure_times: pd.DataFrame, *, spares: int) -> pd.DataFrame:
     table = FAILURE_TIMES.check(failure_times)
     table = table.sort_values(["run", "time_min", "is_follow_on"], kind="stable")
     taking = table[~table["is_follow_on"]]
-    if taking["repair_min"].isna().any():
-        missing = int(taking["repair_min"].isna().sum())
+    if missing := int(taking["repair_min"].isna().sum()):
         msg = (
             f"{missing:,} of {len(taking):,} failures have no repair_min, so nobody knows when "
             "their nodes are spares again; give FailureProcess(repair_min=...)"
         )
         raise WorkbenchError(msg)
-    waits = spare_waits(
-        taking["run"].to_numpy(), taking["time_min"].to_numpy(),
-        taking["repair_min"].to_numpy(), int(spares),
-    )  # fmt: skip
+    run, time, repair = (taking[name].to_numpy() for name in ("run", "time_min", "repair_min"))
+    waits = spare_waits(run, time, repair, int(spares))
     # A further replica hit by the same failure comes back with the first.
     table = table.assign(wait_min=pd.Series(waits, index=taking.index).reindex(table.index))
     table["wait_min"] = table["wait_min"].ffill().fillna(0.0)
@@ -339,9 +326,8 @@ def spares(
     Returns
     -------
     pandas.DataFrame
-        Table :data:`workbench.tables.SPARES`: ``spare_count``, ``productive_share``,
-        ``low_share`` and ``high_share`` (95 %; missing for one run), ``wait_min``,
-        ``offered_load_ratio``.
+        Table :data:`workbench.tables.SPARES`: ``spare_count``, ``productive_share``, ``low_share``
+        and ``high_share`` (95 %; missing for one run), ``wait_min``, ``offered_load_ratio``.
 
     Raises
     ------

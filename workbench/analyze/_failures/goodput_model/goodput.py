@@ -135,7 +135,6 @@ def shares_of(job: FaultTolerance, failure_interval_min: float, convention: Conv
 
 
 def check_convention(convention: str) -> None:
-    """Raise if failures cannot be counted this way by closed form."""
     if convention not in get_args(Convention):
         msg = (
             f"convention must be one of {get_args(Convention)}, not {convention!r}; a log is "
@@ -145,7 +144,6 @@ def check_convention(convention: str) -> None:
 
 
 def refuse_minimum(job: FaultTolerance) -> None:
-    """Raise if replicas restart together when too few are alive."""
     if job.min_replicas > 1:
         msg = (
             f"min_replicas={job.min_replicas} has no closed form; simulate failures and "
@@ -200,8 +198,8 @@ def _checkpointed(
     if convention == "interval":
         gap = interval - job.recovery_total_min
         count = math.floor(gap / cycle + 1e-12)
-        rest = max(gap - count * cycle, 0.0)
-        return count * work / gap, (count * write + max(rest - work, 0.0)) / gap
+        remainder = max(gap - count * cycle, 0.0)
+        return count * work / gap, (count * write + max(remainder - work, 0.0)) / gap
     # Exponential gaps: whole cycles are kept; a write is cut short if a failure strikes in it.
     cycles = 1 / math.expm1(cycle / interval) if cycle / interval < 700 else 0.0
     reach_write = math.exp(-work / interval) / -math.expm1(-cycle / interval)
@@ -250,7 +248,6 @@ def _by_age(phases: dict[str, float], interval: float) -> Iterator[tuple[str, fl
 
 
 def has_answer(job: FaultTolerance, interval: float, convention: Convention) -> bool:
-    """Say whether a job can be counted this way; other cases are refused."""
     if convention == "renewal":
         return job.replicas == 1
     if convention == "poisson":
@@ -270,7 +267,6 @@ class _Ages(NamedTuple):
 
 
 def _of_fixed_interval(job: FaultTolerance, interval: float) -> tuple[float, float]:
-    """Give the shares of time that replicas work, and that not all of them stand still."""
     if not has_answer(job, interval, "interval"):
         raise _never_runs(job.stopped_min, interval)
     alive = 1 - 1 / job.replicas
@@ -315,10 +311,9 @@ Minutes: TypeAlias = float | Mapping[str, float]
 class FaultTolerance:
     """How a job answers a failure. All times in minutes.
 
-    With one replica the job is synchronous: every failure stops all GPUs for
-    ``recovery_min``. With more, only the failed replica is out that long, counted from the
-    failure; all replicas stand still for ``stall_min``, and again for ``rejoin_min`` when the
-    hit one comes back.
+    With one replica the job is synchronous: every failure stops all GPUs for ``recovery_min``. With
+    more, only the failed replica is out that long, counted from the failure; all replicas stand
+    still for ``stall_min``, and again for ``rejoin_min`` when the hit one comes back.
 
     Parameters
     ----------
@@ -382,17 +377,14 @@ class FaultTolerance:
 
     @property
     def recovery_total_min(self) -> float:
-        """Recovery of whoever was hit, all phases together."""
         return sum(self.phases.values())
 
     @property
     def stall_total_min(self) -> float:
-        """Standstill of all replicas, all phases together."""
         return sum(self.stall_phases.values())
 
     @property
     def outage_min(self) -> float:
-        """Recovery when everybody restarts together."""
         given = self.global_recovery_min
         return self.recovery_total_min if given is None else given
 
@@ -413,12 +405,10 @@ class FaultTolerance:
         return out / self.replicas + self.stopped_min * (1 - 1 / self.replicas)
 
     def synchronous(self) -> FaultTolerance:
-        """Return the same job without fault tolerance."""
         return replace(self, replicas=1, min_replicas=1, rejoin_min=0.0)
 
 
 def _phases(given: Minutes, alone: str, name: str) -> dict[str, float]:
-    """Return minutes by phase."""
     phases = dict(given) if isinstance(given, Mapping) else {alone: given}
     if not phases:
         msg = f"{name} names no phase; give a number of minutes, or minutes by phase"

@@ -15,8 +15,6 @@ from workbench.analyze._failures.goodput_model.goodput import FaultTolerance
 
 @dataclass(frozen=True)
 class Strikes:
-    """Failures in order of run and time, as arrays."""
-
     run: Ints
     time: Floats
     replica: Ints  # -1: all of them
@@ -27,7 +25,6 @@ class Strikes:
         return len(self.time)
 
     def take(self, chosen: Ints | np.ndarray) -> Strikes:
-        """Return some of them."""
         return Strikes(
             self.run[chosen], self.time[chosen], self.replica[chosen],
             self.phases[chosen], self.down[chosen],
@@ -62,17 +59,14 @@ class Line:
 
     @property
     def edges(self) -> Floats:
-        """Where runs begin, and where the last one ends."""
         return np.arange(self.run_count + 1) * self.horizon
 
     @property
     def origin(self) -> Floats:
-        """Where every strike lies on the line; before its run if it struck before it."""
         origin: Floats = self.strikes.run * self.horizon + self.strikes.time
         return origin
 
     def per_run(self, owner: Ints, lengths: Floats) -> Floats:
-        """Sum lengths by the run of the strikes that own them."""
         runs = self.strikes.run[owner]
         return np.bincount(runs, weights=lengths, minlength=self.run_count)
 
@@ -144,12 +138,10 @@ class Line:
 
 
 def limits_of(phases: Floats) -> Floats:
-    """Give the ages at which the phases of every row begin and end."""
     return np.column_stack([np.zeros(len(phases)), np.cumsum(phases, axis=1)])
 
 
 def _merged(first: Pieces, second: Pieces) -> Pieces:
-    """Give the union of two unions."""
     if not len(second.start) or not len(first.start):
         return first if len(first.start) else second
     start = np.concatenate([first.start, second.start])
@@ -176,7 +168,6 @@ class Pieces:
 
     @property
     def length(self) -> Floats:
-        """Length of every piece."""
         return self.end - self.start
 
 
@@ -208,7 +199,6 @@ class Covered:
         self.sums = np.concatenate(([0.0], np.cumsum(pieces.length)))
 
     def before(self, points: Floats) -> Floats:
-        """Return the length covered before every point."""
         if not len(self.pieces.start):
             return np.zeros(len(points))
         index = np.searchsorted(self.pieces.start, points, side="right")

@@ -47,10 +47,9 @@ def goodput_replay(
 ) -> pd.DataFrame:
     """Replay failures, from a log or drawn, through the rules of a job.
 
-    Losses are unions of intervals: recoveries that overlap are not counted twice, and a
-    failure during a recovery extends it. How long each recovery takes is read from the
-    failures, not from ``job``; stalls, replicas, checkpoints and the minimum of live replicas
-    are those of ``job``.
+    Losses are unions of intervals: recoveries that overlap are not counted twice, and a failure
+    during a recovery extends it. How long each recovery takes is read from the failures, not from
+    ``job``; stalls, replicas, checkpoints and the minimum of live replicas are those of ``job``.
 
     Parameters
     ----------
@@ -148,7 +147,7 @@ def goodput_mean(runs: pd.DataFrame) -> pd.DataFrame:
     shares = runs.pivot_table(
         index="run", columns=["state", "scope"], values="gpu_time_share", sort=False
     ).fillna(0.0)
-    means = [mean_of(shares[each].to_numpy()) for each in shares]
+    means = [mean_of(shares[state].to_numpy()) for state in shares]
     names = ["gpu_time_share", "low_share", "high_share"]
     table = pd.DataFrame(means, index=shares.columns, columns=names).reset_index()
     table["convention"] = "replay"
@@ -224,7 +223,6 @@ def mean_of(shares: Floats) -> tuple[float, float, float]:
 
 
 def line_of(failure_times: pd.DataFrame, job: FaultTolerance, horizon_min: float) -> Line:
-    """Check a table of failures and lay it on a line."""
     table = FAILURE_TIMES.check(failure_times)
     positive("horizon_min", horizon_min)
     runs = int(table["run"].max()) + 1 if len(table) else 0
@@ -307,26 +305,28 @@ def _checkpoints(line: Line) -> tuple[Floats, Floats]:
     run, begin, end, is_last = _stretches(line)
     first, last = line.stopped.free_before(begin), line.stopped.free_before(end)
     cycle = work + write
-    whole = np.floor((last - first) / cycle + 1e-12)
-    if whole.sum() > _MOST_CHECKPOINTS:
+    cycles = np.floor((last - first) / cycle + 1e-12)
+    if cycles.sum() > _MOST_CHECKPOINTS:
         msg = (
-            f"checkpoint_interval_min={work:g} means {whole.sum():,.0f} checkpoints; "
+            f"checkpoint_interval_min={work:g} means {cycles.sum():,.0f} checkpoints; "
             f"replay at most {_MOST_CHECKPOINTS:,}: fewer runs, or a longer interval"
         )
         raise WorkbenchError(msg)
-    rest = np.maximum(last - first - whole * cycle, 0.0)
-    undone_from = first + whole * cycle
-    undone_to = undone_from + np.minimum(rest, work)
+    remainder = np.maximum(last - first - cycles * cycle, 0.0)
+    undone_from = first + cycles * cycle
+    undone_to = undone_from + np.minimum(remainder, work)
     if not len(line.down.start):
-        written = whole * write + np.maximum(rest - work, 0.0)
+        written = cycles * write + np.maximum(remainder - work, 0.0)
         undone = undone_to - undone_from
     else:
-        number = np.repeat(np.arange(len(whole)), whole.astype(np.int64))
-        nth = np.arange(len(number)) - np.repeat(np.cumsum(whole) - whole, whole.astype(np.int64))
+        number = np.repeat(np.arange(len(cycles)), cycles.astype(np.int64))
+        nth = np.arange(len(number)) - np.repeat(
+            np.cumsum(cycles) - cycles, cycles.astype(np.int64)
+        )
         saved = first[number] + nth * cycle + work
         weights = _worked(line, saved, saved + write)
-        written = np.bincount(number, weights=weights, minlength=len(whole)).astype(np.float64)
-        written += _worked(line, undone_to, undone_to + np.maximum(rest - work, 0.0))
+        written = np.bincount(number, weights=weights, minlength=len(cycles)).astype(np.float64)
+        written += _worked(line, undone_to, undone_to + np.maximum(remainder - work, 0.0))
         undone = _worked(line, undone_from, undone_to)
     undone = np.where(is_last, 0.0, undone)
     count = line.run_count
@@ -364,7 +364,6 @@ def _stretches(line: Line) -> tuple[Floats, Floats, Floats, Floats]:
 
 
 def _slowed(line: Line, slow: pd.DataFrame | None) -> Floats:
-    """Give the work that stragglers cost, by run."""
     if slow is None or SLOW_TIMES.check(slow).empty:
         return np.zeros(line.run_count)
     if slow["run"].max() >= line.run_count:

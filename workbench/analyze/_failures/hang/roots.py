@@ -28,9 +28,9 @@ class Suspect(NamedTuple):
 
 def roots(state: State, waits: list[Wait]) -> Iterator[Suspect]:
     """Give every root with its reason, and ranks that stopped although they wait."""
-    stalled: dict[int, Suspect] = {}
-    for rank, suspect in _stalled(state):
-        stalled.setdefault(rank, suspect)
+    stalled: dict[int | None, Suspect] = {}
+    for suspect in _stalled(state):
+        stalled.setdefault(suspect.rank, suspect)
     edges = [wait for wait in waits if wait.rank not in stalled]
     incoming: dict[int, list[Wait]] = defaultdict(list)
     for wait in waits:
@@ -38,9 +38,9 @@ def roots(state: State, waits: list[Wait]) -> Iterator[Suspect]:
     yield from stalled.values()
     early: dict[int, Suspect] = {}
     for rank, reasons in incoming.items():
-        found = None if rank in stalled else _stopped_early(state, rank, reasons)
-        if found is not None:
-            early[rank] = found
+        stopped = None if rank in stalled else _stopped_early(state, rank, reasons)
+        if stopped is not None:
+            early[rank] = stopped
     yield from early.values()
     for ranks in _ends(state, edges):
         # Who stopped by itself closes a circle; the others in it are its victims.
@@ -52,18 +52,19 @@ def roots(state: State, waits: list[Wait]) -> Iterator[Suspect]:
 def _ends(state: State, edges: list[Wait]) -> Iterator[set[int]]:
     """Give the sets of ranks that wait for nobody outside: one rank, or a circle."""
     ranks = sorted({*state.have, *(edge.waits_for for edge in edges)})
-    place = {rank: at for at, rank in enumerate(ranks)}
-    start = np.array([place[edge.rank] for edge in edges], dtype=np.int64)
-    end = np.array([place[edge.waits_for] for edge in edges], dtype=np.int64)
+    start = np.searchsorted(ranks, np.array([edge.rank for edge in edges], dtype=np.int64))
+    end = np.searchsorted(ranks, np.array([edge.waits_for for edge in edges], dtype=np.int64))
     graph = coo_array((np.ones(len(edges)), (start, end)), shape=(len(ranks), len(ranks)))
-    count, part = connected_components(graph, directed=True, connection="strong")
+    # Ranks that wait for each other in a circle are one strongly connected component.
+    count, component = connected_components(graph, directed=True, connection="strong")
     leaves = np.zeros(count, dtype=bool)
-    leaves[part[start][part[start] != part[end]]] = True
-    parts: dict[int, set[int]] = defaultdict(set)
-    for rank, number in zip(ranks, part.tolist(), strict=True):
-        parts[number].add(rank)
+    # An edge to another component means that somebody inside waits for somebody outside.
+    leaves[component[start][component[start] != component[end]]] = True
+    components: dict[int, set[int]] = defaultdict(set)
+    for rank, number in zip(ranks, component.tolist(), strict=True):
+        components[number].add(rank)
     awaited = {edge.waits_for for edge in edges}
-    for number, members in parts.items():
+    for number, members in components.items():
         hangs = any(state.pending.get(rank) or rank in awaited for rank in members)
         if not leaves[number] and hangs:
             yield members
@@ -88,33 +89,25 @@ def _root(state: State, rank: int, ends: set[int], incoming: list[Wait]) -> Susp
     )  # fmt: skip
 
 
-def _stalled(state: State) -> Iterator[tuple[int, Suspect]]:
-    """Give the ranks that have not completed what their peers have."""
+def _stalled(state: State) -> Iterator[Suspect]:
     for head in sorted(state.heads(), key=lambda op: op.record):
         place = (str(head.group), int(head.seq or 0))
-        others = [rank for rank in state.members.get(place[0], ()) if rank != head.rank]
-        through = [rank for rank in others if state.has_completed(rank, place)]
-        is_proof = head.operation in SYNCHRONISING or len(through) == len(others)
+        peers = [rank for rank in state.members.get(place[0], ()) if rank != head.rank]
+        through = [rank for rank in peers if state.has_completed(rank, place)]
+        is_proof = head.operation in SYNCHRONISING or len(through) == len(peers)
         if not through or not is_proof:
             continue
         words = (
             f"has not completed {_op_named(head)}, which rank {listed(through, most=4)} "
             "completed: its GPU or its link failed, or its dump is older"
         )
-        yield (
-            head.rank,
-            Suspect(head.rank, "medium", "stalled", head.group, head.seq, head.operation, words),
-        )
+        yield Suspect(head.rank, "medium", "stalled", head.group, head.seq, head.operation, words)
 
 
 def _never_arrived(state: State, rank: int, incoming: list[Wait]) -> Suspect:
     """Weigh how many of the others have arrived where a rank is missing."""
     # Of equal ones the oldest call: ranks that run one program count their calls alike.
-    ranked = sorted(
-        incoming,
-        key=lambda wait: (-_weight(state, rank, wait), wait.record, wait.rank),
-    )
-    wait = ranked[0]
+    wait = min(incoming, key=lambda wait: (-_weight(state, rank, wait), wait.record, wait.rank))
     share = _arrived(state, rank, wait)
     confidence = "medium" if share >= 1 / 2 else "low"
     if wait.is_sure and share == 1:
@@ -122,13 +115,12 @@ def _never_arrived(state: State, rank: int, incoming: list[Wait]) -> Suspect:
     words = "waits for nobody"
     if wait.waits_for_seq is not None:
         words += f", last called number {wait.waits_for_seq:,} of group {wait.group}"
-    others = len(state.members.get(str(wait.group), ())) - 1
+    peers = len(state.members.get(str(wait.group), ())) - 1
     if wait.kind == "p2p":
         words += f"; rank {wait.rank} waits in a {wait.operation}"
     else:
-        words += (
-            f"; {round(share * others):,} of {others:,} other members have called {_named(wait)}"
-        )
+        count = f"{round(share * peers):,} of {peers:,}"
+        words += f"; {count} other members have called {_named(wait)}"
     return _suspect(rank, confidence, "never arrived", wait, words)
 
 
@@ -140,9 +132,9 @@ def _arrived(state: State, rank: int, wait: Wait) -> float:
     """Return the share of the other members that have called what a rank is awaited in."""
     if wait.kind == "p2p" or wait.group is None or wait.seq is None:
         return 1 / 2
-    others = [each for each in state.members[wait.group] if each != rank]
-    there = sum(state.has_called(each, (wait.group, wait.seq)) for each in others)
-    return there / len(others) if others else 0.0
+    peers = [member for member in state.members[wait.group] if member != rank]
+    arrived = sum(state.has_called(peer, (wait.group, wait.seq)) for peer in peers)
+    return arrived / len(peers) if peers else 0.0
 
 
 def _no_dump(state: State, rank: int, incoming: list[Wait]) -> Suspect:
@@ -182,8 +174,8 @@ def _stopped_early(state: State, rank: int, incoming: list[Wait]) -> Suspect | N
     for wait in incoming:
         if wait.why != "not called":
             continue
-        mine, theirs = _held_by(state, rank, wait.rank), _held_by(state, wait.rank, rank)
-        if mine and theirs and mine <= theirs:
+        held, peer_held = _held_by(state, rank, wait.rank), _held_by(state, wait.rank, rank)
+        if held and peer_held and held <= peer_held:
             words = (
                 f"has not called {_named(wait)}, though rank {wait.rank}, which the same "
                 "operations hold up, has: its host stopped by itself"
@@ -192,7 +184,7 @@ def _stopped_early(state: State, rank: int, incoming: list[Wait]) -> Suspect | N
     return None
 
 
-def _held_by(state: State, rank: int, other: int) -> frozenset[tuple[str, str, int]] | None:
+def _held_by(state: State, rank: int, peer: int) -> frozenset[tuple[str, str, int]] | None:
     """Return what a rank has pending, so that it can be compared with another one.
 
     Members of one group run the same program. So an operation in a group that the other
@@ -203,13 +195,13 @@ def _held_by(state: State, rank: int, other: int) -> frozenset[tuple[str, str, i
     if any(op.group is None or _number(op) is None for op in ops):
         return None
     return frozenset(
-        (_comparable(state, str(op.group), other), op.operation, _number(op) or 0) for op in ops
+        (_comparable(state, str(op.group), peer), op.operation, _number(op) or 0) for op in ops
     )
 
 
-def _comparable(state: State, group: str, other: int) -> str:
+def _comparable(state: State, group: str, peer: int) -> str:
     purpose = state.description.get(group)
-    return group if purpose is None or other in state.members[group] else f"any {purpose}"
+    return group if purpose is None or peer in state.members[group] else f"any {purpose}"
 
 
 def _suspect(rank: int, confidence: str, reason: str, wait: Wait, words: str) -> Suspect:
@@ -217,7 +209,6 @@ def _suspect(rank: int, confidence: str, reason: str, wait: Wait, words: str) ->
 
 
 def listed(ranks: Sequence[int], *, most: int = 8) -> str:
-    """Write the first of some ranks."""
     return ", ".join(map(str, ranks[:most])) + (", ..." if len(ranks) > most else "")
 
 
@@ -229,16 +220,13 @@ def _named(wait: Wait) -> str:
 def _op_named(op: Op) -> str:
     number = _number(op)
     with_peer = f" with rank {op.peer}" if op.peer is not None else ""
-    return (
-        f"{op.operation}{'' if number is None else f' {number:,}'} of group {op.group}{with_peer}"
-    )
+    name = op.operation if number is None else f"{op.operation} {number:,}"
+    return f"{name} of group {op.group}{with_peer}"
 
 
 def _number(op: Op) -> int | None:
     return op.p2p_seq if op.kind == "p2p" else op.seq
 
-
-# Collectives in which the members of a group did not call the same thing.
 
 # Every member gives and takes as much as every other one.
 _EQUAL_SIZES = {
@@ -275,18 +263,11 @@ def _is_open(ranks: Mapping[int, list[Op]]) -> bool:
 
 
 def _call(ops: list[Op]) -> _Call:
-    return _Call(
-        tuple(op.operation for op in ops),
-        tuple(
-            (
-                op.in_count if op.operation in _EQUAL_SIZES else None,
-                op.out_count if op.operation in _EQUAL_SIZES else None,
-                op.in_dtypes,
-                op.out_dtypes,
-            )
-            for op in ops
-        ),
-    )
+    counts = [
+        (op.in_count, op.out_count) if op.operation in _EQUAL_SIZES else (None, None) for op in ops
+    ]
+    details = [(*sizes, op.in_dtypes, op.out_dtypes) for sizes, op in zip(counts, ops, strict=True)]
+    return _Call(tuple(op.operation for op in ops), tuple(details))
 
 
 def _odd_ones(place: Place, calls: Mapping[int, _Call]) -> Iterator[Suspect]:
@@ -296,32 +277,26 @@ def _odd_ones(place: Place, calls: Mapping[int, _Call]) -> Iterator[Suspect]:
     for rank, call in calls.items():
         if call == usual and not is_tie:
             continue
-        other = usual if call != usual else others[0][0]
-        differ = call.operations != other.operations
+        contrast = usual if call != usual else others[0][0]
+        differ = call.operations != contrast.operations
         confidence = "low" if is_tie else "high" if differ else "medium"
-        at = _first_difference(call, other)
-        yield Suspect(
-            rank,
-            confidence,
-            "mismatch",
-            group=group,
-            seq=seq,
-            operation=call.operations[min(at, len(call.operations) - 1)],
-            evidence=(
-                f"as number {seq:,} of group {group} it called {call.words(at)}, "
-                f"{sum(each == other for each in calls.values()):,} of {len(calls):,} members "
-                f"{other.words(at)}"
-            ),
+        at = _first_difference(call, contrast)
+        operation = call.operations[min(at, len(call.operations) - 1)]
+        like_other = list(calls.values()).count(contrast)
+        words = (
+            f"as number {seq:,} of group {group} it called {call.words(at)}, "
+            f"{like_other:,} of {len(calls):,} members {contrast.words(at)}"
         )
+        yield Suspect(rank, confidence, "mismatch", group, seq, operation, words)
 
 
-def _first_difference(one: _Call, other: _Call) -> int:
-    for place in range(max(len(one.operations), len(other.operations))):
-        if one.words(place) != other.words(place):
-            return place
+def _first_difference(call: _Call, contrast: _Call) -> int:
+    for position in range(max(len(call.operations), len(contrast.operations))):
+        if call.words(position) != contrast.words(position):
+            return position
     return 0
 
 
 def _types(dtypes: list[object]) -> list[str]:
-    known = [str(each) for each in dict.fromkeys(dtypes) if each]
-    return [f"({' to '.join(known)})"] if known else []
+    names = [str(dtype) for dtype in dict.fromkeys(dtypes) if dtype]
+    return [f"({' to '.join(names)})"] if names else []

@@ -87,67 +87,54 @@ def flight_suspects(recording: FlightRecording) -> pd.DataFrame:
 
 def suspects(state: State) -> tuple[list[Suspect], str]:
     """Return the suspects, most certain first, and the verdict."""
-    found_waits = waits(state)
-    found = [*mismatches(state), *roots(state, found_waits)]
+    edges = waits(state)
     best: dict[int | None, Suspect] = {}
-    for each in found:
-        known = best.get(each.rank)
-        if known is None or _ORDER.index(each.confidence) < _ORDER.index(known.confidence):
-            best[each.rank] = each
-    chosen = list(best.values())
-    certain = [each for each in chosen if each.confidence in {"high", "medium"}]
-    if certain:
-        chosen, verdict = certain, "found"
-    else:
-        chosen, verdict = _uncertain(state, chosen)
-    chosen = _counted(chosen, found_waits)
-    key = {name: place for place, name in enumerate(_ORDER)}
-    chosen.sort(
-        key=lambda each: (
-            key[each.confidence], -each.waiting_count, -1 if each.rank is None else each.rank
-        )
-    )  # fmt: skip
-    return chosen, verdict
+    for suspect in [*mismatches(state), *roots(state, edges)]:
+        strongest = best.setdefault(suspect.rank, suspect)
+        if _ORDER.index(suspect.confidence) < _ORDER.index(strongest.confidence):
+            best[suspect.rank] = suspect
+    chosen = [suspect for suspect in best.values() if suspect.confidence in {"high", "medium"}]
+    verdict = "found"
+    if not chosen:
+        chosen, verdict = _uncertain(state, list(best.values()))
+    return sorted(_counted(chosen, edges), key=_rank_order), verdict
 
 
-def suspects_table(state: State, found: list[Suspect], verdict: str) -> pd.DataFrame:
-    """Make table FLIGHT_SUSPECTS."""
+def _rank_order(suspect: Suspect) -> tuple[int, int, int]:
+    rank = -1 if suspect.rank is None else suspect.rank
+    return _ORDER.index(suspect.confidence), -suspect.waiting_count, rank
+
+
+def suspects_table(state: State, chosen: list[Suspect], verdict: str) -> pd.DataFrame:
     counts = {rank: len(state.pending.get(rank, ())) for rank in state.have}
     median = float(np.median(list(counts.values()))) if counts else 0.0
     rows = []
-    for each in found:
-        evidence = each.evidence
-        if each.rank in counts:
-            evidence += f"; {counts[each.rank]:,} operations pending, the median is {median:,.4g}"
-        rows.append(
-            {
-                **each._asdict(),
-                "description": state.description.get(each.group or ""),
-                "pending_count": counts.get(each.rank) if each.rank is not None else None,
-                "evidence": evidence,
-                "verdict": verdict,
-            }
-        )
-    frame = pd.DataFrame(
-        {name: [row[name] for row in rows] for name in FLIGHT_SUSPECTS.columns}, dtype=object
-    )
+    for suspect in chosen:
+        row = suspect._asdict() | {"pending_count": None, "verdict": verdict}
+        row["description"] = state.description.get(suspect.group or "")
+        if suspect.rank in counts:
+            row["pending_count"] = counts[suspect.rank]
+            row["evidence"] += (
+                f"; {counts[suspect.rank]:,} operations pending, the median is {median:,.4g}"
+            )
+        rows.append(row)
+    frame = pd.DataFrame(rows, columns=list(FLIGHT_SUSPECTS.columns), dtype=object)
     return FLIGHT_SUSPECTS.check(FLIGHT_SUSPECTS.cast(frame))
 
 
 def _uncertain(state: State, weak: list[Suspect]) -> tuple[list[Suspect], str]:
-    """Choose what to say where nobody is suspected with any certainty."""
     hanging = {rank for rank in state.have if state.pending.get(rank)}
     if not hanging and not weak:
-        what = (
+        why = (
             f"none of the {len(state.have):,} dumped ranks has an operation pending; either "
             "nothing hangs, or it hangs outside of collectives"
         )
-        return [Suspect(None, "none", "nothing hangs", evidence=what)], "nothing hangs"
+        return [Suspect(None, "none", "nothing hangs", evidence=why)], "nothing hangs"
     if not weak:
-        what = f"{len(hanging):,} ranks have operations pending, but no group tells for whom"
-        return [Suspect(None, "none", "nothing pending", evidence=what)], "cannot tell"
-    is_mutual = {each.reason for each in weak} <= {"all entered", "deadlock"}
-    if is_mutual and hanging <= {each.rank for each in weak}:
+        why = f"{len(hanging):,} ranks have operations pending, but no group tells for whom"
+        return [Suspect(None, "none", "nothing pending", evidence=why)], "cannot tell"
+    is_mutual = {suspect.reason for suspect in weak} <= {"all entered", "deadlock"}
+    if is_mutual and hanging <= {suspect.rank for suspect in weak}:
         return [_everybody(hanging, weak)], "cannot tell"
     return weak, "cannot tell"
 
@@ -155,44 +142,38 @@ def _uncertain(state: State, weak: list[Suspect]) -> tuple[list[Suspect], str]:
 def _everybody(hanging: set[int], weak: list[Suspect]) -> Suspect:
     """Say that every rank that hangs may be the one, without naming each."""
     first = weak[0]
-    if any(each.reason == "deadlock" for each in weak):
-        what = (
+    if any(suspect.reason == "deadlock" for suspect in weak):
+        why = (
             f"all {len(hanging):,} ranks that hang wait for each other by sends and receives; "
             "the dumps do not tell who should have gone first"
         )
-        return Suspect(None, "none", "deadlock", evidence=what)
-    if len({(each.group, each.seq, each.operation) for each in weak}) > 1 or first.seq is None:
+        return Suspect(None, "none", "deadlock", evidence=why)
+    if len({(s.group, s.seq, s.operation) for s in weak}) > 1 or first.seq is None:
         first = Suspect(None, "none", "all entered")
         where = "operations that all their members have entered"
     else:
         where = f"{first.operation} {first.seq:,} of group {first.group}"
-    what = (
+    why = (
         f"all {len(hanging):,} ranks that hang are in {where}, and none is through: one of "
         "their GPUs, or the network, and the dumps do not tell which"
     )
-    return first._replace(rank=None, confidence="none", evidence=what)
+    return first._replace(rank=None, confidence="none", evidence=why)
 
 
-def _counted(found: list[Suspect], edges: list[Wait]) -> list[Suspect]:
-    """Count the ranks that wait for each suspect, directly or through others."""
+def _counted(chosen: list[Suspect], edges: list[Wait]) -> list[Suspect]:
     waiting: dict[int, set[int]] = {}
     for edge in edges:
         waiting.setdefault(edge.waits_for, set()).add(edge.rank)
     counted = []
-    for each in found:
-        if each.rank is None:
-            counted.append(each)
-            continue
-        seen, ahead = {each.rank}, [each.rank]
+    for suspect in chosen:
+        ahead = [] if suspect.rank is None else [suspect.rank]
+        seen = set(ahead)
         while ahead:
             news = waiting.get(ahead.pop(), set()) - seen
             seen |= news
             ahead.extend(news)
-        counted.append(each._replace(waiting_count=len(seen) - 1))
+        counted.append(suspect._replace(waiting_count=max(len(seen) - 1, 0)))
     return counted
-
-
-# What is pending on every rank in every process group, and who lags behind.
 
 
 def flight_positions(recording: FlightRecording) -> pd.DataFrame:
@@ -222,33 +203,23 @@ def flight_positions(recording: FlightRecording) -> pd.DataFrame:
     no number that could be compared between ranks.
     """
     state = State(recording)
-    found, verdict = suspects(state)
-    known = {each.rank: each for each in found}
+    chosen, verdict = suspects(state)
+    by_rank = {suspect.rank: suspect for suspect in chosen}
+    nobody = Suspect(None, "none", "")
     pending = Counter((op.rank, op.group) for ops in state.pending.values() for op in ops)
     rows = []
     for group, members in state.members.items():
         numbers = {rank: state.called(rank, group) for rank in members}
         furthest = max((number for number in numbers.values() if number is not None), default=None)
         for rank in members:
-            number, suspect = numbers[rank], known.get(rank)
+            number, suspect = numbers[rank], by_rank.get(rank, nobody)
             has_dump = rank in state.have
-            rows.append(
-                {
-                    "rank": rank,
-                    "group": group,
-                    "description": state.description[group],
-                    "has_dump": has_dump,
-                    "pending_count": pending[rank, group] if has_dump else None,
-                    "enqueued_seq": number,
-                    "completed_seq": state.completed(rank, group),
-                    "behind_count": None
-                    if number is None or furthest is None
-                    else furthest - number,
-                    "confidence": "none" if suspect is None else suspect.confidence,
-                    "reason": "" if suspect is None else suspect.reason,
-                    "verdict": verdict,
-                }
-            )
+            count = pending[rank, group] if has_dump else None
+            behind = None if number is None or furthest is None else furthest - number
+            rows.append((
+                rank, group, state.description[group], has_dump, count, number,
+                state.completed(rank, group), behind, suspect.confidence, suspect.reason, verdict,
+            ))  # fmt: skip
     if not rows:
         return FLIGHT_POSITIONS.empty()
     frame = pd.DataFrame(rows, columns=list(FLIGHT_POSITIONS.columns), dtype=object)

@@ -92,29 +92,27 @@ def flight_waits(recording: FlightRecording) -> pd.DataFrame:
     return waits_table(waits(State(recording)))
 
 
-def waits_table(found: list[Wait]) -> pd.DataFrame:
-    """Make table FLIGHT_WAITS."""
-    if not found:
+def waits_table(edges: list[Wait]) -> pd.DataFrame:
+    if not edges:
         return FLIGHT_WAITS.empty()
-    frame = pd.DataFrame(found, columns=list(Wait._fields), dtype=object)
+    frame = pd.DataFrame(edges, columns=list(Wait._fields), dtype=object)
     frame = frame.sort_values(["rank", "record", "waits_for"], ignore_index=True)
     return FLIGHT_WAITS.check(FLIGHT_WAITS.cast(frame))
 
 
 def waits(state: State) -> list[Wait]:
-    """Return every wait of one rank for another one."""
     lags: dict[Place, list[_Lag]] = {}
-    found: list[Wait] = []
+    edges: list[Wait] = []
     for head in state.heads():
         place = (str(head.group), int(head.seq or 0))
         if place not in lags:
             lags[place] = list(_lagging(state, place))
-        found += [_wait(head, lag) for lag in lags[place] if lag.rank != head.rank]
-        found += [_wait(head, lag) for lag in _not_there(state, head, place)]
+        edges += [_wait(head, lag) for lag in lags[place] if lag.rank != head.rank]
+        edges += [_wait(head, lag) for lag in _not_there(state, head, place)]
     for ops in state.transfers.values():
         if (lag := _transfer_lag(state, ops[0])) is not None:
-            found.append(_wait(ops[0], lag))
-    return found
+            edges.append(_wait(ops[0], lag))
+    return edges
 
 
 def _wait(op: Op, lag: _Lag) -> Wait:
@@ -159,8 +157,8 @@ def _transfer_lag(state: State, op: Op) -> _Lag | None:
     peer = int(op.peer or 0)
     if peer not in state.have:
         return _Lag(peer, "no dump", None, is_sure=False)
-    other = "recv" if op.operation == "send" else "send"
-    met = state.transfers.get((peer, str(op.group), other, op.rank))
+    counterpart = "recv" if op.operation == "send" else "send"
+    met = state.transfers.get((peer, str(op.group), counterpart, op.rank))
     if not met:
         return _Lag(peer, "not posted", None, is_sure=False)
     if state.front(op.rank) is op and state.front(peer) is not met[0]:
@@ -181,8 +179,6 @@ SYNCHRONISING = {
 
 
 class Op(NamedTuple):
-    """One operation of one rank."""
-
     rank: int
     group: str | None
     record: int
@@ -207,17 +203,14 @@ class State:
     def __init__(self, recording: Recording) -> None:
         _check(recording)
         self.have = {int(rank) for rank in recording.ranks["rank"]}
+        names = recording.groups["group"].astype(str)
         self.members = {
-            str(group): tuple(int(rank) for rank in str(text).split(",") if rank)
-            for group, text in zip(
-                recording.groups["group"], recording.groups["members"], strict=True
-            )
+            group: tuple(int(rank) for rank in str(text).split(",") if rank)
+            for group, text in zip(names, recording.groups["members"], strict=True)
         }
         self.description = {
-            str(group): None if pd.isna(text) else str(text)
-            for group, text in zip(
-                recording.groups["group"], recording.groups["description"], strict=True
-            )
+            group: None if pd.isna(text) else str(text)
+            for group, text in zip(names, recording.groups["description"], strict=True)
         }
         self.ops = list(_ops(recording.entries))
         self.pending: dict[int, list[Op]] = defaultdict(list)
@@ -226,7 +219,8 @@ class State:
         self._heads: dict[tuple[int, str], Op] = {}
         states = _unmixed(recording.entries, recording.status)
         self._called = _called(self.ops, states)
-        self._last_completed = _last_completed(states)
+        # By its own count, what every rank saw end.
+        self._last_completed = _last(states, "last_completed")
         self._oldest: dict[tuple[int, str], int] = {}
         for op in self.ops:
             self._add(op)
@@ -250,16 +244,13 @@ class State:
             self.transfers[op.rank, op.group, op.operation, op.peer].append(op)
 
     def front(self, rank: int) -> Op | None:
-        """Return the oldest operation of a rank that has not completed."""
         ops = self.pending.get(rank)
         return ops[0] if ops else None
 
     def head(self, rank: int, group: str) -> Op | None:
-        """Return the first collective of a group that a rank has not completed."""
         return self._heads.get((rank, group))
 
     def heads(self) -> Iterable[Op]:
-        """Give the first collective not completed of every rank and group."""
         return self._heads.values()
 
     def called(self, rank: int, group: str) -> int | None:
@@ -281,34 +272,26 @@ class State:
         return min(by_entries, by_status)
 
     def has_completed(self, rank: int, place: Place) -> bool:
-        """Say whether it is known that a rank is through with a collective."""
         done = self.completed(rank, place[0])
         return rank in self.have and done is not None and done >= place[1]
 
     def has_called(self, rank: int, place: Place) -> bool:
-        """Say whether it is known that a rank has called a collective."""
         called = self.called(rank, place[0])
         return rank in self.have and called is not None and called >= place[1]
 
 
 def _check(recording: object) -> None:
     if not isinstance(recording, Recording):
-        msg = (
-            f"a FlightRecording is needed, not a {type(recording).__name__}; pass what "
-            "load.flight_recorder returns"
-        )
+        kind = type(recording).__name__
+        msg = f"a FlightRecording is needed, not a {kind}; pass what load.flight_recorder returns"
         raise WorkbenchError(msg)
-    for table, frame in (
-        (FLIGHT_RANKS, recording.ranks),
-        (FLIGHT_GROUPS, recording.groups),
-        (FLIGHT_STATUS, recording.status),
-        (FLIGHT_ENTRIES, recording.entries),
-    ):
-        table.check(frame)
+    FLIGHT_RANKS.check(recording.ranks)
+    FLIGHT_GROUPS.check(recording.groups)
+    FLIGHT_STATUS.check(recording.status)
+    FLIGHT_ENTRIES.check(recording.entries)
 
 
 def _ops(entries: pd.DataFrame) -> Iterable[Op]:
-    """Give the operations in order of their calls, without the stand-ins of batches."""
     chosen = entries[entries["kind"] != "coalesced"].sort_values(["rank", "record"], kind="stable")
     columns = {}
     for name in Op._fields:
@@ -329,25 +312,15 @@ def _unmixed(entries: pd.DataFrame, status: pd.DataFrame) -> pd.DataFrame:
 
 def _called(ops: Iterable[Op], states: pd.DataFrame) -> Mapping[tuple[int, str], int]:
     """Find the last collective that every rank has called in every group."""
-    found: dict[tuple[int, str], int] = {}
+    last = _last(states, "last_enqueued")
+    recorded: dict[tuple[int, str], int] = {}
     for op in ops:
         if op.group is not None and op.seq is not None:
             key = (op.rank, op.group)
-            found[key] = max(found.get(key, 0), op.seq)
-    known = states.dropna(subset=["last_enqueued"])
-    for rank, group, last in zip(
-        known["rank"], known["group"], known["last_enqueued"], strict=True
-    ):
-        found.setdefault((int(rank), str(group)), int(last))
-    return found
+            recorded[key] = max(recorded.get(key, 0), op.seq)
+    return last | recorded
 
 
-def _last_completed(states: pd.DataFrame) -> Mapping[tuple[int, str], int]:
-    """Find the last collective that every rank saw end, by its own count."""
-    known = states.dropna(subset=["last_completed"])
-    return {
-        (int(rank), str(group)): int(last)
-        for rank, group, last in zip(
-            known["rank"], known["group"], known["last_completed"], strict=True
-        )
-    }
+def _last(states: pd.DataFrame, column: str) -> dict[tuple[int, str], int]:
+    rows = states.dropna(subset=[column])[["rank", "group", column]]
+    return {(int(rank), str(group)): int(last) for rank, group, last in rows.to_numpy().tolist()}

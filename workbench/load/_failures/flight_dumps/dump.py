@@ -52,25 +52,18 @@ class Dump:
 
 
 def is_dump(content: object) -> bool:
-    """Say whether some content has the keys of a dump; without operations JSON has no entries."""
     return isinstance(content, Mapping) and "version" in content and bool(_DUMP_KEYS & set(content))
 
 
 def parse(content: Mapping[str, Any], label: str) -> Dump:
-    """Read the content of one dump; what cannot be read is missing and counted.
-
-    Raises
-    ------
-    LoadError
-        If it holds more than any recorder keeps.
-    """
+    """Read the content of one dump; what cannot be read is missing and counted."""
     _refuse_floods(content, label)
     findings = Findings(label)
     groups = _groups(content.get("pg_config"), findings)
     findings.add("noted", SAYS_SYNTHETIC, int(content.get("synthetic") is True))
-    others = sorted(_shown(key)[:40] for key in content if key not in _KNOWN_KEYS)
-    if others:
-        findings.add("skipped by design", f"further parts of the dump: {', '.join(others[:8])}")
+    unknown = sorted(_shown(key)[:40] for key in content if key not in _KNOWN_KEYS)
+    if unknown:
+        findings.add("skipped by design", f"further parts of the dump: {', '.join(unknown[:8])}")
     return Dump(
         label=label,
         version=_text(content.get("version")),
@@ -98,15 +91,15 @@ def _refuse_floods(content: Mapping[str, Any], label: str) -> None:
 
 
 def _groups(config: object, findings: Findings) -> dict[str, tuple[str | None, tuple[int, ...]]]:
-    found = {}
-    for key, each in config.items() if isinstance(config, Mapping) else ():
-        members = _members(each.get("ranks") if isinstance(each, Mapping) else None)
+    table = {}
+    for key, fields in config.items() if isinstance(config, Mapping) else ():
+        members = _members(fields.get("ranks") if isinstance(fields, Mapping) else None)
         if members is None:
             findings.add("dropped", "groups whose members cannot be read", where=_shown(key))
             continue
-        name = _text(each.get("name")) or _shown(key)
-        found[name] = (_text(each.get("desc")), members)
-    return found
+        name = _text(fields.get("name")) or _shown(key)
+        table[name] = (_text(fields.get("desc")), members)
+    return table
 
 
 def _members(ranks: object) -> tuple[int, ...] | None:
@@ -125,17 +118,17 @@ def _members(ranks: object) -> tuple[int, ...] | None:
 
 
 def _status(status: object, findings: Findings) -> dict[str, dict[str, int | None]]:
-    found = {}
-    for key, each in status.items() if isinstance(status, Mapping) else ():
-        if not isinstance(each, Mapping):
+    table = {}
+    for key, fields in status.items() if isinstance(status, Mapping) else ():
+        if not isinstance(fields, Mapping):
             findings.add("dropped", "states of groups that cannot be read", where=_shown(key))
             continue
-        found[_shown(key)] = {
+        table[_shown(key)] = {
             # The recorder writes -1 where nothing was seen.
-            name: _natural(each.get(f"{name}_collective"))
+            name: _natural(fields.get(f"{name}_collective"))
             for name in ("last_enqueued", "last_started", "last_completed")
         }
-    return found
+    return table
 
 
 def _entries(
@@ -147,11 +140,11 @@ def _entries(
         findings.add("dropped", "operations, which are not a list")
         return []
     rows = []
-    for place, entry in enumerate(entries):
+    for position, entry in enumerate(entries):
         if not isinstance(entry, Mapping) or not isinstance(entry.get("profiling_name"), str):
-            findings.add("dropped", "operations without a name", where=f"operation {place}")
+            findings.add("dropped", "operations without a name", where=f"operation {position}")
             continue
-        rows.append(_entry(entry, place, groups, findings))
+        rows.append(_entry(entry, position, groups, findings))
     rows.sort(key=lambda row: row["record"])
     _share_batch_states(rows)
     _close_batches(rows, findings)
@@ -160,7 +153,7 @@ def _entries(
 
 def _entry(
     entry: Mapping[str, Any],
-    place: int,
+    position: int,
     groups: Mapping[str, tuple[str | None, tuple[int, ...]]],
     findings: Findings,
 ) -> dict[str, Any]:
@@ -171,13 +164,13 @@ def _entry(
     record = _natural(entry.get("record_id"))
     state = entry.get("state")
     if state not in _STATES:
-        findings.add("suspicious", "operations in an unknown state", where=f"operation {place}")
+        findings.add("suspicious", "operations in an unknown state", where=f"operation {position}")
         state = "unknown"
     row = {
         "group": group,
         "description": description,
         "local_group": _text(entry.get("pg_id")),
-        "record": place if record is None else record,
+        "record": position if record is None else record,
         "seq": _natural(entry.get("collective_seq_id", entry.get("seq_id"))),
         "p2p_seq": _natural(entry.get("p2p_seq_id")),
         "op": _natural(entry.get("op_id")),
@@ -210,20 +203,17 @@ def _group_of(entry: Mapping[str, Any]) -> tuple[str | None, str | None]:
 
 
 def _peer(
-    match: re.Match[str],
-    group: tuple[str | None, tuple[int, ...]] | None,
-    findings: Findings,
+    match: re.Match[str], group: tuple[str | None, tuple[int, ...]] | None, findings: Findings
 ) -> int | None:
     """Return the global rank of the other side; the name counts inside the group."""
-    other = int(match[3]) if len(match[3]) < 10 else -1
-    if group is None or not 0 <= other < len(group[1]):
+    position = int(match[3]) if len(match[3]) < 10 else -1
+    if group is None or not 0 <= position < len(group[1]):
         findings.add("suspicious", "sends and receives whose peer is in no known group")
         return None
-    return group[1][other]
+    return group[1][position]
 
 
 def _share_batch_states(rows: list[dict[str, Any]]) -> None:
-    """Give the members of a batch the state of the batch; only that one is watched."""
     batches = {
         (row["group"], row["seq"], row["p2p_seq"]): row
         for row in rows
@@ -250,15 +240,13 @@ def _close_batches(rows: list[dict[str, Any]], findings: Findings) -> None:
             batches.setdefault((row["group"], row["seq"], row["p2p_seq"]), []).append(row)
     for batch in batches.values():
         if len(batch) > 1 and all(row["kind"] == "p2p" for row in batch):
-            findings.add(
-                "assumed", "batches of sends and receives completed: not listed as pending"
-            )
+            what = "batches of sends and receives completed: not listed as pending"
+            findings.add("assumed", what)
             for row in batch:
                 row["state"] = "completed"
 
 
 def _sizes(value: object) -> tuple[str, int | None]:
-    """Write shapes as text, and count their elements."""
     shapes = []
     for shape in value if isinstance(value, list | tuple) else ():
         numbers = [_natural(size) for size in shape] if isinstance(shape, list | tuple) else [None]
@@ -273,20 +261,20 @@ def _sizes(value: object) -> tuple[str, int | None]:
 
 
 def _joined(value: object) -> str:
-    parts: Iterable[object] = value if isinstance(value, list | tuple) else ()
-    return ";".join(str(part) for part in parts if isinstance(part, str))[:_TEXT_LIMIT]
+    values: Iterable[object] = value if isinstance(value, list | tuple) else ()
+    return ";".join(str(dtype) for dtype in values if isinstance(dtype, str))[:_TEXT_LIMIT]
 
 
 def _frame(frames: object) -> str | None:
     """Write the innermost frame that is the user's own, else the innermost."""
-    found = []
+    shown = []
     for frame in frames if isinstance(frames, list | tuple) else ():
         if isinstance(frame, Mapping) and isinstance(frame.get("filename"), str):
             name, file = _shown(frame.get("name"))[:80], frame["filename"][-160:]
-            found.append(f"{name} ({file}:{_natural(frame.get('line'))})")
+            shown.append(f"{name} ({file}:{_natural(frame.get('line'))})")
             if not _TORCH.search(file):
-                return found[-1]
-    return found[0] if found else None
+                return shown[-1]
+    return shown[0] if shown else None
 
 
 def _natural(value: object) -> int | None:
@@ -331,11 +319,6 @@ def refuse_endless(content: object, *, most: int) -> None:
     one many times, and so on: few objects, and a walk without end. Every container is looked
     at once; a text counts by its length.
 
-    Raises
-    ------
-    UnfoldedError
-        If there are more values, or they are nested more than 64 deep.
-
     Examples
     --------
     >>> pair = ["a"]
@@ -360,8 +343,8 @@ class _Sizes:
             return 1 + len(value) // _TEXT_CHARS
         if not isinstance(value, list | tuple | Mapping):
             return 1
-        if (known := self._known.get(id(value))) is not None:
-            return known
+        if (size_before := self._known.get(id(value))) is not None:
+            return size_before
         if depth > _DEEPEST:
             msg = f"is nested more than {_DEEPEST} deep, or holds itself"
             raise UnfoldedError(msg)

@@ -120,7 +120,6 @@ def flight_recorder(
 
 
 def looks_like_a_dump(head: bytes) -> bool:
-    """Recognise a dump by how it begins, and by names that stand in it."""
     text = head.lstrip(b"\xef\xbb\xbf \t\r\n")
     is_likely = text.startswith(b"{") or head.startswith(_PICKLE_STARTS)
     return is_likely and sum(name in head for name in _NAMES) > 1
@@ -130,12 +129,12 @@ def _assembled(ranks: Sequence[Owned], findings: list[Finding]) -> FlightRecordi
     groups, name_of = groups_of(ranks)
     status = status_table(ranks, name_of)
     findings += _of_the_set(ranks, groups, status)
-    parts = [each.dump.findings.frame() for each in ranks]
+    frames = [owned.dump.findings.frame() for owned in ranks]
     quality = quality_frame(findings)
-    filled = [part for part in (quality, *parts) if len(part)]
+    filled = [frame for frame in (quality, *frames) if len(frame)]
     if filled:
-        whole = pd.concat(filled, ignore_index=True)
-        quality = whole.astype({"finding": "category"})
+        findings_table = pd.concat(filled, ignore_index=True)
+        quality = findings_table.astype({"finding": "category"})
     return FlightRecording(
         ranks=ranks_table(ranks),
         groups=groups,
@@ -178,18 +177,17 @@ def _implausible(file: Path) -> str:
 
 
 def _opened(file: Path, findings: list[Finding]) -> Iterator[Source]:
-    """Give the file, or what an archive of this name holds."""
-    whole = Source(shown(file), file, size_bytes=file.stat().st_size)
+    source = Source(shown(file), file, size_bytes=file.stat().st_size)
     kind = (
         archive_kind(file, EXPANSION_LIMIT)
         if file.name.lower().endswith(ARCHIVE_SUFFIXES)
         else None
     )
     if kind is None:
-        yield whole
+        yield source
         return
     for member in members(file, kind, EXPANSION_LIMIT):
-        label = f"{whole.label}!{shown(member.name)}"
+        label = f"{source.label}!{shown(member.name)}"
         if member.refusal or member.place is None:
             if member.refusal:
                 findings.append((label, "dropped", member.refusal, 1, None))
@@ -207,7 +205,6 @@ def _implausible_name(name: str) -> str:
 
 
 def _read(source: Source) -> Dump:
-    """Read one dump, pickled or JSON."""
     with source.open() as stream:
         raw = stream.read(LARGEST_BYTES + 1)
         cut = stream.truncated_at is not None
@@ -268,30 +265,29 @@ def _raise_nothing(path: Paths, findings: Sequence[Finding]) -> None:
 def _of_the_set(
     ranks: Sequence[Owned], groups: pd.DataFrame, status: pd.DataFrame
 ) -> list[Finding]:
-    """Say what is known of the dumps together only."""
-    found: list[Finding] = []
-    have = {each.rank for each in ranks}
+    remarks: list[Finding] = []
+    have = {owned.rank for owned in ranks}
     label = ranks[0].dump.label
     every = {int(rank) for text in groups["members"] for rank in str(text).split(",") if rank}
     if lacking := sorted(every - have):
         names = ", ".join(map(str, lacking[:16])) + (", ..." if len(lacking) > 16 else "")
         what = f"members of groups that left no dump; where they are is not known: rank {names}"
-        found.append((label, "suspicious", what, len(lacking), None))
+        remarks.append((label, "suspicious", what, len(lacking), None))
     by_order = status.loc[status["joined_by"] == "order", "rank"].nunique()
     if by_order:
         what = "ranks without entries: their status is joined to groups by the order of both"
-        found.append((label, "noted", what, int(by_order), None))
+        remarks.append((label, "noted", what, int(by_order), None))
     if unjoined := int((status["joined_by"] == "none").sum()):
         what = "states of groups that no entry names; it is not known which group they are of"
-        found.append((label, "noted", what, unjoined, None))
+        remarks.append((label, "noted", what, unjoined, None))
     if unrecorded := int((~groups["is_recorded"]).sum()):
         what = "groups without a list of members: taken to be the ranks that used them"
-        found.append((label, "assumed", what, unrecorded, None))
-    versions = {each.dump.version for each in ranks}
+        remarks.append((label, "assumed", what, unrecorded, None))
+    versions = {owned.dump.version for owned in ranks}
     if len(versions) > 1:
         what = f"different versions of the recorder: {', '.join(sorted(map(str, versions)))}"
-        found.append((label, "suspicious", what, len(versions), None))
-    return found
+        remarks.append((label, "suspicious", what, len(versions), None))
+    return remarks
 
 
 # Whose a flight-recorder dump is: told by the caller, the file name, or its groups.
@@ -308,8 +304,6 @@ _PREFIXES = re.compile(
 
 
 class Owned(NamedTuple):
-    """A dump and its rank."""
-
     rank: int
     rank_source: str
     node: str | None
@@ -317,46 +311,40 @@ class Owned(NamedTuple):
 
 
 def owned(dumps: Sequence[Dump], given: RankArgument) -> list[Owned]:
-    """Give every dump its rank, in order of rank.
-
-    Raises
-    ------
-    LoadError
-        If two dumps are of one rank, one of none that can be told, or a dump belongs to
-        groups that do not hold the rank its name tells.
-    """
+    """Give every dump its rank, in order of rank."""
     labels = [dump.label for dump in dumps]
-    found = [
-        _owned(dump, asked) for dump, asked in zip(dumps, given_ranks(labels, given), strict=True)
+    ranked = [
+        _owned(dump, stated) for dump, stated in zip(dumps, given_ranks(labels, given), strict=True)
     ]
     first: dict[int, Owned] = {}
-    for each in found:
-        if (other := first.setdefault(each.rank, each)) is not each:
+    for entry in ranked:
+        if (twin := first.setdefault(entry.rank, entry)) is not entry:
             msg = (
-                f"two dumps are of rank {each.rank}: {other.dump.label} ({other.rank_source}) and "
-                f"{each.dump.label} ({each.rank_source}). Load the dumps of one hang at a time, "
+                f"two dumps are of rank {entry.rank}: {twin.dump.label} ({twin.rank_source}) and "
+                f"{entry.dump.label} ({entry.rank_source}). Load the dumps of one hang at a time, "
                 "or pass rank={'part of the file name': number, ...}"
             )
             raise LoadError(msg)
-    return sorted(found, key=lambda each: each.rank)
+    return sorted(ranked, key=lambda entry: entry.rank)
 
 
-def _owned(dump: Dump, asked: int | None) -> Owned:
+def _owned(dump: Dump, stated: int | None) -> Owned:
     node = node_in_name(dump.label)
-    named, own = rank_in_dump_name(dump.label), dump.own_ranks
-    if asked is not None:
-        return Owned(asked, "argument", node, dump)
-    if named is not None and (not own or named in own):
-        return Owned(named, "file name", node, dump)
+    named_rank, own = rank_in_dump_name(dump.label), dump.own_ranks
+    if stated is not None:
+        return Owned(stated, "argument", node, dump)
+    if named_rank is not None and (not own or named_rank in own):
+        return Owned(named_rank, "file name", node, dump)
     if len(own) == 1:
         (only,) = own
-        if named is not None:
-            what = f"the file name tells rank {named}, its groups only fit rank {only}; took {only}"
+        if named_rank is not None:
+            what = f"the file name tells rank {named_rank}, its groups only fit rank {only}; "
+            what += f"took {only}"
             dump.findings.add("suspicious", what)
         return Owned(only, "groups", node, dump)
     why = (
-        f"its name tells rank {named}, which is not a member of all groups of the dump"
-        if named is not None
+        f"its name tells rank {named_rank}, which is not a member of all groups of the dump"
+        if named_rank is not None
         else "neither its name nor its groups tell its rank"
     )
     msg = f"{dump.label}: {why}. Pass rank={{'part of the file name': number, ...}}"
@@ -379,8 +367,8 @@ def rank_in_dump_name(label: str) -> int | None:
     """
     if (rank := rank_in_name(label)) is not None:
         return rank
-    found = _LAST_NUMBER.search(_base(label))
-    return int(found[1]) if found else None
+    match = _LAST_NUMBER.search(_base(label))
+    return int(match[1]) if match else None
 
 
 def node_in_name(label: str) -> str | None:
@@ -393,8 +381,8 @@ def node_in_name(label: str) -> str | None:
     >>> node_in_name("dumps/_dump_15") is None
     True
     """
-    rest = _PREFIXES.sub("", _RANK_PART.sub("", _base(label), count=1)).strip("-_.")
-    return rest if re.search(r"[A-Za-z]", rest) else None
+    host = _PREFIXES.sub("", _RANK_PART.sub("", _base(label), count=1)).strip("-_.")
+    return host if re.search(r"[A-Za-z]", host) else None
 
 
 def _base(label: str) -> str:
@@ -407,20 +395,19 @@ NameOf = Callable[[int, str | None], str | None]
 
 
 def ranks_table(ranks: Sequence[Owned]) -> pd.DataFrame:
-    """Make table FLIGHT_RANKS."""
     rows = []
-    for each in ranks:
-        times = [row["created_ns"] for row in each.dump.entries if row["created_ns"] is not None]
-        operations = [row for row in each.dump.entries if row["kind"] != "coalesced"]
+    for owned in ranks:
+        times = [row["created_ns"] for row in owned.dump.entries if row["created_ns"] is not None]
+        operations = [row for row in owned.dump.entries if row["kind"] != "coalesced"]
         rows.append(
             {
-                "rank": each.rank,
-                "rank_source": each.rank_source,
-                "node": each.node,
-                "source": each.dump.label,
-                "version": each.dump.version,
-                "nccl_version": each.dump.nccl_version,
-                "entry_count": len(each.dump.entries),
+                "rank": owned.rank,
+                "rank_source": owned.rank_source,
+                "node": owned.node,
+                "source": owned.dump.label,
+                "version": owned.dump.version,
+                "nccl_version": owned.dump.nccl_version,
+                "entry_count": len(owned.dump.entries),
                 "pending_count": sum(row["state"] != "completed" for row in operations),
                 "first_ns": min(times, default=None),
                 "last_ns": max(times, default=None),
@@ -436,25 +423,25 @@ def groups_of(ranks: Sequence[Owned]) -> tuple[pd.DataFrame, NameOf]:
     and members together tell them apart.
     """
     keys: dict[tuple[str, tuple[int, ...]], str | None] = {}
-    meant: dict[tuple[int, str], tuple[str, tuple[int, ...]]] = {}
+    group_of: dict[tuple[int, str], tuple[str, tuple[int, ...]]] = {}
     users: dict[str, dict[int, str | None]] = {}
-    for each in ranks:
-        for name, (description, in_group) in each.dump.groups.items():
-            meant[each.rank, name] = (name, in_group)
+    for owned in ranks:
+        for name, (description, in_group) in owned.dump.groups.items():
+            group_of[owned.rank, name] = (name, in_group)
             keys[name, in_group] = keys.get((name, in_group)) or description
-        for row in each.dump.entries:
-            if row["group"] is not None and row["group"] not in each.dump.groups:
-                users.setdefault(row["group"], {})[each.rank] = row["description"]
+        for row in owned.dump.entries:
+            if row["group"] is not None and row["group"] not in owned.dump.groups:
+                users.setdefault(row["group"], {})[owned.rank] = row["description"]
     recorded = set(keys)
     for name, described in users.items():
         key = (name, tuple(sorted(described)))
         keys.setdefault(key, next(filter(None, described.values()), None))
-        meant |= {(rank, name): key for rank in described}
+        group_of |= {(rank, name): key for rank in described}
     shared = pd.Series([name for name, _ in keys]).value_counts()
     names = {
         key: key[0] if shared[key[0]] == 1 else f"{key[0]} ({_listed(key[1])})" for key in keys
     }
-    have = {each.rank for each in ranks}
+    have = {owned.rank for owned in ranks}
     rows = [
         {
             "group": names[key],
@@ -468,7 +455,7 @@ def groups_of(ranks: Sequence[Owned]) -> tuple[pd.DataFrame, NameOf]:
     ]
 
     def name_of(rank: int, group: str | None) -> str | None:
-        key = None if group is None else meant.get((rank, group))
+        key = None if group is None else group_of.get((rank, group))
         return None if key is None else names[key]
 
     return _table(FLIGHT_GROUPS, rows), name_of
@@ -476,25 +463,25 @@ def groups_of(ranks: Sequence[Owned]) -> tuple[pd.DataFrame, NameOf]:
 
 def status_table(ranks: Sequence[Owned], name_of: NameOf) -> pd.DataFrame:
     """Make table FLIGHT_STATUS; see the notes of ``load.flight_recorder``."""
-    ordered = {each.rank: _by_order(each) for each in ranks}
-    known = {each.rank: _by_entries(each) for each in ranks}
+    ordered = {owned.rank: _by_order(owned) for owned in ranks}
+    group_of = {owned.rank: _by_entries(owned) for owned in ranks}
     in_order = all(
         ordered[rank].get(local, group) == group
-        for rank, pairs in known.items()
+        for rank, pairs in group_of.items()
         for local, group in pairs.items()
         if ordered[rank]
-    ) and any(known.values())
+    ) and any(group_of.values())
     rows = []
-    for each in ranks:
-        for local, numbers in each.dump.status.items():
-            group, joined_by = known[each.rank].get(local), "entries"
+    for owned in ranks:
+        for local, numbers in owned.dump.status.items():
+            group, joined_by = group_of[owned.rank].get(local), "entries"
             if group is None and in_order:
-                group, joined_by = ordered[each.rank].get(local), "order"
+                group, joined_by = ordered[owned.rank].get(local), "order"
             rows.append(
                 {
-                    "rank": each.rank,
+                    "rank": owned.rank,
                     "local_group": local,
-                    "group": name_of(each.rank, group),
+                    "group": name_of(owned.rank, group),
                     "joined_by": "none" if group is None else joined_by,
                     **numbers,
                 }
@@ -503,26 +490,25 @@ def status_table(ranks: Sequence[Owned], name_of: NameOf) -> pd.DataFrame:
 
 
 def entries_table(ranks: Sequence[Owned], name_of: NameOf) -> pd.DataFrame:
-    """Make table FLIGHT_ENTRIES."""
     rows = [
-        {**row, "rank": each.rank, "group": name_of(each.rank, row["group"])}
-        for each in ranks
-        for row in each.dump.entries
+        {**row, "rank": owned.rank, "group": name_of(owned.rank, row["group"])}
+        for owned in ranks
+        for row in owned.dump.entries
     ]
     return _table(FLIGHT_ENTRIES, rows)
 
 
-def _by_entries(each: Owned) -> dict[str, str]:
+def _by_entries(owned: Owned) -> dict[str, str]:
     return {
         row["local_group"]: row["group"]
-        for row in each.dump.entries
+        for row in owned.dump.entries
         if row["local_group"] is not None and row["group"] is not None
     }
 
 
-def _by_order(each: Owned) -> dict[str, str]:
+def _by_order(owned: Owned) -> dict[str, str]:
     """Pair numbers and names of groups, both counted up as groups are made."""
-    numbers, names = list(each.dump.status), list(each.dump.groups)
+    numbers, names = list(owned.dump.status), list(owned.dump.groups)
     if len(numbers) != len(names) or not all(text.isdecimal() for text in (*numbers, *names)):
         return {}
     return dict(zip(sorted(numbers, key=int), sorted(names, key=int), strict=True))

@@ -1,9 +1,8 @@
 """Pickles of plain values, read without ever running what they ask for.
 
-A pickle is a program; ``pickle.load`` of one from a stranger runs the stranger's
-code. Flight-recorder dumps hold lists, dicts, tuples, texts and numbers only, so the
-few instructions that make those are allowed and everything else is refused before the
-first one is carried out.
+A pickle is a program; ``pickle.load`` of one from a stranger runs the stranger's code.
+Flight-recorder dumps hold lists, dicts, tuples, texts and numbers only, so the few instructions
+that make those are allowed and everything else is refused before the first one is carried out.
 """
 
 from __future__ import annotations
@@ -53,22 +52,6 @@ class _MisfitError(Exception):
 
 def plain_values(raw: bytes) -> Any:
     r"""Return what a pickle of plain values holds.
-
-    Parameters
-    ----------
-    raw
-        The whole pickle.
-
-    Returns
-    -------
-    object
-        Lists, dicts, tuples, texts, numbers, None.
-
-    Raises
-    ------
-    PickleError
-        If it asks for a class, a call or an object from elsewhere, is cut off or
-        damaged, or would take more memory than a dump does.
 
     Examples
     --------
@@ -139,7 +122,6 @@ class _Weights:
         self.steps = {name: getattr(self, f"_{kind}") for name, kind in _KINDS.items()}
 
     def step(self, name: str, argument: Any, position: int) -> None:
-        """Do to the weights what an instruction does to the values."""
         try:
             act = self.steps[name]
         except KeyError:
@@ -194,12 +176,12 @@ class _Weights:
         self.stack.append(self.memo.get(int(argument), 1))
 
     def _put(self, name: str, argument: Any) -> None:
-        place = len(self.memo) if name == "MEMOIZE" else int(argument)
+        key = len(self.memo) if name == "MEMOIZE" else int(argument)
         # The memo is an array: one far-away place would fill the memory.
-        if not 0 <= place <= self.size_bytes or not self.stack:
-            msg = f"keeps a value at place {place}"
+        if not 0 <= key <= self.size_bytes or not self.stack:
+            msg = f"keeps a value at place {key}"
             raise _MisfitError(msg)
-        self.memo[place] = self.stack[-1]
+        self.memo[key] = self.stack[-1]
 
     def _push_tuple(self, weights: list[int]) -> None:
         weight = 1 + sum(weights)

@@ -27,20 +27,13 @@ _ERROR = re.compile(
 
 
 def looks_like(head: bytes, label: str) -> bool:  # noqa: ARG001 - one signature for all formats
-    """Tell whether one of the first lines begins like this log's."""
     lines = head.decode(errors="replace").splitlines()
     return any(_STAMP.match(without_prefix(line, BEGINNING).rest) for line in lines)
 
 
-def read(source: Source, given: Given) -> LogPart:
-    """Read one log of a fabric manager.
-
-    Raises
-    ------
-    LoadError
-        If it holds an error and the caller gave no zone: its stamps are local times.
-    """
-    return read_system_log(source, given, _NEEDLES, lambda: _failure)
+def read(source: Source, settings: Given) -> LogPart:
+    """Read one log of a fabric manager."""
+    return read_system_log(source, settings, _NEEDLES, lambda: _failure)
 
 
 def _failure(text: str, _line: int, _findings: Findings) -> dict[str, Any]:

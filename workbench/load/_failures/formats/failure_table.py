@@ -79,11 +79,11 @@ def failure_table(
     """
     zone = checked(tz, None, None).tz
     fold(FAILURES.empty(), window_s=window_s)
-    place = Path(path)
-    file, cut = without_cut_row(plain.read(place), place, {**COLUMNS, **(columns or {})}.values())
+    source = Path(path)
+    file, cut = without_cut_row(plain.read(source), source, {**COLUMNS, **(columns or {})}.values())
     optional = tuple(name for name in COLUMNS if name not in _NEEDED)
     frame = plain.renamed(
-        file, place, names=COLUMNS, columns=columns, optional=optional, has_lines=False
+        file, source, names=COLUMNS, columns=columns, optional=optional, has_lines=False
     )
     if frame.empty:
         msg = f"{path}: has no rows"
@@ -94,40 +94,37 @@ def failure_table(
     if unread:
         findings.add("noted", "columns that are not read", len(unread), ", ".join(unread)[:200])
     findings.add("read", "rows", len(frame))
-    for what, count in (cut or plain.left_out(place)).items():
-        findings.add("truncated", what, count)
-    return _log(_rows(frame, names, place, zone, findings), place, findings, window_s)
+    for reason, count in (cut or plain.left_out(source)).items():
+        findings.add("truncated", reason, count)
+    return _log(_rows(frame, names, source, zone, findings), source, findings, window_s)
 
 
 def names_failures(names: Iterable[str]) -> bool:
     """Say whether columns of these names hold failures that need no ``columns``."""
-    there = set(names) & set(COLUMNS)
+    known_columns = set(names) & set(COLUMNS)
     # Alone, a time and a cause may be of anything.
-    return {"time", "cause"} < there
+    return {"time", "cause"} < known_columns
 
 
 def _log(rows: pd.DataFrame, path: Path, findings: Findings, window_s: float) -> FailureLog:
     records: list[dict[str, Any]] = rows.to_dict("records")  # type: ignore[assignment]
     failures = failure_rows(records, str(path))
-    part = LogPart(failures, timeline_rows([], str(path)), findings, format_name=_NAME)
-    return assembled([part], [], window_s)
+    log = LogPart(failures, timeline_rows([], str(path)), findings, format_name=_NAME)
+    return assembled([log], [], window_s)
 
 
 def _rows(
-    frame: pd.DataFrame,
-    names: Mapping[str, str],
-    path: Path,
-    zone: str | None,
-    findings: Findings,
+    frame: pd.DataFrame, names: Mapping[str, str], path: Path, zone: str | None, findings: Findings
 ) -> pd.DataFrame:
-    """Give one row per row of the file that has a time, under the names of the table."""
     line = np.arange(1, len(frame) + 1) + plain.is_csv(path)
     start, is_local = _times(frame["time"], names["time"], path, zone, (line, findings))
     rows = pd.DataFrame({"line": line, "start_ns": start, "end_ns": start, "kind": "table"})
     # A failure that nobody ended has no end, and is no row without a time.
-    if "end" in frame and (told := frame["end"].notna().to_numpy()).any():
-        end, _ = _times(frame.loc[told, "end"], names["end"], path, zone, (line[told], findings))
-        rows["end_ns"] = end.set_axis(rows.index[told]).reindex(rows.index).fillna(start)
+    if "end" in frame and (filled := frame["end"].notna().to_numpy()).any():
+        end, _ = _times(
+            frame.loc[filled, "end"], names["end"], path, zone, (line[filled], findings)
+        )
+        rows["end_ns"] = end.set_axis(rows.index[filled]).reindex(rows.index).fillna(start)
         _refuse_early(rows, names["end"], path)
     rows["assumed"] = np.where(is_local, f"tz={zone}" if zone else "", "")
     for name in _TEXTS:
@@ -135,21 +132,16 @@ def _rows(
             rows[name] = plain.texts(frame[name])
     for name in ("rank", "replica"):
         if name in frame:
-            told = frame[name].notna().to_numpy()
+            filled = frame[name].notna().to_numpy()
             rows[name] = pd.Series(pd.NA, index=rows.index, dtype="Int64")
-            whole = plain.whole(frame.loc[told, name], path, most=np.iinfo(np.int32).max)
-            rows.loc[told, name] = whole.to_numpy()
+            numbers = plain.whole(frame.loc[filled, name], path, most=np.iinfo(np.int32).max)
+            rows.loc[filled, name] = numbers.to_numpy()
     return _with_cause(rows, path)[rows["start_ns"].notna()]
 
 
 def _times(
-    values: pd.Series,
-    name: str,
-    path: Path,
-    zone: str | None,
-    told: tuple[np.ndarray, Findings],
+    values: pd.Series, name: str, path: Path, zone: str | None, told: tuple[np.ndarray, Findings]
 ) -> tuple[pd.Series, np.ndarray]:
-    """Give times in ns, and say which used the zone."""
     line, findings = told
     try:
         times = pa.array(values, from_pandas=True)
@@ -165,11 +157,11 @@ def _times(
         raise LoadError(msg)
     if clock.said:
         findings.add("assumed", clock.said)
-    found = to_ns(times, clock, line, findings)
-    if found.ns.isna().all():
+    times_ns = to_ns(times, clock, line, findings)
+    if times_ns.ns.isna().all():
         msg = f"{path}: column {name!r} holds no time that can be read"
         raise LoadError(msg)
-    return found.ns.astype("Int64").reset_index(drop=True), found.is_local.to_numpy()
+    return times_ns.ns.astype("Int64").reset_index(drop=True), times_ns.is_local.to_numpy()
 
 
 def _refuse_early(rows: pd.DataFrame, name: str, path: Path) -> None:
@@ -184,11 +176,10 @@ def _refuse_early(rows: pd.DataFrame, name: str, path: Path) -> None:
 
 
 def _with_cause(rows: pd.DataFrame, path: Path) -> pd.DataFrame:
-    """Name the cause of every row, by its code where it has no words."""
     nothing = pd.Series([None] * len(rows), dtype=object)
     cause, code = rows.get("cause", nothing), rows.get("code", nothing)
-    told = cause.where(cause.notna(), "code " + code.astype(object))
-    if (bad := told.isna()).any():
+    causes = cause.where(cause.notna(), "code " + code.astype(object))
+    if (bad := causes.isna()).any():
         which = "column for 'cause' and 'code'" if {"cause", "code"} & set(rows) else "no column"
         msg = (
             f"{path}: {which}: {int(bad.sum()):,} rows say neither cause nor code, the first is "
@@ -197,5 +188,5 @@ def _with_cause(rows: pd.DataFrame, path: Path) -> pd.DataFrame:
         raise LoadError(msg)
     told_of = [name for name in ("category", "severity") if name in rows]
     usual = {name: rows[name].fillna("unknown") for name in told_of}
-    text = told.where(code.isna() | cause.isna(), told + " (" + code.astype(str) + ")")
-    return rows.assign(cause=told, text=text.str[:300], **usual)
+    text = causes.where(code.isna() | cause.isna(), causes + " (" + code.astype(str) + ")")
+    return rows.assign(cause=causes, text=text.str[:300], **usual)

@@ -35,25 +35,18 @@ _PLAIN = frozenset({"start", "running", "interrupt", "end"})
 
 
 def looks_like(head: bytes, label: str) -> bool:  # noqa: ARG001 - the name says nothing
-    """Recognise the first line that is no comment as an event with a time."""
     lines = head.decode(errors="replace").removeprefix("\ufeff").split("\n")
     plain = (line for line in lines if line.strip() and not line.lstrip().startswith("#"))
     return is_event(next(plain, ""))
 
 
-def read(source: Source, given: Given) -> LogPart:
+def read(source: Source, settings: Given) -> LogPart:
     """Read the states of each job, and a failure for each interruption.
 
     Events follow each other in a strict order: start, running, any number of checkpoints
-    (checkpoint_start, checkpoint_end), interrupt, detected, nodes_ready, running, ... end. A
-    job whose start is not followed by running runs from its start. An event that cannot
-    follow is counted; running, interrupt, start and end tell the state all the same, others
-    are dropped.
-
-    Raises
-    ------
-    LoadError
-        If times are numbers of no known unit, or local and ``given.tz`` is None.
+    (checkpoint_start, checkpoint_end), interrupt, detected, nodes_ready, running, ... end. A job
+    whose start is not followed by running runs from its start. An event that cannot follow is
+    counted; running, interrupt, start and end tell the state all the same, others are dropped.
 
     References
     ----------
@@ -61,7 +54,7 @@ def read(source: Source, given: Given) -> LogPart:
     demo job's, which adds steps.
     """
     findings = Findings(source.label)
-    events = events_of(text_lines(source, findings), given, findings)
+    events = events_of(text_lines(source, findings), settings, findings)
     findings.add("read", "events", len(events))
     synthetic = sum(1 for event in events if event.rest.get("synthetic") is True)
     findings.add("noted", SAYS_SYNTHETIC, synthetic)
@@ -71,7 +64,7 @@ def read(source: Source, given: Given) -> LogPart:
     failures: list[dict[str, Any]] = []
     spans: list[dict[str, Any]] = []
     for own in jobs.values():
-        story = _Story(own, given, findings)
+        story = _Story(own, settings, findings)
         failures += story.failures
         spans += story.spans
     failures.sort(key=lambda row: row["start_ns"])
@@ -81,13 +74,11 @@ def read(source: Source, given: Given) -> LogPart:
 
 
 class _Story:
-    """Follows one job from event to event."""
-
-    def __init__(self, events: list[Event], given: Given, findings: Findings) -> None:
+    def __init__(self, events: list[Event], settings: Given, findings: Findings) -> None:
         self.failures: list[dict[str, Any]] = []
         self.spans: list[dict[str, Any]] = []
         self._findings = findings
-        self._zone = f"tz={given.tz}"
+        self._zone = f"tz={settings.tz}"
         self._state, self._attempt = "", 1
         self._size: dict[str, Any] = {}
         self._nodes: list[str] = []
@@ -164,28 +155,27 @@ class _Story:
         self.spans.append(row)
 
     def _begin(self, event: Event) -> None:
-        """Take the size of the job from its start."""
         if self._state == "ended":
             self._attempt += 1
         nodes = event.rest.get("nodes")
         self._nodes = [str(node) for node in nodes] if isinstance(nodes, list) else []
         count = len(self._nodes) or _whole(nodes)
-        each = _whole(event.rest.get("gpus_per_node"))
+        per_node = _whole(event.rest.get("gpus_per_node"))
         gpus = _whole(event.rest.get("gpus")) or _whole(event.rest.get("ranks"))
-        if gpus is None and each is not None and count:
-            gpus = count * each
+        if gpus is None and per_node is not None and count:
+            gpus = count * per_node
         self._size = {"node_count": count, "gpu_count": gpus}
 
     def _renew(self, event: Event) -> None:
         """Count the attempt, and put the spare in the place of the node that was lost."""
-        said = _whole(event.rest.get("attempt"))
-        if said:
-            self._attempt = max(said, 1)
+        attempt = _whole(event.rest.get("attempt"))
+        if attempt:
+            self._attempt = max(attempt, 1)
         elif event.name == "nodes_ready":
             self._attempt += 1
         spare = event.rest.get("spare")
         if event.name == "nodes_ready" and isinstance(spare, str) and self._lost_node:
-            self._nodes = [spare if each == self._lost_node else each for each in self._nodes]
+            self._nodes = [spare if node == self._lost_node else node for node in self._nodes]
 
     def _interrupt(self, event: Event) -> None:
         cause = str(event.rest.get("cause") or "unknown")
@@ -228,8 +218,6 @@ _EPOCH = {"s": (10**9, 4 * 10**9, SECOND), "ms": (10**12, 4 * 10**12, 1_000_000)
 
 @dataclass
 class Event:
-    """One event: what happened when, and the rest of its line."""
-
     line: int
     name: str
     at_ns: int
@@ -240,7 +228,6 @@ class Event:
 
 
 def is_event(text: str) -> bool:
-    """Whether one line is an event of this kind."""
     try:
         entry = json.loads(text)
     except (ValueError, RecursionError):
@@ -249,7 +236,7 @@ def is_event(text: str) -> bool:
     return has_time and isinstance(entry.get("event"), str) and entry["event"] in EVENTS
 
 
-def events_of(lines: Iterable[tuple[int, str]], given: Given, findings: Findings) -> list[Event]:
+def events_of(lines: Iterable[tuple[int, str]], settings: Given, findings: Findings) -> list[Event]:
     """Read all events, in order of time; lines that are none are dropped and counted."""
     kept: list[tuple[int, dict[str, Any], str]] = []
     for number, text in lines:
@@ -257,7 +244,7 @@ def events_of(lines: Iterable[tuple[int, str]], given: Given, findings: Findings
             entry = _entry(text, number, findings)
             if entry is not None:
                 kept.append((number, entry, text.strip()))
-    times, local = _times(kept, given, findings)
+    times, local = _times(kept, settings, findings)
     rows = zip(kept, times, local, strict=True)
     events = [
         Event(number, entry["event"], at, _job(entry), is_local, entry, text)
@@ -307,31 +294,30 @@ def _name_jobs(events: list[Event], findings: Findings) -> None:
 
 
 def _times(
-    kept: list[tuple[int, dict[str, Any], str]], given: Given, findings: Findings
+    kept: list[tuple[int, dict[str, Any], str]], settings: Given, findings: Findings
 ) -> tuple[list[int | None], list[bool]]:
-    """Return the times in ns, missing where there is none, and whether they are local."""
     times: list[int | None] = [None] * len(kept)
     texts: dict[int, str] = {}
-    for place, (number, entry, _) in enumerate(kept):
+    for index, (number, entry, _) in enumerate(kept):
         value = next((entry[key] for key in _TIMES if key in entry), None)
         unit = next((key for key in _UNITS if key in entry), None)
         given_ns = None if unit is None else _number(entry[unit], _UNITS[unit])
         seconds = _number(value, 1)
         if given_ns is not None:
-            times[place] = round(given_ns)
+            times[index] = round(given_ns)
         elif seconds is not None:
-            times[place] = _epoch_ns(seconds, number, findings)
+            times[index] = _epoch_ns(seconds, number, findings)
         elif isinstance(value, str):
-            texts[place] = value
+            texts[index] = value
         else:
             findings.add("dropped", "events without a time", 1, f"line {number:,}")
     stamps = pd.Series(list(texts.values()), index=list(texts), dtype=pd.Series([""]).dtype)
-    lines = pd.Series({place: kept[place][0] for place in texts}, dtype="int64")
-    read = utc_ns(stamps, lines, given.tz, findings)
-    for place, at in zip(texts, read.ns.tolist(), strict=True):
-        times[place] = None if pd.isna(at) else int(at)
+    lines = pd.Series({index: kept[index][0] for index in texts}, dtype="int64")
+    read = utc_ns(stamps, lines, settings.tz, findings)
+    for index, at in zip(texts, read.ns.tolist(), strict=True):
+        times[index] = None if pd.isna(at) else int(at)
     local = set(read.is_local[read.is_local].index)
-    return times, [place in local for place in range(len(kept))]
+    return times, [index in local for index in range(len(kept))]
 
 
 def _number(value: object, scale: int) -> float | None:

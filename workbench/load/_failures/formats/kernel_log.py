@@ -75,7 +75,6 @@ _BOOTED = re.compile(r"(?:^|\] )Linux version \d")
 
 
 def looks_like(head: bytes, label: str) -> bool:  # noqa: ARG001 - one signature for all formats
-    """Tell whether most lines begin like a system log's, or one reports a GPU."""
     lines = [line for line in head.split(b"\n") if line.strip()][:_LOOKED_AT_LINES]
     lines = [_COLOURS.sub(b"", line) for line in lines]
     if len(lines) > 1 and not head.endswith(b"\n"):
@@ -86,22 +85,13 @@ def looks_like(head: bytes, label: str) -> bool:  # noqa: ARG001 - one signature
     return 2 * stamped > len(lines) or reports
 
 
-def read(source: Source, given: Given) -> LogPart:
-    """Read one kernel log.
-
-    Raises
-    ------
-    LoadError
-        If a line that reports a failure has a stamp without date, year or zone, and the
-        caller gave none.
-    """
-    part = read_system_log(source, given, _NEEDLES, lambda: _Kernel().failure, needles() + _BOOT)
-    return replace(part, failures=without_recovered(part.failures, part.findings))
+def read(source: Source, settings: Given) -> LogPart:
+    """Read one kernel log."""
+    log = read_system_log(source, settings, _NEEDLES, lambda: _Kernel().failure, needles() + _BOOT)
+    return replace(log, failures=without_recovered(log.failures, log.findings))
 
 
 class _Kernel:
-    """Recognises what the kernel of one host says; one message may go over several lines."""
-
     def __init__(self) -> None:
         self._named = (0, "")
         self._is_booted = False
@@ -109,12 +99,11 @@ class _Kernel:
         self._failed: set[tuple[str | None, str | None]] = set()
 
     def failure(self, text: str, number: int, findings: Findings) -> dict[str, Any]:
-        """Recognise what a line reports; {} if it reports no failure."""
-        if found := _XID.search(text):
-            if _XID.search(text, found.start("text") if found["text"] else found.end()):
+        if match := _XID.search(text):
+            if _XID.search(text, match.start("text") if match["text"] else match.end()):
                 what = "lines that report several Xids, of which the first is taken"
                 findings.add("suspicious", what, 1, f"line {number:,}")
-            return _nvidia(found)
+            return _nvidia(match)
         if "off the bus" in text or "The NVIDIA GPU" in text:
             return self._off_the_bus(text, number)
         if "amdgpu" in text and (found_amd := _amd(text)):
@@ -151,22 +140,22 @@ class _Kernel:
         return row | {"device": pci_address(device) if device else None}
 
 
-def _nvidia(found: re.Match[str]) -> dict[str, Any]:
-    code, text = found["code"], found["text"] or ""
-    if found["kind"] == "Xid":
+def _nvidia(match: re.Match[str]) -> dict[str, Any]:
+    code, text = match["code"], match["text"] or ""
+    if match["kind"] == "Xid":
         if code == "154" and _RECOVERED.search(text):
             return {}
-        row = _xid(code, found["device"])
+        row = _xid(code, match["device"])
         if row.get("category") == "nvlink" and (link := _NVLINK5.search(text)):
             cause = f"{row['cause']}: {link['unit']}"
             return row | {"cause": cause, "severity": _severity(link["severity"])}
         return row
-    known = sxid_meaning(code)
-    row = {"kind": "sxid", "code": code, "device": pci_address(found["device"])}
-    row |= {"category": "nvlink", **known}
+    meaning = sxid_meaning(code)
+    row = {"kind": "sxid", "code": code, "device": pci_address(match["device"])}
+    row |= {"category": "nvlink", **meaning}
     if stated := _SXID_TEXT.match(text):
         row["severity"] = _severity(stated["severity"])
-        if "category" not in known:
+        if "category" not in meaning:
             row["cause"] = f"NVSwitch: {stated['cause']}"
     return row
 

@@ -79,14 +79,13 @@ _NORMAL_FAILURES = {
 
 
 def looks_like(head: bytes, label: str) -> bool:  # noqa: ARG001 - names say nothing
-    """Recognise a list of events, or events one after the other."""
     if head.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] not in (b"{", b"["):
         return False
     is_event = _EVENT_KIND.search(head) is not None
     return any(mark in head for mark in _MARKS) and (is_event or b'"reason"' in head)
 
 
-def read(source: Source, given: Given) -> LogPart:
+def read(source: Source, settings: Given) -> LogPart:
     """Read ``kubectl get events -o json``, its watch, or one event per line.
 
     Events of type Warning are failures, and those of type Normal that mean the loss of a node
@@ -109,10 +108,9 @@ def read(source: Source, given: Given) -> LogPart:
             elif kind != "Warning" and reason not in _NORMAL_FAILURES:
                 findings.add("skipped by design", f"events of type {str(kind)[:20]}")
             else:
-                _put(rows, seen, event, _row(event, reason, number, given, findings))
-    findings.add(
-        "skipped by design", "states of an event that a later one replaces", seen.get("", 0)
-    )
+                _put(rows, seen, event, _row(event, reason, number, settings, findings))
+    what = "states of an event that a later one replaces"
+    findings.add("skipped by design", what, seen.get("", 0))
     return LogPart(
         failure_rows(rows, source.label),
         timeline_rows([], source.label),
@@ -146,17 +144,17 @@ def _put(
 
 
 def _row(
-    event: Mapping[str, Any], reason: str, number: int, given: Given, findings: Findings
+    event: Mapping[str, Any], reason: str, number: int, settings: Given, findings: Findings
 ) -> dict[str, Any]:
     message = event.get("message") or event.get("note") or ""
     message = message if isinstance(message, str) else str(message)[:500]
     involved = _involved(event)
-    kind, name = (_text(involved, each) for each in ("kind", "name"))
+    kind, name = (_text(involved, key) for key in ("kind", "name"))
     namespace = _text(involved, "namespace")
-    about = "/".join(part for part in (kind, namespace, name) if part)
+    about = "/".join(name_part for name_part in (kind, namespace, name) if name_part)
     row = _meaning(reason, message) | _times(event, number, findings)
     return row | {
-        "node": _node(event, kind, name) or given.node,
+        "node": _node(event, kind, name) or settings.node,
         "job": name if kind in _JOBS else None,
         "kind": "kubernetes",
         "line_count": _count(event, number, findings),
@@ -167,13 +165,13 @@ def _row(
 
 def _meaning(reason: str, message: str) -> dict[str, Any]:
     if "xid" in reason.lower() or "NVRM: Xid" in message:
-        said = message[:4096]
-        match = _XID.search(said) or _XID_SET.search(said) or _XID.search(reason[:200])
+        beginning = message[:4096]
+        match = _XID.search(beginning) or _XID_SET.search(beginning) or _XID.search(reason[:200])
         code = (match[2] or match[3]) if match else None
         if match and code:
             device = pci_address(match[1]) if match[1] else None
-            others = _XID_OF_SET.findall(said) if said.startswith("{") else []
-            listed = ", ".join(sorted({*others} - {code}, key=int))
+            codes = _XID_OF_SET.findall(beginning) if beginning.startswith("{") else []
+            listed = ", ".join(sorted({*codes} - {code}, key=int))
             return xid_meaning(code) | {"code": code, "device": device, "other_codes": listed}
         return {"cause": "Xid of a GPU", "category": "gpu", "code": reason[:60]}
     if reason not in _REASONS:
@@ -200,7 +198,7 @@ def _times(event: Mapping[str, Any], number: int, findings: Findings) -> dict[st
 
 def _first_time(event: Mapping[str, Any], *names: str) -> int | None:
     # Kubernetes writes the year 1 for a time it does not have; iso_ns takes that for none.
-    return next((found for name in names if (found := iso_ns(event.get(name))) is not None), None)
+    return next((ns for name in names if (ns := iso_ns(event.get(name))) is not None), None)
 
 
 def _count(event: Mapping[str, Any], number: int, findings: Findings) -> int:
@@ -231,10 +229,10 @@ def _involved(event: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _dict(record: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    found = record.get(name)
-    return found if isinstance(found, dict) else {}
+    value = record.get(name)
+    return value if isinstance(value, dict) else {}
 
 
 def _text(record: Mapping[str, Any], name: str) -> str:
-    found = record.get(name)
-    return found[:255] if isinstance(found, str) else ""
+    value = record.get(name)
+    return value[:255] if isinstance(value, str) else ""

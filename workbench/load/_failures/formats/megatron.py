@@ -40,8 +40,6 @@ _STAMP = re.compile(
 
 @dataclass
 class Line:
-    """One line on the progress of training."""
-
     number: int
     text: str
     step: int
@@ -63,27 +61,23 @@ class _Run:
 
     @property
     def done_before(self) -> int:
-        """Iterations that were complete when the run began."""
         first = self.lines[0]
-        known = first.resumed_from
-        return max(first.step - self.interval, 0) if known is None else known
+        resumed_from = first.resumed_from
+        return max(first.step - self.interval, 0) if resumed_from is None else resumed_from
 
 
 @dataclass
 class Log:
-    """What the lines tell besides the iterations."""
-
     lines: list[Line] = field(default_factory=list)
     gpu_count: int | None = None
     sequence_tokens: int | None = None
 
 
 def looks_like(head: bytes, label: str) -> bool:  # noqa: ARG001 - the name says nothing
-    """Recognise a line on an iteration, or the list of arguments before the first one."""
     return any(mark in head for mark in SIGNATURES)
 
 
-def read(source: Source, given: Given) -> LogPart:
+def read(source: Source, settings: Given) -> LogPart:
     """Read the runs between rollbacks, and a failure for each rollback.
 
     Training that goes back to an earlier iteration was restarted from a checkpoint: the
@@ -92,14 +86,9 @@ def read(source: Source, given: Given) -> LogPart:
 
     Without stamps, durations are those of the iterations alone, on a clock of its own, and
     rollbacks have no time.
-
-    Raises
-    ------
-    LoadError
-        If stamps are local and ``given.tz`` is None.
     """
     findings = Findings(source.label)
-    log, is_stamped = log_of(source, given, findings)
+    log, is_stamped = log_of(source, settings, findings)
     runs = _runs(log.lines, findings)
     _time(runs, findings, is_stamped=is_stamped)
     clock = "epoch" if is_stamped else "own"
@@ -109,23 +98,17 @@ def read(source: Source, given: Given) -> LogPart:
     if is_stamped:
         spans += [_gap(*pair, number) for number, pair in enumerate(pairs, 2)]
         spans.sort(key=lambda span: (span["start_ns"], span["line"]))
-    assumed = f"tz={given.tz}" if is_stamped and not _has_zone(log.lines[0].stamp) else ""
+    assumed = f"tz={settings.tz}" if is_stamped and not _has_zone(log.lines[0].stamp) else ""
     losses = [_rollback(*pair, is_stamped=is_stamped) | {"assumed": assumed} for pair in pairs]
     label = source.label
     return LogPart(failure_rows(losses, label), timeline_rows(spans, label), findings)
 
 
-def log_of(source: Source, given: Given, findings: Findings) -> tuple[Log, bool]:
-    """Give the lines on the progress of training, and whether all of them have a time.
-
-    Raises
-    ------
-    LoadError
-        If stamps are local and ``given.tz`` is None.
-    """
+def log_of(source: Source, settings: Given, findings: Findings) -> tuple[Log, bool]:
+    """Give the lines on the progress of training, and whether all of them have a time."""
     log = _log(text_lines(source, findings), findings)
     findings.add("read", "lines on iterations", len(log.lines))
-    return log, _place(log.lines, given, findings)
+    return log, _place(log.lines, settings, findings)
 
 
 def _log(lines: Iterable[tuple[int, str]], findings: Findings) -> Log:
@@ -155,7 +138,7 @@ def _log(lines: Iterable[tuple[int, str]], findings: Findings) -> Log:
 def _line(number: int, text: str, match: re.Match[str], loaded: int | None) -> Line:
     elapsed = _ELAPSED.search(text, match.end())
     unit = 1 if elapsed and elapsed[1] == "s" else 1000
-    each = round(float(elapsed[2]) * SECOND / unit) if elapsed else None
+    iteration_ns = round(float(elapsed[2]) * SECOND / unit) if elapsed else None
     stamps = list(_STAMP.finditer(text, 0, match.start()))
     stamp = ""
     if stamps:
@@ -164,26 +147,25 @@ def _line(number: int, text: str, match: re.Match[str], loaded: int | None) -> L
     shown = " ".join(text.split())[:_TEXT_LENGTH]
     batch = _BATCH.search(text, match.end())
     samples = int(batch[1]) if batch else None
-    return Line(number, shown, int(match[1]), each, stamp, loaded, samples)
+    return Line(number, shown, int(match[1]), iteration_ns, stamp, loaded, samples)
 
 
 def _count_odd(text: str, number: int, findings: Findings) -> None:
-    for pattern, what in ((_SKIPPED, "iterations skipped"), (_NAN, "iterations with NaN")):
+    for pattern, problem in ((_SKIPPED, "iterations skipped"), (_NAN, "iterations with NaN")):
         if match := pattern.search(text):
-            findings.add("noted", what, int(match[1]), f"line {number:,}")
+            findings.add("noted", problem, int(match[1]), f"line {number:,}")
 
 
 def _has_zone(stamp: str) -> bool:
     return re.search(r"(Z|[+-]\d\d:?\d\d)$", stamp[10:]) is not None
 
 
-def _place(lines: list[Line], given: Given, findings: Findings) -> bool:
-    """Give lines their times; False where not every line has one."""
+def _place(lines: list[Line], settings: Given, findings: Findings) -> bool:
     if not lines or not any(line.stamp for line in lines):
         return False
     stamps = pd.Series([line.stamp for line in lines])
     numbers = pd.Series([line.number for line in lines])
-    times = utc_ns(stamps, numbers, given.tz, findings).ns
+    times = utc_ns(stamps, numbers, settings.tz, findings).ns
     missing = int(times.isna().sum())
     if missing:
         what = "lines without a usable stamp, so that no stamp is used"
@@ -199,7 +181,6 @@ def _place(lines: list[Line], given: Given, findings: Findings) -> bool:
 
 
 def _runs(lines: list[Line], findings: Findings) -> list[_Run]:
-    """Split at each line whose iteration is not beyond that of the line before."""
     runs: list[_Run] = []
     for line in lines:
         last = runs[-1].lines[-1] if runs else None
@@ -211,10 +192,10 @@ def _runs(lines: list[Line], findings: Findings) -> list[_Run]:
             runs.append(_Run([]))
         runs[-1].lines.append(line)
     steps = [_steps(run) for run in runs]
-    usual = median_low([step for each in steps for step in each] or [1])
-    for run, each in zip(runs, steps, strict=True):
-        run.interval = median_low(each) if each else usual
-        holes = [step - run.interval for step in each if step > run.interval]
+    usual = median_low([step for own_steps in steps for step in own_steps] or [1])
+    for run, own_steps in zip(runs, steps, strict=True):
+        run.interval = median_low(own_steps) if own_steps else usual
+        holes = [step - run.interval for step in own_steps if step > run.interval]
         what = "iterations without a line; their time is missing"
         findings.add("suspicious", what, sum(holes), f"after line {run.lines[0].number:,}")
         unknown = run.interval > 1 and run.lines[0].resumed_from is None
@@ -254,7 +235,6 @@ def _span(run: _Run, number: int, clock: str) -> dict[str, Any]:
 
 
 def _gap(before: _Run, after: _Run, number: int) -> dict[str, Any]:
-    """Return what lies between two runs: nothing was logged."""
     start, end = before.end_ns or 0, after.start_ns or 0
     row: dict[str, Any] = {"start_ns": min(start, end), "end_ns": end, "clock": "epoch"}
     return row | {"attempt": number, "state": "down", "line": after.lines[0].number}

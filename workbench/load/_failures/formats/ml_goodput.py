@@ -51,12 +51,11 @@ _SHIFTED = (
 
 
 def looks_like(head: bytes, label: str) -> bool:  # noqa: ARG001 - names say nothing
-    """Recognise entries by their fields."""
     is_json = head.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] in (b"{", b"[")
     return is_json and b'"job_name"' in head and any(mark in head for mark in _MARKS)
 
 
-def read(source: Source, given: Given) -> LogPart:
+def read(source: Source, settings: Given) -> LogPart:
     """Read entries: one per line, a list, or a Cloud Logging export with ``jsonPayload``.
 
     A run of a job begins with ``job_start_time``, with the initialisation of the TPUs after
@@ -73,7 +72,7 @@ def read(source: Source, given: Given) -> LogPart:
     ----------
     AI-Hypercomputer/ml-goodput-measurement: src/goodput.py (``GoodputRecorder``).
     """
-    del given  # entries name everything themselves
+    del settings  # entries name everything themselves
     findings = Findings(source.label)
     entries: dict[str | None, list[Entry]] = {}
     for line, document in json_documents(source, findings):
@@ -82,8 +81,8 @@ def read(source: Source, given: Given) -> LogPart:
                 entries.setdefault(job, []).append(entry)
     failures: list[dict[str, Any]] = []
     timeline: list[dict[str, Any]] = []
-    for job, found in entries.items():
-        runs = runs_of(sorted(_once(found, findings), key=attrgetter("time_ns")))
+    for job, recorded in entries.items():
+        runs = runs_of(sorted(_once(recorded, findings), key=attrgetter("time_ns")))
         failures += _failures(job, runs)
         timeline += _timeline(job, runs, findings)
     return LogPart(
@@ -96,14 +95,13 @@ def _entries(
 ) -> Iterator[tuple[str | None, Entry]]:
     """Give the times of one record; of Cloud Logging, those of its payload."""
     payload = record.get("jsonPayload", record.get("json_payload", record))
-    known = [name for name in _FIELDS if isinstance(payload, dict) and name in payload]
-    if not known:
-        findings.add(
-            "skipped by design", "records without a time of a job or step", 1, f"line {line:,}"
-        )
+    names = [name for name in _FIELDS if isinstance(payload, dict) and name in payload]
+    if not names:
+        what = "records without a time of a job or step"
+        findings.add("skipped by design", what, 1, f"line {line:,}")
         return
     job = payload.get("job_name")
-    for name in known:
+    for name in names:
         kind, begins = _FIELDS[name]
         time_ns = epoch_ns(payload[name])
         step = _step(payload.get(_STEP_COUNT)) if kind == "step" else None
@@ -133,11 +131,9 @@ def _step(value: object) -> int | None:
 
 
 def _once(entries: list[Entry], findings: Findings) -> list[Entry]:
-    """Leave out what was exported twice."""
     kept = list({entry[:4]: entry for entry in reversed(entries)}.values())[::-1]
-    findings.add(
-        "skipped by design", "entries that are there more than once", len(entries) - len(kept)
-    )
+    what = "entries that are there more than once"
+    findings.add("skipped by design", what, len(entries) - len(kept))
     return kept
 
 
@@ -189,8 +185,6 @@ def _timeline(job: str | None, runs: list[Run], findings: Findings) -> Iterable[
 
 
 class Entry(NamedTuple):
-    """One recorded time."""
-
     time_ns: int
     kind: str  # job, step, or the state whose span begins or ends
     begins: bool
@@ -211,15 +205,12 @@ class Span(NamedTuple):
 
 @dataclass
 class Run:
-    """The entries of one run, in order of time."""
-
     entries: list[Entry] = field(default_factory=list)
     first_step: int | None = None
     last_step: int | None = None
     is_ended: bool = False
 
     def add(self, entry: Entry) -> None:
-        """Append an entry that is not before the others."""
         self.entries.append(entry)
         if entry.kind == "step":
             self.first_step = entry.step if self.first_step is None else self.first_step
@@ -227,7 +218,6 @@ class Run:
         self.is_ended = self.is_ended or (entry.kind == "job" and not entry.begins)
 
     def is_over_before(self, entry: Entry) -> bool:
-        """Tell whether an entry belongs to the next run."""
         if not self.entries:
             return False
         if self.is_ended:
@@ -239,7 +229,6 @@ class Run:
 
     @property
     def start_ns(self) -> int:
-        """Time of the first entry."""
         return self.entries[0].time_ns
 
     @property
@@ -249,12 +238,10 @@ class Run:
 
     @property
     def line(self) -> int:
-        """Line of the first entry."""
         return self.entries[0].line
 
 
 def runs_of(entries: Iterable[Entry]) -> list[Run]:
-    """Split the entries of a job, in order of time, into its runs."""
     runs = [Run()]
     for entry in entries:
         if runs[-1].is_over_before(entry):

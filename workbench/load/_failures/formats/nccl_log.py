@@ -88,11 +88,10 @@ _LARGEST_RANK = 1 << 31
 
 
 def looks_like(head: bytes, label: str) -> bool:  # noqa: ARG001 - names say nothing
-    """Recognise a log whose beginning already holds a line of the watchdog or a warning."""
-    return any(each in head for each in SIGNATURES)
+    return any(signature in head for signature in SIGNATURES)
 
 
-def read(source: Source, given: Given) -> LogPart:
+def read(source: Source, settings: Given) -> LogPart:
     """Read a console log of a training job.
 
     A watchdog's stamp is when it noticed; the collective had hung for as long as it ran, which
@@ -103,7 +102,7 @@ def read(source: Source, given: Given) -> LogPart:
     ----------
     pytorch: torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp; nccl: src/transport/net_ib.
     """
-    log = _Log(source.label, given, Findings(source.label))
+    log = _Log(source.label, settings, Findings(source.label))
     for number, text in console_lines(source, log.findings):
         if "ProcessGroupNCCL" in text:
             log.watchdog(number, text)
@@ -118,8 +117,6 @@ def read(source: Source, given: Given) -> LogPart:
 
 @dataclass
 class _Log:
-    """What is known while a log is read from top to bottom."""
-
     label: str
     given: Given
     findings: Findings
@@ -132,7 +129,6 @@ class _Log:
     _month: int | None = None
 
     def watchdog(self, number: int, text: str) -> None:
-        """Take a line of ProcessGroupNCCL."""
         month = _GLOG.search(text)
         if month:
             self._follow_year(int(month[1]) // 100)
@@ -140,7 +136,7 @@ class _Log:
         ended = _EXCEPTION.search(text)
         if not (work or at_work or ended or _STUCK.search(text)):
             return
-        is_repeat = at_work or any(each in text for each in _REPEATS)
+        is_repeat = at_work or any(phrase in text for phrase in _REPEATS)
         if is_repeat and (row := self.known(text)):
             row["line_count"] += 1
             return
@@ -160,15 +156,13 @@ class _Log:
         self.rows.append(row)
 
     def known(self, text: str) -> dict[str, Any] | None:
-        """Return the row of the timeout that a line repeats."""
         match = _WORK.search(text) or _AT_WORK.search(text)
         return self._works.get((_rank(text), match[1])) if match else None
 
     def warning(self, number: int, text: str) -> None:
-        """Take a warning of NCCL."""
         before, _, message = text.partition("NCCL WARN ")
-        said = _meaning(message)
-        if said is None:
+        meaning = _meaning(message)
+        if meaning is None:
             is_error = is_unknown_error(message)
             what = "NCCL warnings that tell of no failure known here"
             what += "; they speak of an error" if is_error else ""
@@ -182,7 +176,7 @@ class _Log:
             self.findings.add("suspicious", what, 1, f"line {number:,}")
         if head:
             row |= {"node": head[1], "device": head[2]}
-        self.rows.append(row | said | self._stamp_before(number, before))
+        self.rows.append(row | meaning | self._stamp_before(number, before))
 
     def _row(self, number: int, text: str, rank: int | None) -> dict[str, Any]:
         self._prefix = without_prefix(text, _BEGINNING)
@@ -198,9 +192,8 @@ class _Log:
             self._year = self.given.year
         elif self._month is not None and self._month - month >= _HALF_YEAR:
             self._year += 1
-            self.findings.add(
-                "noted", "stamps without a year pass New Year; later ones got the next"
-            )
+            what = "stamps without a year pass New Year; later ones got the next"
+            self.findings.add("noted", what)
         elif self._month is not None and month - self._month >= _HALF_YEAR:
             self._year -= 1
         self._month = month
@@ -245,14 +238,13 @@ _Match = re.Match[str] | None
 
 
 def _found(text: str, work: _Match, at_work: _Match, ended: _Match) -> dict[str, Any]:
-    """Say what a line of the watchdog reports."""
     row = {"code": "timeout", "cause": "NCCL collective timed out"}
     if work:
-        said = (
+        words = (
             f"{work[2]} (SeqNum {work[1]}) ran for {int(work[4][:15]) / 1000:,.0f} s, "
             f"timeout {int(work[3][:15]) / 1000:,.0f} s: {text}"
         )
-        return row | {"text": one_line(said)}
+        return row | {"text": one_line(words)}
     if at_work:
         return row
     if ended:
@@ -262,7 +254,6 @@ def _found(text: str, work: _Match, at_work: _Match, ended: _Match) -> dict[str,
 
 
 def _category(error: str) -> str:
-    """Return the category of what ended a watchdog; NCCL cannot tell its peers from the network."""
     return "unknown" if "remote process exited" in error else category_of_error(error)
 
 
@@ -277,10 +268,10 @@ def _meaning(message: str) -> dict[str, Any] | None:
     if match := _ASYNC.search(message):
         event = match[3].strip()
         severity = "fatal" if match[2] or "fatal" in event or "catastrophic" in event else "warning"
-        if any(each.lower() in event.lower() for each in _HARMLESS_EVENTS):
+        if any(event_name.lower() in event.lower() for event_name in _HARMLESS_EVENTS):
             severity = "info"
-        said = {"code": match[4] or event, "cause": f"NIC event: {event}", "severity": severity}
-        return said | {"category": "network"} | ({"device": match[1]} if match[1] else {})
+        row = {"code": match[4] or event, "cause": f"NIC event: {event}", "severity": severity}
+        return row | {"category": "network"} | ({"device": match[1]} if match[1] else {})
     if match := _COMPLETION.search(message):
         status = int(match[2])
         cause = f"InfiniBand: {_COMPLETIONS.get(status, f'completion error {status}')}"
@@ -317,12 +308,10 @@ _OWN_FAULT = {"SIGSEGV", "SIGFPE", "SIGILL"}
 
 
 def category_of_error(text: str) -> str:
-    """Return the category of an exception by its type and message."""
     return next((category for pattern, category in _BY_TEXT if pattern.search(text)), "software")
 
 
 def signal_name(number: int) -> str:
-    """Return ``SIGKILL`` for 9."""
     try:
         return signal.Signals(number).name
     except ValueError:
@@ -330,5 +319,4 @@ def signal_name(number: int) -> str:
 
 
 def category_of_signal(name: str) -> str:
-    """Return the category of a process that ended by a signal."""
     return "software" if name in _OWN_FAULT else "unknown"

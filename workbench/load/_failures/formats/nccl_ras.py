@@ -30,11 +30,10 @@ _MEANINGS = {
 
 
 def looks_like(head: bytes, label: str) -> bool:  # noqa: ARG001 - one signature for all formats
-    """Recognise a report by its headings."""
     return SIGNATURES[0] in head and (b"Job summary" in head or b"Errors" in head)
 
 
-def read(source: Source, given: Given) -> LogPart:
+def read(source: Source, settings: Given) -> LogPart:
     """Read any number of reports on one job, one after the other.
 
     Each word of them is one row, however many processes and communicators it names and however
@@ -50,12 +49,12 @@ def read(source: Source, given: Given) -> LogPart:
     problems: dict[str, dict[str, Any]] = {}
     section, current = "", None
     for number, text in console_lines(source, findings):
-        if found := _SECTION.match(text):
-            section, current = found[1], None
-        elif section in ("Errors", "Warnings") and (found := _PROBLEM.match(text)):
-            current = problems.get(found["what"])
+        if match := _SECTION.match(text):
+            section, current = match[1], None
+        elif section in ("Errors", "Warnings") and (match := _PROBLEM.match(text)):
+            current = problems.get(match["what"])
             if current is None:
-                current = problems[found["what"]] = _row(found["what"], number, given, problems)
+                current = problems[match["what"]] = _row(match["what"], number, settings, problems)
                 rows.append(current)
             else:
                 current["line_count"] += 1
@@ -64,22 +63,26 @@ def read(source: Source, given: Given) -> LogPart:
     for row in rows:
         # Several hosts are at fault: none of them is "the" host.
         hosts = row.pop("hosts")
-        row["node"] = next(iter(hosts)) if len(hosts) == 1 else given.node
+        row["node"] = next(iter(hosts)) if len(hosts) == 1 else settings.node
     return LogPart(failure_rows(rows, source.label), timeline_rows([], source.label), findings)
 
 
-def _row(what: str, number: int, given: Given, problems: dict[str, Any]) -> dict[str, Any]:
-    unknown = (f"{what.lower()}, as RAS reports it", "unknown", "fatal")
-    cause, category, severity = _MEANINGS.get(what, unknown)
-    row: dict[str, Any] = {"kind": "nccl", "code": f"RAS {what}", "cause": cause, "clock": "none"}
+def _row(status: str, number: int, settings: Given, problems: dict[str, Any]) -> dict[str, Any]:
+    unknown = (f"{status.lower()}, as RAS reports it", "unknown", "fatal")
+    cause, category, severity = _MEANINGS.get(status, unknown)
+    row: dict[str, Any] = {
+        "kind": "nccl",
+        "code": f"RAS {status}",
+        "cause": cause,
+        "clock": "none",
+    }
     category = "follow-on" if "DEAD" in problems else category
-    row |= {"category": category, "severity": severity, "node": given.node, "line": number}
+    row |= {"category": category, "severity": severity, "node": settings.node, "line": number}
     return row | {"line_count": 1, "text": "", "hosts": set()}
 
 
 def _detail(row: dict[str, Any], text: str) -> None:
-    """Take what a line says of a problem: its words, and the processes that it names."""
     if text.strip() and len(row["text"]) < 200:
         row["text"] = one_line(f"{row['text']} {text}")
-    if found := _PROCESS.search(text):
-        row["hosts"].add(found["node"])
+    if match := _PROCESS.search(text):
+        row["hosts"].add(match["node"])

@@ -55,7 +55,6 @@ class _Event(NamedTuple):
 
 
 def looks_like(head: bytes, label: str) -> bool:
-    """Recognise events in the beginning of a log, or a cycle file."""
     if _EVENT.search(head.decode("utf-8", "replace")):
         return True
     if head.lstrip()[:1] != b"{":
@@ -65,7 +64,7 @@ def looks_like(head: bytes, label: str) -> bool:
     return bool(_CYCLE_FILE.search(label)) and b'"job_id"' in head
 
 
-def read(source: Source, given: Given) -> LogPart:
+def read(source: Source, settings: Given) -> LogPart:
     """Read a log with lines ``- Cycle: N Event: ... Time: ... UTC``, or a ``cycle_info`` file.
 
     Every failure opens a cycle; the events after it are its recovery. Agents of many nodes
@@ -89,7 +88,7 @@ def read(source: Source, given: Given) -> LogPart:
         cycles.setdefault(event.cycle, []).append(event)
     nodes = {event.node: None for event in events if event.node}
     return LogPart(
-        failure_rows(_failures(cycles, given), source.label),
+        failure_rows(_failures(cycles, settings), source.label),
         timeline_rows(_timeline(cycles, findings), source.label),
         findings,
         nodes,
@@ -98,7 +97,7 @@ def read(source: Source, given: Given) -> LogPart:
 
 def _events(source: Source, findings: Findings) -> list[_Event]:
     # A summary prints every event again.
-    found: dict[tuple[int, str, str | None], _Event] = {}
+    events: dict[tuple[int, str, str | None], _Event] = {}
     for number, text in console_lines(source, findings):
         if " Event: " not in text or (match := _EVENT.search(text)) is None:
             continue
@@ -111,14 +110,14 @@ def _events(source: Source, findings: Findings) -> list[_Event]:
         host = None if node in ("unknown", "None") else _DESCRIPTION.sub("", node)
         event = _Event(time_ns, int(cycle), name, host, number, one_line(match[0]))
         if name in _UNTIL:
-            found.setdefault((time_ns, name, node), event)
+            events.setdefault((time_ns, name, node), event)
         else:
             what = f"events {name}" if name in _BESIDE else "events of unknown names"
             findings.add("skipped by design", what, 1, f"line {number:,}")
-    return list(found.values())
+    return list(events.values())
 
 
-def _failures(cycles: Mapping[int, list[_Event]], given: Given) -> Iterable[dict[str, Any]]:
+def _failures(cycles: Mapping[int, list[_Event]], settings: Given) -> Iterable[dict[str, Any]]:
     for cycle, events in cycles.items():
         reports = [event for event in events if event.name == "failure_detected"]
         for event in reports:
@@ -126,7 +125,7 @@ def _failures(cycles: Mapping[int, list[_Event]], given: Given) -> Iterable[dict
             yield {
                 "start_ns": event.time_ns,
                 "end_ns": event.time_ns,
-                "node": event.node or given.node,
+                "node": event.node or settings.node,
                 "kind": "nvrx",
                 "code": "failure_detected",
                 "cause": f"worker failure (cycle {cycle})",
@@ -159,9 +158,11 @@ def _passed(events: list[_Event], findings: Findings) -> list[_Event]:
     back = {event.node: event.time_ns for event in events if event.name == _LAST}
     if back:
         # A spare node looks on, and may begin to join again and again.
-        others = [event for event in events if event.time_ns > back.get(event.node, -1)]
+        spares = [event for event in events if event.time_ns > back.get(event.node, -1)]
         findings.add(
-            "skipped by design", "events of nodes that did not come back in a cycle", len(others)
+            "skipped by design",
+            "events of nodes that did not come back in a cycle",
+            len(spares),
         )
         events = [event for event in events if event.time_ns <= back.get(event.node, -1)]
     order = list(_UNTIL)
@@ -210,9 +211,8 @@ def _row_of_cycle(
     if attempt:
         findings.add("noted", _NEXT_ATTEMPT)
     if cycle is None:
-        findings.add(
-            "suspicious", "cycle numbers that are none (left without)", 1, f"line {line:,}"
-        )
+        what = "cycle numbers that are none (left without)"
+        findings.add("suspicious", what, 1, f"line {line:,}")
     stated = record.get("cycle_end_time")
     end_ns = iso_ns(stated)
     if stated and (end_ns is None or end_ns < start_ns):

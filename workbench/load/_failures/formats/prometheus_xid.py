@@ -40,8 +40,6 @@ _WINDOW = "series of counts per window (a count may miss what leaves the window 
 
 
 class _Sample(NamedTuple):
-    """One value of one series at one instant."""
-
     time_ns: int | None
     value: int
     number: int
@@ -51,8 +49,6 @@ class _Sample(NamedTuple):
 
 @dataclass
 class _Series:
-    """All samples of one GPU (and code, if they are counts), whatever other labels say."""
-
     host: str | None
     device: str | None
     code: str | None
@@ -64,14 +60,13 @@ _Key = tuple[str | None, str | None, str | None]
 
 
 def looks_like(head: bytes, label: str) -> bool:
-    """Recognise an answer of the Prometheus API about Xids, or a page of dcgm-exporter."""
     if head.lstrip()[:1] == b"{":
         is_about = b"XID_ERRORS" in head or "xid" in label.rsplit("/", 1)[-1].lower()
         return is_about and b'"resultType"' in head
     return _EXPOSITION.search(head) is not None
 
 
-def read(source: Source, given: Given) -> LogPart:
+def read(source: Source, settings: Given) -> LogPart:
     """Read a range or instant query as JSON, or the text that dcgm-exporter serves.
 
     ``DCGM_FI_DEV_XID_ERRORS`` holds the code of the last Xid until the exporter restarts: a
@@ -92,12 +87,12 @@ def read(source: Source, given: Given) -> LogPart:
     else:
         samples = _of_exposition(source, findings)
     for labels, sample in samples:
-        found = _series_of(labels, given)
-        key = (found.host, _identity(labels), found.code)
-        series.setdefault(key, found).samples.append(sample)
-    rows = [row for each in series.values() for row in _rows(each, findings)]
+        entry = _series_of(labels, settings)
+        key = (entry.host, _identity(labels), entry.code)
+        series.setdefault(key, entry).samples.append(sample)
+    rows = [row for gpu in series.values() for row in _rows(gpu, findings)]
     failures = failure_rows(rows, source.label)
-    nodes = {each.host: None for each in series.values() if each.host}
+    nodes = {gpu.host: None for gpu in series.values() if gpu.host}
     return LogPart(failures, timeline_rows([], source.label), findings, nodes)
 
 
@@ -107,13 +102,12 @@ def _of_answer(source: Source, findings: Findings) -> Iterator[tuple[Mapping[str
         data = document.get("data") if isinstance(document, dict) else None
         result = data.get("result") if isinstance(data, dict) else None
         if not isinstance(result, list):
-            findings.add(
-                "skipped by design", "JSON that is no answer of Prometheus", 1, f"line {line:,}"
-            )
+            what = "JSON that is no answer of Prometheus"
+            findings.add("skipped by design", what, 1, f"line {line:,}")
             continue
-        for each in result:
+        for entry in result:
             number += 1
-            labels = each.get("metric") if isinstance(each, dict) else None
+            labels = entry.get("metric") if isinstance(entry, dict) else None
             if not isinstance(labels, dict):
                 findings.add("dropped", "series without labels", 1, f"series {number:,}")
                 continue
@@ -122,7 +116,7 @@ def _of_answer(source: Source, findings: Findings) -> Iterator[tuple[Mapping[str
                 findings.add("skipped by design", "series of other metrics")
                 continue
             texts = {str(key): value for key, value in labels.items() if isinstance(value, str)}
-            pairs = each.get("values", [each.get("value")])
+            pairs = entry.get("values", [entry.get("value")])
             for pair in pairs if isinstance(pairs, list) else []:
                 if sample := _sample_of(pair, texts, number, findings):
                     yield texts, sample
@@ -176,8 +170,8 @@ def _whole(value: object) -> int | None:
     return int(number) if 0 <= number < 1 << 53 and number.is_integer() else None
 
 
-def _series_of(labels: Mapping[str, str], given: Given) -> _Series:
-    host = next((labels[name] for name in _HOSTS if labels.get(name)), None) or given.node
+def _series_of(labels: Mapping[str, str], settings: Given) -> _Series:
+    host = next((labels[name] for name in _HOSTS if labels.get(name)), None) or settings.node
     if host and not labels.get("Hostname"):
         host = re.sub(r":\d+$", "", host)
     device = labels.get("pci_bus_id")
@@ -223,36 +217,30 @@ def _in_order(samples: Iterable[_Sample], findings: Findings) -> list[_Sample]:
     for sample in samples:
         # Pages without times, one after the other, are in the order of their lines.
         at = sample.number if sample.time_ns is None else sample.time_ns
-        known = latest.setdefault(at, sample)
-        if known.value != sample.value:
+        largest = latest.setdefault(at, sample)
+        if largest.value != sample.value:
             what = "instants at which one GPU has several last codes (the largest is taken)"
-            findings.add("suspicious", what, int(0 not in {known.value, sample.value}))
-        if sample.value > known.value:
+            findings.add("suspicious", what, int(0 not in {largest.value, sample.value}))
+        if sample.value > largest.value:
             latest[at] = sample
     return [latest[at] for at in sorted(latest)]
 
 
 def _row(
-    series: _Series,
-    sample: _Sample,
-    code: str,
-    rise: int,
-    *,
-    is_first: bool,
-    findings: Findings,
+    series: _Series, sample: _Sample, code: str, rise: int, *, is_first: bool, findings: Findings
 ) -> dict[str, Any]:
     meaning = xid_meaning(code)
     if "category" not in meaning and sample.message:
         meaning["cause"] = one_line(sample.message)
-    said = f"last Xid {code}"
+    words = f"last Xid {code}"
     if series.code:
         window = f" in the last {sample.window_s:g} s" if sample.window_s else ""
-        said = f"{sample.value} times Xid {code}{window}"
+        words = f"{sample.value} times Xid {code}{window}"
     row: dict[str, Any] = {"start_ns": sample.time_ns, "end_ns": sample.time_ns}
     if is_first and not series.code:
         findings.add("noted", _BEFORE, 1, f"series {sample.number:,}")
         row = {"clock": "none"}
-        said += ", set before the series begins"
+        words += ", set before the series begins"
     elif sample.time_ns is None:
         row = {"clock": "none"}
     elif is_first and sample.window_s:
@@ -266,7 +254,7 @@ def _row(
             "kind": "dcgm",
             "code": code,
             "line_count": rise,
-            "text": said,
+            "text": words,
             "line": sample.number,
         }
     )

@@ -45,12 +45,10 @@ _TRACE_HEAD = re.compile(rb'"traceEvents"|"schemaVersion"|"deviceProperties"|\AP
 
 
 def looks_like_a_trace(head: bytes) -> bool:
-    """Say whether the first bytes of a file are those of a profile."""
     return bool(_TRACE_HEAD.search(head))
 
 
 def looks_like_a_log(head: bytes, label: str) -> bool:
-    """Say whether the first bytes of a file are those of a log that can be read."""
     return not _TRACE_HEAD.search(head) and any(f.looks_like(head, label) for f in FORMATS)
 
 
@@ -63,35 +61,34 @@ def readers_of(source: Source, head: bytes) -> tuple[list[LogFormat], bool]:
     """
     if _TRACE_HEAD.search(head):
         return [], False
-    for each in _FILES:
-        if each.looks_like(head, source.label):
-            return [each], False
+    for reader in _FILES:
+        if reader.looks_like(head, source.label):
+            return [reader], False
     is_system_log = kernel_log.looks_like(head, source.label)
-    found: list[LogFormat] = [f for f in _CONSOLE if f.looks_like(head, source.label)]
+    chosen: list[LogFormat] = [f for f in _CONSOLE if f.looks_like(head, source.label)]
     if not (is_system_log and _KERNEL_HEAD.search(head)) and b"\0" not in head:
         missing: dict[LogFormat, Sequence[bytes]] = {
-            each: each.SIGNATURES for each in _CONSOLE if each not in found
+            reader: reader.SIGNATURES for reader in _CONSOLE if reader not in chosen
         }
         if not is_system_log:
             missing[kernel_log] = _KERNEL_MARKS
-        found += _mentioned(source, missing)
-    readers: list[LogFormat] = [each for each in _CONSOLE if each in found]
+        chosen += _mentioned(source, missing)
+    readers: list[LogFormat] = [reader for reader in _CONSOLE if reader in chosen]
     readers += [kernel_log] if is_system_log else []
-    return readers, kernel_log in found
+    return readers, kernel_log in chosen
 
 
 def _mentioned(source: Source, marks_of: Mapping[LogFormat, Sequence[bytes]]) -> list[LogFormat]:
-    """Give the formats of which a line stands somewhere in a file."""
     wanted = dict(marks_of)
     overlap = max((len(mark) for marks in wanted.values() for mark in marks), default=1) - 1
-    found: list[LogFormat] = []
+    readers: list[LogFormat] = []
     before = b""
     with source.open() as stream:
         while wanted and (block := stream.read(BLOCK_BYTES)):
             text = before + block
-            hits = [each for each, marks in wanted.items() if any(mark in text for mark in marks)]
-            for each in hits:
-                del wanted[each]
-            found += hits
+            hits = [form for form, marks in wanted.items() if any(mark in text for mark in marks)]
+            for form in hits:
+                del wanted[form]
+            readers += hits
             before = text[-overlap:]
-    return found
+    return readers

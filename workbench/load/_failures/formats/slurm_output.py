@@ -66,34 +66,28 @@ _OF_FILE = re.compile(r"slurm-(\d{1,12})(?:_\d+)?(?:\.\w+)?\.(?:out|err)")
 
 
 def looks_like(head: bytes, label: str) -> bool:  # noqa: ARG001 - one signature for all formats
-    """Recognise an output whose beginning already holds such a line."""
     return any(pattern.search(head.decode(errors="replace")) for pattern in (_CANCELLED, _MEMORY))
 
 
-def read(source: Source, given: Given) -> LogPart:
+def read(source: Source, settings: Given) -> LogPart:
     """Read the output of a job.
 
     Slurm says of a job and of each of its steps that it ended: that is one failure. Of a job
     that was cancelled without a reason somebody wanted it so.
-
-    Raises
-    ------
-    LoadError
-        If a line says when the job ended and the caller gave no zone: it is local time.
 
     References
     ----------
     Slurm: src/slurmd/slurmstepd/req.c and src/plugins/task/cgroup/task_cgroup_memory.c.
     """
     findings = Findings(source.label)
-    named = _OF_FILE.search(source.label)
+    job_in_name = _OF_FILE.search(source.label)
     rows: list[dict[str, Any]] = []
     for number, text in console_lines(source, findings):
         if not any(mark in text for mark in _MARKS):
             continue
-        row = _failure(text, given, source.label, number, findings)
+        row = _failure(text, settings, source.label, number, findings)
         if row is not None:
-            row = {"job": named[1] if named else None, "node": given.node} | row
+            row = {"job": job_in_name[1] if job_in_name else None, "node": settings.node} | row
             _put(rows, row | {"text": one_line(text), "line": number, "line_count": 1})
     failures = failure_rows(rows, source.label)
     nodes = {row["node"]: None for row in rows if row.get("node")}
@@ -102,31 +96,31 @@ def read(source: Source, given: Given) -> LogPart:
 
 def _put(rows: list[dict[str, Any]], row: dict[str, Any]) -> None:
     """Append a row, or fill in what one of the same job and end dropped."""
-    for known in rows:
-        if known["code"] == row["code"] and (known["job"] or row["job"]) == (
-            row["job"] or known["job"]
+    for earlier in rows:
+        if earlier["code"] == row["code"] and (earlier["job"] or row["job"]) == (
+            row["job"] or earlier["job"]
         ):
-            known["line_count"] += 1
-            if known.get("start_ns") is None and row.get("start_ns") is not None:
-                known |= {name: row[name] for name in ("start_ns", "end_ns", "clock", "assumed")}
-            known |= {name: row[name] for name in ("job", "node") if known[name] is None}
+            earlier["line_count"] += 1
+            if earlier.get("start_ns") is None and row.get("start_ns") is not None:
+                earlier |= {name: row[name] for name in ("start_ns", "end_ns", "clock", "assumed")}
+            earlier |= {name: row[name] for name in ("job", "node") if earlier[name] is None}
             return
     rows.append(row)
 
 
 def _failure(
-    text: str, given: Given, label: str, number: int, findings: Findings
+    text: str, settings: Given, label: str, number: int, findings: Findings
 ) -> dict[str, Any] | None:
-    if found := _CANCELLED.search(text):
-        return _cancelled(found, given, label, number, findings)
+    if match := _CANCELLED.search(text):
+        return _cancelled(match, settings, label, number, findings)
     usual = {"kind": "slurmstepd", "severity": "fatal", "clock": "none"}
-    if found := _MEMORY.search(text):
-        return usual | _of_state("OUT_OF_MEMORY") | {"job": found["job"]}
-    if found := _TASK.search(text):
-        code, cause, category = _TASKS[found["why"]]
-        return usual | {"code": code, "cause": cause, "category": category, "node": found["node"]}
-    if found := _NODE.search(text):
-        return usual | _of_state("NODE_FAIL") | {"node": found["node"]}
+    if match := _MEMORY.search(text):
+        return usual | _of_state("OUT_OF_MEMORY") | {"job": match["job"]}
+    if match := _TASK.search(text):
+        code, cause, category = _TASKS[match["why"]]
+        return usual | {"code": code, "cause": cause, "category": category, "node": match["node"]}
+    if match := _NODE.search(text):
+        return usual | _of_state("NODE_FAIL") | {"node": match["node"]}
     if "srun: error: " in text or "slurmstepd: error: " in text:
         what = "errors of Slurm that no rule knows; not counted as failures"
         findings.add("suspicious", what, 1, f"line {number:,}: {one_line(text)[:160]}")
@@ -134,28 +128,22 @@ def _failure(
 
 
 def _cancelled(
-    found: re.Match[str], given: Given, label: str, number: int, findings: Findings
+    match: re.Match[str], settings: Given, label: str, number: int, findings: Findings
 ) -> dict[str, Any]:
-    why = (found["why"] or "").upper()
+    why = (match["why"] or "").upper()
     state = next((code for word, code in _WHY if word in why), "CANCELLED")
-    zone = zone_for(given, label=label, line=number, text=found[0])
-    time_ns = iso_ns(found["stamp"], zone)
-    row: dict[str, Any] = {"kind": "slurmstepd", "job": found["job"], **_of_state(state)}
+    zone = zone_for(settings, label=label, line=number, text=match[0])
+    time_ns = iso_ns(match["stamp"], zone)
+    row: dict[str, Any] = {"kind": "slurmstepd", "job": match["job"], **_of_state(state)}
     if why and state == "CANCELLED":
         row |= {"cause": f"cancelled: {why.lower()}", "category": "unknown", "severity": "fatal"}
     if time_ns is None:
         what = "stamps that are no time, or ambiguous at a clock change (left without a time)"
         findings.add("suspicious", what, 1, f"line {number:,}")
     clock = "none" if time_ns is None else "epoch"
-    row |= {"start_ns": time_ns, "end_ns": time_ns, "clock": clock, "assumed": f"tz={given.tz}"}
-    return row | ({"node": found["node"]} if found["node"] else {})
+    row |= {"start_ns": time_ns, "end_ns": time_ns, "clock": clock, "assumed": f"tz={settings.tz}"}
+    return row | ({"node": match["node"]} if match["node"] else {})
 
 
 def _of_state(state: str) -> dict[str, Any]:
-    meaning = FAILURE_STATES[state]
-    return {
-        "code": state,
-        "cause": meaning.cause,
-        "category": meaning.category,
-        "severity": meaning.severity,
-    }
+    return {"code": state, **FAILURE_STATES[state]._asdict()}

@@ -35,24 +35,19 @@ def _pattern(head: bytes) -> re.Pattern[str] | None:
     return None
 
 
-def read(source: Source, given: Given) -> LogPart:
+def read(source: Source, settings: Given) -> LogPart:
     """Read a trace of named nodes (times in ms, on a clock of its own) or of their number.
 
     Where only the number is known, a fall by *k* is one row of *k* events
     (``line_count``) without a node. A file joined of several, whose times jump back, is
     read piece by piece: what happened between two pieces is not known, and not counted.
-
-    Raises
-    ------
-    LoadError
-        If the trace has local times and ``given.tz`` is None.
     """
     findings = Findings(source.label)
     pattern = _pattern(source.head()) or _CHANGE
-    found = _matches(text_lines(source, findings), pattern, findings)
+    matches = _matches(text_lines(source, findings), pattern, findings)
     if pattern is _COUNT:
-        return _by_count(found, given, findings)
-    return _by_node(found, findings)
+        return _by_count(matches, settings, findings)
+    return _by_node(matches, findings)
 
 
 def _matches(
@@ -66,44 +61,44 @@ def _matches(
             findings.add("dropped", "lines that are not like the others", 1, where)
 
 
-def _by_node(found: Iterator[tuple[int, re.Match[str]]], findings: Findings) -> LogPart:
-    taken: list[dict[str, Any]] = []
+def _by_node(matches: Iterator[tuple[int, re.Match[str]]], findings: Findings) -> LogPart:
+    rows: list[dict[str, Any]] = []
     spans: list[dict[str, Any]] = []
     alive: dict[str, dict[str, Any]] = {}
     times: dict[str, int] = {}
     latest = 0
-    for line, (stamp, what, node) in ((line, match.groups()) for line, match in found):
+    for line, (stamp, event, node) in ((line, match.groups()) for line, match in matches):
         at = int(stamp) * _MS
         if at < latest:
             text = "times that jump back, within a trace of nodes"
             findings.add("suspicious", text, 1, f"line {line:,}")
         latest = max(at, latest)
-        if (what == "add") == (node in alive):
-            text = "nodes added twice" if what == "add" else "nodes removed that were not there"
+        if (event == "add") == (node in alive):
+            text = "nodes added twice" if event == "add" else "nodes removed that were not there"
             findings.add("suspicious", text, 1, f"line {line:,}: {node}")
-        if what == "add" and node not in alive:
+        if event == "add" and node not in alive:
             times[node] = times.get(node, 0) + 1
             row = {"start_ns": at, "end_ns": None, "attempt": times[node], "nodes": node}
             spans.append(row | {"line": line, "state": "running", "node_count": 1, "clock": "own"})
             alive[node] = spans[-1]
-        elif what == "remove":
+        elif event == "remove":
             if span := alive.pop(node, None):
                 span |= {"end_ns": at, "outcome": "taken back"}
             row = {"start_ns": at, "end_ns": at, "clock": "own", "node": node, "line": line}
-            taken.append(_TAKEN | row | {"text": f"{stamp},{what},{node}"})
-    findings.add("read", "changes", len(taken) + len(spans))
+            rows.append(_TAKEN | row | {"text": f"{stamp},{event},{node}"})
+    findings.add("read", "changes", len(rows) + len(spans))
     label = findings.source
     by_time = sorted(spans, key=lambda row: row["start_ns"])
-    taken.sort(key=lambda row: row["start_ns"])
-    return LogPart(failure_rows(taken, label), timeline_rows(by_time, label), findings)
+    rows.sort(key=lambda row: row["start_ns"])
+    return LogPart(failure_rows(rows, label), timeline_rows(by_time, label), findings)
 
 
 def _by_count(
-    found: Iterator[tuple[int, re.Match[str]]], given: Given, findings: Findings
+    matches: Iterator[tuple[int, re.Match[str]]], settings: Given, findings: Findings
 ) -> LogPart:
-    rows = [(line, f"{m[1]} {m[2]}", int(m[3])) for line, m in found]
+    rows = [(line, f"{m[1]} {m[2]}", int(m[3])) for line, m in matches]
     frame = pd.DataFrame(rows, columns=["line", "stamp", "nodes"])
-    frame["at"] = utc_ns(frame["stamp"], frame["line"], given.tz, findings).ns
+    frame["at"] = utc_ns(frame["stamp"], frame["line"], settings.tz, findings).ns
     frame = frame[frame["at"].notna()].reset_index(drop=True)
     back = (frame["at"].diff() < 0).fillna(value=False)
     if back.any():
@@ -115,14 +110,14 @@ def _by_count(
     label = findings.source
     fell = -frame.groupby("piece")["nodes"].diff().fillna(0).astype("int64")
     falls = frame.assign(fell=fell)[fell > 0].sort_values(["at", "line"])
-    taken = [
+    spans = [
         _TAKEN
         | {"start_ns": row["at"], "end_ns": row["at"], "line_count": row["fell"]}
         | {"text": f"{row['stamp']}, {row['nodes']}: {row['fell']} fewer", "line": row["line"]}
-        | {"assumed": f"tz={given.tz}"}
+        | {"assumed": f"tz={settings.tz}"}
         for row in falls.to_dict("records")
     ]
-    return LogPart(failure_rows(taken, label), timeline_rows(_spans(frame), label), findings)
+    return LogPart(failure_rows(spans, label), timeline_rows(_spans(frame), label), findings)
 
 
 def _spans(frame: pd.DataFrame) -> list[dict[str, Any]]:

@@ -42,32 +42,13 @@ _Event = tuple[str | None, str, str | None]  # host, code and device
 
 def read_system_log(
     source: Source,
-    given: Given,
+    settings: Given,
     needles: Sequence[bytes],
     recogniser: Callable[[], Recognise],
     in_any_case: Sequence[bytes] = ERROR_NEEDLES,
 ) -> LogPart:
-    """Read one log of the kernel or a daemon.
-
-    Parameters
-    ----------
-    source
-        The file.
-    given
-        What the caller said.
-    needles
-        Byte strings of which every line that matters holds one.
-    recogniser
-        Makes, for each host, what says of such a line what it reports.
-    in_any_case
-        Further ones, in lower case; by default those of lines that speak of an error.
-
-    Raises
-    ------
-    LoadError
-        If the stamp of a line that reports a failure needs what the caller did not give.
-    """
-    log = _Log(source.label, given, recogniser)
+    """Read one log of the kernel or a daemon."""
+    log = _Log(source.label, settings, recogniser)
     with source.open() as stream:
         lines = Lines(stream, needles, in_any_case)
         failures = failure_rows(log.rows(lines), source.label)
@@ -79,18 +60,16 @@ def read_system_log(
         failures=failures,
         timeline=timeline_rows([], source.label),
         findings=log.findings,
-        nodes={given.node: None} if given.node else {},
+        nodes={settings.node: None} if settings.node else {},
         watched=log.watched.spans,
     )
 
 
 class _Log:
-    """Reads the lines of one file that matter."""
-
-    def __init__(self, label: str, given: Given, recogniser: Callable[[], Recognise]) -> None:
+    def __init__(self, label: str, settings: Given, recogniser: Callable[[], Recognise]) -> None:
         self.findings = Findings(label)
         self.watched = Watched()
-        self._given = given
+        self._given = settings
         self._label = label
         # A boot or a link of one host says nothing of the others.
         self._recognise: defaultdict[str | None, Recognise] = defaultdict(recogniser)
@@ -102,7 +81,6 @@ class _Log:
         self._echo_line = 0
 
     def rows(self, lines: Lines) -> Iterator[dict[str, Any]]:
-        """Give the failures among some lines, in their order."""
         for line in lines:
             text = line.text.decode(errors="replace").strip("\r\0")
             text = COLOURS.sub("", text) if "\x1b" in text else text
@@ -110,36 +88,35 @@ class _Log:
             stamps = self._stamps.setdefault(prefix.key, Stamps(self._given, self._label))
             if line.is_hit and _BOOT.search(text):
                 stamps.boot()
-            said, refusal = _said(stamps, prefix, line.number)
-            said = self._continued(said, text, line)
-            host = said.host or self._given.node
-            found = self._failure(said, line)
-            if found and refusal:
+            fields, refusal = _said(stamps, prefix, line.number)
+            fields = self._continued(fields, text, line)
+            host = fields.host or self._given.node
+            failure = self._failure(fields, line)
+            if failure and refusal:
                 raise refusal
-            self.watched.see(host, said.time_ns, line.number)
-            if found:
-                self._reported.add((said.host, found["code"], found["device"]))
-                self._note(text, said, line.number)
-                yield found | {
-                    "start_ns": said.time_ns,
-                    "end_ns": said.time_ns,
-                    "clock": "none" if said.time_ns is None else "epoch",
+            self.watched.see(host, fields.time_ns, line.number)
+            if failure:
+                self._reported.add((fields.host, failure["code"], failure["device"]))
+                self._note(text, fields, line.number)
+                yield failure | {
+                    "start_ns": fields.time_ns,
+                    "end_ns": fields.time_ns,
+                    "clock": "none" if fields.time_ns is None else "epoch",
                     "node": host,
-                    "text": shortened(said.message),
+                    "text": shortened(fields.message),
                     "line": line.number,
-                    "assumed": said.assumed,
+                    "assumed": fields.assumed,
                 }
             elif line.is_hit:
-                self._doubt(said.message if text.startswith("{") else text, line.number)
+                self._doubt(fields.message if text.startswith("{") else text, line.number)
 
     def report(self) -> None:
-        """Note what was odd about the clock."""
         findings, stamps = self.findings, list(self._stamps.values())
         self.watched.report(findings)
         what = "New Year is passed; the year is counted up"
-        findings.add("noted", what, sum(each.new_year_count for each in stamps))
+        findings.add("noted", what, sum(stamp.new_year_count for stamp in stamps))
         what = "stamps without a year leap ahead by half a year; is the log in order?"
-        findings.add("suspicious", what, sum(each.leap_count for each in stamps))
+        findings.add("suspicious", what, sum(stamp.leap_count for stamp in stamps))
         for key, (count, number) in self._repeated.items():
             is_told = key in self._reported
             what = "lines in which another program repeats the kernel"
@@ -147,30 +124,30 @@ class _Log:
             finding = "skipped by design" if is_told else "suspicious"
             findings.add(finding, what, count, f"line {number:,}")
         what = "local times in an hour that a clock change repeats or skips; pass a fixed offset"
-        findings.add("suspicious", what, sum(each.clock_change_count for each in stamps))
+        findings.add("suspicious", what, sum(stamp.clock_change_count for stamp in stamps))
         what = "lines of a second boot, whose time is not known; their time is missing"
-        findings.add("suspicious", what, sum(each.second_boot_count for each in stamps))
+        findings.add("suspicious", what, sum(stamp.second_boot_count for stamp in stamps))
 
-    def _continued(self, said: Said, text: str, line: Line) -> Said:
+    def _continued(self, fields: Said, text: str, line: Line) -> Said:
         """Give an indented line without a stamp those of the line that it goes on from."""
         number, before = self._before
         is_next = line.number - number < _LINES_OF_ONE_MESSAGE
-        if said.time_ns is None and text.startswith(" ") and is_next:
-            return before._replace(message=said.message)
-        self._before = (line.number, said) if line.is_hit else self._before
-        return said
+        if fields.time_ns is None and text.startswith(" ") and is_next:
+            return before._replace(message=fields.message)
+        self._before = (line.number, fields) if line.is_hit else self._before
+        return fields
 
-    def _failure(self, said: Said, line: Line) -> dict[str, Any]:
+    def _failure(self, fields: Said, line: Line) -> dict[str, Any]:
         if not line.is_hit:
             return {}
-        found = self._recognise[said.host](said.message, line.number, self.findings)
-        if found and said.is_echo:
-            key = (said.host, found["code"], found["device"])
+        failure = self._recognise[fields.host](fields.message, line.number, self.findings)
+        if failure and fields.is_echo:
+            key = (fields.host, failure["code"], failure["device"])
             count, first = self._repeated.get(key, (0, line.number))
             self._repeated[key] = (count + 1, first)
             self._echo_line = line.number
             return {}
-        return found
+        return failure
 
     def _doubt(self, text: str, number: int) -> None:
         """Count a line that no rule knows if it speaks of an error."""
@@ -178,9 +155,9 @@ class _Log:
             where = f"line {number:,}: {shortened(text)[:_SHOWN_CHARS]}"
             self.findings.add("suspicious", UNKNOWN, 1, where)
 
-    def _note(self, text: str, said: Said, number: int) -> None:
+    def _note(self, text: str, fields: Said, number: int) -> None:
         where = f"line {number:,}"
-        if said.time_ns is None and not any(s.second_boot_count for s in self._stamps.values()):
+        if fields.time_ns is None and not any(s.second_boot_count for s in self._stamps.values()):
             self.findings.add("suspicious", "no time stamp; the time is missing", 1, where)
         if "\ufffd" in text:
             what = "bytes that are no UTF-8"
@@ -188,7 +165,6 @@ class _Log:
 
 
 def _said(stamps: Stamps, prefix: Prefix, number: int) -> tuple[Said, LoadError | None]:
-    """Take a line apart, or say what is missing for it."""
     refusal = None
     try:
         said = stamps.read(prefix.rest, number)
@@ -197,8 +173,8 @@ def _said(stamps: Stamps, prefix: Prefix, number: int) -> tuple[Said, LoadError 
     host = said.host or prefix.host
     if said.time_ns is None and prefix.time_ns is not None:
         # When the container wrote the line, where that says nothing, or not enough, of itself.
-        taken = said._replace(time_ns=prefix.time_ns, host=host, assumed=OF_CONTAINER)
-        return taken, None
+        stamped = said._replace(time_ns=prefix.time_ns, host=host, assumed=OF_CONTAINER)
+        return stamped, None
     return said._replace(host=host), refusal
 
 
@@ -268,8 +244,6 @@ _JSON = re.compile(r'\{.*"(?:__REALTIME_TIMESTAMP|MESSAGE)"')
 
 
 class Said(NamedTuple):
-    """What one line says: its time if it has one, its host if it names one, its message."""
-
     time_ns: int | None
     host: str | None
     message: str
@@ -286,13 +260,13 @@ def has_stamp(line: str) -> bool:
     """Tell whether a line begins like one of a system log that the kernel may write to."""
     line = without_prefix(line, BEGINNING).rest
     for name, form in _FORMS.items():
-        found = form.match(line)
-        if found is None or name == "fabric":
+        match = form.match(line)
+        if match is None or name == "fabric":
             continue
-        if name in ("uptime", "ctime", "full", "kmsg", "talos") or found["host"]:
+        if name in ("uptime", "ctime", "full", "kmsg", "talos") or match["host"]:
             return True
         # Without a host, only dmesg's own spelling is unmistakable.
-        if name == "iso" and ("," in found["clock"] or line.startswith("kern")) and found["zone"]:
+        if name == "iso" and ("," in match["clock"] or line.startswith("kern")) and match["zone"]:
             return True
     return bool(_JSON.match(line))
 
@@ -300,11 +274,11 @@ def has_stamp(line: str) -> bool:
 class Stamps:
     """Reads the stamps of one file in order; knows the year that its lines leave out."""
 
-    def __init__(self, given: Given, label: str) -> None:
-        self._given, self._label = given, label
-        self._zone = zone_of(given.tz) if given.tz else None
+    def __init__(self, settings: Given, label: str) -> None:
+        self._given, self._label = settings, label
+        self._zone = zone_of(settings.tz) if settings.tz else None
         self._usual = ""
-        self._year = given.year
+        self._year = settings.year
         self._last: datetime | None = None
         self._last_ns = 0
         self._uptime_ns = 0
@@ -325,45 +299,39 @@ class Stamps:
         }
 
     def read(self, line: str, number: int) -> Said:
-        """Take a line apart.
-
-        Raises
-        ------
-        LoadError
-            If its stamp needs a zone, year or boot time that the caller did not give.
-        """
+        """Take a line apart."""
         if line.startswith("{") and _JSON.match(line):
             return _journal_entry(line)
         names = (self._usual, *_FORMS) if self._usual else _FORMS
         for name in names:
-            if found := _FORMS[name].match(line):
+            if match := _FORMS[name].match(line):
                 self._usual = name
-                time_ns, assumed = self._readers[name](found, number)
-                names_host = "host" in found.re.groupindex
-                host, program = found.group("host", "program") if names_host else (None, None)
-                said, end = program, found.end()
+                time_ns, assumed = self._readers[name](match, number)
+                names_host = "host" in match.re.groupindex
+                host, program = match.group("host", "program") if names_host else (None, None)
+                program_name, end = program, match.end()
                 if program and _OF_DRIVER.fullmatch(program):
                     # The kernel's own line, without its name.
-                    said, end = None, found.start("program")
+                    program_name, end = None, match.start("program")
                 host = None if host == "-" else host
-                return Said(time_ns, host, line[end:].strip(), assumed, said)
+                return Said(time_ns, host, line[end:].strip(), assumed, program_name)
         return Said(None, None, line.strip())
 
     def boot(self) -> None:
         """Take note of a line that begins a boot: uptimes before it were those of another."""
         self._is_rebooted = self._is_rebooted or self._has_uptime
 
-    def _uptime(self, found: re.Match[str], number: int) -> tuple[int | None, str]:
+    def _uptime(self, match: re.Match[str], number: int) -> tuple[int | None, str]:
         boot = self._given.boot_time
         if boot is None:
             raise self._needs(
                 number,
-                found[0],
+                match[0],
                 "date, only the time since boot",
                 "boot_time=, when the host was booted (see `uptime --since`), or log with "
                 "`dmesg --time-format iso`",
             )
-        groups = found.groupdict()
+        groups = match.groupdict()
         if "uptime" in groups:
             since_boot = _decimal_ns(groups["uptime"])
         else:
@@ -376,30 +344,30 @@ class Stamps:
         self._uptime_ns = max(since_boot, self._uptime_ns)
         return boot.as_unit("ns").value + since_boot, f"boot={boot.isoformat()}"
 
-    def _ctime(self, found: re.Match[str], number: int) -> tuple[int, str]:
-        local = self._moment(int(found["year"]), found, number)
-        return self._in_zone(local, number, found[0], "")
+    def _ctime(self, match: re.Match[str], number: int) -> tuple[int, str]:
+        local = self._moment(int(match["year"]), match, number)
+        return self._in_zone(local, number, match[0], "")
 
-    def _iso(self, found: re.Match[str], number: int) -> tuple[int, str]:
-        text = f"{found['date']}T{found['clock']}"
-        stated = (found["zone"] or "").strip().replace("UTC", "+00:00")
+    def _iso(self, match: re.Match[str], number: int) -> tuple[int, str]:
+        text = f"{match['date']}T{match['clock']}"
+        stated = (match["zone"] or "").strip().replace("UTC", "+00:00")
         try:
             moment = datetime.fromisoformat(text + stated)
         except ValueError:
-            raise self._no_date(number, found[0]) from None
+            raise self._no_date(number, match[0]) from None
         if not _YEARS[0] <= moment.year <= _YEARS[1]:
-            raise self._no_date(number, found[0])
+            raise self._no_date(number, match[0])
         if moment.tzinfo is not None:
             return nanoseconds(moment), ""
-        return self._in_zone(moment, number, found[0], "")
+        return self._in_zone(moment, number, match[0], "")
 
-    def _syslog(self, found: re.Match[str], number: int) -> tuple[int, str]:
+    def _syslog(self, match: re.Match[str], number: int) -> tuple[int, str]:
         if self._year is None or self._given.year is None:
             remedy = "year=, the year of the first line" + ("" if self._zone else f", and {REMEDY}")
-            raise self._needs(number, found[0], "year", remedy)
-        moment = self._date(self._year, found)
+            raise self._needs(number, match[0], "year", remedy)
+        moment = self._date(self._year, match)
         if self._last is not None and (moment is None or self._last - moment > _HALF_YEAR):
-            later = self._date(self._year + 1, found)
+            later = self._date(self._year + 1, match)
             self._year += later is not None
             self.new_year_count += later is not None
             moment = later or moment
@@ -410,20 +378,20 @@ class Stamps:
             else:
                 self.leap_count += 1
         if moment is None:
-            raise self._no_date(number, found[0], self._year)
+            raise self._no_date(number, match[0], self._year)
         self._last = moment
-        return self._in_zone(moment, number, found[0], f"year={self._given.year}")
+        return self._in_zone(moment, number, match[0], f"year={self._given.year}")
 
-    def _moment(self, year: int, found: re.Match[str], number: int) -> datetime:
-        moment = self._date(year, found)
+    def _moment(self, year: int, match: re.Match[str], number: int) -> datetime:
+        moment = self._date(year, match)
         if moment is None:
             is_dated = _YEARS[0] <= year <= _YEARS[1]
-            raise self._no_date(number, found[0], year if is_dated else None)
+            raise self._no_date(number, match[0], year if is_dated else None)
         return moment
 
-    def _date(self, year: int, found: re.Match[str]) -> datetime | None:
-        month = _MONTHS.find(found["month"]) // 3 + 1
-        text = f"{year:04d}-{month:02d}-{int(found['day']):02d}T{found['clock']}"
+    def _date(self, year: int, match: re.Match[str]) -> datetime | None:
+        month = _MONTHS.find(match["month"]) // 3 + 1
+        text = f"{year:04d}-{month:02d}-{int(match['day']):02d}T{match['clock']}"
         try:
             return datetime.fromisoformat(text) if _YEARS[0] <= year <= _YEARS[1] else None
         except ValueError:
@@ -440,11 +408,11 @@ class Stamps:
             if time_ns < self._last_ns - SECOND and nanoseconds(later) > time_ns:
                 time_ns = nanoseconds(later)
         self._last_ns = time_ns
-        said = f"tz={self._given.tz}"
-        return time_ns, f"{said}, {assumed}" if assumed else said
+        zone = f"tz={self._given.tz}"
+        return time_ns, f"{zone}, {assumed}" if assumed else zone
 
-    def _needs(self, number: int, stamp: str, what: str, remedy: str) -> Exception:
-        return needs(what, label=self._label, line=number, text=stamp, remedy=remedy)
+    def _needs(self, number: int, stamp: str, missing: str, remedy: str) -> Exception:
+        return needs(missing, label=self._label, line=number, text=stamp, remedy=remedy)
 
     def _no_date(self, number: int, stamp: str, year: int | None = None) -> Exception:
         what = "date that exists" + (f" in {year}" if year else "")
@@ -460,12 +428,11 @@ def nanoseconds(moment: datetime) -> int:
 
 
 def _decimal_ns(seconds: str) -> int:
-    whole, _, part = seconds.partition(".")
-    return int(whole) * SECOND + int(part[:9].ljust(9, "0"))
+    integer, _, decimals = seconds.partition(".")
+    return int(integer) * SECOND + int(decimals[:9].ljust(9, "0"))
 
 
 def _journal_entry(line: str) -> Said:
-    """Read a line of ``journalctl -o json``."""
     try:
         entry = json.loads(line)
         message = entry.get("MESSAGE")
@@ -493,15 +460,12 @@ _TOLERANCE_NS = SECOND
 
 
 class Watched:
-    """Follows the times of one file, host by host, in the order they are written."""
-
     def __init__(self) -> None:
         self.spans: dict[str, tuple[int, int]] = {}
         self._last: dict[str | None, int] = {}
         self._back_count, self._back_ns, self._back_line = 0, 0, 0
 
     def see(self, host: str | None, time_ns: int | None, line: int) -> None:
-        """Take note of one line."""
         if time_ns is None:
             return
         if host is not None:
@@ -515,7 +479,6 @@ class Watched:
         self._last[host] = time_ns
 
     def report(self, findings: Findings) -> None:
-        """Note a clock that ran backwards."""
         what = (
             f"clock runs backwards, by up to {self._back_ns / SECOND:,.0f} s; times are as written"
         )
@@ -542,15 +505,6 @@ class Lines:
 
     Besides the hits it gives the first line of every block, and the last line, as samples of
     the clock; they have ``is_hit`` unset.
-
-    Parameters
-    ----------
-    stream
-        Where to read.
-    needles
-        Byte strings; a line that holds one is a hit.
-    in_any_case
-        Byte strings in lower case; a line that holds one, in any case, is a hit, too.
     """
 
     def __init__(
@@ -563,7 +517,6 @@ class Lines:
         self.rest = b""
 
     def __iter__(self) -> Iterator[Line]:
-        """Walk through the stream, once."""
         last = b""
         for block in self._blocks():
             yield from self._found(block)
@@ -596,7 +549,7 @@ class Lines:
 
     def _blocks(self) -> Iterator[bytes]:
         """Give blocks of whole lines; of a line that is too long, its beginning only."""
-        rest, is_inside_long, mark = b"", False, BOM_UTF8
+        tail, is_inside_long, mark = b"", False, BOM_UTF8
         while block := self._stream.read1():
             block, mark = block.removeprefix(mark), b""
             if is_inside_long:
@@ -604,21 +557,20 @@ class Lines:
                 if end < 0:
                     continue
                 block, is_inside_long = block[end + 1 :], False
-            block = rest + block
+            block = tail + block
             end = block.rfind(b"\n") + 1
-            whole, rest = block[:end], block[end:]
-            if len(rest) > LONGEST_LINE_BYTES:
-                whole, rest, is_inside_long = whole + rest[:LONGEST_LINE_BYTES] + b"\n", b"", True
+            lines, tail = block[:end], block[end:]
+            if len(tail) > LONGEST_LINE_BYTES:
+                lines, tail, is_inside_long = lines + tail[:LONGEST_LINE_BYTES] + b"\n", b"", True
                 self.long_count += 1
-            if whole:
-                yield whole
-        if rest:
-            self.rest = rest
-            yield rest
+            if lines:
+                yield lines
+        if tail:
+            self.rest = tail
+            yield tail
 
 
 def _line_starts(block: bytes, needles: Sequence[bytes]) -> Iterator[int]:
-    """Give where lines begin that hold one of some byte strings."""
     for needle in needles:
         at = block.find(needle)
         while at >= 0:
@@ -630,7 +582,6 @@ def _line_starts(block: bytes, needles: Sequence[bytes]) -> Iterator[int]:
 def report_reading(
     findings: Findings, lines: Lines, stream: Stream, *, rows: int, unknown: int
 ) -> None:
-    """Note how many lines were read, what they held, and what damage the stream met."""
     findings.add("read", "lines", lines.count)
     findings.add("read", "lines that report a failure", rows)
     findings.add("skipped by design", "lines that report none", lines.count - rows - unknown)

@@ -60,14 +60,13 @@ _LARGEST_RANK = 1 << 31
 
 
 def looks_like(head: bytes, label: str) -> bool:
-    """Recognise an error file, or a console log whose beginning holds the block."""
-    if _ERROR_FILE.match(head) or any(each in head for each in SIGNATURES):
+    if _ERROR_FILE.match(head) or any(signature in head for signature in SIGNATURES):
         return True
     # {"message": "..."} alone could be anything, so the name has to say it too.
     return bool(_PLAIN_ERROR.match(head) and _ERROR_FILE_NAME.search(label))
 
 
-def read(source: Source, given: Given) -> LogPart:
+def read(source: Source, settings: Given) -> LogPart:
     """Read an error file or a console log.
 
     The global rank is in the block only; an error file does not know it. The stamp of the
@@ -80,23 +79,22 @@ def read(source: Source, given: Given) -> LogPart:
     findings = Findings(source.label)
     head = source.head()
     rows: list[dict[str, Any]] = []
-    if head.lstrip()[:1] == b"{" and not any(each in head for each in SIGNATURES):
-        rows = _error_file(source, given, findings)
+    if head.lstrip()[:1] == b"{" and not any(signature in head for signature in SIGNATURES):
+        rows = _error_file(source, settings, findings)
     if not rows:
         # A console log may begin with JSON, too: many print their configuration first.
         console = Findings(source.label)
-        rows = _console(source, given, console)
+        rows = _console(source, settings, console)
         _refuse_nothing(rows, head, findings)
         findings = console
     return LogPart(failure_rows(rows, source.label), timeline_rows([], source.label), findings)
 
 
 def _refuse_nothing(rows: list[dict[str, Any]], head: bytes, findings: Findings) -> None:
-    """Raise if what looks like an error file holds no error."""
     if rows or not (_ERROR_FILE.match(head) or _PLAIN_ERROR.match(head)):
         return
-    found = findings.frame()
-    what = found.loc[found["finding"] != "read", "what"].tolist()
+    table = findings.frame()
+    what = table.loc[table["finding"] != "read", "what"].tolist()
     msg = (
         f"{findings.source}: holds no error of torchelastic ({'; '.join(what) or 'no JSON'}); "
         'it writes one object like {"message": {"message": ..., "extraInfo": ...}}'
@@ -104,16 +102,15 @@ def _refuse_nothing(rows: list[dict[str, Any]], head: bytes, findings: Findings)
     raise LoadError(msg)
 
 
-def _error_file(source: Source, given: Given, findings: Findings) -> list[dict[str, Any]]:
+def _error_file(source: Source, settings: Given, findings: Findings) -> list[dict[str, Any]]:
     rows = []
     for line, document in json_documents(source, findings):
         row = _row_of_document(document, findings)
         if row is None:
-            findings.add(
-                "skipped by design", "JSON without a message of an error", 1, f"line {line:,}"
-            )
+            what = "JSON without a message of an error"
+            findings.add("skipped by design", what, 1, f"line {line:,}")
             continue
-        rows.append(row | {"node": given.node, "line": line})
+        rows.append(row | {"node": settings.node, "line": line})
     return rows
 
 
@@ -159,8 +156,6 @@ def _of_exit_code(exit_code: int | None) -> dict[str, Any]:
 
 @dataclass
 class _Entry:
-    """One ``[n]:`` of a block, under construction."""
-
     line: int
     is_root: bool
     fields: dict[str, str] = field(default_factory=dict)
@@ -175,7 +170,6 @@ class _Block:
     entry: _Entry | None = None
 
     def feed(self, number: int, text: str) -> _Entry | None:
-        """Take a line; return an entry that begins with it."""
         if _ROOT.search(text) or _OTHERS.search(text):
             self.section, self.entry = "root" if _ROOT.search(text) else "others", None
         elif not self.section or _DASHES.match(text):
@@ -197,7 +191,7 @@ class _Block:
             entry.exception = text.strip()
 
 
-def _console(source: Source, given: Given, findings: Findings) -> list[dict[str, Any]]:
+def _console(source: Source, settings: Given, findings: Findings) -> list[dict[str, Any]]:
     blocks: dict[str, _Block] = {}
     entries: list[_Entry] = []
     for number, text in console_lines(source, findings):
@@ -210,11 +204,11 @@ def _console(source: Source, given: Given, findings: Findings) -> list[dict[str,
         if not {"rank", "exitcode"} & entry.fields.keys():
             findings.add("dropped", "entries without rank and exit code", 1, f"line {entry.line:,}")
             continue
-        rows.append(_row_of_entry(entry, source.label, given, findings))
+        rows.append(_row_of_entry(entry, source.label, settings, findings))
     return rows
 
 
-def _row_of_entry(entry: _Entry, label: str, given: Given, findings: Findings) -> dict[str, Any]:
+def _row_of_entry(entry: _Entry, label: str, settings: Given, findings: Findings) -> dict[str, Any]:
     fields = entry.fields
     exit_match = _EXIT.match(fields.get("exitcode", ""))
     exit_code = int(exit_match[1][:12]) if exit_match else None
@@ -227,28 +221,28 @@ def _row_of_entry(entry: _Entry, label: str, given: Given, findings: Findings) -
     ):
         message = traceback
     rank = _RANK.match(fields.get("rank", ""))
-    row = _blame(message, exit_code) | _time_of(entry, label, given, findings)
+    row = _blame(message, exit_code) | _time_of(entry, label, settings, findings)
     if not entry.is_root:
         row["category"] = "follow-on"
-    said = [
+    words = [
         f"{name} {fields[name]}" for name in ("rank", "exitcode", "error_file") if name in fields
     ]
     return row | {
-        "node": fields.get("host") or given.node,
+        "node": fields.get("host") or settings.node,
         "rank": int(rank[1]) if rank and int(rank[1][:12]) < _LARGEST_RANK else None,
-        "text": one_line(", ".join([*said, message or traceback])),
+        "text": one_line(", ".join([*words, message or traceback])),
         "line": entry.line,
     }
 
 
-def _time_of(entry: _Entry, label: str, given: Given, findings: Findings) -> dict[str, Any]:
+def _time_of(entry: _Entry, label: str, settings: Given, findings: Findings) -> dict[str, Any]:
     stamp = entry.fields.get("time", "")
     if not stamp or stamp.startswith("<"):
         return {"clock": "none"}
-    zone = zone_for(given, label=label, line=entry.line, text=f"time: {stamp}")
+    zone = zone_for(settings, label=label, line=entry.line, text=f"time: {stamp}")
     start_ns = iso_ns(stamp, zone)
     if start_ns is None:
         what = "stamps that are no time, or ambiguous at a clock change (left without a time)"
         findings.add("suspicious", what, 1, f"line {entry.line:,}")
         return {"clock": "none"}
-    return {"start_ns": start_ns, "end_ns": start_ns, "assumed": f"tz={given.tz}"}
+    return {"start_ns": start_ns, "end_ns": start_ns, "assumed": f"tz={settings.tz}"}

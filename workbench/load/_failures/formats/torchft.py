@@ -31,8 +31,6 @@ _KINDS = {"error": "error", "commit_result": "commit", "quorum_id": "quorum"}
 
 
 class _Record(NamedTuple):
-    """One record of one process of a replica."""
-
     time_ns: int
     line: int
     kind: str  # error, commit or quorum
@@ -51,13 +49,12 @@ class _Record(NamedTuple):
 
 
 def looks_like(head: bytes, label: str) -> bool:  # noqa: ARG001 - names say nothing
-    """Recognise records by their fields."""
     if b'"replica_id"' not in head or b"{" not in head[:1024]:
         return False
     return b'"commit_result"' in head or b'"quorum_id"' in head or b'"error"' in head
 
 
-def read(source: Source, given: Given) -> LogPart:
+def read(source: Source, settings: Given) -> LogPart:
     """Read the records of the loggers torchft_quorums, torchft_commits and torchft_errors.
 
     They are OpenTelemetry log records, as its console exporter prints them, or their
@@ -73,21 +70,21 @@ def read(source: Source, given: Given) -> LogPart:
     ----------
     meta-pytorch/torchft: torchft/manager.py, torchft/otel.py.
     """
-    del given  # records name everything themselves
+    del settings  # records name everything themselves
     findings = Findings(source.label)
     found: list[_Record] = []
     for line, document in json_documents(source, findings):
         for number, record in records(line, document, findings):
-            if made := _record(record, number, findings):
-                found.append(made)
+            if parsed := _record(record, number, findings):
+                found.append(parsed)
     found.sort(key=attrgetter("time_ns", "line"))
     replicas: dict[tuple[str | None, int | str], list[_Record]] = {}
-    for each in found:
-        key = each.replica_id if each.replica is None else each.replica
-        replicas.setdefault((each.job, key), []).append(each)
+    for entry in found:
+        key = entry.replica_id if entry.replica is None else entry.replica
+        replicas.setdefault((entry.job, key), []).append(entry)
     failures, timeline = list(_errors(found)), []
     for of_replica in replicas.values():
-        lowest = min(each.rank for each in of_replica)
+        lowest = min(entry.rank for entry in of_replica)
         events = [e for e in of_replica if e.kind != "error" and e.rank == lowest]
         failures += _restarts(events)
         timeline += _timeline(events)
@@ -109,9 +106,9 @@ def _record(record: Mapping[str, Any], line: int, findings: Findings) -> _Record
     if time_ns is None:
         findings.add("dropped", "records without a time", 1, where)
         return None
-    said = fields.get({"error": "error", "commit": "commit_result"}.get(kind, "quorum_id"))
+    value = fields.get({"error": "error", "commit": "commit_result"}.get(kind, "quorum_id"))
     step = _whole(fields.get("step"), _MOST_STEPS)
-    if kind == "commit" and (not isinstance(said, bool) or step is None):
+    if kind == "commit" and (not isinstance(value, bool) or step is None):
         findings.add("dropped", "commits without step or result", 1, where)
         return None
     job = fields.get("job_id")
@@ -125,7 +122,7 @@ def _record(record: Mapping[str, Any], line: int, findings: Findings) -> _Record
         _whole(fields.get("rank"), 1 << 31) or 0,
         str(fields.get("quorum_id"))[:40],
         step,
-        said,
+        value,
     )
 
 
@@ -140,17 +137,17 @@ def _whole(value: object, most: int) -> int | None:
     return value if is_number and 0 <= value < most else None  # type: ignore[operator, return-value]
 
 
-def _errors(found: list[_Record]) -> Iterator[dict[str, Any]]:
-    known: set[tuple[str | None, str]] = set()
-    for each in found:
-        if each.kind != "error":
+def _errors(records: list[_Record]) -> Iterator[dict[str, Any]]:
+    seen: set[tuple[str | None, str]] = set()
+    for record in records:
+        if record.kind != "error":
             continue
-        is_first = (each.job, each.quorum) not in known
-        known.add((each.job, each.quorum))
-        cause = one_line(str(each.said))[:100]
-        yield _failure(each, each, cause, "error") | {
+        is_first = (record.job, record.quorum) not in seen
+        seen.add((record.job, record.quorum))
+        cause = one_line(str(record.said))[:100]
+        yield _failure(record, record, cause, "error") | {
             "category": "unknown" if is_first else "follow-on",
-            "text": f"{cause}: replica {each.replica_id}, rank {each.rank} of it",
+            "text": f"{cause}: replica {record.replica_id}, rank {record.rank} of it",
         }
 
 

@@ -8,11 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from workbench import load
 from workbench.errors import LoadError
 from workbench.load._failures.formats.slurm import reader as slurm
 from workbench.load._failures.formats.slurm.jobs import gpu_count, hosts
+from workbench.load._failures.formats.slurm.lines import read_records
 from workbench.load._files.archive import Source
+from workbench.load._files.findings import Findings
 from workbench.load._files.time import Given, duration_ns
 from workbench.tables import FAILURES, SAYS_SYNTHETIC, TIMELINE
 
@@ -63,79 +64,37 @@ def ns(text):
 # Records
 
 
+def records_of(path):
+    """Read a file record by record; returns the findings too."""
+    findings = Findings(path.name)
+    return read_records(Source(path.name, path), findings), findings.frame()
+
+
 def as_written(records, separator):
     """Write records as sacct would, but with line breaks inside of a text as backslash n."""
-    shown = records.drop(columns="line")
-    names = [name.split(".")[0] for name in shown]
-    rows = shown.to_numpy().tolist()
-    return "\n".join(separator.join(row).replace("\n", "\\n") for row in [names, *rows])
+    names = [name.split(".")[0] for name in records.names]
+    rows = [names, *records.rows]
+    return "\n".join(separator.join(row).replace("\n", "\\n") for row in rows)
 
 
 @pytest.mark.oracle
 @pytest.mark.parametrize("name", ["one-multiline", "multiple-multiline", "fake-line-break"])
 def test_records_torn_by_line_breaks_become_what_the_peer_expects(real_data, name):
     folder = real_data("failures-slurm")
-    records = load.slurm_records(folder / f"sample-sacct-{name}.txt")
+    records, quality = records_of(folder / f"sample-sacct-{name}.txt")
     expected = (folder / f"sample-sacct-{name}-expected.txt").read_text()
     assert as_written(records, "|#") == expected
-    joined = [each for each in records.attrs["quality"] if each["finding"] == "repaired"]
-    assert sum(each["count"] for each in joined) == (3 if name.startswith("multiple") else 1)
-
-
-@pytest.mark.oracle
-def test_records_that_ended_after_midnight_are_left_out_as_the_peer_expects(real_data):
-    folder = real_data("failures-slurm")
-    name = "sample-sacct-output-midnight-edge-case-small"
-    records = load.slurm_records(
-        folder / f"{name}.txt", ended_from="2021-04-07", ended_before="2021-04-08"
-    )
-    expected = (folder / f"{name}-expected.txt").read_text()
-    assert as_written(records.drop(columns="End"), "|") + "\n" == expected
-
-
-@pytest.mark.oracle
-def test_no_record_of_the_next_day_remains_of_the_large_midnight_file(real_data):
-    path = real_data("failures-slurm") / "sample-sacct-output-midnight-edge-case.txt"
-    whole = load.slurm_records(path)
-    day = load.slurm_records(path, ended_before="2021-04-08")
-    late = whole["End"].str.startswith("2021-04-08")
-    assert late.any()
-    assert day["line"].tolist() == whole.loc[~late, "line"].tolist()
+    joined = quality.loc[quality["finding"] == "repaired", "count"].sum()
+    assert joined == (3 if name.startswith("multiple") else 1)
 
 
 def test_a_clean_file_is_read_as_it_is(real_data):
     path = real_data("failures-slurm") / "sample-sacct-one-multiline-expected.txt"
-    records = load.slurm_records(path)
+    records, quality = records_of(path)
     assert as_written(records, "|#") == path.read_text()
     # The file has no line end behind its last line.
-    assert [row["finding"] for row in records.attrs["quality"]] == ["truncated"]
-    assert "End.1" in records
-
-
-@pytest.mark.parametrize(
-    ("options", "complaint"),
-    [
-        ({"ended_from": "noon"}, "ended_from='noon' is no time"),
-        ({"ended_before": "2021-04-08T00:00:00Z"}, "by the file's own clock"),
-        ({"ended_from": "2021-04-07"}, "no column End; found"),
-    ],
-)
-def test_times_of_end_that_cannot_be_compared_are_refused(tmp_path, options, complaint):
-    path = tmp_path / "sacct.txt"
-    path.write_text("JobID|State\n7|FAILED\n")
-    with pytest.raises(LoadError, match=complaint):
-        load.slurm_records(path, **options)
-
-
-def test_unusable_times_of_end_are_counted(tmp_path):
-    path = tmp_path / "sacct.txt"
-    path.write_text("JobID|State|End\n7|FAILED|soon\n8|RUNNING|Unknown\n")
-    records = load.slurm_records(path, ended_from="2021-04-07")
-    assert records.empty
-    assert [(each["finding"], each["count"]) for each in records.attrs["quality"]] == [
-        ("dropped", 1),
-        ("skipped by design", 1),
-    ]
+    assert quality["finding"].tolist() == ["truncated"]
+    assert "End.1" in records.names
 
 
 # Real files
@@ -239,11 +198,7 @@ DAMAGE = {
         "suspicious",
         "state 'EXPLODED', which is not one of Slurm's",
     ),
-    "no host list": (
-        record(NodeList="n[4-1]"),
-        "dropped",
-        "host lists that cannot be read",
-    ),
+    "no host list": (record(NodeList="n[4-1]"), "dropped", "host lists that cannot be read"),
     "too many hosts": (
         record(NodeList="n[1-9999]x[1-9999]"),
         "dropped",
@@ -280,8 +235,8 @@ def test_a_record_cut_off_at_the_end_of_the_file_is_counted(log):
 def test_a_text_with_line_breaks_in_the_last_column_stays_with_its_record(tmp_path):
     path = tmp_path / "sacct.txt"
     path.write_text("JobID|State|Comment\n7|FAILED|one\ntwo\n\nthree\n8|FAILED|\n")
-    records = load.slurm_records(path)
-    assert records["Comment"].tolist() == ["one\ntwo\n\nthree", ""]
+    records, _ = records_of(path)
+    assert [row[2] for row in records.rows] == ["one\ntwo\n\nthree", ""]
 
 
 def test_a_header_alone_is_an_empty_log(log):

@@ -26,7 +26,7 @@ _JOB = r"(?P<job>\d+(?:_(?:\d+|\[[^\]]*\]))?(?:\+\d+)?)(?:\.(?P<step>.*))?"
 _COMMENTS = ("Comment", "AdminComment", "SystemComment")
 
 
-def jobs_of(records: Records, given: Given, findings: Findings) -> pd.DataFrame:
+def jobs_of(records: Records, settings: Given, findings: Findings) -> pd.DataFrame:
     """Return one row per run of a job.
 
     Columns: those of sacct, and ``job``, ``attempt``, ``word`` (the state's first word),
@@ -35,9 +35,9 @@ def jobs_of(records: Records, given: Given, findings: Findings) -> pd.DataFrame:
     """
     frame = _frame(records, findings)
     _note_comments(frame, findings)
-    frame = _with_times(frame, given, findings)
-    parts = frame["JobID"].str.extract(f"^{_JOB}$")
-    frame["job"], is_step = parts["job"], parts["step"].notna()
+    frame = _with_times(frame, settings, findings)
+    ids = frame["JobID"].str.extract(f"^{_JOB}$")
+    frame["job"], is_step = ids["job"], ids["step"].notna()
     clusters = frame[~is_step].groupby("job")["Cluster"].nunique()
     shared = frame["job"].isin(clusters.index[clusters > 1])
     frame["job"] = frame["job"].mask(shared, frame["job"] + "@" + frame["Cluster"])
@@ -52,21 +52,19 @@ def jobs_of(records: Records, given: Given, findings: Findings) -> pd.DataFrame:
 
 
 def _frame(records: Records, findings: Findings) -> pd.DataFrame:
-    """Make a frame with all columns; those the file lacks hold empty texts."""
     text = pd.Series([""]).dtype
     frame = pd.DataFrame(records.rows, columns=records.names, dtype=text)
     frame = frame.reindex(columns=list(COLUMNS), fill_value="").astype(text)
     frame["line"] = pd.Series(records.lines, dtype="int64")
     twice = frame.duplicated(list(COLUMNS))
-    findings.add(
-        "skipped by design", "records written twice", int(twice.sum()), _line(frame[twice])
-    )
+    what = "records written twice"
+    findings.add("skipped by design", what, int(twice.sum()), _line(frame[twice]))
     frame = frame[~twice].reset_index(drop=True)
     frame["word"] = frame["State"].str.split(n=1).str[0].fillna("").str.rstrip("+")
     odd = ~frame["word"].isin(ENDED_STATES | OTHER_STATES)
-    for word, some in frame[odd].groupby("word"):
+    for word, records_of_word in frame[odd].groupby("word"):
         what = f"state {str(word)[:40]!r}, which is not one of Slurm's"
-        findings.add("suspicious", what, len(some), _line(some))
+        findings.add("suspicious", what, len(records_of_word), _line(records_of_word))
     return frame
 
 
@@ -81,32 +79,31 @@ def _note_comments(frame: pd.DataFrame, findings: Findings) -> None:
     findings.add("noted", SAYS_SYNTHETIC, int(says.sum()), _line(frame[says]))
 
 
-def _with_times(frame: pd.DataFrame, given: Given, findings: Findings) -> pd.DataFrame:
-    """Add times in ns; what Elapsed tells of a missing start or end is used."""
+def _with_times(frame: pd.DataFrame, settings: Given, findings: Findings) -> pd.DataFrame:
     stamps = pd.concat([frame[name] for name in _TIMES], ignore_index=True)
     lines = pd.concat([frame["line"]] * len(_TIMES), ignore_index=True)
-    times = utc_ns(stamps, lines, given.tz, findings)
+    times = utc_ns(stamps, lines, settings.tz, findings)
     count = len(frame)
-    for place, name in enumerate(_TIMES):
-        part = slice(place * count, (place + 1) * count)
-        frame[f"{name.lower()}_ns"] = times.ns.iloc[part].array
+    for position, name in enumerate(_TIMES):
+        rows = slice(position * count, (position + 1) * count)
+        frame[f"{name.lower()}_ns"] = times.ns.iloc[rows].array
     local = times.is_local.to_numpy().reshape(len(_TIMES), count)
     frame["is_local"] = pd.Series(local.any(axis=0), index=frame.index)
     took = _durations(frame["Elapsed"]) + _durations(frame["Suspended"]).fillna(0)
     ended = frame["word"].isin(ENDED_STATES)
     frame["took_ns"] = took
-    for name, other, sign in (("end", "start", 1), ("start", "end", -1)):
-        found = frame[f"{other}_ns"] + sign * took
-        usable = ended & frame[f"{name}_ns"].isna() & found.notna() & (took > 0).fillna(value=False)
-        frame.loc[usable, f"{name}_ns"] = found[usable]
+    for name, opposite, sign in (("end", "start", 1), ("start", "end", -1)):
+        inferred = frame[f"{opposite}_ns"] + sign * took
+        use = ended & frame[f"{name}_ns"].isna() & inferred.notna() & (took > 0).fillna(value=False)
+        frame.loc[use, f"{name}_ns"] = inferred[use]
         what = f"times of {name} that were missing, worked out from Elapsed"
-        findings.add("repaired", what, int(usable.sum()), _line(frame[usable]))
+        findings.add("repaired", what, int(use.sum()), _line(frame[use]))
     return frame
 
 
 def _durations(texts: pd.Series) -> pd.Series:
-    known = {text: duration_ns(text) for text in texts.unique()}
-    values = [known[text] for text in texts]
+    duration_of = {text: duration_ns(text) for text in texts.unique()}
+    values = [duration_of[text] for text in texts]
     return pd.Series(pd.array(values, dtype="Int64"), index=texts.index)
 
 
@@ -124,9 +121,8 @@ def _latest(jobs: pd.DataFrame, findings: Findings) -> pd.DataFrame:
     return kept
 
 
-def _from_steps(steps: pd.DataFrame, known: pd.Series, findings: Findings) -> pd.DataFrame:
-    """Make runs of jobs of which the file has steps only."""
-    orphans = steps[~steps["job"].isin(known)].sort_values("line")
+def _from_steps(steps: pd.DataFrame, jobs: pd.Series, findings: Findings) -> pd.DataFrame:
+    orphans = steps[~steps["job"].isin(jobs)].sort_values("line")
     if orphans.empty:
         return orphans
     widest = orphans.assign(_nodes=_node_numbers(orphans["NNodes"]).fillna(0))
@@ -145,7 +141,6 @@ def _from_steps(steps: pd.DataFrame, known: pd.Series, findings: Findings) -> pd
 
 
 def _numbered(runs: pd.DataFrame) -> pd.DataFrame:
-    """Sort by time and number the attempts of each job from 1."""
     first = runs["start_ns"].fillna(runs["submit_ns"]).fillna(2**63 - 1)
     runs = runs.assign(_first=first).sort_values(["_first", "line"], kind="stable")
     runs = runs.drop(columns="_first").reset_index(drop=True)
@@ -165,11 +160,11 @@ def _step_states(runs: pd.DataFrame, steps: pd.DataFrame) -> pd.Series:
     ]
     right = begun.assign(at=begun["start_ns"].astype("int64"), run=begun.index).sort_values("at")
     met = pd.merge_asof(left, right[["at", "job", "run"]], on="at", by="job").dropna(subset="run")
-    told: dict[int, set[str]] = {}
+    states: dict[int, set[str]] = {}
     for run, word in zip(met["run"].astype("int64"), met["word"], strict=True):
-        told.setdefault(run, set()).add(word)
+        states.setdefault(run, set()).add(word)
     own = runs["word"].to_dict()
-    texts = [", ".join(sorted(told.get(run, set()) - {own[run]})) for run in runs.index]
+    texts = [", ".join(sorted(states.get(run, set()) - {own[run]})) for run in runs.index]
     return pd.Series(texts, index=runs.index, dtype=pd.Series([""]).dtype)
 
 
@@ -190,16 +185,15 @@ def _check_times(runs: pd.DataFrame, findings: Findings) -> None:
 
 
 def _with_resources(runs: pd.DataFrame, findings: Findings) -> pd.DataFrame:
-    """Add hosts, their number and the number of GPUs."""
     expanded: dict[str, tuple[str, ...]] = {}
     for text, line in zip(runs["NodeList"], runs["line"], strict=True):
         if text not in expanded:
             expanded[text] = _hosts(text, int(line), findings)
     runs["hosts"] = [expanded[text] for text in runs["NodeList"]]
     nodes = pd.Series(pd.array([None] * len(runs), dtype="Int64"), index=runs.index)
-    named = runs["hosts"].map(len)
-    for count in (runs["AllocNodes"], runs["NNodes"], named):
-        number = count if count is named else _node_numbers(count)
+    listed = runs["hosts"].map(len)
+    for count in (runs["AllocNodes"], runs["NNodes"], listed):
+        number = count if count is listed else _node_numbers(count)
         nodes = nodes.fillna(number.astype("Int64").mask(number <= 0))
     runs["node_count"] = nodes
     runs["gpu_count"] = _gpus(runs, findings)
@@ -208,11 +202,11 @@ def _with_resources(runs: pd.DataFrame, findings: Findings) -> pd.DataFrame:
 
 def _node_numbers(texts: pd.Series) -> pd.Series:
     """Read numbers of nodes; sacct writes 1K for 1024."""
-    known: dict[str, int | None] = {}
+    numbers: dict[str, int | None] = {}
     for text in texts.unique():
         match = re.fullmatch(r"(\d{1,7})(K?)", text.strip(), re.ASCII)
-        known[text] = int(match[1]) * (1024 if match[2] else 1) if match else None
-    return pd.Series(pd.array([known[text] for text in texts], dtype="Int64"), index=texts.index)
+        numbers[text] = int(match[1]) * (1024 if match[2] else 1) if match else None
+    return pd.Series(pd.array([numbers[text] for text in texts], dtype="Int64"), index=texts.index)
 
 
 def _hosts(text: str, line: int, findings: Findings) -> tuple[str, ...]:
@@ -224,21 +218,22 @@ def _hosts(text: str, line: int, findings: Findings) -> tuple[str, ...]:
 
 
 def _gpus(runs: pd.DataFrame, findings: Findings) -> pd.Series:
-    """Count GPUs from what was allocated, or requested if nothing is yet."""
     counts: pd.Series = pd.Series(pd.array([None] * len(runs), dtype="Int64"), index=runs.index)
     for name in ("AllocTRES", "AllocGRES", "ReqTRES"):
-        known = {text: (gpu_count(text), is_per_node(text)) for text in runs[name].unique()}
-        found = pd.array([known[text][0] for text in runs[name]], dtype="Int64")
-        each = pd.Series([known[text][1] for text in runs[name]], index=runs.index, dtype=bool)
-        numbers = pd.Series(found, index=runs.index)
-        numbers = numbers.mask(each, numbers * runs["node_count"])
+        counted = {text: (gpu_count(text), is_per_node(text)) for text in runs[name].unique()}
+        gpus = pd.array([counted[text][0] for text in runs[name]], dtype="Int64")
+        per_node = pd.Series(
+            [counted[text][1] for text in runs[name]], index=runs.index, dtype=bool
+        )
+        numbers = pd.Series(gpus, index=runs.index)
+        numbers = numbers.mask(per_node, numbers * runs["node_count"])
         if name == "ReqTRES":
             numbers = numbers.mask(runs["start_ns"].notna() | runs["AllocTRES"].ne(""))
         use = counts.isna() & numbers.notna()
         if name == "AllocGRES":
-            many = use & ~each & (runs["node_count"] > 1).fillna(value=False)
+            several = use & ~per_node & (runs["node_count"] > 1).fillna(value=False)
             what = "AllocGRES of several nodes counts the GPUs of all of them together"
-            findings.add("assumed", what, int(many.sum()), _line(runs[many]))
+            findings.add("assumed", what, int(several.sum()), _line(runs[several]))
         counts = counts.where(~use, numbers)
     # A job with resources listed and no GPU among them has none.
     return counts.mask(counts.isna() & runs["AllocTRES"].ne(""), 0)
@@ -248,8 +243,6 @@ def _gpus(runs: pd.DataFrame, findings: Findings) -> pd.Series:
 
 
 class Meaning(NamedTuple):
-    """What a state says of the job that ended in it."""
-
     category: str
     severity: str
     cause: str
@@ -282,7 +275,6 @@ _PER_NODE = re.compile(r"(?:^|,)PER_NODE:(?:gres[/:])?gpu[:=]")
 
 
 def cause_of(state: str, exit_code: str) -> str:
-    """Say in words how a job ended; ``state`` as written, with who cancelled it."""
     word = state.split(" ", 1)[0].rstrip("+")
     cause = FAILURE_STATES[word].cause
     if word == "CANCELLED" and " by " in state:
@@ -313,7 +305,6 @@ def gpu_count(text: str) -> int | None:
 
 
 def is_per_node(text: str) -> bool:
-    """Whether a resource list counts the GPUs of one node."""
     return _PER_NODE.search(text) is not None
 
 
@@ -328,52 +319,50 @@ _USED = dict.fromkeys(
 _LOOP_STARTS, _LOOP_NS = 5, 3600 * SECOND
 
 
-def failures_of(jobs: pd.DataFrame, given: Given, label: str) -> pd.DataFrame:
-    """Return table FAILURES: one row per run that ended otherwise than COMPLETED."""
+def failures_of(jobs: pd.DataFrame, settings: Given, label: str) -> pd.DataFrame:
     failed = jobs[jobs["word"].isin(FAILURE_STATES)].sort_values("end_ns", kind="stable")
     failed = failed[list(_USED)]
     rows = []
     for run in failed.to_dict("records"):
         meaning = FAILURE_STATES[run["word"]]
-        known = pd.notna(run["end_ns"])
-        end = int(run["end_ns"]) if known else None
-        row = {"start_ns": end, "end_ns": end, "clock": "epoch" if known else "none"}
+        has_end = pd.notna(run["end_ns"])
+        end = int(run["end_ns"]) if has_end else None
+        row = {"start_ns": end, "end_ns": end, "clock": "epoch" if has_end else "none"}
         row |= {"node": _node(run), "job": run["job"], "kind": "slurm", "code": run["word"]}
         row |= {"cause": cause_of(run["State"], run["ExitCode"])}
         row |= {"category": meaning.category, "severity": meaning.severity}
         row |= {"other_codes": run["step_states"], "text": _text(run), "line": run["line"]}
-        row |= {"assumed": f"tz={given.tz}" if run["is_local"] else ""}
+        row |= {"assumed": f"tz={settings.tz}" if run["is_local"] else ""}
         rows.append(row)
     return failure_rows(rows, label)
 
 
 def _node(run: Mapping[Any, Any]) -> str | None:
     """Return the node that Slurm blames, or the only one that the job had."""
-    named: tuple[str, ...] = ()
+    blamed: tuple[str, ...] = ()
     if run["FailedNode"]:
         try:
-            named = hosts(str(run["FailedNode"]))
+            blamed = hosts(str(run["FailedNode"]))
         except LoadError:
-            named = ()
-    nodes = named or run["hosts"]
+            blamed = ()
+    nodes = blamed or run["hosts"]
     return nodes[0] if isinstance(nodes, tuple) and len(nodes) == 1 else None
 
 
 def _text(run: Mapping[Any, Any]) -> str:
-    parts = [f"{name}={run[name]}" for name in _SHOWN if run[name] not in ("", "None")]
-    text = " ".join(" ".join(parts).split())
+    fields = [f"{name}={run[name]}" for name in _SHOWN if run[name] not in ("", "None")]
+    text = " ".join(" ".join(fields).split())
     return text if len(text) <= _TEXT_LENGTH else text[: _TEXT_LENGTH - 1] + "…"
 
 
 def timeline_of(jobs: pd.DataFrame, label: str) -> pd.DataFrame:
-    """Return table TIMELINE: for each run, the wait in the queue and the run itself."""
     common = jobs[["job", "attempt", "node_count", "gpu_count", "line"]].copy()
     ended = jobs["word"].isin(FAILURE_STATES) | jobs["word"].eq("COMPLETED")
     common["outcome"] = jobs["word"].where(ended)
     began = jobs["start_ns"].notna() & ~jobs["word"].eq("PENDING")
     running = common.assign(state="running", start_ns=jobs["start_ns"], end_ns=jobs["end_ns"])
-    joined = {each: ",".join(each) or None for each in set(jobs["hosts"])}
-    running["nodes"] = [joined[each] for each in jobs["hosts"]]
+    joined = {names: ",".join(names) or None for names in set(jobs["hosts"])}
+    running["nodes"] = [joined[names] for names in jobs["hosts"]]
     since = jobs["eligible_ns"].mask((jobs["eligible_ns"] > jobs["start_ns"]).fillna(value=True))
     since = since.fillna(jobs["submit_ns"]).fillna(jobs["eligible_ns"])
     until = jobs["start_ns"].where(began, jobs["end_ns"])
@@ -394,7 +383,6 @@ def timeline_of(jobs: pd.DataFrame, label: str) -> pd.DataFrame:
 
 
 def note_crash_loops(jobs: pd.DataFrame, findings: Findings) -> None:
-    """Point out jobs that were started again and again within an hour."""
     begun = jobs[jobs["start_ns"].notna()]
     fifth = begun.groupby("job")["start_ns"].shift(_LOOP_STARTS - 1)
     quick = begun[((begun["start_ns"] - fifth) <= _LOOP_NS).fillna(value=False)]
@@ -414,45 +402,38 @@ _RANGE = re.compile(r"(\d{1,18})(?:-(\d{1,18}))?", re.ASCII)
 
 
 def hosts(text: str) -> tuple[str, ...]:
-    """Expand a host list; several brackets in a name are all combined.
-
-    Raises
-    ------
-    LoadError
-        If ``text`` is no host list, or names more than a million hosts.
-    """
+    """Expand a host list; several brackets in a name are all combined."""
     text = text.strip()
     if text.lower() in _NOBODY:
         return ()
-    found: list[str] = []
+    names: list[str] = []
     end = 0
     for name in _NAME.finditer(text):
         if text[end : name.start()] != ("," if end else ""):
             break
-        found += _expanded(name[0], text, MOST_HOSTS - len(found))
+        names += _expanded(name[0], text, MOST_HOSTS - len(names))
         end = name.end()
     if end != len(text) or not end:
         msg = f"{text[:80]!r} is no host list; one looks like node[001-004,007]"
         raise LoadError(msg)
-    return tuple(found)
+    return tuple(names)
 
 
 def _expanded(name: str, text: str, room: int) -> list[str]:
     """Expand one name, unless it has more hosts than there is room for."""
-    parts = [
+    choices = [
         [(plain,)] if plain else [_bounds(piece, text) for piece in inside.split(",")]
         for plain, inside in _PART.findall(name)
     ]
-    sizes = [sum(_size(piece) for piece in part) for part in parts]
+    sizes = [sum(_size(piece) for piece in pieces) for pieces in choices]
     if prod(sizes) > room:
         msg = f"{text[:80]!r} names more than {MOST_HOSTS:,} hosts"
         raise LoadError(msg)
-    spelled = [[each for piece in part for each in _spelled(piece)] for part in parts]
-    return ["".join(each) for each in product(*spelled)]
+    spelled = [[spelling for piece in pieces for spelling in _spelled(piece)] for pieces in choices]
+    return ["".join(spelling) for spelling in product(*spelled)]
 
 
 def _bounds(piece: str, text: str) -> tuple[str, ...]:
-    """Return the first and last number of a range, as written."""
     match = _RANGE.fullmatch(piece.strip())
     if match is None or (match[2] and int(match[2]) < int(match[1])):
         msg = f"{text[:80]!r} is no host list: {piece[:40]!r} is no range like 001-004"

@@ -31,23 +31,18 @@ _FREE |= {"StdIn", "StdOut", "SubmitLine", "SystemComment", "WorkDir"}
 
 @dataclass(frozen=True)
 class Header:
-    """The first line: names of the columns and what separates them."""
-
     names: list[str]
     separator: str
 
 
 @dataclass
 class Records:
-    """All records of a file: the columns requested, as text."""
-
     names: list[str]
     rows: list[list[str]] = field(default_factory=list)
     lines: list[int] = field(default_factory=list)
 
 
 def header_of(text: str) -> Header | None:
-    """Return the header that one line is, if it is one."""
     if (match := _HEADER.match(text)) is None:
         return None
     names = text.split(match[1])
@@ -57,9 +52,8 @@ def header_of(text: str) -> Header | None:
 
 
 def header_in(head: bytes) -> Header | None:
-    """Return the header among the first lines of a file."""
     lines = head.decode(errors="replace").removeprefix("\ufeff").split("\n")[:_FIRST_LINES]
-    return next((found for line in lines if (found := header_of(line.rstrip("\r")))), None)
+    return next((header for line in lines if (header := header_of(line.rstrip("\r")))), None)
 
 
 def is_wide(head: bytes) -> bool:
@@ -71,36 +65,20 @@ def is_wide(head: bytes) -> bool:
 def read_records(
     source: Source, findings: Findings, *, keep: Collection[str] | None = None
 ) -> Records:
-    """Read a file; what is no whole record is dropped, and counted by kind with its line.
-
-    Parameters
-    ----------
-    source
-        What to read.
-    findings
-        Gets what was dropped or repaired.
-    keep
-        Names of the columns wanted; None for all. A repeated column gets ``.1`` added, as
-        in pandas.
-
-    Raises
-    ------
-    LoadError
-        If no header is found in the first lines, or another one follows.
-    """
+    """Read a file; what is no whole record is dropped, and counted by kind with its line."""
     lines = text_lines(source, findings)
     header = _first_header(lines, source, findings)
     names = _distinct(header.names)
-    places = [i for i, name in enumerate(names) if name and (keep is None or name in keep)]
+    columns = [i for i, name in enumerate(names) if name and (keep is None or name in keep)]
     job = names.index("JobID")
-    records = Records([names[i] for i in places])
+    records = Records([names[i] for i in columns])
     texts: dict[str, str] = {}
     for line, fields in _joined(lines, header, findings):
         if fields == header.names:
             findings.add("skipped by design", HEADER_AGAIN, 1, f"line {line:,}")
         elif _JOB.fullmatch(fields[job]):
             # Most texts are repeated: states, dates, hosts. Each is kept once.
-            records.rows.append([texts.setdefault(fields[i], fields[i]) for i in places])
+            records.rows.append([texts.setdefault(fields[i], fields[i]) for i in columns])
             if len(texts) > _MOST_TEXTS:
                 texts.clear()
             records.lines.append(line)
@@ -165,7 +143,6 @@ class _Joiner:
         self._begun_at = self._begun_count = 0
 
     def add(self, number: int, text: str) -> Iterator[tuple[int, list[str]]]:
-        """Take a line; give the record that is known to be complete by now, if any."""
         count = text.count(self._separator) + 1
         if self._begun and count < self._wanted and self._begun_count + count - 1 <= self._wanted:
             return self._continue(text, count)
@@ -176,7 +153,6 @@ class _Joiner:
         return self._begin(number, text, count)
 
     def end(self) -> Iterator[tuple[int, list[str]]]:
-        """Give the last record."""
         self._give_up()
         return self._release(None)
 
@@ -218,6 +194,5 @@ class _Joiner:
             self._begun = []
 
     def _release(self, record: tuple[int, list[str]] | None) -> Iterator[tuple[int, list[str]]]:
-        """Give the record held so far, and hold the next one."""
-        given, self._held = self._held, record
-        return iter(() if given is None else (given,))
+        finished, self._held = self._held, record
+        return iter(() if finished is None else (finished,))

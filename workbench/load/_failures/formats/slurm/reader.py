@@ -19,20 +19,14 @@ NAME = "Slurm accounting"
 
 
 def looks_like(head: bytes, label: str) -> bool:  # noqa: ARG001 - the name says nothing
-    """Recognise a header with JobID and State, as sacct spells them."""
     return header_in(head) is not None or is_wide(head)
 
 
-def read(source: Source, given: Given) -> LogPart:
+def read(source: Source, settings: Given) -> LogPart:
     """Read the runs of all jobs of a file.
 
     Steps are folded into their job. A job that ran again (``--duplicates``) has one attempt
     per run.
-
-    Raises
-    ------
-    LoadError
-        If stamps are local and ``given.tz`` is None, or the file has no usable header.
     """
     head = source.head()
     if header_in(head) is None and is_wide(head):
@@ -42,9 +36,9 @@ def read(source: Source, given: Given) -> LogPart:
         )
         raise LoadError(msg)
     findings = Findings(source.label)
-    jobs = jobs_of(read_records(source, findings, keep=COLUMNS), given, findings)
+    jobs = jobs_of(read_records(source, findings, keep=COLUMNS), settings, findings)
     note_crash_loops(jobs, findings)
     findings.add("read", "runs of jobs", len(jobs))
     return LogPart(
-        failures_of(jobs, given, source.label), timeline_of(jobs, source.label), findings
+        failures_of(jobs, settings, source.label), timeline_of(jobs, source.label), findings
     )
