@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from workbench import datasets
 from workbench.errors import InjectionError
 from workbench.simulate import injections
-from workbench.simulate.injections.rounding_errors import nearest_even
+from workbench.simulate.injections.rounding import nearest_even
 from workbench.tables import GRADIENT_UNDERFLOW, ROUNDING_ERRORS
 
 

@@ -14,7 +14,7 @@ from workbench.simulate.injections import (
     stratified_faults,
     uniform_faults,
 )
-from workbench.simulate.injections.designs.combine import indices
+from workbench.simulate.injections.designs.changes import indices
 from workbench.tables import FAULTS, INJECTION_ALLOCATION
 
 MODELS = [

@@ -17,9 +17,8 @@ import pandas as pd
 import workbench
 from workbench._progress import progress
 from workbench.errors import InjectionError
-from workbench.simulate.injections._inputs import batches, inputs_sha, model_sha, sha_of
 from workbench.simulate.injections._judge import Judge, as_tensor
-from workbench.simulate.injections._torch import torch
+from workbench.simulate.injections._model import batches, inputs_sha, sha_of, torch
 from workbench.simulate.injections.campaigns.work import (
     CampaignSettings,
     Work,
@@ -27,10 +26,6 @@ from workbench.simulate.injections.campaigns.work import (
     prepared,
 )
 from workbench.simulate.injections.designs.bits import (
-    LAYOUTS,
-    flipped,
-    from_patterns,
-    patterns,
     storage,
 )
 from workbench.tables import (
@@ -370,54 +365,6 @@ def _written(path: Path, write: Callable[[Any], Any]) -> None:
     unfinished.replace(path)
 
 
-# Checks that need no model: whether flips are undone, and how given outputs are judged.
-
-_ALL_BITS = 16
-
-
-def flips_not_undone(dtype: str, *, seed: int = 0) -> int:
-    """Flip every bit of many values twice, and count the values where that went wrong.
-
-    Parameters
-    ----------
-    dtype
-        ``"fp64"``, ``"fp32"``, ``"fp16"``, ``"bf16"`` or ``"int8"``.
-    seed
-        Of the values; types of up to 16 bits are tried whole, NaN and infinities among them.
-
-    Returns
-    -------
-    int
-        Values that some bit, flipped once, left as they were, or that two flips changed; 0 if
-        all is well.
-
-    Raises
-    ------
-    InjectionError
-        If there is no such type.
-    """
-    if dtype not in LAYOUTS:
-        msg = f"dtype={dtype!r} is not one of {', '.join(LAYOUTS)}"
-        raise InjectionError(msg)
-    layout = LAYOUTS[dtype]
-    if layout.bit_count <= _ALL_BITS:
-        bits = np.arange(1 << layout.bit_count, dtype=np.int64)
-    else:
-        drawn = np.random.default_rng(seed).bytes((1 << _ALL_BITS) * layout.bit_count // 8)
-        bits = np.frombuffer(drawn, dtype=f"<u{layout.bit_count // 8}").astype(np.int64)
-        exponent = bits | (((1 << (layout.bit_count - 1 - layout.mantissa_count)) - 1)
-                           << layout.mantissa_count)  # NaN, infinities  # fmt: skip
-        bits = np.concatenate([bits, exponent])
-    values = from_patterns(torch().from_numpy(bits.copy()), layout.dtype)
-    before = patterns(values)
-    changed = torch().zeros(len(bits), dtype=torch().bool)
-    for bit in range(layout.bit_count):
-        once = flipped(values, bit)
-        changed |= patterns(once) == before
-        changed |= patterns(flipped(once, bit)) != before
-    return int(changed.sum())
-
-
 def outcomes_of(outputs: Any, golden: Any, *, judge: Judge = _ARGMAX) -> npt.NDArray[np.object_]:
     """Judge outputs that are at hand already against those of the run without faults.
 
@@ -481,7 +428,7 @@ def identity(work: Work) -> dict[str, Any]:
 def _model(model: Any) -> str:
     """Give the hash of weights and of the types they are stored in."""
     kinds = [f"{name} {kept.layout.name}" for name, kept in sorted(storage(model).items())]
-    text = "\n".join([model_sha(model), *kinds])
+    text = "\n".join([sha_of(sorted(model.state_dict().items())), *kinds])
     return hashlib.sha256(text.encode()).hexdigest()
 
 

@@ -15,19 +15,18 @@ import numpy as np
 import pandas as pd
 
 from workbench.errors import InjectionError
-from workbench.simulate.injections._arguments import whole_number
-from workbench.simulate.injections._inputs import (
-    at_rest,
+from workbench.simulate.injections._judge import BENIGN, DUE, MASKED, SDC, Golden, Judge
+from workbench.simulate.injections._model import (
     batches,
     golden_outputs,
+    in_evaluation,
     refuse_other_device,
+    torch,
+    whole_number,
 )
-from workbench.simulate.injections._judge import BENIGN, DUE, MASKED, SDC, Golden, Judge
-from workbench.simulate.injections._torch import torch
-from workbench.simulate.injections.designs.activations import activations_hit
-from workbench.simulate.injections.designs.bits import Changes, Counts
-from workbench.simulate.injections.designs.combine import unchecked_changes
-from workbench.simulate.injections.designs.parameters import (
+from workbench.simulate.injections.designs.changes import Changes, Counts, unchecked_changes
+from workbench.simulate.injections.designs.population import (
+    activations_hit,
     is_output,
     parameters,
     refuse_other_weights,
@@ -184,7 +183,7 @@ def metric_name(metric: Any) -> str | None:
 
 @contextmanager
 def _protected_model(model: Any, settings: CampaignSettings) -> Iterator[None]:
-    with ExitStack() as undo, at_rest(model):
+    with ExitStack() as undo, in_evaluation(model):
         for each in settings.mitigations:
             undo.callback(each.attach(model))
         yield
@@ -220,7 +219,7 @@ def prepared(
         changes = each.hardened(changes)
     is_plain = bool(hits) or needs_every_run(judge, settings)
     is_plain |= any(each.needs_the_model_to_run for each in settings.mitigations)
-    with at_rest(model):
+    with in_evaluation(model):
         engine = _engine(model, inputs, golden, settings, is_plain=is_plain, alarms=alarms)
     return Work(
         model, inputs, judge, settings, faults, _as_hit(population, faults), golden, changes,

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from workbench.simulate.injections._judge import Golden
-from workbench.simulate.injections._torch import torch
+from workbench.simulate.injections._model import torch
 from workbench.simulate.injections.engines.reexecution import OWN_LEAVES, UNTRACEABLE, Program
 from workbench.simulate.injections.engines.row_folding import RowFolding
 

@@ -10,10 +10,10 @@ import numpy as np
 import numpy.typing as npt
 
 from workbench.errors import InjectionError
-from workbench.simulate.injections._inputs import at_rest
 from workbench.simulate.injections._judge import Golden
-from workbench.simulate.injections._torch import torch
-from workbench.simulate.injections.designs.bits import Changes, Counts, Ints, as_integers, as_masks
+from workbench.simulate.injections._model import in_evaluation, torch
+from workbench.simulate.injections.designs.bits import Ints, as_integers, as_masks
+from workbench.simulate.injections.designs.changes import Changes, Counts
 from workbench.simulate.injections.engines.bounds import dot_shortcut
 from workbench.simulate.injections.engines.flip_and_run import (
     CRASHES,
@@ -83,7 +83,7 @@ class FastEngine:
         self.model, self.inputs, self.golden = model, tuple(inputs), golden
         self.rerun_count = 0
         self._places: dict[str, UnitSites | TableSites | None] = {}
-        with at_rest(self.model):
+        with in_evaluation(self.model):
             found = program(model, self.inputs, golden.outputs)
             self._runs = Reexecution(model, self.inputs, found)
             self._work: Workplace | None = None
@@ -111,7 +111,7 @@ class FastEngine:
 
     def is_fast(self, param: str) -> bool:
         """Say whether single faults in a parameter are worked out many at once."""
-        with at_rest(self.model):
+        with in_evaluation(self.model):
             return self._place(param) is not None
 
     def counts(self, changes: Changes) -> Counts:
@@ -122,7 +122,7 @@ class FastEngine:
         exact = entries > 1
         alone = np.flatnonzero(entries == 1)
         first = bounds[alone]
-        with at_rest(self.model):
+        with in_evaluation(self.model):
             for number, target in enumerate(changes.targets):
                 mine = alone[changes.target[first] == number]
                 if len(mine) and self._place(target) is None:
@@ -205,7 +205,7 @@ class FastEngine:
         masks = as_masks(np.left_shift(np.int64(1), np.asarray(bits, dtype=np.int64)), values)
         shape = (len(values), len(bits))
         sdc, due = np.zeros((2, *shape), dtype=np.int32)
-        with at_rest(self.model):
+        with in_evaluation(self.model):
             size = max(1, (1 << 19) // len(bits))
             for first in range(0, len(values), size):
                 elems = torch().arange(first, min(len(values), first + size))

@@ -10,16 +10,18 @@ from typing import Any, ClassVar, NamedTuple, TypeAlias
 import numpy as np
 
 from workbench.errors import InjectionError
-from workbench.simulate.injections._inputs import (
-    Batch,
-    at_rest,
-    batches,
-    refuse_other_device,
-)
 from workbench.simulate.injections._judge import BENIGN, DUE, MASKED, SDC, Golden
-from workbench.simulate.injections._torch import torch
-from workbench.simulate.injections.designs.bits import Changes, Counts, corrupted
-from workbench.simulate.injections.designs.parameters import OUTPUT, is_output
+from workbench.simulate.injections._model import (
+    Batch,
+    batches,
+    in_evaluation,
+    refuse_if,
+    refuse_other_device,
+    torch,
+)
+from workbench.simulate.injections.designs.bits import as_integers, as_masks
+from workbench.simulate.injections.designs.changes import Changes, Counts
+from workbench.simulate.injections.designs.population import OUTPUT, is_output
 
 # What a model raises that a fault has crashed; such a run is a detected error.
 CRASHES = (RuntimeError, IndexError, ArithmeticError, ValueError)
@@ -99,7 +101,7 @@ class FlipAndRun:
     def runs(self, changes: Changes) -> Iterator[Run]:
         """Give the experiments one after another, each put back before the next."""
         bounds = np.searchsorted(changes.experiment, np.arange(changes.experiment_count + 1))
-        with at_rest(self.model):
+        with in_evaluation(self.model):
             for number in range(changes.experiment_count):
                 entries = slice(int(bounds[number]), int(bounds[number + 1]))
                 with self._injected(changes, entries):
@@ -197,7 +199,17 @@ class _Corruption:
         if not self._is_armed:
             return output
         self._is_armed = False
-        return corrupted(output, self._name, self._elem, self._cleared, self._flips)
+        refuse_if(
+            not isinstance(output, torch().Tensor),
+            f"activation {self._name!r} is a {type(output).__name__}, not a tensor; "
+            "choose a module inside it",
+        )
+        hit = output.clone(memory_format=torch().contiguous_format)
+        bits = as_integers(hit.view(len(hit), -1))
+        kept, flipping = ~as_masks(self._cleared, output), as_masks(self._flips, output)
+        for elem, keep, flip in zip(self._elem.tolist(), kept, flipping, strict=True):
+            bits[:, elem] = (bits[:, elem] & keep) ^ flip
+        return hit
 
 
 # What came of experiments: collected from pairs of experiment and input, chunk by chunk.

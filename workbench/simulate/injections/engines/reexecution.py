@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from workbench.errors import InjectionError
-from workbench.simulate.injections._torch import torch
+from workbench.simulate.injections._model import torch
 from workbench.simulate.injections.designs.bits import as_integers
 
 

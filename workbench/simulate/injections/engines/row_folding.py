@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from workbench.simulate.injections._torch import torch
+from workbench.simulate.injections._model import torch
 from workbench.simulate.injections.engines.reexecution import UNTRACEABLE, Program, same
 
 _ALIKE = 1e-4

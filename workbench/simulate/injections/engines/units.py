@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from workbench.simulate.injections._judge import Golden
-from workbench.simulate.injections._torch import torch
+from workbench.simulate.injections._model import torch
 from workbench.simulate.injections.engines.bounds import (
     EPSILON,
     Bounds,

@@ -8,7 +8,7 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-from workbench.simulate.injections._torch import torch
+from workbench.simulate.injections._model import torch
 
 _PLACES = {
     "DLRM": "dlrm",

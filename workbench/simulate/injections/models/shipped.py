@@ -15,7 +15,7 @@ from workbench import datasets
 from workbench.errors import InjectionError
 from workbench.simulate.injections import models
 from workbench.simulate.injections._judge import Judge
-from workbench.simulate.injections._torch import torch
+from workbench.simulate.injections._model import torch
 from workbench.simulate.injections.campaigns.campaign import running
 from workbench.simulate.injections.campaigns.work import CampaignSettings
 from workbench.simulate.injections.designs.faults import fault_list

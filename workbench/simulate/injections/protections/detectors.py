@@ -10,10 +10,10 @@ from typing import Any, Protocol, TypeAlias, runtime_checkable
 import numpy as np
 
 from workbench.errors import InjectionError
-from workbench.simulate.injections._inputs import Batch, at_rest, batches
-from workbench.simulate.injections._torch import torch
-from workbench.simulate.injections.designs.bits import Changes, Ints
-from workbench.simulate.injections.designs.parameters import is_output, shown
+from workbench.simulate.injections._model import Batch, batches, in_evaluation, torch
+from workbench.simulate.injections.designs.bits import Ints
+from workbench.simulate.injections.designs.changes import Changes
+from workbench.simulate.injections.designs.population import is_output, shown
 
 
 @runtime_checkable
@@ -165,7 +165,7 @@ def output_ranges(model: Any, inputs: Any) -> dict[str, tuple[float, float]]:
         return look
 
     uneven: set[str] = set()
-    with ExitStack() as undo, at_rest(model):
+    with ExitStack() as undo, in_evaluation(model):
         for name, module in model.named_modules():
             if not any(True for _ in module.children()):
                 undo.callback(module.register_forward_hook(watch(name)).remove)

@@ -13,8 +13,7 @@ import numpy as np
 import pandas as pd
 
 from workbench.errors import InjectionError
-from workbench.simulate.injections._arguments import sizes, whole_number
-from workbench.simulate.injections._torch import torch
+from workbench.simulate.injections._model import refuse_if, torch, whole_number
 from workbench.simulate.injections.designs.bits import as_masks
 from workbench.tables import DETECTOR_TRIALS
 
@@ -95,6 +94,12 @@ class ChecksumGemm:
         return product[:, : self.shape[1]], self.residuals(product) != 0
 
 
+def _sizes(name: str, values: Any, count: int) -> tuple[int, ...]:
+    fits = isinstance(values, tuple | list) and len(values) == count
+    refuse_if(not fits, f"{name} must be {count} whole numbers, not {values!r}")
+    return tuple(whole_number(f"{name}[{n}]", size, least=1) for n, size in enumerate(values))
+
+
 def int8_product(a: Any, b: Any) -> Any:
     """Multiply int8 matrices into int32, exactly.
 
@@ -163,7 +168,7 @@ def gemm_checksum_trials(
     ----------
     arXiv:2103.00130, see :class:`ChecksumGemm`.
     """
-    m, k, n = sizes("shape", shape, 3)
+    m, k, n = _sizes("shape", shape, 3)
     count = whole_number("count", count, least=1)
     draws = np.random.default_rng(seed)
     b = torch().from_numpy(draws.integers(-128, 128, (k, n)).astype(np.int8))
@@ -498,7 +503,7 @@ def embedding_bag_checksum_trials(
     ----------
     arXiv:2103.00130, see :class:`ChecksumBags`.
     """
-    pooling, dim = sizes("shape", shape, 2)
+    pooling, dim = _sizes("shape", shape, 2)
     count = whole_number("count", count, least=1)
     draws = np.random.default_rng(seed)
     bags = ChecksumBags(

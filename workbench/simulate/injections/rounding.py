@@ -10,8 +10,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from workbench.errors import InjectionError
-from workbench.simulate.injections._arguments import whole_number
-from workbench.simulate.injections._torch import torch
+from workbench.simulate.injections._model import torch, whole_number
 from workbench.tables import GRADIENT_UNDERFLOW, ROUNDING_ERRORS
 
 Array = npt.NDArray[Any]
