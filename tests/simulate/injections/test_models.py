@@ -13,7 +13,7 @@ from workbench import datasets
 from workbench.errors import InjectionError, MissingExtraError
 from workbench.simulate import injections
 from workbench.simulate.injections import models
-from workbench.simulate.injections.models import _clicks, _digits, _tickets
+from workbench.simulate.injections.models import _data
 
 # Every truth about faults in these models holds for exactly these weights.
 WEIGHTS_SHA256 = {
@@ -36,7 +36,7 @@ every_model = pytest.mark.parametrize("name", injections.SHIPPED)
 def quality(name, inputs, labels):
     outputs = injections.shipped_model(name)(*inputs)
     if name == "dlrm":
-        return _clicks.area_under_curve(outputs.numpy(), labels.numpy())
+        return _data.area_under_curve(outputs.numpy(), labels.numpy())
     return float((outputs.argmax(1) == labels).double().mean())
 
 
@@ -117,17 +117,17 @@ def test_shipped_inputs_fit_the_judge(torch_here, name):
 def test_shipped_clicks_and_tickets_are_what_the_generators_draw():
     folder = datasets.path("pvf-models")
     with np.load(folder / "dlrm_inputs.npz", allow_pickle=False) as stored:
-        dense, sparse, clicked = _clicks.clicks(len(stored["labels"]), seed=2)
+        dense, sparse, clicked = _data.clicks(len(stored["labels"]), seed=2)
         np.testing.assert_allclose(stored["dense"], dense, rtol=1e-6)
         np.testing.assert_array_equal(stored["sparse"], sparse)
         np.testing.assert_array_equal(stored["labels"], clicked)
     with np.load(folder / "tickets_inputs.npz", allow_pickle=False) as stored:
-        texts, causes = _tickets.tickets(len(stored["labels"]), seed=2)
-        words = _tickets.numbered(texts, _tickets.vocabulary())
+        texts, causes = _data.tickets(len(stored["labels"]), seed=2)
+        words = _data.numbered(texts, _data.vocabulary())
         np.testing.assert_array_equal(stored["words"], words)
         np.testing.assert_array_equal(stored["labels"], causes)
     facts = json.loads((folder / "models.json").read_text())
-    assert facts["tickets"]["vocabulary"] == list(_tickets.vocabulary())
+    assert facts["tickets"]["vocabulary"] == list(_data.vocabulary())
 
 
 def test_files_of_the_models_are_small_plain_arrays():
@@ -140,16 +140,16 @@ def test_files_of_the_models_are_small_plain_arrays():
 
 
 def test_no_shipped_input_was_trained_on():
-    seen = {row.tobytes() for row in _clicks.clicks(5000, seed=1)[1]}
-    assert not seen & {row.tobytes() for row in _clicks.clicks(1000, seed=2)[1]}
+    seen = {row.tobytes() for row in _data.clicks(5000, seed=1)[1]}
+    assert not seen & {row.tobytes() for row in _data.clicks(1000, seed=2)[1]}
 
 
 def test_enlarged_digits_keep_range_and_mean():
     digits = np.random.default_rng(0).integers(0, 17, (20, 8, 8)).astype(np.uint8)
-    images = _digits.enlarged(digits)
+    images = _data.enlarged(digits)
     assert (images.shape, images.dtype) == ((20, 1, 28, 28), np.float32)
     assert 0 <= images.min() <= images.max() <= 1
-    flat = _digits.enlarged(np.full((1, 8, 8), 16, dtype=np.uint8))
+    flat = _data.enlarged(np.full((1, 8, 8), 16, dtype=np.uint8))
     np.testing.assert_allclose(flat, 1, rtol=1e-6)
 
 
@@ -159,7 +159,7 @@ def test_enlarging_digits_agrees_with_torch(torch_here):
     there = torch_here.nn.functional.interpolate(
         small, size=(28, 28), mode="bilinear", align_corners=False
     )
-    np.testing.assert_allclose(_digits.enlarged(digits), there.numpy(), atol=1e-6)
+    np.testing.assert_allclose(_data.enlarged(digits), there.numpy(), atol=1e-6)
 
 
 def test_the_interaction_is_the_lower_triangle_of_all_dot_products(torch_here):

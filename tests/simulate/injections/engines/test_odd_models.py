@@ -143,7 +143,7 @@ def test_an_activation_with_a_jump_has_no_slope(torch_here, numbers):
 
 def test_dot_products_that_are_clipped_are_not_taken_for_plain_ones(torch_here):
     from workbench.simulate.injections.models import DLRM
-    from workbench.simulate.injections.models.dlrm import DotInteraction as Plain
+    from workbench.simulate.injections.models.networks import DotInteraction as Plain
 
     class DotInteraction(Plain):
         def forward(self, *vectors):

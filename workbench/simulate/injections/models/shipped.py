@@ -19,7 +19,7 @@ from workbench.simulate.injections._model import torch
 from workbench.simulate.injections.campaigns.campaign import running
 from workbench.simulate.injections.campaigns.work import CampaignSettings
 from workbench.simulate.injections.designs.faults import fault_list
-from workbench.simulate.injections.models import _clicks, _digits, _tickets
+from workbench.simulate.injections.models import _data
 
 Array = npt.NDArray[Any]
 SHIPPED = ("dlrm", "lenet", "tickets")
@@ -179,13 +179,13 @@ def _empty(name: str, facts: dict[str, Any]) -> Any:
 
 
 def _drawn_clicks(count: int, seed: int) -> dict[str, Array]:
-    return dict(zip(("dense", "sparse", "labels"), _clicks.clicks(count, seed), strict=True))
+    return dict(zip(("dense", "sparse", "labels"), _data.clicks(count, seed), strict=True))
 
 
 def _drawn_tickets(count: int, seed: int) -> dict[str, Array]:
-    texts, causes = _tickets.tickets(count, seed)
+    texts, causes = _data.tickets(count, seed)
     words = tuple(shipped_facts("tickets")["vocabulary"])
-    return {"words": _tickets.numbered(texts, words), "labels": causes}
+    return {"words": _data.numbered(texts, words), "labels": causes}
 
 
 _DRAWN: dict[str, Callable[..., dict[str, Array]]] = {
@@ -195,7 +195,7 @@ _DRAWN: dict[str, Callable[..., dict[str, Array]]] = {
 #: What a model is called with, and the labels behind it.
 _ARGUMENTS: dict[str, Callable[[dict[str, Array]], tuple[Array, ...]]] = {
     "dlrm": lambda of: (of["dense"], of["sparse"].astype("int64"), of["labels"].astype("int64")),
-    "lenet": lambda of: (_digits.enlarged(of["digits"]), of["labels"].astype("int64")),
+    "lenet": lambda of: (_data.enlarged(of["digits"]), of["labels"].astype("int64")),
     "tickets": lambda of: (of["words"].astype("int64"), of["labels"].astype("int64")),
 }
 
