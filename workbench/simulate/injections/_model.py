@@ -77,7 +77,7 @@ class Batch:
 
 def batches(inputs: Any) -> tuple[Batch, ...]:
     """Read inputs: a tensor, tuple or dict of tensors, or a list of such batches."""
-    calls = tuple(_batch(given) for given in (inputs if isinstance(inputs, list) else [inputs]))
+    calls = tuple(_batch(batch) for batch in (inputs if isinstance(inputs, list) else [inputs]))
     for number, batch in enumerate(calls):
         first: Any = next(batch.tensors(), None)
         refuse_if(first is None, f"inputs: batch {number} holds no tensor")

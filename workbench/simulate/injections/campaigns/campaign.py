@@ -85,14 +85,14 @@ def campaign(
     """
     work = prepared(model, inputs, faults, judge, settings)
     kept = Checkpoint.of(settings, identity(work), work.exp_ids, lambda: work.chunk_size)
-    parts = [*progress(
+    chunks = [*progress(
         _chunks(work, kept),
         total=-(-len(work.exp_ids) // kept.chunk_size),
         unit="chunks",
         label=f"injecting into {work.name}",
         enabled=settings.progress,
     )]  # fmt: skip
-    return gathered(work, kept, parts)
+    return gathered(work, kept, chunks)
 
 
 def running(
@@ -127,20 +127,20 @@ def running(
 def _chunks(work: Work, kept: Checkpoint) -> Iterator[tuple[pd.DataFrame, pd.DataFrame]]:
     """Give the chunks in order, from the folder where they are done."""
     for start, stop in kept.ranges(len(work.exp_ids)):
-        part = kept.read(start, stop)
-        if part is None:
-            part = work.chunk(start, stop)
-            kept.write(start, stop, *part)
-        yield part
+        tables = kept.read(start, stop)
+        if tables is None:
+            tables = work.chunk(start, stop)
+            kept.write(start, stop, *tables)
+        yield tables
 
 
 def gathered(
-    work: Work, kept: Checkpoint, parts: list[tuple[pd.DataFrame, pd.DataFrame]]
+    work: Work, kept: Checkpoint, chunks: list[tuple[pd.DataFrame, pd.DataFrame]]
 ) -> Injections:
     """Put the tables of a campaign together."""
-    outcomes = pd.concat([part[0] for part in parts], ignore_index=True)
-    found = [part[1] for part in parts if len(part[1])]
-    trials = pd.concat(found, ignore_index=True) if found else TRIALS.empty()
+    outcomes = pd.concat([tables[0] for tables in chunks], ignore_index=True)
+    kept_trials = [tables[1] for tables in chunks if len(tables[1])]
+    trials = pd.concat(kept_trials, ignore_index=True) if kept_trials else TRIALS.empty()
     faults = FAULTS.check(work.faults.assign(campaign_id=work.name))
     faults.attrs = {}
     return Injections(
@@ -193,31 +193,31 @@ class Checkpoint:
         experiments per chunk; it is not asked where a folder tells.
         """
         now = pd.Timestamp.now("UTC").floor("s")
-        rest = (exp_ids, settings.keep_trials)
+        order = (exp_ids, settings.keep_trials)
         if settings.folder is None:
-            return cls(None, measured(), now, *rest)
+            return cls(None, measured(), now, *order)
         folder = Path(settings.folder)
         head = folder / _HEAD
         if head.exists():
-            told = _same_campaign(head, identity)
+            stored = _same_campaign(head, identity)
             for left in folder.glob("*.tmp"):
                 left.unlink()
             return cls(
-                folder, int(told["chunk_size"]), pd.Timestamp(told["created"]), *rest,
-                has_sums=bool(told.get("has_sums", False)),
+                folder, int(stored["chunk_size"]), pd.Timestamp(stored["created"]), *order,
+                has_sums=bool(stored.get("has_sums", False)),
             )  # fmt: skip
         folder.mkdir(parents=True, exist_ok=True)
         chunk_size = measured()
-        told = {
+        stored = {
             "format": _FORMAT,
             "created": now.isoformat(),
             "chunk_size": chunk_size,
             "has_sums": True,
             **identity,
         }
-        text = json.dumps(told, indent=1)
+        text = json.dumps(stored, indent=1)
         _written(head, lambda file: file.write(text.encode()))
-        return cls(folder, chunk_size, now, *rest)
+        return cls(folder, chunk_size, now, *order)
 
     def ranges(self, count: int) -> Iterator[tuple[int, int]]:
         """Give the chunks: the first experiment, and the one after the last."""
@@ -242,30 +242,30 @@ class Checkpoint:
             self._refuse_other_bytes(sums, (start, stop))
         else:
             self.unproven.append(start)
-        told = _parquet(path)
-        detected = told[[name for name in told if name not in OUTCOMES.columns]]
+        table = _parquet(path)
+        detected = table[[name for name in table if name not in OUTCOMES.columns]]
         trials = _parquet(trials_path) if trials_path.exists() else TRIALS.empty()
-        if why := _misfit(told, trials, self.exp_ids[start:stop], keep_trials=self.keep_trials):
+        if why := _misfit(table, trials, self.exp_ids[start:stop], keep_trials=self.keep_trials):
             raise _unusable(path, why)
-        outcomes = pd.concat([OUTCOMES.cast(told), detected.astype("Int64")], axis=1)
+        outcomes = pd.concat([OUTCOMES.cast(table), detected.astype("Int64")], axis=1)
         return outcomes, TRIALS.cast(trials)
 
     def _refuse_other_bytes(self, sums: Path, span: tuple[int, int]) -> None:
         """Compare the files of a chunk with the check sums that were written with them."""
         path = self._path("outcomes", *span)
         try:
-            told = json.loads(sums.read_text())
-            wanted = {name: told[name] for name in ("start", "stop", "outcomes", "trials")}
+            stored = json.loads(sums.read_text())
+            wanted = {name: stored[name] for name in ("start", "stop", "outcomes", "trials")}
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise _unusable(path, f"its check sums, {sums.name}, are damaged") from error
-        for name, place in zip(("start", "stop"), span, strict=True):
-            if wanted[name] != place:
+        for name, position in zip(("start", "stop"), span, strict=True):
+            if wanted[name] != position:
                 raise _unusable(path, f"{sums.name} is of another chunk")
         for name in ("outcomes", "trials"):
             file = self._path(name, *span)
             if wanted[name] != _sum_of(file):
-                what = "is missing" if not file.exists() else "is not the file that was written"
-                raise _unusable(path, f"{file.name} {what}")
+                state = "is missing" if not file.exists() else "is not the file that was written"
+                raise _unusable(path, f"{file.name} {state}")
 
     def write(self, start: int, stop: int, outcomes: pd.DataFrame, trials: pd.DataFrame) -> None:
         """Keep a chunk."""
@@ -280,22 +280,22 @@ class Checkpoint:
             self._path("sums", start, stop, ending="json"), lambda file: file.write(text.encode())
         )
 
-    def _path(self, what: str, start: int, stop: int, *, ending: str = "parquet") -> Path:
+    def _path(self, name: str, start: int, stop: int, *, ending: str = "parquet") -> Path:
         assert self.folder is not None
-        return self.folder / f"{what}-{start:010d}-{stop:010d}.{ending}"
+        return self.folder / f"{name}-{start:010d}-{stop:010d}.{ending}"
 
 
 def _same_campaign(head: Path, identity: Mapping[str, Any]) -> dict[str, Any]:
     """Read the head of a folder and refuse another campaign's."""
     try:
-        told: dict[str, Any] = json.loads(head.read_text())
+        stored: dict[str, Any] = json.loads(head.read_text())
         wanted = json.loads(json.dumps(identity))
-        apart = [name for name in wanted if told.get(name) != wanted[name]]
+        apart = [name for name in wanted if stored.get(name) != wanted[name]]
         if apart != [_FOLLOWS]:
             apart = [name for name in apart if name != _FOLLOWS]
-        if told["format"] != _FORMAT:
+        if stored["format"] != _FORMAT:
             apart = ["format"]
-        pd.Timestamp(told["created"]), int(told["chunk_size"])
+        pd.Timestamp(stored["created"]), int(stored["chunk_size"])
     except (ValueError, KeyError, TypeError) as error:
         msg = f"folder: {head} is not the head of a campaign ({error}); use an empty folder"
         raise InjectionError(msg) from error
@@ -303,11 +303,11 @@ def _same_campaign(head: Path, identity: Mapping[str, Any]) -> dict[str, Any]:
         name = apart[0]
         msg = (
             f"folder: {head.parent} holds another campaign, which differs in {', '.join(apart)} "
-            f"({name} there: {str(told.get(name))[:60]}, here: {str(identity.get(name))[:60]}); "
+            f"({name} there: {str(stored.get(name))[:60]}, here: {str(identity.get(name))[:60]}); "
             "use another folder, or the same arguments"
         )
         raise InjectionError(msg)
-    return told
+    return stored
 
 
 def _misfit(
@@ -325,12 +325,12 @@ def _misfit(
     sizes = trials.groupby("exp_id").size()
     if trials.duplicated(["exp_id", "input_id"]).any() or sizes.nunique() > 1:
         return "its trials are not one per experiment and input"
-    told = outcomes.set_index("exp_id").sort_index()
+    counts = outcomes.set_index("exp_id").sort_index()
     for name in OUTCOME_NAMES:
         counted = (trials["outcome"] == name).groupby(trials["exp_id"]).sum()
         # A metric judges all inputs of an experiment together.
-        alike = told["input_count"].eq(sizes).fillna(value=False)
-        if (alike & told[f"{name}_count"].ne(counted).fillna(value=False)).any():
+        alike = counts["input_count"].eq(sizes).fillna(value=False)
+        if (alike & counts[f"{name}_count"].ne(counted).fillna(value=False)).any():
             return "its trials count other outcomes than its experiments"
     return ""
 
@@ -388,7 +388,7 @@ def outcomes_of(outputs: Any, golden: Any, *, judge: Judge = _ARGMAX) -> npt.NDA
     InjectionError
         If the criterion does not fit the outputs, or shapes differ.
     """
-    faulty, clean = (torch().as_tensor(each) for each in (outputs, golden))
+    faulty, clean = (torch().as_tensor(values) for values in (outputs, golden))
     measure = judge.golden(clean)
     if faulty.shape != clean.shape:
         msg = f"outputs: shape {tuple(faulty.shape)}, golden has {tuple(clean.shape)}"
@@ -420,7 +420,8 @@ def identity(work: Work) -> dict[str, Any]:
         "keep_trials": settings.keep_trials,
         "detectors": sorted(settings.detectors),
         "mitigation": [
-            hashlib.sha256(each.described().encode()).hexdigest() for each in settings.mitigations
+            hashlib.sha256(mitigation.described().encode()).hexdigest()
+            for mitigation in settings.mitigations
         ],
     }
 
@@ -434,22 +435,22 @@ def _model(model: Any) -> str:
 
 def faults_sha(faults: pd.DataFrame) -> str:
     """Give the sha256 of what faults do: places and effects, not what is said of them."""
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     for name, missing in _NUMBERS.items():
-        found.update(faults[name].fillna(missing).to_numpy(dtype=np.int64).tobytes())
+        digest.update(faults[name].fillna(missing).to_numpy(dtype=np.int64).tobytes())
     for name in ("param", "direction"):
         codes, texts = pd.factorize(faults[name].astype(object).fillna(""))
-        found.update(codes.astype(np.int64).tobytes())
-        found.update("\n".join(map(str, texts)).encode())
-    found.update(faults["value_after"].to_numpy(dtype=np.float64).tobytes())
-    return found.hexdigest()
+        digest.update(codes.astype(np.int64).tobytes())
+        digest.update("\n".join(map(str, texts)).encode())
+    digest.update(faults["value_after"].to_numpy(dtype=np.float64).tobytes())
+    return digest.hexdigest()
 
 
 def campaign_row(work: Work, created: pd.Timestamp) -> pd.DataFrame:
     """Give the head of a campaign as table CAMPAIGN."""
-    settings, told = work.settings, work.faults.attrs
+    settings, design = work.settings, work.faults.attrs
     hit = sorted(set(work.faults["dtype"].dropna().astype(str)))
-    mitigations = [each.name for each in settings.mitigations]
+    mitigations = [mitigation.name for mitigation in settings.mitigations]
     is_rated = settings.metric is not None or work.golden_metric is not None
     row = {
         "campaign_id": work.name,
@@ -467,12 +468,12 @@ def campaign_row(work: Work, created: pd.Timestamp) -> pd.DataFrame:
         "tolerance": _tolerance(work),
         "masked_rule": getattr(work.engine, "masked_rule", None),
         "nan_policy": "apart",
-        "fault_model": told.get("fault_model", _fault_model(work.faults)),
-        "flip_count": told.get("flip_count", _flip_count(work.faults)),
-        "bit_error_ratio": told.get("bit_error_ratio"),
+        "fault_model": design.get("fault_model", _fault_model(work.faults)),
+        "flip_count": design.get("flip_count", _flip_count(work.faults)),
+        "bit_error_ratio": design.get("bit_error_ratio"),
         "mitigation": "+".join(mitigations) or None,
-        "design": told.get("design", "other"),
-        "seed": told.get("seed"),
+        "design": design.get("design", "other"),
+        "seed": design.get("seed"),
         "golden_metric": work.golden_metric,
         "metric_name": (metric_name(settings.metric) or "accuracy") if is_rated else None,
         "created": created,

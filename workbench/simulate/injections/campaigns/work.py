@@ -80,20 +80,20 @@ class Work:
         spent, count = 0.0, len(self.exp_ids)
         for sample in (1, 10, 100):
             wanted = np.linspace(0, count - 1, min(sample, count)).astype(np.int64)
-            part = self.changes.only(np.unique(wanted))
+            sampled = self.changes.only(np.unique(wanted))
             # What takes long can be the engine looking at a parameter for the first time.
             for _ in range(2):
-                spent = self._probed(part)
+                spent = self._probed(sampled)
                 if spent < _PROBE_S:
                     break
             if spent >= _PROBE_S or sample >= count:
                 break
-        return max(spent / part.experiment_count, 1e-9)
+        return max(spent / sampled.experiment_count, 1e-9)
 
-    def _probed(self, part: Changes) -> float:
+    def _probed(self, sampled: Changes) -> float:
         begun = time.perf_counter()
         with self.in_place():
-            self.engine.counts(part)
+            self.engine.counts(sampled)
             self.alarms.take()
         return time.perf_counter() - begun
 
@@ -110,13 +110,13 @@ class Work:
 
     def chunk(self, start: int, stop: int) -> tuple[pd.DataFrame, pd.DataFrame]:
         """Run some experiments: table OUTCOMES, and table TRIALS if it is wanted."""
-        part = self.changes.part(start, stop)
+        span = self.changes.part(start, stop)
         begun = time.perf_counter()
         with self.in_place():
             if needs_every_run(self.judge, self.settings):
-                columns, trials = self._watched(part, start)
+                columns, trials = self._watched(span, start)
             else:
-                columns, trials = _columns(self.engine.counts(part), len(self.golden)), []
+                columns, trials = _columns(self.engine.counts(span), len(self.golden)), []
         spent = (time.perf_counter() - begun) / max(stop - start, 1)
         frame = pd.DataFrame({"metric_name": None, "metric_value": None} | columns).assign(
             campaign_id=self.name, exp_id=self.exp_ids[start:stop], time_s=spent, error=None
@@ -128,17 +128,17 @@ class Work:
             [OUTCOMES.cast(frame.reindex(columns=list(OUTCOMES.columns))),
              frame[names].astype("Int64")], axis=1
         )  # fmt: skip
-        found = pd.concat(trials, ignore_index=True) if trials else TRIALS.empty()
-        return OUTCOMES.check(outcomes), TRIALS.check(TRIALS.cast(found))
+        kept = pd.concat(trials, ignore_index=True) if trials else TRIALS.empty()
+        return OUTCOMES.check(outcomes), TRIALS.check(TRIALS.cast(kept))
 
-    def _watched(self, part: Changes, start: int) -> tuple[dict[str, Any], list[pd.DataFrame]]:
+    def _watched(self, span: Changes, start: int) -> tuple[dict[str, Any], list[pd.DataFrame]]:
         """Run experiments one by one, looking at each."""
         assert isinstance(self.engine, FlipAndRun)
         metric, labels = self.settings.metric, self.settings.labels
         drop = MetricDrop(self.judge, self.golden_metric)
         trials = Trials(self.golden, self.name) if self.settings.keep_trials else None
         rows, kept = [], []
-        for run in self.engine.runs(part):
+        for run in self.engine.runs(span):
             value = None
             if metric is not None and run.outputs is not None:
                 value = _measured(metric, run.outputs, labels)
@@ -184,8 +184,8 @@ def metric_name(metric: Any) -> str | None:
 @contextmanager
 def _protected_model(model: Any, settings: CampaignSettings) -> Iterator[None]:
     with ExitStack() as undo, in_evaluation(model):
-        for each in settings.mitigations:
-            undo.callback(each.attach(model))
+        for mitigation in settings.mitigations:
+            undo.callback(mitigation.attach(model))
         yield
 
 
@@ -197,11 +197,11 @@ def prepared(
     population = parameters(model)
     calls = batches(inputs)
     refuse_other_device(model, calls)
-    named = faults.get("param", pd.Series()).dropna().unique()
-    hits = [str(name) for name in named if is_output(name)]
+    params = faults.get("param", pd.Series()).dropna().unique()
+    hits = [str(name) for name in params if is_output(name)]
     if hits:
-        found = activations_hit(model, inputs, hits)
-        population = pd.concat([population, found], ignore_index=True)
+        activations = activations_hit(model, inputs, hits)
+        population = pd.concat([population, activations], ignore_index=True)
     faults = verified(model, faults, population if hits else None)
     if faults.empty:
         msg = "faults: the table has no rows; there is nothing to inject"
@@ -215,10 +215,10 @@ def prepared(
         _refuse_labels(judge, settings, len(golden))
         notes += _false_alarms(model, calls, alarms)
     changes = unchecked_changes(model, faults)
-    for each in settings.mitigations:
-        changes = each.hardened(changes)
+    for mitigation in settings.mitigations:
+        changes = mitigation.hardened(changes)
     is_plain = bool(hits) or needs_every_run(judge, settings)
-    is_plain |= any(each.needs_the_model_to_run for each in settings.mitigations)
+    is_plain |= any(mitigation.needs_the_model_to_run for mitigation in settings.mitigations)
     with in_evaluation(model):
         engine = _engine(model, inputs, golden, settings, is_plain=is_plain, alarms=alarms)
     return Work(
@@ -412,8 +412,8 @@ class CampaignSettings:
     @property
     def mitigations(self) -> tuple[Mitigation, ...]:
         """The protections, in the order they act."""
-        given = self.mitigation
-        return (given,) if isinstance(given, Mitigation) else tuple(given)
+        mitigation = self.mitigation
+        return (mitigation,) if isinstance(mitigation, Mitigation) else tuple(mitigation)
 
 
 # What is kept of a single run: every input, or the quality of all of them together.

@@ -69,14 +69,14 @@ class Changes:
     def part(self, start: int, stop: int) -> Changes:
         """Give the experiments ``start`` to ``stop`` - 1, renumbered from 0."""
         first, last = np.searchsorted(self.experiment, [start, stop])
-        part = self.rows(slice(int(first), int(last)))
-        return replace(part, experiment_count=stop - start, experiment=part.experiment - start)
+        span = self.rows(slice(int(first), int(last)))
+        return replace(span, experiment_count=stop - start, experiment=span.experiment - start)
 
     def only(self, experiments: Ints) -> Changes:
         """Give some experiments (in rising order), renumbered from 0."""
-        part = self.rows(np.flatnonzero(np.isin(self.experiment, experiments)))
-        numbers = np.searchsorted(experiments, part.experiment)
-        return replace(part, experiment_count=len(experiments), experiment=numbers)
+        span = self.rows(np.flatnonzero(np.isin(self.experiment, experiments)))
+        numbers = np.searchsorted(experiments, span.experiment)
+        return replace(span, experiment_count=len(experiments), experiment=numbers)
 
 
 @dataclass(frozen=True, eq=False)
@@ -211,29 +211,29 @@ def changes(model: Any, faults: pd.DataFrame) -> Changes:
 def unchecked_changes(model: Any, faults: pd.DataFrame) -> Changes:
     """Turn faults that were checked before into changes."""
     numbers, experiment = np.unique(faults["exp_id"].to_numpy(), return_inverse=True)
-    named = dict(model.named_parameters())
+    parameters = dict(model.named_parameters())
     targets = tuple(str(name) for name in faults["param"].dropna().unique())
     stored = storage(model, targets)
-    parts = []
+    entries = []
     for name in targets:
         is_hit = (faults["param"] == name).fillna(value=False).to_numpy(dtype=bool)
         table = faults[is_hit]
         hits = _Hits.of(table, experiment[is_hit].astype(np.int64))
         if is_output(name):
-            parts.append(_activation(hits, str(table["dtype"].iloc[0])))
+            entries.append(_activation(hits, str(table["dtype"].iloc[0])))
         else:
-            parts.append(_combined(named[name], stored[name], hits, name)[0])
-    sizes = np.array([len(part.elem) for part in parts], dtype=np.int64)
+            entries.append(_combined(parameters[name], stored[name], hits, name)[0])
+    sizes = np.array([len(entry.elem) for entry in entries], dtype=np.int64)
 
     def arrays(name: str) -> _Longs:
-        return np.concatenate([getattr(part, name) for part in parts] or [sizes])
+        return np.concatenate([getattr(entry, name) for entry in entries] or [sizes])
 
     def tensors(name: str) -> Any:
-        return torch().cat([getattr(part, name) for part in parts] or [torch().zeros(0)])
+        return torch().cat([getattr(entry, name) for entry in entries] or [torch().zeros(0)])
 
     joined = Changes(
         len(numbers), arrays("experiment"), targets,
-        np.repeat(np.arange(len(parts), dtype=np.int32), sizes), arrays("elem"),
+        np.repeat(np.arange(len(entries), dtype=np.int32), sizes), arrays("elem"),
         tensors("before"), tensors("after"), arrays("cleared"), arrays("flips"),
     )  # fmt: skip
     return joined.rows(np.argsort(joined.experiment, kind="stable"))
@@ -253,11 +253,11 @@ def _activation(hits: _Hits, dtype: str) -> _Entries:
 
 def filled(model: Any, faults: pd.DataFrame, population: pd.DataFrame) -> pd.DataFrame:
     """Fill what is missing in faults; ``population`` holds the tensors they hit."""
-    known = population.set_index("param")
+    tensors = population.set_index("param")
     name = faults["param"].astype(object)
     table = faults.copy()
     for column in ("component", "layer", "kind", "dtype"):
-        own, looked_up = table[column].astype(object), name.map(known[column].astype(object))
+        own, looked_up = table[column].astype(object), name.map(tensors[column].astype(object))
         table[column] = looked_up if column == "dtype" else own.where(own.notna(), looked_up)
     roles = np.full(len(table), None, dtype=object)
     bit = table["bit"].fillna(-1).to_numpy(dtype=np.int64)
@@ -271,7 +271,7 @@ def filled(model: Any, faults: pd.DataFrame, population: pd.DataFrame) -> pd.Dat
 
 def _with_values(model: Any, faults: pd.DataFrame) -> pd.DataFrame:
     """Fill index, value_before, value_after and direction from the model."""
-    named = dict(model.named_parameters())
+    parameters = dict(model.named_parameters())
     before, after = (
         faults[column].to_numpy(dtype=np.float64, na_value=np.nan).copy()
         for column in ("value_before", "value_after")
@@ -285,18 +285,18 @@ def _with_values(model: Any, faults: pd.DataFrame) -> pd.DataFrame:
     for name, stored in storage(model, hit).items():
         rows = np.flatnonzero((names == name).to_numpy())
         hits = _Hits.of(faults.iloc[rows], experiment[rows])
-        entries, entry, golden_bits = _combined(named[name], stored, hits, name)
+        entries, entry, golden_bits = _combined(parameters[name], stored, hits, name)
         golden[rows] = entries.before.double().numpy()[entry]
         after[rows] = entries.after.double().numpy()[entry]
-        index[rows] = indices(tuple(named[name].shape), hits.elem)
+        index[rows] = indices(tuple(parameters[name].shape), hits.elem)
         flips = (hits.bit >= 0) & (hits.direction < 0)
         is_set = (golden_bits & hits.masks()) != 0
         direction[rows[flips]] = np.where(is_set, "1to0", "0to1")[flips]
-    known = ~np.isnan(golden)
+    is_known = ~np.isnan(golden)
     bit = faults["bit"].fillna(-1).to_numpy(dtype=np.int64)
-    refuse_other_values(faults, "value_before", golden, known)
-    refuse_other_values(faults, "value_after", after, known & (bit >= 0))
-    before = np.where(known, golden, before)
+    refuse_other_values(faults, "value_before", golden, is_known)
+    refuse_other_values(faults, "value_after", after, is_known & (bit >= 0))
+    before = np.where(is_known, golden, before)
     return faults.assign(value_before=before, value_after=after, direction=direction, index=index)
 
 
@@ -305,5 +305,7 @@ def indices(shape: tuple[int, ...], elem: _Longs) -> npt.NDArray[np.object_]:
     # Texts are slow to write, and several bits of an element are common.
     unique, inverse = np.unique(elem, return_inverse=True)
     axes = [axis.tolist() for axis in np.unravel_index(unique, shape)] if shape else []
-    texts = [str(place) for place in zip(*axes, strict=True)] if axes else ["()"] * len(unique)
+    texts = (
+        [str(position) for position in zip(*axes, strict=True)] if axes else ["()"] * len(unique)
+    )
     return np.array(texts, dtype=object)[inverse]

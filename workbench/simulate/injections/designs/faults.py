@@ -74,13 +74,13 @@ class FaultModel:
         refuse_if(self.kind not in kinds, f"kind={self.kind!r} is not one of {kinds}")
         needed = _NUMBERS.get(self.kind, [])
         numbers = [name for names in _NUMBERS.values() for name in names]
-        given = [name for name in numbers if getattr(self, name) is not None]
+        stated = [name for name in numbers if getattr(self, name) is not None]
         wanted = " or ".join(needed) if needed else "no further number"
         refuse_if(
-            len(given) != bool(needed) or not set(given) <= set(needed),
-            f"kind={self.kind!r} takes {wanted}, and was given {given or 'none'}",
+            len(stated) != bool(needed) or not set(stated) <= set(needed),
+            f"kind={self.kind!r} takes {wanted}, and was given {stated or 'none'}",
         )
-        for name in given:
+        for name in stated:
             object.__setattr__(self, name, _number(name, getattr(self, name)))
 
     def starts(self, cells: pd.DataFrame) -> pd.DataFrame:
@@ -258,14 +258,14 @@ def stratified_faults(
     sizes = every_cell["element_count"].to_numpy(dtype=np.int64)
     names = _stratum_names(every_cell, by)
     strata = {str(name): np.flatnonzero(names == name) for name in names.unique()}
-    parts = []
+    drawn = []
     for name, count in _sites(sites, list(strata)).items():
         members = strata[name]
         bit_count = sizes[members].sum()
         cell, elem = _located(sizes[members], rng.integers(0, bit_count, count))
-        part = _hits(every_cell, members[cell], elem, np.arange(count))
-        parts.append(part.assign(stratum=name, inclusion_weight=bit_count / count))
-    hits = pd.concat(parts, ignore_index=True)
+        of_stratum = _hits(every_cell, members[cell], elem, np.arange(count))
+        drawn.append(of_stratum.assign(stratum=name, inclusion_weight=bit_count / count))
+    hits = pd.concat(drawn, ignore_index=True)
     hits = _SBF.rows(hits.assign(exp_id=np.arange(len(hits))))
     head = {"design": "stratified", "seed": seed} | _SBF.provenance()
     return _finished(model, hits, population, head)
@@ -276,8 +276,8 @@ def _sites(sites: int | pd.DataFrame, strata: list[str]) -> dict[str, int]:
         return dict.fromkeys(strata, whole_number("sites", sites, least=1))
     table = INJECTION_ALLOCATION.check(sites, "sites")
     if unknown := sorted(set(table["stratum"]) - set(strata)):
-        known = strata[:3]
-        msg = f"sites: strata {unknown[:3]} are not among those of by, where and bits, e.g. {known}"
+        first = strata[:3]
+        msg = f"sites: strata {unknown[:3]} are not among those of by, where and bits, e.g. {first}"
         raise InjectionError(msg)
     wanted = dict(zip(table["stratum"], table["site_count"].tolist(), strict=True))
     refuse_if(
@@ -351,9 +351,9 @@ def fault_list(model: Any, table: pd.DataFrame) -> pd.DataFrame:
     plain = {"campaign_id": "", "exp_id": np.arange(len(rows)), "flip": 0}
     columns = {name: rows.get(name, plain.get(name)) for name in FAULTS.columns}
     faults = verified(model, FAULTS.cast(pd.DataFrame(columns, index=rows.index)))
-    known = filled(model, faults, parameters(model))
-    known.attrs.update({"design": "fault_list", **table.attrs})
-    return known
+    completed = filled(model, faults, parameters(model))
+    completed.attrs.update({"design": "fault_list", **table.attrs})
+    return completed
 
 
 def activation_faults(
@@ -426,9 +426,9 @@ def _finished(
     flip = hits.groupby("exp_id").cumcount()
     columns = {name: hits.get(name) for name in FAULTS.columns}
     table = pd.DataFrame(columns | {"campaign_id": "", "flip": flip}, index=hits.index)
-    known = filled(model, FAULTS.cast(table), population)
-    known.attrs.update(head)
-    return known
+    completed = filled(model, FAULTS.cast(table), population)
+    completed.attrs.update(head)
+    return completed
 
 
 def chosen(model: Any, where: Where) -> pd.DataFrame:
@@ -474,11 +474,13 @@ def _stratum_names(table: pd.DataFrame, by: Sequence[str]) -> pd.Series:
     unknown = [name for name in by if name not in STRATA]
     refuse_if(unknown, f"by: {unknown} cannot make strata; take some of {STRATA}")
     refuse_if(not by, f"by: no column is given; take some of {STRATA}")
-    first, *others = (
+    first, *further = (
         ("bit " + table["bit"].astype(str)) if name == "bit" else table[name].astype(str)
         for name in by
     )
-    return first.str.cat(others, sep=", ") if others else first
+    for label in further:
+        first = first + ", " + label
+    return first
 
 
 def _located(sizes: _Longs, drawn: _Longs) -> tuple[_Longs, _Longs]:

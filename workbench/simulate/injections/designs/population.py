@@ -56,18 +56,18 @@ def parameters(model: Any, *, components: Mapping[str, str] | None = None) -> pd
         not stored,
         f"model: {type(model).__name__} has no parameters; there is nothing to inject into",
     )
-    named = dict(model.named_parameters())
+    tensors = dict(model.named_parameters())
     patterns = _own_components(model) if components is None else components
-    if idle := [p for p in patterns if not any(fnmatchcase(name, p) for name in named)]:
+    if idle := [p for p in patterns if not any(fnmatchcase(name, p) for name in tensors)]:
         # Most are misspelt.
-        msg = f"components: {idle} match no parameter; the model has {shown(list(named))}"
+        msg = f"components: {idle} match no parameter; the model has {shown(list(tensors))}"
         raise InjectionError(msg)
     modules = dict(model.named_modules())
     rows = []
     for name, kept in stored.items():
         layer, _, leaf = name.rpartition(".")
         component, kind = _component(name, patterns), _kind(modules[layer], leaf)
-        rows.append((component, layer, name, kind, kept.layout.name, named[name].numel()))
+        rows.append((component, layer, name, kind, kept.layout.name, tensors[name].numel()))
     return _population(rows)
 
 
@@ -94,7 +94,7 @@ def _own_components(model: Any) -> Mapping[str, str]:
 
 
 def _component(name: str, patterns: Mapping[str, str]) -> str:
-    matching = (part for pattern, part in patterns.items() if fnmatchcase(name, pattern))
+    matching = (component for pattern, component in patterns.items() if fnmatchcase(name, pattern))
     return next(matching, name.split(".", 1)[0])
 
 
@@ -206,10 +206,10 @@ def verified(
     sizes, types = _targets(model, activations)
     name = faults["param"].astype(object)
     is_hit = name.notna()
-    known = name.isin(list(sizes))
+    is_known = name.isin(list(sizes))
     if activations is None:
-        known |= name.map(is_output).astype(bool)
-    refuse(is_hit & ~known, "param", f"is not of this model ({shown(list(sizes))}); {_HINT}")
+        is_known |= name.map(is_output).astype(bool)
+    refuse(is_hit & ~is_known, "param", f"is not of this model ({shown(list(sizes))}); {_HINT}")
     elem, bit = faults["elem"], faults["bit"]
     refuse(is_hit & elem.isna(), "elem", "is missing")
     is_outside = (elem >= name.map(sizes)).fillna(value=False)
@@ -226,9 +226,9 @@ def verified(
 
 def _targets(model: Any, activations: pd.DataFrame | None) -> tuple[dict[str, int], dict[str, str]]:
     """Give the elements and the stored type of everything faults can hit, by name."""
-    named = dict(model.named_parameters())
+    tensors = dict(model.named_parameters())
     stored = storage(model)
-    sizes = {name: named[name].numel() for name in stored}
+    sizes = {name: tensors[name].numel() for name in stored}
     types = {name: kept.layout.name for name, kept in stored.items()}
     if activations is not None:
         sizes |= dict(zip(activations["param"], activations["element_count"], strict=True))

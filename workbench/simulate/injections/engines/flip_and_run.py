@@ -123,12 +123,12 @@ class FlipAndRun:
     def _judged(self, number: int, outputs: list[Any]) -> Run:
         """Compare the outputs of an experiment with the golden ones."""
         golden = self.golden
-        if all(each is not None for each in outputs):
-            whole = torch().cat(outputs)
+        if all(output is not None for output in outputs):
+            joined = torch().cat(outputs)
             rows = slice(None)
-            codes = golden.outcomes(whole, rows)
-            better = golden.beneficial(whole, rows, codes)
-            return Run(number, whole, codes, better, _delta(whole, golden.outputs))
+            codes = golden.outcomes(joined, rows)
+            better = golden.beneficial(joined, rows, codes)
+            return Run(number, joined, codes, better, _delta(joined, golden.outputs))
         size = len(golden)
         codes = golden.decisions.new_full((size,), DUE, dtype=torch().uint8)
         none = torch().zeros_like(codes, dtype=torch().bool)
@@ -141,17 +141,17 @@ class FlipAndRun:
             hit = changes.target[entries]
             for target in np.unique(hit):
                 name = changes.targets[target]
-                mine = np.flatnonzero(hit == target) + entries.start
+                own = np.flatnonzero(hit == target) + entries.start
                 if is_output(name):
                     module = self.model.get_submodule(name.removesuffix(OUTPUT))
-                    hook = _Corruption(name, changes, mine)
+                    hook = _Corruption(name, changes, own)
                     undo.callback(module.register_forward_hook(hook).remove)
                     undo.callback(self.model.register_forward_pre_hook(hook.rearm).remove)
                     continue
                 parameter = self._parameters[name]
-                places = _places(parameter, changes.elem[mine])
-                undo.callback(_put, parameter, places, parameter.detach()[places].clone())
-                _put(parameter, places, changes.after[torch().from_numpy(mine)])
+                positions = _places(parameter, changes.elem[own])
+                undo.callback(_put, parameter, positions, parameter.detach()[positions].clone())
+                _put(parameter, positions, changes.after[torch().from_numpy(own)])
             yield
 
 
@@ -161,10 +161,10 @@ def _places(parameter: Any, elem: Any) -> tuple[Any, ...]:
     return tuple(torch().from_numpy(np.asarray(axis)).to(parameter.device) for axis in axes)
 
 
-def _put(parameter: Any, places: tuple[Any, ...], values: Any) -> None:
+def _put(parameter: Any, positions: tuple[Any, ...], values: Any) -> None:
     target = parameter.detach()
     values = values.to(device=target.device, dtype=target.dtype)
-    target[places] = values if places else values.reshape(())
+    target[positions] = values if positions else values.reshape(())
 
 
 def _delta(outputs: Any, golden: Any) -> Any:
@@ -177,8 +177,8 @@ def _delta(outputs: Any, golden: Any) -> Any:
 
 def largest(delta: Any) -> float:
     """Give the largest of numbers that can be NaN."""
-    known = delta[~torch().isnan(delta)]
-    return float(known.max()) if len(known) else float("nan")
+    finite = delta[~torch().isnan(delta)]
+    return float(finite.max()) if len(finite) else float("nan")
 
 
 class _Corruption:
@@ -267,11 +267,11 @@ def judge_pairs(
     """
     sites, rows = pairs
     for first in range(0, len(sites), rows_per_chunk):
-        part = slice(first, first + rows_per_chunk)
-        outputs = built(part)
-        codes = golden.outcomes(outputs, rows[part])
-        better = golden.beneficial(outputs, rows[part], codes)
-        tally.add(sites[part], codes, better, close(outputs, part))
+        span = slice(first, first + rows_per_chunk)
+        outputs = built(span)
+        codes = golden.outcomes(outputs, rows[span])
+        better = golden.beneficial(outputs, rows[span], codes)
+        tally.add(sites[span], codes, better, close(outputs, span))
 
 
 class Ended(NamedTuple):
@@ -305,18 +305,18 @@ class Outcomes:
         self.sdc, self.due, self.beneficial = np.zeros((3, experiment_count), dtype=np.int64)
         self.max_abs_delta = np.zeros(experiment_count)
 
-    def take(self, places: Any, tally: Tally) -> None:
+    def take(self, experiments: Any, tally: Tally) -> None:
         """Take over what was tallied for some experiments."""
-        self.masked[places] = self.input_count - tally.touched.numpy()
-        self.sdc[places] = tally.sdc.numpy()
-        self.due[places] = tally.due.numpy()
-        self.beneficial[places] = tally.beneficial.numpy()
-        self.max_abs_delta[places] = np.nan
+        self.masked[experiments] = self.input_count - tally.touched.numpy()
+        self.sdc[experiments] = tally.sdc.numpy()
+        self.due[experiments] = tally.due.numpy()
+        self.beneficial[experiments] = tally.beneficial.numpy()
+        self.max_abs_delta[experiments] = np.nan
 
-    def put(self, place: int, found: Ended) -> None:
+    def put(self, experiment: int, run_ended: Ended) -> None:
         """Put down the exact counts of one experiment."""
-        for name, value in found._asdict().items():
-            getattr(self, name)[place] = value
+        for name, value in run_ended._asdict().items():
+            getattr(self, name)[experiment] = value
 
     def counts(self) -> Counts:
         """Give them in the form every engine gives."""

@@ -221,10 +221,10 @@ def numbered(texts: list[str], words: tuple[str, ...]) -> Array:
     unknown = number[_UNKNOWN]
     table = np.zeros((len(texts), TICKET_WORDS), dtype=np.int64)
     for row, text in enumerate(texts):
-        found = [number[_START], *(number.get(word, unknown) for word in text.split())][
+        numbers = [number[_START], *(number.get(word, unknown) for word in text.split())][
             :TICKET_WORDS
         ]
-        table[row, : len(found)] = found
+        table[row, : len(numbers)] = numbers
     return table
 
 
@@ -234,17 +234,17 @@ def _text(draws: np.random.Generator, cause: int) -> str:
     def happens(piece: str) -> bool:
         return bool(draws.random() < SHARES[piece])
 
-    parts = [_one(draws, CHATTER)]
+    texts = [_one(draws, CHATTER)]
     if happens("symptom"):
         weight = np.array([weights[cause] for weights in SYMPTOMS.values()], dtype=float)
-        parts.append(tuple(SYMPTOMS)[int(draws.choice(len(SYMPTOMS), p=weight / weight.sum()))])
+        texts.append(tuple(SYMPTOMS)[int(draws.choice(len(SYMPTOMS), p=weight / weight.sum()))])
     pieces = ("evidence", "second evidence")
-    parts += [_wrapped(draws, CLAIMS, cause) for piece in pieces if happens(piece)]
+    texts += [_wrapped(draws, CLAIMS, cause) for piece in pieces if happens(piece)]
     for piece in ("denial", "second denial"):
         if happens(piece):
-            other = (cause + int(draws.integers(1, len(CAUSES)))) % len(CAUSES)
-            parts.append(_wrapped(draws, DENIALS, other))
-    words = " ".join(parts[part] for part in draws.permutation(len(parts))).split()
+            denied = (cause + int(draws.integers(1, len(CAUSES)))) % len(CAUSES)
+            texts.append(_wrapped(draws, DENIALS, denied))
+    words = " ".join(texts[number] for number in draws.permutation(len(texts))).split()
     words = [str(draws.integers(_NUMBERS)) if word == "{n}" else word for word in words]
     words = [_UNKNOWN if happens("unknown word") else word for word in words]
     return " ".join(word for word in words if not happens("lost word"))

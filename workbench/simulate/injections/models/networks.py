@@ -108,9 +108,9 @@ def _table(rows: int, dim: int) -> nn.EmbeddingBag:
 
 def _mlp(width: int, widths: Sequence[int]) -> list[nn.Module]:
     layers: list[nn.Module] = []
-    for each in widths:
-        layers += [nn.Linear(width, each), nn.ReLU()]
-        width = each
+    for next_width in widths:
+        layers += [nn.Linear(width, next_width), nn.ReLU()]
+        width = next_width
     return layers
 
 
@@ -169,8 +169,8 @@ class Attention(nn.Module):
     def forward(self, x: Tensor, is_token: Tensor) -> Tensor:
         """Mix ``x`` [inputs x places x dim] over its places; ``is_token`` is False for padding."""
         query, key, value = (
-            each(x).unflatten(-1, (self.heads, -1)).transpose(1, 2)
-            for each in (self.query, self.key, self.value)
+            projection(x).unflatten(-1, (self.heads, -1)).transpose(1, 2)
+            for projection in (self.query, self.key, self.value)
         )
         mixed = functional.scaled_dot_product_attention(query, key, value, attn_mask=is_token)
         output: Tensor = self.output(mixed.transpose(1, 2).flatten(2))

@@ -54,7 +54,7 @@ def shipped_model(name: str) -> Any:
     facts = shipped_facts(name)
     with torch().random.fork_rng(devices=[]):
         model = _empty(name, facts)
-    weights = {key: torch().from_numpy(each) for key, each in _arrays(f"{name}.npz").items()}
+    weights = {key: torch().from_numpy(array) for key, array in _arrays(f"{name}.npz").items()}
     model.load_state_dict(weights)
     return model.eval().requires_grad_(requires_grad=False)
 
@@ -92,8 +92,8 @@ def shipped_inputs(
     """
     shipped_facts(name)
     as_tensor = torch().as_tensor
-    given = _arrays(f"{name}_inputs.npz")
-    held = len(given["labels"])
+    arrays = _arrays(f"{name}_inputs.npz")
+    held = len(arrays["labels"])
     wanted = held if count is None else count
     endless = seed is not None and name != "lenet"
     if wanted < 1 or (wanted > held and not endless):
@@ -101,12 +101,12 @@ def shipped_inputs(
         msg = f"{name}: {wanted} inputs requested, 1 to {held} are shipped{more}"
         raise InjectionError(msg)
     if endless:
-        given = _DRAWN[name](wanted, seed)
+        arrays = _DRAWN[name](wanted, seed)
     elif seed is not None:
         rows = np.random.default_rng(seed).permutation(held)[:wanted]
-        given = {key: each[rows] for key, each in given.items()}
-    chosen = {key: each[:wanted] for key, each in given.items()}
-    *inputs, labels = (as_tensor(each) for each in _ARGUMENTS[name](chosen))
+        arrays = {key: array[rows] for key, array in arrays.items()}
+    chosen = {key: array[:wanted] for key, array in arrays.items()}
+    *inputs, labels = (as_tensor(array) for array in _ARGUMENTS[name](chosen))
     return tuple(inputs), labels
 
 

@@ -186,7 +186,7 @@ def _fit(
         order = torch.randperm(len(labels))
         for start in starts:
             rows = order[start : start + plan.batch]
-            value = loss(model(*(each[rows] for each in inputs)), labels[rows])
+            value = loss(model(*(tensor[rows] for tensor in inputs)), labels[rows])
             optimizer.zero_grad()
             value.backward()  # type: ignore[no-untyped-call,unused-ignore]
             optimizer.step()
@@ -195,7 +195,7 @@ def _fit(
 
 
 def _tensors(arrays: tuple[Array, ...]) -> tuple[Tensor, ...]:
-    return tuple(torch.as_tensor(each) for each in arrays)
+    return tuple(torch.as_tensor(array) for array in arrays)
 
 
 def _outputs(model: nn.Module, *inputs: Array) -> Array:
@@ -206,16 +206,16 @@ def _outputs(model: nn.Module, *inputs: Array) -> Array:
 
 def write(path: Path, trained: Trained) -> dict[str, Any]:
     """Write weights, inputs and the model's entry in ``models.json``; return the entry."""
-    weights = {name: each.numpy() for name, each in trained.model.state_dict().items()}
+    weights = {name: array.numpy() for name, array in trained.model.state_dict().items()}
     np.savez_compressed(path, allow_pickle=False, **weights)
     np.savez_compressed(
         path.with_name(f"{path.stem}_inputs.npz"), allow_pickle=False, **trained.inputs
     )
     digest = hashlib.sha256()
-    for name, each in weights.items():
-        digest.update(f"{name} {each.shape} {each.dtype}\n".encode() + each.tobytes())
+    for name, array in weights.items():
+        digest.update(f"{name} {array.shape} {array.dtype}\n".encode() + array.tobytes())
     entry = {
-        "parameter_count": sum(each.size for each in weights.values()),
+        "parameter_count": sum(array.size for array in weights.values()),
         "weights_sha256": digest.hexdigest(),
         "metric_name": trained.metric_name,
         "metric_value": round(trained.metric_value, 4),
@@ -227,9 +227,9 @@ def write(path: Path, trained: Trained) -> dict[str, Any]:
         "numpy": np.__version__,
     }
     facts = path.with_name("models.json")
-    known = json.loads(facts.read_text(encoding="utf-8")) if facts.is_file() else {}
-    known[path.stem] = entry
-    text = json.dumps(dict(sorted(known.items())), indent=1)
+    entries = json.loads(facts.read_text(encoding="utf-8")) if facts.is_file() else {}
+    entries[path.stem] = entry
+    text = json.dumps(dict(sorted(entries.items())), indent=1)
     facts.write_text(text + "\n", encoding="utf-8")
     return entry
 
