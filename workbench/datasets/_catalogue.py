@@ -408,6 +408,7 @@ def _verdict(path: Path, sha256: str) -> str:
     return "ok" if _hash(path) == sha256 else "changed"
 
 
+# The stamp is only part of the key: a file that changed is hashed anew.
 @functools.lru_cache(maxsize=4096)
 def _hash_once(path: Path, _stamp: tuple[int, int, int]) -> str:
     return _hash(path)

@@ -96,8 +96,6 @@ def _compared(values: Array, rounded: Array, library: Array) -> dict[str, Any]:
     }
 
 
-# How many gradients a narrow type would lose.
-
 _TYPES = {
     "fp32": "float32",
     "bf16": "bfloat16",

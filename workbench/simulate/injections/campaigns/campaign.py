@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -16,6 +15,7 @@ import pandas as pd
 
 import workbench
 from workbench._progress import progress
+from workbench._writing import write_whole
 from workbench.errors import InjectionError
 from workbench.simulate.injections._judge import Judge, as_tensor
 from workbench.simulate.injections._model import batches, inputs_sha, sha_of, torch
@@ -153,8 +153,6 @@ def gathered(
     )
 
 
-# Where chunks that are done are kept, so that a campaign can be stopped at any moment.
-
 _HEAD = "campaign.json"
 _FORMAT = 1
 # Follows from the rest; it alone differs where the code of a model has changed.
@@ -200,8 +198,10 @@ class Checkpoint:
         head = folder / _HEAD
         if head.exists():
             stored = _same_campaign(head, identity)
-            for left in folder.glob("*.tmp"):
-                left.unlink()
+            # What a killed process left: of this version, and of earlier ones.
+            for pattern in (".*.parquet-*-*", ".*.json-*-*", "*.tmp"):
+                for unfinished in folder.glob(pattern):
+                    unfinished.unlink()
             return cls(
                 folder, int(stored["chunk_size"]), pd.Timestamp(stored["created"]), *order,
                 has_sums=bool(stored.get("has_sums", False)),
@@ -216,7 +216,7 @@ class Checkpoint:
             **identity,
         }
         text = json.dumps(stored, indent=1)
-        _written(head, lambda file: file.write(text.encode()))
+        write_whole(head, lambda file: file.write(text.encode()))
         return cls(folder, chunk_size, now, *order)
 
     def ranges(self, count: int) -> Iterator[tuple[int, int]]:
@@ -272,11 +272,11 @@ class Checkpoint:
         if self.folder is None:
             return
         if len(trials):
-            _written(self._path("trials", start, stop), trials.to_parquet)
-        _written(self._path("outcomes", start, stop), outcomes.to_parquet)
+            write_whole(self._path("trials", start, stop), trials.to_parquet)
+        write_whole(self._path("outcomes", start, stop), outcomes.to_parquet)
         sums = {name: _sum_of(self._path(name, start, stop)) for name in ("outcomes", "trials")}
         text = json.dumps({"start": start, "stop": stop, **sums})
-        _written(
+        write_whole(
             self._path("sums", start, stop, ending="json"), lambda file: file.write(text.encode())
         )
 
@@ -355,16 +355,6 @@ def _parquet(path: Path) -> pd.DataFrame:
         raise InjectionError(msg) from error
 
 
-def _written(path: Path, write: Callable[[Any], Any]) -> None:
-    """Write a file so that it is there as a whole or not at all."""
-    unfinished = path.with_name(f"{path.name}.{os.getpid()}.tmp")
-    with unfinished.open("wb") as file:
-        write(file)
-        file.flush()
-        os.fsync(file.fileno())
-    unfinished.replace(path)
-
-
 def outcomes_of(outputs: Any, golden: Any, *, judge: Judge = _ARGMAX) -> npt.NDArray[np.object_]:
     """Judge outputs that are at hand already against those of the run without faults.
 
@@ -396,8 +386,6 @@ def outcomes_of(outputs: Any, golden: Any, *, judge: Judge = _ARGMAX) -> npt.NDA
     codes = measure.outcomes(faulty, torch().arange(len(clean)))
     return np.array([OUTCOME_NAMES[code] for code in codes.tolist()], dtype=object)
 
-
-# What is said of a campaign: its head, what makes it this campaign, and what to know of it.
 
 _NUMBERS = {"exp_id": -1, "flip": -1, "elem": -1, "bit": -1}
 

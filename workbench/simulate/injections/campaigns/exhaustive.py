@@ -12,7 +12,7 @@ from workbench._progress import progress
 from workbench.errors import InjectionError
 from workbench.simulate.injections._judge import Judge
 from workbench.simulate.injections.campaigns.campaign import campaign_row
-from workbench.simulate.injections.campaigns.work import CampaignSettings, prepared
+from workbench.simulate.injections.campaigns.work import CampaignSettings, as_hit, prepared
 from workbench.simulate.injections.designs.bits import storage
 from workbench.simulate.injections.designs.faults import (
     Bits,
@@ -23,7 +23,7 @@ from workbench.simulate.injections.designs.faults import (
     uniform_faults,
 )
 from workbench.simulate.injections.engines.fast_engine import FastEngine
-from workbench.tables import CAMPAIGN, EXHAUSTIVE, PARAMETERS, ExhaustiveInjections
+from workbench.tables import CAMPAIGN, EXHAUSTIVE, ExhaustiveInjections
 
 _ARGMAX = Judge()
 _PLAIN = CampaignSettings()
@@ -95,17 +95,8 @@ def exhaustive(
     head["design"] = pd.Categorical(["exhaustive"])
     return ExhaustiveInjections(
         campaign=CAMPAIGN.check(CAMPAIGN.cast(head)),
-        parameters=_whole(work.parameters, population).assign(campaign_id=work.name),
+        parameters=as_hit(work.parameters, population).assign(campaign_id=work.name),
         sites=_sites(counted),
-    )
-
-
-def _whole(model: pd.DataFrame, population: pd.DataFrame) -> pd.DataFrame:
-    """Give all parameters of the model, those injected into under the components chosen."""
-    names = dict(zip(population["param"], population["component"], strict=True))
-    own = zip(model["param"], model["component"], strict=True)
-    return PARAMETERS.cast(
-        model.assign(component=[names.get(param, component) for param, component in own])
     )
 
 

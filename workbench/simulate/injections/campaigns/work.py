@@ -222,7 +222,7 @@ def prepared(
     with in_evaluation(model):
         engine = _engine(model, inputs, golden, settings, is_plain=is_plain, alarms=alarms)
     return Work(
-        model, inputs, judge, settings, faults, _as_hit(population, faults), golden, changes,
+        model, inputs, judge, settings, faults, as_hit(population, faults), golden, changes,
         engine, alarms, _golden_metric(golden, settings), notes,
     )  # fmt: skip
 
@@ -274,7 +274,7 @@ def _false_alarms(model: Any, calls: Any, alarms: Alarms) -> list[tuple[str, str
     ]
 
 
-def _as_hit(population: pd.DataFrame, faults: pd.DataFrame) -> pd.DataFrame:
+def as_hit(population: pd.DataFrame, faults: pd.DataFrame) -> pd.DataFrame:
     """Give the parameters with the components under which the faults were drawn."""
     drawn = faults.dropna(subset=["param", "component"]).drop_duplicates("param")
     names = dict(zip(drawn["param"].astype(str), drawn["component"].astype(str), strict=True))
@@ -332,8 +332,6 @@ def _arguments(inputs: Any) -> tuple[Any, ...]:
         raise InjectionError(msg)
     return calls[0].args
 
-
-# How a campaign is run, apart from what it injects and how outputs are judged.
 
 EngineName = Literal["auto", "flip_and_run", "fast"]
 
@@ -414,9 +412,6 @@ class CampaignSettings:
         """The protections, in the order they act."""
         mitigation = self.mitigation
         return (mitigation,) if isinstance(mitigation, Mitigation) else tuple(mitigation)
-
-
-# What is kept of a single run: every input, or the quality of all of them together.
 
 
 class Trials:

@@ -96,16 +96,8 @@ def bounds(
 ) -> Bounds | None:
     """Give the bounds for changes of the units of ``start``, or None if there are none.
 
-    Parameters
-    ----------
-    program, golden
-        The model, and the measure of its outputs.
-    start
-        Operation whose units change.
-    size_from
-        Operation that is hit, and the magnitudes it sums.
-    shortcut
-        The way through dot products, if it is to be taken.
+    ``size_from`` is the operation that is hit and the magnitudes it sums; ``shortcut`` the way
+    through dot products, if it is to be taken.
     """
     try:
         size = AbsoluteRun(program, is_change=False)(*size_from)
@@ -122,7 +114,7 @@ def bounds(
 def vector_bounds(
     program: Program, golden: Golden, shortcut: DotShortcut, vector: int
 ) -> Bounds | None:
-    """Give the bounds for changes of the components of a vector of the dot products."""
+    """Give the same for changes of the components of a vector of the dot products."""
     node = shortcut.nodes[vector]
     try:
         size = AbsoluteRun(program, is_change=False)(node, program.golden[node].abs())
@@ -197,9 +189,8 @@ def _peaks(program: Program, shortcut: DotShortcut, vector: int, ways: Any) -> A
     return torch().stack(peaks)
 
 
-# How far a change can carry, and how large the numbers are that are summed on the way.
-# Both come from running the rest of a model with absolute weights: activations such as ReLU
-# never enlarge a difference by more than a factor, so what comes out bounds what can.
+# Interval arithmetic with absolute weights: activations such as ReLU never enlarge a
+# difference by more than a factor, so what comes out bounds how far a change can carry.
 
 # Largest slope of activations, by class or function name; for GELU and SiLU rounded up.
 SLOPES = {
@@ -246,13 +237,8 @@ def function_name(node: Any) -> str:
 class AbsoluteRun:
     """Runs what follows an operation on magnitudes.
 
-    Parameters
-    ----------
-    program
-        The model.
-    is_change
-        True: of changes, so what does not change counts as 0. False: of the values
-        themselves, with biases and everything else that is added.
+    With ``is_change`` they are magnitudes of changes, so what does not change counts as 0;
+    without, of the values themselves, with biases and everything else that is added.
     """
 
     def __init__(self, program: Program, *, is_change: bool) -> None:
@@ -262,17 +248,10 @@ class AbsoluteRun:
         self._fresh: dict[Any, Any] = {}
 
     def __call__(self, start: Any, value: Any, *, until: Any = None, head: Any = None) -> Any:
-        """Give the magnitude of the output, or of one value on the way.
+        """Give the magnitude of the output, or of the value ``until``.
 
-        Parameters
-        ----------
-        start, value
-            Operation, and the magnitudes it gives.
-        until
-            Value requested; None is the output.
-        head
-            The last linear operation: its outputs are replaced by one, the largest
-            difference of two. None for none.
+        ``start`` is the operation that gives ``value``. The outputs of ``head``, the last
+        linear operation, are replaced by one, the largest difference of two.
 
         Raises
         ------
@@ -378,8 +357,6 @@ def spread(weight: Any) -> Any:
 def _largest(value: Any) -> Any:
     return value.reshape(len(value), -1).amax(1)
 
-
-# The short way through the dot products of a recommendation model.
 
 _ALIKE = 1e-4
 # Sizes of the changes that both ways must agree on: a clip would show in the large ones.

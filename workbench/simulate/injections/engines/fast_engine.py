@@ -193,7 +193,7 @@ class FastEngine:
         try:
             outputs = run()
         except (torch().OutOfMemoryError, InjectionError):
-            raise
+            raise  # both are kinds of CRASHES, but not the fault's doing
         except CRASHES:
             return Ended(0, 0, len(self.golden), 0, np.nan)
         return ended(self.golden, outputs)
@@ -206,6 +206,7 @@ class FastEngine:
         shape = (len(values), len(bits))
         sdc, due = np.zeros((2, *shape), dtype=np.int32)
         with in_evaluation(self.model):
+            # Half a million sites at a time, so that memory does not grow with the parameter.
             size = max(1, (1 << 19) // len(bits))
             for first in range(0, len(values), size):
                 elems = torch().arange(first, min(len(values), first + size))

@@ -113,7 +113,7 @@ class FlipAndRun:
         try:
             outputs = self.model(*batch.args, **batch.kwargs)
         except (torch().OutOfMemoryError, InjectionError):
-            raise
+            raise  # both are kinds of CRASHES, but not the fault's doing
         except CRASHES:
             outputs = None
         if self._watch is not None:
@@ -157,6 +157,7 @@ class FlipAndRun:
 
 def _places(parameter: Any, elem: Any) -> tuple[Any, ...]:
     """Give the places of flat elements, per axis, whatever the memory layout."""
+    # Not through a flat view: of weights that are not contiguous it would be a copy.
     axes = np.unravel_index(elem, tuple(parameter.shape)) if parameter.ndim else ()
     return tuple(torch().from_numpy(np.asarray(axis)).to(parameter.device) for axis in axes)
 
@@ -212,9 +213,6 @@ class _Corruption:
         return hit
 
 
-# What came of experiments: collected from pairs of experiment and input, chunk by chunk.
-
-
 class Tally:
     """Counts of experiments; inputs that nothing is said about were provably not touched.
 
@@ -250,20 +248,8 @@ def judge_pairs(
 ) -> None:
     """Run pairs of experiment and input as rows of batches, and count what came of them.
 
-    Parameters
-    ----------
-    golden
-        The measure of the outputs.
-    pairs
-        Experiment and input of every pair.
-    built
-        Gives the outputs of a range of pairs.
-    close
-        Says of the outputs of a range which are a matter of rounding.
-    tally
-        Where it is counted.
-    rows_per_chunk
-        Rows of one batch.
+    ``built`` gives the outputs of a range of pairs, ``close`` says which of them are a matter
+    of rounding.
     """
     sites, rows = pairs
     for first in range(0, len(sites), rows_per_chunk):

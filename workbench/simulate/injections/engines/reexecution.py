@@ -69,6 +69,7 @@ class Reexecution:
     def _agrees(self, target: str, way: Callable[[Sequence[str]], Any]) -> bool:
         """Say whether a way gives the outputs of the whole model, with noise on a parameter."""
         tensor = self.tensor(target).detach()
+        # A fixed seed, so that the same way is taken in every run.
         draws = torch().Generator().manual_seed(0)
         noise = torch().randn(tensor.shape, generator=draws).to(tensor)
         golden = tensor.clone()
@@ -170,6 +171,7 @@ class CallReplay:
     def _note(self, at: int, args: Any, kwargs: Any) -> None:
         for leaf in torch().utils._pytree.tree_leaves((args, kwargs)):
             if isinstance(leaf, torch().Tensor):
+                # By storage: views and tied weights are other tensors over the same memory.
                 self._first.setdefault(leaf.untyped_storage().data_ptr(), at)
 
     def is_replayable(self) -> bool:
@@ -212,6 +214,7 @@ def same(value: Any, expected: Any) -> bool:
             return False
         if value.shape != expected.shape:
             return False
+        # As integers, for NaN differs from itself, and -0.0 equals 0.0.
         if value.dtype.is_floating_point:
             value, expected = as_integers(value), as_integers(expected)
         return bool(torch().equal(value, expected))

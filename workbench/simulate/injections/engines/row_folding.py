@@ -106,18 +106,10 @@ class RowFolding:
         return self._gathered(self.program.golden[node], self.factor[node], rows)
 
     def run(self, start: Any, value: Any, rows: Any, *, until: Any = None) -> Any:
-        """Give what comes out (or one value on the way) if an operation gives ``value``.
+        """Give the output, or the value ``until``, if an operation gives ``value``.
 
-        Parameters
-        ----------
-        start
-            Operation, see ``foldable``.
-        value
-            What it gives: a row per entry of ``rows``.
-        rows
-            Inputs these rows belong to; an input may come often.
-        until
-            Value requested; None is the output.
+        ``value`` has a row per entry of ``rows``, the inputs they belong to; an input may come
+        often. What can be a start says ``foldable``.
         """
         last = until or self.program.output
         fresh = {start: value}

@@ -268,13 +268,12 @@ def _windows(module: Any, x: Any, size: Any) -> Any:
     inputs, channels, down, along = x.stride()
     (high, wide), (far, broad) = module.kernel_size, module.dilation
     step_down, step_along = module.stride
+    # Strided views: the windows of a kernel overlap, and copies would take its area in memory.
     return x.as_strided(
         (x.shape[1], high, wide, x.shape[0], *size),
         (channels, far * down, broad * along, inputs, step_down * down, step_along * along),
     )
 
-
-# Faults in embedding tables: only inputs that look the row up can change.
 
 _SITES = 500_000
 # Where no bound is known, a decision is close below this many times the rounding seen.

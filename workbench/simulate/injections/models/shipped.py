@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -156,18 +155,14 @@ def shipped_facts(name: str) -> dict[str, Any]:
     if name not in SHIPPED:
         msg = f"no shipped model {name!r}; there are {', '.join(SHIPPED)}"
         raise InjectionError(msg)
-    path = _folder() / "models.json"
+    path = datasets.path(_SET) / "models.json"
     facts: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))[name]
     return facts
 
 
-def _folder() -> Path:
-    return datasets.path(_SET)
-
-
 def _arrays(file: str) -> dict[str, Array]:
     """Read a file of arrays; nothing in it can run code."""
-    with np.load(_folder() / file, allow_pickle=False) as stored:
+    with np.load(datasets.path(_SET) / file, allow_pickle=False) as stored:
         return dict(stored)
 
 
@@ -198,8 +193,6 @@ _ARGUMENTS: dict[str, Callable[[dict[str, Array]], tuple[Array, ...]]] = {
     "lenet": lambda of: (_data.enlarged(of["digits"]), of["labels"].astype("int64")),
     "tickets": lambda of: (of["words"].astype("int64"), of["labels"].astype("int64")),
 }
-
-# A campaign on a shipped model in one call, for live pictures.
 
 
 def shipped_running(

@@ -176,8 +176,6 @@ def output_ranges(model: Any, inputs: Any) -> dict[str, tuple[float, float]]:
     return {name: limits for name, limits in ranges.items() if name not in uneven}
 
 
-# Protections: what stands between a fault and the output.
-
 _RELU_LIKE = ("ReLU", "ReLU6", "LeakyReLU", "PReLU", "ELU", "GELU", "SiLU", "Hardswish")
 
 
@@ -214,6 +212,7 @@ class _WeightClamp(Mitigation):
         limit = torch().from_numpy(limits)[torch().from_numpy(changes.target).long()]
         passes = np.array([is_output(name) for name in changes.targets], dtype=bool)
         kept = torch().from_numpy(passes)[torch().from_numpy(changes.target).long()]
+        # NaN compares false, so it is read as 0 like what is too large.
         fine = (changes.after.double().abs() <= limit) | kept
         return replace(changes, after=torch().where(fine, changes.after, 0))
 

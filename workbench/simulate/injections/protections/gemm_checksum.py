@@ -216,8 +216,6 @@ def _flip(values: Any, position: tuple[int, int], bit: int) -> None:
     values[position] ^= as_masks(1 << bit, values)
 
 
-# A detector for campaigns: the checksums that a quantised model would be guarded by.
-
 _CODE_MOST = 127
 # One less than the modulus: only activations of 0 are multiples of it, so hide nothing.
 _ACTIVATION_MOST = 126
@@ -398,8 +396,6 @@ def _encode(name: str, weight: Any, axis: int) -> _Encoded:
         raise InjectionError(msg)
     return _Encoded(scale, codes.sum(axis))
 
-
-# A checksum that notices soft errors in quantised embedding tables.
 
 _ROWS, _CHUNK = 20_000, 256
 _BITS, _HIGH_BITS = 8, 4
