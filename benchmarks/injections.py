@@ -27,7 +27,7 @@ if not __package__:
 from benchmarks._measure import machine, one_thread
 from benchmarks._table import RESULTS, Row, publish
 from workbench.simulate import injections
-from workbench.simulate.injections._torch import torch
+from workbench.simulate.injections._model import torch
 from workbench.simulate.injections.engines.fast_engine import FastEngine
 
 PEER = "PyTorchFI 0.6.0"

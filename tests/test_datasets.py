@@ -51,11 +51,11 @@ def test_bundled_files_are_exactly_those_of_the_source_list():
     root = _catalogue.data_folder()
     listed = _catalogue.bundled_files()
     expected = {row.dataset + "/" + row.file: row for row in listed.itertuples()}
-    found = {p.relative_to(root).as_posix() for p in root.rglob("*") if p.is_file()}
-    top_level = {name for name in found if "/" not in name}
+    present = {p.relative_to(root).as_posix() for p in root.rglob("*") if p.is_file()}
+    top_level = {name for name in present if "/" not in name}
     assert top_level == {".gitattributes", "PUBLIC.csv", "README.md", "SETS.csv", "SOURCES.csv"}
     remedy = "run: python -m workbench.datasets._fetch SET LICENCE ORIGIN"
-    assert found - top_level == set(expected), remedy
+    assert present - top_level == set(expected), remedy
     for name, row in expected.items():
         content = (root / name).read_bytes()
         assert (len(content), hashlib.sha256(content).hexdigest()) == (row.bytes, row.sha256), (

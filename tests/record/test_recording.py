@@ -50,12 +50,12 @@ def no_other_sensors(monkeypatch):
 def test_every_gpu_is_sampled_from_before_the_command_to_after_its_end(nvml, tmp_path):
     done = record(["sleep", "0.3"], tmp_path / "run", period_s=0.05)
     rows = rows_of(tmp_path / "run")
-    said = about(tmp_path / "run")
+    described = about(tmp_path / "run")
     assert done.exit_code == 0
     assert done.reading_count == len(rows) >= 6
     assert {row["entity"].split("/")[1] for row in rows} == {"gpu0", "gpu1"}
     assert {row["power_w"] for row in rows} == {500.123, 500.124}
-    assert said["start_ns"] <= rows[0]["time_ns"] <= rows[-1]["time_ns"] <= said["end_ns"]
+    assert described["start_ns"] <= rows[0]["time_ns"] <= rows[-1]["time_ns"] <= described["end_ns"]
     assert nvml.is_shut
 
 
@@ -139,11 +139,11 @@ def test_files_are_for_those_whom_the_user_lets_read_them(nvml, tmp_path):
 
 
 def test_what_was_read_before_a_failure_is_kept(nvml, tmp_path, monkeypatch):
-    asked = []
+    calls = []
 
     def fails(self):
-        asked.append(1)
-        if len(asked) > 2:
+        calls.append(1)
+        if len(calls) > 2:
             raise ValueError
         return [("n/gpu0", {"power_w": 500.0})]
 
@@ -161,11 +161,11 @@ def test_a_way_of_sampling_that_breaks_does_not_stop_the_command(nvml, tmp_path,
 
 
 def test_a_disk_that_is_full_at_the_end_does_not_hide_the_exit_code(nvml, tmp_path, monkeypatch):
-    real, told = recording.write_about, []
+    real, calls = recording.write_about, []
 
     def full_at_the_end(folder, about):
-        told.append(about)
-        if len(told) > 1:
+        calls.append(about)
+        if len(calls) > 1:
             raise OSError(28, "No space left on device")
         real(folder, about)
 
@@ -385,8 +385,8 @@ def test_a_stop_reaches_the_command_once_and_the_recording_is_complete(tmp_path,
         assert time.monotonic() < deadline
         time.sleep(0.05)
     os.kill(process.pid, stop)
-    _, said = process.communicate(timeout=60)
-    assert process.returncode == 9, said
+    _, described = process.communicate(timeout=60)
+    assert process.returncode == 9, described
     assert note.read_text() == stop.name + "\n"
     assert about(folder)["signals"] == [stop.name]
     assert about(folder)["exit_code"] == 9
@@ -403,8 +403,8 @@ def test_a_full_disk_is_told_with_what_was_lost_and_check_repeats_it(nvml, tmp_p
     assert done.reading_count == 0
     assert done.lost_count >= 4
     assert "No space left" in done.error
-    said = about(tmp_path / "run")
-    assert (said["reading_count"], said["lost_count"]) == (0, done.lost_count)
+    described = about(tmp_path / "run")
+    assert (described["reading_count"], described["lost_count"]) == (0, done.lost_count)
     result = CliRunner().invoke(cli.app, ["check", str(tmp_path / "run")])
     assert result.exit_code == 2
     assert "No space left" in result.output
@@ -452,10 +452,10 @@ def test_what_the_system_refuses_to_write_is_told_by_record_and_again_by_check(
     nvml, tmp_path, small_files
 ):
     record(QUICK, tmp_path / "whole")
-    part, said = (tmp_path / "whole" / n for n in ("power_0001.parquet", "recording.json"))
-    assert said.stat().st_size + 1000 < part.stat().st_size
+    chunk, described = (tmp_path / "whole" / n for n in ("power_0001.parquet", "recording.json"))
+    assert described.stat().st_size + 1000 < chunk.stat().st_size
     folder = tmp_path / "run"
-    small_files(said.stat().st_size + 1000)
+    small_files(described.stat().st_size + 1000)
     first = CliRunner().invoke(cli.app, ["record", "--out", str(folder), "--", *QUICK])
     assert first.exit_code == 1
     assert "File too large" in first.output

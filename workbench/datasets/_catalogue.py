@@ -55,8 +55,8 @@ def describe() -> pd.DataFrame:
     table = table.assign(
         synthetic=table["synthetic"] == "yes",
         place=[place(name) or "not at hand" for name in table["dataset"]],
-        file_count=pd.Series([len(part) for part in files], dtype="int64"),
-        size_bytes=pd.Series([int(part["bytes"].sum()) for part in files], dtype="int64"),
+        file_count=pd.Series([len(rows) for rows in files], dtype="int64"),
+        size_bytes=pd.Series([int(rows["bytes"].sum()) for rows in files], dtype="int64"),
     )
     return DATASETS.check(table[list(DATASETS.columns)])
 
@@ -96,13 +96,13 @@ def public_files() -> pd.DataFrame:
 
 def require(name: str) -> None:
     """Raise :class:`DatasetError` with the nearest names if ``name`` is unknown."""
-    known = names()
-    if name in known:
+    all_names = names()
+    if name in all_names:
         return
-    near = [other for other in known if str(name).lower() in other]
-    near = near or difflib.get_close_matches(str(name).lower(), known, n=3, cutoff=0.4)
-    hint = f"did you mean {' or '.join(map(repr, near))}?" if near else f"known: {', '.join(known)}"
-    msg = f"no data set is called {name!r}; {hint}"
+    near = [candidate for candidate in all_names if str(name).lower() in candidate]
+    near = near or difflib.get_close_matches(str(name).lower(), all_names, n=3, cutoff=0.4)
+    hint = f"did you mean {' or '.join(map(repr, near))}?" if near else "known: "
+    msg = f"no data set is called {name!r}; {hint + ('' if near else ', '.join(all_names))}"
     raise DatasetError(msg)
 
 
@@ -140,8 +140,8 @@ def _read_once(path: Path, columns: tuple[str, ...], _stamp: tuple[int, int]) ->
 def _check_files(path: Path, table: pd.DataFrame) -> None:
     """Refuse file names that could lead out of their folder, and broken checksums."""
     for file in table["file"]:
-        parts = PurePosixPath(file).parts
-        if not parts or file != "/".join(parts) or re.search(r"(^|/)\.\.?(/|$)|[\\:\0]|^/", file):
+        steps = PurePosixPath(file).parts
+        if not steps or file != "/".join(steps) or re.search(r"(^|/)\.\.?(/|$)|[\\:\0]|^/", file):
             msg = f"{path}: {file!r} is not a plain relative file name; refused"
             raise DatasetError(msg)
     bad = table[~table["sha256"].str.fullmatch("[0-9a-f]{64}")]
@@ -289,8 +289,8 @@ def best(*candidates: str) -> tuple[Path, str, bool]:
     for name in candidates:
         require(name)
     for name in candidates:
-        if (found := place(name)) is not None:
-            return checked(name, found), name, is_synthetic(name)
+        if (origin := place(name)) is not None:
+            return checked(name, origin), name, is_synthetic(name)
     msg = (
         f"none of {', '.join(candidates) or 'no names'} is at hand; "
         f"get one with: workbench datasets fetch {candidates[0] if candidates else 'NAME'}"
@@ -408,6 +408,7 @@ def _verdict(path: Path, sha256: str) -> str:
     return "ok" if _hash(path) == sha256 else "changed"
 
 
+# The stamp is only part of the key: a file that changed is hashed anew.
 @functools.lru_cache(maxsize=4096)
 def _hash_once(path: Path, _stamp: tuple[int, int, int]) -> str:
     return _hash(path)

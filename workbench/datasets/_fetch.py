@@ -52,9 +52,9 @@ def path(name: str) -> Path:
     >>> path("fleet-demo").name
     'fleet-demo'
     """
-    found = place(name)
-    if found in {"bundled", "mirror"}:
-        return checked(name, found)
+    origin = place(name)
+    if origin in {"bundled", "mirror"}:
+        return checked(name, origin)
     return fetch(name)
 
 
@@ -90,11 +90,11 @@ def fetch(
         If the name is unknown, the server cannot be reached, does not have a
         file, or sends one with a wrong checksum.
     """
-    found = place(name)
+    origin = place(name)
     if is_bundled(name):
         return checked(name, "bundled")
-    if found == "mirror" and base_url is None:
-        return checked(name, found)
+    if origin == "mirror" and base_url is None:
+        return checked(name, origin)
     folder = folder_of(name, "cache")
     files = files_of(name)
     with bar(total=int(files["bytes"].sum()), unit="B", label=name, enabled=progress) as shown:
@@ -115,10 +115,10 @@ def _to_get(files: pd.DataFrame, folder: Path, shown: Any) -> Iterator[dict[Any,
 
 
 def _url(row: dict[Any, Any], base_url: str | None) -> str:
-    parts = urlsplit(str(row["url"]))
+    address = urlsplit(str(row["url"]))
     if base_url is not None:
-        return base_url.rstrip("/") + parts.path
-    if parts.scheme != "https":
+        return base_url.rstrip("/") + address.path
+    if address.scheme != "https":
         msg = f"{row['file']}: the catalogue's address {row['url']} is not https; refused"
         raise DatasetError(msg)
     return str(row["url"])

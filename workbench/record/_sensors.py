@@ -53,11 +53,11 @@ class AmdSmi:
             done = subprocess.run(
                 self._command, capture_output=True, text=True, timeout=_TIMEOUT_S, check=True
             )
-            said = json.loads(done.stdout)
+            answer = json.loads(done.stdout)
         except (OSError, subprocess.SubprocessError, ValueError) as error:
             self._miss(f"amd-smi: {str(error)[:200]}")
             return []
-        gpus = said.get("gpu_data", []) if isinstance(said, dict) else said
+        gpus = answer.get("gpu_data", []) if isinstance(answer, dict) else answer
         return list(self._rows(gpus if isinstance(gpus, list) else []))
 
     def close(self) -> None:
@@ -69,23 +69,23 @@ class AmdSmi:
                 self._miss("amd-smi: an entry without a GPU number")
                 continue
             power, energy = _part(gpu, "power"), _part(gpu, "energy")
-            found = {
+            readings = {
                 "power_w": _number(power.get("socket_power", power.get("current_socket_power"))),
                 "energy_j": _number(energy.get("total_energy_consumption")),
                 "clock_mhz": _number(_part(_part(gpu, "clock"), "gfx_0").get("clk")),
                 "busy_share": _number(_part(gpu, "usage").get("gfx_activity"), bare=0.01),
                 "temperature_c": _number(_part(gpu, "temperature").get("hotspot")),
             }
-            values = {column: value for column, value in found.items() if value is not None}
+            values = {column: value for column, value in readings.items() if value is not None}
             yield f"{self._host}/gpu{gpu['gpu']}", values
 
-    def _miss(self, what: str) -> None:
-        self.missing[what] = self.missing.get(what, 0) + 1
+    def _miss(self, reason: str) -> None:
+        self.missing[reason] = self.missing.get(reason, 0) + 1
 
 
 def _part(entry: dict[str, Any], name: str) -> dict[str, Any]:
-    part = entry.get(name)
-    return part if isinstance(part, dict) else {}
+    section = entry.get(name)
+    return section if isinstance(section, dict) else {}
 
 
 def _number(value: Any, *, bare: float = 1.0) -> float | None:
@@ -215,12 +215,12 @@ class Nvml:
             raise self._nvml.NVMLError(value.nvmlReturn)
         return int(value.value.uiVal)
 
-    def _try(self, what: str, ask: Callable[..., Any], *words: Any) -> Any:
+    def _try(self, question: str, ask: Callable[..., Any], *words: Any) -> Any:
         """Ask the driver; what it does not answer is counted, and None."""
         try:
             return ask(*words)
         except (self._nvml.NVMLError, AttributeError) as error:
-            reason = f"{what}: {error}"
+            reason = f"{question}: {error}"
             self.missing[reason] = self.missing.get(reason, 0) + 1
             return None
 
@@ -247,11 +247,11 @@ _SCOPE = {"package": "cpu", "dram": "memory"}
 
 def rapl_sampler(host: str) -> Rapl:
     """Find the counters that may be read; ``NotFoundError`` says why there are none."""
-    found = sorted(ZONES.glob("intel-rapl:*"))
-    if not found:
+    zones = sorted(ZONES.glob("intel-rapl:*"))
+    if not zones:
         msg = f"CPU energy: this kernel shows no counters under {ZONES}"
         raise NotFoundError(msg)
-    sampler = Rapl(found, host)
+    sampler = Rapl(zones, host)
     if not sampler.sensors:
         msg = "CPU energy: the counters may be read by root only (chmod a+r energy_uj)"
         raise NotFoundError(msg)
@@ -270,8 +270,8 @@ class Rapl:
         self._last: dict[str, float] = {}
         self._added: dict[str, float] = {}
         self._counters: dict[str, Path] = {}
-        taken = [self._taken(zone, host) for zone in zones]
-        self.sensors: Sequence[Sensor] = [sensor for sensor in taken if sensor]
+        sensors = [self._taken(zone, host) for zone in zones]
+        self.sensors: Sequence[Sensor] = [sensor for sensor in sensors if sensor]
 
     def read(self) -> list[tuple[str, Values]]:
         """Read every counter once; one that wrapped goes on."""
@@ -305,8 +305,8 @@ class Rapl:
     def _joules(self, counter: Path) -> float | None:
         text = _word(counter)
         if text is None or not text.isdigit():
-            what = f"{counter}: cannot be read"
-            self.missing[what] = self.missing.get(what, 0) + 1
+            reason = f"{counter}: cannot be read"
+            self.missing[reason] = self.missing.get(reason, 0) + 1
             return None
         return int(text) / 1e6
 

@@ -126,8 +126,8 @@ def record(command: Sequence[str], out: str | Path, *, period_s: float = 0.1) ->
         finally:
             for sampler in samplers:
                 sampler.close()
-        for each in samplers:
-            missing += [f"{what} ({n:,} times)" for what, n in each.missing.items()]
+        for sampler in samplers:
+            missing += [f"{reason} ({n:,} times)" for reason, n in sampler.missing.items()]
         about |= {
             "missing": missing,
             "end_ns": time.time_ns(),

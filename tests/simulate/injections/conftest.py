@@ -10,8 +10,8 @@ def make_mlp(torch_here):
     def make(classes=3):
         nn = torch_here.nn
         torch_here.manual_seed(7)
-        parts = [nn.Linear(5, 8), nn.ReLU(), nn.LayerNorm(8), nn.Linear(8, classes)]
-        return nn.Sequential(*parts)
+        layers = [nn.Linear(5, 8), nn.ReLU(), nn.LayerNorm(8), nn.Linear(8, classes)]
+        return nn.Sequential(*layers)
 
     return make
 

@@ -24,8 +24,8 @@ def make(monkeypatch):
     return module
 
 
-def outcomes(part, campaign=None):
-    table = load.injections(datasets.path("pvf-demo") / part).outcomes
+def outcomes(folder, campaign=None):
+    table = load.injections(datasets.path("pvf-demo") / folder).outcomes
     return table if campaign is None else table[table["campaign_id"] == campaign]
 
 
@@ -35,9 +35,9 @@ def test_flips_in_a_stored_type_are_made_anew(torch_here, make, count):
     stored = inject.stored_as(inject.shipped_model("dlrm"), "int8")
     kind = inject.FaultModel("mbf", flip_count=count)
     faults = inject.uniform_faults(stored, make.DRAWS, fault_model=kind, where="top", seed=count)
-    found = make.run("dlrm", stored, faults, f"top int8 x{count}").outcomes
+    outcomes_now = make.run("dlrm", stored, faults, f"top int8 x{count}").outcomes
     shipped = outcomes("flips", f"top int8 x{count}")
-    assert found[COUNTS].to_numpy().tolist() == shipped[COUNTS].to_numpy().tolist()
+    assert outcomes_now[COUNTS].to_numpy().tolist() == shipped[COUNTS].to_numpy().tolist()
 
 
 @pytest.mark.slow
@@ -45,9 +45,9 @@ def test_the_pilot_of_the_components_is_made_anew(torch_here, make):
     pilot_count, _, by = make.SITES["dlrm"]
     model = inject.shipped_model("dlrm")
     faults = inject.stratified_faults(model, pilot_count, by=by, seed=1)
-    found = make.run("dlrm", model, faults, "dlrm").outcomes
-    shipped = outcomes("components/dlrm").head(len(found))
-    assert found[COUNTS].to_numpy().tolist() == shipped[COUNTS].to_numpy().tolist()
+    outcomes_now = make.run("dlrm", model, faults, "dlrm").outcomes
+    shipped = outcomes("components/dlrm").head(len(outcomes_now))
+    assert outcomes_now[COUNTS].to_numpy().tolist() == shipped[COUNTS].to_numpy().tolist()
 
 
 @pytest.mark.usefixtures("torch_here")
@@ -60,8 +60,8 @@ def test_checksum_trials_are_made_anew():
 
 
 def test_every_campaign_says_what_it_was_judged_on():
-    for part in ("components/dlrm", "components/lenet", "components/tickets", "flips"):
-        campaign = load.injections(datasets.path("pvf-demo") / part).campaign
+    for folder in ("components/dlrm", "components/lenet", "components/tickets", "flips"):
+        campaign = load.injections(datasets.path("pvf-demo") / folder).campaign
         assert campaign["is_synthetic"].notna().all()
         assert campaign["dataset"].notna().all()
         is_real = campaign["dataset"].str.contains("handwritten")

@@ -13,7 +13,7 @@ from workbench import datasets
 from workbench.errors import InjectionError, MissingExtraError
 from workbench.simulate import injections
 from workbench.simulate.injections import models
-from workbench.simulate.injections.models import _clicks, _digits, _tickets
+from workbench.simulate.injections.models import _data
 
 # Every truth about faults in these models holds for exactly these weights.
 WEIGHTS_SHA256 = {
@@ -36,7 +36,7 @@ every_model = pytest.mark.parametrize("name", injections.SHIPPED)
 def quality(name, inputs, labels):
     outputs = injections.shipped_model(name)(*inputs)
     if name == "dlrm":
-        return _clicks.area_under_curve(outputs.numpy(), labels.numpy())
+        return _data.area_under_curve(outputs.numpy(), labels.numpy())
     return float((outputs.argmax(1) == labels).double().mean())
 
 
@@ -48,15 +48,15 @@ def quality(name, inputs, labels):
 def test_shipped_models_are_as_good_as_the_ones_they_follow(
     torch_here, name, published, count, seed, tolerance
 ):
-    found = quality(name, *injections.shipped_inputs(name, count, seed=seed))
-    assert found == pytest.approx(published, abs=tolerance)
+    measured = quality(name, *injections.shipped_inputs(name, count, seed=seed))
+    assert measured == pytest.approx(published, abs=tolerance)
 
 
 @every_model
 def test_quality_on_the_shipped_inputs_is_the_stated_one(torch_here, name):
     facts = injections.shipped_facts(name)
-    found = quality(name, *injections.shipped_inputs(name))
-    assert found == pytest.approx(facts["judged_metric_value"], abs=2e-3)
+    measured = quality(name, *injections.shipped_inputs(name))
+    assert measured == pytest.approx(facts["judged_metric_value"], abs=2e-3)
 
 
 def test_tickets_are_neither_trivial_nor_hopeless(torch_here):
@@ -68,8 +68,8 @@ def test_tickets_are_neither_trivial_nor_hopeless(torch_here):
 def test_weights_are_frozen(torch_here, name):
     digest = hashlib.sha256()
     state = injections.shipped_model(name).state_dict()
-    for key, each in state.items():
-        array = each.numpy()
+    for key, tensor in state.items():
+        array = tensor.numpy()
         digest.update(f"{key} {array.shape} {array.dtype}\n".encode() + array.tobytes())
     assert digest.hexdigest() == WEIGHTS_SHA256[name]
     assert injections.shipped_facts(name)["weights_sha256"] == WEIGHTS_SHA256[name]
@@ -78,11 +78,11 @@ def test_weights_are_frozen(torch_here, name):
 @every_model
 def test_a_shipped_model_has_the_stated_size_and_is_ready_to_judge(torch_here, name):
     model = injections.shipped_model(name)
-    assert sum(each.numel() for each in model.parameters()) == SIZES[name]
+    assert sum(array.numel() for array in model.parameters()) == SIZES[name]
     assert injections.shipped_facts(name)["parameter_count"] == SIZES[name]
     assert not model.training
-    assert not any(each.requires_grad for each in model.parameters())
-    assert {str(each.dtype) for each in model.parameters()} == {"torch.float32"}
+    assert not any(array.requires_grad for array in model.parameters())
+    assert {str(array.dtype) for array in model.parameters()} == {"torch.float32"}
     assert set(model.components.values()) == PARTS[name]
 
 
@@ -97,14 +97,14 @@ def test_shipped_models_can_be_traced(torch_here, name):
 
 @every_model
 def test_the_first_inputs_are_the_same_however_many_are_taken(torch_here, name):
-    whole, labels = injections.shipped_inputs(name)
-    few, few_labels = injections.shipped_inputs(name, 7)
-    assert all(torch_here.equal(a[:7], b) for a, b in zip(whole, few, strict=True))
+    every_input, labels = injections.shipped_inputs(name)
+    first, few_labels = injections.shipped_inputs(name, 7)
+    assert all(torch_here.equal(a[:7], b) for a, b in zip(every_input, first, strict=True))
     assert torch_here.equal(labels[:7], few_labels)
     again, _ = injections.shipped_inputs(name, 7, seed=5)
     same, _ = injections.shipped_inputs(name, 7, seed=5)
     assert all(torch_here.equal(a, b) for a, b in zip(again, same, strict=True))
-    assert not torch_here.equal(again[0], few[0])
+    assert not torch_here.equal(again[0], first[0])
 
 
 @every_model
@@ -117,17 +117,17 @@ def test_shipped_inputs_fit_the_judge(torch_here, name):
 def test_shipped_clicks_and_tickets_are_what_the_generators_draw():
     folder = datasets.path("pvf-models")
     with np.load(folder / "dlrm_inputs.npz", allow_pickle=False) as stored:
-        dense, sparse, clicked = _clicks.clicks(len(stored["labels"]), seed=2)
+        dense, sparse, clicked = _data.clicks(len(stored["labels"]), seed=2)
         np.testing.assert_allclose(stored["dense"], dense, rtol=1e-6)
         np.testing.assert_array_equal(stored["sparse"], sparse)
         np.testing.assert_array_equal(stored["labels"], clicked)
     with np.load(folder / "tickets_inputs.npz", allow_pickle=False) as stored:
-        texts, causes = _tickets.tickets(len(stored["labels"]), seed=2)
-        words = _tickets.numbered(texts, _tickets.vocabulary())
+        texts, causes = _data.tickets(len(stored["labels"]), seed=2)
+        words = _data.numbered(texts, _data.vocabulary())
         np.testing.assert_array_equal(stored["words"], words)
         np.testing.assert_array_equal(stored["labels"], causes)
     facts = json.loads((folder / "models.json").read_text())
-    assert facts["tickets"]["vocabulary"] == list(_tickets.vocabulary())
+    assert facts["tickets"]["vocabulary"] == list(_data.vocabulary())
 
 
 def test_files_of_the_models_are_small_plain_arrays():
@@ -140,26 +140,26 @@ def test_files_of_the_models_are_small_plain_arrays():
 
 
 def test_no_shipped_input_was_trained_on():
-    seen = {row.tobytes() for row in _clicks.clicks(5000, seed=1)[1]}
-    assert not seen & {row.tobytes() for row in _clicks.clicks(1000, seed=2)[1]}
+    seen = {row.tobytes() for row in _data.clicks(5000, seed=1)[1]}
+    assert not seen & {row.tobytes() for row in _data.clicks(1000, seed=2)[1]}
 
 
 def test_enlarged_digits_keep_range_and_mean():
     digits = np.random.default_rng(0).integers(0, 17, (20, 8, 8)).astype(np.uint8)
-    images = _digits.enlarged(digits)
+    images = _data.enlarged(digits)
     assert (images.shape, images.dtype) == ((20, 1, 28, 28), np.float32)
     assert 0 <= images.min() <= images.max() <= 1
-    flat = _digits.enlarged(np.full((1, 8, 8), 16, dtype=np.uint8))
+    flat = _data.enlarged(np.full((1, 8, 8), 16, dtype=np.uint8))
     np.testing.assert_allclose(flat, 1, rtol=1e-6)
 
 
 def test_enlarging_digits_agrees_with_torch(torch_here):
     digits = np.random.default_rng(0).integers(0, 17, (5, 8, 8)).astype(np.uint8)
     small = torch_here.as_tensor(digits[:, None].astype(np.float32) / 16)
-    there = torch_here.nn.functional.interpolate(
+    expected = torch_here.nn.functional.interpolate(
         small, size=(28, 28), mode="bilinear", align_corners=False
     )
-    np.testing.assert_allclose(_digits.enlarged(digits), there.numpy(), atol=1e-6)
+    np.testing.assert_allclose(_data.enlarged(digits), expected.numpy(), atol=1e-6)
 
 
 def test_the_interaction_is_the_lower_triangle_of_all_dot_products(torch_here):
@@ -198,12 +198,12 @@ def digits_here(absent):
 def test_models_can_be_trained_anew(torch_here, digits_here, tmp_path):
     from workbench.simulate.injections.models import train
 
-    made = train.lenet(train.Plan(passes=1, batch=64))
-    entry = train.write(tmp_path / "lenet.npz", made)
+    trained = train.lenet(train.Plan(passes=1, batch=64))
+    entry = train.write(tmp_path / "lenet.npz", trained)
     assert entry["parameter_count"] == SIZES["lenet"]
     assert entry["metric_value"] > 0.3
-    known = json.loads((tmp_path / "models.json").read_text())
-    assert known["lenet"]["training"]["passes"] == 1
+    facts = json.loads((tmp_path / "models.json").read_text())
+    assert facts["lenet"]["training"]["passes"] == 1
 
 
 def test_importing_fault_injection_does_not_import_torch():

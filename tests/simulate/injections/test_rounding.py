@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from workbench import datasets
 from workbench.errors import InjectionError
 from workbench.simulate import injections
-from workbench.simulate.injections.rounding_errors import nearest_even
+from workbench.simulate.injections.rounding import nearest_even
 from workbench.tables import GRADIENT_UNDERFLOW, ROUNDING_ERRORS
 
 
@@ -45,23 +45,28 @@ def test_nan_needs_its_own_branch(rounding):
 @given(st.floats(width=32, allow_nan=True))
 def test_rounding_is_to_the_nearer_neighbour(value):
     bits = np.array([value], dtype=np.float32).view(np.uint32)
-    found = (nearest_even(bits).astype(np.uint32) << 16).view(np.float32)[0]
+    rounded = (nearest_even(bits).astype(np.uint32) << 16).view(np.float32)[0]
     if np.isnan(value):
-        assert np.isnan(found)
+        assert np.isnan(rounded)
         return
     down = (bits >> 16 << 16).view(np.float32)[0]
     with np.errstate(over="ignore"):
         up = ((bits >> 16) + 1 << 16).astype(np.uint32).view(np.float32)[0]
-    assert found in (down, up)
+    assert rounded in (down, up)
     if np.isfinite([down, up]).all():
-        assert abs(float(found) - value) == min(abs(float(down) - value), abs(float(up) - value))
+        assert abs(float(rounded) - value) == min(abs(float(down) - value), abs(float(up) - value))
 
 
 def test_infinities_stay_and_nan_keeps_its_sign():
     bits = np.array([0x7F800000, 0xFF800000, 0x7F800001, 0xFFFFFFFF], dtype=np.uint32)
-    assert [hex(each) for each in nearest_even(bits)] == ["0x7f80", "0xff80", "0x7fc0", "0xffff"]
+    assert [hex(rounded) for rounded in nearest_even(bits)] == [
+        "0x7f80",
+        "0xff80",
+        "0x7fc0",
+        "0xffff",
+    ]
     lost = nearest_even(bits, is_nan_kept=False)
-    assert [hex(each) for each in lost[2:]] == ["0x7f80", "0x0"]
+    assert [hex(rounded) for rounded in lost[2:]] == ["0x7f80", "0x0"]
 
 
 def test_wide_exponents_lose_no_gradients_and_narrow_ones_do(torch_here):
@@ -73,7 +78,7 @@ def test_wide_exponents_lose_no_gradients_and_narrow_ones_do(torch_here):
     assert (lost["fp32"] == 0).all()
     assert lost["fp16", 1.0] < 0.01 < lost["fp16", 1e-4]
     assert lost["fp8-e5m2", 1e-4] > 0.99
-    assert all(each.grad is None for each in model.parameters())
+    assert all(rounded.grad is None for rounded in model.parameters())
 
 
 @pytest.mark.parametrize(

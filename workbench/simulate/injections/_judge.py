@@ -9,11 +9,10 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from workbench.errors import InjectionError
-from workbench.simulate.injections._torch import torch
+from workbench.simulate.injections._model import refuse_if, torch
 
 Criterion = Literal["argmax", "threshold", "difference", "metric_drop"]
 MASKED, BENIGN, SDC, DUE = range(4)
-_SHOWN = 3
 
 
 @dataclass(frozen=True)
@@ -42,68 +41,66 @@ class Judge:
 
     def __post_init__(self) -> None:
         """Refuse a rule that cannot be followed."""
-        if self.criterion not in get_args(Criterion):
-            msg = f"criterion={self.criterion!r} is not one of {get_args(Criterion)}"
-            raise InjectionError(msg)
-        if math.isnan(self.threshold):
-            msg = "threshold must be a number, not NaN: nothing is on either side of it"
-            raise InjectionError(msg)
+        criteria = get_args(Criterion)
+        refuse_if(
+            self.criterion not in criteria, f"criterion={self.criterion!r} is not one of {criteria}"
+        )
+        refuse_if(
+            math.isnan(self.threshold),
+            "threshold must be a number, not NaN: nothing is on either side of it",
+        )
         for name in ("tolerance", "mask_tolerance"):
-            if not getattr(self, name) >= 0:
-                msg = f"{name} must be 0 or more, not {getattr(self, name)!r}"
-                raise InjectionError(msg)
+            value = getattr(self, name)
+            # Written as "not >=", so that NaN is refused, too.
+            refuse_if(not value >= 0, f"{name} must be 0 or more, not {value!r}")
 
     def golden(self, outputs: Any, labels: Any = None) -> Golden:
         """Take the outputs of the fault-free run as the measure of all others."""
-        outputs = self._fitting(outputs)
-        finite = _rows(torch().isfinite(outputs)).all(1)
-        if not bool(finite.all()):
-            bad = torch().nonzero(~finite).flatten().tolist()
-            msg = (
-                f"the model gives outputs that are not finite without any fault: {len(bad)} of "
-                f"{len(outputs)} inputs, first {bad[:_SHOWN]}; there is nothing to compare with"
-            )
-            raise InjectionError(msg)
+        outputs = self._checked(outputs)
+        bad = torch().nonzero(~_rows(torch().isfinite(outputs)).all(1)).flatten().tolist()
+        refuse_if(
+            bad,
+            f"the model gives outputs that are not finite without any fault: {len(bad)} of "
+            f"{len(outputs)} inputs, first {bad[:3]}; there is nothing to compare with",
+        )
         decisions = self.decisions(outputs)
         if labels is None or self.criterion == "metric_drop":
             return Golden(self, outputs, decisions, None, None)
         labels = as_tensor(labels)
-        if self.criterion == "difference" or labels.numel() != len(outputs):
-            msg = (
-                f"{labels.numel()} labels for {len(outputs)} inputs judged by {self.criterion!r}; "
-                "labels need argmax or threshold, and one label per input"
-            )
-            raise InjectionError(msg)
+        refuse_if(
+            self.criterion == "difference" or labels.numel() != len(outputs),
+            f"{labels.numel()} labels for {len(outputs)} inputs judged by {self.criterion!r}; "
+            "labels need argmax or threshold, and one label per input",
+        )
         labels = labels.to(decisions).flatten()
         return Golden(self, outputs, decisions, labels, decisions == labels)
 
-    def _fitting(self, outputs: Any) -> Any:
-        """Give outputs as [inputs x values], or say why the criterion does not fit them."""
-        if not isinstance(outputs, torch().Tensor):
-            msg = (
-                f"the model gives a {type(outputs).__name__}, not a tensor; wrap it in a module "
-                "that returns the tensor to be judged"
-            )
-            raise InjectionError(msg)
-        if outputs.ndim == 0 or len(outputs) == 0:
-            shape = tuple(outputs.shape)
-            msg = f"the model gives an output of shape {shape}; one row per input is needed"
-            raise InjectionError(msg)
-        if not outputs.dtype.is_floating_point:
-            msg = f"the model gives {outputs.dtype} outputs; give it logits or scores to be judged"
-            raise InjectionError(msg)
+    def _checked(self, outputs: Any) -> Any:
+        """Give outputs without gradients, or say why the criterion does not fit them."""
+        refuse_if(
+            not isinstance(outputs, torch().Tensor),
+            f"the model gives a {type(outputs).__name__}, not a tensor; wrap it in a module "
+            "that returns the tensor to be judged",
+        )
+        shape = tuple(outputs.shape)
+        refuse_if(
+            outputs.ndim == 0 or len(outputs) == 0,
+            f"the model gives an output of shape {shape}; one row per input is needed",
+        )
+        refuse_if(
+            not outputs.dtype.is_floating_point,
+            f"the model gives {outputs.dtype} outputs; give it logits or scores to be judged",
+        )
         width = outputs[0].numel()
-        if self.criterion == "threshold" and width != 1:
-            msg = (
-                f"criterion 'threshold' judges one number per input, here are {width}; use 'argmax'"
-            )
-            raise InjectionError(msg)
-        if self.criterion == "argmax" and (outputs.ndim != 2 or width < 2):
-            msg = (
-                f"criterion 'argmax' needs outputs of shape [inputs, classes], the model gives "
-                f"{tuple(outputs.shape)}; use 'threshold' for one number, 'difference' for others"
-            )
-            raise InjectionError(msg)
+        refuse_if(
+            self.criterion == "threshold" and width != 1,
+            f"criterion 'threshold' judges one number per input, here are {width}; use 'argmax'",
+        )
+        refuse_if(
+            self.criterion == "argmax" and (outputs.ndim != 2 or width < 2),
+            f"criterion 'argmax' needs outputs of shape [inputs, classes], the model gives "
+            f"{shape}; use 'threshold' for one number, 'difference' for others",
+        )
         return outputs.detach()
 
     def decisions(self, outputs: Any) -> Any:
@@ -127,7 +124,6 @@ def as_tensor(labels: Any) -> Any:
 
 
 def _rows(values: Any) -> Any:
-    """Give values as one row per input."""
     return values.reshape(len(values), -1)
 
 
@@ -152,12 +148,11 @@ class Golden:
         else SDC. So a NaN can never be right.
         """
         golden = self.outputs[rows]
-        if outputs.shape != golden.shape:
-            msg = (
-                f"the output changed its shape under a fault: {tuple(outputs.shape)} instead of "
-                f"{tuple(golden.shape)}; only a shape that does not depend on values can be judged"
-            )
-            raise InjectionError(msg)
+        refuse_if(
+            outputs.shape != golden.shape,
+            f"the output changed its shape under a fault: {tuple(outputs.shape)} instead of "
+            f"{tuple(golden.shape)}; only a shape that does not depend on values can be judged",
+        )
         delta = _rows((outputs - golden).abs()).amax(1)
         judge = self.judge
         if judge.criterion == "difference":
@@ -166,6 +161,7 @@ class Golden:
             differs = judge.decisions(outputs) != self.decisions[rows]
         codes = torch().where(differs, SDC, BENIGN).to(torch().uint8)
         codes[delta <= judge.mask_tolerance] = MASKED
+        # Last, for an infinite output can have the same decision, even an equal value.
         codes[~_rows(torch().isfinite(outputs)).all(1)] = DUE
         return codes
 

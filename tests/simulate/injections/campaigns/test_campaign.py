@@ -34,14 +34,14 @@ PLAIN = CampaignSettings(engine="flip_and_run", chunk_size=20)
 TIMES = ["time_s"]
 
 
-def same(one, other):
+def same(result, expected):
     """Compare two campaigns but for when they ran."""
     pd.testing.assert_frame_equal(
-        one.outcomes.drop(columns=TIMES), other.outcomes.drop(columns=TIMES)
+        result.outcomes.drop(columns=TIMES), expected.outcomes.drop(columns=TIMES)
     )
-    pd.testing.assert_frame_equal(one.trials, other.trials)
+    pd.testing.assert_frame_equal(result.trials, expected.trials)
     pd.testing.assert_frame_equal(
-        one.campaign.drop(columns="created"), other.campaign.drop(columns="created")
+        result.campaign.drop(columns="created"), expected.campaign.drop(columns="created")
     )
 
 
@@ -58,14 +58,14 @@ def same(one, other):
 )  # fmt: skip
 def test_every_input_ends_one_way(mlp, inputs, fault_model):
     faults = uniform_faults(mlp, 60, seed=1, fault_model=fault_model)
-    found = campaign(mlp, inputs, faults, settings=PLAIN)
-    table = tables.OUTCOMES.check(found.outcomes)
+    result = campaign(mlp, inputs, faults, settings=PLAIN)
+    table = tables.OUTCOMES.check(result.outcomes)
     assert table["exp_id"].tolist() == list(range(60))
     counts = table[["masked_count", "benign_count", "sdc_count", "due_count"]].sum(axis=1)
     assert (counts == 20).all()
     assert (table["input_count"] == 20).all()
     assert table["beneficial_count"].isna().all()
-    head = tables.CAMPAIGN.check(found.campaign).iloc[0]
+    head = tables.CAMPAIGN.check(result.campaign).iloc[0]
     assert (head["fault_model"], head["design"], head["seed"]) == (fault_model.kind, "uniform", 1)
 
 
@@ -73,39 +73,39 @@ def test_every_input_ends_one_way(mlp, inputs, fault_model):
 def test_results_do_not_depend_on_the_size_of_chunks(mlp, inputs, chunk_size):
     faults = uniform_faults(mlp, 50, seed=1)
     settings = replace(PLAIN, keep_trials=True)
-    whole = campaign(mlp, inputs, faults, settings=settings)
-    parts = campaign(mlp, inputs, faults, settings=replace(settings, chunk_size=chunk_size))
-    same(whole, parts)
+    expected = campaign(mlp, inputs, faults, settings=settings)
+    result = campaign(mlp, inputs, faults, settings=replace(settings, chunk_size=chunk_size))
+    same(expected, result)
 
 
 def test_trials_add_up_to_outcomes(torch_here, mlp, inputs):
     labels = torch_here.arange(20) % 3
     settings = replace(PLAIN, keep_trials=True, labels=labels)
     faults = uniform_faults(mlp, 40, seed=1, bits=[29, 30, 31])
-    found = campaign(mlp, inputs, faults, settings=settings)
-    trials = tables.TRIALS.check(found.trials)
+    result = campaign(mlp, inputs, faults, settings=settings)
+    trials = tables.TRIALS.check(result.trials)
     assert len(trials) == 40 * 20
     for name in tables.OUTCOME_NAMES:
         counted = (trials["outcome"] == name).groupby(trials["exp_id"]).sum()
-        assert (counted.to_numpy() == found.outcomes[f"{name}_count"].to_numpy()).all()
-    assert trials["is_beneficial"].sum() == found.outcomes["beneficial_count"].sum()
+        assert (counted.to_numpy() == result.outcomes[f"{name}_count"].to_numpy()).all()
+    assert trials["is_beneficial"].sum() == result.outcomes["beneficial_count"].sum()
     right = float((mlp(inputs).argmax(1) == labels).double().mean())
-    assert found.campaign["golden_metric"].tolist() == [right]
-    assert found.campaign["metric_name"].tolist() == ["accuracy"]
+    assert result.campaign["golden_metric"].tolist() == [right]
+    assert result.campaign["metric_name"].tolist() == ["accuracy"]
 
 
 def test_tables_belong_together(mlp, inputs):
     mlp.components = {"3.*": "head", "*": "body"}
     faults = uniform_faults(stored_as(mlp, "int8"), 30, seed=1)
     settings = replace(PLAIN, name="bytes", dataset="noise", is_synthetic=True)
-    found = campaign(stored_as(mlp, "int8"), inputs, faults, settings=settings)
-    for part in ("campaign", "faults", "outcomes", "parameters"):
-        assert set(getattr(found, part)["campaign_id"]) == {"bytes"}
-    tables.FAULTS.check(found.faults)
-    assert set(tables.PARAMETERS.check(found.parameters)["component"]) == {"head", "body"}
-    assert found.campaign["dtype"].tolist() == ["int8"]
-    assert found.is_synthetic
-    assert "1 campaign, 30 experiments" in repr(found)
+    result = campaign(stored_as(mlp, "int8"), inputs, faults, settings=settings)
+    for table in ("campaign", "faults", "outcomes", "parameters"):
+        assert set(getattr(result, table)["campaign_id"]) == {"bytes"}
+    tables.FAULTS.check(result.faults)
+    assert set(tables.PARAMETERS.check(result.parameters)["component"]) == {"head", "body"}
+    assert result.campaign["dtype"].tolist() == ["int8"]
+    assert result.is_synthetic
+    assert "1 campaign, 30 experiments" in repr(result)
 
 
 def test_components_are_those_under_which_faults_were_drawn(mlp, inputs):
@@ -116,29 +116,29 @@ def test_components_are_those_under_which_faults_were_drawn(mlp, inputs):
 
 def test_activations_are_part_of_the_population(mlp, inputs):
     faults = activation_faults(mlp, inputs, 40, seed=1)
-    found = campaign(mlp, inputs, faults, settings=PLAIN)
-    kinds = found.parameters["kind"].astype(str).value_counts()
+    result = campaign(mlp, inputs, faults, settings=PLAIN)
+    kinds = result.parameters["kind"].astype(str).value_counts()
     assert kinds["activation"] == 4
-    assert found.outcomes["masked_count"].sum() < 40 * 20
+    assert result.outcomes["masked_count"].sum() < 40 * 20
 
 
 def test_what_a_module_with_parts_gives_can_be_hit(torch_here, mlp, inputs):
     model = torch_here.nn.Sequential(mlp[:2], mlp[2:])
     for where in ("0", ""):
         faults = activation_faults(model, inputs, 4, seed=1, where=where)
-        found = campaign(model, inputs, faults, settings=PLAIN)
-        assert len(found.outcomes) == 4
-        assert f"{where}:output" in set(found.parameters["param"])
+        result = campaign(model, inputs, faults, settings=PLAIN)
+        assert len(result.outcomes) == 4
+        assert f"{where}:output" in set(result.parameters["param"])
 
 
 def test_a_threshold_judges_one_number(make_mlp, inputs):
     model = make_mlp(classes=1)
     faults = exhaustive_faults(model, "3.bias")
     judge = Judge("threshold", threshold=0.25)
-    found = campaign(model, inputs, faults, judge=judge, settings=PLAIN)
-    assert found.outcomes["sdc_count"].sum() > 0
-    assert found.campaign["tolerance"].tolist() == [0.25]
-    assert found.campaign["design"].tolist() == ["exhaustive"]
+    result = campaign(model, inputs, faults, judge=judge, settings=PLAIN)
+    assert result.outcomes["sdc_count"].sum() > 0
+    assert result.campaign["tolerance"].tolist() == [0.25]
+    assert result.campaign["design"].tolist() == ["exhaustive"]
 
 
 def test_a_drop_of_a_metric_is_judged_once_per_experiment(torch_here, mlp, inputs):
@@ -150,8 +150,8 @@ def test_a_drop_of_a_metric_is_judged_once_per_experiment(torch_here, mlp, input
     faults = uniform_faults(mlp, 80, seed=1, bits=[2, 30, 31])
     settings = replace(PLAIN, labels=labels, metric=accuracy)
     judge = Judge("metric_drop", tolerance=0.1)
-    found = campaign(mlp, inputs, faults, judge=judge, settings=settings)
-    table = found.outcomes
+    result = campaign(mlp, inputs, faults, judge=judge, settings=settings)
+    table = result.outcomes
     assert (table["input_count"] == 1).all()
     assert set(table["metric_name"]) == {"accuracy"}
     wrong = table["metric_value"] < 0.9
@@ -159,8 +159,8 @@ def test_a_drop_of_a_metric_is_judged_once_per_experiment(torch_here, mlp, input
     assert (table["sdc_count"] + table["due_count"] >= wrong).all()
     finite = table["due_count"] == 0
     assert (table.loc[finite, "sdc_count"].astype(bool) == wrong[finite]).all()
-    assert found.campaign["input_count"].tolist() == [1]
-    assert found.campaign["golden_metric"].tolist() == [1.0]
+    assert result.campaign["input_count"].tolist() == [1]
+    assert result.campaign["golden_metric"].tolist() == [1.0]
     plain = campaign(mlp, inputs, faults, settings=settings)
     assert plain.outcomes["metric_value"].equals(table["metric_value"])
 
@@ -180,9 +180,9 @@ def test_the_model_is_as_before_also_between_chunks(torch_here, mlp, inputs):
 def test_experiments_that_hit_nothing_are_masked_and_noted(mlp, inputs):
     model = FaultModel("mbf", bit_error_ratio=0.0)
     faults = uniform_faults(mlp, 4, seed=1, fault_model=model)
-    found = campaign(mlp, inputs, faults, settings=PLAIN)
-    assert found.outcomes["masked_count"].tolist() == [20] * 4
-    assert found.quality["what"].str.contains("hit nothing").any()
+    result = campaign(mlp, inputs, faults, settings=PLAIN)
+    assert result.outcomes["masked_count"].tolist() == [20] * 4
+    assert result.quality["what"].str.contains("hit nothing").any()
 
 
 def test_a_list_without_provenance_says_what_its_rows_say(mlp, inputs):
@@ -217,18 +217,19 @@ def test_the_fast_engine_decides_as_the_plain_one(torch_here, component):
 def test_a_campaign_taken_up_is_the_campaign_run_whole(mlp, inputs, tmp_path):
     faults = uniform_faults(mlp, 90, seed=1)
     settings = replace(PLAIN, keep_trials=True)
-    whole = campaign(mlp, inputs, faults, settings=settings)
+    expected = campaign(mlp, inputs, faults, settings=settings)
     settings = replace(settings, folder=tmp_path / "kept")
     chunks = running(mlp, inputs, faults, settings=settings)
     next(chunks), next(chunks)
     chunks.close()
     assert len(list((tmp_path / "kept").glob("outcomes-*.parquet"))) == 2
-    (tmp_path / "kept" / "outcomes-0000000040-0000000060.parquet.1.tmp").write_bytes(b"half")
-    same(campaign(mlp, inputs, faults, settings=replace(settings, chunk_size=33)), whole)
-    assert not list((tmp_path / "kept").glob("*.tmp"))
+    for name in ("outcomes-0000000040-0000000060.parquet.1.tmp", ".campaign.json-1-00aa11bb"):
+        (tmp_path / "kept" / name).write_bytes(b"half")
+    same(campaign(mlp, inputs, faults, settings=replace(settings, chunk_size=33)), expected)
+    assert not [*(tmp_path / "kept").glob("*.tmp"), *(tmp_path / "kept").glob(".*")]
     again = campaign(mlp, inputs, faults, settings=settings)
     assert again.outcomes["time_s"].gt(0).all()
-    same(again, whole)
+    same(again, expected)
 
 
 def test_an_interrupt_leaves_the_chunks_that_are_done(torch_here, mlp, inputs, tmp_path):
@@ -274,7 +275,7 @@ def test_a_killed_campaign_goes_on_to_the_same_table(torch_here, tmp_path):
     def command(folder, pause, out):
         return [sys.executable, "-c", PROGRAM, str(tmp_path / folder), pause, str(tmp_path / out)]
 
-    whole = subprocess.Popen(command("whole", "0", "whole.csv"))
+    undisturbed = subprocess.Popen(command("whole", "0", "whole.csv"))
     started = subprocess.Popen(command("killed", "0.02", "killed.csv"))
     deadline = time.monotonic() + 120
     while len(list((tmp_path / "killed").glob("outcomes-*.parquet"))) < 3:
@@ -287,7 +288,7 @@ def test_a_killed_campaign_goes_on_to_the_same_table(torch_here, tmp_path):
     assert 3 <= done < 20
     assert not (tmp_path / "killed.csv").exists()
     subprocess.run(command("killed", "0", "killed.csv"), check=True)
-    assert whole.wait() == 0
+    assert undisturbed.wait() == 0
     assert (tmp_path / "killed.csv").read_text() == (tmp_path / "whole.csv").read_text()
 
 
@@ -342,8 +343,8 @@ def test_refuses_a_folder_whose_files_are_damaged(mlp, inputs, tmp_path):
     faults = uniform_faults(mlp, 20, seed=1)
     settings = replace(PLAIN, folder=tmp_path)
     campaign(mlp, inputs, faults, settings=settings)
-    (part,) = tmp_path.glob("outcomes-*.parquet")
-    part.write_bytes(part.read_bytes()[:100])
+    (chunk,) = tmp_path.glob("outcomes-*.parquet")
+    chunk.write_bytes(chunk.read_bytes()[:100])
     with pytest.raises(InjectionError, match=r"outcomes-.* cannot be used: .*; delete outcomes-"):
         campaign(mlp, inputs, faults, settings=settings)
     head = tmp_path / "campaign.json"
@@ -364,9 +365,9 @@ def without_sums(folder):
     for file in folder.glob("sums-*"):
         file.unlink()
     head = folder / "campaign.json"
-    told = json.loads(head.read_text())
-    del told["has_sums"]
-    head.write_text(json.dumps(told))
+    stored = json.loads(head.read_text())
+    del stored["has_sums"]
+    head.write_text(json.dumps(stored))
 
 
 @pytest.mark.parametrize("has_sums", [True, False])
@@ -389,14 +390,14 @@ def test_a_chunk_without_its_trials_is_refused_and_run_again_if_deleted(
 ):
     settings = replace(PLAIN, folder=tmp_path, keep_trials=True, chunk_size=20)
     faults = uniform_faults(mlp, 60, seed=1)
-    whole = campaign(mlp, inputs, faults, settings=settings)
+    expected = campaign(mlp, inputs, faults, settings=settings)
     if not has_sums:
         without_sums(tmp_path)
     chunks_of(tmp_path)["trials"][1].unlink()
     with pytest.raises(InjectionError, match=r"missing.*; delete outcomes-.* is run again"):
         campaign(mlp, inputs, faults, settings=settings)
     chunks_of(tmp_path)["outcomes"][1].unlink()
-    same(campaign(mlp, inputs, faults, settings=settings), whole)
+    same(campaign(mlp, inputs, faults, settings=settings), expected)
 
 
 def test_all_files_of_a_chunk_copied_from_another_are_refused(mlp, inputs, tmp_path):
@@ -423,21 +424,21 @@ def test_one_changed_count_of_a_chunk_is_refused(mlp, inputs, tmp_path):
 def test_a_folder_without_check_sums_is_taken_up_and_said_to_be_one(mlp, inputs, tmp_path):
     settings = replace(PLAIN, folder=tmp_path, keep_trials=True, chunk_size=20)
     faults = uniform_faults(mlp, 60, seed=1)
-    whole = campaign(mlp, inputs, faults, settings=settings)
-    assert not whole.quality["what"].str.contains("check sums").any()
+    expected = campaign(mlp, inputs, faults, settings=settings)
+    assert not expected.quality["what"].str.contains("check sums").any()
     without_sums(tmp_path)
     again = campaign(mlp, inputs, faults, settings=settings)
-    same(again, whole)
-    told = again.quality[again.quality["what"].str.contains("without check sums")]
-    assert told[["finding", "count"]].to_numpy().tolist() == [["noted", 3]]
+    same(again, expected)
+    note = again.quality[again.quality["what"].str.contains("without check sums")]
+    assert note[["finding", "count"]].to_numpy().tolist() == [["noted", 3]]
 
 
 def test_a_chunk_whose_writing_was_cut_short_is_run_again(mlp, inputs, tmp_path):
     settings = replace(PLAIN, folder=tmp_path, chunk_size=20)
     faults = uniform_faults(mlp, 60, seed=1)
-    whole = campaign(mlp, inputs, faults, settings=settings)
+    expected = campaign(mlp, inputs, faults, settings=settings)
     chunks_of(tmp_path)["sums"][1].unlink()
-    same(campaign(mlp, inputs, faults, settings=settings), whole)
+    same(campaign(mlp, inputs, faults, settings=settings), expected)
     assert len(chunks_of(tmp_path)["sums"]) == 3
 
 

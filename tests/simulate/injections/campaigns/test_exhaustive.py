@@ -15,29 +15,29 @@ def truth():
 
 def test_all_sites_are_those_of_a_campaign_by_flip_and_run(mlp, torch_here):
     inputs = torch_here.randn(20, 5, generator=torch_here.Generator().manual_seed(1))
-    found = inject.exhaustive(mlp, inputs)
+    result = inject.exhaustive(mlp, inputs)
     faults = inject.exhaustive_faults(mlp)
     settings = inject.CampaignSettings(engine="flip_and_run")
     plain = inject.campaign(mlp, inputs, faults, settings=settings)
-    sites = found.sites
+    sites = result.sites
     assert sites["param"].astype(str).tolist() == faults["param"].astype(str).tolist()
     assert sites["elem"].tolist() == faults["elem"].tolist()
     assert sites["bit"].tolist() == faults["bit"].tolist()
     assert sites["sdc_count"].tolist() == plain.outcomes["sdc_count"].tolist()
     assert sites["due_count"].tolist() == plain.outcomes["due_count"].tolist()
     assert sites["sdc_count"].sum() > 0
-    head = found.campaign.iloc[0]
+    head = result.campaign.iloc[0]
     assert (head["design"], head["input_count"]) == ("exhaustive", 20)
 
 
 def test_some_parts_and_bits_can_be_exhausted(mlp, torch_here):
     inputs = torch_here.randn(20, 5, generator=torch_here.Generator().manual_seed(1))
-    found = inject.exhaustive(mlp, inputs, where="0.*", bits=[30, 3])
-    assert found.sites["param"].unique().tolist() == ["0.weight", "0.bias"]
-    assert found.sites["bit"].unique().tolist() == [3, 30]
-    assert len(found.sites) == (5 * 8 + 8) * 2
+    result = inject.exhaustive(mlp, inputs, where="0.*", bits=[30, 3])
+    assert result.sites["param"].unique().tolist() == ["0.weight", "0.bias"]
+    assert result.sites["bit"].unique().tolist() == [3, 30]
+    assert len(result.sites) == (5 * 8 + 8) * 2
     # The rest of the model is told, so that no part of it is taken for the whole.
-    assert found.parameters["param"].tolist() == [name for name, _ in mlp.named_parameters()]
+    assert result.parameters["param"].tolist() == [name for name, _ in mlp.named_parameters()]
 
 
 def test_more_inputs_than_can_be_counted_are_refused(mlp, torch_here):
@@ -71,8 +71,8 @@ def test_a_sample_of_the_truth_can_be_injected_again_chunk_by_chunk(truth, torch
     drawn = analyze.truth_sample(truth, 300, component="top", seed=5)
     chunks = list(inject.shipped_running("dlrm", drawn.faults, chunk_size=100))
     assert [len(chunk) for chunk in chunks] == [100, 100, 100]
-    found = [count for chunk in chunks for count in chunk["sdc_count"]]
-    assert found == drawn.outcomes["sdc_count"].tolist()
+    result = [count for chunk in chunks for count in chunk["sdc_count"]]
+    assert result == drawn.outcomes["sdc_count"].tolist()
 
 
 @pytest.mark.parametrize("dtype", ["fp64", "fp32", "fp16", "bf16", "int8"])

@@ -33,9 +33,9 @@ def test_faults_drawn_for_other_weights_are_refused(torch_here, mlp, inputs):
 
 
 def test_of_several_values_of_an_element_the_last_stays(mlp):
-    place = {"exp_id": 0, "param": "0.weight", "elem": 1}
+    element = {"exp_id": 0, "param": "0.weight", "elem": 1}
     rows = [{"value_after": 2.0}, {"bit": 31}, {"value_after": 3.0}]
-    table = pd.DataFrame([place | row | {"flip": n} for n, row in enumerate(rows)])
+    table = pd.DataFrame([element | row | {"flip": n} for n, row in enumerate(rows)])
     listed = fault_list(mlp, table)
     assert set(listed["value_after"].abs()) == {3.0}
     assert changes(mlp, listed).after.abs().tolist() == [3.0]
@@ -75,20 +75,20 @@ def test_measuring_the_speed_leaves_no_alarms_behind(mlp, inputs, tmp_path):
 
     settings = CampaignSettings(detectors={"always": always}, progress=False, folder=tmp_path)
     faults = uniform_faults(mlp, 30, seed=1, bits=[0, 1])
-    found = campaign(mlp, inputs, faults, settings=settings)
-    assert set(found.outcomes["detected_always_count"]) == {len(inputs)}
+    result = campaign(mlp, inputs, faults, settings=settings)
+    assert set(result.outcomes["detected_always_count"]) == {len(inputs)}
 
 
 def test_a_folder_of_the_same_weights_in_another_model_is_refused(torch_here, inputs, tmp_path):
     nn = torch_here.nn
     torch_here.manual_seed(0)
-    one = nn.Sequential(nn.Linear(5, 8), nn.ReLU(), nn.Linear(8, 3))
-    faults = uniform_faults(one, 10, seed=1)
+    relu = nn.Sequential(nn.Linear(5, 8), nn.ReLU(), nn.Linear(8, 3))
+    faults = uniform_faults(relu, 10, seed=1)
     settings = CampaignSettings(folder=tmp_path, progress=False)
-    campaign(one, inputs, faults, settings=settings)
-    other = nn.Sequential(one[0], nn.Tanh(), one[2])
+    campaign(relu, inputs, faults, settings=settings)
+    tanh = nn.Sequential(relu[0], nn.Tanh(), relu[2])
     with pytest.raises(InjectionError, match="another campaign, which differs in model_text"):
-        campaign(other, inputs, faults, settings=settings)
+        campaign(tanh, inputs, faults, settings=settings)
 
 
 def test_a_metric_that_takes_no_nan_leaves_a_detected_error(torch_here, mlp, inputs):
@@ -103,9 +103,9 @@ def test_a_metric_that_takes_no_nan_leaves_a_detected_error(torch_here, mlp, inp
     )
     settings = CampaignSettings(metric=strict, progress=False)
     judge = Judge("metric_drop", tolerance=0.1)
-    found = campaign(mlp, inputs, faults, judge=judge, settings=settings).outcomes
-    assert found["due_count"].tolist() == [1] * 5
-    assert found["metric_value"].isna().all()
+    result = campaign(mlp, inputs, faults, judge=judge, settings=settings).outcomes
+    assert result["due_count"].tolist() == [1] * 5
+    assert result["metric_value"].isna().all()
 
 
 @pytest.mark.parametrize("value", [None, float("nan")])
@@ -118,8 +118,8 @@ def test_a_metric_without_a_number_is_refused(mlp, inputs, value):
 def test_labels_can_be_a_column_of_a_table(mlp, inputs):
     labels = pd.Series(np.arange(len(inputs)) % 3, index=range(50, 50 + len(inputs)))
     faults = uniform_faults(mlp, 3, seed=1)
-    found = campaign(mlp, inputs, faults, settings=CampaignSettings(labels=labels, progress=False))
-    assert found.campaign["golden_metric"].notna().all()
+    result = campaign(mlp, inputs, faults, settings=CampaignSettings(labels=labels, progress=False))
+    assert result.campaign["golden_metric"].notna().all()
 
 
 @pytest.mark.parametrize(
@@ -154,7 +154,7 @@ def test_a_chunk_is_a_whole_number_of_experiments(chunk_size):
 
 def test_mitigations_can_be_a_list(mlp, inputs):
     faults = uniform_faults(mlp, 20, seed=1, bits=[30])
-    both = [protected(mlp, ["0.weight"]), weight_clamp(mlp)]
-    settings = CampaignSettings(mitigation=both, progress=False)
-    found = campaign(mlp, inputs, faults, settings=settings)
-    assert found.campaign["mitigation"].tolist() == ["protected+weight_clamp"]
+    mitigations = [protected(mlp, ["0.weight"]), weight_clamp(mlp)]
+    settings = CampaignSettings(mitigation=mitigations, progress=False)
+    result = campaign(mlp, inputs, faults, settings=settings)
+    assert result.campaign["mitigation"].tolist() == ["protected+weight_clamp"]

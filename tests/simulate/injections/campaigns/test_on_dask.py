@@ -54,9 +54,9 @@ def test_a_cluster_counts_what_one_process_counts(client, mlp, inputs, tmp_path)
     chunks.close()
     spread = campaign_on_dask(client, mlp, inputs, faults, settings=settings)
     for table in ("outcomes", "trials", "faults", "parameters"):
-        one, two = (getattr(each, table) for each in (alone, spread))
+        expected, result = (getattr(tables, table) for tables in (alone, spread))
         drop = ["time_s"] if table == "outcomes" else []
-        pd.testing.assert_frame_equal(one.drop(columns=drop), two.drop(columns=drop))
+        pd.testing.assert_frame_equal(expected.drop(columns=drop), result.drop(columns=drop))
     assert len(list(tmp_path.glob("outcomes-*.parquet"))) == 5
 
 

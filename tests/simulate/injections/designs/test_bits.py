@@ -50,10 +50,10 @@ def test_a_flip_twice_gives_the_same_bits(torch_here, name, numbers):
     integer = integer_of(torch_here, layout)
     top = 1 << (layout.bit_count - 1)
     bits = numbers.draw(st.lists(st.integers(-top, top - 1), min_size=1, max_size=8))
-    place = numbers.draw(st.integers(0, layout.bit_count - 1))
+    bit = numbers.draw(st.integers(0, layout.bit_count - 1))
     values = torch_here.tensor(bits, dtype=integer).view(layout.dtype)
-    once = flipped(values, place)
-    twice = flipped(once, place)
+    once = flipped(values, bit)
+    twice = flipped(once, bit)
     assert twice.view(integer).tolist() == bits
     assert (once.view(integer) != values.view(integer)).all()
     again = from_patterns(patterns(values), layout.dtype)
@@ -73,8 +73,8 @@ def test_a_flip_undoes_itself_where_arithmetic_would_not(torch_here, name, value
 
 @pytest.mark.oracle
 def test_known_flips_give_known_numbers(torch_here):
-    one = torch_here.ones(4)
-    assert flipped(one, [31, 30, 23, 22]).tolist() == [-1.0, float("inf"), 0.5, 1.5]
+    ones = torch_here.ones(4)
+    assert flipped(ones, [31, 30, 23, 22]).tolist() == [-1.0, float("inf"), 0.5, 1.5]
     byte = torch_here.tensor([1, 1, -1], dtype=torch_here.int8)
     assert flipped(byte, [7, 0, 7]).tolist() == [-127, 0, 127]
 

@@ -14,7 +14,7 @@ from workbench.simulate.injections import (
     stratified_faults,
     uniform_faults,
 )
-from workbench.simulate.injections.designs.combine import indices
+from workbench.simulate.injections.designs.changes import indices
 from workbench.tables import FAULTS, INJECTION_ALLOCATION
 
 MODELS = [
@@ -48,18 +48,18 @@ def test_weights_of_experiments_add_up_to_the_population(mlp, fault_model, dtype
 
 @pytest.mark.parametrize("fault_model", MODELS, ids=lambda m: f"{m.kind}-{m.bit_error_ratio}")
 def test_the_same_seed_draws_the_same_faults(mlp, fault_model):
-    one, same, other = (
+    first, same, another = (
         uniform_faults(mlp, 30, seed=seed, fault_model=fault_model) for seed in (5, 5, 6)
     )
-    pd.testing.assert_frame_equal(one, same)
-    assert not one.equals(other)
+    pd.testing.assert_frame_equal(first, same)
+    assert not first.equals(another)
 
 
 def test_every_bit_is_as_likely_as_any_other(mlp):
     faults = uniform_faults(mlp, 40_000, seed=1)
     expected = parameters(mlp).set_index("param")["bit_count"] / BITS
-    found = faults["param"].astype(str).value_counts(normalize=True)
-    assert (found - expected).abs().max() < 0.01
+    shares = faults["param"].astype(str).value_counts(normalize=True)
+    assert (shares - expected).abs().max() < 0.01
     bits = faults["bit"].value_counts(normalize=True)
     assert len(bits) == 32
     assert (bits - 1 / 32).abs().max() < 0.005
@@ -148,8 +148,8 @@ def test_an_allocation_is_drawn(mlp):
 
 def test_exhaustive_faults_are_every_bit_once_in_order(mlp):
     faults = FAULTS.check(exhaustive_faults(mlp, "3.bias"))
-    places = faults[["elem", "bit"]].to_numpy(dtype=int).tolist()
-    assert places == [[elem, bit] for elem in range(3) for bit in range(32)]
+    positions = faults[["elem", "bit"]].to_numpy(dtype=int).tolist()
+    assert positions == [[elem, bit] for elem in range(3) for bit in range(32)]
     assert (faults["inclusion_weight"] == 1).all()
     assert len(exhaustive_faults(mlp, bits=[30, 31])) == 91 * 2
 

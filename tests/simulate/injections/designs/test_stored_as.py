@@ -48,15 +48,15 @@ def test_faults_hit_the_stored_bits_and_are_seen_widened(torch_here, mlp):
 def test_the_sign_bit_of_a_byte_moves_it_by_128_steps(mlp):
     narrow = stored_as(mlp, "int8")
     scale = float(mlp[0].weight.detach().abs().max()) / 127
-    each = changes(narrow, one_fault(narrow, 0, 7))
-    assert abs(float(each.after - each.before)) == pytest.approx(128 * scale, rel=1e-5)
+    change = changes(narrow, one_fault(narrow, 0, 7))
+    assert abs(float(change.after - change.before)) == pytest.approx(128 * scale, rel=1e-5)
 
 
 def test_native_halves_are_changed_in_their_own_type(torch_here, mlp):
     half = mlp.half()
-    each = changes(half, one_fault(half, 0, 15))
-    assert each.after.dtype == torch_here.float16
-    assert float(each.after) == -float(half[0].weight.detach().flatten()[0])
+    change = changes(half, one_fault(half, 0, 15))
+    assert change.after.dtype == torch_here.float16
+    assert float(change.after) == -float(half[0].weight.detach().flatten()[0])
 
 
 def test_a_zero_tensor_can_be_stored_as_bytes(torch_here, mlp):

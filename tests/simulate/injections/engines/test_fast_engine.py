@@ -137,41 +137,43 @@ def compare(model, inputs, faults, labels=None, **options):
     work = changes(model, faults)
     fast = FastEngine(model, inputs, golden, **options)
     before = {name: value.clone() for name, value in model.state_dict().items()}
-    here = fast.counts(work)
-    there = FlipAndRun(model, inputs, golden).counts(work)
+    fast_counts = fast.counts(work)
+    plain_counts = FlipAndRun(model, inputs, golden).counts(work)
     for name in ("sdc", "due", "beneficial"):
-        differs = np.flatnonzero(getattr(here, name) != getattr(there, name))
+        differs = np.flatnonzero(getattr(fast_counts, name) != getattr(plain_counts, name))
         assert faults.iloc[differs][["param", "elem", "bit"]].to_numpy().tolist() == [], name
-    assert (here.masked + here.benign == there.masked + there.benign).all()
-    assert (here.masked <= there.masked).all()
+    assert (
+        fast_counts.masked + fast_counts.benign == plain_counts.masked + plain_counts.benign
+    ).all()
+    assert (fast_counts.masked <= plain_counts.masked).all()
     assert all(value.equal(before[name]) for name, value in model.state_dict().items())
-    return here, there, fast
+    return fast_counts, plain_counts, fast
 
 
 def drawn(model, count, seed=1):
     """Draw faults in all bits, and as many in those that matter."""
-    parts = [uniform_faults(model, count, seed=seed)]
-    parts += [uniform_faults(model, count, seed=seed + 1, bits=sorted(set(HEAVY)))]
-    return joined(parts)
+    draws = [uniform_faults(model, count, seed=seed)]
+    draws += [uniform_faults(model, count, seed=seed + 1, bits=sorted(set(HEAVY)))]
+    return joined(draws)
 
 
-def joined(parts):
+def joined(draws):
     """Give several draws as one."""
-    return FAULTS.cast(pd.concat([each.astype(object) for each in parts], ignore_index=True))
+    return FAULTS.cast(pd.concat([draw.astype(object) for draw in draws], ignore_index=True))
 
 
 @pytest.mark.slow
 def test_counts_are_those_of_flip_and_run(whole):
     model, inputs, labels = whole
-    here, _, _ = compare(model, inputs, drawn(model, 300), labels)
-    assert here.sdc.sum() > 50
+    fast_counts, _, _ = compare(model, inputs, drawn(model, 300), labels)
+    assert fast_counts.sdc.sum() > 50
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("part", ["top", "bottom", "tables"])
-def test_counts_hold_in_every_component_of_a_recommendation_model(dlrm, part):
+@pytest.mark.parametrize("component", ["top", "bottom", "tables"])
+def test_counts_hold_in_every_component_of_a_recommendation_model(dlrm, component):
     model, inputs, labels = dlrm
-    where = f"{part}.*"
+    where = f"{component}.*"
     faults = joined(
         [
             uniform_faults(model, 300, seed=3, where=where),
@@ -254,24 +256,26 @@ def test_rounding_stays_well_below_what_is_taken_as_too_close(torch_here, monkey
 def test_what_runs_exactly_counts_masked_inputs_as_flip_and_run_does(odd, branching):
     for model, inputs, _ in (odd, branching):
         faults = uniform_faults(model, 60, seed=5)
-        here, there, fast = compare(model, inputs, faults)
+        fast_counts, plain_counts, fast = compare(model, inputs, faults)
         exact = np.array([not fast.is_fast(name) for name in faults["param"]])
         assert exact.any()
-        assert (here.masked == there.masked)[exact].all()
-        assert np.allclose(here.max_abs_delta[exact], there.max_abs_delta[exact], equal_nan=True)
+        assert (fast_counts.masked == plain_counts.masked)[exact].all()
+        assert np.allclose(
+            fast_counts.max_abs_delta[exact], plain_counts.max_abs_delta[exact], equal_nan=True
+        )
 
 
 def test_a_part_that_the_output_does_not_need_masks_everything(odd):
     model, inputs, _ = odd
-    here, _, _ = compare(model, inputs, uniform_faults(model, 20, seed=1, where="unused.*"))
-    assert (here.masked == len(inputs[0])).all()
+    fast_counts, _, _ = compare(model, inputs, uniform_faults(model, 20, seed=1, where="unused.*"))
+    assert (fast_counts.masked == len(inputs[0])).all()
 
 
 def test_rows_of_a_table_that_no_input_looks_up_mask_everything(dlrm):
     model, inputs, labels = dlrm
     faults = exhaustive_faults(model, where="tables.0.weight", bits=[30])
-    here, _, _ = compare(model, inputs, faults[faults["elem"] >= 30 * 4], labels)
-    assert (here.masked == 150).all()
+    fast_counts, _, _ = compare(model, inputs, faults[faults["elem"] >= 30 * 4], labels)
+    assert (fast_counts.masked == 150).all()
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, 1e38, -3e38, 0.0])
@@ -281,10 +285,10 @@ def test_weights_that_are_not_finite_or_huge_count_the_same(torch_here, dlrm, le
         work = changes(model, faults)
         work.after[:] = value
         golden = measure(model, inputs, labels)
-        here = FastEngine(model, inputs, golden).counts(work)
-        there = FlipAndRun(model, inputs, golden).counts(work)
-        assert (here.sdc == there.sdc).all()
-        assert (here.due == there.due).all()
+        fast_counts = FastEngine(model, inputs, golden).counts(work)
+        plain_counts = FlipAndRun(model, inputs, golden).counts(work)
+        assert (fast_counts.sdc == plain_counts.sdc).all()
+        assert (fast_counts.due == plain_counts.due).all()
 
 
 def test_several_flips_of_one_experiment_act_together(dlrm):
@@ -293,10 +297,10 @@ def test_several_flips_of_one_experiment_act_together(dlrm):
     faults = FAULTS.cast(faults.assign(exp_id=np.arange(40) // 4, flip=np.arange(40) % 4))
     golden = measure(model, inputs, labels)
     work = changes(model, faults)
-    here = FastEngine(model, inputs, golden).counts(work)
-    there = FlipAndRun(model, inputs, golden).counts(work)
-    assert (here.masked == there.masked).all()
-    assert (here.sdc == there.sdc).all()
+    fast_counts = FastEngine(model, inputs, golden).counts(work)
+    plain_counts = FlipAndRun(model, inputs, golden).counts(work)
+    assert (fast_counts.masked == plain_counts.masked).all()
+    assert (fast_counts.sdc == plain_counts.sdc).all()
 
 
 @pytest.mark.slow
@@ -308,9 +312,9 @@ def test_exhausted_counts_are_those_of_single_faults(dlrm):
         sdc, due = fast.exhausted(param, bits)
         faults = exhaustive_faults(model, where=param, bits=bits)
         faults = faults.sort_values(["elem", "bit"]).assign(exp_id=range(len(faults)))
-        there = FlipAndRun(model, inputs, golden).counts(changes(model, faults))
-        assert (sdc == there.sdc.reshape(-1, 3)).all()
-        assert (due == there.due.reshape(-1, 3)).all()
+        plain_counts = FlipAndRun(model, inputs, golden).counts(changes(model, faults))
+        assert (sdc == plain_counts.sdc.reshape(-1, 3)).all()
+        assert (due == plain_counts.due.reshape(-1, 3)).all()
 
 
 def test_the_judge_of_differences_is_served_exactly(dlrm):
@@ -318,10 +322,10 @@ def test_the_judge_of_differences_is_served_exactly(dlrm):
     golden = Judge("difference", tolerance=1e-3).golden(model(*inputs).detach())
     work = changes(model, uniform_faults(model, 30, seed=1).assign(exp_id=range(30)))
     fast = FastEngine(model, inputs, golden)
-    here, there = fast.counts(work), FlipAndRun(model, inputs, golden).counts(work)
+    fast_counts, plain_counts = fast.counts(work), FlipAndRun(model, inputs, golden).counts(work)
     assert not fast.is_fast("top.0.weight")
-    assert (here.sdc == there.sdc).all()
-    assert (here.masked == there.masked).all()
+    assert (fast_counts.sdc == plain_counts.sdc).all()
+    assert (fast_counts.masked == plain_counts.masked).all()
 
 
 def test_half_precision_models_are_served_exactly(torch_here, lenet):
@@ -398,8 +402,8 @@ def test_any_small_network_counts_the_same(torch_here, widths, classes, count, s
     nn = torch_here.nn
     torch_here.manual_seed(seed)
     layers = []
-    for one, other in pairwise(widths):
-        layers += [nn.Linear(one, other), [nn.ReLU(), nn.Tanh(), nn.GELU()][seed % 3]]
+    for width, next_width in pairwise(widths):
+        layers += [nn.Linear(width, next_width), [nn.ReLU(), nn.Tanh(), nn.GELU()][seed % 3]]
     layers += [nn.Linear(widths[-1], classes)]
     layers += [nn.Flatten(0)] if classes == 1 else []
     model = nn.Sequential(*layers).eval()

@@ -53,12 +53,12 @@ def test_counts_are_those_of_a_flipped_copy(torch_here, mlp, inputs):
     faults = uniform_faults(mlp, 300, seed=1)
     faults = pd.concat([faults, uniform_faults(mlp, 100, seed=2, bits=[30])], ignore_index=True)
     faults = faults.assign(exp_id=range(400))
-    found = engine(mlp, inputs).counts(changes(mlp, faults))
-    together = np.stack([found.masked, found.benign, found.sdc, found.due], axis=1)
+    counts = engine(mlp, inputs).counts(changes(mlp, faults))
+    together = np.stack([counts.masked, counts.benign, counts.sdc, counts.due], axis=1)
     assert (together == naive(torch_here, mlp, inputs, faults)).all()
     assert (together.sum(axis=1) == 20).all()
-    assert found.sdc.sum() > 50
-    assert (found.beneficial == 0).all()
+    assert counts.sdc.sum() > 50
+    assert (counts.beneficial == 0).all()
 
 
 @pytest.mark.parametrize(
@@ -95,32 +95,32 @@ def test_flips_of_one_element_are_combined_before_they_are_injected(mlp):
         {"param": "0.weight", "elem": [3, 3, 3], "bit": [30, 30, 5], "exp_id": 0, "flip": [0, 1, 2]}
     )
     once = pd.DataFrame({"param": ["0.weight"], "elem": [3], "bit": [5]})
-    both, one = (changes(mlp, fault_list(mlp, table)) for table in (twice, once))
-    assert len(both.elem) == 1
-    assert both.after.tolist() == one.after.tolist()
+    combined, single = (changes(mlp, fault_list(mlp, table)) for table in (twice, once))
+    assert len(combined.elem) == 1
+    assert combined.after.tolist() == single.after.tolist()
 
 
 def test_a_value_is_set_and_a_bit_that_is_stuck_already_changes_nothing(mlp):
     value = uniform_faults(mlp, 9, seed=1, fault_model=FaultModel("value", value=2.5))
     assert changes(mlp, value).after.tolist() == [2.5] * 9
     stuck = uniform_faults(mlp, 60, seed=1, fault_model=FaultModel("stuck0"), bits=31)
-    each = changes(mlp, stuck)
-    assert (each.after >= 0).all()
-    assert (each.after == each.before.abs()).all()
+    work = changes(mlp, stuck)
+    assert (work.after >= 0).all()
+    assert (work.after == work.before.abs()).all()
 
 
 def test_changes_of_all_types_go_into_one_tensor(torch_here, mlp):
     mlp[3].half()
-    each = changes(mlp, uniform_faults(mlp, 50, seed=1, bits=[3]))
-    assert each.after.dtype == torch_here.float32
-    assert np.isin(each.target, [0, 1, 2, 3, 4, 5]).all()
+    work = changes(mlp, uniform_faults(mlp, 50, seed=1, bits=[3]))
+    assert work.after.dtype == torch_here.float32
+    assert np.isin(work.target, [0, 1, 2, 3, 4, 5]).all()
 
 
 def test_the_largest_change_is_that_of_finite_outputs(mlp, inputs):
     faults = fault_list(mlp, pd.DataFrame({"param": ["3.bias"], "elem": [0], "value_after": [9.0]}))
     before = float(mlp[3].bias[0].detach())
-    found = engine(mlp, inputs).counts(changes(mlp, faults))
-    assert found.max_abs_delta.tolist() == pytest.approx([9 - before], rel=1e-5)
+    counts = engine(mlp, inputs).counts(changes(mlp, faults))
+    assert counts.max_abs_delta.tolist() == pytest.approx([9 - before], rel=1e-5)
 
 
 def test_a_crash_under_a_fault_is_a_due(torch_here, inputs):
@@ -132,17 +132,17 @@ def test_a_crash_under_a_fault_is_a_due(torch_here, inputs):
     model = Fragile(5, 2)
     torch_here.nn.init.ones_(model.bias)
     faults = fault_list(model, pd.DataFrame({"param": ["bias"], "elem": [0], "bit": [31]}))
-    found = engine(model, inputs).counts(changes(model, faults))
-    assert found.due.tolist() == [20]
-    assert np.isnan(found.max_abs_delta).all()
+    counts = engine(model, inputs).counts(changes(model, faults))
+    assert counts.due.tolist() == [20]
+    assert np.isnan(counts.max_abs_delta).all()
 
 
 def test_labels_tell_which_wrong_decisions_do_good(torch_here, mlp, inputs):
     faults = uniform_faults(mlp, 100, seed=1, bits=[30, 31])
     wrong = (mlp.eval()(inputs).argmax(1) + 1) % 3
-    found = engine(mlp, inputs, labels=wrong).counts(changes(mlp, faults))
-    assert 0 < found.beneficial.sum() < found.sdc.sum()
-    assert (found.beneficial <= found.sdc).all()
+    counts = engine(mlp, inputs, labels=wrong).counts(changes(mlp, faults))
+    assert 0 < counts.beneficial.sum() < counts.sdc.sum()
+    assert (counts.beneficial <= counts.sdc).all()
 
 
 def test_parameters_of_any_layout_are_hit_at_their_place(torch_here):
@@ -152,21 +152,23 @@ def test_parameters_of_any_layout_are_hit_at_their_place(torch_here):
     images = torch_here.randn(4, 2, 5, 5)
     faults = uniform_faults(model, 40, seed=1, bits=[30])
     plain = FlipAndRun(model, images, Judge().golden(model(images)))
-    whole = copy.deepcopy(model).to(memory_format=torch_here.contiguous_format)
-    other = FlipAndRun(whole, images, Judge().golden(model(images)))
+    contiguous = copy.deepcopy(model).to(memory_format=torch_here.contiguous_format)
+    reference = FlipAndRun(contiguous, images, Judge().golden(model(images)))
     for name in ("sdc", "due"):
-        one, two = (getattr(each.counts(changes(model, faults)), name) for each in (plain, other))
-        assert (one == two).all()
+        counts, expected = (
+            getattr(engines.counts(changes(model, faults)), name) for engines in (plain, reference)
+        )
+        assert (counts == expected).all()
 
 
 def test_inputs_can_be_tuples_dicts_and_batches(torch_here, mlp, inputs):
-    part = changes(mlp, uniform_faults(mlp, 40, seed=1, bits=[30, 31]))
+    work = changes(mlp, uniform_faults(mlp, 40, seed=1, bits=[30, 31]))
     golden = Judge().golden(mlp.eval()(inputs))
     kinds = [(inputs,), {"input": inputs}, [inputs[:7], (inputs[7:],)]]
-    whole = FlipAndRun(mlp, inputs, golden).counts(part)
+    expected = FlipAndRun(mlp, inputs, golden).counts(work)
     for kind in kinds:
-        found = FlipAndRun(mlp, kind, golden).counts(part)
-        assert (found.sdc == whole.sdc).all()
+        counts = FlipAndRun(mlp, kind, golden).counts(work)
+        assert (counts.sdc == expected.sdc).all()
 
 
 # --- activations ---
@@ -202,10 +204,10 @@ def test_an_activation_is_hit_in_every_input(torch_here, mlp, inputs):
 def test_activations_take_values_and_bursts(mlp, inputs, fault_model, value):
     faults = activation_faults(mlp, inputs, 30, seed=1, fault_model=fault_model)
     assert faults["value_before"].isna().all()
-    found = engine(mlp, inputs).counts(changes(mlp, faults))
-    total = sum(getattr(found, name) for name in COUNTS[:4])
+    counts = engine(mlp, inputs).counts(changes(mlp, faults))
+    total = sum(getattr(counts, name) for name in COUNTS[:4])
     assert (total == 20).all()
-    assert (found.masked < 20).any()
+    assert (counts.masked < 20).any()
 
 
 def test_a_module_called_twice_is_hit_once_per_run(torch_here, inputs):
@@ -222,9 +224,9 @@ def test_a_module_called_twice_is_hit_once_per_run(torch_here, inputs):
     model = Twice().eval()
     value = FaultModel("value", value=-50.0)
     faults = activation_faults(model, inputs, 5, seed=1, where="relu", fault_model=value)
-    found = engine(model, inputs).counts(changes(model, faults))
+    counts = engine(model, inputs).counts(changes(model, faults))
     # A negative value is set in the first call; the second makes it 0 again.
-    assert (found.max_abs_delta < 5).all()
+    assert (counts.max_abs_delta < 5).all()
 
 
 def test_refuses_modules_that_are_not_there(mlp, inputs):

@@ -21,7 +21,7 @@ HEAVY = [31, 30, 29, 28, 25]
 
 
 @pytest.fixture
-def made(torch_here):
+def make_model(torch_here):
     """Give the function that makes a module of a forward function and parts."""
     nn = torch_here.nn
 
@@ -29,8 +29,8 @@ def made(torch_here):
         class Made(nn.Module):
             def __init__(self):
                 super().__init__()
-                for name, part in parts.items():
-                    setattr(self, name, part)
+                for name, module in parts.items():
+                    setattr(self, name, module)
 
         Made.forward = forward
         torch_here.manual_seed(3)
@@ -76,16 +76,16 @@ def _agrees(model, inputs, *, count=150, judge=Judge(), bits=None):  # noqa: B00
 
 
 @pytest.mark.parametrize("shape", [(N,), (N, 3), (N, 3, 2), (5, 5, 5)])
-def test_ids_of_any_shape_are_looked_up(torch_here, made, shape):
+def test_ids_of_any_shape_are_looked_up(torch_here, make_model, shape):
     nn = torch_here.nn
 
     summed = tuple(range(1, len(shape)))
 
     def forward(self, ids):
-        found = self.table(ids)
-        return self.head(found.sum(summed) if summed else found)
+        rows = self.table(ids)
+        return self.head(rows.sum(summed) if summed else rows)
 
-    model = made(forward, table=nn.Embedding(12, 6), head=nn.Linear(6, 3))
+    model = make_model(forward, table=nn.Embedding(12, 6), head=nn.Linear(6, 3))
     _, fast = _agrees(model, _ids(torch_here, *shape), bits=HEAVY)
     assert fast["masked_count"].sum()
 
@@ -101,18 +101,20 @@ def test_a_mean_that_overflows_as_a_sum_is_a_detected_error(torch_here):
 
 
 @pytest.mark.parametrize("count", [1, 2, N])
-def test_a_scale_by_the_largest_of_the_batch_is_never_folded(torch_here, made, count):
+def test_a_scale_by_the_largest_of_the_batch_is_never_folded(torch_here, make_model, count):
     nn = torch_here.nn
 
     def forward(self, ids):
         hidden = nn.functional.normalize(self.table(ids).sum(1), math.inf, 0)
         return self.head(hidden.relu())
 
-    model = made(forward, table=nn.Embedding(12, 6), head=nn.Linear(6, 3))
+    model = make_model(forward, table=nn.Embedding(12, 6), head=nn.Linear(6, 3))
     _agrees(model, _ids(torch_here, N, 4)[:count], count=300, bits=HEAVY)
 
 
-def test_a_branch_that_writes_in_place_does_not_spoil_later_experiments(torch_here, made, numbers):
+def test_a_branch_that_writes_in_place_does_not_spoil_later_experiments(
+    torch_here, make_model, numbers
+):
     nn = torch_here.nn
 
     def forward(self, x):
@@ -121,7 +123,7 @@ def test_a_branch_that_writes_in_place_does_not_spoil_later_experiments(torch_he
             first.mul_(0.5)
         return self.head(first.relu() + second)
 
-    model = made(forward, enter=nn.Linear(6, 6), other=nn.Linear(6, 6), head=nn.Linear(6, 3))
+    model = make_model(forward, enter=nn.Linear(6, 6), other=nn.Linear(6, 6), head=nn.Linear(6, 3))
     assert not bool((model.other(numbers) > 4).any())
     plain, fast = _agrees(model, numbers, count=300)
     np.testing.assert_array_equal(plain["masked_count"], fast["masked_count"])
@@ -143,7 +145,7 @@ def test_an_activation_with_a_jump_has_no_slope(torch_here, numbers):
 
 def test_dot_products_that_are_clipped_are_not_taken_for_plain_ones(torch_here):
     from workbench.simulate.injections.models import DLRM
-    from workbench.simulate.injections.models.dlrm import DotInteraction as Plain
+    from workbench.simulate.injections.models.networks import DotInteraction as Plain
 
     class DotInteraction(Plain):
         def forward(self, *vectors):
@@ -162,14 +164,14 @@ def test_dot_products_that_are_clipped_are_not_taken_for_plain_ones(torch_here):
 
 
 @pytest.mark.parametrize("first", [3, None, "scalar"])
-def test_a_first_argument_without_rows_is_run_exactly(torch_here, made, numbers, first):
+def test_a_first_argument_without_rows_is_run_exactly(torch_here, make_model, numbers, first):
     nn = torch_here.nn
     first = torch_here.tensor(2.0) if first == "scalar" else first
 
     def forward(self, scale, x):
         return self.head(self.enter(x).relu() * (1 if scale is None else scale))
 
-    model = made(forward, enter=nn.Linear(6, 6), head=nn.Linear(6, 3))
+    model = make_model(forward, enter=nn.Linear(6, 6), head=nn.Linear(6, 3))
     plain, fast = _agrees(model, (first, numbers))
     np.testing.assert_array_equal(plain["masked_count"], fast["masked_count"])
 

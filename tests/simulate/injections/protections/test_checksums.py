@@ -18,8 +18,8 @@ def bags(torch_here):
     return injections.embedding_bag_checksum_trials(count=2000, seed=0)
 
 
-def alarmed(trials, place, tolerance):
-    return (trials.loc[trials["place"] == place, "residual"] > tolerance).mean()
+def alarmed(trials, hit, tolerance):
+    return (trials.loc[trials["place"] == hit, "residual"] > tolerance).mean()
 
 
 @pytest.mark.oracle
@@ -61,8 +61,8 @@ def test_a_tolerance_of_one_in_a_million_does_what_the_paper_promises(bags):
     published = pd.read_csv(datasets.path("published") / "injection_detectors.csv")
     paper = published[published["source"].str.contains("2103.00130")]
     promised = paper[paper["operator"] == "EmbeddingBag"].set_index("measure")
-    found = alarmed(bags, "table row, high nibble", 1e-6)
-    assert found >= promised.loc["detected significant bit flips", "low"]
+    share = alarmed(bags, "table row, high nibble", 1e-6)
+    assert share >= promised.loc["detected significant bit flips", "low"]
     assert alarmed(bags, "nothing", 1e-6) < promised.loc["false positives", "high"]
 
 

@@ -43,9 +43,9 @@ def run(model, inputs, faults, **detectors):
 def test_a_detector_inside_the_model_sees_the_fault(mlp, inputs):
     assert isinstance(Checksum(mlp), Detector)
     faults = uniform_faults(mlp, 40, seed=1, where=["0.weight", "3.weight"])
-    found = run(mlp, [inputs[:6], inputs[6:]], faults, sums=Checksum(mlp))
-    alarms = found.outcomes["detected_sums_count"]
-    is_hit = found.faults["param"].astype(str) == "0.weight"
+    result = run(mlp, [inputs[:6], inputs[6:]], faults, sums=Checksum(mlp))
+    alarms = result.outcomes["detected_sums_count"]
+    is_hit = result.faults["param"].astype(str) == "0.weight"
     assert (alarms == is_hit.to_numpy() * 20).all()
     assert not any(module._forward_hooks for module in mlp.modules())
 
@@ -55,30 +55,30 @@ def test_a_function_judges_the_outputs(torch_here, mlp, inputs):
         return ~torch_here.isfinite(outputs).all(1)
 
     faults = uniform_faults(mlp, 200, seed=1, bits=[30])
-    found = run(mlp, inputs, faults, nan=nan).outcomes
-    assert found["due_count"].sum() > 0
-    assert (found["detected_nan_count"] == found["due_count"]).all()
+    result = run(mlp, inputs, faults, nan=nan).outcomes
+    assert result["due_count"].sum() > 0
+    assert (result["detected_nan_count"] == result["due_count"]).all()
 
 
 def test_values_outside_their_range_are_noticed(torch_here, mlp, inputs):
-    other = torch_here.randn(300, 5, generator=torch_here.Generator().manual_seed(2))
-    detector = range_detector(mlp, other, slack_share=0.2)
+    profiled = torch_here.randn(300, 5, generator=torch_here.Generator().manual_seed(2))
+    detector = range_detector(mlp, profiled, slack_share=0.2)
     assert set(detector.limits) == {"0", "1", "2", "3"}
     low, high = detector.limits["1"]
     assert low < 0 < high
     faults = uniform_faults(mlp, 100, seed=1, bits=[30])
-    found = run(mlp, inputs, faults, range=detector)
-    harmed = found.outcomes[["sdc_count", "due_count"]].sum(axis=1)
-    assert (found.outcomes["detected_range_count"][harmed > 15] > 0).all()
-    note = found.quality[found.quality["what"].str.contains("'range'")]
+    result = run(mlp, inputs, faults, range=detector)
+    harmed = result.outcomes[["sdc_count", "due_count"]].sum(axis=1)
+    assert (result.outcomes["detected_range_count"][harmed > 15] > 0).all()
+    note = result.quality[result.quality["what"].str.contains("'range'")]
     assert note["count"].iloc[0] < 5
 
 
 def test_a_golden_run_of_profiled_inputs_raises_no_alarm(mlp, inputs):
-    found = run(
+    result = run(
         mlp, inputs, uniform_faults(mlp, 5, seed=1, bits=0), range=range_detector(mlp, inputs)
     )
-    assert found.quality["count"].tolist()[0] == 0
+    assert result.quality["count"].tolist()[0] == 0
 
 
 def test_refuses_verdicts_that_are_not_one_per_input(torch_here, mlp, inputs):

@@ -22,8 +22,8 @@ PLAIN = CampaignSettings(engine="flip_and_run")
 
 
 def wrong(model, inputs, faults, **options):
-    found = campaign(model, inputs, faults, settings=replace(PLAIN, **options))
-    return int(found.outcomes[["sdc_count", "due_count"]].sum().sum()), found
+    result = campaign(model, inputs, faults, settings=replace(PLAIN, **options))
+    return int(result.outcomes[["sdc_count", "due_count"]].sum().sum()), result
 
 
 def one(model, bit=30, value=None):
@@ -50,11 +50,11 @@ def test_the_clamp_removes_most_wrong_outputs_and_costs_nothing(mlp, inputs):
     faults = uniform_faults(mlp, 200, seed=1, bits=[29, 30, 31])
     labels = mlp.eval()(inputs).argmax(1)
     without, _ = wrong(mlp, inputs, faults)
-    left, found = wrong(mlp, inputs, faults, mitigation=weight_clamp(mlp), labels=labels)
+    left, result = wrong(mlp, inputs, faults, mitigation=weight_clamp(mlp), labels=labels)
     assert left < without / 3
-    assert found.campaign["mitigation"].tolist() == ["weight_clamp"]
-    assert found.campaign["golden_metric"].tolist() == [1.0]
-    assert found.faults["value_after"].abs().max() > 1e30
+    assert result.campaign["mitigation"].tolist() == ["weight_clamp"]
+    assert result.campaign["golden_metric"].tolist() == [1.0]
+    assert result.faults["value_after"].abs().max() > 1e30
 
 
 def test_faults_in_activations_pass_the_clamp(mlp, inputs):
@@ -67,16 +67,18 @@ def test_faults_in_activations_pass_the_clamp(mlp, inputs):
 def test_the_clip_is_in_place_with_and_without_faults(torch_here, mlp, inputs):
     mlp[2] = torch_here.nn.Identity()  # a norm would bring down what is too large by itself
     faults = uniform_faults(mlp, 200, seed=1, where="0", bits=[29, 30, 31])
-    other = torch_here.randn(200, 5, generator=torch_here.Generator().manual_seed(2))
+    profiled = torch_here.randn(200, 5, generator=torch_here.Generator().manual_seed(2))
     labels = mlp.eval()(inputs).argmax(1)
     without, plain = wrong(mlp, inputs, faults, labels=labels)
-    left, found = wrong(mlp, inputs, faults, labels=labels, mitigation=activation_clip(mlp, other))
+    left, result = wrong(
+        mlp, inputs, faults, labels=labels, mitigation=activation_clip(mlp, profiled)
+    )
     assert left < without
-    assert found.outcomes["max_abs_delta"].max() < plain.outcomes["max_abs_delta"].max() + 1e-9
-    assert found.campaign["golden_metric"].tolist() == [1.0]
+    assert result.outcomes["max_abs_delta"].max() < plain.outcomes["max_abs_delta"].max() + 1e-9
+    assert result.campaign["golden_metric"].tolist() == [1.0]
     with torch_here.no_grad():
         mlp[0].bias.neg_().clamp_(max=0)
-    negative = activation_clip(mlp, other * 0)
+    negative = activation_clip(mlp, profiled * 0)
     labels, again = mlp(inputs).argmax(1), uniform_faults(mlp, 5, seed=1)
     _, costly = wrong(mlp, inputs, again, labels=labels, mitigation=negative)
     assert costly.campaign["golden_metric"].iloc[0] < 1
@@ -108,10 +110,10 @@ def test_protected_elements_take_no_harm(mlp, inputs):
 
 
 def test_several_protections_act_together(mlp, inputs):
-    both = (weight_clamp(mlp), protected(mlp, ["0.weight"]))
+    mitigations = (weight_clamp(mlp), protected(mlp, ["0.weight"]))
     faults = uniform_faults(mlp, 50, seed=1)
-    _, found = wrong(mlp, inputs, faults, mitigation=both)
-    assert found.campaign["mitigation"].tolist() == ["weight_clamp+protected"]
+    _, result = wrong(mlp, inputs, faults, mitigation=mitigations)
+    assert result.campaign["mitigation"].tolist() == ["weight_clamp+protected"]
 
 
 def test_refuses_protections_of_what_is_not_there(torch_here, mlp, inputs):

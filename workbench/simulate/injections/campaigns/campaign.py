@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -16,10 +15,10 @@ import pandas as pd
 
 import workbench
 from workbench._progress import progress
+from workbench._writing import write_whole
 from workbench.errors import InjectionError
-from workbench.simulate.injections._inputs import batches, inputs_sha, model_sha, sha_of
 from workbench.simulate.injections._judge import Judge, as_tensor
-from workbench.simulate.injections._torch import torch
+from workbench.simulate.injections._model import batches, inputs_sha, sha_of, torch
 from workbench.simulate.injections.campaigns.work import (
     CampaignSettings,
     Work,
@@ -27,10 +26,6 @@ from workbench.simulate.injections.campaigns.work import (
     prepared,
 )
 from workbench.simulate.injections.designs.bits import (
-    LAYOUTS,
-    flipped,
-    from_patterns,
-    patterns,
     storage,
 )
 from workbench.tables import (
@@ -90,14 +85,14 @@ def campaign(
     """
     work = prepared(model, inputs, faults, judge, settings)
     kept = Checkpoint.of(settings, identity(work), work.exp_ids, lambda: work.chunk_size)
-    parts = [*progress(
+    chunks = [*progress(
         _chunks(work, kept),
         total=-(-len(work.exp_ids) // kept.chunk_size),
         unit="chunks",
         label=f"injecting into {work.name}",
         enabled=settings.progress,
     )]  # fmt: skip
-    return gathered(work, kept, parts)
+    return gathered(work, kept, chunks)
 
 
 def running(
@@ -132,20 +127,20 @@ def running(
 def _chunks(work: Work, kept: Checkpoint) -> Iterator[tuple[pd.DataFrame, pd.DataFrame]]:
     """Give the chunks in order, from the folder where they are done."""
     for start, stop in kept.ranges(len(work.exp_ids)):
-        part = kept.read(start, stop)
-        if part is None:
-            part = work.chunk(start, stop)
-            kept.write(start, stop, *part)
-        yield part
+        tables = kept.read(start, stop)
+        if tables is None:
+            tables = work.chunk(start, stop)
+            kept.write(start, stop, *tables)
+        yield tables
 
 
 def gathered(
-    work: Work, kept: Checkpoint, parts: list[tuple[pd.DataFrame, pd.DataFrame]]
+    work: Work, kept: Checkpoint, chunks: list[tuple[pd.DataFrame, pd.DataFrame]]
 ) -> Injections:
     """Put the tables of a campaign together."""
-    outcomes = pd.concat([part[0] for part in parts], ignore_index=True)
-    found = [part[1] for part in parts if len(part[1])]
-    trials = pd.concat(found, ignore_index=True) if found else TRIALS.empty()
+    outcomes = pd.concat([tables[0] for tables in chunks], ignore_index=True)
+    kept_trials = [tables[1] for tables in chunks if len(tables[1])]
+    trials = pd.concat(kept_trials, ignore_index=True) if kept_trials else TRIALS.empty()
     faults = FAULTS.check(work.faults.assign(campaign_id=work.name))
     faults.attrs = {}
     return Injections(
@@ -157,8 +152,6 @@ def gathered(
         quality=quality(work, len(kept.unproven)),
     )
 
-
-# Where chunks that are done are kept, so that a campaign can be stopped at any moment.
 
 _HEAD = "campaign.json"
 _FORMAT = 1
@@ -198,31 +191,33 @@ class Checkpoint:
         experiments per chunk; it is not asked where a folder tells.
         """
         now = pd.Timestamp.now("UTC").floor("s")
-        rest = (exp_ids, settings.keep_trials)
+        order = (exp_ids, settings.keep_trials)
         if settings.folder is None:
-            return cls(None, measured(), now, *rest)
+            return cls(None, measured(), now, *order)
         folder = Path(settings.folder)
         head = folder / _HEAD
         if head.exists():
-            told = _same_campaign(head, identity)
-            for left in folder.glob("*.tmp"):
-                left.unlink()
+            stored = _same_campaign(head, identity)
+            # What a killed process left: of this version, and of earlier ones.
+            for pattern in (".*.parquet-*-*", ".*.json-*-*", "*.tmp"):
+                for unfinished in folder.glob(pattern):
+                    unfinished.unlink()
             return cls(
-                folder, int(told["chunk_size"]), pd.Timestamp(told["created"]), *rest,
-                has_sums=bool(told.get("has_sums", False)),
+                folder, int(stored["chunk_size"]), pd.Timestamp(stored["created"]), *order,
+                has_sums=bool(stored.get("has_sums", False)),
             )  # fmt: skip
         folder.mkdir(parents=True, exist_ok=True)
         chunk_size = measured()
-        told = {
+        stored = {
             "format": _FORMAT,
             "created": now.isoformat(),
             "chunk_size": chunk_size,
             "has_sums": True,
             **identity,
         }
-        text = json.dumps(told, indent=1)
-        _written(head, lambda file: file.write(text.encode()))
-        return cls(folder, chunk_size, now, *rest)
+        text = json.dumps(stored, indent=1)
+        write_whole(head, lambda file: file.write(text.encode()))
+        return cls(folder, chunk_size, now, *order)
 
     def ranges(self, count: int) -> Iterator[tuple[int, int]]:
         """Give the chunks: the first experiment, and the one after the last."""
@@ -247,60 +242,60 @@ class Checkpoint:
             self._refuse_other_bytes(sums, (start, stop))
         else:
             self.unproven.append(start)
-        told = _parquet(path)
-        detected = told[[name for name in told if name not in OUTCOMES.columns]]
+        table = _parquet(path)
+        detected = table[[name for name in table if name not in OUTCOMES.columns]]
         trials = _parquet(trials_path) if trials_path.exists() else TRIALS.empty()
-        if why := _misfit(told, trials, self.exp_ids[start:stop], keep_trials=self.keep_trials):
+        if why := _misfit(table, trials, self.exp_ids[start:stop], keep_trials=self.keep_trials):
             raise _unusable(path, why)
-        outcomes = pd.concat([OUTCOMES.cast(told), detected.astype("Int64")], axis=1)
+        outcomes = pd.concat([OUTCOMES.cast(table), detected.astype("Int64")], axis=1)
         return outcomes, TRIALS.cast(trials)
 
     def _refuse_other_bytes(self, sums: Path, span: tuple[int, int]) -> None:
         """Compare the files of a chunk with the check sums that were written with them."""
         path = self._path("outcomes", *span)
         try:
-            told = json.loads(sums.read_text())
-            wanted = {name: told[name] for name in ("start", "stop", "outcomes", "trials")}
+            stored = json.loads(sums.read_text())
+            wanted = {name: stored[name] for name in ("start", "stop", "outcomes", "trials")}
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise _unusable(path, f"its check sums, {sums.name}, are damaged") from error
-        for name, place in zip(("start", "stop"), span, strict=True):
-            if wanted[name] != place:
+        for name, position in zip(("start", "stop"), span, strict=True):
+            if wanted[name] != position:
                 raise _unusable(path, f"{sums.name} is of another chunk")
         for name in ("outcomes", "trials"):
             file = self._path(name, *span)
             if wanted[name] != _sum_of(file):
-                what = "is missing" if not file.exists() else "is not the file that was written"
-                raise _unusable(path, f"{file.name} {what}")
+                state = "is missing" if not file.exists() else "is not the file that was written"
+                raise _unusable(path, f"{file.name} {state}")
 
     def write(self, start: int, stop: int, outcomes: pd.DataFrame, trials: pd.DataFrame) -> None:
         """Keep a chunk."""
         if self.folder is None:
             return
         if len(trials):
-            _written(self._path("trials", start, stop), trials.to_parquet)
-        _written(self._path("outcomes", start, stop), outcomes.to_parquet)
+            write_whole(self._path("trials", start, stop), trials.to_parquet)
+        write_whole(self._path("outcomes", start, stop), outcomes.to_parquet)
         sums = {name: _sum_of(self._path(name, start, stop)) for name in ("outcomes", "trials")}
         text = json.dumps({"start": start, "stop": stop, **sums})
-        _written(
+        write_whole(
             self._path("sums", start, stop, ending="json"), lambda file: file.write(text.encode())
         )
 
-    def _path(self, what: str, start: int, stop: int, *, ending: str = "parquet") -> Path:
+    def _path(self, name: str, start: int, stop: int, *, ending: str = "parquet") -> Path:
         assert self.folder is not None
-        return self.folder / f"{what}-{start:010d}-{stop:010d}.{ending}"
+        return self.folder / f"{name}-{start:010d}-{stop:010d}.{ending}"
 
 
 def _same_campaign(head: Path, identity: Mapping[str, Any]) -> dict[str, Any]:
     """Read the head of a folder and refuse another campaign's."""
     try:
-        told: dict[str, Any] = json.loads(head.read_text())
+        stored: dict[str, Any] = json.loads(head.read_text())
         wanted = json.loads(json.dumps(identity))
-        apart = [name for name in wanted if told.get(name) != wanted[name]]
+        apart = [name for name in wanted if stored.get(name) != wanted[name]]
         if apart != [_FOLLOWS]:
             apart = [name for name in apart if name != _FOLLOWS]
-        if told["format"] != _FORMAT:
+        if stored["format"] != _FORMAT:
             apart = ["format"]
-        pd.Timestamp(told["created"]), int(told["chunk_size"])
+        pd.Timestamp(stored["created"]), int(stored["chunk_size"])
     except (ValueError, KeyError, TypeError) as error:
         msg = f"folder: {head} is not the head of a campaign ({error}); use an empty folder"
         raise InjectionError(msg) from error
@@ -308,11 +303,11 @@ def _same_campaign(head: Path, identity: Mapping[str, Any]) -> dict[str, Any]:
         name = apart[0]
         msg = (
             f"folder: {head.parent} holds another campaign, which differs in {', '.join(apart)} "
-            f"({name} there: {str(told.get(name))[:60]}, here: {str(identity.get(name))[:60]}); "
+            f"({name} there: {str(stored.get(name))[:60]}, here: {str(identity.get(name))[:60]}); "
             "use another folder, or the same arguments"
         )
         raise InjectionError(msg)
-    return told
+    return stored
 
 
 def _misfit(
@@ -330,12 +325,12 @@ def _misfit(
     sizes = trials.groupby("exp_id").size()
     if trials.duplicated(["exp_id", "input_id"]).any() or sizes.nunique() > 1:
         return "its trials are not one per experiment and input"
-    told = outcomes.set_index("exp_id").sort_index()
+    counts = outcomes.set_index("exp_id").sort_index()
     for name in OUTCOME_NAMES:
         counted = (trials["outcome"] == name).groupby(trials["exp_id"]).sum()
         # A metric judges all inputs of an experiment together.
-        alike = told["input_count"].eq(sizes).fillna(value=False)
-        if (alike & told[f"{name}_count"].ne(counted).fillna(value=False)).any():
+        alike = counts["input_count"].eq(sizes).fillna(value=False)
+        if (alike & counts[f"{name}_count"].ne(counted).fillna(value=False)).any():
             return "its trials count other outcomes than its experiments"
     return ""
 
@@ -358,64 +353,6 @@ def _parquet(path: Path) -> pd.DataFrame:
     except (OSError, ValueError) as error:
         msg = f"folder: {path} cannot be read ({error}); delete it, and its chunk is run again"
         raise InjectionError(msg) from error
-
-
-def _written(path: Path, write: Callable[[Any], Any]) -> None:
-    """Write a file so that it is there as a whole or not at all."""
-    unfinished = path.with_name(f"{path.name}.{os.getpid()}.tmp")
-    with unfinished.open("wb") as file:
-        write(file)
-        file.flush()
-        os.fsync(file.fileno())
-    unfinished.replace(path)
-
-
-# Checks that need no model: whether flips are undone, and how given outputs are judged.
-
-_ALL_BITS = 16
-
-
-def flips_not_undone(dtype: str, *, seed: int = 0) -> int:
-    """Flip every bit of many values twice, and count the values where that went wrong.
-
-    Parameters
-    ----------
-    dtype
-        ``"fp64"``, ``"fp32"``, ``"fp16"``, ``"bf16"`` or ``"int8"``.
-    seed
-        Of the values; types of up to 16 bits are tried whole, NaN and infinities among them.
-
-    Returns
-    -------
-    int
-        Values that some bit, flipped once, left as they were, or that two flips changed; 0 if
-        all is well.
-
-    Raises
-    ------
-    InjectionError
-        If there is no such type.
-    """
-    if dtype not in LAYOUTS:
-        msg = f"dtype={dtype!r} is not one of {', '.join(LAYOUTS)}"
-        raise InjectionError(msg)
-    layout = LAYOUTS[dtype]
-    if layout.bit_count <= _ALL_BITS:
-        bits = np.arange(1 << layout.bit_count, dtype=np.int64)
-    else:
-        drawn = np.random.default_rng(seed).bytes((1 << _ALL_BITS) * layout.bit_count // 8)
-        bits = np.frombuffer(drawn, dtype=f"<u{layout.bit_count // 8}").astype(np.int64)
-        exponent = bits | (((1 << (layout.bit_count - 1 - layout.mantissa_count)) - 1)
-                           << layout.mantissa_count)  # NaN, infinities  # fmt: skip
-        bits = np.concatenate([bits, exponent])
-    values = from_patterns(torch().from_numpy(bits.copy()), layout.dtype)
-    before = patterns(values)
-    changed = torch().zeros(len(bits), dtype=torch().bool)
-    for bit in range(layout.bit_count):
-        once = flipped(values, bit)
-        changed |= patterns(once) == before
-        changed |= patterns(flipped(once, bit)) != before
-    return int(changed.sum())
 
 
 def outcomes_of(outputs: Any, golden: Any, *, judge: Judge = _ARGMAX) -> npt.NDArray[np.object_]:
@@ -441,7 +378,7 @@ def outcomes_of(outputs: Any, golden: Any, *, judge: Judge = _ARGMAX) -> npt.NDA
     InjectionError
         If the criterion does not fit the outputs, or shapes differ.
     """
-    faulty, clean = (torch().as_tensor(each) for each in (outputs, golden))
+    faulty, clean = (torch().as_tensor(values) for values in (outputs, golden))
     measure = judge.golden(clean)
     if faulty.shape != clean.shape:
         msg = f"outputs: shape {tuple(faulty.shape)}, golden has {tuple(clean.shape)}"
@@ -449,8 +386,6 @@ def outcomes_of(outputs: Any, golden: Any, *, judge: Judge = _ARGMAX) -> npt.NDA
     codes = measure.outcomes(faulty, torch().arange(len(clean)))
     return np.array([OUTCOME_NAMES[code] for code in codes.tolist()], dtype=object)
 
-
-# What is said of a campaign: its head, what makes it this campaign, and what to know of it.
 
 _NUMBERS = {"exp_id": -1, "flip": -1, "elem": -1, "bit": -1}
 
@@ -473,7 +408,8 @@ def identity(work: Work) -> dict[str, Any]:
         "keep_trials": settings.keep_trials,
         "detectors": sorted(settings.detectors),
         "mitigation": [
-            hashlib.sha256(each.described().encode()).hexdigest() for each in settings.mitigations
+            hashlib.sha256(mitigation.described().encode()).hexdigest()
+            for mitigation in settings.mitigations
         ],
     }
 
@@ -481,28 +417,28 @@ def identity(work: Work) -> dict[str, Any]:
 def _model(model: Any) -> str:
     """Give the hash of weights and of the types they are stored in."""
     kinds = [f"{name} {kept.layout.name}" for name, kept in sorted(storage(model).items())]
-    text = "\n".join([model_sha(model), *kinds])
+    text = "\n".join([sha_of(sorted(model.state_dict().items())), *kinds])
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def faults_sha(faults: pd.DataFrame) -> str:
     """Give the sha256 of what faults do: places and effects, not what is said of them."""
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     for name, missing in _NUMBERS.items():
-        found.update(faults[name].fillna(missing).to_numpy(dtype=np.int64).tobytes())
+        digest.update(faults[name].fillna(missing).to_numpy(dtype=np.int64).tobytes())
     for name in ("param", "direction"):
         codes, texts = pd.factorize(faults[name].astype(object).fillna(""))
-        found.update(codes.astype(np.int64).tobytes())
-        found.update("\n".join(map(str, texts)).encode())
-    found.update(faults["value_after"].to_numpy(dtype=np.float64).tobytes())
-    return found.hexdigest()
+        digest.update(codes.astype(np.int64).tobytes())
+        digest.update("\n".join(map(str, texts)).encode())
+    digest.update(faults["value_after"].to_numpy(dtype=np.float64).tobytes())
+    return digest.hexdigest()
 
 
 def campaign_row(work: Work, created: pd.Timestamp) -> pd.DataFrame:
     """Give the head of a campaign as table CAMPAIGN."""
-    settings, told = work.settings, work.faults.attrs
+    settings, design = work.settings, work.faults.attrs
     hit = sorted(set(work.faults["dtype"].dropna().astype(str)))
-    mitigations = [each.name for each in settings.mitigations]
+    mitigations = [mitigation.name for mitigation in settings.mitigations]
     is_rated = settings.metric is not None or work.golden_metric is not None
     row = {
         "campaign_id": work.name,
@@ -520,12 +456,12 @@ def campaign_row(work: Work, created: pd.Timestamp) -> pd.DataFrame:
         "tolerance": _tolerance(work),
         "masked_rule": getattr(work.engine, "masked_rule", None),
         "nan_policy": "apart",
-        "fault_model": told.get("fault_model", _fault_model(work.faults)),
-        "flip_count": told.get("flip_count", _flip_count(work.faults)),
-        "bit_error_ratio": told.get("bit_error_ratio"),
+        "fault_model": design.get("fault_model", _fault_model(work.faults)),
+        "flip_count": design.get("flip_count", _flip_count(work.faults)),
+        "bit_error_ratio": design.get("bit_error_ratio"),
         "mitigation": "+".join(mitigations) or None,
-        "design": told.get("design", "other"),
-        "seed": told.get("seed"),
+        "design": design.get("design", "other"),
+        "seed": design.get("seed"),
         "golden_metric": work.golden_metric,
         "metric_name": (metric_name(settings.metric) or "accuracy") if is_rated else None,
         "created": created,

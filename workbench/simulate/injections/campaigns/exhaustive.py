@@ -12,7 +12,7 @@ from workbench._progress import progress
 from workbench.errors import InjectionError
 from workbench.simulate.injections._judge import Judge
 from workbench.simulate.injections.campaigns.campaign import campaign_row
-from workbench.simulate.injections.campaigns.work import CampaignSettings, prepared
+from workbench.simulate.injections.campaigns.work import CampaignSettings, as_hit, prepared
 from workbench.simulate.injections.designs.bits import storage
 from workbench.simulate.injections.designs.faults import (
     Bits,
@@ -23,7 +23,7 @@ from workbench.simulate.injections.designs.faults import (
     uniform_faults,
 )
 from workbench.simulate.injections.engines.fast_engine import FastEngine
-from workbench.tables import CAMPAIGN, EXHAUSTIVE, PARAMETERS, ExhaustiveInjections
+from workbench.tables import CAMPAIGN, EXHAUSTIVE, ExhaustiveInjections
 
 _ARGMAX = Judge()
 _PLAIN = CampaignSettings()
@@ -81,31 +81,22 @@ def exhaustive(
         msg = f"inputs: {len(work.golden):,} rows; counts of at most {_MOST_INPUTS:,} are kept"
         raise InjectionError(msg)
     population = chosen(model, where)
-    places = cells(population, bits)
-    parts = []
+    every_cell = cells(population, bits)
+    counted = []
     with work.in_place():
-        total = int(places["element_count"].sum())
+        total = int(every_cell["element_count"].sum())
         with progress(total=total, unit="site", label="all bits", enabled=settings.progress) as bar:
             for number, param in enumerate(population["param"]):
-                of_param = sorted(places.loc[places["tensor"] == number, "bit"].tolist())
+                of_param = sorted(every_cell.loc[every_cell["tensor"] == number, "bit"].tolist())
                 sdc, due = work.engine.exhausted(param, of_param)
-                parts.append((param, of_param, sdc, due))
+                counted.append((param, of_param, sdc, due))
                 bar.update(sdc.size)
     head = campaign_row(work, pd.Timestamp.now("UTC").floor("s")).assign(seed=None)
     head["design"] = pd.Categorical(["exhaustive"])
     return ExhaustiveInjections(
         campaign=CAMPAIGN.check(CAMPAIGN.cast(head)),
-        parameters=_whole(work.parameters, population).assign(campaign_id=work.name),
-        sites=_sites(parts),
-    )
-
-
-def _whole(model: pd.DataFrame, population: pd.DataFrame) -> pd.DataFrame:
-    """Give all parameters of the model, those injected into under the components chosen."""
-    names = dict(zip(population["param"], population["component"], strict=True))
-    own = zip(model["param"], model["component"], strict=True)
-    return PARAMETERS.cast(
-        model.assign(component=[names.get(param, component) for param, component in own])
+        parameters=as_hit(work.parameters, population).assign(campaign_id=work.name),
+        sites=_sites(counted),
     )
 
 
@@ -119,22 +110,22 @@ def _refuse_what_is_not_plain(model: Any, settings: CampaignSettings) -> None:
         )
         raise InjectionError(msg)
     if settings.mitigations:
-        names = [each.name for each in settings.mitigations]
+        names = [mitigation.name for mitigation in settings.mitigations]
         msg = f"settings: exhaustive has no mitigation ({names}); use campaign"
         raise InjectionError(msg)
 
 
-def _sites(parts: list[tuple[str, list[int], Any, Any]]) -> pd.DataFrame:
+def _sites(counted: list[tuple[str, list[int], Any, Any]]) -> pd.DataFrame:
     """Give one row per site, in order of tensor, element and bit."""
-    names = [param for param, *_ in parts]
-    sizes = [sdc.size for *_, sdc, _ in parts]
-    codes = np.repeat(np.arange(len(parts), dtype=np.int16), sizes)
+    names = [param for param, *_ in counted]
+    sizes = [sdc.size for *_, sdc, _ in counted]
+    codes = np.repeat(np.arange(len(counted), dtype=np.int16), sizes)
     columns = {
         "param": pd.Categorical.from_codes(codes, pd.Index(names)),
-        "elem": [np.repeat(np.arange(len(s), dtype=np.int32), len(b)) for _, b, s, _ in parts],
-        "bit": [np.tile(np.array(b, dtype=np.int8), len(s)) for _, b, s, _ in parts],
-        "sdc_count": [s.astype(np.int16).reshape(-1) for *_, s, _ in parts],
-        "due_count": [d.astype(np.int16).reshape(-1) for *_, d in parts],
+        "elem": [np.repeat(np.arange(len(s), dtype=np.int32), len(b)) for _, b, s, _ in counted],
+        "bit": [np.tile(np.array(b, dtype=np.int8), len(s)) for _, b, s, _ in counted],
+        "sdc_count": [s.astype(np.int16).reshape(-1) for *_, s, _ in counted],
+        "due_count": [d.astype(np.int16).reshape(-1) for *_, d in counted],
     }
     joined = {k: np.concatenate(v) if isinstance(v, list) else v for k, v in columns.items()}
     return EXHAUSTIVE.check(pd.DataFrame(joined))

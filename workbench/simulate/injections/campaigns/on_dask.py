@@ -63,11 +63,11 @@ def campaign_on_dask(
     work = prepared(model, inputs, faults, judge, settings)
     kept = Checkpoint.of(settings, identity(work), work.exp_ids, lambda: work.chunk_size)
     ranges = list(kept.ranges(len(work.exp_ids)))
-    found = {each: part for each in ranges if (part := kept.read(*each)) is not None}
+    done = {span: tables for span in ranges if (tables := kept.read(*span)) is not None}
     alone = replace(settings, folder=None, progress=False)
     load = client.scatter([(model, inputs, faults, judge, alone)], broadcast=True)[0]
     tasks = {
-        client.submit(_chunk, load, *each, pure=False): each for each in ranges if each not in found
+        client.submit(_chunk, load, *span, pure=False): span for span in ranges if span not in done
     }
     try:
         for task in progress(
@@ -77,12 +77,12 @@ def campaign_on_dask(
             label=f"injecting into {work.name}",
             enabled=settings.progress,
         ):
-            found[tasks[task]] = task.result()
-            kept.write(*tasks[task], *found[tasks[task]])
+            done[tasks[task]] = task.result()
+            kept.write(*tasks[task], *done[tasks[task]])
             task.release()
     finally:
         client.cancel(list(tasks))
-    return gathered(work, kept, [found[each] for each in ranges])
+    return gathered(work, kept, [done[span] for span in ranges])
 
 
 def _chunk(

@@ -15,19 +15,18 @@ import numpy as np
 import pandas as pd
 
 from workbench.errors import InjectionError
-from workbench.simulate.injections._arguments import whole_number
-from workbench.simulate.injections._inputs import (
-    at_rest,
+from workbench.simulate.injections._judge import BENIGN, DUE, MASKED, SDC, Golden, Judge
+from workbench.simulate.injections._model import (
     batches,
     golden_outputs,
+    in_evaluation,
     refuse_other_device,
+    torch,
+    whole_number,
 )
-from workbench.simulate.injections._judge import BENIGN, DUE, MASKED, SDC, Golden, Judge
-from workbench.simulate.injections._torch import torch
-from workbench.simulate.injections.designs.activations import activations_hit
-from workbench.simulate.injections.designs.bits import Changes, Counts
-from workbench.simulate.injections.designs.combine import unchecked_changes
-from workbench.simulate.injections.designs.parameters import (
+from workbench.simulate.injections.designs.changes import Changes, Counts, unchecked_changes
+from workbench.simulate.injections.designs.population import (
+    activations_hit,
     is_output,
     parameters,
     refuse_other_weights,
@@ -81,20 +80,20 @@ class Work:
         spent, count = 0.0, len(self.exp_ids)
         for sample in (1, 10, 100):
             wanted = np.linspace(0, count - 1, min(sample, count)).astype(np.int64)
-            part = self.changes.only(np.unique(wanted))
+            sampled = self.changes.only(np.unique(wanted))
             # What takes long can be the engine looking at a parameter for the first time.
             for _ in range(2):
-                spent = self._probed(part)
+                spent = self._probed(sampled)
                 if spent < _PROBE_S:
                     break
             if spent >= _PROBE_S or sample >= count:
                 break
-        return max(spent / part.experiment_count, 1e-9)
+        return max(spent / sampled.experiment_count, 1e-9)
 
-    def _probed(self, part: Changes) -> float:
+    def _probed(self, sampled: Changes) -> float:
         begun = time.perf_counter()
         with self.in_place():
-            self.engine.counts(part)
+            self.engine.counts(sampled)
             self.alarms.take()
         return time.perf_counter() - begun
 
@@ -111,13 +110,13 @@ class Work:
 
     def chunk(self, start: int, stop: int) -> tuple[pd.DataFrame, pd.DataFrame]:
         """Run some experiments: table OUTCOMES, and table TRIALS if it is wanted."""
-        part = self.changes.part(start, stop)
+        span = self.changes.part(start, stop)
         begun = time.perf_counter()
         with self.in_place():
             if needs_every_run(self.judge, self.settings):
-                columns, trials = self._watched(part, start)
+                columns, trials = self._watched(span, start)
             else:
-                columns, trials = _columns(self.engine.counts(part), len(self.golden)), []
+                columns, trials = _columns(self.engine.counts(span), len(self.golden)), []
         spent = (time.perf_counter() - begun) / max(stop - start, 1)
         frame = pd.DataFrame({"metric_name": None, "metric_value": None} | columns).assign(
             campaign_id=self.name, exp_id=self.exp_ids[start:stop], time_s=spent, error=None
@@ -129,17 +128,17 @@ class Work:
             [OUTCOMES.cast(frame.reindex(columns=list(OUTCOMES.columns))),
              frame[names].astype("Int64")], axis=1
         )  # fmt: skip
-        found = pd.concat(trials, ignore_index=True) if trials else TRIALS.empty()
-        return OUTCOMES.check(outcomes), TRIALS.check(TRIALS.cast(found))
+        kept = pd.concat(trials, ignore_index=True) if trials else TRIALS.empty()
+        return OUTCOMES.check(outcomes), TRIALS.check(TRIALS.cast(kept))
 
-    def _watched(self, part: Changes, start: int) -> tuple[dict[str, Any], list[pd.DataFrame]]:
+    def _watched(self, span: Changes, start: int) -> tuple[dict[str, Any], list[pd.DataFrame]]:
         """Run experiments one by one, looking at each."""
         assert isinstance(self.engine, FlipAndRun)
         metric, labels = self.settings.metric, self.settings.labels
         drop = MetricDrop(self.judge, self.golden_metric)
         trials = Trials(self.golden, self.name) if self.settings.keep_trials else None
         rows, kept = [], []
-        for run in self.engine.runs(part):
+        for run in self.engine.runs(span):
             value = None
             if metric is not None and run.outputs is not None:
                 value = _measured(metric, run.outputs, labels)
@@ -184,9 +183,9 @@ def metric_name(metric: Any) -> str | None:
 
 @contextmanager
 def _protected_model(model: Any, settings: CampaignSettings) -> Iterator[None]:
-    with ExitStack() as undo, at_rest(model):
-        for each in settings.mitigations:
-            undo.callback(each.attach(model))
+    with ExitStack() as undo, in_evaluation(model):
+        for mitigation in settings.mitigations:
+            undo.callback(mitigation.attach(model))
         yield
 
 
@@ -198,11 +197,11 @@ def prepared(
     population = parameters(model)
     calls = batches(inputs)
     refuse_other_device(model, calls)
-    named = faults.get("param", pd.Series()).dropna().unique()
-    hits = [str(name) for name in named if is_output(name)]
+    params = faults.get("param", pd.Series()).dropna().unique()
+    hits = [str(name) for name in params if is_output(name)]
     if hits:
-        found = activations_hit(model, inputs, hits)
-        population = pd.concat([population, found], ignore_index=True)
+        activations = activations_hit(model, inputs, hits)
+        population = pd.concat([population, activations], ignore_index=True)
     faults = verified(model, faults, population if hits else None)
     if faults.empty:
         msg = "faults: the table has no rows; there is nothing to inject"
@@ -216,14 +215,14 @@ def prepared(
         _refuse_labels(judge, settings, len(golden))
         notes += _false_alarms(model, calls, alarms)
     changes = unchecked_changes(model, faults)
-    for each in settings.mitigations:
-        changes = each.hardened(changes)
+    for mitigation in settings.mitigations:
+        changes = mitigation.hardened(changes)
     is_plain = bool(hits) or needs_every_run(judge, settings)
-    is_plain |= any(each.needs_the_model_to_run for each in settings.mitigations)
-    with at_rest(model):
+    is_plain |= any(mitigation.needs_the_model_to_run for mitigation in settings.mitigations)
+    with in_evaluation(model):
         engine = _engine(model, inputs, golden, settings, is_plain=is_plain, alarms=alarms)
     return Work(
-        model, inputs, judge, settings, faults, _as_hit(population, faults), golden, changes,
+        model, inputs, judge, settings, faults, as_hit(population, faults), golden, changes,
         engine, alarms, _golden_metric(golden, settings), notes,
     )  # fmt: skip
 
@@ -275,7 +274,7 @@ def _false_alarms(model: Any, calls: Any, alarms: Alarms) -> list[tuple[str, str
     ]
 
 
-def _as_hit(population: pd.DataFrame, faults: pd.DataFrame) -> pd.DataFrame:
+def as_hit(population: pd.DataFrame, faults: pd.DataFrame) -> pd.DataFrame:
     """Give the parameters with the components under which the faults were drawn."""
     drawn = faults.dropna(subset=["param", "component"]).drop_duplicates("param")
     names = dict(zip(drawn["param"].astype(str), drawn["component"].astype(str), strict=True))
@@ -333,8 +332,6 @@ def _arguments(inputs: Any) -> tuple[Any, ...]:
         raise InjectionError(msg)
     return calls[0].args
 
-
-# How a campaign is run, apart from what it injects and how outputs are judged.
 
 EngineName = Literal["auto", "flip_and_run", "fast"]
 
@@ -413,11 +410,8 @@ class CampaignSettings:
     @property
     def mitigations(self) -> tuple[Mitigation, ...]:
         """The protections, in the order they act."""
-        given = self.mitigation
-        return (given,) if isinstance(given, Mitigation) else tuple(given)
-
-
-# What is kept of a single run: every input, or the quality of all of them together.
+        mitigation = self.mitigation
+        return (mitigation,) if isinstance(mitigation, Mitigation) else tuple(mitigation)
 
 
 class Trials:

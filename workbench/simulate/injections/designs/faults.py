@@ -13,17 +13,24 @@ import numpy.typing as npt
 import pandas as pd
 
 from workbench.errors import InjectionError
-from workbench.simulate.injections._arguments import in_range, whole_number
-from workbench.simulate.injections.designs.bits import LAYOUTS, refuse_outside
-from workbench.simulate.injections.designs.combine import filled
-from workbench.simulate.injections.designs.parameters import parameters, shown, verified
+from workbench.simulate.injections._model import in_range, refuse_if, whole_number
+from workbench.simulate.injections.designs.bits import BIT_COUNTS, LAYOUTS, refuse_outside
+from workbench.simulate.injections.designs.changes import filled
+from workbench.simulate.injections.designs.population import (
+    activations,
+    parameters,
+    shown,
+    verified,
+)
 from workbench.tables import FAULTS, INJECTION_ALLOCATION, PARAMETERS
 
-# What happens to the bits that are hit.
-
 Kind = Literal["sbf", "mbf", "mbbf", "stuck0", "stuck1", "value"]
+Where: TypeAlias = "str | Sequence[str] | pd.DataFrame"
+Bits: TypeAlias = "int | Sequence[int] | None"
+STRATA = ("component", "layer", "param", "kind", "dtype", "bit", "bit_role")
 _Longs = npt.NDArray[np.int64]
 _LEAST = {"flip_count": 1, "burst_bits": 2}
+_NUMBERS = {"mbf": ["flip_count", "bit_error_ratio"], "mbbf": ["burst_bits"], "value": ["value"]}
 
 
 @dataclass(frozen=True)
@@ -63,18 +70,17 @@ class FaultModel:
 
     def __post_init__(self) -> None:
         """Refuse a model that cannot be followed."""
-        if self.kind not in get_args(Kind):
-            msg = f"kind={self.kind!r} is not one of {get_args(Kind)}"
-            raise InjectionError(msg)
-        own = {"mbf": ["flip_count", "bit_error_ratio"], "mbbf": ["burst_bits"], "value": ["value"]}
-        needed = own.get(self.kind, [])
-        numbers = ("flip_count", "bit_error_ratio", "burst_bits", "value")
-        given = [name for name in numbers if getattr(self, name) is not None]
-        if len(given) != bool(needed) or not set(given) <= set(needed):
-            wanted = " or ".join(needed) if needed else "no further number"
-            msg = f"kind={self.kind!r} takes {wanted}, and was given {given or 'none'}"
-            raise InjectionError(msg)
-        for name in given:
+        kinds = get_args(Kind)
+        refuse_if(self.kind not in kinds, f"kind={self.kind!r} is not one of {kinds}")
+        needed = _NUMBERS.get(self.kind, [])
+        numbers = [name for names in _NUMBERS.values() for name in names]
+        stated = [name for name in numbers if getattr(self, name) is not None]
+        wanted = " or ".join(needed) if needed else "no further number"
+        refuse_if(
+            len(stated) != bool(needed) or not set(stated) <= set(needed),
+            f"kind={self.kind!r} takes {wanted}, and was given {stated or 'none'}",
+        )
+        for name in stated:
             object.__setattr__(self, name, _number(name, getattr(self, name)))
 
     def starts(self, cells: pd.DataFrame) -> pd.DataFrame:
@@ -83,28 +89,28 @@ class FaultModel:
             return cells.drop_duplicates("tensor").reset_index(drop=True)
         if self.burst_bits is None:
             return cells
-        width = cells["dtype"].map({name: layout.bit_count for name, layout in LAYOUTS.items()})
+        width = cells["dtype"].map(BIT_COUNTS)
         fits = cells[cells["bit"] + self.burst_bits <= width].reset_index(drop=True)
-        if fits.empty:
-            msg = f"burst_bits={self.burst_bits} does not fit into {sorted(set(cells['dtype']))}"
-            raise InjectionError(msg)
+        types = sorted(set(cells["dtype"]))
+        refuse_if(fits.empty, f"burst_bits={self.burst_bits} does not fit into {types}")
         return fits
 
     def draws(self, population: int, count: int, rng: np.random.Generator) -> tuple[_Longs, _Longs]:
-        """Draw places below ``population``: the experiment and the place of each."""
+        """Draw numbers below ``population``: the experiment of each, and the numbers."""
         if self.kind != "mbf":
             return np.arange(count), rng.integers(0, population, count)
         sizes = np.full(count, self.flip_count or 0)
         if self.bit_error_ratio is not None:
             sizes = rng.binomial(population, self.bit_error_ratio, count)
-        if sizes.max(initial=0) > population:
-            msg = f"flip_count={self.flip_count} is more than the {population} bits there are"
-            raise InjectionError(msg)
-        places = [rng.choice(population, size, replace=False) for size in sizes]
-        return np.repeat(np.arange(count), sizes), np.concatenate([*places, np.zeros(0, int)])
+        refuse_if(
+            sizes.max(initial=0) > population,
+            f"flip_count={self.flip_count} is more than the {population} bits there are",
+        )
+        drawn = [rng.choice(population, size, replace=False) for size in sizes]
+        return np.repeat(np.arange(count), sizes), np.concatenate([*drawn, np.zeros(0, int)])
 
     def rows(self, hits: pd.DataFrame) -> pd.DataFrame:
-        """Give the rows of the places hit, with what only this kind knows."""
+        """Give the rows of the bits hit, with what only this kind knows."""
         hits = hits.assign(direction=None, value_after=np.nan)
         if self.burst_bits is not None:
             hits = hits.loc[hits.index.repeat(self.burst_bits)]
@@ -117,7 +123,7 @@ class FaultModel:
         return hits
 
     def provenance(self) -> dict[str, Any]:
-        """Say what the head of a campaign says of it."""
+        """Give what the head of a campaign says of it."""
         count = {"sbf": 1, "stuck0": 1, "stuck1": 1, "mbf": self.flip_count}.get(self.kind)
         return {
             "fault_model": self.kind,
@@ -127,23 +133,20 @@ class FaultModel:
 
 
 def _number(name: str, value: Any) -> float:
-    """Give a number of a fault model, or say what it must be."""
     if name in _LEAST:
         return whole_number(name, value, least=_LEAST[name])
     if name == "bit_error_ratio":
         return in_range(name, value, least=0, most=1)
-    # Infinities are values too.
-    if isinstance(value, bool) or not isinstance(value, Real) or value != value:
-        msg = (
-            f"value must be a number, not {value!r}: a missing value of a table cannot be told "
-            "from NaN; flip exponent bits instead"
-        )
-        raise InjectionError(msg)
+    # Infinities are values too; only NaN differs from itself.
+    refuse_if(
+        isinstance(value, bool) or not isinstance(value, Real) or value != value,
+        f"value must be a number, not {value!r}: a missing value of a table cannot be told "
+        "from NaN; flip exponent bits instead",
+    )
     return float(value)
 
 
 _SBF = FaultModel()
-_NEEDED = ("param", "elem")
 
 
 def uniform_faults(
@@ -196,14 +199,14 @@ def uniform_faults(
     count = whole_number("count", count, least=1)
     rng = np.random.default_rng(seed)
     population = chosen(model, where)
-    places = cells(population, bits)
-    bit_count = int(places["element_count"].sum())
-    starts = fault_model.starts(places)
+    every_cell = cells(population, bits)
+    starts = fault_model.starts(every_cell)
     sizes = starts["element_count"].to_numpy(dtype=np.int64)
     experiment, drawn = fault_model.draws(int(sizes.sum()), count, rng)
-    cell, elem = positions(sizes, drawn)
-    hits = fault_model.rows(_hits(population, starts, cell, elem, experiment))
-    hits = _with_empty(hits, population, count).assign(inclusion_weight=bit_count / count)
+    hits = fault_model.rows(_hits(starts, *_located(sizes, drawn), experiment))
+    # The weight counts bits, also of a burst, which has fewer starts than there are bits.
+    weight = int(every_cell["element_count"].sum()) / count
+    hits = _with_empty(hits, population, count).assign(inclusion_weight=weight)
     head = {"design": "uniform", "seed": seed} | fault_model.provenance()
     return _finished(model, hits, population, head)
 
@@ -251,34 +254,35 @@ def stratified_faults(
     """
     rng = np.random.default_rng(seed)
     population = chosen(model, where)
-    places = cells(population, bits)
-    names = stratum_names(places, by)
+    every_cell = cells(population, bits)
+    sizes = every_cell["element_count"].to_numpy(dtype=np.int64)
+    names = _stratum_names(every_cell, by)
     strata = {str(name): np.flatnonzero(names == name) for name in names.unique()}
-    parts = []
+    drawn = []
     for name, count in _sites(sites, list(strata)).items():
         members = strata[name]
-        sizes = places["element_count"].to_numpy(dtype=np.int64)[members]
-        cell, elem = positions(sizes, rng.integers(0, sizes.sum(), count))
-        part = _hits(population, places, members[cell], elem, np.arange(count))
-        parts.append(part.assign(stratum=name, inclusion_weight=sizes.sum() / count))
-    hits = pd.concat(parts, ignore_index=True)
+        bit_count = sizes[members].sum()
+        cell, elem = _located(sizes[members], rng.integers(0, bit_count, count))
+        of_stratum = _hits(every_cell, members[cell], elem, np.arange(count))
+        drawn.append(of_stratum.assign(stratum=name, inclusion_weight=bit_count / count))
+    hits = pd.concat(drawn, ignore_index=True)
     hits = _SBF.rows(hits.assign(exp_id=np.arange(len(hits))))
     head = {"design": "stratified", "seed": seed} | _SBF.provenance()
     return _finished(model, hits, population, head)
 
 
 def _sites(sites: int | pd.DataFrame, strata: list[str]) -> dict[str, int]:
-    """Give the experiments of every stratum."""
     if not isinstance(sites, pd.DataFrame):
         return dict.fromkeys(strata, whole_number("sites", sites, least=1))
     table = INJECTION_ALLOCATION.check(sites, "sites")
     if unknown := sorted(set(table["stratum"]) - set(strata)):
-        msg = f"sites: strata {unknown[:3]} are not among those of by, where and bits, e.g. "
-        raise InjectionError(msg + str(strata[:3]))
-    wanted = dict(zip(table["stratum"], table["site_count"].tolist(), strict=True))
-    if not any(wanted.values()):
-        msg = "sites: site_count is 0 everywhere; there is nothing to draw"
+        first = strata[:3]
+        msg = f"sites: strata {unknown[:3]} are not among those of by, where and bits, e.g. {first}"
         raise InjectionError(msg)
+    wanted = dict(zip(table["stratum"], table["site_count"].tolist(), strict=True))
+    refuse_if(
+        not any(wanted.values()), "sites: site_count is 0 everywhere; there is nothing to draw"
+    )
     return {name: count for name, count in wanted.items() if count}
 
 
@@ -304,11 +308,13 @@ def exhaustive_faults(model: Any, where: Where = "*", bits: Bits = None) -> pd.D
         If ``where`` or ``bits`` name none.
     """
     population = chosen(model, where)
-    places = cells(population, bits)
-    cell = np.repeat(np.arange(len(places)), places["element_count"])
-    elem = np.concatenate([np.arange(size) for size in places["element_count"]])
-    order = np.lexsort((places["bit"].to_numpy()[cell], elem, places["tensor"].to_numpy()[cell]))
-    hits = _hits(population, places, cell[order], elem[order], np.arange(len(order)))
+    every_cell = cells(population, bits)
+    sizes = every_cell["element_count"]
+    cell = np.repeat(np.arange(len(every_cell)), sizes)
+    elem = np.concatenate([np.arange(size) for size in sizes])
+    bit, tensor = (every_cell[name].to_numpy()[cell] for name in ("bit", "tensor"))
+    order = np.lexsort((bit, elem, tensor))
+    hits = _hits(every_cell, cell[order], elem[order], np.arange(len(order)))
     head = {"design": "exhaustive", "seed": None} | _SBF.provenance()
     return _finished(model, _SBF.rows(hits.assign(inclusion_weight=1.0)), population, head)
 
@@ -336,35 +342,66 @@ def fault_list(model: Any, table: pd.DataFrame) -> pd.DataFrame:
         If a row names a parameter, element or bit that the model has not, or values that
         the model does not give: the list was made for another model.
     """
-    if missing := [name for name in _NEEDED if name not in table]:
-        msg = f"table: no column {missing}; a fault list needs param, elem, and bit or value_after"
-        raise InjectionError(msg)
-    given = table.reset_index(drop=True)
-    plain = {"campaign_id": "", "exp_id": np.arange(len(given)), "flip": 0}
-    columns = {name: given.get(name, plain.get(name)) for name in FAULTS.columns}
-    faults = verified(model, FAULTS.cast(pd.DataFrame(columns, index=given.index)))
-    known = filled(model, faults, parameters(model))
-    known.attrs.update({"design": "fault_list", **table.attrs})
-    return known
+    missing = [name for name in ("param", "elem") if name not in table]
+    refuse_if(
+        missing,
+        f"table: no column {missing}; a fault list needs param, elem, and bit or value_after",
+    )
+    rows = table.reset_index(drop=True)
+    plain = {"campaign_id": "", "exp_id": np.arange(len(rows)), "flip": 0}
+    columns = {name: rows.get(name, plain.get(name)) for name in FAULTS.columns}
+    faults = verified(model, FAULTS.cast(pd.DataFrame(columns, index=rows.index)))
+    completed = filled(model, faults, parameters(model))
+    completed.attrs.update({"design": "fault_list", **table.attrs})
+    return completed
 
 
-def _hits(
-    population: pd.DataFrame,
-    places: pd.DataFrame,
-    cell: npt.NDArray[np.int64],
-    elem: npt.NDArray[np.int64],
-    experiment: npt.NDArray[np.int64],
+def activation_faults(
+    model: Any,
+    inputs: Any,
+    count: int,
+    *,
+    seed: int,
+    fault_model: FaultModel = _SBF,
+    where: str | Sequence[str] = "*",
 ) -> pd.DataFrame:
-    """Give one row per place hit."""
-    tensor = places["tensor"].to_numpy()[cell]
+    """Draw faults in activations: the same element and bit of every input's part.
+
+    Parameters
+    ----------
+    model
+        A ``torch.nn.Module``.
+    inputs
+        As for :func:`campaign`; the first batch tells the sizes.
+    count
+        Experiments.
+    seed
+        Of the draw.
+    fault_model
+        What happens to the bits that are hit.
+    where
+        Patterns of module names; see :func:`activations`.
+
+    Returns
+    -------
+    pandas.DataFrame
+        Table :data:`workbench.tables.FAULTS` with ``param`` named ``<module>:output``.
+        The values before and after depend on the input and are missing.
+
+    Raises
+    ------
+    InjectionError
+        As :func:`activations` and :func:`uniform_faults`.
+    """
+    population = activations(model, inputs, where)
+    return uniform_faults(model, count, seed=seed, fault_model=fault_model, where=population)
+
+
+def _hits(cells: pd.DataFrame, cell: _Longs, elem: _Longs, experiment: _Longs) -> pd.DataFrame:
+    """Give one row per bit hit: an element of a cell."""
+    param, bit = cells["param"].to_numpy(dtype=object)[cell], cells["bit"].to_numpy()[cell]
     return pd.DataFrame(
-        {
-            "exp_id": experiment,
-            "param": population["param"].to_numpy(dtype=object)[tensor],
-            "elem": elem,
-            "bit": places["bit"].to_numpy()[cell],
-            "stratum": None,
-        }
+        {"exp_id": experiment, "param": param, "elem": elem, "bit": bit, "stratum": None}
     )
 
 
@@ -375,8 +412,8 @@ def _with_empty(hits: pd.DataFrame, population: pd.DataFrame, count: int) -> pd.
         return hits
     hits = hits.astype({"elem": "Int64", "bit": "Int16"})
     rows = pd.DataFrame({"exp_id": empty}).reindex(columns=hits.columns)
-    parts = population["component"].unique()
-    rows["component"] = parts[0] if len(parts) == 1 else None
+    components = population["component"].unique()
+    rows["component"] = components[0] if len(components) == 1 else None
     rows = rows.astype({"elem": "Int64", "bit": "Int16", "value_after": "float64"})
     return pd.concat([hits.assign(component=None), rows]).sort_values("exp_id", kind="stable")
 
@@ -389,88 +426,65 @@ def _finished(
     flip = hits.groupby("exp_id").cumcount()
     columns = {name: hits.get(name) for name in FAULTS.columns}
     table = pd.DataFrame(columns | {"campaign_id": "", "flip": flip}, index=hits.index)
-    known = filled(model, FAULTS.cast(table), population)
-    known.attrs.update(head)
-    return known
-
-
-# The bits that a design draws from.
-
-Where: TypeAlias = "str | Sequence[str] | pd.DataFrame"
-Bits: TypeAlias = "int | Sequence[int] | None"
-STRATA = ("component", "layer", "param", "kind", "dtype", "bit", "bit_role")
+    completed = filled(model, FAULTS.cast(table), population)
+    completed.attrs.update(head)
+    return completed
 
 
 def chosen(model: Any, where: Where) -> pd.DataFrame:
     """Give the tensors that ``where`` means, as table PARAMETERS."""
     if isinstance(where, pd.DataFrame):
-        given = PARAMETERS.check(where, "where").reset_index(drop=True)
-        if given.empty or not given["element_count"].sum():
-            msg = "where: the table has no elements to hit"
-            raise InjectionError(msg)
-        return given
+        population = PARAMETERS.check(where, "where").reset_index(drop=True)
+        has_elements = len(population) and population["element_count"].sum()
+        refuse_if(not has_elements, "where: the table has no elements to hit")
+        return population
     table = parameters(model)
-    wanted = [where] if isinstance(where, str) else list(where)
     names = table[["param", "layer", "component"]].to_numpy(dtype=object)
-    is_meant = np.zeros(len(table), dtype=bool)
-    for pattern in wanted:
+    is_chosen = np.zeros(len(table), dtype=bool)
+    for pattern in [where] if isinstance(where, str) else where:
         hit = np.array([any(fnmatchcase(name, pattern) for name in row) for row in names])
-        if not hit.any():
-            msg = (
-                f"where: {pattern!r} names no parameter, layer or component of the model; it has "
-                f"{shown(table['param'].tolist())} in {shown(table['component'].unique().tolist())}"
-            )
-            raise InjectionError(msg)
-        is_meant |= hit
-    return table[is_meant].reset_index(drop=True)
+        refuse_if(
+            not hit.any(),
+            f"where: {pattern!r} names no parameter, layer or component of the model; it has "
+            f"{shown(table['param'].tolist())} in {shown(table['component'].unique().tolist())}",
+        )
+        is_chosen |= hit
+    return table[is_chosen].reset_index(drop=True)
 
 
 def cells(population: pd.DataFrame, bits: Bits) -> pd.DataFrame:
-    """Split tensors by bit: one row per tensor and bit place, with its elements."""
+    """Split tensors by bit: one row (a cell) per tensor and bit, with its elements."""
     layouts = [LAYOUTS[name] for name in population["dtype"]]
-    if bits is None:
-        places = [np.arange(layout.bit_count) for layout in layouts]
-    else:
-        asked = np.unique(np.atleast_1d(np.asarray(bits, dtype=np.int64)))
-        if not asked.size:
-            msg = "bits: none are given; leave it out for all of them"
-            raise InjectionError(msg)
+    of_tensor = [np.arange(layout.bit_count) for layout in layouts]
+    if bits is not None:
+        wanted = np.unique(np.atleast_1d(np.asarray(bits, dtype=np.int64)))
+        refuse_if(not wanted.size, "bits: none are given; leave it out for all of them")
         for layout in layouts:
-            refuse_outside(asked, layout, "bits")
-        places = [asked] * len(layouts)
-    table = population.loc[population.index.repeat([len(each) for each in places])]
-    table = table.assign(
-        tensor=table.index.to_numpy(),
-        bit=np.concatenate(places),
-        bit_role=np.concatenate(
-            [layout.roles(each) for layout, each in zip(layouts, places, strict=True)]
-        ),
-    )
+            refuse_outside(wanted, layout, "bits")
+        of_tensor = [wanted] * len(layouts)
+    roles = [layout.roles(bit) for layout, bit in zip(layouts, of_tensor, strict=True)]
+    table = population.loc[population.index.repeat([len(bit) for bit in of_tensor])]
+    tensor, bit = table.index.to_numpy(), np.concatenate(of_tensor)
+    table = table.assign(tensor=tensor, bit=bit, bit_role=np.concatenate(roles))
     return table.reset_index(drop=True)
 
 
-def stratum_names(table: pd.DataFrame, by: Sequence[str]) -> pd.Series:
+def _stratum_names(table: pd.DataFrame, by: Sequence[str]) -> pd.Series:
     """Name the stratum of every cell, e.g. ``top, bit 30``."""
-    if unknown := [name for name in by if name not in STRATA]:
-        msg = f"by: {unknown} cannot make strata; take some of {STRATA}"
-        raise InjectionError(msg)
-    if not by:
-        msg = f"by: no column is given; take some of {STRATA}"
-        raise InjectionError(msg)
-    parts = [
+    unknown = [name for name in by if name not in STRATA]
+    refuse_if(unknown, f"by: {unknown} cannot make strata; take some of {STRATA}")
+    refuse_if(not by, f"by: no column is given; take some of {STRATA}")
+    first, *further = (
         ("bit " + table["bit"].astype(str)) if name == "bit" else table[name].astype(str)
         for name in by
-    ]
-    names = parts[0]
-    for part in parts[1:]:
-        names = names + ", " + part
-    return names
+    )
+    for label in further:
+        first = first + ", " + label
+    return first
 
 
-def positions(
-    sizes: npt.NDArray[np.int64], drawn: npt.NDArray[np.int64]
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Turn numbers below ``sum(sizes)`` into a cell and the place within it."""
+def _located(sizes: _Longs, drawn: _Longs) -> tuple[_Longs, _Longs]:
+    """Turn numbers below ``sum(sizes)`` into a cell and the element within it."""
     ends = np.cumsum(sizes)
     cell = np.searchsorted(ends, drawn, side="right")
     return cell, drawn - (ends - sizes)[cell]

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from workbench.simulate.injections._judge import Golden
-from workbench.simulate.injections._torch import torch
+from workbench.simulate.injections._model import torch
 from workbench.simulate.injections.engines.reexecution import OWN_LEAVES, UNTRACEABLE, Program
 from workbench.simulate.injections.engines.row_folding import RowFolding
 
@@ -96,16 +96,8 @@ def bounds(
 ) -> Bounds | None:
     """Give the bounds for changes of the units of ``start``, or None if there are none.
 
-    Parameters
-    ----------
-    program, golden
-        The model, and the measure of its outputs.
-    start
-        Operation whose units change.
-    size_from
-        Operation that is hit, and the magnitudes it sums.
-    shortcut
-        The way through dot products, if it is to be taken.
+    ``size_from`` is the operation that is hit and the magnitudes it sums; ``shortcut`` the way
+    through dot products, if it is to be taken.
     """
     try:
         size = AbsoluteRun(program, is_change=False)(*size_from)
@@ -122,7 +114,7 @@ def bounds(
 def vector_bounds(
     program: Program, golden: Golden, shortcut: DotShortcut, vector: int
 ) -> Bounds | None:
-    """Give the bounds for changes of the components of a vector of the dot products."""
+    """Give the same for changes of the components of a vector of the dot products."""
     node = shortcut.nodes[vector]
     try:
         size = AbsoluteRun(program, is_change=False)(node, program.golden[node].abs())
@@ -167,9 +159,9 @@ def _reach_through(
     run = AbsoluteRun(program, is_change=True)
     to_vector = run(start, torch().eye(units), until=first)
     reach, _ = _reach(program, golden, shortcut.entry)
-    here = to_vector @ (shortcut.slopes(0).abs() @ reach).T
+    own_reach = to_vector @ (shortcut.slopes(0).abs() @ reach).T
     behind = _peaks(program, shortcut, 0, to_vector)
-    return here.contiguous(), torch().maximum(run.peak[:, None], behind)
+    return own_reach.contiguous(), torch().maximum(run.peak[:, None], behind)
 
 
 def _vector_reach(
@@ -179,8 +171,8 @@ def _vector_reach(
     reach, _ = _reach(program, golden, shortcut.entry)
     slopes = shortcut.slopes(vector)
     components = torch().eye(slopes.shape[1])
-    here = (slopes.abs() @ reach).T.contiguous()
-    return here, _peaks(program, shortcut, vector, components).clamp_min(1.0)
+    own_reach = (slopes.abs() @ reach).T.contiguous()
+    return own_reach, _peaks(program, shortcut, vector, components).clamp_min(1.0)
 
 
 def _peaks(program: Program, shortcut: DotShortcut, vector: int, ways: Any) -> Any:
@@ -197,9 +189,8 @@ def _peaks(program: Program, shortcut: DotShortcut, vector: int, ways: Any) -> A
     return torch().stack(peaks)
 
 
-# How far a change can carry, and how large the numbers are that are summed on the way.
-# Both come from running the rest of a model with absolute weights: activations such as ReLU
-# never enlarge a difference by more than a factor, so what comes out bounds what can.
+# Interval arithmetic with absolute weights: activations such as ReLU never enlarge a
+# difference by more than a factor, so what comes out bounds how far a change can carry.
 
 # Largest slope of activations, by class or function name; for GELU and SiLU rounded up.
 SLOPES = {
@@ -246,13 +237,8 @@ def function_name(node: Any) -> str:
 class AbsoluteRun:
     """Runs what follows an operation on magnitudes.
 
-    Parameters
-    ----------
-    program
-        The model.
-    is_change
-        True: of changes, so what does not change counts as 0. False: of the values
-        themselves, with biases and everything else that is added.
+    With ``is_change`` they are magnitudes of changes, so what does not change counts as 0;
+    without, of the values themselves, with biases and everything else that is added.
     """
 
     def __init__(self, program: Program, *, is_change: bool) -> None:
@@ -262,17 +248,10 @@ class AbsoluteRun:
         self._fresh: dict[Any, Any] = {}
 
     def __call__(self, start: Any, value: Any, *, until: Any = None, head: Any = None) -> Any:
-        """Give the magnitude of the output, or of one value on the way.
+        """Give the magnitude of the output, or of the value ``until``.
 
-        Parameters
-        ----------
-        start, value
-            Operation, and the magnitudes it gives.
-        until
-            Value requested; None is the output.
-        head
-            The last linear operation: its outputs are replaced by one, the largest
-            difference of two. None for none.
+        ``start`` is the operation that gives ``value``. The outputs of ``head``, the last
+        linear operation, are replaced by one, the largest difference of two.
 
         Raises
         ------
@@ -325,23 +304,23 @@ class AbsoluteRun:
         if name in _JOINING:
             return True
         golden = self.program.golden
-        others = node.all_input_nodes[1:]
-        return not any(isinstance(golden[each], torch().Tensor) for each in others)
+        indexing = node.all_input_nodes[1:]
+        return not any(isinstance(golden[argument], torch().Tensor) for argument in indexing)
 
-    def _sum(self, parts: Any) -> Any:
-        whole: Any = 0.0
-        for part in parts:
-            if isinstance(part, (int, float)):
-                whole = whole + (0.0 if self.is_change else abs(part))
+    def _sum(self, terms: Any) -> Any:
+        total: Any = 0.0
+        for term in terms:
+            if isinstance(term, (int, float)):
+                total = total + (0.0 if self.is_change else abs(term))
             else:
-                whole = whole + self._fetch(part)
-        return whole
+                total = total + self._fetch(term)
+        return total
 
     def _module(self, node: Any, head: Any) -> Any:
         module = self.program.modules[node.target]
         kind = type(module).__name__
         if kind in OWN_LEAVES and not self.is_change:
-            return module(*(self._fetch(each) for each in node.args))
+            return module(*(self._fetch(argument) for argument in node.args))
         if len(node.args) != 1 or node.kwargs:
             msg = f"{node} takes several arguments"
             raise UnboundedError(msg)
@@ -379,8 +358,6 @@ def _largest(value: Any) -> Any:
     return value.reshape(len(value), -1).amax(1)
 
 
-# The short way through the dot products of a recommendation model.
-
 _ALIKE = 1e-4
 # Sizes of the changes that both ways must agree on: a clip would show in the large ones.
 _PROBES = (1.0, 1e6)
@@ -408,7 +385,7 @@ class DotShortcut:
     def __init__(self, folding: RowFolding, node: Any, nodes: list[Any], entry: Any) -> None:
         program = folding.program
         self.folding, self.nodes, self.entry = folding, nodes, entry
-        x, embedded = (program.golden[each] for each in node.args)
+        x, embedded = (program.golden[argument] for argument in node.args)
         self._vectors = torch().cat([x.unsqueeze(1), embedded], 1)
         self._weight = program.modules[entry.target].weight
         self._golden = program.golden[entry]
@@ -426,10 +403,10 @@ class DotShortcut:
         if vector in self._kept and not absolute:
             return self._kept[vector]
         first, second = self._pairs
-        places = torch().nonzero((first == vector) | (second == vector)).flatten()
-        others = torch().where(first[places] == vector, second[places], first[places])
+        pairs = torch().nonzero((first == vector) | (second == vector)).flatten()
+        partners = torch().where(first[pairs] == vector, second[pairs], first[pairs])
         dim = self._vectors.shape[2]
-        weight, near = self._weight[:, dim + places], self._vectors[:, others]
+        weight, near = self._weight[:, dim + pairs], self._vectors[:, partners]
         direct = self._weight[:, :dim]
         if absolute:
             weight, near, direct = weight.abs(), near.abs(), direct.abs()
@@ -452,10 +429,10 @@ class DotShortcut:
             sizes = torch().tensor(_PROBES).repeat_interleave(len(rows) // len(_PROBES))
             noise = torch().randn(golden[rows].shape, generator=draws) * sizes[:, None]
             moved = golden[rows] + noise
-            there = folding.run(node, moved, rows, until=self.entry)
-            here = self.through(vector, moved, rows)
-            scale = there.abs().amax(1).clamp_min(1e-30)
-            off = (here - there).abs().amax(1) / scale
+            long_way = folding.run(node, moved, rows, until=self.entry)
+            short_way = self.through(vector, moved, rows)
+            scale = long_way.abs().amax(1).clamp_min(1e-30)
+            off = (short_way - long_way).abs().amax(1) / scale
             self._sound[vector] = bool((off <= _ALIKE).all())
         return self._sound[vector]
 
@@ -465,9 +442,9 @@ class DotShortcut:
         added = torch().bmm(change.unsqueeze(1), self.slopes(vector)[rows]).squeeze(1)
         return self._golden[rows] + added
 
-    def component(self, vector: int, change: Any, place: Any, rows: Any) -> Any:
+    def component(self, vector: int, change: Any, unit: Any, rows: Any) -> Any:
         """Give the same where one component ``place`` of the vector changes by ``change``."""
-        return self._golden[rows] + change[:, None] * self.slopes(vector)[rows, place]
+        return self._golden[rows] + change[:, None] * self.slopes(vector)[rows, unit]
 
     def passes(self, start: Any) -> bool:
         """Say whether all that follows an operation comes through the first vector."""
@@ -479,7 +456,7 @@ class DotShortcut:
             return False
         before = program.before(end)
         ways = (
-            all(each in behind for each in node.all_input_nodes if each in after)
+            all(source in behind for source in node.all_input_nodes if source in after)
             for node in after
             if node in behind and node is not end
         )
@@ -489,23 +466,23 @@ class DotShortcut:
 
 def dot_shortcut(program: Program, folding: RowFolding) -> DotShortcut | None:
     """Find the dot products in a model; None if it has none of the known form."""
-    found = [
+    interactions = [
         node
         for node in program.nodes
         if node.op == "call_module"
         and type(program.modules[node.target]).__name__ in OWN_LEAVES
         and node in program.needed
     ]
-    if len(found) != 1 or len(found[0].args) != 2 or found[0].kwargs:
+    if len(interactions) != 1 or len(interactions[0].args) != 2 or interactions[0].kwargs:
         return None
-    node = found[0]
+    node = interactions[0]
     bottom, stacked = node.args
     users = program.users(node)
     if len(users) != 1 or not _is_linear(program, users[0]):
         return None
     tables = _stacked(stacked)
     firsts = [bottom, stacked, *tables]
-    if any(len(program.users(each)) != 1 or each not in folding.factor for each in firsts):
+    if any(len(program.users(vector)) != 1 or vector not in folding.factor for vector in firsts):
         return None
     if not folding.foldable(bottom) or not folding.foldable(stacked):
         return None

@@ -10,10 +10,10 @@ import numpy as np
 import numpy.typing as npt
 
 from workbench.errors import InjectionError
-from workbench.simulate.injections._inputs import at_rest
 from workbench.simulate.injections._judge import Golden
-from workbench.simulate.injections._torch import torch
-from workbench.simulate.injections.designs.bits import Changes, Counts, Ints, as_integers, as_masks
+from workbench.simulate.injections._model import in_evaluation, torch
+from workbench.simulate.injections.designs.bits import Ints, as_integers, as_masks
+from workbench.simulate.injections.designs.changes import Changes, Counts
 from workbench.simulate.injections.engines.bounds import dot_shortcut
 from workbench.simulate.injections.engines.flip_and_run import (
     CRASHES,
@@ -25,9 +25,9 @@ from workbench.simulate.injections.engines.flip_and_run import (
 from workbench.simulate.injections.engines.reexecution import Reexecution, changed, program
 from workbench.simulate.injections.engines.row_folding import RowFolding
 from workbench.simulate.injections.engines.units import (
+    Plan,
     TableSites,
     UnitSites,
-    Workplace,
     table_sites,
     unit_sites,
 )
@@ -83,13 +83,13 @@ class FastEngine:
         self.model, self.inputs, self.golden = model, tuple(inputs), golden
         self.rerun_count = 0
         self._places: dict[str, UnitSites | TableSites | None] = {}
-        with at_rest(self.model):
-            found = program(model, self.inputs, golden.outputs)
-            self._runs = Reexecution(model, self.inputs, found)
-            self._work: Workplace | None = None
-            if found is not None and self._is_plain():
-                folding = RowFolding(found, self.inputs)
-                work = Workplace(found, folding, golden, dot_shortcut(found, folding))
+        with in_evaluation(self.model):
+            traced = program(model, self.inputs, golden.outputs)
+            self._runs = Reexecution(model, self.inputs, traced)
+            self._work: Plan | None = None
+            if traced is not None and self._is_plain():
+                folding = RowFolding(traced, self.inputs)
+                work = Plan(traced, folding, golden, dot_shortcut(traced, folding))
                 work.rows_per_chunk, work.is_pruned = rows_per_chunk, is_pruned
                 self._work = work
 
@@ -97,21 +97,21 @@ class FastEngine:
         """Say whether bounds hold: float32 on a CPU, no hooks, decisions by their margin."""
         judge = self.golden.judge
         tensors = [*self.model.parameters(), *self.model.buffers(), self.golden.outputs]
-        numbers = [each for each in tensors if each.dtype.is_floating_point]
+        numbers = [tensor for tensor in tensors if tensor.dtype.is_floating_point]
         hooked = any(
-            each._forward_hooks or each._forward_pre_hooks for each in self.model.modules()
+            tensor._forward_hooks or tensor._forward_pre_hooks for tensor in self.model.modules()
         )
         return (
             judge.criterion in {"argmax", "threshold"}
             and judge.mask_tolerance == 0
             and not hooked
-            and all(each.dtype == torch().float32 for each in numbers)
-            and all(each.device.type == "cpu" for each in tensors)
+            and all(tensor.dtype == torch().float32 for tensor in numbers)
+            and all(tensor.device.type == "cpu" for tensor in tensors)
         )
 
     def is_fast(self, param: str) -> bool:
         """Say whether single faults in a parameter are worked out many at once."""
-        with at_rest(self.model):
+        with in_evaluation(self.model):
             return self._place(param) is not None
 
     def counts(self, changes: Changes) -> Counts:
@@ -122,31 +122,31 @@ class FastEngine:
         exact = entries > 1
         alone = np.flatnonzero(entries == 1)
         first = bounds[alone]
-        with at_rest(self.model):
+        with in_evaluation(self.model):
             for number, target in enumerate(changes.targets):
-                mine = alone[changes.target[first] == number]
-                if len(mine) and self._place(target) is None:
-                    exact[mine] = True
-                elif len(mine):
-                    at = torch().from_numpy(bounds[mine])
-                    elems = torch().from_numpy(changes.elem[bounds[mine]].astype(np.int64))
+                single = alone[changes.target[first] == number]
+                if len(single) and self._place(target) is None:
+                    exact[single] = True
+                elif len(single):
+                    at = torch().from_numpy(bounds[single])
+                    elems = torch().from_numpy(changes.elem[bounds[single]].astype(np.int64))
                     tally = self._tallied(target, elems, changes.after[at])
-                    outcomes.take(mine, tally)
-                    exact[mine] = tally.unsure.numpy()
+                    outcomes.take(single, tally)
+                    exact[single] = tally.unsure.numpy()
                     self.rerun_count += int(tally.unsure.sum())
-            for place in np.flatnonzero(exact):
-                part = slice(int(bounds[place]), int(bounds[place + 1]))
-                outcomes.put(int(place), self._run(changes, part))
+            for experiment in np.flatnonzero(exact):
+                span = slice(int(bounds[experiment]), int(bounds[experiment + 1]))
+                outcomes.put(int(experiment), self._run(changes, span))
         return outcomes.counts()
 
     def _tallied(self, param: str, elems: Any, after: Any) -> Tally:
         """Work out single faults of one parameter."""
         tally = Tally(len(elems))
-        place = self._place(param)
-        if place is None:
+        sites = self._place(param)
+        if sites is None:
             tally.unsure[:] = True
             return tally
-        place.run(param.rpartition(".")[2], elems, after.to(torch().float32), tally)
+        sites.run(param.rpartition(".")[2], elems, after.to(torch().float32), tally)
         return tally
 
     def _place(self, param: str) -> UnitSites | TableSites | None:
@@ -157,7 +157,7 @@ class FastEngine:
                 self._places[param] = self._found(self._work, param)
         return self._places[param]
 
-    def _found(self, work: Workplace, param: str) -> UnitSites | TableSites | None:
+    def _found(self, work: Plan, param: str) -> UnitSites | TableSites | None:
         tensor = self._runs.tensor(param)
         sources = work.program.sources(tensor)
         layer, _, kind = param.rpartition(".")
@@ -168,9 +168,9 @@ class FastEngine:
         module = work.program.modules[node.target]
         if kind not in {"weight", "bias"} or getattr(module, kind, None) is not tensor:
             return None
-        for other in ("weight", "bias"):
-            twin = f"{layer}.{other}"
-            if other != kind and isinstance(self._places.get(twin), UnitSites):
+        for sibling in ("weight", "bias"):
+            twin = f"{layer}.{sibling}"
+            if sibling != kind and isinstance(self._places.get(twin), UnitSites):
                 return self._places[twin]
         if node not in work.program.needed or not self._runs.tensor(param).is_contiguous():
             return None
@@ -193,7 +193,7 @@ class FastEngine:
         try:
             outputs = run()
         except (torch().OutOfMemoryError, InjectionError):
-            raise
+            raise  # both are kinds of CRASHES, but not the fault's doing
         except CRASHES:
             return Ended(0, 0, len(self.golden), 0, np.nan)
         return ended(self.golden, outputs)
@@ -205,15 +205,16 @@ class FastEngine:
         masks = as_masks(np.left_shift(np.int64(1), np.asarray(bits, dtype=np.int64)), values)
         shape = (len(values), len(bits))
         sdc, due = np.zeros((2, *shape), dtype=np.int32)
-        with at_rest(self.model):
+        with in_evaluation(self.model):
+            # Half a million sites at a time, so that memory does not grow with the parameter.
             size = max(1, (1 << 19) // len(bits))
             for first in range(0, len(values), size):
                 elems = torch().arange(first, min(len(values), first + size))
                 after = (as_integers(values[elems])[:, None] ^ masks).view(values.dtype).flatten()
                 elems = elems.repeat_interleave(len(bits))
-                part = slice(first, first + size)
-                sdc[part], due[part] = (
-                    each.reshape(-1, len(bits)) for each in self._all(param, elems, after)
+                span = slice(first, first + size)
+                sdc[span], due[span] = (
+                    counts.reshape(-1, len(bits)) for counts in self._all(param, elems, after)
                 )
         return sdc, due
 
@@ -225,15 +226,15 @@ class FastEngine:
         tensor = self._runs.tensor(param)
         self._runs.way(param)
         for site in np.flatnonzero(tally.unsure.numpy()):
-            one = slice(int(site), int(site) + 1)
-            with changed(tensor, elems[one], after[one]):
-                found = self._judged(lambda: self._runs.outputs([param]))
-            sdc[site], due[site] = found.sdc, found.due
+            entry = slice(int(site), int(site) + 1)
+            with changed(tensor, elems[entry], after[entry]):
+                ended_run = self._judged(lambda: self._runs.outputs([param]))
+            sdc[site], due[site] = ended_run.sdc, ended_run.due
         return sdc, due
 
 
 def _entries(changes: Changes, entries: slice, name: str) -> tuple[Any, Any]:
     """Give elements and new values of one parameter in one experiment."""
-    mine = np.flatnonzero(changes.target[entries] == changes.targets.index(name)) + entries.start
-    elems = torch().from_numpy(changes.elem[mine].astype(np.int64))
-    return elems, changes.after[torch().from_numpy(mine)]
+    own = np.flatnonzero(changes.target[entries] == changes.targets.index(name)) + entries.start
+    elems = torch().from_numpy(changes.elem[own].astype(np.int64))
+    return elems, changes.after[torch().from_numpy(own)]

@@ -10,16 +10,18 @@ from typing import Any, ClassVar, NamedTuple, TypeAlias
 import numpy as np
 
 from workbench.errors import InjectionError
-from workbench.simulate.injections._inputs import (
-    Batch,
-    at_rest,
-    batches,
-    refuse_other_device,
-)
 from workbench.simulate.injections._judge import BENIGN, DUE, MASKED, SDC, Golden
-from workbench.simulate.injections._torch import torch
-from workbench.simulate.injections.designs.bits import Changes, Counts, corrupted
-from workbench.simulate.injections.designs.parameters import OUTPUT, is_output
+from workbench.simulate.injections._model import (
+    Batch,
+    batches,
+    in_evaluation,
+    refuse_if,
+    refuse_other_device,
+    torch,
+)
+from workbench.simulate.injections.designs.bits import as_integers, as_masks
+from workbench.simulate.injections.designs.changes import Changes, Counts
+from workbench.simulate.injections.designs.population import OUTPUT, is_output
 
 # What a model raises that a fault has crashed; such a run is a detected error.
 CRASHES = (RuntimeError, IndexError, ArithmeticError, ValueError)
@@ -99,7 +101,7 @@ class FlipAndRun:
     def runs(self, changes: Changes) -> Iterator[Run]:
         """Give the experiments one after another, each put back before the next."""
         bounds = np.searchsorted(changes.experiment, np.arange(changes.experiment_count + 1))
-        with at_rest(self.model):
+        with in_evaluation(self.model):
             for number in range(changes.experiment_count):
                 entries = slice(int(bounds[number]), int(bounds[number + 1]))
                 with self._injected(changes, entries):
@@ -111,7 +113,7 @@ class FlipAndRun:
         try:
             outputs = self.model(*batch.args, **batch.kwargs)
         except (torch().OutOfMemoryError, InjectionError):
-            raise
+            raise  # both are kinds of CRASHES, but not the fault's doing
         except CRASHES:
             outputs = None
         if self._watch is not None:
@@ -121,12 +123,12 @@ class FlipAndRun:
     def _judged(self, number: int, outputs: list[Any]) -> Run:
         """Compare the outputs of an experiment with the golden ones."""
         golden = self.golden
-        if all(each is not None for each in outputs):
-            whole = torch().cat(outputs)
+        if all(output is not None for output in outputs):
+            joined = torch().cat(outputs)
             rows = slice(None)
-            codes = golden.outcomes(whole, rows)
-            better = golden.beneficial(whole, rows, codes)
-            return Run(number, whole, codes, better, _delta(whole, golden.outputs))
+            codes = golden.outcomes(joined, rows)
+            better = golden.beneficial(joined, rows, codes)
+            return Run(number, joined, codes, better, _delta(joined, golden.outputs))
         size = len(golden)
         codes = golden.decisions.new_full((size,), DUE, dtype=torch().uint8)
         none = torch().zeros_like(codes, dtype=torch().bool)
@@ -139,30 +141,31 @@ class FlipAndRun:
             hit = changes.target[entries]
             for target in np.unique(hit):
                 name = changes.targets[target]
-                mine = np.flatnonzero(hit == target) + entries.start
+                own = np.flatnonzero(hit == target) + entries.start
                 if is_output(name):
                     module = self.model.get_submodule(name.removesuffix(OUTPUT))
-                    hook = _Corruption(name, changes, mine)
+                    hook = _Corruption(name, changes, own)
                     undo.callback(module.register_forward_hook(hook).remove)
                     undo.callback(self.model.register_forward_pre_hook(hook.rearm).remove)
                     continue
                 parameter = self._parameters[name]
-                places = _places(parameter, changes.elem[mine])
-                undo.callback(_put, parameter, places, parameter.detach()[places].clone())
-                _put(parameter, places, changes.after[torch().from_numpy(mine)])
+                positions = _places(parameter, changes.elem[own])
+                undo.callback(_put, parameter, positions, parameter.detach()[positions].clone())
+                _put(parameter, positions, changes.after[torch().from_numpy(own)])
             yield
 
 
 def _places(parameter: Any, elem: Any) -> tuple[Any, ...]:
     """Give the places of flat elements, per axis, whatever the memory layout."""
+    # Not through a flat view: of weights that are not contiguous it would be a copy.
     axes = np.unravel_index(elem, tuple(parameter.shape)) if parameter.ndim else ()
     return tuple(torch().from_numpy(np.asarray(axis)).to(parameter.device) for axis in axes)
 
 
-def _put(parameter: Any, places: tuple[Any, ...], values: Any) -> None:
+def _put(parameter: Any, positions: tuple[Any, ...], values: Any) -> None:
     target = parameter.detach()
     values = values.to(device=target.device, dtype=target.dtype)
-    target[places] = values if places else values.reshape(())
+    target[positions] = values if positions else values.reshape(())
 
 
 def _delta(outputs: Any, golden: Any) -> Any:
@@ -175,8 +178,8 @@ def _delta(outputs: Any, golden: Any) -> Any:
 
 def largest(delta: Any) -> float:
     """Give the largest of numbers that can be NaN."""
-    known = delta[~torch().isnan(delta)]
-    return float(known.max()) if len(known) else float("nan")
+    finite = delta[~torch().isnan(delta)]
+    return float(finite.max()) if len(finite) else float("nan")
 
 
 class _Corruption:
@@ -197,10 +200,17 @@ class _Corruption:
         if not self._is_armed:
             return output
         self._is_armed = False
-        return corrupted(output, self._name, self._elem, self._cleared, self._flips)
-
-
-# What came of experiments: collected from pairs of experiment and input, chunk by chunk.
+        refuse_if(
+            not isinstance(output, torch().Tensor),
+            f"activation {self._name!r} is a {type(output).__name__}, not a tensor; "
+            "choose a module inside it",
+        )
+        hit = output.clone(memory_format=torch().contiguous_format)
+        bits = as_integers(hit.view(len(hit), -1))
+        kept, flipping = ~as_masks(self._cleared, output), as_masks(self._flips, output)
+        for elem, keep, flip in zip(self._elem.tolist(), kept, flipping, strict=True):
+            bits[:, elem] = (bits[:, elem] & keep) ^ flip
+        return hit
 
 
 class Tally:
@@ -238,28 +248,16 @@ def judge_pairs(
 ) -> None:
     """Run pairs of experiment and input as rows of batches, and count what came of them.
 
-    Parameters
-    ----------
-    golden
-        The measure of the outputs.
-    pairs
-        Experiment and input of every pair.
-    built
-        Gives the outputs of a range of pairs.
-    close
-        Says of the outputs of a range which are a matter of rounding.
-    tally
-        Where it is counted.
-    rows_per_chunk
-        Rows of one batch.
+    ``built`` gives the outputs of a range of pairs, ``close`` says which of them are a matter
+    of rounding.
     """
     sites, rows = pairs
     for first in range(0, len(sites), rows_per_chunk):
-        part = slice(first, first + rows_per_chunk)
-        outputs = built(part)
-        codes = golden.outcomes(outputs, rows[part])
-        better = golden.beneficial(outputs, rows[part], codes)
-        tally.add(sites[part], codes, better, close(outputs, part))
+        span = slice(first, first + rows_per_chunk)
+        outputs = built(span)
+        codes = golden.outcomes(outputs, rows[span])
+        better = golden.beneficial(outputs, rows[span], codes)
+        tally.add(sites[span], codes, better, close(outputs, span))
 
 
 class Ended(NamedTuple):
@@ -293,18 +291,18 @@ class Outcomes:
         self.sdc, self.due, self.beneficial = np.zeros((3, experiment_count), dtype=np.int64)
         self.max_abs_delta = np.zeros(experiment_count)
 
-    def take(self, places: Any, tally: Tally) -> None:
+    def take(self, experiments: Any, tally: Tally) -> None:
         """Take over what was tallied for some experiments."""
-        self.masked[places] = self.input_count - tally.touched.numpy()
-        self.sdc[places] = tally.sdc.numpy()
-        self.due[places] = tally.due.numpy()
-        self.beneficial[places] = tally.beneficial.numpy()
-        self.max_abs_delta[places] = np.nan
+        self.masked[experiments] = self.input_count - tally.touched.numpy()
+        self.sdc[experiments] = tally.sdc.numpy()
+        self.due[experiments] = tally.due.numpy()
+        self.beneficial[experiments] = tally.beneficial.numpy()
+        self.max_abs_delta[experiments] = np.nan
 
-    def put(self, place: int, found: Ended) -> None:
+    def put(self, experiment: int, run_ended: Ended) -> None:
         """Put down the exact counts of one experiment."""
-        for name, value in found._asdict().items():
-            getattr(self, name)[place] = value
+        for name, value in run_ended._asdict().items():
+            getattr(self, name)[experiment] = value
 
     def counts(self) -> Counts:
         """Give them in the form every engine gives."""

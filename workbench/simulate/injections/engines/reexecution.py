@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from workbench.errors import InjectionError
-from workbench.simulate.injections._torch import torch
+from workbench.simulate.injections._model import torch
 from workbench.simulate.injections.designs.bits import as_integers
 
 
@@ -69,6 +69,7 @@ class Reexecution:
     def _agrees(self, target: str, way: Callable[[Sequence[str]], Any]) -> bool:
         """Say whether a way gives the outputs of the whole model, with noise on a parameter."""
         tensor = self.tensor(target).detach()
+        # A fixed seed, so that the same way is taken in every run.
         draws = torch().Generator().manual_seed(0)
         noise = torch().randn(tensor.shape, generator=draws).to(tensor)
         golden = tensor.clone()
@@ -89,7 +90,7 @@ class Reexecution:
         return self.program.replay(sources)
 
     def _by_calls(self, targets: Sequence[str]) -> Any:
-        return self._recorded().replay([self.tensors[each] for each in targets])
+        return self._recorded().replay([self.tensors[target] for target in targets])
 
     def _recorded(self) -> Any:
         """Give the calls of the golden run, None if they cannot be given back."""
@@ -113,15 +114,15 @@ class Reexecution:
 @contextlib.contextmanager
 def changed(tensor: Any, elems: Any, values: Any) -> Iterator[None]:
     """Change elements of a parameter in place, and give them back whatever happens."""
-    whole = tensor.detach()
-    axes = np.unravel_index(elems.numpy(), tuple(whole.shape)) if whole.ndim else ()
-    places = tuple(torch().from_numpy(np.asarray(axis)) for axis in axes)
-    before = whole[places].clone()
+    own = tensor.detach()
+    axes = np.unravel_index(elems.numpy(), tuple(own.shape)) if own.ndim else ()
+    positions = tuple(torch().from_numpy(np.asarray(axis)) for axis in axes)
+    before = own[positions].clone()
     try:
-        whole[places] = values.to(whole)
+        own[positions] = values.to(own)
         yield
     finally:
-        whole[places] = before
+        own[positions] = before
 
 
 # Partial re-execution of models that cannot be traced: calls before the fault are not made
@@ -168,18 +169,21 @@ class CallReplay:
             return self.model(*self.inputs)
 
     def _note(self, at: int, args: Any, kwargs: Any) -> None:
-        for each in torch().utils._pytree.tree_leaves((args, kwargs)):
-            if isinstance(each, torch().Tensor):
-                self._first.setdefault(each.untyped_storage().data_ptr(), at)
+        for leaf in torch().utils._pytree.tree_leaves((args, kwargs)):
+            if isinstance(leaf, torch().Tensor):
+                # By storage: views and tied weights are other tensors over the same memory.
+                self._first.setdefault(leaf.untyped_storage().data_ptr(), at)
 
     def is_replayable(self) -> bool:
         """Say whether no result was overwritten after it was recorded."""
-        return [_version(each) for each in self._results] == self._versions
+        return [_version(result) for result in self._results] == self._versions
 
     def replay(self, tensors: list[Any]) -> Any:
         """Run the model from the first call that sees one of some changed parameters."""
-        places = [each.untyped_storage().data_ptr() for each in tensors]
-        first = min((self._first.get(each, len(self._results)) for each in places), default=0)
+        addresses = [address.untyped_storage().data_ptr() for address in tensors]
+        first = min(
+            (self._first.get(address, len(self._results)) for address in addresses), default=0
+        )
         if first == len(self._results):
             return self.outputs
         return self._run(first)
@@ -187,7 +191,7 @@ class CallReplay:
 
 def _version(value: Any) -> int:
     leaves = torch().utils._pytree.tree_leaves(value)
-    return sum(each._version for each in leaves if isinstance(each, torch().Tensor))
+    return sum(leaf._version for leaf in leaves if isinstance(leaf, torch().Tensor))
 
 
 # A model as a list of operations, with the fault-free value of each: what faults are run
@@ -203,20 +207,25 @@ UNTRACEABLE = (
 )  # fmt: skip
 
 
-def same(one: Any, other: Any) -> bool:
+def same(value: Any, expected: Any) -> bool:
     """Say whether two values are equal bit by bit, NaN and the sign of 0 included."""
-    if isinstance(one, torch().Tensor):
-        if not isinstance(other, torch().Tensor) or one.dtype != other.dtype:
+    if isinstance(value, torch().Tensor):
+        if not isinstance(expected, torch().Tensor) or value.dtype != expected.dtype:
             return False
-        if one.shape != other.shape:
+        if value.shape != expected.shape:
             return False
-        if one.dtype.is_floating_point:
-            one, other = as_integers(one), as_integers(other)
-        return bool(torch().equal(one, other))
-    if isinstance(one, (tuple, list)):
-        alike = type(one) is type(other) and len(one) == len(other)
-        return alike and all(same(a, b) for a, b in zip(one, other, strict=True))
-    return type(one) is type(other) and isinstance(one, (int, float, str, bool)) and one == other
+        # As integers, for NaN differs from itself, and -0.0 equals 0.0.
+        if value.dtype.is_floating_point:
+            value, expected = as_integers(value), as_integers(expected)
+        return bool(torch().equal(value, expected))
+    if isinstance(value, (tuple, list)):
+        alike = type(value) is type(expected) and len(value) == len(expected)
+        return alike and all(same(a, b) for a, b in zip(value, expected, strict=True))
+    return (
+        type(value) is type(expected)
+        and isinstance(value, (int, float, str, bool))
+        and value == expected
+    )
 
 
 @contextlib.contextmanager
@@ -234,16 +243,18 @@ def cleaned(model: Any) -> Iterator[dict[str, Any]]:
 
 def _drawn(model: Any, input_count: int) -> tuple[Any, dict[str, Any], list[Any]]:
     """Trace a model; give its graph, its constants and the values of further arguments."""
-    parts = torch().fx
+    fx = torch().fx
 
-    class Tracer(parts.Tracer):  # type: ignore[misc, name-defined]
+    class Tracer(fx.Tracer):  # type: ignore[misc, name-defined]
         def is_leaf_module(self, m: Any, module_qualified_name: str) -> bool:
             own = type(m).__name__ in OWN_LEAVES
             return own or bool(super().is_leaf_module(m, module_qualified_name))
 
     further = list(inspect.signature(model.forward).parameters.values())[input_count:]
     defaults = {
-        each.name: each.default for each in further if each.default is not inspect.Parameter.empty
+        argument.name: argument.default
+        for argument in further
+        if argument.default is not inspect.Parameter.empty
     }
     with cleaned(model) as constants:
         graph = Tracer().trace(model, concrete_args=defaults or None)
@@ -293,11 +304,11 @@ class Program:
 
     def run(self, inputs: tuple[Any, ...], *, watch: Any = None) -> dict[Any, Any]:
         """Run everything on inputs; give the value of every operation."""
-        given = iter([*inputs, *self._defaults])
+        arguments = iter([*inputs, *self._defaults])
         values: dict[Any, Any] = {}
         for node in self.nodes:
             if node.op == "placeholder":
-                value = next(given)
+                value = next(arguments)
             else:
                 value = self.value(node, values.__getitem__)
             if node.op == "get_attr" and isinstance(value, torch().Tensor):
@@ -312,10 +323,10 @@ class Program:
         if node.op == "get_attr":
             return self.attribute(node.target)
         if node in self._mutating:
-            given = fetch
+            fetch_golden = fetch
 
-            def fetch(each: Any) -> Any:
-                value = given(each)
+            def fetch(argument: Any) -> Any:
+                value = fetch_golden(argument)
                 return value.clone() if isinstance(value, torch().Tensor) else value
 
         args = self._map(node.args, fetch)
@@ -335,24 +346,24 @@ class Program:
     def _find_mutations(self, inputs: tuple[Any, ...]) -> None:
         """Find operations in place; they get copies, if nobody reads what they wrote over."""
         own = [*self.model.parameters(), *self.model.buffers()]
-        before = [each._version for each in own]
+        before = [tensor._version for tensor in own]
         versions: dict[Any, int] = {}
 
         def watch(node: Any, values: dict[Any, Any]) -> None:
-            for other, value in values.items():
+            for earlier, value in values.items():
                 if not isinstance(value, torch().Tensor):
                     continue
-                was = versions.setdefault(other, value._version)
-                versions[other] = value._version
-                if was == value._version or other is node:
+                was = versions.setdefault(earlier, value._version)
+                versions[earlier] = value._version
+                if was == value._version or earlier is node:
                     continue
-                if any(self.rank.get(user, 0) > self.rank[node] for user in other.users):
-                    msg = f"{node} changes {other} in place, which is read later"
+                if any(self.rank.get(user, 0) > self.rank[node] for user in earlier.users):
+                    msg = f"{node} changes {earlier} in place, which is read later"
                     raise TypeError(msg)
                 self._mutating.add(node)
 
-        self.run(tuple(each.clone() for each in inputs), watch=watch)
-        if before != [each._version for each in own]:
+        self.run(tuple(tensor.clone() for tensor in inputs), watch=watch)
+        if before != [tensor._version for tensor in own]:
             msg = "a run changes the model"
             raise TypeError(msg)
 
@@ -360,7 +371,7 @@ class Program:
         """Give the operations that depend on some, those included."""
         reached = set(starts)
         for node in self.nodes:
-            if node not in reached and any(each in reached for each in node.all_input_nodes):
+            if node not in reached and any(source in reached for source in node.all_input_nodes):
                 reached.add(node)
         return reached
 
@@ -377,11 +388,11 @@ class Program:
     def before(self, last: Any) -> set[Any]:
         """Give the operations that one depends on, that one included."""
         if last not in self._before:
-            found = {last}
+            ancestors = {last}
             for node in reversed(self.nodes):
-                if node in found:
-                    found.update(node.all_input_nodes)
-            self._before[last] = found
+                if node in ancestors:
+                    ancestors.update(node.all_input_nodes)
+            self._before[last] = ancestors
         return self._before[last]
 
     def users(self, node: Any) -> list[Any]:
@@ -390,17 +401,17 @@ class Program:
 
     def sources(self, tensor: Any) -> set[Any]:
         """Give the operations that read a parameter themselves, also where it is shared."""
-        place = tensor.untyped_storage().data_ptr()
+        address = tensor.untyped_storage().data_ptr()
 
         def holds(node: Any) -> bool:
             if node.op == "call_module":
-                mine: Iterable[Any] = self.modules[node.target].parameters()
+                owned: Iterable[Any] = self.modules[node.target].parameters()
             elif node.op == "get_attr":
-                mine = [self.attribute(node.target)]
+                owned = [self.attribute(node.target)]
             else:
                 return False
-            tensors = (each for each in mine if isinstance(each, torch().Tensor))
-            return any(each.untyped_storage().data_ptr() == place for each in tensors)
+            tensors = (tensor for tensor in owned if isinstance(tensor, torch().Tensor))
+            return any(tensor.untyped_storage().data_ptr() == address for tensor in tensors)
 
         return {node for node in self.nodes if holds(node)}
 
@@ -413,7 +424,7 @@ class Program:
 
         for node in self.following(*sources):
             is_source = node in sources
-            if not is_source and not any(each in fresh for each in node.all_input_nodes):
+            if not is_source and not any(address in fresh for address in node.all_input_nodes):
                 continue
             value = self.value(node, fetch)
             if not same(value, self.golden[node]):
@@ -424,7 +435,7 @@ class Program:
 def program(model: Any, inputs: tuple[Any, ...], outputs: Any) -> Program | None:
     """Give the graph of a model if it has one that gives the golden outputs, else None."""
     try:
-        found = Program(model, inputs)
+        traced = Program(model, inputs)
     except (*UNTRACEABLE, torch().fx.proxy.TraceError):
         return None
-    return found if same(found.golden[found.output], outputs) else None
+    return traced if same(traced.golden[traced.output], outputs) else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from workbench.simulate.injections._torch import torch
+from workbench.simulate.injections._model import torch
 from workbench.simulate.injections.engines.reexecution import UNTRACEABLE, Program, same
 
 _ALIKE = 1e-4
@@ -48,8 +48,8 @@ class RowFolding:
                 values[node] = self._classify(node, value, rows)
 
         try:
-            whole = torch().cat([rows, wild])
-            program.run(tuple(each[whole] for each in inputs), watch=look)
+            chosen = torch().cat([rows, wild])
+            program.run(tuple(argument[chosen] for argument in inputs), watch=look)
         except UNTRACEABLE:
             self.factor.clear()
         if any(node not in self.factor for node in program.takes):
@@ -64,13 +64,13 @@ class RowFolding:
         if not per_input or len(value) != per_input * (len(rows) + _WILD):
             return value
         expected = self._gathered(golden, per_input, rows)
-        found = value[: len(expected)]
-        if found.shape != expected.shape:
+        folded = value[: len(expected)]
+        if folded.shape != expected.shape:
             return value
-        alike = same(found, expected)
+        alike = same(folded, expected)
         if not alike and value.dtype.is_floating_point:
             scale = float(expected.abs().max()) or 1.0
-            off = float((found - expected).abs().max()) / scale
+            off = float((folded - expected).abs().max()) / scale
             alike = off <= _ALIKE
             if node is self.program.output:
                 self.error_ratio = off
@@ -79,17 +79,17 @@ class RowFolding:
         if not value.dtype.is_floating_point or value.is_sparse:
             return value
         value = value.clone()
-        rest = value[len(expected) :]
-        noise = torch().randn(rest.shape, generator=self._draws).to(rest)
-        rest += noise * (_WILDNESS * float(golden.abs().max()) + 1)
+        wild = value[len(expected) :]
+        noise = torch().randn(wild.shape, generator=self._draws).to(wild)
+        wild += noise * (_WILDNESS * float(golden.abs().max()) + 1)
         return value
 
     @staticmethod
     def _gathered(golden: Any, per_input: int, rows: Any) -> Any:
         if per_input == 1:
             return golden[rows]
-        parts = golden.reshape(-1, per_input, *golden.shape[1:])
-        return parts[rows].flatten(0, 1)
+        groups = golden.reshape(-1, per_input, *golden.shape[1:])
+        return groups[rows].flatten(0, 1)
 
     def foldable(self, start: Any) -> bool:
         """Say whether all that follows an operation can be run on rows."""
@@ -106,18 +106,10 @@ class RowFolding:
         return self._gathered(self.program.golden[node], self.factor[node], rows)
 
     def run(self, start: Any, value: Any, rows: Any, *, until: Any = None) -> Any:
-        """Give what comes out (or one value on the way) if an operation gives ``value``.
+        """Give the output, or the value ``until``, if an operation gives ``value``.
 
-        Parameters
-        ----------
-        start
-            Operation, see ``foldable``.
-        value
-            What it gives: a row per entry of ``rows``.
-        rows
-            Inputs these rows belong to; an input may come often.
-        until
-            Value requested; None is the output.
+        ``value`` has a row per entry of ``rows``, the inputs they belong to; an input may come
+        often. What can be a start says ``foldable``.
         """
         last = until or self.program.output
         fresh = {start: value}

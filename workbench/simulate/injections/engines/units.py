@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from workbench.simulate.injections._judge import Golden
-from workbench.simulate.injections._torch import torch
+from workbench.simulate.injections._model import torch
 from workbench.simulate.injections.engines.bounds import (
     EPSILON,
     Bounds,
@@ -24,7 +24,7 @@ _SMALLEST = 1e-30
 _POOLS = {"MaxPool2d", "AvgPool2d"}
 
 
-class Workplace:
+class Plan:
     """What every fast way needs: the model as a program, its rows, the measure, sizes."""
 
     def __init__(
@@ -48,29 +48,29 @@ class UnitSites:
     go on, as rows of one batch.
     """
 
-    def __init__(self, place: Workplace, node: Any) -> None:
-        program = place.program
-        self.place, self.node = place, node
+    def __init__(self, plan: Plan, node: Any) -> None:
+        program = plan.program
+        self.plan, self.node = plan, node
         self.module = program.modules[node.target]
-        self._chain = _chain(place, node)
+        self._chain = _chain(plan, node)
         self.end = self._chain[-1] if self._chain else node
         self._x = program.golden[node.args[0]]
         self._is_linear = type(self.module) is torch().nn.Linear
         self._y = _by_unit(program.golden[node])
         self._a = _by_unit(program.golden[self.end])
-        passes = place.shortcut is not None and place.shortcut.passes(self.end)
-        self._shortcut = place.shortcut if passes else None
-        found = bounds(
+        passes = plan.shortcut is not None and plan.shortcut.passes(self.end)
+        self._shortcut = plan.shortcut if passes else None
+        limits = bounds(
             program,
-            place.golden,
+            plan.golden,
             self.end,
             (node, layer_magnitude(self.module, self._x)),
             self._shortcut,
         )
-        if found is None:
+        if limits is None:
             msg = "no bounds are known for what follows"
             raise LookupError(msg)
-        self.bounds: Bounds = found
+        self.bounds: Bounds = limits
         self._steepness = 1.0
         for each in self._chain:
             self._steepness *= slope(program, each) or 1.0
@@ -89,14 +89,14 @@ class UnitSites:
 
     def _next_linear(self) -> Any:
         """Give the linear layer that alone reads the units, if there is one."""
-        users = self.place.program.users(self.end)
-        if not self._is_linear or len(users) != 1 or self.end is self.place.program.output:
+        users = self.plan.program.users(self.end)
+        if not self._is_linear or len(users) != 1 or self.end is self.plan.program.output:
             return None
         (user,) = users
         is_linear = user.op == "call_module" and len(user.args) == 1 and not user.kwargs
         if not is_linear or user.args[0] is not self.end:
             return None
-        module = self.place.program.modules[user.target]
+        module = self.plan.program.modules[user.target]
         return user if type(module) is torch().nn.Linear else None
 
     def _limits(self, *, is_bias: bool) -> Any:
@@ -108,7 +108,7 @@ class UnitSites:
         reached = self._reached.clamp_min(_SMALLEST)
         if reach.shape[1] == 1:
             return ((room / reached).amin(1)[None] / reach).flatten()
-        return torch().cat([(room / each / reached).amin(1) for each in reach])
+        return torch().cat([(room / unit_reach / reached).amin(1) for unit_reach in reach])
 
     def run(self, kind: str, elems: Any, after: Any, tally: Tally) -> None:
         """Inject single changes into ``"weight"`` or ``"bias"`` and count what comes of them."""
@@ -117,19 +117,19 @@ class UnitSites:
         delta = after - values[elems]
         tally.touched += self._reached_inputs(elems, after, delta, is_bias=is_bias)
         sites = torch().arange(len(elems))
-        if self.place.is_pruned:
+        if self.plan.is_pruned:
             limits = self._limits(is_bias=is_bias)
             sites = torch().nonzero(~(delta.abs() < limits[elems])).flatten()
         fan = 1 if is_bias else self.module.weight[0].numel()
         size = max(1, _ENTRIES // max(1, self._y[0].numel()))
-        for part in sites.split(size):
-            unit = elems[part] // fan
-            inside = None if is_bias else elems[part] % fan
-            self._judge(part, unit, self._moved(unit, inside, delta[part]), tally)
+        for chunk in sites.split(size):
+            unit = elems[chunk] // fan
+            inside = None if is_bias else elems[chunk] % fan
+            self._judge(chunk, unit, self._moved(unit, inside, delta[chunk]), tally)
 
     def _reached_inputs(self, elems: Any, after: Any, delta: Any, *, is_bias: bool) -> Any:
         """Count the inputs that a change can reach at all: 0 x a finite weight stays 0."""
-        count = torch().full((len(elems),), len(self.place.golden))
+        count = torch().full((len(elems),), len(self.plan.golden))
         if not is_bias:
             seen = (self._reached != 0).sum(1)
             seen = seen[elems % len(seen)]
@@ -146,14 +146,14 @@ class UnitSites:
             moved = torch().addcmul(self._y[unit], self._seen[inside], delta)
         else:
             _, high, wide = self.module.weight.shape[1:]
-            places = inside // (high * wide), inside // wide % high, inside % wide
-            moved = self._y[unit] + self._seen[places] * delta
+            taps = inside // (high * wide), inside // wide % high, inside % wide
+            moved = self._y[unit] + self._seen[taps] * delta
         return self._through_chain(moved)
 
     def _through_chain(self, moved: Any) -> Any:
         if not self._chain:
             return moved
-        program, shape = self.place.program, moved.shape
+        program, shape = self.plan.program, moved.shape
         if not self._is_linear:
             moved = moved.flatten(0, 1).unsqueeze(1)
         for node in self._chain:
@@ -161,13 +161,13 @@ class UnitSites:
             moved = program.value(node, lambda _: value)  # noqa: B023
         return moved if self._is_linear else moved.squeeze(1).unflatten(0, shape[:2])
 
-    def _judge(self, part: Any, unit: Any, moved: Any, tally: Tally) -> None:
+    def _judge(self, chunk: Any, unit: Any, moved: Any, tally: Tally) -> None:
         golden, limits = self._a[unit], self.bounds
         change = (moved - golden).abs()
         if not self._is_linear:
             change = change.flatten(2).amax(2)
         reach = limits.reach[unit]
-        if self.place.is_pruned:
+        if self.plan.is_pruned:
             site, row = torch().where(~(change * reach < limits.room))
         else:
             site, row = torch().where(torch().ones_like(change, dtype=torch().bool))
@@ -186,39 +186,39 @@ class UnitSites:
             return self._outputs(value[span], from_golden[span], which[span], row[span])
 
         judge_pairs(
-            self.place.golden,
-            (part[site], row),
+            self.plan.golden,
+            (chunk[site], row),
             built,
-            limits.closeness(self.place.golden, (which, row), change, huge),
+            limits.closeness(self.plan.golden, (which, row), change, huge),
             tally,
-            rows_per_chunk=self.place.rows_per_chunk,
+            rows_per_chunk=self.plan.rows_per_chunk,
         )
 
     def _outputs(self, value: Any, golden: Any, unit: Any, rows: Any) -> Any:
         """Run the rest of the model on rows in which one unit changed."""
-        folding = self.place.folding
+        folding = self.plan.folding
         if self._shortcut is not None and self.end is self._shortcut.nodes[0]:
             entered = self._shortcut.component(0, value - golden, unit, rows)
             return folding.run(self._shortcut.entry, entered, rows)
         if self._next is not None:
-            start, weight = self._next, self.place.program.modules[self._next.target].weight
-            whole = folding.golden(start, rows) + (value - golden)[:, None] * weight.T[unit]
+            start, weight = self._next, self.plan.program.modules[self._next.target].weight
+            output = folding.golden(start, rows) + (value - golden)[:, None] * weight.T[unit]
         else:
             start = self.end
-            whole = folding.golden(start, rows)
-            whole[torch().arange(len(rows)), unit] = value
+            output = folding.golden(start, rows)
+            output[torch().arange(len(rows)), unit] = value
         if self._shortcut is None:
-            return folding.run(start, whole, rows)
-        vector = folding.run(start, whole, rows, until=self._shortcut.nodes[0])
+            return folding.run(start, output, rows)
+        vector = folding.run(start, output, rows, until=self._shortcut.nodes[0])
         entered = self._shortcut.through(0, vector, rows)
         return folding.run(self._shortcut.entry, entered, rows)
 
 
-def unit_sites(place: Workplace, node: Any) -> UnitSites | None:
+def unit_sites(plan: Plan, node: Any) -> UnitSites | None:
     """Give the fast way for a layer, or None where it does not hold."""
-    program, module = place.program, place.program.modules[node.target]
+    program, module = plan.program, plan.program.modules[node.target]
     x = node.args[0] if len(node.args) == 1 and not node.kwargs else None
-    if x is None or place.folding.factor.get(x) != 1 or place.folding.factor.get(node) != 1:
+    if x is None or plan.folding.factor.get(x) != 1 or plan.folding.factor.get(node) != 1:
         return None
     shape = program.golden[x].ndim
     if type(module) is torch().nn.Linear:
@@ -228,10 +228,10 @@ def unit_sites(place: Workplace, node: Any) -> UnitSites | None:
         fits = fits and not isinstance(module.padding, str)
     else:
         fits = False
-    if not fits or not place.folding.foldable(node):
+    if not fits or not plan.folding.foldable(node):
         return None
     try:
-        return UnitSites(place, node)
+        return UnitSites(plan, node)
     except LookupError:
         return None
 
@@ -241,9 +241,9 @@ def _by_unit(value: Any) -> Any:
     return value.transpose(0, 1).contiguous()
 
 
-def _chain(place: Workplace, node: Any) -> list[Any]:
+def _chain(plan: Plan, node: Any) -> list[Any]:
     """Give the activations and pools that follow a layer and act on each unit by itself."""
-    program, found = place.program, []
+    program, chain = plan.program, []
     while node is not program.output:
         users = program.users(node)
         if len(users) != 1 or len(users[0].all_input_nodes) != 1:
@@ -256,9 +256,9 @@ def _chain(place: Workplace, node: Any) -> list[Any]:
         )
         if not is_pool and slope(program, user) is None:
             break
-        found.append(user)
+        chain.append(user)
         node = user
-    return found
+    return chain
 
 
 def _windows(module: Any, x: Any, size: Any) -> Any:
@@ -268,13 +268,12 @@ def _windows(module: Any, x: Any, size: Any) -> Any:
     inputs, channels, down, along = x.stride()
     (high, wide), (far, broad) = module.kernel_size, module.dilation
     step_down, step_along = module.stride
+    # Strided views: the windows of a kernel overlap, and copies would take its area in memory.
     return x.as_strided(
         (x.shape[1], high, wide, x.shape[0], *size),
         (channels, far * down, broad * along, inputs, step_down * down, step_along * along),
     )
 
-
-# Faults in embedding tables: only inputs that look the row up can change.
 
 _SITES = 500_000
 # Where no bound is known, a decision is close below this many times the rounding seen.
@@ -295,8 +294,8 @@ class LookedUp:
 
     def __init__(self, ids: Any, weight: Any) -> None:
         count = len(ids)
-        each = torch().arange(count).view(-1, *[1] * (ids.ndim - 1))
-        inputs = each.expand_as(ids).flatten()
+        index = torch().arange(count).view(-1, *[1] * (ids.ndim - 1))
+        inputs = index.expand_as(ids).flatten()
         keys = ids.flatten() * count + inputs
         pairs, which = torch().unique(keys, return_inverse=True)
         self.rows, self.inputs = pairs // count, pairs % count
@@ -317,9 +316,9 @@ class LookedUp:
 class TableSites:
     """Single faults in the weight of an Embedding or EmbeddingBag."""
 
-    def __init__(self, place: Workplace, node: Any) -> None:
-        program = place.program
-        self.place, self.node = place, node
+    def __init__(self, plan: Plan, node: Any) -> None:
+        program = plan.program
+        self.plan, self.node = plan, node
         self.module = program.modules[node.target]
         self._is_bag = type(self.module) is torch().nn.EmbeddingBag
         self._ids = program.golden[node.args[0]]
@@ -327,14 +326,14 @@ class TableSites:
         # A mean is summed up first, and overflows there.
         self._summed = self._ids.shape[1] if is_mean else 1
         self._looked_up = LookedUp(self._ids, self._weights())
-        shortcut = place.shortcut
+        shortcut = plan.shortcut
         self._vector = 0
         if shortcut is not None and self._is_bag and node in shortcut.nodes[1:]:
             vector = shortcut.nodes.index(node)
             self._vector = vector if shortcut.is_sound(vector) else 0
         self.bounds = self._bounds()
-        self._golden_size = float(place.golden.outputs.abs().max())
-        self._ratio = max(256 * EPSILON, _CAREFUL * place.folding.error_ratio)
+        self._golden_size = float(plan.golden.outputs.abs().max())
+        self._ratio = max(256 * EPSILON, _CAREFUL * plan.folding.error_ratio)
 
     def _weights(self) -> Any:
         ids, padding = self._ids, self.module.padding_idx
@@ -348,13 +347,13 @@ class TableSites:
         return weight
 
     def _bounds(self) -> Bounds | None:
-        golden = self.place.program.golden[self.node].abs()
-        shortcut = self.place.shortcut
+        golden = self.plan.program.golden[self.node].abs()
+        shortcut = self.plan.shortcut
         if self._vector and shortcut is not None:
-            return vector_bounds(self.place.program, self.place.golden, shortcut, self._vector)
+            return vector_bounds(self.plan.program, self.plan.golden, shortcut, self._vector)
         if golden.ndim != 2:
             return None
-        return bounds(self.place.program, self.place.golden, self.node, (self.node, golden), None)
+        return bounds(self.plan.program, self.plan.golden, self.node, (self.node, golden), None)
 
     def run(self, kind: str, elems: Any, after: Any, tally: Tally) -> None:  # noqa: ARG002
         """Inject single changes and count what comes of them."""
@@ -362,8 +361,8 @@ class TableSites:
         dim = table.shape[1]
         delta = after - table.reshape(-1)[elems]
         for first in range(0, len(elems), _SITES):
-            part = slice(first, first + _SITES)
-            site, where = self._looked_up.pairs(elems[part] // dim)
+            chunk = slice(first, first + _SITES)
+            site, where = self._looked_up.pairs(elems[chunk] // dim)
             site += first
             rows = self._looked_up.inputs[where]
             tally.touched.index_add_(0, site, torch().ones_like(site))
@@ -373,7 +372,7 @@ class TableSites:
     def _judge(self, site: Any, rows: Any, hit: tuple[Any, ...], tally: Tally, elem: Any) -> None:
         column, change, value = hit
         limits = self.bounds
-        if limits is not None and self.place.is_pruned:
+        if limits is not None and self.plan.is_pruned:
             carried = limits.at(limits.reach, column, rows)
             kept = torch().nonzero(~(change.abs() * carried < limits.room[rows])).flatten()
             site, rows, column = site[kept], rows[kept], column[kept]
@@ -387,15 +386,15 @@ class TableSites:
             close = self._close_unbounded(value, rows)
         else:
             huge = limits.is_huge(size * self._summed, column, rows)
-            close = limits.closeness(self.place.golden, (column, rows), size, huge)
+            close = limits.closeness(self.plan.golden, (column, rows), size, huge)
 
         judge_pairs(
-            self.place.golden,
+            self.plan.golden,
             (site, rows),
             built,
             close,
             tally,
-            rows_per_chunk=self.place.rows_per_chunk,
+            rows_per_chunk=self.plan.rows_per_chunk,
         )
 
     def _close_unbounded(self, value: Any, rows: Any) -> Any:
@@ -403,38 +402,38 @@ class TableSites:
         huge = ~(value.abs() < _LARGEST_UNBOUNDED)
 
         def close(outputs: Any, span: slice) -> Any:
-            margins = self.place.golden.margins(outputs, rows[span])
+            margins = self.plan.golden.margins(outputs, rows[span])
             largest = outputs.reshape(len(outputs), -1).abs().amax(1) + self._golden_size
             return ~(margins > self._ratio * largest) | huge[span]
 
         return close
 
     def _outputs(self, rows: Any, column: Any, change: Any, value: Any, elem: Any) -> Any:
-        place = self.place
-        if self._vector and place.shortcut is not None:
-            entered = place.shortcut.component(self._vector, change, column, rows)
-            return place.folding.run(place.shortcut.entry, entered, rows)
-        whole = place.folding.golden(self.node, rows)
+        plan = self.plan
+        if self._vector and plan.shortcut is not None:
+            entered = plan.shortcut.component(self._vector, change, column, rows)
+            return plan.folding.run(plan.shortcut.entry, entered, rows)
+        output = plan.folding.golden(self.node, rows)
         if self._is_bag:
-            whole[torch().arange(len(rows)), column] += change
+            output[torch().arange(len(rows)), column] += change
         else:
             hit = self._ids[rows] == (elem // self.module.weight.shape[1]).view(
                 -1, *[1] * (self._ids.ndim - 1)
             )
             at = torch().nonzero(hit)
-            whole[(*at.unbind(1), column[at[:, 0]])] = value[at[:, 0]]
-        return place.folding.run(self.node, whole, rows)
+            output[(*at.unbind(1), column[at[:, 0]])] = value[at[:, 0]]
+        return plan.folding.run(self.node, output, rows)
 
 
-def table_sites(place: Workplace, node: Any) -> TableSites | None:
+def table_sites(plan: Plan, node: Any) -> TableSites | None:
     """Give the fast way for a table, or None where it does not hold."""
-    program, module = place.program, place.program.modules[node.target]
+    program, module = plan.program, plan.program.modules[node.target]
     if type(module) not in (torch().nn.Embedding, torch().nn.EmbeddingBag):
         return None
     ids = node.args[0] if len(node.args) == 1 and not node.kwargs else None
-    if ids is None or place.folding.factor.get(ids) != 1 or module.max_norm is not None:
+    if ids is None or plan.folding.factor.get(ids) != 1 or module.max_norm is not None:
         return None
-    if place.folding.factor.get(node) != 1 or not place.folding.foldable(node):
+    if plan.folding.factor.get(node) != 1 or not plan.folding.foldable(node):
         return None
     if type(module) is torch().nn.EmbeddingBag and (
         program.golden[ids].ndim != 2
@@ -442,4 +441,4 @@ def table_sites(place: Workplace, node: Any) -> TableSites | None:
         or getattr(module, "include_last_offset", False)
     ):
         return None
-    return TableSites(place, node)
+    return TableSites(plan, node)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,11 +14,11 @@ from workbench import datasets
 from workbench.errors import InjectionError
 from workbench.simulate.injections import models
 from workbench.simulate.injections._judge import Judge
-from workbench.simulate.injections._torch import torch
+from workbench.simulate.injections._model import torch
 from workbench.simulate.injections.campaigns.campaign import running
 from workbench.simulate.injections.campaigns.work import CampaignSettings
 from workbench.simulate.injections.designs.faults import fault_list
-from workbench.simulate.injections.models import _clicks, _digits, _tickets
+from workbench.simulate.injections.models import _data
 
 Array = npt.NDArray[Any]
 SHIPPED = ("dlrm", "lenet", "tickets")
@@ -54,7 +53,7 @@ def shipped_model(name: str) -> Any:
     facts = shipped_facts(name)
     with torch().random.fork_rng(devices=[]):
         model = _empty(name, facts)
-    weights = {key: torch().from_numpy(each) for key, each in _arrays(f"{name}.npz").items()}
+    weights = {key: torch().from_numpy(array) for key, array in _arrays(f"{name}.npz").items()}
     model.load_state_dict(weights)
     return model.eval().requires_grad_(requires_grad=False)
 
@@ -92,8 +91,8 @@ def shipped_inputs(
     """
     shipped_facts(name)
     as_tensor = torch().as_tensor
-    given = _arrays(f"{name}_inputs.npz")
-    held = len(given["labels"])
+    arrays = _arrays(f"{name}_inputs.npz")
+    held = len(arrays["labels"])
     wanted = held if count is None else count
     endless = seed is not None and name != "lenet"
     if wanted < 1 or (wanted > held and not endless):
@@ -101,12 +100,12 @@ def shipped_inputs(
         msg = f"{name}: {wanted} inputs requested, 1 to {held} are shipped{more}"
         raise InjectionError(msg)
     if endless:
-        given = _DRAWN[name](wanted, seed)
+        arrays = _DRAWN[name](wanted, seed)
     elif seed is not None:
         rows = np.random.default_rng(seed).permutation(held)[:wanted]
-        given = {key: each[rows] for key, each in given.items()}
-    chosen = {key: each[:wanted] for key, each in given.items()}
-    *inputs, labels = (as_tensor(each) for each in _ARGUMENTS[name](chosen))
+        arrays = {key: array[rows] for key, array in arrays.items()}
+    chosen = {key: array[:wanted] for key, array in arrays.items()}
+    *inputs, labels = (as_tensor(array) for array in _ARGUMENTS[name](chosen))
     return tuple(inputs), labels
 
 
@@ -156,18 +155,14 @@ def shipped_facts(name: str) -> dict[str, Any]:
     if name not in SHIPPED:
         msg = f"no shipped model {name!r}; there are {', '.join(SHIPPED)}"
         raise InjectionError(msg)
-    path = _folder() / "models.json"
+    path = datasets.path(_SET) / "models.json"
     facts: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))[name]
     return facts
 
 
-def _folder() -> Path:
-    return datasets.path(_SET)
-
-
 def _arrays(file: str) -> dict[str, Array]:
     """Read a file of arrays; nothing in it can run code."""
-    with np.load(_folder() / file, allow_pickle=False) as stored:
+    with np.load(datasets.path(_SET) / file, allow_pickle=False) as stored:
         return dict(stored)
 
 
@@ -179,13 +174,13 @@ def _empty(name: str, facts: dict[str, Any]) -> Any:
 
 
 def _drawn_clicks(count: int, seed: int) -> dict[str, Array]:
-    return dict(zip(("dense", "sparse", "labels"), _clicks.clicks(count, seed), strict=True))
+    return dict(zip(("dense", "sparse", "labels"), _data.clicks(count, seed), strict=True))
 
 
 def _drawn_tickets(count: int, seed: int) -> dict[str, Array]:
-    texts, causes = _tickets.tickets(count, seed)
+    texts, causes = _data.tickets(count, seed)
     words = tuple(shipped_facts("tickets")["vocabulary"])
-    return {"words": _tickets.numbered(texts, words), "labels": causes}
+    return {"words": _data.numbered(texts, words), "labels": causes}
 
 
 _DRAWN: dict[str, Callable[..., dict[str, Array]]] = {
@@ -195,11 +190,9 @@ _DRAWN: dict[str, Callable[..., dict[str, Array]]] = {
 #: What a model is called with, and the labels behind it.
 _ARGUMENTS: dict[str, Callable[[dict[str, Array]], tuple[Array, ...]]] = {
     "dlrm": lambda of: (of["dense"], of["sparse"].astype("int64"), of["labels"].astype("int64")),
-    "lenet": lambda of: (_digits.enlarged(of["digits"]), of["labels"].astype("int64")),
+    "lenet": lambda of: (_data.enlarged(of["digits"]), of["labels"].astype("int64")),
     "tickets": lambda of: (of["words"].astype("int64"), of["labels"].astype("int64")),
 }
-
-# A campaign on a shipped model in one call, for live pictures.
 
 
 def shipped_running(

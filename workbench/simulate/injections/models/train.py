@@ -24,10 +24,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from workbench.errors import MissingExtraError
-from workbench.simulate.injections.models import _clicks, _digits, _tickets
-from workbench.simulate.injections.models.dlrm import DLRM
-from workbench.simulate.injections.models.lenet import LeNet
-from workbench.simulate.injections.models.ticket_classifier import TicketClassifier
+from workbench.simulate.injections.models import _data
+from workbench.simulate.injections.models.networks import DLRM, LeNet, TicketClassifier
 
 Array = npt.NDArray[Any]
 Loss = Callable[[Tensor, Tensor], Tensor]
@@ -66,18 +64,18 @@ def dlrm(plan: Plan | None = None) -> Trained:
     plan = plan or Plan(passes=2, batch=512)
     torch.manual_seed(plan.seed)
     model = DLRM()
-    *inputs, labels = _tensors(_clicks.clicks(_CLICKS_TRAINED, seed=1))
+    *inputs, labels = _tensors(_data.clicks(_CLICKS_TRAINED, seed=1))
     _fit(model, tuple(inputs), labels, plan, functional.binary_cross_entropy_with_logits)
 
     def quality(dense: Array, sparse: Array, labels: Array) -> float:
-        return _clicks.area_under_curve(_outputs(model, dense, sparse), labels)
+        return _data.area_under_curve(_outputs(model, dense, sparse), labels)
 
-    dense, sparse, clicked = _clicks.clicks(_CLICKS_JUDGED, seed=2)
+    dense, sparse, clicked = _data.clicks(_CLICKS_JUDGED, seed=2)
     return Trained(
         model,
         {"dense": dense, "sparse": sparse.astype(np.int16), "labels": clicked.astype(np.uint8)},
         "auc",
-        quality(*_clicks.clicks(_MEASURED_ON, seed=3)),
+        quality(*_data.clicks(_MEASURED_ON, seed=3)),
         quality(dense, sparse, clicked),
         {
             "data": "generated clicks, no real user",
@@ -96,7 +94,7 @@ def lenet(plan: Plan | None = None) -> Trained:
     order = torch.randperm(len(digits), generator=torch.Generator().manual_seed(0)).numpy()
     digits = digits[order].reshape(-1, 8, 8).astype(np.uint8)
     labels = labels[order].astype(np.int64)
-    images = _digits.enlarged(digits)
+    images = _data.enlarged(digits)
     train = slice(_DIGITS_TRAINED)
     _fit(model, _tensors((images[train],)), torch.as_tensor(labels[train]), plan)
     held = slice(_DIGITS_TRAINED, None)
@@ -130,12 +128,12 @@ def tickets(plan: Plan | None = None) -> Trained:
     """Train the classifier on generated tickets."""
     plan = plan or Plan(passes=6, batch=64, cools_down=True)
     torch.manual_seed(plan.seed)
-    words = _tickets.vocabulary()
-    model = TicketClassifier(len(words), len(_tickets.CAUSES), _tickets.PLACES)
+    words = _data.vocabulary()
+    model = TicketClassifier(len(words), len(_data.CAUSES), _data.TICKET_WORDS)
 
     def drawn(count: int, seed: int) -> tuple[Array, Array]:
-        texts, causes = _tickets.tickets(count, seed)
-        return _tickets.numbered(texts, words), causes
+        texts, causes = _data.tickets(count, seed)
+        return _data.numbered(texts, words), causes
 
     inputs, causes = _tensors(drawn(_TICKETS_TRAINED, seed=1))
     _fit(model, (inputs,), causes, plan)
@@ -156,14 +154,14 @@ def tickets(plan: Plan | None = None) -> Trained:
                 "train_count": _TICKETS_TRAINED,
                 "train_seed": 1,
                 "judged_seed": 2,
-                "shares": _tickets.SHARES,
+                "shares": _data.SHARES,
             },
             "sizes": {
                 "word_count": len(words),
-                "class_count": len(_tickets.CAUSES),
-                "places": _tickets.PLACES,
+                "class_count": len(_data.CAUSES),
+                "places": _data.TICKET_WORDS,
             },
-            "causes": _tickets.CAUSES,
+            "causes": _data.CAUSES,
             "vocabulary": words,
         },
         plan,
@@ -188,7 +186,7 @@ def _fit(
         order = torch.randperm(len(labels))
         for start in starts:
             rows = order[start : start + plan.batch]
-            value = loss(model(*(each[rows] for each in inputs)), labels[rows])
+            value = loss(model(*(tensor[rows] for tensor in inputs)), labels[rows])
             optimizer.zero_grad()
             value.backward()  # type: ignore[no-untyped-call,unused-ignore]
             optimizer.step()
@@ -197,7 +195,7 @@ def _fit(
 
 
 def _tensors(arrays: tuple[Array, ...]) -> tuple[Tensor, ...]:
-    return tuple(torch.as_tensor(each) for each in arrays)
+    return tuple(torch.as_tensor(array) for array in arrays)
 
 
 def _outputs(model: nn.Module, *inputs: Array) -> Array:
@@ -208,16 +206,16 @@ def _outputs(model: nn.Module, *inputs: Array) -> Array:
 
 def write(path: Path, trained: Trained) -> dict[str, Any]:
     """Write weights, inputs and the model's entry in ``models.json``; return the entry."""
-    weights = {name: each.numpy() for name, each in trained.model.state_dict().items()}
+    weights = {name: array.numpy() for name, array in trained.model.state_dict().items()}
     np.savez_compressed(path, allow_pickle=False, **weights)
     np.savez_compressed(
         path.with_name(f"{path.stem}_inputs.npz"), allow_pickle=False, **trained.inputs
     )
     digest = hashlib.sha256()
-    for name, each in weights.items():
-        digest.update(f"{name} {each.shape} {each.dtype}\n".encode() + each.tobytes())
+    for name, array in weights.items():
+        digest.update(f"{name} {array.shape} {array.dtype}\n".encode() + array.tobytes())
     entry = {
-        "parameter_count": sum(each.size for each in weights.values()),
+        "parameter_count": sum(array.size for array in weights.values()),
         "weights_sha256": digest.hexdigest(),
         "metric_name": trained.metric_name,
         "metric_value": round(trained.metric_value, 4),
@@ -229,9 +227,9 @@ def write(path: Path, trained: Trained) -> dict[str, Any]:
         "numpy": np.__version__,
     }
     facts = path.with_name("models.json")
-    known = json.loads(facts.read_text(encoding="utf-8")) if facts.is_file() else {}
-    known[path.stem] = entry
-    text = json.dumps(dict(sorted(known.items())), indent=1)
+    entries = json.loads(facts.read_text(encoding="utf-8")) if facts.is_file() else {}
+    entries[path.stem] = entry
+    text = json.dumps(dict(sorted(entries.items())), indent=1)
     facts.write_text(text + "\n", encoding="utf-8")
     return entry
 

@@ -10,10 +10,10 @@ from typing import Any, Protocol, TypeAlias, runtime_checkable
 import numpy as np
 
 from workbench.errors import InjectionError
-from workbench.simulate.injections._inputs import Batch, at_rest, batches
-from workbench.simulate.injections._torch import torch
-from workbench.simulate.injections.designs.bits import Changes, Ints
-from workbench.simulate.injections.designs.parameters import is_output, shown
+from workbench.simulate.injections._model import Batch, batches, in_evaluation, torch
+from workbench.simulate.injections.designs.bits import Ints
+from workbench.simulate.injections.designs.changes import Changes
+from workbench.simulate.injections.designs.population import is_output, shown
 
 
 @runtime_checkable
@@ -75,9 +75,9 @@ class Alarms:
 
     def take(self) -> dict[str, int]:
         """Give the alarms since the last time, per detector."""
-        taken = self._counts
+        counts = self._counts
         self._counts = dict.fromkeys(self._detectors, 0)
-        return taken
+        return counts
 
 
 class RangeDetector:
@@ -138,13 +138,13 @@ def range_detector(model: Any, inputs: Any, *, slack_share: float = 0.0) -> Rang
     InjectionError
         If no module gives one row per input.
     """
-    found = output_ranges(model, inputs)
-    if not found:
+    ranges = output_ranges(model, inputs)
+    if not ranges:
         msg = "model: no module gives a tensor with one row per input; there is nothing to watch"
         raise InjectionError(msg)
-    wide = {name: slack_share * (high - low) for name, (low, high) in found.items()}
+    wide = {name: slack_share * (high - low) for name, (low, high) in ranges.items()}
     return RangeDetector(
-        {name: (low - wide[name], high + wide[name]) for name, (low, high) in found.items()}
+        {name: (low - wide[name], high + wide[name]) for name, (low, high) in ranges.items()}
     )
 
 
@@ -165,7 +165,7 @@ def output_ranges(model: Any, inputs: Any) -> dict[str, tuple[float, float]]:
         return look
 
     uneven: set[str] = set()
-    with ExitStack() as undo, at_rest(model):
+    with ExitStack() as undo, in_evaluation(model):
         for name, module in model.named_modules():
             if not any(True for _ in module.children()):
                 undo.callback(module.register_forward_hook(watch(name)).remove)
@@ -175,8 +175,6 @@ def output_ranges(model: Any, inputs: Any) -> dict[str, tuple[float, float]]:
             uneven |= {name for name, count in rows.items() if count != len(outputs)}
     return {name: limits for name, limits in ranges.items() if name not in uneven}
 
-
-# Protections: what stands between a fault and the output.
 
 _RELU_LIKE = ("ReLU", "ReLU6", "LeakyReLU", "PReLU", "ELU", "GELU", "SiLU", "Hardswish")
 
@@ -214,6 +212,7 @@ class _WeightClamp(Mitigation):
         limit = torch().from_numpy(limits)[torch().from_numpy(changes.target).long()]
         passes = np.array([is_output(name) for name in changes.targets], dtype=bool)
         kept = torch().from_numpy(passes)[torch().from_numpy(changes.target).long()]
+        # NaN compares false, so it is read as 0 like what is too large.
         fine = (changes.after.double().abs() <= limit) | kept
         return replace(changes, after=torch().where(fine, changes.after, 0))
 
@@ -307,19 +306,19 @@ class _Protected(Mitigation):
         self._elements = dict(elements)
 
     def described(self) -> str:
-        parts = [
+        listed = [
             f"{name}: {'all' if elem is None else np.sort(elem).tolist()}"
             for name, elem in sorted(self._elements.items())
         ]
-        return f"protected {'; '.join(parts)}"
+        return f"protected {'; '.join(listed)}"
 
     def hardened(self, changes: Changes) -> Changes:
         safe = np.zeros(len(changes.elem), dtype=bool)
         for number, name in enumerate(changes.targets):
             if name in self._elements:
                 elem = self._elements[name]
-                mine = changes.target == number
-                safe |= mine if elem is None else mine & np.isin(changes.elem, elem)
+                own = changes.target == number
+                safe |= own if elem is None else own & np.isin(changes.elem, elem)
         return changes.rows(np.flatnonzero(~safe))
 
 
@@ -345,14 +344,14 @@ def protected(
     InjectionError
         If the model has no parameter of that name.
     """
-    given = elements if isinstance(elements, Mapping) else dict.fromkeys(elements)
+    listed = elements if isinstance(elements, Mapping) else dict.fromkeys(elements)
     names = [name for name, _ in model.named_parameters()]
-    if unknown := [name for name in given if name not in names]:
+    if unknown := [name for name in listed if name not in names]:
         msg = f"elements: {unknown} are no parameters of the model; it has {shown(names)}"
         raise InjectionError(msg)
     return _Protected(
         {
             name: None if elem is None else np.asarray(elem, dtype=np.int64)
-            for name, elem in given.items()
+            for name, elem in listed.items()
         }
     )

@@ -13,8 +13,7 @@ import numpy as np
 import pandas as pd
 
 from workbench.errors import InjectionError
-from workbench.simulate.injections._arguments import sizes, whole_number
-from workbench.simulate.injections._torch import torch
+from workbench.simulate.injections._model import refuse_if, torch, whole_number
 from workbench.simulate.injections.designs.bits import as_masks
 from workbench.tables import DETECTOR_TRIALS
 
@@ -95,6 +94,12 @@ class ChecksumGemm:
         return product[:, : self.shape[1]], self.residuals(product) != 0
 
 
+def _sizes(name: str, values: Any, count: int) -> tuple[int, ...]:
+    fits = isinstance(values, tuple | list) and len(values) == count
+    refuse_if(not fits, f"{name} must be {count} whole numbers, not {values!r}")
+    return tuple(whole_number(f"{name}[{n}]", size, least=1) for n, size in enumerate(values))
+
+
 def int8_product(a: Any, b: Any) -> Any:
     """Multiply int8 matrices into int32, exactly.
 
@@ -163,7 +168,7 @@ def gemm_checksum_trials(
     ----------
     arXiv:2103.00130, see :class:`ChecksumGemm`.
     """
-    m, k, n = sizes("shape", shape, 3)
+    m, k, n = _sizes("shape", shape, 3)
     count = whole_number("count", count, least=1)
     draws = np.random.default_rng(seed)
     b = torch().from_numpy(draws.integers(-128, 128, (k, n)).astype(np.int8))
@@ -173,14 +178,14 @@ def gemm_checksum_trials(
         a = torch().from_numpy(draws.integers(0, 128, (m, k)).astype(np.int8))
         golden = gemm.product(a)
         rows.append(("nothing", None, 0.0, _worst(gemm, golden)))
-        place, bit = (int(draws.integers(k)), int(draws.integers(n))), int(draws.integers(8))
-        _flip(gemm.encoded, place, bit)
+        position, bit = (int(draws.integers(k)), int(draws.integers(n))), int(draws.integers(8))
+        _flip(gemm.encoded, position, bit)
         faulty = gemm.product(a)
-        _flip(gemm.encoded, place, bit)
+        _flip(gemm.encoded, position, bit)
         rows.append(("operand B", bit, _change(faulty, golden, n), _worst(gemm, faulty)))
-        place, bit = (int(draws.integers(m)), int(draws.integers(n))), int(draws.integers(32))
+        position, bit = (int(draws.integers(m)), int(draws.integers(n))), int(draws.integers(32))
         faulty = golden.clone()
-        _flip(faulty, place, bit)
+        _flip(faulty, position, bit)
         rows.append(("output C", bit, _change(faulty, golden, n), _worst(gemm, faulty)))
     return trials("gemm_checksum", rows)
 
@@ -206,12 +211,10 @@ def _change(faulty: Any, golden: Any, columns: int) -> float:
     return float((faulty[:, :columns].double() - golden).abs().max()) / (most or 1.0)
 
 
-def _flip(values: Any, place: tuple[int, int], bit: int) -> None:
+def _flip(values: Any, position: tuple[int, int], bit: int) -> None:
     """Flip a bit of one integer in place."""
-    values[place] ^= as_masks(1 << bit, values)
+    values[position] ^= as_masks(1 << bit, values)
 
-
-# A detector for campaigns: the checksums that a quantised model would be guarded by.
 
 _CODE_MOST = 127
 # One less than the modulus: only activations of 0 are multiples of it, so hide nothing.
@@ -271,11 +274,13 @@ class ChecksumDetector:
 
     def _begin(self, _model: Any, args: Any, kwargs: Any) -> None:
         """Start anew with a batch."""
-        given = [each for each in (*args, *kwargs.values()) if isinstance(each, torch().Tensor)]
-        if not given:
+        tensors = [
+            tensor for tensor in (*args, *kwargs.values()) if isinstance(tensor, torch().Tensor)
+        ]
+        if not tensors:
             msg = "the checksum detector needs a model that is called with tensors"
             raise InjectionError(msg)
-        self._alarm = torch().zeros(len(given[0]), dtype=torch().bool, device=given[0].device)
+        self._alarm = torch().zeros(len(tensors[0]), dtype=torch().bool, device=tensors[0].device)
 
     def _raise_alarm(self, name: str, failed: Any) -> None:
         """Note the inputs of failed checks; ``failed`` has one row per input, or one for all."""
@@ -308,13 +313,13 @@ class ChecksumDetector:
             expected = functional.embedding(args[0] if args else kwargs["input"], sums)
         else:
             names = ("input", "offsets", "per_sample_weights")
-            given = dict(zip(names, args, strict=False)) | kwargs
+            arguments = dict(zip(names, args, strict=False)) | kwargs
             expected = functional.embedding_bag(
-                given["input"],
+                arguments["input"],
                 sums,
-                given.get("offsets"),
+                arguments.get("offsets"),
                 mode="sum",
-                per_sample_weights=given.get("per_sample_weights"),
+                per_sample_weights=arguments.get("per_sample_weights"),
                 include_last_offset=module.include_last_offset,
                 padding_idx=module.padding_idx,
             )
@@ -368,7 +373,7 @@ def checksum_detector(
         )
         if not (is_table or isinstance(module, nn.Linear)):
             continue
-        if not protect or any(f"{name}.".startswith(f"{part}.") for part in protect):
+        if not protect or any(f"{name}.".startswith(f"{prefix}.") for prefix in protect):
             encoded[name] = _encode(name, module.weight.detach(), axis=1 if is_table else 0)
     if not encoded:
         where = f" under {list(protect)}" if protect else ""
@@ -391,8 +396,6 @@ def _encode(name: str, weight: Any, axis: int) -> _Encoded:
         raise InjectionError(msg)
     return _Encoded(scale, codes.sum(axis))
 
-
-# A checksum that notices soft errors in quantised embedding tables.
 
 _ROWS, _CHUNK = 20_000, 256
 _BITS, _HIGH_BITS = 8, 4
@@ -430,9 +433,9 @@ class ChecksumBags:
             kind = f"{codes.dtype} of shape {tuple(codes.shape)}"
             msg = f"codes is {kind}; give a uint8 table [rows x dim]"
             raise InjectionError(msg)
-        for name, each in (("scale", scale), ("bias", bias)):
-            if each.shape != codes.shape[:1]:
-                msg = f"{name} has shape {tuple(each.shape)} for {len(codes)} rows; one per row"
+        for name, vector in (("scale", scale), ("bias", bias)):
+            if vector.shape != codes.shape[:1]:
+                msg = f"{name} has shape {tuple(vector.shape)} for {len(codes)} rows; one per row"
                 raise InjectionError(msg)
         self.codes, self.scale, self.bias = codes, scale.float(), bias.float()
         self.row_sums = codes.sum(1, dtype=torch().int32)
@@ -459,9 +462,9 @@ class ChecksumBags:
         return relative(sums.sum(1), expected.sum(1))
 
 
-def relative(found: Any, expected: Any) -> Any:
+def relative(sums: Any, expected: Any) -> Any:
     """Give |difference| over max(1, |expected|); infinite where it is not a number."""
-    residual = (found - expected).abs() / expected.abs().clamp(min=1)
+    residual = (sums - expected).abs() / expected.abs().clamp(min=1)
     return torch().nan_to_num(residual, nan=float("inf"))
 
 
@@ -498,7 +501,7 @@ def embedding_bag_checksum_trials(
     ----------
     arXiv:2103.00130, see :class:`ChecksumBags`.
     """
-    pooling, dim = sizes("shape", shape, 2)
+    pooling, dim = _sizes("shape", shape, 2)
     count = whole_number("count", count, least=1)
     draws = np.random.default_rng(seed)
     bags = ChecksumBags(
@@ -506,16 +509,16 @@ def embedding_bag_checksum_trials(
         torch().from_numpy(draws.uniform(1e-3, 3e-3, _ROWS)),
         torch().from_numpy(draws.uniform(-0.3, 0, _ROWS)),
     )
-    parts = [
-        _chunk(bags, draws, (min(_CHUNK, count - start), pooling), place)
-        for place in ("nothing", "table row, high nibble", "table row, low nibble")
+    chunks = [
+        _chunk(bags, draws, (min(_CHUNK, count - start), pooling), hit)
+        for hit in ("nothing", "table row, high nibble", "table row, low nibble")
         for start in range(0, count, _CHUNK)
     ]
-    return DETECTOR_TRIALS.check(pd.concat(parts, ignore_index=True))
+    return DETECTOR_TRIALS.check(pd.concat(chunks, ignore_index=True))
 
 
 def _chunk(
-    bags: ChecksumBags, draws: np.random.Generator, shape: tuple[int, int], place: str
+    bags: ChecksumBags, draws: np.random.Generator, shape: tuple[int, int], where: str
 ) -> pd.DataFrame:
     """Try one chunk of bags, each with one flip or none."""
     count, pooling = shape
@@ -523,8 +526,8 @@ def _chunk(
     codes = bags.codes[rows]
     golden = bags.sums(rows, codes)
     bits: list[int | None] = [None] * count
-    if place != "nothing":
-        lowest = _BITS - _HIGH_BITS if "high" in place else 0
+    if where != "nothing":
+        lowest = _BITS - _HIGH_BITS if "high" in where else 0
         flipped = draws.integers(lowest, lowest + _HIGH_BITS, count)
         hit = torch().from_numpy(draws.integers(0, pooling, count))
         column = torch().from_numpy(draws.integers(0, codes.shape[2], count))
@@ -539,4 +542,4 @@ def _chunk(
     residual = bags.residuals(rows, sums).double().tolist()
     change = (sums - golden).abs().amax(1) / golden.abs().amax(1)
     listed = zip(bits, change.double().tolist(), residual, strict=True)
-    return trials("embedding_bag_checksum", [(place, *each) for each in listed])
+    return trials("embedding_bag_checksum", [(where, *trial) for trial in listed])

@@ -10,8 +10,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from workbench.errors import InjectionError
-from workbench.simulate.injections._arguments import whole_number
-from workbench.simulate.injections._torch import torch
+from workbench.simulate.injections._model import torch, whole_number
 from workbench.tables import GRADIENT_UNDERFLOW, ROUNDING_ERRORS
 
 Array = npt.NDArray[Any]
@@ -62,7 +61,9 @@ def rounding_errors(count: int = 4_000_000, *, seed: int = 0) -> pd.DataFrame:
         "nearest even, no branch for NaN": nearest_even(bits, is_nan_kept=False),
         "truncated": (bits >> 16).astype(np.uint16),
     }
-    rows = [{"rounding": way, **_compared(values, each, library)} for way, each in ways.items()]
+    rows = [
+        {"rounding": way, **_compared(values, rounded, library)} for way, rounded in ways.items()
+    ]
     return ROUNDING_ERRORS.check(pd.DataFrame(rows)[list(ROUNDING_ERRORS.columns)])
 
 
@@ -94,8 +95,6 @@ def _compared(values: Array, rounded: Array, library: Array) -> dict[str, Any]:
         "mean_error_ratio": float(error.mean()) if len(error) else float("nan"),
     }
 
-
-# How many gradients a narrow type would lose.
 
 _TYPES = {
     "fp32": "float32",
@@ -171,12 +170,12 @@ def gradient_underflow(
 def _gradients(model: Any, inputs: tuple[Any, ...], labels: Any) -> Any:
     """Give all gradients that are not 0, without touching the model's own."""
     parameters = {
-        name: each.detach().clone().requires_grad_(requires_grad=True)
-        for name, each in model.named_parameters()
+        name: gradient.detach().clone().requires_grad_(requires_grad=True)
+        for name, gradient in model.named_parameters()
     }
     with torch().enable_grad():
         logits = torch().func.functional_call(model, parameters, inputs)
         loss = torch().nn.functional.cross_entropy(logits, labels)
-        found = torch().autograd.grad(loss, list(parameters.values()), allow_unused=True)
-    flat = torch().cat([each.flatten() for each in found if each is not None])
+        gradients = torch().autograd.grad(loss, list(parameters.values()), allow_unused=True)
+    flat = torch().cat([gradient.flatten() for gradient in gradients if gradient is not None])
     return flat[flat != 0]

@@ -49,9 +49,9 @@ def test_tied_weights_are_listed_once(torch_here):
 
 
 def test_components_can_be_named_by_pattern_or_by_the_model(mlp):
-    named = {"3.*": "head", "*": "body"}
-    assert set(parameters(mlp, components=named)["component"]) == {"head", "body"}
-    mlp.components = named
+    components = {"3.*": "head", "*": "body"}
+    assert set(parameters(mlp, components=components)["component"]) == {"head", "body"}
+    mlp.components = components
     assert parameters(mlp)["component"].tolist() == ["body"] * 4 + ["head"] * 2
 
 

@@ -1,0 +1,37 @@
+# Each name is imported when it is first used; this list is its only one.
+
+# Which faults
+from .designs.bits import flips_not_undone as flips_not_undone, stored_as as stored_as
+from .designs.changes import Changes as Changes, Counts as Counts, changes as changes
+from .designs.population import activations as activations, parameters as parameters
+from .designs.faults import FaultModel as FaultModel, activation_faults as activation_faults
+from .designs.faults import exhaustive_faults as exhaustive_faults, fault_list as fault_list
+from .designs.faults import stratified_faults as stratified_faults, uniform_faults as uniform_faults
+
+# Campaigns
+from ._judge import Judge as Judge
+from .campaigns.work import CampaignSettings as CampaignSettings
+from .campaigns.campaign import campaign as campaign, running as running, outcomes_of as outcomes_of
+from .campaigns.exhaustive import exhaustive as exhaustive
+from .campaigns.on_dask import campaign_on_dask as campaign_on_dask
+from .engines.flip_and_run import FlipAndRun as FlipAndRun
+
+# Detectors and protections
+from .protections.detectors import Detector as Detector, Mitigation as Mitigation
+from .protections.detectors import RangeDetector as RangeDetector, range_detector as range_detector
+from .protections.detectors import activation_clip as activation_clip, protected as protected
+from .protections.detectors import weight_clamp as weight_clamp
+from .protections.gemm_checksum import ChecksumBags as ChecksumBags, ChecksumGemm as ChecksumGemm
+from .protections.gemm_checksum import ChecksumDetector as ChecksumDetector
+from .protections.gemm_checksum import checksum_detector as checksum_detector
+from .protections.gemm_checksum import (
+    embedding_bag_checksum_trials as embedding_bag_checksum_trials,
+)
+from .protections.gemm_checksum import gemm_checksum_trials as gemm_checksum_trials
+
+# Shipped models, and what narrow types lose
+from .models.shipped import SHIPPED as SHIPPED, shipped_facts as shipped_facts
+from .models.shipped import shipped_inputs as shipped_inputs, shipped_judge as shipped_judge
+from .models.shipped import shipped_model as shipped_model, shipped_running as shipped_running
+from .rounding import gradient_underflow as gradient_underflow
+from .rounding import rounding_errors as rounding_errors
