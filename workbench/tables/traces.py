@@ -91,19 +91,6 @@ OPERATOR_CALLS = table("""
     reason: category? - why not, in words
 """)
 
-OPERATOR_REPLAY = table("""
-    operator_replay: One row per operator call that a generated benchmark tried to run.
-
-    rank: int32 >=0 - global rank of the call in the trace
-    node: int64 - id of the node of the call
-    name: category - name of the operator
-    device: category - where it ran: cpu or cuda
-    run_count: int32 >=0 - timed runs
-    host_ns: Float64? >=0 - median time of the call on the CPU
-    gpu_ns: Float64? >=0 - median time on the GPU
-    reason: category? - why it has no time, in words
-""")
-
 # Traces as loaded, and what a loader says of them.
 
 EVENTS = table("""
