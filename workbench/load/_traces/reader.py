@@ -348,7 +348,7 @@ def ranks_table(numbered: Sequence[Ranked[RankTables]]) -> pd.DataFrame:
 
 def as_a_set(numbered: Sequence[Ranked[RankTables]]) -> list[Finding]:
     """Return findings about the set as a whole: ranks that lack, clocks that differ."""
-    whats: list[tuple[str, int]] = []
+    remarks: list[tuple[str, int]] = []
     world = max((file.world_size or 0 for _, _, file in numbered), default=0)
     if 1 < len(numbered) < world:
         loaded = {rank for rank, _, _ in numbered}
@@ -358,15 +358,15 @@ def as_a_set(numbered: Sequence[Ranked[RankTables]]) -> list[Finding]:
         finding = (
             f"ranks of {world:,} that are not loaded; waiting for them cannot be seen: {shown}"
         )
-        whats.append((finding, len(lacking)))
-    whats += [(finding, len(numbered)) for finding in _apart(numbered)]
+        remarks.append((finding, len(lacking)))
+    remarks += [(finding, len(numbered)) for finding in _apart(numbered)]
     if len({file.clock for _, _, file in numbered if len(file.events)}) > 1:
         finding = (
             "ranks on different clocks (see ranks.clock); times across ranks cannot be compared"
         )
-        whats.append((finding, 1))
+        remarks.append((finding, 1))
     source = short(numbered[0].file.label)
-    return [(source, "suspicious", finding, count, None) for finding, count in whats]
+    return [(source, "suspicious", finding, count, None) for finding, count in remarks]
 
 
 def _apart(numbered: Sequence[Ranked[RankTables]]) -> list[str]:
