@@ -27,8 +27,6 @@ Exit codes: 0 all is well; 1 there is something to look at;
 
 
 class _CleanErrors(TyperGroup):
-    """Show errors raised on purpose as one message, without a traceback."""
-
     def invoke(self, ctx: Any) -> Any:
         """Run the command; turn its expected errors into exit code 2."""
         try:
@@ -335,7 +333,6 @@ def convert(
 
 
 def _checked(file: Path, options: dict[str, Any]) -> dict[str, Any]:
-    """Give the kinds of the files under a path and what is found in them, or why not."""
     from workbench import load
     from workbench.load.kinds import told
 
@@ -370,7 +367,6 @@ def _print_findings(result: dict[str, Any], harmless: Collection[str]) -> None:
 
 
 def _unmentioned(result: dict[str, Any]) -> list[str]:
-    """Return the files that no finding is on; their kind is still told."""
     sources = {row["source"] for row in result["findings"]}
     return [label for label in result["kinds"] if label not in sources]
 
@@ -435,7 +431,6 @@ def options_of(
 
 
 def _hosts(said: list[str] | None) -> str | dict[str, str] | re.Pattern[str] | None:
-    """Return the host, the pattern or the parts of file names that were said."""
     if not said:
         return None
     pairs = [text.partition("=") for text in said]

@@ -13,16 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from workbench.cli._app import (
-    LOOK,
-    BootTime,
-    Node,
-    Unit,
-    Year,
-    Zone,
-    options_of,
-    plain_options,
-)
+from workbench.cli._app import LOOK, BootTime, Node, Unit, Year, Zone, options_of, plain_options
 from workbench.errors import WorkbenchError
 
 if TYPE_CHECKING:
@@ -246,7 +237,6 @@ def _taking(notebooks: list[Path], data: Path) -> list[Path]:
 
 
 def _takers(data: Path) -> tuple[Told, set[str]]:
-    """Return what files are, and the names of the notebooks that take such files."""
     from workbench.load.kinds import KINDS, told
 
     found = told(data, most_files=_LOOKED_AT_FILES)

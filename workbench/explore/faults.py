@@ -40,10 +40,8 @@ def detector_tolerance(
         Table :data:`workbench.tables.DETECTOR_TRIALS`.
     tolerances
         Residuals that the control offers.
-    source
-        Where the trials come from; printed under the figure.
-    synthetic
-        Whether the data was generated; the figure then says so.
+    source, synthetic
+        Where the trials come from; whether the data was generated.
 
     Returns
     -------
@@ -91,10 +89,8 @@ def injection_sample_sizes(
     ----------
     injections
         Results to plan from: of a pilot campaign, or the truth of one that injected every fault.
-    source
-        Where they come from, e.g. model and inputs; printed under the figure.
-    synthetic
-        Whether the inputs were generated; the figure then says so.
+    source, synthetic
+        Where they come from, e.g. model and inputs; whether the inputs were generated.
 
     Returns
     -------
@@ -133,10 +129,8 @@ def interval_funnel(
     ----------
     truth
         Every single-bit fault of a model.
-    source
-        Where the truth comes from, e.g. model and inputs; printed under the figure.
-    synthetic
-        Whether the inputs were generated; the figure then says so.
+    source, synthetic
+        Where the truth comes from, e.g. model and inputs; whether the inputs were generated.
 
     Returns
     -------
@@ -192,10 +186,8 @@ def pvf(
     ----------
     injections
         Results of a campaign, or the truth of one that injected every fault.
-    source
-        Where the data comes from, e.g. model and inputs; printed under the figure.
-    synthetic
-        Whether the inputs were generated; the figure then says so.
+    source, synthetic
+        Where the data comes from, e.g. model and inputs; whether the inputs were generated.
 
     Returns
     -------
@@ -229,10 +221,8 @@ def pvf_by_bit(
     ----------
     injections
         Results of a campaign, or the truth of one that injected every fault.
-    source
-        Where the data comes from, e.g. model and inputs; printed under the figure.
-    synthetic
-        Whether the inputs were generated; the figure then says so.
+    source, synthetic
+        Where the data comes from, e.g. model and inputs; whether the inputs were generated.
 
     Returns
     -------
@@ -268,10 +258,8 @@ def pvf_by_flips(injections: Injections, *, source: str = "", synthetic: bool = 
     ----------
     injections
         Results of campaigns that differ in their numbers of flips, perhaps in their types.
-    source
-        Where the data comes from, e.g. model and inputs; printed under the figure.
-    synthetic
-        Whether the inputs were generated; the figure then says so.
+    source, synthetic
+        Where the data comes from, e.g. model and inputs; whether the inputs were generated.
 
     Returns
     -------
@@ -295,11 +283,7 @@ def pvf_by_flips(injections: Injections, *, source: str = "", synthetic: bool = 
 
 # Explore what protecting the most harmful parts first removes.
 
-_UNITS = (
-    ("elements", "elements"),
-    ("bits of one place", "bits"),
-    ("tensors", "tensors"),
-)
+_UNITS = (("elements", "elements"), ("bits of one place", "bits"), ("tensors", "tensors"))
 
 
 def pvf_protection(
@@ -311,10 +295,8 @@ def pvf_protection(
     ----------
     injections
         Results of a campaign, or the truth of one that injected every fault.
-    source
-        Where the data comes from, e.g. model and inputs; printed under the figure.
-    synthetic
-        Whether the inputs were generated; the figure then says so.
+    source, synthetic
+        Where the data comes from, e.g. model and inputs; whether the inputs were generated.
 
     Returns
     -------
@@ -372,10 +354,8 @@ def pvf_running(
         ``start`` if dropped. Both follow the same rules.
     truth
         The exhaustive factor, where it is known; drawn as a line.
-    source
-        Where the data comes from, e.g. model and inputs; printed under the figure.
-    synthetic
-        Whether the inputs were generated; the figure then says so.
+    source, synthetic
+        Where the data comes from, e.g. model and inputs; whether the inputs were generated.
 
     Returns
     -------

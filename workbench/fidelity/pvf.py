@@ -23,7 +23,6 @@ _COUNTS = ["sdc_count", "due_count", "beneficial_count"]
 
 
 def _reading(what: str, here: float) -> Reading:
-    """Set a number beside the printed one of that name."""
     (row,) = (row for row in published("pvf_numbers") if row["what"] == what)
     value, near = float(row["value"]), float(row["tolerance"])
     bound: Any = row["bound"]
@@ -81,10 +80,7 @@ def coverage() -> Iterator[Reading]:
     ).set_index(["group", "design", "input_count", "interval"])["covered_share"]
     inputs = int(_truth().campaign["input_count"].iloc[0])
     for group in ("top", "bottom"):
-        for interval, words in (
-            ("clustered", "clustered"),
-            ("independent", "independent-trials"),
-        ):
+        for interval, words in (("clustered", "clustered"), ("independent", "independent-trials")):
             yield _reading(
                 f"{words} 95 % interval, 1,000 sites, {group}",
                 float(table[group, "uniform", inputs, interval]),

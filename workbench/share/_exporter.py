@@ -247,7 +247,6 @@ class ReportExporter(HTMLExporter):
         return library, (_ASSETS / "page.js").read_text(encoding="utf-8")
 
     def _named(self, heading: re.Match[str]) -> str:
-        """Give a heading the id that Jupyter gives it, and note it for the list of contents."""
         level, text = heading[1], plain_text(heading[2])
         name = text.replace(" ", "-")
         if any(name == other for _, other, _ in self._headings):
@@ -273,7 +272,6 @@ class ReportExporter(HTMLExporter):
         return page.replace(_CONTENTS_MARK, "" if not with_scripts else self._contents(), 1)
 
     def _contents(self) -> str:
-        """List the findings of a page, in the order of its headings."""
         headings = [(name, text) for level, name, text in self._headings if level == "2"]
         if len(headings) < 3:
             return ""
@@ -320,15 +318,14 @@ def is_of_own_data(figure: dict[str, Any]) -> bool:
 
 
 def _badge(metas: list[dict[str, Any]]) -> str:
-    """Say above a page whether its figures are of generated data, or some of them."""
     synthetic = [meta for meta in metas if meta.get("synthetic")]
     if not synthetic:
         return ""
     return "Synthetic data" if len(synthetic) == len(metas) else "Partly synthetic data"
 
 
+# Code cells that show nothing join the next one, so that a reader meets one fold, not three.
 def _join_silent(nb: Any) -> None:
-    """Join code cells that show nothing with the code cell after them: one fold, not three."""
     cells: list[Any] = []
     for cell in nb.cells:
         before = cells[-1] if cells else None

@@ -82,8 +82,8 @@ def hide_paths(notebook: Any, folder: Path) -> None:
 _SHOWN = {"image/png", "image/jpeg", "image/svg+xml"}
 
 
+# Where a kernel cuts a stream into pieces is chance.
 def _joined(outputs_of_cell: list[Any]) -> list[Any]:
-    """Join neighbouring pieces of one stream; where a kernel cuts them is chance."""
     joined: list[Any] = []
     for output in outputs_of_cell:
         before = joined[-1] if joined else None
@@ -117,7 +117,6 @@ def _is_empty(output: Any) -> bool:
 
 
 def _places(folder: Path) -> list[tuple[re.Pattern[str], str]]:
-    """List the folders of this machine and what stands for them, the longest first."""
     from sysconfig import get_paths
 
     named: list[tuple[Iterable[str | None], str]] = [
@@ -138,8 +137,8 @@ def _places(folder: Path) -> list[tuple[re.Pattern[str], str]]:
     return [(re.compile(rf"(?<![\w./-]){re.escape(p)}(?![\w.-])"), sign) for p, sign in ordered]
 
 
+# Binary arrays of plotly stay as they are.
 def _hidden(content: Any, places: list[tuple[re.Pattern[str], str]]) -> Any:
-    """Replace the places in every text of some JSON; binary arrays of plotly stay as they are."""
     if isinstance(content, str):
         for place, sign in places:
             content = place.sub(sign, content)

@@ -92,8 +92,8 @@ def _complete(data: dict[str, Any], draw: Draw) -> None:
         data[SVG_MIME] = svg
 
 
+# The model id of a live control is random, so the control gives way to a picture.
 def _freeze(output: Any, models: Models, draw: Draw) -> None:
-    """Replace a live control by what it shows; the model id in it is random."""
     data = output.data
     view = data.pop(VIEW_MIME)
     tree = list(_walk(str(view.get("model_id")), models))
@@ -115,7 +115,6 @@ def _freeze(output: Any, models: Models, draw: Draw) -> None:
 
 
 def _still(output: dict[str, Any], draw: Draw) -> tuple[str, str | None]:
-    """Give the HTML of one shown output, and its SVG if it is a figure."""
     data = output.get("data", {})
     if PLOTLY_MIME not in data:
         text = data.get("text/plain") or output.get("text") or output.get("evalue") or ""
@@ -162,7 +161,6 @@ def _models(notebook: Any) -> Models:
 
 
 def _walk(name: str, models: Models) -> Iterator[dict[str, Any]]:
-    """Go through a widget and all within it, in the order they are shown."""
     if (model := models.get(name)) is None:
         return
     yield model

@@ -95,8 +95,8 @@ def publish(
     return _difference(before, after, path)
 
 
+# A published page shows no warnings.
 def _refuse_messages(notebook: Any, path: Path) -> None:
-    """Refuse output on the error stream: a published page shows no warnings."""
     for number, cell in enumerate(notebook.cells, start=1):
         for output in cell.get("outputs", []):
             if output.output_type == "stream" and output.name == "stderr":
@@ -140,13 +140,12 @@ def _replace(path: Path, text: str) -> None:
     write_whole(path, write_to)
 
 
+# Only the presence of a picture matters when files are compared.
 def _pretend(_figure: dict[str, Any]) -> str:
-    """Stand in for a picture where only its presence matters."""
     return _DRAWN
 
 
 def _masked(text: str) -> Any:
-    """Read a notebook, and replace every picture by whether it belongs to its figure."""
     import nbformat
 
     notebook = nbformat.reads(text, as_version=4)  # type: ignore[no-untyped-call]
@@ -185,7 +184,6 @@ def _settled(old: Any, new: Any) -> Any:
 
 
 def _same_array(old: dict[str, Any], new: dict[str, Any]) -> bool:
-    """Say whether two packed arrays of floats are the same but for rounding."""
     import numpy as np
 
     rest = [{name: each[name] for name in each if name != "bdata"} for each in (old, new)]
@@ -207,7 +205,6 @@ def _verdict(svg: str, figure: dict[str, Any] | None) -> str:
 
 
 def _difference(before: str, after: str, path: Path) -> str:
-    """Give the unified difference of two texts, without the bulk of long lines."""
     names = (f"{path} (in the file)", f"{path} (published)")
     found = difflib.unified_diff(before.splitlines(), after.splitlines(), *names, n=1, lineterm="")
     return "\n".join(

@@ -50,8 +50,6 @@ del _precompute_explorers
 
 @dataclass(frozen=True)
 class _Page:
-    """A notebook that ran, and how it stands to the text it was written with."""
-
     path: Path
     notebook: Any
     has_own_data: bool
@@ -122,7 +120,6 @@ def report(  # noqa: PLR0913 - the front door
 
 
 def __getattr__(name: str) -> Any:
-    """Give the exporter to nbconvert, which this module imports for nobody else."""
     if name == "ReportExporter":
         from workbench.share._exporter import ReportExporter
 
@@ -188,7 +185,6 @@ def _run(
     progress: bool,
     loop: LoopThread,
 ) -> tuple[Any, list[str]]:
-    """Give a notebook that ran, and the titles of the figures that it was written with."""
     notebook = _execute.read(path)
     written_for = _titles(notebook)
     _execute.inject(notebook, parameters, path)
@@ -243,10 +239,7 @@ def _write(pages: list[_Page], folder: Path, *, data: str, mode: str) -> None:
     cards, facts = [], []
     for page, link in zip(pages, links, strict=True):
         exporter.site = replace(
-            site,
-            href=link.href,
-            data=data if page.has_own_data else "",
-            is_foreign=page.is_foreign,
+            site, href=link.href, data=data if page.has_own_data else "", is_foreign=page.is_foreign
         )
         body, resources = exporter.from_notebook_node(page.notebook)
         (folder / link.href).write_text(body, encoding="utf-8")
@@ -286,7 +279,6 @@ def _first_picture(page: _Page) -> str | None:
 
 
 def _common_badge(badges: list[str]) -> str:
-    """Give the badge of the overview: that of all pages, or a word that some have it."""
     if len(set(badges)) == 1:
         return badges[0]
     return "Partly synthetic data"

@@ -104,8 +104,6 @@ def why_no_pictures() -> str:
 
 
 class _Browser:
-    """One browser for all figures of the process."""
-
     def __init__(self, program: str) -> None:
         import kaleido
 
@@ -147,7 +145,6 @@ def _browser() -> _Browser | None:
 
 
 def _size(figure: dict[str, Any]) -> dict[str, int]:
-    """Give the size a figure asks for, else that of a page."""
     layout = figure.get("layout") or {}
     return {
         "width": int(layout.get("width") or _WIDTH_PX),

@@ -86,7 +86,6 @@ def injection_allocation(
 
 
 def _merged(table: pd.DataFrame) -> pd.DataFrame:
-    """Join the components of one stratum."""
     square = (table["site_count"] - 1) * table["spread"] ** 2
     sums = table.assign(
         square=square + table["site_count"] * table["pvf"] ** 2,
@@ -100,7 +99,6 @@ def _merged(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def _refuse_missed(pilot: Injections, table: pd.DataFrame) -> None:
-    """Refuse a pilot that dropped a stratum of what it was drawn from."""
     hit = set(pilot.faults["component"].astype(object).dropna())
     people = pilot.parameters[pilot.parameters["component"].isin(hit)]
     bits, known = float(people["bit_count"].sum()), float(table["bit_count"].sum())
@@ -201,7 +199,6 @@ def _stratum_sizes(faults: pd.DataFrame) -> pd.Series:
 
 
 def _joined(one: pd.DataFrame, two: pd.DataFrame, name: str, shift: int) -> pd.DataFrame:
-    """Put the second table under the first, in the same dtypes."""
     if two.empty:
         return one
     moved = two.assign(campaign_id=name, exp_id=two["exp_id"] + shift)
@@ -270,7 +267,7 @@ def injection_sample_sizes(
     parts = list(strata(pilot_or_truth, ("bit",)).groupby("part", sort=False))
     for share, (component, part) in itertools.product(levels, parts):
         known = _known(part)
-        count = leveugle_count(known["bits"], error=absolute_error, confidence_level=share)
+        count = sample_size_leveugle(known["bits"], error=absolute_error, confidence_level=share)
         shared = {"group": str(component), "pvf": known["pvf"], "confidence_level": share}
         rows.append(
             {"design": "leveugle", "inputs": "one", "error": absolute_error,
@@ -320,7 +317,7 @@ def _designs(part: pd.DataFrame, factor: float, scale: float, inputs: str) -> li
     return rows
 
 
-def leveugle_count(
+def sample_size_leveugle(
     population: float, *, error: float = 0.01, share: float = 0.5, confidence_level: float = 0.95
 ) -> float:
     """Give the number of faults by the formula that most campaigns cite.
@@ -356,7 +353,7 @@ def leveugle_count(
 
     Examples
     --------
-    >>> round(leveugle_count(821_280))
+    >>> round(sample_size_leveugle(821_280))
     9493
     """
     share_between("confidence_level", confidence_level)

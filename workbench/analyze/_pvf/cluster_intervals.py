@@ -114,7 +114,6 @@ def running_estimates(wrong: Floats, judged: Floats, looks: Codes) -> Estimates:
 
 
 def _spans(stratum: Codes, member: Codes) -> bool:
-    """Say whether any stratum holds clusters of several members."""
     home = np.zeros(int(stratum.max(initial=-1)) + 1, dtype=np.int64)
     home[stratum] = member
     return bool((home[stratum] != member).any())

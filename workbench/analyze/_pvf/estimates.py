@@ -121,7 +121,6 @@ def pvf(
 
 
 def _estimated(injections: Injections | Sequence[Injections], rules: Rules) -> pd.DataFrame:
-    """Estimate the factors from a sample of the faults."""
     campaign, parameters = campaigns(injections), together(injections, "parameters")
     rows = experiments(injections)
     table = with_columns(rows, campaign, rules.by)
@@ -158,7 +157,6 @@ def _estimated(injections: Injections | Sequence[Injections], rules: Rules) -> p
 def _intervals(
     estimate: Estimates, table: pd.DataFrame, found: Groups, counts: Any, rules: Rules
 ) -> pd.DataFrame:
-    """Put estimates, intervals and counts together, one row per group."""
     wrong, judged = counts
     size = len(found.labels)
 
@@ -200,7 +198,6 @@ def _intervals(
 def _every_fault(
     result: pd.DataFrame, table: pd.DataFrame, found: Groups, campaign: pd.DataFrame
 ) -> pd.Series:
-    """Say in which groups every single-bit fault was injected, so that nothing is estimated."""
     design = campaign.set_index("campaign_id")["design"].astype(object)
     sampled = (table["campaign_id"].map(design) != "exhaustive") | (table["flip_count"] != 1)
     some = np.bincount(found.code, sampled.fillna(value=True), len(found.labels)) > 0
@@ -210,7 +207,6 @@ def _every_fault(
 def _doubts(
     table: pd.DataFrame, found: Groups, estimate: Estimates, campaign: pd.DataFrame, unknown: Any
 ) -> list[list[str]]:
-    """List per group why its interval, or its estimate, may not hold."""
     size = len(found.labels)
     flags = {
         "the design's weights are not known: every site weighs the same": _unequal(
@@ -233,7 +229,6 @@ def _doubts(
 
 
 def _unequal(table: pd.DataFrame, found: Groups, campaign: pd.DataFrame, unknown: Any) -> Any:
-    """Flag experiments that weigh the same for want of weights, though their designs differ."""
     size = len(found.labels)
     design = campaign.set_index("campaign_id")["design"].astype(object)
     is_equal = table["campaign_id"].map(design).isin(_DESIGNS_OF_EQUAL_WEIGHT).to_numpy()
@@ -244,7 +239,6 @@ def _unequal(table: pd.DataFrame, found: Groups, campaign: pd.DataFrame, unknown
 
 
 def _blind(table: pd.DataFrame, campaign: pd.DataFrame) -> dict[str, Any]:
-    """Flag experiments of which not all that went wrong is told."""
     policy = campaign.set_index("campaign_id")["nan_policy"].astype(object)
     policy = table["campaign_id"].map(policy)
     unseen = table["due_count"].isna()
@@ -331,7 +325,6 @@ def _with_campaign(table: pd.DataFrame, campaign: pd.DataFrame, rules: Rules) ->
 
 
 def _share(found: Groups, member: Any, wrong: Any, judged: Any) -> Any:
-    """Average the ratios of the members of each group."""
     home = np.zeros(int(member.max(initial=-1)) + 1, dtype=np.int64)
     home[member] = found.code
     judged = np.bincount(member, judged)

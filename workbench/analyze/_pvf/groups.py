@@ -72,7 +72,6 @@ def groups(table: pd.DataFrame, by: tuple[str, ...], order: pd.DataFrame) -> Gro
 
 
 def _ranks(found: Any, name: str, order: pd.DataFrame) -> NDArray[np.int64]:
-    """Give the place of every value in the order in which they are shown."""
     known = list(dict.fromkeys(order[name].astype(object))) if name in order else []
     place = {value: number for number, value in enumerate(known)}
     last = len(place)
@@ -214,7 +213,6 @@ class Rules:
     confidence_level: float = 0.95
 
     def __post_init__(self) -> None:
-        """Refuse rules that do not exist."""
         for name, kind in (("average", Average), ("nan_policy", NanPolicy)):
             _one_of(name, getattr(self, name), get_args(kind))
         _one_of("beneficial", self.beneficial, get_args(Beneficial))

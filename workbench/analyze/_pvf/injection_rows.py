@@ -101,8 +101,8 @@ def experiments(given: Given) -> pd.DataFrame:
     return table
 
 
+# Of a uniform design any part is a sample; of other designs it is not.
 def _never_run(faults: pd.DataFrame, outcomes: pd.DataFrame, campaign: pd.DataFrame) -> int:
-    """Count planned experiments without an outcome; of a uniform design a part is a sample."""
     uniform = campaign.loc[campaign["design"] == "uniform", "campaign_id"]
     planned = faults.loc[~faults["campaign_id"].isin(uniform), KEY].drop_duplicates()
     if planned.empty:
@@ -112,7 +112,6 @@ def _never_run(faults: pd.DataFrame, outcomes: pd.DataFrame, campaign: pd.DataFr
 
 
 def _judged(outcomes: pd.DataFrame, campaign: pd.DataFrame) -> pd.DataFrame:
-    """Return the outcomes that have counts, with the number of inputs filled in."""
     twice = outcomes.duplicated(KEY)
     if twice.any():
         row = outcomes[twice].iloc[0]
@@ -148,7 +147,6 @@ def _judged(outcomes: pd.DataFrame, campaign: pd.DataFrame) -> pd.DataFrame:
 
 
 def _refuse_impossible(table: pd.DataFrame) -> None:
-    """Refuse counts that cannot be."""
     wrong = table["sdc_count"] + table["due_count"].fillna(0)
     counts = table[["masked_count", "benign_count", "sdc_count", "due_count"]]
     inputs = table["input_count"]
@@ -181,14 +179,13 @@ def located(faults: pd.DataFrame, parameters: pd.DataFrame) -> pd.DataFrame:
     return faults.assign(**{name: _filled(faults[name], more[name]) for name in empty})
 
 
+# As objects: pandas 2 would guess a dtype.
 def _filled(values: pd.Series, others: pd.Series) -> pd.Series:
-    """Take the others where a value is missing, as objects: pandas 2 would guess a dtype."""
     there = np.where(values.notna(), values.astype(object), others.astype(object))
     return pd.Series(there, index=values.index, dtype=object)
 
 
 def _by_experiment(faults: pd.DataFrame) -> pd.DataFrame:
-    """Return one row per experiment that has faults."""
     keys = [pd.factorize(faults[name])[0] for name in KEY]
     experiment = pd.factorize(keys[0] * (int(keys[1].max(initial=0)) + 1) + keys[1])[0]
     count = np.bincount(experiment, minlength=0)

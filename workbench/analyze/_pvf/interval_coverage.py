@@ -40,8 +40,6 @@ _AT_ONCE = 4_000_000
 
 
 class _Part(NamedTuple):
-    """The faults of one component, by bit."""
-
     label: str
     wrong: NDArray[Any]
     """Wrong inputs per site, the sites of a bit side by side."""
@@ -120,7 +118,6 @@ def interval_coverage(
 
 
 def _parts(truth: ExhaustiveInjections, component: str | None = None) -> list[_Part]:
-    """Split the truth by component, or take one of them; the sites of each by bit."""
     param = truth.sites["param"].cat
     home = truth.parameters.drop_duplicates("param").set_index("param")["component"]
     of_code = home.reindex(param.categories).to_numpy(dtype=object)
@@ -147,7 +144,6 @@ def _parts(truth: ExhaustiveInjections, component: str | None = None) -> list[_P
 def _uniform(
     part: _Part, sites: int, repeats: int, inputs: tuple[int, int], rng: np.random.Generator
 ) -> Estimates:
-    """Draw sites alike; estimates of each repeat."""
     every, used = inputs
     sums = np.zeros((3, repeats))
     step = max(_AT_ONCE // sites, 1)
@@ -189,7 +185,6 @@ def _two_phase(
 
 
 def _drawn(part: _Part, bit: int, count: Any, every: int, rng: np.random.Generator) -> Any:
-    """Sum up shares, their squares and events of as many sites per repeat as asked."""
     most = int(count.max(initial=0))
     site = rng.integers(part.start[bit], part.start[bit + 1], (len(count), most))
     share = part.wrong[site] / every * (np.arange(most) < count[:, None])
@@ -197,7 +192,6 @@ def _drawn(part: _Part, bit: int, count: Any, every: int, rng: np.random.Generat
 
 
 def _spread(count: Any, sums: Any) -> Any:
-    """Give the standard deviation of the shares in each stratum."""
     square = sums[1] - sums[0] ** 2 / count
     return np.sqrt(np.maximum(square, 0) / np.maximum(count - 1, 1))
 
@@ -213,7 +207,6 @@ def _estimates(mean: Any, variance: Any, freedom: Any, counts: tuple[Any, Any]) 
 def _covered(
     found: Estimates, exact: float, trial_count: float, confidence_level: float
 ) -> list[dict[str, Any]]:
-    """Compare both kinds of intervals with the truth."""
     low, high, _ = cluster_interval(
         found, np.full(found.share.shape, trial_count), confidence_level
     )
@@ -427,7 +420,6 @@ def _cells_of(truth: ExhaustiveInjections, component: str | None) -> pd.DataFram
 
 
 def _wanted(site_count: int | pd.DataFrame, labels: list[str]) -> list[int]:
-    """Say how many sites of each stratum to draw."""
     if not isinstance(site_count, pd.DataFrame):
         total = whole_number("site_count", site_count, least=1)
         each, more = divmod(total, len(labels))
@@ -441,7 +433,6 @@ def _wanted(site_count: int | pd.DataFrame, labels: list[str]) -> list[int]:
 
 
 def _judged(drawn: pd.DataFrame, every: int, used: int, rng: np.random.Generator) -> Any:
-    """Count wrong and non-finite outputs on as many inputs as are used."""
     sdc, due = (drawn[f"{name}_count"].to_numpy(dtype="int64") for name in ("sdc", "due"))
     if used == every:
         return sdc, due, used
@@ -482,7 +473,6 @@ def _bundle(truth: ExhaustiveInjections, drawn: pd.DataFrame, counts: Any, seed:
 
 
 def _filled(table: _Table, size: int) -> dict[str, Any]:
-    """Give missing values for every column."""
     return {name: pd.Series([None] * size, dtype=object) for name in table.columns}
 
 

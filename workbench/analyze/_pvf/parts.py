@@ -37,7 +37,6 @@ class Words(NamedTuple):
     tensors: str = ""
 
     def __str__(self) -> str:
-        """Join both."""
         return " of ".join(filter(None, self))
 
 
@@ -114,7 +113,6 @@ def parts(
 
 
 def _with_campaign(drawn: Drawn, campaign: pd.DataFrame, by: tuple[str, ...]) -> pd.DataFrame:
-    """Add to the cells how often they were drawn from, and the columns grouped by."""
     places = drawn.cells
     cover, is_known = np.zeros(len(places), dtype=np.int64), np.ones(len(places), dtype=bool)
     own = places["campaign_id"].to_numpy(dtype=object)
@@ -133,7 +131,6 @@ def _with_campaign(drawn: Drawn, campaign: pd.DataFrame, by: tuple[str, ...]) ->
 
 
 def _texts(frame: pd.DataFrame, columns: list[str]) -> NDArray[Any]:
-    """Give one text per row that tells the groups apart."""
     texts = np.full(len(frame), "", dtype=object)
     for name in columns:
         values = frame[name].astype(object)
@@ -143,7 +140,6 @@ def _texts(frame: pd.DataFrame, columns: list[str]) -> NDArray[Any]:
 
 
 def _names(part: pd.DataFrame, rules: Rules) -> set[str]:
-    """Name the tensors or layers that the mean of a group runs over."""
     column = MEMBERS.get(rules.average)
     if column is None or part["element_count"].isna().any():
         return set()
@@ -151,7 +147,6 @@ def _names(part: pd.DataFrame, rules: Rules) -> set[str]:
 
 
 def _words_and_bits(part: pd.DataFrame, label: str) -> tuple[Words, float]:
-    """Give the part of a group in words, and its bits."""
     if not part["is_known"].all():
         return _UNKNOWN, np.nan
     is_whole = (part["drawn_count"] == part["element_count"]).all() and part["cover"].min() > 0
@@ -172,7 +167,6 @@ def _words_and_bits(part: pd.DataFrame, label: str) -> tuple[Words, float]:
 
 
 def _of_bits(places: pd.DataFrame, label: str, by: tuple[str, ...]) -> Words:
-    """Say which bits a group was drawn from whose tensors are not known."""
     drawn = places[places["cover"] > 0]
     if drawn.empty or not places["is_known"].all() or "bit " in label:
         return Words()
@@ -181,7 +175,6 @@ def _of_bits(places: pd.DataFrame, label: str, by: tuple[str, ...]) -> Words:
 
 
 def _words(whole: pd.DataFrame, drawn: pd.DataFrame) -> Words:
-    """Say which of the cells were drawn from."""
     is_full = not (drawn["drawn_count"] < drawn["element_count"]).any()
     inside = whole[whole["tensor"].isin(drawn["tensor"])]
     bits = sorted(drawn["bit"].unique())
@@ -216,7 +209,6 @@ def _tensors(whole: pd.DataFrame, drawn: pd.DataFrame) -> str:
 
 
 def _label(label: str, words: Words, by: tuple[str, ...]) -> str:
-    """Put the part in front of the name of the group."""
     if not any(words):
         return label
     if not by:
@@ -279,7 +271,6 @@ def drawn_cells(
 
 
 def _spread(mask: Flags | None, at: int, size: int) -> Flags | None:
-    """Place the flags of one campaign's cells among those of all."""
     if mask is None:
         return None
     wide = np.zeros(size, dtype=bool)
@@ -296,21 +287,20 @@ def _of_truth(truth: ExhaustiveInjections, table: pd.DataFrame) -> Drawn:
     return Drawn(cells.assign(campaign_id=name, drawn_count=count), [(name, count > 0)])
 
 
+# Some tools number layers instead of naming tensors.
 def _drawn_tensors(frame: pd.DataFrame) -> pd.Series:
-    """Name the tensor; some tools number layers instead."""
     param = frame["param"].astype(object)
     return param.where(param.notna(), frame["layer"].astype(object))
 
 
 def _cells(people: pd.DataFrame) -> pd.DataFrame:
-    """Split every tensor by bit."""
     people = people.drop_duplicates("param")
     width = people["bit_count"] // people["element_count"].clip(lower=1)
     return _by_bit(people.assign(tensor=people["param"]), width.to_numpy(dtype=np.int64))
 
 
+# Without a table of parameters the tensors that were hit stand for the model.
 def _hit_cells(faults: pd.DataFrame) -> pd.DataFrame:
-    """Take the tensors that were hit for the model, where it has no table of parameters."""
     told = faults[faults["bit"].notna() & faults["tensor"].notna()].drop_duplicates(list(_PLACE))
     width = np.nan_to_num([bit_width(dtype) for dtype in told["dtype"].astype(object)])
     return _by_bit(told.assign(element_count=np.nan), width.astype(np.int64))
@@ -344,8 +334,6 @@ def _masks(regions: _Regions, faults: pd.DataFrame) -> list[Flags | None]:
 
 
 class _Regions:
-    """The cells of one campaign, to tell which of them a draw was made from."""
-
     def __init__(self, cells: pd.DataFrame, *, is_complete: bool) -> None:
         self._is_complete = is_complete
         elements = cells["element_count"]
@@ -391,8 +379,8 @@ class _Regions:
         chosen = _by_weight(sizes, weight, is_complete=self._is_complete)
         return None if chosen is None else masks[chosen]
 
+    # A value that replaces an element hits all its bits.
     def _hit(self, faults: pd.DataFrame) -> Flags:
-        """Flag the cells that were hit; a value that replaces an element hits all its bits."""
         if faults.empty or not len(self._bit):
             return np.zeros(len(self._bit), dtype=bool)
         tensor = self._tensor.get_indexer(faults["tensor"])

@@ -43,8 +43,6 @@ _CLOSE = 1e-9
 
 
 class _Units(NamedTuple):
-    """What can be protected in one group."""
-
     name: Any
     size: Any
     """What protecting it costs: elements, or bits."""
@@ -146,7 +144,6 @@ def _drawn_tensors(
 def _components(
     table: pd.DataFrame, parameters: pd.DataFrame, component: str | None
 ) -> list[str | None]:
-    """List the groups: all together (None) and each part, or the one requested."""
     hit = set(table["component"])
     if component is None:
         known = dict.fromkeys([*parameters["component"], *sorted(hit)])
@@ -213,15 +210,14 @@ def _sampled_units(injections: Injections | Sequence[Injections], unit: Unit) ->
     return table.groupby(keys, sort=False, as_index=False)[["one", "two"]].sum()
 
 
+# A bit place is one unit in all its tensors.
 def _grouped(table: pd.DataFrame, unit: Unit) -> pd.DataFrame:
-    """Put the units of one group together: a bit place is one in all its tensors."""
     if unit != "bits":
         return table
     return table.groupby("place", as_index=False)[["one", "two"]].sum()
 
 
 def _curve(table: pd.DataFrame, parameters: pd.DataFrame, unit: Unit, exact: bool) -> pd.DataFrame:
-    """Work out the curve of one group; the mean of both ways round for a sample."""
     size = _sizes(table, parameters, unit)
     total = _total(parameters, unit, table)
     names = _names(table, unit)
@@ -245,7 +241,6 @@ def _sizes(table: pd.DataFrame, parameters: pd.DataFrame, unit: Unit) -> Any:
 
 
 def _total(parameters: pd.DataFrame, unit: Unit, table: pd.DataFrame) -> tuple[int, float]:
-    """Give how many units there are, and their size."""
     known = parameters.drop_duplicates("param")
     if known.empty:
         return len(table), float(len(table))
@@ -267,7 +262,6 @@ def _names(table: pd.DataFrame, unit: Unit) -> Any:
 
 
 def _steps(units: _Units, total: tuple[int, float]) -> pd.DataFrame:
-    """Protect unit after unit, the one with most wrong outputs per bit first."""
     count, size = total
     order = np.argsort(-units.rank / units.size, kind="stable")
     order = order[units.rank[order] > 0]
@@ -290,7 +284,6 @@ def _steps(units: _Units, total: tuple[int, float]) -> pd.DataFrame:
 
 
 def _mean(one: pd.DataFrame, two: pd.DataFrame) -> pd.DataFrame:
-    """Average two curves over the share protected."""
     curve = one if len(one) >= len(two) else two
     at = curve["protected_share"].to_numpy()
     both = [np.interp(at, each["protected_share"], each["removed_share"]) for each in (one, two)]
@@ -387,7 +380,6 @@ def _refuse(base: Injections, mitigated: list[Injections], rules: Rules) -> None
 
 
 def _labels(each: Injections) -> dict[str, str]:
-    """Name every component by the part of it that faults were drawn from."""
     table, rules = experiments(each), Rules("bits", ("component",))
     found = groups(table, rules.by, pd.DataFrame())
     named = with_parts(each, table, found, each.campaign, rules)
@@ -450,7 +442,6 @@ def _places(each: Injections) -> pd.Series:
 def _rows(
     plain: pd.DataFrame, with_it: pd.DataFrame, name: str, golden: float, confidence_level: float
 ) -> pd.DataFrame:
-    """Compare paired sites, by component."""
     both = plain.join(with_it[["wrong", "judged", "inputs"]].add_suffix("_with"), how="inner")
     _refuse_other_inputs(both, name)
     both = both.reset_index(drop=True)
@@ -486,7 +477,6 @@ def _rows(
 
 
 def _refuse_other_inputs(both: pd.DataFrame, name: str) -> None:
-    """Refuse sites that were judged on more inputs in one campaign than in the other."""
     if (off := both["inputs"] != both["inputs_with"]).any():
         row = both[off].iloc[0]
         msg = (
@@ -497,7 +487,6 @@ def _refuse_other_inputs(both: pd.DataFrame, name: str) -> None:
 
 
 def _removed(counts: Any, group: Any, stratum: Any, confidence_level: float) -> tuple[Any, Any]:
-    """Give the share removed and half its interval."""
     wrong, before = counts
     whole = np.bincount(group, before)
     with np.errstate(invalid="ignore", divide="ignore"):

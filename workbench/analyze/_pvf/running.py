@@ -13,30 +13,14 @@ from workbench._numbers import not_negative, positive, share_between, whole_numb
 from workbench.analyze._pvf.allocation import site_shares
 from workbench.analyze._pvf.cluster_intervals import (
     cluster_interval,
-    estimates,
     running_estimates,
     wilson_interval,
 )
-from workbench.analyze._pvf.estimates import clusters
-from workbench.analyze._pvf.groups import (
-    Rules,
-    groups,
-    refuse_half_weighted,
-    refuse_mixed,
-    rules_told,
-    weights,
-    with_columns,
-)
-from workbench.analyze._pvf.injection_rows import campaigns, experiments, joint, together
-from workbench.analyze._pvf.parts import drawn_cells, parts, with_parts
+from workbench.analyze._pvf.groups import Rules, groups, rules_told
+from workbench.analyze._pvf.injection_rows import campaigns, together
+from workbench.analyze._pvf.parts import drawn_cells, parts
 from workbench.errors import InjectionError
-from workbench.tables import (
-    DETECTED_SHARES,
-    DETECTOR_TOLERANCE,
-    DETECTOR_TRIALS,
-    PVF_RUNNING,
-    Injections,
-)
+from workbench.tables import DETECTOR_TOLERANCE, DETECTOR_TRIALS, PVF_RUNNING, Injections
 
 _CLOSE = 1e-6
 
@@ -104,8 +88,8 @@ def pvf_running(
     return PVF_RUNNING.check(PVF_RUNNING.cast(looks.assign(group=label, **rules)))
 
 
+# A part of sites that were not drawn alike would be no sample.
 def _refuse_unequal(sites: pd.DataFrame) -> None:
-    """Refuse sites that were not drawn alike: a part of them would be no sample."""
     names, strata = sites["campaign_id"].nunique(), sites["stratum"].nunique()
     weights = sites["weight_each"].to_numpy(dtype=float)
     unequal = np.ptp(weights) > _CLOSE * weights.max() if not np.isnan(weights).any() else False
@@ -140,7 +124,6 @@ def _looks(
 # What a detector catches, and its false-alarm rate.
 
 _LEVEL = 0.95
-_PREFIX, _SUFFIX = "detected_", "_count"
 
 
 def detector_tolerance(trials: pd.DataFrame, *, tolerances: Sequence[float]) -> pd.DataFrame:
@@ -207,87 +190,3 @@ def _alarms(clean: Any, tolerance: float) -> dict[str, float]:
     alarms = int((~(clean <= tolerance)).sum())
     high = float(stats.beta.ppf(_LEVEL, alarms + 1, count - alarms)) if alarms < count else 1.0
     return {"clean_count": count, "false_alarm_share": alarms / count, "false_alarm_high": high}
-
-
-def detected_shares(
-    injections: Injections | Sequence[Injections],
-    *,
-    by: str | Sequence[str] = ("component",),
-    confidence_level: float = 0.95,
-) -> pd.DataFrame:
-    """Say how often the detectors of a campaign raised an alarm.
-
-    Parameters
-    ----------
-    injections
-        Campaigns whose outcomes have columns ``detected_<detector>_count``.
-    by
-        Columns that tell groups apart, as for :func:`pvf`.
-    confidence_level
-        Confidence of the intervals.
-
-    Returns
-    -------
-    pandas.DataFrame
-        Table :data:`workbench.tables.DETECTED_SHARES`, by group and detector.
-
-    Raises
-    ------
-    InjectionError
-        If no detector was attached, or it counts more alarms than inputs.
-    WorkbenchError
-        If confidence_level is not between 0 and 1.
-
-    Notes
-    -----
-    Counts do not tell whether the alarm came for the inputs that went wrong.
-    ``caught_site_share`` therefore counts sites: of those with any wrong output, the share
-    with any alarm. Experiments that a detector did not watch are dropped.
-    """
-    columns = (by,) if isinstance(by, str) else tuple(by)
-    rules = Rules("bits", columns, confidence_level=confidence_level)
-    campaign = campaigns(injections)
-    table = with_columns(experiments(injections), campaign, columns)
-    names = [c for c in map(str, table) if c.startswith(_PREFIX) and c.endswith(_SUFFIX)]
-    if not names:
-        msg = "no column detected_<detector>_count: no detector was attached to these campaigns"
-        raise InjectionError(msg)
-    parameters = together(injections, "parameters")
-    parts = []
-    for name in names:
-        watched = table[table[name].notna()].reset_index(drop=True)
-        found = groups(watched, columns, parameters)
-        refuse_half_weighted(watched, found.code, found.labels)
-        refuse_mixed(found.code, found.labels, watched["campaign_id"], campaign, rules)
-        found = with_parts(injections, watched, found, campaign, rules)
-        part = _shares(watched, found.code, len(found.labels), (name, rules))
-        parts.append(part.assign(group=found.labels, detector=name[len(_PREFIX) : -len(_SUFFIX)]))
-    result = pd.concat(parts, ignore_index=True)
-    return DETECTED_SHARES.check(DETECTED_SHARES.cast(result))
-
-
-def _shares(table: pd.DataFrame, group: Any, size: int, what: tuple[str, Rules]) -> pd.DataFrame:
-    name, rules = what
-    weight, _ = weights(table, group, rules)
-    alarms, inputs = (table[c].to_numpy(dtype=float) for c in (name, "input_count"))
-    if (alarms > inputs).any():
-        row = table.iloc[int((alarms > inputs).argmax())]
-        msg = f"experiment {row['exp_id']} counts more alarms ({name}) than inputs"
-        raise InjectionError(msg)
-    wrong = table["sdc_count"].to_numpy(dtype=float)
-    wrong = wrong + table["due_count"].to_numpy(dtype="float64", na_value=0)
-    site = clusters(table, group, group, weight, alarms, inputs)
-    at, home = site.group, joint(table["site"].to_numpy(), group)
-    found = estimates(site, size)
-    trials = np.bincount(group, inputs, size)
-    low, high, _ = cluster_interval(found, trials, rules.confidence_level)
-    event, alarm = np.bincount(home, wrong) > 0, np.bincount(home, alarms) > 0
-    events = np.bincount(at, event, size)
-    caught = np.bincount(at, event & alarm, size) / np.where(events > 0, events, np.nan)
-    below, above = wilson_interval(caught, events, rules.confidence_level)
-    return pd.DataFrame(
-        {"site_count": np.bincount(at, minlength=size), "trial_count": trials.astype("int64"),
-         "alarm_share": found.share, "alarm_low": low, "alarm_high": high,
-         "event_site_count": events.astype("int64"), "caught_site_share": caught,
-         "caught_low": below, "caught_high": above}
-    )  # fmt: skip

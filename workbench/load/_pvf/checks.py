@@ -54,8 +54,8 @@ def _unique(frame: pd.DataFrame, key: list[str], name: str, label: str) -> None:
         raise LoadError(msg)
 
 
+# Texts are slow to compare: one campaign needs no place in the key.
 def _coded(frame: pd.DataFrame, key: list[str]) -> list[str]:
-    """Leave the campaign out of a key where there is only one: texts are slow to compare."""
     if len(key) > 1 and key[0] == "campaign_id" and frame["campaign_id"].nunique() <= 1:
         return key[1:]
     return key
@@ -213,7 +213,6 @@ def counted(
 
 
 def _numbered(exp_ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Give the experiments that occur, and the place of each row among them."""
     if not len(exp_ids) or exp_ids.min() < 0 or exp_ids.max() > 2 * len(exp_ids):
         return np.unique(exp_ids, return_inverse=True)
     # Numbers without large gaps need no sorting, which takes long for millions of rows.

@@ -242,7 +242,6 @@ def _cells(line: bytes, separator: str) -> list[str]:
 
 
 def _separated(raw: bytes) -> tuple[bytes, str]:
-    """Return a text without a line that only tells its separator, and what separates its cells."""
     if told := _TOLD.match(raw[:16]):
         return raw[told.end() :], told[1].decode(errors="replace")
     line = raw[:_LONGEST_CELL_BYTES].splitlines()[0] if raw[:_LONGEST_CELL_BYTES].strip() else b""
@@ -400,8 +399,8 @@ def _read(text: tuple[bytes, str], types: dict[str, pa.DataType]) -> tuple[pa.Ta
     return table, bad
 
 
+# Tools append to the file of the run before, header included.
 def _without_headers(table: pa.Table, findings: Findings) -> pa.Table:
-    """Leave out lines that repeat the header: runs append to the file of the run before."""
     name = table.column_names[0]
     if not table.num_rows or not name or not pa.types.is_string(table[name].type):
         return table
@@ -414,7 +413,6 @@ def _without_headers(table: pa.Table, findings: Findings) -> pa.Table:
 
 
 def _end_of_line(raw: bytes) -> int:
-    """Return where the second line begins."""
     ends = [at + 1 for mark in (b"\n", b"\r") if (at := raw.find(mark)) >= 0]
     if not ends:
         return len(raw)

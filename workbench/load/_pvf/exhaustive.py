@@ -88,7 +88,6 @@ def in_order(sites: pd.DataFrame, parameters: pd.DataFrame) -> pd.DataFrame:
 
 
 def _keys(sites: pd.DataFrame) -> np.ndarray:
-    """Give one number per site, ordered as the sites should be."""
     return _joined(*_places(sites))
 
 
@@ -327,8 +326,8 @@ def _decoded(values: pa.ChunkedArray) -> pa.ChunkedArray:
     return values.cast(values.type.value_type) if is_dictionary else values
 
 
+# Arrow calls a column null whose cells are all missing; readers expect text.
 def _typed(values: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Give text to a column whose cells are all missing; Arrow would call it null."""
     kind = values.type
     is_null = pa.types.is_null(kind)
     if is_null or (pa.types.is_dictionary(kind) and pa.types.is_null(kind.value_type)):
@@ -337,7 +336,6 @@ def _typed(values: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def _drop_others(folder: Path, kept: set[str]) -> None:
-    """Take away the tables of an earlier campaign that this one does not have."""
     for name in TABLES:
         for ending in (*get_args(Format), "json"):
             file = folder / f"{name}.{ending}"

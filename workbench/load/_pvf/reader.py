@@ -19,13 +19,7 @@ from workbench.load._files.wanted import INJECTIONS, appearance, is_utf16
 from workbench.load._pvf.checks import check_part
 from workbench.load._pvf.formats.own_tables import is_exhaustive
 from workbench.load._pvf.formats.registry import FORMATS
-from workbench.load._pvf.part import (
-    TABLES,
-    InjectionFile,
-    InjectionFormat,
-    InjectionPart,
-    stacked,
-)
+from workbench.load._pvf.part import TABLES, InjectionFile, InjectionFormat, InjectionPart, stacked
 from workbench.tables import QUALITY, Injections, Table
 
 HEAD_BYTES = 1 << 16
@@ -36,8 +30,6 @@ _NESTED = "a campaign_id that two of the files have; the later one is numbered"
 
 @dataclass(frozen=True)
 class _Found:
-    """Files by format, and what was passed over."""
-
     files: dict[str, tuple[InjectionFormat, list[InjectionFile]]]
     unknown: list[Finding]
 
@@ -163,7 +155,6 @@ def _of_tool(tool: str | None) -> list[InjectionFormat]:
 def _recognised(
     sources: Sequence[Source], formats: Sequence[InjectionFormat], dropped: Dropped
 ) -> _Found:
-    """Find format and role of each file; those of none become findings."""
     files: dict[str, tuple[InjectionFormat, list[InjectionFile]]] = {}
     unknown: list[Finding] = []
     found = _Found(files, unknown)
@@ -189,7 +180,6 @@ def _recognise(source: Source, formats: Sequence[InjectionFormat], found: _Found
 
 
 def _rename(part: InjectionPart, seen: set[str]) -> None:
-    """Give another name to campaigns of a part whose names are taken."""
     new = {}
     for name in part.campaign["campaign_id"]:
         number, free = 2, str(name)

@@ -18,23 +18,9 @@ from workbench.load._files.text import text_lines
 from workbench.load._files.wanted import INJECTIONS
 from workbench.load._pvf.checks import DUE, SDC, UNKNOWN, check_part, counted
 from workbench.load._pvf.columns import Cells, converted, text_table
-from workbench.load._pvf.part import (
-    InjectionPart,
-    filled,
-    note_columns,
-    outcome_categories,
-    stem,
-)
+from workbench.load._pvf.part import InjectionPart, filled, note_columns, outcome_categories, stem
 from workbench.load._pvf.reader import assembled
-from workbench.tables import (
-    CAMPAIGN,
-    FAULTS,
-    OUTCOME_NAMES,
-    OUTCOMES,
-    TRIALS,
-    Column,
-    Injections,
-)
+from workbench.tables import CAMPAIGN, FAULTS, OUTCOME_NAMES, OUTCOMES, TRIALS, Column, Injections
 
 _DECISIONS = {
     "golden": Column("str", "decision without the fault", nullable=True),
@@ -139,7 +125,6 @@ def names_records(names: Iterable[str]) -> bool:
 
 
 def _own_names(names: Sequence[str], source: Source) -> dict[str, str]:
-    """Take the columns that are named as in the tables."""
     if not names_records(names):
         msg = (
             f"{source.label}: no column is named as a result and its experiment are in the "
@@ -244,7 +229,6 @@ def _part(
 def _codes(
     values: dict[str, Any], words: Mapping[str, str], source: Source
 ) -> tuple[np.ndarray, tuple[str, ...]]:
-    """Give the outcome of every row, and which outcomes the file can tell."""
     if "outcome" in values:
         said = values["outcome"].replace(dict(words)) if words else values["outcome"]
         numbers = {name: number for number, name in enumerate(OUTCOME_NAMES)}
@@ -270,8 +254,8 @@ def _codes(
     return made, known
 
 
+# A column that once lacked a cell holds 3.0 where another holds 3.
 def _alike(decisions: pd.Series) -> pd.Series:
-    """Write classes alike: a column that once lacked a cell holds 3.0 where another holds 3."""
     return decisions.astype(object).str.strip().str.replace(r"^(-?\d+)\.0+$", r"\1", regex=True)
 
 
@@ -290,7 +274,6 @@ def _refuse_missing(values: dict[str, Any], name: str, source: Source) -> None:
 
 
 def _faults(values: dict[str, Any], name: str, source: Source) -> pd.DataFrame:
-    """Give one row per experiment and flip."""
     kept = {key: each for key, each in values.items() if key in FAULTS.columns}
     rows = pd.DataFrame(kept).assign(flip=kept.get("flip", 0)).drop_duplicates(ignore_index=True)
     if (again := rows.duplicated(["exp_id", "flip"])).any():

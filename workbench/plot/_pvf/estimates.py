@@ -41,10 +41,8 @@ def pvf(table: pd.DataFrame, *, source: str = "", synthetic: bool = False) -> go
     table
         Table :data:`workbench.tables.PVF`; results of several campaigns or tools may be put
         together with ``pandas.concat``: where their rules differ, the labels say how.
-    source
-        Where the data comes from, e.g. model and inputs; printed under the figure.
-    synthetic
-        Whether the inputs were generated; the figure then says so.
+    source, synthetic
+        Where the data comes from, e.g. model and inputs; whether the inputs were generated.
 
     Returns
     -------
@@ -74,9 +72,7 @@ def pvf(table: pd.DataFrame, *, source: str = "", synthetic: bool = False) -> go
     )
     figure.update_xaxes(**axis.axis())
     figure.update_yaxes(
-        tickvals=list(range(len(drawn))),
-        ticktext=names,
-        range=[len(drawn) - 0.4, -0.6],
+        tickvals=list(range(len(drawn))), ticktext=names, range=[len(drawn) - 0.4, -0.6]
     )
     hidden = len(table) - len(drawn)
     notes = [*estimand(table), *coverage(table[table["interval"] != _EXACT])]
@@ -134,7 +130,6 @@ def _add_estimates(figure: go.Figure, drawn: pd.DataFrame, axis: Chances) -> Non
 
 
 def _names(drawn: pd.DataFrame, rules: list[str]) -> list[str]:
-    """Write beside each row what it is, and below that its size, its rules and its doubt."""
     names = []
     for _, row in drawn.iterrows():
         parts = [safe(short(row["group"], 40))]
@@ -217,10 +212,8 @@ def pvf_by_bit(
     dtype
         Type of the values, e.g. ``"fp32"``: then it is written which bits are sign, exponent and
         mantissa. Without it a column ``dtype`` is looked at.
-    source
-        Where the data comes from, e.g. model and inputs; printed under the figure.
-    synthetic
-        Whether the inputs were generated; the figure then says so.
+    source, synthetic
+        Where the data comes from, e.g. model and inputs; whether the inputs were generated.
 
     Returns
     -------
@@ -277,7 +270,6 @@ def _parts(rows: pd.DataFrame) -> pd.Series:
 def _matrix(
     rows: pd.DataFrame, parts: pd.Series, kept: pd.Series, bits: npt.NDArray[np.int64]
 ) -> npt.NDArray[np.float64]:
-    """Give the probabilities, a row per part; missing where nothing was injected."""
     place = {name: at for at, name in enumerate(kept)}
     drawn = rows[parts.isin(list(place)) & rows["bit"].isin(bits)]
     values = np.full((len(kept), len(bits)), np.nan)
@@ -338,7 +330,6 @@ def _map(
 
 
 def _add_marks(figure: go.Figure, values: npt.NDArray[np.float64]) -> None:
-    """Mark cells that have no shade: those without any wrong output, and those without faults."""
     for name, chosen, symbol in (
         ("no wrong output found", values == 0, "circle-open"),
         ("no fault injected", np.isnan(values), "x-thin-open"),
@@ -353,13 +344,11 @@ def _add_marks(figure: go.Figure, values: npt.NDArray[np.float64]) -> None:
 
 
 def _only_dtype(rows: pd.DataFrame) -> str:
-    """Give the type of all rows; nothing if they do not tell or have several."""
     dtypes = list(rows["dtype"].dropna().unique()) if "dtype" in rows else []
     return str(dtypes[0]) if len(dtypes) == 1 else ""
 
 
 def _add_roles(figure: go.Figure, dtype: str, bits: npt.NDArray[np.int64]) -> None:
-    """Write which bits are sign, exponent and mantissa, and draw a line between them."""
     known = NUMBER_TYPES.get(dtype)
     if known is None or not known.exponent_count:
         return
@@ -477,7 +466,6 @@ def _rule(table: pd.DataFrame, name: str) -> str:
 
 
 def _drawn(table: pd.DataFrame) -> str:
-    """Say where groups are only a part of what they are called by."""
     if "drawn_from" not in table or not (part := [x for x in table["drawn_from"].unique() if x]):
         return ""
     more = ", ..." if len(part) > _ESTIMAND_MOST else ""

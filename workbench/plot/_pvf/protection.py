@@ -34,10 +34,8 @@ def pvf_protection(table: pd.DataFrame, *, source: str = "", synthetic: bool = F
     ----------
     table
         Table :data:`workbench.tables.PVF_PROTECTION`.
-    source
-        Where the data comes from, e.g. model and inputs; printed under the figure.
-    synthetic
-        Whether the inputs were generated; the figure then says so.
+    source, synthetic
+        Where the data comes from, e.g. model and inputs; whether the inputs were generated.
 
     Returns
     -------
@@ -107,7 +105,6 @@ def _ranking(rows: pd.DataFrame) -> list[str]:
 
 
 def _claim(part: pd.DataFrame) -> str:
-    """Read off the first line where enough is removed, or where it ends."""
     part = part.sort_values("protected_share", kind="stable")
     enough = part[part["removed_share"] >= _WANTED]
     row = enough.iloc[0] if len(enough) else part.iloc[-1]
@@ -142,10 +139,8 @@ def detector_tolerance(
         Table :data:`workbench.tables.DETECTOR_TOLERANCE`.
     at_tolerance
         Tolerance to mark and to read off; by default the smallest without false alarms.
-    source
-        Where the checks come from; printed under the figure.
-    synthetic
-        Whether the data was generated; the figure then says so.
+    source, synthetic
+        Where the checks come from; whether the data was generated.
 
     Returns
     -------
@@ -190,8 +185,8 @@ def detector_tolerance(
     return frame.finish(figure, claim=claim, note=" · ".join(notes))
 
 
+# A logarithmic axis has no place for 0: it stands left of all others.
 def _places(rows: pd.DataFrame) -> np.ndarray:
-    """Place a tolerance of 0 left of all others; a logarithmic axis has no place for it."""
     tolerance = numbers(rows["tolerance"])
     known = tolerance[tolerance > 0]
     return np.where(tolerance > 0, tolerance, (known.min() if len(known) else 1.0) / 10)
@@ -325,10 +320,8 @@ def pvf_mitigation(table: pd.DataFrame, *, source: str = "", synthetic: bool = F
     ----------
     table
         Table :data:`workbench.tables.PVF_MITIGATION`.
-    source
-        Where the data comes from, e.g. model and inputs; printed under the figure.
-    synthetic
-        Whether the inputs were generated; the figure then says so.
+    source, synthetic
+        Where the data comes from, e.g. model and inputs; whether the inputs were generated.
 
     Returns
     -------

@@ -12,14 +12,7 @@ from workbench.plot._pvf.estimates import estimand
 from workbench.plot._style.bars import log_ticks, panels
 from workbench.plot._style.chances import PVF_TITLE, chance, chances, numbers, row_with, segments
 from workbench.plot._style.lanes import extremes
-from workbench.plot._style.style import (
-    COLOURS,
-    Frame,
-    distinct,
-    distinct_fill,
-    fill,
-    left_margin,
-)
+from workbench.plot._style.style import COLOURS, Frame, distinct, distinct_fill, fill, left_margin
 from workbench.plot._style.text import digits, label, percent, plural, safe, short
 from workbench.tables import (
     INJECTION_SAMPLE_SIZES,
@@ -47,10 +40,8 @@ def interval_funnel(table: pd.DataFrame, *, source: str = "", synthetic: bool = 
     table
         Table :data:`workbench.tables.INTERVAL_FUNNEL`, of one group; of several the first
         is shown. Several samples may be put together with ``pandas.concat``.
-    source
-        Where the truth comes from, e.g. model and inputs; printed under the figure.
-    synthetic
-        Whether the inputs were generated; the figure then says so.
+    source, synthetic
+        Where the truth comes from, e.g. model and inputs; whether the inputs were generated.
 
     Returns
     -------
@@ -99,10 +90,8 @@ def interval_coverage(
     table
         Table :data:`workbench.tables.INTERVAL_COVERAGE`, of one confidence; of several the first
         is shown.
-    source
-        Where the truth comes from, e.g. model and inputs; printed under the figure.
-    synthetic
-        Whether the inputs were generated; the figure then says so.
+    source, synthetic
+        Where the truth comes from, e.g. model and inputs; whether the inputs were generated.
 
     Returns
     -------
@@ -153,8 +142,8 @@ def interval_coverage(
         note=" · ".join(notes))  # fmt: skip
 
 
+# Looks at the same number of sites stand side by side, closer than two numbers are.
 def _apart(rows: pd.DataFrame) -> Any:
-    """Place looks at the same number of sites side by side, closer than two numbers are."""
     sizes = np.unique(rows["site_count"])
     step = float(np.diff(np.log(sizes)).min()) if len(sizes) > 1 else 1.0
     number = rows.groupby("site_count").cumcount()
@@ -166,7 +155,6 @@ def _apart(rows: pd.DataFrame) -> Any:
 def _add_samples(
     figure: go.Figure, rows: pd.DataFrame, ends: tuple[str, str], *, panel: int, holds: bool
 ) -> None:
-    """Add one broken line through the samples of a panel that cover the true value, or do not."""
     if rows.empty:
         return
     low, high = (100 * numbers(rows[name]) for name in ends)
@@ -275,10 +263,8 @@ def outcome_shares(table: pd.DataFrame, *, source: str = "", synthetic: bool = F
     ----------
     table
         Table :data:`workbench.tables.OUTCOME_SHARES`.
-    source
-        Where the data comes from, e.g. model and inputs; printed under the figure.
-    synthetic
-        Whether the inputs were generated; the figure then says so.
+    source, synthetic
+        Where the data comes from, e.g. model and inputs; whether the inputs were generated.
 
     Returns
     -------
@@ -376,10 +362,8 @@ def pvf_running(
         Table :data:`workbench.tables.PVF_RUNNING`.
     truth
         The exhaustive factor, where it is known; drawn as a line.
-    source
-        Where the data comes from, e.g. model and inputs; printed under the figure.
-    synthetic
-        Whether the inputs were generated; the figure then says so.
+    source, synthetic
+        Where the data comes from, e.g. model and inputs; whether the inputs were generated.
 
     Returns
     -------
@@ -456,8 +440,8 @@ def _add_lines(figure: go.Figure, rows: pd.DataFrame, truth: float | None) -> No
         )  # fmt: skip
 
 
+# The intervals of the first looks would flatten all that follows.
 def _range(rows: pd.DataFrame, truth: float | None) -> list[float]:
-    """Leave out the first looks, whose intervals would flatten all that follows."""
     settled = rows[rows["event_site_count"] > 0].iloc[-(-len(rows) // 5) :]
     settled = settled if len(settled) else rows
     tops = [settled["high"].max(), rows["pvf"].iloc[-1], settled["pvf"].max(), truth or 0.0]
@@ -494,10 +478,8 @@ def injection_sample_sizes(
     ----------
     table
         Table :data:`workbench.tables.INJECTION_SAMPLE_SIZES`.
-    source
-        Where the planned factors come from; printed under the figure.
-    synthetic
-        Whether the inputs were generated; the figure then says so.
+    source, synthetic
+        Where the planned factors come from; whether the inputs were generated.
 
     Returns
     -------

@@ -37,7 +37,6 @@ def role(head: bytes, source: Source) -> str:  # noqa: ARG001 - the head tells
 
 
 def _header_line(head: bytes) -> int | None:
-    """Return in which line, from 0, the header stands."""
     if b"randomness" not in head or b"\0" in head:
         return None
     for number, line in enumerate(head.split(b"\n")):

@@ -108,7 +108,6 @@ def _measures(found: object) -> dict[str, float]:
 
 
 def _chosen(measures: list[dict[str, float]]) -> str | None:
-    """Take the first measure that is no time."""
     names = [name for found in measures for name in found]
     return next((name for name in names if not name.startswith(_TIMES)), None)
 

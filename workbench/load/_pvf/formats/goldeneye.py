@@ -40,8 +40,6 @@ _LOST = (
 
 @dataclass(frozen=True)
 class _Detail:
-    """The rows of one layer: whether each decision changed, and of which image."""
-
     layer: str
     source: Source
     is_sdc: np.ndarray
@@ -135,14 +133,14 @@ def _read_details(sources: list[Source], table: Source | None) -> InjectionPart:
     )
 
 
+# The layer stands nowhere but in the name of the file.
 def _layer_of(source: Source) -> str | None:
-    """Return the layer of a file, which stands nowhere but in its name."""
     found = _LAYER.search(stem(source))
     return found[1] if found else None
 
 
+# Two files of one layer are a copy, or two runs; either would count twice.
 def _refuse_twice(sources: list[Source]) -> None:
-    """Refuse two files of one layer: they are a copy, or two runs."""
     seen: dict[str, Source] = {}
     for source in sources:
         layer = _layer_of(source) or stem(source)
@@ -187,7 +185,6 @@ def _layer_rows(source: Source, findings: Findings) -> pd.DataFrame:
 def _lost(
     details: list[_Detail], layers: pd.DataFrame, table: Source, findings: Findings
 ) -> np.ndarray:
-    """Count the injections of each layer that the table has and the details lack."""
     by_layer = layers.assign(fmap_id=layers["fmap_id"].astype(str)).set_index("fmap_id")
     lost = []
     for each in details:

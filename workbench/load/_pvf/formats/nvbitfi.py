@@ -12,14 +12,7 @@ from workbench.errors import LoadError
 from workbench.load._files.archive import Source
 from workbench.load._files.findings import Findings
 from workbench.load._pvf.columns import BAD_ROWS, REPEATED_ROWS, header_of, whole_text
-from workbench.load._pvf.part import (
-    InjectionFile,
-    InjectionPart,
-    campaign,
-    filled,
-    stacked,
-    stem,
-)
+from workbench.load._pvf.part import InjectionFile, InjectionPart, campaign, filled, stacked, stem
 from workbench.tables import CAMPAIGN, FAULTS, OUTCOMES
 
 TOOL = "NVBitFI"
@@ -176,8 +169,8 @@ def _hexadecimal(texts: pd.Series) -> pd.Series:
     return texts.where(is_number).map(lambda text: int(text, 16), na_action="ignore").astype(float)
 
 
+# The header names 19 columns above 18 counts, and some rows lack application, group and line end.
 def _read_details(source: Source) -> InjectionPart:
-    """Read rows of 18 counts under 19 names; some rows lack application, group and line end."""
     findings = Findings(source.label)
     text = whole_text(source, findings).decode()
     body = text.partition("\n")[2]

@@ -16,13 +16,7 @@ from workbench.load._files.archive import Source
 from workbench.load._files.findings import Findings
 from workbench.load._files.packings import DamagedError
 from workbench.load._pvf.columns import Cells, converted, header_of, text_table
-from workbench.load._pvf.part import (
-    TABLES,
-    InjectionFile,
-    InjectionPart,
-    folder,
-    note_columns,
-)
+from workbench.load._pvf.part import TABLES, InjectionFile, InjectionPart, folder, note_columns
 from workbench.tables import Column
 
 TOOL = "workbench"
@@ -164,7 +158,6 @@ def _is_detector(name: str) -> bool:
 
 
 def _cells_of(source: Source, findings: Findings) -> tuple[pa.Table, dict[str, list[str]]]:
-    """Read a file as Arrow columns, with the categories it keeps."""
     head = source.head()
     if head.startswith(_MAGIC):
         return _parquet(source, findings)
@@ -214,7 +207,6 @@ def parquet_schema(source: Source) -> pa.Schema:
 
 
 def _opened(source: Source) -> pq.ParquetFile:
-    """Open a Parquet file in place, or the unpacked bytes of one inside something else."""
     if source.place is None:
         with source.path.open("rb") as raw:
             is_plain = raw.read(4) == _MAGIC

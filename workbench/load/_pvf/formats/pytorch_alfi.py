@@ -114,7 +114,6 @@ def _read_pair(source: Source, golden_source: Source) -> list[InjectionPart]:
 def _check_rows(
     corr: pa.Table, golden: pa.Table, row: np.ndarray, source: Source, golden_source: Source
 ) -> None:
-    """Refuse files whose rows are not of the same images."""
     for name in _ROW:
         ours = pd.Series(corr[name].to_pandas()).fillna("")
         theirs = pd.Series(golden[name].to_pandas()).fillna("").to_numpy()[row]
@@ -130,8 +129,6 @@ def _check_rows(
 
 @dataclass(frozen=True)
 class _Trials:
-    """The rows of one faulty model, judged against the golden ones."""
-
     corr: pa.Table
     golden: pa.Table
     row: np.ndarray
@@ -192,7 +189,6 @@ class _Trials:
         )
 
     def _flags(self) -> np.ndarray | None:
-        """Say which outputs were not finite; None if nobody watched."""
         name = _FLAGS[self.model]
         if name not in self.corr.column_names:
             return None
@@ -203,7 +199,6 @@ class _Trials:
         return np.asarray(found, np.bool_)
 
     def _margins(self) -> np.ndarray | None:
-        """Give how far the golden probabilities of the first two classes are apart."""
         if _PROBABILITY not in self.golden.column_names or self.model != "corr":
             return None
         texts = pd.Series(self.golden[_PROBABILITY].to_pandas())
@@ -225,7 +220,6 @@ def _first_number(table: pa.Table, name: str, source: Source) -> np.ndarray:
 def _experiments(
     corr: pa.Table, row: np.ndarray, source: Source, findings: Findings
 ) -> tuple[np.ndarray, dict[str, Any]]:
-    """Give a number to each run of equal faults, and read their sites."""
     if missing := [name for name in _SITE if name not in corr.column_names]:
         msg = f"{source.label}: no column {missing} of the place that was hit"
         raise LoadError(msg)
@@ -261,8 +255,8 @@ def _experiments(
     return exp, {"faults": faults, "model": model, "flips": per_experiment}
 
 
+# A cell holds one number, or a list of one number per flip.
 def _flips(cells: pd.DataFrame, source: Source) -> pd.DataFrame:
-    """Give one row per flip: a cell holds one number, or a list of one per flip."""
     plain = cells.apply(lambda texts: texts.str.replace(r"array\(|[\[\]()']", "", regex=True))
     lists = plain.apply(lambda texts: texts.str.strip().str.split(r"[,\s]+", regex=True))
     sizes = lists.apply(lambda found: found.str.len())

@@ -39,8 +39,8 @@ def read(files: list[InjectionFile]) -> list[InjectionPart]:
     return [part for file in files for part in _read_file(file.source)]
 
 
+# A later run may have been appended to the file.
 def _read_file(source: Source) -> list[InjectionPart]:
-    """Read the runs of a file: a later one may have been appended."""
     findings = Findings(source.label)
     raw = whole_text(source, findings)
     if len(raw) > _LARGEST_BYTES:
@@ -65,7 +65,6 @@ def _read_file(source: Source) -> list[InjectionPart]:
 
 
 def _run(raw: bytes, what: tuple[Source, int], findings: Findings) -> InjectionPart:
-    """Make the campaign of one run."""
     source, number = what
     text = raw.decode(errors="replace").strip()
     values = _list(text, source) if text.startswith("[") else _lines(text, source)
