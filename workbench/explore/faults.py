@@ -68,7 +68,7 @@ def detector_tolerance(
         )
 
     return Explorer(
-        draw, tolerance=slider("tolerance", [(f"{each:.3g}", each) for each in offered], start)
+        draw, tolerance=slider("tolerance", [(f"{value:.3g}", value) for value in offered], start)
     )
 
 
@@ -109,7 +109,7 @@ def injection_sample_sizes(
     return Explorer(
         draw,
         error=slider("error of the factor", [(f"±{100 * e:g} %", e) for e in _ERRORS], 0.1),
-        level=slider("confidence", [(f"{100 * each:g} %", each) for each in _LEVELS], 0.95),
+        level=slider("confidence", [(f"{100 * value:g} %", value) for value in _LEVELS], 0.95),
     )
 
 
@@ -154,7 +154,7 @@ def interval_funnel(
         component=widgets.Dropdown(
             options=components, value=components[-1], description="component"
         ),
-        sites=slider("sites injected", [(f"{each:,}", each) for each in counts], 6 * _STEP),
+        sites=slider("sites injected", [(f"{value:,}", value) for value in counts], 6 * _STEP),
         seed=numbers("seed", (1, 2), 1),
     )
 
@@ -240,8 +240,8 @@ def pvf_by_bit(
     def draw(*, component: str, nan_policy: str) -> go.Figure:
         rows = table("component" if component == ALL else "param", nan_policy)
         if component != ALL:
-            mine = parameters.loc[parameters["component"] == component, "param"]
-            rows = rows[rows["param"].isin(mine)]
+            of_component = parameters.loc[parameters["component"] == component, "param"]
+            rows = rows[rows["param"].isin(of_component)]
         return plot.pvf_by_bit(rows, dtype=dtype, source=source, synthetic=synthetic)
 
     return Explorer(
@@ -374,7 +374,9 @@ def pvf_running(
         chunks or _nothing,
         total_count=live.faults["exp_id"].nunique(),
         wanted=slider(
-            "good enough at ±", [(f"{100 * each:g} %", each) for each in _PVF_RUNNING_ERRORS], 0.2
+            "good enough at ±",
+            [(f"{100 * value:g} %", value) for value in _PVF_RUNNING_ERRORS],
+            0.2,
         ),
     )
 

@@ -57,8 +57,8 @@ def pvf(
 ) -> pd.DataFrame:
     """Say how likely a fault is to give a wrong output, and how sure that is.
 
-    Faults are the sample, inputs are not: under one fault most inputs go wrong together or
-    none does, so 1,000 faults judged on 1,000 inputs each tell about as much as a few thousand
+    The sampling unit is the fault, not the input: under one fault most inputs go wrong together
+    or none does, so 1,000 faults judged on 1,000 inputs each tell about as much as a few thousand
     independent trials, not a million. The interval takes the injection site as the unit.
 
     Parameters
@@ -124,44 +124,44 @@ def _estimated(injections: Injections | Sequence[Injections], rules: Rules) -> p
     campaign, parameters = campaigns(injections), together(injections, "parameters")
     rows = experiments(injections)
     table = with_columns(rows, campaign, rules.by)
-    found = groups(table, rules.by, parameters)
-    refuse_mixed(found.code, found.labels, table["campaign_id"], campaign, rules)
+    grouped = groups(table, rules.by, parameters)
+    refuse_mixed(grouped.code, grouped.labels, table["campaign_id"], campaign, rules)
     counts = wrong_and_judged(table, rules)
-    member = members(table, found.code, rules)
-    weight, unknown = weights(table, found.code, rules)
+    member = members(table, grouped.code, rules)
+    weight, unknown = weights(table, grouped.code, rules)
     inside = weight * counts[1] > 0
-    columns = (found.code, member, weight, *counts)
-    site = clusters(table[inside], *(each[inside] for each in columns))
-    estimate = estimates(site, len(found.labels))
-    people = parts(drawn_cells(injections, rows), found, table["campaign_id"], campaign, rules)
-    result = _intervals(estimate, table, found, counts, rules).assign(
+    columns = (grouped.code, member, weight, *counts)
+    site = clusters(table[inside], *(column[inside] for column in columns))
+    estimate = estimates(site, len(grouped.labels))
+    people = parts(drawn_cells(injections, rows), grouped, table["campaign_id"], campaign, rules)
+    result = _intervals(estimate, table, grouped, counts, rules).assign(
         bit_count=people.bit_count, drawn_from=people.drawn_from
     )
-    exact = _every_fault(result, table, found, campaign)
+    exact = _every_fault(result, table, grouped, campaign)
     ends = {name: result["pvf"].where(exact, result[name]) for name in ("low", "high")}
     result = result.assign(**ends, interval=result["interval"].where(~exact, EXACT))
-    doubts = _doubts(table, found, estimate, campaign, unknown)
-    doubts = [[] if known else each for each, known in zip(doubts, exact, strict=True)]
+    doubts = _doubts(table, grouped, estimate, campaign, unknown)
+    doubts = [[] if is_exact else column for column, is_exact in zip(doubts, exact, strict=True)]
     for position, names in enumerate(people.names):
-        hit = set(table.loc[found.code == position, MEMBERS[rules.average]]) if names else set()
+        hit = set(table.loc[grouped.code == position, MEMBERS[rules.average]]) if names else set()
         if text := never_hit(names, hit, rules.average):
             doubts[position].append(f"{text}; the mean is over the others")
-        for name, what in _LEFT_OUT.items():
+        for name, reason in _LEFT_OUT.items():
             if left := rows.attrs[name]:
-                doubts[position].append(f"{left:,} experiments of the campaigns {what}")
-    first = np.unique(found.code, return_index=True)[1]
+                doubts[position].append(f"{left:,} experiments of the campaigns {reason}")
+    first = np.unique(grouped.code, return_index=True)[1]
     of_group = campaign.set_index("campaign_id").loc[table["campaign_id"].iloc[first]]
-    return finished(result, found._replace(labels=people.labels), doubts, of_group, rules)
+    return finished(result, grouped._replace(labels=people.labels), doubts, of_group, rules)
 
 
 def _intervals(
-    estimate: Estimates, table: pd.DataFrame, found: Groups, counts: Any, rules: Rules
+    estimate: Estimates, table: pd.DataFrame, grouped: Groups, counts: Any, rules: Rules
 ) -> pd.DataFrame:
     wrong, judged = counts
-    size = len(found.labels)
+    size = len(grouped.labels)
 
     def total(values: Any) -> Any:
-        return np.bincount(found.code, values, size)
+        return np.bincount(grouped.code, values, size)
 
     trials = total(judged)
     low, high, method = cluster_interval(estimate, trials, rules.confidence_level)
@@ -170,10 +170,10 @@ def _intervals(
     with np.errstate(invalid="ignore", divide="ignore"):
         effect = np.where(independent > 0, estimate.variance / independent, np.nan)
     sites = pd.DataFrame(
-        {"group": found.code, "site": table["site"].to_numpy(), "event": wrong > 0}
+        {"group": grouped.code, "site": table["site"].to_numpy(), "event": wrong > 0}
     )
     events = sites[sites["event"]].drop_duplicates(["group", "site"])["group"]
-    told = total(table["due_count"].isna()) == 0
+    is_told = total(table["due_count"].isna()) == 0
     due = total(table["due_count"].to_numpy(dtype="float64", na_value=0))
     return pd.DataFrame(
         {
@@ -189,32 +189,32 @@ def _intervals(
             "trial_count": total(table["input_count"]).astype("int64"),
             "event_site_count": np.bincount(events, minlength=size),
             "sdc_count": total(table["sdc_count"].to_numpy(dtype="float64")).astype("int64"),
-            "due_count": pd.array(np.where(told, due, np.nan), dtype="Int64"),
+            "due_count": pd.array(np.where(is_told, due, np.nan), dtype="Int64"),
             "design_effect_ratio": np.where(estimate.cluster_count > 1, effect, np.nan),
         }
     )
 
 
 def _every_fault(
-    result: pd.DataFrame, table: pd.DataFrame, found: Groups, campaign: pd.DataFrame
+    result: pd.DataFrame, table: pd.DataFrame, grouped: Groups, campaign: pd.DataFrame
 ) -> pd.Series:
     design = campaign.set_index("campaign_id")["design"].astype(object)
     sampled = (table["campaign_id"].map(design) != "exhaustive") | (table["flip_count"] != 1)
-    some = np.bincount(found.code, sampled.fillna(value=True), len(found.labels)) > 0
-    return (result["site_count"] == result["bit_count"]) & ~some
+    is_sampled = np.bincount(grouped.code, sampled.fillna(value=True), len(grouped.labels)) > 0
+    return (result["site_count"] == result["bit_count"]) & ~is_sampled
 
 
 def _doubts(
-    table: pd.DataFrame, found: Groups, estimate: Estimates, campaign: pd.DataFrame, unknown: Any
+    table: pd.DataFrame, grouped: Groups, estimate: Estimates, campaign: pd.DataFrame, unknown: Any
 ) -> list[list[str]]:
-    size = len(found.labels)
+    size = len(grouped.labels)
     flags = {
         "the design's weights are not known: every site weighs the same": _unequal(
-            table, found, campaign, unknown
+            table, grouped, campaign, unknown
         ),
         **_blind(table, campaign),
     }
-    counts = {text: np.bincount(found.code, flag, size) for text, flag in flags.items()}
+    counts = {text: np.bincount(grouped.code, flag, size) for text, flag in flags.items()}
     doubts = []
     for position in range(size):
         if estimate.cluster_count[position] == 0:
@@ -228,14 +228,16 @@ def _doubts(
     return doubts
 
 
-def _unequal(table: pd.DataFrame, found: Groups, campaign: pd.DataFrame, unknown: Any) -> Any:
-    size = len(found.labels)
+def _unequal(table: pd.DataFrame, grouped: Groups, campaign: pd.DataFrame, unknown: Any) -> Any:
+    size = len(grouped.labels)
     design = campaign.set_index("campaign_id")["design"].astype(object)
     is_equal = table["campaign_id"].map(design).isin(_DESIGNS_OF_EQUAL_WEIGHT).to_numpy()
-    pairs = pd.DataFrame({"group": found.code, "campaign": table["campaign_id"]}).drop_duplicates()
+    pairs = pd.DataFrame(
+        {"group": grouped.code, "campaign": table["campaign_id"]}
+    ).drop_duplicates()
     several = np.bincount(pairs["group"], minlength=size) > 1
-    partly = np.bincount(found.code, ~unknown, size) > 0
-    return unknown & (~is_equal | several[found.code] | partly[found.code])
+    partly = np.bincount(grouped.code, ~unknown, size) > 0
+    return unknown & (~is_equal | several[grouped.code] | partly[grouped.code])
 
 
 def _blind(table: pd.DataFrame, campaign: pd.DataFrame) -> dict[str, Any]:
@@ -243,8 +245,8 @@ def _blind(table: pd.DataFrame, campaign: pd.DataFrame) -> dict[str, Any]:
     policy = table["campaign_id"].map(policy)
     unseen = table["due_count"].isna()
     counts = table[["masked_count", "benign_count", "sdc_count", "due_count"]]
-    told = counts[["masked_count", "benign_count"]].notna().all(axis=1)
-    rest = told & (counts.sum(axis=1) < table["input_count"])
+    is_split = counts[["masked_count", "benign_count"]].notna().all(axis=1)
+    unexplained = is_split & (counts.sum(axis=1) < table["input_count"])
     as_is = policy == "as_is"
     text = "the tool takes outputs that are not finite as they are: some look right"
     return {
@@ -253,7 +255,7 @@ def _blind(table: pd.DataFrame, campaign: pd.DataFrame) -> dict[str, Any]:
             unseen & ~as_is & (policy != "wrong")
         ).to_numpy(dtype=bool),
         "some outputs are neither masked, benign nor wrong: they are taken for right": (
-            rest.to_numpy(dtype=bool)
+            unexplained.to_numpy(dtype=bool)
         ),
     }
 
@@ -297,23 +299,23 @@ def exact_pvf(truth: ExhaustiveInjections, rules: Rules) -> pd.DataFrame:
         raise InjectionError(msg)
     inputs = inputs_of(truth)
     table = _with_campaign(cells(truth, rules.nan_policy), truth.campaign, rules)
-    found = groups(table, rules.by, truth.parameters)
-    member = members(table, found.code, rules)
-    weight, _ = weights(table.assign(weight=1.0), found.code, rules)
+    grouped = groups(table, rules.by, truth.parameters)
+    member = members(table, grouped.code, rules)
+    weight, _ = weights(table.assign(weight=1.0), grouped.code, rules)
     judged = table["site_count"].to_numpy(dtype=float) * inputs
     if rules.nan_policy == "ignore":
         judged = judged - table["due_count"].to_numpy(dtype=float)
-    share = _share(found, member, weight * table["wrong_count"].to_numpy(), weight * judged)
-    result = _numbers(table, found, share, inputs)
+    share = _share(grouped, member, weight * table["wrong_count"].to_numpy(), weight * judged)
+    result = _numbers(table, grouped, share, inputs)
     if rules.average not in ("bits", "parameters") or rules.nan_policy == "ignore":
         result["design_effect_ratio"] = np.nan
-    people = parts(drawn_cells(truth, table), found, table["campaign_id"], truth.campaign, rules)
+    people = parts(drawn_cells(truth, table), grouped, table["campaign_id"], truth.campaign, rules)
     result = result.assign(drawn_from=people.drawn_from)
-    doubts: list[list[str]] = [[] for _ in found.labels]
+    doubts: list[list[str]] = [[] for _ in grouped.labels]
     for position in np.flatnonzero(np.isnan(share)):
         doubts[position].append("no output is left to judge")
-    of_group = truth.campaign.iloc[np.zeros(len(found.labels), dtype=int)]
-    return finished(result, found._replace(labels=people.labels), doubts, of_group, rules)
+    of_group = truth.campaign.iloc[np.zeros(len(grouped.labels), dtype=int)]
+    return finished(result, grouped._replace(labels=people.labels), doubts, of_group, rules)
 
 
 def _with_campaign(table: pd.DataFrame, campaign: pd.DataFrame, rules: Rules) -> pd.DataFrame:
@@ -324,22 +326,22 @@ def _with_campaign(table: pd.DataFrame, campaign: pd.DataFrame, rules: Rules) ->
     return table.assign(dtype=table["dtype"].fillna(row["dtype"]))
 
 
-def _share(found: Groups, member: Any, wrong: Any, judged: Any) -> Any:
+def _share(grouped: Groups, member: Any, wrong: Any, judged: Any) -> Any:
     home = np.zeros(int(member.max(initial=-1)) + 1, dtype=np.int64)
-    home[member] = found.code
+    home[member] = grouped.code
     judged = np.bincount(member, judged)
     ratio = np.bincount(member, wrong)[judged > 0] / judged[judged > 0]
     home = home[judged > 0]
-    size = len(found.labels)
+    size = len(grouped.labels)
     with np.errstate(invalid="ignore"):
         return np.bincount(home, ratio, size) / np.bincount(home, minlength=size)
 
 
-def _numbers(table: pd.DataFrame, found: Groups, share: Any, inputs: int) -> pd.DataFrame:
-    size = len(found.labels)
+def _numbers(table: pd.DataFrame, grouped: Groups, share: Any, inputs: int) -> pd.DataFrame:
+    size = len(grouped.labels)
 
     def total(name: str) -> Any:
-        return np.bincount(found.code, table[name].to_numpy(dtype=float), size)
+        return np.bincount(grouped.code, table[name].to_numpy(dtype=float), size)
 
     sites = total("site_count")
     mean = total("wrong_count") / sites / inputs
@@ -381,8 +383,8 @@ def finished(
         group=pd.Series(found.labels, dtype=text),
         drawn_from=pd.Series(result["drawn_from"], dtype=text),
         confidence_level=rules.confidence_level,
-        is_sure=[not each for each in doubts],
-        doubt=pd.Series(["; ".join(each) for each in doubts], dtype=text),
+        is_sure=[not reasons for reasons in doubts],
+        doubt=pd.Series(["; ".join(reasons) for reasons in doubts], dtype=text),
         average=pd.Series(rules.average, index=result.index, dtype=text),
         nan_policy=pd.Series(rules.nan_policy, index=result.index, dtype=text),
     )

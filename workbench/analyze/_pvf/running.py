@@ -22,6 +22,7 @@ from workbench.analyze._pvf.parts import drawn_cells, parts
 from workbench.errors import InjectionError
 from workbench.tables import DETECTOR_TOLERANCE, DETECTOR_TRIALS, PVF_RUNNING, Injections
 
+# Weights of one design differ by rounding at most.
 _CLOSE = 1e-6
 
 
@@ -74,17 +75,17 @@ def pvf_running(
     if component is not None:
         sites = sites[sites["component"] == component]
     if sites.empty:
-        what = "was judged" if component is None else f"hit component={component!r}"
-        msg = f"no experiment {what}"
+        deed = "was judged" if component is None else f"hit component={component!r}"
+        msg = f"no experiment {deed}"
         raise InjectionError(msg)
     _refuse_unequal(sites)
     looks = _looks(sites, step, relative_error, confidence_level)
     by = Rules("bits", () if component is None else ("component",))
-    found = groups(sites, by.by, together(injections, "parameters"))
+    grouped = groups(sites, by.by, together(injections, "parameters"))
     campaign, drawn = campaigns(injections), drawn_cells(injections, judged)
-    label = parts(drawn, found, sites["campaign_id"], campaign, by).labels[0]
-    known = campaign.set_index("campaign_id")
-    rules = rules_told(known.loc[sites["campaign_id"].iloc[0]])
+    label = parts(drawn, grouped, sites["campaign_id"], campaign, by).labels[0]
+    by_campaign = campaign.set_index("campaign_id")
+    rules = rules_told(by_campaign.loc[sites["campaign_id"].iloc[0]])
     return PVF_RUNNING.check(PVF_RUNNING.cast(looks.assign(group=label, **rules)))
 
 
@@ -110,13 +111,13 @@ def _looks(
     wrong, judged = (sites[name].to_numpy(dtype=float) for name in ("wrong", "judged"))
     looks = np.unique(np.append(np.arange(step, len(sites), step), len(sites)))
     trials = np.cumsum(judged)[looks - 1]
-    found = running_estimates(wrong, judged, looks)
-    share = found.share
-    low, high, _ = cluster_interval(found, trials, confidence_level)
+    estimate = running_estimates(wrong, judged, looks)
+    share = estimate.share
+    low, high, _ = cluster_interval(estimate, trials, confidence_level)
     below, above = wilson_interval(share, trials, confidence_level)
     return pd.DataFrame(
         {"site_count": looks, "pvf": share, "low": low, "high": high, "independent_low": below,
-         "independent_high": above, "event_site_count": found.event_count,
+         "independent_high": above, "event_site_count": estimate.event_count,
          "is_enough": (share > 0) & ((high - low) / 2 < relative_error * share)}
     )  # fmt: skip
 
@@ -162,10 +163,10 @@ def detector_tolerance(trials: pd.DataFrame, *, tolerances: Sequence[float]) -> 
     clean = trials[~trials["is_faulty"]]
     hit = trials[trials["is_faulty"] & trials["is_effective"]]
     rows = [
-        {"detector": detector, "place": place, "tolerance": tolerance}
-        | _caught(part["residual"].to_numpy(), tolerance)
+        {"detector": detector, "place": hit_place, "tolerance": tolerance}
+        | _caught(faulty["residual"].to_numpy(), tolerance)
         | _alarms(clean.loc[clean["detector"] == detector, "residual"].to_numpy(), tolerance)
-        for (detector, place), part in hit.groupby(["detector", "place"], sort=False)
+        for (detector, hit_place), faulty in hit.groupby(["detector", "place"], sort=False)
         for tolerance in sorted(levels)
     ]
     table = pd.DataFrame(rows, columns=list(DETECTOR_TOLERANCE.columns))

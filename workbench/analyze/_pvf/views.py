@@ -92,19 +92,22 @@ def pvf_by_bit(
     )
     empty = pd.concat([empty[[rows, "bit"]], PVF.cast(empty)], axis=1).astype(dict(table.dtypes))
     order = {name: i for i, name in enumerate(dict.fromkeys([*table[rows], *missing[rows]]))}
-    whole = pd.concat([table, empty[list(table.columns)]], ignore_index=True)
-    place = whole[rows].map(order).to_numpy() * 1000 + whole["bit"].to_numpy(dtype="int64")
-    return PVF.check(whole.iloc[np.argsort(place, kind="stable")].reset_index(drop=True))
+    complete = pd.concat([table, empty[list(table.columns)]], ignore_index=True)
+    # No type has 1,000 bits: the key sorts by part of the model, then by bit.
+    order_key = complete[rows].map(order).to_numpy() * 1000 + complete["bit"].to_numpy(
+        dtype="int64"
+    )
+    return PVF.check(complete.iloc[np.argsort(order_key, kind="stable")].reset_index(drop=True))
 
 
 def _missing(table: pd.DataFrame, parameters: pd.DataFrame, rows: str) -> pd.DataFrame:
-    found = set(zip(table[rows], table["bit"], strict=True))
+    injected = set(zip(table[rows], table["bit"], strict=True))
     elements = parameters.groupby([rows, "dtype"], sort=False)["element_count"].sum()
     cells = [
         {rows: name, "bit": bit, "group": f"{name}, bit {bit}", "bit_count": float(count)}
         for name, dtype, count in elements.reset_index().itertuples(index=False)
         for bit in range(int(np.nan_to_num(bit_width(dtype))))
-        if (name, bit) not in found
+        if (name, bit) not in injected
     ]
     return pd.DataFrame(cells).drop_duplicates([rows, "bit"]) if cells else pd.DataFrame()
 
@@ -199,9 +202,9 @@ def pvf_exposure(
     unknown = table["bit_count"].isna() | table["pvf"].isna()
     if unknown.any():
         row = table[unknown].iloc[0]
-        what = "bits" if pd.isna(row["bit_count"]) else "outputs"
+        noun = "bits" if pd.isna(row["bit_count"]) else "outputs"
         msg = (
-            f"the {what} of group {row['group']!r} are not known; exposure needs the table of "
+            f"the {noun} of group {row['group']!r} are not known; exposure needs the table of "
             "parameters, single components, and outputs to judge"
         )
         raise InjectionError(msg)
@@ -227,15 +230,15 @@ def _refuse_other_bits(
         people = injections.parameters
     else:
         people = together(injections, "parameters")
-    whole = float(people.drop_duplicates("param")["bit_count"].sum())
+    model_bits = float(people.drop_duplicates("param")["bit_count"].sum())
     held = float(table["bit_count"].sum())
-    if abs(held - whole) > _CLOSE * whole:
+    if abs(held - model_bits) > _CLOSE * model_bits:
         why = (
             "they are no parts of one model; pass the campaigns one by one"
-            if held > whole
+            if held > model_bits
             else "inject into the rest as well, or take what was not injected out of parameters"
         )
-        msg = f"the groups hold {held:,.0f} bits, the model {whole:,.0f}: {why}"
+        msg = f"the groups hold {held:,.0f} bits, the model {model_bits:,.0f}: {why}"
         raise InjectionError(msg)
 
 
@@ -279,23 +282,25 @@ def outcome_shares(
     rules = Rules("bits", columns)
     campaign = campaigns(injections)
     table = with_columns(experiments(injections), campaign, columns)
-    found = groups(table, columns, together(injections, "parameters"))
-    refuse_mixed(found.code, found.labels, table["campaign_id"], campaign, rules)
-    refuse_half_weighted(table, found.code, found.labels)
-    found = with_parts(injections, table, found, campaign, rules)
-    weight, _ = weights(table, found.code, rules)
+    grouped = groups(table, columns, together(injections, "parameters"))
+    refuse_mixed(grouped.code, grouped.labels, table["campaign_id"], campaign, rules)
+    refuse_half_weighted(table, grouped.code, grouped.labels)
+    grouped = with_parts(injections, table, grouped, campaign, rules)
+    weight, _ = weights(table, grouped.code, rules)
     proven = campaign.loc[campaign["masked_rule"] == "proven", "campaign_id"]
     is_split = ~table["campaign_id"].isin(proven).to_numpy(dtype=bool)
     inputs = table["input_count"].to_numpy(dtype=float)
     rows = []
-    for position, label in enumerate(found.labels):
-        part = found.code == position
-        weighed = (weight[part] * inputs[part]).sum()
+    for position, label in enumerate(grouped.labels):
+        inside = grouped.code == position
+        weighed = (weight[inside] * inputs[inside]).sum()
         if not weighed > 0:
             msg = f"all experiments of group {label!r} have the weight 0; they stand for nothing"
             raise InjectionError(msg)
-        scale = inputs[part].sum() / weighed
-        counts = _counts(table[part], weight[part] * scale, is_split=bool(is_split[part].all()))
+        scale = inputs[inside].sum() / weighed
+        counts = _counts(
+            table[inside], weight[inside] * scale, is_split=bool(is_split[inside].all())
+        )
         rows += [{"group": label, "outcome": name, "trial_count": n} for name, n in counts.items()]
     result = pd.DataFrame(rows, columns=["group", "outcome", "trial_count"])
     total = result.groupby("group")["trial_count"].transform("sum")
@@ -308,18 +313,18 @@ def _counts(table: pd.DataFrame, weight: Any, *, is_split: bool) -> dict[str, fl
         column = table[f"{name}_count"]
         return None if column.isna().any() else float((column.to_numpy(dtype=float) * weight).sum())
 
-    known = {name: total(name) for name in ("masked", "benign", "sdc", "beneficial", "due")}
+    totals = {name: total(name) for name in ("masked", "benign", "sdc", "beneficial", "due")}
     inputs = float((table["input_count"].to_numpy(dtype=float) * weight).sum())
     due = table["due_count"]
-    if known["due"] is None and due.sum() > 0:
+    if totals["due"] is None and due.sum() > 0:
         # Those of the other experiments are among the rest.
-        known["due"] = float((due.to_numpy(dtype=float, na_value=0) * weight).sum())
-    told = sum(known[name] or 0.0 for name in ("masked", "benign", "sdc", "due"))
-    is_whole = told >= inputs * (1 - _CLOSE)
-    if not (is_split and is_whole) or known["masked"] is None or known["benign"] is None:
-        wrong = (known["sdc"] or 0.0) + (known["due"] or 0.0)
-        known["masked or benign"] = max(inputs - wrong, 0.0)
-        known["masked"] = known["benign"] = None
-    if known["beneficial"] is not None and known["sdc"] is not None:
-        known["sdc"] -= known["beneficial"]
-    return {name: value for name in _OUTCOMES if (value := known.get(name)) is not None}
+        totals["due"] = float((due.to_numpy(dtype=float, na_value=0) * weight).sum())
+    explained = sum(totals[name] or 0.0 for name in ("masked", "benign", "sdc", "due"))
+    is_whole = explained >= inputs * (1 - _CLOSE)
+    if not (is_split and is_whole) or totals["masked"] is None or totals["benign"] is None:
+        wrong = (totals["sdc"] or 0.0) + (totals["due"] or 0.0)
+        totals["masked or benign"] = max(inputs - wrong, 0.0)
+        totals["masked"] = totals["benign"] = None
+    if totals["beneficial"] is not None and totals["sdc"] is not None:
+        totals["sdc"] -= totals["beneficial"]
+    return {name: value for name in _OUTCOMES if (value := totals.get(name)) is not None}

@@ -50,9 +50,9 @@ class Cells:
     def refuse(self, bad: np.ndarray, expected: str) -> NoReturn:
         """Raise for the first bad cell, naming column and row."""
         row = int(np.flatnonzero(bad)[0])
-        found = self.column[row].as_py()
-        shown = "an empty cell" if found is None else repr(str(found)[:_SHOWN_CHARS])
-        is_comma = "number" in expected and _DECIMAL_COMMA.fullmatch(str(found))
+        value = self.column[row].as_py()
+        shown = "an empty cell" if value is None else repr(str(value)[:_SHOWN_CHARS])
+        is_comma = "number" in expected and _DECIMAL_COMMA.fullmatch(str(value))
         msg = (
             f"{self.label}: column {self.name!r}: {int(bad.sum()):,} values are not {expected}, "
             f"the first is {shown} in row {row + 1:,}"
@@ -68,21 +68,21 @@ def converted(cells: Cells, column: Column, categories: Sequence[str] | None = N
     if kind == "category":
         return category(cells, categories)
     if kind == "str":
-        made: Any = text(cells)
+        column_values: Any = text(cells)
     elif kind == "boolean":
-        made = boolean(cells)
+        column_values = boolean(cells)
     elif kind == "float64":
-        made = real(cells, lower=column.lower)
+        column_values = real(cells, lower=column.lower)
     elif kind.startswith("datetime"):
-        made = time(cells)
+        column_values = time(cells)
     else:
         lower = None if column.lower is None else int(column.lower)
         bits = int(kind.removeprefix("int"))
-        made = whole(cells, bits=bits, lower=lower, may_lack=column.nullable)
-        return made if column.dtype[0] == "I" else made.to_numpy(_LIMITS[bits])
-    if not column.nullable and (lacking := pd.isna(made)).any():
+        column_values = whole(cells, bits=bits, lower=lower, may_lack=column.nullable)
+        return column_values if column.dtype[0] == "I" else column_values.to_numpy(_LIMITS[bits])
+    if not column.nullable and (lacking := pd.isna(column_values)).any():
         cells.refuse(np.asarray(lacking), "there (empty cells)")
-    return made
+    return column_values
 
 
 def text(cells: Cells) -> pd.Series:
@@ -101,18 +101,18 @@ def category(cells: Cells, categories: Sequence[str] | None = None) -> Any:
     values = values.unify_dictionaries().combine_chunks()
     if isinstance(values, pa.ChunkedArray):  # without a chunk there is nothing to combine
         values = values.chunk(0) if values.num_chunks else pa.array([], values.type)
-    found = [str(each) for each in values.dictionary.to_pylist()]
-    codes = values.indices.fill_null(len(found)) if values.null_count else values.indices
+    names = [str(each) for each in values.dictionary.to_pylist()]
+    codes = values.indices.fill_null(len(names)) if values.null_count else values.indices
     codes = codes.to_numpy(zero_copy_only=False)
-    is_used = np.zeros(len(found) + 1, np.bool_)
+    is_used = np.zeros(len(names) + 1, np.bool_)
     is_used[codes] = True
-    used = [name for name, is_one in zip(found, is_used, strict=False) if is_one]
+    used = [name for name, is_one in zip(names, is_used, strict=False) if is_one]
     wanted = list(categories or ())
     if categories is None or not set(used) <= set(wanted):
         wanted = sorted(set(used))
-    place = {name: number for number, name in enumerate(wanted)}
+    position = {name: number for number, name in enumerate(wanted)}
     kind = np.int8 if len(wanted) < 128 else np.int32
-    moved = np.array([*(place.get(name, -1) for name in found), -1], kind)
+    moved = np.array([*(position.get(name, -1) for name in names), -1], kind)
     index = pd.Index(wanted, dtype=pd.Series([""]).dtype)
     return pd.Categorical.from_codes(moved[codes], dtype=pd.CategoricalDtype(index), validate=False)
 
@@ -157,29 +157,29 @@ def boolean(cells: Cells) -> BooleanArray:
         lacking = np.array(cells.column.is_null(), np.bool_)
         return BooleanArray(np.array(cells.column.fill_null(fill_value=False)), lacking)
     texts = pd.Series(pc.utf8_lower(cells.texts()).to_pandas()).replace("", None)
-    made = texts.map(_BOOLEANS)
-    if (bad := made.isna() & texts.notna()).any():
+    flags = texts.map(_BOOLEANS)
+    if (bad := flags.isna() & texts.notna()).any():
         cells.refuse(bad.to_numpy(), "true or false")
-    lacking = made.isna().to_numpy()
-    return BooleanArray(made.eq(other=True).to_numpy(np.bool_), lacking)
+    lacking = flags.isna().to_numpy()
+    return BooleanArray(flags.eq(other=True).to_numpy(np.bool_), lacking)
 
 
 def time(cells: Cells) -> pd.Series:
-    """Convert to points in time; what has no zone is refused."""
+    """Convert to points in time; those without a zone are refused."""
     values = cells.column
     if pa.types.is_timestamp(values.type):
-        made = values.to_pandas()
-        if made.dt.tz is None and made.notna().any():
-            cells.refuse(made.notna().to_numpy(), "times with a zone")
-        zoned: pd.Series = pd.to_datetime(made, utc=True).dt.as_unit("ns")
+        times = values.to_pandas()
+        if times.dt.tz is None and times.notna().any():
+            cells.refuse(times.notna().to_numpy(), "times with a zone")
+        zoned: pd.Series = pd.to_datetime(times, utc=True).dt.as_unit("ns")
         return zoned
     texts = pd.Series(cells.texts().to_pandas(), dtype=object).replace("", None)
-    made = pd.to_datetime(texts, utc=True, errors="coerce", format="ISO8601")
+    times = pd.to_datetime(texts, utc=True, errors="coerce", format="ISO8601")
     has_zone = texts.astype(str).str.contains(r"(?:Z|[+-]\d\d:?\d\d)$")
-    bad = texts.notna() & (made.isna() | ~has_zone)
+    bad = texts.notna() & (times.isna() | ~has_zone)
     if bad.any():
         cells.refuse(bad.to_numpy(), "times with a zone such as 2025-01-31T08:00:00Z")
-    return made.dt.as_unit("ns")
+    return times.dt.as_unit("ns")
 
 
 def _parsed(cells: Cells, kind: pa.DataType, expected: str) -> pa.ChunkedArray:
@@ -190,13 +190,14 @@ def _parsed(cells: Cells, kind: pa.DataType, expected: str) -> pa.ChunkedArray:
         values = pc.if_else(pc.equal(trimmed, ""), pa.scalar(None, trimmed.type), trimmed)
     with contextlib.suppress(pa.ArrowInvalid, pa.ArrowNotImplementedError):
         return pc.cast(values, kind)
-    given = pd.Series(values.to_pandas(), dtype=object)
-    numbers = pd.to_numeric(given, errors="coerce").to_numpy(np.float64, na_value=np.nan)
-    bad = np.isnan(numbers) & given.notna().to_numpy()
+    raw = pd.Series(values.to_pandas(), dtype=object)
+    numbers = pd.to_numeric(raw, errors="coerce").to_numpy(np.float64, na_value=np.nan)
+    bad = np.isnan(numbers) & raw.notna().to_numpy()
     if kind == pa.float64():
         # NaN is a number that is missing.
-        bad &= ~given.astype(str).str.lower().str.strip("+-").eq("nan").to_numpy()
+        bad &= ~raw.astype(str).str.lower().str.strip("+-").eq("nan").to_numpy()
     else:
+        # From 2**53 on doubles skip whole numbers: the text would be rounded without a word.
         bad |= (np.abs(numbers) >= 2.0**53) | (numbers != np.floor(numbers)) & ~np.isnan(numbers)
     if bad.any():
         cells.refuse(bad, expected)
@@ -226,9 +227,9 @@ _LONGEST_CELL_BYTES = 1 << 20
 
 def header_of(head: bytes, separator: str = "") -> list[str]:
     """Return the cells of the first line, without blanks around them; [] if it has none."""
-    head, found = _separated(head.removeprefix(BOM_UTF8))
+    head, detected = _separated(head.removeprefix(BOM_UTF8))
     line = head.splitlines()[0] if head.strip() else b""
-    return _cells(line, separator or found)
+    return _cells(line, separator or detected)
 
 
 def _cells(line: bytes, separator: str) -> list[str]:
@@ -242,10 +243,10 @@ def _cells(line: bytes, separator: str) -> list[str]:
 
 
 def _separated(raw: bytes) -> tuple[bytes, str]:
-    if told := _TOLD.match(raw[:16]):
-        return raw[told.end() :], told[1].decode(errors="replace")
+    if match := _TOLD.match(raw[:16]):
+        return raw[match.end() :], match[1].decode(errors="replace")
     line = raw[:_LONGEST_CELL_BYTES].splitlines()[0] if raw[:_LONGEST_CELL_BYTES].strip() else b""
-    # A header has the more cells by what does separate them; of equals, the comma.
+    # A header has the most cells by the separator it uses; of equals, the comma.
     return raw, max(_SEPARATORS, key=lambda each: len(_cells(line, each)))
 
 
@@ -276,25 +277,8 @@ def text_table(
 ) -> pa.Table:
     """Read a CSV file as columns of text; empty cells are missing.
 
-    Parameters
-    ----------
-    source
-        The file.
-    findings
-        Gets what is dropped or mended.
-    names
-        Names of the columns where the file has no header.
-    skip
-        Lines before the header.
-    may_be_empty
-        Whether a header without rows is fine; it is noted then.
-    whole
-        Columns of whole numbers, parsed at once if they hold nothing else: a file may be large.
-
-    Raises
-    ------
-    LoadError
-        If the file has no rows and needs some, names a column twice or cannot be read.
+    ``names`` are the columns of a file without a header, ``skip`` lines stand before it. Columns
+    of ``whole`` are parsed as integers at once if they hold nothing else: a file may be large.
     """
     raw = whole_text(source, findings)
     raw = b"\n".join(raw.split(b"\n", skip)[skip:]) if skip else raw
@@ -340,8 +324,8 @@ def _without_cut_line(raw: bytes, separator: str, findings: Findings) -> bytes:
     if raw.rstrip(b" ").endswith(separator.encode()):
         findings.add("truncated", "a last line that breaks off", 1, shown)
         return raw[:start]
-    what = "no line end after the last line: the file may be cut, and its last cell too short"
-    findings.add("suspicious", what, 1, shown)
+    remark = "no line end after the last line: the file may be cut, and its last cell too short"
+    findings.add("suspicious", remark, 1, shown)
     return raw
 
 
@@ -350,12 +334,12 @@ def _csv_columns_parsed(
     types: dict[str, pa.DataType],
     source: Source,
     findings: Findings,
-    whole: Collection[str],
+    integers: Collection[str],
 ) -> pa.Table:
     if not text[0].strip():
         return pa.table({name: pa.array([], kind) for name, kind in types.items()})
-    if whole:
-        quick = {name: pa.int64() if name in whole else kind for name, kind in types.items()}
+    if integers:
+        quick = {name: pa.int64() if name in integers else kind for name, kind in types.items()}
         with contextlib.suppress(pa.ArrowException):
             table, bad = _read(text, quick)
             _note_bad(bad, findings)

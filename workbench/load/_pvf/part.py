@@ -67,13 +67,13 @@ class InjectionFormat(Protocol):
 
 def filled(table: Table, columns: Mapping[str, Any], count: int) -> pd.DataFrame:
     """Make a frame of ``table``: given columns, or values for all rows; the rest is missing."""
-    made = {
+    declared = {
         name: _column(columns.get(name), column.dtype, count)
         for name, column in table.columns.items()
     }
     extra = {name: values for name, values in columns.items() if name not in table.columns}
     # Not gathered into blocks: that would copy millions of rows once more.
-    return table.check(pd.DataFrame({**made, **extra}, index=pd.RangeIndex(count), copy=False))
+    return table.check(pd.DataFrame({**declared, **extra}, index=pd.RangeIndex(count), copy=False))
 
 
 def stacked(frames: Sequence[pd.DataFrame], table: Table) -> pd.DataFrame:
@@ -87,10 +87,10 @@ def stacked(frames: Sequence[pd.DataFrame], table: Table) -> pd.DataFrame:
         is_category = name in table.columns and table.columns[name].dtype == "category"
         # Counts of detectors may lack in some of the frames.
         kind: Any = text if is_category else None if name in table.columns else "Int64"
-        parts = [f[name] if name in f else pd.Series(pd.NA, index=f.index) for f in frames]
+        series = [f[name] if name in f else pd.Series(pd.NA, index=f.index) for f in frames]
         if kind is not None:
-            parts = [part.astype(kind) for part in parts]
-        joined = pd.concat(parts, ignore_index=True)
+            series = [column.astype(kind) for column in series]
+        joined = pd.concat(series, ignore_index=True)
         columns[name] = joined.astype("category") if is_category else joined
     return table.check(pd.DataFrame(columns))
 
@@ -129,8 +129,8 @@ def _column(values: Any, dtype: str, count: int) -> Any:
     kind: Any = text if dtype == "str" else dtype
     is_one = values is None or isinstance(values, str) or np.ndim(values) == 0
     if not is_one:
-        made = values if isinstance(values, pd.Categorical) else pd.Series(values).array
-        return made if str(made.dtype) == dtype else pd.Series(made).astype(kind)
+        array = values if isinstance(values, pd.Categorical) else pd.Series(values).array
+        return array if str(array.dtype) == dtype else pd.Series(array).astype(kind)
     if values is None or pd.isna(values):
         if dtype == "category":
             return pd.Categorical.from_codes(np.full(count, -1), categories=_texts(()))

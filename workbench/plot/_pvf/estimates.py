@@ -47,8 +47,8 @@ def pvf(table: pd.DataFrame, *, source: str = "", synthetic: bool = False) -> go
     Returns
     -------
     plotly.graph_objects.Figure
-        One dot per group with both intervals, the most vulnerable on top; open with its doubt
-        where it is not sure. The title names the most vulnerable group.
+        One dot per group with both intervals, the most vulnerable on top; open, with the reason,
+        where the estimate is unreliable. The title names the most vulnerable group.
     """
     frame = Frame(source, synthetic)
     PVF.check(table)
@@ -83,7 +83,7 @@ def pvf(table: pd.DataFrame, *, source: str = "", synthetic: bool = False) -> go
 def _add_intervals(figure: go.Figure, drawn: pd.DataFrame, axis: Chances) -> None:
     """Draw the interval that holds, and thin below it the one that does not."""
     drawn = drawn[drawn["interval"] != _EXACT]
-    places = drawn.index.to_numpy(dtype="float64")
+    positions = drawn.index.to_numpy(dtype="float64")
     for low, high, shift, name, line in (
         ("low", "high", 0.0, "interval, sites as the sample",
          {"color": COLOURS["dark"], "width": 3, "dash": "solid"}),
@@ -91,7 +91,7 @@ def _add_intervals(figure: go.Figure, drawn: pd.DataFrame, axis: Chances) -> Non
          "too narrow: inputs taken as independent",
          {"color": COLOURS["limit"], "width": 1.5, "dash": "2px,2px"}),
     ):  # fmt: skip
-        x, y = segments(axis.place(drawn[low]), axis.place(drawn[high]), places + shift)
+        x, y = segments(axis.place(drawn[low]), axis.place(drawn[high]), positions + shift)
         if x:
             figure.add_scatter(
                 mode="lines+markers", x=x, y=y, name=name, line=line, hoverinfo="skip",
@@ -100,16 +100,16 @@ def _add_intervals(figure: go.Figure, drawn: pd.DataFrame, axis: Chances) -> Non
 
 
 def _add_estimates(figure: go.Figure, drawn: pd.DataFrame, axis: Chances) -> None:
-    """Place one mark per group; its shape says whether it is exact, sure, zero or unknown."""
+    """Place one mark per group; its shape says whether it is exact, reliable, zero or unknown."""
     estimate = drawn["pvf"]
-    known, zero = estimate.notna(), estimate == 0
+    is_known, zero = estimate.notna(), estimate == 0
     exact = drawn["interval"] == _EXACT
     kinds = (
-        ("exact: every site was injected", known & exact & ~zero, "square"),
-        ("PVF", known & ~exact & ~zero & drawn["is_sure"], "circle"),
-        ("PVF, not sure", known & ~exact & ~zero & ~drawn["is_sure"], "diamond-open"),
-        ("no wrong output found", known & zero, "triangle-left-open"),
-        ("no answer", ~known, "x-thin-open"),
+        ("exact: every site was injected", is_known & exact & ~zero, "square"),
+        ("PVF", is_known & ~exact & ~zero & drawn["is_sure"], "circle"),
+        ("PVF, unreliable estimate", is_known & ~exact & ~zero & ~drawn["is_sure"], "diamond-open"),
+        ("no wrong output found", is_known & zero, "triangle-left-open"),
+        ("no answer", ~is_known, "x-thin-open"),
     )
     for name, chosen, symbol in kinds:
         rows = drawn[chosen]
@@ -132,45 +132,45 @@ def _add_estimates(figure: go.Figure, drawn: pd.DataFrame, axis: Chances) -> Non
 def _names(drawn: pd.DataFrame, rules: list[str]) -> list[str]:
     names = []
     for _, row in drawn.iterrows():
-        parts = [safe(short(row["group"], 40))]
+        lines = [safe(short(row["group"], 40))]
         if len(drawn) <= _MOST_DETAILED:
             size = plural(int(row["site_count"]), "site")
-            parts.append(f"<i>{'all ' if row['interval'] == _EXACT else ''}{size}</i>")
-            parts += [f"<i>{rule_of(row, rules)}</i>"] if rules else []
-            parts += [] if row["is_sure"] else _doubt(row["doubt"])
-        names.append("<br>".join(parts))
+            lines.append(f"<i>{'all ' if row['interval'] == _EXACT else ''}{size}</i>")
+            lines += [f"<i>{rule_of(row, rules)}</i>"] if rules else []
+            lines += [] if row["is_sure"] else _doubt(row["doubt"])
+        names.append("<br>".join(lines))
     return names
 
 
 def _doubt(text: object) -> list[str]:
-    lines = wrapped(f"not sure: {label(text, 110)}", 46).split("<br>")
+    lines = wrapped(f"unreliable: {label(text, 110)}", 46).split("<br>")
     return [f"<i>{line}</i>" for line in lines]
 
 
 def _claim(ordered: pd.DataFrame) -> str:
-    known = ordered[ordered["pvf"] > 0]
-    if known.empty:
+    harmful = ordered[ordered["pvf"] > 0]
+    if harmful.empty:
         sites = int(ordered["site_count"].sum())
         return f"No fault gave a wrong output at {plural(sites, 'injection site')}"
-    first = known.iloc[0]
+    first = harmful.iloc[0]
     name, most = label(first["group"], 24), chance(first["pvf"])
-    unsure = "" if first["is_sure"] else ", which is not sure"
-    if len(known) == 1 and len(ordered) > 1:
-        return f"Wrong outputs only in {name}: {most} of faulty inferences go wrong{unsure}"
-    if len(known) == 1:
-        return f"{name}: {most} of faulty inferences go wrong{unsure}"
-    second = known.iloc[1]
+    caveat = "" if first["is_sure"] else ", an unreliable estimate"
+    if len(harmful) == 1 and len(ordered) > 1:
+        return f"Wrong outputs only in {name}: {most} of faulty inferences go wrong{caveat}"
+    if len(harmful) == 1:
+        return f"{name}: {most} of faulty inferences go wrong{caveat}"
+    second = harmful.iloc[1]
     rival, next_most = label(second["group"], 24), chance(second["pvf"])
     if most == next_most:
         return (
-            f"{name} and {rival} are highest: {most} of faulty inferences go wrong in each{unsure}"
+            f"{name} and {rival} are highest: {most} of faulty inferences go wrong in each{caveat}"
         )
     highest = f"Highest: {name}, {most} of faulty inferences go wrong; next {rival}, {next_most}"
     if pd.isna(first["low"]) or pd.isna(second["high"]):
         return f"{highest}, not known whether by chance"
     if first["low"] <= second["high"]:
-        return f"{highest}; their intervals overlap{unsure and ', not sure'}"
-    return f"{highest}{unsure}"
+        return f"{highest}; their intervals overlap{caveat and ', unreliable'}"
+    return f"{highest}{caveat}"
 
 
 def _hover(row: pd.Series) -> str:
@@ -187,7 +187,7 @@ def _hover(row: pd.Series) -> str:
     if not pd.isna(effect):
         lines.append(f"{effect:,.3g} times the variance of independent trials")
     if not row["is_sure"]:
-        lines.append(f"not sure: {label(row['doubt'], 120)}")
+        lines.append(f"unreliable: {label(row['doubt'], 120)}")
     return "<br>".join(lines)
 
 
@@ -237,19 +237,19 @@ def pvf_by_bit(
         return frame.nothing(
             "The table has no bits; pass what analyze.pvf_by_bit returns.", claim="No bits to show"
         )
-    parts = _parts(rows)
-    kept = parts.drop_duplicates().head(_MOST_ROWS)
+    part_names = _parts(rows)
+    kept = part_names.drop_duplicates().head(_MOST_ROWS)
     bits = np.sort(rows["bit"].astype("int64").unique())[::-1][:_MOST_BITS]
     bits = np.arange(bits.max(), bits.min() - 1, -1)[:_MOST_BITS]
-    values = _matrix(rows, parts, kept, bits)
+    values = _matrix(rows, part_names, kept, bits)
     names = [safe(short(name, 40)) for name in kept]
     figure = _map(values, names, bits)
     _add_marks(figure, values)
     _add_roles(figure, dtype or _only_dtype(rows), bits)
     figure.update_layout(height=max(22 * len(names), 150) + 26, margin_l=left_margin(names))
-    hidden = parts.nunique() - len(kept)
+    hidden = part_names.nunique() - len(kept)
     notes = [*estimand(table), *([f"{plural(hidden, 'part')} dropped"] if hidden else [])]
-    claim = _by_bit_claim(rows, parts)
+    claim = _by_bit_claim(rows, part_names)
     return frame.finish(
         figure, claim=claim,   note=" · ".join(notes),
         is_doubtful=is_doubtful(rows[rows["pvf"] > 0].nlargest(1, "pvf")))  # fmt: skip
@@ -263,17 +263,17 @@ def _parts(rows: pd.DataFrame) -> pd.Series:
     words = rows[by].astype(object).where(rows[by].notna(), "not told").astype(str)
     names = words.agg(", ".join, axis=1)
     drawn = rows["drawn_from"].astype(object).groupby(names)
-    part = drawn.transform("first").where(drawn.transform("nunique") == 1, "part")
-    return names.where(part == "", part + " of " + names)
+    origin = drawn.transform("first").where(drawn.transform("nunique") == 1, "part")
+    return names.where(origin == "", origin + " of " + names)
 
 
 def _matrix(
-    rows: pd.DataFrame, parts: pd.Series, kept: pd.Series, bits: npt.NDArray[np.int64]
+    rows: pd.DataFrame, part_names: pd.Series, kept: pd.Series, bits: npt.NDArray[np.int64]
 ) -> npt.NDArray[np.float64]:
-    place = {name: at for at, name in enumerate(kept)}
-    drawn = rows[parts.isin(list(place)) & rows["bit"].isin(bits)]
+    row_of = {name: at for at, name in enumerate(kept)}
+    drawn = rows[part_names.isin(list(row_of)) & rows["bit"].isin(bits)]
     values = np.full((len(kept), len(bits)), np.nan)
-    down = parts[drawn.index].map(place).to_numpy()
+    down = part_names[drawn.index].map(row_of).to_numpy()
     values[down, bits[0] - drawn["bit"].astype("int64").to_numpy()] = numbers(drawn["pvf"])
     return values
 
@@ -281,6 +281,7 @@ def _matrix(
 def _map(
     values: npt.NDArray[np.float64], names: list[str], bits: npt.NDArray[np.int64]
 ) -> go.Figure:
+    # A logarithm has no place for 0; cells without a wrong output get a mark instead.
     shown = np.where(values > 0, 100 * values, np.nan)
     decades = np.log10(shown)
     high = np.ceil(np.nanmax(decades)) if np.isfinite(decades).any() else 0.0
@@ -349,10 +350,10 @@ def _only_dtype(rows: pd.DataFrame) -> str:
 
 
 def _add_roles(figure: go.Figure, dtype: str, bits: npt.NDArray[np.int64]) -> None:
-    known = NUMBER_TYPES.get(dtype)
-    if known is None or not known.exponent_count:
+    number_type = NUMBER_TYPES.get(dtype)
+    if number_type is None or not number_type.exponent_count:
         return
-    sign, exponent = known.bit_count - 1, known.mantissa_count
+    sign, exponent = number_type.bit_count - 1, number_type.mantissa_count
     spans = ((sign, sign), (sign - 1, exponent), (exponent - 1, 0))
     for role, (high, low) in zip(_ROLES, spans, strict=True):
         first, last = max(bits[0] - high, 0), min(bits[0] - low, len(bits) - 1)
@@ -366,17 +367,17 @@ def _add_roles(figure: go.Figure, dtype: str, bits: npt.NDArray[np.int64]) -> No
             figure.add_vline(x=last + 0.5, line={"color": COLOURS["dark"], "width": 1.5})
 
 
-def _by_bit_claim(rows: pd.DataFrame, parts: pd.Series) -> str:
-    known = rows[rows["pvf"] > 0]
-    if known.empty:
-        return f"No bit gave a wrong output in {plural(parts.nunique(), 'part')} of the model"
-    worst = row_with(known, "pvf")
-    is_named = parts.nunique() > 1 or worst["drawn_from"] != ""
-    where = f" of {label(parts.to_dict()[worst.name], 30)}" if is_named else ""
+def _by_bit_claim(rows: pd.DataFrame, part_names: pd.Series) -> str:
+    harmful = rows[rows["pvf"] > 0]
+    if harmful.empty:
+        return f"No bit gave a wrong output in {plural(part_names.nunique(), 'part')} of the model"
+    worst = row_with(harmful, "pvf")
+    is_named = part_names.nunique() > 1 or worst["drawn_from"] != ""
+    where = f" of {label(part_names.to_dict()[worst.name], 30)}" if is_named else ""
     silent = rows.groupby("bit")["pvf"].max()
     none = int((silent == 0).sum())
-    said = f"; {plural(none, 'bit')} never {'does' if none == 1 else 'do'} harm" if none else ""
-    return f"Bit {int(worst['bit'])}{where} is worst: {chance(worst['pvf'])} go wrong{said}"
+    harmless = f"; {plural(none, 'bit')} never {'does' if none == 1 else 'do'} harm" if none else ""
+    return f"Bit {int(worst['bit'])}{where} is worst: {chance(worst['pvf'])} go wrong{harmless}"
 
 
 # Which probability a figure shows: without these words a PVF cannot be compared with another.
@@ -412,18 +413,11 @@ _ESTIMAND_MOST = 3
 
 
 def estimand(table: pd.DataFrame) -> list[str]:
-    """Say in words what was averaged, counted and injected, and how many inputs judged.
-
-    Parameters
-    ----------
-    table
-        Table that has ``average``, ``nan_policy``, ``criterion`` and ``fault_model``, and perhaps
-        ``site_count`` and ``trial_count``.
-    """
-    said = [_drawn(table), *(_rule(table, name) for name in _WORDS)]
+    """Say in words what was averaged, counted and injected, and how many inputs judged."""
+    sentences = [_drawn(table), *(_rule(table, name) for name in _WORDS)]
     if {"site_count", "trial_count"} <= set(table.columns):
-        said.append(_inputs(table))
-    return [words for words in said if words]
+        sentences.append(_inputs(table))
+    return [words for words in sentences if words]
 
 
 def coverage(table: pd.DataFrame) -> list[str]:
@@ -455,22 +449,23 @@ def _values(table: pd.DataFrame, name: str) -> list[str | None]:
 def _rule(table: pd.DataFrame, name: str) -> str:
     values = _values(table, name)
     if len(values) > 1:
-        known = [
-            label(each, 20) if each is not None else "not told" for each in values[:_ESTIMAND_MOST]
+        shown = [
+            label(value, 20) if value is not None else "not told"
+            for value in values[:_ESTIMAND_MOST]
         ]
         more = ", ..." if len(values) > _ESTIMAND_MOST else ""
-        return f"<b>{name.replace('_', ' ')} differs: {', '.join(known)}{more}</b>"
+        return f"<b>{name.replace('_', ' ')} differs: {', '.join(shown)}{more}</b>"
     if not values or values[0] is None:
         return f"{name.replace('_', ' ')} not told"
     return _WORDS[name].get(values[0], f"{name.replace('_', ' ')}: {label(values[0], 40)}")
 
 
 def _drawn(table: pd.DataFrame) -> str:
-    if "drawn_from" not in table or not (part := [x for x in table["drawn_from"].unique() if x]):
+    if "drawn_from" not in table or not (origins := [x for x in table["drawn_from"].unique() if x]):
         return ""
-    more = ", ..." if len(part) > _ESTIMAND_MOST else ""
-    named = ", ".join(label(x, 40) for x in part[:_ESTIMAND_MOST])
-    return f"<b>faults drawn from {named}{more} only</b>"
+    more = ", ..." if len(origins) > _ESTIMAND_MOST else ""
+    shown = ", ".join(label(x, 40) for x in origins[:_ESTIMAND_MOST])
+    return f"<b>faults drawn from {shown}{more} only</b>"
 
 
 def _inputs(table: pd.DataFrame) -> str:

@@ -50,18 +50,18 @@ def pvf_exposure(table: pd.DataFrame, *, source: str = "", synthetic: bool = Fal
         ("share of the bits that upsets can hit", "bit_share", "all others", -_APART),
         ("share of the wrong outputs to expect", "wrong_share", "wrong", _APART),
     ):
-        known = drawn[drawn[column].notna()]
+        bars = drawn[drawn[column].notna()]
         figure.add_bar(
             orientation="h",
-            x=100 * known[column].to_numpy(dtype="float64"),
-            y=known.index.to_numpy() + shift,
+            x=100 * bars[column].to_numpy(dtype="float64"),
+            y=bars.index.to_numpy() + shift,
             width=0.34,
             name=name,
             marker=fill(meaning),
-            text=[f" {chance(share)}" for share in known[column]],
+            text=[f" {chance(share)}" for share in bars[column]],
             textposition="outside",
             cliponaxis=False,
-            hovertext=[_hover(row) for _, row in known.iterrows()],
+            hovertext=[_hover(row) for _, row in bars.iterrows()],
             hovertemplate="%{hovertext}<extra></extra>",
         )
     names = [safe(short(name, 40)) for name in drawn["group"]]
@@ -149,8 +149,8 @@ def pvf_by_flips(table: pd.DataFrame, *, source: str = "", synthetic: bool = Fal
     rows = rows[rows["panel"].isin(shown) & rows["line"].isin(drawn)]
     scale = axis_of(pd.concat([rows["pvf"], rows["due"][rows["due"] > 0]]), high=rows["high"])
     figure = panels([label(name, 20) for name in shown], height_px=_HEIGHT_PX)
-    for (panel, line), part in rows.groupby(["panel", "line"], sort=False):
-        _add_line(figure, part, scale, panel=shown.index(panel), line=drawn.index(line))
+    for (panel, line), rows_of_line in rows.groupby(["panel", "line"], sort=False):
+        _add_line(figure, rows_of_line, scale, panel=shown.index(panel), line=drawn.index(line))
     figure.update_xaxes(type="log", **_ticks(rows["flip_count"]))
     figure.update_xaxes(title="flips per experiment [count]", col=1)
     look = scale.axis()
@@ -169,8 +169,8 @@ def pvf_by_flips(table: pd.DataFrame, *, source: str = "", synthetic: bool = Fal
 
 def _panels(table: pd.DataFrame) -> pd.Series:
     names = _texts(table, "component", "all")
-    part = table["drawn_from"].astype(object)
-    return names.where(part == "", part.astype(str) + " of " + names)
+    origin = table["drawn_from"].astype(object)
+    return names.where(origin == "", origin.astype(str) + " of " + names)
 
 
 def _texts(table: pd.DataFrame, column: str, otherwise: str) -> pd.Series:
@@ -180,23 +180,24 @@ def _texts(table: pd.DataFrame, column: str, otherwise: str) -> pd.Series:
 
 
 def _add_line(
-    figure: go.Figure, part: pd.DataFrame, scale: Chances, *, panel: int, line: int
+    figure: go.Figure, rows: pd.DataFrame, scale: Chances, *, panel: int, line: int
 ) -> None:
-    part = part.sort_values("flip_count", kind="stable")
-    part = part.iloc[extremes(part["pvf"].to_numpy(), _MOST_POINTS)]
-    look, name = distinct(line), label(part["line"].iloc[0], 20)
+    rows = rows.sort_values("flip_count", kind="stable")
+    rows = rows.iloc[extremes(rows["pvf"].to_numpy(), _MOST_POINTS)]
+    look, name = distinct(line), label(rows["line"].iloc[0], 20)
     common: dict[str, Any] = {
-        "x": part["flip_count"].to_numpy(), "mode": "lines+markers", "showlegend": panel == 0,
+        "x": rows["flip_count"].to_numpy(), "mode": "lines+markers", "showlegend": panel == 0,
     }  # fmt: skip
     figure.add_scatter(
-        **common, row=1, col=panel + 1, y=scale.place(part["pvf"]), name=name, legendgroup=name,
-        error_y=scale.whiskers(part, look["color"]),
+        **common, row=1, col=panel + 1, y=scale.place(rows["pvf"]), name=name, legendgroup=name,
+        error_y=scale.whiskers(rows, look["color"]),
         line={**look, "width": 2},
         marker={"symbol": _SYMBOLS[line], "size": 8, "color": look["color"]},
-        hovertext=[f"{chance(p)} go wrong" for p in part["pvf"]],
+        hovertext=[f"{chance(p)} go wrong" for p in rows["pvf"]],
         hovertemplate="%{x} flips: %{hovertext}<extra>" + name + "</extra>",
     )  # fmt: skip
-    finite = part[part["due"].notna()]
+    finite = rows[rows["due"].notna()]
+    # Tools that tell outputs that are not finite may have found none.
     if finite["due"].max() > 0:
         common["x"] = finite["flip_count"].to_numpy()
         figure.add_scatter(
@@ -224,13 +225,12 @@ def _ticks(counts: pd.Series) -> dict[str, Any]:
 
 def _by_flips_claim(rows: pd.DataFrame) -> str:
     first = rows.sort_values("pvf", kind="stable").iloc[-1]
-    mine = rows[(rows["panel"] == first["panel"]) & (rows["line"] == first["line"])]
-    mine = mine.sort_values("flip_count", kind="stable")
-    few, most = mine.iloc[0], mine.iloc[-1]
-    name = ", ".join(label(each, 20) for each in (first["panel"], first["line"]))
-    if few["flip_count"] == most["flip_count"]:
-        return f"{name}: {chance(few['pvf'])} go wrong at {plural(int(few['flip_count']), 'flip')}"
-    return (
-        f"{name}: {chance(few['pvf'])} go wrong at {plural(int(few['flip_count']), 'flip')}, "
-        f"{chance(most['pvf'])} at {int(most['flip_count']):,}"
-    )
+    worst_line = rows[(rows["panel"] == first["panel"]) & (rows["line"] == first["line"])]
+    worst_line = worst_line.sort_values("flip_count", kind="stable")
+    fewest, most = worst_line.iloc[0], worst_line.iloc[-1]
+    name = ", ".join(label(text, 20) for text in (first["panel"], first["line"]))
+    flips = plural(int(fewest["flip_count"]), "flip")
+    claim = f"{name}: {chance(fewest['pvf'])} go wrong at {flips}"
+    if fewest["flip_count"] == most["flip_count"]:
+        return claim
+    return f"{claim}, {chance(most['pvf'])} at {int(most['flip_count']):,}"

@@ -60,31 +60,25 @@ def read(files: list[InjectionFile]) -> list[InjectionPart]:
 
     Without details, a layer is one experiment. The table of all layers stands in another
     folder than the details; if there is one of each, they belong together.
-
-    Raises
-    ------
-    LoadError
-        If details and table count different mismatches, or it is not clear which table
-        details belong to.
     """
     details = [file.source for file in files if file.role == "detail"]
     tables = [file.source for file in files if file.role == "layers"]
-    places = list(dict.fromkeys(folder(source) for source in details))
-    if places and (len(tables) > len(places) or min(len(places), len(tables)) > 1):
+    locations = list(dict.fromkeys(folder(source) for source in details))
+    if locations and (len(tables) > len(locations) or min(len(locations), len(tables)) > 1):
         msg = (
-            f"{tables[0].label}: {len(tables)} tables of layers and details in {len(places)} "
+            f"{tables[0].label}: {len(tables)} tables of layers and details in {len(locations)} "
             "folders; load one run at a time"
         )
         raise LoadError(msg)
-    parts = []
-    for place in places:
-        mine = [source for source in details if folder(source) == place]
-        parts.append(_read_details(mine, tables[0] if tables and len(places) == 1 else None))
-    if not places:
-        parts += [_read_layers(source) for source in tables]
-    elif tables and len(places) > 1:
-        parts.append(_read_layers(tables[0]))
-    return parts
+    campaigns = []
+    for location in locations:
+        own = [source for source in details if folder(source) == location]
+        campaigns.append(_read_details(own, tables[0] if tables and len(locations) == 1 else None))
+    if not locations:
+        campaigns += [_read_layers(source) for source in tables]
+    elif tables and len(locations) > 1:
+        campaigns.append(_read_layers(tables[0]))
+    return campaigns
 
 
 def _head(name: str, **more: Any) -> pd.DataFrame:
@@ -100,31 +94,31 @@ def _read_details(sources: list[Source], table: Source | None) -> InjectionPart:
     if table is not None:
         findings.append(Findings(table.label))
         lost = _lost(details, _layer_rows(table, findings[-1]), table, findings[-1])
-    sizes = [len(each.is_sdc) + missing for each, missing in zip(details, lost, strict=True)]
+    sizes = [len(detail.is_sdc) + missing for detail, missing in zip(details, lost, strict=True)]
     codes = np.concatenate(
         [
-            np.concatenate([np.where(each.is_sdc, SDC, UNKNOWN), np.full(missing, DUE)])
-            for each, missing in zip(details, lost, strict=True)
+            np.concatenate([np.where(detail.is_sdc, SDC, UNKNOWN), np.full(missing, DUE)])
+            for detail, missing in zip(details, lost, strict=True)
         ]
     )
     name = (
         stem(table) if table is not None else f"GoldenEye {folder(sources[0]).rsplit('/', 1)[-1]}"
     )
     exp = np.arange(len(codes))
-    known = ("sdc", "due") if table is not None else ("sdc",)
-    layers = np.repeat(np.array([each.layer for each in details], object), sizes)
+    outcomes = ("sdc", "due") if table is not None else ("sdc",)
+    layers = np.repeat(np.array([detail.layer for detail in details], object), sizes)
     faults = {"campaign_id": name, "exp_id": exp, "flip": 0, "layer": pd.Categorical(layers)}
     kept = codes != DUE
     trials = {
         "campaign_id": name,
         "exp_id": exp[kept],
-        "input_id": np.concatenate([each.image for each in details]),
+        "input_id": np.concatenate([detail.image for detail in details]),
         "outcome": outcome_categories(codes[kept]),
-        "golden_margin": np.concatenate([each.margin for each in details]),
+        "golden_margin": np.concatenate([detail.margin for detail in details]),
     }
     return InjectionPart(
         _head(name, input_count=1),
-        counted(name, exp, codes, known=known),
+        counted(name, exp, codes, known=outcomes),
         filled(FAULTS, faults, len(exp)),
         filled(TRIALS, trials, int(kept.sum())),
         findings=findings,
@@ -135,8 +129,8 @@ def _read_details(sources: list[Source], table: Source | None) -> InjectionPart:
 
 # The layer stands nowhere but in the name of the file.
 def _layer_of(source: Source) -> str | None:
-    found = _LAYER.search(stem(source))
-    return found[1] if found else None
+    match = _LAYER.search(stem(source))
+    return match[1] if match else None
 
 
 # Two files of one layer are a copy, or two runs; either would count twice.
@@ -161,8 +155,8 @@ def _detail(source: Source, findings: Findings) -> _Detail:
         for name in ("GoldLabel", "InjLabel", "ImgID")
     )
     layer = _layer_of(source)
-    what = "the layer is not known: the file name has no layer<number>"
-    findings.add("noted", what, int(layer is None))
+    text = "the layer is not known: the file name has no layer<number>"
+    findings.add("noted", text, int(layer is None))
     margin = real(column(table, "GoldTop2Diff", source))
     return _Detail(layer or stem(source), source, golden != faulty, image, margin)
 
@@ -187,21 +181,21 @@ def _lost(
 ) -> np.ndarray:
     by_layer = layers.assign(fmap_id=layers["fmap_id"].astype(str)).set_index("fmap_id")
     lost = []
-    for each in details:
-        if each.layer not in by_layer.index:
-            msg = f"{each.source.label}: layer {each.layer} is not in {table.label}"
+    for detail in details:
+        if detail.layer not in by_layer.index:
+            msg = f"{detail.source.label}: layer {detail.layer} is not in {table.label}"
             raise LoadError(msg)
-        mismatches = int(by_layer["Mismatches"][each.layer])
-        size = int(by_layer["Sample_Size"][each.layer])
-        found = int(each.is_sdc.sum())
-        if found != mismatches or len(each.is_sdc) > size:
+        mismatches = int(by_layer["Mismatches"][detail.layer])
+        size = int(by_layer["Sample_Size"][detail.layer])
+        changed = int(detail.is_sdc.sum())
+        if changed != mismatches or len(detail.is_sdc) > size:
             msg = (
-                f"{each.source.label}: {found:,} mismatches in {len(each.is_sdc):,} injections, "
-                f"{table.label} has {mismatches:,} in {size:,}; they are of "
-                "different runs"
+                f"{detail.source.label}: {changed:,} mismatches in {len(detail.is_sdc):,} "
+                f"injections, {table.label} has {mismatches:,} in {size:,}; they are "
+                "of different runs"
             )
             raise LoadError(msg)
-        lost.append(size - len(each.is_sdc))
+        lost.append(size - len(detail.is_sdc))
     findings.add("assumed", _LOST, sum(lost))
     return np.array(lost, np.int64)
 

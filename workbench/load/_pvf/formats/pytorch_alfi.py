@@ -38,6 +38,7 @@ _FILTER, _PLACES = "channel_in", ("channel_in", "channel_out", "3D channel", "he
 _SITE = ("layer", *_PLACES, "bit")
 _NOTHING = ("", "None", "nan", "-1", "-1.0")
 _HIGHEST_BIT = 31
+# Probabilities are written in per cent.
 _PERCENT = 100.0
 _MSB = "bits counted from the most significant, of a float32: bit = 31 - value"
 
@@ -53,32 +54,26 @@ def role(head: bytes, source: Source) -> str:  # noqa: ARG001 - the head tells
 
 
 def read(files: list[InjectionFile]) -> list[InjectionPart]:
-    """Read faulty outputs beside the golden ones of the same folder.
-
-    Raises
-    ------
-    LoadError
-        If there are no golden outputs, several that may be meant, or other images in them.
-    """
+    """Read faulty outputs beside the golden ones of the same folder."""
     golden = [file.source for file in files if file.role == "golden"]
-    parts = []
+    campaigns = []
     for file in files:
         if file.role == "corr":
-            parts += _read_pair(file.source, _golden_of(file.source, golden))
-    if not parts:
+            campaigns += _read_pair(file.source, _golden_of(file.source, golden))
+    if not campaigns:
         msg = (
             f"{golden[0].label}: golden outputs of pytorchALFI without faulty ones; give the "
             "file *_corr.csv of the same run as well"
         )
         raise LoadError(msg)
-    return parts
+    return campaigns
 
 
 def _golden_of(source: Source, golden: list[Source]) -> Source:
-    beside = [each for each in golden if folder(each) == folder(source)] or golden
+    beside = [run for run in golden if folder(run) == folder(source)] or golden
     if len(beside) > 1:
         own = stem(source).removesuffix("_corr")
-        beside = [each for each in beside if stem(each).removesuffix("_golden") == own]
+        beside = [run for run in beside if stem(run).removesuffix("_golden") == own]
     if len(beside) != 1:
         msg = (
             f"{source.label}: faulty outputs of pytorchALFI need the golden ones of the same run "
@@ -93,36 +88,36 @@ def _read_pair(source: Source, golden_source: Source) -> list[InjectionPart]:
     corr, golden = text_table(source, findings), text_table(golden_source, notes)
     row = np.arange(corr.num_rows) % golden.num_rows
     _check_rows(corr, golden, row, source, golden_source)
-    if rest := corr.num_rows % golden.num_rows:
-        findings.add("truncated", "rows of a last run that does not cover all images", rest)
+    if extra_rows := corr.num_rows % golden.num_rows:
+        findings.add("truncated", "rows of a last run that does not cover all images", extra_rows)
     exp, sites = _experiments(corr, row, source, findings)
-    parts: list[InjectionPart] = []
+    campaigns: list[InjectionPart] = []
     for model, name in _FAULTY.items():
         if name not in corr.column_names:
             continue
-        campaign_id = stem(source) if not parts else f"{stem(source)} (mitigated)"
+        campaign_id = stem(source) if not campaigns else f"{stem(source)} (mitigated)"
         trials = _Trials(corr, golden, row, exp, source, golden_source, model)
-        parts.append(trials.part(campaign_id, sites))
-    parts[0].findings += [findings, notes]
-    taken = {*_ROW, *_SITE, *_FAULTY.values(), *_FLAGS.values(), _GOLDEN, _GOLDEN_RESIL}
-    note_columns(findings, [each for each in corr.column_names if each not in taken])
-    unused = [each for each in golden.column_names if each not in {*taken, _PROBABILITY}]
+        campaigns.append(trials.part(campaign_id, sites))
+    campaigns[0].findings += [findings, notes]
+    used = {*_ROW, *_SITE, *_FAULTY.values(), *_FLAGS.values(), _GOLDEN, _GOLDEN_RESIL}
+    note_columns(findings, [key for key in corr.column_names if key not in used])
+    unused = [key for key in golden.column_names if key not in {*used, _PROBABILITY}]
     note_columns(notes, unused)
-    return parts
+    return campaigns
 
 
 def _check_rows(
     corr: pa.Table, golden: pa.Table, row: np.ndarray, source: Source, golden_source: Source
 ) -> None:
     for name in _ROW:
-        ours = pd.Series(corr[name].to_pandas()).fillna("")
-        theirs = pd.Series(golden[name].to_pandas()).fillna("").to_numpy()[row]
-        if (bad := (ours != theirs).to_numpy()).any():
+        faulty_cells = pd.Series(corr[name].to_pandas()).fillna("")
+        golden_cells = pd.Series(golden[name].to_pandas()).fillna("").to_numpy()[row]
+        if (bad := (faulty_cells != golden_cells).to_numpy()).any():
             at = int(bad.argmax())
             msg = (
-                f"{source.label}: row {at + 1:,} is of {name} {ours.iloc[at]!r}, the golden row is "
-                f"of {theirs[at]!r}; {golden_source.label} is of another run, as rows are joined "
-                "by order"
+                f"{source.label}: row {at + 1:,} is of {name} {faulty_cells.iloc[at]!r}, the "
+                f"golden row is of {golden_cells[at]!r}; {golden_source.label} is of another "
+                "run, as rows are joined by order"
             )
             raise LoadError(msg)
 
@@ -151,8 +146,8 @@ class _Trials:
         if due is not None:
             codes = np.where(due, DUE, codes)
         beneficial = (codes == SDC) & (golden != label) & (faulty == label)
-        known = ("sdc",) if due is None else ("sdc", "due")
-        outcomes = counted(campaign_id, self.exp, codes, known=known, beneficial=beneficial)
+        outcomes_told = ("sdc",) if due is None else ("sdc", "due")
+        outcomes = counted(campaign_id, self.exp, codes, known=outcomes_told, beneficial=beneficial)
         head = campaign(
             campaign_id=campaign_id,
             tool=TOOL,
@@ -193,17 +188,17 @@ class _Trials:
         if name not in self.corr.column_names:
             return None
         cells = column(self.corr, name, self.source)
-        found = boolean(cells)
-        if (lacking := np.asarray(found.isna())).any():
+        flags = boolean(cells)
+        if (lacking := np.asarray(flags.isna())).any():
             cells.refuse(lacking, "True or False (whether an output was finite)")
-        return np.asarray(found, np.bool_)
+        return np.asarray(flags, np.bool_)
 
     def _margins(self) -> np.ndarray | None:
         if _PROBABILITY not in self.golden.column_names or self.model != "corr":
             return None
         texts = pd.Series(self.golden[_PROBABILITY].to_pandas())
-        found = texts.str.extract(r"\[\s*([-+.\deE]+)[\s,]+([-+.\deE]+)")
-        numbers: np.ndarray = found.apply(pd.to_numeric, errors="coerce").to_numpy()
+        pairs = texts.str.extract(r"\[\s*([-+.\deE]+)[\s,]+([-+.\deE]+)")
+        numbers: np.ndarray = pairs.apply(pd.to_numeric, errors="coerce").to_numpy()
         margins: np.ndarray = ((numbers[:, 0] - numbers[:, 1]) / _PERCENT)[self.row]
         return margins
 
@@ -236,8 +231,8 @@ def _experiments(
     is_bit = bits.notna() & (bits == np.floor(bits)) & bits.between(0, _HIGHEST_BIT)
     is_flip = bool(is_bit.all())
     findings.add("assumed", _MSB, len(flips) if is_flip else 0)
-    what = "faults that set a value: their column 'bit' holds no bit"
-    findings.add("noted", what, 0 if is_flip else len(flips))
+    remark = "faults that set a value: their column 'bit' holds no bit"
+    findings.add("noted", remark, 0 if is_flip else len(flips))
     bit = _HIGHEST_BIT - bits if is_flip else bits * np.nan
     number = flips.groupby("exp").cumcount()
     per_experiment = number.max() + 1 if len(number) else 1
@@ -268,7 +263,7 @@ def _flips(cells: pd.DataFrame, source: Source) -> pd.DataFrame:
     for name in lists:
         is_short = sizes[name] < most
         repeats = [
-            each * int(n) for each, n in zip(lists[name][is_short], most[is_short], strict=True)
+            cell * int(n) for cell, n in zip(lists[name][is_short], most[is_short], strict=True)
         ]
         lists.loc[is_short, name] = pd.Series(repeats, index=lists.index[is_short])
     flips: pd.DataFrame = lists.assign(exp=np.arange(len(lists))).explode(

@@ -73,54 +73,52 @@ def role(head: bytes, source: Source) -> str:  # noqa: ARG001 - the head tells
     names = set(header_of(head))
     if names >= {*LIST, *COUNTS}:
         return "summary"
-    for found, needed in (("list", LIST), ("analysis", _ANALYSIS), ("predictions", _PREDICTIONS)):
+    for kind, needed in (("list", LIST), ("analysis", _ANALYSIS), ("predictions", _PREDICTIONS)):
         if names >= set(needed):
-            return found
+            return kind
     return "accuracies" if looks_like_accuracies(head) else ""
 
 
 def read(files: list[InjectionFile]) -> list[InjectionPart]:
-    """Read everything; an analysis is joined to the fault list it was run with.
-
-    Raises
-    ------
-    LoadError
-        If it is not clear which fault list an analysis belongs to, or a row cannot be read.
-    """
+    """Read everything; an analysis is joined to the fault list it was run with."""
     by = {name: [file.source for file in files if file.role == name] for name in _ROLES}
     lists = [_read_list(source) for source in by["list"]]
-    parts = [_read_analysis(source, _list_of(source, lists)) for source in by["analysis"]]
+    campaigns = [_read_analysis(source, _list_of(source, lists)) for source in by["analysis"]]
     joined = {id(_list_of(source, lists)) for source in by["analysis"]}
     for source in by["summary"]:
-        part = _read_summary(source)
-        if same := next((each for each in parts if _same_counts(each, part)), None):
-            same.findings += part.findings
-            what = "a summary of an analysis that is loaded as well; taken once"
-            part.findings[0].add("skipped by design", what)
+        result = _read_summary(source)
+        if same := next((run for run in campaigns if _same_counts(run, result)), None):
+            same.findings += result.findings
+            remark = "a summary of an analysis that is loaded as well; taken once"
+            result.findings[0].add("skipped by design", remark)
         else:
-            parts.append(part)
-    for each in lists:
-        if id(each) in joined:
+            campaigns.append(result)
+    for fault_list in lists:
+        if id(fault_list) in joined:
             continue
-        if same := next((part for part in parts if _same_faults(each, part)), None):
-            each.findings.add(
+        if same := next((result for result in campaigns if _same_faults(fault_list, result)), None):
+            fault_list.findings.add(
                 "skipped by design", "a fault list that a summary repeats; taken once"
             )
-            same.findings.append(each.findings)
+            same.findings.append(fault_list.findings)
         else:
-            parts.append(_never_run(each))
-    parts += predictions(by["predictions"], RULES)
-    return parts + accuracies(by["accuracies"], RULES)
+            head = campaign(campaign_id=stem(fault_list.source), **RULES)
+            findings = [fault_list.findings]
+            campaigns.append(
+                InjectionPart(head, OUTCOMES.empty(), fault_list.frame, findings=findings)
+            )
+    campaigns += predictions(by["predictions"], RULES)
+    return campaigns + accuracies(by["accuracies"], RULES)
 
 
 _ROLES = ("list", "summary", "analysis", "predictions", "accuracies")
 
 
 def _list_of(source: Source, lists: list[_Faults]) -> _Faults | None:
-    beside = [each for each in lists if folder(each.source) == folder(source)]
+    beside = [fault_list for fault_list in lists if folder(fault_list.source) == folder(source)]
     chosen = beside or lists
     if len(chosen) > 1:
-        names = ", ".join(each.source.label for each in chosen[:3])
+        names = ", ".join(fault_list.source.label for fault_list in chosen[:3])
         msg = (
             f"{source.label}: several fault lists may be its own ({names}); load the analysis "
             "with one of them: load.injections([list, analysis])"
@@ -171,19 +169,21 @@ def _read_summary(source: Source) -> InjectionPart:
     counts = [np.asarray(whole(column(table, n, source), lower=0, may_lack=False)) for n in COUNTS]
     total = np.sum(counts, axis=0)
     if "n_injections" in table.column_names:
-        said = pd.Series(whole(column(table, "n_injections", source)))
+        stated = pd.Series(whole(column(table, "n_injections", source)))
         findings.add(
             "noted",
             "n_injections that are not the sum of the counts; the sum is taken",
-            int((said > total).sum()),
+            int((stated > total).sum()),
         )
-        what = "counts above n_injections: the analysis was probably appended to twice"
-        findings.add("suspicious", what, int((said < total).sum()))
+        remark = "counts above n_injections: the analysis was probably appended to twice"
+        findings.add("suspicious", remark, int((stated < total).sum()))
     ran = total > 0
     findings.add("skipped by design", "faults whose counts sum to 0: never run", int((~ran).sum()))
-    known = {*LIST, *COUNTS, "n_injections"}
-    note_columns(findings, [each for each in table.column_names if each not in known])
-    columns = {f"{each}_count": count[ran] for each, count in zip(_KNOWN, counts, strict=True)}
+    used = {*LIST, *COUNTS, "n_injections"}
+    note_columns(findings, [name_of for name_of in table.column_names if name_of not in used])
+    columns = {
+        f"{name_of}_count": count[ran] for name_of, count in zip(_KNOWN, counts, strict=True)
+    }
     columns |= {"exp_id": faults["exp_id"].to_numpy()[ran], "input_count": total[ran]}
     outcomes = filled(OUTCOMES, {"campaign_id": name, **columns}, int(ran.sum()))
     head = campaign(campaign_id=name, input_count=common(outcomes["input_count"]), **RULES)
@@ -193,10 +193,10 @@ def _read_summary(source: Source) -> InjectionPart:
 def _read_analysis(source: Source, faults: _Faults | None) -> InjectionPart:
     findings = Findings(source.label)
     table = text_table(source, findings, whole=_ANALYSIS)
-    note_columns(findings, [each for each in table.column_names if each not in _ANALYSIS])
+    note_columns(findings, [key for key in table.column_names if key not in _ANALYSIS])
     fault, batch, image, output = (
-        np.asarray(whole(column(table, each, source), lower=0, may_lack=False), np.int64)
-        for each in _ANALYSIS
+        np.asarray(whole(column(table, key, source), lower=0, may_lack=False), np.int64)
+        for key in _ANALYSIS
     )
     if (bad := output > SDC).any():
         column(table, "output", source).refuse(bad, "0 (masked), 1 (non-critical) or 2 (SDC-1)")
@@ -210,18 +210,18 @@ def _read_analysis(source: Source, faults: _Faults | None) -> InjectionPart:
     head = campaign(campaign_id=name, input_count=common(outcomes["input_count"]), **RULES)
     trials = {"campaign_id": name, "exp_id": fault, "input_id": inputs}
     trials["outcome"] = outcome_categories(output)
-    part = InjectionPart(
+    result = InjectionPart(
         head, outcomes, trials=filled(TRIALS, trials, len(fault)), findings=[findings]
     )
-    part.is_counted_here = part.is_numbered_here = True
+    result.is_counted_here = result.is_numbered_here = True
     if faults is None:
         findings.add("noted", "no fault list beside the analysis: places are not known")
-        return part
-    part.faults = faults.frame.assign(
+        return result
+    result.faults = faults.frame.assign(
         campaign_id=pd.Series(name, index=faults.frame.index, dtype=pd.Series([""]).dtype)
     )
-    part.findings.append(faults.findings)
-    return part
+    result.findings.append(faults.findings)
+    return result
 
 
 # The tool appends to its analysis run after run: one row per fault and image is kept.
@@ -254,22 +254,19 @@ def _first_of_each(
 def _same_counts(first: InjectionPart, second: InjectionPart) -> bool:
     names = ["exp_id", "masked_count", "benign_count", "sdc_count"]
     sorted_frames = [
-        part.outcomes[names].sort_values("exp_id", ignore_index=True) for part in (first, second)
+        result.outcomes[names].sort_values("exp_id", ignore_index=True)
+        for result in (first, second)
     ]
     return len(first.trials) > 0 and sorted_frames[0].equals(sorted_frames[1])
 
 
-def _same_faults(faults: _Faults, part: InjectionPart) -> bool:
+def _same_faults(faults: _Faults, result: InjectionPart) -> bool:
     names = ["exp_id", "layer", "index", "bit"]
     keys = [
-        pd.MultiIndex.from_frame(frame[names].astype(str)) for frame in (faults.frame, part.faults)
+        pd.MultiIndex.from_frame(frame[names].astype(str))
+        for frame in (faults.frame, result.faults)
     ]
     return bool(keys[0].isin(keys[1]).all())
-
-
-def _never_run(faults: _Faults) -> InjectionPart:
-    head = campaign(campaign_id=stem(faults.source), **RULES)
-    return InjectionPart(head, OUTCOMES.empty(), faults.frame, findings=[faults.findings])
 
 
 # Runs of SFIadvancedmodels that have not been compared with the golden one yet.
@@ -289,21 +286,21 @@ def param_of(layer: str) -> str:
 def looks_like_accuracies(head: bytes) -> bool:
     """Recognise ``0,0.91`` ``1,0.90`` ...: faults counted from 0, and an accuracy each."""
     lines = head.splitlines()[:5] if b"\n" in head else []
-    found = [_ACCURACY.fullmatch(line) for line in lines]
-    return len(found) >= _FEWEST_LINES and all(
-        match is not None and int(match[1]) == number for number, match in enumerate(found)
+    matches = [_ACCURACY.fullmatch(line) for line in lines]
+    return len(matches) >= _FEWEST_LINES and all(
+        match is not None and int(match[1]) == number for number, match in enumerate(matches)
     )
 
 
 def predictions(sources: list[Source], rules: Mapping[str, Any]) -> list[InjectionPart]:
     """Read decisions per fault and image; the batches of a folder are one campaign."""
-    parts = []
-    for place in dict.fromkeys(map(folder, sources)):
-        mine = [source for source in sources if folder(source) == place]
-        findings = [Findings(source.label) for source in mine]
-        read = [_prediction_rows(*pair) for pair in zip(mine, findings, strict=True)]
-        parts.append(_predicted(pd.concat(read, ignore_index=True), mine, findings, rules))
-    return parts
+    campaigns = []
+    for location in dict.fromkeys(map(folder, sources)):
+        own = [source for source in sources if folder(source) == location]
+        findings = [Findings(source.label) for source in own]
+        read = [_prediction_rows(*pair) for pair in zip(own, findings, strict=True)]
+        campaigns.append(_predicted(pd.concat(read, ignore_index=True), own, findings, rules))
+    return campaigns
 
 
 def _prediction_rows(source: Source, findings: Findings) -> pd.DataFrame:
@@ -328,8 +325,8 @@ def _predicted(
 ) -> InjectionPart:
     name = stem(sources[0])
     first = rows.drop_duplicates("Fault_ID").sort_values("Fault_ID", ignore_index=True)
-    told = first[list(_PLACES)]
-    places = told.apply(lambda row: f"({', '.join(map(str, row.dropna()))})", axis=1)
+    index_cells = first[list(_PLACES)]
+    indices = index_cells.apply(lambda row: f"({', '.join(map(str, row.dropna()))})", axis=1)
     stuck = {0: "stuck0", 1: "stuck1"}.get(common(first["Fault_Value"]))
     faults = {
         "campaign_id": name,
@@ -338,7 +335,7 @@ def _predicted(
         "layer": first["Fault_Layer"],
         "param": first["Fault_Layer"].map(param_of),
         "kind": "weight",
-        "index": places.where(told.notna().any(axis=1)),
+        "index": indices.where(index_cells.notna().any(axis=1)),
         "bit": first["Fault_Bit"],
         "bit_role": fp32_roles(first["Fault_Bit"]),
         "dtype": "fp32",
@@ -360,23 +357,25 @@ def _predicted(
 
 def accuracies(sources: list[Source], rules: Mapping[str, Any]) -> list[InjectionPart]:
     """Read accuracies per fault; a file that is the mean of the others beside it replaces them."""
-    parts = []
-    for place in dict.fromkeys(map(folder, sources)):
-        parts += _accuracies_of([each for each in sources if folder(each) == place], rules)
-    return parts
+    campaigns = []
+    for location in dict.fromkeys(map(folder, sources)):
+        campaigns += _accuracies_of(
+            [source for source in sources if folder(source) == location], rules
+        )
+    return campaigns
 
 
 def _accuracies_of(sources: list[Source], rules: Mapping[str, Any]) -> list[InjectionPart]:
     read = [_accuracy_rows(source) for source in sources]
     mean = _mean_of_others([rows for rows, _ in read])
-    parts = []
+    campaigns = []
     for number in range(len(read)) if mean is None else [mean]:
         rows, findings = read[number]
         name = stem(sources[number])
         columns: dict[str, Any] = {"exp_id": rows["fault"], "metric_value": rows["accuracy"]}
         columns |= {"campaign_id": name, "metric_name": "accuracy"}
         more = {"metric_name": "accuracy", "criterion": "metric_drop", "masked_rule": None}
-        parts.append(
+        campaigns.append(
             InjectionPart(
                 campaign(campaign_id=name, **{**rules, **more}),
                 filled(OUTCOMES, columns, len(rows)),
@@ -384,12 +383,12 @@ def _accuracies_of(sources: list[Source], rules: Mapping[str, Any]) -> list[Inje
             )
         )
     if mean is not None:
-        others = [findings for number, (_, findings) in enumerate(read) if number != mean]
-        for findings in others:
-            what = f"accuracies of one batch; {sources[mean].label} is their mean"
-            findings.add("skipped by design", what)
-        parts[0].findings += others
-    return parts
+        batches = [findings for number, (_, findings) in enumerate(read) if number != mean]
+        for findings in batches:
+            remark = f"accuracies of one batch; {sources[mean].label} is their mean"
+            findings.add("skipped by design", remark)
+        campaigns[0].findings += batches
+    return campaigns
 
 
 def _accuracy_rows(source: Source) -> tuple[pd.DataFrame, Findings]:
@@ -405,7 +404,7 @@ def _mean_of_others(frames: list[pd.DataFrame]) -> int | None:
         return None
     values = np.array([frame["accuracy"].to_numpy() for frame in frames])
     for number, own in enumerate(values):
-        others = np.delete(values, number, axis=0)
-        if np.allclose(own, others.mean(axis=0), rtol=0, atol=1e-9):
+        batches = np.delete(values, number, axis=0)
+        if np.allclose(own, batches.mean(axis=0), rtol=0, atol=1e-9):
             return number
     return None
