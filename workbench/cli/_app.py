@@ -93,10 +93,6 @@ def _as_words(match: re.Match[str]) -> str:
     return match[1] if next_character in ("", " ", ",", ";", ".", ")") else f"{match[1]} "
 
 
-PowerUnit = Annotated[
-    Literal["W", "kW", "MW", "mW"] | None,
-    typer.Option(help="Unit of power columns that do not state one.", show_default=False),
-]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for a script to read.")]
 
 
@@ -132,9 +128,6 @@ def print_table(frame: pd.DataFrame, *, as_json: bool) -> None:
         print_json(records(frame))
     else:
         typer.echo(frame.to_string(index=False, max_colwidth=60))
-
-
-# Commands that work on data sets: list, fetch, verify.
 
 
 def list_sets(as_json: Json = False) -> None:
@@ -200,9 +193,6 @@ def verify(
         raise typer.Exit(LOOK)
 
 
-# The command that compares the workbench with numbers printed elsewhere.
-
-
 def fidelity(
     noun: Annotated[
         str | None, typer.Argument(help="Only claims about this, e.g. traces.", show_default=False)
@@ -231,9 +221,6 @@ def fidelity(
         raise typer.Exit(LOOK)
 
 
-# The command that records power while another command runs.
-
-
 def record(
     command: Annotated[list[str], typer.Argument(help="The command to run, after --.")],
     out: Annotated[Path, typer.Option(help="Folder to write; must not hold a recording.")],
@@ -260,9 +247,6 @@ def record(
         lost = f"; {done.lost_count:,} readings are lost" if done.lost_count else ""
         tell(f"sampling ended early: {done.error}{lost}")
     raise typer.Exit(done.exit_code or (LOOK if done.error else 0))
-
-
-# Commands that work on trace files: check, convert.
 
 
 def check(
@@ -372,47 +356,38 @@ def _unmentioned(result: dict[str, Any]) -> list[str]:
     return [label for label in result["kinds"] if label not in sources]
 
 
-# Options that say what files do not, shared by all commands that read data.
+def _optional(about: str) -> Any:
+    # The default None is no value that a user could write.
+    return typer.Option(help=about, show_default=False)
+
 
 Zone = Annotated[
-    str | None,
-    typer.Option(
-        help="Time zone of timestamps that do not state one, e.g. UTC or +01:00.",
-        show_default=False,
-    ),
+    str | None, _optional("Time zone of timestamps that do not state one, e.g. UTC or +01:00.")
 ]
 Year = Annotated[
-    int | None,
-    typer.Option(
-        help="Year of timestamps that do not state one (first of a file).", show_default=False
-    ),
+    int | None, _optional("Year of timestamps that do not state one (first of a file).")
 ]
 BootTime = Annotated[
-    str | None,
-    typer.Option(
-        help="When the host was booted, for timestamps in seconds since then.", show_default=False
-    ),
+    str | None, _optional("When the host was booted, for timestamps in seconds since then.")
 ]
 Node = Annotated[
     list[str] | None,
-    typer.Option(
-        help="Host of files that do not state one: HOST, or a pattern for the file name that "
-        "matches it, or PART=HOST for files with PART in their name (may be repeated).",
-        show_default=False,
+    _optional(
+        "Host of files that do not state one: HOST, or a pattern for the file name that "
+        "matches it, or PART=HOST for files with PART in their name (may be repeated)."
     ),
 ]
-Unit = PowerUnit
+Unit = Annotated[
+    Literal["W", "kW", "MW", "mW"] | None, _optional("Unit of power columns that do not state one.")
+]
 # Characters that patterns have and hosts have not.
 _OF_PATTERNS = re.compile(r"[\\\[\](){}*+?|^$]")
 
 
 def options_of(
-    tz: str | None,
-    year: int | None,
-    boot_time: str | None,
-    node: list[str] | None,
+    tz: str | None, year: int | None, boot_time: str | None, node: list[str] | None,
     unit: str | None,
-) -> dict[str, Any]:
+) -> dict[str, Any]:  # fmt: skip
     """Return the options as the arguments of the loaders; refuse what means nothing."""
     from workbench.load.kinds import Options
 

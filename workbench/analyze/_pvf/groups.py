@@ -179,8 +179,6 @@ def never_hit(names: set[str], hit: set[str], noun: str) -> str:
     return f"{len(missing)} of {len(names)} {noun} never injected ({shown})"
 
 
-# Rules of a vulnerability factor: what counts as wrong, what is averaged, what may be mixed.
-
 Average: TypeAlias = Literal["bits", "parameters", "tensors", "layers"]
 NanPolicy: TypeAlias = Literal["wrong", "due", "ignore"]
 Beneficial: TypeAlias = Literal["wrong", "right"]

@@ -299,8 +299,6 @@ def _looks(share: Any, looks: Any, inputs: int, confidence_level: float) -> pd.D
     )  # fmt: skip
 
 
-# How many faults of each stratum to inject.
-
 # A stratum without events in the pilot may have some.
 LEAST_SPREAD = 1e-4
 LEAST_SITES = 2
@@ -320,8 +318,6 @@ def neyman(weight: Any, spread: Any, site_count: int) -> NDArray[np.int64]:
     turn = np.argsort(np.argsort(floor - exact, axis=-1, kind="stable"), axis=-1, kind="stable")
     return np.asarray(floor + (turn < missing) + LEAST_SITES, dtype=np.int64)
 
-
-# Samples drawn from a campaign that injected every fault, to test what samples can tell.
 
 _PLACES = ("component", "layer", "kind", "dtype")
 _STRATA = ("component", "layer", "param", "kind", "dtype", "bit", "bit_role")

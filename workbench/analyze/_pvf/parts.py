@@ -222,8 +222,6 @@ def _label(label: str, words: Words, by: tuple[str, ...]) -> str:
     return f"{words} of {label}"
 
 
-# Which bits of the model a design drew from: the rest of the model was not sampled.
-
 Flags = NDArray[np.bool_]
 _PLACE = ("component", "layer", "param", "kind", "dtype")
 # Sums of weights agree to _CLOSE, planned numbers of experiments are whole to _WHOLE.

@@ -164,8 +164,6 @@ def _numbers(values: pd.Series) -> np.ndarray:
     return values.to_numpy(np.float64, na_value=np.nan)
 
 
-# Counts per experiment, from outcomes of single inputs.
-
 MASKED, BENIGN, SDC, DUE = range(4)
 UNKNOWN = -1
 

@@ -213,8 +213,6 @@ def _is_text(kind: pa.DataType) -> bool:
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 
-# CSV files of any size as columns of text, damage counted.
-
 BAD_ROWS = "rows with more or fewer cells than the header"
 REPEATED_HEADERS = "repeated header lines"
 REPEATED_ROWS = "rows that are there already, cell for cell: files of two runs put together"
@@ -306,6 +304,19 @@ def text_table(
 def column(table: pa.Table, name: str, source: Source) -> Cells:
     """Return one column of a text table for conversion."""
     return Cells(source.label, name, table[name])
+
+
+def numbers(table: pa.Table, name: str, source: Source, lower: int | None = 0) -> np.ndarray:
+    """Return one column of a text table, without an empty cell, as int64."""
+    return np.asarray(whole(column(table, name, source), lower=lower, may_lack=False), np.int64)
+
+
+def layer_names(table: pa.Table, name: str, source: Source) -> pd.Series:
+    """Return one column of a text table that names a layer in every row."""
+    layers = text(column(table, name, source))
+    if layers.isna().any():
+        column(table, name, source).refuse(layers.isna().to_numpy(), "names of layers")
+    return layers
 
 
 def without_repeats(table: pa.Table, findings: Findings) -> pa.Table:

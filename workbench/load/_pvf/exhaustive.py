@@ -21,7 +21,6 @@ from workbench.load._files.whole_file import parquet_in
 from workbench.load._pvf.columns import Cells, converted
 from workbench.load._pvf.formats import own_tables as injection_tables
 from workbench.load._pvf.formats.own_tables import EXHAUSTIVE_METADATA
-from workbench.load._pvf.formats.own_tables import EXHAUSTIVE_METADATA as METADATA
 from workbench.load._pvf.part import TABLES
 from workbench.tables import (
     CAMPAIGN,
@@ -103,7 +102,7 @@ def _joined(param: np.ndarray, elem: np.ndarray, bit: np.ndarray) -> np.ndarray:
 
 
 def _header(schema: pa.Schema, path: str | Path) -> dict[str, Any]:
-    raw = (schema.metadata or {}).get(METADATA)
+    raw = (schema.metadata or {}).get(EXHAUSTIVE_METADATA)
     missing = [name for name in EXHAUSTIVE.columns if name not in schema.names]
     if raw is None or missing:
         msg = (
@@ -181,8 +180,6 @@ def _refuse(sites: pd.DataFrame, row: int, problem: str, path: str | Path) -> No
     msg = f"{path}: {site_name} {problem}"
     raise LoadError(msg)
 
-
-# Writing the workbench's own results of fault injection.
 
 Format = Literal["parquet", "csv"]
 _ALWAYS = ("campaign", "faults", "outcomes")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -105,9 +105,9 @@ def outcome_categories(codes: np.ndarray) -> pd.Categorical:
     return pd.Categorical.from_codes(codes.astype(np.int8), categories=_texts(OUTCOME_NAMES))
 
 
-def note_columns(findings: Findings, names: list[str]) -> None:
+def note_columns(findings: Findings, names: Iterable[str], taken: Collection[str] = ()) -> None:
     """Note the columns of a file that are not taken."""
-    if names:
+    if names := [name for name in names if name not in taken]:
         shown = ", ".join(names[:_SHOWN_COLUMNS]) + ", ..." * (len(names) > _SHOWN_COLUMNS)
         findings.add("skipped by design", LEFT_OUT_COLUMNS, len(names), shown)
 
@@ -122,6 +122,14 @@ def folder(source: Source) -> str:
     """Return the folder of a file, or the archive and folder of a member."""
     label = source.label.replace("!", "/")
     return label.rsplit("/", 1)[0] if "/" in label else "."
+
+
+def by_folder(sources: Iterable[Source]) -> dict[str, list[Source]]:
+    """Return the files of every folder: most tools write one run to one folder."""
+    folders: dict[str, list[Source]] = {}
+    for source in sources:
+        folders.setdefault(folder(source), []).append(source)
+    return folders
 
 
 def _column(values: Any, dtype: str, count: int) -> Any:

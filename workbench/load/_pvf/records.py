@@ -31,12 +31,7 @@ _DECISIONS = {
 }
 _KNOWN: Mapping[str, Column] = {
     name: column
-    for name, column in {
-        **FAULTS.columns,
-        **TRIALS.columns,
-        **OUTCOMES.columns,
-        **_DECISIONS,
-    }.items()
+    for name, column in (FAULTS.columns | TRIALS.columns | OUTCOMES.columns | _DECISIONS).items()
     if name != "campaign_id"
 }
 _RESULTS = ("sdc_count", "due_count", "masked_count", "benign_count", "metric_value")
@@ -106,8 +101,7 @@ def injection_records(
             "Say which is which with columns={...}"
         )
         raise LoadError(msg)
-    used = set(columns.values())
-    note_columns(findings, [name for name in table.column_names if name not in used])
+    note_columns(findings, table.column_names, set(columns.values()))
     values = _values(table, columns, source)
     head.setdefault("campaign_id", stem(source))
     _check_values(head)
@@ -292,8 +286,6 @@ def _faults(values: dict[str, Any], name: str, source: Source) -> pd.DataFrame:
     columns = {str(key): series for key, series in rows.items()}
     return filled(FAULTS, {**columns, "campaign_id": name}, len(rows))
 
-
-# JSON lines of experiments as columns of text, as a CSV file of them would give.
 
 # A hostile file could name a new column in every line, each as long as the table.
 _MOST_COLUMNS = 10_000

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -65,19 +66,22 @@ def pvf(table: pd.DataFrame, *, source: str = "", synthetic: bool = False) -> go
     _add_estimates(figure, drawn, axis)
     names = _names(drawn, differing(table))
     lines = 1 + max(name.count("<br>") for name in names)
-    figure.update_layout(
-        height=max(len(drawn), 3) * (15 * lines + 13),
-        margin_l=left_margin(names),
-        hovermode="closest",
-    )
+    name_rows(figure, names, max(len(drawn), 3) * (15 * lines + 13), below=0.4, above=0.6)
     figure.update_xaxes(**axis.axis())
-    figure.update_yaxes(
-        tickvals=list(range(len(drawn))), ticktext=names, range=[len(drawn) - 0.4, -0.6]
-    )
     hidden = len(table) - len(drawn)
     notes = [*estimand(table), *coverage(table[table["interval"] != _EXACT])]
     notes += [f"{hidden:,} less vulnerable groups dropped"] if hidden else []
     return frame.finish(figure, claim=_claim(ordered), note=" · ".join(notes))
+
+
+def name_rows(
+    figure: go.Figure, names: list[str], height: float, *, below: float = 0.5,
+    above: float = 0.5, **axis: Any,
+) -> None:  # fmt: skip
+    """Write a name beside every row, the first on top, with so many rows' room around them."""
+    figure.update_layout(height=height, margin_l=left_margin(names), hovermode="closest")
+    rows, ends = list(range(len(names))), [len(names) - below, -above]
+    figure.update_yaxes(tickvals=rows, ticktext=names, range=ends, **axis)
 
 
 def _add_intervals(figure: go.Figure, drawn: pd.DataFrame, axis: Chances) -> None:
@@ -190,8 +194,6 @@ def _hover(row: pd.Series) -> str:
         lines.append(f"unreliable: {label(row['doubt'], 120)}")
     return "<br>".join(lines)
 
-
-# Which bits of which tensors hurt: the probability of a wrong output as a map.
 
 _MOST_ROWS, _MOST_BITS = 60, 64
 _ROLES = ("sign", "exponent", "mantissa")
@@ -380,8 +382,7 @@ def _by_bit_claim(rows: pd.DataFrame, part_names: pd.Series) -> str:
     return f"Bit {int(worst['bit'])}{where} is worst: {chance(worst['pvf'])} go wrong{harmless}"
 
 
-# Which probability a figure shows: without these words a PVF cannot be compared with another.
-
+# Without these words a PVF cannot be compared with another.
 _WORDS = {
     "average": {
         "bits": "every bit weighs the same",

@@ -9,11 +9,11 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from workbench.errors import TableError
-from workbench.plot._pvf.estimates import coverage, estimand
+from workbench.plot._pvf.estimates import coverage, estimand, name_rows
 from workbench.plot._style.bars import panels
 from workbench.plot._style.chances import Chances, axis_of, chance, numbers
 from workbench.plot._style.lanes import extremes
-from workbench.plot._style.style import Frame, distinct, fill, left_margin
+from workbench.plot._style.style import Frame, distinct, fill
 from workbench.plot._style.text import digits, is_doubtful, label, plural, safe, short
 from workbench.tables import PVF, PVF_EXPOSURE
 
@@ -65,15 +65,9 @@ def pvf_exposure(table: pd.DataFrame, *, source: str = "", synthetic: bool = Fal
             hovertemplate="%{hovertext}<extra></extra>",
         )
     names = [safe(short(name, 40)) for name in drawn["group"]]
-    figure.update_layout(
-        height=max(len(drawn), 2) * _ROW_PX, margin_l=left_margin(names), hovermode="closest"
-    )
+    name_rows(figure, names, max(len(drawn), 2) * _ROW_PX, showgrid=False)
     most = 100 * float(np.nanmax([drawn["bit_share"].max(), drawn["wrong_share"].max(), 0.01]))
     figure.update_xaxes(title="share of the model's total [%]", range=[0, 1.14 * most])
-    figure.update_yaxes(
-        tickvals=list(range(len(drawn))), ticktext=names, range=[len(drawn) - 0.5, -0.5],
-        showgrid=False,
-    )  # fmt: skip
     per_upset = float(table["wrong_per_upset"].sum())
     notes = ["every bit is hit equally often"]
     notes += [f"{chance(per_upset)} of the inferences go wrong per upset of the model"]
@@ -98,8 +92,6 @@ def _claim(drawn: pd.DataFrame) -> str:
         f"{chance(worst['wrong_share'])} of the wrong outputs"
     )
 
-
-# How the probability of a wrong output grows with the number of bits that flip at once.
 
 _MOST_PANELS, _MOST_LINES, _MOST_POINTS = 4, 4, 400
 _SYMBOLS = ("circle", "square", "diamond", "triangle-up")

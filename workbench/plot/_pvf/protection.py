@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
+from workbench.plot._pvf.estimates import name_rows
 from workbench.plot._style.bars import log_ticks
 from workbench.plot._style.chances import (
     Chances,
@@ -20,7 +21,7 @@ from workbench.plot._style.chances import (
     segments,
 )
 from workbench.plot._style.lanes import extremes
-from workbench.plot._style.style import COLOURS, MAX_LINES, Frame, distinct, left_margin
+from workbench.plot._style.style import COLOURS, MAX_LINES, Frame, distinct
 from workbench.plot._style.text import label, percent, plural, safe, short
 from workbench.tables import DETECTOR_TOLERANCE, PVF_MITIGATION, PVF_PROTECTION
 
@@ -121,8 +122,6 @@ def _claim(curve: pd.DataFrame) -> str:
         protected = f"{row['protected_count']:,} of {total:,} {label(row['unit'], 24)}{where}{last}"
     return f"Protecting {protected} removes {percent(row['removed_share'])} of the wrong outputs"
 
-
-# What a detector catches, and its false-alarm rate, against its tolerance.
 
 _MOST_LINES = 6
 _DETECTED = ("detected_share", "detected_low", "detected_high", "fault_count")
@@ -271,8 +270,6 @@ def _detector_tolerance_claim(chosen: pd.DataFrame) -> str:
     return f"At a tolerance of {at} {caught}, {wolf}"
 
 
-# What a protection removes: the same faults with and without it.
-
 _MOST, _MOST_KINDS, _ROW_PX = 30, 8, 40
 _MITIGATION_SYMBOLS = (*_SYMBOLS[1:], "star", "hexagon", "pentagon")
 _NONE = "none"
@@ -314,13 +311,8 @@ def pvf_mitigation(table: pd.DataFrame, *, source: str = "", synthetic: bool = F
     for at, kind in enumerate(kinds):
         _add_kind(figure, drawn[drawn["mitigation"] == kind], axis, kind=kind, at=at)
     names = [_name(row) for _, row in drawn.iterrows()]
-    figure.update_layout(
-        height=max(len(drawn), 2) * _ROW_PX, margin_l=left_margin(names), hovermode="closest"
-    )
+    name_rows(figure, names, max(len(drawn), 2) * _ROW_PX)
     figure.update_xaxes(**axis.axis())
-    figure.update_yaxes(
-        tickvals=list(range(len(drawn))), ticktext=names, range=[len(drawn) - 0.5, -0.5]
-    )
     hidden = len(table) - len(drawn)
     notes = ["the same faults with and without", "removed: over the wrong outputs without"]
     notes += [f"{plural(hidden, 'row')} dropped"] if hidden else []

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
-from workbench.plot._pvf.estimates import estimand
+from workbench.plot._pvf.estimates import estimand, name_rows
 from workbench.plot._style.bars import log_ticks, panels
 from workbench.plot._style.chances import PVF_TITLE, chance, chances, numbers, row_with, segments
 from workbench.plot._style.lanes import extremes
@@ -21,8 +21,6 @@ from workbench.tables import (
     OUTCOME_SHARES,
     PVF_RUNNING,
 )
-
-# Coverage of intervals: a sample that grows, and how often each kind covers.
 
 _KINDS = (
     ("sites as the sample", "low", "high"),
@@ -124,13 +122,8 @@ def interval_coverage(
         f"sites, {plural(int(row['input_count']), 'input')}</i>"
         for _, row in designs.iterrows()
     ]
-    figure.update_layout(
-        height=max(len(names), 2) * 1.3 * _ROW_PX, margin_l=left_margin(names), hovermode="closest"
-    )
+    name_rows(figure, names, max(len(names), 2) * 1.3 * _ROW_PX, below=0.2, above=0.6)
     figure.update_xaxes(title="intervals that cover the true value [%]", range=[-3, 104])
-    figure.update_yaxes(
-        tickvals=list(range(len(names))), ticktext=names, range=[len(names) - 0.2, -0.6]
-    )
     repeats = table["repeat_count"]
     notes = [f"{repeats.min():,} repeats each" if repeats.nunique() == 1 else
              f"{repeats.min():,} to {repeats.max():,} repeats", *estimand(table)]  # fmt: skip
@@ -163,16 +156,9 @@ def _add_samples(
     colour = COLOURS["series" if holds else "limit"]
     line = {"color": colour, "width": 1.5, "dash": "solid" if holds else "2px,2px"}
     figure.add_scatter(
-        mode="lines",
-        x=x,
-        y=y,
-        row=1,
-        col=panel,
-        line=line,
-        name=f"interval {words}",
-        showlegend=False,
-        hoverinfo="skip",
-    )
+        mode="lines", x=x, y=y, row=1, col=panel, line=line, name=f"interval {words}",
+        showlegend=False, hoverinfo="skip",
+    )  # fmt: skip
     figure.add_scatter(
         mode="markers", x=rows["at"].to_numpy(), y=100 * rows["pvf"].to_numpy(), row=1, col=panel,
         name=words, legendgroup=words, showlegend=not any(t.name == words for t in figure.data),
@@ -240,8 +226,6 @@ def _coverage_claim(rows: pd.DataFrame, level: float) -> str:
         f"of {percent(level)}"
     )
 
-
-# What becomes of faulty inferences: nothing, another output, another decision, no number.
 
 _WORDS = {
     "masked": "masked: same output",
@@ -344,8 +328,6 @@ def _claim(seen: pd.DataFrame, *, knows_due: bool) -> str:
         f"decision{better}, {in_no_number}"
     )
 
-
-# The estimate of a campaign as its sites come in.
 
 _MOST_POINTS = 1_000
 
@@ -464,8 +446,6 @@ def _running_claim(rows: pd.DataFrame) -> str:
     return f"{sites}: {chance(last['pvf'])} go wrong ({chances(last['low'], last['high'])}), {stop}"
 
 
-# How many sites to inject for a wanted error.
-
 _MOST_GROUPS, _MOST_DESIGNS, _SAMPLE_SIZES_ROW_PX = 8, 10, 21
 
 
@@ -513,17 +493,12 @@ def injection_sample_sizes(
         bars = {"y": positions + shift, "width": 0.9 * width, "name": _design(design, with_level)}
         _sample_sizes_add_bars(figure, rows, bars, at=int(str(at)))
     names = [_group(table, group) for group in groups]
-    figure.update_layout(
-        height=max(len(groups) * len(drawn), 6) * _SAMPLE_SIZES_ROW_PX, margin_l=left_margin(names),
-        hovermode="closest", showlegend=False,
-    )  # fmt: skip
+    height_px = max(len(groups) * len(drawn), 6) * _SAMPLE_SIZES_ROW_PX
+    name_rows(figure, names, height_px, showgrid=False)
+    figure.update_layout(showlegend=False)
     figure.update_xaxes(
         title="sites to inject [count, logarithmic]", type="log", **_axis(answered["site_count"])
     )
-    figure.update_yaxes(
-        tickvals=list(range(len(groups))), ticktext=names, range=[len(groups) - 0.5, -0.5],
-        showgrid=False,
-    )  # fmt: skip
     notes = ["± % of the PVF, or in points of per cent", "all inputs: per site"]
     level = percent(float(designs["confidence_level"].iloc[0]))
     notes += [] if with_level else [f"at {level} confidence"]

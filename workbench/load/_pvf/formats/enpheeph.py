@@ -11,16 +11,9 @@ import pyarrow as pa
 from workbench.errors import LoadError
 from workbench.load._files.archive import Source
 from workbench.load._files.findings import Findings
-from workbench.load._pvf.columns import column, header_of, real, text, text_table
-from workbench.load._pvf.part import (
-    InjectionFile,
-    InjectionPart,
-    campaign,
-    filled,
-    note_columns,
-    stacked,
-    stem,
-)
+from workbench.load._pvf import part
+from workbench.load._pvf.columns import column, header_of, layer_names, real, text_table
+from workbench.load._pvf.part import InjectionFile, InjectionPart
 from workbench.tables import CAMPAIGN, FAULTS, OUTCOMES
 
 TOOL = "enpheeph"
@@ -60,8 +53,8 @@ def _read_file(source: Source) -> InjectionPart:
     if not metrics:
         msg = f"{source.label}: none of the columns {list(_METRICS)}; it has {table.column_names}"
         raise LoadError(msg)
-    unused = [name for name in table.column_names if name not in (*_NEEDED, metrics[0])]
-    note_columns(findings, [name or "(no name)" for name in unused])
+    names = [name or "(no name)" for name in table.column_names]
+    part.note_columns(findings, names, (*_NEEDED, metrics[0]))
     rows = _rows(table, metrics[0], source, findings)
     golden = rows[rows["layer"] == _GOLDEN]
     findings.add("skipped by design", "rows without faults: the golden run", len(golden))
@@ -73,13 +66,11 @@ def _read_file(source: Source) -> InjectionPart:
         findings.add("suspicious", remark, int(golden["metric"].nunique()))
     measure = golden["metric"].iloc[0] if len(golden) else None
     faulty = rows[rows["layer"] != _GOLDEN].reset_index(drop=True)
-    return _part(faulty, (stem(source), _METRICS[metrics[0]], measure), findings)
+    return _part(faulty, (part.stem(source), _METRICS[metrics[0]], measure), findings)
 
 
 def _rows(table: pa.Table, metric: str, source: Source, findings: Findings) -> pd.DataFrame:
-    layers = text(column(table, "layer_name", source))
-    if layers.isna().any():
-        column(table, "layer_name", source).refuse(layers.isna().to_numpy(), "names of layers")
+    layers = layer_names(table, "layer_name", source)
     rates = column(table, "randomness", source)
     written = pd.Series(rates.texts().to_pandas(), dtype=object).replace("", None)
     # A golden run has no faults, whatever its rate.
@@ -106,7 +97,7 @@ def _part(rows: pd.DataFrame, run: tuple[str, str, Any], findings: Findings) -> 
     first = rows.drop_duplicates("told")
     ids = {word: f"{name}, rate {word}" for word in first["told"]}
     heads = [
-        campaign(
+        part.campaign(
             campaign_id=ids[word],
             tool=TOOL,
             criterion="metric_drop",
@@ -125,8 +116,8 @@ def _part(rows: pd.DataFrame, run: tuple[str, str, Any], findings: Findings) -> 
     measures = {"metric_name": metric, "metric_value": rows["metric"], "time_s": rows["time_s"]}
     faults = {"flip": 0, "layer": rows["layer"].astype("category")}
     return InjectionPart(
-        stacked(heads, CAMPAIGN),
-        filled(OUTCOMES, {**key, **measures}, len(rows)),
-        filled(FAULTS, {**key, **faults}, len(rows)),
+        part.stacked(heads, CAMPAIGN),
+        part.filled(OUTCOMES, {**key, **measures}, len(rows)),
+        part.filled(FAULTS, {**key, **faults}, len(rows)),
         findings=[findings],
     )

@@ -13,18 +13,17 @@ import pyarrow as pa
 from workbench.errors import LoadError
 from workbench.load._files.archive import Source
 from workbench.load._files.findings import Findings
+from workbench.load._pvf import part
 from workbench.load._pvf.checks import DUE, SDC, UNKNOWN, counted
-from workbench.load._pvf.columns import column, header_of, real, text_table, whole, without_repeats
-from workbench.load._pvf.part import (
-    InjectionFile,
-    InjectionPart,
-    campaign,
-    filled,
-    folder,
-    note_columns,
-    outcome_categories,
-    stem,
+from workbench.load._pvf.columns import (
+    column,
+    header_of,
+    numbers,
+    real,
+    text_table,
+    without_repeats,
 )
+from workbench.load._pvf.part import InjectionFile, InjectionPart
 from workbench.tables import FAULTS, OUTCOMES, TRIALS
 
 TOOL = "GoldenEye"
@@ -63,17 +62,15 @@ def read(files: list[InjectionFile]) -> list[InjectionPart]:
     """
     details = [file.source for file in files if file.role == "detail"]
     tables = [file.source for file in files if file.role == "layers"]
-    locations = list(dict.fromkeys(folder(source) for source in details))
+    locations = part.by_folder(details)
     if locations and (len(tables) > len(locations) or min(len(locations), len(tables)) > 1):
         msg = (
             f"{tables[0].label}: {len(tables)} tables of layers and details in {len(locations)} "
             "folders; load one run at a time"
         )
         raise LoadError(msg)
-    campaigns = []
-    for location in locations:
-        own = [source for source in details if folder(source) == location]
-        campaigns.append(_read_details(own, tables[0] if tables and len(locations) == 1 else None))
+    beside = tables[0] if tables and len(locations) == 1 else None
+    campaigns = [_read_details(own, beside) for own in locations.values()]
     if not locations:
         campaigns += [_read_layers(source) for source in tables]
     elif tables and len(locations) > 1:
@@ -83,7 +80,7 @@ def read(files: list[InjectionFile]) -> list[InjectionPart]:
 
 def _head(name: str, **more: Any) -> pd.DataFrame:
     rules = {"tool": TOOL, "task": "classification", "criterion": "argmax", "design": "other"}
-    return campaign(campaign_id=name, nan_policy="as_is", **rules, **more)
+    return part.campaign(campaign_id=name, nan_policy="as_is", **rules, **more)
 
 
 def _read_details(sources: list[Source], table: Source | None) -> InjectionPart:
@@ -102,7 +99,9 @@ def _read_details(sources: list[Source], table: Source | None) -> InjectionPart:
         ]
     )
     name = (
-        stem(table) if table is not None else f"GoldenEye {folder(sources[0]).rsplit('/', 1)[-1]}"
+        part.stem(table)
+        if table is not None
+        else f"GoldenEye {part.folder(sources[0]).rsplit('/', 1)[-1]}"
     )
     exp = np.arange(len(codes))
     outcomes = ("sdc", "due") if table is not None else ("sdc",)
@@ -113,14 +112,14 @@ def _read_details(sources: list[Source], table: Source | None) -> InjectionPart:
         "campaign_id": name,
         "exp_id": exp[kept],
         "input_id": np.concatenate([detail.image for detail in details]),
-        "outcome": outcome_categories(codes[kept]),
+        "outcome": part.outcome_categories(codes[kept]),
         "golden_margin": np.concatenate([detail.margin for detail in details]),
     }
     return InjectionPart(
         _head(name, input_count=1),
         counted(name, exp, codes, known=outcomes),
-        filled(FAULTS, faults, len(exp)),
-        filled(TRIALS, trials, int(kept.sum())),
+        part.filled(FAULTS, faults, len(exp)),
+        part.filled(TRIALS, trials, int(kept.sum())),
         findings=findings,
         is_counted_here=True,
         is_numbered_here=True,
@@ -129,7 +128,7 @@ def _read_details(sources: list[Source], table: Source | None) -> InjectionPart:
 
 # The layer stands nowhere but in the name of the file.
 def _layer_of(source: Source) -> str | None:
-    match = _LAYER.search(stem(source))
+    match = _LAYER.search(part.stem(source))
     return match[1] if match else None
 
 
@@ -137,7 +136,7 @@ def _layer_of(source: Source) -> str | None:
 def _refuse_twice(sources: list[Source]) -> None:
     seen: dict[str, Source] = {}
     for source in sources:
-        layer = _layer_of(source) or stem(source)
+        layer = _layer_of(source) or part.stem(source)
         if layer in seen:
             msg = (
                 f"{source.label}: injections into layer {layer}, as in {seen[layer].label}; a copy "
@@ -149,26 +148,21 @@ def _refuse_twice(sources: list[Source]) -> None:
 
 def _detail(source: Source, findings: Findings) -> _Detail:
     table = without_repeats(text_table(source, findings), findings)
-    note_columns(findings, [name for name in table.column_names if name not in _DETAIL])
-    golden, faulty, image = (
-        np.asarray(whole(column(table, name, source), may_lack=False), np.int64)
-        for name in ("GoldLabel", "InjLabel", "ImgID")
-    )
+    part.note_columns(findings, table.column_names, _DETAIL)
+    columns = ("GoldLabel", "InjLabel", "ImgID")
+    golden, faulty, image = (numbers(table, name, source, None) for name in columns)
     layer = _layer_of(source)
     text = "the layer is not known: the file name has no layer<number>"
     findings.add("noted", text, int(layer is None))
     margin = real(column(table, "GoldTop2Diff", source))
-    return _Detail(layer or stem(source), source, golden != faulty, image, margin)
+    return _Detail(layer or part.stem(source), source, golden != faulty, image, margin)
 
 
 def _layer_rows(source: Source, findings: Findings) -> pd.DataFrame:
     table: pa.Table = without_repeats(text_table(source, findings), findings)
-    note_columns(findings, [name for name in table.column_names if name not in _LAYERS])
-    columns = {
-        name: np.asarray(whole(column(table, name, source), lower=0, may_lack=False), np.int64)
-        for name in ("fmap_id", "Mismatches", "Sample_Size")
-    }
-    frame = pd.DataFrame(columns)
+    part.note_columns(findings, table.column_names, _LAYERS)
+    columns = ("fmap_id", "Mismatches", "Sample_Size")
+    frame = pd.DataFrame({name: numbers(table, name, source) for name in columns})
     if (bad := frame["Mismatches"] > frame["Sample_Size"]).any():
         column(table, "Mismatches", source).refuse(bad.to_numpy(), "mismatches within the sample")
     if (bad := frame["fmap_id"].duplicated()).any():
@@ -203,7 +197,7 @@ def _lost(
 def _read_layers(source: Source) -> InjectionPart:
     findings = Findings(source.label)
     layers = _layer_rows(source, findings)
-    name = stem(source)
+    name = part.stem(source)
     key = {"campaign_id": name, "exp_id": layers["fmap_id"]}
     counts = {"input_count": layers["Sample_Size"], "sdc_count": layers["Mismatches"]}
     findings.add(
@@ -212,7 +206,7 @@ def _read_layers(source: Source) -> InjectionPart:
     faults = {"flip": 0, "layer": layers["fmap_id"].astype(str).astype("category")}
     return InjectionPart(
         _head(name),
-        filled(OUTCOMES, {**key, **counts}, len(layers)),
-        filled(FAULTS, {**key, **faults}, len(layers)),
+        part.filled(OUTCOMES, {**key, **counts}, len(layers)),
+        part.filled(FAULTS, {**key, **faults}, len(layers)),
         findings=[findings],
     )

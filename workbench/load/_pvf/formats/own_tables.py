@@ -125,7 +125,7 @@ def _read_table(name: str, source: Source, findings: Findings, only: str | None)
         for key, column in wanted.items()
         if name == "outcomes" or key in declared
     }
-    note_columns(findings, [key for key in table.column_names if key not in columns])
+    note_columns(findings, table.column_names, columns)
     return TABLES[name].check(pd.DataFrame(columns), source.label)
 
 

@@ -12,18 +12,10 @@ import pyarrow as pa
 from workbench.errors import LoadError
 from workbench.load._files.archive import Source
 from workbench.load._files.findings import Findings
+from workbench.load._pvf import part
 from workbench.load._pvf.checks import DUE, SDC, UNKNOWN, common, counted, fp32_roles
-from workbench.load._pvf.columns import boolean, column, header_of, text, text_table, whole
-from workbench.load._pvf.part import (
-    InjectionFile,
-    InjectionPart,
-    campaign,
-    filled,
-    folder,
-    note_columns,
-    outcome_categories,
-    stem,
-)
+from workbench.load._pvf.columns import boolean, column, header_of, numbers, text, text_table
+from workbench.load._pvf.part import InjectionFile, InjectionPart
 from workbench.tables import FAULTS, TRIALS
 
 TOOL = "pytorchALFI"
@@ -70,10 +62,10 @@ def read(files: list[InjectionFile]) -> list[InjectionPart]:
 
 
 def _golden_of(source: Source, golden: list[Source]) -> Source:
-    beside = [run for run in golden if folder(run) == folder(source)] or golden
+    beside = [run for run in golden if part.folder(run) == part.folder(source)] or golden
     if len(beside) > 1:
-        own = stem(source).removesuffix("_corr")
-        beside = [run for run in beside if stem(run).removesuffix("_golden") == own]
+        own = part.stem(source).removesuffix("_corr")
+        beside = [run for run in beside if part.stem(run).removesuffix("_golden") == own]
     if len(beside) != 1:
         msg = (
             f"{source.label}: faulty outputs of pytorchALFI need the golden ones of the same run "
@@ -95,14 +87,13 @@ def _read_pair(source: Source, golden_source: Source) -> list[InjectionPart]:
     for model, name in _FAULTY.items():
         if name not in corr.column_names:
             continue
-        campaign_id = stem(source) if not campaigns else f"{stem(source)} (mitigated)"
+        campaign_id = part.stem(source) if not campaigns else f"{part.stem(source)} (mitigated)"
         trials = _Trials(corr, golden, row, exp, source, golden_source, model)
         campaigns.append(trials.part(campaign_id, sites))
     campaigns[0].findings += [findings, notes]
     used = {*_ROW, *_SITE, *_FAULTY.values(), *_FLAGS.values(), _GOLDEN, _GOLDEN_RESIL}
-    note_columns(findings, [key for key in corr.column_names if key not in used])
-    unused = [key for key in golden.column_names if key not in {*used, _PROBABILITY}]
-    note_columns(notes, unused)
+    part.note_columns(findings, corr.column_names, used)
+    part.note_columns(notes, golden.column_names, {*used, _PROBABILITY})
     return campaigns
 
 
@@ -140,7 +131,7 @@ class _Trials:
         right = _first_number(self.golden, name, self.golden_source)
         golden = right[self.row]
         faulty = _first_number(self.corr, _FAULTY[self.model], self.source)
-        label = np.asarray(whole(column(self.corr, "gnd_label", self.source), may_lack=False))
+        label = numbers(self.corr, "gnd_label", self.source, None)
         due = self._flags()
         codes = np.where(faulty != golden, SDC, UNKNOWN)
         if due is not None:
@@ -148,7 +139,7 @@ class _Trials:
         beneficial = (codes == SDC) & (golden != label) & (faulty == label)
         outcomes_told = ("sdc",) if due is None else ("sdc", "due")
         outcomes = counted(campaign_id, self.exp, codes, known=outcomes_told, beneficial=beneficial)
-        head = campaign(
+        head = part.campaign(
             campaign_id=campaign_id,
             tool=TOOL,
             task="classification",
@@ -167,7 +158,7 @@ class _Trials:
             "campaign_id": campaign_id,
             "exp_id": self.exp,
             "input_id": self.row,
-            "outcome": outcome_categories(codes),
+            "outcome": part.outcome_categories(codes),
             "is_beneficial": beneficial,
             "golden_margin": self._margins(),
         }
@@ -176,8 +167,8 @@ class _Trials:
         return InjectionPart(
             head,
             outcomes,
-            filled(FAULTS, faults, count),
-            filled(TRIALS, trials, len(self.exp)),
+            part.filled(FAULTS, faults, count),
+            part.filled(TRIALS, trials, len(self.exp)),
             findings=[Findings(self.source.label)],
             is_counted_here=True,
             is_numbered_here=True,
@@ -198,8 +189,8 @@ class _Trials:
             return None
         texts = pd.Series(self.golden[_PROBABILITY].to_pandas())
         pairs = texts.str.extract(r"\[\s*([-+.\deE]+)[\s,]+([-+.\deE]+)")
-        numbers: np.ndarray = pairs.apply(pd.to_numeric, errors="coerce").to_numpy()
-        margins: np.ndarray = ((numbers[:, 0] - numbers[:, 1]) / _PERCENT)[self.row]
+        ends: np.ndarray = pairs.apply(pd.to_numeric, errors="coerce").to_numpy()
+        margins: np.ndarray = ((ends[:, 0] - ends[:, 1]) / _PERCENT)[self.row]
         return margins
 
 

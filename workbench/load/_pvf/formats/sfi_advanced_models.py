@@ -14,27 +14,11 @@ import pyarrow as pa
 from workbench.errors import LoadError
 from workbench.load._files.archive import Source
 from workbench.load._files.findings import Findings
+from workbench.load._pvf import columns as columns_of
+from workbench.load._pvf import part
 from workbench.load._pvf.checks import SDC, UNKNOWN, common, counted, fp32_roles
-from workbench.load._pvf.columns import (
-    Cells,
-    column,
-    header_of,
-    real,
-    text,
-    text_table,
-    whole,
-    without_repeats,
-)
-from workbench.load._pvf.part import (
-    InjectionFile,
-    InjectionPart,
-    campaign,
-    filled,
-    folder,
-    note_columns,
-    outcome_categories,
-    stem,
-)
+from workbench.load._pvf.columns import column, header_of, numbers, real, text_table, whole
+from workbench.load._pvf.part import InjectionFile, InjectionPart
 from workbench.tables import FAULTS, OUTCOMES, TRIALS
 
 TOOL = "SFIadvancedmodels"
@@ -43,6 +27,7 @@ LIST = ("Injection", "Layer", "TensorIndex", "Bit")
 COUNTS = ("masked", "non_critical", "critical")
 _ANALYSIS = ("fault", "batch", "image", "output")
 _PREDICTIONS = ("Fault_ID", "Fault_Layer", "Fault_Bit", "Batch_ID", "Image_ID", "Top_1")
+_ROLES = ("list", "summary", "analysis", "predictions", "accuracies")
 _INDEX = r"\( *\d+ *(, *\d+ *)*,? *\)"
 _LAST_BIT = 31
 _KNOWN = ("masked", "benign", "sdc")
@@ -102,7 +87,7 @@ def read(files: list[InjectionFile]) -> list[InjectionPart]:
             )
             same.findings.append(fault_list.findings)
         else:
-            head = campaign(campaign_id=stem(fault_list.source), **RULES)
+            head = part.campaign(campaign_id=part.stem(fault_list.source), **RULES)
             findings = [fault_list.findings]
             campaigns.append(
                 InjectionPart(head, OUTCOMES.empty(), fault_list.frame, findings=findings)
@@ -111,11 +96,10 @@ def read(files: list[InjectionFile]) -> list[InjectionPart]:
     return campaigns + accuracies(by["accuracies"], RULES)
 
 
-_ROLES = ("list", "summary", "analysis", "predictions", "accuracies")
-
-
 def _list_of(source: Source, lists: list[_Faults]) -> _Faults | None:
-    beside = [fault_list for fault_list in lists if folder(fault_list.source) == folder(source)]
+    beside = [
+        fault_list for fault_list in lists if part.folder(fault_list.source) == part.folder(source)
+    ]
     chosen = beside or lists
     if len(chosen) > 1:
         names = ", ".join(fault_list.source.label for fault_list in chosen[:3])
@@ -129,26 +113,23 @@ def _list_of(source: Source, lists: list[_Faults]) -> _Faults | None:
 
 def _read_list(source: Source) -> _Faults:
     findings = Findings(source.label)
-    table = without_repeats(text_table(source, findings), findings)
-    note_columns(findings, [name for name in table.column_names if name not in LIST])
-    return _Faults(source, _fault_rows(table, source, stem(source)), findings)
+    table = columns_of.without_repeats(text_table(source, findings), findings)
+    part.note_columns(findings, table.column_names, LIST)
+    return _Faults(source, _fault_rows(table, source, part.stem(source)), findings)
 
 
 def _fault_rows(table: pa.Table, source: Source, campaign_id: str) -> pd.DataFrame:
-    ids = whole(column(table, "Injection", source), lower=0, may_lack=False)
     bits = whole(column(table, "Bit", source), bits=16, lower=0, may_lack=False)
     cells = column(table, "TensorIndex", source)
-    index = text(Cells(source.label, "TensorIndex", cells.texts()))
+    index = columns_of.text(columns_of.Cells(source.label, "TensorIndex", cells.texts()))
     if (bad := ~index.fillna("").str.fullmatch(_INDEX).to_numpy(np.bool_)).any():
         cells.refuse(bad, "places in a tensor such as (3, 0, 2, 1)")
     if (bad := np.asarray(bits) > _LAST_BIT).any():
         column(table, "Bit", source).refuse(bad, "bits of a float32 (0 to 31)")
-    layers = text(column(table, "Layer", source))
-    if layers.isna().any():
-        column(table, "Layer", source).refuse(layers.isna().to_numpy(), "names of layers")
+    layers = columns_of.layer_names(table, "Layer", source)
     columns = {
         "campaign_id": campaign_id,
-        "exp_id": np.asarray(ids, np.int64),
+        "exp_id": numbers(table, "Injection", source),
         "flip": 0,
         "layer": layers,
         "param": layers.map(param_of),
@@ -158,15 +139,15 @@ def _fault_rows(table: pa.Table, source: Source, campaign_id: str) -> pd.DataFra
         "bit_role": fp32_roles(pd.Series(bits)),
         "dtype": "fp32",
     }
-    return filled(FAULTS, columns, len(index))
+    return part.filled(FAULTS, columns, len(index))
 
 
 def _read_summary(source: Source) -> InjectionPart:
     findings = Findings(source.label)
-    table = without_repeats(text_table(source, findings), findings)
-    name = stem(source)
+    table = columns_of.without_repeats(text_table(source, findings), findings)
+    name = part.stem(source)
     faults = _fault_rows(table, source, name)
-    counts = [np.asarray(whole(column(table, n, source), lower=0, may_lack=False)) for n in COUNTS]
+    counts = [numbers(table, name_of, source) for name_of in COUNTS]
     total = np.sum(counts, axis=0)
     if "n_injections" in table.column_names:
         stated = pd.Series(whole(column(table, "n_injections", source)))
@@ -179,25 +160,21 @@ def _read_summary(source: Source) -> InjectionPart:
         findings.add("suspicious", remark, int((stated < total).sum()))
     ran = total > 0
     findings.add("skipped by design", "faults whose counts sum to 0: never run", int((~ran).sum()))
-    used = {*LIST, *COUNTS, "n_injections"}
-    note_columns(findings, [name_of for name_of in table.column_names if name_of not in used])
+    part.note_columns(findings, table.column_names, {*LIST, *COUNTS, "n_injections"})
     columns = {
         f"{name_of}_count": count[ran] for name_of, count in zip(_KNOWN, counts, strict=True)
     }
     columns |= {"exp_id": faults["exp_id"].to_numpy()[ran], "input_count": total[ran]}
-    outcomes = filled(OUTCOMES, {"campaign_id": name, **columns}, int(ran.sum()))
-    head = campaign(campaign_id=name, input_count=common(outcomes["input_count"]), **RULES)
+    outcomes = part.filled(OUTCOMES, {"campaign_id": name, **columns}, int(ran.sum()))
+    head = part.campaign(campaign_id=name, input_count=common(outcomes["input_count"]), **RULES)
     return InjectionPart(head, outcomes, faults, findings=[findings])
 
 
 def _read_analysis(source: Source, faults: _Faults | None) -> InjectionPart:
     findings = Findings(source.label)
     table = text_table(source, findings, whole=_ANALYSIS)
-    note_columns(findings, [key for key in table.column_names if key not in _ANALYSIS])
-    fault, batch, image, output = (
-        np.asarray(whole(column(table, key, source), lower=0, may_lack=False), np.int64)
-        for key in _ANALYSIS
-    )
+    part.note_columns(findings, table.column_names, _ANALYSIS)
+    fault, batch, image, output = (numbers(table, name, source) for name in _ANALYSIS)
     if (bad := output > SDC).any():
         column(table, "output", source).refuse(bad, "0 (masked), 1 (non-critical) or 2 (SDC-1)")
     # Images count from 0 in each batch; all batches but the last are of one size.
@@ -205,13 +182,13 @@ def _read_analysis(source: Source, faults: _Faults | None) -> InjectionPart:
     kept = _first_of_each(fault, inputs, output, source, findings)
     if not kept.all():
         fault, inputs, output = fault[kept], inputs[kept], output[kept]
-    name = stem(source)
+    name = part.stem(source)
     outcomes = counted(name, fault, output, known=_KNOWN)
-    head = campaign(campaign_id=name, input_count=common(outcomes["input_count"]), **RULES)
+    head = part.campaign(campaign_id=name, input_count=common(outcomes["input_count"]), **RULES)
     trials = {"campaign_id": name, "exp_id": fault, "input_id": inputs}
-    trials["outcome"] = outcome_categories(output)
+    trials["outcome"] = part.outcome_categories(output)
     result = InjectionPart(
-        head, outcomes, trials=filled(TRIALS, trials, len(fault)), findings=[findings]
+        head, outcomes, trials=part.filled(TRIALS, trials, len(fault)), findings=[findings]
     )
     result.is_counted_here = result.is_numbered_here = True
     if faults is None:
@@ -269,8 +246,6 @@ def _same_faults(faults: _Faults, result: InjectionPart) -> bool:
     return bool(keys[0].isin(keys[1]).all())
 
 
-# Runs of SFIadvancedmodels that have not been compared with the golden one yet.
-
 _PLACES = tuple(f"Fault_Index_{number}" for number in range(4))
 _TAKEN = ("Fault_ID", "Fault_Layer", *_PLACES, "Fault_Bit", "Fault_Value", "Batch_ID", "Image_ID")
 _ACCURACY = re.compile(rb"\s*(\d+),(?:1(?:\.0*)?|0(?:\.\d*)?|\d(?:\.\d+)?e-\d+)\s*")
@@ -295,8 +270,7 @@ def looks_like_accuracies(head: bytes) -> bool:
 def predictions(sources: list[Source], rules: Mapping[str, Any]) -> list[InjectionPart]:
     """Read decisions per fault and image; the batches of a folder are one campaign."""
     campaigns = []
-    for location in dict.fromkeys(map(folder, sources)):
-        own = [source for source in sources if folder(source) == location]
+    for own in part.by_folder(sources).values():
         findings = [Findings(source.label) for source in own]
         read = [_prediction_rows(*pair) for pair in zip(own, findings, strict=True)]
         campaigns.append(_predicted(pd.concat(read, ignore_index=True), own, findings, rules))
@@ -305,13 +279,13 @@ def predictions(sources: list[Source], rules: Mapping[str, Any]) -> list[Injecti
 
 def _prediction_rows(source: Source, findings: Findings) -> pd.DataFrame:
     table = text_table(source, findings)
-    note_columns(findings, [name for name in table.column_names if name not in _TAKEN])
+    part.note_columns(findings, table.column_names, _TAKEN)
     findings.add("noted", _NO_GOLDEN, table.num_rows)
     columns: dict[str, Any] = {
-        name: np.asarray(whole(column(table, name, source), lower=0, may_lack=False), np.int64)
+        name: numbers(table, name, source)
         for name in ("Fault_ID", "Fault_Bit", "Batch_ID", "Image_ID")
     }
-    columns["Fault_Layer"] = text(column(table, "Fault_Layer", source))
+    columns["Fault_Layer"] = columns_of.text(column(table, "Fault_Layer", source))
     for name in (*_PLACES, "Fault_Value"):
         if name in table.column_names:
             columns[name] = pd.array(whole(column(table, name, source)))
@@ -323,7 +297,7 @@ def _prediction_rows(source: Source, findings: Findings) -> pd.DataFrame:
 def _predicted(
     rows: pd.DataFrame, sources: list[Source], findings: list[Findings], rules: Mapping[str, Any]
 ) -> InjectionPart:
-    name = stem(sources[0])
+    name = part.stem(sources[0])
     first = rows.drop_duplicates("Fault_ID").sort_values("Fault_ID", ignore_index=True)
     index_cells = first[list(_PLACES)]
     indices = index_cells.apply(lambda row: f"({', '.join(map(str, row.dropna()))})", axis=1)
@@ -347,22 +321,18 @@ def _predicted(
     more = {"fault_model": model, "input_count": common(outcomes["input_count"])}
     trials = {"campaign_id": name, "exp_id": rows["Fault_ID"], "input_id": inputs}
     return InjectionPart(
-        campaign(campaign_id=name, **{**rules, **more}),
+        part.campaign(campaign_id=name, **{**rules, **more}),
         outcomes,
-        filled(FAULTS, faults, len(first)),
-        filled(TRIALS, trials, len(rows)),
+        part.filled(FAULTS, faults, len(first)),
+        part.filled(TRIALS, trials, len(rows)),
         findings=findings,
     )
 
 
 def accuracies(sources: list[Source], rules: Mapping[str, Any]) -> list[InjectionPart]:
     """Read accuracies per fault; a file that is the mean of the others beside it replaces them."""
-    campaigns = []
-    for location in dict.fromkeys(map(folder, sources)):
-        campaigns += _accuracies_of(
-            [source for source in sources if folder(source) == location], rules
-        )
-    return campaigns
+    folders = part.by_folder(sources).values()
+    return [result for own in folders for result in _accuracies_of(own, rules)]
 
 
 def _accuracies_of(sources: list[Source], rules: Mapping[str, Any]) -> list[InjectionPart]:
@@ -371,14 +341,14 @@ def _accuracies_of(sources: list[Source], rules: Mapping[str, Any]) -> list[Inje
     campaigns = []
     for number in range(len(read)) if mean is None else [mean]:
         rows, findings = read[number]
-        name = stem(sources[number])
+        name = part.stem(sources[number])
         columns: dict[str, Any] = {"exp_id": rows["fault"], "metric_value": rows["accuracy"]}
         columns |= {"campaign_id": name, "metric_name": "accuracy"}
         more = {"metric_name": "accuracy", "criterion": "metric_drop", "masked_rule": None}
         campaigns.append(
             InjectionPart(
-                campaign(campaign_id=name, **{**rules, **more}),
-                filled(OUTCOMES, columns, len(rows)),
+                part.campaign(campaign_id=name, **{**rules, **more}),
+                part.filled(OUTCOMES, columns, len(rows)),
                 findings=[findings],
             )
         )
@@ -394,8 +364,8 @@ def _accuracies_of(sources: list[Source], rules: Mapping[str, Any]) -> list[Inje
 def _accuracy_rows(source: Source) -> tuple[pd.DataFrame, Findings]:
     findings = Findings(source.label)
     table: pa.Table = text_table(source, findings, names=["fault", "accuracy"])
-    fault = np.asarray(whole(column(table, "fault", source), lower=0, may_lack=False), np.int64)
     accuracy = real(column(table, "accuracy", source), lower=0)
+    fault = numbers(table, "fault", source)
     return pd.DataFrame({"fault": fault, "accuracy": accuracy}), findings
 
 
