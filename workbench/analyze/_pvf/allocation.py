@@ -10,27 +10,16 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
+from workbench import tables
 from workbench._numbers import share_between, whole_number
-from workbench.analyze._pvf.groups import (
-    SAME,
-    Rules,
-    first_difference,
-    groups,
-    refuse_mixed,
-    with_columns,
-    wrong_and_judged,
-)
+from workbench.analyze._pvf import groups as grouping
+from workbench.analyze._pvf.groups import SAME, Rules, groups
 from workbench.analyze._pvf.injection_rows import KEY, bundles, campaigns, experiments, together
 from workbench.analyze._pvf.interval_coverage import LEAST_SITES, neyman
 from workbench.analyze._pvf.parts import component_names, drawn_cells, parts, with_parts
 from workbench.analyze._pvf.truth_cells import cells, inputs_of
 from workbench.errors import InjectionError, WorkbenchError
-from workbench.tables import (
-    INJECTION_ALLOCATION,
-    INJECTION_SAMPLE_SIZES,
-    ExhaustiveInjections,
-    Injections,
-)
+from workbench.tables import ExhaustiveInjections, Injections
 
 # Sums of weights of two phases differ by rounding at most.
 _CLOSE = 1e-6
@@ -83,7 +72,7 @@ def injection_allocation(
     table["pilot_pvf"], table["pilot_count"] = table["pvf"], table["site_count"]
     table["site_count"] = neyman(weight.to_numpy(), table["spread"].to_numpy(), total)
     table["stratum"] = _names(pilot, columns, table)
-    return INJECTION_ALLOCATION.check(INJECTION_ALLOCATION.cast(table))
+    return tables.INJECTION_ALLOCATION.check(tables.INJECTION_ALLOCATION.cast(table))
 
 
 def _merged(table: pd.DataFrame) -> pd.DataFrame:
@@ -151,7 +140,7 @@ def pooled(first: Injections, second: Injections) -> Injections:
     for phase in (first, second):
         _refuse_unpoolable(phase)
     first_row, two = first.campaign.iloc[0], second.campaign.iloc[0]
-    if name := first_difference(first_row, two, SAME):
+    if name := grouping.first_difference(first_row, two, SAME):
         msg = f"the phases differ in {name}: {first_row[name]!r} and {two[name]!r}"
         raise InjectionError(msg)
     sizes = [_stratum_sizes(phase.faults) for phase in (first, second)]
@@ -162,22 +151,22 @@ def pooled(first: Injections, second: Injections) -> Injections:
         msg = f"the phases do not share their strata: {label!r} has other bits in each of them"
         raise InjectionError(msg)
     shift = int(first.outcomes["exp_id"].max()) + 1
-    tables = {
+    frames = {
         name: _joined(
             getattr(first, name), getattr(second, name), str(first_row["campaign_id"]), shift
         )
         for name in ("faults", "outcomes", "trials")
     }
-    faults = tables["faults"]
+    faults = frames["faults"]
     stratum = _stratum(faults)
     count = faults[stratum.notna() & ~faults.duplicated(KEY)].groupby(stratum).size()
-    tables["faults"] = faults.assign(
+    frames["faults"] = faults.assign(
         inclusion_weight=stratum.map(sizes[0]).astype(float) / stratum.map(count).astype(float)
     )
     quality = pd.concat([first.quality, second.quality.astype({"finding": object})])
     quality = quality.astype({"finding": "category"}).reset_index(drop=True)
     return Injections(
-        first.campaign, **tables, parameters=first.parameters,
+        first.campaign, **frames, parameters=first.parameters,
         quality=quality if len(second.quality) else first.quality,
     )  # fmt: skip
 
@@ -210,8 +199,6 @@ def _joined(first: pd.DataFrame, second: pd.DataFrame, name: str, shift: int) ->
     joined = pd.concat(plain, ignore_index=True) if len(first) else plain[1]
     return joined.astype(dict.fromkeys(categories, "category"))
 
-
-# How many faults to inject for an error of a given size.
 
 _INPUTS = ("one", "all")
 
@@ -283,7 +270,9 @@ def injection_sample_sizes(
             for inputs, error in itertools.product(_INPUTS, errors)
             for value in _designs(strata_rows, totals["pvf"], (z / error) ** 2, inputs)
         ]
-    return INJECTION_SAMPLE_SIZES.check(INJECTION_SAMPLE_SIZES.cast(pd.DataFrame(rows)))
+    return tables.INJECTION_SAMPLE_SIZES.check(
+        tables.INJECTION_SAMPLE_SIZES.cast(pd.DataFrame(rows))
+    )
 
 
 def _listed(values: float | Sequence[float]) -> list[float]:
@@ -370,9 +359,6 @@ def sample_size_leveugle(
     return population / (1 + error**2 * (population - 1) / (z**2 * share * (1 - share)))
 
 
-# What is known of each stratum: its bits, its factor, and how much its sites differ.
-
-
 def strata(
     injections: Injections | Sequence[Injections] | ExhaustiveInjections, by: tuple[str, ...]
 ) -> pd.DataFrame:
@@ -390,7 +376,7 @@ def strata(
     parameters, campaign = together(injections, "parameters"), campaigns(injections)
     rules = Rules("bits", columns)
     grouped = groups(table, columns, parameters)
-    refuse_mixed(grouped.code, grouped.labels, table["campaign_id"], campaign, rules)
+    grouping.refuse_mixed(grouped.code, grouped.labels, table["campaign_id"], campaign, rules)
     share = table["share"].to_numpy()
     size = np.bincount(grouped.code, minlength=len(grouped.labels))
     mean = np.bincount(grouped.code, share, len(size)) / size
@@ -456,9 +442,9 @@ def site_shares(
     injections: Injections | Sequence[Injections], columns: tuple[str, ...] = ()
 ) -> pd.DataFrame:
     """Return one row per site, in the order of the experiments: its share of wrong outputs."""
-    table = with_columns(experiments(injections), campaigns(injections), columns)
+    table = grouping.with_columns(experiments(injections), campaigns(injections), columns)
     rules = Rules("bits", columns)
-    wrong, judged = wrong_and_judged(table, rules)
+    wrong, judged = grouping.wrong_and_judged(table, rules)
     table = table.assign(wrong=wrong, judged=judged)
     table = table.sort_values(["campaign_id", "exp_id"], kind="stable", ignore_index=True)
     code = pd.factorize(table["site"])[0]

@@ -239,9 +239,6 @@ def doubts_of_events(estimate: Estimates, position: int) -> list[str]:
     ]
 
 
-# Intervals for a share of independent trials.
-
-
 def proportion(
     event_count: int, trial_count: int, *, confidence_level: float = 0.95
 ) -> pd.DataFrame:

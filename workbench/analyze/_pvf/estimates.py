@@ -8,31 +8,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from workbench.analyze._pvf.cluster_intervals import (
-    EXACT,
-    Clusters,
-    Estimates,
-    cluster_interval,
-    doubts_of_events,
-    estimates,
-    wilson_interval,
-)
-from workbench.analyze._pvf.groups import (
-    MEMBERS,
-    OF_CAMPAIGN,
-    Average,
-    Beneficial,
-    Groups,
-    NanPolicy,
-    Rules,
-    groups,
-    members,
-    never_hit,
-    refuse_mixed,
-    weights,
-    with_columns,
-    wrong_and_judged,
-)
+from workbench.analyze._pvf import cluster_intervals as intervals
+from workbench.analyze._pvf import groups as grouping
+from workbench.analyze._pvf.cluster_intervals import EXACT, Clusters, Estimates
+from workbench.analyze._pvf.groups import Average, Beneficial, Groups, NanPolicy, Rules, groups
 from workbench.analyze._pvf.injection_rows import campaigns, experiments, joint, together
 from workbench.analyze._pvf.parts import drawn_cells, parts
 from workbench.analyze._pvf.truth_cells import cells, inputs_of
@@ -123,16 +102,16 @@ def pvf(
 def _estimated(injections: Injections | Sequence[Injections], rules: Rules) -> pd.DataFrame:
     campaign, parameters = campaigns(injections), together(injections, "parameters")
     rows = experiments(injections)
-    table = with_columns(rows, campaign, rules.by)
+    table = grouping.with_columns(rows, campaign, rules.by)
     grouped = groups(table, rules.by, parameters)
-    refuse_mixed(grouped.code, grouped.labels, table["campaign_id"], campaign, rules)
-    counts = wrong_and_judged(table, rules)
-    member = members(table, grouped.code, rules)
-    weight, unknown = weights(table, grouped.code, rules)
+    grouping.refuse_mixed(grouped.code, grouped.labels, table["campaign_id"], campaign, rules)
+    counts = grouping.wrong_and_judged(table, rules)
+    member = grouping.members(table, grouped.code, rules)
+    weight, unknown = grouping.weights(table, grouped.code, rules)
     inside = weight * counts[1] > 0
     columns = (grouped.code, member, weight, *counts)
     site = clusters(table[inside], *(column[inside] for column in columns))
-    estimate = estimates(site, len(grouped.labels))
+    estimate = intervals.estimates(site, len(grouped.labels))
     people = parts(drawn_cells(injections, rows), grouped, table["campaign_id"], campaign, rules)
     result = _intervals(estimate, table, grouped, counts, rules).assign(
         bit_count=people.bit_count, drawn_from=people.drawn_from
@@ -143,8 +122,9 @@ def _estimated(injections: Injections | Sequence[Injections], rules: Rules) -> p
     doubts = _doubts(table, grouped, estimate, campaign, unknown)
     doubts = [[] if is_exact else column for column, is_exact in zip(doubts, exact, strict=True)]
     for position, names in enumerate(people.names):
-        hit = set(table.loc[grouped.code == position, MEMBERS[rules.average]]) if names else set()
-        if text := never_hit(names, hit, rules.average):
+        inside = table[grouped.code == position]
+        hit = set(inside[grouping.MEMBERS[rules.average]]) if names else set()
+        if text := grouping.never_hit(names, hit, rules.average):
             doubts[position].append(f"{text}; the mean is over the others")
         for name, reason in _LEFT_OUT.items():
             if left := rows.attrs[name]:
@@ -164,8 +144,8 @@ def _intervals(
         return np.bincount(grouped.code, values, size)
 
     trials = total(judged)
-    low, high, method = cluster_interval(estimate, trials, rules.confidence_level)
-    below, above = wilson_interval(estimate.share, trials, rules.confidence_level)
+    low, high, method = intervals.cluster_interval(estimate, trials, rules.confidence_level)
+    below, above = intervals.wilson_interval(estimate.share, trials, rules.confidence_level)
     independent = estimate.share * (1 - estimate.share) / np.where(trials > 0, trials, np.nan)
     with np.errstate(invalid="ignore", divide="ignore"):
         effect = np.where(independent > 0, estimate.variance / independent, np.nan)
@@ -208,19 +188,15 @@ def _doubts(
     table: pd.DataFrame, grouped: Groups, estimate: Estimates, campaign: pd.DataFrame, unknown: Any
 ) -> list[list[str]]:
     size = len(grouped.labels)
-    flags = {
-        "the design's weights are not known: every site weighs the same": _unequal(
-            table, grouped, campaign, unknown
-        ),
-        **_blind(table, campaign),
-    }
+    equal_weights = "the design's weights are not known: every site weighs the same"
+    flags = {equal_weights: _unequal(table, grouped, campaign, unknown), **_blind(table, campaign)}
     counts = {text: np.bincount(grouped.code, flag, size) for text, flag in flags.items()}
     doubts = []
     for position in range(size):
         if estimate.cluster_count[position] == 0:
             doubts.append(["no output is left to judge"])
             continue
-        texts = doubts_of_events(estimate, position)
+        texts = intervals.doubts_of_events(estimate, position)
         if lonely := int(estimate.lonely_count[position]):
             texts.append(f"{lonely} sites are the only one of their stratum or member")
         texts += [text for text, count in counts.items() if count[position]]
@@ -232,9 +208,8 @@ def _unequal(table: pd.DataFrame, grouped: Groups, campaign: pd.DataFrame, unkno
     size = len(grouped.labels)
     design = campaign.set_index("campaign_id")["design"].astype(object)
     is_equal = table["campaign_id"].map(design).isin(_DESIGNS_OF_EQUAL_WEIGHT).to_numpy()
-    pairs = pd.DataFrame(
-        {"group": grouped.code, "campaign": table["campaign_id"]}
-    ).drop_duplicates()
+    pairs = pd.DataFrame({"group": grouped.code, "campaign": table["campaign_id"]})
+    pairs = pairs.drop_duplicates()
     several = np.bincount(pairs["group"], minlength=size) > 1
     partly = np.bincount(grouped.code, ~unknown, size) > 0
     return unknown & (~is_equal | several[grouped.code] | partly[grouped.code])
@@ -260,9 +235,6 @@ def _blind(table: pd.DataFrame, campaign: pd.DataFrame) -> dict[str, Any]:
     }
 
 
-# Rows of experiments or trials, summed up by injection site: the units of every interval.
-
-
 def clusters(
     table: pd.DataFrame, group: Any, member: Any, weight: Any, wrong: Any, judged: Any
 ) -> Clusters:
@@ -286,9 +258,6 @@ def clusters(
     )
 
 
-# Exact vulnerability factors, from campaigns that injected every fault.
-
-
 def exact_pvf(truth: ExhaustiveInjections, rules: Rules) -> pd.DataFrame:
     """Give the factors of a truth; there is nothing to estimate."""
     if strange := [name for name in rules.by if name in ("direction", "stratum")]:
@@ -300,8 +269,8 @@ def exact_pvf(truth: ExhaustiveInjections, rules: Rules) -> pd.DataFrame:
     inputs = inputs_of(truth)
     table = _with_campaign(cells(truth, rules.nan_policy), truth.campaign, rules)
     grouped = groups(table, rules.by, truth.parameters)
-    member = members(table, grouped.code, rules)
-    weight, _ = weights(table.assign(weight=1.0), grouped.code, rules)
+    member = grouping.members(table, grouped.code, rules)
+    weight, _ = grouping.weights(table.assign(weight=1.0), grouped.code, rules)
     judged = table["site_count"].to_numpy(dtype=float) * inputs
     if rules.nan_policy == "ignore":
         judged = judged - table["due_count"].to_numpy(dtype=float)
@@ -320,7 +289,8 @@ def exact_pvf(truth: ExhaustiveInjections, rules: Rules) -> pd.DataFrame:
 
 def _with_campaign(table: pd.DataFrame, campaign: pd.DataFrame, rules: Rules) -> pd.DataFrame:
     row = campaign.iloc[0]
-    more = {name: row[name] for name in rules.by if name in OF_CAMPAIGN and name not in table}
+    missing = set(grouping.OF_CAMPAIGN) - set(table)
+    more = {name: row[name] for name in rules.by if name in missing}
     flips = {"flip_count": 1, "campaign_id": row["campaign_id"], "exp_id": -1}
     table = table.assign(**{**more, **flips})
     return table.assign(dtype=table["dtype"].fillna(row["dtype"]))
@@ -365,9 +335,6 @@ def _numbers(table: pd.DataFrame, grouped: Groups, share: Any, inputs: int) -> p
             "bit_count": sites,
         }
     )
-
-
-# The last step of every vulnerability factor: names, rules and doubts put to the numbers.
 
 
 def finished(

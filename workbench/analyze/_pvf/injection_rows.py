@@ -8,16 +8,9 @@ from typing import Any, TypeAlias
 import numpy as np
 import pandas as pd
 
+from workbench import tables
 from workbench.errors import InjectionError
-from workbench.tables import (
-    CAMPAIGN,
-    FAULTS,
-    OUTCOMES,
-    PARAMETERS,
-    TRIALS,
-    ExhaustiveInjections,
-    Injections,
-)
+from workbench.tables import ExhaustiveInjections, Injections
 
 Given: TypeAlias = Injections | Sequence[Injections]
 KEY = ["campaign_id", "exp_id"]
@@ -25,8 +18,6 @@ SEVERAL = "several"
 OF_PARAMETERS = ("component", "layer", "kind", "dtype")
 OF_PLACE = ("component", "layer", "param", "kind", "dtype", "stratum")
 OF_ONE_FLIP = ("bit", "bit_role", "direction")
-_TABLES = {"campaign": CAMPAIGN, "faults": FAULTS, "outcomes": OUTCOMES, "trials": TRIALS}
-_TABLES |= {"parameters": PARAMETERS}
 
 
 def bundles(injections: Given) -> list[Injections]:
@@ -48,14 +39,22 @@ def bundles(injections: Given) -> list[Injections]:
 
 def together(injections: Given, name: str) -> pd.DataFrame:
     """Check one table of all bundles, and put them together."""
-    tables = [_TABLES[name].check(getattr(bundle, name), name) for bundle in bundles(injections)]
-    filled = [table for table in tables if len(table)]
+    declared: tables.Table = getattr(tables, name.upper())
+    frames = [declared.check(getattr(bundle, name), name) for bundle in bundles(injections)]
+    filled = [frame for frame in frames if len(frame)]
     if len(filled) < 2:
-        return filled[0] if filled else tables[0]
+        return filled[0] if filled else frames[0]
     # Categories differ between campaigns; their values are put together.
-    categories = [c for c, column in _TABLES[name].columns.items() if column.dtype == "category"]
+    categories = [c for c, column in declared.columns.items() if column.dtype == "category"]
     plain = [table.astype(dict.fromkeys(categories, object)) for table in filled]
     return pd.concat(plain, ignore_index=True)
+
+
+def parameters_of(injections: Given | ExhaustiveInjections) -> pd.DataFrame:
+    """Return the tensors of the model that was injected into."""
+    if isinstance(injections, ExhaustiveInjections):
+        return injections.parameters
+    return together(injections, "parameters")
 
 
 def campaigns(injections: Given) -> pd.DataFrame:

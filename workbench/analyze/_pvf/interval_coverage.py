@@ -9,30 +9,15 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from workbench import tables
 from workbench._numbers import share_between, whole_number
-from workbench.analyze._pvf.cluster_intervals import (
-    Estimates,
-    cluster_interval,
-    running_estimates,
-    wilson_interval,
-)
+from workbench.analyze._pvf import cluster_intervals as intervals
+from workbench.analyze._pvf.cluster_intervals import Estimates
 from workbench.analyze._pvf.groups import bit_role, groups, rules_told
 from workbench.analyze._pvf.parts import component_names
 from workbench.analyze._pvf.truth_cells import BITS, cell_codes, cells, inputs_of, wrong_counts
 from workbench.errors import InjectionError
-from workbench.tables import (
-    CAMPAIGN,
-    FAULTS,
-    INJECTION_ALLOCATION,
-    INTERVAL_COVERAGE,
-    INTERVAL_FUNNEL,
-    OUTCOMES,
-    QUALITY,
-    TRIALS,
-    ExhaustiveInjections,
-    Injections,
-)
-from workbench.tables import Table as _Table
+from workbench.tables import ExhaustiveInjections, Injections
 
 _PILOT = 20
 _FUNNEL = (50, 100, 200, 500, 1000, 2000, 5000, 10_000, 20_000)
@@ -115,7 +100,7 @@ def interval_coverage(
                  "input_count": used, "repeat_count": repeats, "truth": exact} | shared | row
                 for row in _covered(estimate, exact, sites * used, confidence_level)
             ]  # fmt: skip
-    return INTERVAL_COVERAGE.check(INTERVAL_COVERAGE.cast(pd.DataFrame(rows)))
+    return tables.INTERVAL_COVERAGE.check(tables.INTERVAL_COVERAGE.cast(pd.DataFrame(rows)))
 
 
 def _parts(truth: ExhaustiveInjections, component: str | None = None) -> list[_Part]:
@@ -215,12 +200,12 @@ def _estimates(mean: Any, variance: Any, freedom: Any, counts: tuple[Any, Any]) 
 def _covered(
     estimate: Estimates, exact: float, trial_count: float, confidence_level: float
 ) -> list[dict[str, Any]]:
-    low, high, _ = cluster_interval(
+    low, high, _ = intervals.cluster_interval(
         estimate, np.full(estimate.share.shape, trial_count), confidence_level
     )
-    intervals = {
+    ends = {
         "clustered": (low, high),
-        "independent": wilson_interval(estimate.share, trial_count, confidence_level),
+        "independent": intervals.wilson_interval(estimate.share, trial_count, confidence_level),
     }
     error = float(np.sqrt(np.mean((estimate.share - exact) ** 2)))
     divisor = exact if exact > 0 else np.nan
@@ -231,7 +216,7 @@ def _covered(
             "relative_width_ratio": float(np.mean(above - below)) / 2 / divisor,
             "relative_rmse_ratio": error / divisor,
         }
-        for name, (below, above) in intervals.items()
+        for name, (below, above) in ends.items()
     ]
 
 
@@ -277,21 +262,23 @@ def interval_funnel(
     looks = sorted({whole_number("site_counts", count, least=2) for count in site_counts})
     share_between("confidence_level", confidence_level)
     inputs = inputs_of(truth)
-    tables = []
+    samples = []
     for number, faults in enumerate(_parts(truth, component)):
         rng = np.random.default_rng([seed, number])
         share = faults.wrong[rng.integers(0, len(faults.wrong), looks[-1])] / inputs
         table = _looks(share, np.array(looks), inputs, confidence_level)
         exact = float(faults.wrong.mean()) / inputs
-        tables.append(table.assign(group=faults.label, truth=exact))
-    result = pd.concat(tables, ignore_index=True).assign(**rules_told(truth.campaign.iloc[0]))
-    return INTERVAL_FUNNEL.check(INTERVAL_FUNNEL.cast(result))
+        samples.append(table.assign(group=faults.label, truth=exact))
+    result = pd.concat(samples, ignore_index=True).assign(**rules_told(truth.campaign.iloc[0]))
+    return tables.INTERVAL_FUNNEL.check(tables.INTERVAL_FUNNEL.cast(result))
 
 
 def _looks(share: Any, looks: Any, inputs: int, confidence_level: float) -> pd.DataFrame:
-    estimate = running_estimates(share, np.ones(len(share)), looks)
-    low, high, _ = cluster_interval(estimate, looks * float(inputs), confidence_level)
-    below, above = wilson_interval(estimate.share, looks * float(inputs), confidence_level)
+    estimate = intervals.running_estimates(share, np.ones(len(share)), looks)
+    low, high, _ = intervals.cluster_interval(estimate, looks * float(inputs), confidence_level)
+    below, above = intervals.wilson_interval(
+        estimate.share, looks * float(inputs), confidence_level
+    )
     return pd.DataFrame(
         {"site_count": looks, "pvf": estimate.share, "low": low, "high": high,
          "independent_low": below, "independent_high": above,
@@ -428,7 +415,7 @@ def _wanted(site_count: int | pd.DataFrame, labels: list[str]) -> list[int]:
         total = whole_number("site_count", site_count, least=1)
         per_stratum, more = divmod(total, len(labels))
         return [per_stratum + (number < more) for number in range(len(labels))]
-    INJECTION_ALLOCATION.check(site_count)
+    tables.INJECTION_ALLOCATION.check(site_count)
     plan = dict(zip(site_count["stratum"], site_count["site_count"], strict=True))
     if strange := sorted(set(plan) - set(labels)):
         msg = f"stratum {strange[0]!r} is none of by=...: e.g. {labels[0]!r}"
@@ -455,34 +442,34 @@ def _bundle(truth: ExhaustiveInjections, drawn: pd.DataFrame, counts: Any, seed:
     by_tensor = truth.parameters.drop_duplicates("param").set_index("param")
     dtypes = drawn["param"].astype(object).map(by_tensor["dtype"])
     pairs = zip(dtypes, drawn["bit"], strict=True)
-    faults = _filled(FAULTS, len(drawn)) | {
+    faults = _filled(tables.FAULTS, len(drawn)) | {
         "bit_role": [bit_role(dtype, int(bit)) for dtype, bit in pairs],
         "campaign_id": name, "exp_id": np.arange(len(drawn)), "flip": 0,
         **{n: drawn["param"].astype(object).map(by_tensor[n].astype(object)) for n in by_tensor
            if n in _PLACES},
         **{n: drawn[n] for n in ("param", "elem", "bit", "stratum", "inclusion_weight")},
     }  # fmt: skip
-    outcomes = _filled(OUTCOMES, len(drawn)) | {
+    outcomes = _filled(tables.OUTCOMES, len(drawn)) | {
         "campaign_id": name, "exp_id": np.arange(len(drawn)), "input_count": used,
         "sdc_count": sdc, "due_count": due,
     }  # fmt: skip
     return Injections(
-        CAMPAIGN.check(CAMPAIGN.cast(campaign)),
-        FAULTS.check(FAULTS.cast(pd.DataFrame(faults))),
-        OUTCOMES.check(OUTCOMES.cast(pd.DataFrame(outcomes))),
-        TRIALS.empty(),
+        tables.CAMPAIGN.check(tables.CAMPAIGN.cast(campaign)),
+        tables.FAULTS.check(tables.FAULTS.cast(pd.DataFrame(faults))),
+        tables.OUTCOMES.check(tables.OUTCOMES.cast(pd.DataFrame(outcomes))),
+        tables.TRIALS.empty(),
         truth.parameters.assign(campaign_id=name),
         _quality(name, every, used, len(drawn)),
     )
 
 
-def _filled(table: _Table, size: int) -> dict[str, Any]:
+def _filled(table: tables.Table, size: int) -> dict[str, Any]:
     return {name: pd.Series([None] * size, dtype=object) for name in table.columns}
 
 
 def _quality(name: str, every: int, used: int, size: int) -> pd.DataFrame:
     if used == every:
-        return QUALITY.empty()
+        return tables.QUALITY.empty()
     row = {
         "source": name,
         "finding": "assumed",
@@ -491,4 +478,4 @@ def _quality(name: str, every: int, used: int, size: int) -> pd.DataFrame:
         "where": None,
     }
     table = pd.DataFrame([row]).astype({"finding": "category", "where": object})
-    return QUALITY.check(QUALITY.cast(table))
+    return tables.QUALITY.check(tables.QUALITY.cast(table))

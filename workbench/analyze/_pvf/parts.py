@@ -11,15 +11,8 @@ from numpy.typing import NDArray
 from scipy import stats
 from scipy.special import gammaln
 
-from workbench.analyze._pvf.groups import (
-    MEMBERS,
-    OF_CAMPAIGN,
-    Groups,
-    Rules,
-    bit_role,
-    bit_width,
-    groups,
-)
+from workbench.analyze._pvf import groups as grouping
+from workbench.analyze._pvf.groups import MEMBERS, OF_CAMPAIGN, Groups, Rules, groups
 from workbench.analyze._pvf.injection_rows import KEY, located, together
 from workbench.analyze._pvf.truth_cells import cells
 from workbench.errors import InjectionError
@@ -111,10 +104,8 @@ def parts(
 
 def _with_campaign(drawn: Drawn, campaign: pd.DataFrame, by: tuple[str, ...]) -> pd.DataFrame:
     model_cells = drawn.cells
-    cover, is_known = (
-        np.zeros(len(model_cells), dtype=np.int64),
-        np.ones(len(model_cells), dtype=bool),
-    )
+    cover = np.zeros(len(model_cells), dtype=np.int64)
+    is_known = np.ones(len(model_cells), dtype=bool)
     own = model_cells["campaign_id"].to_numpy(dtype=object)
     for name, mask in drawn.draws:
         if mask is None:
@@ -302,10 +293,10 @@ def _cells(people: pd.DataFrame) -> pd.DataFrame:
 
 # Without a table of parameters the tensors that were hit stand for the model.
 def _hit_cells(faults: pd.DataFrame) -> pd.DataFrame:
-    known_sites = faults[faults["bit"].notna() & faults["tensor"].notna()].drop_duplicates(
-        list(_PLACE)
-    )
-    width = np.nan_to_num([bit_width(dtype) for dtype in known_sites["dtype"].astype(object)])
+    has_place = faults["bit"].notna() & faults["tensor"].notna()
+    known_sites = faults[has_place].drop_duplicates(list(_PLACE))
+    dtypes = known_sites["dtype"].astype(object)
+    width = np.nan_to_num([grouping.bit_width(dtype) for dtype in dtypes])
     return _by_bit(known_sites.assign(element_count=np.nan), width.astype(np.int64))
 
 
@@ -314,7 +305,7 @@ def _by_bit(people: pd.DataFrame, width: NDArray[np.int64]) -> pd.DataFrame:
     cells = cells.astype(dict.fromkeys([*_PLACE, "tensor"], object)).reset_index(drop=True)
     bits = np.concatenate([np.arange(n) for n in width]) if len(width) else np.zeros(0)
     pairs = zip(cells["dtype"], bits.tolist(), strict=True)
-    roles = np.array([bit_role(dtype, int(bit)) for dtype, bit in pairs], dtype=object)
+    roles = np.array([grouping.bit_role(dtype, int(bit)) for dtype, bit in pairs], dtype=object)
     count = cells["element_count"].astype(float)
     return cells.assign(
         bit=bits.astype(np.int64), bit_role=roles, element_count=count, drawn_count=count

@@ -10,26 +10,17 @@ import pandas as pd
 from scipy import stats
 
 from workbench._numbers import share_between
+from workbench.analyze._pvf import groups as grouping
 from workbench.analyze._pvf.allocation import site_shares
 from workbench.analyze._pvf.cluster_intervals import Clusters, cluster_interval, estimates
-from workbench.analyze._pvf.groups import (
-    SAME,
-    NanPolicy,
-    Rules,
-    bit_width,
-    comparable,
-    first_difference,
-    groups,
-    refuse_half_weighted,
-    refuse_mixed,
-    wrong_and_judged,
-)
+from workbench.analyze._pvf.groups import SAME, NanPolicy, Rules, groups
 from workbench.analyze._pvf.injection_rows import (
     SEVERAL,
     bundles,
     campaigns,
     experiments,
     joint,
+    parameters_of,
     together,
 )
 from workbench.analyze._pvf.parts import drawn_cells, parts, with_parts
@@ -95,9 +86,10 @@ def pvf_protection(
         raise InjectionError(msg)
     exact = isinstance(injections, ExhaustiveInjections)
     if isinstance(injections, ExhaustiveInjections):
-        table, parameters = _truth_units(injections, unit), injections.parameters
+        table = _truth_units(injections, unit)
     else:
-        table, parameters = _sampled_units(injections, unit), together(injections, "parameters")
+        table = _sampled_units(injections, unit)
+    parameters = parameters_of(injections)
     if parameters.empty:
         msg = "the injections have no table of parameters: shares need to know what can be hit"
         raise InjectionError(msg)
@@ -123,11 +115,11 @@ def _drawn_tensors(
 ) -> dict[str, tuple[str, set[str]]]:
     """Give by group its name and its tensors; refuse one of which only some bits were drawn."""
     if isinstance(injections, ExhaustiveInjections):
-        campaign, people = injections.campaign, injections.parameters
+        campaign = injections.campaign
         table = cells(injections).assign(campaign_id=campaign["campaign_id"].iloc[0])
     else:
-        campaign, people = campaigns(injections), together(injections, "parameters")
-        table = experiments(injections)
+        campaign, table = campaigns(injections), experiments(injections)
+    people = parameters_of(injections)
     grouped = groups(table, by, people)
     drawn = drawn_cells(injections, table)
     origin = parts(drawn, grouped, table["campaign_id"], campaign, Rules("tensors", by))
@@ -196,8 +188,8 @@ def _sampled_units(injections: Injections | Sequence[Injections], unit: Unit) ->
         raise InjectionError(msg)
     nobody = np.zeros(len(sites), dtype=np.int64)
     rules = Rules("bits")
-    refuse_mixed(nobody, ["all"], sites["campaign_id"], campaigns(injections), rules)
-    refuse_half_weighted(sites, nobody, ["all"])
+    grouping.refuse_mixed(nobody, ["all"], sites["campaign_id"], campaigns(injections), rules)
+    grouping.refuse_half_weighted(sites, nobody, ["all"])
     weight = sites["weight"].fillna(1.0)
     worth = sites["share"] * weight
     # By chance, always the same: every second one could be every second bit.
@@ -236,7 +228,7 @@ def _sizes(table: pd.DataFrame, parameters: pd.DataFrame, unit: Unit) -> Any:
         return by_tensor["bit_count"].reindex(table["param"]).fillna(1).to_numpy(dtype=float)
     if unit == "elements" or parameters.empty:
         return np.ones(len(table))
-    width = by_tensor["dtype"].map(bit_width).to_numpy(dtype=float)
+    width = by_tensor["dtype"].map(grouping.bit_width).to_numpy(dtype=float)
     elements = by_tensor["element_count"].to_numpy(dtype=float)
     return np.array([elements[width > bit].sum() for bit in table["place"]], dtype=float)
 
@@ -250,7 +242,7 @@ def _total(parameters: pd.DataFrame, unit: Unit, table: pd.DataFrame) -> tuple[i
     bits = float(tensors["bit_count"].sum())
     if unit == "tensors":
         return len(tensors), bits
-    return int(tensors["dtype"].map(bit_width).max()), bits
+    return int(tensors["dtype"].map(grouping.bit_width).max()), bits
 
 
 def _names(table: pd.DataFrame, unit: Unit) -> Any:
@@ -292,8 +284,6 @@ def _mean(first: pd.DataFrame, second: pd.DataFrame) -> pd.DataFrame:
     ]
     return curve.assign(removed_share=np.clip((curves[0] + curves[1]) / 2, 0, 1))
 
-
-# What a mitigation buys: the same faults with it and without.
 
 _NONE = "none"
 # A mitigation may be built into the weights.
@@ -367,14 +357,14 @@ def _refuse(base: Injections, mitigated: list[Injections], rules: Rules) -> None
         if len(bundle.campaign) != 1:
             msg = f"pass single campaigns; one of these bundles holds {len(bundle.campaign)}"
             raise InjectionError(msg)
-    fields = comparable(together([base, *mitigated], "campaign"), rules)
+    fields = grouping.comparable(together([base, *mitigated], "campaign"), rules)
     reference = fields.iloc[0]
     for position in range(1, len(fields)):
         row = fields.iloc[position]
         if pd.isna(row["mitigation"]):
             msg = f"campaign {row['campaign_id']!r} does not name its mitigation"
             raise InjectionError(msg)
-        if name := first_difference(reference, row, _RULES):
+        if name := grouping.first_difference(reference, row, _RULES):
             msg = (
                 f"campaign {row['campaign_id']!r} differs in {name} from the one without: "
                 f"{row[name]!r} instead of {reference[name]!r}"
@@ -413,7 +403,7 @@ def _golden(injections: Injections) -> float:
 def _sites(injections: Injections, nan_policy: NanPolicy) -> pd.DataFrame:
     """Return wrong and judged inputs by site; sites are numbered alike in all campaigns."""
     table = experiments(injections)
-    wrong, judged = wrong_and_judged(table, Rules("bits", nan_policy=nan_policy))
+    wrong, judged = grouping.wrong_and_judged(table, Rules("bits", nan_policy=nan_policy))
     table = table.assign(wrong=wrong, judged=judged)
     own = injections.outcomes[["campaign_id", "exp_id"]].assign(place=_places(injections))
     table = table.merge(own, on=["campaign_id", "exp_id"], how="left")
@@ -456,7 +446,7 @@ def _rows(
     paired = paired.reset_index(drop=True)
     grouped = groups(paired, ("component",), pd.DataFrame())
     group, size = grouped.code, len(grouped.labels)
-    refuse_half_weighted(paired, group, grouped.labels)
+    grouping.refuse_half_weighted(paired, group, grouped.labels)
     weight = paired["weight"].to_numpy(dtype=float)
     weight = np.where(np.bincount(group, np.isnan(weight))[group] > 0, 1.0, weight)
     stratum = joint(pd.factorize(paired["stratum"])[0], group)

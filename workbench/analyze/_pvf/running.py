@@ -10,12 +10,8 @@ import pandas as pd
 from scipy import stats
 
 from workbench._numbers import not_negative, positive, share_between, whole_number
+from workbench.analyze._pvf import cluster_intervals as intervals
 from workbench.analyze._pvf.allocation import site_shares
-from workbench.analyze._pvf.cluster_intervals import (
-    cluster_interval,
-    running_estimates,
-    wilson_interval,
-)
 from workbench.analyze._pvf.groups import Rules, groups, rules_told
 from workbench.analyze._pvf.injection_rows import campaigns, together
 from workbench.analyze._pvf.parts import drawn_cells, parts
@@ -111,18 +107,16 @@ def _looks(
     wrong, judged = (sites[name].to_numpy(dtype=float) for name in ("wrong", "judged"))
     looks = np.unique(np.append(np.arange(step, len(sites), step), len(sites)))
     trials = np.cumsum(judged)[looks - 1]
-    estimate = running_estimates(wrong, judged, looks)
+    estimate = intervals.running_estimates(wrong, judged, looks)
     share = estimate.share
-    low, high, _ = cluster_interval(estimate, trials, confidence_level)
-    below, above = wilson_interval(share, trials, confidence_level)
+    low, high, _ = intervals.cluster_interval(estimate, trials, confidence_level)
+    below, above = intervals.wilson_interval(share, trials, confidence_level)
     return pd.DataFrame(
         {"site_count": looks, "pvf": share, "low": low, "high": high, "independent_low": below,
          "independent_high": above, "event_site_count": estimate.event_count,
          "is_enough": (share > 0) & ((high - low) / 2 < relative_error * share)}
     )  # fmt: skip
 
-
-# What a detector catches, and its false-alarm rate.
 
 _LEVEL = 0.95
 
@@ -175,7 +169,7 @@ def detector_tolerance(trials: pd.DataFrame, *, tolerances: Sequence[float]) -> 
 
 def _caught(residual: Any, tolerance: float) -> dict[str, float]:
     share = float(np.mean(~(residual <= tolerance)))
-    low, high = wilson_interval(share, len(residual), _LEVEL)
+    low, high = intervals.wilson_interval(share, len(residual), _LEVEL)
     return {
         "fault_count": len(residual),
         "detected_share": share,

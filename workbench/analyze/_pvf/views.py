@@ -9,19 +9,10 @@ import numpy as np
 import pandas as pd
 
 from workbench._numbers import not_negative
+from workbench.analyze._pvf import groups as grouping
 from workbench.analyze._pvf.estimates import pvf
-from workbench.analyze._pvf.groups import (
-    Average,
-    NanPolicy,
-    Rules,
-    bit_width,
-    groups,
-    refuse_half_weighted,
-    refuse_mixed,
-    weights,
-    with_columns,
-)
-from workbench.analyze._pvf.injection_rows import campaigns, experiments, together
+from workbench.analyze._pvf.groups import Average, NanPolicy, Rules, groups
+from workbench.analyze._pvf.injection_rows import Given, campaigns, experiments, parameters_of
 from workbench.analyze._pvf.parts import with_parts
 from workbench.errors import InjectionError
 from workbench.tables import OUTCOME_SHARES, PVF, PVF_EXPOSURE, ExhaustiveInjections, Injections
@@ -68,11 +59,7 @@ def pvf_by_bit(
         nan_policy=nan_policy,
         confidence_level=confidence_level,
     )
-    if isinstance(injections, ExhaustiveInjections):
-        parameters = injections.parameters
-    else:
-        parameters = together(injections, "parameters")
-    missing = _missing(table, parameters, rows)
+    missing = _missing(table, parameters_of(injections), rows)
     if missing.empty:
         return table
     shared = {name: table[name].iloc[0] for name in ("confidence_level", "average", "nan_policy")}
@@ -106,7 +93,7 @@ def _missing(table: pd.DataFrame, parameters: pd.DataFrame, rows: str) -> pd.Dat
     cells = [
         {rows: name, "bit": bit, "group": f"{name}, bit {bit}", "bit_count": float(count)}
         for name, dtype, count in elements.reset_index().itertuples(index=False)
-        for bit in range(int(np.nan_to_num(bit_width(dtype))))
+        for bit in range(int(np.nan_to_num(grouping.bit_width(dtype))))
         if (name, bit) not in injected
     ]
     return pd.DataFrame(cells).drop_duplicates([rows, "bit"]) if cells else pd.DataFrame()
@@ -147,8 +134,6 @@ def pvf_by_flips(
         confidence_level=confidence_level,
     )
 
-
-# Which part of the model the wrong outputs come from, if upsets strike any bit alike.
 
 _BITS_PER_GBIT = 1e9
 _CLOSE = 1e-9
@@ -222,15 +207,9 @@ def pvf_exposure(
     return PVF_EXPOSURE.check(PVF_EXPOSURE.cast(result))
 
 
-def _refuse_other_bits(
-    injections: Injections | Sequence[Injections] | ExhaustiveInjections, table: pd.DataFrame
-) -> None:
+def _refuse_other_bits(injections: Given | ExhaustiveInjections, table: pd.DataFrame) -> None:
     """Refuse groups that are not the model, once: shares of them would be of something else."""
-    if isinstance(injections, ExhaustiveInjections):
-        people = injections.parameters
-    else:
-        people = together(injections, "parameters")
-    model_bits = float(people.drop_duplicates("param")["bit_count"].sum())
+    model_bits = float(parameters_of(injections).drop_duplicates("param")["bit_count"].sum())
     held = float(table["bit_count"].sum())
     if abs(held - model_bits) > _CLOSE * model_bits:
         why = (
@@ -241,8 +220,6 @@ def _refuse_other_bits(
         msg = f"the groups hold {held:,.0f} bits, the model {model_bits:,.0f}: {why}"
         raise InjectionError(msg)
 
-
-# What becomes of faults: the share of every outcome.
 
 _OUTCOMES = ("masked", "benign", "masked or benign", "sdc", "beneficial", "due")
 
@@ -281,12 +258,12 @@ def outcome_shares(
     columns = (by,) if isinstance(by, str) else tuple(by)
     rules = Rules("bits", columns)
     campaign = campaigns(injections)
-    table = with_columns(experiments(injections), campaign, columns)
-    grouped = groups(table, columns, together(injections, "parameters"))
-    refuse_mixed(grouped.code, grouped.labels, table["campaign_id"], campaign, rules)
-    refuse_half_weighted(table, grouped.code, grouped.labels)
+    table = grouping.with_columns(experiments(injections), campaign, columns)
+    grouped = groups(table, columns, parameters_of(injections))
+    grouping.refuse_mixed(grouped.code, grouped.labels, table["campaign_id"], campaign, rules)
+    grouping.refuse_half_weighted(table, grouped.code, grouped.labels)
     grouped = with_parts(injections, table, grouped, campaign, rules)
-    weight, _ = weights(table, grouped.code, rules)
+    weight, _ = grouping.weights(table, grouped.code, rules)
     proven = campaign.loc[campaign["masked_rule"] == "proven", "campaign_id"]
     is_split = ~table["campaign_id"].isin(proven).to_numpy(dtype=bool)
     inputs = table["input_count"].to_numpy(dtype=float)

@@ -75,21 +75,13 @@ def _adds_up(outcomes: pd.DataFrame, label: str) -> None:
     wrong = (total > inputs) | (is_counted.all(axis=1) & (total != inputs) & ~np.isnan(inputs))
     if wrong.any():
         row = int(np.flatnonzero(wrong)[0])
-        _contradiction(
-            label,
-            outcomes,
-            row,
-            f"masked + benign + sdc + due is {total[row]:,.0f} of {inputs[row]:,.0f} inputs",
-        )
+        text = f"masked + benign + sdc + due is {total[row]:,.0f} of {inputs[row]:,.0f} inputs"
+        _contradiction(label, outcomes, row, text)
     beneficial, sdc = _numbers(outcomes["beneficial_count"]), _numbers(outcomes["sdc_count"])
     if (wrong := beneficial > sdc).any():
         row = int(np.flatnonzero(wrong)[0])
-        _contradiction(
-            label,
-            outcomes,
-            row,
-            f"{beneficial[row]:,.0f} beneficial of {sdc[row]:,.0f} SDC; they are part of the SDC",
-        )
+        text = f"{beneficial[row]:,.0f} beneficial of {sdc[row]:,.0f} SDC; they are part of the SDC"
+        _contradiction(label, outcomes, row, text)
 
 
 def _contradiction(label: str, outcomes: pd.DataFrame, row: int, text: str) -> None:

@@ -31,7 +31,8 @@ _DECISIONS = {
 }
 _KNOWN: Mapping[str, Column] = {
     name: column
-    for name, column in (FAULTS.columns | TRIALS.columns | OUTCOMES.columns | _DECISIONS).items()
+    for declared in (FAULTS.columns, TRIALS.columns, OUTCOMES.columns, _DECISIONS)
+    for name, column in declared.items()
     if name != "campaign_id"
 }
 _RESULTS = ("sdc_count", "due_count", "masked_count", "benign_count", "metric_value")

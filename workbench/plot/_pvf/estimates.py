@@ -12,15 +12,8 @@ import plotly.graph_objects as go
 
 from workbench._numbers import NUMBER_TYPES
 from workbench.errors import TableError
-from workbench.plot._style.chances import (
-    Chances,
-    axis_of,
-    chance,
-    chances,
-    numbers,
-    row_with,
-    segments,
-)
+from workbench.plot._style import chances as scales
+from workbench.plot._style.chances import Chances, axis_of, chance, chances, numbers
 from workbench.plot._style.palette import SHADES
 from workbench.plot._style.style import COLOURS, Frame, left_margin
 from workbench.plot._style.text import is_doubtful, label, percent, plural, safe, short, wrapped
@@ -95,7 +88,7 @@ def _add_intervals(figure: go.Figure, drawn: pd.DataFrame, axis: Chances) -> Non
          "too narrow: inputs taken as independent",
          {"color": COLOURS["limit"], "width": 1.5, "dash": "2px,2px"}),
     ):  # fmt: skip
-        x, y = segments(axis.place(drawn[low]), axis.place(drawn[high]), positions + shift)
+        x, y = scales.segments(axis.place(drawn[low]), axis.place(drawn[high]), positions + shift)
         if x:
             figure.add_scatter(
                 mode="lines+markers", x=x, y=y, name=name, line=line, hoverinfo="skip",
@@ -120,9 +113,7 @@ def _add_estimates(figure: go.Figure, drawn: pd.DataFrame, axis: Chances) -> Non
         if rows.empty:
             continue
         figure.add_scatter(
-            mode="markers",
-            x=axis.place(rows["pvf"].fillna(0.0)),
-            y=rows.index.to_numpy(),
+            mode="markers", x=axis.place(rows["pvf"].fillna(0.0)), y=rows.index.to_numpy(),
             name=name,
             marker={
                 "symbol": symbol, "size": 11, "color": COLOURS["series"],
@@ -318,12 +309,9 @@ def _map(
     )  # fmt: skip
     every = -(-len(bits) // 32)
     figure.update_xaxes(
-        title="bit [0 is the least significant]",
-        tickvals=list(range(0, len(bits), every)),
-        ticktext=[str(bit) for bit in bits[::every]],
-        range=[-0.5, len(bits) - 0.5],
-        showgrid=False,
-    )
+        title="bit [0 is the least significant]", tickvals=list(range(0, len(bits), every)),
+        ticktext=[str(bit) for bit in bits[::every]], range=[-0.5, len(bits) - 0.5], showgrid=False,
+    )  # fmt: skip
     # A lane above the first row is for the roles of the bits.
     figure.update_yaxes(
         tickvals=list(range(len(names))), ticktext=names, showgrid=False,
@@ -373,7 +361,7 @@ def _by_bit_claim(rows: pd.DataFrame, part_names: pd.Series) -> str:
     harmful = rows[rows["pvf"] > 0]
     if harmful.empty:
         return f"No bit gave a wrong output in {plural(part_names.nunique(), 'part')} of the model"
-    worst = row_with(harmful, "pvf")
+    worst = scales.row_with(harmful, "pvf")
     is_named = part_names.nunique() > 1 or worst["drawn_from"] != ""
     where = f" of {label(part_names.to_dict()[worst.name], 30)}" if is_named else ""
     silent = rows.groupby("bit")["pvf"].max()

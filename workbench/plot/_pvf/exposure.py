@@ -52,18 +52,12 @@ def pvf_exposure(table: pd.DataFrame, *, source: str = "", synthetic: bool = Fal
     ):
         bars = drawn[drawn[column].notna()]
         figure.add_bar(
-            orientation="h",
-            x=100 * bars[column].to_numpy(dtype="float64"),
-            y=bars.index.to_numpy() + shift,
-            width=0.34,
-            name=name,
-            marker=fill(meaning),
-            text=[f" {chance(share)}" for share in bars[column]],
-            textposition="outside",
-            cliponaxis=False,
-            hovertext=[_hover(row) for _, row in bars.iterrows()],
+            orientation="h", x=100 * bars[column].to_numpy(dtype="float64"),
+            y=bars.index.to_numpy() + shift, width=0.34, name=name, marker=fill(meaning),
+            text=[f" {chance(share)}" for share in bars[column]], textposition="outside",
+            cliponaxis=False, hovertext=[_hover(row) for _, row in bars.iterrows()],
             hovertemplate="%{hovertext}<extra></extra>",
-        )
+        )  # fmt: skip
     names = [safe(short(name, 40)) for name in drawn["group"]]
     name_rows(figure, names, max(len(drawn), 2) * _ROW_PX, showgrid=False)
     most = 100 * float(np.nanmax([drawn["bit_share"].max(), drawn["wrong_share"].max(), 0.01]))

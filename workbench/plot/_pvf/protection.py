@@ -10,16 +10,9 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from workbench.plot._pvf.estimates import name_rows
+from workbench.plot._style import chances as scales
 from workbench.plot._style.bars import log_ticks
-from workbench.plot._style.chances import (
-    Chances,
-    axis_of,
-    chance,
-    chances,
-    numbers,
-    row_with,
-    segments,
-)
+from workbench.plot._style.chances import Chances, axis_of, chance, chances, numbers
 from workbench.plot._style.lanes import extremes
 from workbench.plot._style.style import COLOURS, MAX_LINES, Frame, distinct
 from workbench.plot._style.text import label, percent, plural, safe, short
@@ -88,17 +81,15 @@ def _add_line(figure: go.Figure, curve: pd.DataFrame, at: int, name_columns: lis
     last = curve["last"].astype(object).where(curve["last"].notna(), "")
     figure.add_scatter(
         mode="lines+markers" if len(curve) <= _FEW else "lines",
-        x=100 * curve["protected_share"].to_numpy(),
-        y=100 * curve["removed_share"].to_numpy(),
-        name=name,
-        line={**look, "width": 2.5},
+        x=100 * curve["protected_share"].to_numpy(), y=100 * curve["removed_share"].to_numpy(),
+        name=name, line={**look, "width": 2.5},
         marker={"symbol": _SYMBOLS[at % len(_SYMBOLS)], "size": 7, "color": look["color"]},
         hovertext=[
             f"{count:,} protected{f', the last {label(column, 40)}' if column else ''}"
             for count, column in zip(curve["protected_count"], last, strict=True)
         ],
         hovertemplate="%{hovertext}: %{y:.3~g} % removed<extra>" + name + "</extra>",
-    )
+    )  # fmt: skip
 
 
 def _ranking(rows: pd.DataFrame) -> list[str]:
@@ -301,7 +292,7 @@ def pvf_mitigation(table: pd.DataFrame, *, source: str = "", synthetic: bool = F
     drawn = table.head(_MOST).reset_index(drop=True)
     axis = axis_of(drawn["pvf"], drawn["low"], drawn["high"])
     figure = go.Figure()
-    x, y = segments(axis.place(drawn["low"]), axis.place(drawn["high"]), list(drawn.index))
+    x, y = scales.segments(axis.place(drawn["low"]), axis.place(drawn["high"]), list(drawn.index))
     if x:
         figure.add_scatter(
             mode="lines", x=x, y=y, name="interval", hoverinfo="skip",
@@ -323,9 +314,7 @@ def _add_kind(figure: go.Figure, rows: pd.DataFrame, axis: Chances, *, kind: str
     colour = COLOURS["sdc"] if kind == _NONE else distinct(at)["color"]
     symbol = "circle" if kind == _NONE else _MITIGATION_SYMBOLS[at % len(_MITIGATION_SYMBOLS)]
     figure.add_scatter(
-        mode="markers",
-        x=axis.place(rows["pvf"]),
-        y=rows.index.to_numpy(),
+        mode="markers", x=axis.place(rows["pvf"]), y=rows.index.to_numpy(),
         name="without" if kind == _NONE else label(kind, 24),
         marker={
             # Where nothing goes wrong any more the mark is open.
@@ -367,7 +356,7 @@ def _mitigation_claim(table: pd.DataFrame) -> str:
     compared = table[(table["mitigation"] != _NONE) & table["removed_ratio"].notna()]
     if compared.empty:
         return "Nothing went wrong without a mitigation, so none can remove anything"
-    best = row_with(compared, "removed_ratio")
+    best = scales.row_with(compared, "removed_ratio")
     if best["removed_ratio"] <= 0:
         return "No mitigation removes wrong outputs"
     return (

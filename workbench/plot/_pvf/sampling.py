@@ -8,19 +8,13 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
+from workbench import tables
 from workbench.plot._pvf.estimates import estimand, name_rows
 from workbench.plot._style.bars import log_ticks, panels
 from workbench.plot._style.chances import PVF_TITLE, chance, chances, numbers, row_with, segments
 from workbench.plot._style.lanes import extremes
 from workbench.plot._style.style import COLOURS, Frame, distinct, distinct_fill, fill, left_margin
 from workbench.plot._style.text import digits, label, percent, plural, safe, short
-from workbench.tables import (
-    INJECTION_SAMPLE_SIZES,
-    INTERVAL_COVERAGE,
-    INTERVAL_FUNNEL,
-    OUTCOME_SHARES,
-    PVF_RUNNING,
-)
 
 _KINDS = (
     ("sites as the sample", "low", "high"),
@@ -48,7 +42,7 @@ def interval_funnel(table: pd.DataFrame, *, source: str = "", synthetic: bool = 
         misses the truth. The title counts how many of each kind hold it.
     """
     frame = Frame(source, synthetic)
-    INTERVAL_FUNNEL.check(table)
+    tables.INTERVAL_FUNNEL.check(table)
     if table.empty:
         return frame.nothing(
             "The table has no looks; pass what analyze.interval_funnel returns.",
@@ -98,7 +92,7 @@ def interval_coverage(
         should stand. The title names the worst.
     """
     frame = Frame(source, synthetic)
-    INTERVAL_COVERAGE.check(table)
+    tables.INTERVAL_COVERAGE.check(table)
     if table.empty:
         return frame.nothing(
             "The table has no repeats; pass what analyze.interval_coverage returns.",
@@ -192,9 +186,7 @@ def _add_kind(figure: go.Figure, rows: pd.DataFrame, kind: str) -> None:
     name = dict(_COVERED).get(kind, label(kind, 24))
     colour = COLOURS["series" if is_good else "limit"]
     figure.add_scatter(
-        mode="markers",
-        x=100 * rows["covered_share"].to_numpy(),
-        y=rows["at"].to_numpy(),
+        mode="markers", x=100 * rows["covered_share"].to_numpy(), y=rows["at"].to_numpy(),
         name=name,
         marker={
             "symbol": "circle" if is_good else "diamond-open" if kind == "independent" else "x",
@@ -256,7 +248,7 @@ def outcome_shares(table: pd.DataFrame, *, source: str = "", synthetic: bool = F
         ones are hatched. The title names the group with the largest share of both.
     """
     frame = Frame(source, synthetic)
-    OUTCOME_SHARES.check(table)
+    tables.OUTCOME_SHARES.check(table)
     if table.empty:
         return frame.nothing(
             "The table has no outcomes; pass what analyze.outcome_shares returns.",
@@ -301,9 +293,7 @@ def outcome_shares(table: pd.DataFrame, *, source: str = "", synthetic: bool = F
 def _add_bars(figure: go.Figure, share: pd.Series, *, outcome: str, panel: int) -> None:
     words = _WORDS.get(outcome, label(outcome, 24))
     figure.add_bar(
-        orientation="h", row=1, col=panel,
-        x=100 * share.to_numpy(),
-        y=np.arange(len(share)),
+        orientation="h", row=1, col=panel, x=100 * share.to_numpy(), y=np.arange(len(share)),
         name=words, legendgroup=words, showlegend=panel == 1,
         marker=fill(outcome if outcome in _WORDS else "unknown", bars=len(share)),
         hovertext=[f"{label(group, 80)}: {chance(value)}" for group, value in share.items()],
@@ -353,7 +343,7 @@ def pvf_running(
         which is too narrow. The title states the last look and the first that was enough.
     """
     frame = Frame(source, synthetic)
-    PVF_RUNNING.check(table)
+    tables.PVF_RUNNING.check(table)
     if table.empty:
         return frame.nothing("No site has been injected yet.", claim="No estimate yet")
     ordered = table.sort_values("site_count", kind="stable", ignore_index=True)
@@ -369,10 +359,8 @@ def pvf_running(
                   "dash": "dot" if column.endswith("low") else "2px,2px"},
         )  # fmt: skip
     figure.add_scatter(
-        mode="lines+markers" if len(rows) <= 60 else "lines",
-        x=rows["site_count"],
-        y=100 * rows["pvf"],
-        name="estimate",
+        mode="lines+markers" if len(rows) <= 60 else "lines", x=rows["site_count"],
+        y=100 * rows["pvf"], name="estimate",
         line={"color": COLOURS["series"], "width": 2.5, "dash": "solid"},
         marker={"symbol": "circle", "size": 6, "color": COLOURS["series"]},
         hovertext=[
@@ -381,7 +369,7 @@ def pvf_running(
             for _, row in rows.iterrows()
         ],
         hovertemplate="%{hovertext}<extra></extra>",
-    )
+    )  # fmt: skip
     _add_lines(figure, ordered, truth)
     figure.update_xaxes(title="sites injected [count]", rangemode="tozero")
     figure.update_yaxes(title=f"{PVF_TITLE} [%]", range=_range(rows, truth))
@@ -394,16 +382,11 @@ def _add_band(figure: go.Figure, rows: pd.DataFrame) -> None:
     if band.empty:
         return
     figure.add_scatter(
-        mode="lines",
-        x=np.concatenate([band["site_count"], band["site_count"][::-1]]),
-        y=100 * np.concatenate([numbers(band["low"]), numbers(band["high"])[::-1]]),
-        fill="toself",
-        fillcolor=COLOURS["interval"],
-        opacity=0.35,
-        name="interval, sites as the sample",
-        line={"width": 0, "color": COLOURS["interval"], "dash": "longdash"},
-        hoverinfo="skip",
-    )
+        mode="lines", x=np.concatenate([band["site_count"], band["site_count"][::-1]]),
+        y=100 * np.concatenate([numbers(band["low"]), numbers(band["high"])[::-1]]), fill="toself",
+        fillcolor=COLOURS["interval"], opacity=0.35, name="interval, sites as the sample",
+        line={"width": 0, "color": COLOURS["interval"], "dash": "longdash"}, hoverinfo="skip",
+    )  # fmt: skip
 
 
 def _add_lines(figure: go.Figure, rows: pd.DataFrame, truth: float | None) -> None:
@@ -468,7 +451,7 @@ def injection_sample_sizes(
         design with the dearest.
     """
     frame = Frame(source, synthetic)
-    INJECTION_SAMPLE_SIZES.check(table)
+    tables.INJECTION_SAMPLE_SIZES.check(table)
     answered = table[table["site_count"].notna()]
     if answered.empty:
         return frame.nothing(
@@ -532,13 +515,10 @@ def _sample_sizes_add_bars(
         return
     name = bars["name"]
     figure.add_bar(
-        orientation="h",
-        x=rows["site_count"].clip(lower=1).to_numpy(dtype="float64"),
-        **bars,
+        orientation="h", x=rows["site_count"].clip(lower=1).to_numpy(dtype="float64"), **bars,
         marker=distinct_fill(at) | {"color": distinct(at)["color"]},
         text=[f" <b>{digits(round(count))}</b> {name}" for count in rows["site_count"]],
-        textposition="outside",
-        cliponaxis=False,
+        textposition="outside", cliponaxis=False,
         hovertext=[
             f"{label(row['group'], 60)}: {digits(round(row['site_count']))} sites"
             + ("" if pd.isna(row["expected_event_count"]) else

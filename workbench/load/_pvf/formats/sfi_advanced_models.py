@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -92,8 +91,8 @@ def read(files: list[InjectionFile]) -> list[InjectionPart]:
             campaigns.append(
                 InjectionPart(head, OUTCOMES.empty(), fault_list.frame, findings=findings)
             )
-    campaigns += predictions(by["predictions"], RULES)
-    return campaigns + accuracies(by["accuracies"], RULES)
+    campaigns += predictions(by["predictions"])
+    return campaigns + accuracies(by["accuracies"])
 
 
 def _list_of(source: Source, lists: list[_Faults]) -> _Faults | None:
@@ -267,13 +266,13 @@ def looks_like_accuracies(head: bytes) -> bool:
     )
 
 
-def predictions(sources: list[Source], rules: Mapping[str, Any]) -> list[InjectionPart]:
+def predictions(sources: list[Source]) -> list[InjectionPart]:
     """Read decisions per fault and image; the batches of a folder are one campaign."""
     campaigns = []
     for own in part.by_folder(sources).values():
         findings = [Findings(source.label) for source in own]
         read = [_prediction_rows(*pair) for pair in zip(own, findings, strict=True)]
-        campaigns.append(_predicted(pd.concat(read, ignore_index=True), own, findings, rules))
+        campaigns.append(_predicted(pd.concat(read, ignore_index=True), own, findings))
     return campaigns
 
 
@@ -295,7 +294,7 @@ def _prediction_rows(source: Source, findings: Findings) -> pd.DataFrame:
 
 
 def _predicted(
-    rows: pd.DataFrame, sources: list[Source], findings: list[Findings], rules: Mapping[str, Any]
+    rows: pd.DataFrame, sources: list[Source], findings: list[Findings]
 ) -> InjectionPart:
     name = part.stem(sources[0])
     first = rows.drop_duplicates("Fault_ID").sort_values("Fault_ID", ignore_index=True)
@@ -321,7 +320,7 @@ def _predicted(
     more = {"fault_model": model, "input_count": common(outcomes["input_count"])}
     trials = {"campaign_id": name, "exp_id": rows["Fault_ID"], "input_id": inputs}
     return InjectionPart(
-        part.campaign(campaign_id=name, **{**rules, **more}),
+        part.campaign(campaign_id=name, **{**RULES, **more}),
         outcomes,
         part.filled(FAULTS, faults, len(first)),
         part.filled(TRIALS, trials, len(rows)),
@@ -329,13 +328,13 @@ def _predicted(
     )
 
 
-def accuracies(sources: list[Source], rules: Mapping[str, Any]) -> list[InjectionPart]:
+def accuracies(sources: list[Source]) -> list[InjectionPart]:
     """Read accuracies per fault; a file that is the mean of the others beside it replaces them."""
     folders = part.by_folder(sources).values()
-    return [result for own in folders for result in _accuracies_of(own, rules)]
+    return [result for own in folders for result in _accuracies_of(own)]
 
 
-def _accuracies_of(sources: list[Source], rules: Mapping[str, Any]) -> list[InjectionPart]:
+def _accuracies_of(sources: list[Source]) -> list[InjectionPart]:
     read = [_accuracy_rows(source) for source in sources]
     mean = _mean_of_others([rows for rows, _ in read])
     campaigns = []
@@ -347,7 +346,7 @@ def _accuracies_of(sources: list[Source], rules: Mapping[str, Any]) -> list[Inje
         more = {"metric_name": "accuracy", "criterion": "metric_drop", "masked_rule": None}
         campaigns.append(
             InjectionPart(
-                part.campaign(campaign_id=name, **{**rules, **more}),
+                part.campaign(campaign_id=name, **{**RULES, **more}),
                 part.filled(OUTCOMES, columns, len(rows)),
                 findings=[findings],
             )
