@@ -239,6 +239,7 @@ def record(
     from workbench.record import record as run_and_record
 
     done = run_and_record(command, out, period_s=period_s)
+    # On stderr: stdout belongs to the command that was measured.
     for entity in done.missing:
         tell(f"not sampled: {entity}")
     sampled = ", ".join(done.entities) or "nothing (the command ran all the same)"

@@ -75,6 +75,7 @@ def lab(
         command.append("--no-browser")
     if hasattr(os, "geteuid") and os.geteuid() == 0:
         typer.echo("Running as root, as in a container: passing --allow-root.", err=True)
+        # JupyterLab refuses to start as root otherwise.
         command.append("--allow-root")
     paths = os.pathsep.join(filter(None, (os.environ.get("JUPYTER_CONFIG_PATH"), str(_QUIET))))
     # In place of this process, so that signals reach JupyterLab and nothing is left behind.

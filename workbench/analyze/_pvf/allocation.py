@@ -76,6 +76,7 @@ def injection_allocation(
 
 
 def _merged(table: pd.DataFrame) -> pd.DataFrame:
+    # Means and spreads of the parts give those of the whole without the single sites.
     square = (table["site_count"] - 1) * table["spread"] ** 2
     sums = table.assign(
         square=square + table["site_count"] * table["pvf"] ** 2,
@@ -144,12 +145,14 @@ def pooled(first: Injections, second: Injections) -> Injections:
         msg = f"the phases differ in {name}: {first_row[name]!r} and {two[name]!r}"
         raise InjectionError(msg)
     sizes = [_stratum_sizes(phase.faults) for phase in (first, second)]
+    # The second phase may have dropped strata, but what both have must be of one size.
     common = sizes[0].index.intersection(sizes[1].index)
     off = (sizes[0][common] / sizes[1][common] - 1).abs() > _CLOSE
     if len(new := sizes[1].index.difference(sizes[0].index)) or off.any():
         label = new[0] if len(new) else off.index[off][0]
         msg = f"the phases do not share their strata: {label!r} has other bits in each of them"
         raise InjectionError(msg)
+    # Numbered on, so that no experiment of the second phase has the number of one of the first.
     shift = int(first.outcomes["exp_id"].max()) + 1
     frames = {
         name: _joined(

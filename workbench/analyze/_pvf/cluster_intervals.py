@@ -76,6 +76,7 @@ def estimates(clusters: Clusters, group_count: int) -> Estimates:
         members = np.bincount(home[present], minlength=group_count)
         share = np.bincount(home[present], ratio[present], minlength=group_count) / members
     own = np.bincount(member)[member]
+    # One cluster has no spread around its own mean.
     lonely = (np.bincount(stratum)[stratum] == 1) | (own == 1)
     centre = np.where(lonely, share[group], ratio[member])
     z = (wrong - centre * judged) / (member_judged[member] * members[group])
@@ -161,6 +162,7 @@ def cluster_interval(
     tail = (1 - confidence_level) / 2
     ratio = stats.norm.isf(tail) / stats.t.isf(tail, estimate.freedom)
     with np.errstate(invalid="ignore", divide="ignore"):
+        # Never more than the trials there were: a variance that chance made small proves nothing.
         count = np.fmin(share * (1 - share) / variance * ratio**2, trial_count)
     low, high = binomial_interval(share * count, count, confidence_level)
     # expm1 and log1p keep the digits of 1 - (1 - confidence)**(1/n), which is near 0 for large n.
@@ -191,10 +193,12 @@ def binomial_interval(events: Any, trials: Any, confidence_level: float) -> tupl
 def wilson_interval(share: Any, trials: Any, confidence_level: float) -> tuple[Floats, Floats]:
     """Give the interval of Wilson; missing without trials."""
     share, trials = np.asarray(share, dtype=float), np.asarray(trials, dtype=float)
+    # No trials give no interval, not one from 0 to 1.
     trials = np.where(trials > 0, trials, np.nan)
     z = stats.norm.isf((1 - confidence_level) / 2)
     centre = (share + z**2 / (2 * trials)) / (1 + z**2 / trials)
     half = np.sqrt(share * (1 - share) / trials + z**2 / (4 * trials**2)) * z / (1 + z**2 / trials)
+    # Rounding would leave the end just beside 0 or 1.
     low = np.where(share <= 0, 0.0, np.maximum(centre - half, 0))
     high = np.where(share >= 1, 1.0, np.minimum(centre + half, 1))
     return np.minimum(low, share), np.maximum(high, share)

@@ -120,6 +120,7 @@ def _estimated(injections: Injections | Sequence[Injections], rules: Rules) -> p
     ends = {name: result["pvf"].where(exact, result[name]) for name in ("low", "high")}
     result = result.assign(**ends, interval=result["interval"].where(~exact, EXACT))
     doubts = _doubts(table, grouped, estimate, campaign, unknown)
+    # Where every fault was injected nothing was estimated, so nothing is in doubt.
     doubts = [[] if is_exact else column for column, is_exact in zip(doubts, exact, strict=True)]
     for position, names in enumerate(people.names):
         inside = table[grouped.code == position]
@@ -146,6 +147,7 @@ def _intervals(
     trials = total(judged)
     low, high, method = intervals.cluster_interval(estimate, trials, rules.confidence_level)
     below, above = intervals.wilson_interval(estimate.share, trials, rules.confidence_level)
+    # The design effect is the variance over that of as many independent trials.
     independent = estimate.share * (1 - estimate.share) / np.where(trials > 0, trials, np.nan)
     with np.errstate(invalid="ignore", divide="ignore"):
         effect = np.where(independent > 0, estimate.variance / independent, np.nan)

@@ -81,6 +81,7 @@ def _ranks(unique: Any, name: str, order: pd.DataFrame) -> NDArray[np.int64]:
         if pd.isna(value):
             return (2, 0, "")
         if isinstance(value, str):
+            # What hit several parts comes after all parts of the model.
             return (value == SEVERAL, order_of.get(value, last), value)
         return (0, float(value), "")
 
@@ -133,6 +134,7 @@ def weights(table: pd.DataFrame, group: Any, rules: Rules) -> tuple[Any, Any]:
     """Give what every row stands for, and say for which rows the design does not tell."""
     weight = table["weight"].to_numpy(dtype=float)
     unknown = np.isnan(weight)
+    # One missing weight makes the others of its group useless: all sites weigh the same then.
     is_unweighted = np.bincount(group, unknown, minlength=1)[group] > 0
     weight = np.where(is_unweighted, 1.0, weight)
     if rules.average == "parameters":

@@ -191,6 +191,7 @@ def _by_experiment(faults: pd.DataFrame) -> pd.DataFrame:
     experiment = pd.factorize(keys[0] * (int(keys[1].max(initial=0)) + 1) + keys[1])[0]
     count = np.bincount(experiment, minlength=0)
     first = np.full(len(count), len(faults))
+    # Rows of one experiment need not stand together.
     np.minimum.at(first, experiment, np.arange(len(faults)))
     one_each = len(count) == len(faults)
     table = faults.iloc[first][KEY].reset_index(drop=True)
@@ -221,6 +222,7 @@ def _sites(faults: pd.DataFrame, experiment: Any, campaign: Any) -> pd.Series:
     for code in codes:
         site_code = joint(site_code, code)
     unknown = np.bincount(experiment, np.minimum.reduce(codes) < 0) > 0
+    # Sorted, so that the same flips in another order are the same site.
     order = np.lexsort((site_code, experiment))
     ranked, home = site_code[order], experiment[order]
     turn = np.arange(len(home)) - np.searchsorted(home, home)

@@ -136,6 +136,7 @@ def _uniform(
     for start in range(0, repeats, step):
         size = (min(step, repeats - start), sites)
         share = component.wrong[rng.integers(0, len(component.wrong), size)] / every
+        # One input per site is a coin with the share of its wrong inputs.
         if used == 1:
             share = (rng.random(size) < share).astype(float)
         now = slice(start, start + size[0])
@@ -161,6 +162,7 @@ def _two_phase(
         sums[:, :, number] += _drawn(component, bit, plan[:, number], every, rng)
     count = count + plan
     spread = _spread(count, sums) ** 2
+    # Satterthwaite: strata of unequal spread share out the degrees of freedom.
     term = weight**2 * spread / count
     variance = term.sum(1)
     below = (term**2 / (count - 1)).sum(1)
@@ -171,6 +173,7 @@ def _two_phase(
 
 
 def _drawn(component: _Part, bit: int, count: Any, every: int, rng: np.random.Generator) -> Any:
+    # All repeats draw the largest number; what is beyond their own counts for nothing.
     most = int(count.max(initial=0))
     site = rng.integers(component.start[bit], component.start[bit + 1], (len(count), most))
     share = component.wrong[site] / every * (np.arange(most) < count[:, None])

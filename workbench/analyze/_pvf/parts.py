@@ -351,6 +351,7 @@ class _Regions:
             return self._without_places(faults, weight if is_weighed else None)
         masks = {mask.tobytes(): mask for mask in self._candidates(hit)}.values()
         likely = [mask for mask in masks if self._is_likely(mask, hit, count)]
+        # The largest first: of sets that fit alike, faults were drawn from the whole.
         likely.sort(key=lambda mask: -float(self._elements[mask].sum()))
         if not is_weighed:
             # Nothing tells which of the other bits were drawn from, too.
@@ -401,6 +402,7 @@ class _Regions:
         bits = [self._alike("bit", hit), self._alike("bit_role", hit), span, every]
         for tensors in (*(self._alike(name, hit) for name in (*_PLACE, "tensor")), every):
             yield from (tensors & bit_mask for bit_mask in bits)
+        # Last, the very cells that were hit: tensors and bits chosen one by one.
         yield hit
 
     def _is_likely(self, mask: Flags, hit: Flags, count: int) -> bool:

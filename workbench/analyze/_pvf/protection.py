@@ -215,6 +215,7 @@ def _curve(table: pd.DataFrame, parameters: pd.DataFrame, unit: Unit, exact: boo
     total = _total(parameters, unit, table)
     names = _names(table, unit)
     first_half, second_half = (table[name].to_numpy(dtype=float) for name in ("one", "two"))
+    # Each half judges the order that the other one found: chance cannot rank and judge at once.
     first = _steps(_Units(names, size, first_half, second_half), total)
     if exact:
         return first
@@ -257,6 +258,7 @@ def _names(table: pd.DataFrame, unit: Unit) -> Any:
 def _steps(units: _Units, total: tuple[int, float]) -> pd.DataFrame:
     count, size = total
     order = np.argsort(-units.rank / units.size, kind="stable")
+    # Units without an event have no order among themselves: the last step takes them together.
     order = order[units.rank[order] > 0]
     harm = units.judge.sum()
     removed = np.cumsum(units.judge[order]) / harm if harm > 0 else np.zeros(len(order))
@@ -457,6 +459,7 @@ def _rows(
     trials = np.bincount(group, paired["judged_with"].to_numpy(dtype=float), size)
     low, high, _ = cluster_interval(estimate, trials, confidence_level)
     removed, half = _removed((wrong, before), group, stratum, confidence_level)
+    # The campaign without a mitigation, compared with itself, would show a removal of 0 +- 0.
     if name == _NONE:
         removed, half = np.full(size, np.nan), np.full(size, np.nan)
     return pd.DataFrame(

@@ -182,6 +182,7 @@ def _alarms(clean: Any, tolerance: float) -> dict[str, float]:
     if len(clean) == 0:
         return {"clean_count": 0, "false_alarm_share": np.nan, "false_alarm_high": np.nan}
     count = len(clean)
+    # Not >: a residual that is not a number has to count as an alarm.
     alarms = int((~(clean <= tolerance)).sum())
     high = float(stats.beta.ppf(_LEVEL, alarms + 1, count - alarms)) if alarms < count else 1.0
     return {"clean_count": count, "false_alarm_share": alarms / count, "false_alarm_high": high}

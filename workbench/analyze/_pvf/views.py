@@ -71,6 +71,7 @@ def pvf_by_bit(
             np.nan,
         ),
         **shared,
+        # Missing, not 0: nothing was injected there, so nothing was counted.
         due_count=pd.array([None] * len(missing), dtype="Int64"),
         interval="none",
         drawn_from="",
@@ -274,6 +275,7 @@ def outcome_shares(
         if not weighed > 0:
             msg = f"all experiments of group {label!r} have the weight 0; they stand for nothing"
             raise InjectionError(msg)
+        # Weights are scaled so that the weighted trials add up to those that were run.
         scale = inputs[inside].sum() / weighed
         counts = _counts(
             table[inside], weight[inside] * scale, is_split=bool(is_split[inside].all())

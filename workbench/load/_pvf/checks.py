@@ -24,6 +24,7 @@ def check_part(part: InjectionPart) -> None:
     _unique(part.campaign, ["campaign_id"], "campaign", label)
     _unique(part.outcomes, _KEY, "outcomes", label)
     _unique(part.faults, [*_KEY, "flip"], "faults", label)
+    # What the reader numbered itself cannot be there twice.
     if not part.is_numbered_here:
         _unique(part.trials, [*_KEY, "input_id"], "trials", label)
     if not part.is_counted_here:
@@ -72,6 +73,7 @@ def _adds_up(outcomes: pd.DataFrame, label: str) -> None:
     counts = np.column_stack([_numbers(outcomes[name]) for name in COUNTS])
     is_counted = ~np.isnan(counts)
     total = np.where(is_counted, counts, 0).sum(axis=1)
+    # Counts that the tool cannot tell are missing: then they may be below, never above the inputs.
     wrong = (total > inputs) | (is_counted.all(axis=1) & (total != inputs) & ~np.isnan(inputs))
     if wrong.any():
         row = int(np.flatnonzero(wrong)[0])
@@ -173,6 +175,7 @@ def counted(
     Counts of outcomes that are not among ``known`` are missing, not 0: the tool cannot tell them.
     """
     ids, position = _numbered(exp_ids)
+    # One bincount over pairs of experiment and outcome; column 0 is the unknown outcome, -1.
     width = len(OUTCOME_NAMES) + 1
     flat = np.bincount(position * width + (codes.astype(np.int64) + 1), minlength=len(ids) * width)
     counts = flat.reshape(-1, width)

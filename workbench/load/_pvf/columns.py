@@ -102,6 +102,7 @@ def category(cells: Cells, categories: Sequence[str] | None = None) -> Any:
     if isinstance(values, pa.ChunkedArray):  # without a chunk there is nothing to combine
         values = values.chunk(0) if values.num_chunks else pa.array([], values.type)
     names = [str(each) for each in values.dictionary.to_pylist()]
+    # Missing cells get the code behind the last name, which is mapped to -1 below.
     codes = values.indices.fill_null(len(names)) if values.null_count else values.indices
     codes = codes.to_numpy(zero_copy_only=False)
     is_used = np.zeros(len(names) + 1, np.bool_)
@@ -111,6 +112,7 @@ def category(cells: Cells, categories: Sequence[str] | None = None) -> Any:
     if categories is None or not set(used) <= set(wanted):
         wanted = sorted(set(used))
     position = {name: number for number, name in enumerate(wanted)}
+    # Codes of int8 hold 127 names and -1, in a quarter of the memory of int32.
     kind = np.int8 if len(wanted) < 128 else np.int32
     moved = np.array([*(position.get(name, -1) for name in names), -1], kind)
     index = pd.Index(wanted, dtype=pd.Series([""]).dtype)
@@ -129,6 +131,7 @@ def whole(
     lacking = np.asarray(values.is_null())
     if not may_lack and lacking.any():
         cells.refuse(lacking, expected)
+    # By way of numpy without nulls: with them Arrow would give floats and round from 2**53 on.
     filled = values.fill_null(0) if values.null_count else values
     numbers = np.array(filled, np.int64 if bits == 64 else None)
     limit = np.iinfo(_LIMITS[bits])
@@ -175,6 +178,7 @@ def time(cells: Cells) -> pd.Series:
         return zoned
     texts = pd.Series(cells.texts().to_pandas(), dtype=object).replace("", None)
     times = pd.to_datetime(texts, utc=True, errors="coerce", format="ISO8601")
+    # pandas takes a time without a zone for UTC, without a word.
     has_zone = texts.astype(str).str.contains(r"(?:Z|[+-]\d\d:?\d\d)$")
     bad = texts.notna() & (times.isna() | ~has_zone)
     if bad.any():
@@ -235,6 +239,7 @@ def _cells(line: bytes, separator: str) -> list[str]:
         return []
     text = line.decode(errors="replace")
     try:
+        # GoldenEye writes blanks behind its commas.
         return [cell.strip() for cell in next(csv.reader([text], delimiter=separator), [])]
     except csv.Error:
         return []
@@ -256,6 +261,7 @@ def whole_text(source: Source, findings: Findings) -> bytes:
     if is_utf16(raw[:4096]):
         msg = f"{source.label}: is UTF-16; convert it: iconv -f UTF-16 -t UTF-8"
         raise LoadError(msg)
+    # Spreadsheets put this mark first; it would become part of the first name.
     raw = raw.removeprefix(BOM_UTF8)
     try:
         raw.decode()
@@ -351,6 +357,7 @@ def _csv_columns_parsed(
         return pa.table({name: pa.array([], kind) for name, kind in types.items()})
     if integers:
         quick = {name: pa.int64() if name in integers else kind for name, kind in types.items()}
+        # Parsed as integers at once, and as text again if that fails: the text tells the bad cell.
         with contextlib.suppress(pa.ArrowException):
             table, bad = _read(text, quick)
             _note_bad(bad, findings)
@@ -388,6 +395,7 @@ def _read(text: tuple[bytes, str], types: dict[str, pa.DataType]) -> tuple[pa.Ta
             column_types=types,
             null_values=[""],
             strings_can_be_null=True,
+            # A quoted empty cell is an empty text, not a missing one.
             quoted_strings_can_be_null=False,
         ),
     )

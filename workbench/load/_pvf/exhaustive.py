@@ -81,6 +81,7 @@ def in_order(sites: pd.DataFrame, parameters: pd.DataFrame) -> pd.DataFrame:
     index = pd.Index([*names, *more], dtype=pd.Series([""]).dtype)
     sites = sites.assign(param=sites["param"].cat.set_categories(index))
     keys = _joined(*_places(sites))
+    # Files of this writer are in order already: no need to sort millions of sites.
     if (np.diff(keys) > 0).all():
         return sites.reset_index(drop=True)
     return sites.iloc[np.argsort(keys, kind="stable")].reset_index(drop=True)
@@ -168,6 +169,7 @@ def _check(sites: pd.DataFrame, campaign: pd.DataFrame, path: str | Path) -> Non
             row = max(start - 1, 0) + int(bad.argmax()) + 1
             problem = "is out of order or there twice; write it with load.write_exhaustive"
             _refuse(sites, row, problem, path)
+        # Two counts of 16 bits may not fit into 16 bits.
         wrong = sdc[block].astype(np.int32) + due[block]
         if wrong.max() > limit:
             row = max(start - 1, 0) + int(wrong.argmax())
@@ -241,6 +243,7 @@ def write_injections(
         inside.mkdir()
         for name, frame in wanted.items():
             write_whole(inside / f"{name}.{format}", _writer(name, frame, format))
+        # One rename: a reader meets all tables or none.
         inside.replace(folder)
     return folder
 

@@ -84,6 +84,7 @@ def stacked(frames: Sequence[pd.DataFrame], table: Table) -> pd.DataFrame:
     extra = dict.fromkeys(n for f in frames for n in f.columns if n not in table.columns)
     columns: dict[str, Any] = {}
     for name in [*table.columns, *extra]:
+        # Categories of two frames differ; as text they can be joined, and become categories again.
         is_category = name in table.columns and table.columns[name].dtype == "category"
         # Counts of detectors may lack in some of the frames.
         kind: Any = text if is_category else None if name in table.columns else "Int64"
@@ -139,6 +140,7 @@ def _column(values: Any, dtype: str, count: int) -> Any:
     if not is_one:
         array = values if isinstance(values, pd.Categorical) else pd.Series(values).array
         return array if str(array.dtype) == dtype else pd.Series(array).astype(kind)
+    # A column that a source does not tell has the dtype of its table all the same.
     if values is None or pd.isna(values):
         if dtype == "category":
             return pd.Categorical.from_codes(np.full(count, -1), categories=_texts(()))

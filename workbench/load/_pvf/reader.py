@@ -113,6 +113,7 @@ def _read(
                 return reader.read(left)
         except LoadError as error:
             first = first or error
+            # Messages begin with the file they are about.
             bad = [file for file in left if str(error).startswith(file.source.label)]
             if not isinstance(error, DamagedError) or len(bad) != 1 or len(files) == 1:
                 raise first from None
@@ -185,6 +186,7 @@ def _rename(result: InjectionPart, seen: set[str]) -> None:
     new = {}
     for name in result.campaign["campaign_id"]:
         number, free = 2, str(name)
+        # Two runs of one tool may have the same file name, and the campaign is named after it.
         while free in seen:
             number, free = number + 1, f"{name} ({number})"
         seen.add(free)

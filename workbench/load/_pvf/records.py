@@ -244,6 +244,7 @@ def _codes(
         _refuse_missing(values, "golden", source)
         _refuse_missing(values, "faulty", source)
         same = _alike(values["golden"]) == _alike(values["faulty"])
+        # Equal decisions may come of other outputs: masked or benign is not known.
         outcomes_told, codes_of_rows = ("sdc",), np.where(same, UNKNOWN, SDC)
     if "is_due" in values:
         _refuse_missing(values, "is_due", source)

@@ -79,6 +79,7 @@ def name_rows(
 
 def _add_intervals(figure: go.Figure, drawn: pd.DataFrame, axis: Chances) -> None:
     """Draw the interval that holds, and thin below it the one that does not."""
+    # An exact factor has no interval, and a line of length 0 would look like a very sure one.
     drawn = drawn[drawn["interval"] != _EXACT]
     positions = drawn.index.to_numpy(dtype="float64")
     for low, high, shift, name, line in (
@@ -233,6 +234,7 @@ def pvf_by_bit(
     part_names = _parts(rows)
     kept = part_names.drop_duplicates().head(_MOST_ROWS)
     bits = np.sort(rows["bit"].astype("int64").unique())[::-1][:_MOST_BITS]
+    # Without gaps: a bit that was never injected has to show as a column of crosses.
     bits = np.arange(bits.max(), bits.min() - 1, -1)[:_MOST_BITS]
     values = _matrix(rows, part_names, kept, bits)
     names = [safe(short(name, 40)) for name in kept]
@@ -307,6 +309,7 @@ def _map(
             hoverongaps=True,
         )
     )  # fmt: skip
+    # At most 32 numbers have room below the map.
     every = -(-len(bits) // 32)
     figure.update_xaxes(
         title="bit [0 is the least significant]", tickvals=list(range(0, len(bits), every)),

@@ -60,6 +60,7 @@ def pvf_exposure(table: pd.DataFrame, *, source: str = "", synthetic: bool = Fal
         )  # fmt: skip
     names = [safe(short(name, 40)) for name in drawn["group"]]
     name_rows(figure, names, max(len(drawn), 2) * _ROW_PX, showgrid=False)
+    # Room for the number behind the longest bar; .01 keeps an axis where all shares are 0.
     most = 100 * float(np.nanmax([drawn["bit_share"].max(), drawn["wrong_share"].max(), 0.01]))
     figure.update_xaxes(title="share of the model's total [%]", range=[0, 1.14 * most])
     per_upset = float(table["wrong_per_upset"].sum())
@@ -169,6 +170,7 @@ def _add_line(
     figure: go.Figure, rows: pd.DataFrame, scale: Chances, *, panel: int, line: int
 ) -> None:
     rows = rows.sort_values("flip_count", kind="stable")
+    # Peaks stay: thinned by position, a line would lose them.
     rows = rows.iloc[extremes(rows["pvf"].to_numpy(), _MOST_POINTS)]
     look, name = distinct(line), label(rows["line"].iloc[0], 20)
     common: dict[str, Any] = {

@@ -57,6 +57,7 @@ def pvf_protection(table: pd.DataFrame, *, source: str = "", synthetic: bool = F
     shares = 100 * rows["protected_share"].to_numpy()
     protected_nouns = " or ".join(dict.fromkeys("elements" if unit == "elements" else "bits"
                                      for unit in rows["unit"]))  # fmt: skip
+    # On a linear axis steps that span decades would start in one spot.
     if shares.max() > 20 * shares.min() > 0:
         figure.update_xaxes(
             title=f"protected [% of all {protected_nouns}, logarithmic]", type="log"
@@ -169,6 +170,7 @@ def detector_tolerance(
     for at, (detector, curve) in enumerate(detectors[:_MOST_LINES]):
         name = f"false alarms: {label(detector, 24)}" if several else "false alarms"
         line = {"color": COLOURS["dark"], "dash": _ALARM_DASHES[at], "width": 1.5}
+        # Checks without a fault are the same for all places of a detector.
         once = curve.drop_duplicates("tolerance")
         symbol = f"{_CHECK_SYMBOLS[at]}-open"
         _add_shares(figure, once, _ALARMS, line=line, symbol=symbol, name=name)

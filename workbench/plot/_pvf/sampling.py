@@ -145,6 +145,7 @@ def _add_samples(
     if rows.empty:
         return
     low, high = (100 * numbers(rows[name]) for name in ends)
+    # Made for lying lines; here they stand, so the axes change places.
     y, x = segments(low, high, rows["at"].to_numpy())
     words = "covers the true value" if holds else "misses it"
     colour = COLOURS["series" if holds else "limit"]

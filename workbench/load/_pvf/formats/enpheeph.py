@@ -46,6 +46,7 @@ def read(files: list[InjectionFile]) -> list[InjectionPart]:
 
 def _read_file(source: Source) -> InjectionPart:
     findings = Findings(source.label)
+    # Some published files of the tool open with stray lines of a log.
     skipped = _header_line(source.head(1 << 16)) or 0
     findings.add("skipped by design", _STRAY, skipped)
     table = text_table(source, findings, skip=skipped)
@@ -64,6 +65,7 @@ def _read_file(source: Source) -> InjectionPart:
     if golden["metric"].nunique() > 1:
         remark = "golden runs of different quality; the first is taken"
         findings.add("suspicious", remark, int(golden["metric"].nunique()))
+    # Without a golden run a drop of the quality cannot be told, but the qualities themselves can.
     measure = golden["metric"].iloc[0] if len(golden) else None
     faulty = rows[rows["layer"] != _GOLDEN].reset_index(drop=True)
     return _part(faulty, (part.stem(source), _METRICS[metrics[0]], measure), findings)
@@ -72,6 +74,7 @@ def _read_file(source: Source) -> InjectionPart:
 def _rows(table: pa.Table, metric: str, source: Source, findings: Findings) -> pd.DataFrame:
     layers = layer_names(table, "layer_name", source)
     rates = column(table, "randomness", source)
+    # Words are kept as they are written: they name the campaign where a rate is no number.
     written = pd.Series(rates.texts().to_pandas(), dtype=object).replace("", None)
     # A golden run has no faults, whatever its rate.
     if (lacking := written.isna() & layers.ne(_GOLDEN)).any():

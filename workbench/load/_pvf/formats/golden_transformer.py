@@ -47,6 +47,7 @@ def _read_file(source: Source) -> InjectionPart:
             "together: get it again, or split it"
         )
         raise LoadError(msg) from None
+    # Two layouts: a list of faults, or an object whose keys are their texts.
     entries = document.get("fault_results")
     if isinstance(faults := document.get("faults"), dict):
         entries = [{"fault_info": info, "metrics": metrics} for info, metrics in faults.items()]
@@ -61,6 +62,7 @@ def _read_file(source: Source) -> InjectionPart:
     metric = _chosen(measures)
     unused = {name for metrics in measures for name in metrics if name != metric}
     findings.add("skipped by design", _OTHERS, len(unused), ", ".join(sorted(unused)[:8]) or None)
+    # An error is a failure of the tool, not an output that is not finite: it is no DUE.
     errors = [None if (e := entry.get("error")) is None else str(e) for entry in entries]
     findings.add(
         "noted", "experiments in which the tool itself failed", len(entries) - errors.count(None)
@@ -97,6 +99,7 @@ def _measures(metrics: object) -> dict[str, float]:
     for name, values in metrics.items() if isinstance(metrics, Mapping) else ():
         measures = values if isinstance(values, Mapping) else {name: values}
         for key, value in measures.items():
+            # True is an int to Python, and no measure.
             if isinstance(value, int | float) and not isinstance(value, bool):
                 flat[name if key.lower() == name.lower() else f"{name}.{key}"] = float(value)
     return flat

@@ -31,6 +31,7 @@ NAME = "GoldenEye"
 _DETAIL = ("Injection", "ImgID", "GoldTop2Diff", "GoldLabel", "InjLabel", "DeltaLoss")
 _LAYERS = ("fmap_id", "Mismatches", "Sample_Size", "Proportion")
 _LAYER = re.compile(r"layer(\d+)")
+# The tool leaves rows whose loss is NaN out of the details, and keeps them in Sample_Size.
 _LOST = (
     "injections of the sample that the details lack, counted as DUE: their loss was not finite, "
     "unless the run was stopped early; the tool counts them as correct"
@@ -104,9 +105,11 @@ def _read_details(sources: list[Source], table: Source | None) -> InjectionPart:
         else f"GoldenEye {part.folder(sources[0]).rsplit('/', 1)[-1]}"
     )
     exp = np.arange(len(codes))
+    # Only the sample sizes of the other table tell how many rows the details lack.
     outcomes = ("sdc", "due") if table is not None else ("sdc",)
     layers = np.repeat(np.array([detail.layer for detail in details], object), sizes)
     faults = {"campaign_id": name, "exp_id": exp, "flip": 0, "layer": pd.Categorical(layers)}
+    # Of a lost injection nothing but its number is known: it has an outcome and no trial.
     kept = codes != DUE
     trials = {
         "campaign_id": name,
@@ -182,6 +185,7 @@ def _lost(
         mismatches = int(by_layer["Mismatches"][detail.layer])
         size = int(by_layer["Sample_Size"][detail.layer])
         changed = int(detail.is_sdc.sum())
+        # Only tables of one run can be subtracted from each other.
         if changed != mismatches or len(detail.is_sdc) > size:
             msg = (
                 f"{detail.source.label}: {changed:,} mismatches in {len(detail.is_sdc):,} "

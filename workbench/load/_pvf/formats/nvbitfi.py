@@ -29,6 +29,7 @@ _LINE = (
     r"(?P<bid>[^:;]*):(?P<pc>[^:]*):(?P<opcode>[^:]*):(?P<tid>[^:]*):(?P<mask>[^:]*):"
     r"(?P<runtime>[^:]*):(?P<category>\d{1,2}):(?P<dmesg>[^:]*):?(?P<values>.*)"
 )
+# Bytes, and without names of groups: the first look at a file needs to know yes or no only.
 _FIRST_LINE = re.compile(re.sub(r"\?P<\w+>", "", _LINE).encode())
 _ROW = re.compile(rf"({'|'.join(_MODELS)})((?:\t *\d+){{{_WRITTEN}}})")
 _ANY_ROW = re.compile(rf"({'|'.join(_MODELS)})\t")
@@ -50,6 +51,7 @@ def read(files: list[InjectionFile]) -> list[InjectionPart]:
     lines = [file.source for file in files if file.role == "lines"]
     tables = [file.source for file in files if file.role == "details"]
     campaigns = [_read_lines(source) for source in lines]
+    # A summary beside its single injections would count each of them twice.
     if not campaigns:
         return [_read_details(source) for source in tables]
     for source in tables:
@@ -139,6 +141,7 @@ def _faults(name: str, fields: pd.DataFrame, *, is_flip: bool) -> pd.DataFrame:
     is_hex &= is_flip
     masks = fields["mask"].where(is_hex, "0x0").map(lambda text: int(text, 16)).to_numpy(np.uint64)
     is_set = (masks[:, None] >> np.arange(_BITS, dtype=np.uint64)) & np.uint64(1) == 1
+    # One row for a fault without bits, so that it stays among the faults.
     is_set[~is_set.any(axis=1), 0] = True
     row, bit = np.nonzero(is_set)
     is_flipped = masks[row] > 0
@@ -175,6 +178,7 @@ def _read_details(source: Source) -> InjectionPart:
     app, group, end = "", "", 0
     for match in _ROW.finditer(body):
         cells = [cell.strip() for cell in body[end : match.start()].split("\t") if cell.strip()]
+        # Later rows of a group leave out its name and that of the application: both are carried on.
         group = cells[-1] if cells else group
         app = cells[-2] if len(cells) > 1 else app
         end = match.end()

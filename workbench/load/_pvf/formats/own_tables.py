@@ -38,6 +38,7 @@ SYNONYMS: Mapping[str, str] = {
     "flip_no": "flip",
 }
 _MASK_TOLERANCE = "mask_tol"
+# Detectors have names of their own, so no table can list their columns.
 _DETECTED = Column("Int64", "inputs at which the detector raised an alarm", lower=0, nullable=True)
 
 
@@ -206,6 +207,7 @@ def _opened(source: Source) -> pq.ParquetFile:
         with source.path.open("rb") as raw:
             is_plain = raw.read(4) == _MAGIC
         if is_plain:
+            # Mapped, a file is not copied to memory as a whole; a packed one has to be.
             return pq.ParquetFile(source.path, memory_map=True)
     with source.open() as stream:
         return pq.ParquetFile(io.BytesIO(stream.read()))

@@ -24,6 +24,7 @@ _GOLDEN = "orig output index - top5"
 _GOLDEN_RESIL = "resil output index - top5"
 _PROBABILITY = "orig output prob - top5"
 _FAULTY = {"corr": "corr output index - top5", "resil_corr": "resil corr output index - top5"}
+# The tool also writes a flag for NaN alone; this one covers infinities as well.
 _FLAGS = {"corr": "nan_or_inf_flag_corr_model", "resil_corr": "nan_or_inf_flag_resil_corr_model"}
 _ROW = ("file_path", "gnd_label")
 _FILTER, _PLACES = "channel_in", ("channel_in", "channel_out", "3D channel", "height", "width")
@@ -78,6 +79,7 @@ def _golden_of(source: Source, golden: list[Source]) -> Source:
 def _read_pair(source: Source, golden_source: Source) -> list[InjectionPart]:
     findings, notes = Findings(source.label), Findings(golden_source.label)
     corr, golden = text_table(source, findings), text_table(golden_source, notes)
+    # Faulty outputs run through all images once per fault, in the order of the golden ones.
     row = np.arange(corr.num_rows) % golden.num_rows
     _check_rows(corr, golden, row, source, golden_source)
     if extra_rows := corr.num_rows % golden.num_rows:
@@ -133,6 +135,7 @@ class _Trials:
         faulty = _first_number(self.corr, _FAULTY[self.model], self.source)
         label = numbers(self.corr, "gnd_label", self.source, None)
         due = self._flags()
+        # The tool's own rate leaves out DUE and images that were wrong before, so it is no PVF.
         codes = np.where(faulty != golden, SDC, UNKNOWN)
         if due is not None:
             codes = np.where(due, DUE, codes)
@@ -197,6 +200,7 @@ class _Trials:
 def _first_number(table: pa.Table, name: str, source: Source) -> np.ndarray:
     """Take the first of the classes that stand in a cell as ``[3 5 1 0 2]``."""
     texts = pd.Series(table[name].to_pandas())
+    # Cells are printed numpy arrays, without commas: neither JSON nor a Python list.
     first = pd.to_numeric(texts.str.extract(r"^\D*?(\d+)")[0], errors="coerce")
     if (bad := first.isna().to_numpy()).any():
         column(table, name, source).refuse(bad, "lists of classes such as [3 5 1 0 2]")
@@ -213,6 +217,7 @@ def _experiments(
     is_new = (cells != cells.shift()).any(axis=1).to_numpy() | (row == 0)
     exp = np.cumsum(is_new) - 1
     flips = _flips(cells[is_new].reset_index(drop=True), source)
+    # In weight mode channel_in is the filter, the first dimension; activations leave it empty.
     is_weight = flips[_FILTER].ne("").any()
     names = _PLACES if is_weight else _PLACES[1:]
     index = pd.Series("", index=flips.index)

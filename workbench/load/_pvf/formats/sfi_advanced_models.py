@@ -60,6 +60,7 @@ def role(head: bytes, source: Source) -> str:  # noqa: ARG001 - the head tells
     for kind, needed in (("list", LIST), ("analysis", _ANALYSIS), ("predictions", _PREDICTIONS)):
         if names >= set(needed):
             return kind
+    # Last, as it is the weakest sign: these files have no header.
     return "accuracies" if looks_like_accuracies(head) else ""
 
 
@@ -148,6 +149,7 @@ def _read_summary(source: Source) -> InjectionPart:
     faults = _fault_rows(table, source, name)
     counts = [numbers(table, name_of, source) for name_of in COUNTS]
     total = np.sum(counts, axis=0)
+    # n_injections is a constant of the data set in the tool; the counts are what was run.
     if "n_injections" in table.column_names:
         stated = pd.Series(whole(column(table, "n_injections", source)))
         findings.add(
@@ -254,6 +256,7 @@ _NO_GOLDEN = "rows without a golden run beside: how they ended is not known"
 
 def param_of(layer: str) -> str:
     """Return the full name of the tensor that the tool hits in a layer."""
+    # The tool writes the layer without the name of its tensor.
     return layer if re.search(r"(weight|bias)$", layer) else f"{layer}.weight"
 
 
@@ -313,6 +316,7 @@ def _predicted(
         "bit_role": fp32_roles(first["Fault_Bit"]),
         "dtype": "fp32",
     }
+    # Images count from 0 in each batch.
     inputs = rows["Batch_ID"] * (rows["Image_ID"].max() + 1) + rows["Image_ID"]
     codes = np.full(len(rows), UNKNOWN)
     outcomes = counted(name, rows["Fault_ID"].to_numpy(), codes, known=())
@@ -336,6 +340,7 @@ def accuracies(sources: list[Source]) -> list[InjectionPart]:
 
 def _accuracies_of(sources: list[Source]) -> list[InjectionPart]:
     read = [_accuracy_rows(source) for source in sources]
+    # Beside the files of its batches the tool writes their mean: all together would count twice.
     mean = _mean_of_others([rows for rows, _ in read])
     campaigns = []
     for number in range(len(read)) if mean is None else [mean]:
