@@ -309,6 +309,7 @@ def convert(
     if target.suffix != ".parquet":
         msg = f"{target}: the target must end in .parquet"
         raise typer.BadParameter(msg)
+    # Asked before loading: the message then says what the file is instead.
     if "traces" not in (files := told(source)).names:
         raise unfit(source, files, ("traces",))
     trace = load.traces(source)

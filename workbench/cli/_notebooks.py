@@ -117,6 +117,7 @@ def report(
       workbench report --data servers.csv --tz UTC --unit W
     """
     chosen = [_at_hand(path) for path in notebooks or []]
+    # Only numbered ones: they are the pages in order.
     pages = chosen or sorted(notebooks_folder().glob("[0-9]*.ipynb"))
     if data is not None:
         pages = _taking(chosen, data) if chosen else _fitting(pages, data)
@@ -273,6 +274,7 @@ def _point_at(path: Path, parameters: dict[str, object]) -> None:
         if "parameters" in cell["metadata"].get("tags", []):
             source = "".join(cell["source"])
             for name, value in parameters.items():
+                # re.sub reads backslashes of the new text as its own; paths of Windows hold them.
                 line = f"{name} = {value!r}".replace("\\", r"\\")
                 source = re.sub(rf"^{name}\b.*=.*$", line, source, flags=re.MULTILINE)
             is_new |= source != "".join(cell["source"])

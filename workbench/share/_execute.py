@@ -20,6 +20,7 @@ _KERNEL_NAME = "python3"
 _KERNEL_ENVIRONMENT = {
     "PLOTLY_RENDERER": "plotly_mimetype",
     "PYDEVD_DISABLE_FILE_VALIDATION": "1",
+    # Sets in an order of their own would change outputs from run to run.
     "PYTHONHASHSEED": "0",
     "TQDM_DISABLE": "1",
 }
@@ -125,6 +126,7 @@ def execute(  # noqa: PLR0913 - one run and all its conditions
                 f"{_last_words(environment)}"
             )
             raise PublishError(msg) from error
+    # The preamble leaves no trace, so cell numbers are those of the reader again.
     del notebook.cells[:shift]
 
 

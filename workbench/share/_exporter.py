@@ -207,6 +207,7 @@ class ReportExporter(HTMLExporter):
     def _named(self, heading: re.Match[str]) -> str:
         level, text = heading[1], plain_text(heading[2])
         name = text.replace(" ", "-")
+        # Two headings of one text need links of their own.
         if any(name == heading_name for _, heading_name, _ in self._headings):
             name = f"{name}-{len(self._headings)}"
         self._headings.append((level, name, text))
@@ -231,6 +232,7 @@ class ReportExporter(HTMLExporter):
 
     def _contents(self) -> str:
         headings = [(name, text) for level, name, text in self._headings if level == "2"]
+        # So short a page needs no list of its headings.
         if len(headings) < 3:
             return ""
         items = "".join(

@@ -111,6 +111,7 @@ def _quiet(data: dict[str, Any], number: int) -> dict[str, Any]:
     block = kept.get("text/html")
     if block is None:
         return kept
+    # The page's policy refuses the script and leaves a hole: other forms of the output stay.
     if _SCRIPT.search(block):
         kept.pop("text/html")
         return kept

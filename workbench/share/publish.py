@@ -183,6 +183,7 @@ def _same_array(old: dict[str, Any], new: dict[str, Any]) -> bool:
     import numpy as np
 
     headers = [{name: packed[name] for name in packed if name != "bdata"} for packed in (old, new)]
+    # Rounding differs in floats only; integers have to be equal.
     if headers[0] != headers[1] or headers[0].get("dtype") not in ("f4", "f8"):
         return False
     old_values, new_values = (
@@ -195,6 +196,7 @@ def _same_array(old: dict[str, Any], new: dict[str, Any]) -> bool:
 
 
 def _verdict(svg: str, figure: dict[str, Any] | None) -> str:
+    # svg_of names parts of a picture by the figure: an old picture gives itself away.
     if svg == _DRAWN or figure is None or f"defs-{key_of(figure)[:6]}" in svg:
         return "picture"
     return "picture of another figure"

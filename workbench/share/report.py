@@ -107,6 +107,7 @@ def report(  # noqa: PLR0913 - the front door
         report is then left as it was.
     """
     paths = _checked([notebooks] if isinstance(notebooks, (str, Path)) else list(notebooks))
+    # Before anything runs: notebooks take minutes.
     if mode not in ("offline", "static"):
         msg = f"mode is {mode!r}, must be 'offline' or 'static'"
         raise ValueError(msg)

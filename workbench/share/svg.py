@@ -55,6 +55,7 @@ def svg_of(figure: Any) -> str | None:
     for the page and one for every trace. Trace names are set before drawing,
     the page name is replaced afterwards.
     """
+    # The caller's figure stays as it is: names are set below.
     plain = copy.deepcopy(figure_json(figure))
     key = key_of(plain)
     for number, trace in enumerate(plain.get("data") or []):

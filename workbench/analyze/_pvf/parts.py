@@ -146,6 +146,7 @@ def _words_and_bits(own_cells: pd.DataFrame, label: str) -> tuple[Words, float]:
     if is_whole and own_cells["cover"].nunique() == 1 and own_cells["campaign_id"].nunique() == 1:
         return Words(), float(own_cells["drawn_count"].sum())
     grouped = own_cells.groupby(["tensor", "bit"], sort=False)
+    # The same cell in several campaigns is one part of the model.
     merged = grouped.first().assign(cover=grouped["cover"].sum()).reset_index()
     drawn = merged[merged["cover"] > 0]
     words = _words(merged, drawn)
@@ -344,6 +345,7 @@ class _Regions:
     def of(self, faults: pd.DataFrame) -> Flags | None:
         """Give the cells that one draw was made from, or None if that cannot be told."""
         weight = faults.drop_duplicates("exp_id")["inclusion_weight"].to_numpy(dtype=float)
+        # Without the sizes of the tensors no weight can be compared with anything.
         is_weighed = self._is_counted and not np.isnan(weight).any() and weight.sum() > 0
         used = faults[faults["is_judged"] & faults["tensor"].isin(self._tensor)]
         hit, count = self._hit(used), len(used.drop_duplicates(["tensor", "elem", "bit"]))

@@ -67,6 +67,7 @@ def cells(truth: ExhaustiveInjections, nan_policy: NanPolicy = "wrong") -> pd.Da
         raise InjectionError(msg)
     count = np.bincount(code, minlength=size)
     sums: dict[str, Any] = {"site_count": count, "wrong_count": np.bincount(code, wrong, size)}
+    # Most sites never go wrong, and zeros add nothing to the sums.
     hit = np.flatnonzero(wrong)
     wrong_of_hit, code_of_hit = wrong[hit].astype(float), code[hit]
     sums["square"] = np.bincount(code_of_hit, wrong_of_hit**2, size)

@@ -50,6 +50,7 @@ def interval_funnel(table: pd.DataFrame, *, source: str = "", synthetic: bool = 
         )
     group = table["group"].iloc[0]
     of_group = table[table["group"] == group].sort_values("site_count", kind="stable")
+    # Evenly thinned: every look is a line of its own, so there are no peaks to keep.
     rows = of_group.iloc[np.unique(np.linspace(0, len(of_group) - 1, _MOST_LOOKS).astype(int))]
     rows = rows.assign(at=_apart(rows))
     truth = float(rows["truth"].iloc[0])

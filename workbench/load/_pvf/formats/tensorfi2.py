@@ -49,6 +49,7 @@ def _read_file(source: Source) -> list[InjectionPart]:
     for end in ends:
         seconds = f"{float(end[2]):,.6g} s for {int(end[1]):,} injections"
         findings.add("noted", "the time of all injections together", 1, seconds)
+    # The tool writes the time last: numbers behind the last time are of a run that did not end.
     if raw[starts[-1] :].strip():
         findings.add("truncated", "a last run without its time: it was stopped")
         campaigns.append(_run(raw[starts[-1] :], (source, len(ends) + 1), findings))
