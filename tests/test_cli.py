@@ -426,7 +426,9 @@ def test_publish_without_its_data_set_compares_and_changes_nothing(
     words = ("publish", "--data-set", "kineto-dlrm-8rank", tmp_path / "mine.ipynb")
     compared, published = run(*words, "--check"), run(*words)
     assert compared.exit_code == 0
-    assert compared.stdout.startswith("nothing compared: kineto-dlrm-8rank is not at hand; get it")
+    assert compared.stdout.startswith(
+        "nothing compared: kineto-dlrm-8rank is not downloaded; get it"
+    )
     assert published.exit_code == 2
     assert published.stderr.startswith("workbench: nothing published: kineto-dlrm-8rank is not")
     assert shared == []

@@ -146,11 +146,7 @@ from ._failures.failure_rows import watched_throughout as watched_throughout
 
 # Fault injection
 from ._pvf.allocation import injection_allocation as injection_allocation, pooled as pooled
-from ._pvf.views import pvf_by_margin as pvf_by_margin
-from ._pvf.running import (
-    detected_shares as detected_shares,
-    detector_tolerance as detector_tolerance,
-)
+from ._pvf.running import detector_tolerance as detector_tolerance
 from ._pvf.estimates import pvf as pvf
 from ._pvf.views import pvf_exposure as pvf_exposure
 from ._pvf.interval_coverage import (
@@ -164,7 +160,7 @@ from ._pvf.protection import pvf_protection as pvf_protection
 from ._pvf.running import pvf_running as pvf_running
 from ._pvf.allocation import (
     injection_sample_sizes as injection_sample_sizes,
-    leveugle_count as leveugle_count,
+    sample_size_leveugle as sample_size_leveugle,
 )
 from ._pvf.interval_coverage import truth_sample as truth_sample
 from ._pvf.views import pvf_by_bit as pvf_by_bit, pvf_by_flips as pvf_by_flips

@@ -1,8 +1,7 @@
 """The ``workbench`` command: a thin skin over the public functions.
 
 Every command prints its result on standard output and everything else on standard error.
-Exit codes are the same everywhere: 0 all is well, 1 there is something to look at, 2 it
-could not be done.
+Exit codes are the same everywhere: 0 all is well, 1 there is something to look at, 2 error.
 """
 
 from typing import Annotated

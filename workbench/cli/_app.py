@@ -27,8 +27,6 @@ Exit codes: 0 all is well; 1 there is something to look at;
 
 
 class _CleanErrors(TyperGroup):
-    """Show errors raised on purpose as one message, without a traceback."""
-
     def invoke(self, ctx: Any) -> Any:
         """Run the command; turn its expected errors into exit code 2."""
         try:
@@ -78,27 +76,23 @@ def say(message: str) -> str:
     'holds no time; pass period_s, the seconds (period_s: only in Python, as an argument of load)'
     """
     plain = _ARGUMENT.sub(_as_option, message)
-    plain = _NAME.sub(lambda found: f"--{found[1].replace('_', '-')}", plain)
-    lacking = dict.fromkeys(found[1] for found in _UNSAID.finditer(plain))
+    plain = _NAME.sub(lambda match: f"--{match[1].replace('_', '-')}", plain)
+    lacking = dict.fromkeys(match[1] for match in _UNSAID.finditer(plain))
     hint = f" ({' and '.join(lacking)}: only in Python, as an argument of load)" if lacking else ""
     return _UNSAID.sub(_as_words, plain) + hint
 
 
-def _as_option(found: re.Match[str]) -> str:
-    value = found[2] or found[3] or found[4] or ""
+def _as_option(match: re.Match[str]) -> str:
+    value = match[2] or match[3] or match[4] or ""
     shown = f'"{value}"' if " " in value else value
-    return f"--{found[1].replace('_', '-')}" + (f" {shown}" if value else "")
+    return f"--{match[1].replace('_', '-')}" + (f" {shown}" if value else "")
 
 
-def _as_words(found: re.Match[str]) -> str:
-    rest = found.string[found.end() : found.end() + 1]
-    return found[1] if rest in ("", " ", ",", ";", ".", ")") else f"{found[1]} "
+def _as_words(match: re.Match[str]) -> str:
+    next_character = match.string[match.end() : match.end() + 1]
+    return match[1] if next_character in ("", " ", ",", ";", ".", ")") else f"{match[1]} "
 
 
-PowerUnit = Annotated[
-    Literal["W", "kW", "MW", "mW"] | None,
-    typer.Option(help="Unit of power columns that do not state one.", show_default=False),
-]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for a script to read.")]
 
 
@@ -134,9 +128,6 @@ def print_table(frame: pd.DataFrame, *, as_json: bool) -> None:
         print_json(records(frame))
     else:
         typer.echo(frame.to_string(index=False, max_colwidth=60))
-
-
-# Commands that work on data sets: list, fetch, verify.
 
 
 def list_sets(as_json: Json = False) -> None:
@@ -177,7 +168,7 @@ def fetch(
 def verify(
     names: Annotated[
         list[str] | None,
-        typer.Argument(help="Names; every set at hand by default.", show_default=False),
+        typer.Argument(help="Names; all available sets by default.", show_default=False),
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -200,9 +191,6 @@ def verify(
     print_table(table[["dataset", "file", "size_bytes", "verdict"]], as_json=as_json)
     if (table["verdict"] != "ok").any():
         raise typer.Exit(LOOK)
-
-
-# The command that compares the workbench with numbers printed elsewhere.
 
 
 def fidelity(
@@ -233,9 +221,6 @@ def fidelity(
         raise typer.Exit(LOOK)
 
 
-# The command that records power while another command runs.
-
-
 def record(
     command: Annotated[list[str], typer.Argument(help="The command to run, after --.")],
     out: Annotated[Path, typer.Option(help="Folder to write; must not hold a recording.")],
@@ -254,17 +239,15 @@ def record(
     from workbench.record import record as run_and_record
 
     done = run_and_record(command, out, period_s=period_s)
-    for what in done.missing:
-        tell(f"not sampled: {what}")
+    # On stderr: stdout belongs to the command that was measured.
+    for entity in done.missing:
+        tell(f"not sampled: {entity}")
     sampled = ", ".join(done.entities) or "nothing (the command ran all the same)"
     tell(f"{done.reading_count:,} readings of {sampled} in {plain(done.folder)}")
     if done.error:
         lost = f"; {done.lost_count:,} readings are lost" if done.lost_count else ""
         tell(f"sampling ended early: {done.error}{lost}")
     raise typer.Exit(done.exit_code or (LOOK if done.error else 0))
-
-
-# Commands that work on trace files: check, convert.
 
 
 def check(
@@ -326,6 +309,7 @@ def convert(
     if target.suffix != ".parquet":
         msg = f"{target}: the target must end in .parquet"
         raise typer.BadParameter(msg)
+    # Asked before loading: the message then says what the file is instead.
     if "traces" not in (files := told(source)).names:
         raise unfit(source, files, ("traces",))
     trace = load.traces(source)
@@ -335,18 +319,17 @@ def convert(
 
 
 def _checked(file: Path, options: dict[str, Any]) -> dict[str, Any]:
-    """Give the kinds of the files under a path and what is found in them, or why not."""
     from workbench import load
     from workbench.load.kinds import told
 
-    found, error = None, None
+    quality, error = None, None
     kinds: dict[str, list[str]] = {}
     try:
         kinds = {label: sorted(names) for label, names in told(file).kinds.items()}
-        found = load.quality(file, **options)
+        quality = load.quality(file, **options)
     except (WorkbenchError, OSError) as problem:
         error = say(str(problem))
-    return {"path": str(file), "error": error, "kinds": kinds, "findings": records(found)}
+    return {"path": str(file), "error": error, "kinds": kinds, "findings": records(quality)}
 
 
 def _print_findings(result: dict[str, Any], harmless: Collection[str]) -> None:
@@ -357,71 +340,57 @@ def _print_findings(result: dict[str, Any], harmless: Collection[str]) -> None:
         tell(result["error"])
         return
     rows = folded_findings(result["findings"])
+    # Every file is listed, those without findings too: their kind is an answer.
     for source in dict.fromkeys([*(row["source"] for row in rows), *_unmentioned(result)]):
         kinds = result["kinds"].get(source)
-        named = "" if kinds is None else f" {' and '.join(kinds) or 'not recognised'}"
-        typer.echo(f"{plain(source)}:{named}")
+        kind_text = "" if kinds is None else f" {' and '.join(kinds) or 'not recognised'}"
+        typer.echo(f"{plain(source)}:{kind_text}")
         for row in rows:
             if row["source"] == source:
                 mark = " " if row["finding"] in harmless else "!"
-                place = f" (first: {row['where']})" if row["where"] else ""
-                what = plain(f"{say(row['what'])}{place}")
-                typer.echo(f"{mark} {row['finding']:<12}{row['count']:>12,}  {what}")
+                first_place = f" (first: {row['where']})" if row["where"] else ""
+                text = plain(f"{say(row['what'])}{first_place}")
+                typer.echo(f"{mark} {row['finding']:<12}{row['count']:>12,}  {text}")
 
 
 def _unmentioned(result: dict[str, Any]) -> list[str]:
-    """Return the files that no finding is on; their kind is still told."""
     sources = {row["source"] for row in result["findings"]}
     return [label for label in result["kinds"] if label not in sources]
 
 
-# Options that say what files do not, shared by all commands that read data.
+def _optional(about: str) -> Any:
+    # The default None is no value that a user could write.
+    return typer.Option(help=about, show_default=False)
+
 
 Zone = Annotated[
-    str | None,
-    typer.Option(
-        help="Time zone of stamps that have none, e.g. UTC or +01:00.", show_default=False
-    ),
+    str | None, _optional("Time zone of timestamps that do not state one, e.g. UTC or +01:00.")
 ]
 Year = Annotated[
-    int | None,
-    typer.Option(help="Year of stamps that have none, of the first of a file.", show_default=False),
+    int | None, _optional("Year of timestamps that do not state one (first of a file).")
 ]
 BootTime = Annotated[
-    str | None,
-    typer.Option(
-        help="When the host was booted, for stamps that count seconds since then.",
-        show_default=False,
-    ),
+    str | None, _optional("When the host was booted, for timestamps in seconds since then.")
 ]
 Node = Annotated[
     list[str] | None,
-    typer.Option(
-        help="Host of files that do not state one: HOST, or a pattern for the file name that "
-        "matches it, "
-        "or PART=HOST for files with PART in their name (may be repeated).",
-        show_default=False,
+    _optional(
+        "Host of files that do not state one: HOST, or a pattern for the file name that "
+        "matches it, or PART=HOST for files with PART in their name (may be repeated)."
     ),
 ]
-Unit = PowerUnit
+Unit = Annotated[
+    Literal["W", "kW", "MW", "mW"] | None, _optional("Unit of power columns that do not state one.")
+]
 # Characters that patterns have and hosts have not.
 _OF_PATTERNS = re.compile(r"[\\\[\](){}*+?|^$]")
 
 
 def options_of(
-    tz: str | None,
-    year: int | None,
-    boot_time: str | None,
-    node: list[str] | None,
+    tz: str | None, year: int | None, boot_time: str | None, node: list[str] | None,
     unit: str | None,
-) -> dict[str, Any]:
-    """Return the options as the arguments of the loaders; refuse what means nothing.
-
-    Raises
-    ------
-    typer.BadParameter
-        If an option cannot be used; names it.
-    """
+) -> dict[str, Any]:  # fmt: skip
+    """Return the options as the arguments of the loaders; refuse what means nothing."""
     from workbench.load.kinds import Options
 
     hosts = _hosts(node)
@@ -434,22 +403,21 @@ def options_of(
     return {"tz": tz, "year": year, "boot_time": boot_time, "node": hosts, "unit": unit}
 
 
-def _hosts(said: list[str] | None) -> str | dict[str, str] | re.Pattern[str] | None:
-    """Return the host, the pattern or the parts of file names that were said."""
-    if not said:
+def _hosts(texts: list[str] | None) -> str | dict[str, str] | re.Pattern[str] | None:
+    if not texts:
         return None
-    pairs = [text.partition("=") for text in said]
-    if all(part and sign and host for part, sign, host in pairs):
-        return {part: host for part, _, host in pairs}
-    if len(said) > 1:
-        msg = f"several are given as PART=HOST, e.g. rack1=node001; got {', '.join(said)}"
+    pairs = [text.partition("=") for text in texts]
+    if all(name_part and sign and host for name_part, sign, host in pairs):
+        return {name_part: host for name_part, _, host in pairs}
+    if len(texts) > 1:
+        msg = f"several are given as PART=HOST, e.g. rack1=node001; got {', '.join(texts)}"
         raise typer.BadParameter(msg, param_hint="--node")
-    if not _OF_PATTERNS.search(said[0]):
-        return said[0]
+    if not _OF_PATTERNS.search(texts[0]):
+        return texts[0]
     try:
-        return re.compile(said[0])
+        return re.compile(texts[0])
     except re.error as error:
-        msg = f"{said[0]!r} is no pattern ({error})"
+        msg = f"{texts[0]!r} is no pattern ({error})"
         raise typer.BadParameter(msg, param_hint="--node") from None
 
 

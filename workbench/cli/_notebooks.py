@@ -13,16 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from workbench.cli._app import (
-    LOOK,
-    BootTime,
-    Node,
-    Unit,
-    Year,
-    Zone,
-    options_of,
-    plain_options,
-)
+from workbench.cli._app import LOOK, BootTime, Node, Unit, Year, Zone, options_of, plain_options
 from workbench.errors import WorkbenchError
 
 if TYPE_CHECKING:
@@ -38,7 +29,7 @@ Data = Annotated[
     typer.Option(
         help="Your own data: a folder, file or archive with traces, power logs, failure logs "
         "or tables, flight-recorder dumps, operations of a job, document lengths or injection "
-        "results; the best sets at hand by default.",
+        "results; the best available sets by default.",
         exists=True,
         show_default=False,
     ),
@@ -84,6 +75,7 @@ def lab(
         command.append("--no-browser")
     if hasattr(os, "geteuid") and os.geteuid() == 0:
         typer.echo("Running as root, as in a container: passing --allow-root.", err=True)
+        # JupyterLab refuses to start as root otherwise.
         command.append("--allow-root")
     paths = os.pathsep.join(filter(None, (os.environ.get("JUPYTER_CONFIG_PATH"), str(_QUIET))))
     # In place of this process, so that signals reach JupyterLab and nothing is left behind.
@@ -124,10 +116,11 @@ def report(
       workbench report --data var/log/kern.log --tz UTC --year 2026
       workbench report --data servers.csv --tz UTC --unit W
     """
-    named = [_at_hand(path) for path in notebooks or []]
-    pages = named or sorted(notebooks_folder().glob("[0-9]*.ipynb"))
+    chosen = [_at_hand(path) for path in notebooks or []]
+    # Only numbered ones: they are the pages in order.
+    pages = chosen or sorted(notebooks_folder().glob("[0-9]*.ipynb"))
     if data is not None:
-        pages = _taking(named, data) if named else _fitting(pages, data)
+        pages = _taking(chosen, data) if chosen else _fitting(pages, data)
     options = plain_options(options_of(tz, year, boot_time, node, unit), data)
     from workbench import fidelity, share
 
@@ -147,7 +140,7 @@ def publish(
     data_set: Annotated[
         list[str] | None,
         typer.Option(
-            help="Data sets the notebooks are published with. Without all of them at hand nothing "
+            help="Data sets the notebooks are published with. If one is not downloaded nothing "
             "is published, and --check compares nothing and says so.",
             show_default=False,
         ),
@@ -167,7 +160,7 @@ def publish(
     from workbench.errors import PublishError
 
     if names := " ".join(name for name in data_set or () if not _is_at_hand(name)):
-        absent = f"{names} is not at hand; get it with: workbench datasets fetch {names}"
+        absent = f"{names} is not downloaded; get it with: workbench datasets fetch {names}"
         if not check:
             msg = f"nothing published: {absent}"
             raise WorkbenchError(msg)
@@ -193,10 +186,10 @@ def publish(
 def _is_at_hand(name: str) -> bool:
     from workbench import datasets
 
-    places = datasets.describe().set_index("dataset")["place"]
-    if name not in places.index:
+    locations = datasets.describe().set_index("dataset")["place"]
+    if name not in locations.index:
         datasets.best(name)  # which names the nearest
-    return bool(places[name] != "not at hand")
+    return bool(locations[name] != "not at hand")
 
 
 def notebooks_folder() -> Path:
@@ -210,23 +203,17 @@ def notebooks_folder() -> Path:
 
 
 def _fitting(notebooks: list[Path], data: Path) -> list[Path]:
-    """Choose the notebooks that take data of this kind.
-
-    Raises
-    ------
-    WorkbenchError
-        If the data is of no known kind, or of one that no notebook takes; one line.
-    """
+    """Choose the notebooks that take data of this kind."""
     from workbench.load.kinds import kind_named, unfit
 
-    found, taking = _takers(data)
-    if not found.names:
-        msg = f"{str(unfit(data, found)).splitlines()[0]}; see: workbench check {data}"
+    told_kinds, taking = _takers(data)
+    if not told_kinds.names:
+        msg = f"{str(unfit(data, told_kinds)).splitlines()[0]}; see: workbench check {data}"
         raise WorkbenchError(msg)
     if chosen := [path for path in notebooks if path.stem in taking]:
         return chosen
-    ways = "; ".join(kind_named(name).advice for name in found.names)
-    held = " and ".join(found.names)
+    ways = "; ".join(kind_named(name).advice for name in told_kinds.names)
+    held = " and ".join(told_kinds.names)
     msg = f"{data}: holds {held}, which no notebook shows by itself; {ways}"
     raise WorkbenchError(msg)
 
@@ -235,22 +222,25 @@ def _taking(notebooks: list[Path], data: Path) -> list[Path]:
     """Return the notebooks that were named, if each takes such data or is the user's own."""
     from workbench.load.kinds import KINDS
 
-    found, taking = _takers(data)
+    told_kinds, taking = _takers(data)
     shipped = {name for kind in KINDS for name in kind.notebooks}
     if odd := [path.name for path in notebooks if path.stem in shipped - taking]:
-        there = f"holds {' and '.join(found.names)}" if found.names else "is of no known kind"
+        contents = (
+            f"holds {' and '.join(told_kinds.names)}" if told_kinds.names else "is of no known kind"
+        )
         fit = f"; those that do: {', '.join(sorted(taking))}" if taking else ""
-        msg = f"{data}: {there}, which {' and '.join(odd)} cannot show{fit}"
+        msg = f"{data}: {contents}, which {' and '.join(odd)} cannot show{fit}"
         raise WorkbenchError(msg)
     return notebooks
 
 
 def _takers(data: Path) -> tuple[Told, set[str]]:
-    """Return what files are, and the names of the notebooks that take such files."""
     from workbench.load.kinds import KINDS, told
 
-    found = told(data, most_files=_LOOKED_AT_FILES)
-    return found, {name for kind in KINDS if kind.name in found.names for name in kind.notebooks}
+    told_kinds = told(data, most_files=_LOOKED_AT_FILES)
+    return told_kinds, {
+        name for kind in KINDS if kind.name in told_kinds.names for name in kind.notebooks
+    }
 
 
 def _at_hand(notebook: Path) -> Path:
@@ -284,6 +274,7 @@ def _point_at(path: Path, parameters: dict[str, object]) -> None:
         if "parameters" in cell["metadata"].get("tags", []):
             source = "".join(cell["source"])
             for name, value in parameters.items():
+                # re.sub reads backslashes of the new text as its own; paths of Windows hold them.
                 line = f"{name} = {value!r}".replace("\\", r"\\")
                 source = re.sub(rf"^{name}\b.*=.*$", line, source, flags=re.MULTILINE)
             is_new |= source != "".join(cell["source"])

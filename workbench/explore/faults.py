@@ -40,10 +40,8 @@ def detector_tolerance(
         Table :data:`workbench.tables.DETECTOR_TRIALS`.
     tolerances
         Residuals that the control offers.
-    source
-        Where the trials come from; printed under the figure.
-    synthetic
-        Whether the data was generated; the figure then says so.
+    source, synthetic
+        Where the trials come from; whether the data was generated.
 
     Returns
     -------
@@ -70,7 +68,7 @@ def detector_tolerance(
         )
 
     return Explorer(
-        draw, tolerance=slider("tolerance", [(f"{each:.3g}", each) for each in offered], start)
+        draw, tolerance=slider("tolerance", [(f"{value:.3g}", value) for value in offered], start)
     )
 
 
@@ -91,10 +89,8 @@ def injection_sample_sizes(
     ----------
     injections
         Results to plan from: of a pilot campaign, or the truth of one that injected every fault.
-    source
-        Where they come from, e.g. model and inputs; printed under the figure.
-    synthetic
-        Whether the inputs were generated; the figure then says so.
+    source, synthetic
+        Where they come from, e.g. model and inputs; whether the inputs were generated.
 
     Returns
     -------
@@ -113,7 +109,7 @@ def injection_sample_sizes(
     return Explorer(
         draw,
         error=slider("error of the factor", [(f"±{100 * e:g} %", e) for e in _ERRORS], 0.1),
-        level=slider("confidence", [(f"{100 * each:g} %", each) for each in _LEVELS], 0.95),
+        level=slider("confidence", [(f"{100 * value:g} %", value) for value in _LEVELS], 0.95),
     )
 
 
@@ -133,10 +129,8 @@ def interval_funnel(
     ----------
     truth
         Every single-bit fault of a model.
-    source
-        Where the truth comes from, e.g. model and inputs; printed under the figure.
-    synthetic
-        Whether the inputs were generated; the figure then says so.
+    source, synthetic
+        Where the truth comes from, e.g. model and inputs; whether the inputs were generated.
 
     Returns
     -------
@@ -160,7 +154,7 @@ def interval_funnel(
         component=widgets.Dropdown(
             options=components, value=components[-1], description="component"
         ),
-        sites=slider("sites injected", [(f"{each:,}", each) for each in counts], 6 * _STEP),
+        sites=slider("sites injected", [(f"{value:,}", value) for value in counts], 6 * _STEP),
         seed=numbers("seed", (1, 2), 1),
     )
 
@@ -192,10 +186,8 @@ def pvf(
     ----------
     injections
         Results of a campaign, or the truth of one that injected every fault.
-    source
-        Where the data comes from, e.g. model and inputs; printed under the figure.
-    synthetic
-        Whether the inputs were generated; the figure then says so.
+    source, synthetic
+        Where the data comes from, e.g. model and inputs; whether the inputs were generated.
 
     Returns
     -------
@@ -229,10 +221,8 @@ def pvf_by_bit(
     ----------
     injections
         Results of a campaign, or the truth of one that injected every fault.
-    source
-        Where the data comes from, e.g. model and inputs; printed under the figure.
-    synthetic
-        Whether the inputs were generated; the figure then says so.
+    source, synthetic
+        Where the data comes from, e.g. model and inputs; whether the inputs were generated.
 
     Returns
     -------
@@ -250,8 +240,8 @@ def pvf_by_bit(
     def draw(*, component: str, nan_policy: str) -> go.Figure:
         rows = table("component" if component == ALL else "param", nan_policy)
         if component != ALL:
-            mine = parameters.loc[parameters["component"] == component, "param"]
-            rows = rows[rows["param"].isin(mine)]
+            of_component = parameters.loc[parameters["component"] == component, "param"]
+            rows = rows[rows["param"].isin(of_component)]
         return plot.pvf_by_bit(rows, dtype=dtype, source=source, synthetic=synthetic)
 
     return Explorer(
@@ -268,10 +258,8 @@ def pvf_by_flips(injections: Injections, *, source: str = "", synthetic: bool = 
     ----------
     injections
         Results of campaigns that differ in their numbers of flips, perhaps in their types.
-    source
-        Where the data comes from, e.g. model and inputs; printed under the figure.
-    synthetic
-        Whether the inputs were generated; the figure then says so.
+    source, synthetic
+        Where the data comes from, e.g. model and inputs; whether the inputs were generated.
 
     Returns
     -------
@@ -295,11 +283,7 @@ def pvf_by_flips(injections: Injections, *, source: str = "", synthetic: bool = 
 
 # Explore what protecting the most harmful parts first removes.
 
-_UNITS = (
-    ("elements", "elements"),
-    ("bits of one place", "bits"),
-    ("tensors", "tensors"),
-)
+_UNITS = (("elements", "elements"), ("bits of one place", "bits"), ("tensors", "tensors"))
 
 
 def pvf_protection(
@@ -311,10 +295,8 @@ def pvf_protection(
     ----------
     injections
         Results of a campaign, or the truth of one that injected every fault.
-    source
-        Where the data comes from, e.g. model and inputs; printed under the figure.
-    synthetic
-        Whether the inputs were generated; the figure then says so.
+    source, synthetic
+        Where the data comes from, e.g. model and inputs; whether the inputs were generated.
 
     Returns
     -------
@@ -372,10 +354,8 @@ def pvf_running(
         ``start`` if dropped. Both follow the same rules.
     truth
         The exhaustive factor, where it is known; drawn as a line.
-    source
-        Where the data comes from, e.g. model and inputs; printed under the figure.
-    synthetic
-        Whether the inputs were generated; the figure then says so.
+    source, synthetic
+        Where the data comes from, e.g. model and inputs; whether the inputs were generated.
 
     Returns
     -------
@@ -394,7 +374,9 @@ def pvf_running(
         chunks or _nothing,
         total_count=live.faults["exp_id"].nunique(),
         wanted=slider(
-            "good enough at ±", [(f"{100 * each:g} %", each) for each in _PVF_RUNNING_ERRORS], 0.2
+            "good enough at ±",
+            [(f"{100 * value:g} %", value) for value in _PVF_RUNNING_ERRORS],
+            0.2,
         ),
     )
 

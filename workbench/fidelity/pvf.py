@@ -22,12 +22,11 @@ _JUDGED_ON = {"dlrm": 100, "lenet": 20, "tickets": 8}
 _COUNTS = ["sdc_count", "due_count", "beneficial_count"]
 
 
-def _reading(what: str, here: float) -> Reading:
-    """Set a number beside the printed one of that name."""
+def _reading(what: str, computed: float) -> Reading:
     (row,) = (row for row in published("pvf_numbers") if row["what"] == what)
     value, near = float(row["value"]), float(row["tolerance"])
     bound: Any = row["bound"]
-    return Reading(what, value, here, row["unit"], near, row["source"], bound)
+    return Reading(what, value, computed, row["unit"], near, row["source"], bound)
 
 
 @cache
@@ -66,8 +65,8 @@ def types() -> Iterator[Reading]:
             faults = inject.uniform_faults(
                 model, _DRAWS, fault_model=kind, where=component, seed=_FLIPS
             )
-            found = inject.campaign(model, inputs, faults, judge=inject.shipped_judge("dlrm"))
-            factors.append(float(analyze.pvf(found, average="bits")["pvf"].iloc[0]))
+            injected = inject.campaign(model, inputs, faults, judge=inject.shipped_judge("dlrm"))
+            factors.append(float(analyze.pvf(injected, average="bits")["pvf"].iloc[0]))
         yield _reading(
             f"fp32 over int8 at {_FLIPS} flips, {component} MLP", factors[0] / factors[1]
         )
@@ -81,10 +80,7 @@ def coverage() -> Iterator[Reading]:
     ).set_index(["group", "design", "input_count", "interval"])["covered_share"]
     inputs = int(_truth().campaign["input_count"].iloc[0])
     for group in ("top", "bottom"):
-        for interval, words in (
-            ("clustered", "clustered"),
-            ("independent", "independent-trials"),
-        ):
+        for interval, words in (("clustered", "clustered"), ("independent", "independent-trials")):
             yield _reading(
                 f"{words} 95 % interval, 1,000 sites, {group}",
                 float(table[group, "uniform", inputs, interval]),
@@ -161,8 +157,8 @@ def not_a_number() -> Iterator[Reading]:
     for judge in judges:
         golden = np.zeros((4, 1 if judge.criterion == "threshold" else 3))
         golden[:, 0] = 1
-        found = inject.outcomes_of(np.full_like(golden, np.nan), golden, judge=judge)
-        count = int((found != "due").sum())
+        outcomes = inject.outcomes_of(np.full_like(golden, np.nan), golden, judge=judge)
+        count = int((outcomes != "due").sum())
         yield Reading(f"{judge.criterion}: outputs of NaN not counted", 0, count, "count")
 
 
@@ -170,12 +166,14 @@ def not_a_number() -> Iterator[Reading]:
 def checksums() -> Iterator[Reading]:
     """Flip 2,000 bits in each operand, and look for alarms without a fault."""
     gemm = analyze.detector_tolerance(inject.gemm_checksum_trials(seed=1), tolerances=[0.0])
-    found = gemm.set_index("place")
+    by_place = gemm.set_index("place")
     yield _reading(
-        "GEMM checksum, flips in B detected", float(found["detected_share"]["operand B"])
+        "GEMM checksum, flips in B detected", float(by_place["detected_share"]["operand B"])
     )
-    yield _reading("GEMM checksum, flips in C detected", float(found["detected_share"]["output C"]))
-    yield _reading("GEMM checksum, false alarms", float(found["false_alarm_share"].max()))
+    yield _reading(
+        "GEMM checksum, flips in C detected", float(by_place["detected_share"]["output C"])
+    )
+    yield _reading("GEMM checksum, false alarms", float(by_place["false_alarm_share"].max()))
     bags = analyze.detector_tolerance(
         inject.embedding_bag_checksum_trials(seed=1), tolerances=[1e-6]
     ).set_index("place")

@@ -26,10 +26,6 @@ from ._failures.reader import failures as failures
 
 # Fault injection
 from ._pvf.exhaustive import exhaustive_injections as exhaustive_injections
-from ._pvf.formats.sfi_advanced_models import (
-    write_sfi_fault_list as write_sfi_fault_list,
-    write_sfi_summary as write_sfi_summary,
-)
 from ._pvf.reader import injections as injections
 from ._pvf.records import injection_records as injection_records
 from ._pvf.exhaustive import (

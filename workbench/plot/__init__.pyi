@@ -84,7 +84,6 @@ from ._failures.lifetimes import survival as survival
 # Fault injection
 from ._pvf.estimates import pvf_by_bit as pvf_by_bit
 from ._pvf.exposure import pvf_by_flips as pvf_by_flips
-from ._pvf.exposure import pvf_by_margin as pvf_by_margin
 from ._pvf.protection import detector_tolerance as detector_tolerance
 from ._pvf.estimates import pvf as pvf
 from ._pvf.exposure import pvf_exposure as pvf_exposure

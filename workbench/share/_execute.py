@@ -20,6 +20,7 @@ _KERNEL_NAME = "python3"
 _KERNEL_ENVIRONMENT = {
     "PLOTLY_RENDERER": "plotly_mimetype",
     "PYDEVD_DISABLE_FILE_VALIDATION": "1",
+    # Sets in an order of their own would change outputs from run to run.
     "PYTHONHASHSEED": "0",
     "TQDM_DISABLE": "1",
 }
@@ -30,13 +31,7 @@ _PLAIN = (str, int, float, bool, type(None), list, tuple, dict)
 
 
 def read(path: Path) -> Any:
-    """Read a notebook.
-
-    Raises
-    ------
-    PublishError
-        If there is no such file or it is no notebook.
-    """
+    """Read a notebook."""
     import nbformat
 
     try:
@@ -54,11 +49,6 @@ def inject(notebook: Any, parameters: Mapping[str, Any], path: Path) -> None:
 
     As papermill does, a cell with the new values follows that cell; one left
     there by an earlier run is replaced.
-
-    Raises
-    ------
-    PublishError
-        If the notebook has no such cell, or a value is not plain data.
     """
     if not parameters:
         return
@@ -96,32 +86,10 @@ def execute(  # noqa: PLR0913 - one run and all its conditions
     show_progress: bool = True,
     loop: LoopThread | None = None,
 ) -> None:
-    """Run every cell of a notebook; its outputs are replaced, widget state is kept.
+    """Run every cell of a notebook in its folder; outputs are replaced, widget state is kept.
 
-    Parameters
-    ----------
-    notebook
-        The notebook, changed in place.
-    path
-        Where it lies; the kernel works in that folder.
-    timeout_s
-        Longest time a single cell may take, in seconds.
-    preamble
-        Code to run first, which leaves no trace in the notebook.
-    go_on
-        Whether to run on after a cell that raised.
-    show_progress
-        Whether to show a bar.
-    loop
-        Loop to run in, for notebooks that run side by side; closing it stops the kernel.
-        By default one of its own.
-
-    Raises
-    ------
-    PublishError
-        If a cell raises (unless ``go_on``), takes too long or ends the kernel.
-    KeyboardInterrupt
-        On Ctrl-C, after the kernel was stopped.
+    The preamble runs first and leaves no trace in the notebook. Notebooks that run side by side
+    share a loop; closing it stops their kernels.
     """
     from nbclient import NotebookClient
     from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
@@ -158,6 +126,7 @@ def execute(  # noqa: PLR0913 - one run and all its conditions
                 f"{_last_words(environment)}"
             )
             raise PublishError(msg) from error
+    # The preamble leaves no trace, so cell numbers are those of the reader again.
     del notebook.cells[:shift]
 
 

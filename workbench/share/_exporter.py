@@ -91,22 +91,8 @@ class ReportExporter(HTMLExporter):
     def from_notebook_node(
         self, nb: Any, resources: dict[str, Any] | None = None, **options: Any
     ) -> tuple[Any, dict[str, Any]]:
-        """Convert one notebook.
-
-        Parameters
-        ----------
-        nb
-            The notebook; it is not changed.
-        resources
-            What nbconvert passes along.
-        options
-            Options of nbconvert.
-
-        Returns
-        -------
-        tuple of (str, dict)
-            The page, and the resources.
-        """
+        """Convert one notebook."""
+        # The caller keeps the notebook as it ran; pictures and text are changed below.
         nb = copy.deepcopy(nb)
         if "widgets" in nb.metadata or _lacks_pictures(nb):
             _snapshot.add_pictures(nb, svg_of)
@@ -124,17 +110,7 @@ class ReportExporter(HTMLExporter):
     def facts(self, nb: Any) -> dict[str, Any]:
         """Gather what a page says about its notebook beside the cells.
 
-        Parameters
-        ----------
-        nb
-            A notebook with its pictures.
-
-        Returns
-        -------
-        dict
-            ``title``, ``findings``, ``data`` and ``other_data`` (names), ``badge`` and the
-            links of the site, as the templates read them. On a page that was made from
-            somebody's own data only figures of that data make findings and badge.
+        On a page of somebody's own data only figures of that data make findings and badge.
         """
         shown = [(title_of(figure), figure) for figure in _snapshot.figures(nb)]
         metas = list(_snapshot.provenance(nb))
@@ -142,17 +118,19 @@ class ReportExporter(HTMLExporter):
         if is_own := bool(self.site.data):
             titles = [title for title, figure in shown if is_of_own_data(figure)]
             data = [_figures.named(self.site.data, own)]
-            others = _figures.sources_of(meta for meta in metas if meta.get("origin") != "own")
+            other_sources = _figures.sources_of(
+                meta for meta in metas if meta.get("origin") != "own"
+            )
         else:
             titles = [title for title, _ in shown]
-            data, others = _figures.sources_of(metas), []
+            data, other_sources = _figures.sources_of(metas), []
         opening = next((n for n, c in enumerate(nb.cells) if c.cell_type == "markdown"), 0)
         return {
             **self.site_facts(),
             "title": title_of_notebook(nb),
             "findings": list(dict.fromkeys(titles)),
             "data": data,
-            "other_data": others,
+            "other_data": other_sources,
             "badge": _badge(own if is_own else metas),
             "is_own": is_own,
             "opening_cell": opening,
@@ -162,12 +140,14 @@ class ReportExporter(HTMLExporter):
     def site_facts(self) -> dict[str, Any]:
         """Gather what every page of the site says, the overview included."""
         pages = list(self.site.pages)
-        here = next((n for n, page in enumerate(pages) if page.href == self.site.href), None)
+        position = next((n for n, page in enumerate(pages) if page.href == self.site.href), None)
         return {
             "pages": pages if len(pages) > 1 else [],
             "href": self.site.href,
-            "previous": pages[here - 1] if here else None,
-            "next": pages[here + 1] if here is not None and here + 1 < len(pages) else None,
+            "previous": pages[position - 1] if position else None,
+            "next": pages[position + 1]
+            if position is not None and position + 1 < len(pages)
+            else None,
             "version": workbench.__version__,
             "made_on": self.site.made_on,
             "live": self.mode != "static",
@@ -202,13 +182,7 @@ class ReportExporter(HTMLExporter):
         return "\n".join([style, *(f"<script>{code}</script>" for code in self._scripts)])
 
     def write_assets(self, folder: Path) -> None:
-        """Write the files that the pages of a site share.
-
-        Parameters
-        ----------
-        folder
-            The folder of the site; the files go into ``assets`` in it.
-        """
+        """Write the files that the pages of a site share."""
         if self.mode != "shared":
             return
         assets = folder / "assets"
@@ -218,25 +192,9 @@ class ReportExporter(HTMLExporter):
         (assets / "plotly.min.js").write_bytes(_plotlyjs.path().read_bytes())
 
     def overview(self, title: str, cards: list[dict[str, Any]], facts: dict[str, Any]) -> str:
-        """Write the first page of a site.
-
-        Parameters
-        ----------
-        title
-            Heading of the page.
-        cards
-            One per notebook: ``href``, ``title``, ``question``, ``findings``,
-            ``problems`` and ``svg`` (base64) as the template reads them.
-        facts
-            ``data`` and ``badge`` of the whole site.
-
-        Returns
-        -------
-        str
-            The page.
-        """
-        known = {**self.site_facts(), **facts, "title": title, "policy": self.policy(set())}
-        resources = {"wb": known, "language_code": self.language_code}
+        """Write the first page of a site."""
+        page_facts = {**self.site_facts(), **facts, "title": title, "policy": self.policy(set())}
+        resources = {"wb": page_facts, "language_code": self.language_code}
         template = self.environment.get_template("overview.html.j2")
         page: str = template.render(resources=resources, cards=cards)
         return self._completed(page, with_scripts=False)
@@ -247,10 +205,10 @@ class ReportExporter(HTMLExporter):
         return library, (_ASSETS / "page.js").read_text(encoding="utf-8")
 
     def _named(self, heading: re.Match[str]) -> str:
-        """Give a heading the id that Jupyter gives it, and note it for the list of contents."""
         level, text = heading[1], plain_text(heading[2])
         name = text.replace(" ", "-")
-        if any(name == other for _, other, _ in self._headings):
+        # Two headings of one text need links of their own.
+        if any(name == heading_name for _, heading_name, _ in self._headings):
             name = f"{name}-{len(self._headings)}"
         self._headings.append((level, name, text))
         return f'<h{level} id="{html.escape(name)}">{heading[2]}</h{level}>'
@@ -273,8 +231,8 @@ class ReportExporter(HTMLExporter):
         return page.replace(_CONTENTS_MARK, "" if not with_scripts else self._contents(), 1)
 
     def _contents(self) -> str:
-        """List the findings of a page, in the order of its headings."""
         headings = [(name, text) for level, name, text in self._headings if level == "2"]
+        # So short a page needs no list of its headings.
         if len(headings) < 3:
             return ""
         items = "".join(
@@ -290,17 +248,17 @@ class ReportExporter(HTMLExporter):
 def title_of_notebook(nb: Any) -> str:
     """Give the first heading of a notebook, or say that it has none."""
     for source in _markdown(nb):
-        if found := _H1.search(source):
-            return plain_text(found[1].strip("# ").replace("`", "").replace("*", ""))
+        if match := _H1.search(source):
+            return plain_text(match[1].strip("# ").replace("`", "").replace("*", ""))
     return "Untitled notebook"
 
 
 def question_of(nb: Any) -> str:
     """Give the question that a notebook opens with, as plain text; may be empty."""
     for source in _markdown(nb):
-        found = re.search(r"\*\*Question\.?\*\*\s*(.+?)(?:\n\s*\n|\Z)", source, re.DOTALL)
-        if found:
-            return plain_text(re.sub(r"[*`]", "", found[1]))
+        match = re.search(r"\*\*Question\.?\*\*\s*(.+?)(?:\n\s*\n|\Z)", source, re.DOTALL)
+        if match:
+            return plain_text(re.sub(r"[*`]", "", match[1]))
     return ""
 
 
@@ -320,15 +278,14 @@ def is_of_own_data(figure: dict[str, Any]) -> bool:
 
 
 def _badge(metas: list[dict[str, Any]]) -> str:
-    """Say above a page whether its figures are of generated data, or some of them."""
     synthetic = [meta for meta in metas if meta.get("synthetic")]
     if not synthetic:
         return ""
     return "Synthetic data" if len(synthetic) == len(metas) else "Partly synthetic data"
 
 
+# Code cells that show nothing join the next one, so that a reader meets one fold, not three.
 def _join_silent(nb: Any) -> None:
-    """Join code cells that show nothing with the code cell after them: one fold, not three."""
     cells: list[Any] = []
     for cell in nb.cells:
         before = cells[-1] if cells else None

@@ -32,25 +32,7 @@ _EMPTY_HEADER = re.compile(r"<th(\s[^>]*)?>\s*</th>")
 
 
 def to_html(output: Any, number: int, *, live: bool, is_own: bool = False) -> set[str]:
-    """Reduce one output to what a page shows, changing it in place.
-
-    Parameters
-    ----------
-    output
-        An output with a MIME bundle; published, or executed with its pictures.
-    number
-        Its place on the page, so that equal figures get different ids.
-    live
-        Whether the page has plotly.js.
-    is_own
-        Whether the page was made from the reader's own data; then a figure of other data
-        says so.
-
-    Returns
-    -------
-    set of str
-        Hashes of the scripts that this output may run, for the page's policy.
-    """
+    """Reduce one output in place to what a page shows; give the hashes of the scripts it runs."""
     label = _NOT_OWN.get((_snapshot.meta_of(output) or {}).get("origin", "")) if is_own else None
     allowed = _reduced(output, number, live=live)
     if label and "text/html" in output.data:
@@ -67,7 +49,9 @@ def _reduced(output: Any, number: int, *, live: bool) -> set[str]:
         still = data.get("text/html", "")
         output["data"] = {"text/html": _explorer(states, still, number)}
         return {
-            sha256_of(code) for attributes, code in _SCRIPT.findall(states) if _runs(attributes)
+            sha256_of(code)
+            for attributes, code in _SCRIPT.findall(states)
+            if "json" not in attributes and "src=" not in attributes
         }
     else:
         output["data"] = _quiet(data, number)
@@ -81,21 +65,13 @@ def sha256_of(script: str) -> str:
 
 
 def sources_of(metas: Iterable[dict[str, Any]]) -> list[str]:
-    """List where the data of figures comes from; generated data says so.
-
-    Parameters
-    ----------
-    metas
-        What figures say of themselves, as :func:`workbench.share._snapshot.provenance` gives it.
-
-    Returns
-    -------
-    list of str
-        Each source once, in order.
-    """
-    known = [meta for meta in metas if meta.get("source")]
-    names = dict.fromkeys(str(meta["source"]) for meta in known)
-    return [named(name, [meta for meta in known if meta["source"] == name]) for name in names]
+    """List where the data of figures comes from; generated data says so."""
+    metas_with_source = [meta for meta in metas if meta.get("source")]
+    names = dict.fromkeys(str(meta["source"]) for meta in metas_with_source)
+    return [
+        named(name, [meta for meta in metas_with_source if meta["source"] == name])
+        for name in names
+    ]
 
 
 def named(source: str, metas: Sequence[dict[str, Any]]) -> str:
@@ -113,7 +89,7 @@ def _figure(data: dict[str, Any], number: int, *, live: bool) -> str:
     name = f"figure-{key_of(figure)[:8]}-{number}"
     if not live:
         return f'<div class="wb-figure" id="{name}">{still}</div>'
-    drawn = {part: figure[part] for part in ("data", "layout", "frames") if part in figure}
+    drawn = {key: figure[key] for key in ("data", "layout", "frames") if key in figure}
     plot = f'<div class="wb-plot" role="figure" aria-label="{label}"></div>'
     return f'<div class="wb-figure" id="{name}">{still}{plot}{json_block(drawn)}</div>'
 
@@ -124,7 +100,7 @@ def _explorer(states: str, still: str, number: int) -> str:
     states = _FORM_NAME.sub(rf"\1Controls of explorer {number}\2", states, count=1)
     return (
         '<div class="wb-explorer-block">'
-        f'<div class="wb-still">{_without_scripts(still)}</div>'
+        f'<div class="wb-still">{_SCRIPT.sub("", still)}</div>'
         f'<div class="wb-states">{states}</div></div>'
     )
 
@@ -135,6 +111,7 @@ def _quiet(data: dict[str, Any], number: int) -> dict[str, Any]:
     block = kept.get("text/html")
     if block is None:
         return kept
+    # The page's policy refuses the script and leaves a hole: other forms of the output stay.
     if _SCRIPT.search(block):
         kept.pop("text/html")
         return kept
@@ -151,11 +128,3 @@ def _quiet(data: dict[str, Any], number: int) -> dict[str, Any]:
 
 
 _NEEDS_SCRIPTS = {"application/javascript", EXPLORER_MIME}
-
-
-def _without_scripts(block: str) -> str:
-    return _SCRIPT.sub("", block)
-
-
-def _runs(attributes: str) -> bool:
-    return "json" not in attributes and "src=" not in attributes

@@ -42,11 +42,6 @@ class LoopThread:
 
         If the wait ends early (Ctrl-C, time out), the coroutine is cancelled and
         has time to clean up before the exception goes on.
-
-        Raises
-        ------
-        RuntimeError
-            If the loop is closed or about to be: nothing would ever run the coroutine.
         """
         ended = threading.Event()
 
@@ -83,12 +78,9 @@ class LoopThread:
             last.result(_CLEAN_UP_S)
         finally:
             self._loop.call_soon_threadsafe(self._loop.stop)
-            self._end()
-
-    def _end(self) -> None:
-        self._thread.join(_CLEAN_UP_S)
-        if not self._thread.is_alive():
-            self._loop.close()
+            self._thread.join(_CLEAN_UP_S)
+            if not self._thread.is_alive():
+                self._loop.close()
 
 
 async def _cancel_others() -> None:

@@ -26,11 +26,6 @@ def normalise(notebook: Any) -> None:
 
     Metadata that programs leave behind go; cell ids, execution counts, kernel
     name and language get fixed values.
-
-    Parameters
-    ----------
-    notebook
-        The notebook, changed in place.
     """
     kept = {key: notebook.metadata[key] for key in _KEPT_IN_NOTEBOOK if key in notebook.metadata}
     notebook.metadata.clear()
@@ -65,25 +60,25 @@ def without_progress(notebook: Any) -> None:
 
 def hide_paths(notebook: Any, folder: Path) -> None:
     """Replace paths of this machine, and memory addresses, in outputs and widget state."""
-    places = _places(folder)
+    folders = _places(folder)
     for cell in notebook.cells:
         for output in cell.get("outputs", []):
             if "text" in output:
-                output["text"] = _hidden(output["text"], places)
+                output["text"] = _hidden(output["text"], folders)
     for output in outputs(notebook):
         output["metadata"] = {k: v for k, v in output.get("metadata", {}).items() if k in _SHOWN}
         for mime, content in output.data.items():
             if mime != SVG_MIME:
-                output.data[mime] = _hidden(content, places)
+                output.data[mime] = _hidden(content, folders)
     if "widgets" in notebook.metadata:
-        notebook.metadata["widgets"] = _hidden(notebook.metadata["widgets"], places)
+        notebook.metadata["widgets"] = _hidden(notebook.metadata["widgets"], folders)
 
 
 _SHOWN = {"image/png", "image/jpeg", "image/svg+xml"}
 
 
+# Where a kernel cuts a stream into pieces is chance.
 def _joined(outputs_of_cell: list[Any]) -> list[Any]:
-    """Join neighbouring pieces of one stream; where a kernel cuts them is chance."""
     joined: list[Any] = []
     for output in outputs_of_cell:
         before = joined[-1] if joined else None
@@ -102,11 +97,7 @@ def _last_state(text: str) -> str:
     """Write a stream as a terminal shows it in the end, without bars."""
     lines = text.replace("\r\n", "\n").split("\n")
     lines = [line.rsplit("\r", 1)[-1] for line in lines]
-    return "\n".join(line for line in lines if not _is_noise(line))
-
-
-def _is_noise(line: str) -> bool:
-    return _KERNEL_LINE in line or bool(_BAR.search(line))
+    return "\n".join(line for line in lines if _KERNEL_LINE not in line and not _BAR.search(line))
 
 
 def _is_empty(output: Any) -> bool:
@@ -117,10 +108,9 @@ def _is_empty(output: Any) -> bool:
 
 
 def _places(folder: Path) -> list[tuple[re.Pattern[str], str]]:
-    """List the folders of this machine and what stands for them, the longest first."""
     from sysconfig import get_paths
 
-    named: list[tuple[Iterable[str | None], str]] = [
+    folders_by_sign: list[tuple[Iterable[str | None], str]] = [
         ([str(folder.resolve()), str(folder)], "."),
         ([os.environ.get("WORKBENCH_DATA_MIRROR")], "<data>"),
         ([sys.prefix, sys.base_prefix, get_paths()["purelib"]], "<python>"),
@@ -128,27 +118,27 @@ def _places(folder: Path) -> list[tuple[re.Pattern[str], str]]:
         ([tempfile.gettempdir()], "<temporary>"),
         ([str(Path.home())], "~"),
     ]
-    found = {
-        str(Path(place)): sign
-        for places, sign in reversed(named)
-        for place in places
-        if place and Path(place).is_absolute() and len(Path(place).parts) > 1
+    signs = {
+        str(Path(folder_path)): sign
+        for folders, sign in reversed(folders_by_sign)
+        for folder_path in folders
+        if folder_path and Path(folder_path).is_absolute() and len(Path(folder_path).parts) > 1
     }
-    ordered = sorted(found.items(), key=lambda item: -len(item[0]))
+    ordered = sorted(signs.items(), key=lambda item: -len(item[0]))
     return [(re.compile(rf"(?<![\w./-]){re.escape(p)}(?![\w.-])"), sign) for p, sign in ordered]
 
 
-def _hidden(content: Any, places: list[tuple[re.Pattern[str], str]]) -> Any:
-    """Replace the places in every text of some JSON; binary arrays of plotly stay as they are."""
+# Binary arrays of plotly stay as they are.
+def _hidden(content: Any, folders: list[tuple[re.Pattern[str], str]]) -> Any:
     if isinstance(content, str):
-        for place, sign in places:
-            content = place.sub(sign, content)
+        for pattern, sign in folders:
+            content = pattern.sub(sign, content)
         return _ADDRESS.sub("at 0x…", content)
     if isinstance(content, list):
-        return [_hidden(item, places) for item in content]
+        return [_hidden(item, folders) for item in content]
     if isinstance(content, dict):
         return {
-            key: value if key == "bdata" else _hidden(value, places)
+            key: value if key == "bdata" else _hidden(value, folders)
             for key, value in content.items()
         }
     return content

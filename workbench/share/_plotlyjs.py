@@ -10,19 +10,13 @@ from workbench.errors import WorkbenchError
 
 
 def path() -> Path:
-    """Give the file ``plotly.min.js`` of the installed plotly.
-
-    Raises
-    ------
-    WorkbenchError
-        If plotly is not installed or lacks the file.
-    """
+    """Give the file ``plotly.min.js`` of the installed plotly."""
     spec = find_spec("plotly")
     folders = list(spec.submodule_search_locations or []) if spec else []
     for folder in folders:
-        found = Path(folder) / "package_data" / "plotly.min.js"
-        if found.is_file():
-            return found
+        candidate = Path(folder) / "package_data" / "plotly.min.js"
+        if candidate.is_file():
+            return candidate
     msg = f"plotly.min.js is not in {folders or 'this Python'}; run: pip install --upgrade plotly"
     raise WorkbenchError(msg)
 
@@ -31,8 +25,8 @@ def version() -> str:
     """Read the version of plotly.js from the first line of the file."""
     with path().open(encoding="utf-8") as file:
         head = file.read(400)
-    found = re.search(r"plotly\.js v(\d[\w.-]*)", head)
-    if found is None:
+    banner = re.search(r"plotly\.js v(\d[\w.-]*)", head)
+    if banner is None:
         msg = f"{path()} does not start with a 'plotly.js v...' banner; reinstall plotly"
         raise WorkbenchError(msg)
-    return found[1]
+    return banner[1]

@@ -18,14 +18,7 @@ _HEADING = re.compile(r"\A(#{1,6} [^\n]*\n*)")
 
 
 def drop_published_text(notebook: Any) -> None:
-    """Remove the text that is about the data a notebook is published with.
-
-    Parameters
-    ----------
-    notebook
-        A notebook, as ``nbformat`` or ``json`` reads it; changed in place. Its written answer
-        goes, and every cell of text tagged :data:`ABOUT_PUBLISHED_DATA`.
-    """
+    """Remove the text that is about the data a notebook is published with."""
     cells = notebook["cells"]
     cells[:] = [cell for cell in cells if ABOUT_PUBLISHED_DATA not in _tags(cell)]
     opening = next((cell for cell in cells if cell.get("cell_type") == "markdown"), None)
@@ -34,19 +27,13 @@ def drop_published_text(notebook: Any) -> None:
 
 
 def mark_published_cases(notebook: Any) -> None:
-    """Say above every section tagged :data:`PUBLISHED_CASE` that it is not about one's data.
-
-    Parameters
-    ----------
-    notebook
-        As for :func:`drop_published_text`; changed in place.
-    """
+    """Say above every section tagged :data:`PUBLISHED_CASE` that it is not about one's data."""
     for cell in notebook["cells"]:
         text = "".join(cell["source"])
         if PUBLISHED_CASE in _tags(cell) and _NOT_YOURS not in text:
-            heading = found[0] if (found := _HEADING.match(text)) else ""
-            rest = text.removeprefix(heading)
-            cell["source"] = "\n\n".join(filter(None, [heading.rstrip(), _NOT_YOURS, rest]))
+            heading = match[0] if (match := _HEADING.match(text)) else ""
+            body = text.removeprefix(heading)
+            cell["source"] = "\n\n".join(filter(None, [heading.rstrip(), _NOT_YOURS, body]))
 
 
 def for_own_data(notebook: Any) -> None:

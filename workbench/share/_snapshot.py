@@ -27,14 +27,7 @@ Models = dict[str, dict[str, Any]]
 def add_pictures(notebook: Any, draw: Draw) -> None:
     """Give every figure its picture and replace controls by a picture of their state.
 
-    Parameters
-    ----------
-    notebook
-        A notebook as it was executed, widget state included; changed in place.
-        The state is gone afterwards.
-    draw
-        Function from the JSON of a figure to SVG, or to None where that cannot
-        be done.
+    ``draw`` gives None where it cannot draw. The widget state is gone afterwards.
     """
     models = _models(notebook)
     for output in outputs(notebook):
@@ -62,14 +55,7 @@ def figures(notebook: Any) -> Iterator[dict[str, Any]]:
 
 
 def provenance(notebook: Any) -> Iterator[dict[str, Any]]:
-    """Go through what the figures of a notebook say of themselves, those under controls too.
-
-    Yields
-    ------
-    dict
-        ``claim``, ``source``, ``origin`` (whose data it is) and ``synthetic``, as far as the
-        figure says so.
-    """
+    """Go through what the figures of a notebook say of themselves, those under controls too."""
     return (meta for output in outputs(notebook) if (meta := meta_of(output)) is not None)
 
 
@@ -92,19 +78,24 @@ def _complete(data: dict[str, Any], draw: Draw) -> None:
         data[SVG_MIME] = svg
 
 
+# The model id of a live control is random, so the control gives way to a picture.
 def _freeze(output: Any, models: Models, draw: Draw) -> None:
-    """Replace a live control by what it shows; the model id in it is random."""
     data = output.data
     view = data.pop(VIEW_MIME)
     tree = list(_walk(str(view.get("model_id")), models))
-    shown = [output for model in tree for output in _shown(model)]
+    shown = [
+        output
+        for model in tree
+        if model["_kind"] == "OutputModel"
+        for output in model.get("outputs") or []
+    ]
     if not shown:
         data.pop("text/html", None)
         data["text/plain"] = LONE_CONTROL
         return
     note = _note(tree)
-    pictures = [_still(each, draw) for each in shown]
-    metas = (meta_of(each) for each in shown if "data" in each)
+    pictures = [_still(shown_output, draw) for shown_output in shown]
+    metas = (meta_of(shown_output) for shown_output in shown if "data" in shown_output)
     if meta := next(filter(None, metas), None):
         output["metadata"] = {**output.get("metadata", {}), _META: meta}
     caption = f"<figcaption>{html.escape(note)}</figcaption>"
@@ -115,7 +106,6 @@ def _freeze(output: Any, models: Models, draw: Draw) -> None:
 
 
 def _still(output: dict[str, Any], draw: Draw) -> tuple[str, str | None]:
-    """Give the HTML of one shown output, and its SVG if it is a figure."""
     data = output.get("data", {})
     if PLOTLY_MIME not in data:
         text = data.get("text/plain") or output.get("text") or output.get("evalue") or ""
@@ -147,6 +137,7 @@ def _control_state(model: dict[str, Any]) -> str:
 
 
 def _written(value: Any) -> str:
+    # Before numbers: True is an int to Python.
     if isinstance(value, bool):
         return "on" if value else "off"
     if isinstance(value, float):
@@ -162,16 +153,11 @@ def _models(notebook: Any) -> Models:
 
 
 def _walk(name: str, models: Models) -> Iterator[dict[str, Any]]:
-    """Go through a widget and all within it, in the order they are shown."""
     if (model := models.get(name)) is None:
         return
     yield model
     for child in model.get("children") or []:
         yield from _walk(str(child).removeprefix("IPY_MODEL_"), models)
-
-
-def _shown(model: dict[str, Any]) -> list[dict[str, Any]]:
-    return list(model.get("outputs") or []) if model["_kind"] == "OutputModel" else []
 
 
 def drop_explorers(notebook: Any) -> None:

@@ -118,18 +118,23 @@ def json_block(content: Any, **attributes: str) -> str:
     from traces such as ``</script>`` stay text.
     """
     text = json.dumps(content, separators=(",", ":"))
+    # JSON may hold these characters as escapes, and an HTML parser then never sees a tag.
     for character in "<>&\u2028\u2029":
         text = text.replace(character, f"\\u{ord(character):04x}")
-    named = "".join(f' {name}="{html_text.escape(value)}"' for name, value in attributes.items())
-    return f'<script type="application/json"{named}>{text}</script>'
+    attribute_text = "".join(
+        f' {name}="{html_text.escape(value)}"' for name, value in attributes.items()
+    )
+    return f'<script type="application/json"{attribute_text}>{text}</script>'
 
 
 def _live_block(figure: dict[str, Any], svg: str | None) -> str:
     """Give a picture that turns live once plotly.js arrives, from whatever side."""
+    from workbench.share._plotlyjs import version
+
     name = f"wb-{key_of(figure)[:12]}"
     title = title_of(figure)
     still = picture(svg, title) if svg else html_text.escape(title)
-    source = json.dumps(_PLOTLYJS.format(version=_plotlyjs_version()))
+    source = json.dumps(_PLOTLYJS.format(version=version()))
     script = (
         "(function(){"
         f'var box=document.getElementById("{name}"),source={source};'
@@ -146,9 +151,3 @@ def _live_block(figure: dict[str, Any], svg: str | None) -> str:
         "})();"
     )
     return f'<div id="{name}">{still}</div>{json_block(figure)}<script>{script}</script>'
-
-
-def _plotlyjs_version() -> str:
-    from workbench.share._plotlyjs import version
-
-    return version()

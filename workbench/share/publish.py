@@ -81,7 +81,8 @@ def publish(
     _normalise.without_progress(notebook)
     _refuse_messages(notebook, path)
     _normalise.hide_paths(notebook, path.parent)
-    _snapshot.add_pictures(notebook, _pretend if check else svg_of)
+    # Only the presence of a picture matters when files are compared.
+    _snapshot.add_pictures(notebook, (lambda _figure: _DRAWN) if check else svg_of)
     _snapshot.drop_explorers(notebook)
     _normalise.normalise(notebook)
     after = _written(notebook)
@@ -95,8 +96,8 @@ def publish(
     return _difference(before, after, path)
 
 
+# A published page shows no warnings.
 def _refuse_messages(notebook: Any, path: Path) -> None:
-    """Refuse output on the error stream: a published page shows no warnings."""
     for number, cell in enumerate(notebook.cells, start=1):
         for output in cell.get("outputs", []):
             if output.output_type == "stream" and output.name == "stderr":
@@ -140,13 +141,7 @@ def _replace(path: Path, text: str) -> None:
     write_whole(path, write_to)
 
 
-def _pretend(_figure: dict[str, Any]) -> str:
-    """Stand in for a picture where only its presence matters."""
-    return _DRAWN
-
-
 def _masked(text: str) -> Any:
-    """Read a notebook, and replace every picture by whether it belongs to its figure."""
     import nbformat
 
     notebook = nbformat.reads(text, as_version=4)  # type: ignore[no-untyped-call]
@@ -185,31 +180,31 @@ def _settled(old: Any, new: Any) -> Any:
 
 
 def _same_array(old: dict[str, Any], new: dict[str, Any]) -> bool:
-    """Say whether two packed arrays of floats are the same but for rounding."""
     import numpy as np
 
-    rest = [{name: each[name] for name in each if name != "bdata"} for each in (old, new)]
-    if rest[0] != rest[1] or rest[0].get("dtype") not in ("f4", "f8"):
+    headers = [{name: packed[name] for name in packed if name != "bdata"} for packed in (old, new)]
+    # Rounding differs in floats only; integers have to be equal.
+    if headers[0] != headers[1] or headers[0].get("dtype") not in ("f4", "f8"):
         return False
-    one, two = (
-        np.frombuffer(base64.b64decode(each["bdata"]), dtype=f"<{each['dtype']}")
-        for each in (old, new)
+    old_values, new_values = (
+        np.frombuffer(base64.b64decode(packed["bdata"]), dtype=f"<{packed['dtype']}")
+        for packed in (old, new)
     )
-    return len(one) == len(two) and np.allclose(
-        one, two, rtol=_ROUNDING_RATIO, atol=_ROUNDING_NEAR_ZERO, equal_nan=True
+    return len(old_values) == len(new_values) and np.allclose(
+        old_values, new_values, rtol=_ROUNDING_RATIO, atol=_ROUNDING_NEAR_ZERO, equal_nan=True
     )
 
 
 def _verdict(svg: str, figure: dict[str, Any] | None) -> str:
+    # svg_of names parts of a picture by the figure: an old picture gives itself away.
     if svg == _DRAWN or figure is None or f"defs-{key_of(figure)[:6]}" in svg:
         return "picture"
     return "picture of another figure"
 
 
 def _difference(before: str, after: str, path: Path) -> str:
-    """Give the unified difference of two texts, without the bulk of long lines."""
     names = (f"{path} (in the file)", f"{path} (published)")
-    found = difflib.unified_diff(before.splitlines(), after.splitlines(), *names, n=1, lineterm="")
+    lines = difflib.unified_diff(before.splitlines(), after.splitlines(), *names, n=1, lineterm="")
     return "\n".join(
-        line if len(line) <= _LINE_WIDTH else f"{line[:_LINE_WIDTH]}…" for line in found
+        line if len(line) <= _LINE_WIDTH else f"{line[:_LINE_WIDTH]}…" for line in lines
     )

@@ -50,8 +50,6 @@ del _precompute_explorers
 
 @dataclass(frozen=True)
 class _Page:
-    """A notebook that ran, and how it stands to the text it was written with."""
-
     path: Path
     notebook: Any
     has_own_data: bool
@@ -84,7 +82,7 @@ def report(  # noqa: PLR0913 - the front door
         Folder of the site; it is made, or replaced if it holds an earlier report.
     data
         Own data for the notebooks: the value of ``data`` in the cell tagged
-        ``parameters``. By default each takes the best set at hand.
+        ``parameters``. By default each takes the best available set.
     parameters
         Further names of that cell and their values, e.g. ``{"tz": "UTC"}``; those that are
         None stay as they are.
@@ -109,6 +107,7 @@ def report(  # noqa: PLR0913 - the front door
         report is then left as it was.
     """
     paths = _checked([notebooks] if isinstance(notebooks, (str, Path)) else list(notebooks))
+    # Before anything runs: notebooks take minutes.
     if mode not in ("offline", "static"):
         msg = f"mode is {mode!r}, must be 'offline' or 'static'"
         raise ValueError(msg)
@@ -122,7 +121,6 @@ def report(  # noqa: PLR0913 - the front door
 
 
 def __getattr__(name: str) -> Any:
-    """Give the exporter to nbconvert, which this module imports for nobody else."""
     if name == "ReportExporter":
         from workbench.share._exporter import ReportExporter
 
@@ -149,16 +147,16 @@ def _with_data(
     """Pair every notebook with the values of its parameters; empty if it takes no data."""
     if data is None:
         return [(path, {}) for path in paths]
-    place = str(Path(data).absolute())
+    location = str(Path(data).absolute())
     takers = [path for path in paths if _execute.has_parameters(_execute.read(path))]
     if not takers:
         msg = f"none of {', '.join(path.name for path in paths)} has a cell tagged 'parameters'"
         raise PublishError(msg)
-    if not Path(place).exists():
+    if not Path(location).exists():
         msg = f"{data}: there is no such file or folder"
         raise PublishError(msg)
-    given = {name: value for name, value in parameters.items() if value is not None}
-    return [(path, {"data": place, **given} if path in takers else {}) for path in paths]
+    values = {name: value for name, value in parameters.items() if value is not None}
+    return [(path, {"data": location, **values} if path in takers else {}) for path in paths]
 
 
 def _run_all(
@@ -188,7 +186,6 @@ def _run(
     progress: bool,
     loop: LoopThread,
 ) -> tuple[Any, list[str]]:
-    """Give a notebook that ran, and the titles of the figures that it was written with."""
     notebook = _execute.read(path)
     written_for = _titles(notebook)
     _execute.inject(notebook, parameters, path)
@@ -243,21 +240,21 @@ def _write(pages: list[_Page], folder: Path, *, data: str, mode: str) -> None:
     cards, facts = [], []
     for page, link in zip(pages, links, strict=True):
         exporter.site = replace(
-            site,
-            href=link.href,
-            data=data if page.has_own_data else "",
-            is_foreign=page.is_foreign,
+            site, href=link.href, data=data if page.has_own_data else "", is_foreign=page.is_foreign
         )
         body, resources = exporter.from_notebook_node(page.notebook)
         (folder / link.href).write_text(body, encoding="utf-8")
         facts.append(resources["wb"])
         cards.append(_card(page, link, resources["wb"]["findings"]))
     exporter.site = replace(site, href=overview.href)
-    whole = {
+    badges = {fact["badge"] for fact in facts}
+    overview_facts = {
         "data": list(dict.fromkeys(name for fact in facts for name in fact["data"])),
-        "badge": _common_badge([fact["badge"] for fact in facts]),
+        "badge": badges.pop() if len(badges) == 1 else "Partly synthetic data",
     }
-    (folder / "index.html").write_text(exporter.overview(_TITLE, cards, whole), encoding="utf-8")
+    (folder / "index.html").write_text(
+        exporter.overview(_TITLE, cards, overview_facts), encoding="utf-8"
+    )
     exporter.write_assets(folder)
 
 
@@ -285,19 +282,14 @@ def _first_picture(page: _Page) -> str | None:
     return next(filter(None, pictures), None)
 
 
-def _common_badge(badges: list[str]) -> str:
-    """Give the badge of the overview: that of all pages, or a word that some have it."""
-    if len(set(badges)) == 1:
-        return badges[0]
-    return "Partly synthetic data"
-
-
 def _label(path: Path) -> str:
     """Give the short name of a page: ``01_traces`` becomes ``Traces``."""
     words = re.sub(r"^\d+[_-]*", "", path.stem).replace("_", " ").strip() or path.stem
     # A word without vowels is an abbreviation: PVF.
-    named = [each if set(each.lower()) & set("aeiouy") else each.upper() for each in words.split()]
-    words = " ".join(named)
+    spelled = [
+        word if set(word.lower()) & set("aeiouy") else word.upper() for word in words.split()
+    ]
+    words = " ".join(spelled)
     return words[0].upper() + words[1:]
 
 
@@ -325,6 +317,7 @@ def _fresh(out: Path) -> Iterator[Path]:
         new.mkdir()
         (new / _MARK).write_text("This folder is replaced by the next report.\n", encoding="utf-8")
         yield new
+        # Two renames instead of a copy: a reader meets the old report or the new one.
         had_one = out.exists()
         if had_one:
             out.rename(old)

@@ -55,10 +55,12 @@ def svg_of(figure: Any) -> str | None:
     for the page and one for every trace. Trace names are set before drawing,
     the page name is replaced afterwards.
     """
+    # The caller's figure stays as it is: names are set below.
     plain = copy.deepcopy(figure_json(figure))
     key = key_of(plain)
     for number, trace in enumerate(plain.get("data") or []):
-        trace["uid"] = _hash(f"{key}{number}")[:6]
+        name = hashlib.sha1(f"{key}{number}".encode(), usedforsecurity=False)
+        trace["uid"] = name.hexdigest()[:6]
     browser = _browser()
     if browser is None:
         return None
@@ -66,29 +68,17 @@ def svg_of(figure: Any) -> str | None:
 
 
 def find_chrome() -> str | None:
-    """Find a Chrome or Chromium: ``BROWSER_PATH``, the search path, the usual places.
-
-    Returns
-    -------
-    str or None
-        Path of the program, or None if there is none.
-    """
+    """Find a Chrome or Chromium: ``BROWSER_PATH``, the search path, the usual places."""
     if chosen := os.environ.get("BROWSER_PATH"):
         return chosen if os.access(chosen, os.X_OK) else None
     for name in _BROWSERS:
-        if found := shutil.which(name):
-            return found
-    return next((place for place in _PLACES if os.access(place, os.X_OK)), None)
+        if program := shutil.which(name):
+            return program
+    return next((candidate for candidate in _PLACES if os.access(candidate, os.X_OK)), None)
 
 
 def why_no_pictures() -> str:
-    """Say what is missing for pictures and how to get it; empty if nothing is.
-
-    Returns
-    -------
-    str
-        One sentence for the user.
-    """
+    """Say what is missing for pictures and how to get it; empty if nothing is."""
     try:
         import kaleido  # noqa: F401
     except ImportError:
@@ -104,8 +94,6 @@ def why_no_pictures() -> str:
 
 
 class _Browser:
-    """One browser for all figures of the process."""
-
     def __init__(self, program: str) -> None:
         import kaleido
 
@@ -147,7 +135,6 @@ def _browser() -> _Browser | None:
 
 
 def _size(figure: dict[str, Any]) -> dict[str, int]:
-    """Give the size a figure asks for, else that of a page."""
     layout = figure.get("layout") or {}
     return {
         "width": int(layout.get("width") or _WIDTH_PX),
@@ -160,7 +147,3 @@ def _with_fixed_names(svg: str, key: str) -> str:
     if page is None:
         return svg
     return re.sub(rf"\b((?:top)?defs-|clip|legend|g|p){page[1]}", rf"\g<1>{key[:6]}", svg)
-
-
-def _hash(text: str) -> str:
-    return hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()

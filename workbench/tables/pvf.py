@@ -367,34 +367,6 @@ OUTCOME_SHARES = table("""
     outcome_share: float64 0..1 - share of the group's
 """)
 
-PVF_BY_MARGIN = table("""
-    pvf_by_margin: One row per class of golden margin: how often a fault changes such a decision.
-
-    group: str - component, or all
-    margin_low: float64 - golden margins from
-    margin_high: float64 - to
-    trial_count: int64 >=0 - trials
-    wrong_count: int64 >=0 - of them wrong
-    pvf: float64? 0..1 - share
-    low: float64? 0..1 - its interval, sites as the sample
-    high: float64? 0..1 - upper end
-""")
-
-DETECTED_SHARES = table("""
-    detected_shares: One row per group and detector of a campaign: how often it raised an alarm.
-
-    group: str - component, or as grouped
-    detector: str - as in the outcomes' columns detected_<detector>_count
-    site_count: int64 >=0 - sites that it watched
-    trial_count: int64 >=0 - inputs judged under them
-    alarm_share: float64 0..1 - of the trials with an alarm, as weighted
-    alarm_low: float64? 0..1 - interval, sites as the sample
-    alarm_high: float64? 0..1 - upper end
-    event_site_count: int64 >=0 - sites with any wrong output
-    caught_site_share: float64? 0..1 - of them with any alarm, each alike
-    caught_low: float64? 0..1 - Wilson interval
-    caught_high: float64? 0..1 - upper end
-""")
 
 DETECTOR_TRIALS = table("""
     detector_trials: One row per check of one output: how far the check sum was off, with a fault

@@ -31,8 +31,8 @@ def drawn(truth, count, **options):
 @pytest.mark.parametrize(
     ("population", "count"), [(821_280, 9_492), (61_952, 8_314), (13_312_000, 9_596)]
 )
-def test_leveugle_counts_of_a_dlrm(population, count):
-    assert analyze.leveugle_count(population) == pytest.approx(count, abs=1)
+def test_sample_size_leveugles_of_a_dlrm(population, count):
+    assert analyze.sample_size_leveugle(population) == pytest.approx(count, abs=1)
 
 
 @pytest.mark.oracle
@@ -268,7 +268,7 @@ def test_numbers_out_of_range_are_refused(truth):
     with pytest.raises(WorkbenchError, match="relative_error must be between 0 and 1"):
         analyze.injection_sample_sizes(truth, relative_error=10)
     with pytest.raises(WorkbenchError, match="population=0"):
-        analyze.leveugle_count(0)
+        analyze.sample_size_leveugle(0)
 
 
 def test_a_truth_that_does_not_fit_together_is_refused(truth):

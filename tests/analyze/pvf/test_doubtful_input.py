@@ -187,34 +187,6 @@ def test_weights_of_zero_are_named(make_injections):
         analyze.outcome_shares(make_injections(*sites(10, inclusion_weight=0.0)))
 
 
-def margins(make_injections, **campaign):
-    trials = [
-        {"exp_id": exp, "input_id": n, "outcome": "sdc" if n < exp else "masked",
-         "golden_margin": n / 10}
-        for exp in range(4) for n in range(10)
-    ]  # fmt: skip
-    rows = [site(exp, exp, inclusion_weight=1.0 + 9 * (exp == 1)) for exp in range(4)]
-    return make_injections(*rows, trials=trials, **campaign)
-
-
-def test_margins_of_experiments_without_counts_are_left_out_and_weights_kept(make_injections):
-    whole = margins(make_injections, input_count=10)
-    lost = whole.outcomes["sdc_count"].mask(whole.outcomes["exp_id"] == 3)
-    cut = dataclasses.replace(whole, outcomes=whole.outcomes.assign(sdc_count=lost))
-    table = analyze.pvf_by_margin(cut, class_count=1)
-    assert table.attrs["left_out"] == 10
-    assert table["pvf"].tolist() == pytest.approx([(0 + 10 * 1 + 2) / (10 * 12)])
-    far = whole.trials["golden_margin"].mask(whole.trials["input_id"] == 9, np.inf)
-    endless = dataclasses.replace(whole, trials=whole.trials.assign(golden_margin=far))
-    assert analyze.pvf_by_margin(endless).attrs["left_out"] == 4
-
-
-def test_margins_of_other_criteria_are_not_mixed(make_injections):
-    other = margins(make_injections, input_count=10, campaign_id="z", criterion="threshold")
-    with pytest.raises(InjectionError, match="criterion: argmax, threshold"):
-        analyze.pvf_by_margin([margins(make_injections, input_count=10), other])
-
-
 @pytest.mark.parametrize("error", [0, -1, float("nan"), float("inf")])
 def test_a_wanted_error_is_above_zero(make_injections, error):
     with pytest.raises(WorkbenchError, match="relative_error must be above 0"):
@@ -233,43 +205,12 @@ def test_a_residual_that_is_no_number_is_an_alarm():
     assert (found["detected_share"], found["false_alarm_share"]) == (0.5, 1.0)
 
 
-def test_margins_keep_the_weights_of_a_component_beside_one_without(make_injections):
-    def campaign(name, component, **weights):
-        rows = [
-            site(exp, 0, component=component, inclusion_weight=weight, input_count=1)
-            for exp, weight in enumerate(weights.get("weight", [None] * 2))
-        ]
-        trials = [
-            {"exp_id": exp, "input_id": 0, "outcome": ("sdc", "masked")[exp], "golden_margin": 1.0}
-            for exp in range(2)
-        ]
-        return make_injections(*rows, trials=trials, campaign_id=name)
-
-    both = [campaign("a", "top", weight=[9.0, 1.0]), campaign("b", "rest")]
-    table = analyze.pvf_by_margin(both, class_count=1, by_component=True).set_index("group")
-    assert table["pvf"].to_dict() == pytest.approx({"top": 0.9, "rest": 0.5})
-
-
 def test_strata_of_two_campaigns_are_not_one(make_injections):
-    def campaign(name, counts):
-        rows = [
-            site(
-                exp, count, stratum="bit 30", inclusion_weight=10.0, input_count=10,
-                detected_sum_count=count,
-            )
-            for exp, count in enumerate(counts)
-        ]  # fmt: skip
-        trials = [
-            {"exp_id": exp, "input_id": n, "golden_margin": 1.0,
-             "outcome": "sdc" if n < count else "masked"}
-            for exp, count in enumerate(counts) for n in range(10)
-        ]  # fmt: skip
-        return make_injections(*rows, trials=trials, campaign_id=name, design="stratified")
+    def campaign(name, counts, stratum="bit 30"):
+        options = {"stratum": stratum, "inclusion_weight": 10.0, "input_count": 10}
+        rows = [site(exp, count, **options) for exp, count in enumerate(counts)]
+        return make_injections(*rows, campaign_id=name, design="stratified")
 
-    both = [campaign("a", [1, 2, 1]), campaign("b", [8, 9, 8])]
-    whole = row(both)
-    ends = [whole["low"], whole["high"]]
-    margin = analyze.pvf_by_margin(both, class_count=1).iloc[0]
-    assert [margin["low"], margin["high"]] == pytest.approx(ends)
-    alarm = analyze.detected_shares(both).iloc[0]
-    assert [alarm["alarm_low"], alarm["alarm_high"]] == pytest.approx(ends)
+    first = campaign("a", [1, 2, 1])
+    same, other = (row([first, campaign("b", [8, 9, 8], name)]) for name in ("bit 30", "bit 29"))
+    assert [same["low"], same["high"]] == pytest.approx([other["low"], other["high"]])

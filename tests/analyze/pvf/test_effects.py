@@ -7,12 +7,10 @@ import pytest
 from workbench import analyze
 from workbench.errors import InjectionError, WorkbenchError
 from workbench.tables import (
-    DETECTED_SHARES,
     DETECTOR_TOLERANCE,
     DETECTOR_TRIALS,
     OUTCOME_SHARES,
     PVF,
-    PVF_BY_MARGIN,
     PVF_EXPOSURE,
     PVF_MITIGATION,
     PVF_PROTECTION,
@@ -226,26 +224,6 @@ def test_what_only_provably_changed_nothing_is_not_shown_as_masked(make_injectio
     assert table["outcome_share"].iloc[0] == pytest.approx(0.9)
 
 
-def test_close_decisions_are_the_ones_that_change(make_injections):
-    trials = [
-        {"exp_id": exp, "input_id": i, "golden_margin": float(i),
-         "outcome": "sdc" if i < 5 and exp < 4 else "masked"}
-        for exp in range(8) for i in range(20)
-    ]  # fmt: skip
-    injections = make_injections(*(site(i, 0, bit=4 * i) for i in range(8)), trials=trials)
-    table = PVF_BY_MARGIN.check(analyze.pvf_by_margin(injections, class_count=4))
-    assert table["pvf"].tolist() == pytest.approx([0.5, 0, 0, 0])
-    assert table["trial_count"].tolist() == [40] * 4
-    assert table["margin_low"].is_monotonic_increasing
-    assert (table["low"] <= table["pvf"]).all()
-    # Sites are the sample: 4 of 8 sites are bad, whatever the number of trials.
-    assert table["high"].iloc[0] - table["low"].iloc[0] > 0.5
-    split = analyze.pvf_by_margin(injections, class_count=4, by_component=True)
-    assert set(split["group"]) == {"top"}
-    with pytest.raises(InjectionError, match="none of 0 trials has an outcome"):
-        analyze.pvf_by_margin(make_injections(site(0, 1)))
-
-
 def checks(detector, place, residuals, is_faulty):
     table = pd.DataFrame({"residual": np.asarray(residuals, dtype=float)})
     table = table.assign(
@@ -273,19 +251,6 @@ def test_a_larger_tolerance_catches_less_and_cries_wolf_less():
     for tolerance in (-1, np.inf):
         with pytest.raises(WorkbenchError, match="tolerances must be 0 or more and finite"):
             analyze.detector_tolerance(trials, tolerances=[1, tolerance])
-
-
-def test_detectors_of_a_campaign_are_counted_by_site(make_injections):
-    rows = [site(i, count, detected_gemm_count=alarm)
-            for i, (count, alarm) in enumerate([(10, 10), (20, 0), (0, 5), (0, 0)])]  # fmt: skip
-    table = DETECTED_SHARES.check(analyze.detected_shares(make_injections(*rows)))
-    row = table.iloc[0]
-    assert (row["detector"], row["site_count"], row["event_site_count"]) == ("gemm", 4, 2)
-    assert row["alarm_share"] == pytest.approx(15 / 400)
-    assert row["caught_site_share"] == 0.5
-    assert 0 < row["caught_low"] < 0.5 < row["caught_high"] < 1
-    with pytest.raises(InjectionError, match="no detector was attached"):
-        analyze.detected_shares(make_injections(site(0, 1)))
 
 
 def test_bits_never_injected_are_not_zero(truth):

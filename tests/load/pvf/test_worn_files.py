@@ -56,12 +56,11 @@ def counts(result):
     ],
     ids=["semicolons", "told", "tabs", "gzip"],
 )
-def test_a_spreadsheet_may_have_saved_a_file(written, saved, tmp_path):
+def test_a_spreadsheet_may_have_saved_a_file(written, saved):
     result = load.injections(written({"s.csv": saved}))
     assert counts(result) == [8, 3, 9, 0]
     assert result.faults["index"].tolist() == ["(7, 0, 2, 1)", "(14, 0, 2, 0)"]
-    new = load.write_sfi_summary(result, tmp_path / "out" / "new.csv")
-    assert new.read_text() == SUMMARY
+    assert result.faults["bit"].tolist() == [15, 5]
 
 
 def test_own_tables_come_back_from_a_spreadsheet(tiny, tmp_path):

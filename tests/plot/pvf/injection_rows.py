@@ -61,13 +61,6 @@ def pvf_mitigation(rank, n):
     }  # fmt: skip
 
 
-def pvf_by_margin(rank, n):
-    return {
-        "group": f"{HOSTILE}{rank}", "margin_low": float(n), "margin_high": n + 1.0,
-        "trial_count": 100, "wrong_count": n % 50, "pvf": (n % 50) / 100, "low": 0.0,
-    }  # fmt: skip
-
-
 def interval_funnel(rank, n):
     share = 0.01 + (n % 9) / 1_000
     return RULES | {

@@ -72,7 +72,7 @@ def test_sure_unsure_zero_and_unknown_have_marks_of_their_own(build):
     found = {name: trace.marker.symbol for name, trace in marks(figure).items()}
     assert found == {
         "PVF": "circle",
-        "PVF, not sure": "diamond-open",
+        "PVF, unreliable estimate": "diamond-open",
         "no wrong output found": "triangle-left-open",
         "no answer": "x-thin-open",
     }
@@ -80,7 +80,7 @@ def test_sure_unsure_zero_and_unknown_have_marks_of_their_own(build):
     assert figure.layout.xaxis.ticktext[0] == "0"
     names = figure.layout.yaxis.ticktext
     assert [name.split("<br>")[0] for name in names] == ["top", "embeddings", "norm", "bias"]
-    assert "not sure: only 57 sites" in names[1].replace("</i><br><i>", " ")
+    assert "unreliable: only 57 sites" in names[1].replace("</i><br><i>", " ")
 
 
 def test_the_title_names_the_worst_unless_intervals_overlap(build):

@@ -10,28 +10,18 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
+from workbench import tables
 from workbench._numbers import share_between, whole_number
-from workbench.analyze._pvf.groups import (
-    SAME,
-    Rules,
-    first_difference,
-    groups,
-    refuse_mixed,
-    with_columns,
-    wrong_and_judged,
-)
+from workbench.analyze._pvf import groups as grouping
+from workbench.analyze._pvf.groups import SAME, Rules, groups
 from workbench.analyze._pvf.injection_rows import KEY, bundles, campaigns, experiments, together
 from workbench.analyze._pvf.interval_coverage import LEAST_SITES, neyman
 from workbench.analyze._pvf.parts import component_names, drawn_cells, parts, with_parts
 from workbench.analyze._pvf.truth_cells import cells, inputs_of
 from workbench.errors import InjectionError, WorkbenchError
-from workbench.tables import (
-    INJECTION_ALLOCATION,
-    INJECTION_SAMPLE_SIZES,
-    ExhaustiveInjections,
-    Injections,
-)
+from workbench.tables import ExhaustiveInjections, Injections
 
+# Sums of weights of two phases differ by rounding at most.
 _CLOSE = 1e-6
 
 
@@ -82,31 +72,30 @@ def injection_allocation(
     table["pilot_pvf"], table["pilot_count"] = table["pvf"], table["site_count"]
     table["site_count"] = neyman(weight.to_numpy(), table["spread"].to_numpy(), total)
     table["stratum"] = _names(pilot, columns, table)
-    return INJECTION_ALLOCATION.check(INJECTION_ALLOCATION.cast(table))
+    return tables.INJECTION_ALLOCATION.check(tables.INJECTION_ALLOCATION.cast(table))
 
 
 def _merged(table: pd.DataFrame) -> pd.DataFrame:
-    """Join the components of one stratum."""
+    # Means and spreads of the parts give those of the whole without the single sites.
     square = (table["site_count"] - 1) * table["spread"] ** 2
     sums = table.assign(
         square=square + table["site_count"] * table["pvf"] ** 2,
         total=table["site_count"] * table["pvf"],
     )
-    one = sums.groupby("label", sort=False)[["site_count", "bit_count", "square", "total"]].sum()
-    one["pvf"] = one["total"] / one["site_count"]
-    rest = np.maximum(one["square"] - one["site_count"] * one["pvf"] ** 2, 0)
-    one["spread"] = np.sqrt(rest / np.maximum(one["site_count"] - 1, 1))
-    return one.reset_index()
+    merged = sums.groupby("label", sort=False)[["site_count", "bit_count", "square", "total"]].sum()
+    merged["pvf"] = merged["total"] / merged["site_count"]
+    variance = np.maximum(merged["square"] - merged["site_count"] * merged["pvf"] ** 2, 0)
+    merged["spread"] = np.sqrt(variance / np.maximum(merged["site_count"] - 1, 1))
+    return merged.reset_index()
 
 
 def _refuse_missed(pilot: Injections, table: pd.DataFrame) -> None:
-    """Refuse a pilot that dropped a stratum of what it was drawn from."""
     hit = set(pilot.faults["component"].astype(object).dropna())
     people = pilot.parameters[pilot.parameters["component"].isin(hit)]
-    bits, known = float(people["bit_count"].sum()), float(table["bit_count"].sum())
-    if known < bits * (1 - _CLOSE):
+    bits, held = float(people["bit_count"].sum()), float(table["bit_count"].sum())
+    if held < bits * (1 - _CLOSE):
         msg = (
-            f"the pilot hit strata of {known:,.0f} of {bits:,.0f} bits; inject some of every "
+            f"the pilot hit strata of {held:,.0f} of {bits:,.0f} bits; inject some of every "
             "stratum first"
         )
         raise InjectionError(msg)
@@ -149,44 +138,48 @@ def pooled(first: Injections, second: Injections) -> Injections:
     A stratum of N bits of which the phases injected n sites has the weight N / n, and
     N = sum(weights) of either phase.
     """
-    for each in (first, second):
-        _refuse_unpoolable(each)
-    one, two = first.campaign.iloc[0], second.campaign.iloc[0]
-    if name := first_difference(one, two, SAME):
-        msg = f"the phases differ in {name}: {one[name]!r} and {two[name]!r}"
+    for phase in (first, second):
+        _refuse_unpoolable(phase)
+    first_row, two = first.campaign.iloc[0], second.campaign.iloc[0]
+    if name := grouping.first_difference(first_row, two, SAME):
+        msg = f"the phases differ in {name}: {first_row[name]!r} and {two[name]!r}"
         raise InjectionError(msg)
-    sizes = [_stratum_sizes(each.faults) for each in (first, second)]
-    both = sizes[0].index.intersection(sizes[1].index)
-    off = (sizes[0][both] / sizes[1][both] - 1).abs() > _CLOSE
+    sizes = [_stratum_sizes(phase.faults) for phase in (first, second)]
+    # The second phase may have dropped strata, but what both have must be of one size.
+    common = sizes[0].index.intersection(sizes[1].index)
+    off = (sizes[0][common] / sizes[1][common] - 1).abs() > _CLOSE
     if len(new := sizes[1].index.difference(sizes[0].index)) or off.any():
         label = new[0] if len(new) else off.index[off][0]
         msg = f"the phases do not share their strata: {label!r} has other bits in each of them"
         raise InjectionError(msg)
+    # Numbered on, so that no experiment of the second phase has the number of one of the first.
     shift = int(first.outcomes["exp_id"].max()) + 1
-    tables = {
-        name: _joined(getattr(first, name), getattr(second, name), str(one["campaign_id"]), shift)
+    frames = {
+        name: _joined(
+            getattr(first, name), getattr(second, name), str(first_row["campaign_id"]), shift
+        )
         for name in ("faults", "outcomes", "trials")
     }
-    faults = tables["faults"]
+    faults = frames["faults"]
     stratum = _stratum(faults)
     count = faults[stratum.notna() & ~faults.duplicated(KEY)].groupby(stratum).size()
-    tables["faults"] = faults.assign(
+    frames["faults"] = faults.assign(
         inclusion_weight=stratum.map(sizes[0]).astype(float) / stratum.map(count).astype(float)
     )
     quality = pd.concat([first.quality, second.quality.astype({"finding": object})])
     quality = quality.astype({"finding": "category"}).reset_index(drop=True)
     return Injections(
-        first.campaign, **tables, parameters=first.parameters,
+        first.campaign, **frames, parameters=first.parameters,
         quality=quality if len(second.quality) else first.quality,
     )  # fmt: skip
 
 
-def _refuse_unpoolable(each: Injections) -> None:
-    if len(bundles(each)[0].campaign) != 1:
-        msg = f"pooled joins two campaigns, and one of these bundles holds {len(each.campaign)}"
+def _refuse_unpoolable(phase: Injections) -> None:
+    if len(bundles(phase)[0].campaign) != 1:
+        msg = f"pooled joins two campaigns, and one of these bundles holds {len(phase.campaign)}"
         raise InjectionError(msg)
-    if each.faults["inclusion_weight"].isna().any() or each.faults.empty:
-        name = each.campaign["campaign_id"].iloc[0]
+    if phase.faults["inclusion_weight"].isna().any() or phase.faults.empty:
+        name = phase.campaign["campaign_id"].iloc[0]
         msg = f"campaign {name!r} has faults without inclusion_weight; its design is not known"
         raise InjectionError(msg)
 
@@ -200,18 +193,15 @@ def _stratum_sizes(faults: pd.DataFrame) -> pd.Series:
     return one_each["inclusion_weight"].groupby(_stratum(one_each)).sum()
 
 
-def _joined(one: pd.DataFrame, two: pd.DataFrame, name: str, shift: int) -> pd.DataFrame:
-    """Put the second table under the first, in the same dtypes."""
-    if two.empty:
-        return one
-    moved = two.assign(campaign_id=name, exp_id=two["exp_id"] + shift)
-    named = [column for column in one if str(one[column].dtype) == "category"]
-    plain = [each.astype(dict.fromkeys(named, object)) for each in (one, moved)]
-    joined = pd.concat(plain, ignore_index=True) if len(one) else plain[1]
-    return joined.astype(dict.fromkeys(named, "category"))
+def _joined(first: pd.DataFrame, second: pd.DataFrame, name: str, shift: int) -> pd.DataFrame:
+    if second.empty:
+        return first
+    moved = second.assign(campaign_id=name, exp_id=second["exp_id"] + shift)
+    categories = [column for column in first if str(first[column].dtype) == "category"]
+    plain = [table.astype(dict.fromkeys(categories, object)) for table in (first, moved)]
+    joined = pd.concat(plain, ignore_index=True) if len(first) else plain[1]
+    return joined.astype(dict.fromkeys(categories, "category"))
 
-
-# How many faults to inject for an error of a given size.
 
 _INPUTS = ("one", "all")
 
@@ -263,27 +253,29 @@ def injection_sample_sizes(
     ----------
     R. Leveugle and others, DATE 2009, 502. J. Neyman, J. R. Stat. Soc. 97 (1934), 558.
     """
-    errors = [share_between("relative_error", each) for each in _listed(relative_error)]
-    levels = [share_between("confidence_level", each) for each in _listed(confidence_level)]
+    errors = [share_between("relative_error", value) for value in _listed(relative_error)]
+    levels = [share_between("confidence_level", value) for value in _listed(confidence_level)]
     share_between("absolute_error", absolute_error)
     rows: list[dict[str, Any]] = []
-    parts = list(strata(pilot_or_truth, ("bit",)).groupby("part", sort=False))
-    for share, (component, part) in itertools.product(levels, parts):
-        known = _known(part)
-        count = leveugle_count(known["bits"], error=absolute_error, confidence_level=share)
-        shared = {"group": str(component), "pvf": known["pvf"], "confidence_level": share}
+    components = list(strata(pilot_or_truth, ("bit",)).groupby("part", sort=False))
+    for share, (component, strata_rows) in itertools.product(levels, components):
+        totals = _known(strata_rows)
+        count = sample_size_leveugle(totals["bits"], error=absolute_error, confidence_level=share)
+        shared = {"group": str(component), "pvf": totals["pvf"], "confidence_level": share}
         rows.append(
             {"design": "leveugle", "inputs": "one", "error": absolute_error,
              "error_kind": "absolute", "site_count": count,
-             "expected_event_count": count * known["pvf"]} | shared
+             "expected_event_count": count * totals["pvf"]} | shared
         )  # fmt: skip
         z = float(stats.norm.isf((1 - share) / 2))
         rows += [
-            {"inputs": inputs, "error": error, "error_kind": "relative"} | shared | each
+            {"inputs": inputs, "error": error, "error_kind": "relative"} | shared | value
             for inputs, error in itertools.product(_INPUTS, errors)
-            for each in _designs(part, known["pvf"], (z / error) ** 2, inputs)
+            for value in _designs(strata_rows, totals["pvf"], (z / error) ** 2, inputs)
         ]
-    return INJECTION_SAMPLE_SIZES.check(INJECTION_SAMPLE_SIZES.cast(pd.DataFrame(rows)))
+    return tables.INJECTION_SAMPLE_SIZES.check(
+        tables.INJECTION_SAMPLE_SIZES.cast(pd.DataFrame(rows))
+    )
 
 
 def _listed(values: float | Sequence[float]) -> list[float]:
@@ -291,21 +283,21 @@ def _listed(values: float | Sequence[float]) -> list[float]:
     return listed
 
 
-def _known(part: pd.DataFrame) -> dict[str, float]:
-    bits = float(part["bit_count"].sum())
-    return {"bits": bits, "pvf": float((part["bit_count"] * part["pvf"]).sum() / bits)}
+def _known(rows: pd.DataFrame) -> dict[str, float]:
+    bits = float(rows["bit_count"].sum())
+    return {"bits": bits, "pvf": float((rows["bit_count"] * rows["pvf"]).sum() / bits)}
 
 
 def _designs(part: pd.DataFrame, factor: float, scale: float, inputs: str) -> list[dict[str, Any]]:
     weight = (part["bit_count"] / part["bit_count"].sum()).to_numpy()
     mean, event = part["pvf"].to_numpy(), part["event_share"].to_numpy()
     spread = part["spread"].to_numpy()
-    whole = float((weight * (spread**2 + mean**2)).sum()) - factor**2
+    total_variance = float((weight * (spread**2 + mean**2)).sum()) - factor**2
     if inputs == "one":
         spread, event = np.sqrt(mean * (1 - mean)), mean
-        whole = factor * (1 - factor)
+        total_variance = factor * (1 - factor)
     needed = {
-        "uniform": whole,
+        "uniform": total_variance,
         "proportional": float((weight * spread**2).sum()),
         "neyman": float((weight * spread).sum()) ** 2,
     }
@@ -320,7 +312,7 @@ def _designs(part: pd.DataFrame, factor: float, scale: float, inputs: str) -> li
     return rows
 
 
-def leveugle_count(
+def sample_size_leveugle(
     population: float, *, error: float = 0.01, share: float = 0.5, confidence_level: float = 0.95
 ) -> float:
     """Give the number of faults by the formula that most campaigns cite.
@@ -356,7 +348,7 @@ def leveugle_count(
 
     Examples
     --------
-    >>> round(leveugle_count(821_280))
+    >>> round(sample_size_leveugle(821_280))
     9493
     """
     share_between("confidence_level", confidence_level)
@@ -370,11 +362,8 @@ def leveugle_count(
     return population / (1 + error**2 * (population - 1) / (z**2 * share * (1 - share)))
 
 
-# What is known of each stratum: its bits, its factor, and how much its sites differ.
-
-
 def strata(
-    given: Injections | Sequence[Injections] | ExhaustiveInjections, by: tuple[str, ...]
+    injections: Injections | Sequence[Injections] | ExhaustiveInjections, by: tuple[str, ...]
 ) -> pd.DataFrame:
     """Return one row per component and stratum.
 
@@ -384,42 +373,44 @@ def strata(
     ``event_share`` (of sites with any wrong output).
     """
     columns = ("component", *(name for name in by if name != "component"))
-    if isinstance(given, ExhaustiveInjections):
-        return _of_truth(given, columns, by)
-    table = site_shares(given, columns)
-    parameters, campaign = together(given, "parameters"), campaigns(given)
+    if isinstance(injections, ExhaustiveInjections):
+        return _of_truth(injections, columns, by)
+    table = site_shares(injections, columns)
+    parameters, campaign = together(injections, "parameters"), campaigns(injections)
     rules = Rules("bits", columns)
-    found = groups(table, columns, parameters)
-    refuse_mixed(found.code, found.labels, table["campaign_id"], campaign, rules)
+    grouped = groups(table, columns, parameters)
+    grouping.refuse_mixed(grouped.code, grouped.labels, table["campaign_id"], campaign, rules)
     share = table["share"].to_numpy()
-    size = np.bincount(found.code, minlength=len(found.labels))
-    mean = np.bincount(found.code, share, len(size)) / size
-    square = np.bincount(found.code, (share - mean[found.code]) ** 2, len(size))
+    size = np.bincount(grouped.code, minlength=len(grouped.labels))
+    mean = np.bincount(grouped.code, share, len(size)) / size
+    square = np.bincount(grouped.code, (share - mean[grouped.code]) ** 2, len(size))
     bits: Any
     if "stratum" in by:
-        bits = np.bincount(found.code, table["weight"].to_numpy(), len(size))
+        bits = np.bincount(grouped.code, table["weight"].to_numpy(), len(size))
     else:
-        people = parts(drawn_cells(given, table), found, table["campaign_id"], campaign, rules)
+        people = parts(
+            drawn_cells(injections, table), grouped, table["campaign_id"], campaign, rules
+        )
         bits = people.bit_count
     if np.isnan(bits).any():
-        label = found.labels[int(np.isnan(bits).argmax())]
+        label = grouped.labels[int(np.isnan(bits).argmax())]
         msg = (
             f"the bits of {label!r} are not known: the injections need a table of parameters, or "
             "weights and by='stratum'"
         )
         raise InjectionError(msg)
     rules = Rules("bits", ("component",))
-    whole = with_parts(given, table, groups(table, rules.by, parameters), campaign, rules)
-    return found.keys.assign(
-        part=found.keys["component"].map(
-            dict(zip(whole.keys["component"], whole.labels, strict=True))
+    components = with_parts(injections, table, groups(table, rules.by, parameters), campaign, rules)
+    return grouped.keys.assign(
+        part=grouped.keys["component"].map(
+            dict(zip(components.keys["component"], components.labels, strict=True))
         ),
-        label=groups(found.keys, by, parameters).labels_of_rows() if by else "all",
+        label=groups(grouped.keys, by, parameters).labels_of_rows() if by else "all",
         site_count=size,
         bit_count=bits,
         pvf=mean,
         spread=np.sqrt(square / np.maximum(size - 1, 1)),
-        event_share=np.bincount(found.code, share > 0, len(size)) / size,
+        event_share=np.bincount(grouped.code, share > 0, len(size)) / size,
     )
 
 
@@ -431,17 +422,17 @@ def _of_truth(
     if strange := [name for name in columns if name not in table]:
         msg = f"by={strange[0]!r}: the table of all sites does not hold it"
         raise InjectionError(msg)
-    found = groups(table, columns, truth.parameters)
+    grouped = groups(table, columns, truth.parameters)
 
     def total(name: str) -> Any:
-        return np.bincount(found.code, table[name].to_numpy(dtype=float), len(found.labels))
+        return np.bincount(grouped.code, table[name].to_numpy(dtype=float), len(grouped.labels))
 
     size = total("site_count")
     mean = total("wrong_count") / size / inputs
     variance = np.maximum(total("square") / size / inputs**2 - mean**2, 0)
-    return found.keys.assign(
-        part=found.keys["component"].map(component_names(truth)),
-        label=groups(found.keys, by, truth.parameters).labels_of_rows() if by else "all",
+    return grouped.keys.assign(
+        part=grouped.keys["component"].map(component_names(truth)),
+        label=groups(grouped.keys, by, truth.parameters).labels_of_rows() if by else "all",
         site_count=size.astype("int64"),
         bit_count=size,
         pvf=mean,
@@ -451,12 +442,12 @@ def _of_truth(
 
 
 def site_shares(
-    given: Injections | Sequence[Injections], columns: tuple[str, ...] = ()
+    injections: Injections | Sequence[Injections], columns: tuple[str, ...] = ()
 ) -> pd.DataFrame:
     """Return one row per site, in the order of the experiments: its share of wrong outputs."""
-    table = with_columns(experiments(given), campaigns(given), columns)
+    table = grouping.with_columns(experiments(injections), campaigns(injections), columns)
     rules = Rules("bits", columns)
-    wrong, judged = wrong_and_judged(table, rules)
+    wrong, judged = grouping.wrong_and_judged(table, rules)
     table = table.assign(wrong=wrong, judged=judged)
     table = table.sort_values(["campaign_id", "exp_id"], kind="stable", ignore_index=True)
     code = pd.factorize(table["site"])[0]

@@ -76,12 +76,14 @@ def estimates(clusters: Clusters, group_count: int) -> Estimates:
         members = np.bincount(home[present], minlength=group_count)
         share = np.bincount(home[present], ratio[present], minlength=group_count) / members
     own = np.bincount(member)[member]
+    # One cluster has no spread around its own mean.
     lonely = (np.bincount(stratum)[stratum] == 1) | (own == 1)
     centre = np.where(lonely, share[group], ratio[member])
     z = (wrong - centre * judged) / (member_judged[member] * members[group])
     if _spans(stratum, member):
         z = z * np.sqrt(own / np.maximum(own - 1, 1))
     variance, freedom = _variance(z, stratum, group, group_count)
+    # Intervals fail for want of the rarer outcome, whichever it is.
     rare = np.where(share[group] > 0.5, judged - wrong, wrong)
     return Estimates(
         np.clip(share, 0, 1),
@@ -109,12 +111,13 @@ def running_estimates(wrong: Floats, judged: Floats, looks: Codes) -> Estimates:
     free = np.maximum(looks - 1.0, 1.0)
     variance = np.maximum(square, 0) * looks / free / trials**2
     events = np.cumsum(wrong > 0)[at]
-    many = looks.astype(float)
-    return Estimates(share, variance, free, many, events, events, many, np.zeros(len(looks)))
+    clusters = looks.astype(float)
+    return Estimates(
+        share, variance, free, clusters, events, events, clusters, np.zeros(len(looks))
+    )
 
 
 def _spans(stratum: Codes, member: Codes) -> bool:
-    """Say whether any stratum holds clusters of several members."""
     home = np.zeros(int(stratum.max(initial=-1)) + 1, dtype=np.int64)
     home[stratum] = member
     return bool((home[stratum] != member).any())
@@ -131,18 +134,18 @@ def _variance(z: Floats, stratum: Codes, group: Codes, group_count: int) -> tupl
     size = np.bincount(stratum)
     mean = np.bincount(stratum, z) / np.maximum(size, 1)
     deviation = np.where(size[stratum] > 1, z - mean[stratum], z)
-    part = np.bincount(stratum, deviation**2) * size / np.maximum(size - 1, 1)
+    terms = np.bincount(stratum, deviation**2) * size / np.maximum(size - 1, 1)
     home = np.zeros(len(size), dtype=np.int64)
     home[stratum] = group
-    variance = np.bincount(home, part, minlength=group_count)
-    spread = np.bincount(home, part**2 / np.maximum(size - 1, 1), minlength=group_count)
+    variance = np.bincount(home, terms, minlength=group_count)
+    spread = np.bincount(home, terms**2 / np.maximum(size - 1, 1), minlength=group_count)
     plain = np.maximum(np.bincount(home, np.maximum(size - 1, 0), minlength=group_count), 1)
     freedom = np.divide(variance**2, spread, out=plain.astype(float), where=spread > 0)
     return variance, np.maximum(freedom, 1.0)
 
 
 def cluster_interval(
-    found: Estimates, trial_count: Floats, confidence_level: float
+    estimate: Estimates, trial_count: Floats, confidence_level: float
 ) -> tuple[Floats, Floats, NDArray[Any]]:
     """Give the ends of the interval of every group, and how they were found.
 
@@ -155,19 +158,22 @@ def cluster_interval(
     (lower) end is the one-sided exact one of as many trials as there are clusters. One cluster
     has no interval.
     """
-    share, variance = found.share, found.variance
+    share, variance = estimate.share, estimate.variance
     tail = (1 - confidence_level) / 2
-    ratio = stats.norm.isf(tail) / stats.t.isf(tail, found.freedom)
+    ratio = stats.norm.isf(tail) / stats.t.isf(tail, estimate.freedom)
     with np.errstate(invalid="ignore", divide="ignore"):
+        # Never more than the trials there were: a variance that chance made small proves nothing.
         count = np.fmin(share * (1 - share) / variance * ratio**2, trial_count)
     low, high = binomial_interval(share * count, count, confidence_level)
+    # expm1 and log1p keep the digits of 1 - (1 - confidence)**(1/n), which is near 0 for large n.
     one_sided = -np.expm1(
-        np.log1p(-confidence_level) / np.maximum(found.effective_cluster_count, 1)
+        np.log1p(-confidence_level) / np.maximum(estimate.effective_cluster_count, 1)
     )
     none, all_wrong = share <= 0, share >= 1
     low = np.where(none, 0.0, np.where(all_wrong, 1 - one_sided, low))
     high = np.where(all_wrong, 1.0, np.where(none, one_sided, high))
-    unknown = ~(found.cluster_count > 1)
+    # One cluster has no variance; ~(> 1) also catches the missing count of an empty group.
+    unknown = ~(estimate.cluster_count > 1)
     low, high = (np.where(unknown, np.nan, end) for end in (low, high))
     method = np.where(none | all_wrong, RULE_OF_THREE, KORN_GRAUBARD).astype(object)
     return np.minimum(low, share), np.maximum(high, share), np.where(unknown, "none", method)
@@ -175,32 +181,36 @@ def cluster_interval(
 
 def binomial_interval(events: Any, trials: Any, confidence_level: float) -> tuple[Floats, Floats]:
     """Give the interval of Clopper and Pearson; counts may be fractions, as effective ones are."""
+    # binomtest(...).proportion_ci takes whole counts only; effective counts are fractions.
     tail = (1 - confidence_level) / 2
     events, trials = np.asarray(events, dtype=float), np.asarray(trials, dtype=float)
-    rest = np.maximum(trials - events, 0)
-    low = stats.beta.ppf(tail, np.where(events > 0, events, 1), rest + 1)
-    high = stats.beta.isf(tail, events + 1, np.where(rest > 0, rest, 1))
-    return np.where(events > 0, low, 0.0), np.where(rest > 0, high, 1.0)
+    non_events = np.maximum(trials - events, 0)
+    low = stats.beta.ppf(tail, np.where(events > 0, events, 1), non_events + 1)
+    high = stats.beta.isf(tail, events + 1, np.where(non_events > 0, non_events, 1))
+    return np.where(events > 0, low, 0.0), np.where(non_events > 0, high, 1.0)
 
 
 def wilson_interval(share: Any, trials: Any, confidence_level: float) -> tuple[Floats, Floats]:
     """Give the interval of Wilson; missing without trials."""
     share, trials = np.asarray(share, dtype=float), np.asarray(trials, dtype=float)
+    # No trials give no interval, not one from 0 to 1.
     trials = np.where(trials > 0, trials, np.nan)
     z = stats.norm.isf((1 - confidence_level) / 2)
     centre = (share + z**2 / (2 * trials)) / (1 + z**2 / trials)
     half = np.sqrt(share * (1 - share) / trials + z**2 / (4 * trials**2)) * z / (1 + z**2 / trials)
+    # Rounding would leave the end just beside 0 or 1.
     low = np.where(share <= 0, 0.0, np.maximum(centre - half, 0))
     high = np.where(share >= 1, 1.0, np.minimum(centre + half, 1))
     return np.minimum(low, share), np.maximum(high, share)
 
 
+# Bounds of doubts_of_events, measured on all faults of a DLRM.
 _EVENTS = 10
 _UNEQUAL_EVENTS = 100
 _UNEQUAL = 0.4
 
 
-def doubts_of_events(found: Estimates, position: int) -> list[str]:
+def doubts_of_events(estimate: Estimates, position: int) -> list[str]:
     """Say why the interval of a group may not hold, judged by the clusters with events.
 
     Notes
@@ -210,11 +220,11 @@ def doubts_of_events(found: Estimates, position: int) -> list[str]:
     of them hold most of the events; below, the rare bad cluster is mostly unseen and the
     estimate too low.
     """
-    clusters = int(found.cluster_count[position])
+    clusters = int(estimate.cluster_count[position])
     if clusters == 1:
         return ["a single site gives no interval"]
-    events = int(found.event_count[position])
-    effective = float(found.effective_event_count[position])
+    events = int(estimate.event_count[position])
+    effective = float(estimate.effective_event_count[position])
     if events >= _EVENTS and effective >= _EVENTS:
         if events >= _UNEQUAL_EVENTS or effective >= _UNEQUAL * events:
             return []
@@ -227,11 +237,10 @@ def doubts_of_events(found: Estimates, position: int) -> list[str]:
             f"the {events} sites with events tell no more than {effective:.1f} alike would, "
             f"fewer than {_EVENTS}: worse ones may be unseen"
         ]
-    what = "events" if not found.share[position] > 0.5 else "right outputs"
-    return [f"{events} of {clusters:,} sites have {what}, fewer than {_EVENTS}: inject more sites"]
-
-
-# Intervals for a share of independent trials.
+    outcome = "events" if not estimate.share[position] > 0.5 else "right outputs"
+    return [
+        f"{events} of {clusters:,} sites have {outcome}, fewer than {_EVENTS}: inject more sites"
+    ]
 
 
 def proportion(

@@ -8,31 +8,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from workbench.analyze._pvf.cluster_intervals import (
-    EXACT,
-    Clusters,
-    Estimates,
-    cluster_interval,
-    doubts_of_events,
-    estimates,
-    wilson_interval,
-)
-from workbench.analyze._pvf.groups import (
-    MEMBERS,
-    OF_CAMPAIGN,
-    Average,
-    Beneficial,
-    Groups,
-    NanPolicy,
-    Rules,
-    groups,
-    members,
-    never_hit,
-    refuse_mixed,
-    weights,
-    with_columns,
-    wrong_and_judged,
-)
+from workbench.analyze._pvf import cluster_intervals as intervals
+from workbench.analyze._pvf import groups as grouping
+from workbench.analyze._pvf.cluster_intervals import EXACT, Clusters, Estimates
+from workbench.analyze._pvf.groups import Average, Beneficial, Groups, NanPolicy, Rules, groups
 from workbench.analyze._pvf.injection_rows import campaigns, experiments, joint, together
 from workbench.analyze._pvf.parts import drawn_cells, parts
 from workbench.analyze._pvf.truth_cells import cells, inputs_of
@@ -57,8 +36,8 @@ def pvf(
 ) -> pd.DataFrame:
     """Say how likely a fault is to give a wrong output, and how sure that is.
 
-    Faults are the sample, inputs are not: under one fault most inputs go wrong together or
-    none does, so 1,000 faults judged on 1,000 inputs each tell about as much as a few thousand
+    The sampling unit is the fault, not the input: under one fault most inputs go wrong together
+    or none does, so 1,000 faults judged on 1,000 inputs each tell about as much as a few thousand
     independent trials, not a million. The interval takes the injection site as the unit.
 
     Parameters
@@ -121,61 +100,62 @@ def pvf(
 
 
 def _estimated(injections: Injections | Sequence[Injections], rules: Rules) -> pd.DataFrame:
-    """Estimate the factors from a sample of the faults."""
     campaign, parameters = campaigns(injections), together(injections, "parameters")
     rows = experiments(injections)
-    table = with_columns(rows, campaign, rules.by)
-    found = groups(table, rules.by, parameters)
-    refuse_mixed(found.code, found.labels, table["campaign_id"], campaign, rules)
-    counts = wrong_and_judged(table, rules)
-    member = members(table, found.code, rules)
-    weight, unknown = weights(table, found.code, rules)
+    table = grouping.with_columns(rows, campaign, rules.by)
+    grouped = groups(table, rules.by, parameters)
+    grouping.refuse_mixed(grouped.code, grouped.labels, table["campaign_id"], campaign, rules)
+    counts = grouping.wrong_and_judged(table, rules)
+    member = grouping.members(table, grouped.code, rules)
+    weight, unknown = grouping.weights(table, grouped.code, rules)
     inside = weight * counts[1] > 0
-    columns = (found.code, member, weight, *counts)
-    site = clusters(table[inside], *(each[inside] for each in columns))
-    estimate = estimates(site, len(found.labels))
-    people = parts(drawn_cells(injections, rows), found, table["campaign_id"], campaign, rules)
-    result = _intervals(estimate, table, found, counts, rules).assign(
+    columns = (grouped.code, member, weight, *counts)
+    site = clusters(table[inside], *(column[inside] for column in columns))
+    estimate = intervals.estimates(site, len(grouped.labels))
+    people = parts(drawn_cells(injections, rows), grouped, table["campaign_id"], campaign, rules)
+    result = _intervals(estimate, table, grouped, counts, rules).assign(
         bit_count=people.bit_count, drawn_from=people.drawn_from
     )
-    exact = _every_fault(result, table, found, campaign)
+    exact = _every_fault(result, table, grouped, campaign)
     ends = {name: result["pvf"].where(exact, result[name]) for name in ("low", "high")}
     result = result.assign(**ends, interval=result["interval"].where(~exact, EXACT))
-    doubts = _doubts(table, found, estimate, campaign, unknown)
-    doubts = [[] if known else each for each, known in zip(doubts, exact, strict=True)]
+    doubts = _doubts(table, grouped, estimate, campaign, unknown)
+    # Where every fault was injected nothing was estimated, so nothing is in doubt.
+    doubts = [[] if is_exact else column for column, is_exact in zip(doubts, exact, strict=True)]
     for position, names in enumerate(people.names):
-        hit = set(table.loc[found.code == position, MEMBERS[rules.average]]) if names else set()
-        if text := never_hit(names, hit, rules.average):
+        inside = table[grouped.code == position]
+        hit = set(inside[grouping.MEMBERS[rules.average]]) if names else set()
+        if text := grouping.never_hit(names, hit, rules.average):
             doubts[position].append(f"{text}; the mean is over the others")
-        for name, what in _LEFT_OUT.items():
+        for name, reason in _LEFT_OUT.items():
             if left := rows.attrs[name]:
-                doubts[position].append(f"{left:,} experiments of the campaigns {what}")
-    first = np.unique(found.code, return_index=True)[1]
+                doubts[position].append(f"{left:,} experiments of the campaigns {reason}")
+    first = np.unique(grouped.code, return_index=True)[1]
     of_group = campaign.set_index("campaign_id").loc[table["campaign_id"].iloc[first]]
-    return finished(result, found._replace(labels=people.labels), doubts, of_group, rules)
+    return finished(result, grouped._replace(labels=people.labels), doubts, of_group, rules)
 
 
 def _intervals(
-    estimate: Estimates, table: pd.DataFrame, found: Groups, counts: Any, rules: Rules
+    estimate: Estimates, table: pd.DataFrame, grouped: Groups, counts: Any, rules: Rules
 ) -> pd.DataFrame:
-    """Put estimates, intervals and counts together, one row per group."""
     wrong, judged = counts
-    size = len(found.labels)
+    size = len(grouped.labels)
 
     def total(values: Any) -> Any:
-        return np.bincount(found.code, values, size)
+        return np.bincount(grouped.code, values, size)
 
     trials = total(judged)
-    low, high, method = cluster_interval(estimate, trials, rules.confidence_level)
-    below, above = wilson_interval(estimate.share, trials, rules.confidence_level)
+    low, high, method = intervals.cluster_interval(estimate, trials, rules.confidence_level)
+    below, above = intervals.wilson_interval(estimate.share, trials, rules.confidence_level)
+    # The design effect is the variance over that of as many independent trials.
     independent = estimate.share * (1 - estimate.share) / np.where(trials > 0, trials, np.nan)
     with np.errstate(invalid="ignore", divide="ignore"):
         effect = np.where(independent > 0, estimate.variance / independent, np.nan)
     sites = pd.DataFrame(
-        {"group": found.code, "site": table["site"].to_numpy(), "event": wrong > 0}
+        {"group": grouped.code, "site": table["site"].to_numpy(), "event": wrong > 0}
     )
     events = sites[sites["event"]].drop_duplicates(["group", "site"])["group"]
-    told = total(table["due_count"].isna()) == 0
+    is_told = total(table["due_count"].isna()) == 0
     due = total(table["due_count"].to_numpy(dtype="float64", na_value=0))
     return pd.DataFrame(
         {
@@ -191,40 +171,34 @@ def _intervals(
             "trial_count": total(table["input_count"]).astype("int64"),
             "event_site_count": np.bincount(events, minlength=size),
             "sdc_count": total(table["sdc_count"].to_numpy(dtype="float64")).astype("int64"),
-            "due_count": pd.array(np.where(told, due, np.nan), dtype="Int64"),
+            "due_count": pd.array(np.where(is_told, due, np.nan), dtype="Int64"),
             "design_effect_ratio": np.where(estimate.cluster_count > 1, effect, np.nan),
         }
     )
 
 
 def _every_fault(
-    result: pd.DataFrame, table: pd.DataFrame, found: Groups, campaign: pd.DataFrame
+    result: pd.DataFrame, table: pd.DataFrame, grouped: Groups, campaign: pd.DataFrame
 ) -> pd.Series:
-    """Say in which groups every single-bit fault was injected, so that nothing is estimated."""
     design = campaign.set_index("campaign_id")["design"].astype(object)
     sampled = (table["campaign_id"].map(design) != "exhaustive") | (table["flip_count"] != 1)
-    some = np.bincount(found.code, sampled.fillna(value=True), len(found.labels)) > 0
-    return (result["site_count"] == result["bit_count"]) & ~some
+    is_sampled = np.bincount(grouped.code, sampled.fillna(value=True), len(grouped.labels)) > 0
+    return (result["site_count"] == result["bit_count"]) & ~is_sampled
 
 
 def _doubts(
-    table: pd.DataFrame, found: Groups, estimate: Estimates, campaign: pd.DataFrame, unknown: Any
+    table: pd.DataFrame, grouped: Groups, estimate: Estimates, campaign: pd.DataFrame, unknown: Any
 ) -> list[list[str]]:
-    """List per group why its interval, or its estimate, may not hold."""
-    size = len(found.labels)
-    flags = {
-        "the design's weights are not known: every site weighs the same": _unequal(
-            table, found, campaign, unknown
-        ),
-        **_blind(table, campaign),
-    }
-    counts = {text: np.bincount(found.code, flag, size) for text, flag in flags.items()}
+    size = len(grouped.labels)
+    equal_weights = "the design's weights are not known: every site weighs the same"
+    flags = {equal_weights: _unequal(table, grouped, campaign, unknown), **_blind(table, campaign)}
+    counts = {text: np.bincount(grouped.code, flag, size) for text, flag in flags.items()}
     doubts = []
     for position in range(size):
         if estimate.cluster_count[position] == 0:
             doubts.append(["no output is left to judge"])
             continue
-        texts = doubts_of_events(estimate, position)
+        texts = intervals.doubts_of_events(estimate, position)
         if lonely := int(estimate.lonely_count[position]):
             texts.append(f"{lonely} sites are the only one of their stratum or member")
         texts += [text for text, count in counts.items() if count[position]]
@@ -232,25 +206,24 @@ def _doubts(
     return doubts
 
 
-def _unequal(table: pd.DataFrame, found: Groups, campaign: pd.DataFrame, unknown: Any) -> Any:
-    """Flag experiments that weigh the same for want of weights, though their designs differ."""
-    size = len(found.labels)
+def _unequal(table: pd.DataFrame, grouped: Groups, campaign: pd.DataFrame, unknown: Any) -> Any:
+    size = len(grouped.labels)
     design = campaign.set_index("campaign_id")["design"].astype(object)
     is_equal = table["campaign_id"].map(design).isin(_DESIGNS_OF_EQUAL_WEIGHT).to_numpy()
-    pairs = pd.DataFrame({"group": found.code, "campaign": table["campaign_id"]}).drop_duplicates()
+    pairs = pd.DataFrame({"group": grouped.code, "campaign": table["campaign_id"]})
+    pairs = pairs.drop_duplicates()
     several = np.bincount(pairs["group"], minlength=size) > 1
-    partly = np.bincount(found.code, ~unknown, size) > 0
-    return unknown & (~is_equal | several[found.code] | partly[found.code])
+    partly = np.bincount(grouped.code, ~unknown, size) > 0
+    return unknown & (~is_equal | several[grouped.code] | partly[grouped.code])
 
 
 def _blind(table: pd.DataFrame, campaign: pd.DataFrame) -> dict[str, Any]:
-    """Flag experiments of which not all that went wrong is told."""
     policy = campaign.set_index("campaign_id")["nan_policy"].astype(object)
     policy = table["campaign_id"].map(policy)
     unseen = table["due_count"].isna()
     counts = table[["masked_count", "benign_count", "sdc_count", "due_count"]]
-    told = counts[["masked_count", "benign_count"]].notna().all(axis=1)
-    rest = told & (counts.sum(axis=1) < table["input_count"])
+    is_split = counts[["masked_count", "benign_count"]].notna().all(axis=1)
+    unexplained = is_split & (counts.sum(axis=1) < table["input_count"])
     as_is = policy == "as_is"
     text = "the tool takes outputs that are not finite as they are: some look right"
     return {
@@ -259,12 +232,9 @@ def _blind(table: pd.DataFrame, campaign: pd.DataFrame) -> dict[str, Any]:
             unseen & ~as_is & (policy != "wrong")
         ).to_numpy(dtype=bool),
         "some outputs are neither masked, benign nor wrong: they are taken for right": (
-            rest.to_numpy(dtype=bool)
+            unexplained.to_numpy(dtype=bool)
         ),
     }
-
-
-# Rows of experiments or trials, summed up by injection site: the units of every interval.
 
 
 def clusters(
@@ -290,9 +260,6 @@ def clusters(
     )
 
 
-# Exact vulnerability factors, from campaigns that injected every fault.
-
-
 def exact_pvf(truth: ExhaustiveInjections, rules: Rules) -> pd.DataFrame:
     """Give the factors of a truth; there is nothing to estimate."""
     if strange := [name for name in rules.by if name in ("direction", "stratum")]:
@@ -303,50 +270,50 @@ def exact_pvf(truth: ExhaustiveInjections, rules: Rules) -> pd.DataFrame:
         raise InjectionError(msg)
     inputs = inputs_of(truth)
     table = _with_campaign(cells(truth, rules.nan_policy), truth.campaign, rules)
-    found = groups(table, rules.by, truth.parameters)
-    member = members(table, found.code, rules)
-    weight, _ = weights(table.assign(weight=1.0), found.code, rules)
+    grouped = groups(table, rules.by, truth.parameters)
+    member = grouping.members(table, grouped.code, rules)
+    weight, _ = grouping.weights(table.assign(weight=1.0), grouped.code, rules)
     judged = table["site_count"].to_numpy(dtype=float) * inputs
     if rules.nan_policy == "ignore":
         judged = judged - table["due_count"].to_numpy(dtype=float)
-    share = _share(found, member, weight * table["wrong_count"].to_numpy(), weight * judged)
-    result = _numbers(table, found, share, inputs)
+    share = _share(grouped, member, weight * table["wrong_count"].to_numpy(), weight * judged)
+    result = _numbers(table, grouped, share, inputs)
     if rules.average not in ("bits", "parameters") or rules.nan_policy == "ignore":
         result["design_effect_ratio"] = np.nan
-    people = parts(drawn_cells(truth, table), found, table["campaign_id"], truth.campaign, rules)
+    people = parts(drawn_cells(truth, table), grouped, table["campaign_id"], truth.campaign, rules)
     result = result.assign(drawn_from=people.drawn_from)
-    doubts: list[list[str]] = [[] for _ in found.labels]
+    doubts: list[list[str]] = [[] for _ in grouped.labels]
     for position in np.flatnonzero(np.isnan(share)):
         doubts[position].append("no output is left to judge")
-    of_group = truth.campaign.iloc[np.zeros(len(found.labels), dtype=int)]
-    return finished(result, found._replace(labels=people.labels), doubts, of_group, rules)
+    of_group = truth.campaign.iloc[np.zeros(len(grouped.labels), dtype=int)]
+    return finished(result, grouped._replace(labels=people.labels), doubts, of_group, rules)
 
 
 def _with_campaign(table: pd.DataFrame, campaign: pd.DataFrame, rules: Rules) -> pd.DataFrame:
     row = campaign.iloc[0]
-    more = {name: row[name] for name in rules.by if name in OF_CAMPAIGN and name not in table}
+    missing = set(grouping.OF_CAMPAIGN) - set(table)
+    more = {name: row[name] for name in rules.by if name in missing}
     flips = {"flip_count": 1, "campaign_id": row["campaign_id"], "exp_id": -1}
     table = table.assign(**{**more, **flips})
     return table.assign(dtype=table["dtype"].fillna(row["dtype"]))
 
 
-def _share(found: Groups, member: Any, wrong: Any, judged: Any) -> Any:
-    """Average the ratios of the members of each group."""
+def _share(grouped: Groups, member: Any, wrong: Any, judged: Any) -> Any:
     home = np.zeros(int(member.max(initial=-1)) + 1, dtype=np.int64)
-    home[member] = found.code
+    home[member] = grouped.code
     judged = np.bincount(member, judged)
     ratio = np.bincount(member, wrong)[judged > 0] / judged[judged > 0]
     home = home[judged > 0]
-    size = len(found.labels)
+    size = len(grouped.labels)
     with np.errstate(invalid="ignore"):
         return np.bincount(home, ratio, size) / np.bincount(home, minlength=size)
 
 
-def _numbers(table: pd.DataFrame, found: Groups, share: Any, inputs: int) -> pd.DataFrame:
-    size = len(found.labels)
+def _numbers(table: pd.DataFrame, grouped: Groups, share: Any, inputs: int) -> pd.DataFrame:
+    size = len(grouped.labels)
 
     def total(name: str) -> Any:
-        return np.bincount(found.code, table[name].to_numpy(dtype=float), size)
+        return np.bincount(grouped.code, table[name].to_numpy(dtype=float), size)
 
     sites = total("site_count")
     mean = total("wrong_count") / sites / inputs
@@ -372,9 +339,6 @@ def _numbers(table: pd.DataFrame, found: Groups, share: Any, inputs: int) -> pd.
     )
 
 
-# The last step of every vulnerability factor: names, rules and doubts put to the numbers.
-
-
 def finished(
     result: pd.DataFrame,
     found: Groups,
@@ -388,8 +352,8 @@ def finished(
         group=pd.Series(found.labels, dtype=text),
         drawn_from=pd.Series(result["drawn_from"], dtype=text),
         confidence_level=rules.confidence_level,
-        is_sure=[not each for each in doubts],
-        doubt=pd.Series(["; ".join(each) for each in doubts], dtype=text),
+        is_sure=[not reasons for reasons in doubts],
+        doubt=pd.Series(["; ".join(reasons) for reasons in doubts], dtype=text),
         average=pd.Series(rules.average, index=result.index, dtype=text),
         nan_policy=pd.Series(rules.nan_policy, index=result.index, dtype=text),
     )

@@ -41,9 +41,9 @@ def with_columns(table: pd.DataFrame, campaign: pd.DataFrame, by: tuple[str, ...
     flips = table["flip_count"].fillna(1) > 1
     if one_flip and flips.any():
         raise several_hit(table, flips, f"by={one_flip[0]!r} needs one flip per experiment")
-    known = campaign.set_index("campaign_id")
+    campaigns = campaign.set_index("campaign_id")
     missing = [name for name in by if name not in table or name in ("metric_name", "input_count")]
-    more = {name: table["campaign_id"].map(known[name]) for name in missing}
+    more = {name: table["campaign_id"].map(campaigns[name]) for name in missing}
     return table.assign(**more)
 
 
@@ -54,39 +54,40 @@ def groups(table: pd.DataFrame, by: tuple[str, ...], order: pd.DataFrame) -> Gro
         return Groups(np.zeros(len(table), dtype=np.int64), keys, ["all"] * len(keys))
     codes, values = [], []
     for name in by:
-        code, found = pd.factorize(table[name].astype(object), use_na_sentinel=False)
-        rank = _ranks(found, name, order)
-        values.append(np.asarray(found, dtype=object)[np.argsort(rank)])
+        code, unique = pd.factorize(table[name].astype(object), use_na_sentinel=False)
+        rank = _ranks(unique, name, order)
+        values.append(np.asarray(unique, dtype=object)[np.argsort(rank)])
         codes.append(rank[code])
     joint = np.zeros(len(table), dtype=np.int64)
     for code, shown in zip(codes, values, strict=True):
         joint = joint * len(shown) + code
     present, code = np.unique(joint, return_inverse=True)
-    columns, rest = {}, present
+    columns, remaining = {}, present
     for name, shown in reversed(list(zip(by, values, strict=True))):
-        rest, position = np.divmod(rest, len(shown))
+        remaining, position = np.divmod(remaining, len(shown))
         columns[name] = _typed(shown[position], name)
     frame = pd.DataFrame({name: columns[name] for name in by})
     rows = frame.astype(object).itertuples(index=False, name=None)
-    return Groups(code.astype(np.int64), frame, [_label(by, row) for row in rows])
+    labels = [", ".join(map(_words, by, row)) for row in rows]
+    return Groups(code.astype(np.int64), frame, labels)
 
 
-def _ranks(found: Any, name: str, order: pd.DataFrame) -> NDArray[np.int64]:
-    """Give the place of every value in the order in which they are shown."""
-    known = list(dict.fromkeys(order[name].astype(object))) if name in order else []
-    place = {value: number for number, value in enumerate(known)}
-    last = len(place)
+def _ranks(unique: Any, name: str, order: pd.DataFrame) -> NDArray[np.int64]:
+    ordered = list(dict.fromkeys(order[name].astype(object))) if name in order else []
+    order_of = {value: number for number, value in enumerate(ordered)}
+    last = len(order_of)
 
     def position(value: Any) -> tuple[Any, ...]:
         if pd.isna(value):
             return (2, 0, "")
         if isinstance(value, str):
-            return (value == SEVERAL, place.get(value, last), value)
+            # What hit several parts comes after all parts of the model.
+            return (value == SEVERAL, order_of.get(value, last), value)
         return (0, float(value), "")
 
-    ranked = sorted(range(len(found)), key=lambda i: position(found[i]))
-    rank = np.empty(len(found), dtype=np.int64)
-    rank[ranked] = np.arange(len(found))
+    ranked = sorted(range(len(unique)), key=lambda i: position(unique[i]))
+    rank = np.empty(len(unique), dtype=np.int64)
+    rank[ranked] = np.arange(len(unique))
     return rank
 
 
@@ -96,10 +97,6 @@ def _typed(values: Any, name: str) -> pd.Series:
         return pd.Series(values, dtype=object).astype(dtypes)
     text = pd.Series([None if pd.isna(value) else str(value) for value in values], dtype=object)
     return text.astype(pd.Series([""]).dtype)
-
-
-def _label(by: tuple[str, ...], row: tuple[Any, ...]) -> str:
-    return ", ".join(_words(name, value) for name, value in zip(by, row, strict=True))
 
 
 def _words(name: str, value: Any) -> str:
@@ -119,26 +116,27 @@ def members(table: pd.DataFrame, group: Any, rules: Rules) -> NDArray[np.int64]:
     if rules.average not in MEMBERS:
         return np.asarray(group, dtype=np.int64)
     column = MEMBERS[rules.average]
-    what = f"average={rules.average!r} needs every experiment to hit one of the {rules.average}"
+    rule = f"average={rules.average!r} needs every experiment to hit one of the {rules.average}"
     if (several := table[column] == SEVERAL).any():
-        raise several_hit(table, several, what)
+        raise several_hit(table, several, rule)
     if table[column].isna().any():
         row = table[table[column].isna()].iloc[0]
         msg = (
-            f"{what}, and the {column} of experiment {row['exp_id']} of campaign "
+            f"{rule}, and the {column} of experiment {row['exp_id']} of campaign "
             f"{row['campaign_id']!r} is not known; ask for average='bits'"
         )
         raise InjectionError(msg)
-    code, found = pd.factorize(table[column])
-    return pd.factorize(np.asarray(group) * max(len(found), 1) + code)[0].astype(np.int64)
+    code, unique = pd.factorize(table[column])
+    return pd.factorize(np.asarray(group) * max(len(unique), 1) + code)[0].astype(np.int64)
 
 
 def weights(table: pd.DataFrame, group: Any, rules: Rules) -> tuple[Any, Any]:
     """Give what every row stands for, and say for which rows the design does not tell."""
     weight = table["weight"].to_numpy(dtype=float)
     unknown = np.isnan(weight)
-    some = np.bincount(group, unknown, minlength=1)[group] > 0
-    weight = np.where(some, 1.0, weight)
+    # One missing weight makes the others of its group useless: all sites weigh the same then.
+    is_unweighted = np.bincount(group, unknown, minlength=1)[group] > 0
+    weight = np.where(is_unweighted, 1.0, weight)
     if rules.average == "parameters":
         weight = weight / _widths(table)
     return weight, unknown
@@ -160,12 +158,12 @@ def refuse_half_weighted(table: pd.DataFrame, group: Any, labels: list[str]) -> 
 
 
 def _widths(table: pd.DataFrame) -> NDArray[np.float64]:
-    code, found = pd.factorize(table["dtype"], use_na_sentinel=False)
-    if len(found) < 2:
+    code, dtypes = pd.factorize(table["dtype"], use_na_sentinel=False)
+    if len(dtypes) < 2:
         return np.ones(len(table))
-    width = np.array([bit_width(dtype) for dtype in found])
+    width = np.array([bit_width(dtype) for dtype in dtypes])
     if np.isnan(width).any():
-        strange = found[int(np.isnan(width).argmax())]
+        strange = dtypes[int(np.isnan(width).argmax())]
         msg = (
             f"average='parameters' needs the bits of every element, and dtype {strange!r} is not "
             "known or shared by several; ask for average='bits'"
@@ -174,16 +172,14 @@ def _widths(table: pd.DataFrame) -> NDArray[np.float64]:
     return width[code]
 
 
-def never_hit(names: set[str], hit: set[str], what: str) -> str:
+def never_hit(names: set[str], hit: set[str], noun: str) -> str:
     """Name the members that were never injected; empty if there are none."""
     missing = sorted(names - hit)
     if not missing:
         return ""
     shown = ", ".join(missing[:_SHOWN]) + (", ..." if len(missing) > _SHOWN else "")
-    return f"{len(missing)} of {len(names)} {what} never injected ({shown})"
+    return f"{len(missing)} of {len(names)} {noun} never injected ({shown})"
 
-
-# Rules of a vulnerability factor: what counts as wrong, what is averaged, what may be mixed.
 
 Average: TypeAlias = Literal["bits", "parameters", "tensors", "layers"]
 NanPolicy: TypeAlias = Literal["wrong", "due", "ignore"]
@@ -214,7 +210,6 @@ class Rules:
     confidence_level: float = 0.95
 
     def __post_init__(self) -> None:
-        """Refuse rules that do not exist."""
         for name, kind in (("average", Average), ("nan_policy", NanPolicy)):
             _one_of(name, getattr(self, name), get_args(kind))
         _one_of("beneficial", self.beneficial, get_args(Beneficial))
@@ -236,15 +231,15 @@ def _one_of(name: str, value: object, allowed: tuple[str, ...]) -> None:
 
 def bit_width(dtype: object) -> float:
     """Return the bits of one element; missing for a type that is not known."""
-    known = NUMBER_TYPES.get(str(dtype))
-    return np.nan if known is None else known.bit_count
+    number_type = NUMBER_TYPES.get(str(dtype))
+    return np.nan if number_type is None else number_type.bit_count
 
 
 @cache
 def bit_role(dtype: object, bit: int) -> str | None:
     """Say what a bit is for: sign, exp, mant or int; None where the type is not known."""
-    known = NUMBER_TYPES.get(str(dtype))
-    return None if known is None else str(known.roles(np.array([bit]))[0])
+    number_type = NUMBER_TYPES.get(str(dtype))
+    return None if number_type is None else str(number_type.roles(np.array([bit]))[0])
 
 
 def wrong_and_judged(
@@ -294,13 +289,14 @@ def refuse_mixed(
         return
     group = mixed.index[mixed.any(axis=1)][0]
     inside = pairs[pairs["group"] == group]
-    found = [
+    differences = [
         f"{name}: {', '.join('not told' if pd.isna(v) else str(v) for v in inside[name].unique())}"
         for name in SAME
         if mixed.loc[group, name]
     ]
     msg = (
-        f"group {labels[int(group)]!r} mixes campaigns that cannot be averaged ({'; '.join(found)})"
+        f"group {labels[int(group)]!r} mixes campaigns that cannot be averaged "
+        f"({'; '.join(differences)})"
         '; tell them apart with by=(..., "campaign_id") or pass one of them'
     )
     raise InjectionError(msg)
@@ -309,17 +305,17 @@ def refuse_mixed(
 def rules_told(campaign: pd.Series) -> dict[str, str | None]:
     """Give the columns that say which factor is meant, of one campaign by the usual rules."""
     rules = Rules("bits")
-    told = {
+    fields = {
         name: None if pd.isna(campaign[name]) else str(campaign[name])
         for name in ("criterion", "fault_model")
     }
-    return {"average": rules.average, "nan_policy": rules.nan_policy, **told}
+    return {"average": rules.average, "nan_policy": rules.nan_policy, **fields}
 
 
-def first_difference(one: pd.Series, two: pd.Series, names: Sequence[str]) -> str | None:
+def first_difference(first: pd.Series, second: pd.Series, names: Sequence[str]) -> str | None:
     """Name the first field in which two rows differ; missing in both is no difference."""
     for name in names:
-        if not (one[name] == two[name] or (pd.isna(one[name]) and pd.isna(two[name]))):
+        if not (first[name] == second[name] or (pd.isna(first[name]) and pd.isna(second[name]))):
             return name
     return None
 
@@ -334,6 +330,6 @@ def comparable(campaign: pd.DataFrame, rules: Rules) -> pd.DataFrame:
         table["flip_count"] = None
     # A tool that does not tell them says nothing against the same weights and inputs.
     for name in ("model_sha", "inputs_sha"):
-        known = table[name].dropna().unique()
-        table[name] = table[name].fillna(known[0]) if len(known) == 1 else table[name]
+        unique = table[name].dropna().unique()
+        table[name] = table[name].fillna(unique[0]) if len(unique) == 1 else table[name]
     return table.where(table.notna(), None)

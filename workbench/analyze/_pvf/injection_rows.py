@@ -8,16 +8,9 @@ from typing import Any, TypeAlias
 import numpy as np
 import pandas as pd
 
+from workbench import tables
 from workbench.errors import InjectionError
-from workbench.tables import (
-    CAMPAIGN,
-    FAULTS,
-    OUTCOMES,
-    PARAMETERS,
-    TRIALS,
-    ExhaustiveInjections,
-    Injections,
-)
+from workbench.tables import ExhaustiveInjections, Injections
 
 Given: TypeAlias = Injections | Sequence[Injections]
 KEY = ["campaign_id", "exp_id"]
@@ -25,42 +18,48 @@ SEVERAL = "several"
 OF_PARAMETERS = ("component", "layer", "kind", "dtype")
 OF_PLACE = ("component", "layer", "param", "kind", "dtype", "stratum")
 OF_ONE_FLIP = ("bit", "bit_role", "direction")
-_TABLES = {"campaign": CAMPAIGN, "faults": FAULTS, "outcomes": OUTCOMES, "trials": TRIALS}
-_TABLES |= {"parameters": PARAMETERS}
 
 
-def bundles(given: Given) -> list[Injections]:
+def bundles(injections: Given) -> list[Injections]:
     """Return the campaigns as a list, or say what was passed instead."""
-    found: list[Any] = [given] if isinstance(given, Injections) else list(given)
-    for each in found:
-        if isinstance(each, ExhaustiveInjections):
+    listed: list[Any] = [injections] if isinstance(injections, Injections) else list(injections)
+    for bundle in listed:
+        if isinstance(bundle, ExhaustiveInjections):
             msg = "ExhaustiveInjections are passed alone, not in a list; call once for each"
             raise InjectionError(msg)
-        if not isinstance(each, Injections):
-            kind = type(each).__name__
+        if not isinstance(bundle, Injections):
+            kind = type(bundle).__name__
             msg = f"a {kind} is no tables.Injections; pass what load.injections or a campaign gives"
             raise InjectionError(msg)
-    if not found:
+    if not listed:
         msg = "no injections were passed; pass one tables.Injections or several in a list"
         raise InjectionError(msg)
-    return found
+    return listed
 
 
-def together(given: Given, name: str) -> pd.DataFrame:
+def together(injections: Given, name: str) -> pd.DataFrame:
     """Check one table of all bundles, and put them together."""
-    tables = [_TABLES[name].check(getattr(each, name), name) for each in bundles(given)]
-    filled = [table for table in tables if len(table)]
+    declared: tables.Table = getattr(tables, name.upper())
+    frames = [declared.check(getattr(bundle, name), name) for bundle in bundles(injections)]
+    filled = [frame for frame in frames if len(frame)]
     if len(filled) < 2:
-        return filled[0] if filled else tables[0]
+        return filled[0] if filled else frames[0]
     # Categories differ between campaigns; their values are put together.
-    named = [c for c, column in _TABLES[name].columns.items() if column.dtype == "category"]
-    plain = [table.astype(dict.fromkeys(named, object)) for table in filled]
+    categories = [c for c, column in declared.columns.items() if column.dtype == "category"]
+    plain = [table.astype(dict.fromkeys(categories, object)) for table in filled]
     return pd.concat(plain, ignore_index=True)
 
 
-def campaigns(given: Given) -> pd.DataFrame:
+def parameters_of(injections: Given | ExhaustiveInjections) -> pd.DataFrame:
+    """Return the tensors of the model that was injected into."""
+    if isinstance(injections, ExhaustiveInjections):
+        return injections.parameters
+    return together(injections, "parameters")
+
+
+def campaigns(injections: Given) -> pd.DataFrame:
     """Return one row per campaign; a name that comes twice is refused."""
-    table = together(given, "campaign")
+    table = together(injections, "campaign")
     twice = table.loc[table["campaign_id"].duplicated(), "campaign_id"]
     if len(twice):
         msg = (
@@ -71,7 +70,7 @@ def campaigns(given: Given) -> pd.DataFrame:
     return table
 
 
-def experiments(given: Given) -> pd.DataFrame:
+def experiments(injections: Given) -> pd.DataFrame:
     """Return one row per judged experiment.
 
     Columns: those of ``outcomes``; of ``faults`` what all flips of an experiment share
@@ -80,16 +79,16 @@ def experiments(given: Given) -> pd.DataFrame:
     ``attrs["unjudged"]`` counts the experiments that have no counts, ``attrs["never_run"]`` those
     of a design that is no uniform one which have faults and no outcome.
     """
-    campaign = campaigns(given)
-    run = together(given, "outcomes")
+    campaign = campaigns(injections)
+    run = together(injections, "outcomes")
     outcomes = _judged(run, campaign)
-    faults = together(given, "faults")
-    hit = _by_experiment(located(faults, together(given, "parameters")))
+    faults = together(injections, "faults")
+    hit = _by_experiment(located(faults, together(injections, "parameters")))
     table = outcomes.merge(hit, on=KEY, how="left", validate="one_to_one")
-    known = campaign.set_index("campaign_id")
-    flips = table["campaign_id"].map(known["flip_count"])
+    by_campaign = campaign.set_index("campaign_id")
+    flips = table["campaign_id"].map(by_campaign["flip_count"])
     table["flip_count"] = table["flip_count"].astype("Int64").fillna(flips.astype("Int64"))
-    table["dtype"] = _filled(table["dtype"], table["campaign_id"].map(known["dtype"]))
+    table["dtype"] = _filled(table["dtype"], table["campaign_id"].map(by_campaign["dtype"]))
     # An experiment whose places are not known is a site of its own.
     site = table["site"].to_numpy(dtype="int64", na_value=-1)
     own = site.max(initial=0) + 1 + np.arange(len(table))
@@ -101,8 +100,8 @@ def experiments(given: Given) -> pd.DataFrame:
     return table
 
 
+# Of a uniform design any part is a sample; of other designs it is not.
 def _never_run(faults: pd.DataFrame, outcomes: pd.DataFrame, campaign: pd.DataFrame) -> int:
-    """Count planned experiments without an outcome; of a uniform design a part is a sample."""
     uniform = campaign.loc[campaign["design"] == "uniform", "campaign_id"]
     planned = faults.loc[~faults["campaign_id"].isin(uniform), KEY].drop_duplicates()
     if planned.empty:
@@ -112,7 +111,6 @@ def _never_run(faults: pd.DataFrame, outcomes: pd.DataFrame, campaign: pd.DataFr
 
 
 def _judged(outcomes: pd.DataFrame, campaign: pd.DataFrame) -> pd.DataFrame:
-    """Return the outcomes that have counts, with the number of inputs filled in."""
     twice = outcomes.duplicated(KEY)
     if twice.any():
         row = outcomes[twice].iloc[0]
@@ -123,22 +121,22 @@ def _judged(outcomes: pd.DataFrame, campaign: pd.DataFrame) -> pd.DataFrame:
         name = outcomes.loc[strange, "campaign_id"].iloc[0]
         msg = f"outcomes of campaign {name!r}, which has no row in the table of campaigns"
         raise InjectionError(msg)
-    told = outcomes["sdc_count"].notna()
-    if len(outcomes) and not told.any():
+    has_counts = outcomes["sdc_count"].notna()
+    if len(outcomes) and not has_counts.any():
         msg = (
             "no experiment says how many outputs were wrong (sdc_count is missing throughout); "
             "a tool that writes only a metric gives no PVF"
         )
         raise InjectionError(msg)
-    table = outcomes[told].reset_index(drop=True)
+    table = outcomes[has_counts].reset_index(drop=True)
     inputs = table["campaign_id"].map(campaign.set_index("campaign_id")["input_count"])
-    parts = table[["masked_count", "benign_count", "sdc_count", "due_count"]].sum(
+    counted = table[["masked_count", "benign_count", "sdc_count", "due_count"]].sum(
         axis=1, min_count=1
     )
     full = table[["masked_count", "benign_count"]].notna().all(axis=1)
     # Without DUE the counts need not be all inputs: what the campaign says comes first.
-    whole = parts.where(full & table["due_count"].notna())
-    total = table["input_count"].fillna(whole).fillna(inputs).fillna(parts.where(full))
+    complete = counted.where(full & table["due_count"].notna())
+    total = table["input_count"].fillna(complete).fillna(inputs).fillna(counted.where(full))
     _refuse(table, total.isna(), "has no input_count, and its campaign neither")
     table["input_count"] = total.astype("int64")
     _refuse_impossible(table)
@@ -148,7 +146,6 @@ def _judged(outcomes: pd.DataFrame, campaign: pd.DataFrame) -> pd.DataFrame:
 
 
 def _refuse_impossible(table: pd.DataFrame) -> None:
-    """Refuse counts that cannot be."""
     wrong = table["sdc_count"] + table["due_count"].fillna(0)
     counts = table[["masked_count", "benign_count", "sdc_count", "due_count"]]
     inputs = table["input_count"]
@@ -175,30 +172,32 @@ def located(faults: pd.DataFrame, parameters: pd.DataFrame) -> pd.DataFrame:
     empty = [name for name in OF_PARAMETERS if faults[name].isna().any()]
     if not empty or parameters.empty:
         return faults
-    known = parameters.drop_duplicates(["campaign_id", "param"]).set_index(["campaign_id", "param"])
+    by_tensor = parameters.drop_duplicates(["campaign_id", "param"]).set_index(
+        ["campaign_id", "param"]
+    )
     keys = pd.MultiIndex.from_arrays([faults["campaign_id"], faults["param"].astype(object)])
-    more = known[empty].reindex(keys).set_axis(faults.index)
+    more = by_tensor[empty].reindex(keys).set_axis(faults.index)
     return faults.assign(**{name: _filled(faults[name], more[name]) for name in empty})
 
 
-def _filled(values: pd.Series, others: pd.Series) -> pd.Series:
-    """Take the others where a value is missing, as objects: pandas 2 would guess a dtype."""
-    there = np.where(values.notna(), values.astype(object), others.astype(object))
-    return pd.Series(there, index=values.index, dtype=object)
+# As objects: pandas 2 would guess a dtype.
+def _filled(values: pd.Series, fallback: pd.Series) -> pd.Series:
+    values_or_fallback = np.where(values.notna(), values.astype(object), fallback.astype(object))
+    return pd.Series(values_or_fallback, index=values.index, dtype=object)
 
 
 def _by_experiment(faults: pd.DataFrame) -> pd.DataFrame:
-    """Return one row per experiment that has faults."""
     keys = [pd.factorize(faults[name])[0] for name in KEY]
     experiment = pd.factorize(keys[0] * (int(keys[1].max(initial=0)) + 1) + keys[1])[0]
     count = np.bincount(experiment, minlength=0)
     first = np.full(len(count), len(faults))
+    # Rows of one experiment need not stand together.
     np.minimum.at(first, experiment, np.arange(len(faults)))
     one_each = len(count) == len(faults)
     table = faults.iloc[first][KEY].reset_index(drop=True)
     for name in OF_PLACE + OF_ONE_FLIP:
-        codes, found = pd.factorize(faults[name])
-        values = np.array([*found, None], dtype=object)
+        codes, unique = pd.factorize(faults[name])
+        values = np.array([*unique, None], dtype=object)
         shared = values[codes[first]]
         if not one_each:
             mixed = np.bincount(experiment, codes != codes[first][experiment]) > 0
@@ -216,15 +215,16 @@ def _sites(faults: pd.DataFrame, experiment: Any, campaign: Any) -> pd.Series:
     # Some tools number layers instead of naming tensors; only there is an index a whole place.
     is_place = faults["index"].astype(object).str.startswith("(", na=False).astype(bool)
     layer = ("layer " + faults["layer"].astype(object)).where(is_place)
-    named = faults["param"].astype(object)
-    param = pd.factorize(named.where(named.notna(), layer))[0]
+    param_names = faults["param"].astype(object)
+    param = pd.factorize(param_names.where(param_names.notna(), layer))[0]
     codes = [param, pd.factorize(elem)[0], pd.factorize(faults["bit"])[0]]
-    place = campaign.astype(np.int64)
+    site_code = campaign.astype(np.int64)
     for code in codes:
-        place = joint(place, code)
+        site_code = joint(site_code, code)
     unknown = np.bincount(experiment, np.minimum.reduce(codes) < 0) > 0
-    order = np.lexsort((place, experiment))
-    ranked, home = place[order], experiment[order]
+    # Sorted, so that the same flips in another order are the same site.
+    order = np.lexsort((site_code, experiment))
+    ranked, home = site_code[order], experiment[order]
     turn = np.arange(len(home)) - np.searchsorted(home, home)
     site = np.full(len(unknown), -1, dtype=np.int64)
     for flip in range(int(turn.max(initial=-1)) + 1):

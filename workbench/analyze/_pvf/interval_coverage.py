@@ -9,39 +9,23 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from workbench import tables
 from workbench._numbers import share_between, whole_number
-from workbench.analyze._pvf.cluster_intervals import (
-    Estimates,
-    cluster_interval,
-    running_estimates,
-    wilson_interval,
-)
+from workbench.analyze._pvf import cluster_intervals as intervals
+from workbench.analyze._pvf.cluster_intervals import Estimates
 from workbench.analyze._pvf.groups import bit_role, groups, rules_told
 from workbench.analyze._pvf.parts import component_names
 from workbench.analyze._pvf.truth_cells import BITS, cell_codes, cells, inputs_of, wrong_counts
 from workbench.errors import InjectionError
-from workbench.tables import (
-    CAMPAIGN,
-    FAULTS,
-    INJECTION_ALLOCATION,
-    INTERVAL_COVERAGE,
-    INTERVAL_FUNNEL,
-    OUTCOMES,
-    QUALITY,
-    TRIALS,
-    ExhaustiveInjections,
-    Injections,
-)
-from workbench.tables import Table as _Table
+from workbench.tables import ExhaustiveInjections, Injections
 
 _PILOT = 20
 _FUNNEL = (50, 100, 200, 500, 1000, 2000, 5000, 10_000, 20_000)
+# Shares drawn at once: 32 MB of doubles, however many repeats there are.
 _AT_ONCE = 4_000_000
 
 
 class _Part(NamedTuple):
-    """The faults of one component, by bit."""
-
     label: str
     wrong: NDArray[Any]
     """Wrong inputs per site, the sites of a bit side by side."""
@@ -104,23 +88,22 @@ def interval_coverage(
     rng = np.random.default_rng(seed)
     shared = {"confidence_level": confidence_level, **rules_told(truth.campaign.iloc[0])}
     rows = []
-    for part in _parts(truth):
-        exact = float(part.wrong.mean()) / inputs
+    for component in _parts(truth):
+        exact = float(component.wrong.mean()) / inputs
         designs = {("uniform", inputs): _uniform, ("uniform", 1): _uniform}
-        if sites >= (_PILOT + 2) * int((part.weight > 0).sum()):
+        if sites >= (_PILOT + 2) * int((component.weight > 0).sum()):
             designs["two-phase", inputs] = _two_phase
         for (design, used), draw in designs.items():
-            found = draw(part, sites, repeats, (inputs, used), rng)
+            estimate = draw(component, sites, repeats, (inputs, used), rng)
             rows += [
-                {"group": part.label, "design": design, "site_count": sites, "input_count": used,
-                 "repeat_count": repeats, "truth": exact} | shared | each
-                for each in _covered(found, exact, sites * used, confidence_level)
+                {"group": component.label, "design": design, "site_count": sites,
+                 "input_count": used, "repeat_count": repeats, "truth": exact} | shared | row
+                for row in _covered(estimate, exact, sites * used, confidence_level)
             ]  # fmt: skip
-    return INTERVAL_COVERAGE.check(INTERVAL_COVERAGE.cast(pd.DataFrame(rows)))
+    return tables.INTERVAL_COVERAGE.check(tables.INTERVAL_COVERAGE.cast(pd.DataFrame(rows)))
 
 
 def _parts(truth: ExhaustiveInjections, component: str | None = None) -> list[_Part]:
-    """Split the truth by component, or take one of them; the sites of each by bit."""
     param = truth.sites["param"].cat
     home = truth.parameters.drop_duplicates("param").set_index("param")["component"]
     of_code = home.reindex(param.categories).to_numpy(dtype=object)
@@ -134,26 +117,26 @@ def _parts(truth: ExhaustiveInjections, component: str | None = None) -> list[_P
         msg = f"component={component!r} has no sites; there are {', '.join(names)}"
         raise InjectionError(msg)
     wrong, labels = wrong_counts(truth), component_names(truth)
-    parts = []
+    components = []
     for name in names if component is None else [component]:
         inside = (of_code == name)[codes]
-        mine, count = bits[inside], wrong[inside]
-        order = np.argsort(mine, kind="stable")
-        size = np.bincount(mine)
-        parts.append(_Part(labels[name], count[order], np.append(0, np.cumsum(size))))
-    return parts
+        bits_inside, count = bits[inside], wrong[inside]
+        order = np.argsort(bits_inside, kind="stable")
+        size = np.bincount(bits_inside)
+        components.append(_Part(labels[name], count[order], np.append(0, np.cumsum(size))))
+    return components
 
 
 def _uniform(
-    part: _Part, sites: int, repeats: int, inputs: tuple[int, int], rng: np.random.Generator
+    component: _Part, sites: int, repeats: int, inputs: tuple[int, int], rng: np.random.Generator
 ) -> Estimates:
-    """Draw sites alike; estimates of each repeat."""
     every, used = inputs
     sums = np.zeros((3, repeats))
     step = max(_AT_ONCE // sites, 1)
     for start in range(0, repeats, step):
         size = (min(step, repeats - start), sites)
-        share = part.wrong[rng.integers(0, len(part.wrong), size)] / every
+        share = component.wrong[rng.integers(0, len(component.wrong), size)] / every
+        # One input per site is a coin with the share of its wrong inputs.
         if used == 1:
             share = (rng.random(size) < share).astype(float)
         now = slice(start, start + size[0])
@@ -164,21 +147,22 @@ def _uniform(
 
 
 def _two_phase(
-    part: _Part, sites: int, repeats: int, inputs: tuple[int, int], rng: np.random.Generator
+    component: _Part, sites: int, repeats: int, inputs: tuple[int, int], rng: np.random.Generator
 ) -> Estimates:
     """Draw a pilot of every bit, then more where it found most spread."""
     every, _ = inputs
-    bits = np.flatnonzero(part.weight > 0)
-    weight = part.weight[bits]
+    bits = np.flatnonzero(component.weight > 0)
+    weight = component.weight[bits]
     count = np.full((repeats, len(bits)), float(_PILOT))
     sums = np.zeros((3, repeats, len(bits)))
     for number, bit in enumerate(bits.tolist()):
-        sums[:, :, number] = _drawn(part, bit, count[:, number], every, rng)
+        sums[:, :, number] = _drawn(component, bit, count[:, number], every, rng)
     plan = neyman(weight, _spread(count, sums), sites - _PILOT * len(bits))
     for number, bit in enumerate(bits.tolist()):
-        sums[:, :, number] += _drawn(part, bit, plan[:, number], every, rng)
+        sums[:, :, number] += _drawn(component, bit, plan[:, number], every, rng)
     count = count + plan
     spread = _spread(count, sums) ** 2
+    # Satterthwaite: strata of unequal spread share out the degrees of freedom.
     term = weight**2 * spread / count
     variance = term.sum(1)
     below = (term**2 / (count - 1)).sum(1)
@@ -188,49 +172,54 @@ def _two_phase(
     return _estimates(mean, variance, free, (effective, sums[2].sum(1)))
 
 
-def _drawn(part: _Part, bit: int, count: Any, every: int, rng: np.random.Generator) -> Any:
-    """Sum up shares, their squares and events of as many sites per repeat as asked."""
+def _drawn(component: _Part, bit: int, count: Any, every: int, rng: np.random.Generator) -> Any:
+    # All repeats draw the largest number; what is beyond their own counts for nothing.
     most = int(count.max(initial=0))
-    site = rng.integers(part.start[bit], part.start[bit + 1], (len(count), most))
-    share = part.wrong[site] / every * (np.arange(most) < count[:, None])
+    site = rng.integers(component.start[bit], component.start[bit + 1], (len(count), most))
+    share = component.wrong[site] / every * (np.arange(most) < count[:, None])
     return share.sum(1), (share**2).sum(1), (share > 0).sum(1)
 
 
 def _spread(count: Any, sums: Any) -> Any:
-    """Give the standard deviation of the shares in each stratum."""
     square = sums[1] - sums[0] ** 2 / count
     return np.sqrt(np.maximum(square, 0) / np.maximum(count - 1, 1))
 
 
 def _estimates(mean: Any, variance: Any, freedom: Any, counts: tuple[Any, Any]) -> Estimates:
     clusters, events = counts
-    many = np.broadcast_to(np.asarray(clusters, dtype=float), mean.shape)
+    cluster_count = np.broadcast_to(np.asarray(clusters, dtype=float), mean.shape)
     return Estimates(
-        mean, variance, np.maximum(freedom, 1.0), many, events, events, many, np.zeros(len(mean))
+        mean,
+        variance,
+        np.maximum(freedom, 1.0),
+        cluster_count,
+        events,
+        events,
+        cluster_count,
+        np.zeros(len(mean)),
     )
 
 
 def _covered(
-    found: Estimates, exact: float, trial_count: float, confidence_level: float
+    estimate: Estimates, exact: float, trial_count: float, confidence_level: float
 ) -> list[dict[str, Any]]:
-    """Compare both kinds of intervals with the truth."""
-    low, high, _ = cluster_interval(
-        found, np.full(found.share.shape, trial_count), confidence_level
+    low, high, _ = intervals.cluster_interval(
+        estimate, np.full(estimate.share.shape, trial_count), confidence_level
     )
-    both = {
+    ends = {
         "clustered": (low, high),
-        "independent": wilson_interval(found.share, trial_count, confidence_level),
+        "independent": intervals.wilson_interval(estimate.share, trial_count, confidence_level),
     }
-    error = float(np.sqrt(np.mean((found.share - exact) ** 2)))
-    whole = exact if exact > 0 else np.nan
+    error = float(np.sqrt(np.mean((estimate.share - exact) ** 2)))
+    divisor = exact if exact > 0 else np.nan
     return [
         {
             "interval": name,
             "covered_share": float(np.mean((below <= exact) & (exact <= above))),
-            "relative_width_ratio": float(np.mean(above - below)) / 2 / whole,
-            "relative_rmse_ratio": error / whole,
+            "relative_width_ratio": float(np.mean(above - below)) / 2 / divisor,
+            "relative_rmse_ratio": error / divisor,
         }
-        for name, (below, above) in both.items()
+        for name, (below, above) in ends.items()
     ]
 
 
@@ -276,29 +265,29 @@ def interval_funnel(
     looks = sorted({whole_number("site_counts", count, least=2) for count in site_counts})
     share_between("confidence_level", confidence_level)
     inputs = inputs_of(truth)
-    tables = []
-    for number, part in enumerate(_parts(truth, component)):
+    samples = []
+    for number, faults in enumerate(_parts(truth, component)):
         rng = np.random.default_rng([seed, number])
-        share = part.wrong[rng.integers(0, len(part.wrong), looks[-1])] / inputs
+        share = faults.wrong[rng.integers(0, len(faults.wrong), looks[-1])] / inputs
         table = _looks(share, np.array(looks), inputs, confidence_level)
-        exact = float(part.wrong.mean()) / inputs
-        tables.append(table.assign(group=part.label, truth=exact))
-    result = pd.concat(tables, ignore_index=True).assign(**rules_told(truth.campaign.iloc[0]))
-    return INTERVAL_FUNNEL.check(INTERVAL_FUNNEL.cast(result))
+        exact = float(faults.wrong.mean()) / inputs
+        samples.append(table.assign(group=faults.label, truth=exact))
+    result = pd.concat(samples, ignore_index=True).assign(**rules_told(truth.campaign.iloc[0]))
+    return tables.INTERVAL_FUNNEL.check(tables.INTERVAL_FUNNEL.cast(result))
 
 
 def _looks(share: Any, looks: Any, inputs: int, confidence_level: float) -> pd.DataFrame:
-    found = running_estimates(share, np.ones(len(share)), looks)
-    low, high, _ = cluster_interval(found, looks * float(inputs), confidence_level)
-    below, above = wilson_interval(found.share, looks * float(inputs), confidence_level)
+    estimate = intervals.running_estimates(share, np.ones(len(share)), looks)
+    low, high, _ = intervals.cluster_interval(estimate, looks * float(inputs), confidence_level)
+    below, above = intervals.wilson_interval(
+        estimate.share, looks * float(inputs), confidence_level
+    )
     return pd.DataFrame(
-        {"site_count": looks, "pvf": found.share, "low": low, "high": high,
+        {"site_count": looks, "pvf": estimate.share, "low": low, "high": high,
          "independent_low": below, "independent_high": above,
-         "event_site_count": found.event_count}
+         "event_site_count": estimate.event_count}
     )  # fmt: skip
 
-
-# How many faults of each stratum to inject.
 
 # A stratum without events in the pilot may have some.
 LEAST_SPREAD = 1e-4
@@ -312,15 +301,13 @@ def neyman(weight: Any, spread: Any, site_count: int) -> NDArray[np.int64]:
     numbers add up.
     """
     worth = np.asarray(weight, dtype=float) * (np.asarray(spread, dtype=float) + LEAST_SPREAD)
-    rest = site_count - LEAST_SITES * worth.shape[-1]
-    exact = max(rest, 0) * worth / worth.sum(axis=-1, keepdims=True)
-    whole = np.floor(exact)
-    missing = max(rest, 0) - whole.sum(axis=-1, keepdims=True)
-    turn = np.argsort(np.argsort(whole - exact, axis=-1, kind="stable"), axis=-1, kind="stable")
-    return np.asarray(whole + (turn < missing) + LEAST_SITES, dtype=np.int64)
+    left = site_count - LEAST_SITES * worth.shape[-1]
+    exact = max(left, 0) * worth / worth.sum(axis=-1, keepdims=True)
+    floor = np.floor(exact)
+    missing = max(left, 0) - floor.sum(axis=-1, keepdims=True)
+    turn = np.argsort(np.argsort(floor - exact, axis=-1, kind="stable"), axis=-1, kind="stable")
+    return np.asarray(floor + (turn < missing) + LEAST_SITES, dtype=np.int64)
 
-
-# Samples drawn from a campaign that injected every fault, to test what samples can tell.
 
 _PLACES = ("component", "layer", "kind", "dtype")
 _STRATA = ("component", "layer", "param", "kind", "dtype", "bit", "bit_role")
@@ -380,11 +367,11 @@ def truth_sample(
     columns = (by,) if isinstance(by, str) else tuple(by)
     rng = np.random.default_rng(seed)
     table = _cells_of(truth, component)
-    found = groups(table, _known(columns), truth.parameters)
-    labels = found.labels if columns else [""]
+    grouped = groups(table, _known(columns), truth.parameters)
+    labels = grouped.labels if columns else [""]
     codes, _ = cell_codes(truth)
     stratum_of = np.full(int(codes.max(initial=-1)) + 1, -1, dtype=np.int32)
-    stratum_of[table["code"]] = found.code
+    stratum_of[table["code"]] = grouped.code
     wanted = _wanted(site_count, labels)
     stratum = stratum_of[codes]
     picked, weights, names = [], [], []
@@ -420,19 +407,18 @@ def _cells_of(truth: ExhaustiveInjections, component: str | None) -> pd.DataFram
         return table
     kept = table[table["component"] == component].reset_index(drop=True)
     if kept.empty:
-        known = ", ".join(map(str, table["component"].unique()))
-        msg = f"component={component!r} has no sites; there are {known}"
+        names_told = ", ".join(map(str, table["component"].unique()))
+        msg = f"component={component!r} has no sites; there are {names_told}"
         raise InjectionError(msg)
     return kept
 
 
 def _wanted(site_count: int | pd.DataFrame, labels: list[str]) -> list[int]:
-    """Say how many sites of each stratum to draw."""
     if not isinstance(site_count, pd.DataFrame):
         total = whole_number("site_count", site_count, least=1)
-        each, more = divmod(total, len(labels))
-        return [each + (number < more) for number in range(len(labels))]
-    INJECTION_ALLOCATION.check(site_count)
+        per_stratum, more = divmod(total, len(labels))
+        return [per_stratum + (number < more) for number in range(len(labels))]
+    tables.INJECTION_ALLOCATION.check(site_count)
     plan = dict(zip(site_count["stratum"], site_count["site_count"], strict=True))
     if strange := sorted(set(plan) - set(labels)):
         msg = f"stratum {strange[0]!r} is none of by=...: e.g. {labels[0]!r}"
@@ -441,13 +427,12 @@ def _wanted(site_count: int | pd.DataFrame, labels: list[str]) -> list[int]:
 
 
 def _judged(drawn: pd.DataFrame, every: int, used: int, rng: np.random.Generator) -> Any:
-    """Count wrong and non-finite outputs on as many inputs as are used."""
     sdc, due = (drawn[f"{name}_count"].to_numpy(dtype="int64") for name in ("sdc", "due"))
     if used == every:
         return sdc, due, used
-    some = rng.hypergeometric(sdc, every - sdc, used)
-    rest = np.where(every > sdc, used - some, 0)
-    return some, rng.hypergeometric(due, every - sdc - due, rest), used
+    sdc_drawn = rng.hypergeometric(sdc, every - sdc, used)
+    others_right = np.where(every > sdc, used - sdc_drawn, 0)
+    return sdc_drawn, rng.hypergeometric(due, every - sdc - due, others_right), used
 
 
 def _bundle(truth: ExhaustiveInjections, drawn: pd.DataFrame, counts: Any, seed: int) -> Injections:
@@ -457,38 +442,37 @@ def _bundle(truth: ExhaustiveInjections, drawn: pd.DataFrame, counts: Any, seed:
     design = "uniform" if drawn["stratum"].isna().all() else "stratified"
     head = {"campaign_id": name, "design": design, "seed": seed, "input_count": used}
     campaign = truth.campaign.astype({"design": object}).assign(**head)
-    known = truth.parameters.drop_duplicates("param").set_index("param")
-    dtypes = drawn["param"].astype(object).map(known["dtype"])
+    by_tensor = truth.parameters.drop_duplicates("param").set_index("param")
+    dtypes = drawn["param"].astype(object).map(by_tensor["dtype"])
     pairs = zip(dtypes, drawn["bit"], strict=True)
-    faults = _filled(FAULTS, len(drawn)) | {
+    faults = _filled(tables.FAULTS, len(drawn)) | {
         "bit_role": [bit_role(dtype, int(bit)) for dtype, bit in pairs],
         "campaign_id": name, "exp_id": np.arange(len(drawn)), "flip": 0,
-        **{n: drawn["param"].astype(object).map(known[n].astype(object)) for n in known
+        **{n: drawn["param"].astype(object).map(by_tensor[n].astype(object)) for n in by_tensor
            if n in _PLACES},
         **{n: drawn[n] for n in ("param", "elem", "bit", "stratum", "inclusion_weight")},
     }  # fmt: skip
-    outcomes = _filled(OUTCOMES, len(drawn)) | {
+    outcomes = _filled(tables.OUTCOMES, len(drawn)) | {
         "campaign_id": name, "exp_id": np.arange(len(drawn)), "input_count": used,
         "sdc_count": sdc, "due_count": due,
     }  # fmt: skip
     return Injections(
-        CAMPAIGN.check(CAMPAIGN.cast(campaign)),
-        FAULTS.check(FAULTS.cast(pd.DataFrame(faults))),
-        OUTCOMES.check(OUTCOMES.cast(pd.DataFrame(outcomes))),
-        TRIALS.empty(),
+        tables.CAMPAIGN.check(tables.CAMPAIGN.cast(campaign)),
+        tables.FAULTS.check(tables.FAULTS.cast(pd.DataFrame(faults))),
+        tables.OUTCOMES.check(tables.OUTCOMES.cast(pd.DataFrame(outcomes))),
+        tables.TRIALS.empty(),
         truth.parameters.assign(campaign_id=name),
         _quality(name, every, used, len(drawn)),
     )
 
 
-def _filled(table: _Table, size: int) -> dict[str, Any]:
-    """Give missing values for every column."""
+def _filled(table: tables.Table, size: int) -> dict[str, Any]:
     return {name: pd.Series([None] * size, dtype=object) for name in table.columns}
 
 
 def _quality(name: str, every: int, used: int, size: int) -> pd.DataFrame:
     if used == every:
-        return QUALITY.empty()
+        return tables.QUALITY.empty()
     row = {
         "source": name,
         "finding": "assumed",
@@ -497,4 +481,4 @@ def _quality(name: str, every: int, used: int, size: int) -> pd.DataFrame:
         "where": None,
     }
     table = pd.DataFrame([row]).astype({"finding": "category", "where": object})
-    return QUALITY.check(QUALITY.cast(table))
+    return tables.QUALITY.check(tables.QUALITY.cast(table))

@@ -11,15 +11,8 @@ from numpy.typing import NDArray
 from scipy import stats
 from scipy.special import gammaln
 
-from workbench.analyze._pvf.groups import (
-    MEMBERS,
-    OF_CAMPAIGN,
-    Groups,
-    Rules,
-    bit_role,
-    bit_width,
-    groups,
-)
+from workbench.analyze._pvf import groups as grouping
+from workbench.analyze._pvf.groups import MEMBERS, OF_CAMPAIGN, Groups, Rules, groups
 from workbench.analyze._pvf.injection_rows import KEY, located, together
 from workbench.analyze._pvf.truth_cells import cells
 from workbench.errors import InjectionError
@@ -37,7 +30,6 @@ class Words(NamedTuple):
     tensors: str = ""
 
     def __str__(self) -> str:
-        """Join both."""
         return " of ".join(filter(None, self))
 
 
@@ -57,83 +49,79 @@ class Parts(NamedTuple):
 
 
 def with_parts(
-    given: Injections | Sequence[Injections],
+    injections: Injections | Sequence[Injections],
     table: pd.DataFrame,
-    found: Groups,
+    grouped: Groups,
     campaign: pd.DataFrame,
     rules: Rules,
 ) -> Groups:
     """Name the groups of a table by what their faults were drawn from."""
-    drawn = drawn_cells(given, table)
-    return found._replace(labels=parts(drawn, found, table["campaign_id"], campaign, rules).labels)
+    drawn = drawn_cells(injections, table)
+    return grouped._replace(
+        labels=parts(drawn, grouped, table["campaign_id"], campaign, rules).labels
+    )
 
 
 def component_names(truth: ExhaustiveInjections) -> dict[str, str]:
     """Name every component of a truth by the part of it that was injected into."""
     table = cells(truth).assign(campaign_id=truth.campaign["campaign_id"].iloc[0])
-    found = groups(table, ("component",), truth.parameters)
+    grouped = groups(table, ("component",), truth.parameters)
     rules = Rules("bits", ("component",))
     drawn = drawn_cells(truth, table)
-    labels = parts(drawn, found, table["campaign_id"], truth.campaign, rules).labels
-    return dict(zip(found.keys["component"], labels, strict=True))
+    labels = parts(drawn, grouped, table["campaign_id"], truth.campaign, rules).labels
+    return dict(zip(grouped.keys["component"], labels, strict=True))
 
 
 def parts(
-    drawn: Drawn, found: Groups, names: pd.Series, campaign: pd.DataFrame, rules: Rules
+    drawn: Drawn, grouped: Groups, names: pd.Series, campaign: pd.DataFrame, rules: Rules
 ) -> Parts:
     """Compare what faults were drawn from with what each group holds.
 
     ``names`` is the campaign of every row that ``found`` groups.
-
-    Raises
-    ------
-    InjectionError
-        If some bits of a group were drawn from by more campaigns than others.
     """
-    places = _with_campaign(drawn, campaign, rules.by)
-    told = [name for name in rules.by if name in places and name != "flip_count"]
-    home = pd.Series(np.arange(len(places))).groupby(_texts(places, told)).indices
-    pairs = pd.DataFrame({"group": found.code, "name": names.to_numpy(dtype=object)})
+    cells_drawn = _with_campaign(drawn, campaign, rules.by)
+    columns = [name for name in rules.by if name in cells_drawn and name != "flip_count"]
+    home = pd.Series(np.arange(len(cells_drawn))).groupby(_texts(cells_drawn, columns)).indices
+    pairs = pd.DataFrame({"group": grouped.code, "name": names.to_numpy(dtype=object)})
     of_group = pairs.drop_duplicates().groupby("group")["name"].agg(set)
     is_blind = bool(_NO_CELLS & set(rules.by))
-    result = Parts([], [], np.full(len(found.labels), np.nan), [])
-    for number, key in enumerate(_texts(found.keys, told)):
-        label = found.labels[number]
-        part = places.iloc[home.get(key, [])]
-        part = part[part["campaign_id"].isin(of_group[number])]
-        if part.empty or is_blind:
-            mine = places[places["campaign_id"].isin(of_group[number])]
-            words, bits = _of_bits(mine, label, rules.by), np.nan
+    result = Parts([], [], np.full(len(grouped.labels), np.nan), [])
+    for number, key in enumerate(_texts(grouped.keys, columns)):
+        label = grouped.labels[number]
+        own_cells = cells_drawn.iloc[home.get(key, [])]
+        own_cells = own_cells[own_cells["campaign_id"].isin(of_group[number])]
+        if own_cells.empty or is_blind:
+            of_campaigns = cells_drawn[cells_drawn["campaign_id"].isin(of_group[number])]
+            words, bits = _of_bits(of_campaigns, label, rules.by), np.nan
         else:
-            words, bits = _words_and_bits(part, label)
+            words, bits = _words_and_bits(own_cells, label)
         result.labels.append(_label(label, words, rules.by))
         result.drawn_from.append(str(words))
         result.bit_count[number] = bits
-        result.names.append(_names(part, rules))
+        result.names.append(_names(own_cells, rules))
     return result
 
 
 def _with_campaign(drawn: Drawn, campaign: pd.DataFrame, by: tuple[str, ...]) -> pd.DataFrame:
-    """Add to the cells how often they were drawn from, and the columns grouped by."""
-    places = drawn.cells
-    cover, is_known = np.zeros(len(places), dtype=np.int64), np.ones(len(places), dtype=bool)
-    own = places["campaign_id"].to_numpy(dtype=object)
+    model_cells = drawn.cells
+    cover = np.zeros(len(model_cells), dtype=np.int64)
+    is_known = np.ones(len(model_cells), dtype=bool)
+    own = model_cells["campaign_id"].to_numpy(dtype=object)
     for name, mask in drawn.draws:
         if mask is None:
             is_known &= own != name
         else:
             cover += mask
-    known = campaign.set_index("campaign_id")
-    more = [name for name in by if name in OF_CAMPAIGN and name not in places]
-    return places.assign(
+    by_campaign = campaign.set_index("campaign_id")
+    more = [name for name in by if name in OF_CAMPAIGN and name not in model_cells]
+    return model_cells.assign(
         cover=cover,
         is_known=is_known,
-        **{name: places["campaign_id"].map(known[name]) for name in more},
+        **{name: model_cells["campaign_id"].map(by_campaign[name]) for name in more},
     )
 
 
 def _texts(frame: pd.DataFrame, columns: list[str]) -> NDArray[Any]:
-    """Give one text per row that tells the groups apart."""
     texts = np.full(len(frame), "", dtype=object)
     for name in columns:
         values = frame[name].astype(object)
@@ -142,25 +130,26 @@ def _texts(frame: pd.DataFrame, columns: list[str]) -> NDArray[Any]:
     return texts
 
 
-def _names(part: pd.DataFrame, rules: Rules) -> set[str]:
-    """Name the tensors or layers that the mean of a group runs over."""
+def _names(own_cells: pd.DataFrame, rules: Rules) -> set[str]:
     column = MEMBERS.get(rules.average)
-    if column is None or part["element_count"].isna().any():
+    if column is None or own_cells["element_count"].isna().any():
         return set()
-    return set(part.loc[(part["cover"] > 0) | ~part["is_known"], column])
+    return set(own_cells.loc[(own_cells["cover"] > 0) | ~own_cells["is_known"], column])
 
 
-def _words_and_bits(part: pd.DataFrame, label: str) -> tuple[Words, float]:
-    """Give the part of a group in words, and its bits."""
-    if not part["is_known"].all():
+def _words_and_bits(own_cells: pd.DataFrame, label: str) -> tuple[Words, float]:
+    if not own_cells["is_known"].all():
         return _UNKNOWN, np.nan
-    is_whole = (part["drawn_count"] == part["element_count"]).all() and part["cover"].min() > 0
-    if is_whole and part["cover"].nunique() == 1 and part["campaign_id"].nunique() == 1:
-        return Words(), float(part["drawn_count"].sum())
-    grouped = part.groupby(["tensor", "bit"], sort=False)
-    each = grouped.first().assign(cover=grouped["cover"].sum()).reset_index()
-    drawn = each[each["cover"] > 0]
-    words = _words(each, drawn)
+    is_whole = (own_cells["drawn_count"] == own_cells["element_count"]).all() and own_cells[
+        "cover"
+    ].min() > 0
+    if is_whole and own_cells["cover"].nunique() == 1 and own_cells["campaign_id"].nunique() == 1:
+        return Words(), float(own_cells["drawn_count"].sum())
+    grouped = own_cells.groupby(["tensor", "bit"], sort=False)
+    # The same cell in several campaigns is one part of the model.
+    merged = grouped.first().assign(cover=grouped["cover"].sum()).reset_index()
+    drawn = merged[merged["cover"] > 0]
+    words = _words(merged, drawn)
     if drawn["cover"].nunique() > 1:
         msg = (
             f"group {label!r} mixes faults drawn from parts of it that overlap: some bits would "
@@ -171,24 +160,22 @@ def _words_and_bits(part: pd.DataFrame, label: str) -> tuple[Words, float]:
     return words, float(drawn["drawn_count"].sum(skipna=False))
 
 
-def _of_bits(places: pd.DataFrame, label: str, by: tuple[str, ...]) -> Words:
-    """Say which bits a group was drawn from whose tensors are not known."""
-    drawn = places[places["cover"] > 0]
-    if drawn.empty or not places["is_known"].all() or "bit " in label:
+def _of_bits(model_cells: pd.DataFrame, label: str, by: tuple[str, ...]) -> Words:
+    drawn = model_cells[model_cells["cover"] > 0]
+    if drawn.empty or not model_cells["is_known"].all() or "bit " in label:
         return Words()
-    words = _words(places, drawn)
+    words = _words(model_cells, drawn)
     return words if not {*_PLACES, "param", "kind", *_NO_CELLS} & set(by) else Words(words.bits)
 
 
-def _words(whole: pd.DataFrame, drawn: pd.DataFrame) -> Words:
-    """Say which of the cells were drawn from."""
+def _words(own_cells: pd.DataFrame, drawn: pd.DataFrame) -> Words:
     is_full = not (drawn["drawn_count"] < drawn["element_count"]).any()
-    inside = whole[whole["tensor"].isin(drawn["tensor"])]
+    inside = own_cells[own_cells["tensor"].isin(drawn["tensor"])]
     bits = sorted(drawn["bit"].unique())
     if not is_full or len(drawn) < inside["bit"].isin(bits).sum():
-        some, every = drawn["drawn_count"].sum(), whole["element_count"].sum()
-        return Words(f"{some:,.0f} of the {every:,.0f} bits") if every > 0 else _UNKNOWN
-    return Words(_ranges(bits) if len(drawn) < len(inside) else "", _tensors(whole, drawn))
+        drawn_bits, every = drawn["drawn_count"].sum(), own_cells["element_count"].sum()
+        return Words(f"{drawn_bits:,.0f} of the {every:,.0f} bits") if every > 0 else _UNKNOWN
+    return Words(_ranges(bits) if len(drawn) < len(inside) else "", _tensors(own_cells, drawn))
 
 
 def _ranges(bits: list[int]) -> str:
@@ -199,24 +186,23 @@ def _ranges(bits: list[int]) -> str:
     return f"bit{'s' * (len(bits) > 1)} {', '.join(texts)}"
 
 
-def _tensors(whole: pd.DataFrame, drawn: pd.DataFrame) -> str:
+def _tensors(own_cells: pd.DataFrame, drawn: pd.DataFrame) -> str:
     """Name the tensors drawn from, by whole components or layers where they are that."""
-    mine = set(drawn["tensor"])
-    if mine == set(whole["tensor"]):
+    tensors = set(drawn["tensor"])
+    if tensors == set(own_cells["tensor"]):
         return ""
     column = next(
         name
         for name in _PLACES
-        if set(whole.loc[whole[name].isin(drawn[name].unique()), "tensor"]) == mine
+        if set(own_cells.loc[own_cells[name].isin(drawn[name].unique()), "tensor"]) == tensors
     )
     names = [str(name) for name in drawn[column].unique()]
     if len(names) > _SHOWN:
-        return f"{len(names)} of {whole[column].nunique()} {_PLACES[column]}"
+        return f"{len(names)} of {own_cells[column].nunique()} {_PLACES[column]}"
     return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
 
 
 def _label(label: str, words: Words, by: tuple[str, ...]) -> str:
-    """Put the part in front of the name of the group."""
     if not any(words):
         return label
     if not by:
@@ -228,10 +214,9 @@ def _label(label: str, words: Words, by: tuple[str, ...]) -> str:
     return f"{words} of {label}"
 
 
-# Which bits of the model a design drew from: the rest of the model was not sampled.
-
 Flags = NDArray[np.bool_]
 _PLACE = ("component", "layer", "param", "kind", "dtype")
+# Sums of weights agree to _CLOSE, planned numbers of experiments are whole to _WHOLE.
 _CLOSE, _WHOLE = 1e-8, 1e-6
 # Chance drops bits or tensors less often than this: they were not drawn from.
 _CHANCE, _FIT = 1e-6, 1e-3
@@ -250,7 +235,7 @@ class Drawn(NamedTuple):
 
 
 def drawn_cells(
-    given: Injections | Sequence[Injections] | ExhaustiveInjections, judged: pd.DataFrame
+    injections: Injections | Sequence[Injections] | ExhaustiveInjections, judged: pd.DataFrame
 ) -> Drawn:
     """Find out from weights and places what every draw of ``given`` was made from.
 
@@ -259,19 +244,19 @@ def drawn_cells(
     missed were not drawn from. A layer whose size fits is taken for drawn from as a whole, so few
     sites of tensors chosen one by one can be taken for those of a layer of the same size.
     """
-    if isinstance(given, ExhaustiveInjections):
-        return _of_truth(given, judged)
-    people = together(given, "parameters")
-    faults = located(together(given, "faults"), people)
+    if isinstance(injections, ExhaustiveInjections):
+        return _of_truth(injections, judged)
+    people = together(injections, "parameters")
+    faults = located(together(injections, "faults"), people)
     used = pd.MultiIndex.from_frame(faults[KEY]).isin(pd.MultiIndex.from_frame(judged[KEY]))
     faults = faults.assign(is_judged=used, tensor=_drawn_tensors(faults))
     tables, draws = [_cells(people.head(0)).assign(campaign_id="")], []
-    for name, part in faults.groupby("campaign_id", sort=False, observed=True):
+    for name, own_faults in faults.groupby("campaign_id", sort=False, observed=True):
         own = people[people["campaign_id"] == name]
-        cells = (_cells(own) if len(own) else _hit_cells(part)).assign(campaign_id=name)
-        numbers = part["exp_id"]
+        cells = (_cells(own) if len(own) else _hit_cells(own_faults)).assign(campaign_id=name)
+        numbers = own_faults["exp_id"]
         is_complete = bool(numbers.min() == 0 and numbers.nunique() == numbers.max() + 1)
-        masks = _masks(_Regions(cells, is_complete=is_complete), part)
+        masks = _masks(_Regions(cells, is_complete=is_complete), own_faults)
         draws += [(str(name), sum(map(len, tables)), mask) for mask in masks]
         tables.append(cells)
     every = pd.concat([table for table in tables if len(table)] or tables, ignore_index=True)
@@ -279,7 +264,6 @@ def drawn_cells(
 
 
 def _spread(mask: Flags | None, at: int, size: int) -> Flags | None:
-    """Place the flags of one campaign's cells among those of all."""
     if mask is None:
         return None
     wide = np.zeros(size, dtype=bool)
@@ -296,24 +280,25 @@ def _of_truth(truth: ExhaustiveInjections, table: pd.DataFrame) -> Drawn:
     return Drawn(cells.assign(campaign_id=name, drawn_count=count), [(name, count > 0)])
 
 
+# Some tools number layers instead of naming tensors.
 def _drawn_tensors(frame: pd.DataFrame) -> pd.Series:
-    """Name the tensor; some tools number layers instead."""
     param = frame["param"].astype(object)
     return param.where(param.notna(), frame["layer"].astype(object))
 
 
 def _cells(people: pd.DataFrame) -> pd.DataFrame:
-    """Split every tensor by bit."""
     people = people.drop_duplicates("param")
     width = people["bit_count"] // people["element_count"].clip(lower=1)
     return _by_bit(people.assign(tensor=people["param"]), width.to_numpy(dtype=np.int64))
 
 
+# Without a table of parameters the tensors that were hit stand for the model.
 def _hit_cells(faults: pd.DataFrame) -> pd.DataFrame:
-    """Take the tensors that were hit for the model, where it has no table of parameters."""
-    told = faults[faults["bit"].notna() & faults["tensor"].notna()].drop_duplicates(list(_PLACE))
-    width = np.nan_to_num([bit_width(dtype) for dtype in told["dtype"].astype(object)])
-    return _by_bit(told.assign(element_count=np.nan), width.astype(np.int64))
+    has_place = faults["bit"].notna() & faults["tensor"].notna()
+    known_sites = faults[has_place].drop_duplicates(list(_PLACE))
+    dtypes = known_sites["dtype"].astype(object)
+    width = np.nan_to_num([grouping.bit_width(dtype) for dtype in dtypes])
+    return _by_bit(known_sites.assign(element_count=np.nan), width.astype(np.int64))
 
 
 def _by_bit(people: pd.DataFrame, width: NDArray[np.int64]) -> pd.DataFrame:
@@ -321,7 +306,7 @@ def _by_bit(people: pd.DataFrame, width: NDArray[np.int64]) -> pd.DataFrame:
     cells = cells.astype(dict.fromkeys([*_PLACE, "tensor"], object)).reset_index(drop=True)
     bits = np.concatenate([np.arange(n) for n in width]) if len(width) else np.zeros(0)
     pairs = zip(cells["dtype"], bits.tolist(), strict=True)
-    roles = np.array([bit_role(dtype, int(bit)) for dtype, bit in pairs], dtype=object)
+    roles = np.array([grouping.bit_role(dtype, int(bit)) for dtype, bit in pairs], dtype=object)
     count = cells["element_count"].astype(float)
     return cells.assign(
         bit=bits.astype(np.int64), bit_role=roles, element_count=count, drawn_count=count
@@ -330,22 +315,20 @@ def _by_bit(people: pd.DataFrame, width: NDArray[np.int64]) -> pd.DataFrame:
 
 def _masks(regions: _Regions, faults: pd.DataFrame) -> list[Flags | None]:
     """Give the cells of every draw of a campaign; those of its strata together."""
-    whole = regions.of(faults)
+    one_draw = regions.of(faults)
     strata = pd.factorize(faults["stratum"])[0]
     weight = pd.factorize(faults["inclusion_weight"])[0]
     several = strata if strata.max() >= 0 else weight
     is_one = several.max() < 1 or (several.max() + 1) * _PER_DRAW > len(faults)
-    if whole is not None or is_one:
-        return [whole]
-    found = [regions.of(part) for _, part in faults.groupby(several, sort=False)]
-    if any(mask is None for mask in found):
+    if one_draw is not None or is_one:
+        return [one_draw]
+    masks = [regions.of(draw) for _, draw in faults.groupby(several, sort=False)]
+    if any(mask is None for mask in masks):
         return [None]
-    return [np.logical_or.reduce(found)] if several is strata else found  # type: ignore[arg-type]
+    return [np.logical_or.reduce(masks)] if several is strata else masks  # type: ignore[arg-type]
 
 
 class _Regions:
-    """The cells of one campaign, to tell which of them a draw was made from."""
-
     def __init__(self, cells: pd.DataFrame, *, is_complete: bool) -> None:
         self._is_complete = is_complete
         elements = cells["element_count"]
@@ -362,6 +345,7 @@ class _Regions:
     def of(self, faults: pd.DataFrame) -> Flags | None:
         """Give the cells that one draw was made from, or None if that cannot be told."""
         weight = faults.drop_duplicates("exp_id")["inclusion_weight"].to_numpy(dtype=float)
+        # Without the sizes of the tensors no weight can be compared with anything.
         is_weighed = self._is_counted and not np.isnan(weight).any() and weight.sum() > 0
         used = faults[faults["is_judged"] & faults["tensor"].isin(self._tensor)]
         hit, count = self._hit(used), len(used.drop_duplicates(["tensor", "elem", "bit"]))
@@ -369,6 +353,7 @@ class _Regions:
             return self._without_places(faults, weight if is_weighed else None)
         masks = {mask.tobytes(): mask for mask in self._candidates(hit)}.values()
         likely = [mask for mask in masks if self._is_likely(mask, hit, count)]
+        # The largest first: of sets that fit alike, faults were drawn from the whole.
         likely.sort(key=lambda mask: -float(self._elements[mask].sum()))
         if not is_weighed:
             # Nothing tells which of the other bits were drawn from, too.
@@ -391,8 +376,8 @@ class _Regions:
         chosen = _by_weight(sizes, weight, is_complete=self._is_complete)
         return None if chosen is None else masks[chosen]
 
+    # A value that replaces an element hits all its bits.
     def _hit(self, faults: pd.DataFrame) -> Flags:
-        """Flag the cells that were hit; a value that replaces an element hits all its bits."""
         if faults.empty or not len(self._bit):
             return np.zeros(len(self._bit), dtype=bool)
         tensor = self._tensor.get_indexer(faults["tensor"])
@@ -418,7 +403,8 @@ class _Regions:
         span = (self._bit >= low) & (self._bit <= high)
         bits = [self._alike("bit", hit), self._alike("bit_role", hit), span, every]
         for tensors in (*(self._alike(name, hit) for name in (*_PLACE, "tensor")), every):
-            yield from (tensors & each for each in bits)
+            yield from (tensors & bit_mask for bit_mask in bits)
+        # Last, the very cells that were hit: tensors and bits chosen one by one.
         yield hit
 
     def _is_likely(self, mask: Flags, hit: Flags, count: int) -> bool:
@@ -434,18 +420,18 @@ class _Regions:
 
 def _by_weight(sizes: list[float], weight: NDArray[np.float64], *, is_complete: bool) -> int | None:
     """Say which of the sets has the bits that the weights stand for; None where none or two do."""
-    total, each = float(weight.sum()), float(weight.mean())
+    total, mean_weight = float(weight.sum()), float(weight.mean())
     exact = [n for n, size in enumerate(sizes) if abs(size / total - 1) <= _CLOSE]
     if exact or (is_complete and abs(total - round(total)) <= _CLOSE * total):
         return exact[0] if len(exact) == 1 else None
     # The first experiments of a design, or some by chance: their weight is bits / all experiments.
     for number, size in enumerate(sizes):
-        planned = size / each
+        planned = size / mean_weight
         if abs(planned - round(planned)) <= _WHOLE and round(planned) >= len(weight):
             return number
     if is_complete:
         return None
-    fitting = (n for n, size in enumerate(sizes) if _fits(size / each, len(weight)))
+    fitting = (n for n, size in enumerate(sizes) if _fits(size / mean_weight, len(weight)))
     return next(fitting, None)
 
 
@@ -455,5 +441,5 @@ def _fits(expected: float, count: int) -> bool:
     return bool(min(law.cdf(count), law.sf(count - 1)) > _FIT)
 
 
-def _log_choices(whole: int, part: int) -> Any:
-    return gammaln(whole + 1) - gammaln(part + 1) - gammaln(whole - part + 1)
+def _log_choices(total: int, chosen: int) -> Any:
+    return gammaln(total + 1) - gammaln(chosen + 1) - gammaln(total - chosen + 1)

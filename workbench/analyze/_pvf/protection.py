@@ -10,26 +10,17 @@ import pandas as pd
 from scipy import stats
 
 from workbench._numbers import share_between
+from workbench.analyze._pvf import groups as grouping
 from workbench.analyze._pvf.allocation import site_shares
 from workbench.analyze._pvf.cluster_intervals import Clusters, cluster_interval, estimates
-from workbench.analyze._pvf.groups import (
-    SAME,
-    NanPolicy,
-    Rules,
-    bit_width,
-    comparable,
-    first_difference,
-    groups,
-    refuse_half_weighted,
-    refuse_mixed,
-    wrong_and_judged,
-)
+from workbench.analyze._pvf.groups import SAME, NanPolicy, Rules, groups
 from workbench.analyze._pvf.injection_rows import (
     SEVERAL,
     bundles,
     campaigns,
     experiments,
     joint,
+    parameters_of,
     together,
 )
 from workbench.analyze._pvf.parts import drawn_cells, parts, with_parts
@@ -38,13 +29,12 @@ from workbench.errors import InjectionError
 from workbench.tables import PVF_MITIGATION, PVF_PROTECTION, ExhaustiveInjections, Injections
 
 Unit: TypeAlias = Literal["elements", "bits", "tensors"]
+# Steps are drawn at logarithmic distances: the first units remove most.
 _POINTS = 200
 _CLOSE = 1e-9
 
 
 class _Units(NamedTuple):
-    """What can be protected in one group."""
-
     name: Any
     size: Any
     """What protecting it costs: elements, or bits."""
@@ -96,9 +86,10 @@ def pvf_protection(
         raise InjectionError(msg)
     exact = isinstance(injections, ExhaustiveInjections)
     if isinstance(injections, ExhaustiveInjections):
-        table, parameters = _truth_units(injections, unit), injections.parameters
+        table = _truth_units(injections, unit)
     else:
-        table, parameters = _sampled_units(injections, unit), together(injections, "parameters")
+        table = _sampled_units(injections, unit)
+    parameters = parameters_of(injections)
     if parameters.empty:
         msg = "the injections have no table of parameters: shares need to know what can be hit"
         raise InjectionError(msg)
@@ -107,11 +98,11 @@ def pvf_protection(
     labels |= _drawn_tensors(injections, ()) if None in names else {}
     curves: dict[str, pd.DataFrame] = {}
     for name in names:
-        part = table if name is None else table[table["component"] == name]
+        units = table if name is None else table[table["component"] == name]
         label, tensors = labels["all" if name is None else str(name)]
         people = parameters[parameters["param"].isin(tensors)]
         if label not in curves:
-            curve = _curve(_grouped(part, unit), people, unit, exact)
+            curve = _curve(_grouped(units, unit), people, unit, exact)
             curves[label] = curve.assign(group=label)
     result = pd.concat(curves.values(), ignore_index=True)
     ranked = "truth" if exact else "half of the sites, judged on the other half"
@@ -120,37 +111,36 @@ def pvf_protection(
 
 
 def _drawn_tensors(
-    given: Injections | Sequence[Injections] | ExhaustiveInjections, by: tuple[str, ...]
+    injections: Injections | Sequence[Injections] | ExhaustiveInjections, by: tuple[str, ...]
 ) -> dict[str, tuple[str, set[str]]]:
     """Give by group its name and its tensors; refuse one of which only some bits were drawn."""
-    if isinstance(given, ExhaustiveInjections):
-        campaign, people = given.campaign, given.parameters
-        table = cells(given).assign(campaign_id=campaign["campaign_id"].iloc[0])
+    if isinstance(injections, ExhaustiveInjections):
+        campaign = injections.campaign
+        table = cells(injections).assign(campaign_id=campaign["campaign_id"].iloc[0])
     else:
-        campaign, people = campaigns(given), together(given, "parameters")
-        table = experiments(given)
-    found = groups(table, by, people)
-    drawn = drawn_cells(given, table)
-    whole = parts(drawn, found, table["campaign_id"], campaign, Rules("tensors", by))
+        campaign, table = campaigns(injections), experiments(injections)
+    people = parameters_of(injections)
+    grouped = groups(table, by, people)
+    drawn = drawn_cells(injections, table)
+    origin = parts(drawn, grouped, table["campaign_id"], campaign, Rules("tensors", by))
     size = people.drop_duplicates("param").set_index("param")["bit_count"]
-    for label, names, bits in zip(whole.labels, whole.names, whole.bit_count, strict=True):
+    for label, names, bits in zip(origin.labels, origin.names, origin.bit_count, strict=True):
         if not bits >= size.reindex(list(names)).sum() * (1 - _CLOSE):
             msg = (
                 f"the faults were drawn from {label}: what protection removes needs faults in all "
                 "bits of what is protected; draw them without bits=..."
             )
             raise InjectionError(msg)
-    return dict(zip(found.labels, zip(whole.labels, whole.names, strict=True), strict=True))
+    return dict(zip(grouped.labels, zip(origin.labels, origin.names, strict=True), strict=True))
 
 
 def _components(
     table: pd.DataFrame, parameters: pd.DataFrame, component: str | None
 ) -> list[str | None]:
-    """List the groups: all together (None) and each part, or the one requested."""
     hit = set(table["component"])
     if component is None:
-        known = dict.fromkeys([*parameters["component"], *sorted(hit)])
-        return [None, *(name for name in known if name in hit)]
+        ordered = dict.fromkeys([*parameters["component"], *sorted(hit)])
+        return [None, *(name for name in ordered if name in hit)]
     if component not in hit:
         msg = f"component={component!r} was not hit; there are {', '.join(sorted(hit))}"
         raise InjectionError(msg)
@@ -185,9 +175,9 @@ def _sampled_units(injections: Injections | Sequence[Injections], unit: Unit) ->
     if column == "elem":
         faults = together(injections, "faults")
         one_each = faults.drop_duplicates(["campaign_id", "exp_id"])
-        places = one_each.set_index(["campaign_id", "exp_id"])["elem"]
+        elements = one_each.set_index(["campaign_id", "exp_id"])["elem"]
         own = pd.MultiIndex.from_frame(sites[["campaign_id", "exp_id"]])
-        sites["elem"] = places.reindex(own).to_numpy(dtype=object)
+        sites["elem"] = elements.reindex(own).to_numpy(dtype=object)
     unknown = sites[column].isna() | sites["component"].isna() | (sites["component"] == SEVERAL)
     if unknown.any():
         row = sites[unknown].iloc[0]
@@ -198,63 +188,62 @@ def _sampled_units(injections: Injections | Sequence[Injections], unit: Unit) ->
         raise InjectionError(msg)
     nobody = np.zeros(len(sites), dtype=np.int64)
     rules = Rules("bits")
-    refuse_mixed(nobody, ["all"], sites["campaign_id"], campaigns(injections), rules)
-    refuse_half_weighted(sites, nobody, ["all"])
+    grouping.refuse_mixed(nobody, ["all"], sites["campaign_id"], campaigns(injections), rules)
+    grouping.refuse_half_weighted(sites, nobody, ["all"])
     weight = sites["weight"].fillna(1.0)
     worth = sites["share"] * weight
     # By chance, always the same: every second one could be every second bit.
     odd = np.random.default_rng(0).permutation(len(sites)) % 2 == 1
-    place = sites["param"].map(lambda _: 0) if unit == "tensors" else sites[column].astype("int64")
+    code = sites["param"].map(lambda _: 0) if unit == "tensors" else sites[column].astype("int64")
     table = pd.DataFrame(
-        {"param": sites["param"], "place": place, "component": sites["component"],
+        {"param": sites["param"], "place": code, "component": sites["component"],
          "one": np.where(odd, worth, 0.0), "two": np.where(odd, 0.0, worth)}
     )  # fmt: skip
     keys = ["component", "param", "place"]
     return table.groupby(keys, sort=False, as_index=False)[["one", "two"]].sum()
 
 
+# A bit place is one unit in all its tensors.
 def _grouped(table: pd.DataFrame, unit: Unit) -> pd.DataFrame:
-    """Put the units of one group together: a bit place is one in all its tensors."""
     if unit != "bits":
         return table
     return table.groupby("place", as_index=False)[["one", "two"]].sum()
 
 
 def _curve(table: pd.DataFrame, parameters: pd.DataFrame, unit: Unit, exact: bool) -> pd.DataFrame:
-    """Work out the curve of one group; the mean of both ways round for a sample."""
     size = _sizes(table, parameters, unit)
     total = _total(parameters, unit, table)
     names = _names(table, unit)
-    one, two = (table[name].to_numpy(dtype=float) for name in ("one", "two"))
-    first = _steps(_Units(names, size, one, two), total)
+    first_half, second_half = (table[name].to_numpy(dtype=float) for name in ("one", "two"))
+    # Each half judges the order that the other one found: chance cannot rank and judge at once.
+    first = _steps(_Units(names, size, first_half, second_half), total)
     if exact:
         return first
-    second = _steps(_Units(names, size, two, one), total)
+    second = _steps(_Units(names, size, second_half, first_half), total)
     return _mean(first, second)
 
 
 def _sizes(table: pd.DataFrame, parameters: pd.DataFrame, unit: Unit) -> Any:
-    known = parameters.drop_duplicates("param").set_index("param")
+    by_tensor = parameters.drop_duplicates("param").set_index("param")
     if unit == "tensors":
-        return known["bit_count"].reindex(table["param"]).fillna(1).to_numpy(dtype=float)
+        return by_tensor["bit_count"].reindex(table["param"]).fillna(1).to_numpy(dtype=float)
     if unit == "elements" or parameters.empty:
         return np.ones(len(table))
-    width = known["dtype"].map(bit_width).to_numpy(dtype=float)
-    elements = known["element_count"].to_numpy(dtype=float)
+    width = by_tensor["dtype"].map(grouping.bit_width).to_numpy(dtype=float)
+    elements = by_tensor["element_count"].to_numpy(dtype=float)
     return np.array([elements[width > bit].sum() for bit in table["place"]], dtype=float)
 
 
 def _total(parameters: pd.DataFrame, unit: Unit, table: pd.DataFrame) -> tuple[int, float]:
-    """Give how many units there are, and their size."""
-    known = parameters.drop_duplicates("param")
-    if known.empty:
+    tensors = parameters.drop_duplicates("param")
+    if tensors.empty:
         return len(table), float(len(table))
     if unit == "elements":
-        return int(known["element_count"].sum()), float(known["element_count"].sum())
-    bits = float(known["bit_count"].sum())
+        return int(tensors["element_count"].sum()), float(tensors["element_count"].sum())
+    bits = float(tensors["bit_count"].sum())
     if unit == "tensors":
-        return len(known), bits
-    return int(known["dtype"].map(bit_width).max()), bits
+        return len(tensors), bits
+    return int(tensors["dtype"].map(grouping.bit_width).max()), bits
 
 
 def _names(table: pd.DataFrame, unit: Unit) -> Any:
@@ -267,12 +256,12 @@ def _names(table: pd.DataFrame, unit: Unit) -> Any:
 
 
 def _steps(units: _Units, total: tuple[int, float]) -> pd.DataFrame:
-    """Protect unit after unit, the one with most wrong outputs per bit first."""
     count, size = total
     order = np.argsort(-units.rank / units.size, kind="stable")
+    # Units without an event have no order among themselves: the last step takes them together.
     order = order[units.rank[order] > 0]
-    whole = units.judge.sum()
-    removed = np.cumsum(units.judge[order]) / whole if whole > 0 else np.zeros(len(order))
+    harm = units.judge.sum()
+    removed = np.cumsum(units.judge[order]) / harm if harm > 0 else np.zeros(len(order))
     shown = np.unique(np.geomspace(1, max(len(order), 1), _POINTS).astype(int)) - 1
     shown = shown[shown < len(order)]
     last = list(units.name[order][shown])
@@ -280,7 +269,7 @@ def _steps(units: _Units, total: tuple[int, float]) -> pd.DataFrame:
         {
             "protected_count": [0, *(shown + 1), count],
             "protected_share": [0.0, *(np.cumsum(units.size[order])[shown] / size), 1.0],
-            "removed_share": [0.0, *removed[shown], 1.0 if whole > 0 else 0.0],
+            "removed_share": [0.0, *removed[shown], 1.0 if harm > 0 else 0.0],
             "last": pd.Series([None, *last, None], dtype=object),
         }
     ).assign(
@@ -289,15 +278,14 @@ def _steps(units: _Units, total: tuple[int, float]) -> pd.DataFrame:
     )
 
 
-def _mean(one: pd.DataFrame, two: pd.DataFrame) -> pd.DataFrame:
-    """Average two curves over the share protected."""
-    curve = one if len(one) >= len(two) else two
+def _mean(first: pd.DataFrame, second: pd.DataFrame) -> pd.DataFrame:
+    curve = first if len(first) >= len(second) else second
     at = curve["protected_share"].to_numpy()
-    both = [np.interp(at, each["protected_share"], each["removed_share"]) for each in (one, two)]
-    return curve.assign(removed_share=np.clip((both[0] + both[1]) / 2, 0, 1))
+    curves = [
+        np.interp(at, half["protected_share"], half["removed_share"]) for half in (first, second)
+    ]
+    return curve.assign(removed_share=np.clip((curves[0] + curves[1]) / 2, 0, 1))
 
-
-# What a mitigation buys: the same faults with it and without.
 
 _NONE = "none"
 # A mitigation may be built into the weights.
@@ -346,18 +334,18 @@ def pvf_mitigation(
     without) over sites, with Student's t.
     """
     share_between("confidence_level", confidence_level)
-    given = bundles(mitigated)
-    _refuse(base, given, Rules("bits", nan_policy=nan_policy))
+    listed = bundles(mitigated)
+    _refuse(base, listed, Rules("bits", nan_policy=nan_policy))
     plain, labels = _sites(base, nan_policy), _labels(base)
     tables = [_rows(plain, plain, _NONE, _golden(base), confidence_level)]
-    for each in given:
-        name = str(each.campaign["mitigation"].iloc[0])
-        with_it = _sites(each, nan_policy)
+    for campaign in listed:
+        name = str(campaign.campaign["mitigation"].iloc[0])
+        with_it = _sites(campaign, nan_policy)
         if plain.index.intersection(with_it.index).empty:
             msg = f"the campaign with {name!r} injected none of the sites of the one without"
             raise InjectionError(msg)
-        _refuse_other_parts(labels, _labels(each), name)
-        tables.append(_rows(plain, with_it, name, _golden(each), confidence_level))
+        _refuse_other_parts(labels, _labels(campaign), name)
+        tables.append(_rows(plain, with_it, name, _golden(campaign), confidence_level))
     result = pd.concat(tables, ignore_index=True)
     order = pd.factorize(result["group"])[0]
     result = result.iloc[np.argsort(order, kind="stable")].reset_index(drop=True)
@@ -367,56 +355,59 @@ def pvf_mitigation(
 
 def _refuse(base: Injections, mitigated: list[Injections], rules: Rules) -> None:
     """Refuse campaigns whose difference is not the mitigation alone."""
-    for each in (base, *mitigated):
-        if len(each.campaign) != 1:
-            msg = f"pass single campaigns; one of these bundles holds {len(each.campaign)}"
+    for bundle in (base, *mitigated):
+        if len(bundle.campaign) != 1:
+            msg = f"pass single campaigns; one of these bundles holds {len(bundle.campaign)}"
             raise InjectionError(msg)
-    told = comparable(together([base, *mitigated], "campaign"), rules)
-    one = told.iloc[0]
-    for position in range(1, len(told)):
-        two = told.iloc[position]
-        if pd.isna(two["mitigation"]):
-            msg = f"campaign {two['campaign_id']!r} does not name its mitigation"
+    fields = grouping.comparable(together([base, *mitigated], "campaign"), rules)
+    reference = fields.iloc[0]
+    for position in range(1, len(fields)):
+        row = fields.iloc[position]
+        if pd.isna(row["mitigation"]):
+            msg = f"campaign {row['campaign_id']!r} does not name its mitigation"
             raise InjectionError(msg)
-        if name := first_difference(one, two, _RULES):
+        if name := grouping.first_difference(reference, row, _RULES):
             msg = (
-                f"campaign {two['campaign_id']!r} differs in {name} from the one without: "
-                f"{two[name]!r} instead of {one[name]!r}"
+                f"campaign {row['campaign_id']!r} differs in {name} from the one without: "
+                f"{row[name]!r} instead of {reference[name]!r}"
             )
             raise InjectionError(msg)
 
 
-def _labels(each: Injections) -> dict[str, str]:
-    """Name every component by the part of it that faults were drawn from."""
-    table, rules = experiments(each), Rules("bits", ("component",))
-    found = groups(table, rules.by, pd.DataFrame())
-    named = with_parts(each, table, found, each.campaign, rules)
-    return dict(zip(found.labels, named.labels, strict=True))
+def _labels(injections: Injections) -> dict[str, str]:
+    table, rules = experiments(injections), Rules("bits", ("component",))
+    grouped = groups(table, rules.by, pd.DataFrame())
+    drawn_groups = with_parts(injections, table, grouped, injections.campaign, rules)
+    return dict(zip(grouped.labels, drawn_groups.labels, strict=True))
 
 
-def _refuse_other_parts(one: dict[str, str], two: dict[str, str], name: str) -> None:
+def _refuse_other_parts(
+    base_labels: dict[str, str], with_labels: dict[str, str], name: str
+) -> None:
     """Refuse a mitigation that was tried on another part than what it is compared with."""
     if off := [
-        component for component in one if two.get(component, one[component]) != one[component]
+        component
+        for component in base_labels
+        if with_labels.get(component, base_labels[component]) != base_labels[component]
     ]:
         msg = (
-            f"the campaign with {name!r} was drawn from {two[off[0]]}, the one without from "
-            f"{one[off[0]]}; inject the same faults into both"
+            f"the campaign with {name!r} was drawn from {with_labels[off[0]]}, the one without "
+            f"from {base_labels[off[0]]}; inject the same faults into both"
         )
         raise InjectionError(msg)
 
 
-def _golden(each: Injections) -> float:
-    value = each.campaign["golden_metric"].iloc[0]
+def _golden(injections: Injections) -> float:
+    value = injections.campaign["golden_metric"].iloc[0]
     return np.nan if pd.isna(value) else float(value)
 
 
-def _sites(each: Injections, nan_policy: NanPolicy) -> pd.DataFrame:
+def _sites(injections: Injections, nan_policy: NanPolicy) -> pd.DataFrame:
     """Return wrong and judged inputs by site; sites are numbered alike in all campaigns."""
-    table = experiments(each)
-    wrong, judged = wrong_and_judged(table, Rules("bits", nan_policy=nan_policy))
+    table = experiments(injections)
+    wrong, judged = grouping.wrong_and_judged(table, Rules("bits", nan_policy=nan_policy))
     table = table.assign(wrong=wrong, judged=judged)
-    own = each.outcomes[["campaign_id", "exp_id"]].assign(place=_places(each))
+    own = injections.outcomes[["campaign_id", "exp_id"]].assign(place=_places(injections))
     table = table.merge(own, on=["campaign_id", "exp_id"], how="left")
     sites = table.groupby("place", sort=False).agg(
         wrong=("wrong", "sum"),
@@ -429,49 +420,51 @@ def _sites(each: Injections, nan_policy: NanPolicy) -> pd.DataFrame:
     return sites[sites["judged"] > 0]
 
 
-def _places(each: Injections) -> pd.Series:
+def _places(injections: Injections) -> pd.Series:
     """Give every experiment a text that names its places, the same in all campaigns."""
-    faults = together(each, "faults")
+    faults = together(injections, "faults")
     elem = faults["elem"].astype(object).where(faults["elem"].notna(), faults["index"])
-    parts = [faults["param"].astype(object), elem, faults["bit"].astype(object)]
-    known = pd.concat(parts, axis=1).notna().all(axis=1)
-    place = parts[0].astype(str) + "\x1f" + parts[1].astype(str) + "\x1f" + parts[2].astype(str)
+    columns = [faults["param"].astype(object), elem, faults["bit"].astype(object)]
+    is_known = pd.concat(columns, axis=1).notna().all(axis=1)
+    site_text = (
+        columns[0].astype(str) + "\x1f" + columns[1].astype(str) + "\x1f" + columns[2].astype(str)
+    )
     # Where a place is not known, experiments of the same number are taken for the same fault.
-    place = place.where(known, "experiment " + faults["exp_id"].astype(str))
-    ordered = pd.DataFrame({"exp_id": faults["exp_id"], "place": place}).sort_values("place")
+    site_text = site_text.where(is_known, "experiment " + faults["exp_id"].astype(str))
+    ordered = pd.DataFrame({"exp_id": faults["exp_id"], "place": site_text}).sort_values("place")
     if ordered["exp_id"].duplicated().any():
-        named = ordered.groupby("exp_id")["place"].agg("\x1e".join)
+        by_experiment = ordered.groupby("exp_id")["place"].agg("\x1e".join)
     else:
-        named = ordered.set_index("exp_id")["place"]
-    number = each.outcomes["exp_id"]
-    return number.map(named).fillna("experiment " + number.astype(str))
+        by_experiment = ordered.set_index("exp_id")["place"]
+    number = injections.outcomes["exp_id"]
+    return number.map(by_experiment).fillna("experiment " + number.astype(str))
 
 
 def _rows(
     plain: pd.DataFrame, with_it: pd.DataFrame, name: str, golden: float, confidence_level: float
 ) -> pd.DataFrame:
-    """Compare paired sites, by component."""
-    both = plain.join(with_it[["wrong", "judged", "inputs"]].add_suffix("_with"), how="inner")
-    _refuse_other_inputs(both, name)
-    both = both.reset_index(drop=True)
-    found = groups(both, ("component",), pd.DataFrame())
-    group, size = found.code, len(found.labels)
-    refuse_half_weighted(both, group, found.labels)
-    weight = both["weight"].to_numpy(dtype=float)
+    paired = plain.join(with_it[["wrong", "judged", "inputs"]].add_suffix("_with"), how="inner")
+    _refuse_other_inputs(paired, name)
+    paired = paired.reset_index(drop=True)
+    grouped = groups(paired, ("component",), pd.DataFrame())
+    group, size = grouped.code, len(grouped.labels)
+    grouping.refuse_half_weighted(paired, group, grouped.labels)
+    weight = paired["weight"].to_numpy(dtype=float)
     weight = np.where(np.bincount(group, np.isnan(weight))[group] > 0, 1.0, weight)
-    stratum = joint(pd.factorize(both["stratum"])[0], group)
-    after = both[["wrong_with", "judged_with"]].to_numpy(dtype=float)
+    stratum = joint(pd.factorize(paired["stratum"])[0], group)
+    after = paired[["wrong_with", "judged_with"]].to_numpy(dtype=float)
     wrong, judged = weight * after[:, 0], weight * after[:, 1]
-    before = weight * both["wrong"].to_numpy(dtype=float)
+    before = weight * paired["wrong"].to_numpy(dtype=float)
     estimate = estimates(Clusters(group, group, stratum, wrong, judged), size)
-    trials = np.bincount(group, both["judged_with"].to_numpy(dtype=float), size)
+    trials = np.bincount(group, paired["judged_with"].to_numpy(dtype=float), size)
     low, high, _ = cluster_interval(estimate, trials, confidence_level)
     removed, half = _removed((wrong, before), group, stratum, confidence_level)
+    # The campaign without a mitigation, compared with itself, would show a removal of 0 +- 0.
     if name == _NONE:
         removed, half = np.full(size, np.nan), np.full(size, np.nan)
     return pd.DataFrame(
         {
-            "group": found.labels,
+            "group": grouped.labels,
             "mitigation": name,
             "site_count": np.bincount(group, minlength=size),
             "pvf": estimate.share,
@@ -485,10 +478,9 @@ def _rows(
     )
 
 
-def _refuse_other_inputs(both: pd.DataFrame, name: str) -> None:
-    """Refuse sites that were judged on more inputs in one campaign than in the other."""
-    if (off := both["inputs"] != both["inputs_with"]).any():
-        row = both[off].iloc[0]
+def _refuse_other_inputs(paired: pd.DataFrame, name: str) -> None:
+    if (off := paired["inputs"] != paired["inputs_with"]).any():
+        row = paired[off].iloc[0]
         msg = (
             f"{int(off.sum()):,} sites were judged on another number of inputs with {name!r} than "
             f"without ({row['inputs_with']:,} and {row['inputs']:,}); judge both on the same inputs"
@@ -497,15 +489,16 @@ def _refuse_other_inputs(both: pd.DataFrame, name: str) -> None:
 
 
 def _removed(counts: Any, group: Any, stratum: Any, confidence_level: float) -> tuple[Any, Any]:
-    """Give the share removed and half its interval."""
     wrong, before = counts
-    whole = np.bincount(group, before)
+    total = np.bincount(group, before)
     with np.errstate(invalid="ignore", divide="ignore"):
-        ratio = np.bincount(group, wrong) / whole
-        rest = np.where(whole[group] > 0, wrong - ratio[group] * before, 0.0)
+        ratio = np.bincount(group, wrong) / total
+        residual = np.where(total[group] > 0, wrong - ratio[group] * before, 0.0)
         # The same arithmetic as for a factor: a ratio, over sites, within strata.
-        found = estimates(Clusters(group, group, stratum, rest, np.ones(len(group))), len(whole))
-        error = np.sqrt(found.variance) * found.cluster_count / whole
-    half = stats.t.isf((1 - confidence_level) / 2, found.freedom) * error
-    ratio = np.where(whole > 0, ratio, np.nan)
-    return 1 - ratio, np.where(found.cluster_count > 1, half, np.nan)
+        estimate = estimates(
+            Clusters(group, group, stratum, residual, np.ones(len(group))), len(total)
+        )
+        error = np.sqrt(estimate.variance) * estimate.cluster_count / total
+    half = stats.t.isf((1 - confidence_level) / 2, estimate.freedom) * error
+    ratio = np.where(total > 0, ratio, np.nan)
+    return 1 - ratio, np.where(estimate.cluster_count > 1, half, np.nan)

@@ -10,34 +10,15 @@ import pandas as pd
 from scipy import stats
 
 from workbench._numbers import not_negative, positive, share_between, whole_number
+from workbench.analyze._pvf import cluster_intervals as intervals
 from workbench.analyze._pvf.allocation import site_shares
-from workbench.analyze._pvf.cluster_intervals import (
-    cluster_interval,
-    estimates,
-    running_estimates,
-    wilson_interval,
-)
-from workbench.analyze._pvf.estimates import clusters
-from workbench.analyze._pvf.groups import (
-    Rules,
-    groups,
-    refuse_half_weighted,
-    refuse_mixed,
-    rules_told,
-    weights,
-    with_columns,
-)
-from workbench.analyze._pvf.injection_rows import campaigns, experiments, joint, together
-from workbench.analyze._pvf.parts import drawn_cells, parts, with_parts
+from workbench.analyze._pvf.groups import Rules, groups, rules_told
+from workbench.analyze._pvf.injection_rows import campaigns, together
+from workbench.analyze._pvf.parts import drawn_cells, parts
 from workbench.errors import InjectionError
-from workbench.tables import (
-    DETECTED_SHARES,
-    DETECTOR_TOLERANCE,
-    DETECTOR_TRIALS,
-    PVF_RUNNING,
-    Injections,
-)
+from workbench.tables import DETECTOR_TOLERANCE, DETECTOR_TRIALS, PVF_RUNNING, Injections
 
+# Weights of one design differ by rounding at most.
 _CLOSE = 1e-6
 
 
@@ -90,22 +71,22 @@ def pvf_running(
     if component is not None:
         sites = sites[sites["component"] == component]
     if sites.empty:
-        what = "was judged" if component is None else f"hit component={component!r}"
-        msg = f"no experiment {what}"
+        deed = "was judged" if component is None else f"hit component={component!r}"
+        msg = f"no experiment {deed}"
         raise InjectionError(msg)
     _refuse_unequal(sites)
     looks = _looks(sites, step, relative_error, confidence_level)
     by = Rules("bits", () if component is None else ("component",))
-    found = groups(sites, by.by, together(injections, "parameters"))
+    grouped = groups(sites, by.by, together(injections, "parameters"))
     campaign, drawn = campaigns(injections), drawn_cells(injections, judged)
-    label = parts(drawn, found, sites["campaign_id"], campaign, by).labels[0]
-    known = campaign.set_index("campaign_id")
-    rules = rules_told(known.loc[sites["campaign_id"].iloc[0]])
+    label = parts(drawn, grouped, sites["campaign_id"], campaign, by).labels[0]
+    by_campaign = campaign.set_index("campaign_id")
+    rules = rules_told(by_campaign.loc[sites["campaign_id"].iloc[0]])
     return PVF_RUNNING.check(PVF_RUNNING.cast(looks.assign(group=label, **rules)))
 
 
+# A part of sites that were not drawn alike would be no sample.
 def _refuse_unequal(sites: pd.DataFrame) -> None:
-    """Refuse sites that were not drawn alike: a part of them would be no sample."""
     names, strata = sites["campaign_id"].nunique(), sites["stratum"].nunique()
     weights = sites["weight_each"].to_numpy(dtype=float)
     unequal = np.ptp(weights) > _CLOSE * weights.max() if not np.isnan(weights).any() else False
@@ -126,21 +107,18 @@ def _looks(
     wrong, judged = (sites[name].to_numpy(dtype=float) for name in ("wrong", "judged"))
     looks = np.unique(np.append(np.arange(step, len(sites), step), len(sites)))
     trials = np.cumsum(judged)[looks - 1]
-    found = running_estimates(wrong, judged, looks)
-    share = found.share
-    low, high, _ = cluster_interval(found, trials, confidence_level)
-    below, above = wilson_interval(share, trials, confidence_level)
+    estimate = intervals.running_estimates(wrong, judged, looks)
+    share = estimate.share
+    low, high, _ = intervals.cluster_interval(estimate, trials, confidence_level)
+    below, above = intervals.wilson_interval(share, trials, confidence_level)
     return pd.DataFrame(
         {"site_count": looks, "pvf": share, "low": low, "high": high, "independent_low": below,
-         "independent_high": above, "event_site_count": found.event_count,
+         "independent_high": above, "event_site_count": estimate.event_count,
          "is_enough": (share > 0) & ((high - low) / 2 < relative_error * share)}
     )  # fmt: skip
 
 
-# What a detector catches, and its false-alarm rate.
-
 _LEVEL = 0.95
-_PREFIX, _SUFFIX = "detected_", "_count"
 
 
 def detector_tolerance(trials: pd.DataFrame, *, tolerances: Sequence[float]) -> pd.DataFrame:
@@ -179,10 +157,10 @@ def detector_tolerance(trials: pd.DataFrame, *, tolerances: Sequence[float]) -> 
     clean = trials[~trials["is_faulty"]]
     hit = trials[trials["is_faulty"] & trials["is_effective"]]
     rows = [
-        {"detector": detector, "place": place, "tolerance": tolerance}
-        | _caught(part["residual"].to_numpy(), tolerance)
+        {"detector": detector, "place": hit_place, "tolerance": tolerance}
+        | _caught(faulty["residual"].to_numpy(), tolerance)
         | _alarms(clean.loc[clean["detector"] == detector, "residual"].to_numpy(), tolerance)
-        for (detector, place), part in hit.groupby(["detector", "place"], sort=False)
+        for (detector, hit_place), faulty in hit.groupby(["detector", "place"], sort=False)
         for tolerance in sorted(levels)
     ]
     table = pd.DataFrame(rows, columns=list(DETECTOR_TOLERANCE.columns))
@@ -191,7 +169,7 @@ def detector_tolerance(trials: pd.DataFrame, *, tolerances: Sequence[float]) -> 
 
 def _caught(residual: Any, tolerance: float) -> dict[str, float]:
     share = float(np.mean(~(residual <= tolerance)))
-    low, high = wilson_interval(share, len(residual), _LEVEL)
+    low, high = intervals.wilson_interval(share, len(residual), _LEVEL)
     return {
         "fault_count": len(residual),
         "detected_share": share,
@@ -204,90 +182,7 @@ def _alarms(clean: Any, tolerance: float) -> dict[str, float]:
     if len(clean) == 0:
         return {"clean_count": 0, "false_alarm_share": np.nan, "false_alarm_high": np.nan}
     count = len(clean)
+    # Not >: a residual that is not a number has to count as an alarm.
     alarms = int((~(clean <= tolerance)).sum())
     high = float(stats.beta.ppf(_LEVEL, alarms + 1, count - alarms)) if alarms < count else 1.0
     return {"clean_count": count, "false_alarm_share": alarms / count, "false_alarm_high": high}
-
-
-def detected_shares(
-    injections: Injections | Sequence[Injections],
-    *,
-    by: str | Sequence[str] = ("component",),
-    confidence_level: float = 0.95,
-) -> pd.DataFrame:
-    """Say how often the detectors of a campaign raised an alarm.
-
-    Parameters
-    ----------
-    injections
-        Campaigns whose outcomes have columns ``detected_<detector>_count``.
-    by
-        Columns that tell groups apart, as for :func:`pvf`.
-    confidence_level
-        Confidence of the intervals.
-
-    Returns
-    -------
-    pandas.DataFrame
-        Table :data:`workbench.tables.DETECTED_SHARES`, by group and detector.
-
-    Raises
-    ------
-    InjectionError
-        If no detector was attached, or it counts more alarms than inputs.
-    WorkbenchError
-        If confidence_level is not between 0 and 1.
-
-    Notes
-    -----
-    Counts do not tell whether the alarm came for the inputs that went wrong.
-    ``caught_site_share`` therefore counts sites: of those with any wrong output, the share
-    with any alarm. Experiments that a detector did not watch are dropped.
-    """
-    columns = (by,) if isinstance(by, str) else tuple(by)
-    rules = Rules("bits", columns, confidence_level=confidence_level)
-    campaign = campaigns(injections)
-    table = with_columns(experiments(injections), campaign, columns)
-    names = [c for c in map(str, table) if c.startswith(_PREFIX) and c.endswith(_SUFFIX)]
-    if not names:
-        msg = "no column detected_<detector>_count: no detector was attached to these campaigns"
-        raise InjectionError(msg)
-    parameters = together(injections, "parameters")
-    parts = []
-    for name in names:
-        watched = table[table[name].notna()].reset_index(drop=True)
-        found = groups(watched, columns, parameters)
-        refuse_half_weighted(watched, found.code, found.labels)
-        refuse_mixed(found.code, found.labels, watched["campaign_id"], campaign, rules)
-        found = with_parts(injections, watched, found, campaign, rules)
-        part = _shares(watched, found.code, len(found.labels), (name, rules))
-        parts.append(part.assign(group=found.labels, detector=name[len(_PREFIX) : -len(_SUFFIX)]))
-    result = pd.concat(parts, ignore_index=True)
-    return DETECTED_SHARES.check(DETECTED_SHARES.cast(result))
-
-
-def _shares(table: pd.DataFrame, group: Any, size: int, what: tuple[str, Rules]) -> pd.DataFrame:
-    name, rules = what
-    weight, _ = weights(table, group, rules)
-    alarms, inputs = (table[c].to_numpy(dtype=float) for c in (name, "input_count"))
-    if (alarms > inputs).any():
-        row = table.iloc[int((alarms > inputs).argmax())]
-        msg = f"experiment {row['exp_id']} counts more alarms ({name}) than inputs"
-        raise InjectionError(msg)
-    wrong = table["sdc_count"].to_numpy(dtype=float)
-    wrong = wrong + table["due_count"].to_numpy(dtype="float64", na_value=0)
-    site = clusters(table, group, group, weight, alarms, inputs)
-    at, home = site.group, joint(table["site"].to_numpy(), group)
-    found = estimates(site, size)
-    trials = np.bincount(group, inputs, size)
-    low, high, _ = cluster_interval(found, trials, rules.confidence_level)
-    event, alarm = np.bincount(home, wrong) > 0, np.bincount(home, alarms) > 0
-    events = np.bincount(at, event, size)
-    caught = np.bincount(at, event & alarm, size) / np.where(events > 0, events, np.nan)
-    below, above = wilson_interval(caught, events, rules.confidence_level)
-    return pd.DataFrame(
-        {"site_count": np.bincount(at, minlength=size), "trial_count": trials.astype("int64"),
-         "alarm_share": found.share, "alarm_low": low, "alarm_high": high,
-         "event_site_count": events.astype("int64"), "caught_site_share": caught,
-         "caught_low": below, "caught_high": above}
-    )  # fmt: skip

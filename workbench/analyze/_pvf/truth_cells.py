@@ -12,6 +12,7 @@ from workbench.analyze._pvf.groups import NanPolicy, bit_role
 from workbench.errors import InjectionError
 from workbench.tables import CAMPAIGN, EXHAUSTIVE, PARAMETERS, ExhaustiveInjections
 
+# No number type is wider, so tensor x 64 + bit is one code per cell.
 BITS = 64
 
 
@@ -66,10 +67,11 @@ def cells(truth: ExhaustiveInjections, nan_policy: NanPolicy = "wrong") -> pd.Da
         raise InjectionError(msg)
     count = np.bincount(code, minlength=size)
     sums: dict[str, Any] = {"site_count": count, "wrong_count": np.bincount(code, wrong, size)}
+    # Most sites never go wrong, and zeros add nothing to the sums.
     hit = np.flatnonzero(wrong)
-    few, there = wrong[hit].astype(float), code[hit]
-    sums["square"] = np.bincount(there, few**2, size)
-    sums["event_site_count"] = np.bincount(there, minlength=size)
+    wrong_of_hit, code_of_hit = wrong[hit].astype(float), code[hit]
+    sums["square"] = np.bincount(code_of_hit, wrong_of_hit**2, size)
+    sums["event_site_count"] = np.bincount(code_of_hit, minlength=size)
     sums["due_count"] = np.bincount(code, due, size) if due.any() else np.zeros(size)
     sums["sdc_count"] = np.bincount(code, sdc, size) if due.any() else sums["wrong_count"]
     present = np.flatnonzero(count)
@@ -80,12 +82,12 @@ def cells(truth: ExhaustiveInjections, nan_policy: NanPolicy = "wrong") -> pd.Da
 
 
 def _with_parameters(table: pd.DataFrame, parameters: pd.DataFrame) -> pd.DataFrame:
-    known = parameters.drop_duplicates("param").set_index("param")
-    if strange := sorted(set(table["param"]) - set(known.index)):
+    by_tensor = parameters.drop_duplicates("param").set_index("param")
+    if strange := sorted(set(table["param"]) - set(by_tensor.index)):
         msg = f"the sites hit {strange[0]!r}, which is not among the parameters"
         raise InjectionError(msg)
     for name in ("component", "layer", "kind", "dtype"):
-        table[name] = table["param"].map(known[name].astype(object))
+        table[name] = table["param"].map(by_tensor[name].astype(object))
     pairs = zip(table["dtype"], table["bit"], strict=True)
     table["bit_role"] = [bit_role(dtype, int(bit)) for dtype, bit in pairs]
     return table

@@ -8,31 +8,14 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 
-from workbench._numbers import not_negative, whole_number
-from workbench.analyze._pvf.cluster_intervals import cluster_interval, estimates
-from workbench.analyze._pvf.estimates import clusters, pvf
-from workbench.analyze._pvf.groups import (
-    Average,
-    NanPolicy,
-    Rules,
-    bit_width,
-    groups,
-    refuse_half_weighted,
-    refuse_mixed,
-    weights,
-    with_columns,
-)
-from workbench.analyze._pvf.injection_rows import KEY, campaigns, experiments, together
+from workbench._numbers import not_negative
+from workbench.analyze._pvf import groups as grouping
+from workbench.analyze._pvf.estimates import pvf
+from workbench.analyze._pvf.groups import Average, NanPolicy, Rules, groups
+from workbench.analyze._pvf.injection_rows import Given, campaigns, experiments, parameters_of
 from workbench.analyze._pvf.parts import with_parts
 from workbench.errors import InjectionError
-from workbench.tables import (
-    OUTCOME_SHARES,
-    PVF,
-    PVF_BY_MARGIN,
-    PVF_EXPOSURE,
-    ExhaustiveInjections,
-    Injections,
-)
+from workbench.tables import OUTCOME_SHARES, PVF, PVF_EXPOSURE, ExhaustiveInjections, Injections
 
 
 def pvf_by_bit(
@@ -76,11 +59,7 @@ def pvf_by_bit(
         nan_policy=nan_policy,
         confidence_level=confidence_level,
     )
-    if isinstance(injections, ExhaustiveInjections):
-        parameters = injections.parameters
-    else:
-        parameters = together(injections, "parameters")
-    missing = _missing(table, parameters, rows)
+    missing = _missing(table, parameters_of(injections), rows)
     if missing.empty:
         return table
     shared = {name: table[name].iloc[0] for name in ("confidence_level", "average", "nan_policy")}
@@ -92,6 +71,7 @@ def pvf_by_bit(
             np.nan,
         ),
         **shared,
+        # Missing, not 0: nothing was injected there, so nothing was counted.
         due_count=pd.array([None] * len(missing), dtype="Int64"),
         interval="none",
         drawn_from="",
@@ -100,20 +80,22 @@ def pvf_by_bit(
     )
     empty = pd.concat([empty[[rows, "bit"]], PVF.cast(empty)], axis=1).astype(dict(table.dtypes))
     order = {name: i for i, name in enumerate(dict.fromkeys([*table[rows], *missing[rows]]))}
-    whole = pd.concat([table, empty[list(table.columns)]], ignore_index=True)
-    place = whole[rows].map(order).to_numpy() * 1000 + whole["bit"].to_numpy(dtype="int64")
-    return PVF.check(whole.iloc[np.argsort(place, kind="stable")].reset_index(drop=True))
+    complete = pd.concat([table, empty[list(table.columns)]], ignore_index=True)
+    # No type has 1,000 bits: the key sorts by part of the model, then by bit.
+    order_key = complete[rows].map(order).to_numpy() * 1000 + complete["bit"].to_numpy(
+        dtype="int64"
+    )
+    return PVF.check(complete.iloc[np.argsort(order_key, kind="stable")].reset_index(drop=True))
 
 
 def _missing(table: pd.DataFrame, parameters: pd.DataFrame, rows: str) -> pd.DataFrame:
-    """List the bits of the model that are not in the table."""
-    found = set(zip(table[rows], table["bit"], strict=True))
+    injected = set(zip(table[rows], table["bit"], strict=True))
     elements = parameters.groupby([rows, "dtype"], sort=False)["element_count"].sum()
     cells = [
         {rows: name, "bit": bit, "group": f"{name}, bit {bit}", "bit_count": float(count)}
         for name, dtype, count in elements.reset_index().itertuples(index=False)
-        for bit in range(int(np.nan_to_num(bit_width(dtype))))
-        if (name, bit) not in found
+        for bit in range(int(np.nan_to_num(grouping.bit_width(dtype))))
+        if (name, bit) not in injected
     ]
     return pd.DataFrame(cells).drop_duplicates([rows, "bit"]) if cells else pd.DataFrame()
 
@@ -153,99 +135,6 @@ def pvf_by_flips(
         confidence_level=confidence_level,
     )
 
-
-# Whether close decisions are the ones that faults change.
-
-
-def pvf_by_margin(
-    injections: Injections | Sequence[Injections],
-    *,
-    class_count: int = 10,
-    by_component: bool = False,
-    confidence_level: float = 0.95,
-) -> pd.DataFrame:
-    """Say how often a fault changes decisions of small and of large margin.
-
-    Parameters
-    ----------
-    injections
-        Campaigns that recorded trials: the outcome and the golden margin of every input.
-    class_count
-        Classes of margins, each of about as many trials.
-    by_component
-        Whether to tell components apart; the classes are the same for all.
-    confidence_level
-        Confidence of the intervals.
-
-    Returns
-    -------
-    pandas.DataFrame
-        Table :data:`workbench.tables.PVF_BY_MARGIN`, by group and from small margins to large.
-
-    Raises
-    ------
-    InjectionError
-        If there are no trials, or none with outcome and margin, or a group mixes campaigns that
-        follow different rules.
-    WorkbenchError
-        If class_count is no whole number from 1, or confidence_level not between 0 and 1.
-
-    Notes
-    -----
-    Weights and intervals as for :func:`pvf`: trials under one fault are one cluster.
-    Trials without an outcome or a finite margin, or of experiments without counts, are dropped;
-    ``attrs["left_out"]`` counts them.
-    """
-    classes = whole_number("class_count", class_count, least=1)
-    columns = ("component",) if by_component else ()
-    rules = Rules("bits", columns, confidence_level=confidence_level)
-    trials = together(injections, "trials")
-    rows = experiments(injections)
-    judged = pd.MultiIndex.from_frame(rows[KEY])
-    told = trials["outcome"].notna() & np.isfinite(trials["golden_margin"])
-    told &= pd.MultiIndex.from_frame(trials[KEY]).isin(judged)
-    if not told.any():
-        msg = (
-            f"none of {len(trials):,} trials has an outcome, a golden margin and an experiment "
-            "with counts; run the campaign so that it records its trials"
-        )
-        raise InjectionError(msg)
-    kept = trials[told].merge(
-        rows[[*KEY, "component", "site", "weight", "stratum"]], on=KEY, how="left"
-    )
-    found = groups(kept, columns, pd.DataFrame())
-    refuse_mixed(found.code, found.labels, kept["campaign_id"], campaigns(injections), rules)
-    refuse_half_weighted(kept, found.code, found.labels)
-    found = with_parts(injections, kept, found, campaigns(injections), rules)
-    margin = kept["golden_margin"].to_numpy(dtype=float)
-    edges = np.unique(np.quantile(margin, np.linspace(0, 1, classes + 1)))
-    edges = edges if len(edges) > 1 else np.repeat(edges, 2)
-    place = np.clip(np.searchsorted(edges, margin, side="right") - 1, 0, len(edges) - 2)
-    weight, _ = weights(kept, found.code, rules)
-    table = _table(kept, found.code * (len(edges) - 1) + place, weight, confidence_level)
-    table["group"] = np.repeat(found.labels, len(edges) - 1)[table["cell"]]
-    for name, shift in (("margin_low", 0), ("margin_high", 1)):
-        table[name] = edges[table["cell"] % (len(edges) - 1) + shift]
-    result = PVF_BY_MARGIN.check(PVF_BY_MARGIN.cast(table))
-    result.attrs["left_out"] = int((~told).sum())
-    return result
-
-
-def _table(kept: pd.DataFrame, cell: Any, weight: Any, confidence_level: float) -> pd.DataFrame:
-    """Estimate every class; a site is a cluster in each."""
-    present, group = np.unique(cell, return_inverse=True)
-    wrong = kept["outcome"].astype(object).isin(["sdc", "due"]).to_numpy(dtype=float)
-    site = clusters(kept, group, group, weight, wrong, np.ones(len(kept)))
-    found = estimates(site, len(present))
-    trials = np.bincount(group, minlength=len(present))
-    low, high, _ = cluster_interval(found, trials.astype(float), confidence_level)
-    return pd.DataFrame(
-        {"cell": present, "trial_count": trials, "pvf": found.share, "low": low, "high": high,
-         "wrong_count": np.bincount(group, wrong, len(present)).astype("int64")}
-    )  # fmt: skip
-
-
-# Which part of the model the wrong outputs come from, if upsets strike any bit alike.
 
 _BITS_PER_GBIT = 1e9
 _CLOSE = 1e-9
@@ -299,9 +188,9 @@ def pvf_exposure(
     unknown = table["bit_count"].isna() | table["pvf"].isna()
     if unknown.any():
         row = table[unknown].iloc[0]
-        what = "bits" if pd.isna(row["bit_count"]) else "outputs"
+        noun = "bits" if pd.isna(row["bit_count"]) else "outputs"
         msg = (
-            f"the {what} of group {row['group']!r} are not known; exposure needs the table of "
+            f"the {noun} of group {row['group']!r} are not known; exposure needs the table of "
             "parameters, single components, and outputs to judge"
         )
         raise InjectionError(msg)
@@ -319,27 +208,19 @@ def pvf_exposure(
     return PVF_EXPOSURE.check(PVF_EXPOSURE.cast(result))
 
 
-def _refuse_other_bits(
-    injections: Injections | Sequence[Injections] | ExhaustiveInjections, table: pd.DataFrame
-) -> None:
+def _refuse_other_bits(injections: Given | ExhaustiveInjections, table: pd.DataFrame) -> None:
     """Refuse groups that are not the model, once: shares of them would be of something else."""
-    if isinstance(injections, ExhaustiveInjections):
-        people = injections.parameters
-    else:
-        people = together(injections, "parameters")
-    whole = float(people.drop_duplicates("param")["bit_count"].sum())
+    model_bits = float(parameters_of(injections).drop_duplicates("param")["bit_count"].sum())
     held = float(table["bit_count"].sum())
-    if abs(held - whole) > _CLOSE * whole:
+    if abs(held - model_bits) > _CLOSE * model_bits:
         why = (
             "they are no parts of one model; pass the campaigns one by one"
-            if held > whole
+            if held > model_bits
             else "inject into the rest as well, or take what was not injected out of parameters"
         )
-        msg = f"the groups hold {held:,.0f} bits, the model {whole:,.0f}: {why}"
+        msg = f"the groups hold {held:,.0f} bits, the model {model_bits:,.0f}: {why}"
         raise InjectionError(msg)
 
-
-# What becomes of faults: the share of every outcome.
 
 _OUTCOMES = ("masked", "benign", "masked or benign", "sdc", "beneficial", "due")
 
@@ -378,24 +259,27 @@ def outcome_shares(
     columns = (by,) if isinstance(by, str) else tuple(by)
     rules = Rules("bits", columns)
     campaign = campaigns(injections)
-    table = with_columns(experiments(injections), campaign, columns)
-    found = groups(table, columns, together(injections, "parameters"))
-    refuse_mixed(found.code, found.labels, table["campaign_id"], campaign, rules)
-    refuse_half_weighted(table, found.code, found.labels)
-    found = with_parts(injections, table, found, campaign, rules)
-    weight, _ = weights(table, found.code, rules)
+    table = grouping.with_columns(experiments(injections), campaign, columns)
+    grouped = groups(table, columns, parameters_of(injections))
+    grouping.refuse_mixed(grouped.code, grouped.labels, table["campaign_id"], campaign, rules)
+    grouping.refuse_half_weighted(table, grouped.code, grouped.labels)
+    grouped = with_parts(injections, table, grouped, campaign, rules)
+    weight, _ = grouping.weights(table, grouped.code, rules)
     proven = campaign.loc[campaign["masked_rule"] == "proven", "campaign_id"]
     is_split = ~table["campaign_id"].isin(proven).to_numpy(dtype=bool)
     inputs = table["input_count"].to_numpy(dtype=float)
     rows = []
-    for position, label in enumerate(found.labels):
-        part = found.code == position
-        weighed = (weight[part] * inputs[part]).sum()
+    for position, label in enumerate(grouped.labels):
+        inside = grouped.code == position
+        weighed = (weight[inside] * inputs[inside]).sum()
         if not weighed > 0:
             msg = f"all experiments of group {label!r} have the weight 0; they stand for nothing"
             raise InjectionError(msg)
-        scale = inputs[part].sum() / weighed
-        counts = _counts(table[part], weight[part] * scale, is_split=bool(is_split[part].all()))
+        # Weights are scaled so that the weighted trials add up to those that were run.
+        scale = inputs[inside].sum() / weighed
+        counts = _counts(
+            table[inside], weight[inside] * scale, is_split=bool(is_split[inside].all())
+        )
         rows += [{"group": label, "outcome": name, "trial_count": n} for name, n in counts.items()]
     result = pd.DataFrame(rows, columns=["group", "outcome", "trial_count"])
     total = result.groupby("group")["trial_count"].transform("sum")
@@ -404,24 +288,22 @@ def outcome_shares(
 
 
 def _counts(table: pd.DataFrame, weight: Any, *, is_split: bool) -> dict[str, float]:
-    """Add up the outcomes of one group; only those that the tool tells."""
-
     def total(name: str) -> float | None:
         column = table[f"{name}_count"]
         return None if column.isna().any() else float((column.to_numpy(dtype=float) * weight).sum())
 
-    known = {name: total(name) for name in ("masked", "benign", "sdc", "beneficial", "due")}
+    totals = {name: total(name) for name in ("masked", "benign", "sdc", "beneficial", "due")}
     inputs = float((table["input_count"].to_numpy(dtype=float) * weight).sum())
     due = table["due_count"]
-    if known["due"] is None and due.sum() > 0:
+    if totals["due"] is None and due.sum() > 0:
         # Those of the other experiments are among the rest.
-        known["due"] = float((due.to_numpy(dtype=float, na_value=0) * weight).sum())
-    told = sum(known[name] or 0.0 for name in ("masked", "benign", "sdc", "due"))
-    is_whole = told >= inputs * (1 - _CLOSE)
-    if not (is_split and is_whole) or known["masked"] is None or known["benign"] is None:
-        wrong = (known["sdc"] or 0.0) + (known["due"] or 0.0)
-        known["masked or benign"] = max(inputs - wrong, 0.0)
-        known["masked"] = known["benign"] = None
-    if known["beneficial"] is not None and known["sdc"] is not None:
-        known["sdc"] -= known["beneficial"]
-    return {name: value for name in _OUTCOMES if (value := known.get(name)) is not None}
+        totals["due"] = float((due.to_numpy(dtype=float, na_value=0) * weight).sum())
+    explained = sum(totals[name] or 0.0 for name in ("masked", "benign", "sdc", "due"))
+    is_whole = explained >= inputs * (1 - _CLOSE)
+    if not (is_split and is_whole) or totals["masked"] is None or totals["benign"] is None:
+        wrong = (totals["sdc"] or 0.0) + (totals["due"] or 0.0)
+        totals["masked or benign"] = max(inputs - wrong, 0.0)
+        totals["masked"] = totals["benign"] = None
+    if totals["beneficial"] is not None and totals["sdc"] is not None:
+        totals["sdc"] -= totals["beneficial"]
+    return {name: value for name in _OUTCOMES if (value := totals.get(name)) is not None}

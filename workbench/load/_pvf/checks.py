@@ -18,18 +18,13 @@ _KEY = ["campaign_id", "exp_id"]
 
 
 def check_part(part: InjectionPart) -> None:
-    """Refuse what cannot be true; note what is only odd in the findings of the part.
-
-    Raises
-    ------
-    LoadError
-        For the first contradiction, naming table and row.
-    """
+    """Refuse what cannot be true; note what is only odd in the findings of the part."""
     label = part.findings[0].source
     findings = Findings(label)
     _unique(part.campaign, ["campaign_id"], "campaign", label)
     _unique(part.outcomes, _KEY, "outcomes", label)
     _unique(part.faults, [*_KEY, "flip"], "faults", label)
+    # What the reader numbered itself cannot be there twice.
     if not part.is_numbered_here:
         _unique(part.trials, [*_KEY, "input_id"], "trials", label)
     if not part.is_counted_here:
@@ -54,21 +49,21 @@ def _unique(frame: pd.DataFrame, key: list[str], name: str, label: str) -> None:
         raise LoadError(msg)
 
 
+# Texts are slow to compare: one campaign needs no place in the key.
 def _coded(frame: pd.DataFrame, key: list[str]) -> list[str]:
-    """Leave the campaign out of a key where there is only one: texts are slow to compare."""
     if len(key) > 1 and key[0] == "campaign_id" and frame["campaign_id"].nunique() <= 1:
         return key[1:]
     return key
 
 
 def _known_campaigns(part: InjectionPart, label: str) -> None:
-    known = set(part.campaign["campaign_id"])
+    campaigns = set(part.campaign["campaign_id"])
     for name in ("faults", "outcomes", "trials", "parameters"):
         frame = getattr(part, name)
-        if strange := sorted(set(frame["campaign_id"].unique()) - known):
+        if strange := sorted(set(frame["campaign_id"].unique()) - campaigns):
             msg = (
                 f"{label}: {name} has results without a campaign header: the campaign table has "
-                f"no campaign_id {strange[:3]}; it has {sorted(known)[:3]}"
+                f"no campaign_id {strange[:3]}; it has {sorted(campaigns)[:3]}"
             )
             raise LoadError(msg)
 
@@ -76,33 +71,26 @@ def _known_campaigns(part: InjectionPart, label: str) -> None:
 def _adds_up(outcomes: pd.DataFrame, label: str) -> None:
     inputs = _numbers(outcomes["input_count"])
     counts = np.column_stack([_numbers(outcomes[name]) for name in COUNTS])
-    known = ~np.isnan(counts)
-    total = np.where(known, counts, 0).sum(axis=1)
-    wrong = (total > inputs) | (known.all(axis=1) & (total != inputs) & ~np.isnan(inputs))
+    is_counted = ~np.isnan(counts)
+    total = np.where(is_counted, counts, 0).sum(axis=1)
+    # Counts that the tool cannot tell are missing: then they may be below, never above the inputs.
+    wrong = (total > inputs) | (is_counted.all(axis=1) & (total != inputs) & ~np.isnan(inputs))
     if wrong.any():
         row = int(np.flatnonzero(wrong)[0])
-        _contradiction(
-            label,
-            outcomes,
-            row,
-            f"masked + benign + sdc + due is {total[row]:,.0f} of {inputs[row]:,.0f} inputs",
-        )
+        text = f"masked + benign + sdc + due is {total[row]:,.0f} of {inputs[row]:,.0f} inputs"
+        _contradiction(label, outcomes, row, text)
     beneficial, sdc = _numbers(outcomes["beneficial_count"]), _numbers(outcomes["sdc_count"])
     if (wrong := beneficial > sdc).any():
         row = int(np.flatnonzero(wrong)[0])
-        _contradiction(
-            label,
-            outcomes,
-            row,
-            f"{beneficial[row]:,.0f} beneficial of {sdc[row]:,.0f} SDC; they are part of the SDC",
-        )
+        text = f"{beneficial[row]:,.0f} beneficial of {sdc[row]:,.0f} SDC; they are part of the SDC"
+        _contradiction(label, outcomes, row, text)
 
 
-def _contradiction(label: str, outcomes: pd.DataFrame, row: int, what: str) -> None:
+def _contradiction(label: str, outcomes: pd.DataFrame, row: int, text: str) -> None:
     head = outcomes.iloc[row]
     msg = (
         f"{label}: outcomes, row {row + 1:,} (campaign {head['campaign_id']}, experiment "
-        f"{head['exp_id']}): {what}; the counts contradict each other"
+        f"{head['exp_id']}): {text}; the counts contradict each other"
     )
     raise LoadError(msg)
 
@@ -117,18 +105,20 @@ def _told_twice(part: InjectionPart, label: str, findings: Findings) -> None:
     )
     names = dict(enumerate(part.trials["outcome"].cat.categories))
     counted = counted.rename(columns=names).reindex(columns=[*OUTCOME_NAMES, -1], fill_value=0)
-    told = part.outcomes.set_index(_KEY)
-    both = told.index.intersection(counted.index)
-    told, counted = told.loc[both], counted.loc[both]
-    is_whole = (counted[-1] == 0) & (counted.sum(axis=1) == told["input_count"]).fillna(value=False)
+    stated = part.outcomes.set_index(_KEY)
+    shared = stated.index.intersection(counted.index)
+    stated, counted = stated.loc[shared], counted.loc[shared]
+    is_whole = (counted[-1] == 0) & (counted.sum(axis=1) == stated["input_count"]).fillna(
+        value=False
+    )
     findings.add("noted", "experiments with trials of some inputs only", int((~is_whole).sum()))
     for name in OUTCOME_NAMES:
-        differs = is_whole & (told[f"{name}_count"] != counted[name]).fillna(value=False)
+        differs = is_whole & (stated[f"{name}_count"] != counted[name]).fillna(value=False)
         if differs.any():
             at = differs[differs].index[0]
             msg = (
                 f"{label}: campaign {at[0]}, experiment {at[1]} has {counted[name][at]:,} {name} "
-                f"among its trials and {told[f'{name}_count'][at]:,} among its outcomes"
+                f"among its trials and {stated[f'{name}_count'][at]:,} among its outcomes"
             )
             raise LoadError(msg)
 
@@ -136,28 +126,28 @@ def _told_twice(part: InjectionPart, label: str, findings: Findings) -> None:
 def _joins(part: InjectionPart, findings: Findings) -> None:
     """Count experiments that one table has and another lacks."""
     outcomes = _keys(part.outcomes)
-    for name, finding, what, other in (
+    for name, finding, text, table in (
         ("faults", "noted", "experiments with faults and no outcome: never run", "outcomes"),
         ("trials", "suspicious", "experiments with trials and no outcome", "outcomes"),
     ):
         if len(frame := getattr(part, name)):
             missing = _keys(frame).difference(outcomes)
-            _note(findings, finding, what, missing, f"not in {other}")
+            _note(findings, finding, text, missing, f"not in {table}")
     if len(part.faults):
         missing = outcomes.difference(_keys(part.faults))
         _note(findings, "suspicious", "experiments with an outcome and no fault", missing, "")
-    both = part.outcomes[["campaign_id", "input_count"]].merge(
+    counts = part.outcomes[["campaign_id", "input_count"]].merge(
         part.campaign[["campaign_id", "input_count"]], on="campaign_id", suffixes=("", "_said")
     )
-    differs = (both["input_count"] != both["input_count_said"]).fillna(value=False)
-    what = "experiments judged on another number of inputs than the campaign says"
-    findings.add("noted", what, int(differs.sum()))
+    differs = (counts["input_count"] != counts["input_count_said"]).fillna(value=False)
+    text = "experiments judged on another number of inputs than the campaign says"
+    findings.add("noted", text, int(differs.sum()))
 
 
-def _note(findings: Findings, finding: str, what: str, missing: pd.MultiIndex, why: str) -> None:
+def _note(findings: Findings, finding: str, text: str, missing: pd.MultiIndex, why: str) -> None:
     if len(missing):
         where = f"campaign {missing[0][0]}, experiment {missing[0][1]}" + (f", {why}" * bool(why))
-        findings.add(finding, what, len(missing), where)
+        findings.add(finding, text, len(missing), where)
 
 
 def _keys(frame: pd.DataFrame) -> pd.MultiIndex:
@@ -167,8 +157,6 @@ def _keys(frame: pd.DataFrame) -> pd.MultiIndex:
 def _numbers(values: pd.Series) -> np.ndarray:
     return values.to_numpy(np.float64, na_value=np.nan)
 
-
-# Counts per experiment, from outcomes of single inputs.
 
 MASKED, BENIGN, SDC, DUE = range(4)
 UNKNOWN = -1
@@ -184,22 +172,12 @@ def counted(
 ) -> pd.DataFrame:
     """Count outcomes per experiment as table OUTCOMES.
 
-    Parameters
-    ----------
-    campaign_id
-        Campaign of all of them.
-    exp_ids
-        Experiment of each trial.
-    codes
-        Outcome of each trial, :data:`UNKNOWN` if not known.
-    known
-        Outcomes the tool can tell; the counts of the others are missing, not 0.
-    beneficial
-        Which trials were right only with the fault, if labels tell.
+    Counts of outcomes that are not among ``known`` are missing, not 0: the tool cannot tell them.
     """
-    ids, place = _numbered(exp_ids)
+    ids, position = _numbered(exp_ids)
+    # One bincount over pairs of experiment and outcome; column 0 is the unknown outcome, -1.
     width = len(OUTCOME_NAMES) + 1
-    flat = np.bincount(place * width + (codes.astype(np.int64) + 1), minlength=len(ids) * width)
+    flat = np.bincount(position * width + (codes.astype(np.int64) + 1), minlength=len(ids) * width)
     counts = flat.reshape(-1, width)
     columns: dict[str, Any] = {
         f"{name}_count": counts[:, number + 1]
@@ -207,13 +185,12 @@ def counted(
         if name in known
     }
     if beneficial is not None:
-        columns["beneficial_count"] = np.bincount(place[beneficial], minlength=len(ids))
+        columns["beneficial_count"] = np.bincount(position[beneficial], minlength=len(ids))
     columns |= {"campaign_id": campaign_id, "exp_id": ids, "input_count": counts.sum(axis=1)}
     return filled(OUTCOMES, columns, len(ids))
 
 
 def _numbered(exp_ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Give the experiments that occur, and the place of each row among them."""
     if not len(exp_ids) or exp_ids.min() < 0 or exp_ids.max() > 2 * len(exp_ids):
         return np.unique(exp_ids, return_inverse=True)
     # Numbers without large gaps need no sorting, which takes long for millions of rows.
@@ -223,8 +200,8 @@ def _numbered(exp_ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 def common(values: pd.Series) -> Any:
     """Return the one value that all rows share; None if there are several or none."""
-    found = values.dropna().unique()
-    return found[0] if len(found) == 1 else None
+    unique = values.dropna().unique()
+    return unique[0] if len(unique) == 1 else None
 
 
 def fp32_roles(bits: pd.Series) -> pd.Series:

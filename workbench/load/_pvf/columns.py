@@ -50,9 +50,9 @@ class Cells:
     def refuse(self, bad: np.ndarray, expected: str) -> NoReturn:
         """Raise for the first bad cell, naming column and row."""
         row = int(np.flatnonzero(bad)[0])
-        found = self.column[row].as_py()
-        shown = "an empty cell" if found is None else repr(str(found)[:_SHOWN_CHARS])
-        is_comma = "number" in expected and _DECIMAL_COMMA.fullmatch(str(found))
+        value = self.column[row].as_py()
+        shown = "an empty cell" if value is None else repr(str(value)[:_SHOWN_CHARS])
+        is_comma = "number" in expected and _DECIMAL_COMMA.fullmatch(str(value))
         msg = (
             f"{self.label}: column {self.name!r}: {int(bad.sum()):,} values are not {expected}, "
             f"the first is {shown} in row {row + 1:,}"
@@ -68,21 +68,21 @@ def converted(cells: Cells, column: Column, categories: Sequence[str] | None = N
     if kind == "category":
         return category(cells, categories)
     if kind == "str":
-        made: Any = text(cells)
+        column_values: Any = text(cells)
     elif kind == "boolean":
-        made = boolean(cells)
+        column_values = boolean(cells)
     elif kind == "float64":
-        made = real(cells, lower=column.lower)
+        column_values = real(cells, lower=column.lower)
     elif kind.startswith("datetime"):
-        made = time(cells)
+        column_values = time(cells)
     else:
         lower = None if column.lower is None else int(column.lower)
         bits = int(kind.removeprefix("int"))
-        made = whole(cells, bits=bits, lower=lower, may_lack=column.nullable)
-        return made if column.dtype[0] == "I" else made.to_numpy(_LIMITS[bits])
-    if not column.nullable and (lacking := pd.isna(made)).any():
+        column_values = whole(cells, bits=bits, lower=lower, may_lack=column.nullable)
+        return column_values if column.dtype[0] == "I" else column_values.to_numpy(_LIMITS[bits])
+    if not column.nullable and (lacking := pd.isna(column_values)).any():
         cells.refuse(np.asarray(lacking), "there (empty cells)")
-    return made
+    return column_values
 
 
 def text(cells: Cells) -> pd.Series:
@@ -101,18 +101,20 @@ def category(cells: Cells, categories: Sequence[str] | None = None) -> Any:
     values = values.unify_dictionaries().combine_chunks()
     if isinstance(values, pa.ChunkedArray):  # without a chunk there is nothing to combine
         values = values.chunk(0) if values.num_chunks else pa.array([], values.type)
-    found = [str(each) for each in values.dictionary.to_pylist()]
-    codes = values.indices.fill_null(len(found)) if values.null_count else values.indices
+    names = [str(each) for each in values.dictionary.to_pylist()]
+    # Missing cells get the code behind the last name, which is mapped to -1 below.
+    codes = values.indices.fill_null(len(names)) if values.null_count else values.indices
     codes = codes.to_numpy(zero_copy_only=False)
-    is_used = np.zeros(len(found) + 1, np.bool_)
+    is_used = np.zeros(len(names) + 1, np.bool_)
     is_used[codes] = True
-    used = [name for name, is_one in zip(found, is_used, strict=False) if is_one]
+    used = [name for name, is_one in zip(names, is_used, strict=False) if is_one]
     wanted = list(categories or ())
     if categories is None or not set(used) <= set(wanted):
         wanted = sorted(set(used))
-    place = {name: number for number, name in enumerate(wanted)}
+    position = {name: number for number, name in enumerate(wanted)}
+    # Codes of int8 hold 127 names and -1, in a quarter of the memory of int32.
     kind = np.int8 if len(wanted) < 128 else np.int32
-    moved = np.array([*(place.get(name, -1) for name in found), -1], kind)
+    moved = np.array([*(position.get(name, -1) for name in names), -1], kind)
     index = pd.Index(wanted, dtype=pd.Series([""]).dtype)
     return pd.Categorical.from_codes(moved[codes], dtype=pd.CategoricalDtype(index), validate=False)
 
@@ -129,6 +131,7 @@ def whole(
     lacking = np.asarray(values.is_null())
     if not may_lack and lacking.any():
         cells.refuse(lacking, expected)
+    # By way of numpy without nulls: with them Arrow would give floats and round from 2**53 on.
     filled = values.fill_null(0) if values.null_count else values
     numbers = np.array(filled, np.int64 if bits == 64 else None)
     limit = np.iinfo(_LIMITS[bits])
@@ -157,29 +160,30 @@ def boolean(cells: Cells) -> BooleanArray:
         lacking = np.array(cells.column.is_null(), np.bool_)
         return BooleanArray(np.array(cells.column.fill_null(fill_value=False)), lacking)
     texts = pd.Series(pc.utf8_lower(cells.texts()).to_pandas()).replace("", None)
-    made = texts.map(_BOOLEANS)
-    if (bad := made.isna() & texts.notna()).any():
+    flags = texts.map(_BOOLEANS)
+    if (bad := flags.isna() & texts.notna()).any():
         cells.refuse(bad.to_numpy(), "true or false")
-    lacking = made.isna().to_numpy()
-    return BooleanArray(made.eq(other=True).to_numpy(np.bool_), lacking)
+    lacking = flags.isna().to_numpy()
+    return BooleanArray(flags.eq(other=True).to_numpy(np.bool_), lacking)
 
 
 def time(cells: Cells) -> pd.Series:
-    """Convert to points in time; what has no zone is refused."""
+    """Convert to points in time; those without a zone are refused."""
     values = cells.column
     if pa.types.is_timestamp(values.type):
-        made = values.to_pandas()
-        if made.dt.tz is None and made.notna().any():
-            cells.refuse(made.notna().to_numpy(), "times with a zone")
-        zoned: pd.Series = pd.to_datetime(made, utc=True).dt.as_unit("ns")
+        times = values.to_pandas()
+        if times.dt.tz is None and times.notna().any():
+            cells.refuse(times.notna().to_numpy(), "times with a zone")
+        zoned: pd.Series = pd.to_datetime(times, utc=True).dt.as_unit("ns")
         return zoned
     texts = pd.Series(cells.texts().to_pandas(), dtype=object).replace("", None)
-    made = pd.to_datetime(texts, utc=True, errors="coerce", format="ISO8601")
+    times = pd.to_datetime(texts, utc=True, errors="coerce", format="ISO8601")
+    # pandas takes a time without a zone for UTC, without a word.
     has_zone = texts.astype(str).str.contains(r"(?:Z|[+-]\d\d:?\d\d)$")
-    bad = texts.notna() & (made.isna() | ~has_zone)
+    bad = texts.notna() & (times.isna() | ~has_zone)
     if bad.any():
         cells.refuse(bad.to_numpy(), "times with a zone such as 2025-01-31T08:00:00Z")
-    return made.dt.as_unit("ns")
+    return times.dt.as_unit("ns")
 
 
 def _parsed(cells: Cells, kind: pa.DataType, expected: str) -> pa.ChunkedArray:
@@ -190,13 +194,14 @@ def _parsed(cells: Cells, kind: pa.DataType, expected: str) -> pa.ChunkedArray:
         values = pc.if_else(pc.equal(trimmed, ""), pa.scalar(None, trimmed.type), trimmed)
     with contextlib.suppress(pa.ArrowInvalid, pa.ArrowNotImplementedError):
         return pc.cast(values, kind)
-    given = pd.Series(values.to_pandas(), dtype=object)
-    numbers = pd.to_numeric(given, errors="coerce").to_numpy(np.float64, na_value=np.nan)
-    bad = np.isnan(numbers) & given.notna().to_numpy()
+    raw = pd.Series(values.to_pandas(), dtype=object)
+    numbers = pd.to_numeric(raw, errors="coerce").to_numpy(np.float64, na_value=np.nan)
+    bad = np.isnan(numbers) & raw.notna().to_numpy()
     if kind == pa.float64():
         # NaN is a number that is missing.
-        bad &= ~given.astype(str).str.lower().str.strip("+-").eq("nan").to_numpy()
+        bad &= ~raw.astype(str).str.lower().str.strip("+-").eq("nan").to_numpy()
     else:
+        # From 2**53 on doubles skip whole numbers: the text would be rounded without a word.
         bad |= (np.abs(numbers) >= 2.0**53) | (numbers != np.floor(numbers)) & ~np.isnan(numbers)
     if bad.any():
         cells.refuse(bad, expected)
@@ -212,8 +217,6 @@ def _is_text(kind: pa.DataType) -> bool:
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 
-# CSV files of any size as columns of text, damage counted.
-
 BAD_ROWS = "rows with more or fewer cells than the header"
 REPEATED_HEADERS = "repeated header lines"
 REPEATED_ROWS = "rows that are there already, cell for cell: files of two runs put together"
@@ -226,9 +229,9 @@ _LONGEST_CELL_BYTES = 1 << 20
 
 def header_of(head: bytes, separator: str = "") -> list[str]:
     """Return the cells of the first line, without blanks around them; [] if it has none."""
-    head, found = _separated(head.removeprefix(BOM_UTF8))
+    head, detected = _separated(head.removeprefix(BOM_UTF8))
     line = head.splitlines()[0] if head.strip() else b""
-    return _cells(line, separator or found)
+    return _cells(line, separator or detected)
 
 
 def _cells(line: bytes, separator: str) -> list[str]:
@@ -236,17 +239,17 @@ def _cells(line: bytes, separator: str) -> list[str]:
         return []
     text = line.decode(errors="replace")
     try:
+        # GoldenEye writes blanks behind its commas.
         return [cell.strip() for cell in next(csv.reader([text], delimiter=separator), [])]
     except csv.Error:
         return []
 
 
 def _separated(raw: bytes) -> tuple[bytes, str]:
-    """Return a text without a line that only tells its separator, and what separates its cells."""
-    if told := _TOLD.match(raw[:16]):
-        return raw[told.end() :], told[1].decode(errors="replace")
+    if match := _TOLD.match(raw[:16]):
+        return raw[match.end() :], match[1].decode(errors="replace")
     line = raw[:_LONGEST_CELL_BYTES].splitlines()[0] if raw[:_LONGEST_CELL_BYTES].strip() else b""
-    # A header has the more cells by what does separate them; of equals, the comma.
+    # A header has the most cells by the separator it uses; of equals, the comma.
     return raw, max(_SEPARATORS, key=lambda each: len(_cells(line, each)))
 
 
@@ -258,6 +261,7 @@ def whole_text(source: Source, findings: Findings) -> bytes:
     if is_utf16(raw[:4096]):
         msg = f"{source.label}: is UTF-16; convert it: iconv -f UTF-16 -t UTF-8"
         raise LoadError(msg)
+    # Spreadsheets put this mark first; it would become part of the first name.
     raw = raw.removeprefix(BOM_UTF8)
     try:
         raw.decode()
@@ -277,25 +281,8 @@ def text_table(
 ) -> pa.Table:
     """Read a CSV file as columns of text; empty cells are missing.
 
-    Parameters
-    ----------
-    source
-        The file.
-    findings
-        Gets what is dropped or mended.
-    names
-        Names of the columns where the file has no header.
-    skip
-        Lines before the header.
-    may_be_empty
-        Whether a header without rows is fine; it is noted then.
-    whole
-        Columns of whole numbers, parsed at once if they hold nothing else: a file may be large.
-
-    Raises
-    ------
-    LoadError
-        If the file has no rows and needs some, names a column twice or cannot be read.
+    ``names`` are the columns of a file without a header, ``skip`` lines stand before it. Columns
+    of ``whole`` are parsed as integers at once if they hold nothing else: a file may be large.
     """
     raw = whole_text(source, findings)
     raw = b"\n".join(raw.split(b"\n", skip)[skip:]) if skip else raw
@@ -325,6 +312,19 @@ def column(table: pa.Table, name: str, source: Source) -> Cells:
     return Cells(source.label, name, table[name])
 
 
+def numbers(table: pa.Table, name: str, source: Source, lower: int | None = 0) -> np.ndarray:
+    """Return one column of a text table, without an empty cell, as int64."""
+    return np.asarray(whole(column(table, name, source), lower=lower, may_lack=False), np.int64)
+
+
+def layer_names(table: pa.Table, name: str, source: Source) -> pd.Series:
+    """Return one column of a text table that names a layer in every row."""
+    layers = text(column(table, name, source))
+    if layers.isna().any():
+        column(table, name, source).refuse(layers.isna().to_numpy(), "names of layers")
+    return layers
+
+
 def without_repeats(table: pa.Table, findings: Findings) -> pa.Table:
     """Leave out rows that equal an earlier one in every cell."""
     again = table.to_pandas().duplicated().to_numpy()
@@ -341,8 +341,8 @@ def _without_cut_line(raw: bytes, separator: str, findings: Findings) -> bytes:
     if raw.rstrip(b" ").endswith(separator.encode()):
         findings.add("truncated", "a last line that breaks off", 1, shown)
         return raw[:start]
-    what = "no line end after the last line: the file may be cut, and its last cell too short"
-    findings.add("suspicious", what, 1, shown)
+    remark = "no line end after the last line: the file may be cut, and its last cell too short"
+    findings.add("suspicious", remark, 1, shown)
     return raw
 
 
@@ -351,12 +351,13 @@ def _csv_columns_parsed(
     types: dict[str, pa.DataType],
     source: Source,
     findings: Findings,
-    whole: Collection[str],
+    integers: Collection[str],
 ) -> pa.Table:
     if not text[0].strip():
         return pa.table({name: pa.array([], kind) for name, kind in types.items()})
-    if whole:
-        quick = {name: pa.int64() if name in whole else kind for name, kind in types.items()}
+    if integers:
+        quick = {name: pa.int64() if name in integers else kind for name, kind in types.items()}
+        # Parsed as integers at once, and as text again if that fails: the text tells the bad cell.
         with contextlib.suppress(pa.ArrowException):
             table, bad = _read(text, quick)
             _note_bad(bad, findings)
@@ -394,14 +395,15 @@ def _read(text: tuple[bytes, str], types: dict[str, pa.DataType]) -> tuple[pa.Ta
             column_types=types,
             null_values=[""],
             strings_can_be_null=True,
+            # A quoted empty cell is an empty text, not a missing one.
             quoted_strings_can_be_null=False,
         ),
     )
     return table, bad
 
 
+# Tools append to the file of the run before, header included.
 def _without_headers(table: pa.Table, findings: Findings) -> pa.Table:
-    """Leave out lines that repeat the header: runs append to the file of the run before."""
     name = table.column_names[0]
     if not table.num_rows or not name or not pa.types.is_string(table[name].type):
         return table
@@ -414,7 +416,6 @@ def _without_headers(table: pa.Table, findings: Findings) -> pa.Table:
 
 
 def _end_of_line(raw: bytes) -> int:
-    """Return where the second line begins."""
     ends = [at + 1 for mark in (b"\n", b"\r") if (at := raw.find(mark)) >= 0]
     if not ends:
         return len(raw)

@@ -21,7 +21,6 @@ from workbench.load._files.tables import parquet_in
 from workbench.load._pvf.columns import Cells, converted
 from workbench.load._pvf.formats import own_tables as injection_tables
 from workbench.load._pvf.formats.own_tables import EXHAUSTIVE_METADATA
-from workbench.load._pvf.formats.own_tables import EXHAUSTIVE_METADATA as METADATA
 from workbench.load._pvf.part import TABLES
 from workbench.tables import (
     CAMPAIGN,
@@ -77,19 +76,15 @@ def exhaustive_injections(path: str | Path) -> ExhaustiveInjections:
 
 def in_order(sites: pd.DataFrame, parameters: pd.DataFrame) -> pd.DataFrame:
     """Sort sites by tensor, in the order of the parameters, then by element and bit."""
-    known = [name for name in parameters["param"] if name in set(sites["param"].cat.categories)]
-    more = [name for name in sites["param"].cat.categories if name not in set(known)]
-    index = pd.Index([*known, *more], dtype=pd.Series([""]).dtype)
+    names = [name for name in parameters["param"] if name in set(sites["param"].cat.categories)]
+    more = [name for name in sites["param"].cat.categories if name not in set(names)]
+    index = pd.Index([*names, *more], dtype=pd.Series([""]).dtype)
     sites = sites.assign(param=sites["param"].cat.set_categories(index))
-    keys = _keys(sites)
+    keys = _joined(*_places(sites))
+    # Files of this writer are in order already: no need to sort millions of sites.
     if (np.diff(keys) > 0).all():
         return sites.reset_index(drop=True)
     return sites.iloc[np.argsort(keys, kind="stable")].reset_index(drop=True)
-
-
-def _keys(sites: pd.DataFrame) -> np.ndarray:
-    """Give one number per site, ordered as the sites should be."""
-    return _joined(*_places(sites))
 
 
 def _places(sites: pd.DataFrame) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -98,6 +93,7 @@ def _places(sites: pd.DataFrame) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def _joined(param: np.ndarray, elem: np.ndarray, bit: np.ndarray) -> np.ndarray:
+    # An element is an int32 from 0 (31 bits) and a bit number takes _BITS: one int64 sorts sites.
     keys = param.astype(np.int64)
     keys <<= 31
     keys |= elem
@@ -107,7 +103,7 @@ def _joined(param: np.ndarray, elem: np.ndarray, bit: np.ndarray) -> np.ndarray:
 
 
 def _header(schema: pa.Schema, path: str | Path) -> dict[str, Any]:
-    raw = (schema.metadata or {}).get(METADATA)
+    raw = (schema.metadata or {}).get(EXHAUSTIVE_METADATA)
     missing = [name for name in EXHAUSTIVE.columns if name not in schema.names]
     if raw is None or missing:
         msg = (
@@ -142,15 +138,18 @@ def _sites(table: pa.Table, header: dict[str, Any], path: str | Path) -> pd.Data
 
 def _from_json(columns: dict[str, list[Any]], table: Table, path: str | Path) -> pd.DataFrame:
     rows = max((len(values) for values in columns.values()), default=0)
-    made = {}
+    frame_columns = {}
     for name, column in table.columns.items():
-        given = columns.get(name, [None] * rows)
-        texts = [None if v is None else v if isinstance(v, str) else json.dumps(v) for v in given]
+        cells_of_column = columns.get(name, [None] * rows)
+        texts = [
+            None if v is None else v if isinstance(v, str) else json.dumps(v)
+            for v in cells_of_column
+        ]
         cells = Cells(
             f"{path}, {table.name}", name, pa.chunked_array([pa.array(texts, pa.string())])
         )
-        made[name] = converted(cells, column)
-    return table.check(pd.DataFrame(made), f"{path}, {table.name}")
+        frame_columns[name] = converted(cells, column)
+    return table.check(pd.DataFrame(frame_columns), f"{path}, {table.name}")
 
 
 def _check(sites: pd.DataFrame, campaign: pd.DataFrame, path: str | Path) -> None:
@@ -168,22 +167,21 @@ def _check(sites: pd.DataFrame, campaign: pd.DataFrame, path: str | Path) -> Non
         bad = keys[1:] <= keys[:-1]
         if bad.any():
             row = max(start - 1, 0) + int(bad.argmax()) + 1
-            what = "is out of order or there twice; write it with load.write_exhaustive"
-            _refuse(sites, row, what, path)
+            problem = "is out of order or there twice; write it with load.write_exhaustive"
+            _refuse(sites, row, problem, path)
+        # Two counts of 16 bits may not fit into 16 bits.
         wrong = sdc[block].astype(np.int32) + due[block]
         if wrong.max() > limit:
             row = max(start - 1, 0) + int(wrong.argmax())
             _refuse(sites, row, f"has {wrong.max():,} wrong outputs of {limit:,} inputs", path)
 
 
-def _refuse(sites: pd.DataFrame, row: int, what: str, path: str | Path) -> NoReturn:
+def _refuse(sites: pd.DataFrame, row: int, problem: str, path: str | Path) -> NoReturn:
     site = sites.iloc[row]
-    place = f"row {row + 1:,} ({site['param']}, element {site['elem']}, bit {site['bit']})"
-    msg = f"{path}: {place} {what}"
+    site_name = f"row {row + 1:,} ({site['param']}, element {site['elem']}, bit {site['bit']})"
+    msg = f"{path}: {site_name} {problem}"
     raise LoadError(msg)
 
-
-# Writing the workbench's own results of fault injection.
 
 Format = Literal["parquet", "csv"]
 _ALWAYS = ("campaign", "faults", "outcomes")
@@ -240,11 +238,12 @@ def write_injections(
         _drop_others(folder, {f"{name}.{format}" for name in wanted})
         return folder
     folder.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=f".{folder.name}-", dir=folder.parent) as made:
-        inside = Path(made) / "tables"
+    with tempfile.TemporaryDirectory(prefix=f".{folder.name}-", dir=folder.parent) as staging:
+        inside = Path(staging) / "tables"
         inside.mkdir()
         for name, frame in wanted.items():
             write_whole(inside / f"{name}.{format}", _writer(name, frame, format))
+        # One rename: a reader meets all tables or none.
         inside.replace(folder)
     return folder
 
@@ -308,15 +307,15 @@ def as_json(frame: pd.DataFrame) -> dict[str, list[Any]]:
 def _writer(name: str, frame: pd.DataFrame, format: Format) -> Any:  # noqa: A002
     table = pa.Table.from_pandas(frame, preserve_index=False)
     if format == "csv":
-        plain = pa.table({each: _decoded(table[each]) for each in table.column_names})
+        plain = pa.table({column: _decoded(table[column]) for column in table.column_names})
         return lambda file: pa_csv.write_csv(plain, file)
     categories = {
-        str(each): [str(value) for value in values.cat.categories]
-        for each, values in frame.items()
+        str(column): [str(value) for value in values.cat.categories]
+        for column, values in frame.items()
         if isinstance(values.dtype, pd.CategoricalDtype)
     }
     header = {"version": injection_tables.VERSION, "table": name, "categories": categories}
-    table = pa.table({each: _typed(table[each]) for each in table.column_names})
+    table = pa.table({column: _typed(table[column]) for column in table.column_names})
     table = table.replace_schema_metadata({injection_tables.METADATA: json.dumps(header).encode()})
     return lambda file: pq.write_table(table, file, compression="zstd", write_page_checksum=True)
 
@@ -327,8 +326,8 @@ def _decoded(values: pa.ChunkedArray) -> pa.ChunkedArray:
     return values.cast(values.type.value_type) if is_dictionary else values
 
 
+# Arrow calls a column null whose cells are all missing; readers expect text.
 def _typed(values: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Give text to a column whose cells are all missing; Arrow would call it null."""
     kind = values.type
     is_null = pa.types.is_null(kind)
     if is_null or (pa.types.is_dictionary(kind) and pa.types.is_null(kind.value_type)):
@@ -337,7 +336,6 @@ def _typed(values: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def _drop_others(folder: Path, kept: set[str]) -> None:
-    """Take away the tables of an earlier campaign that this one does not have."""
     for name in TABLES:
         for ending in (*get_args(Format), "json"):
             file = folder / f"{name}.{ending}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -67,13 +67,13 @@ class InjectionFormat(Protocol):
 
 def filled(table: Table, columns: Mapping[str, Any], count: int) -> pd.DataFrame:
     """Make a frame of ``table``: given columns, or values for all rows; the rest is missing."""
-    made = {
+    declared = {
         name: _column(columns.get(name), column.dtype, count)
         for name, column in table.columns.items()
     }
     extra = {name: values for name, values in columns.items() if name not in table.columns}
     # Not gathered into blocks: that would copy millions of rows once more.
-    return table.check(pd.DataFrame({**made, **extra}, index=pd.RangeIndex(count), copy=False))
+    return table.check(pd.DataFrame({**declared, **extra}, index=pd.RangeIndex(count), copy=False))
 
 
 def stacked(frames: Sequence[pd.DataFrame], table: Table) -> pd.DataFrame:
@@ -84,13 +84,14 @@ def stacked(frames: Sequence[pd.DataFrame], table: Table) -> pd.DataFrame:
     extra = dict.fromkeys(n for f in frames for n in f.columns if n not in table.columns)
     columns: dict[str, Any] = {}
     for name in [*table.columns, *extra]:
+        # Categories of two frames differ; as text they can be joined, and become categories again.
         is_category = name in table.columns and table.columns[name].dtype == "category"
         # Counts of detectors may lack in some of the frames.
         kind: Any = text if is_category else None if name in table.columns else "Int64"
-        parts = [f[name] if name in f else pd.Series(pd.NA, index=f.index) for f in frames]
+        series = [f[name] if name in f else pd.Series(pd.NA, index=f.index) for f in frames]
         if kind is not None:
-            parts = [part.astype(kind) for part in parts]
-        joined = pd.concat(parts, ignore_index=True)
+            series = [column.astype(kind) for column in series]
+        joined = pd.concat(series, ignore_index=True)
         columns[name] = joined.astype("category") if is_category else joined
     return table.check(pd.DataFrame(columns))
 
@@ -105,9 +106,9 @@ def outcome_categories(codes: np.ndarray) -> pd.Categorical:
     return pd.Categorical.from_codes(codes.astype(np.int8), categories=_texts(OUTCOME_NAMES))
 
 
-def note_columns(findings: Findings, names: list[str]) -> None:
+def note_columns(findings: Findings, names: Iterable[str], taken: Collection[str] = ()) -> None:
     """Note the columns of a file that are not taken."""
-    if names:
+    if names := [name for name in names if name not in taken]:
         shown = ", ".join(names[:_SHOWN_COLUMNS]) + ", ..." * (len(names) > _SHOWN_COLUMNS)
         findings.add("skipped by design", LEFT_OUT_COLUMNS, len(names), shown)
 
@@ -124,13 +125,22 @@ def folder(source: Source) -> str:
     return label.rsplit("/", 1)[0] if "/" in label else "."
 
 
+def by_folder(sources: Iterable[Source]) -> dict[str, list[Source]]:
+    """Return the files of every folder: most tools write one run to one folder."""
+    folders: dict[str, list[Source]] = {}
+    for source in sources:
+        folders.setdefault(folder(source), []).append(source)
+    return folders
+
+
 def _column(values: Any, dtype: str, count: int) -> Any:
     text = pd.Series([""]).dtype
     kind: Any = text if dtype == "str" else dtype
     is_one = values is None or isinstance(values, str) or np.ndim(values) == 0
     if not is_one:
-        made = values if isinstance(values, pd.Categorical) else pd.Series(values).array
-        return made if str(made.dtype) == dtype else pd.Series(made).astype(kind)
+        array = values if isinstance(values, pd.Categorical) else pd.Series(values).array
+        return array if str(array.dtype) == dtype else pd.Series(array).astype(kind)
+    # A column that a source does not tell has the dtype of its table all the same.
     if values is None or pd.isna(values):
         if dtype == "category":
             return pd.Categorical.from_codes(np.full(count, -1), categories=_texts(()))

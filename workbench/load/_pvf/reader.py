@@ -25,13 +25,7 @@ from workbench.load._files.wanted import INJECTIONS, appearance, is_utf16
 from workbench.load._pvf.checks import check_part
 from workbench.load._pvf.formats.own_tables import is_exhaustive
 from workbench.load._pvf.formats.registry import FORMATS
-from workbench.load._pvf.part import (
-    TABLES,
-    InjectionFile,
-    InjectionFormat,
-    InjectionPart,
-    stacked,
-)
+from workbench.load._pvf.part import TABLES, InjectionFile, InjectionFormat, InjectionPart, stacked
 from workbench.tables import QUALITY, Injections, Table
 
 HEAD_BYTES = 1 << 16
@@ -42,8 +36,6 @@ _NESTED = "a campaign_id that two of the files have; the later one is numbered"
 
 @dataclass(frozen=True)
 class _Found:
-    """Files by format, and what was passed over."""
-
     files: dict[str, tuple[InjectionFormat, list[InjectionFile]]]
     unknown: list[Finding]
 
@@ -91,26 +83,26 @@ def injections(path: Paths, *, tool: str | None = None, progress: bool = True) -
     where it cannot tell them from others, ``due_count`` is missing, never 0.
     """
     formats = _of_tool(tool)
-    found = survey(path, wanted=INJECTIONS)
-    passed_over = [each.row for each in found.remarks]
+    surveyed = survey(path, wanted=INJECTIONS)
+    passed_over = [remark.row for remark in surveyed.remarks]
     dropped = Dropped()
-    known = _recognised(found.sources, formats, dropped)
-    if not known.files:
-        if not (passed_over or known.unknown):
+    recognised = _recognised(surveyed.sources, formats, dropped)
+    if not recognised.files:
+        if not (passed_over or recognised.unknown):
             dropped.raise_if_all()
-        _raise_unknown(path, [*passed_over, *known.unknown, *dropped.rows], formats)
-    parts: list[InjectionPart] = []
-    total = sum(file.source.size_bytes for _, files in known.files.values() for file in files)
+        _raise_unknown(path, [*passed_over, *recognised.unknown, *dropped.rows], formats)
+    campaigns: list[InjectionPart] = []
+    total = sum(file.source.size_bytes for _, files in recognised.files.values() for file in files)
     with progress_bar(total=total, unit="B", label="loading injections", enabled=progress) as bar:
-        for reader, files in known.files.values():
-            for part in _read(reader, files, dropped):
-                check_part(part)
-                parts.append(part)
+        for reader, files in recognised.files.values():
+            for result in _read(reader, files, dropped):
+                check_part(result)
+                campaigns.append(result)
             bar.update(sum(file.source.size_bytes for file in files))
-    if not parts:
+    if not campaigns:
         dropped.raise_if_all()
     with guarded(shown_all(path)):
-        return assembled(parts, [*passed_over, *known.unknown, *dropped.rows])
+        return assembled(campaigns, [*passed_over, *recognised.unknown, *dropped.rows])
 
 
 def _read(
@@ -127,6 +119,7 @@ def _read(
                 return reader.read(left)
         except LoadError as error:
             first = first or error
+            # Messages begin with the file they are about.
             bad = [file for file in left if str(error).startswith(file.source.label)]
             if not isinstance(error, DamagedError) or len(bad) != 1 or len(files) == 1:
                 raise first from None
@@ -141,16 +134,18 @@ def looks_like_injections(source: Source, head: bytes) -> bool:
     return any(reader.role(head, source) for reader in FORMATS)
 
 
-def assembled(parts: Sequence[InjectionPart], passed_over: Sequence[Finding] = ()) -> Injections:
+def assembled(
+    campaigns: Sequence[InjectionPart], passed_over: Sequence[Finding] = ()
+) -> Injections:
     """Put the campaigns of several parts together; the first keeps its name if two are equal."""
     seen: set[str] = set()
-    for part in parts:
-        _rename(part, seen)
+    for result in campaigns:
+        _rename(result, seen)
     frames = {
-        name: _together([getattr(part, name) for part in parts], table)
+        name: _together([getattr(result, name) for result in campaigns], table)
         for name, table in TABLES.items()
     }
-    quality = [finding.frame() for part in parts for finding in part.findings]
+    quality = [finding.frame() for result in campaigns for finding in result.findings]
     quality.append(quality_frame(list(passed_over)))
     return Injections(**frames, quality=_together(quality, QUALITY))
 
@@ -169,36 +164,35 @@ def _of_tool(tool: str | None) -> list[InjectionFormat]:
 def _recognised(
     sources: Sequence[Source], formats: Sequence[InjectionFormat], dropped: Dropped
 ) -> _Found:
-    """Find format and role of each file; those of none become findings."""
     files: dict[str, tuple[InjectionFormat, list[InjectionFile]]] = {}
     unknown: list[Finding] = []
-    found = _Found(files, unknown)
+    recognised = _Found(files, unknown)
     for source in sources:
         with dropped.trying(source.label):
-            _recognise(source, formats, found)
-    return found
+            _recognise(source, formats, recognised)
+    return recognised
 
 
-def _recognise(source: Source, formats: Sequence[InjectionFormat], found: _Found) -> None:
+def _recognise(source: Source, formats: Sequence[InjectionFormat], recognised: _Found) -> None:
     head = source.head(HEAD_BYTES).removeprefix(BOM_UTF8)
     if is_utf16(head):
-        what = "is UTF-16, no such results are; convert it: iconv -f UTF-16 -t UTF-8"
-        found.unknown.append((source.label, "dropped", what, 1, None))
+        text = "is UTF-16, no such results are; convert it: iconv -f UTF-16 -t UTF-8"
+        recognised.unknown.append((source.label, "dropped", text, 1, None))
         return
     for reader in formats:
         if role := reader.role(head, source):
-            files = found.files.setdefault(reader.NAME, (reader, []))[1]
+            files = recognised.files.setdefault(reader.NAME, (reader, []))[1]
             files.append(InjectionFile(source, role))
             return
-    what = _EXHAUSTIVE if is_exhaustive(source, head) else _UNKNOWN
-    found.unknown.append((source.label, "dropped", what, 1, appearance(head)))
+    text = _EXHAUSTIVE if is_exhaustive(source, head) else _UNKNOWN
+    recognised.unknown.append((source.label, "dropped", text, 1, appearance(head)))
 
 
-def _rename(part: InjectionPart, seen: set[str]) -> None:
-    """Give another name to campaigns of a part whose names are taken."""
+def _rename(result: InjectionPart, seen: set[str]) -> None:
     new = {}
-    for name in part.campaign["campaign_id"]:
+    for name in result.campaign["campaign_id"]:
         number, free = 2, str(name)
+        # Two runs of one tool may have the same file name, and the campaign is named after it.
         while free in seen:
             number, free = number + 1, f"{name} ({number})"
         seen.add(free)
@@ -206,12 +200,12 @@ def _rename(part: InjectionPart, seen: set[str]) -> None:
             new[name] = free
     if not new:
         return
-    part.findings.append(Findings(part.findings[0].source))
-    part.findings[-1].add("noted", _NESTED, len(new), str(next(iter(new.values()))))
+    result.findings.append(Findings(result.findings[0].source))
+    result.findings[-1].add("noted", _NESTED, len(new), str(next(iter(new.values()))))
     for name in TABLES:
-        frame = getattr(part, name)
+        frame = getattr(result, name)
         ids = frame["campaign_id"].replace(new).astype(frame["campaign_id"].dtype)
-        setattr(part, name, frame.assign(campaign_id=ids))
+        setattr(result, name, frame.assign(campaign_id=ids))
 
 
 def _together(frames: Sequence[pd.DataFrame], table: Table) -> pd.DataFrame:
@@ -227,7 +221,7 @@ def _raise_unknown(
     path: Paths, findings: Sequence[Finding], formats: Sequence[InjectionFormat]
 ) -> NoReturn:
     paths = shown_all(path)
-    names = ", ".join(each.NAME for each in formats)
+    names = ", ".join(reader.NAME for reader in formats)
     msg = (
         f"{paths}: no readable injection results found; supported: {names}; "
         f"other CSV files: load.injection_records.{listed(findings)}"

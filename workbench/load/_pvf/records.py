@@ -18,23 +18,9 @@ from workbench.load._files.text import text_lines
 from workbench.load._files.wanted import INJECTIONS
 from workbench.load._pvf.checks import DUE, SDC, UNKNOWN, check_part, counted
 from workbench.load._pvf.columns import Cells, converted, text_table
-from workbench.load._pvf.part import (
-    InjectionPart,
-    filled,
-    note_columns,
-    outcome_categories,
-    stem,
-)
+from workbench.load._pvf.part import InjectionPart, filled, note_columns, outcome_categories, stem
 from workbench.load._pvf.reader import assembled
-from workbench.tables import (
-    CAMPAIGN,
-    FAULTS,
-    OUTCOME_NAMES,
-    OUTCOMES,
-    TRIALS,
-    Column,
-    Injections,
-)
+from workbench.tables import CAMPAIGN, FAULTS, OUTCOME_NAMES, OUTCOMES, TRIALS, Column, Injections
 
 _DECISIONS = {
     "golden": Column("str", "decision without the fault", nullable=True),
@@ -45,12 +31,8 @@ _DECISIONS = {
 }
 _KNOWN: Mapping[str, Column] = {
     name: column
-    for name, column in {
-        **FAULTS.columns,
-        **TRIALS.columns,
-        **OUTCOMES.columns,
-        **_DECISIONS,
-    }.items()
+    for declared in (FAULTS.columns, TRIALS.columns, OUTCOMES.columns, _DECISIONS)
+    for name, column in declared.items()
     if name != "campaign_id"
 }
 _RESULTS = ("sdc_count", "due_count", "masked_count", "benign_count", "metric_value")
@@ -120,26 +102,24 @@ def injection_records(
             "Say which is which with columns={...}"
         )
         raise LoadError(msg)
-    taken = set(columns.values())
-    note_columns(findings, [name for name in table.column_names if name not in taken])
+    note_columns(findings, table.column_names, set(columns.values()))
     values = _values(table, columns, source)
     head.setdefault("campaign_id", stem(source))
     _check_values(head)
-    part = _part(values, head, outcomes or {}, source)
-    part.findings.append(findings)
-    check_part(part)
-    return assembled([part])
+    result = _part(values, head, outcomes or {}, source)
+    result.findings.append(findings)
+    check_part(result)
+    return assembled([result])
 
 
 def names_records(names: Iterable[str]) -> bool:
     """Say whether fields of these names hold injections that need no ``columns``."""
-    there = set(names)
-    has_result = bool(there & {*_RESULTS, "outcome"}) or {"golden", "faulty"} <= there
-    return has_result and bool(there & {"exp_id", "bit"})
+    present = set(names)
+    has_result = bool(present & {*_RESULTS, "outcome"}) or {"golden", "faulty"} <= present
+    return has_result and bool(present & {"exp_id", "bit"})
 
 
 def _own_names(names: Sequence[str], source: Source) -> dict[str, str]:
-    """Take the columns that are named as in the tables."""
     if not names_records(names):
         msg = (
             f"{source.label}: no column is named as a result and its experiment are in the "
@@ -160,13 +140,16 @@ def _own_names(names: Sequence[str], source: Source) -> dict[str, str]:
 def _check_names(
     columns: Mapping[str, str], campaign: Mapping[str, Any], outcomes: Mapping[str, str]
 ) -> None:
-    for what, given, known in (
+    for argument, names, allowed in (
         ("columns", columns, _KNOWN),
         ("campaign", campaign, CAMPAIGN.columns),
         ("outcomes", set(outcomes.values()), OUTCOME_NAMES),
     ):
-        if unknown := sorted(set(given) - set(known)):
-            msg = f"{what}= names {unknown}, which the tables do not have; they have {list(known)}"
+        if unknown := sorted(set(names) - set(allowed)):
+            msg = (
+                f"{argument}= names {unknown}, which the tables do not have; "
+                f"they have {list(allowed)}"
+            )
             raise ValueError(msg)
     if ("golden" in columns) != ("faulty" in columns):
         msg = "columns= names one of golden and faulty; decisions are compared, so name both"
@@ -192,17 +175,17 @@ def _check_values(campaign: Mapping[str, Any]) -> None:
 
 
 def _only(path: str | Path) -> Source:
-    found = survey(path, wanted=INJECTIONS).sources
-    if len(found) != 1:
-        msg = f"{path}: holds {len(found)} files; load.injection_records reads one file"
+    sources = survey(path, wanted=INJECTIONS).sources
+    if len(sources) != 1:
+        msg = f"{path}: holds {len(sources)} files; load.injection_records reads one file"
         raise LoadError(msg)
-    return found[0]
+    return sources[0]
 
 
 def _values(table: pa.Table, columns: Mapping[str, str], source: Source) -> dict[str, Any]:
     return {
-        name: pd.Series(converted(Cells(source.label, there, table[there]), _KNOWN[name]))
-        for name, there in columns.items()
+        name: pd.Series(converted(Cells(source.label, key, table[key]), _KNOWN[name]))
+        for name, key in columns.items()
     }
 
 
@@ -212,66 +195,69 @@ def _part(
     name, rows = str(head["campaign_id"]), len(next(iter(values.values())))
     exp = values.setdefault("exp_id", pd.Series(np.arange(rows)))
     if "outcome" not in values and "golden" not in values:
-        kept = {key: each for key, each in values.items() if key in OUTCOMES.columns}
+        kept = {key: series for key, series in values.items() if key in OUTCOMES.columns}
         outcomes = filled(OUTCOMES, {**kept, "campaign_id": name}, rows)
         faults = _faults(values, name, source)
         return InjectionPart(filled(CAMPAIGN, head, 1), outcomes, faults)
-    codes, known = _codes(values, words, source)
+    codes, outcomes_told = _codes(values, words, source)
     beneficial = None
     if {"label", "golden"} <= set(values):
         _refuse_missing(values, "label", source)
-        golden, faulty, label = (_alike(values[each]) for each in ("golden", "faulty", "label"))
+        golden, faulty, label = (_alike(values[series]) for series in ("golden", "faulty", "label"))
         beneficial = (codes == SDC) & (golden != label) & (faulty == label)
         beneficial = beneficial.to_numpy(np.bool_)
     trials = {
         "campaign_id": name,
         "input_id": exp.groupby(exp).cumcount(),
-        **{key: each for key, each in values.items() if key in TRIALS.columns},
+        **{key: series for key, series in values.items() if key in TRIALS.columns},
         "outcome": outcome_categories(codes),
         "is_beneficial": beneficial,
     }
-    part = InjectionPart(
+    result = InjectionPart(
         filled(CAMPAIGN, head, 1),
-        counted(name, exp.to_numpy(np.int64), codes, known=known, beneficial=beneficial),
+        counted(name, exp.to_numpy(np.int64), codes, known=outcomes_told, beneficial=beneficial),
         _faults(values, name, source),
         filled(TRIALS, trials, rows),
     )
-    part.is_counted_here = True
-    part.is_numbered_here = "input_id" not in values
-    return part
+    result.is_counted_here = True
+    result.is_numbered_here = "input_id" not in values
+    return result
 
 
 def _codes(
     values: dict[str, Any], words: Mapping[str, str], source: Source
 ) -> tuple[np.ndarray, tuple[str, ...]]:
-    """Give the outcome of every row, and which outcomes the file can tell."""
     if "outcome" in values:
-        said = values["outcome"].replace(dict(words)) if words else values["outcome"]
+        stated = values["outcome"].replace(dict(words)) if words else values["outcome"]
         numbers = {name: number for number, name in enumerate(OUTCOME_NAMES)}
-        codes = said.map(numbers)
-        if (bad := codes.isna() & said.notna()).any():
+        codes = stated.map(numbers)
+        if (bad := codes.isna() & stated.notna()).any():
             row = int(bad.to_numpy().argmax())
             msg = (
-                f"{source.label}: row {row + 1:,} ends as {said.iloc[row]!r}; say what that is, "
-                f"one of {OUTCOME_NAMES}, with outcomes={{{said.iloc[row]!r}: ...}}"
+                f"{source.label}: row {row + 1:,} ends as {stated.iloc[row]!r}; say what that is, "
+                f"one of {OUTCOME_NAMES}, with outcomes={{{stated.iloc[row]!r}: ...}}"
             )
             raise LoadError(msg)
-        known = tuple(dict.fromkeys([*words.values(), *said.dropna().unique()]))
-        made = codes.fillna(UNKNOWN).to_numpy(np.int64)
+        outcomes_told = tuple(dict.fromkeys([*words.values(), *stated.dropna().unique()]))
+        codes_of_rows = codes.fillna(UNKNOWN).to_numpy(np.int64)
     else:
         _refuse_missing(values, "golden", source)
         _refuse_missing(values, "faulty", source)
         same = _alike(values["golden"]) == _alike(values["faulty"])
-        known, made = ("sdc",), np.where(same, UNKNOWN, SDC)
+        # Equal decisions may come of other outputs: masked or benign is not known.
+        outcomes_told, codes_of_rows = ("sdc",), np.where(same, UNKNOWN, SDC)
     if "is_due" in values:
         _refuse_missing(values, "is_due", source)
         is_due = values["is_due"].to_numpy(np.bool_)
-        known, made = tuple(dict.fromkeys([*known, "due"])), np.where(is_due, DUE, made)
-    return made, known
+        outcomes_told, codes_of_rows = (
+            tuple(dict.fromkeys([*outcomes_told, "due"])),
+            np.where(is_due, DUE, codes_of_rows),
+        )
+    return codes_of_rows, outcomes_told
 
 
+# A column that once lacked a cell holds 3.0 where another holds 3.
 def _alike(decisions: pd.Series) -> pd.Series:
-    """Write classes alike: a column that once lacked a cell holds 3.0 where another holds 3."""
     return decisions.astype(object).str.strip().str.replace(r"^(-?\d+)\.0+$", r"\1", regex=True)
 
 
@@ -290,8 +276,7 @@ def _refuse_missing(values: dict[str, Any], name: str, source: Source) -> None:
 
 
 def _faults(values: dict[str, Any], name: str, source: Source) -> pd.DataFrame:
-    """Give one row per experiment and flip."""
-    kept = {key: each for key, each in values.items() if key in FAULTS.columns}
+    kept = {key: series for key, series in values.items() if key in FAULTS.columns}
     rows = pd.DataFrame(kept).assign(flip=kept.get("flip", 0)).drop_duplicates(ignore_index=True)
     if (again := rows.duplicated(["exp_id", "flip"])).any():
         exp = rows.loc[again, "exp_id"].iloc[0]
@@ -300,12 +285,11 @@ def _faults(values: dict[str, Any], name: str, source: Source) -> pd.DataFrame:
             "column for flip if it hit several bits"
         )
         raise LoadError(msg)
-    columns = {str(key): each for key, each in rows.items()}
+    columns = {str(key): series for key, series in rows.items()}
     return filled(FAULTS, {**columns, "campaign_id": name}, len(rows))
 
 
-# JSON lines of experiments as columns of text, as a CSV file of them would give.
-
+# A hostile file could name a new column in every line, each as long as the table.
 _MOST_COLUMNS = 10_000
 
 
@@ -315,13 +299,7 @@ def is_json_lines(source: Source) -> bool:
 
 
 def json_table(source: Source, findings: Findings) -> pa.Table:
-    """Read every line as a row; values of objects inside are named ``outer.inner``.
-
-    Raises
-    ------
-    LoadError
-        If no line is an object, or they have absurdly many names.
-    """
+    """Read every line as a row; values of objects inside are named ``outer.inner``."""
     columns: dict[str, list[str | None]] = {}
     rows = 0
     for line, text in text_lines(source, findings):
@@ -358,17 +336,17 @@ def _record(text: str) -> dict[str, str | None] | None:
         return None
     flat: dict[str, Any] = {}
     for name, inside in value.items():
-        named = inside if isinstance(inside, dict) else None
-        flat |= {name: inside} if named is None else {f"{name}.{k}": v for k, v in named.items()}
+        inner = inside if isinstance(inside, dict) else None
+        flat |= {name: inside} if inner is None else {f"{name}.{k}": v for k, v in inner.items()}
     return {name: _text(inside) for name, inside in flat.items()}
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    made = dict(pairs)
-    if len(made) < len(pairs):
+    unique = dict(pairs)
+    if len(unique) < len(pairs):
         msg = "an object names a value twice"
         raise ValueError(msg)
-    return made
+    return unique
 
 
 def _text(value: Any) -> str | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -11,15 +12,8 @@ import plotly.graph_objects as go
 
 from workbench._numbers import NUMBER_TYPES
 from workbench.errors import TableError
-from workbench.plot._style.chances import (
-    Chances,
-    axis_of,
-    chance,
-    chances,
-    numbers,
-    row_with,
-    segments,
-)
+from workbench.plot._style import chances as scales
+from workbench.plot._style.chances import Chances, axis_of, chance, chances, numbers
 from workbench.plot._style.palette import SHADES
 from workbench.plot._style.style import COLOURS, Frame, left_margin
 from workbench.plot._style.text import is_doubtful, label, percent, plural, safe, short, wrapped
@@ -41,16 +35,14 @@ def pvf(table: pd.DataFrame, *, source: str = "", synthetic: bool = False) -> go
     table
         Table :data:`workbench.tables.PVF`; results of several campaigns or tools may be put
         together with ``pandas.concat``: where their rules differ, the labels say how.
-    source
-        Where the data comes from, e.g. model and inputs; printed under the figure.
-    synthetic
-        Whether the inputs were generated; the figure then says so.
+    source, synthetic
+        Where the data comes from, e.g. model and inputs; whether the inputs were generated.
 
     Returns
     -------
     plotly.graph_objects.Figure
-        One dot per group with both intervals, the most vulnerable on top; open with its doubt
-        where it is not sure. The title names the most vulnerable group.
+        One dot per group with both intervals, the most vulnerable on top; open, with the reason,
+        where the estimate is unreliable. The title names the most vulnerable group.
     """
     frame = Frame(source, synthetic)
     PVF.check(table)
@@ -67,27 +59,29 @@ def pvf(table: pd.DataFrame, *, source: str = "", synthetic: bool = False) -> go
     _add_estimates(figure, drawn, axis)
     names = _names(drawn, differing(table))
     lines = 1 + max(name.count("<br>") for name in names)
-    figure.update_layout(
-        height=max(len(drawn), 3) * (15 * lines + 13),
-        margin_l=left_margin(names),
-        hovermode="closest",
-    )
+    name_rows(figure, names, max(len(drawn), 3) * (15 * lines + 13), below=0.4, above=0.6)
     figure.update_xaxes(**axis.axis())
-    figure.update_yaxes(
-        tickvals=list(range(len(drawn))),
-        ticktext=names,
-        range=[len(drawn) - 0.4, -0.6],
-    )
     hidden = len(table) - len(drawn)
     notes = [*estimand(table), *coverage(table[table["interval"] != _EXACT])]
     notes += [f"{hidden:,} less vulnerable groups dropped"] if hidden else []
     return frame.finish(figure, claim=_claim(ordered), note=" · ".join(notes))
 
 
+def name_rows(
+    figure: go.Figure, names: list[str], height: float, *, below: float = 0.5,
+    above: float = 0.5, **axis: Any,
+) -> None:  # fmt: skip
+    """Write a name beside every row, the first on top, with so many rows' room around them."""
+    figure.update_layout(height=height, margin_l=left_margin(names), hovermode="closest")
+    rows, ends = list(range(len(names))), [len(names) - below, -above]
+    figure.update_yaxes(tickvals=rows, ticktext=names, range=ends, **axis)
+
+
 def _add_intervals(figure: go.Figure, drawn: pd.DataFrame, axis: Chances) -> None:
     """Draw the interval that holds, and thin below it the one that does not."""
+    # An exact factor has no interval, and a line of length 0 would look like a very sure one.
     drawn = drawn[drawn["interval"] != _EXACT]
-    places = drawn.index.to_numpy(dtype="float64")
+    positions = drawn.index.to_numpy(dtype="float64")
     for low, high, shift, name, line in (
         ("low", "high", 0.0, "interval, sites as the sample",
          {"color": COLOURS["dark"], "width": 3, "dash": "solid"}),
@@ -95,7 +89,7 @@ def _add_intervals(figure: go.Figure, drawn: pd.DataFrame, axis: Chances) -> Non
          "too narrow: inputs taken as independent",
          {"color": COLOURS["limit"], "width": 1.5, "dash": "2px,2px"}),
     ):  # fmt: skip
-        x, y = segments(axis.place(drawn[low]), axis.place(drawn[high]), places + shift)
+        x, y = scales.segments(axis.place(drawn[low]), axis.place(drawn[high]), positions + shift)
         if x:
             figure.add_scatter(
                 mode="lines+markers", x=x, y=y, name=name, line=line, hoverinfo="skip",
@@ -104,25 +98,23 @@ def _add_intervals(figure: go.Figure, drawn: pd.DataFrame, axis: Chances) -> Non
 
 
 def _add_estimates(figure: go.Figure, drawn: pd.DataFrame, axis: Chances) -> None:
-    """Place one mark per group; its shape says whether it is exact, sure, zero or unknown."""
+    """Place one mark per group; its shape says whether it is exact, reliable, zero or unknown."""
     estimate = drawn["pvf"]
-    known, zero = estimate.notna(), estimate == 0
+    is_known, zero = estimate.notna(), estimate == 0
     exact = drawn["interval"] == _EXACT
     kinds = (
-        ("exact: every site was injected", known & exact & ~zero, "square"),
-        ("PVF", known & ~exact & ~zero & drawn["is_sure"], "circle"),
-        ("PVF, not sure", known & ~exact & ~zero & ~drawn["is_sure"], "diamond-open"),
-        ("no wrong output found", known & zero, "triangle-left-open"),
-        ("no answer", ~known, "x-thin-open"),
+        ("exact: every site was injected", is_known & exact & ~zero, "square"),
+        ("PVF", is_known & ~exact & ~zero & drawn["is_sure"], "circle"),
+        ("PVF, unreliable estimate", is_known & ~exact & ~zero & ~drawn["is_sure"], "diamond-open"),
+        ("no wrong output found", is_known & zero, "triangle-left-open"),
+        ("no answer", ~is_known, "x-thin-open"),
     )
     for name, chosen, symbol in kinds:
         rows = drawn[chosen]
         if rows.empty:
             continue
         figure.add_scatter(
-            mode="markers",
-            x=axis.place(rows["pvf"].fillna(0.0)),
-            y=rows.index.to_numpy(),
+            mode="markers", x=axis.place(rows["pvf"].fillna(0.0)), y=rows.index.to_numpy(),
             name=name,
             marker={
                 "symbol": symbol, "size": 11, "color": COLOURS["series"],
@@ -134,48 +126,47 @@ def _add_estimates(figure: go.Figure, drawn: pd.DataFrame, axis: Chances) -> Non
 
 
 def _names(drawn: pd.DataFrame, rules: list[str]) -> list[str]:
-    """Write beside each row what it is, and below that its size, its rules and its doubt."""
     names = []
     for _, row in drawn.iterrows():
-        parts = [safe(short(row["group"], 40))]
+        lines = [safe(short(row["group"], 40))]
         if len(drawn) <= _MOST_DETAILED:
             size = plural(int(row["site_count"]), "site")
-            parts.append(f"<i>{'all ' if row['interval'] == _EXACT else ''}{size}</i>")
-            parts += [f"<i>{rule_of(row, rules)}</i>"] if rules else []
-            parts += [] if row["is_sure"] else _doubt(row["doubt"])
-        names.append("<br>".join(parts))
+            lines.append(f"<i>{'all ' if row['interval'] == _EXACT else ''}{size}</i>")
+            lines += [f"<i>{rule_of(row, rules)}</i>"] if rules else []
+            lines += [] if row["is_sure"] else _doubt(row["doubt"])
+        names.append("<br>".join(lines))
     return names
 
 
 def _doubt(text: object) -> list[str]:
-    lines = wrapped(f"not sure: {label(text, 110)}", 46).split("<br>")
+    lines = wrapped(f"unreliable: {label(text, 110)}", 46).split("<br>")
     return [f"<i>{line}</i>" for line in lines]
 
 
 def _claim(ordered: pd.DataFrame) -> str:
-    known = ordered[ordered["pvf"] > 0]
-    if known.empty:
+    harmful = ordered[ordered["pvf"] > 0]
+    if harmful.empty:
         sites = int(ordered["site_count"].sum())
         return f"No fault gave a wrong output at {plural(sites, 'injection site')}"
-    first = known.iloc[0]
+    first = harmful.iloc[0]
     name, most = label(first["group"], 24), chance(first["pvf"])
-    unsure = "" if first["is_sure"] else ", which is not sure"
-    if len(known) == 1 and len(ordered) > 1:
-        return f"Wrong outputs only in {name}: {most} of faulty inferences go wrong{unsure}"
-    if len(known) == 1:
-        return f"{name}: {most} of faulty inferences go wrong{unsure}"
-    second = known.iloc[1]
+    caveat = "" if first["is_sure"] else ", an unreliable estimate"
+    if len(harmful) == 1 and len(ordered) > 1:
+        return f"Wrong outputs only in {name}: {most} of faulty inferences go wrong{caveat}"
+    if len(harmful) == 1:
+        return f"{name}: {most} of faulty inferences go wrong{caveat}"
+    second = harmful.iloc[1]
     rival, next_most = label(second["group"], 24), chance(second["pvf"])
     if most == next_most:
         return (
-            f"{name} and {rival} are highest: {most} of faulty inferences go wrong in each{unsure}"
+            f"{name} and {rival} are highest: {most} of faulty inferences go wrong in each{caveat}"
         )
     highest = f"Highest: {name}, {most} of faulty inferences go wrong; next {rival}, {next_most}"
     if pd.isna(first["low"]) or pd.isna(second["high"]):
         return f"{highest}, not known whether by chance"
     if first["low"] <= second["high"]:
-        return f"{highest}; their intervals overlap{unsure and ', not sure'}"
-    return f"{highest}{unsure}"
+        return f"{highest}; their intervals overlap{caveat and ', unreliable'}"
+    return f"{highest}{caveat}"
 
 
 def _hover(row: pd.Series) -> str:
@@ -192,11 +183,9 @@ def _hover(row: pd.Series) -> str:
     if not pd.isna(effect):
         lines.append(f"{effect:,.3g} times the variance of independent trials")
     if not row["is_sure"]:
-        lines.append(f"not sure: {label(row['doubt'], 120)}")
+        lines.append(f"unreliable: {label(row['doubt'], 120)}")
     return "<br>".join(lines)
 
-
-# Which bits of which tensors hurt: the probability of a wrong output as a map.
 
 _MOST_ROWS, _MOST_BITS = 60, 64
 _ROLES = ("sign", "exponent", "mantissa")
@@ -217,10 +206,8 @@ def pvf_by_bit(
     dtype
         Type of the values, e.g. ``"fp32"``: then it is written which bits are sign, exponent and
         mantissa. Without it a column ``dtype`` is looked at.
-    source
-        Where the data comes from, e.g. model and inputs; printed under the figure.
-    synthetic
-        Whether the inputs were generated; the figure then says so.
+    source, synthetic
+        Where the data comes from, e.g. model and inputs; whether the inputs were generated.
 
     Returns
     -------
@@ -244,19 +231,20 @@ def pvf_by_bit(
         return frame.nothing(
             "The table has no bits; pass what analyze.pvf_by_bit returns.", claim="No bits to show"
         )
-    parts = _parts(rows)
-    kept = parts.drop_duplicates().head(_MOST_ROWS)
+    part_names = _parts(rows)
+    kept = part_names.drop_duplicates().head(_MOST_ROWS)
     bits = np.sort(rows["bit"].astype("int64").unique())[::-1][:_MOST_BITS]
+    # Without gaps: a bit that was never injected has to show as a column of crosses.
     bits = np.arange(bits.max(), bits.min() - 1, -1)[:_MOST_BITS]
-    values = _matrix(rows, parts, kept, bits)
+    values = _matrix(rows, part_names, kept, bits)
     names = [safe(short(name, 40)) for name in kept]
     figure = _map(values, names, bits)
     _add_marks(figure, values)
     _add_roles(figure, dtype or _only_dtype(rows), bits)
     figure.update_layout(height=max(22 * len(names), 150) + 26, margin_l=left_margin(names))
-    hidden = parts.nunique() - len(kept)
+    hidden = part_names.nunique() - len(kept)
     notes = [*estimand(table), *([f"{plural(hidden, 'part')} dropped"] if hidden else [])]
-    claim = _by_bit_claim(rows, parts)
+    claim = _by_bit_claim(rows, part_names)
     return frame.finish(
         figure, claim=claim,   note=" · ".join(notes),
         is_doubtful=is_doubtful(rows[rows["pvf"] > 0].nlargest(1, "pvf")))  # fmt: skip
@@ -270,18 +258,17 @@ def _parts(rows: pd.DataFrame) -> pd.Series:
     words = rows[by].astype(object).where(rows[by].notna(), "not told").astype(str)
     names = words.agg(", ".join, axis=1)
     drawn = rows["drawn_from"].astype(object).groupby(names)
-    part = drawn.transform("first").where(drawn.transform("nunique") == 1, "part")
-    return names.where(part == "", part + " of " + names)
+    origin = drawn.transform("first").where(drawn.transform("nunique") == 1, "part")
+    return names.where(origin == "", origin + " of " + names)
 
 
 def _matrix(
-    rows: pd.DataFrame, parts: pd.Series, kept: pd.Series, bits: npt.NDArray[np.int64]
+    rows: pd.DataFrame, part_names: pd.Series, kept: pd.Series, bits: npt.NDArray[np.int64]
 ) -> npt.NDArray[np.float64]:
-    """Give the probabilities, a row per part; missing where nothing was injected."""
-    place = {name: at for at, name in enumerate(kept)}
-    drawn = rows[parts.isin(list(place)) & rows["bit"].isin(bits)]
+    row_of = {name: at for at, name in enumerate(kept)}
+    drawn = rows[part_names.isin(list(row_of)) & rows["bit"].isin(bits)]
     values = np.full((len(kept), len(bits)), np.nan)
-    down = parts[drawn.index].map(place).to_numpy()
+    down = part_names[drawn.index].map(row_of).to_numpy()
     values[down, bits[0] - drawn["bit"].astype("int64").to_numpy()] = numbers(drawn["pvf"])
     return values
 
@@ -289,6 +276,7 @@ def _matrix(
 def _map(
     values: npt.NDArray[np.float64], names: list[str], bits: npt.NDArray[np.int64]
 ) -> go.Figure:
+    # A logarithm has no place for 0; cells without a wrong output get a mark instead.
     shown = np.where(values > 0, 100 * values, np.nan)
     decades = np.log10(shown)
     high = np.ceil(np.nanmax(decades)) if np.isfinite(decades).any() else 0.0
@@ -321,14 +309,12 @@ def _map(
             hoverongaps=True,
         )
     )  # fmt: skip
+    # At most 32 numbers have room below the map.
     every = -(-len(bits) // 32)
     figure.update_xaxes(
-        title="bit [0 is the least significant]",
-        tickvals=list(range(0, len(bits), every)),
-        ticktext=[str(bit) for bit in bits[::every]],
-        range=[-0.5, len(bits) - 0.5],
-        showgrid=False,
-    )
+        title="bit [0 is the least significant]", tickvals=list(range(0, len(bits), every)),
+        ticktext=[str(bit) for bit in bits[::every]], range=[-0.5, len(bits) - 0.5], showgrid=False,
+    )  # fmt: skip
     # A lane above the first row is for the roles of the bits.
     figure.update_yaxes(
         tickvals=list(range(len(names))), ticktext=names, showgrid=False,
@@ -338,7 +324,6 @@ def _map(
 
 
 def _add_marks(figure: go.Figure, values: npt.NDArray[np.float64]) -> None:
-    """Mark cells that have no shade: those without any wrong output, and those without faults."""
     for name, chosen, symbol in (
         ("no wrong output found", values == 0, "circle-open"),
         ("no fault injected", np.isnan(values), "x-thin-open"),
@@ -353,17 +338,15 @@ def _add_marks(figure: go.Figure, values: npt.NDArray[np.float64]) -> None:
 
 
 def _only_dtype(rows: pd.DataFrame) -> str:
-    """Give the type of all rows; nothing if they do not tell or have several."""
     dtypes = list(rows["dtype"].dropna().unique()) if "dtype" in rows else []
     return str(dtypes[0]) if len(dtypes) == 1 else ""
 
 
 def _add_roles(figure: go.Figure, dtype: str, bits: npt.NDArray[np.int64]) -> None:
-    """Write which bits are sign, exponent and mantissa, and draw a line between them."""
-    known = NUMBER_TYPES.get(dtype)
-    if known is None or not known.exponent_count:
+    number_type = NUMBER_TYPES.get(dtype)
+    if number_type is None or not number_type.exponent_count:
         return
-    sign, exponent = known.bit_count - 1, known.mantissa_count
+    sign, exponent = number_type.bit_count - 1, number_type.mantissa_count
     spans = ((sign, sign), (sign - 1, exponent), (exponent - 1, 0))
     for role, (high, low) in zip(_ROLES, spans, strict=True):
         first, last = max(bits[0] - high, 0), min(bits[0] - low, len(bits) - 1)
@@ -377,21 +360,20 @@ def _add_roles(figure: go.Figure, dtype: str, bits: npt.NDArray[np.int64]) -> No
             figure.add_vline(x=last + 0.5, line={"color": COLOURS["dark"], "width": 1.5})
 
 
-def _by_bit_claim(rows: pd.DataFrame, parts: pd.Series) -> str:
-    known = rows[rows["pvf"] > 0]
-    if known.empty:
-        return f"No bit gave a wrong output in {plural(parts.nunique(), 'part')} of the model"
-    worst = row_with(known, "pvf")
-    is_named = parts.nunique() > 1 or worst["drawn_from"] != ""
-    where = f" of {label(parts.to_dict()[worst.name], 30)}" if is_named else ""
+def _by_bit_claim(rows: pd.DataFrame, part_names: pd.Series) -> str:
+    harmful = rows[rows["pvf"] > 0]
+    if harmful.empty:
+        return f"No bit gave a wrong output in {plural(part_names.nunique(), 'part')} of the model"
+    worst = scales.row_with(harmful, "pvf")
+    is_named = part_names.nunique() > 1 or worst["drawn_from"] != ""
+    where = f" of {label(part_names.to_dict()[worst.name], 30)}" if is_named else ""
     silent = rows.groupby("bit")["pvf"].max()
     none = int((silent == 0).sum())
-    said = f"; {plural(none, 'bit')} never {'does' if none == 1 else 'do'} harm" if none else ""
-    return f"Bit {int(worst['bit'])}{where} is worst: {chance(worst['pvf'])} go wrong{said}"
+    harmless = f"; {plural(none, 'bit')} never {'does' if none == 1 else 'do'} harm" if none else ""
+    return f"Bit {int(worst['bit'])}{where} is worst: {chance(worst['pvf'])} go wrong{harmless}"
 
 
-# Which probability a figure shows: without these words a PVF cannot be compared with another.
-
+# Without these words a PVF cannot be compared with another.
 _WORDS = {
     "average": {
         "bits": "every bit weighs the same",
@@ -423,18 +405,11 @@ _ESTIMAND_MOST = 3
 
 
 def estimand(table: pd.DataFrame) -> list[str]:
-    """Say in words what was averaged, counted and injected, and how many inputs judged.
-
-    Parameters
-    ----------
-    table
-        Table that has ``average``, ``nan_policy``, ``criterion`` and ``fault_model``, and perhaps
-        ``site_count`` and ``trial_count``.
-    """
-    said = [_drawn(table), *(_rule(table, name) for name in _WORDS)]
+    """Say in words what was averaged, counted and injected, and how many inputs judged."""
+    sentences = [_drawn(table), *(_rule(table, name) for name in _WORDS)]
     if {"site_count", "trial_count"} <= set(table.columns):
-        said.append(_inputs(table))
-    return [words for words in said if words]
+        sentences.append(_inputs(table))
+    return [words for words in sentences if words]
 
 
 def coverage(table: pd.DataFrame) -> list[str]:
@@ -466,23 +441,23 @@ def _values(table: pd.DataFrame, name: str) -> list[str | None]:
 def _rule(table: pd.DataFrame, name: str) -> str:
     values = _values(table, name)
     if len(values) > 1:
-        known = [
-            label(each, 20) if each is not None else "not told" for each in values[:_ESTIMAND_MOST]
+        shown = [
+            label(value, 20) if value is not None else "not told"
+            for value in values[:_ESTIMAND_MOST]
         ]
         more = ", ..." if len(values) > _ESTIMAND_MOST else ""
-        return f"<b>{name.replace('_', ' ')} differs: {', '.join(known)}{more}</b>"
+        return f"<b>{name.replace('_', ' ')} differs: {', '.join(shown)}{more}</b>"
     if not values or values[0] is None:
         return f"{name.replace('_', ' ')} not told"
     return _WORDS[name].get(values[0], f"{name.replace('_', ' ')}: {label(values[0], 40)}")
 
 
 def _drawn(table: pd.DataFrame) -> str:
-    """Say where groups are only a part of what they are called by."""
-    if "drawn_from" not in table or not (part := [x for x in table["drawn_from"].unique() if x]):
+    if "drawn_from" not in table or not (origins := [x for x in table["drawn_from"].unique() if x]):
         return ""
-    more = ", ..." if len(part) > _ESTIMAND_MOST else ""
-    named = ", ".join(label(x, 40) for x in part[:_ESTIMAND_MOST])
-    return f"<b>faults drawn from {named}{more} only</b>"
+    more = ", ..." if len(origins) > _ESTIMAND_MOST else ""
+    shown = ", ".join(label(x, 40) for x in origins[:_ESTIMAND_MOST])
+    return f"<b>faults drawn from {shown}{more} only</b>"
 
 
 def _inputs(table: pd.DataFrame) -> str:

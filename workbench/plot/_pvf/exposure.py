@@ -9,13 +9,13 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from workbench.errors import TableError
-from workbench.plot._pvf.estimates import coverage, estimand
+from workbench.plot._pvf.estimates import coverage, estimand, name_rows
 from workbench.plot._style.bars import panels
 from workbench.plot._style.chances import Chances, axis_of, chance, numbers
 from workbench.plot._style.lanes import extremes
-from workbench.plot._style.style import Frame, distinct, fill, left_margin
+from workbench.plot._style.style import Frame, distinct, fill
 from workbench.plot._style.text import digits, is_doubtful, label, plural, safe, short
-from workbench.tables import PVF, PVF_BY_MARGIN, PVF_EXPOSURE
+from workbench.tables import PVF, PVF_EXPOSURE
 
 _MOST, _ROW_PX = 24, 46
 _APART = 0.19
@@ -28,10 +28,8 @@ def pvf_exposure(table: pd.DataFrame, *, source: str = "", synthetic: bool = Fal
     ----------
     table
         Table :data:`workbench.tables.PVF_EXPOSURE`.
-    source
-        Where the data comes from, e.g. model and inputs; printed under the figure.
-    synthetic
-        Whether the inputs were generated; the figure then says so.
+    source, synthetic
+        Where the data comes from, e.g. model and inputs; whether the inputs were generated.
 
     Returns
     -------
@@ -52,30 +50,19 @@ def pvf_exposure(table: pd.DataFrame, *, source: str = "", synthetic: bool = Fal
         ("share of the bits that upsets can hit", "bit_share", "all others", -_APART),
         ("share of the wrong outputs to expect", "wrong_share", "wrong", _APART),
     ):
-        known = drawn[drawn[column].notna()]
+        bars = drawn[drawn[column].notna()]
         figure.add_bar(
-            orientation="h",
-            x=100 * known[column].to_numpy(dtype="float64"),
-            y=known.index.to_numpy() + shift,
-            width=0.34,
-            name=name,
-            marker=fill(meaning),
-            text=[f" {chance(share)}" for share in known[column]],
-            textposition="outside",
-            cliponaxis=False,
-            hovertext=[_hover(row) for _, row in known.iterrows()],
+            orientation="h", x=100 * bars[column].to_numpy(dtype="float64"),
+            y=bars.index.to_numpy() + shift, width=0.34, name=name, marker=fill(meaning),
+            text=[f" {chance(share)}" for share in bars[column]], textposition="outside",
+            cliponaxis=False, hovertext=[_hover(row) for _, row in bars.iterrows()],
             hovertemplate="%{hovertext}<extra></extra>",
-        )
+        )  # fmt: skip
     names = [safe(short(name, 40)) for name in drawn["group"]]
-    figure.update_layout(
-        height=max(len(drawn), 2) * _ROW_PX, margin_l=left_margin(names), hovermode="closest"
-    )
+    name_rows(figure, names, max(len(drawn), 2) * _ROW_PX, showgrid=False)
+    # Room for the number behind the longest bar; .01 keeps an axis where all shares are 0.
     most = 100 * float(np.nanmax([drawn["bit_share"].max(), drawn["wrong_share"].max(), 0.01]))
     figure.update_xaxes(title="share of the model's total [%]", range=[0, 1.14 * most])
-    figure.update_yaxes(
-        tickvals=list(range(len(drawn))), ticktext=names, range=[len(drawn) - 0.5, -0.5],
-        showgrid=False,
-    )  # fmt: skip
     per_upset = float(table["wrong_per_upset"].sum())
     notes = ["every bit is hit equally often"]
     notes += [f"{chance(per_upset)} of the inferences go wrong per upset of the model"]
@@ -101,8 +88,6 @@ def _claim(drawn: pd.DataFrame) -> str:
     )
 
 
-# How the probability of a wrong output grows with the number of bits that flip at once.
-
 _MOST_PANELS, _MOST_LINES, _MOST_POINTS = 4, 4, 400
 _SYMBOLS = ("circle", "square", "diamond", "triangle-up")
 _HEIGHT_PX = 320
@@ -116,10 +101,8 @@ def pvf_by_flips(table: pd.DataFrame, *, source: str = "", synthetic: bool = Fal
     table
         Table :data:`workbench.tables.PVF` with a column ``flip_count`` before it, and perhaps
         ``dtype`` (one line each) and ``component`` (one panel each).
-    source
-        Where the data comes from, e.g. model and inputs; printed under the figure.
-    synthetic
-        Whether the inputs were generated; the figure then says so.
+    source, synthetic
+        Where the data comes from, e.g. model and inputs; whether the inputs were generated.
 
     Returns
     -------
@@ -153,8 +136,8 @@ def pvf_by_flips(table: pd.DataFrame, *, source: str = "", synthetic: bool = Fal
     rows = rows[rows["panel"].isin(shown) & rows["line"].isin(drawn)]
     scale = axis_of(pd.concat([rows["pvf"], rows["due"][rows["due"] > 0]]), high=rows["high"])
     figure = panels([label(name, 20) for name in shown], height_px=_HEIGHT_PX)
-    for (panel, line), part in rows.groupby(["panel", "line"], sort=False):
-        _add_line(figure, part, scale, panel=shown.index(panel), line=drawn.index(line))
+    for (panel, line), rows_of_line in rows.groupby(["panel", "line"], sort=False):
+        _add_line(figure, rows_of_line, scale, panel=shown.index(panel), line=drawn.index(line))
     figure.update_xaxes(type="log", **_ticks(rows["flip_count"]))
     figure.update_xaxes(title="flips per experiment [count]", col=1)
     look = scale.axis()
@@ -172,10 +155,9 @@ def pvf_by_flips(table: pd.DataFrame, *, source: str = "", synthetic: bool = Fal
 
 
 def _panels(table: pd.DataFrame) -> pd.Series:
-    """Name the component, or the part of it that was drawn from."""
     names = _texts(table, "component", "all")
-    part = table["drawn_from"].astype(object)
-    return names.where(part == "", part.astype(str) + " of " + names)
+    origin = table["drawn_from"].astype(object)
+    return names.where(origin == "", origin.astype(str) + " of " + names)
 
 
 def _texts(table: pd.DataFrame, column: str, otherwise: str) -> pd.Series:
@@ -185,24 +167,25 @@ def _texts(table: pd.DataFrame, column: str, otherwise: str) -> pd.Series:
 
 
 def _add_line(
-    figure: go.Figure, part: pd.DataFrame, scale: Chances, *, panel: int, line: int
+    figure: go.Figure, rows: pd.DataFrame, scale: Chances, *, panel: int, line: int
 ) -> None:
-    """Add one type of number to one panel: what goes wrong, and what is not finite."""
-    part = part.sort_values("flip_count", kind="stable")
-    part = part.iloc[extremes(part["pvf"].to_numpy(), _MOST_POINTS)]
-    look, name = distinct(line), label(part["line"].iloc[0], 20)
+    rows = rows.sort_values("flip_count", kind="stable")
+    # Peaks stay: thinned by position, a line would lose them.
+    rows = rows.iloc[extremes(rows["pvf"].to_numpy(), _MOST_POINTS)]
+    look, name = distinct(line), label(rows["line"].iloc[0], 20)
     common: dict[str, Any] = {
-        "x": part["flip_count"].to_numpy(), "mode": "lines+markers", "showlegend": panel == 0,
+        "x": rows["flip_count"].to_numpy(), "mode": "lines+markers", "showlegend": panel == 0,
     }  # fmt: skip
     figure.add_scatter(
-        **common, row=1, col=panel + 1, y=scale.place(part["pvf"]), name=name, legendgroup=name,
-        error_y=scale.whiskers(part, look["color"]),
+        **common, row=1, col=panel + 1, y=scale.place(rows["pvf"]), name=name, legendgroup=name,
+        error_y=scale.whiskers(rows, look["color"]),
         line={**look, "width": 2},
         marker={"symbol": _SYMBOLS[line], "size": 8, "color": look["color"]},
-        hovertext=[f"{chance(p)} go wrong" for p in part["pvf"]],
+        hovertext=[f"{chance(p)} go wrong" for p in rows["pvf"]],
         hovertemplate="%{x} flips: %{hovertext}<extra>" + name + "</extra>",
     )  # fmt: skip
-    finite = part[part["due"].notna()]
+    finite = rows[rows["due"].notna()]
+    # Tools that tell outputs that are not finite may have found none.
     if finite["due"].max() > 0:
         common["x"] = finite["flip_count"].to_numpy()
         figure.add_scatter(
@@ -230,107 +213,12 @@ def _ticks(counts: pd.Series) -> dict[str, Any]:
 
 def _by_flips_claim(rows: pd.DataFrame) -> str:
     first = rows.sort_values("pvf", kind="stable").iloc[-1]
-    mine = rows[(rows["panel"] == first["panel"]) & (rows["line"] == first["line"])]
-    mine = mine.sort_values("flip_count", kind="stable")
-    few, most = mine.iloc[0], mine.iloc[-1]
-    name = ", ".join(label(each, 20) for each in (first["panel"], first["line"]))
-    if few["flip_count"] == most["flip_count"]:
-        return f"{name}: {chance(few['pvf'])} go wrong at {plural(int(few['flip_count']), 'flip')}"
-    return (
-        f"{name}: {chance(few['pvf'])} go wrong at {plural(int(few['flip_count']), 'flip')}, "
-        f"{chance(most['pvf'])} at {int(most['flip_count']):,}"
-    )
-
-
-# How often faults change decisions that were clear, and decisions that were close.
-
-_MOST_GROUPS, _BY_MARGIN_MOST_POINTS = 6, 400
-_BY_MARGIN_SYMBOLS = ("circle", "square", "diamond", "triangle-up", "cross", "x")
-
-
-def pvf_by_margin(table: pd.DataFrame, *, source: str = "", synthetic: bool = False) -> go.Figure:
-    """Show how often a fault changes a decision, against how clear it was without the fault.
-
-    Parameters
-    ----------
-    table
-        Table :data:`workbench.tables.PVF_BY_MARGIN`.
-    source
-        Where the data comes from, e.g. model and inputs; printed under the figure.
-    synthetic
-        Whether the inputs were generated; the figure then says so.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
-        One line per group, a mark per class of margins with its interval; open where nothing
-        went wrong. The title compares the closest decisions with the clearest.
-    """
-    frame = Frame(source, synthetic)
-    PVF_BY_MARGIN.check(table)
-    rows = table[table["pvf"].notna()]
-    if rows.empty:
-        return frame.nothing(
-            "No trials with a golden margin are known; analyze.pvf_by_margin needs a campaign "
-            "that kept every trial.",
-            claim="No margins to show",
-        )
-    groups = list(dict.fromkeys(rows["group"]))
-    shown = rows[rows["group"].isin(groups[:_MOST_GROUPS])]
-    shown = shown.assign(at=_middle(shown))
-    axis = axis_of(shown["pvf"], shown["low"], shown["high"])
-    figure = go.Figure()
-    for at, group in enumerate(groups[:_MOST_GROUPS]):
-        part = shown[shown["group"] == group].sort_values("at", kind="stable")
-        _add_group(figure, part, axis, at=at)
-    figure.update_yaxes(**axis.axis())
-    figure.update_xaxes(title="golden margin: distance to another decision [unit of the output]")
-    figure.update_layout(hovermode="closest")
-    hidden = len(groups) - min(len(groups), _MOST_GROUPS)
-    notes = [f"{int(rows['trial_count'].sum()):,} trials", "marks stand in the middle of a class"]
-    notes += ["whiskers: intervals, sites as the sample"]
-    notes += [f"{plural(hidden, 'group')} dropped"] if hidden else []
-    claim = _by_margin_claim(shown[shown["group"] == groups[0]].sort_values("at", kind="stable"))
-    return frame.finish(figure, claim=claim, note=" · ".join(notes))
-
-
-def _middle(rows: pd.DataFrame) -> np.ndarray:
-    """Give the middle of each class; an open class stands at its only end."""
-    low, high = numbers(rows["margin_low"]), numbers(rows["margin_high"])
-    middle = (low + high) / 2
-    return np.where(np.isfinite(middle), middle, np.where(np.isfinite(low), low, high))
-
-
-def _add_group(figure: go.Figure, part: pd.DataFrame, axis: Chances, *, at: int) -> None:
-    part = part.iloc[extremes(part["pvf"].to_numpy(dtype="float64"), _BY_MARGIN_MOST_POINTS)]
-    look, name = distinct(at), label(part["group"].iloc[0], 30)
-    symbol = _BY_MARGIN_SYMBOLS[at]
-    figure.add_scatter(
-        mode="lines+markers",
-        x=part["at"].to_numpy(),
-        y=axis.place(part["pvf"]),
-        name=name,
-        error_y=axis.whiskers(part, look["color"]),
-        line={**look, "width": 2},
-        marker={
-            "symbol": [f"{symbol}-open" if p == 0 else symbol for p in part["pvf"]],
-            "size": 9, "color": look["color"],
-        },
-        hovertext=[
-            f"margin {digits(row['margin_low'])} to {digits(row['margin_high'])}: "
-            f"{chance(row['pvf'])}, {int(row['wrong_count']):,} of {int(row['trial_count']):,}"
-            for _, row in part.iterrows()
-        ],
-        hovertemplate="%{hovertext}<extra>" + name + "</extra>",
-    )  # fmt: skip
-
-
-def _by_margin_claim(part: pd.DataFrame) -> str:
-    close, clear = part.iloc[0], part.iloc[-1]
-    name = label(close["group"], 30)
-    if len(part) == 1:
-        return f"{name}: faults change {chance(close['pvf'])} of the decisions"
-    return (
-        f"{name}: faults change {chance(close['pvf'])} of the closest decisions and "
-        f"{chance(clear['pvf'])} of the clearest"
-    )
+    worst_line = rows[(rows["panel"] == first["panel"]) & (rows["line"] == first["line"])]
+    worst_line = worst_line.sort_values("flip_count", kind="stable")
+    fewest, most = worst_line.iloc[0], worst_line.iloc[-1]
+    name = ", ".join(label(text, 20) for text in (first["panel"], first["line"]))
+    flips = plural(int(fewest["flip_count"]), "flip")
+    claim = f"{name}: {chance(fewest['pvf'])} go wrong at {flips}"
+    if fewest["flip_count"] == most["flip_count"]:
+        return claim
+    return f"{claim}, {chance(most['pvf'])} at {int(most['flip_count']):,}"

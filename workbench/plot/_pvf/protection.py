@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
+from workbench.plot._pvf.estimates import name_rows
+from workbench.plot._style import chances as scales
 from workbench.plot._style.bars import log_ticks
-from workbench.plot._style.chances import (
-    Chances,
-    axis_of,
-    chance,
-    chances,
-    numbers,
-    row_with,
-    segments,
-)
+from workbench.plot._style.chances import Chances, axis_of, chance, chances, numbers
 from workbench.plot._style.lanes import extremes
-from workbench.plot._style.style import COLOURS, MAX_LINES, Frame, distinct, left_margin
+from workbench.plot._style.style import COLOURS, MAX_LINES, Frame, distinct
 from workbench.plot._style.text import label, percent, plural, safe, short
 from workbench.tables import DETECTOR_TOLERANCE, PVF_MITIGATION, PVF_PROTECTION
 
@@ -34,10 +31,8 @@ def pvf_protection(table: pd.DataFrame, *, source: str = "", synthetic: bool = F
     ----------
     table
         Table :data:`workbench.tables.PVF_PROTECTION`.
-    source
-        Where the data comes from, e.g. model and inputs; printed under the figure.
-    synthetic
-        Whether the inputs were generated; the figure then says so.
+    source, synthetic
+        Where the data comes from, e.g. model and inputs; whether the inputs were generated.
 
     Returns
     -------
@@ -55,18 +50,21 @@ def pvf_protection(table: pd.DataFrame, *, source: str = "", synthetic: bool = F
         )
     keys = ["group", "unit", "ranked_by"]
     lines = list(rows.groupby(keys, sort=False))
-    told = [name for name in keys if rows[name].nunique() > 1] or ["group"]
+    name_columns = [name for name in keys if rows[name].nunique() > 1] or ["group"]
     figure = go.Figure()
-    for at, (_, part) in enumerate(lines[:MAX_LINES]):
-        _add_line(figure, part.sort_values("protected_share", kind="stable"), at, told)
+    for at, (_, curve) in enumerate(lines[:MAX_LINES]):
+        _add_line(figure, curve.sort_values("protected_share", kind="stable"), at, name_columns)
     shares = 100 * rows["protected_share"].to_numpy()
-    what = " or ".join(dict.fromkeys("elements" if unit == "elements" else "bits"
+    protected_nouns = " or ".join(dict.fromkeys("elements" if unit == "elements" else "bits"
                                      for unit in rows["unit"]))  # fmt: skip
+    # On a linear axis steps that span decades would start in one spot.
     if shares.max() > 20 * shares.min() > 0:
-        figure.update_xaxes(title=f"protected [% of all {what}, logarithmic]", type="log")
+        figure.update_xaxes(
+            title=f"protected [% of all {protected_nouns}, logarithmic]", type="log"
+        )
         figure.update_xaxes(**log_ticks(shares))
     else:
-        figure.update_xaxes(title=f"protected [% of all {what}]", rangemode="tozero")
+        figure.update_xaxes(title=f"protected [% of all {protected_nouns}]", rangemode="tozero")
     figure.update_yaxes(title="wrong outputs removed [%]", range=[-2, 103])
     hidden = len(lines) - min(len(lines), MAX_LINES)
     notes = ["the most harmful first", *_ranking(rows)]
@@ -76,54 +74,52 @@ def pvf_protection(table: pd.DataFrame, *, source: str = "", synthetic: bool = F
         note=" · ".join(notes))  # fmt: skip
 
 
-def _add_line(figure: go.Figure, part: pd.DataFrame, at: int, told: list[str]) -> None:
-    part = part.iloc[extremes(part["removed_share"].to_numpy(), _MOST_POINTS)]
-    first = part.iloc[0]
-    name = ", ".join(label(first[each], 24) for each in told)
+def _add_line(figure: go.Figure, curve: pd.DataFrame, at: int, name_columns: list[str]) -> None:
+    curve = curve.iloc[extremes(curve["removed_share"].to_numpy(), _MOST_POINTS)]
+    first = curve.iloc[0]
+    name = ", ".join(label(first[column], 24) for column in name_columns)
     look = distinct(at)
-    last = part["last"].astype(object).where(part["last"].notna(), "")
+    last = curve["last"].astype(object).where(curve["last"].notna(), "")
     figure.add_scatter(
-        mode="lines+markers" if len(part) <= _FEW else "lines",
-        x=100 * part["protected_share"].to_numpy(),
-        y=100 * part["removed_share"].to_numpy(),
-        name=name,
-        line={**look, "width": 2.5},
+        mode="lines+markers" if len(curve) <= _FEW else "lines",
+        x=100 * curve["protected_share"].to_numpy(), y=100 * curve["removed_share"].to_numpy(),
+        name=name, line={**look, "width": 2.5},
         marker={"symbol": _SYMBOLS[at % len(_SYMBOLS)], "size": 7, "color": look["color"]},
         hovertext=[
-            f"{count:,} protected{f', the last {label(each, 40)}' if each else ''}"
-            for count, each in zip(part["protected_count"], last, strict=True)
+            f"{count:,} protected{f', the last {label(column, 40)}' if column else ''}"
+            for count, column in zip(curve["protected_count"], last, strict=True)
         ],
         hovertemplate="%{hovertext}: %{y:.3~g} % removed<extra>" + name + "</extra>",
-    )
+    )  # fmt: skip
 
 
 def _ranking(rows: pd.DataFrame) -> list[str]:
-    known = list(rows["ranked_by"].unique())
-    if known == ["truth"]:
+    rankings = list(rows["ranked_by"].unique())
+    if rankings == ["truth"]:
         return ["ranked by the truth, so nothing can remove more"]
-    if len(known) == 1:
-        return [f"ranked by {label(known[0], 60)}"]
+    if len(rankings) == 1:
+        return [f"ranked by {label(rankings[0], 60)}"]
     return []
 
 
-def _claim(part: pd.DataFrame) -> str:
-    """Read off the first line where enough is removed, or where it ends."""
-    part = part.sort_values("protected_share", kind="stable")
-    enough = part[part["removed_share"] >= _WANTED]
-    row = enough.iloc[0] if len(enough) else part.iloc[-1]
+def _claim(curve: pd.DataFrame) -> str:
+    curve = curve.sort_values("protected_share", kind="stable")
+    enough = curve[curve["removed_share"] >= _WANTED]
+    row = enough.iloc[0] if len(enough) else curve.iloc[-1]
     where = "" if row["group"] == "all" else f" of {label(row['group'], 24)}"
-    whole = int(part["protected_count"].iloc[-1])
-    some = f"{percent(row['protected_share'])} of the {label(row['unit'], 24)}{where}"
-    if whole <= _COUNTED and part["protected_share"].iloc[-1] == 1:
+    total = int(curve["protected_count"].iloc[-1])
+    protected = f"{percent(row['protected_share'])} of the {label(row['unit'], 24)}{where}"
+    if total <= _COUNTED and curve["protected_share"].iloc[-1] == 1:
         last = "" if pd.isna(row["last"]) else f" (the last: {label(row['last'], 24)})"
-        some = f"{row['protected_count']:,} of {whole:,} {label(row['unit'], 24)}{where}{last}"
-    return f"Protecting {some} removes {percent(row['removed_share'])} of the wrong outputs"
+        protected = f"{row['protected_count']:,} of {total:,} {label(row['unit'], 24)}{where}{last}"
+    return f"Protecting {protected} removes {percent(row['removed_share'])} of the wrong outputs"
 
 
-# What a detector catches, and its false-alarm rate, against its tolerance.
-
-_MOST_LINES, _DETECTOR_TOLERANCE_MOST_POINTS = 6, 400
-_DETECTOR_TOLERANCE_SYMBOLS = ("circle", "square", "diamond", "triangle-up", "star", "hexagon")
+_MOST_LINES = 6
+_DETECTED = ("detected_share", "detected_low", "detected_high", "fault_count")
+# A false alarm has a one-sided bound: the whisker goes up only.
+_ALARMS = ("false_alarm_share", "false_alarm_share", "false_alarm_high", "clean_count")
+_CHECK_SYMBOLS = ("circle", "square", "diamond", "triangle-up", "star", "hexagon")
 _ALARM_DASHES = ("dot", "2px,2px", "1px,5px", "6px,6px", "3px,5px", "5px,9px")
 
 
@@ -142,10 +138,8 @@ def detector_tolerance(
         Table :data:`workbench.tables.DETECTOR_TOLERANCE`.
     at_tolerance
         Tolerance to mark and to read off; by default the smallest without false alarms.
-    source
-        Where the checks come from; printed under the figure.
-    synthetic
-        Whether the data was generated; the figure then says so.
+    source, synthetic
+        Where the checks come from; whether the data was generated.
 
     Returns
     -------
@@ -167,13 +161,19 @@ def detector_tolerance(
     figure = go.Figure()
     lines = list(rows.groupby(["detector", "place"], sort=False))
     several = rows["detector"].nunique() > 1
-    for at, ((detector, place), part) in enumerate(lines[:_MOST_LINES]):
-        name = f"{label(detector, 24)}, {label(place, 28)}" if several else label(place, 24)
-        _add_detected(figure, part, at=at, name=f"detected: {name}")
-    for at, (detector, part) in enumerate(list(rows.groupby("detector", sort=False))[:_MOST_LINES]):
-        alarms = part.drop_duplicates("tolerance")
+    for at, ((detector, target), curve) in enumerate(lines[:_MOST_LINES]):
+        name = f"{label(detector, 24)}, {label(target, 28)}" if several else label(target, 24)
+        line = {**distinct(at), "width": 2.5}
+        name = f"detected: {name}"
+        _add_shares(figure, curve, _DETECTED, line=line, symbol=_CHECK_SYMBOLS[at], name=name)
+    detectors = list(rows.groupby("detector", sort=False))
+    for at, (detector, curve) in enumerate(detectors[:_MOST_LINES]):
         name = f"false alarms: {label(detector, 24)}" if several else "false alarms"
-        _add_alarms(figure, alarms, at=at, name=name)
+        line = {"color": COLOURS["dark"], "dash": _ALARM_DASHES[at], "width": 1.5}
+        # Checks without a fault are the same for all places of a detector.
+        once = curve.drop_duplicates("tolerance")
+        symbol = f"{_CHECK_SYMBOLS[at]}-open"
+        _add_shares(figure, once, _ALARMS, line=line, symbol=symbol, name=name)
     chosen = _chosen(rows, at_tolerance)
     figure.add_vline(
         x=float(chosen["at"].iloc[0]),
@@ -190,16 +190,16 @@ def detector_tolerance(
     return frame.finish(figure, claim=claim, note=" · ".join(notes))
 
 
+# A logarithmic axis has no place for 0: it stands left of all others.
 def _places(rows: pd.DataFrame) -> np.ndarray:
-    """Place a tolerance of 0 left of all others; a logarithmic axis has no place for it."""
     tolerance = numbers(rows["tolerance"])
-    known = tolerance[tolerance > 0]
-    return np.where(tolerance > 0, tolerance, (known.min() if len(known) else 1.0) / 10)
+    positive = tolerance[tolerance > 0]
+    return np.where(tolerance > 0, tolerance, (positive.min() if len(positive) else 1.0) / 10)
 
 
 def _ticks(rows: pd.DataFrame) -> dict[str, object]:
-    places = rows["at"].to_numpy()
-    look = log_ticks(places)
+    positions = rows["at"].to_numpy()
+    look = log_ticks(positions)
     words = [f"{tick:.3g}" for tick in look["tickvals"]]
     zero = rows.loc[rows["tolerance"] == 0, "at"]
     if len(zero):
@@ -211,65 +211,26 @@ def _ticks(rows: pd.DataFrame) -> dict[str, object]:
     return look | {"ticktext": words}
 
 
-def _add_detected(figure: go.Figure, part: pd.DataFrame, *, at: int, name: str) -> None:
-    part = part[part["detected_share"].notna()]
-    if part.empty:
+def _add_shares(
+    figure: go.Figure, curve: pd.DataFrame, columns: Sequence[str], *, line: dict[str, Any],
+    symbol: str, name: str,
+) -> None:  # fmt: skip
+    """Add a line of shares with whiskers; ``columns`` are share, low, high and count."""
+    curve = curve[curve[columns[0]].notna()]
+    if curve.empty:
         return
-    part = part.iloc[
-        extremes(part["detected_share"].to_numpy(dtype="float64"), _DETECTOR_TOLERANCE_MOST_POINTS)
-    ]
-    look = distinct(at)
-    share, low, high = (
-        100 * numbers(part[each]) for each in ("detected_share", "detected_low", "detected_high")
-    )
+    curve = curve.iloc[extremes(curve[columns[0]].to_numpy(dtype="float64"), _MOST_POINTS)]
+    share, low, high = (100 * numbers(curve[column]) for column in columns[:3])
     figure.add_scatter(
-        mode="lines+markers",
-        x=part["at"].to_numpy(),
-        y=share,
-        name=name,
+        mode="lines+markers", x=curve["at"].to_numpy(), y=share, name=name, line=line,
         error_y={
             "type": "data", "array": np.nan_to_num(high - share), "thickness": 1, "width": 3,
-            "arrayminus": np.nan_to_num(share - low), "color": look["color"],
+            "arrayminus": np.nan_to_num(share - low), "color": line["color"],
         },
-        line={**look, "width": 2.5},
-        marker={"symbol": _DETECTOR_TOLERANCE_SYMBOLS[at], "size": 9, "color": look["color"]},
-        customdata=part["fault_count"].to_numpy(),
+        marker={"symbol": symbol, "size": 9, "color": line["color"]},
+        customdata=curve[columns[3]].to_numpy(),
         hovertemplate="%{x:.3g}: %{y:.3~g} % of %{customdata:,}<extra>" + name + "</extra>",
     )  # fmt: skip
-
-
-def _add_alarms(figure: go.Figure, part: pd.DataFrame, *, at: int, name: str) -> None:
-    part = part[part["false_alarm_share"].notna()]
-    if part.empty:
-        return
-    part = part.iloc[
-        extremes(
-            part["false_alarm_share"].to_numpy(dtype="float64"), _DETECTOR_TOLERANCE_MOST_POINTS
-        )
-    ]
-    share, high = (100 * numbers(part[each]) for each in ("false_alarm_share", "false_alarm_high"))
-    figure.add_scatter(
-        mode="lines+markers",
-        x=part["at"].to_numpy(),
-        y=share,
-        name=name,
-        error_y={
-            "type": "data",
-            "array": np.nan_to_num(high - share),
-            "arrayminus": 0 * share,
-            "thickness": 1,
-            "width": 3,
-            "color": COLOURS["dark"],
-        },
-        line={"color": COLOURS["dark"], "dash": _ALARM_DASHES[at], "width": 1.5},
-        marker={
-            "symbol": f"{_DETECTOR_TOLERANCE_SYMBOLS[at]}-open",
-            "size": 9,
-            "color": COLOURS["dark"],
-        },
-        customdata=part["clean_count"].to_numpy(),
-        hovertemplate="%{x:.3g}: %{y:.3~g} % of %{customdata:,}<extra>" + name + "</extra>",
-    )
 
 
 def _chosen(rows: pd.DataFrame, wanted: float | None) -> pd.DataFrame:
@@ -280,18 +241,18 @@ def _chosen(rows: pd.DataFrame, wanted: float | None) -> pd.DataFrame:
         wanted = float(quiet.index.min() if len(quiet) else rows["tolerance"].max())
     tolerances = numbers(rows["tolerance"])
     nearest = tolerances[int(np.argmin(np.abs(np.log((tolerances + 1e-30) / (wanted + 1e-30)))))]
-    here: pd.DataFrame = rows[tolerances == nearest]
-    return here
+    nearest_rows: pd.DataFrame = rows[tolerances == nearest]
+    return nearest_rows
 
 
 def _detector_tolerance_claim(chosen: pd.DataFrame) -> str:
-    known = chosen.dropna(subset=["detected_share"])
+    tested = chosen.dropna(subset=["detected_share"])
     at = f"{chosen['tolerance'].iloc[0]:.3g}"
     alarms = chosen["false_alarm_share"].max()
     wolf = "false alarms unknown" if pd.isna(alarms) else f"{percent(alarms)} false alarms"
-    if known.empty:
+    if tested.empty:
         return f"At a tolerance of {at}: {wolf}"
-    ordered = known.sort_values("detected_share", kind="stable")
+    ordered = tested.sort_values("detected_share", kind="stable")
     least, most = ordered.iloc[0], ordered.iloc[-1]
     caught = f"{percent(most['detected_share'])} of the faults are detected"
     if least["detected_share"] < most["detected_share"]:
@@ -302,19 +263,8 @@ def _detector_tolerance_claim(chosen: pd.DataFrame) -> str:
     return f"At a tolerance of {at} {caught}, {wolf}"
 
 
-# What a protection removes: the same faults with and without it.
-
 _MOST, _MOST_KINDS, _ROW_PX = 30, 8, 40
-_MITIGATION_SYMBOLS = (
-    "square",
-    "diamond",
-    "triangle-up",
-    "cross",
-    "x",
-    "star",
-    "hexagon",
-    "pentagon",
-)
+_MITIGATION_SYMBOLS = (*_SYMBOLS[1:], "star", "hexagon", "pentagon")
 _NONE = "none"
 
 
@@ -325,10 +275,8 @@ def pvf_mitigation(table: pd.DataFrame, *, source: str = "", synthetic: bool = F
     ----------
     table
         Table :data:`workbench.tables.PVF_MITIGATION`.
-    source
-        Where the data comes from, e.g. model and inputs; printed under the figure.
-    synthetic
-        Whether the inputs were generated; the figure then says so.
+    source, synthetic
+        Where the data comes from, e.g. model and inputs; whether the inputs were generated.
 
     Returns
     -------
@@ -346,7 +294,7 @@ def pvf_mitigation(table: pd.DataFrame, *, source: str = "", synthetic: bool = F
     drawn = table.head(_MOST).reset_index(drop=True)
     axis = axis_of(drawn["pvf"], drawn["low"], drawn["high"])
     figure = go.Figure()
-    x, y = segments(axis.place(drawn["low"]), axis.place(drawn["high"]), list(drawn.index))
+    x, y = scales.segments(axis.place(drawn["low"]), axis.place(drawn["high"]), list(drawn.index))
     if x:
         figure.add_scatter(
             mode="lines", x=x, y=y, name="interval", hoverinfo="skip",
@@ -356,13 +304,8 @@ def pvf_mitigation(table: pd.DataFrame, *, source: str = "", synthetic: bool = F
     for at, kind in enumerate(kinds):
         _add_kind(figure, drawn[drawn["mitigation"] == kind], axis, kind=kind, at=at)
     names = [_name(row) for _, row in drawn.iterrows()]
-    figure.update_layout(
-        height=max(len(drawn), 2) * _ROW_PX, margin_l=left_margin(names), hovermode="closest"
-    )
+    name_rows(figure, names, max(len(drawn), 2) * _ROW_PX)
     figure.update_xaxes(**axis.axis())
-    figure.update_yaxes(
-        tickvals=list(range(len(drawn))), ticktext=names, range=[len(drawn) - 0.5, -0.5]
-    )
     hidden = len(table) - len(drawn)
     notes = ["the same faults with and without", "removed: over the wrong outputs without"]
     notes += [f"{plural(hidden, 'row')} dropped"] if hidden else []
@@ -373,9 +316,7 @@ def _add_kind(figure: go.Figure, rows: pd.DataFrame, axis: Chances, *, kind: str
     colour = COLOURS["sdc"] if kind == _NONE else distinct(at)["color"]
     symbol = "circle" if kind == _NONE else _MITIGATION_SYMBOLS[at % len(_MITIGATION_SYMBOLS)]
     figure.add_scatter(
-        mode="markers",
-        x=axis.place(rows["pvf"]),
-        y=rows.index.to_numpy(),
+        mode="markers", x=axis.place(rows["pvf"]), y=rows.index.to_numpy(),
         name="without" if kind == _NONE else label(kind, 24),
         marker={
             # Where nothing goes wrong any more the mark is open.
@@ -406,18 +347,18 @@ def _hover(row: pd.Series) -> str:
     ]
     if not pd.isna(row["removed_ratio"]):
         ends = [row["removed_low"], row["removed_high"]]
-        known = "" if np.isnan(ends).any() else f" ({100 * ends[0]:.3g} to {100 * ends[1]:.3g} %)"
-        lines.append(f"{_removed(row['removed_ratio'])}{known}")
+        span = "" if np.isnan(ends).any() else f" ({100 * ends[0]:.3g} to {100 * ends[1]:.3g} %)"
+        lines.append(f"{_removed(row['removed_ratio'])}{span}")
     if not pd.isna(row["golden_metric"]):
         lines.append(f"quality without faults: {row['golden_metric']:.4g}")
     return "<br>".join(lines)
 
 
 def _mitigation_claim(table: pd.DataFrame) -> str:
-    known = table[(table["mitigation"] != _NONE) & table["removed_ratio"].notna()]
-    if known.empty:
+    compared = table[(table["mitigation"] != _NONE) & table["removed_ratio"].notna()]
+    if compared.empty:
         return "Nothing went wrong without a mitigation, so none can remove anything"
-    best = row_with(known, "removed_ratio")
+    best = scales.row_with(compared, "removed_ratio")
     if best["removed_ratio"] <= 0:
         return "No mitigation removes wrong outputs"
     return (

@@ -8,28 +8,13 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
-from workbench.plot._pvf.estimates import estimand
+from workbench import tables
+from workbench.plot._pvf.estimates import estimand, name_rows
 from workbench.plot._style.bars import log_ticks, panels
 from workbench.plot._style.chances import PVF_TITLE, chance, chances, numbers, row_with, segments
 from workbench.plot._style.lanes import extremes
-from workbench.plot._style.style import (
-    COLOURS,
-    Frame,
-    distinct,
-    distinct_fill,
-    fill,
-    left_margin,
-)
+from workbench.plot._style.style import COLOURS, Frame, distinct, distinct_fill, fill, left_margin
 from workbench.plot._style.text import digits, label, percent, plural, safe, short
-from workbench.tables import (
-    INJECTION_SAMPLE_SIZES,
-    INTERVAL_COVERAGE,
-    INTERVAL_FUNNEL,
-    OUTCOME_SHARES,
-    PVF_RUNNING,
-)
-
-# Coverage of intervals: a sample that grows, and how often each kind covers.
 
 _KINDS = (
     ("sites as the sample", "low", "high"),
@@ -47,10 +32,8 @@ def interval_funnel(table: pd.DataFrame, *, source: str = "", synthetic: bool = 
     table
         Table :data:`workbench.tables.INTERVAL_FUNNEL`, of one group; of several the first
         is shown. Several samples may be put together with ``pandas.concat``.
-    source
-        Where the truth comes from, e.g. model and inputs; printed under the figure.
-    synthetic
-        Whether the inputs were generated; the figure then says so.
+    source, synthetic
+        Where the truth comes from, e.g. model and inputs; whether the inputs were generated.
 
     Returns
     -------
@@ -59,15 +42,16 @@ def interval_funnel(table: pd.DataFrame, *, source: str = "", synthetic: bool = 
         misses the truth. The title counts how many of each kind hold it.
     """
     frame = Frame(source, synthetic)
-    INTERVAL_FUNNEL.check(table)
+    tables.INTERVAL_FUNNEL.check(table)
     if table.empty:
         return frame.nothing(
             "The table has no looks; pass what analyze.interval_funnel returns.",
             claim="No intervals to compare",
         )
     group = table["group"].iloc[0]
-    mine = table[table["group"] == group].sort_values("site_count", kind="stable")
-    rows = mine.iloc[np.unique(np.linspace(0, len(mine) - 1, _MOST_LOOKS).astype(int))]
+    of_group = table[table["group"] == group].sort_values("site_count", kind="stable")
+    # Evenly thinned: every look is a line of its own, so there are no peaks to keep.
+    rows = of_group.iloc[np.unique(np.linspace(0, len(of_group) - 1, _MOST_LOOKS).astype(int))]
     rows = rows.assign(at=_apart(rows))
     truth = float(rows["truth"].iloc[0])
     figure = panels([words for words, _, _ in _KINDS], height_px=320)
@@ -81,11 +65,11 @@ def interval_funnel(table: pd.DataFrame, *, source: str = "", synthetic: bool = 
     figure.update_yaxes(rangemode="tozero")
     figure.update_yaxes(title=f"{PVF_TITLE} [%]", col=1)
     figure.update_layout(hovermode="closest")
-    others = table["group"].nunique() - 1
+    other_groups = table["group"].nunique() - 1
     notes = [f"{label(group, 30)}: the line is the truth, {chance(truth)}", *estimand(table)]
-    notes += [f"{len(mine) - len(rows):,} looks not drawn"] if len(mine) > len(rows) else []
-    notes += [f"{plural(others, 'group')} dropped"] if others else []
-    claim = _funnel_claim(mine, truth)
+    notes += [f"{len(of_group) - len(rows):,} looks not drawn"] if len(of_group) > len(rows) else []
+    notes += [f"{plural(other_groups, 'group')} dropped"] if other_groups else []
+    claim = _funnel_claim(of_group, truth)
     return frame.finish(figure, claim=claim, note=" · ".join(notes))
 
 
@@ -99,10 +83,8 @@ def interval_coverage(
     table
         Table :data:`workbench.tables.INTERVAL_COVERAGE`, of one confidence; of several the first
         is shown.
-    source
-        Where the truth comes from, e.g. model and inputs; printed under the figure.
-    synthetic
-        Whether the inputs were generated; the figure then says so.
+    source, synthetic
+        Where the truth comes from, e.g. model and inputs; whether the inputs were generated.
 
     Returns
     -------
@@ -111,21 +93,21 @@ def interval_coverage(
         should stand. The title names the worst.
     """
     frame = Frame(source, synthetic)
-    INTERVAL_COVERAGE.check(table)
+    tables.INTERVAL_COVERAGE.check(table)
     if table.empty:
         return frame.nothing(
             "The table has no repeats; pass what analyze.interval_coverage returns.",
             claim="No coverage to show",
         )
     level = float(table["confidence_level"].iloc[0])
-    others = table["confidence_level"].nunique() - 1
+    other_levels = table["confidence_level"].nunique() - 1
     table = table[table["confidence_level"] == level]
     keys = ["group", "design", "site_count", "input_count"]
-    places = table[keys].drop_duplicates().head(_MOST_ROWS).reset_index(drop=True)
-    rows = table.merge(places.assign(at=places.index), on=keys, how="inner")
+    designs = table[keys].drop_duplicates().head(_MOST_ROWS).reset_index(drop=True)
+    rows = table.merge(designs.assign(at=designs.index), on=keys, how="inner")
     figure = go.Figure()
-    for kind, part in rows.groupby("interval", sort=False):
-        _add_kind(figure, part, str(kind))
+    for kind, rows_of_kind in rows.groupby("interval", sort=False):
+        _add_kind(figure, rows_of_kind, str(kind))
     figure.add_vline(
         x=100 * level, line={"color": COLOURS["dark"], "width": 1.5, "dash": "dash"},
         annotation_text=f"as promised: {percent(level)}", annotation_position="bottom left",
@@ -133,28 +115,23 @@ def interval_coverage(
     names = [
         f"{safe(short(row['group'], 20))}, {label(row['design'], 16)}<br><i>{row['site_count']:,} "
         f"sites, {plural(int(row['input_count']), 'input')}</i>"
-        for _, row in places.iterrows()
+        for _, row in designs.iterrows()
     ]
-    figure.update_layout(
-        height=max(len(names), 2) * 1.3 * _ROW_PX, margin_l=left_margin(names), hovermode="closest"
-    )
+    name_rows(figure, names, max(len(names), 2) * 1.3 * _ROW_PX, below=0.2, above=0.6)
     figure.update_xaxes(title="intervals that cover the true value [%]", range=[-3, 104])
-    figure.update_yaxes(
-        tickvals=list(range(len(names))), ticktext=names, range=[len(names) - 0.2, -0.6]
-    )
     repeats = table["repeat_count"]
     notes = [f"{repeats.min():,} repeats each" if repeats.nunique() == 1 else
              f"{repeats.min():,} to {repeats.max():,} repeats", *estimand(table)]  # fmt: skip
-    hidden = len(table[keys].drop_duplicates()) - len(places)
+    hidden = len(table[keys].drop_duplicates()) - len(designs)
     notes += [f"{plural(hidden, 'design')} dropped"] if hidden else []
-    notes += [f"{plural(others, 'other confidence')} dropped"] if others else []
+    notes += [f"{plural(other_levels, 'other confidence')} dropped"] if other_levels else []
     return frame.finish(
         figure, claim=_coverage_claim(rows, level),
         note=" · ".join(notes))  # fmt: skip
 
 
+# Looks at the same number of sites stand side by side, closer than two numbers are.
 def _apart(rows: pd.DataFrame) -> Any:
-    """Place looks at the same number of sites side by side, closer than two numbers are."""
     sizes = np.unique(rows["site_count"])
     step = float(np.diff(np.log(sizes)).min()) if len(sizes) > 1 else 1.0
     number = rows.groupby("site_count").cumcount()
@@ -166,25 +143,18 @@ def _apart(rows: pd.DataFrame) -> Any:
 def _add_samples(
     figure: go.Figure, rows: pd.DataFrame, ends: tuple[str, str], *, panel: int, holds: bool
 ) -> None:
-    """Add one broken line through the samples of a panel that cover the true value, or do not."""
     if rows.empty:
         return
     low, high = (100 * numbers(rows[name]) for name in ends)
+    # Made for lying lines; here they stand, so the axes change places.
     y, x = segments(low, high, rows["at"].to_numpy())
     words = "covers the true value" if holds else "misses it"
     colour = COLOURS["series" if holds else "limit"]
     line = {"color": colour, "width": 1.5, "dash": "solid" if holds else "2px,2px"}
     figure.add_scatter(
-        mode="lines",
-        x=x,
-        y=y,
-        row=1,
-        col=panel,
-        line=line,
-        name=f"interval {words}",
-        showlegend=False,
-        hoverinfo="skip",
-    )
+        mode="lines", x=x, y=y, row=1, col=panel, line=line, name=f"interval {words}",
+        showlegend=False, hoverinfo="skip",
+    )  # fmt: skip
     figure.add_scatter(
         mode="markers", x=rows["at"].to_numpy(), y=100 * rows["pvf"].to_numpy(), row=1, col=panel,
         name=words, legendgroup=words, showlegend=not any(t.name == words for t in figure.data),
@@ -208,20 +178,17 @@ def _holds(rows: pd.DataFrame, truth: float, low: str, high: str) -> pd.Series:
 def _funnel_claim(rows: pd.DataFrame, truth: float) -> str:
     clustered, independent = (_holds(rows, truth, low, high) for _, low, high in _KINDS)
     return (
-        f"{clustered.sum():,} of {plural(len(rows), 'look')} cover the true value with sites as "
-        "the "
-        f"sample, {independent.sum():,} with inputs as independent"
+        f"{clustered.sum():,} of {plural(len(rows), 'look')} cover the true value with sites "
+        f"as the sample, {independent.sum():,} with inputs as independent"
     )
 
 
-def _add_kind(figure: go.Figure, part: pd.DataFrame, kind: str) -> None:
+def _add_kind(figure: go.Figure, rows: pd.DataFrame, kind: str) -> None:
     is_good = kind == "clustered"
     name = dict(_COVERED).get(kind, label(kind, 24))
     colour = COLOURS["series" if is_good else "limit"]
     figure.add_scatter(
-        mode="markers",
-        x=100 * part["covered_share"].to_numpy(),
-        y=part["at"].to_numpy(),
+        mode="markers", x=100 * rows["covered_share"].to_numpy(), y=rows["at"].to_numpy(),
         name=name,
         marker={
             "symbol": "circle" if is_good else "diamond-open" if kind == "independent" else "x",
@@ -231,7 +198,7 @@ def _add_kind(figure: go.Figure, part: pd.DataFrame, kind: str) -> None:
             f"{label(row['group'], 40)}, {label(row['design'], 20)}: "
             f"{percent(row['covered_share'])} of {row['repeat_count']:,} hold "
             f"{chance(row['truth'])}; half their width is {row['relative_width_ratio']:.3g} of it"
-            for _, row in part.iterrows()
+            for _, row in rows.iterrows()
         ],
         hovertemplate="%{hovertext}<extra>" + name + "</extra>",
     )  # fmt: skip
@@ -241,8 +208,8 @@ def _coverage_claim(rows: pd.DataFrame, level: float) -> str:
     # With one input per site both kinds are the same question.
     hard = rows[rows["input_count"] == rows["input_count"].max()]
     kinds = [hard.loc[hard["interval"] == kind, "covered_share"] for kind, _ in _COVERED]
-    if all(len(each) for each in kinds):
-        good, bad = (f"{percent(each.min())} to {percent(each.max())}" for each in kinds)
+    if all(len(covered) for covered in kinds):
+        good, bad = (f"{percent(covered.min())} to {percent(covered.max())}" for covered in kinds)
         return (
             f"Of the intervals for {percent(level)}, {good} cover the true value with sites as the "
             f"sample, {bad} with inputs"
@@ -253,8 +220,6 @@ def _coverage_claim(rows: pd.DataFrame, level: float) -> str:
         f"of {percent(level)}"
     )
 
-
-# What becomes of faulty inferences: nothing, another output, another decision, no number.
 
 _WORDS = {
     "masked": "masked: same output",
@@ -275,10 +240,8 @@ def outcome_shares(table: pd.DataFrame, *, source: str = "", synthetic: bool = F
     ----------
     table
         Table :data:`workbench.tables.OUTCOME_SHARES`.
-    source
-        Where the data comes from, e.g. model and inputs; printed under the figure.
-    synthetic
-        Whether the inputs were generated; the figure then says so.
+    source, synthetic
+        Where the data comes from, e.g. model and inputs; whether the inputs were generated.
 
     Returns
     -------
@@ -287,7 +250,7 @@ def outcome_shares(table: pd.DataFrame, *, source: str = "", synthetic: bool = F
         ones are hatched. The title names the group with the largest share of both.
     """
     frame = Frame(source, synthetic)
-    OUTCOME_SHARES.check(table)
+    tables.OUTCOME_SHARES.check(table)
     if table.empty:
         return frame.nothing(
             "The table has no outcomes; pass what analyze.outcome_shares returns.",
@@ -303,8 +266,8 @@ def outcome_shares(table: pd.DataFrame, *, source: str = "", synthetic: bool = F
         ["all trials", "SDC and DUE alone, enlarged"],
         height_px=max(len(drawn), 2) * _OUTCOME_SHARES_ROW_PX,
     )
-    known = [each for each in _WORDS if each in shares]
-    for outcome in [*known, *(each for each in shares if each not in _WORDS)][:12]:
+    ordered = [word for word in _WORDS if word in shares]
+    for outcome in [*ordered, *(word for word in shares if word not in _WORDS)][:12]:
         for panel in (1, 2) if outcome in _VISIBLE else (1,):
             _add_bars(figure, shares[outcome].loc[drawn], outcome=str(outcome), panel=panel)
     total = seen.loc[drawn].sum(axis=1)
@@ -332,12 +295,10 @@ def outcome_shares(table: pd.DataFrame, *, source: str = "", synthetic: bool = F
 def _add_bars(figure: go.Figure, share: pd.Series, *, outcome: str, panel: int) -> None:
     words = _WORDS.get(outcome, label(outcome, 24))
     figure.add_bar(
-        orientation="h", row=1, col=panel,
-        x=100 * share.to_numpy(),
-        y=np.arange(len(share)),
+        orientation="h", row=1, col=panel, x=100 * share.to_numpy(), y=np.arange(len(share)),
         name=words, legendgroup=words, showlegend=panel == 1,
         marker=fill(outcome if outcome in _WORDS else "unknown", bars=len(share)),
-        hovertext=[f"{label(group, 80)}: {chance(part)}" for group, part in share.items()],
+        hovertext=[f"{label(group, 80)}: {chance(value)}" for group, value in share.items()],
         hovertemplate="%{hovertext}<extra>" + words + "</extra>",
     )  # fmt: skip
 
@@ -360,8 +321,6 @@ def _claim(seen: pd.DataFrame, *, knows_due: bool) -> str:
     )
 
 
-# The estimate of a campaign as its sites come in.
-
 _MOST_POINTS = 1_000
 
 
@@ -376,10 +335,8 @@ def pvf_running(
         Table :data:`workbench.tables.PVF_RUNNING`.
     truth
         The exhaustive factor, where it is known; drawn as a line.
-    source
-        Where the data comes from, e.g. model and inputs; printed under the figure.
-    synthetic
-        Whether the inputs were generated; the figure then says so.
+    source, synthetic
+        Where the data comes from, e.g. model and inputs; whether the inputs were generated.
 
     Returns
     -------
@@ -388,7 +345,7 @@ def pvf_running(
         which is too narrow. The title states the last look and the first that was enough.
     """
     frame = Frame(source, synthetic)
-    PVF_RUNNING.check(table)
+    tables.PVF_RUNNING.check(table)
     if table.empty:
         return frame.nothing("No site has been injected yet.", claim="No estimate yet")
     ordered = table.sort_values("site_count", kind="stable", ignore_index=True)
@@ -404,10 +361,8 @@ def pvf_running(
                   "dash": "dot" if column.endswith("low") else "2px,2px"},
         )  # fmt: skip
     figure.add_scatter(
-        mode="lines+markers" if len(rows) <= 60 else "lines",
-        x=rows["site_count"],
-        y=100 * rows["pvf"],
-        name="estimate",
+        mode="lines+markers" if len(rows) <= 60 else "lines", x=rows["site_count"],
+        y=100 * rows["pvf"], name="estimate",
         line={"color": COLOURS["series"], "width": 2.5, "dash": "solid"},
         marker={"symbol": "circle", "size": 6, "color": COLOURS["series"]},
         hovertext=[
@@ -416,7 +371,7 @@ def pvf_running(
             for _, row in rows.iterrows()
         ],
         hovertemplate="%{hovertext}<extra></extra>",
-    )
+    )  # fmt: skip
     _add_lines(figure, ordered, truth)
     figure.update_xaxes(title="sites injected [count]", rangemode="tozero")
     figure.update_yaxes(title=f"{PVF_TITLE} [%]", range=_range(rows, truth))
@@ -425,20 +380,15 @@ def pvf_running(
 
 
 def _add_band(figure: go.Figure, rows: pd.DataFrame) -> None:
-    known = rows[rows["low"].notna() & rows["high"].notna()]
-    if known.empty:
+    band = rows[rows["low"].notna() & rows["high"].notna()]
+    if band.empty:
         return
     figure.add_scatter(
-        mode="lines",
-        x=np.concatenate([known["site_count"], known["site_count"][::-1]]),
-        y=100 * np.concatenate([numbers(known["low"]), numbers(known["high"])[::-1]]),
-        fill="toself",
-        fillcolor=COLOURS["interval"],
-        opacity=0.35,
-        name="interval, sites as the sample",
-        line={"width": 0, "color": COLOURS["interval"], "dash": "longdash"},
-        hoverinfo="skip",
-    )
+        mode="lines", x=np.concatenate([band["site_count"], band["site_count"][::-1]]),
+        y=100 * np.concatenate([numbers(band["low"]), numbers(band["high"])[::-1]]), fill="toself",
+        fillcolor=COLOURS["interval"], opacity=0.35, name="interval, sites as the sample",
+        line={"width": 0, "color": COLOURS["interval"], "dash": "longdash"}, hoverinfo="skip",
+    )  # fmt: skip
 
 
 def _add_lines(figure: go.Figure, rows: pd.DataFrame, truth: float | None) -> None:
@@ -456,8 +406,8 @@ def _add_lines(figure: go.Figure, rows: pd.DataFrame, truth: float | None) -> No
         )  # fmt: skip
 
 
+# The intervals of the first looks would flatten all that follows.
 def _range(rows: pd.DataFrame, truth: float | None) -> list[float]:
-    """Leave out the first looks, whose intervals would flatten all that follows."""
     settled = rows[rows["event_site_count"] > 0].iloc[-(-len(rows) // 5) :]
     settled = settled if len(settled) else rows
     tops = [settled["high"].max(), rows["pvf"].iloc[-1], settled["pvf"].max(), truth or 0.0]
@@ -468,6 +418,7 @@ def _running_claim(rows: pd.DataFrame) -> str:
     last = rows.iloc[-1]
     sites = plural(int(last["site_count"]), "site")
     sites += "" if last["group"] == "all" else f" of {label(last['group'], 30)}"
+    # Without an event the upper end of the interval is all that is known.
     if last["pvf"] == 0:
         most = "" if pd.isna(last["high"]) else f": at most {chance(last['high'])}"
         return f"No wrong output in {sites} yet{most}"
@@ -479,8 +430,6 @@ def _running_claim(rows: pd.DataFrame) -> str:
     )
     return f"{sites}: {chance(last['pvf'])} go wrong ({chances(last['low'], last['high'])}), {stop}"
 
-
-# How many sites to inject for a wanted error.
 
 _MOST_GROUPS, _MOST_DESIGNS, _SAMPLE_SIZES_ROW_PX = 8, 10, 21
 
@@ -494,10 +443,8 @@ def injection_sample_sizes(
     ----------
     table
         Table :data:`workbench.tables.INJECTION_SAMPLE_SIZES`.
-    source
-        Where the planned factors come from; printed under the figure.
-    synthetic
-        Whether the inputs were generated; the figure then says so.
+    source, synthetic
+        Where the planned factors come from; whether the inputs were generated.
 
     Returns
     -------
@@ -506,9 +453,9 @@ def injection_sample_sizes(
         design with the dearest.
     """
     frame = Frame(source, synthetic)
-    INJECTION_SAMPLE_SIZES.check(table)
-    known = table[table["site_count"].notna()]
-    if known.empty:
+    tables.INJECTION_SAMPLE_SIZES.check(table)
+    answered = table[table["site_count"].notna()]
+    if answered.empty:
         return frame.nothing(
             "No design has an answer: without wrong outputs an error relative to them cannot be "
             "planned for.",
@@ -523,32 +470,29 @@ def injection_sample_sizes(
     width = 0.86 / len(drawn)
     with_level = designs["confidence_level"].nunique() > 1
     for at, design in drawn.iterrows():
-        part = known[(known[list(drawn)] == design).all(axis=1) & known["group"].isin(groups)]
-        places = np.array([groups.index(group) for group in part["group"]])
+        rows = answered[
+            (answered[list(drawn)] == design).all(axis=1) & answered["group"].isin(groups)
+        ]
+        positions = np.array([groups.index(group) for group in rows["group"]])
         shift = (int(str(at)) - (len(drawn) - 1) / 2) * width
-        bars = {"y": places + shift, "width": 0.9 * width, "name": _design(design, with_level)}
-        _sample_sizes_add_bars(figure, part, bars, at=int(str(at)))
+        bars = {"y": positions + shift, "width": 0.9 * width, "name": _design(design, with_level)}
+        _sample_sizes_add_bars(figure, rows, bars, at=int(str(at)))
     names = [_group(table, group) for group in groups]
-    figure.update_layout(
-        height=max(len(groups) * len(drawn), 6) * _SAMPLE_SIZES_ROW_PX, margin_l=left_margin(names),
-        hovermode="closest", showlegend=False,
-    )  # fmt: skip
+    height_px = max(len(groups) * len(drawn), 6) * _SAMPLE_SIZES_ROW_PX
+    name_rows(figure, names, height_px, showgrid=False)
+    figure.update_layout(showlegend=False)
     figure.update_xaxes(
-        title="sites to inject [count, logarithmic]", type="log", **_axis(known["site_count"])
+        title="sites to inject [count, logarithmic]", type="log", **_axis(answered["site_count"])
     )
-    figure.update_yaxes(
-        tickvals=list(range(len(groups))), ticktext=names, range=[len(groups) - 0.5, -0.5],
-        showgrid=False,
-    )  # fmt: skip
     notes = ["± % of the PVF, or in points of per cent", "all inputs: per site"]
     level = percent(float(designs["confidence_level"].iloc[0]))
     notes += [] if with_level else [f"at {level} confidence"]
-    missing = len(table) - len(known)
+    missing = len(table) - len(answered)
     notes += [f"{plural(missing, 'design')} without an answer: no wrong outputs"] if missing else []
     hidden = len(set(table["group"])) - len(groups) + len(designs) - len(drawn)
     notes += [f"{plural(hidden, 'group or design')} dropped"] if hidden else []
     return frame.finish(
-        figure, claim=_sample_sizes_claim(known, groups[0]),
+        figure, claim=_sample_sizes_claim(answered, groups[0]),
         note=" · ".join(notes))  # fmt: skip
 
 
@@ -557,8 +501,8 @@ def _axis(site_counts: pd.Series) -> dict[str, Any]:
     # The words beside the longest bar need nearly half of the width.
     low, high = 0.5 * min(needed.min(), 100), needed.max()
     axis = log_ticks(np.array([low, high * max((high / low) ** 0.75, 100)]))
-    known = [at for at, tick in enumerate(axis["tickvals"]) if tick <= 10 * high]
-    return axis | {name: [axis[name][at] for at in known] for name in ("tickvals", "ticktext")}
+    kept = [at for at, tick in enumerate(axis["tickvals"]) if tick <= 10 * high]
+    return axis | {name: [axis[name][at] for at in kept] for name in ("tickvals", "ticktext")}
 
 
 def _group(table: pd.DataFrame, group: str) -> str:
@@ -567,24 +511,21 @@ def _group(table: pd.DataFrame, group: str) -> str:
 
 
 def _sample_sizes_add_bars(
-    figure: go.Figure, part: pd.DataFrame, bars: dict[str, Any], *, at: int
+    figure: go.Figure, rows: pd.DataFrame, bars: dict[str, Any], *, at: int
 ) -> None:
-    if part.empty:
+    if rows.empty:
         return
     name = bars["name"]
     figure.add_bar(
-        orientation="h",
-        x=part["site_count"].clip(lower=1).to_numpy(dtype="float64"),
-        **bars,
+        orientation="h", x=rows["site_count"].clip(lower=1).to_numpy(dtype="float64"), **bars,
         marker=distinct_fill(at) | {"color": distinct(at)["color"]},
-        text=[f" <b>{digits(round(count))}</b> {name}" for count in part["site_count"]],
-        textposition="outside",
-        cliponaxis=False,
+        text=[f" <b>{digits(round(count))}</b> {name}" for count in rows["site_count"]],
+        textposition="outside", cliponaxis=False,
         hovertext=[
             f"{label(row['group'], 60)}: {digits(round(row['site_count']))} sites"
             + ("" if pd.isna(row["expected_event_count"]) else
                f", {digits(row['expected_event_count'])} of them with a wrong output")
-            for _, row in part.iterrows()
+            for _, row in rows.iterrows()
         ],
         hovertemplate="%{hovertext}<extra>" + name + "</extra>",
     )  # fmt: skip
@@ -604,17 +545,17 @@ def _words(design: str) -> str:
     return {"neyman": "Neyman", "leveugle": "Leveugle"}.get(design, label(design, 16))
 
 
-def _sample_sizes_claim(known: pd.DataFrame, group: str) -> str:
-    mine = known[known["group"] == group]
-    mine = mine if len(mine) else known
-    relative = mine[mine["error_kind"] == "relative"]
-    mine = relative if len(relative) else mine
+def _sample_sizes_claim(answered: pd.DataFrame, group: str) -> str:
+    of_group = answered[answered["group"] == group]
+    of_group = of_group if len(of_group) else answered
+    relative = of_group[of_group["error_kind"] == "relative"]
+    of_group = relative if len(relative) else of_group
     # Designs are compared where they are asked for the same.
-    asked = ["error", "error_kind", "confidence_level"]
-    several = len(mine[asked].drop_duplicates()) > 1
-    mine = mine[(mine[asked] == mine[asked].iloc[0]).all(axis=1)]
-    best = row_with(mine, "site_count", largest=False)
-    worst = row_with(mine, "site_count")
+    targets = ["error", "error_kind", "confidence_level"]
+    several = len(of_group[targets].drop_duplicates()) > 1
+    of_group = of_group[(of_group[targets] == of_group[targets].iloc[0]).all(axis=1)]
+    best = row_with(of_group, "site_count", largest=False)
+    worst = row_with(of_group, "site_count")
     least = (
         f"{label(best['group'], 24)} needs {digits(round(best['site_count']))} sites by design "
         f"{_words(best['design'])}"

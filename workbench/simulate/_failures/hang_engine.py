@@ -242,6 +242,7 @@ class HangJob(NamedTuple):
 
     @property
     def world_size(self) -> int:
+        """Return the number of ranks."""
         return self.tensor_ranks * self.dp_ranks * self.stages
 
 

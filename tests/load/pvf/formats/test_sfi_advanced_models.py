@@ -1,12 +1,9 @@
-"""SFIadvancedmodels: its own totals, round trips to the byte, and the traps of its files."""
+"""SFIadvancedmodels: its own totals, and the traps of its files."""
 
-import dataclasses
-
-import pandas as pd
 import pytest
 
 from workbench import load
-from workbench.errors import InjectionError, LoadError
+from workbench.errors import LoadError
 
 LIST = (
     "Injection,Layer,TensorIndex,Bit\r\n"
@@ -43,12 +40,10 @@ def totals(result):
     return result.outcomes.filter(regex="^(masked|benign|sdc)_count").sum().tolist()
 
 
-def test_a_fault_list_comes_back_to_the_byte(written, tmp_path):
+def test_a_fault_list_is_a_campaign_without_outcomes(written):
     faults = load.injections(written(list=LIST))
-    assert (
-        load.write_sfi_fault_list(faults, tmp_path / "out" / "new.csv").read_bytes()
-        == LIST.encode()
-    )
+    assert faults.faults["index"].tolist() == ["(3, 0, 2, 1)", "(14, 2, 2, 0)", "(9, 4)"]
+    assert faults.faults["bit"].tolist() == [15, 30, 31]
     head = faults.campaign.iloc[0]
     assert (head["fault_model"], head["nan_policy"], head["dtype"]) == ("sbf", "as_is", "fp32")
     assert faults.faults["param"].tolist() == ["features.0.weight"] * 2 + ["classifier.weight"]
@@ -57,7 +52,7 @@ def test_a_fault_list_comes_back_to_the_byte(written, tmp_path):
     assert len(faults.outcomes) == 0
 
 
-def test_a_summary_comes_back_to_the_byte_and_keeps_its_totals(written, tmp_path, found):
+def test_a_summary_keeps_its_totals(written, found):
     result = load.injections(written(summary=SUMMARY))
     assert totals(result) == [10_701, 9_298, 1]
     assert result.outcomes["exp_id"].tolist() == [0, 2]  # fault 1 was never run
@@ -65,7 +60,6 @@ def test_a_summary_comes_back_to_the_byte_and_keeps_its_totals(written, tmp_path
     assert result.outcomes["due_count"].isna().all()
     by = found(result)
     assert by["skipped by design", "faults whose counts sum to 0: never run"] == 1
-    assert load.write_sfi_summary(result, tmp_path / "new.csv").read_text() == SUMMARY
 
 
 def test_inputs_are_the_sum_of_the_counts_whatever_the_constant_says(written, found):
@@ -191,63 +185,3 @@ def test_rows_that_cannot_be_read_are_named(written, old, new, message):
 def test_an_outcome_of_another_kind_is_refused(written):
     with pytest.raises(LoadError, match=r"'output': 1 values are not 0 \(masked\), 1 .* is '3'"):
         load.injections(written(output_analysis=ANALYSIS.replace("1,1,0,2", "1,1,0,3")))
-
-
-@pytest.fixture
-def mine(tiny):
-    """A campaign of single flips in weights, with DUE."""
-    faults = tiny.faults.iloc[[0]].assign(dtype=pd.Categorical(["fp32"]))
-    outcomes = tiny.outcomes.iloc[[0]]
-    return dataclasses.replace(
-        tiny, campaign=tiny.campaign.iloc[[0]], faults=faults, outcomes=outcomes
-    )
-
-
-def test_elements_become_places_by_the_shape_of_their_tensor(mine, tmp_path):
-    path = load.write_sfi_fault_list(mine, tmp_path / "l.csv", shapes={"top.0.weight": (2, 5)})
-    assert path.read_text().splitlines()[1] == '0,top.0,"(1, 0)",30'
-    assert load.injections(path).faults["param"].tolist() == ["top.0.weight"]
-
-
-def test_due_is_never_dropped_from_a_summary(mine, tmp_path):
-    shapes = {"top.0.weight": (2, 5)}
-    with pytest.raises(InjectionError, match="1 outputs are not finite"):
-        load.write_sfi_summary(mine, tmp_path / "s.csv", shapes=shapes)
-    path = load.write_sfi_summary(mine, tmp_path / "s.csv", shapes=shapes, due="critical")
-    assert path.read_text().splitlines()[1] == '0,top.0,"(1, 0)",30,4,1,1,2'
-
-
-def test_outcomes_of_other_campaigns_are_not_in_the_summary_of_one(tiny, mine, tmp_path):
-    more = tiny.outcomes.assign(exp_id=0)
-    both = dataclasses.replace(mine, outcomes=more)
-    path = load.write_sfi_summary(
-        both, tmp_path / "s.csv", shapes={"top.0.weight": (2, 5)}, due="critical"
-    )
-    assert path.read_text().splitlines()[1:] == ['0,top.0,"(1, 0)",30,4,1,1,2']
-
-
-def test_a_summary_needs_all_counts(mine, tmp_path):
-    lacking = mine.outcomes.assign(benign_count=pd.array([pd.NA], dtype="Int64"), due_count=0)
-    lacking = lacking.astype({"due_count": "Int64"})
-    with pytest.raises(InjectionError, match="1 experiments lack a count"):
-        load.write_sfi_summary(
-            dataclasses.replace(mine, outcomes=lacking), tmp_path / "s.csv", shapes={"top.0.weight": (2, 5)}
-        )  # fmt: skip
-
-
-def test_what_a_list_cannot_tell_is_refused(tiny, mine, tmp_path):
-    def refused(message, faults, **options):
-        with pytest.raises(InjectionError, match=message):
-            load.write_sfi_fault_list(
-                dataclasses.replace(tiny, faults=faults), tmp_path / "l.csv", **options
-            )
-
-    refused("one campaign, not 2", tiny.faults)
-    refused("several flips in one experiment", tiny.faults.iloc[:2])
-    refused("has no index; pass shapes", mine.faults)
-    refused("an element outside of shape", mine.faults, shapes={"top.0.weight": (2, 2)})
-    bias = mine.faults.assign(param=pd.Categorical(["top.0.bias"]))
-    refused("a tensor that is no weight", bias)
-    refused("has no bit", mine.faults.assign(bit=pd.array([pd.NA], dtype="Int16")))
-    refused("a type other than fp32", mine.faults.assign(dtype=pd.Categorical(["bf16"])))
-    assert not (tmp_path / "l.csv").exists()

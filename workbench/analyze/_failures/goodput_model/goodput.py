@@ -377,14 +377,17 @@ class FaultTolerance:
 
     @property
     def recovery_total_min(self) -> float:
+        """Recovery of whoever was hit, all phases together."""
         return sum(self.phases.values())
 
     @property
     def stall_total_min(self) -> float:
+        """Standstill of all replicas, all phases together."""
         return sum(self.stall_phases.values())
 
     @property
     def outage_min(self) -> float:
+        """Recovery when everybody restarts together."""
         given = self.global_recovery_min
         return self.recovery_total_min if given is None else given
 
@@ -405,6 +408,7 @@ class FaultTolerance:
         return out / self.replicas + self.stopped_min * (1 - 1 / self.replicas)
 
     def synchronous(self) -> FaultTolerance:
+        """Return the same job without fault tolerance."""
         return replace(self, replicas=1, min_replicas=1, rejoin_min=0.0)
 
 

@@ -106,6 +106,7 @@ class Layout:
 
     @property
     def gpu_count(self) -> int:
+        """GPUs of the job."""
         return self.tensor * self.pipeline * self.data * self.context
 
     def misfits(self, shape: ModelShape) -> list[str]:

@@ -110,6 +110,7 @@ class ModelShape:
 
     @property
     def active_parameter_count(self) -> int:
+        """Parameters that one token meets."""
         idle = self._layer(self.experts) - self._layer(self.routed)
         return self.parameter_count - self.layers * idle
 

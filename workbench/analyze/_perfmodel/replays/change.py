@@ -115,6 +115,7 @@ class Change:
 
     @property
     def question(self) -> str:
+        """The change in words."""
         words = [
             self.kind or ("" if self.name or self.operator else self.part),
             self.name or "",

@@ -11,22 +11,16 @@ import pyarrow as pa
 from workbench.errors import LoadError
 from workbench.load._files.archive import Source
 from workbench.load._files.findings import Findings
-from workbench.load._pvf.columns import column, header_of, real, text, text_table
-from workbench.load._pvf.part import (
-    InjectionFile,
-    InjectionPart,
-    campaign,
-    filled,
-    note_columns,
-    stacked,
-    stem,
-)
+from workbench.load._pvf import part
+from workbench.load._pvf.columns import column, header_of, layer_names, real, text_table
+from workbench.load._pvf.part import InjectionFile, InjectionPart
 from workbench.tables import CAMPAIGN, FAULTS, OUTCOMES
 
 TOOL = "enpheeph"
 NAME = "enpheeph"
 _NEEDED = ("randomness", "layer_name", "execution_time")
 _METRICS = {"test_accuracy": "accuracy", "test_acc": "accuracy", "test_iou": "iou"}
+# The tool names this layer in the rows of its run without faults.
 _GOLDEN = "-"
 _STRAY = "lines before the header"
 
@@ -37,7 +31,6 @@ def role(head: bytes, source: Source) -> str:  # noqa: ARG001 - the head tells
 
 
 def _header_line(head: bytes) -> int | None:
-    """Return in which line, from 0, the header stands."""
     if b"randomness" not in head or b"\0" in head:
         return None
     for number, line in enumerate(head.split(b"\n")):
@@ -47,18 +40,13 @@ def _header_line(head: bytes) -> int | None:
 
 
 def read(files: list[InjectionFile]) -> list[InjectionPart]:
-    """Read each file; every rate of injection is a campaign.
-
-    Raises
-    ------
-    LoadError
-        If a file has no measure of quality, or a cell is no number.
-    """
+    """Read each file; every rate of injection is a campaign."""
     return [_read_file(file.source) for file in files]
 
 
 def _read_file(source: Source) -> InjectionPart:
     findings = Findings(source.label)
+    # Some published files of the tool open with stray lines of a log.
     skipped = _header_line(source.head(1 << 16)) or 0
     findings.add("skipped by design", _STRAY, skipped)
     table = text_table(source, findings, skip=skipped)
@@ -66,8 +54,8 @@ def _read_file(source: Source) -> InjectionPart:
     if not metrics:
         msg = f"{source.label}: none of the columns {list(_METRICS)}; it has {table.column_names}"
         raise LoadError(msg)
-    others = [name for name in table.column_names if name not in (*_NEEDED, metrics[0])]
-    note_columns(findings, [name or "(no name)" for name in others])
+    names = [name or "(no name)" for name in table.column_names]
+    part.note_columns(findings, names, (*_NEEDED, metrics[0]))
     rows = _rows(table, metrics[0], source, findings)
     golden = rows[rows["layer"] == _GOLDEN]
     findings.add("skipped by design", "rows without faults: the golden run", len(golden))
@@ -75,31 +63,31 @@ def _read_file(source: Source) -> InjectionPart:
         "noted", "no row without faults: the golden quality is not known", int(golden.empty)
     )
     if golden["metric"].nunique() > 1:
-        what = "golden runs of different quality; the first is taken"
-        findings.add("suspicious", what, int(golden["metric"].nunique()))
+        remark = "golden runs of different quality; the first is taken"
+        findings.add("suspicious", remark, int(golden["metric"].nunique()))
+    # Without a golden run a drop of the quality cannot be told, but the qualities themselves can.
     measure = golden["metric"].iloc[0] if len(golden) else None
     faulty = rows[rows["layer"] != _GOLDEN].reset_index(drop=True)
-    return _part(faulty, (stem(source), _METRICS[metrics[0]], measure), findings)
+    return _part(faulty, (part.stem(source), _METRICS[metrics[0]], measure), findings)
 
 
 def _rows(table: pa.Table, metric: str, source: Source, findings: Findings) -> pd.DataFrame:
-    layers = text(column(table, "layer_name", source))
-    if layers.isna().any():
-        column(table, "layer_name", source).refuse(layers.isna().to_numpy(), "names of layers")
+    layers = layer_names(table, "layer_name", source)
     rates = column(table, "randomness", source)
-    told = pd.Series(rates.texts().to_pandas(), dtype=object).replace("", None)
+    # Words are kept as they are written: they name the campaign where a rate is no number.
+    written = pd.Series(rates.texts().to_pandas(), dtype=object).replace("", None)
     # A golden run has no faults, whatever its rate.
-    if (lacking := told.isna() & layers.ne(_GOLDEN)).any():
+    if (lacking := written.isna() & layers.ne(_GOLDEN)).any():
         rates.refuse(lacking.to_numpy(), "rates of injection")
-    rate = pd.to_numeric(told, errors="coerce").to_numpy(np.float64)
-    is_word = np.isnan(rate) & told.notna().to_numpy()
+    rate = pd.to_numeric(written, errors="coerce").to_numpy(np.float64)
+    is_word = np.isnan(rate) & written.notna().to_numpy()
     findings.add("noted", "rows whose rate of injection is a word", int(is_word.sum()))
     if (bad := (rate < 0) | (rate > 1)).any():
         rates.refuse(bad, "rates of injection from 0 to 1")
     return pd.DataFrame(
         {
             "rate": rate,
-            "told": [f"{n:g}" if n == n else t for n, t in zip(rate, told, strict=True)],
+            "told": [f"{n:g}" if n == n else t for n, t in zip(rate, written, strict=True)],
             "layer": layers,
             "time_s": real(column(table, "execution_time", source), lower=0),
             "metric": real(column(table, metric, source)),
@@ -107,13 +95,13 @@ def _rows(table: pa.Table, metric: str, source: Source, findings: Findings) -> p
     )
 
 
-def _part(rows: pd.DataFrame, what: tuple[str, str, Any], findings: Findings) -> InjectionPart:
-    name, metric, golden = what
+def _part(rows: pd.DataFrame, run: tuple[str, str, Any], findings: Findings) -> InjectionPart:
+    name, metric, golden = run
     first = rows.drop_duplicates("told")
-    ids = {told: f"{name}, rate {told}" for told in first["told"]}
+    ids = {word: f"{name}, rate {word}" for word in first["told"]}
     heads = [
-        campaign(
-            campaign_id=ids[told],
+        part.campaign(
+            campaign_id=ids[word],
             tool=TOOL,
             criterion="metric_drop",
             nan_policy="as_is",
@@ -122,7 +110,7 @@ def _part(rows: pd.DataFrame, what: tuple[str, str, Any], findings: Findings) ->
             golden_metric=golden,
             metric_name=metric,
         )
-        for told, rate in zip(first["told"], first["rate"], strict=True)
+        for word, rate in zip(first["told"], first["rate"], strict=True)
     ]
     key = {
         "campaign_id": rows["told"].map(ids).astype(pd.Series([""]).dtype),
@@ -131,8 +119,8 @@ def _part(rows: pd.DataFrame, what: tuple[str, str, Any], findings: Findings) ->
     measures = {"metric_name": metric, "metric_value": rows["metric"], "time_s": rows["time_s"]}
     faults = {"flip": 0, "layer": rows["layer"].astype("category")}
     return InjectionPart(
-        stacked(heads, CAMPAIGN),
-        filled(OUTCOMES, {**key, **measures}, len(rows)),
-        filled(FAULTS, {**key, **faults}, len(rows)),
+        part.stacked(heads, CAMPAIGN),
+        part.filled(OUTCOMES, {**key, **measures}, len(rows)),
+        part.filled(FAULTS, {**key, **faults}, len(rows)),
         findings=[findings],
     )

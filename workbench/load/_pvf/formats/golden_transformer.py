@@ -22,6 +22,7 @@ _HEAD = re.compile(rb'\A\s*\{\s*"baseline"\s*:\s*\{')
 _INFO = re.compile(r"(\w+)\((.*)\)", re.DOTALL)
 _LAYERS = re.compile(r"layers?=(?:\[(?=[\d,\s]+\])|(?=\d+[,)]))([\d\s]+(?:,[\d\s]+)*)")
 _KINDS = {"WeightCorruption": "weight", "ActivationFault": "activation", "LayerFault": "activation"}
+# Time is a measure of the run, not of the quality of the output.
 _TIMES = "LatencyMetric"
 _OTHERS = "measures besides the first one"
 
@@ -32,13 +33,7 @@ def role(head: bytes, source: Source) -> str:  # noqa: ARG001 - the head tells
 
 
 def read(files: list[InjectionFile]) -> list[InjectionPart]:
-    """Read each document as a campaign.
-
-    Raises
-    ------
-    LoadError
-        If a document is damaged or lacks its faults.
-    """
+    """Read each document as a campaign."""
     return [_read_file(file.source) for file in files]
 
 
@@ -52,21 +47,23 @@ def _read_file(source: Source) -> InjectionPart:
             "together: get it again, or split it"
         )
         raise LoadError(msg) from None
+    # Two layouts: a list of faults, or an object whose keys are their texts.
     entries = document.get("fault_results")
     if isinstance(faults := document.get("faults"), dict):
-        entries = [{"fault_info": info, "metrics": found} for info, found in faults.items()]
-    if not isinstance(entries, list) or not all(isinstance(each, dict) for each in entries):
+        entries = [{"fault_info": info, "metrics": metrics} for info, metrics in faults.items()]
+    if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
         msg = f"{source.label}: has no list 'fault_results' of faults beside its baseline"
         raise LoadError(msg)
     findings.add("read", "faults", len(entries))
     measures = [
         _measures(document["baseline"]),
-        *(_measures(each.get("metrics")) for each in entries),
+        *(_measures(entry.get("metrics")) for entry in entries),
     ]
     metric = _chosen(measures)
-    others = {name for found in measures for name in found if name != metric}
-    findings.add("skipped by design", _OTHERS, len(others), ", ".join(sorted(others)[:8]) or None)
-    errors = [None if (e := each.get("error")) is None else str(e) for each in entries]
+    unused = {name for metrics in measures for name in metrics if name != metric}
+    findings.add("skipped by design", _OTHERS, len(unused), ", ".join(sorted(unused)[:8]) or None)
+    # An error is a failure of the tool, not an output that is not finite: it is no DUE.
+    errors = [None if (e := entry.get("error")) is None else str(e) for entry in entries]
     findings.add(
         "noted", "experiments in which the tool itself failed", len(entries) - errors.count(None)
     )
@@ -75,7 +72,7 @@ def _read_file(source: Source) -> InjectionPart:
     outcomes = {
         "metric_name": metric,
         "metric_value": pd.Series(
-            [found.get(metric or "") for found in measures[1:]], dtype="float64"
+            [metrics.get(metric or "") for metrics in measures[1:]], dtype="float64"
         ),
         "error": pd.Series(errors, dtype=pd.Series([""]).dtype),
     }
@@ -96,26 +93,26 @@ def _read_file(source: Source) -> InjectionPart:
     )
 
 
-def _measures(found: object) -> dict[str, float]:
+def _measures(metrics: object) -> dict[str, float]:
     """Give the measures of a run by name: ``{"Accuracy": {"accuracy": 0.5}}`` as one level."""
     flat = {}
-    for name, values in found.items() if isinstance(found, Mapping) else ():
-        parts = values if isinstance(values, Mapping) else {name: values}
-        for part, value in parts.items():
+    for name, values in metrics.items() if isinstance(metrics, Mapping) else ():
+        measures = values if isinstance(values, Mapping) else {name: values}
+        for key, value in measures.items():
+            # True is an int to Python, and no measure.
             if isinstance(value, int | float) and not isinstance(value, bool):
-                flat[name if part.lower() == name.lower() else f"{name}.{part}"] = float(value)
+                flat[name if key.lower() == name.lower() else f"{name}.{key}"] = float(value)
     return flat
 
 
 def _chosen(measures: list[dict[str, float]]) -> str | None:
-    """Take the first measure that is no time."""
-    names = [name for found in measures for name in found]
+    names = [name for metrics in measures for name in metrics]
     return next((name for name in names if not name.startswith(_TIMES)), None)
 
 
 def _sites(entries: list[Mapping[str, Any]]) -> dict[str, Any]:
     """Read ``LayerFault(layers=[0], type=attention_mask, severity=0.2)``; the text is kept."""
-    infos = [str(each.get("fault_info", "")) for each in entries]
+    infos = [str(entry.get("fault_info", "")) for entry in entries]
     names = [match[1] if (match := _INFO.fullmatch(info)) else "" for info in infos]
     layers = [match[1].replace(" ", "") if (match := _LAYERS.search(i)) else None for i in infos]
     text: Any = pd.Series([""]).dtype

@@ -13,18 +13,17 @@ import pyarrow as pa
 from workbench.errors import LoadError
 from workbench.load._files.archive import Source
 from workbench.load._files.findings import Findings
+from workbench.load._pvf import part
 from workbench.load._pvf.checks import DUE, SDC, UNKNOWN, counted
-from workbench.load._pvf.columns import column, header_of, real, text_table, whole, without_repeats
-from workbench.load._pvf.part import (
-    InjectionFile,
-    InjectionPart,
-    campaign,
-    filled,
-    folder,
-    note_columns,
-    outcome_categories,
-    stem,
+from workbench.load._pvf.columns import (
+    column,
+    header_of,
+    numbers,
+    real,
+    text_table,
+    without_repeats,
 )
+from workbench.load._pvf.part import InjectionFile, InjectionPart
 from workbench.tables import FAULTS, OUTCOMES, TRIALS
 
 TOOL = "GoldenEye"
@@ -32,6 +31,7 @@ NAME = "GoldenEye"
 _DETAIL = ("Injection", "ImgID", "GoldTop2Diff", "GoldLabel", "InjLabel", "DeltaLoss")
 _LAYERS = ("fmap_id", "Mismatches", "Sample_Size", "Proportion")
 _LAYER = re.compile(r"layer(\d+)")
+# The tool leaves rows whose loss is NaN out of the details, and keeps them in Sample_Size.
 _LOST = (
     "injections of the sample that the details lack, counted as DUE: their loss was not finite, "
     "unless the run was stopped early; the tool counts them as correct"
@@ -40,8 +40,6 @@ _LOST = (
 
 @dataclass(frozen=True)
 class _Detail:
-    """The rows of one layer: whether each decision changed, and of which image."""
-
     layer: str
     source: Source
     is_sdc: np.ndarray
@@ -62,36 +60,28 @@ def read(files: list[InjectionFile]) -> list[InjectionPart]:
 
     Without details, a layer is one experiment. The table of all layers stands in another
     folder than the details; if there is one of each, they belong together.
-
-    Raises
-    ------
-    LoadError
-        If details and table count different mismatches, or it is not clear which table
-        details belong to.
     """
     details = [file.source for file in files if file.role == "detail"]
     tables = [file.source for file in files if file.role == "layers"]
-    places = list(dict.fromkeys(folder(source) for source in details))
-    if places and (len(tables) > len(places) or min(len(places), len(tables)) > 1):
+    locations = part.by_folder(details)
+    if locations and (len(tables) > len(locations) or min(len(locations), len(tables)) > 1):
         msg = (
-            f"{tables[0].label}: {len(tables)} tables of layers and details in {len(places)} "
+            f"{tables[0].label}: {len(tables)} tables of layers and details in {len(locations)} "
             "folders; load one run at a time"
         )
         raise LoadError(msg)
-    parts = []
-    for place in places:
-        mine = [source for source in details if folder(source) == place]
-        parts.append(_read_details(mine, tables[0] if tables and len(places) == 1 else None))
-    if not places:
-        parts += [_read_layers(source) for source in tables]
-    elif tables and len(places) > 1:
-        parts.append(_read_layers(tables[0]))
-    return parts
+    beside = tables[0] if tables and len(locations) == 1 else None
+    campaigns = [_read_details(own, beside) for own in locations.values()]
+    if not locations:
+        campaigns += [_read_layers(source) for source in tables]
+    elif tables and len(locations) > 1:
+        campaigns.append(_read_layers(tables[0]))
+    return campaigns
 
 
 def _head(name: str, **more: Any) -> pd.DataFrame:
     rules = {"tool": TOOL, "task": "classification", "criterion": "argmax", "design": "other"}
-    return campaign(campaign_id=name, nan_policy="as_is", **rules, **more)
+    return part.campaign(campaign_id=name, nan_policy="as_is", **rules, **more)
 
 
 def _read_details(sources: list[Source], table: Source | None) -> InjectionPart:
@@ -102,50 +92,54 @@ def _read_details(sources: list[Source], table: Source | None) -> InjectionPart:
     if table is not None:
         findings.append(Findings(table.label))
         lost = _lost(details, _layer_rows(table, findings[-1]), table, findings[-1])
-    sizes = [len(each.is_sdc) + missing for each, missing in zip(details, lost, strict=True)]
+    sizes = [len(detail.is_sdc) + missing for detail, missing in zip(details, lost, strict=True)]
     codes = np.concatenate(
         [
-            np.concatenate([np.where(each.is_sdc, SDC, UNKNOWN), np.full(missing, DUE)])
-            for each, missing in zip(details, lost, strict=True)
+            np.concatenate([np.where(detail.is_sdc, SDC, UNKNOWN), np.full(missing, DUE)])
+            for detail, missing in zip(details, lost, strict=True)
         ]
     )
     name = (
-        stem(table) if table is not None else f"GoldenEye {folder(sources[0]).rsplit('/', 1)[-1]}"
+        part.stem(table)
+        if table is not None
+        else f"GoldenEye {part.folder(sources[0]).rsplit('/', 1)[-1]}"
     )
     exp = np.arange(len(codes))
-    known = ("sdc", "due") if table is not None else ("sdc",)
-    layers = np.repeat(np.array([each.layer for each in details], object), sizes)
+    # Only the sample sizes of the other table tell how many rows the details lack.
+    outcomes = ("sdc", "due") if table is not None else ("sdc",)
+    layers = np.repeat(np.array([detail.layer for detail in details], object), sizes)
     faults = {"campaign_id": name, "exp_id": exp, "flip": 0, "layer": pd.Categorical(layers)}
+    # Of a lost injection nothing but its number is known: it has an outcome and no trial.
     kept = codes != DUE
     trials = {
         "campaign_id": name,
         "exp_id": exp[kept],
-        "input_id": np.concatenate([each.image for each in details]),
-        "outcome": outcome_categories(codes[kept]),
-        "golden_margin": np.concatenate([each.margin for each in details]),
+        "input_id": np.concatenate([detail.image for detail in details]),
+        "outcome": part.outcome_categories(codes[kept]),
+        "golden_margin": np.concatenate([detail.margin for detail in details]),
     }
     return InjectionPart(
         _head(name, input_count=1),
-        counted(name, exp, codes, known=known),
-        filled(FAULTS, faults, len(exp)),
-        filled(TRIALS, trials, int(kept.sum())),
+        counted(name, exp, codes, known=outcomes),
+        part.filled(FAULTS, faults, len(exp)),
+        part.filled(TRIALS, trials, int(kept.sum())),
         findings=findings,
         is_counted_here=True,
         is_numbered_here=True,
     )
 
 
+# The layer stands nowhere but in the name of the file.
 def _layer_of(source: Source) -> str | None:
-    """Return the layer of a file, which stands nowhere but in its name."""
-    found = _LAYER.search(stem(source))
-    return found[1] if found else None
+    match = _LAYER.search(part.stem(source))
+    return match[1] if match else None
 
 
+# Two files of one layer are a copy, or two runs; either would count twice.
 def _refuse_twice(sources: list[Source]) -> None:
-    """Refuse two files of one layer: they are a copy, or two runs."""
     seen: dict[str, Source] = {}
     for source in sources:
-        layer = _layer_of(source) or stem(source)
+        layer = _layer_of(source) or part.stem(source)
         if layer in seen:
             msg = (
                 f"{source.label}: injections into layer {layer}, as in {seen[layer].label}; a copy "
@@ -157,26 +151,21 @@ def _refuse_twice(sources: list[Source]) -> None:
 
 def _detail(source: Source, findings: Findings) -> _Detail:
     table = without_repeats(text_table(source, findings), findings)
-    note_columns(findings, [name for name in table.column_names if name not in _DETAIL])
-    golden, faulty, image = (
-        np.asarray(whole(column(table, name, source), may_lack=False), np.int64)
-        for name in ("GoldLabel", "InjLabel", "ImgID")
-    )
+    part.note_columns(findings, table.column_names, _DETAIL)
+    columns = ("GoldLabel", "InjLabel", "ImgID")
+    golden, faulty, image = (numbers(table, name, source, None) for name in columns)
     layer = _layer_of(source)
-    what = "the layer is not known: the file name has no layer<number>"
-    findings.add("noted", what, int(layer is None))
+    text = "the layer is not known: the file name has no layer<number>"
+    findings.add("noted", text, int(layer is None))
     margin = real(column(table, "GoldTop2Diff", source))
-    return _Detail(layer or stem(source), source, golden != faulty, image, margin)
+    return _Detail(layer or part.stem(source), source, golden != faulty, image, margin)
 
 
 def _layer_rows(source: Source, findings: Findings) -> pd.DataFrame:
     table: pa.Table = without_repeats(text_table(source, findings), findings)
-    note_columns(findings, [name for name in table.column_names if name not in _LAYERS])
-    columns = {
-        name: np.asarray(whole(column(table, name, source), lower=0, may_lack=False), np.int64)
-        for name in ("fmap_id", "Mismatches", "Sample_Size")
-    }
-    frame = pd.DataFrame(columns)
+    part.note_columns(findings, table.column_names, _LAYERS)
+    columns = ("fmap_id", "Mismatches", "Sample_Size")
+    frame = pd.DataFrame({name: numbers(table, name, source) for name in columns})
     if (bad := frame["Mismatches"] > frame["Sample_Size"]).any():
         column(table, "Mismatches", source).refuse(bad.to_numpy(), "mismatches within the sample")
     if (bad := frame["fmap_id"].duplicated()).any():
@@ -187,24 +176,24 @@ def _layer_rows(source: Source, findings: Findings) -> pd.DataFrame:
 def _lost(
     details: list[_Detail], layers: pd.DataFrame, table: Source, findings: Findings
 ) -> np.ndarray:
-    """Count the injections of each layer that the table has and the details lack."""
     by_layer = layers.assign(fmap_id=layers["fmap_id"].astype(str)).set_index("fmap_id")
     lost = []
-    for each in details:
-        if each.layer not in by_layer.index:
-            msg = f"{each.source.label}: layer {each.layer} is not in {table.label}"
+    for detail in details:
+        if detail.layer not in by_layer.index:
+            msg = f"{detail.source.label}: layer {detail.layer} is not in {table.label}"
             raise LoadError(msg)
-        mismatches = int(by_layer["Mismatches"][each.layer])
-        size = int(by_layer["Sample_Size"][each.layer])
-        found = int(each.is_sdc.sum())
-        if found != mismatches or len(each.is_sdc) > size:
+        mismatches = int(by_layer["Mismatches"][detail.layer])
+        size = int(by_layer["Sample_Size"][detail.layer])
+        changed = int(detail.is_sdc.sum())
+        # Only tables of one run can be subtracted from each other.
+        if changed != mismatches or len(detail.is_sdc) > size:
             msg = (
-                f"{each.source.label}: {found:,} mismatches in {len(each.is_sdc):,} injections, "
-                f"{table.label} has {mismatches:,} in {size:,}; they are of "
-                "different runs"
+                f"{detail.source.label}: {changed:,} mismatches in {len(detail.is_sdc):,} "
+                f"injections, {table.label} has {mismatches:,} in {size:,}; they are "
+                "of different runs"
             )
             raise LoadError(msg)
-        lost.append(size - len(each.is_sdc))
+        lost.append(size - len(detail.is_sdc))
     findings.add("assumed", _LOST, sum(lost))
     return np.array(lost, np.int64)
 
@@ -212,7 +201,7 @@ def _lost(
 def _read_layers(source: Source) -> InjectionPart:
     findings = Findings(source.label)
     layers = _layer_rows(source, findings)
-    name = stem(source)
+    name = part.stem(source)
     key = {"campaign_id": name, "exp_id": layers["fmap_id"]}
     counts = {"input_count": layers["Sample_Size"], "sdc_count": layers["Mismatches"]}
     findings.add(
@@ -221,7 +210,7 @@ def _read_layers(source: Source) -> InjectionPart:
     faults = {"flip": 0, "layer": layers["fmap_id"].astype(str).astype("category")}
     return InjectionPart(
         _head(name),
-        filled(OUTCOMES, {**key, **counts}, len(layers)),
-        filled(FAULTS, {**key, **faults}, len(layers)),
+        part.filled(OUTCOMES, {**key, **counts}, len(layers)),
+        part.filled(FAULTS, {**key, **faults}, len(layers)),
         findings=[findings],
     )

@@ -12,14 +12,7 @@ from workbench.errors import LoadError
 from workbench.load._files.archive import Source
 from workbench.load._files.findings import Findings
 from workbench.load._pvf.columns import BAD_ROWS, REPEATED_ROWS, header_of, whole_text
-from workbench.load._pvf.part import (
-    InjectionFile,
-    InjectionPart,
-    campaign,
-    filled,
-    stacked,
-    stem,
-)
+from workbench.load._pvf.part import InjectionFile, InjectionPart, campaign, filled, stacked, stem
 from workbench.tables import CAMPAIGN, FAULTS, OUTCOMES
 
 TOOL = "NVBitFI"
@@ -36,6 +29,7 @@ _LINE = (
     r"(?P<bid>[^:;]*):(?P<pc>[^:]*):(?P<opcode>[^:]*):(?P<tid>[^:]*):(?P<mask>[^:]*):"
     r"(?P<runtime>[^:]*):(?P<category>\d{1,2}):(?P<dmesg>[^:]*):?(?P<values>.*)"
 )
+# Bytes, and without names of groups: the first look at a file needs to know yes or no only.
 _FIRST_LINE = re.compile(re.sub(r"\?P<\w+>", "", _LINE).encode())
 _ROW = re.compile(rf"({'|'.join(_MODELS)})((?:\t *\d+){{{_WRITTEN}}})")
 _ANY_ROW = re.compile(rf"({'|'.join(_MODELS)})\t")
@@ -53,23 +47,18 @@ def role(head: bytes, source: Source) -> str:  # noqa: ARG001 - the head tells
 
 
 def read(files: list[InjectionFile]) -> list[InjectionPart]:
-    """Read lines of single injections; the table of details only where there are no lines.
-
-    Raises
-    ------
-    LoadError
-        If a file holds no row that can be read.
-    """
+    """Read lines of single injections; the table of details only where there are no lines."""
     lines = [file.source for file in files if file.role == "lines"]
     tables = [file.source for file in files if file.role == "details"]
-    parts = [_read_lines(source) for source in lines]
-    if not parts:
+    campaigns = [_read_lines(source) for source in lines]
+    # A summary beside its single injections would count each of them twice.
+    if not campaigns:
         return [_read_details(source) for source in tables]
     for source in tables:
         findings = Findings(source.label)
         findings.add("skipped by design", "a summary beside its single injections")
-        parts[0].findings.append(findings)
-    return parts
+        campaigns[0].findings.append(findings)
+    return campaigns
 
 
 def _read_lines(source: Source) -> InjectionPart:
@@ -79,18 +68,18 @@ def _read_lines(source: Source) -> InjectionPart:
     if (copies := lines.str.strip().duplicated()).any():
         findings.add("repaired", REPEATED_ROWS, int(copies.sum()))
         lines = lines[~copies]
-    found = lines.str.extract(rf"^\s*{_LINE}$")
-    bad = found["count"].isna() | ~pd.to_numeric(found["category"]).between(1, _CATEGORIES)
+    fields = lines.str.extract(rf"^\s*{_LINE}$")
+    bad = fields["count"].isna() | ~pd.to_numeric(fields["category"]).between(1, _CATEGORIES)
     findings.add(
         "dropped", BAD_ROWS, int(bad.sum()), str(lines[bad].iloc[0])[:60] if bad.any() else None
     )
-    found = found[~bad].reset_index(drop=True)
-    if found.empty:
+    fields = fields[~bad].reset_index(drop=True)
+    if fields.empty:
         msg = f"{source.label}: no line tells of an injection; the file is cut or of another tool"
         raise LoadError(msg)
-    again = found["count"].duplicated()
+    again = fields["count"].duplicated()
     findings.add("noted", "injection numbers that are there twice; all are kept", int(again.sum()))
-    findings.add("read", "injections", len(found))
+    findings.add("read", "injections", len(fields))
     name = stem(source)
     bfm = _BFM.search(name)  # stands nowhere but in the name of the file
     number = int(bfm[1]) if bfm and int(bfm[1]) < len(_MODELS) else None
@@ -98,12 +87,12 @@ def _read_lines(source: Source) -> InjectionPart:
         "noted", "the fault model is not known: the file name has no .bfm", int(number is None)
     )
     head = _head(name, number, input_count=1)
-    exp = np.arange(len(found))
-    category = pd.to_numeric(found["category"]).to_numpy(np.int64)
+    exp = np.arange(len(fields))
+    category = pd.to_numeric(fields["category"]).to_numpy(np.int64)
     outcomes = _outcomes(name, exp, category, findings)
-    outcomes["time_s"] = pd.to_numeric(found["runtime"], errors="coerce").clip(lower=0)
+    outcomes["time_s"] = pd.to_numeric(fields["runtime"], errors="coerce").clip(lower=0)
     is_flip = number is not None and _OURS[number] in ("sbf", "mbf")
-    faults = _faults(name, found, is_flip=is_flip)
+    faults = _faults(name, fields, is_flip=is_flip)
     return InjectionPart(head, outcomes, faults, findings=[findings])
 
 
@@ -131,36 +120,40 @@ def _outcomes(name: str, exp: np.ndarray, category: np.ndarray, findings: Findin
         "sdc_count": (category > _DUE) & ~failed,
         "due_count": is_due,
     }
-    counts = {key: pd.array(each.astype("int64"), dtype="Int64") for key, each in columns.items()}
-    for each in counts.values():
-        each[failed] = pd.NA
+    counts = {
+        key: pd.array(counts_of.astype("int64"), dtype="Int64")
+        for key, counts_of in columns.items()
+    }
+    for counts_of in counts.values():
+        counts_of[failed] = pd.NA
     error = pd.Series(_UNCATEGORISED, index=range(len(exp))).where(failed)
     return filled(
         OUTCOMES, {"campaign_id": name, "exp_id": exp, "error": error, **counts}, len(exp)
     )
 
 
-def _faults(name: str, found: pd.DataFrame, *, is_flip: bool) -> pd.DataFrame:
+def _faults(name: str, fields: pd.DataFrame, *, is_flip: bool) -> pd.DataFrame:
     """Give one row per bit of the mask, or one without a bit where none was flipped.
 
     The mask of a random value is the value written, not what it flipped.
     """
-    is_hex = found["mask"].str.fullmatch(r"\s*0x[0-9a-fA-F]{1,16}\s*").fillna(value=False)
+    is_hex = fields["mask"].str.fullmatch(r"\s*0x[0-9a-fA-F]{1,16}\s*").fillna(value=False)
     is_hex &= is_flip
-    masks = found["mask"].where(is_hex, "0x0").map(lambda text: int(text, 16)).to_numpy(np.uint64)
+    masks = fields["mask"].where(is_hex, "0x0").map(lambda text: int(text, 16)).to_numpy(np.uint64)
     is_set = (masks[:, None] >> np.arange(_BITS, dtype=np.uint64)) & np.uint64(1) == 1
+    # One row for a fault without bits, so that it stays among the faults.
     is_set[~is_set.any(axis=1), 0] = True
     row, bit = np.nonzero(is_set)
-    known = masks[row] > 0
-    values = found["values"].str.extract(r"value_before(0x\w{1,16}).*?value_after(0x\w{1,16})")
+    is_flipped = masks[row] > 0
+    values = fields["values"].str.extract(r"value_before(0x\w{1,16}).*?value_after(0x\w{1,16})")
     columns = {
         "campaign_id": name,
         "exp_id": row,
         "flip": pd.Series(row).groupby(row).cumcount(),
-        "layer": found["kernel"].astype("category").take(row),
+        "layer": fields["kernel"].astype("category").take(row),
         "kind": "activation",
-        "index": (found["opcode"] + " " + found["pc"]).take(row),
-        "bit": pd.Series(bit).where(known),
+        "index": (fields["opcode"] + " " + fields["pc"]).take(row),
+        "bit": pd.Series(bit).where(is_flipped),
         "value_before": _hexadecimal(values[0]).take(row),
         "value_after": _hexadecimal(values[1]).take(row),
     }
@@ -176,8 +169,8 @@ def _hexadecimal(texts: pd.Series) -> pd.Series:
     return texts.where(is_number).map(lambda text: int(text, 16), na_action="ignore").astype(float)
 
 
+# The header names 19 columns above 18 counts, and some rows lack application, group and line end.
 def _read_details(source: Source) -> InjectionPart:
-    """Read rows of 18 counts under 19 names; some rows lack application, group and line end."""
     findings = Findings(source.label)
     text = whole_text(source, findings).decode()
     body = text.partition("\n")[2]
@@ -185,6 +178,7 @@ def _read_details(source: Source) -> InjectionPart:
     app, group, end = "", "", 0
     for match in _ROW.finditer(body):
         cells = [cell.strip() for cell in body[end : match.start()].split("\t") if cell.strip()]
+        # Later rows of a group leave out its name and that of the application: both are carried on.
         group = cells[-1] if cells else group
         app = cells[-2] if len(cells) > 1 else app
         end = match.end()

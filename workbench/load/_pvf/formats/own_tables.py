@@ -16,13 +16,7 @@ from workbench.load._files.archive import Source
 from workbench.load._files.findings import Findings
 from workbench.load._files.stream import DamagedError
 from workbench.load._pvf.columns import Cells, converted, header_of, text_table
-from workbench.load._pvf.part import (
-    TABLES,
-    InjectionFile,
-    InjectionPart,
-    folder,
-    note_columns,
-)
+from workbench.load._pvf.part import TABLES, InjectionFile, InjectionPart, folder, note_columns
 from workbench.tables import Column
 
 TOOL = "workbench"
@@ -30,6 +24,7 @@ NAME = "injection tables"
 METADATA = b"workbench-injections"
 EXHAUSTIVE_METADATA = b"workbench-exhaustive-injections"
 VERSION = 1
+# The first four bytes of any Parquet file.
 _MAGIC = b"PAR1"
 _NO_TAG = "results without a campaign header"
 # Names that other writers of these tables use.
@@ -43,6 +38,7 @@ SYNONYMS: Mapping[str, str] = {
     "flip_no": "flip",
 }
 _MASK_TOLERANCE = "mask_tol"
+# Detectors have names of their own, so no table can list their columns.
 _DETECTED = Column("Int64", "inputs at which the detector raised an alarm", lower=0, nullable=True)
 
 
@@ -76,33 +72,27 @@ def _role_of(names: set[str]) -> str:
 
 
 def read(files: list[InjectionFile]) -> list[InjectionPart]:
-    """Read the tables of each folder as one set of campaigns.
-
-    Raises
-    ------
-    LoadError
-        If a folder holds a table twice, or results without the campaign table.
-    """
-    parts = []
-    for place in dict.fromkeys(folder(file.source) for file in files):
-        mine = [file for file in files if folder(file.source) == place]
-        parts.append(_read_folder(place, mine))
-    return parts
+    """Read the tables of each folder as one set of campaigns."""
+    campaigns = []
+    for location in dict.fromkeys(folder(file.source) for file in files):
+        own = [file for file in files if folder(file.source) == location]
+        campaigns.append(_read_folder(location, own))
+    return campaigns
 
 
-def _read_folder(place: str, files: list[InjectionFile]) -> InjectionPart:
+def _read_folder(location: str, files: list[InjectionFile]) -> InjectionPart:
     by_role: dict[str, Source] = {}
     for file in files:
         if file.role in by_role:
             msg = (
-                f"{place}: holds the table {file.role!r} twice, {by_role[file.role].label} and "
+                f"{location}: holds the table {file.role!r} twice, {by_role[file.role].label} and "
                 f"{file.source.label}; load them one by one"
             )
             raise LoadError(msg)
         by_role[file.role] = file.source
     if "campaign" not in by_role:
         msg = (
-            f"{place}: holds {_NO_TAG}: beside {', '.join(sorted(by_role))} there must be the "
+            f"{location}: holds {_NO_TAG}: beside {', '.join(sorted(by_role))} there must be the "
             "table 'campaign' (campaign.parquet, .csv or .json with campaign_id, tool, ...), "
             "which says what was injected into what"
         )
@@ -127,16 +117,16 @@ def _read_table(name: str, source: Source, findings: Findings, only: str | None)
         raise LoadError(msg)
     table = _completed(_renamed(table, source), name, only)
     declared = TABLES[name].columns
-    if missing := [each for each in declared if each not in table.column_names]:
+    if missing := [key for key in declared if key not in table.column_names]:
         msg = f"{source.label}: table {name!r} has no column {missing}; it has {table.column_names}"
         raise LoadError(msg)
-    taken = {**declared, **{each: _DETECTED for each in table.column_names if _is_detector(each)}}
+    wanted = {**declared, **{key: _DETECTED for key in table.column_names if _is_detector(key)}}
     columns = {
-        each: converted(Cells(source.label, each, table[each]), column, categories.get(each))
-        for each, column in taken.items()
-        if name == "outcomes" or each in declared
+        key: converted(Cells(source.label, key, table[key]), column, categories.get(key))
+        for key, column in wanted.items()
+        if name == "outcomes" or key in declared
     }
-    note_columns(findings, [each for each in table.column_names if each not in columns])
+    note_columns(findings, table.column_names, columns)
     return TABLES[name].check(pd.DataFrame(columns), source.label)
 
 
@@ -148,14 +138,14 @@ def _completed(table: pa.Table, name: str, only: str | None) -> pa.Table:
         rule = ["bit_equal" if text in {"0", "0.0"} else None for text in texts]
         table = table.drop_columns([_MASK_TOLERANCE])
         table = table.append_column("masked_rule", pa.array(rule, pa.string()))
-    known = {"flip": 0, **({} if only is None else {"campaign_id": only})}
-    for each, column in TABLES[name].columns.items():
-        if each in table.column_names:
+    defaults = {"flip": 0, **({} if only is None else {"campaign_id": only})}
+    for key, column in TABLES[name].columns.items():
+        if key in table.column_names:
             continue
-        if each in known:
-            table = table.append_column(each, pa.repeat(known[each], count))
+        if key in defaults:
+            table = table.append_column(key, pa.repeat(defaults[key], count))
         elif column.nullable:
-            table = table.append_column(each, pa.nulls(count, pa.string()))
+            table = table.append_column(key, pa.nulls(count, pa.string()))
     return table
 
 
@@ -164,7 +154,6 @@ def _is_detector(name: str) -> bool:
 
 
 def _cells_of(source: Source, findings: Findings) -> tuple[pa.Table, dict[str, list[str]]]:
-    """Read a file as Arrow columns, with the categories it keeps."""
     head = source.head()
     if head.startswith(_MAGIC):
         return _parquet(source, findings)
@@ -214,11 +203,11 @@ def parquet_schema(source: Source) -> pa.Schema:
 
 
 def _opened(source: Source) -> pq.ParquetFile:
-    """Open a Parquet file in place, or the unpacked bytes of one inside something else."""
     if source.place is None:
         with source.path.open("rb") as raw:
             is_plain = raw.read(4) == _MAGIC
         if is_plain:
+            # Mapped, a file is not copied to memory as a whole; a packed one has to be.
             return pq.ParquetFile(source.path, memory_map=True)
     with source.open() as stream:
         return pq.ParquetFile(io.BytesIO(stream.read()))
@@ -226,10 +215,10 @@ def _opened(source: Source) -> pq.ParquetFile:
 
 def _json_keys(head: bytes) -> list[str]:
     try:
-        found = json.loads(head)
+        document = json.loads(head)
     except (ValueError, RecursionError):
         return []
-    return list(found) if isinstance(found, dict) else []
+    return list(document) if isinstance(document, dict) else []
 
 
 def _json_campaign(source: Source) -> pa.Table:
@@ -244,11 +233,11 @@ def _json_campaign(source: Source) -> pa.Table:
 
 def _loaded(raw: bytes, source: Source) -> dict[str, Any]:
     try:
-        found = json.loads(raw)
+        document = json.loads(raw)
     except (ValueError, RecursionError) as error:
         msg = f"{source.label}: damaged JSON ({str(error)[:80]})"
         raise LoadError(msg) from None
-    if not isinstance(found, dict):
-        msg = f"{source.label}: holds a JSON {type(found).__name__}, not one object"
+    if not isinstance(document, dict):
+        msg = f"{source.label}: holds a JSON {type(document).__name__}, not one object"
         raise LoadError(msg)
-    return found
+    return document

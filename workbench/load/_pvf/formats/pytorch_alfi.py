@@ -12,18 +12,10 @@ import pyarrow as pa
 from workbench.errors import LoadError
 from workbench.load._files.archive import Source
 from workbench.load._files.findings import Findings
+from workbench.load._pvf import part
 from workbench.load._pvf.checks import DUE, SDC, UNKNOWN, common, counted, fp32_roles
-from workbench.load._pvf.columns import boolean, column, header_of, text, text_table, whole
-from workbench.load._pvf.part import (
-    InjectionFile,
-    InjectionPart,
-    campaign,
-    filled,
-    folder,
-    note_columns,
-    outcome_categories,
-    stem,
-)
+from workbench.load._pvf.columns import boolean, column, header_of, numbers, text, text_table
+from workbench.load._pvf.part import InjectionFile, InjectionPart
 from workbench.tables import FAULTS, TRIALS
 
 TOOL = "pytorchALFI"
@@ -32,12 +24,14 @@ _GOLDEN = "orig output index - top5"
 _GOLDEN_RESIL = "resil output index - top5"
 _PROBABILITY = "orig output prob - top5"
 _FAULTY = {"corr": "corr output index - top5", "resil_corr": "resil corr output index - top5"}
+# The tool also writes a flag for NaN alone; this one covers infinities as well.
 _FLAGS = {"corr": "nan_or_inf_flag_corr_model", "resil_corr": "nan_or_inf_flag_resil_corr_model"}
 _ROW = ("file_path", "gnd_label")
 _FILTER, _PLACES = "channel_in", ("channel_in", "channel_out", "3D channel", "height", "width")
 _SITE = ("layer", *_PLACES, "bit")
 _NOTHING = ("", "None", "nan", "-1", "-1.0")
 _HIGHEST_BIT = 31
+# Probabilities are written in per cent.
 _PERCENT = 100.0
 _MSB = "bits counted from the most significant, of a float32: bit = 31 - value"
 
@@ -53,32 +47,26 @@ def role(head: bytes, source: Source) -> str:  # noqa: ARG001 - the head tells
 
 
 def read(files: list[InjectionFile]) -> list[InjectionPart]:
-    """Read faulty outputs beside the golden ones of the same folder.
-
-    Raises
-    ------
-    LoadError
-        If there are no golden outputs, several that may be meant, or other images in them.
-    """
+    """Read faulty outputs beside the golden ones of the same folder."""
     golden = [file.source for file in files if file.role == "golden"]
-    parts = []
+    campaigns = []
     for file in files:
         if file.role == "corr":
-            parts += _read_pair(file.source, _golden_of(file.source, golden))
-    if not parts:
+            campaigns += _read_pair(file.source, _golden_of(file.source, golden))
+    if not campaigns:
         msg = (
             f"{golden[0].label}: golden outputs of pytorchALFI without faulty ones; give the "
             "file *_corr.csv of the same run as well"
         )
         raise LoadError(msg)
-    return parts
+    return campaigns
 
 
 def _golden_of(source: Source, golden: list[Source]) -> Source:
-    beside = [each for each in golden if folder(each) == folder(source)] or golden
+    beside = [run for run in golden if part.folder(run) == part.folder(source)] or golden
     if len(beside) > 1:
-        own = stem(source).removesuffix("_corr")
-        beside = [each for each in beside if stem(each).removesuffix("_golden") == own]
+        own = part.stem(source).removesuffix("_corr")
+        beside = [run for run in beside if part.stem(run).removesuffix("_golden") == own]
     if len(beside) != 1:
         msg = (
             f"{source.label}: faulty outputs of pytorchALFI need the golden ones of the same run "
@@ -91,47 +79,44 @@ def _golden_of(source: Source, golden: list[Source]) -> Source:
 def _read_pair(source: Source, golden_source: Source) -> list[InjectionPart]:
     findings, notes = Findings(source.label), Findings(golden_source.label)
     corr, golden = text_table(source, findings), text_table(golden_source, notes)
+    # Faulty outputs run through all images once per fault, in the order of the golden ones.
     row = np.arange(corr.num_rows) % golden.num_rows
     _check_rows(corr, golden, row, source, golden_source)
-    if rest := corr.num_rows % golden.num_rows:
-        findings.add("truncated", "rows of a last run that does not cover all images", rest)
+    if extra_rows := corr.num_rows % golden.num_rows:
+        findings.add("truncated", "rows of a last run that does not cover all images", extra_rows)
     exp, sites = _experiments(corr, row, source, findings)
-    parts: list[InjectionPart] = []
+    campaigns: list[InjectionPart] = []
     for model, name in _FAULTY.items():
         if name not in corr.column_names:
             continue
-        campaign_id = stem(source) if not parts else f"{stem(source)} (mitigated)"
+        campaign_id = part.stem(source) if not campaigns else f"{part.stem(source)} (mitigated)"
         trials = _Trials(corr, golden, row, exp, source, golden_source, model)
-        parts.append(trials.part(campaign_id, sites))
-    parts[0].findings += [findings, notes]
-    taken = {*_ROW, *_SITE, *_FAULTY.values(), *_FLAGS.values(), _GOLDEN, _GOLDEN_RESIL}
-    note_columns(findings, [each for each in corr.column_names if each not in taken])
-    unused = [each for each in golden.column_names if each not in {*taken, _PROBABILITY}]
-    note_columns(notes, unused)
-    return parts
+        campaigns.append(trials.part(campaign_id, sites))
+    campaigns[0].findings += [findings, notes]
+    used = {*_ROW, *_SITE, *_FAULTY.values(), *_FLAGS.values(), _GOLDEN, _GOLDEN_RESIL}
+    part.note_columns(findings, corr.column_names, used)
+    part.note_columns(notes, golden.column_names, {*used, _PROBABILITY})
+    return campaigns
 
 
 def _check_rows(
     corr: pa.Table, golden: pa.Table, row: np.ndarray, source: Source, golden_source: Source
 ) -> None:
-    """Refuse files whose rows are not of the same images."""
     for name in _ROW:
-        ours = pd.Series(corr[name].to_pandas()).fillna("")
-        theirs = pd.Series(golden[name].to_pandas()).fillna("").to_numpy()[row]
-        if (bad := (ours != theirs).to_numpy()).any():
+        faulty_cells = pd.Series(corr[name].to_pandas()).fillna("")
+        golden_cells = pd.Series(golden[name].to_pandas()).fillna("").to_numpy()[row]
+        if (bad := (faulty_cells != golden_cells).to_numpy()).any():
             at = int(bad.argmax())
             msg = (
-                f"{source.label}: row {at + 1:,} is of {name} {ours.iloc[at]!r}, the golden row is "
-                f"of {theirs[at]!r}; {golden_source.label} is of another run, as rows are joined "
-                "by order"
+                f"{source.label}: row {at + 1:,} is of {name} {faulty_cells.iloc[at]!r}, the "
+                f"golden row is of {golden_cells[at]!r}; {golden_source.label} is of another "
+                "run, as rows are joined by order"
             )
             raise LoadError(msg)
 
 
 @dataclass(frozen=True)
 class _Trials:
-    """The rows of one faulty model, judged against the golden ones."""
-
     corr: pa.Table
     golden: pa.Table
     row: np.ndarray
@@ -148,15 +133,16 @@ class _Trials:
         right = _first_number(self.golden, name, self.golden_source)
         golden = right[self.row]
         faulty = _first_number(self.corr, _FAULTY[self.model], self.source)
-        label = np.asarray(whole(column(self.corr, "gnd_label", self.source), may_lack=False))
+        label = numbers(self.corr, "gnd_label", self.source, None)
         due = self._flags()
+        # The tool's own rate leaves out DUE and images that were wrong before, so it is no PVF.
         codes = np.where(faulty != golden, SDC, UNKNOWN)
         if due is not None:
             codes = np.where(due, DUE, codes)
         beneficial = (codes == SDC) & (golden != label) & (faulty == label)
-        known = ("sdc",) if due is None else ("sdc", "due")
-        outcomes = counted(campaign_id, self.exp, codes, known=known, beneficial=beneficial)
-        head = campaign(
+        outcomes_told = ("sdc",) if due is None else ("sdc", "due")
+        outcomes = counted(campaign_id, self.exp, codes, known=outcomes_told, beneficial=beneficial)
+        head = part.campaign(
             campaign_id=campaign_id,
             tool=TOOL,
             task="classification",
@@ -175,7 +161,7 @@ class _Trials:
             "campaign_id": campaign_id,
             "exp_id": self.exp,
             "input_id": self.row,
-            "outcome": outcome_categories(codes),
+            "outcome": part.outcome_categories(codes),
             "is_beneficial": beneficial,
             "golden_margin": self._margins(),
         }
@@ -184,38 +170,37 @@ class _Trials:
         return InjectionPart(
             head,
             outcomes,
-            filled(FAULTS, faults, count),
-            filled(TRIALS, trials, len(self.exp)),
+            part.filled(FAULTS, faults, count),
+            part.filled(TRIALS, trials, len(self.exp)),
             findings=[Findings(self.source.label)],
             is_counted_here=True,
             is_numbered_here=True,
         )
 
     def _flags(self) -> np.ndarray | None:
-        """Say which outputs were not finite; None if nobody watched."""
         name = _FLAGS[self.model]
         if name not in self.corr.column_names:
             return None
         cells = column(self.corr, name, self.source)
-        found = boolean(cells)
-        if (lacking := np.asarray(found.isna())).any():
+        flags = boolean(cells)
+        if (lacking := np.asarray(flags.isna())).any():
             cells.refuse(lacking, "True or False (whether an output was finite)")
-        return np.asarray(found, np.bool_)
+        return np.asarray(flags, np.bool_)
 
     def _margins(self) -> np.ndarray | None:
-        """Give how far the golden probabilities of the first two classes are apart."""
         if _PROBABILITY not in self.golden.column_names or self.model != "corr":
             return None
         texts = pd.Series(self.golden[_PROBABILITY].to_pandas())
-        found = texts.str.extract(r"\[\s*([-+.\deE]+)[\s,]+([-+.\deE]+)")
-        numbers: np.ndarray = found.apply(pd.to_numeric, errors="coerce").to_numpy()
-        margins: np.ndarray = ((numbers[:, 0] - numbers[:, 1]) / _PERCENT)[self.row]
+        pairs = texts.str.extract(r"\[\s*([-+.\deE]+)[\s,]+([-+.\deE]+)")
+        ends: np.ndarray = pairs.apply(pd.to_numeric, errors="coerce").to_numpy()
+        margins: np.ndarray = ((ends[:, 0] - ends[:, 1]) / _PERCENT)[self.row]
         return margins
 
 
 def _first_number(table: pa.Table, name: str, source: Source) -> np.ndarray:
     """Take the first of the classes that stand in a cell as ``[3 5 1 0 2]``."""
     texts = pd.Series(table[name].to_pandas())
+    # Cells are printed numpy arrays, without commas: neither JSON nor a Python list.
     first = pd.to_numeric(texts.str.extract(r"^\D*?(\d+)")[0], errors="coerce")
     if (bad := first.isna().to_numpy()).any():
         column(table, name, source).refuse(bad, "lists of classes such as [3 5 1 0 2]")
@@ -225,7 +210,6 @@ def _first_number(table: pa.Table, name: str, source: Source) -> np.ndarray:
 def _experiments(
     corr: pa.Table, row: np.ndarray, source: Source, findings: Findings
 ) -> tuple[np.ndarray, dict[str, Any]]:
-    """Give a number to each run of equal faults, and read their sites."""
     if missing := [name for name in _SITE if name not in corr.column_names]:
         msg = f"{source.label}: no column {missing} of the place that was hit"
         raise LoadError(msg)
@@ -233,6 +217,7 @@ def _experiments(
     is_new = (cells != cells.shift()).any(axis=1).to_numpy() | (row == 0)
     exp = np.cumsum(is_new) - 1
     flips = _flips(cells[is_new].reset_index(drop=True), source)
+    # In weight mode channel_in is the filter, the first dimension; activations leave it empty.
     is_weight = flips[_FILTER].ne("").any()
     names = _PLACES if is_weight else _PLACES[1:]
     index = pd.Series("", index=flips.index)
@@ -242,8 +227,8 @@ def _experiments(
     is_bit = bits.notna() & (bits == np.floor(bits)) & bits.between(0, _HIGHEST_BIT)
     is_flip = bool(is_bit.all())
     findings.add("assumed", _MSB, len(flips) if is_flip else 0)
-    what = "faults that set a value: their column 'bit' holds no bit"
-    findings.add("noted", what, 0 if is_flip else len(flips))
+    remark = "faults that set a value: their column 'bit' holds no bit"
+    findings.add("noted", remark, 0 if is_flip else len(flips))
     bit = _HIGHEST_BIT - bits if is_flip else bits * np.nan
     number = flips.groupby("exp").cumcount()
     per_experiment = number.max() + 1 if len(number) else 1
@@ -261,8 +246,8 @@ def _experiments(
     return exp, {"faults": faults, "model": model, "flips": per_experiment}
 
 
+# A cell holds one number, or a list of one number per flip.
 def _flips(cells: pd.DataFrame, source: Source) -> pd.DataFrame:
-    """Give one row per flip: a cell holds one number, or a list of one per flip."""
     plain = cells.apply(lambda texts: texts.str.replace(r"array\(|[\[\]()']", "", regex=True))
     lists = plain.apply(lambda texts: texts.str.strip().str.split(r"[,\s]+", regex=True))
     sizes = lists.apply(lambda found: found.str.len())
@@ -274,7 +259,7 @@ def _flips(cells: pd.DataFrame, source: Source) -> pd.DataFrame:
     for name in lists:
         is_short = sizes[name] < most
         repeats = [
-            each * int(n) for each, n in zip(lists[name][is_short], most[is_short], strict=True)
+            cell * int(n) for cell, n in zip(lists[name][is_short], most[is_short], strict=True)
         ]
         lists.loc[is_short, name] = pd.Series(repeats, index=lists.index[is_short])
     flips: pd.DataFrame = lists.assign(exp=np.arange(len(lists))).explode(

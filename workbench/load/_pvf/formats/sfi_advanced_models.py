@@ -3,41 +3,22 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from workbench._writing import write_whole
-from workbench.errors import InjectionError, LoadError
+from workbench.errors import LoadError
 from workbench.load._files.archive import Source
 from workbench.load._files.findings import Findings
+from workbench.load._pvf import columns as columns_of
+from workbench.load._pvf import part
 from workbench.load._pvf.checks import SDC, UNKNOWN, common, counted, fp32_roles
-from workbench.load._pvf.columns import (
-    Cells,
-    column,
-    header_of,
-    real,
-    text,
-    text_table,
-    whole,
-    without_repeats,
-)
-from workbench.load._pvf.part import (
-    InjectionFile,
-    InjectionPart,
-    campaign,
-    filled,
-    folder,
-    note_columns,
-    outcome_categories,
-    stem,
-)
-from workbench.tables import FAULTS, OUTCOMES, TRIALS, Injections
+from workbench.load._pvf.columns import column, header_of, numbers, real, text_table, whole
+from workbench.load._pvf.part import InjectionFile, InjectionPart
+from workbench.tables import FAULTS, OUTCOMES, TRIALS
 
 TOOL = "SFIadvancedmodels"
 NAME = "SFIadvancedmodels"
@@ -45,6 +26,7 @@ LIST = ("Injection", "Layer", "TensorIndex", "Bit")
 COUNTS = ("masked", "non_critical", "critical")
 _ANALYSIS = ("fault", "batch", "image", "output")
 _PREDICTIONS = ("Fault_ID", "Fault_Layer", "Fault_Bit", "Batch_ID", "Image_ID", "Top_1")
+_ROLES = ("list", "summary", "analysis", "predictions", "accuracies")
 _INDEX = r"\( *\d+ *(, *\d+ *)*,? *\)"
 _LAST_BIT = 31
 _KNOWN = ("masked", "benign", "sdc")
@@ -65,8 +47,6 @@ RULES = {
 
 @dataclass(frozen=True)
 class _Faults:
-    """A fault list that was read."""
-
     source: Source
     frame: pd.DataFrame
     findings: Findings
@@ -77,55 +57,52 @@ def role(head: bytes, source: Source) -> str:  # noqa: ARG001 - the head tells
     names = set(header_of(head))
     if names >= {*LIST, *COUNTS}:
         return "summary"
-    for found, needed in (("list", LIST), ("analysis", _ANALYSIS), ("predictions", _PREDICTIONS)):
+    for kind, needed in (("list", LIST), ("analysis", _ANALYSIS), ("predictions", _PREDICTIONS)):
         if names >= set(needed):
-            return found
+            return kind
+    # Last, as it is the weakest sign: these files have no header.
     return "accuracies" if looks_like_accuracies(head) else ""
 
 
 def read(files: list[InjectionFile]) -> list[InjectionPart]:
-    """Read everything; an analysis is joined to the fault list it was run with.
-
-    Raises
-    ------
-    LoadError
-        If it is not clear which fault list an analysis belongs to, or a row cannot be read.
-    """
+    """Read everything; an analysis is joined to the fault list it was run with."""
     by = {name: [file.source for file in files if file.role == name] for name in _ROLES}
     lists = [_read_list(source) for source in by["list"]]
-    parts = [_read_analysis(source, _list_of(source, lists)) for source in by["analysis"]]
+    campaigns = [_read_analysis(source, _list_of(source, lists)) for source in by["analysis"]]
     joined = {id(_list_of(source, lists)) for source in by["analysis"]}
     for source in by["summary"]:
-        part = _read_summary(source)
-        if same := next((each for each in parts if _same_counts(each, part)), None):
-            same.findings += part.findings
-            what = "a summary of an analysis that is loaded as well; taken once"
-            part.findings[0].add("skipped by design", what)
+        result = _read_summary(source)
+        if same := next((run for run in campaigns if _same_counts(run, result)), None):
+            same.findings += result.findings
+            remark = "a summary of an analysis that is loaded as well; taken once"
+            result.findings[0].add("skipped by design", remark)
         else:
-            parts.append(part)
-    for each in lists:
-        if id(each) in joined:
+            campaigns.append(result)
+    for fault_list in lists:
+        if id(fault_list) in joined:
             continue
-        if same := next((part for part in parts if _same_faults(each, part)), None):
-            each.findings.add(
+        if same := next((result for result in campaigns if _same_faults(fault_list, result)), None):
+            fault_list.findings.add(
                 "skipped by design", "a fault list that a summary repeats; taken once"
             )
-            same.findings.append(each.findings)
+            same.findings.append(fault_list.findings)
         else:
-            parts.append(_never_run(each))
-    parts += predictions(by["predictions"], RULES)
-    return parts + accuracies(by["accuracies"], RULES)
-
-
-_ROLES = ("list", "summary", "analysis", "predictions", "accuracies")
+            head = part.campaign(campaign_id=part.stem(fault_list.source), **RULES)
+            findings = [fault_list.findings]
+            campaigns.append(
+                InjectionPart(head, OUTCOMES.empty(), fault_list.frame, findings=findings)
+            )
+    campaigns += predictions(by["predictions"])
+    return campaigns + accuracies(by["accuracies"])
 
 
 def _list_of(source: Source, lists: list[_Faults]) -> _Faults | None:
-    """Find the fault list of an analysis: that beside it, or the only one."""
-    beside = [each for each in lists if folder(each.source) == folder(source)]
+    beside = [
+        fault_list for fault_list in lists if part.folder(fault_list.source) == part.folder(source)
+    ]
     chosen = beside or lists
     if len(chosen) > 1:
-        names = ", ".join(each.source.label for each in chosen[:3])
+        names = ", ".join(fault_list.source.label for fault_list in chosen[:3])
         msg = (
             f"{source.label}: several fault lists may be its own ({names}); load the analysis "
             "with one of them: load.injections([list, analysis])"
@@ -136,26 +113,23 @@ def _list_of(source: Source, lists: list[_Faults]) -> _Faults | None:
 
 def _read_list(source: Source) -> _Faults:
     findings = Findings(source.label)
-    table = without_repeats(text_table(source, findings), findings)
-    note_columns(findings, [name for name in table.column_names if name not in LIST])
-    return _Faults(source, _fault_rows(table, source, stem(source)), findings)
+    table = columns_of.without_repeats(text_table(source, findings), findings)
+    part.note_columns(findings, table.column_names, LIST)
+    return _Faults(source, _fault_rows(table, source, part.stem(source)), findings)
 
 
 def _fault_rows(table: pa.Table, source: Source, campaign_id: str) -> pd.DataFrame:
-    ids = whole(column(table, "Injection", source), lower=0, may_lack=False)
     bits = whole(column(table, "Bit", source), bits=16, lower=0, may_lack=False)
     cells = column(table, "TensorIndex", source)
-    index = text(Cells(source.label, "TensorIndex", cells.texts()))
+    index = columns_of.text(columns_of.Cells(source.label, "TensorIndex", cells.texts()))
     if (bad := ~index.fillna("").str.fullmatch(_INDEX).to_numpy(np.bool_)).any():
         cells.refuse(bad, "places in a tensor such as (3, 0, 2, 1)")
     if (bad := np.asarray(bits) > _LAST_BIT).any():
         column(table, "Bit", source).refuse(bad, "bits of a float32 (0 to 31)")
-    layers = text(column(table, "Layer", source))
-    if layers.isna().any():
-        column(table, "Layer", source).refuse(layers.isna().to_numpy(), "names of layers")
+    layers = columns_of.layer_names(table, "Layer", source)
     columns = {
         "campaign_id": campaign_id,
-        "exp_id": np.asarray(ids, np.int64),
+        "exp_id": numbers(table, "Injection", source),
         "flip": 0,
         "layer": layers,
         "param": layers.map(param_of),
@@ -165,44 +139,43 @@ def _fault_rows(table: pa.Table, source: Source, campaign_id: str) -> pd.DataFra
         "bit_role": fp32_roles(pd.Series(bits)),
         "dtype": "fp32",
     }
-    return filled(FAULTS, columns, len(index))
+    return part.filled(FAULTS, columns, len(index))
 
 
 def _read_summary(source: Source) -> InjectionPart:
     findings = Findings(source.label)
-    table = without_repeats(text_table(source, findings), findings)
-    name = stem(source)
+    table = columns_of.without_repeats(text_table(source, findings), findings)
+    name = part.stem(source)
     faults = _fault_rows(table, source, name)
-    counts = [np.asarray(whole(column(table, n, source), lower=0, may_lack=False)) for n in COUNTS]
+    counts = [numbers(table, name_of, source) for name_of in COUNTS]
     total = np.sum(counts, axis=0)
+    # n_injections is a constant of the data set in the tool; the counts are what was run.
     if "n_injections" in table.column_names:
-        said = pd.Series(whole(column(table, "n_injections", source)))
+        stated = pd.Series(whole(column(table, "n_injections", source)))
         findings.add(
             "noted",
             "n_injections that are not the sum of the counts; the sum is taken",
-            int((said > total).sum()),
+            int((stated > total).sum()),
         )
-        what = "counts above n_injections: the analysis was probably appended to twice"
-        findings.add("suspicious", what, int((said < total).sum()))
+        remark = "counts above n_injections: the analysis was probably appended to twice"
+        findings.add("suspicious", remark, int((stated < total).sum()))
     ran = total > 0
     findings.add("skipped by design", "faults whose counts sum to 0: never run", int((~ran).sum()))
-    known = {*LIST, *COUNTS, "n_injections"}
-    note_columns(findings, [each for each in table.column_names if each not in known])
-    columns = {f"{each}_count": count[ran] for each, count in zip(_KNOWN, counts, strict=True)}
+    part.note_columns(findings, table.column_names, {*LIST, *COUNTS, "n_injections"})
+    columns = {
+        f"{name_of}_count": count[ran] for name_of, count in zip(_KNOWN, counts, strict=True)
+    }
     columns |= {"exp_id": faults["exp_id"].to_numpy()[ran], "input_count": total[ran]}
-    outcomes = filled(OUTCOMES, {"campaign_id": name, **columns}, int(ran.sum()))
-    head = campaign(campaign_id=name, input_count=common(outcomes["input_count"]), **RULES)
+    outcomes = part.filled(OUTCOMES, {"campaign_id": name, **columns}, int(ran.sum()))
+    head = part.campaign(campaign_id=name, input_count=common(outcomes["input_count"]), **RULES)
     return InjectionPart(head, outcomes, faults, findings=[findings])
 
 
 def _read_analysis(source: Source, faults: _Faults | None) -> InjectionPart:
     findings = Findings(source.label)
     table = text_table(source, findings, whole=_ANALYSIS)
-    note_columns(findings, [each for each in table.column_names if each not in _ANALYSIS])
-    fault, batch, image, output = (
-        np.asarray(whole(column(table, each, source), lower=0, may_lack=False), np.int64)
-        for each in _ANALYSIS
-    )
+    part.note_columns(findings, table.column_names, _ANALYSIS)
+    fault, batch, image, output = (numbers(table, name, source) for name in _ANALYSIS)
     if (bad := output > SDC).any():
         column(table, "output", source).refuse(bad, "0 (masked), 1 (non-critical) or 2 (SDC-1)")
     # Images count from 0 in each batch; all batches but the last are of one size.
@@ -210,29 +183,29 @@ def _read_analysis(source: Source, faults: _Faults | None) -> InjectionPart:
     kept = _first_of_each(fault, inputs, output, source, findings)
     if not kept.all():
         fault, inputs, output = fault[kept], inputs[kept], output[kept]
-    name = stem(source)
+    name = part.stem(source)
     outcomes = counted(name, fault, output, known=_KNOWN)
-    head = campaign(campaign_id=name, input_count=common(outcomes["input_count"]), **RULES)
+    head = part.campaign(campaign_id=name, input_count=common(outcomes["input_count"]), **RULES)
     trials = {"campaign_id": name, "exp_id": fault, "input_id": inputs}
-    trials["outcome"] = outcome_categories(output)
-    part = InjectionPart(
-        head, outcomes, trials=filled(TRIALS, trials, len(fault)), findings=[findings]
+    trials["outcome"] = part.outcome_categories(output)
+    result = InjectionPart(
+        head, outcomes, trials=part.filled(TRIALS, trials, len(fault)), findings=[findings]
     )
-    part.is_counted_here = part.is_numbered_here = True
+    result.is_counted_here = result.is_numbered_here = True
     if faults is None:
         findings.add("noted", "no fault list beside the analysis: places are not known")
-        return part
-    part.faults = faults.frame.assign(
+        return result
+    result.faults = faults.frame.assign(
         campaign_id=pd.Series(name, index=faults.frame.index, dtype=pd.Series([""]).dtype)
     )
-    part.findings.append(faults.findings)
-    return part
+    result.findings.append(faults.findings)
+    return result
 
 
+# The tool appends to its analysis run after run: one row per fault and image is kept.
 def _first_of_each(
     fault: np.ndarray, inputs: np.ndarray, output: np.ndarray, source: Source, findings: Findings
 ) -> np.ndarray:
-    """Keep one row per fault and image: the file is appended to, run after run."""
     plain = fault * (int(inputs.max()) + 1) + inputs
     if (plain[1:] > plain[:-1]).all():  # as a run writes them
         return np.ones(len(plain), np.bool_)
@@ -259,27 +232,20 @@ def _first_of_each(
 def _same_counts(first: InjectionPart, second: InjectionPart) -> bool:
     names = ["exp_id", "masked_count", "benign_count", "sdc_count"]
     sorted_frames = [
-        part.outcomes[names].sort_values("exp_id", ignore_index=True) for part in (first, second)
+        result.outcomes[names].sort_values("exp_id", ignore_index=True)
+        for result in (first, second)
     ]
     return len(first.trials) > 0 and sorted_frames[0].equals(sorted_frames[1])
 
 
-def _same_faults(faults: _Faults, part: InjectionPart) -> bool:
-    """Say whether all faults of a list are among those of a summary."""
+def _same_faults(faults: _Faults, result: InjectionPart) -> bool:
     names = ["exp_id", "layer", "index", "bit"]
     keys = [
-        pd.MultiIndex.from_frame(frame[names].astype(str)) for frame in (faults.frame, part.faults)
+        pd.MultiIndex.from_frame(frame[names].astype(str))
+        for frame in (faults.frame, result.faults)
     ]
     return bool(keys[0].isin(keys[1]).all())
 
-
-def _never_run(faults: _Faults) -> InjectionPart:
-    """Give a fault list alone: a campaign without outcomes."""
-    head = campaign(campaign_id=stem(faults.source), **RULES)
-    return InjectionPart(head, OUTCOMES.empty(), faults.frame, findings=[faults.findings])
-
-
-# Runs of SFIadvancedmodels that have not been compared with the golden one yet.
 
 _PLACES = tuple(f"Fault_Index_{number}" for number in range(4))
 _TAKEN = ("Fault_ID", "Fault_Layer", *_PLACES, "Fault_Bit", "Fault_Value", "Batch_ID", "Image_ID")
@@ -290,38 +256,38 @@ _NO_GOLDEN = "rows without a golden run beside: how they ended is not known"
 
 def param_of(layer: str) -> str:
     """Return the full name of the tensor that the tool hits in a layer."""
+    # The tool writes the layer without the name of its tensor.
     return layer if re.search(r"(weight|bias)$", layer) else f"{layer}.weight"
 
 
 def looks_like_accuracies(head: bytes) -> bool:
     """Recognise ``0,0.91`` ``1,0.90`` ...: faults counted from 0, and an accuracy each."""
     lines = head.splitlines()[:5] if b"\n" in head else []
-    found = [_ACCURACY.fullmatch(line) for line in lines]
-    return len(found) >= _FEWEST_LINES and all(
-        match is not None and int(match[1]) == number for number, match in enumerate(found)
+    matches = [_ACCURACY.fullmatch(line) for line in lines]
+    return len(matches) >= _FEWEST_LINES and all(
+        match is not None and int(match[1]) == number for number, match in enumerate(matches)
     )
 
 
-def predictions(sources: list[Source], rules: Mapping[str, Any]) -> list[InjectionPart]:
+def predictions(sources: list[Source]) -> list[InjectionPart]:
     """Read decisions per fault and image; the batches of a folder are one campaign."""
-    parts = []
-    for place in dict.fromkeys(map(folder, sources)):
-        mine = [source for source in sources if folder(source) == place]
-        findings = [Findings(source.label) for source in mine]
-        read = [_prediction_rows(*pair) for pair in zip(mine, findings, strict=True)]
-        parts.append(_predicted(pd.concat(read, ignore_index=True), mine, findings, rules))
-    return parts
+    campaigns = []
+    for own in part.by_folder(sources).values():
+        findings = [Findings(source.label) for source in own]
+        read = [_prediction_rows(*pair) for pair in zip(own, findings, strict=True)]
+        campaigns.append(_predicted(pd.concat(read, ignore_index=True), own, findings))
+    return campaigns
 
 
 def _prediction_rows(source: Source, findings: Findings) -> pd.DataFrame:
     table = text_table(source, findings)
-    note_columns(findings, [name for name in table.column_names if name not in _TAKEN])
+    part.note_columns(findings, table.column_names, _TAKEN)
     findings.add("noted", _NO_GOLDEN, table.num_rows)
     columns: dict[str, Any] = {
-        name: np.asarray(whole(column(table, name, source), lower=0, may_lack=False), np.int64)
+        name: numbers(table, name, source)
         for name in ("Fault_ID", "Fault_Bit", "Batch_ID", "Image_ID")
     }
-    columns["Fault_Layer"] = text(column(table, "Fault_Layer", source))
+    columns["Fault_Layer"] = columns_of.text(column(table, "Fault_Layer", source))
     for name in (*_PLACES, "Fault_Value"):
         if name in table.column_names:
             columns[name] = pd.array(whole(column(table, name, source)))
@@ -331,12 +297,12 @@ def _prediction_rows(source: Source, findings: Findings) -> pd.DataFrame:
 
 
 def _predicted(
-    rows: pd.DataFrame, sources: list[Source], findings: list[Findings], rules: Mapping[str, Any]
+    rows: pd.DataFrame, sources: list[Source], findings: list[Findings]
 ) -> InjectionPart:
-    name = stem(sources[0])
+    name = part.stem(sources[0])
     first = rows.drop_duplicates("Fault_ID").sort_values("Fault_ID", ignore_index=True)
-    told = first[list(_PLACES)]
-    places = told.apply(lambda row: f"({', '.join(map(str, row.dropna()))})", axis=1)
+    index_cells = first[list(_PLACES)]
+    indices = index_cells.apply(lambda row: f"({', '.join(map(str, row.dropna()))})", axis=1)
     stuck = {0: "stuck0", 1: "stuck1"}.get(common(first["Fault_Value"]))
     faults = {
         "campaign_id": name,
@@ -345,11 +311,12 @@ def _predicted(
         "layer": first["Fault_Layer"],
         "param": first["Fault_Layer"].map(param_of),
         "kind": "weight",
-        "index": places.where(told.notna().any(axis=1)),
+        "index": indices.where(index_cells.notna().any(axis=1)),
         "bit": first["Fault_Bit"],
         "bit_role": fp32_roles(first["Fault_Bit"]),
         "dtype": "fp32",
     }
+    # Images count from 0 in each batch.
     inputs = rows["Batch_ID"] * (rows["Image_ID"].max() + 1) + rows["Image_ID"]
     codes = np.full(len(rows), UNKNOWN)
     outcomes = counted(name, rows["Fault_ID"].to_numpy(), codes, known=())
@@ -357,208 +324,61 @@ def _predicted(
     more = {"fault_model": model, "input_count": common(outcomes["input_count"])}
     trials = {"campaign_id": name, "exp_id": rows["Fault_ID"], "input_id": inputs}
     return InjectionPart(
-        campaign(campaign_id=name, **{**rules, **more}),
+        part.campaign(campaign_id=name, **{**RULES, **more}),
         outcomes,
-        filled(FAULTS, faults, len(first)),
-        filled(TRIALS, trials, len(rows)),
+        part.filled(FAULTS, faults, len(first)),
+        part.filled(TRIALS, trials, len(rows)),
         findings=findings,
     )
 
 
-def accuracies(sources: list[Source], rules: Mapping[str, Any]) -> list[InjectionPart]:
+def accuracies(sources: list[Source]) -> list[InjectionPart]:
     """Read accuracies per fault; a file that is the mean of the others beside it replaces them."""
-    parts = []
-    for place in dict.fromkeys(map(folder, sources)):
-        parts += _accuracies_of([each for each in sources if folder(each) == place], rules)
-    return parts
+    folders = part.by_folder(sources).values()
+    return [result for own in folders for result in _accuracies_of(own)]
 
 
-def _accuracies_of(sources: list[Source], rules: Mapping[str, Any]) -> list[InjectionPart]:
+def _accuracies_of(sources: list[Source]) -> list[InjectionPart]:
     read = [_accuracy_rows(source) for source in sources]
+    # Beside the files of its batches the tool writes their mean: all together would count twice.
     mean = _mean_of_others([rows for rows, _ in read])
-    parts = []
+    campaigns = []
     for number in range(len(read)) if mean is None else [mean]:
         rows, findings = read[number]
-        name = stem(sources[number])
+        name = part.stem(sources[number])
         columns: dict[str, Any] = {"exp_id": rows["fault"], "metric_value": rows["accuracy"]}
         columns |= {"campaign_id": name, "metric_name": "accuracy"}
         more = {"metric_name": "accuracy", "criterion": "metric_drop", "masked_rule": None}
-        parts.append(
+        campaigns.append(
             InjectionPart(
-                campaign(campaign_id=name, **{**rules, **more}),
-                filled(OUTCOMES, columns, len(rows)),
+                part.campaign(campaign_id=name, **{**RULES, **more}),
+                part.filled(OUTCOMES, columns, len(rows)),
                 findings=[findings],
             )
         )
     if mean is not None:
-        others = [findings for number, (_, findings) in enumerate(read) if number != mean]
-        for findings in others:
-            what = f"accuracies of one batch; {sources[mean].label} is their mean"
-            findings.add("skipped by design", what)
-        parts[0].findings += others
-    return parts
+        batches = [findings for number, (_, findings) in enumerate(read) if number != mean]
+        for findings in batches:
+            remark = f"accuracies of one batch; {sources[mean].label} is their mean"
+            findings.add("skipped by design", remark)
+        campaigns[0].findings += batches
+    return campaigns
 
 
 def _accuracy_rows(source: Source) -> tuple[pd.DataFrame, Findings]:
     findings = Findings(source.label)
     table: pa.Table = text_table(source, findings, names=["fault", "accuracy"])
-    fault = np.asarray(whole(column(table, "fault", source), lower=0, may_lack=False), np.int64)
     accuracy = real(column(table, "accuracy", source), lower=0)
+    fault = numbers(table, "fault", source)
     return pd.DataFrame({"fault": fault, "accuracy": accuracy}), findings
 
 
 def _mean_of_others(frames: list[pd.DataFrame]) -> int | None:
-    """Find the file that averages all others; None if there is none."""
     if len(frames) < 2 or len({len(frame) for frame in frames}) > 1:
         return None
     values = np.array([frame["accuracy"].to_numpy() for frame in frames])
     for number, own in enumerate(values):
-        others = np.delete(values, number, axis=0)
-        if np.allclose(own, others.mean(axis=0), rtol=0, atol=1e-9):
+        batches = np.delete(values, number, axis=0)
+        if np.allclose(own, batches.mean(axis=0), rtol=0, atol=1e-9):
             return number
     return None
-
-
-# Writing the files of SFIadvancedmodels, so that it can inject what was drawn here.
-
-
-def write_sfi_fault_list(
-    injections: Injections,
-    path: str | Path,
-    *,
-    shapes: Mapping[str, Sequence[int]] | None = None,
-) -> Path:
-    """Write the faults of a campaign as a fault list that SFIadvancedmodels injects.
-
-    Parameters
-    ----------
-    injections
-        One campaign of single flips in weights.
-    path
-        The CSV file, with ``Injection,Layer,TensorIndex,Bit``.
-    shapes
-        Shape of each tensor by its full name, for faults that have ``elem`` and no ``index``.
-
-    Returns
-    -------
-    pathlib.Path
-        The file.
-
-    Raises
-    ------
-    InjectionError
-        If the list cannot tell what was injected: several campaigns, several flips per
-        experiment, biases, or places that are not known.
-    """
-    return _write(_listed(injections, shapes or {}), path, "\r\n")
-
-
-def write_sfi_summary(
-    injections: Injections,
-    path: str | Path,
-    *,
-    shapes: Mapping[str, Sequence[int]] | None = None,
-    due: Literal["critical"] | None = None,
-) -> Path:
-    """Write faults and counts of a campaign as a summary of SFIadvancedmodels.
-
-    Parameters
-    ----------
-    injections
-        One campaign of single flips in weights.
-    path
-        The CSV file; faults that were never run have counts of 0.
-    shapes
-        As for :func:`write_sfi_fault_list`.
-    due
-        The format has no place for outputs that are not finite: ``"critical"`` counts them
-        as such. By default they are refused.
-
-    Returns
-    -------
-    pathlib.Path
-        The file.
-
-    Raises
-    ------
-    InjectionError
-        As for :func:`write_sfi_fault_list`, or if there are DUE, or counts are missing.
-    """
-    listed = _listed(injections, shapes or {})
-    outcomes = OUTCOMES.check(injections.outcomes)
-    is_of_it = outcomes["campaign_id"].isin(injections.faults["campaign_id"])
-    outcomes = outcomes[is_of_it].set_index("exp_id")
-    dues = outcomes["due_count"].fillna(0)
-    if due is None and (dues > 0).any():
-        msg = (
-            f"{int(dues.sum()):,} outputs are not finite (DUE), for which a summary of "
-            "SFIadvancedmodels has no column; due='critical' counts them as critical"
-        )
-        raise InjectionError(msg)
-    counts = pd.DataFrame(
-        {
-            "masked": outcomes["masked_count"],
-            "non_critical": outcomes["benign_count"],
-            "critical": outcomes["sdc_count"] + dues,
-        }
-    )
-    if counts.isna().any(axis=None):
-        msg = (
-            f"{int(counts.isna().any(axis=1).sum()):,} experiments lack a count of masked, benign "
-            "or SDC; a summary of SFIadvancedmodels needs all three"
-        )
-        raise InjectionError(msg)
-    most = int(counts.sum(axis=1).max()) if len(counts) else 0
-    counts = counts.reindex(listed["Injection"]).fillna(0).astype("int64").reset_index(drop=True)
-    counts.insert(0, "n_injections", most)
-    return _write(pd.concat([listed, counts], axis=1), path, "\n")
-
-
-def _listed(injections: Injections, shapes: Mapping[str, Sequence[int]]) -> pd.DataFrame:
-    faults = FAULTS.check(injections.faults)
-    if (number := faults["campaign_id"].nunique()) != 1:
-        msg = f"a fault list of SFIadvancedmodels holds one campaign, not {number}; take one"
-        raise InjectionError(msg)
-    _refuse(faults, faults["exp_id"].duplicated(), "several flips in one experiment")
-    params = faults["param"].astype(object)
-    layers = pd.Series([str(p).removesuffix(".weight") for p in params], index=faults.index)
-    is_weight = pd.Series([isinstance(p, str) for p in params], index=faults.index)
-    is_weight &= layers.map(param_of) == params.astype(str)
-    is_weight &= ~layers.str.endswith("bias")
-    _refuse(faults, ~is_weight, "a tensor that is no weight (the tool appends '.weight')")
-    _refuse(faults, faults["bit"].isna(), "no bit")
-    _refuse(faults, ~faults["dtype"].astype(object).isin(["fp32"]), "a type other than fp32")
-    places = faults["index"].astype(object).where(faults["index"].notna(), None)
-    for param, rows in faults[places.isna() & faults["elem"].notna()].groupby(
-        "param", observed=True
-    ):
-        if (shape := shapes.get(str(param))) is not None:
-            places = places.mask(places.index.isin(rows.index), _unravelled(rows, shape))
-    _refuse(faults, places.isna(), "no index; pass shapes={param: shape} to find it by elem")
-    columns = [faults["exp_id"], layers, places, faults["bit"].astype("int64")]
-    listed = pd.DataFrame(dict(zip(LIST, columns, strict=True)))
-    return listed.sort_values("Injection", kind="stable", ignore_index=True)
-
-
-def _unravelled(rows: pd.DataFrame, shape: Sequence[int]) -> pd.Series:
-    size = int(np.prod(shape))
-    _refuse(rows, rows["elem"] >= size, f"an element outside of shape {tuple(shape)}")
-    places = np.unravel_index(rows["elem"].to_numpy(np.int64), tuple(shape))
-    texts = [str(tuple(int(each) for each in place)) for place in zip(*places, strict=True)]
-    return pd.Series(texts, index=rows.index, dtype=object)
-
-
-def _refuse(faults: pd.DataFrame, bad: pd.Series, what: str) -> None:
-    if bad.any():
-        first = faults[bad.to_numpy()].iloc[0]
-        msg = (
-            f"experiment {first['exp_id']} ({first['param']}) has {what}, which a fault list of "
-            f"SFIadvancedmodels cannot tell; {int(bad.sum()):,} faults are so"
-        )
-        raise InjectionError(msg)
-
-
-def _write(frame: pd.DataFrame, path: str | Path, line_end: str) -> Path:
-    text = frame.to_csv(index=False, lineterminator=line_end)
-    write_whole(Path(path), lambda file: file.write(text.encode()))
-    return Path(path)

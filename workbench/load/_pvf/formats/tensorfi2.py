@@ -29,18 +29,12 @@ def role(head: bytes, source: Source) -> str:  # noqa: ARG001 - the head tells
 
 
 def read(files: list[InjectionFile]) -> list[InjectionPart]:
-    """Read each run as a campaign of aggregates: nothing is known of single faults.
-
-    Raises
-    ------
-    LoadError
-        If a file is too large for such a list, or holds something else than numbers.
-    """
-    return [part for file in files for part in _read_file(file.source)]
+    """Read each run as a campaign of aggregates: nothing is known of single faults."""
+    return [result for file in files for result in _read_file(file.source)]
 
 
+# A later run may have been appended to the file.
 def _read_file(source: Source) -> list[InjectionPart]:
-    """Read the runs of a file: a later one may have been appended."""
     findings = Findings(source.label)
     raw = whole_text(source, findings)
     if len(raw) > _LARGEST_BYTES:
@@ -48,25 +42,25 @@ def _read_file(source: Source) -> list[InjectionPart]:
         raise LoadError(msg)
     ends = list(_END.finditer(raw))
     starts = [0, *(end.end() for end in ends)]
-    parts = [
+    campaigns = [
         _run(raw[start : end.start()], (source, number), findings)
         for number, (start, end) in enumerate(zip(starts, ends, strict=False), 1)
     ]
     for end in ends:
         seconds = f"{float(end[2]):,.6g} s for {int(end[1]):,} injections"
         findings.add("noted", "the time of all injections together", 1, seconds)
+    # The tool writes the time last: numbers behind the last time are of a run that did not end.
     if raw[starts[-1] :].strip():
         findings.add("truncated", "a last run without its time: it was stopped")
-        parts.append(_run(raw[starts[-1] :], (source, len(ends) + 1), findings))
-    what = "aggregates only: which faults there were, and how single inputs ended, is not told"
-    findings.add("noted", what)
-    parts[0].findings.append(findings)
-    return parts
+        campaigns.append(_run(raw[starts[-1] :], (source, len(ends) + 1), findings))
+    text = "aggregates only: which faults there were, and how single inputs ended, is not told"
+    findings.add("noted", text)
+    campaigns[0].findings.append(findings)
+    return campaigns
 
 
-def _run(raw: bytes, what: tuple[Source, int], findings: Findings) -> InjectionPart:
-    """Make the campaign of one run."""
-    source, number = what
+def _run(raw: bytes, origin: tuple[Source, int], findings: Findings) -> InjectionPart:
+    source, number = origin
     text = raw.decode(errors="replace").strip()
     values = _list(text, source) if text.startswith("[") else _lines(text, source)
     findings.add("read", "aggregates", len(values))
@@ -91,16 +85,16 @@ def _run(raw: bytes, what: tuple[Source, int], findings: Findings) -> InjectionP
 def _list(text: str, source: Source) -> list[float]:
     try:
         # Means of nothing are written as nan, which is no literal.
-        found = ast.literal_eval(_NAN.sub("None", text))
+        values = ast.literal_eval(_NAN.sub("None", text))
     except (ValueError, SyntaxError, MemoryError, RecursionError) as error:
         msg = f"{source.label}: is no list of numbers ({str(error)[:80]}); it was probably cut off"
         raise LoadError(msg) from None
-    if not isinstance(found, list) or not all(
-        each is None or type(each) in {int, float} for each in found
+    if not isinstance(values, list) or not all(
+        value is None or type(value) in {int, float} for value in values
     ):
         msg = f"{source.label}: holds something else than a list of numbers; only that is read"
         raise LoadError(msg)
-    return [np.nan if each is None else float(each) for each in found]
+    return [np.nan if value is None else float(value) for value in values]
 
 
 def _lines(text: str, source: Source) -> list[float]:
