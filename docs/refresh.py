@@ -1,4 +1,4 @@
-"""Bring README.md up to date: ``python docs/refresh.py``.
+"""Bring README.md and docs/diagnose.md up to date: ``python docs/refresh.py``.
 
 Its pictures are figures of the published notebooks, and the lines under its commands are what
 these commands print. Run it after notebooks were published or messages were reworded.
@@ -16,6 +16,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 README = ROOT / "README.md"
+RULES = ROOT / "docs" / "diagnose.md"
 # A picture bears the name of the function of plot or explore that drew it.
 PICTURE = re.compile(
     r"\(docs/pictures/(?P<name>\w+)\.svg\)\]\((?P<notebook>notebooks/\w+\.ipynb)\)"
@@ -74,8 +75,21 @@ def _printed(arguments: list[str], folder: str) -> str:
     return done.stdout.replace(str(Path(folder).resolve()), "...")
 
 
+def with_rules(text: str) -> str:
+    """Return a page with the rules behind findings, as they are now, between its two marks."""
+    from workbench import analyze
+
+    lines = ["| domain | rule | looks for | thresholds | reason |", "|---|---|---|---|---|"]
+    for row in analyze.finding_rules().itertuples():
+        cells = [row.domain, f"`{row.rule}`", row.about, row.thresholds or "none", row.reference]
+        lines.append(f"| {' | '.join(cells)} |")
+    table = "\n".join(["<!-- rules -->", *lines, "<!-- end of rules -->"])
+    return re.sub(r"<!-- rules -->.*<!-- end of rules -->", lambda _: table, text, flags=re.DOTALL)
+
+
 def main() -> None:
-    """Write the pictures and the outputs anew."""
+    """Write the pictures, the outputs and the rules anew."""
+    RULES.write_text(with_rules(RULES.read_text(encoding="utf-8")), encoding="utf-8")
     text = README.read_text(encoding="utf-8")
     for name, drawn in pictures(text).items():
         (ROOT / "docs" / "pictures" / f"{name}.svg").write_text(drawn, encoding="utf-8")

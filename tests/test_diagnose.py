@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import sys
 
 import pandas as pd
 import pytest
@@ -88,3 +89,9 @@ def test_hostile_names_are_escaped(form, tmp_path):
     assert "\x1b" not in shown
     if form == "--markdown":
         assert "<script>" not in shown.replace("\\<script\\>", "")
+
+
+def test_a_workbook_without_its_package_names_the_package(fleet_demo, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "openpyxl", None)
+    result = run(fleet_demo / "traces", "--xlsx", tmp_path / "all.xlsx", code=2)
+    assert "pip install openpyxl" in result.stderr

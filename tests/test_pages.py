@@ -434,3 +434,9 @@ def test_contributing_explains_the_tags_that_the_product_reads_and_notebooks_hav
     kept = _normalise._KEPT_IN_CELLS | _normalise._KEPT_IN_NOTEBOOK
     (sentence,) = re.findall(r"^Of the metadata only (.*?) are kept", CONTRIBUTING, re.MULTILINE)
     assert set(code_names(sentence)) == kept
+
+
+def test_the_page_of_rules_is_that_of_today():
+    page = refresh.RULES.read_text()
+    assert page == refresh.with_rules(page)
+    assert page.count("\n| ") > 40

@@ -228,6 +228,7 @@ def test_every_failed_attempt_gets_the_cause_it_had(log, truth):
 # --- any history --------------------------------------------------------------------------
 
 
+@example(seed=103, node_count=5, interval=20.0, lemon_count=0)
 @example(seed=7125, node_count=6, interval=211.0, lemon_count=0)
 @settings(max_examples=12, deadline=None)
 @given(
@@ -249,7 +250,9 @@ def test_whatever_happens_the_logs_agree(tmp_path_factory, seed, node_count, int
     log = load.failures(folder, tz="UTC", progress=False)
     assert not set(log.quality["finding"]) & {"dropped", "suspicious", "repaired", "assumed"}
     told = truth[truth["line_count"] > 0]
-    assert reported(log, "xid")["start_ns"].tolist() == told["start_ns"].tolist()
+    # A GPU that fails again within minutes is one incident; a short window tells both.
+    close = load.failures(folder, tz="UTC", window_s=30, progress=False)
+    assert reported(close, "xid")["start_ns"].tolist() == told["start_ns"].tolist()
     # The same failure soon after the job runs again is one incident; unfolded they are two.
     plain = load.failures(folder, tz="UTC", window_s=0, progress=False)
     assert reported(plain, "goodput")["start_ns"].tolist() == stopped(truth)["start_ns"].tolist()
