@@ -95,3 +95,24 @@ def test_a_workbook_without_its_package_names_the_package(fleet_demo, tmp_path, 
     monkeypatch.setitem(sys.modules, "openpyxl", None)
     result = run(fleet_demo / "traces", "--xlsx", tmp_path / "all.xlsx", code=2)
     assert "pip install openpyxl" in result.stderr
+
+
+def test_two_runs_are_compared(fleet_demo, tmp_path):
+    traces = fleet_demo / "traces"
+    arguments = ["compare", str(traces), str(traces), "--csv", str(tmp_path / "all.csv")]
+    same = CliRunner().invoke(app, arguments)
+    assert same.exit_code == 0, same.output
+    assert same.stdout.startswith("0 of ")
+    assert set(pd.read_csv(tmp_path / "all.csv")["verdict"]) == {"not resolvable"}
+
+
+@pytest.mark.oracle
+def test_two_real_runs_that_are_not_alike_say_so(real_data):
+    folder = real_data("kineto-hta") / "trace_diff"
+    names = [str(folder / name) for name in ("control", "test")]
+    answer = CliRunner().invoke(app, ["compare", *names, "--json"])
+    assert answer.exit_code == 1, answer.output
+    table = json.loads(answer.stdout)
+    assert any("A100" in text and "V100" in text for text in table["warnings"])
+    changed = {row["name"] for row in table["rows"] if row["verdict"] == "changed"}
+    assert {"compute", "exposed copies", "Memcpy DtoD"} <= changed

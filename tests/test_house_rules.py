@@ -72,7 +72,7 @@ UNITS += ("_bytes", "_share", "_ratio", "_count", "_tokens", "_batches", "_cost"
 IDENTIFIERS = {"rank", "device", "stream", "step", "correlation", "external_id", "launch", "seq"}
 IDENTIFIERS |= {"wait_stream", "wait_correlation", "node", "parent", "needs", "record_function"}
 IDENTIFIERS |= {"group_size", "world_size", "count", "collective", "blamed_rank", "last_rank"}
-IDENTIFIERS |= {"first_step", "last_step", "event", "cost"}
+IDENTIFIERS |= {"first_step", "last_step", "event", "cost", "a", "b", "difference", "low", "high"}
 IDENTIFIERS |= {"dp_rank", "stage", "sequence", "micro_batch", "chunk", "batch", "document"}
 IDENTIFIERS |= {
     "critical_micro_batch",

@@ -3,6 +3,8 @@
 # Findings of all domains
 from ._findings import finding_rules as finding_rules, findings as findings
 
+from ._fleet.run_comparison import run_comparison as run_comparison
+
 # Traces
 from ._traces.breakdown import time_breakdown as time_breakdown
 from ._traces.clocks import (

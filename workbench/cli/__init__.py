@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from workbench.cli._app import check, convert, fetch, fidelity, group, list_sets, record, verify
-from workbench.cli._diagnose import diagnose
+from workbench.cli._diagnose import compare, diagnose
 from workbench.cli._notebooks import lab, publish, report
 
 __all__ = ["app"]
@@ -22,7 +22,7 @@ app = group(
     "  workbench report --data runs/monday    the notebooks on your own traces, as pages\n"
     "  workbench check rank0.pt.trace.json    what a file holds and what is wrong with it"
 )
-for command in (diagnose, lab, report, publish, check, convert, fidelity, record):
+for command in (diagnose, compare, lab, report, publish, check, convert, fidelity, record):
     app.command()(command)
 
 _datasets = group("List, fetch and verify data sets, bundled and public.")

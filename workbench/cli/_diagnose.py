@@ -222,3 +222,60 @@ def _write_xlsx(tables: dict[str, pd.DataFrame], file: Path) -> None:
             # A sheet has at most 1,048,576 rows, and no time zones.
             table.head(1_000_000).to_excel(writer, sheet_name=name[:31])
     tell(f"{len(tables)} tables in {file}")
+
+
+def compare(
+    run_a: Annotated[Path, typer.Argument(help="Files of the run to start from.")],
+    run_b: Annotated[Path, typer.Argument(help="Files of the run to compare with it.")],
+    *,
+    tz: Zone = None,
+    year: Year = None,
+    boot_time: BootTime = None,
+    node: Node = None,
+    unit: Unit = None,
+    top: Annotated[int, typer.Option(help="Rows to print.", min=1)] = 15,
+    as_json: Json = False,
+    csv: Annotated[Path | None, typer.Option(help="File for all rows.", show_default=False)] = None,
+) -> None:
+    """Compare two runs: steps, time by kind, kernels, energy, each with an interval.
+
+    A difference is "changed" where chance does not explain it, corrected for the number of
+    quantities asked; else it is "not resolvable". Exit code 0 if nothing changed, 1 if
+    something did, 2 if the runs cannot be compared.
+
+    \b
+    Examples:
+      workbench compare runs/monday runs/tuesday
+      workbench compare a/traces b/traces --json
+    """
+    from workbench import analyze, load
+
+    options = options_of(tz, year, boot_time, node, unit)
+    bundles = [load.bundle(path, **options) for path in (run_a, run_b)]
+    table = analyze.run_comparison(*bundles)
+    warnings: list[str] = table.attrs["warnings"]
+    is_changed = table["verdict"] == "changed"
+    if as_json:
+        print_json({"warnings": warnings, "rows": records(table)})
+    else:
+        typer.echo(f"{int(is_changed.sum())} of {len(table)} quantities changed from A to B.")
+        for text in warnings:
+            typer.echo(plain(f"Not like with like: {text}"))
+        for row in table.head(top).itertuples():
+            typer.echo(plain(_difference(row)))
+    if csv is not None:
+        table.to_csv(csv, index=False)
+    if is_changed.any():
+        raise typer.Exit(LOOK)
+
+
+def _difference(row: Any) -> str:
+    """Write one row of a comparison."""
+    import pandas as pd
+
+    span = "" if pd.isna(row.low) else f" ({row.low:+.3g} to {row.high:+.3g})"
+    name = row.name if len(row.name) <= 44 else f"{row.name[:41]}..."
+    return (
+        f"{row.verdict:<15} {name:<44} {row.a:>9.4g} -> {row.b:>9.4g} {row.unit}, "
+        f"{row.difference:+.3g}{span}"
+    )

@@ -58,7 +58,7 @@ from workbench.tables.failures import (
     FailureLog,
     FlightRecording,
 )
-from workbench.tables.findings import FINDING_RULES, FINDINGS, Bundle, Findings
+from workbench.tables.findings import FINDING_RULES, FINDINGS, RUN_COMPARISON, Bundle, Findings
 from workbench.tables.fleet import (
     DIP_CAUSES,
     ENERGY_WASTE,
@@ -306,13 +306,13 @@ __all__ = [
     "PROVISIONING_FACTS", "PUBLISHED_GAINS", "PUE", "PVF", "PVF_EXPOSURE", "PVF_MITIGATION",
     "PVF_PROTECTION", "PVF_RUNNING", "QUALITY", "QUEUE_LENGTH", "QUEUE_SUMMARY", "RANKS",
     "RECURRENCE", "REPLAY_FIDELITY", "RESTART_PHASES", "REUSE_HISTOGRAM", "ROUNDING_ERRORS",
-    "ROW_POPULARITY", "ROW_SHARDING", "SAYS_SYNTHETIC", "SCHEDULE_COMPARISON", "SCHEDULE_TIMES",
-    "SCOPES", "SHARD_BALANCE", "SLACK", "SLOW_TIMES", "SMOOTHING_PLANS", "SMOOTHING_SUMMARY",
-    "SPAN_ENERGY", "SPARES", "STEPS", "STEP_BREAKDOWN", "STEP_ENERGY", "STEP_TIMES", "SURVIVAL",
-    "TABLE_SHARDING", "TASKS", "TASK_EDGES", "TIMELINE", "TIME_BREAKDOWN", "TRACE_DIFF",
-    "TRAINING_SPEED", "TRAINING_STEPS", "TRIALS", "TUNED_PACKING", "UNCLASSIFIED_KERNELS",
-    "UTILIZATION", "WASTE_STATES", "WEIBULL", "WHAT_IF", "WORK_ENERGY", "Bundle", "Column",
-    "ExecutionGraph", "ExhaustiveInjections", "FailureLog", "Findings", "Fleet",
-    "FlightRecording", "Injections", "JobLog", "Origin", "PowerLog", "Source", "Table",
-    "TaskGraph", "Trace", "as_source", "folded_findings",
+    "ROW_POPULARITY", "ROW_SHARDING", "RUN_COMPARISON", "SAYS_SYNTHETIC", "SCHEDULE_COMPARISON",
+    "SCHEDULE_TIMES", "SCOPES", "SHARD_BALANCE", "SLACK", "SLOW_TIMES", "SMOOTHING_PLANS",
+    "SMOOTHING_SUMMARY", "SPAN_ENERGY", "SPARES", "STEPS", "STEP_BREAKDOWN", "STEP_ENERGY",
+    "STEP_TIMES", "SURVIVAL", "TABLE_SHARDING", "TASKS", "TASK_EDGES", "TIMELINE",
+    "TIME_BREAKDOWN", "TRACE_DIFF", "TRAINING_SPEED", "TRAINING_STEPS", "TRIALS",
+    "TUNED_PACKING", "UNCLASSIFIED_KERNELS", "UTILIZATION", "WASTE_STATES", "WEIBULL", "WHAT_IF",
+    "WORK_ENERGY", "Bundle", "Column", "ExecutionGraph", "ExhaustiveInjections", "FailureLog",
+    "Findings", "Fleet", "FlightRecording", "Injections", "JobLog", "Origin", "PowerLog",
+    "Source", "Table", "TaskGraph", "Trace", "as_source", "folded_findings",
 ]  # fmt: skip

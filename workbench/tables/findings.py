@@ -47,6 +47,27 @@ FINDING_RULES = table("""
 """)
 
 
+RUN_COMPARISON = table("""
+    run_comparison: One row per quantity of two runs, the largest resolved change first.
+
+    quantity: category - step time, time by kind, kernel, or energy of a step
+    name: str - which of them, e.g. exposed communication, or a kernel without its arguments
+    a: float64 - mean of run A over its steps, in `unit`
+    b: float64 - mean of run B, in `unit`
+    difference: float64 - B minus A, in `unit`
+    low: Float64? - lower end of the interval of the difference; missing with fewer than two steps
+        in a run
+    high: Float64? - upper end
+    unit: str - ms per step, or kJ per step
+    change_ratio: Float64? - B / A; missing if A is 0
+    a_count: int64 >=0 - steps of A
+    b_count: int64 >=0 - steps of B
+    p_value_share: Float64? 0..1 - probability of such a difference by chance, corrected for the
+        number of rows (Holm)
+    verdict: category - changed, or not resolvable
+""")
+
+
 @dataclass(frozen=True)
 class Bundle:
     """All that is known about a job: what each loader returned, None where there was nothing.
