@@ -49,8 +49,8 @@ def gemm_times(
     Returns
     -------
     pandas.DataFrame
-        Table :data:`workbench.tables.GEMM_TIMES`. ``attrs["quality"]`` is a table
-        :data:`workbench.tables.QUALITY` of what was dropped or repeats.
+        Table :data:`workbench.tables.GEMM_TIMES`. ``attrs["quality"]`` has rows of
+        :data:`workbench.tables.QUALITY`: what was dropped or repeats.
 
     Raises
     ------
@@ -107,8 +107,8 @@ def collective_times(
     Returns
     -------
     pandas.DataFrame
-        Table :data:`workbench.tables.COLLECTIVE_TIMES`. ``attrs["quality"]`` is a table
-        :data:`workbench.tables.QUALITY` of what was dropped, repeats or is coarse.
+        Table :data:`workbench.tables.COLLECTIVE_TIMES`. ``attrs["quality"]`` has rows of
+        :data:`workbench.tables.QUALITY`: what was dropped, repeats or is coarse.
 
     Raises
     ------
@@ -450,5 +450,7 @@ def finished(
     result = table.check(table.cast(frame), origin)
     quality = pd.DataFrame(rows, columns=["finding", "what", "count"])
     quality = quality.assign(source=origin, where=None)[list(QUALITY.columns)]
-    result.attrs["quality"] = QUALITY.check(QUALITY.cast(quality) if rows else QUALITY.empty())
+    # Rows, not a frame: pandas compares attributes when frames are put together.
+    checked = QUALITY.check(QUALITY.cast(quality) if rows else QUALITY.empty())
+    result.attrs["quality"] = checked.to_dict("records")
     return result
