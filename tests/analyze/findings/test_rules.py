@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tests.analyze.conftest import build, injected, parameter_row
+from tests.analyze.conftest import injected, parameter_row
 from tests.analyze.findings.jobs import (
     GEMM,
     MS,
@@ -71,7 +71,11 @@ def expert_imbalance(ratio=2.0):
     return trace(rows)
 
 
-def idle_host(gap_us, kernel_us, *, blocking="", count=200):
+def idle_host(gap_us, kernel_us, **options):
+    return trace(idle_rows(gap_us, kernel_us, **options))
+
+
+def idle_rows(gap_us, kernel_us, *, blocking="", count=200):
     """Give kernels with gaps in which the host is late, or waits for the GPU."""
     rows, at = [], START
     for number in range(count):
@@ -84,7 +88,7 @@ def idle_host(gap_us, kernel_us, *, blocking="", count=200):
         if blocking:
             rows.append({"start_ns": end - US, "end_ns": at - 8 * US, "step": 0, "name": blocking,
                          "category": "cuda_runtime"})  # fmt: skip
-    return trace(rows)
+    return rows
 
 
 def graph_holes():
@@ -126,15 +130,12 @@ def copies(name, dur_ns=2 * MS, size_bytes=8_000_000):
 
 
 def allocator_calls():
-    rows = idle_host(30.0, 50.0).trace.events
-    made = [{"start_ns": START + n * MS, "dur_ns": 400 * US, "step": 0, "name": "cudaMalloc",
-             "category": "cuda_runtime"} for n in range(10)]  # fmt: skip
-    more = build(*made)
-    bundle = idle_host(30.0, 50.0)
-    events = pd.concat([rows, more], ignore_index=True)
-    for column in ("name", "category", "process", "thread", "kind"):
-        events[column] = events[column].astype("object").astype("category")
-    return Bundle(trace=dataclasses.replace(bundle.trace, events=events))
+    calls = [
+        {"start_ns": START + n * MS, "dur_ns": 400 * US, "step": 0, "name": "cudaMalloc",
+         "category": "cuda_runtime"}
+        for n in range(10)
+    ]  # fmt: skip
+    return trace(idle_rows(30.0, 50.0) + calls)
 
 
 def long_steps(*numbers, factor=3.0):

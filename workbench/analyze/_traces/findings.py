@@ -150,7 +150,8 @@ class Traced:
             begin, end = gaps(starts, starts + of_rank["dur_ns"].to_numpy("int64"))
             is_long = end - begin >= _PAUSE_NS
             rows += [(rank, b, e - b) for b, e in zip(begin[is_long], end[is_long], strict=True)]
-        return pd.DataFrame(rows, columns=["rank", "start_ns", "dur_ns"])
+        # Without a row the columns would be of no number type.
+        return pd.DataFrame(rows, columns=["rank", "start_ns", "dur_ns"]).astype("int64")
 
     @property
     def gpu_ns(self) -> float:
