@@ -17,13 +17,25 @@ from workbench.analyze._power import findings as _power  # noqa: F401
 from workbench.analyze._pvf import findings as _pvf  # noqa: F401
 from workbench.analyze._traces import findings as _traces  # noqa: F401
 from workbench.errors import WorkbenchError
-from workbench.tables import FINDING_RULES, FINDINGS, Bundle, Findings
+from workbench.tables import (
+    FINDING_RULES,
+    FINDINGS,
+    Bundle,
+    FailureLog,
+    Findings,
+    FlightRecording,
+    Injections,
+    JobLog,
+    PowerLog,
+    Trace,
+)
 
+Loaded = Bundle | Trace | PowerLog | JobLog | FailureLog | FlightRecording | Injections
 _CONFIDENCE = ("high", "medium", "low")
 
 
 def findings(
-    bundle: Bundle,
+    bundle: Loaded,
     *,
     domains: Collection[str] | None = None,
     thresholds: Mapping[str, float] | None = None,
@@ -34,7 +46,8 @@ def findings(
     Parameters
     ----------
     bundle
-        All that is known about one job, from :func:`workbench.load.bundle`.
+        All that is known about one job, from :func:`workbench.load.bundle`; or what one loader
+        returned, e.g. :func:`workbench.load.traces`.
     domains
         Domains whose rules are asked; all by default.
     thresholds
@@ -54,6 +67,8 @@ def findings(
     ------
     ValueError
         If a threshold or a domain does not exist.
+    TypeError
+        If ``bundle`` is nothing that a loader returned.
 
     Examples
     --------
@@ -62,6 +77,7 @@ def findings(
     >>> str(found.findings["domain"].iloc[0])
     'fleet'
     """
+    held = Bundle.of(bundle)
     chosen = _chosen(domains)
     settings = _settings(thresholds or {}, chosen)
     evidence: dict[type[Any], Any] = {}
@@ -69,7 +85,7 @@ def findings(
     answers: list[dict[str, Any]] = []
     for rule in chosen:
         if rule.evidence not in evidence:
-            evidence[rule.evidence] = rule.evidence.of(bundle)
+            evidence[rule.evidence] = rule.evidence.of(held)
         made, answer = _ask(rule, evidence[rule.evidence], settings[rule.name])
         rows += made
         answers.append(answer)
@@ -89,8 +105,8 @@ def findings(
     )
     tables = {
         f"{kind.domain}.{name}": value
-        for kind, held in evidence.items()
-        for name, value in vars(held or object).items()
+        for kind, inputs in evidence.items()
+        for name, value in vars(inputs or object).items()
         if name in vars(kind) and isinstance(value, pd.DataFrame)
     }
     return Findings(FINDINGS.check(table), _rules_table(answers), tables)

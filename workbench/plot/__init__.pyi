@@ -1,5 +1,8 @@
 # Each name is imported when it is first used; this list is its only one.
 
+# Findings of all domains
+from ._fleet.findings import FindingCards as FindingCards, findings as findings
+
 # Traces
 from ._traces.breakdown import (
     communication_overlap as communication_overlap,

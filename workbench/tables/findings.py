@@ -68,6 +68,16 @@ RUN_COMPARISON = table("""
 """)
 
 
+_KINDS: Mapping[str, type] = {
+    "trace": Trace,
+    "power": PowerLog,
+    "job": JobLog,
+    "failures": FailureLog,
+    "flight": FlightRecording,
+    "injections": Injections,
+}
+
+
 @dataclass(frozen=True)
 class Bundle:
     """All that is known about a job: what each loader returned, None where there was nothing.
@@ -85,6 +95,27 @@ class Bundle:
     injections: Injections | None = None
     quality: pd.DataFrame | None = None
     files: pd.DataFrame | None = None
+
+    @classmethod
+    def of(cls, loaded: object) -> Bundle:
+        """Wrap what one loader returned; a bundle stays as it is.
+
+        Raises
+        ------
+        TypeError
+            If it is none of a bundle, a trace, power, job or failure logs, dumps or injections.
+        """
+        if isinstance(loaded, cls):
+            return loaded
+        for name, kind in _KINDS.items():
+            if isinstance(loaded, kind):
+                return cls(**{name: loaded})  # type: ignore[arg-type]
+        msg = (
+            f"a {type(loaded).__name__} has no findings; give what load.bundle, load.traces, "
+            "load.power, load.job_log, load.failures, load.flight_recorder or load.injections "
+            "returned, or a tables.Bundle of several"
+        )
+        raise TypeError(msg)
 
     def __repr__(self) -> str:
         """Name the kinds of data."""
