@@ -219,7 +219,7 @@ def test_the_page_of_functions_names_every_public_name_and_no_other():
     named["injections"] = {name for row in injecting for name in code_names(row[1])}
     for row in table_after(FUNCTIONS, "option allows."):
         named["analyze"] |= set(code_names(row[1]))
-    named["plot"] |= {"style"} & set(re.findall(r"`plot\.(\w+)`", FUNCTIONS))
+    named["plot"] |= set(re.findall(r"`plot\.(\w+)`", FUNCTIONS))
     named["explore"] |= set(re.findall(r"`explore\.(\w+)`", FUNCTIONS))
     rooms = VERBS | {"simulate": simulate, "injections": injections}
     for verb, module in rooms.items():
