@@ -71,10 +71,7 @@ def colour(meaning: str) -> str:
 
 def distinct(position: int) -> dict[str, str]:
     """Return colour and dash of the n-th of several lines that have no meaning of their own."""
-    return {
-        "color": CYCLE[position % len(CYCLE)],
-        "dash": _DASHES[position % len(_DASHES)],
-    }
+    return {"color": CYCLE[position % len(CYCLE)], "dash": _DASHES[position % len(_DASHES)]}
 
 
 def fill(meaning: str, *, bars: int = 1) -> dict[str, Any]:

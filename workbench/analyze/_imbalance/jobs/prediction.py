@@ -21,9 +21,7 @@ from workbench.analyze._imbalance.jobs.replay import (
     Operation,
 )
 from workbench.analyze._imbalance.packers import is_whole
-from workbench.analyze._lib.pipelines import (
-    FORWARD as FORWARD_PASS,
-)
+from workbench.analyze._lib.pipelines import FORWARD as FORWARD_PASS
 from workbench.analyze._lib.pipelines import (
     INPUT,
     V_SHAPED,
