@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from workbench._progress import progress as progress_bar
+from workbench._shared.progress import progress as progress_bar
 from workbench.analyze._imbalance.packers import PackingPlan, short_tokens
 from workbench.analyze._imbalance.packing import Packing, micro_batches, packing
 from workbench.errors import WorkbenchError

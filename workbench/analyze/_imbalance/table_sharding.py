@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from workbench._numbers import whole_number
+from workbench._shared.numbers import whole_number
 from workbench.errors import WorkbenchError
 from workbench.tables import EMBEDDING_TABLES, SHARD_BALANCE, TABLE_SHARDING
 

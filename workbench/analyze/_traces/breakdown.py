@@ -8,10 +8,10 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from workbench._shared.kernel_kinds import KINDS
 from workbench.analyze._lib import rows as arrays
 from workbench.analyze._lib.intervals import coverage
 from workbench.analyze._lib.rows import MISSING, Ints, Work
-from workbench.kernel_kinds import KINDS
 from workbench.tables import COMMUNICATION_OVERLAP, STEP_BREAKDOWN, STEP_TIMES, TIME_BREAKDOWN
 
 By: TypeAlias = Literal["rank", "step"]

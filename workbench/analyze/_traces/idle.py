@@ -9,11 +9,11 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from workbench._shared.kernel_kinds import KINDS
 from workbench.analyze._lib import rows as arrays
 from workbench.analyze._lib.intervals import measure_within, running_end
 from workbench.analyze._lib.latency import usual_latency
 from workbench.analyze._lib.rows import LAUNCH_CATEGORIES, MISSING, Groups, Ints, Work
-from workbench.kernel_kinds import KINDS
 from workbench.tables import IDLE_TIME
 
 ACTIVITIES = ("blocking call", "runtime call", "operator", "Python", "untraced")

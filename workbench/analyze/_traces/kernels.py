@@ -9,9 +9,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from workbench._shared.kernel_kinds import GPU_MEMORY, KINDS, UNCLASSIFIED, classify
 from workbench.analyze._lib import rows as arrays
 from workbench.analyze._lib.rows import MISSING, Ints, Nest, Work
-from workbench.kernel_kinds import GPU_MEMORY, KINDS, UNCLASSIFIED, classify
 from workbench.tables import KERNEL_KINDS, KERNELS, OPERATORS, UNCLASSIFIED_KERNELS
 
 Rules: TypeAlias = pd.DataFrame | str | Path | None
@@ -84,8 +84,8 @@ def kernel_kinds(events: pd.DataFrame, *, rules: Rules = None) -> pd.DataFrame:
     events
         Table :data:`workbench.tables.EVENTS`.
     rules
-        Rules of one's own, as for :func:`workbench.kernel_kinds.classify`; kinds are then told anew
-        from the names. Without them the kinds of ``events`` stand.
+        Path or table of your own rules (``pattern``, ``kind``, ``rule``); the kinds are then derived
+        from the names again. Without them the kinds of ``events`` stand.
 
     Returns
     -------

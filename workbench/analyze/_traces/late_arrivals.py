@@ -7,11 +7,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
+from workbench._shared.kernel_kinds import KINDS
 from workbench.analyze._lib import rows as arrays
 from workbench.analyze._lib.intervals import gaps, measure_within, running_end
 from workbench.analyze._lib.rows import LAUNCH_CATEGORIES, MISSING, Ints, Work
 from workbench.errors import WorkbenchError
-from workbench.kernel_kinds import KINDS
 from workbench.tables import COLLECTIVE_WAITS, LATE_ARRIVALS
 
 _PARTS = ("compute_ns", "communication_ns", "memory_ns", "other_ns", "idle_ns")

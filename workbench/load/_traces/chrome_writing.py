@@ -11,7 +11,7 @@ from typing import Any, BinaryIO
 
 import pandas as pd
 
-from workbench._writing import write_whole
+from workbench._shared.writing import write_whole
 from workbench.errors import LoadError
 from workbench.load._traces.kineto.rank import COLUMNS
 from workbench.tables import EVENTS

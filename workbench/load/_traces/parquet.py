@@ -17,9 +17,9 @@ import pyarrow.parquet as pq
 from pandas.arrays import IntegerArray
 
 from workbench import tables
-from workbench._writing import write_whole
+from workbench._shared.kernel_kinds import KINDS
+from workbench._shared.writing import write_whole
 from workbench.errors import LoadError
-from workbench.kernel_kinds import KINDS
 from workbench.tables import Table, Trace
 
 # Raised when the layout changes; other versions are refused.

@@ -14,10 +14,10 @@ from typing import Any
 import pandas as pd
 import pyarrow as pa
 
-from workbench._progress import progress as progress_bar
-from workbench._writing import write_whole
+from workbench._shared.kernel_kinds import SHIPPED_RULES, read_rules
+from workbench._shared.progress import progress as progress_bar
+from workbench._shared.writing import write_whole
 from workbench.errors import LoadError, WorkbenchError
-from workbench.kernel_kinds import SHIPPED_RULES, read_rules
 from workbench.load._files.archive import Paths, Source, Survey, shown_all, streams, survey
 from workbench.load._files.findings import Dropped, Finding, guarded, listed, quality_frame
 from workbench.load._files.json_events import to_integer
@@ -82,7 +82,7 @@ def traces(  # noqa: PLR0913 - the front door
         Names of further event arguments to keep as columns, e.g. ``("Input Dims",)``.
     rules
         Kernel rules of one's own, as a frame or CSV file, asked before the shipped ones; see
-        :func:`workbench.kernel_kinds.read_rules`.
+        :func:`workbench._shared.kernel_kinds.read_rules`.
     engine
         ``"auto"``, ``"compiled"`` (needs numba) or ``"python"``; the tables are the same.
     cache

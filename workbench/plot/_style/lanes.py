@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from workbench._profiler_steps import is_step_name
+from workbench._shared.profiler_steps import is_step_name
 
 MAX_LANES = 40
 KIND_ORDER = ("compute", "communication", "memory", "other", "operator", "runtime call")

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
-from workbench.kernel_kinds import GPU_WORK
+from workbench._shared.kernel_kinds import GPU_WORK
 from workbench.plot._style.bars import by_name, largest
 from workbench.plot._style.style import COLOURS, Frame
 from workbench.plot._style.text import duration, label, percent, plural, safe

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from workbench._writing import write_whole
+from workbench._shared.writing import write_whole
 from workbench.errors import LoadError
 from workbench.load._files.findings import Findings, listed
 from workbench.load._traces.chakra import protobuf_form, schema

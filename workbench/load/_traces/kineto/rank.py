@@ -12,8 +12,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from workbench._profiler_steps import STEP_CATEGORIES, is_step_name, step_number
-from workbench.kernel_kinds import GPU_MEMORY, GPU_WORK, KINDS, classify
+from workbench._shared.kernel_kinds import GPU_MEMORY, GPU_WORK, KINDS, classify
+from workbench._shared.profiler_steps import STEP_CATEGORIES, is_step_name, step_number
 from workbench.load._files.findings import Findings
 from workbench.load._files.json_events import decoder, to_integer
 from workbench.load._files.rank_names import rank_in_name

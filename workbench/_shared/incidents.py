@@ -8,7 +8,12 @@ from itertools import groupby, takewhile
 import numpy as np
 import pandas as pd
 
-from workbench._follow_ons import FOLLOW_ON, KERNEL_KINDS, is_told_as_alone, with_lone_follow_ons
+from workbench._shared.follow_ons import (
+    FOLLOW_ON,
+    KERNEL_KINDS,
+    is_told_as_alone,
+    with_lone_follow_ons,
+)
 from workbench.tables import FAILURES
 
 SECOND = 1_000_000_000
