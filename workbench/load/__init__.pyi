@@ -45,7 +45,7 @@ from ._power.sweeps import power_sweeps as power_sweeps
 from ._power.topology import power_topology as power_topology
 
 # The fleet as a whole
-from ._fleet.bundle import bundle as bundle
+from ._fleet.reader import bundle as bundle
 from ._fleet.job_log import job_log as job_log
 from ._fleet.reader import fleet as fleet
 

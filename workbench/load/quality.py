@@ -41,18 +41,8 @@ def quality(  # noqa: PLR0913 - the front door
     ----------
     path
         A file, directory or archive, or a list of these.
-    tz
-        Time zone of logs whose stamps have none.
-    year
-        Year of stamps that have none.
-    boot_time
-        When the host was booted, for stamps that count seconds since then.
-    node
-        Host of power and failure logs that do not state one, as in :func:`load.failures`.
-    unit
-        Unit of power columns that do not state one, e.g. ``"W"``.
-    progress
-        Whether to show a progress bar if reading takes more than a second.
+    tz, year, boot_time, node, unit, progress
+        As for :func:`fleet`.
 
     Returns
     -------
