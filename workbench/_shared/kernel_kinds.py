@@ -157,6 +157,7 @@ def classify(
     kinds = np.full(len(texts), default, dtype=object)
     matched = np.full(len(texts), UNCLASSIFIED, dtype=object)
     divided = [_in_words(text) for text in texts]
+    # Rule by rule over the names still undecided, so that each pattern is compiled once.
     open_positions = list(range(len(texts)))
     ordered = shipped_rules()
     if rules is not None:

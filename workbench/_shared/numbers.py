@@ -15,7 +15,6 @@ from workbench.errors import WorkbenchError
 
 
 def is_finite(value: object) -> bool:
-    """Say whether a value is one finite number; truth values and texts are none."""
     is_number = isinstance(value, Real) and not isinstance(value, bool | np.bool_)
     return is_number and math.isfinite(value)  # type: ignore[arg-type]
 
@@ -34,12 +33,10 @@ def in_range(
 
 
 def positive(name: str, value: Any) -> float:
-    """Return an argument that is a finite number above 0; see :func:`in_range`."""
     return in_range(name, value, least=0, strictly=True)
 
 
 def not_negative(name: str, value: Any) -> float:
-    """Return an argument that is a finite number from 0; see :func:`in_range`."""
     return in_range(name, value, least=0)
 
 

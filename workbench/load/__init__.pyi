@@ -3,7 +3,6 @@
 # Traces
 from ._traces.chakra.writing import write_chakra as write_chakra
 from ._traces.chrome_writing import write_chrome_trace as write_chrome_trace
-from ._traces.execution.operator_calls import operator_calls as operator_calls
 from ._traces.reader import traces as traces
 
 # Workload imbalance

@@ -179,6 +179,7 @@ def told(path: Paths, *, most_files: int | None = None) -> Told:
 
     ``most_files`` are looked at, the first ones; None for all.
     """
+    # Every file is asked once for all kinds, rather than once by the loader of each.
     files = survey(path, wanted=LOGS_AND_INJECTIONS)
     paths = {Path(entry) for entry in given_paths(path)}
     kinds: dict[str, frozenset[str]] = {}

@@ -91,6 +91,7 @@ def joined(
     for name, frame in frames.items():
         is_passed = frame["finding"].isin(["dropped", "skipped by design"])
         foreign = {label for label, kinds in files.kinds.items() if name not in kinds}
+        # Files that nobody wants are told once, by the survey of all kinds.
         foreign |= {row[0] for row in files.passed_over}
         kept.append(frame[~(is_passed & frame["source"].isin(foreign))])
     kept.append(quality_frame([*files.unknown, *files.passed_over, *more]))

@@ -31,6 +31,7 @@ class _Chunks:
 
     def pairs(self, tile: int, launch: int) -> Floats:
         """Return query-key pairs as a kernel pays for them: whole tiles, and a fixed part."""
+        # Division of the negative rounds up.
         padded = -(-self.length // tile) * tile
         return np.asarray((padded + launch) * (self.start + (self.length + 1) / 2))
 
@@ -93,6 +94,7 @@ def context_sharding(
     pieces, plan = packing.documents, packing.plan
     count = plan.batch_sequences
     slot = (pieces["batch"] * count + pieces["micro_batch"]).to_numpy()
+    # Packers place the longest first; in that order every sequence would begin with it.
     order = np.lexsort((np.random.default_rng(seed).random(len(slot)), slot))
     length, slot = pieces["length_tokens"].to_numpy()[order], slot[order]
     total = (int(pieces["batch"].max()) + 1) * count if len(pieces) else 0
@@ -212,7 +214,6 @@ def _refuse(ranks: int, tile: int, launch: int) -> None:
 
 
 def _ratio(load: Floats) -> Floats:
-    """Give the slowest rank over the mean; an empty micro-batch is even."""
     mean = load.mean(axis=1)
     even = np.ones(len(load))
     return np.asarray(np.divide(load.max(axis=1), mean, out=even, where=mean > 0))
@@ -286,4 +287,5 @@ def _per_sequence(length: Ints, group: Ints, ranks: int) -> _Chunks:
 
 
 def _rank(chunk: Ints, ranks: int) -> Ints:
+    # Zigzag: rank r takes an early and a late chunk, since causal attention grows along a sequence.
     return np.where(chunk < ranks, chunk, 2 * ranks - 1 - chunk)

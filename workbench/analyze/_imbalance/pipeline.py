@@ -156,6 +156,7 @@ def training_steps(costs: pd.DataFrame, parallelism: Parallelism) -> pd.DataFram
     """
     forward, backward, tokens, batches = _shaped(costs, parallelism)
     step = _step(forward, backward, parallelism)
+    # The same step with equal micro-batches: what is longer than that is imbalance, not bubble.
     mean = np.broadcast_to(forward.mean(axis=(0, 1)), forward.shape)
     mean_back = np.broadcast_to(backward.mean(axis=(0, 1)), backward.shape)
     busy = (forward + backward).sum(axis=(0, 1))
@@ -239,7 +240,6 @@ def pipeline(
 def _shaped(
     costs: pd.DataFrame, parallelism: Parallelism
 ) -> tuple[Floats, Floats, NDArray[np.int64], NDArray[np.int64]]:
-    """Arrange costs as micro-batch of a replica, replica, batch."""
     costs = MICRO_BATCH_COSTS.check(costs).sort_values(["batch", "micro_batch"])
     batches = costs["batch"].unique()
     count = len(costs) // max(len(batches), 1)
@@ -266,6 +266,7 @@ def _shaped(
 
     def arranged(name: str) -> Floats:
         values = costs[name].to_numpy(dtype=np.float64)
+        # Micro-batches lead, since the schedule indexes them; replicas and batches run in parallel.
         return values.reshape(len(batches), replicas, per_replica).transpose(2, 1, 0)
 
     tokens = costs["length_tokens"].to_numpy().reshape(len(batches), count).sum(axis=1)
@@ -393,6 +394,7 @@ def training_speed(
                 shared[recipe.plan], strategy=strategy, overhead_cost=overhead_cost
             )
             speeds.append((*_speed(costs, parallelism, edge_batches), strategy))
+        # The speed leads the tuple, so the faster choice for the whole run wins.
         speed, bubble, doubt, strategy = max(speeds)
         rows.append(
             {
@@ -414,6 +416,7 @@ def training_speed(
 def _speed(costs: pd.DataFrame, parallelism: Parallelism, edge: int) -> tuple[float, float, str]:
     total = costs["batch"].nunique()
     edge = edge if total > 3 * edge else total // 6
+    # Queues fill and empty at both ends of a run, and neither is how training goes on.
     inner = costs[costs["batch"].between(edge, total - edge - 1)]
     steps = training_steps(inner, parallelism)
     time = steps["step_cost"].to_numpy()

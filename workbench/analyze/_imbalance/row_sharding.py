@@ -238,7 +238,6 @@ class Classes(NamedTuple):
 
     @property
     def first(self) -> Ints:
-        """Number of the first row of each class."""
         ends: Ints = np.cumsum(self.rows)
         return ends - self.rows
 
@@ -257,11 +256,9 @@ class Classes(NamedTuple):
         return head, tail
 
     def each(self) -> Floats:
-        """Give the popularity of every single row."""
         return np.repeat(self.share, self.rows)
 
     def total(self) -> float:
-        """Share of all look-ups."""
         # Not a dot product: on a busy machine the threads of BLAS wait for each other.
         return float((self.rows * self.share).sum())
 

@@ -130,12 +130,14 @@ def utc_ns(texts: pd.Series, lines: pd.Series, tz: str | None, findings: Finding
     become missing and are counted. A local stamp without ``tz`` is refused.
     """
     values = texts.str.strip()
+    # Logs repeat their stamps many times over, so each is read once.
     unique = pd.Series(values[~values.isin(ABSENT)].unique(), dtype=values.dtype)
     local = unique.str.fullmatch(_LOCAL)
     if tz is None and local.any():
         first = values[values.isin(unique[local])].index[0]
         raise no_zone(label=findings.source, line=int(lines[first]), text=values[first])
     ns, problem = _read(unique, local, tz)
+    # Stamps that are absent have no position, and stay missing.
     position = pd.Series(range(len(unique)), index=unique).reindex(values).to_numpy()
     at = pd.Series(position, index=texts.index).dropna().astype("int64")
     result = pd.Series(ns.iloc[at].array, index=at.index).reindex(texts.index)
@@ -433,6 +435,7 @@ def clock_of(first: pa.Array, column: str, tz: str | None, label: str) -> Clock:
 
 # The name of the column goes before the size of its numbers: uptime in s may look like anything.
 def _counted(values: np.ndarray, column: str, label: str) -> Clock:
+    # The median: single zeros or other sentinels must not decide for the whole column.
     finite = values[np.isfinite(values)] if values.dtype.kind == "f" else values
     middle = float(np.median(finite)) if len(finite) else 0.0
     unit_in_name = _IN_NAME.search(column.strip())

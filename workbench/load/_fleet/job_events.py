@@ -26,7 +26,6 @@ _PAUSES = ("checkpoint", "evaluation")
 
 
 def looks_like(head: bytes) -> bool:
-    """Recognise a first line that is an event with a time."""
     return goodput_events.looks_like(head, "")
 
 
@@ -50,8 +49,6 @@ def read_job(source: Source, options: JobGiven) -> JobPart:
 
 @dataclass
 class _Story:
-    """Follows a job from event to event."""
-
     findings: Findings
     given: JobGiven
     attempt: int = 1
@@ -60,7 +57,6 @@ class _Story:
     open: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def take(self, event: Event) -> None:
-        """Take note of one event; events are in order of time."""
         stated = event.rest.get("attempt")
         if isinstance(stated, int) and not isinstance(stated, bool) and 1 <= stated < 1 << 31:
             self.attempt = stated

@@ -136,6 +136,7 @@ def _read(source: Source, options: JobGiven, findings: list[Finding]) -> JobPart
 def _assembled(logs: Sequence[JobPart], findings: list[Finding]) -> JobLog:
     """Put the files together: runs that no file numbers are numbered in order of time."""
     filled = [log for log in logs if len(log.steps) or len(log.spans)]
+    # In order of time, since files are named in any way; runs are counted on in this order.
     filled.sort(key=_first_ns)
     last = 0
     for log in filled:
@@ -166,6 +167,7 @@ def _first_ns(log: JobPart) -> int:
 def _after_steps(spans: pd.DataFrame, steps: pd.DataFrame) -> pd.DataFrame:
     ends = steps.sort_values("end_ns", kind="stable")
     at = ends["end_ns"].searchsorted(spans["start_ns"].to_numpy() + _TOLERANCE_NS, "right") - 1
+    # Position -1, before the first step, is in no index and becomes missing.
     before = ends["step"].astype("Int64").reset_index(drop=True).reindex(at)
     return spans.assign(step=before.array)
 

@@ -24,7 +24,6 @@ _SECOND = 1_000_000_000
 
 
 def looks_like(head: bytes) -> bool:
-    """Recognise the marks of MLPerf's logger and of its launch scripts."""
     return bool(_HEAD.search(head))
 
 
@@ -56,7 +55,6 @@ class _Log:
     progress_ns: int | None = None
 
     def take(self, entry: Entry) -> None:
-        """Take note of one line."""
         base, _, edge = entry.key.rpartition("_")
         if entry.key in ("global_batch_size", "max_sequence_length"):
             self._size(entry)

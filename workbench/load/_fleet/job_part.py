@@ -14,6 +14,7 @@ from workbench.load._files.findings import Findings
 from workbench.tables import LOGGED_SPANS, LOGGED_STEPS, Table
 
 _NUMBERS = ("step", "attempt", "start_ns", "end_ns", "dur_ns", "token_count", "sample_count")
+# Two stamps written to the millisecond may disagree with a duration by so much.
 _STAMP_NS = 2_000_000
 
 
@@ -257,5 +258,4 @@ def duration_ns_of(record: Mapping[str, Any]) -> int | None:
 
 
 def factor_ns(unit: str) -> int:
-    """Return how many ns a unit of time has."""
     return _NS[unit]

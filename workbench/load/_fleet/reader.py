@@ -124,6 +124,7 @@ def fleet(  # noqa: PLR0913 - the front door
     wanted = [name for name in _KINDS.values() if name in files.names]
     if not wanted:
         raise unfit(path, files, tuple(_KINDS.values()))
+    # Traces that are not wanted still count as recognized, so they are not named as missing.
     if not with_traces:
         wanted = [name for name in wanted if name != "traces"]
     options = Options(tz, year, boot_time, node, unit, scope)
@@ -142,6 +143,7 @@ def fleet(  # noqa: PLR0913 - the front door
     ]
     frames = {name: loaded.quality for name, loaded in read.items()}
     return Fleet(
+        # Empty tables, so that figures and analyses need no case for what was not there.
         read.get("power logs") or _no_power(),
         read.get("job logs") or _no_job(),
         read.get("failure logs") or _no_failures(),

@@ -126,6 +126,7 @@ def context_chunks(chunks: pd.DataFrame, *, source: str = "", synthetic: bool = 
     for position, (name, runs) in enumerate(drawn):
         sums = runs.groupby("rank")[["pair_count", "length_tokens"]].sum()
         is_other = runs is remaining
+        # Documents have no colour of their own meaning, so patterns tell neighbours apart.
         pattern = {"shape": "+" if is_other else _SHAPES[position], "fgcolor": COLOURS["paper"]}
         figure.add_bar(
             orientation="h",
@@ -147,6 +148,7 @@ def context_chunks(chunks: pd.DataFrame, *, source: str = "", synthetic: bool = 
     ticks = {"tickvals": list(range(len(shown))), "ticktext": [str(rank) for rank in shown]}
     title, ends = "context-parallel rank", [len(shown) - 0.5, -0.5]
     figure.update_yaxes(title=title, **ticks, range=ends, showgrid=False)
+    # Over all ranks, also those that are not shown.
     worst, most = load.to_numpy().argmax(), float(load.max()) / mean
     hidden = len(load) - len(shown)
     note = f"{plural(hidden, 'rank')} with less work not shown" if hidden else ""

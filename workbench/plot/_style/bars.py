@@ -41,6 +41,7 @@ def stacked(
         The figure without title, and a note if columns had to be dropped.
     """
     heights = np.stack([np.asarray(part, dtype=np.float64) for part in parts.values()])
+    # Every point counts for a browser, so of very many columns the highest and lowest are kept.
     keep = extremes(heights.sum(axis=0))
     heights, shown = heights[:, keep], [labels[position] for position in keep]
     total = heights.sum(axis=0)
@@ -88,9 +89,9 @@ def largest(table: pd.DataFrame, value: str, *, top: int, sums: Sequence[str]) -
     if len(tail) <= 1:
         return ordered
     added = [value, *sums]
-    rest = pd.DataFrame({name: [tail[name].sum()] for name in added}, index=[-1])
-    rest = rest.astype({name: tail[name].dtype for name in added})
-    return pd.concat([head, rest.reindex(columns=[*added])])
+    others = pd.DataFrame({name: [tail[name].sum()] for name in added}, index=[-1])
+    others = others.astype({name: tail[name].dtype for name in added})
+    return pd.concat([head, others.reindex(columns=[*added])])
 
 
 def by_name(
@@ -120,7 +121,7 @@ def by_name(
     ticks = [short(name) for name in names]
     figure = go.Figure()
     for meaning in dict.fromkeys(meanings):
-        rows = [row for row, each in enumerate(meanings) if each == meaning]
+        rows = [row for row, name in enumerate(meanings) if name == meaning]
         figure.add_bar(
             orientation="h",
             x=np.asarray(values, dtype=np.float64)[rows] / per_unit,
@@ -151,7 +152,6 @@ def by_name(
 
 
 def _with_room(values: NDArray[np.float64]) -> list[float]:
-    """Return an axis range from 0 that leaves room for the numbers at the ends of bars."""
     low, high = min(values.min(initial=0), 0), max(values.max(initial=0), 0)
     room = 0.14 * (high - low) or 1.0
     return [float(low - room) if low < 0 else 0.0, float(high + room) if high > 0 else 0.0]

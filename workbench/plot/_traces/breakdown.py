@@ -227,6 +227,7 @@ def clocks(clocks: pd.DataFrame, *, source: str = "", synthetic: bool = False) -
     shown = names[: len(_SYMBOLS)]
     for position, name in enumerate(shown):
         _add(figure, placed[placed["clock"] == name], position=position, unit=unit)
+    # Otherwise plotly would label fractions of ranks where there are few.
     is_few = placed["rank"].max() - placed["rank"].min() < _MOST_TICKS
     figure.update_xaxes(title="rank", dtick=1 if is_few else None)
     figure.update_yaxes(title=f"offset of the clock [{unit[1]}]")
@@ -239,6 +240,7 @@ def _add(figure: go.Figure, ranks: pd.DataFrame, *, position: int, unit: tuple[i
     offset = ranks["offset_ns"].to_numpy(np.float64)
     keep = extremes(offset, 700)
     ranks, offset = ranks.iloc[keep], offset[keep]
+    # Two residuals, about the 95 % interval of normal noise.
     bar = 2 * ranks["residual_ns"].to_numpy(np.float64, na_value=np.nan)
     colour = distinct(position)["color"]
     figure.add_scatter(

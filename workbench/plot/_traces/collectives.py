@@ -197,6 +197,7 @@ def _waits_claim(waits: pd.DataFrame) -> str:
     sure = waits[waits["is_sure"]]
     total_ns = int(waits["wait_ns"].sum())
     last = waits.drop_duplicates("collective")
+    # A title that rests on less than half of the waiting would name the wrong rank too often.
     if 2 * sure["wait_ns"].sum() < total_ns:
         return (
             "The straggler cannot be told: it is not sure who was last in "
@@ -218,6 +219,7 @@ def _doubts(waits: pd.DataFrame) -> list[str]:
     """Say what is doubtful: the match of kernels, the clocks, ranks that are not loaded."""
     collectives = waits.drop_duplicates("collective")
     unsure = waits.loc[~waits["is_sure"], "wait_ns"].sum()
+    # Collectives without waiting are never sure, and nobody needs to hear of them.
     matters = bool(unsure >= _NEGLIGIBLE * waits["wait_ns"].sum())
     incomplete = ~collectives["is_complete"].fillna(value=True).astype(bool)
     doubts = {

@@ -233,6 +233,7 @@ def trace_diff(
     on_gpu = changed[changed["category"].isin(GPU_WORK)]
     drawn = changed[changed["category"].isin(categories)] if categories else on_gpu
     drawn = changed if drawn.empty else drawn
+    # Rows of the host contain each other, so a sum over them would count time twice.
     adds_up = drawn["category"].isin(GPU_WORK).all()
     figure, first = _bars(drawn, top=top)
     gpu_work = diff[diff["category"].isin(GPU_WORK)] if adds_up else None

@@ -140,7 +140,9 @@ def job_prediction(
         raise PerformanceModelError(msg)
     job = arranged(operations)
     rng = np.random.default_rng(seed)
+    # Time between operations, such as launches and data loading, which no change here shortens.
     delay = job.actual - job.replay(job.own)
+    # Drawn once for all changes, so that what steps have in common cancels in their differences.
     drawn = rng.integers(len(job.steps), size=(draws, len(job.steps)))
     tails = [(1 - confidence_level) / 2, (1 + confidence_level) / 2]
     rows = [_row(AS_RECORDED, job.actual[None], job.actual, drawn, tails) | {"basis": "measured"}]
@@ -202,6 +204,7 @@ def job_held_out(operations: pd.DataFrame, *, splits: int = 100, seed: int = 0) 
     predicted: list[tuple[float, ...]] = []
     rng = np.random.default_rng(seed)
     for _ in range(splits):
+        # Both from one permutation: no step may be in the half that predicts and in the other.
         half, held_out = np.array_split(rng.permutation(len(actual)), 2)
         mean = job.replay(job.own[:, half].mean(axis=1, keepdims=True))[0]
         means = (replay[half].mean(), actual[half].mean(), mean)
@@ -264,6 +267,7 @@ def _changed(
     kind, count = change.schedule or placed.kind, change.micro_batches or recorded
     base = replace(job, own=own)
     steps = []
+    # Without draws of micro-batches every repeat would be the same.
     for _ in range(1 if count == recorded else _REPEATS):
         pick = _pick(recorded, count, own.shape[1:], rng)
         changed = rearranged(base, placed, kind, pick, change.weight_share)
@@ -320,7 +324,6 @@ class Layout:
 
     @property
     def per_stage(self) -> int:
-        """Chunks of a stage."""
         return len(self.chunks) // len(self.stages)
 
 
@@ -437,7 +440,6 @@ class _Taken:
     def _take(
         self, stage: int, name: str, batch: int, keys: list[Operation | None], factor: float = 1.0
     ) -> Operation | None:
-        """Take an operation of all recorded micro-batches over; None if none has it."""
         present = [key for key in keys if key is not None]
         if not present:
             return None
