@@ -98,6 +98,7 @@ def of_values(key: NDArray[np.int64], values: Floats) -> Moments:
     mean = np.add.reduceat(values, starts) / count
     squares = np.add.reduceat((values - np.repeat(mean, count)) ** 2, starts)
     low, high = np.minimum.reduceat(values, starts), np.maximum.reduceat(values, starts)
+    # Rounding must not push a mean beyond its extremes.
     return Moments(key[starts], count, np.clip(mean, low, high), low, high, squares)
 
 
@@ -117,6 +118,7 @@ def together(pieces: Moments) -> Moments:
     order = np.argsort(pieces.key, kind="stable")
     key, count, mean = pieces.key[order], pieces.count[order], pieces.mean[order]
     starts = _starts(key)
+    # Every key occurs once, so there is nothing to merge.
     if len(starts) == len(key):
         return Moments(*(getattr(pieces, name)[order] for name in _COLUMNS))
     total = np.add.reduceat(count, starts)

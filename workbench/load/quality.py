@@ -73,6 +73,7 @@ def quality(  # noqa: PLR0913 - the front door
             errors.append(error)
             row = (shown_all(path), "dropped", f"{_NOT_CHECKED.format(name)}: {error}", 1, None)
             frames[name] = quality_frame([row])
+    # One kind of several that cannot be read is a finding; if none can, there is no report.
     if len(errors) == len(files.names):
         raise errors[0]
     return joined(frames, files, same_job(path, read, tz))

@@ -66,6 +66,8 @@ LATE_ARRIVALS = table("""
 
 # Traces as loaded, and what a loader says of them.
 
+# Longest first among equal starts, so that a caller stands before what it calls. Numbers that
+# many rows lack are nullable: stream 0 exists, and profilers write -1 with meanings of its own.
 EVENTS = table("""
     events: One row per profiler record that has a place in time, in order of rank, start and
     (longest first) duration.

@@ -157,6 +157,7 @@ def row_sharding(
             )
             raise WorkbenchError(msg)
         apart = copied(head, copies, units, lpt_rows) if copies else np.zeros(units)
+        # The segments from this border on are the rows that are not hot.
         loads = {name: sum(segment_loads[number:], apart) for name, segment_loads in fixed.items()}
         loads["LPT"] = largest_first(tail, apart, lpt_rows)
         mean = (tail.total() + (head.total() if copies else 0.0)) / units
@@ -295,6 +296,7 @@ def random(classes: Classes, units: int, rng: np.random.Generator) -> Floats:
     load: Floats = np.zeros(units)
     load += np.bincount(rng.integers(0, units, len(shares)), weights=shares, minlength=units)
     for rows, share in zip(classes.rows[~single], classes.share[~single], strict=True):
+        # Rows of a class are alike: only their number on each unit has to be drawn.
         load += share * rng.multinomial(rows, np.full(units, 1 / units))
     return load
 
@@ -330,13 +332,15 @@ def copied(classes: Classes, copies: int, units: int, single_rows: int) -> Float
         return load
     head, tail = classes.cut(single_rows)
     for share in head.each():
+        # Which of the least loaded units comes first does not matter, so nothing is sorted.
         load[np.argpartition(load, copies - 1)[:copies]] += share / copies
     return _filled_up(load, tail.total(), tail.total() / copies)
 
 
 def _filled_up(load: Floats, total: float, most: float) -> Floats:
-    """Raise the lowest loads to one level, each by no more than ``most``, by ``whole`` in all."""
+    """Raise the lowest loads to one level, each by no more than ``most``, by ``total`` in all."""
     low, high = load.min(), load.max() + most
+    # Bisection: so many halvings reach the last bit of a float.
     for _ in range(64):
         level = (low + high) / 2
         added = np.clip(level - load, 0.0, most)

@@ -20,6 +20,7 @@ Ints: TypeAlias = NDArray[np.int64]
 Floats: TypeAlias = NDArray[np.float64]
 
 _GIB = 1 << 30
+# Look-ups are int64.
 _INDEX_BYTES = 8
 # What torchrec found by measuring kernels.
 _FULL_DIM, _HALF_DIM, _LEAST_DIM = 128, 64, 32

@@ -404,6 +404,7 @@ def load_imbalance(
     rows: list[dict[str, Any]] = []
     for group, keys, values in groups:
         actual, equal = _measures(values), _measures(np.ones(len(values)))
+        # One load that is everything is the worst case of every measure.
         worst = _measures(np.eye(1, len(values))[0])
         rows += [
             {

@@ -298,6 +298,7 @@ _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - what is subtracted has no zone e
 # What int64 can hold in ns.
 _STAMPS_LATEST_S = (1 << 63) // SECOND
 _FIRST_YEAR, _LAST_YEAR = 1970, 2261
+# The decimal mark may be a comma, as Python's logging writes it.
 _ISO = re.compile(
     r"(\d{4})-(\d\d)-(\d\d)[T _](\d\d):(\d\d):(\d\d)(?:[.,](\d{1,9})\d*)?"
     r"\s*(?:(Z|UTC)|([+-]\d\d):?(\d\d)|([+-]\d\d))?"
@@ -314,6 +315,7 @@ def epoch_ns(value: object) -> int | None:
     if isinstance(value, str) and len(value) > 40:
         return None
     try:
+        # A float of seconds since 1970 resolves no better than 0.2 us.
         seconds = Decimal(value.strip() if isinstance(value, str) else repr(value))
     except (InvalidOperation, ValueError):
         return None
@@ -339,6 +341,7 @@ def iso_ns(text: object, zone: tzinfo | None = None) -> int | None:
     if utc:
         zone = UTC
     elif hours or hours_only:
+        # The sign is that of the minutes, too: -03:30 lies three and a half hours west.
         sign = -1 if (hours or hours_only).startswith("-") else 1
         east = timedelta(hours=int(hours or hours_only), minutes=sign * int(minutes or 0))
         if abs(east) >= timedelta(days=1):

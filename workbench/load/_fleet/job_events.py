@@ -61,6 +61,7 @@ class _Story:
         if isinstance(stated, int) and not isinstance(stated, bool) and 1 <= stated < 1 << 31:
             self.attempt = stated
         elif event.name == "nodes_ready":
+            # Where the log numbers no runs, one that begins after another has ended is the next.
             self.attempt += "run" not in self.open and bool(self.spans)
         if event.name == "step":
             self._step(event)
@@ -80,6 +81,7 @@ class _Story:
         row |= {"attempt": self.attempt, "step": first_of(event.rest, "step")}
         row["token_count"] = self.given.tokens_per_step if tokens is None else tokens
         self.steps.append(row | {"sample_count": first_of(event.rest, "samples")})
+        # Both last until the first step begins, of which the log says only when it ended.
         for kind in ("initialisation", "restart"):
             if kind in self.open:
                 start = self.open[kind]["start_ns"]
@@ -94,6 +96,7 @@ class _Story:
             self._finish("initialisation", event.at_ns)
 
     def _down(self, event: Event) -> None:
+        # A copy, because finishing a span takes it out.
         for kind in list(self.open):
             self._finish(kind, event.at_ns)
         if event.name == "interrupt":

@@ -223,6 +223,7 @@ def columns_of(names: Iterable[str]) -> dict[str, tuple[str, str]]:
     columns: dict[str, tuple[str, str]] = {}
     for name in names:
         kind, unit = meaning_of(name)
+        # Of columns that mean the same, the name that stands first in NAMES is the surest.
         if kind and (kind not in columns or _rank(kind, name) < _rank(kind, columns[kind][0])):
             columns[kind] = (name, unit)
     return columns
@@ -241,6 +242,7 @@ def first_of(record: Mapping[str, Any], kind: str) -> int | None:
     for name in NAMES[kind]:
         value = record.get(name)
         if isinstance(value, int | float) and not isinstance(value, bool):
+            # From 2**53 on a float has lost digits, so it may be any of several numbers.
             is_whole = math.isfinite(value) and value % 1 == 0
             return int(value) if is_whole and 0 <= value < 1 << 53 else None
     return None

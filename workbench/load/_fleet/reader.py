@@ -116,6 +116,7 @@ def fleet(  # noqa: PLR0913 - the front door
     >>> len(log.job.steps), len(log.failures.failures), len(log.power.power), len(log.ranks)
     (128, 1, 0, 0)
     """
+    # Before anything is read: of several paths a misspelt one must not go unnoticed.
     for entry in given_paths(path):
         if not Path(entry).exists():
             msg = f"{shown(entry)}: there is no such file or folder"

@@ -192,6 +192,7 @@ def _add_kind(
         orientation="h",
         base=table["start_ns"].to_numpy() / unit[0],
         x=table["dur_ns"].to_numpy() / unit[0],
+        # Transfers run beside computations, so they are a thin line below them.
         y=lane + (0.31 if thin else -0.08),
         width=0.18 if thin else 0.6,
         name=kind,

@@ -190,6 +190,7 @@ def load_imbalance(
     position = ((drawn["value_ratio"] - drawn["equal_ratio"]) / width.where(width != 0)).fillna(0.0)
     keep = extremes(position.to_numpy())
     figure = go.Figure(_dots(drawn.iloc[keep], position.to_numpy()[keep], measures))
+    # Numbers beside the dots of several groups would cover each other.
     if drawn["group"].nunique() > 1:
         figure.update_traces(text=None, mode="markers")
     ticks = [short(measure, 30) for measure in measures]
@@ -270,6 +271,7 @@ def row_sharding(sharding: pd.DataFrame, *, source: str = "", synthetic: bool = 
     if sharding.empty:
         why = "No rows were placed, so no unit has anything to do."
         return frame.nothing(why, claim="No placement of rows to show")
+    # What varies is the axis; where nothing does, a single point still needs one.
     varied = next((n for n in _VARIED if sharding[n].nunique() > 1), "top_row_share")
     settings = np.sort(sharding[varied].unique())
     groups = sharding.groupby(varied)

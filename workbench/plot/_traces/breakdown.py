@@ -52,6 +52,7 @@ def time_breakdown(
     uses = {
         "compute": drawn["compute_ns"] - drawn["overlap_ns"],
         "overlapped": drawn["overlap_ns"],
+        # Work outside every step has no window, and so no idle time.
     } | {name: drawn[column].fillna(0) for name, column in _LOSSES.items()}
     seen = {name: time.to_numpy(dtype=np.float64) for name, time in uses.items() if time.any()}
     figure, note = stacked(_columns(drawn), seen, title=_axis(drawn))
@@ -339,6 +340,7 @@ def idle_time(idle: pd.DataFrame, *, source: str = "", synthetic: bool = False) 
             "There is no gap between GPU work, or no GPU work at all.", claim="No idle time to show"
         )
     drawn = drawn.assign(
+        # "other" has the colour of other GPU work, which an idle time is not.
         cause=drawn["cause"].astype("object").replace("other", "other cause"),
         column=_idle_columns(idle).loc[drawn.index],
     )

@@ -204,6 +204,7 @@ def _waits_claim(waits: pd.DataFrame) -> str:
             f"{(~last['is_sure']).sum():,} of {plural(len(last), 'collective')}"
         )
     if not total_ns:
+        # Without a recorded size of the group nothing says that a rank is missing.
         ranks = "All" if waits["is_complete"].fillna(value=True).all() else "The loaded"
         return f"{ranks} ranks enter their collectives at the same time"
     blamed = waits.groupby("blamed_rank")["wait_ns"].sum()
@@ -343,6 +344,7 @@ def late_arrivals(
         f"{percent(kinds.max() / totals.iloc[0])} of it because {_SAID[main]}"
     )
     unsure_ns = int(late_arrivals["wait_ns"].sum() - sure["wait_ns"].sum())
+    # A title must not hide that more waiting is unexplained than explained.
     if unsure_ns > totals.iloc[0]:
         claim += f"; for whom they wait {duration(unsure_ns)} more is not sure"
     notes = [*_why(worst, main), *notes]

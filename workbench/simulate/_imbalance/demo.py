@@ -197,6 +197,7 @@ def embedding_tables(count: int = 788, *, seed: int = 0) -> pd.DataFrame:
     rows = np.exp(rng.uniform(np.log(_ROWS[0]), np.log(_ROWS[1]), count)).astype(np.int64)
     dims = rng.choice(list(_DIMS), count, p=list(_DIMS.values())).astype(np.int64)
     pooling = rng.lognormal(_POOLING_LOG_MEAN, _POOLING_LOG_SD, count).clip(*_POOLING)
+    # Padded, so that names sort like their numbers.
     width = max(len(str(count - 1)), 3)
     tables = pd.DataFrame(
         {
