@@ -158,13 +158,7 @@ class Table:
         )
 
     def joined(self, frames: Iterable[pd.DataFrame]) -> pd.DataFrame:
-        """Return the rows of all frames as one checked table.
-
-        Raises
-        ------
-        TableError
-            If they do not fit the table.
-        """
+        """Return the rows of all frames as one checked table."""
         # pandas lets empty frames decide on dtypes.
         filled = [frame for frame in frames if len(frame)]
         if not filled:

@@ -174,10 +174,15 @@ def context_chunks(
 
     def cut(alone: NDArray[np.bool_]) -> pd.DataFrame:
         frames = []
-        for cutter, rows in ((_per_document, alone), (_per_sequence, ~alone)):
+        for is_alone, rows in ((True, alone), (False, ~alone)):
             if not rows.any():
                 continue
-            chunks = cutter(length[rows], np.zeros(int(rows.sum()), np.int64), ranks)
+            tokens = length[rows]
+            chunks = (
+                _per_document(tokens, ranks)
+                if is_alone
+                else _per_sequence(tokens, np.zeros_like(tokens), ranks)
+            )
             frames.append(
                 pd.DataFrame(
                     {
@@ -226,19 +231,16 @@ def _loads(
     total, ranks, tile, launch = shape
     load = np.zeros((total, ranks))
     if alone.any():
-        _add(load, slot[alone], _document_work(length[alone], ranks, tile, launch))
+        # Slots ascend, so the rows of a micro-batch lie together.
+        first = np.flatnonzero(np.diff(slot[alone], prepend=-1))
+        work = _document_work(length[alone], ranks, tile, launch)
+        load[slot[alone][first]] += np.add.reduceat(work, first, axis=0)
     if not alone.all():
         chunks = _per_sequence(length[~alone], slot[~alone], ranks)
         cell = slot[~alone][chunks.document] * ranks + chunks.rank
         work = np.bincount(cell, weights=chunks.pairs(tile, launch), minlength=load.size)
         load += work.reshape(load.shape)
     return load
-
-
-def _add(load: Floats, slot: Ints, work: Floats) -> None:
-    """Add rows of work to the micro-batches they belong to; places ascend."""
-    first = np.flatnonzero(np.diff(slot, prepend=-1))
-    load[slot[first]] += np.add.reduceat(work, first, axis=0)
 
 
 def _document_work(length: Ints, ranks: int, tile: int, launch: int) -> Floats:
@@ -256,9 +258,8 @@ def _document_work(length: Ints, ranks: int, tile: int, launch: int) -> Floats:
     return work
 
 
-def _per_document(length: Ints, group: Ints, ranks: int) -> _Chunks:
+def _per_document(length: Ints, ranks: int) -> _Chunks:
     """Cut every document into 2 n chunks; the remainder goes to the first, a token each."""
-    del group
     chunk = np.arange(2 * ranks)[None, :]
     base, extra = np.divmod(length, 2 * ranks)
     size = base[:, None] + (chunk < extra[:, None])

@@ -272,7 +272,8 @@ def unpacked(blocks: Iterator[bytes], health: Health, *, label: str) -> Iterator
         if unpack is None:
             break
         feed = Feed(unpack(feed, health))
-    if packing := foreign_packing(feed.head(6)):
+    head = feed.head(_HEAD_BYTES)
+    if packing := next((_FOREIGN[magic] for magic in _FOREIGN if head.startswith(magic)), ""):
         msg = f"{label}: packed with {packing}, which cannot be read; unpack it or use gzip"
         raise LoadError(msg)
     while feed.head(6) == 2 * BOM_UTF8:  # readers know one mark; some programs leave several
@@ -488,7 +489,3 @@ def unpacker_of(head: bytes) -> Unpack | None:
         # A text may begin with these letters, but not with the mark of a block behind them.
         return _BZIP2_UNPACK if any(mark.startswith(head[4:10]) for mark in _BZIP2_BLOCKS) else None
     return next((unpack for magic, unpack in _UNPACKERS if head.startswith(magic)), None)
-
-
-def foreign_packing(head: bytes) -> str:
-    return next((name for magic, name in _FOREIGN.items() if head.startswith(magic)), "")

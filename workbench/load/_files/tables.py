@@ -290,11 +290,6 @@ def csv_table(source: Source, findings: Findings) -> pd.DataFrame:
     """Read a CSV file as text, empty cells missing; its index are the lines of the file.
 
     Rows with more or fewer cells than the header are dropped and counted.
-
-    Raises
-    ------
-    LoadError
-        If the header is no CSV, or two columns have one name.
     """
     names: list[str] = []
     rows: list[list[str]] = []

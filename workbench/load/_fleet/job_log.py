@@ -137,7 +137,7 @@ def _assembled(logs: Sequence[JobPart], findings: list[Finding]) -> JobLog:
     """Put the files together: runs that no file numbers are numbered in order of time."""
     filled = [log for log in logs if len(log.steps) or len(log.spans)]
     # In order of time, since files are named in any way; runs are counted on in this order.
-    filled.sort(key=_first_ns)
+    filled.sort(key=lambda log: pd.concat([log.steps["start_ns"], log.spans["start_ns"]]).min())
     last = 0
     for log in filled:
         if last and not log.says_attempt:
@@ -158,10 +158,6 @@ def _assembled(logs: Sequence[JobPart], findings: list[Finding]) -> JobLog:
         spans=LOGGED_SPANS.check(_after_steps(spans, steps)),
         quality=QUALITY.joined(quality),
     )
-
-
-def _first_ns(log: JobPart) -> int:
-    return int(pd.concat([log.steps["start_ns"], log.spans["start_ns"]]).min())
 
 
 def _after_steps(spans: pd.DataFrame, steps: pd.DataFrame) -> pd.DataFrame:

@@ -45,14 +45,7 @@ def looks_like(head: bytes, columns: dict[str, str] | None = None) -> bool:
 
 
 def read_job(source: Source, options: JobGiven) -> JobPart:
-    """Read a row per step.
-
-    Raises
-    ------
-    LoadError
-        If a column is missing or its unit is not known, stamps have no zone and none is
-        given, or numbers can be no times.
-    """
+    """Read a row per step."""
     findings = Findings(source.label)
     is_json = not header_of(source.head(1 << 16))
     raw = (json_table if is_json else csv_table)(source, findings)

@@ -32,6 +32,7 @@ from workbench.tables import (
     Fleet,
     JobLog,
     PowerLog,
+    Table,
 )
 
 NOT_THERE = "no {} in what was given"
@@ -39,6 +40,12 @@ _KINDS = {"power telemetry": "power logs", "job log": "job logs"}
 _KINDS |= {"failure logs": "failure logs", "traces": "traces"}
 _TABLE = "is a table of failures, which load.failure_table reads by itself; not among the failures"
 
+# What was not there has empty tables, so that figures and analyses need no case for it.
+_EMPTY: dict[str, tuple[Any, tuple[Table, ...]]] = {
+    "power logs": (PowerLog, (POWER, POWER_ENTITIES, POWER_STATES, POWER_COUNTERS, QUALITY)),
+    "job logs": (JobLog, (LOGGED_STEPS, LOGGED_SPANS, QUALITY)),
+    "failure logs": (FailureLog, (FAILURES, TIMELINE, NODE_SPANS, QUALITY)),
+}
 # By kind of data the field of the bundle; further kinds have no rules that ask for them.
 _FIELDS = {
     "traces": "trace",
@@ -143,27 +150,15 @@ def fleet(  # noqa: PLR0913 - the front door
         if "failure tables" in kinds
     ]
     frames = {name: loaded.quality for name, loaded in read.items()}
+    logs = [
+        read.get(name) or bundle_of(*(table.empty() for table in tables))
+        for name, (bundle_of, tables) in _EMPTY.items()
+    ]
     return Fleet(
-        # Empty tables, so that figures and analyses need no case for what was not there.
-        read.get("power logs") or _no_power(),
-        read.get("job logs") or _no_job(),
-        read.get("failure logs") or _no_failures(),
+        *logs,
         read["traces"].ranks if "traces" in read else RANKS.empty(),
         joined(frames, files, [*same_job(path, read, tz), *absent, *apart]),
     )
-
-
-def _no_power() -> PowerLog:
-    tables = (POWER, POWER_ENTITIES, POWER_STATES, POWER_COUNTERS, QUALITY)
-    return PowerLog(*(table.empty() for table in tables))
-
-
-def _no_job() -> JobLog:
-    return JobLog(LOGGED_STEPS.empty(), LOGGED_SPANS.empty(), QUALITY.empty())
-
-
-def _no_failures() -> FailureLog:
-    return FailureLog(*(table.empty() for table in (FAILURES, TIMELINE, NODE_SPANS, QUALITY)))
 
 
 def bundle(  # noqa: PLR0913 - the front door

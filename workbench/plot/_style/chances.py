@@ -90,15 +90,7 @@ class Chances:
 
 
 def axis_of(estimates: Any, low: Any = (), high: Any = ()) -> Chances:
-    """Choose the axis for some probabilities and their intervals.
-
-    Parameters
-    ----------
-    estimates
-        Shares; 0 and missing ones are allowed.
-    low, high
-        Their intervals.
-    """
+    """Choose the axis for probabilities, 0 and missing ones among them, and their intervals."""
     values = numbers(estimates)
     known = values[values > 0]
     # Zeros have no place on a logarithmic axis; they get one of their own, labelled 0.

@@ -92,13 +92,7 @@ def printed_lines(text: str) -> list[str]:
 
 
 def time_unit(longest_ns: float) -> tuple[int, str]:
-    """Choose the unit in which the longest of some durations reads best.
-
-    Returns
-    -------
-    tuple of int and str
-        Nanoseconds in one unit, and its sign: ns, µs, ms or s.
-    """
+    """Choose the unit for the longest of some durations: ns in one of it, and its sign."""
     fitting = [(ns, sign) for ns, sign in _LADDER if abs(longest_ns) >= ns]
     return fitting[-1] if fitting else _LADDER[0]
 
@@ -206,13 +200,7 @@ def clock_time(time_ns: int) -> str:
 
 
 def time_axis(first_ns: int, last_ns: int) -> tuple[float, str]:
-    """Choose how times since the first are drawn.
-
-    Returns
-    -------
-    tuple of float and str
-        Nanoseconds in one unit, and the title of the axis, which tells the zero.
-    """
+    """Choose how times since the first are drawn: ns in one unit, and the title with the zero."""
     span_s = (last_ns - first_ns) / 1e9
     scale, unit = next((step for step in _TIMES if span_s <= _LONG_AXIS * step[0]), _TIMES[-1])
     if first_ns < _EPOCH_NS:

@@ -73,13 +73,7 @@ def grid(table: pd.DataFrame) -> Grid:
 
 
 def arranged(operations: pd.DataFrame) -> Job:
-    """Arrange the operations of a job for its replay.
-
-    Raises
-    ------
-    WorkbenchError
-        If the steps and ranks do not all have the same operations, or a pass is not whole.
-    """
+    """Arrange the operations of a job for its replay."""
     table = JOB_OPERATIONS.check(operations)
     if table.empty:
         msg = "no operations to replay; load a job with load.job_operations"

@@ -328,13 +328,7 @@ class Layout:
 
 
 def layout(job: Job) -> Layout:
-    """Read off how a job placed on its stages.
-
-    Raises
-    ------
-    PerformanceModelError
-        If its chunks do not go round the stages in turn.
-    """
+    """Read off how a job placed on its stages."""
     home = {item.produces[1]: item.key.stage for item in job.items}
     stages, chunks = sorted(job.computes), sorted(home)
     on_stages = [home[chunk] for chunk in chunks]
@@ -376,11 +370,6 @@ def rearranged(
     """Return the job in the order of a schedule, with micro-batches picked from the recorded.
 
     ``pick`` says for each new micro-batch which recorded one it is, by step and rank.
-
-    Raises
-    ------
-    PerformanceModelError
-        If the schedule does not exist for this job.
     """
     size = (len(placed.stages), len(pick), placed.per_stage)
     reason = refusal(kind, *size)

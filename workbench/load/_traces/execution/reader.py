@@ -339,20 +339,14 @@ def tensor_edges(
     for node in sorted(callers):
         needed = set()
         for tensor in reads.get(node, ()):
-            writer = _last_writer(writers.get(tensor, ()), node, spans)
+            latest = writers.get(tensor, [])[: -_MOST_STEPS - 1 : -1]
+            writer = next((w for w in latest if not _calls(w, node, spans)), None)
             if writer is not None:
                 needed.add(_outermost(writer, node, tensor, callers, outputs, spans))
         edges.extend((node, needs) for needs in sorted(needed))
         for tensor in outputs.get(node, ()):
             writers.setdefault(tensor, []).append(node)
     return edges
-
-
-def _last_writer(
-    writers: Sequence[int], node: int, spans: Mapping[int, tuple[int, int]]
-) -> int | None:
-    latest = writers[: -_MOST_STEPS - 1 : -1]
-    return next((writer for writer in latest if not _calls(writer, node, spans)), None)
 
 
 # Of nested calls that wrote the tensor the outermost is the one that was waited for.
