@@ -229,9 +229,9 @@ def extremes(values: NDArray[Any], limit: int = MAX_POINTS) -> NDArray[np.int64]
 
     The series is cut into buckets of equal length and each gives its lowest and its highest value,
     in the order they occur; the first and the last point stay. So no peak or dip can vanish,
-    however narrow, which an every-n-th rule or a mean would not promise. A missing value (NaN) is
-    chosen only where a whole bucket is missing, so that a gap stays a gap. Returns at most ``limit``
-    (4 or more) increasing positions, all of a series that is short enough.
+    however narrow, which an every-n-th rule or a mean would not promise. A missing value (NaN)
+    is chosen only where a whole bucket is missing, so that a gap stays a gap. Returns at most
+    ``limit`` (4 or more) increasing positions, all of a series that is short enough.
     """
     if limit < 4:
         msg = f"limit is {limit}, but a bucket needs two points and the ends two more"
