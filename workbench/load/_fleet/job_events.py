@@ -40,15 +40,15 @@ def read_job(source: Source, options: JobGiven) -> JobPart:
     events = events_of(text_lines(source, findings), Given(tz=options.tz), findings)
     synthetic = sum(1 for event in events if event.rest.get("synthetic") is True)
     findings.add("noted", SAYS_SYNTHETIC, synthetic)
-    story = _Story(findings, options)
+    job = _Job(findings, options)
     for event in events:
-        story.take(event)
-    steps = step_rows(story.steps, findings)
-    return JobPart(steps, span_rows(story.spans, source.label), findings)
+        job.take(event)
+    steps = step_rows(job.steps, findings)
+    return JobPart(steps, span_rows(job.spans, source.label), findings)
 
 
 @dataclass
-class _Story:
+class _Job:
     findings: Findings
     given: JobGiven
     attempt: int = 1

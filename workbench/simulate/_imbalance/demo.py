@@ -67,7 +67,7 @@ def imbalance(out: str | Path, *, seed: int) -> pd.DataFrame:
     written = job.operations.rename(columns=_NAMES)
     for name in ("mb_id", "gmc"):
         written[name] = written[name].fillna(-1).astype("int16")
-    # The real files hold seconds, and missing numbers as -1: the loader must cope with both.
+    # Seconds, as in the published files, so that both are read alike.
     for name in ("start_ts", "duration"):
         written[name] = written[name].astype("float64") / 1e9
     for name in ("dp_rank", "stage", "seq_id"):

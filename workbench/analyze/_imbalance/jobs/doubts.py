@@ -71,7 +71,7 @@ def _overlapping(job: Job, row_of: dict[Operation, int]) -> str:
         usual = np.median((job.end - job.start)[rows])
         early = job.end[rows[:-1]] - job.start[rows[1:]] > _OVERLAP_SHARE * usual
         checked, wrong = checked + early.size, wrong + int(early.sum())
-    # Single overlaps come from rounded stamps.
+    # A few overlaps may come from rounded stamps.
     if wrong <= 0.01 * checked:
         return ""
     return (
