@@ -531,7 +531,7 @@ def _as_trace(measured: pd.Series, form: pd.Series) -> pd.DataFrame:
 
 
 @claim(
-    noun="execution_traces",
+    noun="chakra_export",
     name="graphs written as Chakra and read again",
     source="the rows before writing; not one may differ",
     needs=("kineto-resnet", "kineto-dlrm-8rank", "chakra-et"),
