@@ -233,8 +233,8 @@ def _loads(
     if alone.any():
         # Slots ascend, so the rows of a micro-batch lie together.
         first = np.flatnonzero(np.diff(slot[alone], prepend=-1))
-        work = _document_work(length[alone], ranks, tile, launch)
-        load[slot[alone][first]] += np.add.reduceat(work, first, axis=0)
+        paid = _document_work(length[alone], ranks, tile, launch)
+        load[slot[alone][first]] += np.add.reduceat(paid, first, axis=0)
     if not alone.all():
         chunks = _per_sequence(length[~alone], slot[~alone], ranks)
         cell = slot[~alone][chunks.document] * ranks + chunks.rank

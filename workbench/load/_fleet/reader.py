@@ -150,12 +150,14 @@ def fleet(  # noqa: PLR0913 - the front door
         if "failure tables" in kinds
     ]
     frames = {name: loaded.quality for name, loaded in read.items()}
-    logs = [
+    power, job, failures = (
         read.get(name) or bundle_of(*(table.empty() for table in tables))
         for name, (bundle_of, tables) in _EMPTY.items()
-    ]
+    )
     return Fleet(
-        *logs,
+        power,
+        job,
+        failures,
         read["traces"].ranks if "traces" in read else RANKS.empty(),
         joined(frames, files, [*same_job(path, read, tz), *absent, *apart]),
     )
