@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from workbench._incidents import fold
+from workbench._shared.incidents import fold
 from workbench.tables import FAILURES
 
 SECOND = 1_000_000_000

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from workbench import kernel_kinds
+from workbench._shared import kernel_kinds
+from workbench._shared.kernel_kinds import classify, read_rules, shipped_rules
 from workbench.errors import LoadError
-from workbench.kernel_kinds import classify, read_rules, shipped_rules
 
 # Names from traces, from public repositories that print some, and from sources of libraries;
 # what each is for was written down before the rules. A part was not looked at meanwhile.

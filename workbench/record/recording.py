@@ -23,7 +23,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from workbench import __version__
-from workbench._writing import write_whole
+from workbench._shared.writing import write_whole
 from workbench.errors import RecordError
 from workbench.record._sensors import (
     NotFoundError,

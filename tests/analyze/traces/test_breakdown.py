@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from workbench import analyze
+from workbench._shared.kernel_kinds import KINDS
 from workbench.errors import TableError, WorkbenchError
-from workbench.kernel_kinds import KINDS
 from workbench.tables import EVENTS, TIME_BREAKDOWN
 
 FILES = pd.read_csv(

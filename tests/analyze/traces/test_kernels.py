@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from workbench import analyze
+from workbench._shared.kernel_kinds import KINDS
 from workbench.errors import LoadError
-from workbench.kernel_kinds import KINDS
 from workbench.tables import EVENTS, KERNELS
 
 kernel = st.fixed_dictionaries(

@@ -9,8 +9,8 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy import stats
 
-from workbench._incidents import fold
-from workbench._numbers import share_between
+from workbench._shared.incidents import fold
+from workbench._shared.numbers import share_between
 from workbench.analyze._failures.failure_rows import (
     LEFT_OUT,
     counted,

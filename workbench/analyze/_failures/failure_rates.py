@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from workbench._numbers import positive, share_between, whole_number
+from workbench._shared.numbers import positive, share_between, whole_number
 from workbench.analyze._failures.failure_rows import (
     LEFT_OUT,
     NS_PER_H,

@@ -10,8 +10,8 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy import stats
 
-from workbench._follow_ons import KERNEL_KINDS
-from workbench._incidents import at_once
+from workbench._shared.follow_ons import KERNEL_KINDS
+from workbench._shared.incidents import at_once
 from workbench.errors import WorkbenchError
 from workbench.tables import FAILURES, NODE_SPANS, Table
 

@@ -10,7 +10,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy import stats
 
-from workbench._numbers import not_negative, share_between, whole_number
+from workbench._shared.numbers import not_negative, share_between, whole_number
 from workbench.analyze._failures.failure_rows import doubtful_counts, poisson_interval, reporters
 from workbench.errors import WorkbenchError
 from workbench.tables import FAILURE_TIMES, FAILURES, MTTF_BY_SIZE, NODE_SPANS, RESTART_PHASES

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from workbench._numbers import positive, whole_number
+from workbench._shared.numbers import positive, whole_number
 from workbench.analyze._failures.failure_rows import LEFT_OUT, NS_PER_H, counted, needed, timed
 from workbench.errors import WorkbenchError
 from workbench.tables import CRASH_LOOPS, JOB_FAILURES, JOB_SIZES, TIMELINE

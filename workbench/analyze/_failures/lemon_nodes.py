@@ -10,7 +10,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy import stats
 
-from workbench._numbers import positive, share_between, whole_number
+from workbench._shared.numbers import positive, share_between, whole_number
 from workbench.analyze._failures.failure_rates import Nodes, counts_by_node, exposure_days
 from workbench.analyze._failures.failure_rows import (
     LEFT_OUT,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from workbench._numbers import in_range, positive, whole_number
+from workbench._shared.numbers import in_range, positive, whole_number
 from workbench.tables import CAPPED_SHARE, CAPPING_EVENTS, POWER, POWER_STATES
 
 _SECOND = 1e9

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from workbench._numbers import positive, share_between, whole_number
+from workbench._shared.numbers import positive, share_between, whole_number
 from workbench.analyze._power.capping import AT_LIMIT
 from workbench.errors import WorkbenchError
 from workbench.tables import CAPPING_BLAME, CAPPING_COST, CAPPING_EVENTS, LOGGED_STEPS

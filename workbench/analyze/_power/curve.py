@@ -12,7 +12,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from workbench import datasets
-from workbench._numbers import in_range, positive
+from workbench._shared.numbers import in_range, positive
 from workbench.errors import WorkbenchError
 from workbench.tables import (
     POWER_CURVE,

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from workbench._numbers import is_finite, positive
+from workbench._shared.numbers import is_finite, positive
 from workbench.analyze._lib.energy_curves import (
     BESIDE,
     EnergyCurves,

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from workbench import datasets
-from workbench._numbers import not_negative, positive, share_between
+from workbench._shared.numbers import not_negative, positive, share_between
 from workbench.analyze._power.series import Series, at_meter_pace, longest_stretch, uniform
 from workbench.analyze._power.spectrum import half_power_hz, periodogram, ramps_of
 from workbench.errors import WorkbenchError

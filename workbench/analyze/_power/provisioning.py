@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from workbench._numbers import in_range, not_negative, positive
+from workbench._shared.numbers import in_range, not_negative, positive
 from workbench.errors import WorkbenchError
 from workbench.tables import POWER_CURVE, PROVISIONING
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from workbench._numbers import not_negative, positive, whole_number
+from workbench._shared.numbers import not_negative, positive, whole_number
 from workbench.analyze._power.series import (
     Floats,
     Ints,

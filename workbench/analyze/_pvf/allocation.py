@@ -11,7 +11,7 @@ import pandas as pd
 from scipy import stats
 
 from workbench import tables
-from workbench._numbers import share_between, whole_number
+from workbench._shared.numbers import share_between, whole_number
 from workbench.analyze._pvf import groups as grouping
 from workbench.analyze._pvf.groups import SAME, Rules, groups
 from workbench.analyze._pvf.injection_rows import KEY, bundles, campaigns, experiments, together

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from workbench._numbers import NUMBER_TYPES, share_between
+from workbench._shared.numbers import NUMBER_TYPES, share_between
 from workbench.analyze._pvf.injection_rows import OF_ONE_FLIP, SEVERAL, several_hit
 from workbench.errors import InjectionError
 from workbench.tables import CAMPAIGN

@@ -10,7 +10,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from workbench import tables
-from workbench._numbers import share_between, whole_number
+from workbench._shared.numbers import share_between, whole_number
 from workbench.analyze._pvf import cluster_intervals as intervals
 from workbench.analyze._pvf.cluster_intervals import Estimates
 from workbench.analyze._pvf.groups import bit_role, groups, rules_told

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from workbench._numbers import share_between
+from workbench._shared.numbers import share_between
 from workbench.analyze._pvf import groups as grouping
 from workbench.analyze._pvf.allocation import site_shares
 from workbench.analyze._pvf.cluster_intervals import Clusters, cluster_interval, estimates

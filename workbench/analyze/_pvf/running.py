@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from workbench._numbers import not_negative, positive, share_between, whole_number
+from workbench._shared.numbers import not_negative, positive, share_between, whole_number
 from workbench.analyze._pvf import cluster_intervals as intervals
 from workbench.analyze._pvf.allocation import site_shares
 from workbench.analyze._pvf.groups import Rules, groups, rules_told

@@ -8,7 +8,7 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 
-from workbench._numbers import not_negative
+from workbench._shared.numbers import not_negative
 from workbench.analyze._pvf import groups as grouping
 from workbench.analyze._pvf.estimates import pvf
 from workbench.analyze._pvf.groups import Average, NanPolicy, Rules, groups

@@ -9,9 +9,9 @@ from typing import NoReturn
 
 import pandas as pd
 
-from workbench._follow_ons import is_told_as_alone
-from workbench._incidents import at_once, fold
-from workbench._progress import progress as progress_bar
+from workbench._shared.follow_ons import is_told_as_alone
+from workbench._shared.incidents import at_once, fold
+from workbench._shared.progress import progress as progress_bar
 from workbench.errors import LoadError
 from workbench.load._failures.formats.registry import FORMATS, readers_of
 from workbench.load._files.archive import Paths, Source, shown_all, survey

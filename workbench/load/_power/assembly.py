@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from workbench._metered_twice import read_alike, sides_of_one
+from workbench._shared.metered_twice import read_alike, sides_of_one
 from workbench.load._files.findings import Finding, Findings, quality_frame
 from workbench.load._power.formats import mlperf as mlperf_power
 from workbench.load._power.formats import ptdaemon

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pandas as pd
 
-from workbench._numbers import Moments, joined, of_values, together
+from workbench._shared.numbers import Moments, joined, of_values, together
 from workbench.errors import LoadError
 from workbench.load._files.archive import Paths
 from workbench.load._power.formats.table.entities import Runs, Things

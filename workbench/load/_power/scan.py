@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from workbench._progress import progress as progress_bar
+from workbench._shared.progress import progress as progress_bar
 from workbench.errors import LoadError
 from workbench.load._files.archive import Paths, given_paths, shown
 from workbench.load._files.findings import Findings

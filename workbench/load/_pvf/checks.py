@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from workbench._numbers import NUMBER_TYPES
+from workbench._shared.numbers import NUMBER_TYPES
 from workbench.errors import LoadError
 from workbench.load._files.findings import Findings
 from workbench.load._pvf.part import COUNTS, InjectionPart, filled

@@ -9,7 +9,7 @@ from typing import NoReturn
 
 import pandas as pd
 
-from workbench._progress import progress as progress_bar
+from workbench._shared.progress import progress as progress_bar
 from workbench.errors import LoadError
 from workbench.load._files.archive import Paths, Source, shown_all, survey
 from workbench.load._files.findings import (

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pandas as pd
 import plotly.graph_objects as go
 
-from workbench._numbers import NUMBER_TYPES
+from workbench._shared.numbers import NUMBER_TYPES
 from workbench.errors import TableError
 from workbench.plot._style import chances as scales
 from workbench.plot._style.chances import Chances, axis_of, chance, chances, numbers

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from workbench import _numbers
+from workbench._shared import numbers
 from workbench.errors import InjectionError, MissingExtraError, WorkbenchError
 
 
@@ -40,8 +40,8 @@ def _injection_errors() -> Iterator[None]:
 
 
 # The checks that the whole package shares, with the error of this folder.
-whole_number = _injection_errors()(_numbers.whole_number)
-in_range = _injection_errors()(_numbers.in_range)
+whole_number = _injection_errors()(numbers.whole_number)
+in_range = _injection_errors()(numbers.in_range)
 
 
 def refuse_compiled(model: Any) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from workbench._numbers import is_finite, positive
+from workbench._shared.numbers import is_finite, positive
 from workbench.analyze._failures.goodput_model.goodput import (
     Convention,
     FaultTolerance,

@@ -9,7 +9,7 @@ import pandas as pd
 from numpy.typing import ArrayLike
 from scipy import optimize
 
-from workbench._numbers import not_negative, positive, whole_number
+from workbench._shared.numbers import not_negative, positive, whole_number
 from workbench.analyze._failures.goodput_model.goodput import (
     LOST,
     NOBODY,

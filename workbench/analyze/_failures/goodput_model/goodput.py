@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple, TypeAlias, get_args
 import numpy as np
 import pandas as pd
 
-from workbench._numbers import not_negative, positive, whole_number
+from workbench._shared.numbers import not_negative, positive, whole_number
 from workbench.errors import WorkbenchError
 from workbench.tables import GOODPUT
 

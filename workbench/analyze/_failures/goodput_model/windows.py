@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from workbench._numbers import positive
+from workbench._shared.numbers import positive
 from workbench.analyze._failures.goodput_model.goodput import (
     DEGRADED,
     EVERYBODY,

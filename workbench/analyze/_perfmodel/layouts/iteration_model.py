@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from workbench import datasets
-from workbench._numbers import share_between
+from workbench._shared.numbers import share_between
 from workbench.analyze._perfmodel.layouts.closed_form import (
     PARTS,
     Array,

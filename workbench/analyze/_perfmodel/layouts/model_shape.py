@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 
 from workbench import datasets
-from workbench._numbers import positive, whole_number
+from workbench._shared.numbers import positive, whole_number
 from workbench.errors import PerformanceModelError
 
 # Arguments of a model, and the columns of CONFIGURATIONS that hold them.

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from workbench._progress import progress as progress_bar
+from workbench._shared.progress import progress as progress_bar
 from workbench.errors import LoadError
 from workbench.load._failures.flight_dumps.dump import Dump, is_dump, parse
 from workbench.load._failures.flight_dumps.safe_pickle import (

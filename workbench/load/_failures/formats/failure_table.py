@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from workbench._incidents import fold
+from workbench._shared.incidents import fold
 from workbench.errors import LoadError
 from workbench.load._failures.reader import assembled
 from workbench.load._files import tables as plain

@@ -14,8 +14,8 @@ import numpy.typing as npt
 import pandas as pd
 
 import workbench
-from workbench._progress import progress
-from workbench._writing import write_whole
+from workbench._shared.progress import progress
+from workbench._shared.writing import write_whole
 from workbench.errors import InjectionError
 from workbench.simulate.injections._judge import Judge, as_tensor
 from workbench.simulate.injections._model import batches, inputs_sha, sha_of, torch

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from workbench._progress import progress
+from workbench._shared.progress import progress
 from workbench.errors import InjectionError
 from workbench.simulate.injections._judge import Judge
 from workbench.simulate.injections.campaigns.campaign import campaign_row

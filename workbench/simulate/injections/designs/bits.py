@@ -10,7 +10,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 import numpy.typing as npt
 
-from workbench._numbers import NUMBER_TYPES, NumberType
+from workbench._shared.numbers import NUMBER_TYPES, NumberType
 from workbench.errors import InjectionError
 from workbench.simulate.injections._model import refuse_compiled, refuse_if, torch
 
