@@ -423,5 +423,5 @@ def _information(shape: float, scale: float, t: Floats, deaths: int) -> Floats:
     # but for the sum of (e^a - 1)(ln t - b), whose derivatives vanish with those of z at the
     # maximum.
     shape_shape = float((z * log_z**2).sum() + deaths)
-    both = -shape * float((z * log_z).sum())
-    return np.array([[shape_shape, both], [both, shape**2 * deaths]])
+    scale_shape = -shape * float((z * log_z).sum())
+    return np.array([[shape_shape, scale_shape], [scale_shape, shape**2 * deaths]])

@@ -95,7 +95,7 @@ def energy(
         readings,
         method=method,
         window_ns=(start, end),
-        known=Known(energy_j, covered_s, np.maximum(whole_j - energy_j, 0), _highest_w(readings)),
+        metered=Known(energy_j, covered_s, np.maximum(whole_j - energy_j, 0), _highest_w(readings)),
         reset_count=np.zeros(len(readings.names), dtype=np.int64),
     )
 
@@ -144,13 +144,13 @@ def window(
 
 
 def energy_rows(
-    readings: Signal, *, method: str, window_ns: tuple[int, int], known: Known, reset_count: Times
+    readings: Signal, *, method: str, window_ns: tuple[int, int], metered: Known, reset_count: Times
 ) -> pd.DataFrame:
     start, end = window_ns
     # Sums of segments may exceed the window by their rounding.
-    covered = np.clip(known.covered_s, 0, (end - start) / _NS)
+    covered = np.clip(metered.covered_s, 0, (end - start) / _NS)
     unknown = (end - start) / _NS - covered
-    drawn = np.where(covered > 0, np.maximum(known.energy_j, 0), np.nan)
+    drawn = np.where(covered > 0, np.maximum(metered.energy_j, 0), np.nan)
     first, last = readings.first[:-1], readings.first[1:]
     has_any = last > first
     ends = [
@@ -167,9 +167,9 @@ def energy_rows(
             "start_ns": start,
             "end_ns": end,
             "energy_j": drawn,
-            "bridged_j": np.where(has_any, known.bridged_j, np.nan),
+            "bridged_j": np.where(has_any, metered.bridged_j, np.nan),
             "highest_j": np.nan_to_num(drawn)
-            + np.where(unknown > 0, unknown * known.highest_w, np.where(has_any, 0, np.nan)),
+            + np.where(unknown > 0, unknown * metered.highest_w, np.where(has_any, 0, np.nan)),
             "mean_w": drawn / np.where(covered > 0, covered, 1),
             "covered_share": covered / ((end - start) / _NS),
             "unknown_s": unknown,
@@ -323,7 +323,7 @@ def energy_from_counter(
         method="counter",
         window_ns=(start, end),
         # A counter counts across gaps; what a reset lost, nobody knows.
-        known=Known(
+        metered=Known(
             energy_j, covered_s, np.zeros(len(readings.names)), np.full(len(readings.names), np.nan)
         ),
         reset_count=np.bincount(owners(readings)[resets], minlength=len(readings.names)),
@@ -426,7 +426,7 @@ def pue(facility: pd.DataFrame, it: pd.DataFrame, *, window_s: float | None = No
 
 def _period(facility: pd.DataFrame, entry: pd.DataFrame) -> int:
     """Give the length of the cells in ns, or raise if those of both do not fit each other."""
-    steps = np.concatenate([np.diff(it["time_ns"].to_numpy()) for it in (facility, entry)])
+    steps = np.concatenate([np.diff(totals["time_ns"].to_numpy()) for totals in (facility, entry)])
     if len(facility) < 1 or len(entry) < 1 or len(steps) < 1:
         msg = "PUE needs totals of two cells or more; make them with analyze.power_totals"
         raise WorkbenchError(msg)

@@ -215,7 +215,7 @@ def _part(
     }
     result = InjectionPart(
         filled(CAMPAIGN, head, 1),
-        counted(name, exp.to_numpy(np.int64), codes, known=outcomes_told, beneficial=beneficial),
+        counted(name, exp.to_numpy(np.int64), codes, outcomes=outcomes_told, beneficial=beneficial),
         _faults(values, name, source),
         filled(TRIALS, trials, rows),
     )

@@ -287,8 +287,10 @@ def flight_waits(waits: pd.DataFrame, *, source: str = "", synthetic: bool = Fal
               for rank in shown]  # fmt: skip
     name_rows(figure, labels, max(26 * len(shown), 150), showgrid=False)
     figure.update_layout(barmode="stack")
-    few = totals.max() <= _FLIGHT_WAITS_FEW
-    figure.update_xaxes(title="ranks that wait for it directly [count]", dtick=1 if few else None)
+    is_small = totals.max() <= _FLIGHT_WAITS_FEW
+    figure.update_xaxes(
+        title="ranks that wait for it directly [count]", dtick=1 if is_small else None
+    )
     hidden = len(ranked) - len(shown)
     note = f"{plural(hidden, 'further rank')} that is waited for dropped" if hidden else ""
     claim = _waits_claim(sorted(ends), waits)

@@ -158,6 +158,7 @@ def checkpoint_optimum(
     # The derivative changes its sign once between 0 and M; very long writes push it against M.
     numeric = mean
     if write < 30 * mean:
+        # The condition of the notes in logarithms, where exp((tau + w) / M) cannot overflow.
         numeric = optimize.brentq(
             lambda work: np.log1p(-work / mean) + (work + write) / mean, 0.0, mean * (1 - 1e-15)
         )
@@ -287,6 +288,7 @@ def with_spares(failure_times: pd.DataFrame, *, spares: int) -> pd.DataFrame:
     """
     whole_number("spares", spares, least=0)
     table = FAILURE_TIMES.check(failure_times)
+    # A failure before the follow-ons of the same moment, which take over its wait below.
     table = table.sort_values(["run", "time_min", "is_follow_on"], kind="stable")
     taking = table[~table["is_follow_on"]]
     if missing := int(taking["repair_min"].isna().sum()):

@@ -388,8 +388,8 @@ class FaultTolerance:
     @property
     def outage_min(self) -> float:
         """Recovery when everybody restarts together."""
-        given = self.global_recovery_min
-        return self.recovery_total_min if given is None else given
+        minutes = self.global_recovery_min
+        return self.recovery_total_min if minutes is None else minutes
 
     @property
     def stopped_min(self) -> float:
@@ -412,8 +412,8 @@ class FaultTolerance:
         return replace(self, replicas=1, min_replicas=1, rejoin_min=0.0)
 
 
-def _phases(given: Minutes, alone: str, name: str) -> dict[str, float]:
-    phases = dict(given) if isinstance(given, Mapping) else {alone: given}
+def _phases(restart: Minutes, alone: str, name: str) -> dict[str, float]:
+    phases = dict(restart) if isinstance(restart, Mapping) else {alone: restart}
     if not phases:
         msg = f"{name} names no phase; give a number of minutes, or minutes by phase"
         raise WorkbenchError(msg)
@@ -421,5 +421,5 @@ def _phases(given: Minutes, alone: str, name: str) -> dict[str, float]:
         if phase == "productive":
             msg = f"{name} has a phase {phase!r}, which is what the rest is called; rename it"
             raise WorkbenchError(msg)
-        not_negative(f"{name}[{phase!r}]" if isinstance(given, Mapping) else name, minutes)
+        not_negative(f"{name}[{phase!r}]" if isinstance(restart, Mapping) else name, minutes)
     return {str(phase): float(minutes) for phase, minutes in phases.items()}

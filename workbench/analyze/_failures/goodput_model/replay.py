@@ -270,11 +270,11 @@ def spare_waits(run: Ints, time: Floats, repair: Floats, spares: int) -> Floats:
     waits = np.zeros(len(time))
     ready: list[float] = []
     before = -1
-    for row, (each, now, needed) in enumerate(
+    for row, (number, now, needed) in enumerate(
         zip(run.tolist(), time.tolist(), repair.tolist(), strict=True)
     ):
-        if each != before:
-            ready, before = [-np.inf] * spares, each
+        if number != before:
+            ready, before = [-np.inf] * spares, number
         heapq.heappush(ready, now + needed)
         waits[row] = max(heapq.heappop(ready) - now, 0.0)
     return waits

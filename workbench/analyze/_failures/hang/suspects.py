@@ -90,6 +90,7 @@ def suspects(state: State) -> tuple[list[Suspect], str]:
     edges = waits(state)
     best: dict[int | None, Suspect] = {}
     for suspect in [*mismatches(state), *roots(state, edges)]:
+        # One row per rank, by the surest of the rules that name it.
         strongest = best.setdefault(suspect.rank, suspect)
         if _ORDER.index(suspect.confidence) < _ORDER.index(strongest.confidence):
             best[suspect.rank] = suspect
@@ -168,6 +169,7 @@ def _counted(chosen: list[Suspect], edges: list[Wait]) -> list[Suspect]:
     for suspect in chosen:
         ahead = [] if suspect.rank is None else [suspect.rank]
         seen = set(ahead)
+        # Walks along the waits, to count who is held up by the suspect, directly or through others.
         while ahead:
             news = waiting.get(ahead.pop(), set()) - seen
             seen |= news

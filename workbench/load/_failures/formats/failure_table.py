@@ -140,9 +140,9 @@ def _rows(
 
 
 def _times(
-    values: pd.Series, name: str, path: Path, zone: str | None, told: tuple[np.ndarray, Findings]
+    values: pd.Series, name: str, path: Path, zone: str | None, state: tuple[np.ndarray, Findings]
 ) -> tuple[pd.Series, np.ndarray]:
-    line, findings = told
+    line, findings = state
     try:
         times = pa.array(values, from_pandas=True)
     except (pa.ArrowException, TypeError, ValueError):

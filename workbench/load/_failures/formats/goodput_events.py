@@ -86,8 +86,8 @@ class _Story:
         for event, following in zip(events, [*events[1:], None], strict=True):
             self._take(event, following)
         if self._state != "ended":
-            what = "jobs whose log does not reach their end"
-            findings.add("noted", what, 1, f"after line {events[-1].line:,}")
+            remark = "jobs whose log does not reach their end"
+            findings.add("noted", remark, 1, f"after line {events[-1].line:,}")
 
     def _take(self, event: Event, following: Event | None) -> None:
         if event.name == "step":
@@ -114,9 +114,9 @@ class _Story:
 
     def _complain(self, event: Event) -> None:
         after = f"after {self._state!r}" if self._state else "at the beginning"
-        what = f"event {event.name!r} {after}, where it cannot be"
+        remark = f"event {event.name!r} {after}, where it cannot be"
         finding = "suspicious" if event.name in _PLAIN else "dropped"
-        self._findings.add(finding, what, 1, f"line {event.line:,}")
+        self._findings.add(finding, remark, 1, f"line {event.line:,}")
 
     def _step(self, event: Event) -> None:
         step = _whole(event.rest.get("step"))
@@ -254,8 +254,8 @@ def events_of(lines: Iterable[tuple[int, str]], settings: Given, findings: Findi
     _name_jobs(events, findings)
     ordered = sorted(events, key=lambda event: event.at_ns)
     moved = [a for a, b in zip(events, ordered, strict=True) if a is not b]
-    what = "events not in order of time; they were sorted"
-    findings.add("repaired", what, len(moved), f"line {moved[0].line:,}" if moved else None)
+    remark = "events not in order of time; they were sorted"
+    findings.add("repaired", remark, len(moved), f"line {moved[0].line:,}" if moved else None)
     return ordered
 
 

@@ -101,8 +101,8 @@ class _Kernel:
     def failure(self, text: str, number: int, findings: Findings) -> dict[str, Any]:
         if match := _XID.search(text):
             if _XID.search(text, match.start("text") if match["text"] else match.end()):
-                what = "lines that report several Xids, of which the first is taken"
-                findings.add("suspicious", what, 1, f"line {number:,}")
+                remark = "lines that report several Xids, of which the first is taken"
+                findings.add("suspicious", remark, 1, f"line {number:,}")
             return _nvidia(match)
         if "off the bus" in text or "The NVIDIA GPU" in text:
             return self._off_the_bus(text, number)
@@ -111,8 +111,8 @@ class _Kernel:
         if "workbench: SYNTHETIC" in text:
             findings.add("noted", SAYS_SYNTHETIC)
         elif "NVRM: Xid" in text:
-            what = "a line about an Xid whose form is not known"
-            findings.add("dropped", what, 1, f"line {number:,}")
+            remark = "a line about an Xid whose form is not known"
+            findings.add("dropped", remark, 1, f"line {number:,}")
         return self._of_host(text)
 
     def _of_host(self, text: str) -> dict[str, Any]:

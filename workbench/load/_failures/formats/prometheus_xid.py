@@ -102,8 +102,8 @@ def _of_answer(source: Source, findings: Findings) -> Iterator[tuple[Mapping[str
         data = document.get("data") if isinstance(document, dict) else None
         result = data.get("result") if isinstance(data, dict) else None
         if not isinstance(result, list):
-            what = "JSON that is no answer of Prometheus"
-            findings.add("skipped by design", what, 1, f"line {line:,}")
+            remark = "JSON that is no answer of Prometheus"
+            findings.add("skipped by design", remark, 1, f"line {line:,}")
             continue
         for entry in result:
             number += 1
@@ -129,8 +129,8 @@ def _sample_of(
     if isinstance(pair, list) and len(pair) == 2:
         time_ns, value = epoch_ns(pair[0]), _whole(pair[1])
     if time_ns is None or value is None:
-        what = "samples that are no time and code (NaN, text, negative)"
-        findings.add("dropped", what, 1, f"series {number:,}")
+        remark = "samples that are no time and code (NaN, text, negative)"
+        findings.add("dropped", remark, 1, f"series {number:,}")
         return None
     return _sample(time_ns, value, number, labels)
 
@@ -219,8 +219,8 @@ def _in_order(samples: Iterable[_Sample], findings: Findings) -> list[_Sample]:
         at = sample.number if sample.time_ns is None else sample.time_ns
         largest = latest.setdefault(at, sample)
         if largest.value != sample.value:
-            what = "instants at which one GPU has several last codes (the largest is taken)"
-            findings.add("suspicious", what, int(0 not in {largest.value, sample.value}))
+            remark = "instants at which one GPU has several last codes (the largest is taken)"
+            findings.add("suspicious", remark, int(0 not in {largest.value, sample.value}))
         if sample.value > largest.value:
             latest[at] = sample
     return [latest[at] for at in sorted(latest)]

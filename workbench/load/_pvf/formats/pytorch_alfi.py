@@ -141,7 +141,9 @@ class _Trials:
             codes = np.where(due, DUE, codes)
         beneficial = (codes == SDC) & (golden != label) & (faulty == label)
         outcomes_told = ("sdc",) if due is None else ("sdc", "due")
-        outcomes = counted(campaign_id, self.exp, codes, known=outcomes_told, beneficial=beneficial)
+        outcomes = counted(
+            campaign_id, self.exp, codes, outcomes=outcomes_told, beneficial=beneficial
+        )
         head = part.campaign(
             campaign_id=campaign_id,
             tool=TOOL,

@@ -84,6 +84,7 @@ def campaign(
         one that was written.
     """
     work = prepared(model, inputs, faults, judge, settings)
+    # A lambda, since measuring the chunk size runs experiments; a folder knows its own.
     kept = Checkpoint.of(settings, identity(work), work.exp_ids, lambda: work.chunk_size)
     chunks = [*progress(
         _chunks(work, kept),
@@ -235,6 +236,7 @@ class Checkpoint:
         if self.folder is None or not (path := self._path("outcomes", start, stop)).exists():
             return None
         sums = self._path("sums", start, stop, ending="json")
+        # Killed between outcomes and check sums: the chunk is run again.
         if self.has_sums and not sums.exists():
             return None
         trials_path = self._path("trials", start, stop)
@@ -271,6 +273,7 @@ class Checkpoint:
         """Keep a chunk."""
         if self.folder is None:
             return
+        # In this order: a process killed in between leaves a chunk that is not taken for done.
         if len(trials):
             write_whole(self._path("trials", start, stop), trials.to_parquet)
         write_whole(self._path("outcomes", start, stop), outcomes.to_parquet)
@@ -289,6 +292,7 @@ def _same_campaign(head: Path, identity: Mapping[str, Any]) -> dict[str, Any]:
     """Read the head of a folder and refuse another campaign's."""
     try:
         stored: dict[str, Any] = json.loads(head.read_text())
+        # Through JSON like the stored head, where tuples have become lists.
         wanted = json.loads(json.dumps(identity))
         apart = [name for name in wanted if stored.get(name) != wanted[name]]
         if apart != [_FOLLOWS]:

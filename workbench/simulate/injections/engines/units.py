@@ -72,8 +72,8 @@ class UnitSites:
             raise LookupError(msg)
         self.bounds: Bounds = limits
         self._steepness = 1.0
-        for each in self._chain:
-            self._steepness *= slope(program, each) or 1.0
+        for node in self._chain:
+            self._steepness *= slope(program, node) or 1.0
         self._next = self._next_linear()
         self._see()
 

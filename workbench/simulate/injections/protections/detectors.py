@@ -106,6 +106,7 @@ class RangeDetector:
     def _hook(self, low: float, high: float) -> Callable[[Any, Any, Any], None]:
         def look(_module: Any, _args: Any, output: Any) -> None:
             rows = output.reshape(len(output), -1)
+            # Negated, so that NaN, which compares false, is outside.
             outside = ~((rows >= low) & (rows <= high)).all(1)
             if self._alarm is None or len(self._alarm) != len(outside):
                 self._alarm = outside
@@ -172,6 +173,7 @@ def output_ranges(model: Any, inputs: Any) -> dict[str, tuple[float, float]]:
         for batch in batches(inputs):
             rows.clear()
             outputs = model(*batch.args, **batch.kwargs)
+            # Rows that are no inputs (tokens, patches) cannot tell which input left the range.
             uneven |= {name for name, count in rows.items() if count != len(outputs)}
     return {name: limits for name, limits in ranges.items() if name not in uneven}
 
@@ -258,6 +260,7 @@ class _ActivationClip(Mitigation):
 
 def _clip(most: float) -> Callable[[Any, Any, Any], Any]:
     def hook(_module: Any, _args: Any, output: Any) -> Any:
+        # clamp alone would let NaN pass.
         return torch().where(torch().isfinite(output), output.clamp(max=most), 0)
 
     return hook

@@ -41,8 +41,8 @@ def jobs_of(records: Records, settings: Given, findings: Findings) -> pd.DataFra
     clusters = frame[~is_step].groupby("job")["Cluster"].nunique()
     shared = frame["job"].isin(clusters.index[clusters > 1])
     frame["job"] = frame["job"].mask(shared, frame["job"] + "@" + frame["Cluster"])
-    what = "records of jobs with one number in several clusters, named job@cluster"
-    findings.add("noted", what, int(shared.sum()), _line(frame[shared]))
+    remark = "records of jobs with one number in several clusters, named job@cluster"
+    findings.add("noted", remark, int(shared.sum()), _line(frame[shared]))
     runs = _latest(frame[~is_step], findings)
     runs = pd.concat([runs, _from_steps(frame[is_step], runs["job"], findings)])
     runs = _numbered(runs)
@@ -57,14 +57,14 @@ def _frame(records: Records, findings: Findings) -> pd.DataFrame:
     frame = frame.reindex(columns=list(COLUMNS), fill_value="").astype(text)
     frame["line"] = pd.Series(records.lines, dtype="int64")
     twice = frame.duplicated(list(COLUMNS))
-    what = "records written twice"
-    findings.add("skipped by design", what, int(twice.sum()), _line(frame[twice]))
+    remark = "records written twice"
+    findings.add("skipped by design", remark, int(twice.sum()), _line(frame[twice]))
     frame = frame[~twice].reset_index(drop=True)
     frame["word"] = frame["State"].str.split(n=1).str[0].fillna("").str.rstrip("+")
     odd = ~frame["word"].isin(ENDED_STATES | OTHER_STATES)
     for word, records_of_word in frame[odd].groupby("word"):
-        what = f"state {str(word)[:40]!r}, which is not one of Slurm's"
-        findings.add("suspicious", what, len(records_of_word), _line(records_of_word))
+        remark = f"state {str(word)[:40]!r}, which is not one of Slurm's"
+        findings.add("suspicious", remark, len(records_of_word), _line(records_of_word))
     return frame
 
 
@@ -96,8 +96,8 @@ def _with_times(frame: pd.DataFrame, settings: Given, findings: Findings) -> pd.
         inferred = frame[f"{opposite}_ns"] + sign * took
         use = ended & frame[f"{name}_ns"].isna() & inferred.notna() & (took > 0).fillna(value=False)
         frame.loc[use, f"{name}_ns"] = inferred[use]
-        what = f"times of {name} that were missing, worked out from Elapsed"
-        findings.add("repaired", what, int(use.sum()), _line(frame[use]))
+        remark = f"times of {name} that were missing, worked out from Elapsed"
+        findings.add("repaired", remark, int(use.sum()), _line(frame[use]))
     return frame
 
 
@@ -116,8 +116,8 @@ def _latest(jobs: pd.DataFrame, findings: Findings) -> pd.DataFrame:
     ended = kept["word"].isin(ENDED_STATES)
     kept = kept.assign(_ended=ended).sort_values(["_ended", "line"], kind="stable")
     kept = kept[~kept.duplicated([*keys, "start_ns"], keep="last")].drop(columns="_ended")
-    what = "earlier records of a run that a later one completes"
-    findings.add("skipped by design", what, len(jobs) - len(kept))
+    remark = "earlier records of a run that a later one completes"
+    findings.add("skipped by design", remark, len(jobs) - len(kept))
     return kept
 
 
@@ -135,8 +135,8 @@ def _from_steps(steps: pd.DataFrame, jobs: pd.Series, findings: Findings) -> pd.
     # How a step ended does not say how its job did.
     runs["word"] = runs["State"] = ""
     runs["took_ns"] = pd.array([None] * len(runs), dtype="Int64")
-    what = "jobs of which only steps are recorded: their times are those of the steps"
-    findings.add("assumed", what, len(runs), _line(runs))
+    remark = "jobs of which only steps are recorded: their times are those of the steps"
+    findings.add("assumed", remark, len(runs), _line(runs))
     return runs
 
 
@@ -173,14 +173,14 @@ def _check_times(runs: pd.DataFrame, findings: Findings) -> None:
     ended = runs["word"].isin(ENDED_STATES)
     spent = runs["end_ns"] - runs["start_ns"]
     backwards = (spent < 0).fillna(value=False)
-    what = "runs that end before they start; their times are missing"
-    findings.add("suspicious", what, int(backwards.sum()), _line(runs[backwards]))
+    remark = "runs that end before they start; their times are missing"
+    findings.add("suspicious", remark, int(backwards.sum()), _line(runs[backwards]))
     off = ((spent - runs["took_ns"]).abs() > 2 * SECOND).fillna(value=False) & ~backwards & ended
-    what = "runs that took longer or shorter than Elapsed says; check the time zone"
-    findings.add("suspicious", what, int(off.sum()), _line(runs[off]))
+    remark = "runs that took longer or shorter than Elapsed says; check the time zone"
+    findings.add("suspicious", remark, int(off.sum()), _line(runs[off]))
     endless = ended & runs["end_ns"].isna()
-    what = "ended runs without a time of end"
-    findings.add("suspicious", what, int(endless.sum()), _line(runs[endless]))
+    remark = "ended runs without a time of end"
+    findings.add("suspicious", remark, int(endless.sum()), _line(runs[endless]))
     runs.loc[backwards, ["start_ns", "end_ns"]] = pd.NA
 
 
@@ -232,8 +232,8 @@ def _gpus(runs: pd.DataFrame, findings: Findings) -> pd.Series:
         use = counts.isna() & numbers.notna()
         if name == "AllocGRES":
             several = use & ~per_node & (runs["node_count"] > 1).fillna(value=False)
-            what = "AllocGRES of several nodes counts the GPUs of all of them together"
-            findings.add("assumed", what, int(several.sum()), _line(runs[several]))
+            remark = "AllocGRES of several nodes counts the GPUs of all of them together"
+            findings.add("assumed", remark, int(several.sum()), _line(runs[several]))
         counts = counts.where(~use, numbers)
     # A job with resources listed and no GPU among them has none.
     return counts.mask(counts.isna() & runs["AllocTRES"].ne(""), 0)
@@ -387,8 +387,8 @@ def note_crash_loops(jobs: pd.DataFrame, findings: Findings) -> None:
     fifth = begun.groupby("job")["start_ns"].shift(_LOOP_STARTS - 1)
     quick = begun[((begun["start_ns"] - fifth) <= _LOOP_NS).fillna(value=False)]
     for job, runs in begun[begun["job"].isin(quick["job"])].groupby("job"):
-        what = f"job {job} is in a crash loop: {_LOOP_STARTS} starts or more within an hour"
-        findings.add("noted", what, len(runs), f"line {int(runs['line'].iloc[0]):,}")
+        remark = f"job {job} is in a crash loop: {_LOOP_STARTS} starts or more within an hour"
+        findings.add("noted", remark, len(runs), f"line {int(runs['line'].iloc[0]):,}")
 
 
 # Names of hosts from Slurm's short form: ``node[001-004,007],login1``.
