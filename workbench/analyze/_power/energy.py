@@ -89,6 +89,7 @@ def energy(
     readings = signal(power, longest_gap_periods=longest_gap_periods)
     start, end = window(readings.earliest_ns, readings.latest_ns, start_ns, end_ns)
     energy_j, covered_s = integrated(readings, (start, end), method)
+    # Joined across all gaps of one entity, never from one entity to the next.
     own = np.diff(owners(readings), prepend=-1) == 0
     whole_j, _ = integrated(replace(readings, joined=own), (start, end), method)
     return energy_rows(
@@ -240,6 +241,7 @@ def energy_total(energy: pd.DataFrame, *, entities: pd.DataFrame | None = None) 
     row = kind | {
         "energy_j": chosen["energy_j"].sum(min_count=1),
         "bridged_j": chosen["bridged_j"].sum(min_count=1),
+        # One entity without an upper end leaves the sum without one.
         "highest_j": chosen["highest_j"].sum(min_count=len(expected)),
         "mean_w": _mean_w(chosen),
         "covered_share": min(covered_s / (window_s * len(expected)), 1.0),
@@ -339,6 +341,7 @@ def _as_rate(readings: Signal, edges_ns: np.ndarray) -> tuple[Signal, np.ndarray
     earlier_ns = readings.time_ns - step_ns
     cut = np.zeros(len(owner), dtype=bool)
     for edge in edges_ns:
+        # A difference across an edge of the window counts in part only if it is short.
         cut |= (earlier_ns < edge) & (edge < readings.time_ns)
     is_known = own & (rise >= 0) & (step_ns > 0) & (readings.joined | ~cut)
     rate = np.where(is_known, rise, 0) / np.where(is_known, step_ns / _NS, 1)

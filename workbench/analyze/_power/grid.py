@@ -24,13 +24,7 @@ from workbench.analyze._lib.energy_curves import (
 )
 from workbench.analyze._power.energy import window
 from workbench.errors import WorkbenchError
-from workbench.tables import (
-    POWER,
-    POWER_ENTITIES,
-    POWER_GRID,
-    POWER_SAMPLED,
-    POWER_TOTALS,
-)
+from workbench.tables import POWER, POWER_ENTITIES, POWER_GRID, POWER_SAMPLED, POWER_TOTALS
 
 _NS = 1e9
 # Rows of about 30 bytes: more would not fit a laptop, and most often a clock is wrong.

@@ -137,6 +137,7 @@ def _range(series: Series, spec: GridSpec, resolved_s: float) -> Iterator[dict[s
         return
     window = spec.range_window_s
     cells = max(round(window / series.period_s), 1)
+    # A mean over a gap would be one of fewer cells, so windows with gaps drop out.
     power = pd.Series(series.power_w).rolling(cells).mean().dropna()
     seen = window >= resolved_s * (1 - 1e-9)
     why = f"largest - smallest mean of {cells * series.period_s:g} s"
@@ -165,6 +166,7 @@ def _band(series: Series, spec: GridSpec, averaging_s: float | None) -> dict[str
     }  # fmt: skip
     if low >= nyquist:
         return row | {"why": f"the band is above Nyquist ({nyquist:g} Hz): nothing of it is seen"}
+    # Cells finer than the meter repeat its readings, and would pass as resolution.
     stretch = longest_stretch(at_meter_pace(series), longest_gap_cells=2, least_cells=1)
     if len(stretch.power_w) < _LEAST_CELLS:
         return row | {"why": f"fewer than {_LEAST_CELLS} cells without a gap", "visible_share": 0.0}
@@ -359,6 +361,7 @@ def _from_row(row: dict[str, Any]) -> GridSpec:
         return None if value is None or by is None else value * by
 
     window = number["ramp_window_s"]
+    # The file has megawatts per window, as utilities write them.
     per_window = None if window is None else _MEGA / window
     return GridSpec(
         name=str(row["name"]),

@@ -69,6 +69,7 @@ def rounding_errors(count: int = 4_000_000, *, seed: int = 0) -> pd.DataFrame:
 
 def nearest_even(bits: Array, *, is_nan_kept: bool = True) -> Array:
     """Round float32 bits (uint32) to bfloat16 bits (uint16), ties to even."""
+    # 64 bits, because adding to a NaN can carry out of 32.
     wide = bits.astype(np.uint64)
     rounded = ((wide + 0x7FFF + ((wide >> 16) & 1)) >> 16).astype(np.uint16)
     if not is_nan_kept:
@@ -85,6 +86,7 @@ def _compared(values: Array, rounded: Array, library: Array) -> dict[str, Any]:
     is_normal &= np.isfinite(wide)
     exact = values[is_normal].astype(np.float64)
     error = np.abs(wide[is_normal].astype(np.float64) - exact) / np.abs(exact)
+    # A NaN has all bits of its exponent set and a mantissa that is not 0; 0 is infinity.
     is_nan = ((rounded & _EXPONENT) == _EXPONENT) & ((rounded & _MANTISSA) != 0)
     return {
         "value_count": int((~was_nan).sum()),

@@ -160,9 +160,7 @@ def _passed(events: list[_Event], findings: Findings) -> list[_Event]:
         # A spare node looks on, and may begin to join again and again.
         spares = [event for event in events if event.time_ns > back.get(event.node, -1)]
         findings.add(
-            "skipped by design",
-            "events of nodes that did not come back in a cycle",
-            len(spares),
+            "skipped by design", "events of nodes that did not come back in a cycle", len(spares)
         )
         events = [event for event in events if event.time_ns <= back.get(event.node, -1)]
     order = list(_UNTIL)

@@ -14,12 +14,7 @@ import pandas as pd
 from workbench.load._files.archive import Source
 from workbench.load._files.findings import Findings
 from workbench.load._power.formats.prometheus_metrics import PREFERRED
-from workbench.load._power.formats.repeated_tables import (
-    Chunk,
-    Numbers,
-    Objects,
-    chunks_of,
-)
+from workbench.load._power.formats.repeated_tables import Chunk, Numbers, Objects, chunks_of
 from workbench.load._power.part import (
     NO_TIME,
     STATE_COLUMNS,

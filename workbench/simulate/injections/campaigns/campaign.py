@@ -25,9 +25,7 @@ from workbench.simulate.injections.campaigns.work import (
     metric_name,
     prepared,
 )
-from workbench.simulate.injections.designs.bits import (
-    storage,
-)
+from workbench.simulate.injections.designs.bits import storage
 from workbench.tables import (
     CAMPAIGN,
     FAULTS,

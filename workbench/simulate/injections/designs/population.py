@@ -81,6 +81,7 @@ def _population(rows: Iterable[tuple[str, str, str, str, str, int]]) -> pd.DataF
 def _kind(module: Any, leaf: str) -> str:
     """Say what a parameter is for, by the module that owns it."""
     owner = type(module).__name__
+    # Before the name of the leaf: a norm has weight and bias, too.
     if owner.startswith("Embedding"):
         return "embedding"
     if "Norm" in owner:
@@ -176,6 +177,7 @@ def _outputs(model: Any, inputs: Any) -> dict[str, tuple[str, int]]:
 
     def note(name: str, _module: Any, _args: Any, output: Any) -> None:
         if isinstance(output, torch().Tensor) and output.dtype in names and output.ndim:
+            # A module that is called several times is hit in its first call.
             seen.setdefault(name, output)
 
     with ExitStack() as undo, in_evaluation(model):
@@ -237,10 +239,7 @@ def _targets(model: Any, activations: pd.DataFrame | None) -> tuple[dict[str, in
 
 
 def refuse_other_values(
-    faults: pd.DataFrame,
-    field: str,
-    own: npt.NDArray[np.float64],
-    is_hit: npt.NDArray[np.bool_],
+    faults: pd.DataFrame, field: str, own: npt.NDArray[np.float64], is_hit: npt.NDArray[np.bool_]
 ) -> None:
     """Refuse faults whose values are not those that the model gives."""
     listed = faults[field].to_numpy(dtype=np.float64, na_value=np.nan)

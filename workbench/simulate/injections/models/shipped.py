@@ -51,6 +51,7 @@ def shipped_model(name: str) -> Any:
         If PyTorch is not installed.
     """
     facts = shipped_facts(name)
+    # Making layers draws random weights; the caller's generator must not notice.
     with torch().random.fork_rng(devices=[]):
         model = _empty(name, facts)
     weights = {key: torch().from_numpy(array) for key, array in _arrays(f"{name}.npz").items()}
