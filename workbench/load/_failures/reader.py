@@ -146,6 +146,7 @@ def _recognise(
         remark = "is UTF-16, no log is; convert it: iconv -f UTF-16 -t UTF-8"
         unknown.append((source.label, "dropped", remark, 1, None))
         return
+    # A console log can hold what several programs wrote, so several formats may read it.
     readers, misses_xids = readers_of(source, head)
     recognised += [(source, reader) for reader in readers]
     if misses_xids:

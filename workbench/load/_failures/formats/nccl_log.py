@@ -194,6 +194,7 @@ class _Log:
             self._year += 1
             remark = "stamps without a year pass New Year; later ones got the next"
             self.findings.add("noted", remark)
+        # Lines of several ranks are not in order around New Year, so the year goes back, too.
         elif self._month is not None and month - self._month >= _HALF_YEAR:
             self._year -= 1
         self._month = month

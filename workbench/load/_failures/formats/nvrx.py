@@ -169,7 +169,9 @@ def _passed(events: list[_Event], findings: Findings) -> list[_Event]:
     for name in order[order.index(first.name) + 1 :]:
         times = [event for event in events if event.name == name]
         if times:
+            # All nodes must have passed an event before the job has.
             latest = max(times, key=_IN_TIME)
+            # The clocks of nodes differ: a phase never ends before it began.
             is_late = latest.time_ns >= passed[-1].time_ns
             passed.append(latest if is_late else passed[-1]._replace(name=name))
     return passed

@@ -147,6 +147,7 @@ def _blame(message: str, exit_code: int | None) -> dict[str, Any]:
 def _of_exit_code(exit_code: int | None) -> dict[str, Any]:
     if exit_code is None:
         return {"cause": "unknown", "category": "unknown"}
+    # A shell reports signal n as 128 + n, Python as -n.
     number = -exit_code if exit_code < 0 else exit_code - 128
     if exit_code < 0 or 0 < number <= 64:
         name = signal_name(number)
@@ -211,6 +212,7 @@ def _console(source: Source, settings: Given, findings: Findings) -> list[dict[s
 def _row_of_entry(entry: _Entry, label: str, settings: Given, findings: Findings) -> dict[str, Any]:
     fields = entry.fields
     exit_match = _EXIT.match(fields.get("exitcode", ""))
+    # Bounded: a line may hold any number of digits.
     exit_code = int(exit_match[1][:12]) if exit_match else None
     traceback = fields.get("traceback", "")
     message = entry.exception

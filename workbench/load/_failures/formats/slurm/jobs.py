@@ -89,6 +89,7 @@ def _with_times(frame: pd.DataFrame, settings: Given, findings: Findings) -> pd.
         frame[f"{name.lower()}_ns"] = times.ns.iloc[rows].array
     local = times.is_local.to_numpy().reshape(len(_TIMES), count)
     frame["is_local"] = pd.Series(local.any(axis=0), index=frame.index)
+    # Elapsed leaves out the time for which a job was suspended.
     took = _durations(frame["Elapsed"]) + _durations(frame["Suspended"]).fillna(0)
     ended = frame["word"].isin(ENDED_STATES)
     frame["took_ns"] = took
@@ -109,11 +110,13 @@ def _durations(texts: pd.Series) -> pd.Series:
 
 def _latest(jobs: pd.DataFrame, findings: Findings) -> pd.DataFrame:
     """Keep the last record of each run: logs of several days tell of a run several times."""
+    # sacct counts records by DBIndex; without it a job and its time of submission tell runs apart.
     keys = ["job", "DBIndex"] if jobs["DBIndex"].ne("").any() else ["job", "Submit"]
     begun = jobs["start_ns"].notna()
     waits = jobs[~begun].merge(jobs.loc[begun, keys].drop_duplicates(), on=keys)["line"]
     kept = jobs[~jobs["line"].isin(waits)]
     ended = kept["word"].isin(ENDED_STATES)
+    # An ended record completes one written while the job ran; of two alike the later counts.
     kept = kept.assign(_ended=ended).sort_values(["_ended", "line"], kind="stable")
     kept = kept[~kept.duplicated([*keys, "start_ns"], keep="last")].drop(columns="_ended")
     remark = "earlier records of a run that a later one completes"
@@ -150,6 +153,7 @@ def _numbered(runs: pd.DataFrame) -> pd.DataFrame:
 
 def _step_states(runs: pd.DataFrame, steps: pd.DataFrame) -> pd.Series:
     """List states of failed steps that say more than the job's own state."""
+    # CANCELLED and FAILED of a step say nothing beyond the state of the job.
     bad = steps[steps["word"].isin(set(FAILURE_STATES) - {"CANCELLED", "FAILED"})]
     timed, begun = bad[bad["start_ns"].notna()], runs[runs["start_ns"].notna()]
     if timed.empty or begun.empty:
@@ -204,6 +208,7 @@ def _node_numbers(texts: pd.Series) -> pd.Series:
     """Read numbers of nodes; sacct writes 1K for 1024."""
     numbers: dict[str, int | None] = {}
     for text in texts.unique():
+        # Slurm shortens numbers of nodes: 2K is 2048.
         match = re.fullmatch(r"(\d{1,7})(K?)", text.strip(), re.ASCII)
         numbers[text] = int(match[1]) * (1024 if match[2] else 1) if match else None
     return pd.Series(pd.array([numbers[text] for text in texts], dtype="Int64"), index=texts.index)
@@ -228,6 +233,7 @@ def _gpus(runs: pd.DataFrame, findings: Findings) -> pd.Series:
         numbers = pd.Series(gpus, index=runs.index)
         numbers = numbers.mask(per_node, numbers * runs["node_count"])
         if name == "ReqTRES":
+            # A request tells GPUs only as long as nothing was allocated.
             numbers = numbers.mask(runs["start_ns"].notna() | runs["AllocTRES"].ne(""))
         use = counts.isna() & numbers.notna()
         if name == "AllocGRES":
@@ -299,6 +305,7 @@ def gpu_count(text: str) -> int | None:
     for entry in re.sub(r"\([^)]*\)", "", text).split(","):
         if match := _GPU.fullmatch(entry.strip()):
             (typed if match[1] else untyped).append(int(match[2]))
+    # gres/gpu=8,gres/gpu:h100=8 counts the same GPUs twice; the plain entry holds all.
     if untyped:
         return max(untyped)
     return sum(typed) if typed else None
@@ -363,6 +370,7 @@ def timeline_of(jobs: pd.DataFrame, label: str) -> pd.DataFrame:
     running = common.assign(state="running", start_ns=jobs["start_ns"], end_ns=jobs["end_ns"])
     joined = {names: ",".join(names) or None for names in set(jobs["hosts"])}
     running["nodes"] = [joined[names] for names in jobs["hosts"]]
+    # A wait cannot begin after the start; requeued jobs may have such an eligible time.
     since = jobs["eligible_ns"].mask((jobs["eligible_ns"] > jobs["start_ns"]).fillna(value=True))
     since = since.fillna(jobs["submit_ns"]).fillna(jobs["eligible_ns"])
     until = jobs["start_ns"].where(began, jobs["end_ns"])
@@ -426,6 +434,7 @@ def _expanded(name: str, text: str, room: int) -> list[str]:
         for plain, inside in _PART.findall(name)
     ]
     sizes = [sum(_size(piece) for piece in pieces) for pieces in choices]
+    # Counted before they are spelled out: a short text can name billions of hosts.
     if prod(sizes) > room:
         msg = f"{text[:80]!r} names more than {MOST_HOSTS:,} hosts"
         raise LoadError(msg)
