@@ -302,6 +302,7 @@ class Stamps:
         """Take a line apart."""
         if line.startswith("{") and _JSON.match(line):
             return _journal_entry(line)
+        # Most lines have the form of the line before.
         names = (self._usual, *_FORMS) if self._usual else _FORMS
         for name in names:
             if match := _FORMS[name].match(line):
@@ -368,6 +369,7 @@ class Stamps:
         moment = self._date(self._year, match)
         if self._last is not None and (moment is None or self._last - moment > _HALF_YEAR):
             later = self._date(self._year + 1, match)
+            # 29 February does not exist in the next year; such a stamp stays in this one.
             self._year += later is not None
             self.new_year_count += later is not None
             moment = later or moment
@@ -424,6 +426,7 @@ class Stamps:
 
 
 def nanoseconds(moment: datetime) -> int:
+    # In integers, as timestamp() would round to a double.
     return (moment - _EPOCH) // _MICROSECOND * 1000
 
 
@@ -575,6 +578,7 @@ def _line_starts(block: bytes, needles: Sequence[bytes]) -> Iterator[int]:
         at = block.find(needle)
         while at >= 0:
             yield block.rfind(b"\n", 0, at) + 1
+            # A line is given once, however often it holds the needle.
             end = block.find(b"\n", at)
             at = block.find(needle, end) if end >= 0 else -1
 

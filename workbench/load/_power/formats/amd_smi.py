@@ -199,6 +199,7 @@ def _mapped(function: Callable[[str], object], texts: Objects) -> Objects:
 
 def _header(cells: Sequence[str]) -> Mapping[str, int] | None:
     by_name = [(role, at) for at, cell in enumerate(cells) if (role := _role(cell))]
+    # Reversed, so that of two columns of one role the first stays.
     roles = dict(reversed(by_name))
     is_header = "gpu" in roles and not any(cell.replace(".", "").isdecimal() for cell in cells)
     return roles if is_header and len(cells) > 1 else None
