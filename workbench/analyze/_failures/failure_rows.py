@@ -45,6 +45,7 @@ def counted(
         hit = ((failures["category"] == reason) | (failures["severity"] == reason)).to_numpy(bool)
         if count := int((hit & keep).sum()):
             left[reason] = count
+        # A row that fits two reasons is counted for the first.
         keep &= ~hit
     return failures[keep], left
 

@@ -74,6 +74,7 @@ def job_failures(
     positive("after_min", after_min)
     TIMELINE.check(timeline)
     kept, left = counted(needed(failures, "node", "job", "kind", "cause", "end_ns"), leave_out)
+    # The record of a failed job cannot explain that job.
     kept = timed(kept[kept["kind"] != "slurm"], left)
     runs = _failed_runs(timeline, outcomes, left)
     _refuse_other_clock(kept, runs)
@@ -82,8 +83,10 @@ def job_failures(
     late = pairs["start_ns"] <= pairs["run_end_ns"] + after_min * _NS_PER_MIN
     seen = pairs[early & late].assign(is_mild=lambda rows: rows["severity"] != "fatal")
     seen = seen.drop_duplicates(["run", "cause", "start_ns", "severity"])
+    # Causes are listed in the order in which they struck.
     by_time = seen.sort_values(["run", "start_ns"], kind="stable")
     causes = by_time.drop_duplicates(["run", "cause"]).groupby("run")["cause"]
+    # The primary cause is the earliest fatal one, else the earliest.
     lead = seen.sort_values(["run", "is_mild", "start_ns"], kind="stable")
     table = runs.assign(
         primary_cause=lead.groupby("run")["cause"].first().reindex(runs.index).fillna(_UNKNOWN),
@@ -130,6 +133,7 @@ def crash_loops(
     if runs.empty:
         return CRASH_LOOPS.empty()
     gap = runs.groupby("job")["end_ns"].diff()
+    # Negated, so that the first run of a job, whose gap is NaN, begins a series.
     series = (~(gap <= reach)).cumsum().to_numpy()
     groups = runs.assign(series=series).groupby("series")
     table = pd.DataFrame(

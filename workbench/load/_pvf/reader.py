@@ -121,6 +121,7 @@ def _read(
             first = first or error
             # Messages begin with the file they are about.
             bad = [file for file in left if str(error).startswith(file.source.label)]
+            # Without the damaged file the others can be read; other errors concern all of them.
             if not isinstance(error, DamagedError) or len(bad) != 1 or len(files) == 1:
                 raise first from None
             left.remove(bad[0])

@@ -54,6 +54,7 @@ def rounding_errors(count: int = 4_000_000, *, seed: int = 0) -> pd.DataFrame:
     count = whole_number("count", count, least=1)
     bits = np.random.default_rng(seed).integers(0, 2**32, count, dtype=np.uint32)
     values = bits.view(np.float32)
+    # The reference: the cast of PyTorch itself.
     cast = torch().from_numpy(values.copy()).to(torch().bfloat16)
     library = cast.view(torch().int16).numpy().view(np.uint16)
     ways = {
@@ -180,4 +181,5 @@ def _gradients(model: Any, inputs: tuple[Any, ...], labels: Any) -> Any:
         loss = torch().nn.functional.cross_entropy(logits, labels)
         gradients = torch().autograd.grad(loss, list(parameters.values()), allow_unused=True)
     flat = torch().cat([gradient.flatten() for gradient in gradients if gradient is not None])
+    # What is 0 already cannot be lost.
     return flat[flat != 0]

@@ -89,7 +89,9 @@ def checkpoint_curve(
     for interval in intervals.tolist():
         job = _synchronous(recovery_min, positive("checkpoint_interval_min", interval), write_min)
         states = shares_of(job, failure_interval_min, "poisson")
+        # Rounding can leave a share just below 0 or above 1.
         share = {state: min(max(value, 0.0), 1.0) for state, _, value in states}
+        # A failure loses half an interval on average.
         loss = (recovery_min + interval / 2) / failure_interval_min
         losses = [share.get(state, 0.0) for state in (LOST, WRITING, "recovery")]
         first_order = (1 - loss) / (1 + write_min / interval)
@@ -154,6 +156,7 @@ def checkpoint_optimum(
     not_negative("recovery_min", recovery_min)
     young = np.sqrt(2 * write * mean)
     small = np.sqrt(write / (2 * mean))
+    # Daly 2006: his series holds up to w = 2 M; beyond it he takes M.
     daly = young * (1 + small / 3 + small**2 / 9) - write if write < 2 * mean else mean
     # The derivative changes its sign once between 0 and M; very long writes push it against M.
     numeric = mean

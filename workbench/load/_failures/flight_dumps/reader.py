@@ -152,6 +152,7 @@ def _sources(path: Paths, findings: list[Finding]) -> Iterator[tuple[Source, boo
             msg = f"{shown(entry)}: there is no such file or directory"
             raise FileNotFoundError(msg)
         for file, is_named in [(entry, True)] if entry.is_file() else _below(entry):
+            # A link to a dump is not a second dump.
             real = os.path.realpath(file)
             if real in seen:
                 findings.append((shown(file), "skipped by design", "was given before", 1, None))
@@ -207,6 +208,7 @@ def _implausible_name(name: str) -> str:
 
 def _read(source: Source) -> Dump:
     with source.open() as stream:
+        # One byte more than allowed tells that it is too large.
         raw = stream.read(LARGEST_BYTES + 1)
         cut = stream.truncated_at is not None
     start = raw.lstrip(b"\xef\xbb\xbf \t\r\n")[:1]
@@ -335,6 +337,7 @@ def _owned(dump: Dump, stated: int | None) -> Owned:
     named_rank, own = rank_in_dump_name(dump.label), dump.own_ranks
     if stated is not None:
         return Owned(stated, "argument", node, dump)
+    # A number in the name must be a member of the dump's own groups.
     if named_rank is not None and (not own or named_rank in own):
         return Owned(named_rank, "file name", node, dump)
     if len(own) == 1:
@@ -431,6 +434,7 @@ def groups_of(ranks: Sequence[Owned]) -> tuple[pd.DataFrame, NameOf]:
         for name, (description, in_group) in owned.dump.groups.items():
             group_of[owned.rank, name] = (name, in_group)
             keys[name, in_group] = keys.get((name, in_group)) or description
+        # Groups that the dump does not list: their members are the ranks that use them.
         for row in owned.dump.entries:
             if row["group"] is not None and row["group"] not in owned.dump.groups:
                 users.setdefault(row["group"], {})[owned.rank] = row["description"]
@@ -439,6 +443,7 @@ def groups_of(ranks: Sequence[Owned]) -> tuple[pd.DataFrame, NameOf]:
         key = (name, tuple(sorted(described)))
         keys.setdefault(key, next(filter(None, described.values()), None))
         group_of |= {(rank, name): key for rank in described}
+    # Two groups can have one name, if their members differ.
     shared = pd.Series([name for name, _ in keys]).value_counts()
     names = {
         key: key[0] if shared[key[0]] == 1 else f"{key[0]} ({_listed(key[1])})" for key in keys

@@ -86,6 +86,7 @@ def read(source: Source, settings: Given) -> LogPart:
         replicas.setdefault((entry.job, key), []).append(entry)
     failures, timeline = list(_errors(recorded)), []
     for of_replica in replicas.values():
+        # All ranks of a replica report the same events; those of one are enough.
         lowest = min(entry.rank for entry in of_replica)
         events = [e for e in of_replica if e.kind != "error" and e.rank == lowest]
         failures += _restarts(events)
@@ -144,6 +145,7 @@ def _errors(records: list[_Record]) -> Iterator[dict[str, Any]]:
     for record in records:
         if record.kind != "error":
             continue
+        # An error in one replica makes the others of its quorum fail, too.
         is_first = (record.job, record.quorum) not in seen
         seen.add((record.job, record.quorum))
         cause = one_line(str(record.said))[:100]

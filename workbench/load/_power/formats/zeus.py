@@ -85,6 +85,7 @@ def _windows(
                 "scope": _SCOPES[device[2]],
                 "device": device[3],
                 "energy_j": _energies(raw, device[0], findings),
+                # The optimizer sets the limit of GPUs only.
                 "limit_w": limit if device[2] == "gpu" else float("nan"),
             }
         )

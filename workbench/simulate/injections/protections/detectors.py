@@ -57,6 +57,7 @@ class Alarms:
 
     def __call__(self, batch: Batch, outputs: Any) -> None:
         """Ask every detector about a batch; a crash is its own alarm and asks nobody."""
+        # A run that crashed has nothing to look at.
         if outputs is None:
             return
         for name, detector in self._detectors.items():
@@ -168,6 +169,7 @@ def output_ranges(model: Any, inputs: Any) -> dict[str, tuple[float, float]]:
     uneven: set[str] = set()
     with ExitStack() as undo, in_evaluation(model):
         for name, module in model.named_modules():
+            # Only leaves; a container mostly passes on what its last module gives.
             if not any(True for _ in module.children()):
                 undo.callback(module.register_forward_hook(watch(name)).remove)
         for batch in batches(inputs):
