@@ -129,6 +129,7 @@ def failure_rates(
     doubts = [*doubts, *doubtful_counts(kept)]
     _refuse_longer_than(days, kept)
     by_node = counts_by_node(kept[kept["node"].notna()], watched)
+    # Groups of nodes divide the exposure; causes share all of it.
     if isinstance(by, Mapping):
         with_value(kept, "node", "no node", left)
         counts, watched, size = _by_group(by_node, watched, by)
@@ -252,6 +253,7 @@ def standby_nodes(node_count: int, fail_share: float, *, quantile_share: float =
         msg = f"fail_share must be from 0 to 1, not {fail_share!r}"
         raise WorkbenchError(msg)
     quantile = share_between("quantile_share", quantile_share)
+    # Nodes fail independently of each other.
     return int(stats.binom.ppf(quantile, nodes, fail_share))
 
 

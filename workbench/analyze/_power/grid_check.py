@@ -116,6 +116,7 @@ def _ramps(series: Series, spec: GridSpec, resolved_s: float) -> Iterator[dict[s
     window = spec.ramp_window_s
     # A change over a long window is also the mean of shorter ones, so it can prove too much.
     result = ramps_of(series, max(window, series.resolved_s))
+    # Two means that do not overlap are needed for a change.
     seen = window >= 2 * resolved_s * (1 - 1e-9)
     why = f"largest change over {result[0]['measured_s']:g} s"
     if not seen:
@@ -157,6 +158,7 @@ def _range(series: Series, spec: GridSpec, resolved_s: float) -> Iterator[dict[s
 def _band(series: Series, spec: GridSpec, averaging_s: float | None) -> dict[str, Any]:
     low, high = float(spec.band_low_hz or 0), float(spec.band_high_hz or 0)
     nyquist = series.nyquist_hz
+    # Beyond its half-power frequency the sensor averages away more than half of the power.
     top = min(high, nyquist, half_power_hz(averaging_s or 0.0))
     visible = max(top - low, 0.0) / (high - low)
     row = {

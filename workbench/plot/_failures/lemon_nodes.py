@@ -95,6 +95,7 @@ def _claim(nodes: pd.DataFrame) -> str:
     if pd.isna(nodes["recall_share"].iloc[0]):
         return f"{flagged}; so few nodes say little of lemons"
     recall = percent(float(nodes["recall_share"].iloc[0]))
+    # "about > 99 %" would say it twice.
     about = "" if recall[0] in "<>" else "about "
     return f"{flagged}; {days} days find {about}{recall} of lemons"
 

@@ -36,6 +36,7 @@ _PLAIN = frozenset({"start", "running", "interrupt", "end"})
 
 def looks_like(head: bytes, label: str) -> bool:  # noqa: ARG001 - the name says nothing
     lines = head.decode(errors="replace").removeprefix("\ufeff").split("\n")
+    # Comments may stand before the first event.
     plain = (line for line in lines if line.strip() and not line.lstrip().startswith("#"))
     return is_event(next(plain, ""))
 
@@ -96,6 +97,7 @@ class _Story:
         state, may_end = _BEGINS[event.name]
         if self._state not in may_end and not (event.name == "start" and self._state == "ended"):
             self._complain(event)
+            # Out of order it would begin a state that cannot be.
             if event.name not in _PLAIN:
                 return
         self._close(event)
@@ -162,6 +164,7 @@ class _Story:
         count = len(self._nodes) or _whole(nodes)
         per_node = _whole(event.rest.get("gpus_per_node"))
         gpus = _whole(event.rest.get("gpus")) or _whole(event.rest.get("ranks"))
+        # A number that the job states itself goes first.
         if gpus is None and per_node is not None and count:
             gpus = count * per_node
         self._size = {"node_count": count, "gpu_count": gpus}
@@ -284,6 +287,7 @@ def _name_jobs(events: list[Event], findings: Findings) -> None:
     """Give events without a job the only one that the log names."""
     jobs = {event.job for event in events} - {None}
     nameless = [event for event in events if event.job is None]
+    # Events without a job can only be of the one there is.
     if len(jobs) == 1:
         only = jobs.pop()
         for event in nameless:

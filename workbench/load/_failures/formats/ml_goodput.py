@@ -115,6 +115,7 @@ def _entries(
             continue
         if kind == "custom":
             kind = str(payload.get(f"{_CUSTOM}_type") or "custom")[:_LONGEST_NAME]
+        # The time at which Cloud Logging took the entry.
         written = iso_ns(record.get("timestamp"))
         if written is not None and abs(written - time_ns) >= _LATE_S * SECOND:
             findings.add("suspicious", _SHIFTED, 1, f"line {line:,}")
@@ -142,6 +143,7 @@ def _failures(job: str | None, runs: list[Run]) -> Iterator[dict[str, Any]]:
     last_step: int | None = None
     for before, after in pairwise(runs):
         last_step = before.last_step if before.last_step is not None else last_step
+        # Steps that are done again show a disruption, whatever the log says of the end.
         goes_back = None not in (last_step, after.first_step) and after.first_step <= last_step  # type: ignore[operator]
         # A job that ended in order and was started again later was not disrupted.
         if before.is_ended and not goes_back:
@@ -226,6 +228,7 @@ class Run:
             return entry.begins
         if entry.kind == "step" and self.last_step is not None:
             return entry.step is not None and entry.step <= self.last_step
+        # After steps were done, devices are set up only by a new process.
         is_new_start = entry.kind == "starting" and self.last_step is not None
         return entry.begins and (entry.kind == "job" or is_new_start)
 

@@ -196,6 +196,7 @@ class Checkpoint:
         folder = Path(settings.folder)
         head = folder / _HEAD
         if head.exists():
+            # Chunks of another campaign must not be mixed in.
             stored = _same_campaign(head, identity)
             # What a killed process left: of this version, and of earlier ones.
             for pattern in (".*.parquet-*-*", ".*.json-*-*", "*.tmp"):
@@ -241,6 +242,7 @@ class Checkpoint:
         if sums.exists():
             self._refuse_other_bytes(sums, (start, stop))
         else:
+            # Folders of earlier versions have no check sums.
             self.unproven.append(start)
         table = _parquet(path)
         detected = table[[name for name in table if name not in OUTCOMES.columns]]

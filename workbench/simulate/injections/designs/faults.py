@@ -414,6 +414,7 @@ def _with_empty(hits: pd.DataFrame, population: pd.DataFrame, count: int) -> pd.
     empty = np.setdiff1d(np.arange(count), hits["exp_id"].unique())
     if not len(empty):
         return hits
+    # Types that can be missing, as experiments without a hit have neither element nor bit.
     hits = hits.astype({"elem": "Int64", "bit": "Int16"})
     rows = pd.DataFrame({"exp_id": empty}).reindex(columns=hits.columns)
     components = population["component"].unique()
@@ -490,5 +491,6 @@ def _stratum_names(table: pd.DataFrame, by: Sequence[str]) -> pd.Series:
 def _located(sizes: _Longs, drawn: _Longs) -> tuple[_Longs, _Longs]:
     """Turn numbers below ``sum(sizes)`` into a cell and the element within it."""
     ends = np.cumsum(sizes)
+    # side="right" passes over cells without elements.
     cell = np.searchsorted(ends, drawn, side="right")
     return cell, drawn - (ends - sizes)[cell]

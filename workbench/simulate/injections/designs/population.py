@@ -96,6 +96,7 @@ def _own_components(model: Any) -> Mapping[str, str]:
 
 def _component(name: str, patterns: Mapping[str, str]) -> str:
     matching = (component for pattern, component in patterns.items() if fnmatchcase(name, pattern))
+    # Without a pattern, the outermost module names the component.
     return next(matching, name.split(".", 1)[0])
 
 
@@ -132,6 +133,7 @@ def activations(model: Any, inputs: Any, where: str | Sequence[str] = "*") -> pd
     outputs, leaves = _outputs(model, inputs), leaf_names(model)
     chosen: dict[str, None] = {}
     for pattern in [where] if isinstance(where, str) else where:
+        # "*" alone means leaves: the output of a container is that of a leaf, hit twice as often.
         candidates = [name for name in outputs if pattern != "*" or name in leaves]
         names = [name for name in candidates if fnmatchcase(name, pattern)]
         refuse_if(
@@ -173,6 +175,7 @@ def _outputs(model: Any, inputs: Any) -> dict[str, tuple[str, int]]:
     """Run one batch and note type and elements per input of what every module gives first."""
     seen: dict[str, Any] = {}
     names = {layout.dtype: layout.name for layout in LAYOUTS.values()}
+    # One batch tells all shapes per input.
     batch = batches(inputs)[0]
 
     def note(name: str, _module: Any, _args: Any, output: Any) -> None:
@@ -209,6 +212,7 @@ def verified(
     name = faults["param"].astype(object)
     is_hit = name.notna()
     is_known = name.isin(list(sizes))
+    # Without inputs, the outputs of modules are not known: they are checked when the model runs.
     if activations is None:
         is_known |= name.map(is_output).astype(bool)
     refuse(is_hit & ~is_known, "param", f"is not of this model ({shown(list(sizes))}); {_HINT}")
