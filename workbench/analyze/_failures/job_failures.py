@@ -82,6 +82,7 @@ def job_failures(
     early = pairs["end_ns"] >= pairs["run_end_ns"] - before_min * _NS_PER_MIN
     late = pairs["start_ns"] <= pairs["run_end_ns"] + after_min * _NS_PER_MIN
     seen = pairs[early & late].assign(is_mild=lambda rows: rows["severity"] != "fatal")
+    # One failure can be joined twice: by its node and by its job.
     seen = seen.drop_duplicates(["run", "cause", "start_ns", "severity"])
     # Causes are listed in the order in which they struck.
     by_time = seen.sort_values(["run", "start_ns"], kind="stable")
@@ -238,6 +239,7 @@ def _refuse_other_clock(failures: pd.DataFrame, runs: pd.DataFrame) -> None:
 
 def _pairs(failures: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
     """Pair runs with the failures of their nodes, and with those that name the job."""
+    # A failure without an end is taken for a moment.
     ends_ns = failures["end_ns"].fillna(failures["start_ns"]).astype("int64")
     failures = failures.assign(start_ns=failures["start_ns"].astype("int64"), end_ns=ends_ns)
     nodes = runs["nodes"].astype(object).where(runs["nodes"].notna(), "")

@@ -77,6 +77,7 @@ def grid_check(
     """
     if averaging_s is not None:
         not_negative("averaging_s", averaging_s)
+    # 1 allows no gap at all; share_between would refuse it.
     if least_covered_share != 1:
         share_between("least_covered_share", least_covered_share)
     series = uniform(totals)

@@ -88,6 +88,7 @@ def injections(path: Paths, *, tool: str | None = None, progress: bool = True) -
     dropped = Dropped()
     recognised = _recognised(surveyed.sources, formats, dropped)
     if not recognised.files:
+        # If every file was dropped, its own error says more than a list.
         if not (passed_over or recognised.unknown):
             dropped.raise_if_all()
         _raise_unknown(path, [*passed_over, *recognised.unknown, *dropped.rows], formats)

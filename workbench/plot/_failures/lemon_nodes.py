@@ -156,6 +156,7 @@ def lemon_recall(recall: pd.DataFrame, *, source: str = "", synthetic: bool = Fa
             hovertemplate="%{hovertext}<extra>" + name + ": %{y:.0f} %</extra>",
         )
     figure.update_xaxes(title="nodes are watched for [days]", rangemode="tozero")
+    # Above 100 %, so that markers there are not cut.
     figure.update_yaxes(title="share [%]", range=[0, 104])
     assumed = recall.attrs.get("assumed")
     notes = [f"lemons, as assumed: {label(assumed, 120)}"] if assumed else []

@@ -83,6 +83,7 @@ def _compared(values: Array, rounded: Array, library: Array) -> dict[str, Any]:
     """Compare rounded bits with the library's and with the values themselves."""
     was_nan = np.isnan(values)
     wide = (rounded.astype(np.uint32) << 16).view(np.float32)
+    # The relative error of a subnormal number has no bound.
     is_normal = (np.abs(values) >= np.finfo(np.float32).tiny) & np.isfinite(values)
     is_normal &= np.isfinite(wide)
     exact = values[is_normal].astype(np.float64)

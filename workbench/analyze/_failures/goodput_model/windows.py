@@ -144,6 +144,7 @@ def goodput_mean(runs: pd.DataFrame) -> pd.DataFrame:
     if runs.empty:
         msg = "there is no run to average"
         raise WorkbenchError(msg)
+    # A state that a run never was in has no row there.
     shares = runs.pivot_table(
         index="run", columns=["state", "scope"], values="gpu_time_share", sort=False
     ).fillna(0.0)
@@ -196,6 +197,7 @@ def goodput_windows(
     """
     line = line_of(failure_times, job, horizon_min)
     positive("window_min", window_min)
+    # What remains of the horizon is no whole window, and is left out.
     count = int(horizon_min // window_min)
     if count < 1:
         msg = f"no window of {window_min:g} min fits into {horizon_min:g} min"

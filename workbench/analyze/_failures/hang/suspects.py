@@ -134,6 +134,7 @@ def _uncertain(state: State, weak: list[Suspect]) -> tuple[list[Suspect], str]:
     if not weak:
         why = f"{len(hanging):,} ranks have operations pending, but no group tells for whom"
         return [Suspect(None, "none", "nothing pending", evidence=why)], "cannot tell"
+    # Where all that hang wait for each other, no rank is more suspicious than another.
     is_mutual = {suspect.reason for suspect in weak} <= {"all entered", "deadlock"}
     if is_mutual and hanging <= {suspect.rank for suspect in weak}:
         return [_everybody(hanging, weak)], "cannot tell"

@@ -67,6 +67,7 @@ def _windows(
 ) -> tuple[pd.DataFrame, str]:
     """Give a row per window and device, and the clock they are on."""
     start_s, spent_s = (numbers_of(raw, name, findings) for name in ("start_time", "elapsed_time"))
+    # No window lasts 32 years (1e9 s).
     is_timed = start_s.between(0, _LAST_S) & spent_s.between(0, 1e9)
     if (~is_timed).any():
         where = f"line {int(raw.index[~is_timed][0]):,}"

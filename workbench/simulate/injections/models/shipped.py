@@ -95,6 +95,7 @@ def shipped_inputs(
     arrays = _arrays(f"{name}_inputs.npz")
     held = len(arrays["labels"])
     wanted = held if count is None else count
+    # Clicks and tickets come from generators, digits from a data set.
     endless = seed is not None and name != "lenet"
     if wanted < 1 or (wanted > held and not endless):
         more = "; a seed draws as many as you like" if name != "lenet" else ""

@@ -64,6 +64,7 @@ class QueryReader:
         start = 0
         while start < len(block):
             at = block.find(_MARK, start)
+            # A header may come again in the middle, where logs were joined.
             line_start = len(block) if at < 0 else max(block.rfind(b"\n", start, at) + 1, start)
             if line_start > start:
                 self._rows.read(number, block[start:line_start])
