@@ -10,7 +10,7 @@ from tests import test_pages as pages
 from workbench import simulate
 
 ROOT = Path(__file__).resolve().parents[1]
-HOWTOS = {path.stem.removeprefix("howto_"): path for path in ROOT.glob("docs/howto_*.md")}
+HOWTOS = {name: ROOT / "docs" / f"{name}.md" for name in ("traces", "imbalance")}
 LAYERS = 12
 HISTOGRAM = """
 tiny_t3_bs8.pt
@@ -55,7 +55,7 @@ def test_code_of_a_how_to_runs_from_top_to_bottom(domain, tmp_path, monkeypatch)
     monkeypatch.chdir(tmp_path)
     names = {}
     for block in pages.python_of(HOWTOS[domain].read_text()):
-        exec(compile(block, f"howto_{domain}.md", "exec"), names)
+        exec(compile(block, f"{domain}.md", "exec"), names)
 
 
 def code_to_read():

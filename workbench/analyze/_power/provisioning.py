@@ -176,6 +176,7 @@ def overhead_w_implied(
     if positive("reference_limit_w", reference_limit_w) <= limit_w:
         msg = f"limit_w={limit_w:g} must be below reference_limit_w={reference_limit_w:g}"
         raise WorkbenchError(msg)
+    # Without any overhead, the number of GPUs grows as the limit falls.
     most = reference_limit_w / limit_w * speed_share
     if not speed_share < gain_ratio <= most:
         msg = (

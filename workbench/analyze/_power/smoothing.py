@@ -354,6 +354,7 @@ def held_up(
         return target
     drawn = []
     out, held = float(target[0]), 0
+    # A loop, since the hysteresis makes each cell depend on the one before.
     for wanted in target.tolist():
         if wanted >= out:
             out = min(out + up_w, wanted)

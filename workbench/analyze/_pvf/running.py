@@ -184,5 +184,6 @@ def _alarms(clean: Any, tolerance: float) -> dict[str, float]:
     count = len(clean)
     # Not >: a residual that is not a number has to count as an alarm.
     alarms = int((~(clean <= tolerance)).sum())
+    # Clopper-Pearson, one-sided: it says something even without any alarm.
     high = float(stats.beta.ppf(_LEVEL, alarms + 1, count - alarms)) if alarms < count else 1.0
     return {"clean_count": count, "false_alarm_share": alarms / count, "false_alarm_high": high}

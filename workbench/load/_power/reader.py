@@ -215,6 +215,7 @@ def _checked(options: PowerOptions) -> PowerOptions:
 
 
 def _raise_unknown(path: Paths, findings: Sequence[Finding], dropped: Dropped) -> NoReturn:
+    # All files failed to read: their own error says more than a list of formats.
     if not findings:
         dropped.raise_if_all()
     names = ", ".join(sorted({format_.NAME for format_ in FORMATS}))

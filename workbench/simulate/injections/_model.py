@@ -87,17 +87,17 @@ def batches(inputs: Any) -> tuple[Batch, ...]:
     return calls
 
 
-def _batch(given: Any) -> Batch:
-    if isinstance(given, torch().Tensor):
-        return Batch(given, (given,), {})
-    if isinstance(given, tuple):
-        return Batch(given, given, {})
+def _batch(inputs: Any) -> Batch:
+    if isinstance(inputs, torch().Tensor):
+        return Batch(inputs, (inputs,), {})
+    if isinstance(inputs, tuple):
+        return Batch(inputs, inputs, {})
     refuse_if(
-        not isinstance(given, Mapping),
-        f"inputs: {type(given).__name__} is no batch; pass a tensor, a tuple or dict of tensors "
+        not isinstance(inputs, Mapping),
+        f"inputs: {type(inputs).__name__} is no batch; pass a tensor, a tuple or dict of tensors "
         "(the arguments of the model), or a list of such batches",
     )
-    return Batch(given, (), dict(given))
+    return Batch(inputs, (), dict(inputs))
 
 
 def refuse_other_device(model: Any, calls: tuple[Batch, ...]) -> None:

@@ -214,6 +214,7 @@ def stored_as(model: Any, dtype: StoredType) -> Any:
     """
     kinds = get_args(StoredType)
     refuse_if(dtype not in kinds, f"dtype={dtype!r} is not one of {kinds}")
+    # The model of the caller stays as it is.
     narrow = copy.deepcopy(model)
     stored: dict[str, Stored] = {}
     with torch().no_grad():
