@@ -11,8 +11,7 @@ PARALLEL = --numprocesses=auto --dist=loadfile
 help:  ## list the targets
 	@grep -E '^[a-z]+:.*##' Makefile | sed 's/:[^#]*##/\t/'
 
-lab: .venv/ready  ## set up, write the demo report to _report/, open JupyterLab on the notebooks
-	$(BIN)/workbench report --out _report
+lab: .venv/ready  ## set up and open JupyterLab on the notebooks
 	$(BIN)/workbench lab
 
 test: check .venv/browser  ## set up and run every check, test, claim and notebook
