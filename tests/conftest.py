@@ -31,7 +31,7 @@ settings.register_profile("few", max_examples=5, deadline=None)
 settings.register_profile("thorough", max_examples=1_000, deadline=None)
 settings.load_profile("usual")
 # Of a first look, and of a run on other libraries.
-TESTS_PER_FILE, SUBJECTS_PER_RULE, CASES_PER_TEST = 4, 10, 4
+TESTS_PER_FILE, SUBJECTS_PER_RULE, CASES_PER_TEST = 3, 10, 4
 _CHROME_FLAGS = (
     "--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
     "--disable-component-update --disable-sync"
