@@ -24,7 +24,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 # The time of an example is that of the machine; what hangs is ended by the limit of its test.
 # Every run draws other examples: fewer in each are made up for by the number of runs. A test
 # that says how many it needs has a reason: each is costly, or what it looks for is rare.
-settings.register_profile("usual", max_examples=30, deadline=None)
+settings.register_profile("usual", max_examples=20, deadline=None)
 # For runs that ask whether the code works with other libraries: --hypothesis-profile=few.
 settings.register_profile("few", max_examples=5, deadline=None)
 # For the night: --hypothesis-profile=thorough.
