@@ -66,7 +66,7 @@ def test_the_corpus_is_large_and_covers_every_rule():
     assert set(shipped_rules()["rule"]) - set(CORPUS["rule"]) <= {"dma"}
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(before=LETTERS, after=LETTERS)
 def test_no_rule_is_triggered_inside_a_longer_word(before, after):
     words = words_of_rules()

@@ -2,7 +2,7 @@
 
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from workbench import analyze
@@ -32,7 +32,6 @@ def test_shares_agree_with_holistic_trace_analysis(real_events, published):
         assert 100 * share == pytest.approx(row.overlap_pct, abs=0.0051), (row.file, rank)
 
 
-@settings(max_examples=40)
 @given(st.lists(kernel, min_size=1, max_size=12))
 def test_hidden_and_exposed_communication_add_up(make_events, kernels):
     table = analyze.communication_overlap(make_events(*kernels))

@@ -34,7 +34,6 @@ REAL = [
     ("kineto-dlrm-8rank", "dlrm_kineto.tar.gz"),
 ]
 DRAWN = settings(
-    max_examples=40,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],
     # A graph takes too long to be built hundreds of times for a smaller example.
