@@ -115,4 +115,7 @@ def test_two_real_runs_that_are_not_alike_say_so(real_data):
     table = json.loads(answer.stdout)
     assert any("A100" in text and "V100" in text for text in table["warnings"])
     changed = {row["name"] for row in table["rows"] if row["verdict"] == "changed"}
-    assert {"compute", "exposed copies", "Memcpy DtoD"} <= changed
+    assert {"compute", "Memcpy DtoD"} <= changed
+    assert any("kernels that A does not call" in text for text in table["warnings"])
+    # Its copies are long in two of five steps: too few to tell from chance.
+    assert "exposed copies" not in changed

@@ -4,6 +4,7 @@
 from ._findings import finding_rules as finding_rules, findings as findings
 
 from ._fleet.run_comparison import run_comparison as run_comparison
+from ._fleet.run_samples import run_halves as run_halves
 
 # Traces
 from ._traces.breakdown import time_breakdown as time_breakdown
