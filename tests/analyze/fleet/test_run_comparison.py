@@ -136,7 +136,7 @@ def test_a_spread_from_run_to_run_widens_every_interval():
     assert any("one run each" in text for text in alone.attrs["doubts"])
     known = analyze.run_comparison(*runs, run_spread_share=0.04)
     assert known["verdict"].iloc[0] == "not resolvable"
-    # Two runs, each off by 4 %: the normal quantile of the root of two squares.
+    # Two runs, each off by 4 %: the normal quantile times the root of two squares.
     half = (known["high"] - known["low"]).iloc[0] / 2
     assert half == pytest.approx(1.96 * 1_020 * 0.04 * np.sqrt(2), rel=0.05)
 
@@ -214,7 +214,7 @@ def test_other_work_per_step_is_said():
         steps = log.steps.assign(token_count=pd.array([tokens] * 40, dtype="Int64"))
         logs.append(Bundle(job=dataclasses.replace(log, steps=steps)))
     assert (
-        "a step of A has 1,000 tokens, one of B 2,000: other work"
+        "A has tokens per step 1e+03, B has tokens per step 2e+03"
         in (analyze.run_comparison(*logs).attrs["warnings"])
     )
 

@@ -32,7 +32,6 @@ from workbench.tables import RUN_COMPARISON, Bundle
 _FEW_STEPS = 8
 _CORRELATED = 0.5
 _OTHER_KERNELS_SHARE = 0.2
-_OTHER_WORK_SHARE = 0.02
 _PER_H = 1000
 
 
@@ -226,42 +225,39 @@ def _rate_row(key: Key, unit: str, pair: tuple[Rate, Rate], level: float) -> dic
 
 def _warnings(run_a: Bundle, run_b: Bundle, samples: tuple[Samples, Samples]) -> list[str]:
     """Say in what the runs are not alike."""
-    sides = [_traits(run) for run in (run_a, run_b)]
-    remarks = [
-        f"A has {name} {first}, B has {name} {second}"
-        for name, first in sides[0].items()
-        if (second := sides[1].get(name)) is not None and first != second
+    return [*unlike(traits(run_a), traits(run_b), ("A", "B")), *_other_kernels(samples)]
+
+
+def unlike(
+    first: Mapping[str, object], second: Mapping[str, object], names: tuple[str, str]
+) -> list[str]:
+    """Say in which traits that both runs know they differ."""
+    return [
+        f"{names[0]} has {name} {value}, {names[1]} has {name} {second[name]}"
+        for name, value in first.items()
+        if name in second and second[name] != value
     ]
-    tokens = [_tokens(run) for run in (run_a, run_b)]
-    if min(tokens) > 0 and max(tokens) > (1 + _OTHER_WORK_SHARE) * min(tokens):
-        remarks.append(
-            f"a step of A has {tokens[0]:,.0f} tokens, one of B {tokens[1]:,.0f}: other work"
-        )
-    return [*remarks, *_other_kernels(samples)]
 
 
-def _traits(run: Bundle) -> dict[str, object]:
+def traits(run: Bundle) -> dict[str, object]:
     """Return what should be equal in two runs that are compared, as far as a run knows it."""
-    traits: dict[str, object] = {}
+    known: dict[str, object] = {}
     if run.trace is not None:
         ranks, devices = run.trace.ranks, run.trace.devices
-        traits["ranks"] = sorted(int(rank) for rank in ranks["rank"])
+        known["ranks"] = sorted(int(rank) for rank in ranks["rank"])
         sizes = sorted(int(size) for size in ranks["world_size"].dropna().unique())
-        traits |= {"a world size of": sizes[0]} if len(sizes) == 1 else {}
+        known |= {"a world size of": sizes[0]} if len(sizes) == 1 else {}
         names = sorted({str(name) for name in devices["name"].dropna()} - {""})
-        traits |= {"GPUs": names} if names else {}
+        known |= {"GPUs": names} if names else {}
         groups = run.trace.events["group_size"].dropna().unique()
-        traits |= {"collectives of sizes": sorted(int(n) for n in groups)} if len(groups) else {}
+        known |= {"collectives of sizes": sorted(int(n) for n in groups)} if len(groups) else {}
     if run.failures is not None:
         kinds = sorted(run.failures.failures["kind"].astype(str).unique())
-        traits |= {"failures reported by": kinds} if kinds else {}
-    return traits
-
-
-def _tokens(run: Bundle) -> float:
-    if run.job is None or run.job.steps["token_count"].isna().all():
-        return 0.0
-    return float(run.job.steps["token_count"].median())
+        known |= {"failures reported by": kinds} if kinds else {}
+    if run.job is not None and run.job.steps["token_count"].notna().any():
+        # Three digits: packed sequences fill a step not quite alike.
+        known["tokens per step"] = f"{float(run.job.steps['token_count'].median()):.3g}"
+    return known
 
 
 def _other_kernels(samples: tuple[Samples, Samples]) -> Iterator[str]:
