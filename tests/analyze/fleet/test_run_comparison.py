@@ -228,7 +228,7 @@ def test_runs_that_are_not_alike_say_so(demo):
     )
     warnings = analyze.run_comparison(demo, Bundle(trace=fewer)).attrs["warnings"]
     assert len(warnings) == 1
-    assert "ranks [0, 1, 2, 3]" in warnings[0]
+    assert "B has ranks 0, 1, 2, 3" in warnings[0]
 
 
 def test_job_logs_compare_by_their_steps():

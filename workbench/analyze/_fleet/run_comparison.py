@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -244,20 +244,28 @@ def traits(run: Bundle) -> dict[str, object]:
     known: dict[str, object] = {}
     if run.trace is not None:
         ranks, devices = run.trace.ranks, run.trace.devices
-        known["ranks"] = sorted(int(rank) for rank in ranks["rank"])
+        known["ranks"] = _listed(sorted(int(rank) for rank in ranks["rank"]))
         sizes = sorted(int(size) for size in ranks["world_size"].dropna().unique())
         known |= {"a world size of": sizes[0]} if len(sizes) == 1 else {}
         names = sorted({str(name) for name in devices["name"].dropna()} - {""})
-        known |= {"GPUs": names} if names else {}
+        known |= {"GPUs of": _listed(names)} if names else {}
         groups = run.trace.events["group_size"].dropna().unique()
-        known |= {"collectives of sizes": sorted(int(n) for n in groups)} if len(groups) else {}
+        known |= (
+            {"collectives of sizes": _listed(sorted(int(n) for n in groups))} if len(groups) else {}
+        )
     if run.failures is not None:
         kinds = sorted(run.failures.failures["kind"].astype(str).unique())
-        known |= {"failures reported by": kinds} if kinds else {}
+        known |= {"failures reported by": _listed(kinds)} if kinds else {}
     if run.job is not None and run.job.steps["token_count"].notna().any():
         # Three digits: packed sequences fill a step not quite alike.
         known["tokens per step"] = f"{float(run.job.steps['token_count'].median()):.3g}"
     return known
+
+
+def _listed(values: Sequence[object]) -> str:
+    if len(values) > 8:
+        return f"{values[0]} to {values[-1]} ({len(values)})"
+    return ", ".join(map(str, values))
 
 
 def _other_kernels(samples: tuple[Samples, Samples]) -> Iterator[str]:
@@ -269,7 +277,7 @@ def _other_kernels(samples: tuple[Samples, Samples]) -> Iterator[str]:
         alone = sum(time for key, time in times.items() if key not in other)
         if total and has_kernels and alone > _OTHER_KERNELS_SHARE * total:
             yield (
-                f"{alone / total:.0%} of the GPU work of {side} is in kernels that "
+                f"{100 * alone / total:.0f} % of the GPU work of {side} is in kernels that "
                 f"{'B' if side == 'A' else 'A'} does not call: another model, precision, library "
                 "or GPU"
             )

@@ -71,25 +71,23 @@ def run_trend(runs: Mapping[str, Bundle], *, confidence_level: float = 0.95) -> 
     [5]
     """
     level = share_between("confidence_level", confidence_level)
-    reporter = reporter_of(*runs.values())
-    with_log = [run for run in runs.values() if run.failures is not None]
-    # One kind of exposure for all, or their rates do not compare.
-    has_nodes = with_log and all(PER_NODE in exposures_h(run) for run in with_log)
-    exposure = PER_NODE if has_nodes else PER_JOB
-    rows = [
-        {"run": name, **_described(run), **_of_steps(run, level)}
-        | _of_failures(run, exposure, reporter)
-        for name, run in runs.items()
-    ]
+    rows, known, logs = [], [], []
+    # One run at a time: a mapping may load them as they are asked for, and traces are large.
+    for name, run in runs.items():
+        rows.append({"run": name, **_described(run), **_of_steps(run, level)})
+        known.append(traits(run))
+        logs.append(Bundle(job=run.job, failures=run.failures))
+    with_log = [log for log in logs if log.failures is not None]
+    # One kind of exposure and one reporter for all, or their rates do not compare.
+    has_nodes = with_log and all(PER_NODE in exposures_h(log) for log in with_log)
+    exposure, reporter = PER_NODE if has_nodes else PER_JOB, reporter_of(*logs)
+    for row, log, of_run in zip(rows, logs, known, strict=True):
+        row.update(_of_failures(log, exposure, reporter))
+        row["doubt"] = "; ".join(unlike(known[0], of_run, ("the first run", "this one")))
     table = pd.DataFrame(rows, columns=list(RUN_TREND.columns))
     if table[["step_ms", "failure_count"]].isna().all(axis=None):
         msg = "none of the runs has steps, in traces or in a job log, or failures"
         raise WorkbenchError(msg)
-    first = traits(next(iter(runs.values())))
-    table["doubt"] = [
-        "; ".join(unlike(first, traits(run), ("the first run", "this one")))
-        for run in runs.values()
-    ]
     if table["start_ns"].notna().all():
         table = table.sort_values("start_ns", kind="stable", ignore_index=True)
     return RUN_TREND.check(RUN_TREND.cast(table))
