@@ -201,7 +201,8 @@ def _half(run: Bundle, *, late: bool) -> dict[str, Any]:
         steps = np.sort(events["step"].unique())
         if len(steps) > 1:
             is_late = (events["step"] >= steps[(len(steps) + 1) // 2]).astype(bool)
-            part = events[is_late if late else ~is_late].reset_index(drop=True)
+            # Row labels stay: launches name their events by them.
+            part = events[is_late if late else ~is_late]
             half["trace"] = dataclasses.replace(run.trace, events=part)
     if run.job is not None and len(run.job.steps) > 1:
         middle = int(run.job.steps["start_ns"].iloc[len(run.job.steps) // 2])
