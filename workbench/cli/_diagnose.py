@@ -277,7 +277,8 @@ def compare(
     else:
         bundles = analyze.run_halves(runs[names[0]]) if halves else [runs[name] for name in names]
         table = written = analyze.run_comparison(*bundles, run_spread_share=run_spread / 100)
-        answer = {**table.attrs, "rows": records(table)}
+        answer = {str(name): value for name, value in table.attrs.items()}
+        answer["rows"] = records(table)
         lines = _comparison_lines(table, top)
     if as_json:
         print_json(answer)
@@ -363,6 +364,7 @@ def _trend_lines(trend: pd.DataFrame, changes: pd.DataFrame) -> Iterator[str]:
 
     yield f"{len(trend)} runs; {int((changes['verdict'] == 'changed').sum())} quantities changed."
     named = changes.assign(name=changes["quantity"] + " from " + changes["first_run"] + " on")
+    row: Any
     for row in named.rename(columns={"before": "a", "after": "b"}).itertuples():
         yield _difference(row)
         if row.doubt:

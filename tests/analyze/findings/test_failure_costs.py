@@ -43,6 +43,14 @@ def dead(*hours, node="node000", **more):
     return [{"at_h": at, "node": node, **more} for at in hours]
 
 
+SPANS = [("detecting", 9, 10), ("allocating", 10, 10.5), ("loading", 10.5, 11.5)]
+
+
+def waiting(**more):
+    """Make a job that waits for detection, for another node, and for its state to be loaded."""
+    return bundle_of(dead(10, 20, 30), spans=SPANS, **more)
+
+
 def by_sql(bundle):
     """Count restart and repeated work again, in SQL."""
     base = sqlite3.connect(":memory:")
@@ -110,8 +118,7 @@ def test_a_crash_loop_costs_all_gpus_from_first_to_last():
 
 
 def test_detection_starts_and_spares_cost_their_spans():
-    spans = [("detecting", 9, 10), ("allocating", 10, 10.5), ("loading", 10.5, 11.5)]
-    table = found(bundle_of(dead(10, 20, 30), spans=spans))
+    table = found(waiting())
     total = 16 * (10 + 9 + 8 + 17 + 2.5)
     for name, hours in (
         ("detection_time", 1),
@@ -125,6 +132,6 @@ def test_detection_starts_and_spares_cost_their_spans():
     assert table.loc["too_few_spares", "next_step"].startswith("1 spare node covers the failures")
     quiet = found(bundle_of(dead(10, 20, 30), spans=[("detecting", 9.99, 10)]))
     assert "detection_time" not in quiet.index
-    unknown = found(bundle_of(dead(10, 20, 30), spans=spans, gpus=None)).loc["detection_time"]
+    unknown = found(waiting(gpus=None)).loc["detection_time"]
     assert pd.isna(unknown["cost"])
     assert "no number of GPUs" in unknown["doubt"]

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from functools import cached_property
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from workbench.analyze._failures.causes import cause_shares, reported_by
@@ -93,7 +94,7 @@ class Failing:
         """Return the outages of runs on whose nodes one of some failures struck shortly before."""
         table = self.outages
         kept = []
-        for run in table.itertuples():
+        for run in rows_of(table):
             near = rows["start_ns"].between(run.end_ns - before_min * 6e10, run.end_ns + 3e11)
             is_here = rows["node"].isin(str(run.nodes).split(",")) | (rows["job"] == run.job)
             kept.append(bool((near & is_here).any()))
@@ -112,7 +113,7 @@ class Failing:
         all_h = states_cost(self.log.timeline, holding)[1]
         if not count or not all_h or hours < least_share * all_h:
             return None
-        is_known = pd.notna(gpu_h) and pd.notna(self.observed_gpu_h)
+        is_known = bool(np.isfinite(gpu_h) & np.isfinite(self.observed_gpu_h))
         return {
             "cost": gpu_h if is_known else None,
             "cost_unit": "GPU-hours" if is_known else "",
@@ -425,7 +426,7 @@ def too_few_spares(
     if len(nodes) > 1 and len(failing.counted):
         watched_h = float((nodes["last_ns"] - nodes["first_ns"]).astype("float64").sum()) / NS_PER_H
         share = min(len(failing.counted) / watched_h * wait_h, 1.0)
-        count = standby_nodes(len(nodes), share)
+        count = max(standby_nodes(len(nodes), share), 1)
         verb = "node covers" if count == 1 else "nodes cover"
         advice = f"{count} spare {verb} the failures of 99 % of such waits (analyze.standby_nodes)"
     yield Finding(

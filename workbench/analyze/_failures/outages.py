@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from workbench.analyze._failures.failure_rows import NS_PER_H
+from workbench.analyze._lib.finding_rules import rows_of
 from workbench.analyze._lib.intervals import measure_within
 
 _COLUMNS = {
@@ -25,7 +26,7 @@ def outages(timeline: pd.DataFrame, job_failures: pd.DataFrame) -> pd.DataFrame:
     jobs = {str(job): rows for job, rows in timeline.groupby("job")}
     rows = [
         _outage(jobs[str(run.job)], run)
-        for run in job_failures.itertuples()
+        for run in rows_of(job_failures)
         if pd.notna(run.job) and str(run.job) in jobs
     ]
     return pd.DataFrame(rows, columns=list(_COLUMNS)).astype(_COLUMNS)

@@ -105,7 +105,7 @@ def run_comparison(
     pairs = {key: _pair(key, samples) for key in keys}
     # Two runs without any failure ask nothing: the test is conditional on the sum of both.
     asked = sum(min(map(len, pair)) > 1 for pair in pairs.values())
-    asked += sum(any(rate.count for rate in pair) for pair in rates.values())
+    asked += sum(any(rate.event_count for rate in pair) for pair in rates.values())
     each = 1 - (1 - level) / max(asked, 1)
     rows = [_row(key, pair, each, spread) for key, pair in pairs.items()]
     rows += [_rate_row(key, unit, pair, each) for (unit, key), pair in rates.items()]
@@ -165,7 +165,8 @@ def _row(key: Key, pair: Pair, level: float, spread: float) -> dict[str, object]
     mean_a, mean_b = (float(values.mean()) if len(values) else 0.0 for values in pair)
     low = high = p_value = None
     if min(map(len, pair)) > 1:
-        low, high, p_value = welch(*(_estimate(values, spread) for values in pair), level)
+        first, second = (_estimate(values, spread) for values in pair)
+        low, high, p_value = welch(first, second, level)
     return {
         "quantity": key[0], "name": key[1], "a": mean_a, "b": mean_b,
         "difference": mean_b - mean_a, "low": low, "high": high,
@@ -205,7 +206,7 @@ def _rates(run_a: Bundle, run_b: Bundle) -> dict[tuple[str, Key], tuple[Rate, Ra
 
 
 def _rate_row(key: Key, unit: str, pair: tuple[Rate, Rate], level: float) -> dict[str, object]:
-    counts = np.array([rate.count for rate in pair])
+    counts = np.array([rate.event_count for rate in pair])
     hours = np.array([rate.exposure_h for rate in pair]) / _PER_H
     mean_a, mean_b = (float(rate) for rate in counts / hours)
     lows, highs = (bound / hours for bound in poisson_interval(counts, level))

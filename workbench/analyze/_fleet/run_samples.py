@@ -36,7 +36,7 @@ PER_NODE, PER_JOB = "per 1,000 node-hours", "per 1,000 hours of the job"
 class Rate(NamedTuple):
     """Events of one kind, and the hours over which they were counted."""
 
-    count: int
+    event_count: int
     exposure_h: float
 
 
@@ -76,12 +76,12 @@ def _of_trace(trace: Trace) -> Iterator[tuple[Key, NDArray[np.float64]]]:
     yield from _per_step("kernel", work["dur_ns"], short, (work["step"], per_step.index, ranks))
     table = collectives(events, process_groups=trace.process_groups)
     table = table[table["step"].isin(per_step.index)]
-    name = table["operation"].astype(str)
+    operation = table["operation"].astype(str)
     steps = (table["step"], per_step.index, ranks)
-    yield from _per_step("collective", table["dur_ns"], name, steps)
+    yield from _per_step("collective", table["dur_ns"], operation, steps)
     waits = table[table["wait_ns"].notna()]
     steps = (waits["step"], per_step.index, ranks)
-    waiting = name[waits.index] + ", waiting for the last rank"
+    waiting = operation[waits.index] + ", waiting for the last rank"
     yield from _per_step("collective", waits["wait_ns"].astype("int64"), waiting, steps)
 
 
@@ -206,9 +206,9 @@ def _half(run: Bundle, *, late: bool) -> dict[str, Any]:
             half["trace"] = dataclasses.replace(run.trace, events=part)
     if run.job is not None and len(run.job.steps) > 1:
         middle = int(run.job.steps["start_ns"].iloc[len(run.job.steps) // 2])
-        steps = _cut(run.job.steps, "start_ns", "start_ns", middle, late=late)
+        logged = _cut(run.job.steps, "start_ns", "start_ns", middle, late=late)
         spans = _cut(run.job.spans, "start_ns", "end_ns", middle, late=late)
-        half |= {"job": JobLog(steps, spans, run.job.quality), "power": run.power}
+        half |= {"job": JobLog(logged, spans, run.job.quality), "power": run.power}
     if run.failures is not None and len(run.failures.nodes):
         half["failures"] = _half_of_failures(run.failures, late=late)
     return half

@@ -134,7 +134,7 @@ def _of_failures(run: Bundle, exposure: str, reporter: str | None) -> dict[str, 
     if rate is None:
         return {"exposure": ""}
     name = "node-hours" if exposure == PER_NODE else "hours of the job"
-    return {"failure_count": rate.count, "exposure_h": rate.exposure_h, "exposure": name}
+    return {"failure_count": rate.event_count, "exposure_h": rate.exposure_h, "exposure": name}
 
 
 def run_changes(
@@ -292,7 +292,8 @@ def _likelihood_ratios(counts: Floats, hours: Floats) -> Floats:
 
     def term(count: Floats, over: Floats) -> Floats:
         expected = total * over / all_time
-        return count * np.log(np.maximum(count, 1e-300) / np.maximum(expected, 1e-300))
+        ratio = np.maximum(count, 1e-300) / np.maximum(expected, 1e-300)
+        return np.asarray(count * np.log(ratio))
 
     return term(early, time) + term(total - early, all_time - time)
 

@@ -139,7 +139,8 @@ class Replayed:
     def predicted(self, change: Change) -> pd.Series:
         """Replay with a change; refused where the replay is too far from the trace."""
         _, events, graph, fidelity = self.built
-        return first_of(what_if(events, graph, [change], fidelity=fidelity))
+        row: pd.Series = first_of(what_if(events, graph, [change], fidelity=fidelity))
+        return row
 
     @property
     def doubt(self) -> str:

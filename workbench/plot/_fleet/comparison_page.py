@@ -130,7 +130,7 @@ def run_trend_page(
     """
     RUN_TREND.check(table)
     rows = RUN_CHANGES.check(changes).itertuples()
-    notes = [(f"{row.quantity}:", row.doubt) for row in rows if row.doubt]
+    notes = [(f"{row.quantity}:", str(row.doubt)) for row in rows if row.doubt]
     body = ""
     if len(changes):
         shown = changes.assign(name=changes["quantity"] + ", from " + changes["first_run"])
@@ -237,7 +237,7 @@ def _runs(table: pd.DataFrame) -> str:
         "energy, kJ": lambda row: _number(row.energy_kj),
         "failures": lambda row: _number(row.failure_count),
     }
-    rows = list(table.itertuples())
+    rows: list[Any] = list(table.itertuples())
     texts = {name: [write(row) for row in rows] for name, write in columns_of.items()}
     shown = {name: column for name, column in texts.items() if any(column)}
     head = "".join(f'<th class="opt" scope="col">{name}</th>' for name in shown)

@@ -44,7 +44,7 @@ def run_comparison(
     # Two names may be cut to the same text: rows stand at numbers, which carry them as ticks.
     names = [label(row.name) + " (collective)" * (row.quantity == "collective")
              for row in rows.itertuples()]  # fmt: skip
-    rows = rows.assign(label=names, place=range(len(rows)))
+    rows = rows.assign(label=pd.Series(names, rows.index), place=range(len(rows)))
     state = pd.Series("not resolvable", index=rows.index)
     is_changed = rows["verdict"] == "changed"
     state[is_changed & (rows["difference"] > 0)] = "more"
