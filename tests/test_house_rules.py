@@ -61,7 +61,13 @@ SAME_LINES = 5
 BANNED_CALLS = {"print", "eval", "exec", "pickle.load", "pickle.loads", "pd.read_pickle"}
 
 # Figures of what was loaded, or of a part of a result; there is nothing to work out first.
-DRAWN_AS_IS = {"timeline", "timeline_live", "packing_queues"}
+DRAWN_AS_IS = {
+    "run_comparison_page",
+    "run_trend_page",
+    "timeline",
+    "timeline_live",
+    "packing_queues",
+}
 # What explorers share; no noun.
 EXPLORER_PARTS = {"Explorer", "static_html"}
 
@@ -69,7 +75,18 @@ UNITS = ("_ns", "_us", "_ms", "_s", "_min", "_h", "_w", "_j", "_c", "_mhz", "_gb
 UNITS += ("_days", "_hz", "_level")
 UNITS += ("_bytes", "_share", "_ratio", "_count", "_tokens", "_batches", "_cost")
 # Numbers that name or order things, and columns whose unit is a column beside them.
-IDENTIFIERS = {"rank", "device", "stream", "step", "correlation", "external_id", "launch", "seq"}
+IDENTIFIERS = {
+    "before",
+    "after",
+    "rank",
+    "device",
+    "stream",
+    "step",
+    "correlation",
+    "external_id",
+    "launch",
+    "seq",
+}
 IDENTIFIERS |= {"wait_stream", "wait_correlation", "node", "parent", "needs", "record_function"}
 IDENTIFIERS |= {"group_size", "world_size", "count", "collective", "blamed_rank", "last_rank"}
 IDENTIFIERS |= {"first_step", "last_step", "event", "cost", "a", "b", "difference", "low", "high"}

@@ -61,7 +61,7 @@ RUN_COMPARISON = table("""
     high: Float64? - upper end
     unit: str - ms per step, kJ per step, per 1,000 node-hours, or per 1,000 hours of the job
     change_ratio: Float64? - B / A; missing if A is 0
-    step_share: Float64? - difference as a share of the step of A; missing if it is no time
+    step_ratio: Float64? - difference as a share of the step of A; missing if it is no time
     a_count: int64 >=0 - steps of A, or events counted in A
     b_count: int64 >=0 - steps of B, or events counted in B
     p_value_share: Float64? 0..1 - probability of such a difference by chance, corrected for the
@@ -82,7 +82,7 @@ RUN_TREND = table("""
     low_step_ms: Float64? - lower end of its interval over the steps of the run
     high_step_ms: Float64? - upper end
     exposed_communication_ms: Float64? >=0 - mean per step
-    energy_kj: Float64? >=0 - mean energy per step
+    energy_j: Float64? >=0 - mean energy per step, J
     failure_count: Int64? >=0 - failures that count; missing without a failure log
     exposure_h: Float64? >=0 - node-hours, or hours of the job, over which they were counted
     exposure: str - which of the two; empty without
@@ -101,10 +101,10 @@ RUN_CHANGES = table("""
     low: Float64? - lower end of the interval of the difference, wide enough for all places of a
         change and all quantities; missing with too few runs
     high: Float64? - upper end
-    unit: str - ms per step, kJ per step, per 1,000 node-hours, or per 1,000 hours of the job
+    unit: str - ms per step, J per step, per 1,000 node-hours, or per 1,000 hours of the job
     run_count: int64 >=0 - runs with this quantity
     after_count: int64 >=0 - of them from the change on
-    spread_share: Float64? >=0 - standard deviation from run to run without the change, as a share
+    spread_ratio: Float64? >=0 - standard deviation from run to run without the change, as a share
         of the mean before it
     correlation: Float64? - of neighbouring runs, without the change
     p_value_share: Float64? 0..1 - probability of such a change by chance anywhere in the series,

@@ -38,7 +38,7 @@ def test_the_first_run_of_a_lasting_change_is_named(at, ratio, seed):
     assert row["first_run"] == f"night{at:02}"
     assert row["low"] < 200 * (ratio - 1) < row["high"]
     assert row["after_count"] == 12 - at
-    assert row["spread_share"] == pytest.approx(0.005, rel=0.8)
+    assert row["spread_ratio"] == pytest.approx(0.005, rel=0.8)
 
 
 def test_the_last_night_alone_is_named_with_a_doubt():
@@ -74,7 +74,7 @@ def test_four_quantities_are_four_questions():
     wrong = 0
     for _ in range(60):
         step, exposed, energy = 100 + draws.standard_normal((3, 8))
-        table = trend_of(step, exposed_communication_ms=exposed, energy_kj=energy)
+        table = trend_of(step, exposed_communication_ms=exposed, energy_j=energy)
         changes = analyze.run_changes(table)
         assert len(changes) == 3
         wrong += (changes["verdict"] == "changed").any()

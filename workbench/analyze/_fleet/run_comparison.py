@@ -121,11 +121,11 @@ def _judged(table: pd.DataFrame, asked: int, level: float, least_share: float) -
     is_time = table["unit"] == "ms per step"
     # Of a quantity that is all of the step, or none of it: the step of A is the scale of both.
     step = float(table["a"].iloc[0]) if is_time.iloc[0] else 0.0
-    table["step_share"] = (table["difference"] / step if step else np.nan) * np.where(
+    table["step_ratio"] = (table["difference"] / step if step else np.nan) * np.where(
         is_time, 1.0, np.nan
     )
     larger = table[["a", "b"]].abs().max(axis=1)
-    effect = table["step_share"].abs().fillna(table["difference"].abs() / larger.where(larger > 0))
+    effect = table["step_ratio"].abs().fillna(table["difference"].abs() / larger.where(larger > 0))
     low, high = (table[name].astype("float64") for name in ("low", "high"))
     is_sure = (table["p_value_share"] < 1 - level).fillna(value=False) & ((low > 0) | (high < 0))
     is_changed = (effect >= least_share) & is_sure

@@ -33,7 +33,7 @@ Floats = NDArray[np.float64]
 _QUANTITIES = {
     "step time": ("step_ms", "ms per step"),
     "exposed communication": ("exposed_communication_ms", "ms per step"),
-    "energy of a step": ("energy_kj", "kJ per step"),
+    "energy of a step": ("energy_j", "J per step"),
 }
 _FEWEST_RUNS = 4
 # From here on the correlation of neighbouring runs can be estimated at all.
@@ -125,7 +125,8 @@ def _of_steps(run: Bundle, level: float) -> dict[str, Any]:
         row |= {"low_step_ms": mean - reach, "high_step_ms": mean + reach}
     for key, (column, _) in zip((STEP, EXPOSED, ENERGY), _QUANTITIES.values(), strict=True):
         if len(values := samples.get(key, np.zeros(0))):
-            row[column] = float(values.mean())
+            # Samples of energy are in kJ.
+            row[column] = float(values.mean()) * (1e3 if key == ENERGY else 1.0)
     return row
 
 
@@ -215,7 +216,7 @@ def _shift(runs: pd.DataFrame, column: str, unit: str, level: float) -> dict[str
         "first_run": runs["run"].iloc[at], "before": before, "after": after,
         "difference": after - before, "low": after - before - reach,
         "high": after - before + reach, "unit": unit, "run_count": count,
-        "after_count": count - at, "spread_share": spread[at - 1] / before if before else None,
+        "after_count": count - at, "spread_ratio": spread[at - 1] / before if before else None,
         "correlation": correlation if count >= _ENOUGH_RUNS else None,
         # A share of draws cannot be 0: one more draw would be the series itself.
         "p_value_share": 1.0 if is_constant

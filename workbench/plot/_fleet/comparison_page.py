@@ -234,7 +234,7 @@ def _runs(table: pd.DataFrame) -> str:
         "GPUs": lambda row: "" if pd.isna(row.rank_count) else f"{row.rank_count} {row.gpu}",
         "steps": lambda row: f"{row.step_count:,}",
         "exposed communication, ms": lambda row: _number(row.exposed_communication_ms),
-        "energy, kJ": lambda row: _number(row.energy_kj),
+        "energy, J": lambda row: _number(row.energy_j),
         "failures": lambda row: _number(row.failure_count),
     }
     rows: list[Any] = list(table.itertuples())
