@@ -4,6 +4,8 @@
 from ._findings import finding_rules as finding_rules, findings as findings
 
 from ._fleet.run_comparison import run_comparison as run_comparison
+from ._fleet.run_samples import run_halves as run_halves
+from ._fleet.run_trend import run_changes as run_changes, run_trend as run_trend
 
 # Traces
 from ._traces.breakdown import time_breakdown as time_breakdown

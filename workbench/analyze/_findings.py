@@ -13,6 +13,7 @@ from workbench.analyze._failures import findings as _failures  # noqa: F401 - re
 from workbench.analyze._fleet import findings as _fleet  # noqa: F401
 from workbench.analyze._imbalance import findings as _imbalance  # noqa: F401
 from workbench.analyze._lib.finding_rules import RULES, Rule, thresholds_text
+from workbench.analyze._perfmodel import findings as _perfmodel  # noqa: F401
 from workbench.analyze._power import findings as _power  # noqa: F401
 from workbench.analyze._pvf import findings as _pvf  # noqa: F401
 from workbench.analyze._traces import findings as _traces  # noqa: F401

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 import textwrap
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -25,7 +26,7 @@ from workbench.cli._app import (
     say,
     tell,
 )
-from workbench.errors import MissingExtraError
+from workbench.errors import MissingExtraError, WorkbenchError
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -225,48 +226,152 @@ def _write_xlsx(tables: dict[str, pd.DataFrame], file: Path) -> None:
 
 
 def compare(
-    run_a: Annotated[Path, typer.Argument(help="Files of the run to start from.")],
-    run_b: Annotated[Path, typer.Argument(help="Files of the run to compare with it.")],
+    paths: Annotated[
+        list[Path],
+        typer.Argument(help="Files of two runs or more, or one folder with a folder per run."),
+    ],
     *,
     tz: Zone = None,
     year: Year = None,
     boot_time: BootTime = None,
     node: Node = None,
     unit: Unit = None,
+    halves: Annotated[
+        bool, typer.Option("--halves", help="Compare the two halves of one run.")
+    ] = False,
+    run_spread: Annotated[
+        float,
+        typer.Option(help="Known spread from run to run of equal code, in per cent.", min=0),
+    ] = 0.0,
     top: Annotated[int, typer.Option(help="Rows to print.", min=1)] = 15,
     as_json: Json = False,
     csv: Annotated[Path | None, typer.Option(help="File for all rows.", show_default=False)] = None,
+    html: Annotated[
+        Path | None, typer.Option(help="File for a page with a picture.", show_default=False)
+    ] = None,
 ) -> None:
-    """Compare two runs: steps, time by kind, kernels, energy.
+    """Compare two runs, or find the run of many from which on something changed.
 
-    Each difference has an interval; it is "changed" where chance does not explain it, corrected
-    for the number of quantities asked; else it is "not resolvable". Exit code 0 if nothing
-    changed, 1 if something did, 2 if the runs cannot be compared.
+    Two runs: steps, time by kind, collectives, kernels, energy and failure rates. More runs, or a
+    folder of them: one row per run, and the first run of a lasting change. Every difference has
+    an interval; it is "changed" where chance does not explain it, corrected for the number of
+    quantities asked, else "not resolvable". Exit code 0 if nothing changed, 1 if something did,
+    2 if the runs cannot be compared.
 
     \b
     Examples:
-      workbench compare runs/monday runs/tuesday
-      workbench compare a/traces b/traces --json
+      workbench compare runs/monday runs/tuesday --html compare.html
+      workbench compare runs/monday --halves
+      workbench compare runs/
     """
-    from workbench import analyze, load
+    from workbench import analyze, plot
 
-    options = options_of(tz, year, boot_time, node, unit)
-    bundles = [load.bundle(path, **options) for path in (run_a, run_b)]
-    table = analyze.run_comparison(*bundles)
-    warnings: list[str] = table.attrs["warnings"]
-    is_changed = table["verdict"] == "changed"
-    if as_json:
-        print_json({"warnings": warnings, "rows": records(table)})
+    runs = _Runs(_runs_of(paths, halves=halves), options_of(tz, year, boot_time, node, unit))
+    names = list(runs)
+    source = ", ".join(names[:2]) + (f" and {len(names) - 2} more" if len(names) > 2 else "")
+    if len(names) > 2:
+        trend = analyze.run_trend(runs)
+        table = analyze.run_changes(trend)
+        answer: dict[str, Any] = {"runs": records(trend), "changes": records(table)}
+        lines, written = _trend_lines(trend, table), trend
     else:
-        typer.echo(f"{int(is_changed.sum())} of {len(table)} quantities changed from A to B.")
-        for text in warnings:
-            typer.echo(plain(f"Not like with like: {text}"))
-        for row in table.head(top).itertuples():
-            typer.echo(plain(_difference(row)))
+        bundles = analyze.run_halves(runs[names[0]]) if halves else [runs[name] for name in names]
+        table = written = analyze.run_comparison(*bundles, run_spread_share=run_spread / 100)
+        answer = {str(name): value for name, value in table.attrs.items()}
+        answer["rows"] = records(table)
+        lines = _comparison_lines(table, top)
+    if as_json:
+        print_json(answer)
+    else:
+        for line in lines:
+            typer.echo(plain(line))
     if csv is not None:
-        table.to_csv(csv, index=False)
-    if is_changed.any():
+        written.to_csv(csv, index=False)
+    if html is not None:
+        sides = (f"{names[0]}, first half", "its second half") if halves else names
+        page = (
+            plot.run_trend_page(trend, table, source=source) if len(names) > 2
+            else plot.run_comparison_page(table, names=(sides[0], sides[1]), source=source,
+                                          synthetic=runs.is_synthetic)
+        )  # fmt: skip
+        html.write_text(page, encoding="utf-8")
+        tell(f"page in {html}")
+    if (table["verdict"] == "changed").any():
         raise typer.Exit(LOOK)
+
+
+class _Runs(Mapping[str, Any]):
+    """Runs by name, each loaded when it is asked for: many traces do not fit into memory."""
+
+    def __init__(self, paths: Sequence[Path], options: dict[str, Any]) -> None:
+        self.paths: dict[str, Path] = {}
+        for path in paths:
+            name = path.resolve().name
+            # Folders of one name in different places keep their paths.
+            name = str(path) if name in self.paths else name
+            self.paths[f"{name} again" if name in self.paths else name] = path
+        self.options = options
+        self.is_synthetic = False
+
+    def __getitem__(self, name: str) -> Bundle:
+        from workbench import load
+        from workbench.tables import SAYS_SYNTHETIC
+
+        bundle = load.bundle(self.paths[name], **self.options)
+        quality = bundle.quality
+        if quality is not None:
+            self.is_synthetic |= bool((quality["what"] == SAYS_SYNTHETIC).any())
+        for text in _not_read(quality):
+            tell(text)
+        return bundle
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.paths)
+
+    def __len__(self) -> int:
+        return len(self.paths)
+
+
+def _runs_of(paths: list[Path], *, halves: bool) -> list[Path]:
+    """Return where the runs are: the paths, or what lies in the one folder."""
+    if halves and len(paths) > 1:
+        msg = f"--halves compares the halves of one run, not {len(paths)} runs"
+        raise WorkbenchError(msg)
+    if halves or len(paths) > 1:
+        return paths
+    folder = paths[0]
+    inside = sorted(folder.iterdir()) if folder.is_dir() else []
+    runs = [path for path in inside if path.is_dir() and not path.name.startswith(".")]
+    if len(runs) < 2:
+        msg = (
+            f"{folder}: one run has nothing to compare with. Give two runs, a folder with a "
+            "folder per run, or --halves to compare the halves of this run"
+        )
+        raise WorkbenchError(msg)
+    return runs
+
+
+def _comparison_lines(table: pd.DataFrame, top: int) -> Iterator[str]:
+    changed = int((table["verdict"] == "changed").sum())
+    yield f"{changed} of {len(table)} quantities changed from A to B."
+    yield from (f"Not like with like: {text}" for text in table.attrs["warnings"])
+    yield from (f"Doubt: {text}" for text in table.attrs["doubts"])
+    yield from (_difference(row) for row in table.head(top).itertuples())
+
+
+def _trend_lines(trend: pd.DataFrame, changes: pd.DataFrame) -> Iterator[str]:
+    import pandas as pd
+
+    yield f"{len(trend)} runs; {int((changes['verdict'] == 'changed').sum())} quantities changed."
+    named = changes.assign(name=changes["quantity"] + " from " + changes["first_run"] + " on")
+    row: Any
+    for row in named.rename(columns={"before": "a", "after": "b"}).itertuples():
+        yield _difference(row)
+        if row.doubt:
+            yield f"{'':<15} {row.doubt}"
+    for row in trend.itertuples():
+        step = "no steps" if pd.isna(row.step_ms) else f"{row.step_ms:.4g} ms per step"
+        yield f"{row.run:<24} {step}{f'; {row.doubt}' if row.doubt else ''}"
 
 
 def _difference(row: Any) -> str:

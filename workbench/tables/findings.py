@@ -48,23 +48,69 @@ FINDING_RULES = table("""
 
 
 RUN_COMPARISON = table("""
-    run_comparison: One row per quantity of two runs, the largest resolved change first.
+    run_comparison: One row per quantity of two runs, the most expensive resolved change first.
 
-    quantity: category - step time, time by kind, kernel, or energy of a step
+    quantity: category - step time, time by kind, kernel, collective, energy of a step, failures, or
+        interruptions
     name: str - which of them, e.g. exposed communication, or a kernel without its arguments
-    a: float64 - mean of run A over its steps, in `unit`
-    b: float64 - mean of run B, in `unit`
+    a: float64 - mean of run A over its steps, or rate of A, in `unit`
+    b: float64 - mean of run B, or its rate, in `unit`
     difference: float64 - B minus A, in `unit`
-    low: Float64? - lower end of the interval of the difference; missing with fewer than two steps
-        in a run
+    low: Float64? - lower end of the interval of the difference, wide enough for all rows to hold
+        together; missing with fewer than two steps in a run
     high: Float64? - upper end
-    unit: str - ms per step, or kJ per step
+    unit: str - ms per step, kJ per step, per 1,000 node-hours, or per 1,000 hours of the job
     change_ratio: Float64? - B / A; missing if A is 0
-    a_count: int64 >=0 - steps of A
-    b_count: int64 >=0 - steps of B
+    step_ratio: Float64? - difference as a share of the step of A; missing if it is no time
+    a_count: int64 >=0 - steps of A, or events counted in A
+    b_count: int64 >=0 - steps of B, or events counted in B
     p_value_share: Float64? 0..1 - probability of such a difference by chance, corrected for the
-        number of rows (Holm)
+        number of rows (Bonferroni)
     verdict: category - changed, or not resolvable
+""")
+
+RUN_TREND = table("""
+    run_trend: One row per run: what it is, and what its steps took.
+
+    run: str - name of the run
+    start_ns: Int64? - its first step or event, ns since the Unix epoch; missing without a clock
+    gpu: str - GPU models, comma-separated; empty if unknown
+    rank_count: Int64? >=0 - ranks whose traces were loaded; missing without traces
+    world_size: Int64? >=1 - ranks of the job
+    step_count: int64 >=0 - steps behind the means, the first left out
+    step_ms: Float64? >=0 - mean step time
+    low_step_ms: Float64? - lower end of its interval over the steps of the run
+    high_step_ms: Float64? - upper end
+    exposed_communication_ms: Float64? >=0 - mean per step
+    energy_j: Float64? >=0 - mean energy per step, J
+    failure_count: Int64? >=0 - failures that count; missing without a failure log
+    exposure_h: Float64? >=0 - node-hours, or hours of the job, over which they were counted
+    exposure: str - which of the two; empty without
+    is_synthetic: bool - files of the run say that they were made
+    doubt: str - in what it is not like the first run; empty if nothing speaks against it
+""")
+
+RUN_CHANGES = table("""
+    run_changes: One row per quantity of many runs: the run at which it changed, if it did.
+
+    quantity: str - step time, exposed communication, energy of a step, or failure rate
+    first_run: str - first run after the most likely change
+    before: float64 - mean of the runs before it, in `unit`
+    after: float64 - mean from that run on
+    difference: float64 - after minus before
+    low: Float64? - lower end of the interval of the difference, wide enough for all places of a
+        change and all quantities; missing with too few runs
+    high: Float64? - upper end
+    unit: str - ms per step, J per step, per 1,000 node-hours, or per 1,000 hours of the job
+    run_count: int64 >=0 - runs with this quantity
+    after_count: int64 >=0 - of them from the change on
+    spread_ratio: Float64? >=0 - standard deviation from run to run without the change, as a share
+        of the mean before it
+    correlation: Float64? - of neighbouring runs, without the change
+    p_value_share: Float64? 0..1 - probability of such a change by chance anywhere in the series,
+        corrected for the number of quantities (Bonferroni)
+    verdict: category - changed, or not resolvable
+    doubt: str - why it may be wrong; empty if nothing speaks against it
 """)
 
 

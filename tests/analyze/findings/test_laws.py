@@ -94,7 +94,7 @@ def test_a_simulated_job_without_faults_has_no_false_findings(seed, tmp_path):
     bundle = load.bundle(tmp_path / "job", tz="UTC", scope="gpu", progress=False)
     # True of every such job: it is short, so its start and its checkpoints weigh.
     usual = {"initialisation", "checkpoint_time", "exposed_communication", "idle_gpus",
-             "power_swing", "data_loader"}  # fmt: skip
+             "power_swing", "data_loader", "communication_on_path"}  # fmt: skip
     assert set(analyze.findings(bundle).findings["rule"]) <= usual
 
 

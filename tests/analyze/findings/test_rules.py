@@ -22,6 +22,8 @@ from tests.analyze.findings.jobs import (
     steps_of,
     trace,
 )
+from tests.analyze.findings.test_failure_costs import waiting
+from tests.analyze.findings.test_perfmodel_rules import job as replayed
 from workbench import analyze, datasets, load, simulate
 from workbench.tables import Bundle
 
@@ -340,6 +342,14 @@ CASES = {
         failures=failure_log(
             [{"at_h": 40.0 * n + 5, "node": "node003", "category": "network"} for n in range(6)]
         )
+    ),
+    "detection_time": waiting,
+    "time_to_first_step": waiting,
+    "too_few_spares": waiting,
+    "slow_launches": lambda: replayed([100], [20]),
+    "unfused_kernels": lambda: replayed([20], [10], wait=True),
+    "communication_on_path": lambda: replayed(
+        [20], [100, 300], kinds=("compute", "communication"), wait=True
     ),
     "hang": lambda: load.bundle(datasets.path("hang-demo"), progress=False),
     "interruption": interrupted,

@@ -4,24 +4,35 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cached_property
+from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from workbench.analyze._failures.causes import cause_shares, reported_by
+from workbench.analyze._failures.failure_rates import standby_nodes
+from workbench.analyze._failures.failure_rows import NS_PER_H
 from workbench.analyze._failures.hang.suspects import flight_suspects
 from workbench.analyze._failures.job_failures import crash_loops, job_failures
 from workbench.analyze._failures.lemon_nodes import lemon_nodes
 from workbench.analyze._failures.lifetimes import failure_gaps
+from workbench.analyze._failures.outages import cost_of, outages, states_cost
 from workbench.analyze._failures.recurrence import failure_trend
 from workbench.analyze._lib.finding_rules import Confidence, Finding, first_of, rows_of, rule
 from workbench.errors import WorkbenchError
-from workbench.tables import Bundle, FailureLog, FlightRecording
+from workbench.tables import JOB_FAILURES, TIMELINE, Bundle, FailureLog, FlightRecording
 
 _META = "arXiv:2410.21680, Revisiting reliability in large-scale machine learning research clusters"
 _LLAMA = "arXiv:2407.21783, The Llama 3 herd of models, section 3.3.4"
 _XID = "NVIDIA Xid errors, docs.nvidia.com/deploy/xid-errors"
 _RECORDER = "PyTorch flight recorder, pytorch.org/tutorials/unstable/flight_recorder_tutorial"
 _CROW = "MIL-HDBK-189C, Crow-AMSAA model"
+
+
+_NO_OUTAGES = outages(TIMELINE.empty(), JOB_FAILURES.empty())
+# States in which a job holds no GPUs.
+_IDLE = {"queued", "ended"}
+_STARTING = ("starting", "terminating", "health check", "joining", "loading")
 
 
 class Failing:
@@ -73,6 +84,45 @@ class Failing:
         rows = self.log.failures
         return job_failures(rows[rows["clock"] == "epoch"], self.log.timeline)
 
+    @cached_property
+    def outages(self) -> pd.DataFrame:
+        """Failed runs with the time to their restart and the work that was repeated."""
+        # Without a timeline there is nothing to join, and its clocks may not fit.
+        return outages(self.log.timeline, self.runs) if len(self.log.timeline) else _NO_OUTAGES
+
+    def outages_of(self, rows: pd.DataFrame, *, before_min: float = 10) -> pd.DataFrame:
+        """Return the outages of runs on whose nodes one of some failures struck shortly before."""
+        table = self.outages
+        kept = []
+        for run in rows_of(table):
+            near = rows["start_ns"].between(run.end_ns - before_min * 6e10, run.end_ns + 3e11)
+            is_here = rows["node"].isin(str(run.nodes).split(",")) | (rows["job"] == run.job)
+            kept.append(bool((near & is_here).any()))
+        return table[pd.Series(kept, index=table.index, dtype=bool)]
+
+    @cached_property
+    def observed_gpu_h(self) -> float:
+        """GPU-hours of all states in which jobs hold their GPUs; NaN if their number is unknown."""
+        holding = [state for state in self.log.timeline["state"].unique() if state not in _IDLE]
+        return states_cost(self.log.timeline, tuple(holding))[0]
+
+    def phase(self, states: tuple[str, ...], least_share: float) -> dict[str, Any] | None:
+        """Return the cost of states of jobs, None if they are less than a share of all time."""
+        gpu_h, hours, count = states_cost(self.log.timeline, states)
+        holding = tuple(set(self.log.timeline["state"]) - _IDLE)
+        all_h = states_cost(self.log.timeline, holding)[1]
+        if not count or not all_h or hours < least_share * all_h:
+            return None
+        is_known = bool(np.isfinite(gpu_h) & np.isfinite(self.observed_gpu_h))
+        return {
+            "cost": gpu_h if is_known else None,
+            "cost_unit": "GPU-hours" if is_known else "",
+            "cost_basis": f"{count} spans of the timeline times the GPUs of the job"
+            if is_known else "",
+            "time_share": min(gpu_h / self.observed_gpu_h, 1.0) if is_known else None,
+            "doubt": "" if is_known else "no cost: the log has no number of GPUs of the job",
+        }  # fmt: skip
+
 
 class Hung:
     """The flight recording of a job."""
@@ -82,6 +132,13 @@ class Hung:
 
     def __init__(self, recording: FlightRecording) -> None:
         self.suspects = flight_suspects(recording)
+        pending = recording.entries[recording.entries["state"] != "completed"]
+        # The watchdog ends a hang when the first of its operations has waited so long.
+        self.timeout_s = (
+            float(pending["timeout_ms"].astype("Float64").min() or 0) / 1e3
+            if len(pending["timeout_ms"].dropna())
+            else 0.0
+        )
 
     @classmethod
     def of(cls, bundle: Bundle) -> Hung | None:
@@ -118,9 +175,7 @@ def leading_cause(
         f"{int(table['failure_count'].sum())} "
         f"({top['low_share']:.0%} to {top['high_share']:.0%} of them)",
         where=_some(rows["node"]) or "hosts not told",
-        cost=float(top["failure_count"]),
-        cost_unit="failures",
-        cost_basis="failures of this cause in the logs",
+        **cost_of(failing.outages_of(rows)).fields(),
         confidence=confidence,
         evidence="analyze.cause_shares, plot.cause_shares (notebook 03)",
         next_step=_some(rows["action"], 1) or "look at what its hosts have in common",
@@ -147,10 +202,9 @@ def broken_gpu(failing: Failing, *, most_causes: float = 3) -> Iterator[Finding]
         yield Finding(
             f"{title} on {places.nunique()} GPU{'s' * (places.nunique() > 1)}",
             where=_some(places),
-            cost=float(len(of_cause)),
-            cost_unit="failures",
-            cost_basis="fatal errors of this kind",
-            doubt="" if of_cause["node"].notna().all() else "the log names no host; pass node=",
+            **cost_of(failing.outages_of(of_cause)).fields(
+                "" if of_cause["node"].notna().all() else "the log names no host; pass node="
+            ),
             evidence="load.failures(...).failures, plot.incidents (notebook 03)",
             next_step=_some(of_cause["action"], 2),
         )
@@ -164,14 +218,15 @@ def lemon_node(failing: Failing, *, fewest_nodes: float = 5) -> Iterator[Finding
         return
     table = lemon_nodes(rows, nodes=failing.nodes)
     for row in rows_of(table[table["is_lemon"]]):
-        causes = failing.counted.loc[failing.counted["node"] == row.node, "cause"]
+        own = failing.counted[failing.counted["node"] == row.node]
+        causes = own["cause"]
+        # Only failures beyond the mean rate are its own: the others would strike any node.
+        excess = (row.failure_count - row.expected_count) / row.failure_count
         yield Finding(
             f"Node {row.node} failed {row.failure_count} times, {row.expected_count:.2g} were "
             "to be expected: a lemon",
             where=f"{row.node}: {_some(causes, 3)}",
-            cost=float(row.failure_count - row.expected_count),
-            cost_unit="failures",
-            cost_basis="failures beyond the mean rate of all nodes",
+            **cost_of(failing.outages_of(own)).fields(share=excess),
             confidence="high" if row.adjusted_p_value_share < 0.01 else "medium",
             evidence="analyze.lemon_nodes, plot.lemon_nodes (notebook 03)",
             next_step=f"drain {row.node}, run a stress test, send it to repair",
@@ -188,15 +243,22 @@ def crash_loop(
     table = crash_loops(failing.runs, least_count=int(least_count), within_h=within_h)
     for job, loops in table.groupby("job"):
         hours = float((loops["last_ns"] - loops["first_ns"]).sum()) / 3.6e12
+        of_job = failing.log.timeline[failing.log.timeline["job"] == job]
+        gpus = of_job["gpu_count"].max()
         times = f" in {len(loops)} series" if len(loops) > 1 else ""
         yield Finding(
             f"Job {job} failed up to {loops['run_count'].max()} times in a row{times}, each "
             f"within {within_h:g} h of the last",
             where=f"job {job}, most often by {loops['primary_cause'].mode().iloc[0]}",
-            cost=hours,
-            cost_unit="h of the job",
-            cost_basis="first to last failure of each series",
+            cost=hours * gpus if pd.notna(gpus) else None,
+            cost_unit="GPU-hours" if pd.notna(gpus) else "",
+            cost_basis="first to last failure of each series times the GPUs of the job"
+            if pd.notna(gpus)
+            else "",
             confidence="high",
+            doubt=""
+            if pd.notna(gpus)
+            else f"no cost: {hours:.3g} h, but the log has no number of GPUs of the job",
             evidence="analyze.crash_loops",
             next_step="stop restarting it; the cause is in its code, its data or one of its nodes",
         )
@@ -253,9 +315,7 @@ def unknown_cause(
     yield Finding(
         f"{unknown.mean():.0%} of the failures have no known cause",
         where=_some(rows.loc[unknown, "source"], 3),
-        cost=float(unknown.sum()),
-        cost_unit="failures",
-        cost_basis="failures without a cause",
+        **cost_of(failing.outages_of(rows[unknown])).fields(),
         evidence="analyze.cause_shares, plot.cause_shares (notebook 03)",
         next_step="add kernel logs of the hosts (dmesg -T) and the job's stderr",
     )
@@ -273,11 +333,10 @@ def fabric_errors(failing: Failing, *, fewest_failures: float = 3) -> Iterator[F
     yield Finding(
         f"{counts.iloc[0]} of {len(rows)} network and link errors are on {counts.index[0]}",
         where=f"{counts.index[0]}: {_some(rows.loc[rows['node'] == counts.index[0], 'device'], 3)}",
-        cost=float(counts.iloc[0]),
-        cost_unit="failures",
-        cost_basis="link and network failures of this node",
+        **cost_of(failing.outages_of(rows[rows["node"] == counts.index[0]])).fields(
+            "a cable has two ends: the switch port may be the cause"
+        ),
         confidence="medium",
-        doubt="a cable has two ends: the switch port may be the cause",
         evidence="load.failures(...).failures (notebook 03)",
         next_step="reseat or replace cable and transceiver; read the error counters of both ends",
     )
@@ -296,11 +355,85 @@ def hang(hung: Hung) -> Iterator[Finding]:
         f"{row['reason']}",
         where=f"rank {int(row['rank'])}, {row['operation']} "
         f"{row['seq'] if pd.notna(row['seq']) else ''} of {row['description'] or row['group']}",
-        cost=float(row["waiting_count"]),
-        cost_unit="ranks that wait",
-        cost_basis="ranks that wait for it, directly or through others",
+        cost=float(row["waiting_count"]) * hung.timeout_s / 3600 if hung.timeout_s else None,
+        cost_unit="GPU-hours" if hung.timeout_s else "",
+        cost_basis=f"{int(row['waiting_count'])} waiting ranks of a GPU each, until the watchdog "
+        f"ends the hang after {hung.timeout_s:.3g} s"
+        if hung.timeout_s
+        else "",
         confidence=str(row["confidence"]) if pd.notna(row["confidence"]) else "low",  # type: ignore[arg-type]
-        doubt="" if row["verdict"] == "found" else "the dumps do not prove it",
+        doubt="; ".join(_hang_doubts(row, hung)),
         evidence="analyze.flight_suspects, plot.flight_suspects (notebook 03)",
         next_step=f"py-spy dump on rank {int(row['rank'])}; {row['evidence']}",
+    )
+
+
+def _hang_doubts(row: pd.Series, hung: Hung) -> Iterator[str]:
+    if row["verdict"] != "found":
+        yield "the dumps do not prove it"
+    if not hung.timeout_s:
+        yield "no cost: the dumps have no timeout_ms, which says how long the ranks waited"
+
+
+@rule(Failing, reference=_META)
+def detection_time(failing: Failing, *, least_share: float = 0.01) -> Iterator[Finding]:
+    """Jobs stand still before anybody notices that they failed."""
+    cost = failing.phase(("detecting",), least_share)
+    if cost is None:
+        return
+    rows = failing.log.timeline[failing.log.timeline["state"] == "detecting"]
+    minutes = (rows["end_ns"] - rows["start_ns"]).astype("Float64") / 6e10
+    yield Finding(
+        f"A failure is noticed after {minutes.median():.3g} min (median of {len(rows)})",
+        where=f"job {_some(rows['job'], 3)}",
+        **cost,
+        evidence="load.failures(...).timeline, analyze.goodput (notebook 03)",
+        next_step="shorten the NCCL timeout, watch step times and heartbeats from outside",
+    )
+
+
+@rule(Failing, reference=_META)
+def time_to_first_step(failing: Failing, *, least_share: float = 0.02) -> Iterator[Finding]:
+    """Restarted jobs hold their GPUs for long before they train."""
+    cost = failing.phase(_STARTING, least_share)
+    if cost is None:
+        return
+    rows = failing.log.timeline[failing.log.timeline["state"].isin(_STARTING)]
+    length = (rows["end_ns"] - rows["start_ns"]).astype("float64").groupby(rows["state"]).sum()
+    longest = str(length.idxmax())
+    yield Finding(
+        f"Starts take {length.sum() / NS_PER_H:.3g} h in all, most of it {longest}",
+        where=f"job {_some(rows['job'], 3)}",
+        **cost,
+        evidence="load.failures(...).timeline, analyze.goodput (notebook 03)",
+        next_step=f"shorten {longest}: keep containers, communicators and checkpoints warm",
+    )
+
+
+@rule(Failing, reference=_META)
+def too_few_spares(
+    failing: Failing, *, least_share: float = 0.01, least_min: float = 5
+) -> Iterator[Finding]:
+    """Failed jobs wait for a node that replaces the failed one."""
+    cost = failing.phase(("allocating",), least_share)
+    if cost is None:
+        return
+    rows = failing.log.timeline[failing.log.timeline["state"] == "allocating"]
+    wait_h = float(((rows["end_ns"] - rows["start_ns"]).astype("float64") / NS_PER_H).median())
+    if 60 * wait_h < least_min:
+        return
+    nodes, advice = failing.nodes, "keep spare nodes"
+    if len(nodes) > 1 and len(failing.counted):
+        watched_h = float((nodes["last_ns"] - nodes["first_ns"]).astype("float64").sum()) / NS_PER_H
+        share = min(len(failing.counted) / watched_h * wait_h, 1.0)
+        count = max(standby_nodes(len(nodes), share), 1)
+        verb = "node covers" if count == 1 else "nodes cover"
+        advice = f"{count} spare {verb} the failures of 99 % of such waits (analyze.standby_nodes)"
+    yield Finding(
+        f"Jobs wait {60 * wait_h:.3g} min for another node (median of {len(rows)})",
+        where=f"job {_some(rows['job'], 3)}",
+        **cost,
+        confidence="medium",
+        evidence="load.failures(...).timeline, analyze.spares (notebook 03)",
+        next_step=advice,
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,19 +10,29 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy import stats
 
-from workbench.analyze._fleet.step_energy import step_energy
-from workbench.analyze._traces.breakdown import step_times, time_breakdown
-from workbench.analyze._traces.diff import short_name
+from workbench._shared.numbers import not_negative, share_between
+from workbench.analyze._failures.failure_rows import poisson_interval
+from workbench.analyze._fleet.run_samples import (
+    PER_JOB,
+    PER_NODE,
+    STEP,
+    Key,
+    Rate,
+    Samples,
+    exposures_h,
+    rates_of,
+    reporter_of,
+    samples_of,
+)
+from workbench.analyze._lib.autocorrelation import lag_one, mean_variance, welch
 from workbench.errors import WorkbenchError
 from workbench.tables import RUN_COMPARISON, Bundle
 
-_KINDS = {
-    "compute_ns": "compute",
-    "exposed_communication_ns": "exposed communication",
-    "exposed_memory_ns": "exposed copies",
-    "idle_ns": "idle",
-}
-Samples = dict[tuple[str, str], NDArray[np.float64]]
+# Below this many steps nothing can be said of how much neighbours resemble each other.
+_FEW_STEPS = 8
+_CORRELATED = 0.5
+_OTHER_KERNELS_SHARE = 0.2
+_PER_H = 1000
 
 
 def run_comparison(
@@ -32,6 +42,7 @@ def run_comparison(
     confidence_level: float = 0.95,
     least_share: float = 0.002,
     most_kernels: int = 40,
+    run_spread_share: float = 0.0,
 ) -> pd.DataFrame:
     """Compare two runs step by step, and say which differences chance does not explain.
 
@@ -40,120 +51,95 @@ def run_comparison(
     run_a
         The run to start from, from :func:`workbench.load.bundle`.
     run_b
-        The run to compare with it.
+        The run to compare with it; :func:`run_halves` gives two halves of one run.
     confidence_level
-        Confidence of the intervals, and of the verdicts over all rows together.
+        Confidence of the intervals, and of the verdicts, over all rows together.
     least_share
         Smaller differences, as a share of the step of A, are not called changed.
     most_kernels
         Kernels that are compared one by one, those with most time in either run.
+    run_spread_share
+        Standard deviation from run to run of unchanged code, as a share of the mean. One run of
+        each cannot tell it: :func:`run_changes` measures it on many runs.
 
     Returns
     -------
     pandas.DataFrame
-        Table :data:`workbench.tables.RUN_COMPARISON`, one row per quantity. ``attrs["warnings"]``
-        lists in what the runs are not alike: ranks, GPUs, or length.
+        Table :data:`workbench.tables.RUN_COMPARISON`, one row per quantity.
+        ``attrs["warnings"]`` lists in what the runs are not alike: ranks, GPUs, kernels, sizes of
+        groups, tokens per step. ``attrs["doubts"]`` lists what the intervals do not know.
 
     Raises
     ------
     WorkbenchError
-        If the runs have no quantity in common.
+        If the runs have no quantity in common, or an argument is out of range.
 
     Notes
     -----
     A sample is a step: the mean over ranks, because ranks of one step wait for each other and are
-    no independent samples. Intervals are Welch's, p-values are corrected by Holm's method for the
-    number of rows. The first step of each run is dropped where there are more than three, as it
-    holds warm-up.
+    no independent samples. Neither are neighbouring steps: the variance of a mean is that of an
+    effective sample size, or of batch means where that is larger. Intervals are Welch's with
+    these variances. Failures are compared as two Poisson counts by the exact conditional test;
+    the interval of the difference of the rates combines the exact intervals of both (MOVER).
+
+    All intervals hold together (Bonferroni), and a row is ``changed`` where its interval does not
+    contain 0. The first step of each run is dropped where there are more than three, as it holds
+    warm-up.
 
     References
     ----------
-    Welch (1947), doi:10.1093/biomet/34.1-2.28. Holm (1979), Scandinavian Journal of Statistics 6.
+    Welch (1947), doi:10.1093/biomet/34.1-2.28. Two Poisson rates: Przyborowski and Wilenski (1940),
+    doi:10.1093/biomet/31.3-4.313. MOVER: Donner and Zou (2012), doi:10.1177/0962280210384519.
     """
-    samples_a, samples_b = _samples(run_a), _samples(run_b)
-    keys = _keys(samples_a, samples_b, most_kernels)
-    if not keys:
-        msg = "the runs have nothing to compare: both need steps, in traces or in a job log"
+    level = share_between("confidence_level", confidence_level)
+    spread = not_negative("run_spread_share", run_spread_share)
+    samples = samples_of(run_a), samples_of(run_b)
+    rates = _rates(run_a, run_b)
+    keys = _keys(*samples, most_kernels)
+    if not keys and not rates:
+        msg = (
+            "the runs have nothing to compare: both need steps, in traces or in a job log, or "
+            "failures over a known time"
+        )
         raise WorkbenchError(msg)
-    none = np.zeros(0)
-    rows = []
-    for key in keys:
-        first, second = samples_a.get(key, none), samples_b.get(key, none)
-        # A kernel that a run never calls takes no time in any of its steps.
-        if key[0] == "kernel":
-            first = first if len(first) else np.zeros(len(samples_a[_STEP]))
-            second = second if len(second) else np.zeros(len(samples_b[_STEP]))
-        rows.append(_row(key, first, second, confidence_level))
-    table = pd.DataFrame(rows)
-    table["p_value_share"] = _holm(table["p_value_share"].to_numpy())
-    # Of a quantity that is all of the step, or none of it: the step of A is the scale of both.
-    scale = np.where(table["quantity"].str.startswith("energy"), table["a"], table["a"].iloc[0])
-    effect: pd.Series[float] = table["difference"].abs() / np.where(scale > 0, scale, 1.0)
-    is_sure = (table["p_value_share"] < 1 - confidence_level).fillna(value=False)
-    is_changed = (effect >= least_share) & is_sure
-    table["verdict"] = np.where(is_changed, "changed", "not resolvable")
-    order = np.argsort(-effect.where(is_changed, -1.0).to_numpy(), kind="stable")
-    table = table.iloc[order].reset_index(drop=True)
-    table = RUN_COMPARISON.check(RUN_COMPARISON.cast(table))
-    table.attrs["warnings"] = _warnings(run_a, run_b)
+    pairs = {key: _pair(key, samples) for key in keys}
+    # Two runs without any failure ask nothing: the test is conditional on the sum of both.
+    asked = sum(min(map(len, pair)) > 1 for pair in pairs.values())
+    asked += sum(any(rate.event_count for rate in pair) for pair in rates.values())
+    each = 1 - (1 - level) / max(asked, 1)
+    rows = [_row(key, pair, each, spread) for key, pair in pairs.items()]
+    rows += [_rate_row(key, unit, pair, each) for (unit, key), pair in rates.items()]
+    table = _judged(pd.DataFrame(rows), asked, level, least_share)
+    table.attrs["warnings"] = _warnings(run_a, run_b, samples)
+    table.attrs["doubts"] = _doubts(pairs, run_spread_share=spread)
     return table
 
 
-_STEP = ("step time", "step")
+def _judged(table: pd.DataFrame, asked: int, level: float, least_share: float) -> pd.DataFrame:
+    """Correct the p-values, call what changed, and put the most expensive change first."""
+    table["p_value_share"] = (table["p_value_share"].astype("Float64") * asked).clip(upper=1)
+    is_time = table["unit"] == "ms per step"
+    # Of a quantity that is all of the step, or none of it: the step of A is the scale of both.
+    step = float(table["a"].iloc[0]) if is_time.iloc[0] else 0.0
+    table["step_ratio"] = (table["difference"] / step if step else np.nan) * np.where(
+        is_time, 1.0, np.nan
+    )
+    larger = table[["a", "b"]].abs().max(axis=1)
+    effect = table["step_ratio"].abs().fillna(table["difference"].abs() / larger.where(larger > 0))
+    low, high = (table[name].astype("float64") for name in ("low", "high"))
+    is_sure = (table["p_value_share"] < 1 - level).fillna(value=False) & ((low > 0) | (high < 0))
+    is_changed = (effect >= least_share) & is_sure
+    table["verdict"] = np.where(is_changed, "changed", "not resolvable")
+    # A share of the step is a cost; ratios of energy and of failure rates are none.
+    order = np.lexsort([-effect.fillna(0).where(is_changed, 0), ~is_time, ~is_changed])
+    table = table.iloc[order].reset_index(drop=True)
+    return RUN_COMPARISON.check(RUN_COMPARISON.cast(table))
 
 
-def _samples(run: Bundle) -> Samples:
-    """Return the samples of every quantity, one per step, in ms."""
-    samples: Samples = {}
-    if run.trace is not None and run.trace.events["kind"].notna().any():
-        samples |= dict(_of_trace(run))
-    elif run.job is not None and len(run.job.steps):
-        steps = run.job.steps
-        samples[_STEP] = _after_first(
-            (steps["end_ns"] - steps["start_ns"]).to_numpy("float64") / 1e6
-        )
-    if run.power is not None and run.job is not None and len(run.job.steps):
-        energy = step_energy(run.power.power, run.job.steps)["energy_j"].dropna()
-        if len(energy):
-            samples["energy of a step", "all meters"] = _after_first(
-                energy.to_numpy("float64") / 1e3
-            )
-    return samples
-
-
-def _of_trace(run: Bundle) -> Iterator[tuple[tuple[str, str], NDArray[np.float64]]]:
-    if run.trace is None:
-        return
-    events = run.trace.events
-    times = step_times(events)
-    per_step = times.groupby("step")["host_ns"].mean().dropna()
-    if per_step.empty:
-        per_step = times.groupby("step")["gpu_ns"].mean().dropna()
-    if per_step.empty:
-        return
-    yield _STEP, _after_first(per_step.to_numpy("float64") / 1e6)
-    parts = time_breakdown(events, by="step")
-    parts = parts[parts["step"].isin(per_step.index)]
-    for column, name in _KINDS.items():
-        means = parts.groupby("step")[column].mean().astype("float64")
-        yield ("time by kind", name), _after_first(means.to_numpy() / 1e6)
-    work = events[events["kind"].notna() & events["step"].isin(per_step.index)]
-    short = work["name"].astype(str).map({n: short_name(str(n)) for n in work["name"].unique()})
-    ranks = work["rank"].nunique()
-    sums = work["dur_ns"].groupby([short, work["step"]], observed=True).sum()
-    for kernel, of_kernel in sums.groupby(level=0):
-        series = of_kernel.droplevel(0).reindex(per_step.index, fill_value=0)
-        yield ("kernel", str(kernel)), _after_first(series.to_numpy("float64") / ranks / 1e6)
-
-
-def _after_first(values: NDArray[Any]) -> NDArray[np.float64]:
-    return values[1:] if len(values) > 3 else values
-
-
-def _keys(samples_a: Samples, samples_b: Samples, most_kernels: int) -> list[tuple[str, str]]:
+def _keys(samples_a: Samples, samples_b: Samples, most_kernels: int) -> list[Key]:
     """Choose what is compared: what both have, and the kernels with most time in either."""
     both = [key for key in samples_a if key in samples_b and key[0] != "kernel"]
-    if _STEP not in both:
+    if STEP not in both:
         return []
     weight = {
         key: max(float(samples[key].sum()) for samples in (samples_a, samples_b) if key in samples)
@@ -161,53 +147,157 @@ def _keys(samples_a: Samples, samples_b: Samples, most_kernels: int) -> list[tup
         if key[0] == "kernel"
     }
     kernels = sorted(weight, key=lambda key: (-weight[key], key))[:most_kernels]
-    return [_STEP, *(key for key in both if key != _STEP), *kernels]
+    return [STEP, *(key for key in both if key != STEP), *kernels]
 
 
-def _row(
-    key: tuple[str, str], first: NDArray[np.float64], second: NDArray[np.float64], level: float
-) -> dict[str, object]:
-    mean_a, mean_b = (float(values.mean()) if len(values) else 0.0 for values in (first, second))
+Pair = tuple[NDArray[np.float64], NDArray[np.float64]]
+
+
+def _pair(key: Key, samples: tuple[Samples, Samples]) -> Pair:
+    # A kernel that a run never calls takes no time in any of its steps.
+    first, second = (
+        side.get(key, np.zeros(len(side[STEP]) if key[0] == "kernel" else 0)) for side in samples
+    )
+    return first, second
+
+
+def _row(key: Key, pair: Pair, level: float, spread: float) -> dict[str, object]:
+    mean_a, mean_b = (float(values.mean()) if len(values) else 0.0 for values in pair)
     low = high = p_value = None
-    if len(first) > 1 and len(second) > 1:
-        # Two constants have no spread: their difference is what it is.
-        if first.std() == second.std() == 0:
-            low = high = mean_b - mean_a
-            p_value = 1.0 if mean_a == mean_b else 0.0
-        else:
-            test = stats.ttest_ind(second, first, equal_var=False)
-            low, high = test.confidence_interval(level)
-            p_value = float(test.pvalue)
+    if min(map(len, pair)) > 1:
+        first, second = (_estimate(values, spread) for values in pair)
+        low, high, p_value = welch(first, second, level)
     return {
         "quantity": key[0], "name": key[1], "a": mean_a, "b": mean_b,
         "difference": mean_b - mean_a, "low": low, "high": high,
         "unit": "kJ per step" if key[0].startswith("energy") else "ms per step",
         "change_ratio": mean_b / mean_a if mean_a else None,
-        "a_count": len(first), "b_count": len(second), "p_value_share": p_value,
+        "a_count": len(pair[0]), "b_count": len(pair[1]), "p_value_share": p_value,
     }  # fmt: skip
 
 
-def _holm(p_values: NDArray[np.object_]) -> pd.Series:
-    """Correct p-values for their number by Holm's step-down method."""
-    known = pd.to_numeric(pd.Series(p_values), errors="coerce").astype("Float64")
-    ranked = known.dropna().sort_values()
-    factors = np.arange(len(ranked), 0, -1)
-    corrected = (ranked * factors).clip(upper=1).cummax()
-    return corrected.reindex(known.index)
+def _estimate(values: NDArray[np.float64], spread: float) -> tuple[float, float, float]:
+    """Return the mean of a run, its variance with that from run to run, and their freedom."""
+    mean = float(values.mean())
+    variance, freedom = mean_variance(values)
+    known = (spread * mean) ** 2
+    # Satterthwaite: a variance that is known has no error of its own.
+    if variance > 0:
+        freedom *= ((variance + known) / variance) ** 2
+    return mean, variance + known, freedom
 
 
-def _warnings(run_a: Bundle, run_b: Bundle) -> list[str]:
+def _rates(run_a: Bundle, run_b: Bundle) -> dict[tuple[str, Key], tuple[Rate, Rate]]:
+    """Return the counts of both runs over the one kind of exposure that both know."""
+    hours = exposures_h(run_a), exposures_h(run_b)
+    reporter = reporter_of(run_a, run_b)
+    rates: dict[tuple[str, Key], tuple[Rate, Rate]] = {}
+    for unit in (PER_NODE, PER_JOB):
+        if not all(unit in side for side in hours):
+            continue
+        first, second = (rates_of(run, unit, reporter) for run in (run_a, run_b))
+        # No row of one category in a run that has a log is a count of 0.
+        has_both = {key[0] for key in first} & {key[0] for key in second}
+        for key in {**first, **second}:
+            if key[0] in has_both and not any(known == key for _, known in rates):
+                nothing = Rate(0, hours[0][unit]), Rate(0, hours[1][unit])
+                rates[unit, key] = first.get(key, nothing[0]), second.get(key, nothing[1])
+    return rates
+
+
+def _rate_row(key: Key, unit: str, pair: tuple[Rate, Rate], level: float) -> dict[str, object]:
+    counts = np.array([rate.event_count for rate in pair])
+    hours = np.array([rate.exposure_h for rate in pair]) / _PER_H
+    mean_a, mean_b = (float(rate) for rate in counts / hours)
+    lows, highs = (bound / hours for bound in poisson_interval(counts, level))
+    difference = mean_b - mean_a
+    p_value = 1.0
+    if counts.sum():
+        share = float(hours[1] / hours.sum())
+        p_value = float(stats.binomtest(int(counts[1]), int(counts.sum()), share).pvalue)
+    return {
+        "quantity": key[0], "name": key[1], "a": mean_a, "b": mean_b, "difference": difference,
+        "low": difference - float(np.hypot(mean_b - lows[1], highs[0] - mean_a)),
+        "high": difference + float(np.hypot(highs[1] - mean_b, mean_a - lows[0])),
+        "unit": unit, "change_ratio": mean_b / mean_a if mean_a else None,
+        "a_count": int(counts[0]), "b_count": int(counts[1]), "p_value_share": p_value,
+    }  # fmt: skip
+
+
+def _warnings(run_a: Bundle, run_b: Bundle, samples: tuple[Samples, Samples]) -> list[str]:
     """Say in what the runs are not alike."""
-    remarks = []
-    if run_a.trace is not None and run_b.trace is not None:
-        ranks_a, ranks_b = (set(run.trace.ranks["rank"]) for run in (run_a, run_b) if run.trace)
-        if ranks_a != ranks_b:
-            remarks.append(f"A has ranks {sorted(ranks_a)}, B has ranks {sorted(ranks_b)}")
-        models_a, models_b = (
-            set(run.trace.devices["name"].dropna()) - {""} for run in (run_a, run_b) if run.trace
+    return [*unlike(traits(run_a), traits(run_b), ("A", "B")), *_other_kernels(samples)]
+
+
+def unlike(
+    first: Mapping[str, object], second: Mapping[str, object], names: tuple[str, str]
+) -> list[str]:
+    """Say in which traits that both runs know they differ."""
+    return [
+        f"{names[0]} has {name} {value}, {names[1]} has {name} {second[name]}"
+        for name, value in first.items()
+        if name in second and second[name] != value
+    ]
+
+
+def traits(run: Bundle) -> dict[str, object]:
+    """Return what should be equal in two runs that are compared, as far as a run knows it."""
+    known: dict[str, object] = {}
+    if run.trace is not None:
+        ranks, devices = run.trace.ranks, run.trace.devices
+        known["ranks"] = _listed(sorted(int(rank) for rank in ranks["rank"]))
+        sizes = sorted(int(size) for size in ranks["world_size"].dropna().unique())
+        known |= {"a world size of": sizes[0]} if len(sizes) == 1 else {}
+        names = sorted({str(name) for name in devices["name"].dropna()} - {""})
+        known |= {"GPUs of": _listed(names)} if names else {}
+        groups = run.trace.events["group_size"].dropna().unique()
+        known |= (
+            {"collectives of sizes": _listed(sorted(int(n) for n in groups))} if len(groups) else {}
         )
-        if models_a != models_b:
-            remarks.append(
-                f"A ran on {sorted(models_a) or 'unknown GPUs'}, B on {sorted(models_b)}"
+    if run.failures is not None:
+        kinds = sorted(run.failures.failures["kind"].astype(str).unique())
+        known |= {"failures reported by": _listed(kinds)} if kinds else {}
+    if run.job is not None and run.job.steps["token_count"].notna().any():
+        # Three digits: packed sequences fill a step not quite alike.
+        known["tokens per step"] = f"{float(run.job.steps['token_count'].median()):.3g}"
+    return known
+
+
+def _listed(values: Sequence[object]) -> str:
+    if len(values) > 8:
+        return f"{values[0]} to {values[-1]} ({len(values)})"
+    return ", ".join(map(str, values))
+
+
+def _other_kernels(samples: tuple[Samples, Samples]) -> Iterator[str]:
+    """Warn of GPU time in kernels that the other run does not have: other code or library."""
+    for side, (own, other) in zip("AB", (samples, samples[::-1]), strict=True):
+        times = {key: float(own[key].sum()) for key in own if key[0] == "kernel"}
+        total = sum(times.values())
+        has_kernels = any(key[0] == "kernel" for key in other)
+        alone = sum(time for key, time in times.items() if key not in other)
+        if total and has_kernels and alone > _OTHER_KERNELS_SHARE * total:
+            yield (
+                f"{100 * alone / total:.0f} % of the GPU work of {side} is in kernels that "
+                f"{'B' if side == 'A' else 'A'} does not call: another model, precision, library "
+                "or GPU"
             )
-    return remarks
+
+
+def _doubts(pairs: Mapping[Key, Pair], *, run_spread_share: float) -> list[str]:
+    """Say what the intervals cannot know."""
+    doubts = []
+    if pairs and not run_spread_share:
+        doubts.append(
+            "one run each: the spread from run to run of unchanged code is not in the intervals"
+        )
+    steps: Any = pairs.get(STEP, ())
+    for side, values in zip("AB", steps, strict=False):
+        if len(values) < _FEW_STEPS:
+            doubts.append(f"{side} has {len(values)} steps: too few to see slow drifts")
+        elif (ratio := lag_one(values)) > _CORRELATED:
+            doubts.append(
+                f"neighbouring steps of {side} resemble each other (correlation {ratio:.2g}): its "
+                f"{len(values)} steps count as fewer"
+            )
+    return doubts
