@@ -35,9 +35,7 @@ METHOD = {
     ),
     "04_pvf_fault_injection": (),
     "05_performance_model": (
-        "twice as fast",
         "hence two measures",
-        "half as long again",
         "below 90 % there is none",
     ),
     "06_power": (

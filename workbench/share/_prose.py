@@ -36,6 +36,29 @@ def mark_published_cases(notebook: Any) -> None:
             cell["source"] = "\n\n".join(filter(None, [heading.rstrip(), _NOT_YOURS, body]))
 
 
+def drop_silent_sections(notebook: Any) -> None:
+    """Remove sections whose code ran and showed nothing: the data at hand hold nothing for them.
+
+    Parameters
+    ----------
+    notebook
+        A notebook that ran; changed in place. The opening and sections without code stay.
+    """
+    sections: list[list[Any]] = [[]]
+    for cell in notebook["cells"]:
+        if cell.get("cell_type") == "markdown" and "".join(cell["source"]).startswith("## "):
+            sections.append([])
+        sections[-1].append(cell)
+    notebook["cells"][:] = [
+        cell for section in sections if not _is_silent(section) for cell in section
+    ]
+
+
+def _is_silent(section: list[Any]) -> bool:
+    code = [cell for cell in section if cell.get("cell_type") == "code"]
+    return bool(code) and not any(cell.get("outputs") for cell in code)
+
+
 def for_own_data(notebook: Any) -> None:
     """Make a copy of a notebook fit for data that it was not published with.
 
