@@ -52,6 +52,7 @@ from ._imbalance.jobs.prediction import (
     job_held_out as job_held_out,
     job_prediction as job_prediction,
 )
+from ._imbalance.jobs.timers import timer_ranks as timer_ranks
 from ._imbalance.jobs.traced import job_operations as job_operations
 from ._imbalance.jobs.schedule import (
     job_micro_batches as job_micro_batches,

@@ -43,7 +43,7 @@ def records(rows, *, name_of, marks_steps):
             half = row.dur_ns // 2
             for part in (0, 1):
                 link = {"correlation": number + part, "stream": 7 if passes else 20, "device": 0}
-                start = row.start_ns + part * half
+                start = int(row.start_ns) + part * half
                 length = row.dur_ns - half if part else half
                 made += [
                     {"name": "cudaLaunchKernel", "cat": "cuda_runtime", "tid": thread,
@@ -68,7 +68,7 @@ def traced(rows, folder, *, name_of=action, marks_steps=True, tensor=1):
     files = []
     for (stage, dp_rank), operations in rows.groupby(["stage", "dp_rank"]):
         for twin in range(tensor):
-            rank = (stage * RANKS + dp_rank) * tensor + twin
+            rank = int(stage * RANKS + dp_rank) * tensor + twin
             # The second rank of a tensor-parallel group is 1 us slower in everything.
             late = operations.assign(dur_ns=operations["dur_ns"] + 1_000 * twin)
             events = records(late, name_of=name_of, marks_steps=marks_steps)
