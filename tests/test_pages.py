@@ -13,6 +13,7 @@ import pandas as pd
 import pytest
 import typer
 
+from tests.analyze.imbalance.jobs import test_traced
 from workbench import analyze, explore, load, plot, simulate
 from workbench.cli import app
 from workbench.load import kinds
@@ -22,6 +23,7 @@ from workbench.simulate import injections
 
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text()
+HOW_TO = [ROOT / "docs" / name for name in ("workload_imbalance.md", "performance_model.md")]
 OWN_DATA = (ROOT / "docs" / "own_data.md").read_text()
 FUNCTIONS = (ROOT / "docs" / "functions.md").read_text()
 GUIDES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "data" / "README.md"]
@@ -303,6 +305,11 @@ def own_files(folder):
     incidents = {"when": ["2026-01-12 08:00:00"], "host": ["node1"], "why": ["GPU"]}
     pd.DataFrame(incidents).to_csv(folder / "incidents.csv", index=False)
     times = pd.date_range("2026-01-12 08:00", periods=4, freq="s")
+    (folder / "runs" / "pipelined").mkdir()
+    test_traced.traced(test_traced.job(), folder / "runs" / "pipelined")
+    by_rank = "".join(f"     rank {rank:2d}: {100 + rank}.00\n" for rank in range(8))
+    timers = f"times across ranks (ms):\n  forward-compute:\n{by_rank}"
+    (folder / "megatron.log").write_text(timers)
     meters = {"t": times, "host": "node1", "draw": [1.0, 2.0, 2.0, 1.0]}
     pd.DataFrame(meters).to_parquet(folder / "meters.parquet")
 
@@ -312,7 +319,11 @@ def python_of(text):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("text", [README, OWN_DATA], ids=["README.md", "own_data.md"])
+@pytest.mark.parametrize(
+    "text",
+    [README, OWN_DATA, *(page.read_text() for page in HOW_TO)],
+    ids=["README.md", "own_data.md", *(page.name for page in HOW_TO)],
+)
 def test_code_of_a_page_runs_from_top_to_bottom(text, tmp_path, monkeypatch, torch_here):
     own_files(tmp_path)
     monkeypatch.chdir(tmp_path)

@@ -41,7 +41,8 @@ def timer_ranks(timers: pd.DataFrame, *, stages: Mapping[int, int] | None = None
     Notes
     -----
     The time of a rank is its median over the printed blocks, so that single long iterations do not
-    make a rank slow; ``slowdown_ratio`` is that time over the median of the *other* ranks of the stage.
+    make a rank slow; ``slowdown_ratio`` is that time over the median of the *other* ranks of the
+    stage.
     """
     MEGATRON_TIMERS.check(timers)
     rows = timers[timers["statistic"] == "rank"]
