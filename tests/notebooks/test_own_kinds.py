@@ -7,6 +7,8 @@ import nbformat
 import pandas as pd
 import pytest
 
+from tests.analyze.imbalance.jobs import test_traced
+
 NOTEBOOKS = Path(__file__).resolve().parents[2] / "notebooks"
 
 
@@ -38,6 +40,22 @@ def test_a_table_of_failures_fills_the_same_page_as_a_log_of_them(tmp_path):
             origins.append(figure.to_plotly_json()["layout"]["meta"]["origin"])
     assert len(names["log"].failures) == 7
     assert origins == ["own"] * 5
+
+
+@pytest.mark.slow
+def test_the_page_of_jobs_takes_traces_of_a_pipeline(tmp_path):
+    test_traced.traced(test_traced.job({"slow worker": 1.8}), tmp_path)
+    parameters, load_job, load_lengths, findings, slowdown, *_ = code_of("02_workload_imbalance")
+    names = {}
+    for source in (parameters, f"data = {str(tmp_path)!r}", load_job, load_lengths):
+        exec(source, names)
+    assert (names["chosen"].is_own, names["documents"].is_absent) == (True, True)
+    *before, last = ast.parse(findings).body
+    exec(compile(ast.Module(before, []), "cell", "exec"), names)
+    shown = eval(compile(ast.Expression(last.value), "cell", "eval"), names)
+    assert "slow workers" in repr(shown)
+    exec(slowdown, names)
+    assert names["slowdown"]["verdict"].tolist() == ["worker"]
 
 
 @pytest.mark.parametrize(("stem", "name"), [("06_power", "log"), ("07_fleet_timeline", "fleet")])
