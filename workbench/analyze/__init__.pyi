@@ -123,6 +123,7 @@ from ._failures.goodput_model.goodput import (
     productive_share as productive_share,
 )
 from ._failures.goodput_model.checkpoints import spares as spares, with_spares as with_spares
+from ._failures.goodput_model.inputs import goodput_inputs as goodput_inputs
 from ._failures.goodput_model.windows import (
     goodput_mean as goodput_mean,
     goodput_replay as goodput_replay,
