@@ -252,6 +252,7 @@ from ._power.grid_check import (
 from ._power.hierarchy import power_hierarchy as power_hierarchy
 from ._power.curve import power_knees as power_knees
 from ._power.grid import power_of_scope as power_of_scope
+from ._power.overhead import overhead_w_measured as overhead_w_measured
 from ._power.provisioning import (
     overhead_w_implied as overhead_w_implied,
     provisioning as provisioning,

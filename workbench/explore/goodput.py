@@ -352,12 +352,19 @@ def goodput_windows(
     views = [("where the time goes", "states"), *((f"windows of {h} h", 60.0 * h) for h in hours)]
     view = max((60.0 * hour for hour in hours if hour <= 24), default="states")
     minutes = (2, 5, 10, 20)
-    measured = Measured.of(start, source, synthetic=synthetic)
+    if measured := Measured.of(start, source, synthetic=synthetic):
+        controls = [
+            measured.control("recovery [min]", "recovery_min", otherwise=minutes),
+            measured.control("global stall [min]", "stall_min", otherwise=(0, 1, 3)),
+        ]
+    else:
+        controls = [
+            numbers("recovery [min]", minutes, 10),
+            numbers("global stall [min]", (0, 1, 3), 3),
+        ]
     return Explorer(
         draw,
         view=widgets.Dropdown(options=views, value=view, description="view"),
-        recovery=measured.control("recovery [min]", "recovery_min", otherwise=minutes)
-        if measured
-        else numbers("recovery [min]", minutes, 10),
-        stall=numbers("global stall [min]", (0, 1, 3), 3),
+        recovery=controls[0],
+        stall=controls[1],
     )

@@ -77,8 +77,8 @@ def goodput_inputs(
     >>> from workbench import datasets, load
     >>> log = load.failures(datasets.path("failures-demo"), tz="UTC", progress=False)
     >>> inputs = goodput_inputs(log).set_index("quantity")
-    >>> int(inputs.loc["failure_interval_min", "sample_count"]), int(inputs.loc["node_count", "value"])
-    (112, 128)
+    >>> inputs.loc[["recovery_min", "node_count"], "value"].round(1).tolist()
+    [13.6, 128.0]
     """
     confidence = share_between("confidence_level", confidence_level)
     measured = _measured_job(TIMELINE.check(log.timeline), job)
