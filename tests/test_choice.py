@@ -23,18 +23,6 @@ def test_the_first_set_at_hand_is_taken_and_credited(monkeypatch, tmp_path):
     assert chosen.name == "fleet-demo"
     assert "synthetic data" in chosen._repr_markdown_()
     assert chosen.source.startswith("fleet-demo (")
-    assert "`workbench datasets fetch kineto-dlrm-8rank`" in chosen._repr_markdown_()
-
-
-def test_a_set_that_is_wanted_most_names_no_better_one():
-    assert datasets.choose(None, "fleet-demo").better == ""
-
-
-def test_where_own_data_lack_a_kind_no_other_set_takes_its_place(tmp_path):
-    chosen = datasets.choose(None, "fleet-demo", among=tmp_path / "job.csv", kind="lengths")
-    assert (chosen.is_absent, chosen.is_own, chosen.name) == (True, True, "job.csv")
-    assert "no lengths in it" in chosen._repr_markdown_()
-    assert "fleet-demo" not in chosen._repr_markdown_() + chosen.source
 
 
 def test_a_synthetic_set_stays_synthetic_when_it_is_named_by_path():

@@ -98,6 +98,7 @@ IDENTIFIERS |= {"expert_parallel"}
 IDENTIFIERS |= {"task", "src", "dst", "reasons"}
 UNIT_BESIDE = {"fidelity": {"printed", "here", "tolerance"}, "fleet_truth": {"size"}}
 UNIT_BESIDE |= {"goodput_sweep": {"value"}, "goodput_sensitivity": {"value"}}
+UNIT_BESIDE["goodput_inputs"] = {"value", "low", "high"}
 UNIT_BESIDE["grid_check"] = {"limit", "measured", "margin"}
 UNIT_BESIDE["power_peaks"] = {"harmonic"}
 UNIT_BESIDE["provisioning_facts"] = {"value"}

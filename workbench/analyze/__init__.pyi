@@ -125,6 +125,7 @@ from ._failures.goodput_model.goodput import (
     productive_share as productive_share,
 )
 from ._failures.goodput_model.checkpoints import spares as spares, with_spares as with_spares
+from ._failures.goodput_model.inputs import goodput_inputs as goodput_inputs
 from ._failures.goodput_model.windows import (
     goodput_mean as goodput_mean,
     goodput_replay as goodput_replay,
@@ -253,6 +254,7 @@ from ._power.grid_check import (
 from ._power.hierarchy import power_hierarchy as power_hierarchy
 from ._power.curve import power_knees as power_knees
 from ._power.grid import power_of_scope as power_of_scope
+from ._power.overhead import overhead_w_measured as overhead_w_measured
 from ._power.provisioning import (
     overhead_w_implied as overhead_w_implied,
     provisioning as provisioning,

@@ -157,10 +157,9 @@ def _check_files(path: Path, table: pd.DataFrame) -> None:
 class Choice:
     """What a notebook runs on.
 
-    ``path`` goes into a loader; ``source`` and ``is_synthetic`` go under the figures.
-    Shown in a notebook, it says in a line which data this is. If ``is_absent``, the user's own
-    data hold nothing of the kind: ``path`` must not be loaded, and its sections stay empty.
-    ``better`` is a public set that was wanted more, but has not been downloaded.
+    ``path`` goes into a loader; ``source`` and ``is_synthetic`` go under the figures;
+    ``offered`` names a public set that was wanted more and is not available.
+    Shown in a notebook, it says in a line which data this is.
     """
 
     path: Path
@@ -169,8 +168,7 @@ class Choice:
     about: str
     credit: str
     is_own: bool = False
-    is_absent: bool = False
-    better: str = ""
+    offered: str = ""
 
     @property
     def source(self) -> Source:
@@ -179,13 +177,11 @@ class Choice:
         return Source(words, "own" if self.is_own else "data set")
 
     def _repr_markdown_(self) -> str:
-        if self.is_absent:
-            return f"**{_plain(self.name)}:** {_plain(self.about)}."
         kind = " (**synthetic data**)" if self.is_synthetic else self._real
         credit = f" Source: {_plain(self.credit)}." if self.credit else ""
-        fetch = f" Real data instead: `workbench datasets fetch {self.better}`." * bool(self.better)
-        about = f"{_plain(self.name)}{kind}: {_plain(self.about)}."
-        return f"**Data from here on:** {about}{credit}{fetch}"
+        line = f"**Data from here on:** {_plain(self.name)}{kind}: {_plain(self.about)}.{credit}"
+        fetch = f" Real data: `workbench datasets fetch {self.offered}`, then run the page again."
+        return line + fetch * bool(self.offered)
 
     def __repr__(self) -> str:
         kind = " (synthetic data)" if self.is_synthetic else self._real
@@ -197,12 +193,7 @@ class Choice:
         return " (real data)" if self.credit else ""
 
 
-def choose(
-    own: str | Path | None,
-    *candidates: str,
-    among: str | Path | None = None,
-    kind: str = "data of this kind",
-) -> Choice:
+def choose(own: str | Path | None, *candidates: str) -> Choice:
     """Choose the user's own data if there is any, else the first set at hand.
 
     Parameters
@@ -212,11 +203,6 @@ def choose(
     *candidates
         Names of data sets, most wanted first; a bundled one last. ``"set/file"`` takes
         one file or folder of a set. Nothing is downloaded.
-    among
-        All that the user named, of which ``own`` is the part for this step. If ``own`` is None
-        and this is not, the step has no data: no other set takes its place.
-    kind
-        Kind of data that the step needs, for the line that says so.
 
     Returns
     -------
@@ -242,10 +228,6 @@ def choose(
             raise FileNotFoundError(msg)
         is_synthetic = _is_bundled_synthetic(path)
         return Choice(path, path.name, is_synthetic, about="your own files", credit="", is_own=True)
-    if among is not None:
-        path = Path(among)
-        about = f"no {kind} in it; their sections stay empty unless a folder holds them, too"
-        return Choice(path, path.name, False, about, "", is_own=True, is_absent=True)
     files = dict(candidate.partition("/")[::2] for candidate in candidates)
     path, name, is_synthetic = best(*files)
     if (file := files[name]) and not (path / file).exists():
@@ -255,9 +237,9 @@ def choose(
     row = describe().set_index("dataset").loc[name]
     about = str(row["about"]).removeprefix("synthetic: ")
     credit = f"{row['citation']}, {row['licence']}"
-    # Only a set that was made gives way to a real one.
-    better = candidates[0].partition("/")[0] if is_synthetic and name != next(iter(files)) else ""
-    return Choice(path, name, is_synthetic, about, credit, better=better)
+    first = next(iter(files))
+    offered = "" if name == first or is_bundled(first) else first
+    return Choice(path, name, is_synthetic, about, credit, offered=offered)
 
 
 def _is_bundled_synthetic(path: Path) -> bool:

@@ -53,4 +53,5 @@ from ._fleet.reader import fleet as fleet
 # All domains
 from ._traces.parquet import write as write
 from .kinds import by_kind as by_kind
+from .missing import missing as missing
 from .quality import quality as quality
