@@ -311,9 +311,14 @@ def python_of(text):
     return re.findall(r"```python\n(.*?)```", text, re.DOTALL)
 
 
+RUNNABLE = ["README.md", "docs/own_data.md", "docs/goodput.md", "docs/power_budget.md"]
+RUNNABLE += ["docs/fault_injection.md"]
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("text", [README, OWN_DATA], ids=["README.md", "own_data.md"])
-def test_code_of_a_page_runs_from_top_to_bottom(text, tmp_path, monkeypatch, torch_here):
+@pytest.mark.parametrize("page", RUNNABLE)
+def test_code_of_a_page_runs_from_top_to_bottom(page, tmp_path, monkeypatch, torch_here):
+    text = (ROOT / page).read_text()
     own_files(tmp_path)
     monkeypatch.chdir(tmp_path)
     given = {
