@@ -23,7 +23,6 @@ from workbench.simulate import injections
 
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text()
-HOW_TO = [ROOT / "docs" / name for name in ("workload_imbalance.md", "performance_model.md")]
 OWN_DATA = (ROOT / "docs" / "own_data.md").read_text()
 FUNCTIONS = (ROOT / "docs" / "functions.md").read_text()
 GUIDES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "data" / "README.md"]
@@ -318,13 +317,14 @@ def python_of(text):
     return re.findall(r"```python\n(.*?)```", text, re.DOTALL)
 
 
+RUNNABLE = ["README.md", "docs/own_data.md", "docs/goodput.md", "docs/power_budget.md"]
+RUNNABLE += ["docs/fault_injection.md", "docs/workload_imbalance.md", "docs/performance_model.md"]
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "text",
-    [README, OWN_DATA, *(page.read_text() for page in HOW_TO)],
-    ids=["README.md", "own_data.md", *(page.name for page in HOW_TO)],
-)
-def test_code_of_a_page_runs_from_top_to_bottom(text, tmp_path, monkeypatch, torch_here):
+@pytest.mark.parametrize("page", RUNNABLE)
+def test_code_of_a_page_runs_from_top_to_bottom(page, tmp_path, monkeypatch, torch_here):
+    text = (ROOT / page).read_text()
     own_files(tmp_path)
     monkeypatch.chdir(tmp_path)
     given = {

@@ -15,6 +15,7 @@ from workbench.share import _prose
 # Numbers of a method in titles and notes: they are the same whatever the data is.
 METHOD = {
     "03_goodput_under_failures": {("1,000", "node")},
+    "05_performance_model": {("99.9", "%")},
     "06_power": {("99.9", "%")},  # "> 99.9 %", which is how a share that is nearly all is written
 }
 # Real and made data of other people for each page, besides the small files of MAKERS.
@@ -24,9 +25,9 @@ FOREIGN = {
     "02_workload_imbalance": ("imbalance-demo/synthetic_job.parquet",),
     "03_goodput_under_failures": ("fleet-demo/failures", "failures-spot/p3-trace.csv", "hang-demo"),
     "04_pvf_fault_injection": ("pvf-demo/lenet-weights",),
-    "05_performance_model": ("fleet-demo/traces",),
+    "05_performance_model": ("kineto-resnet",),
     "06_power": ("fleet-demo/power",),
-    "07_fleet_timeline": ("fleet-demo/power",),
+    "07_fleet_timeline": ("power-nvidia-smi",),
 }
 ROUTES = [
     (path, name)
