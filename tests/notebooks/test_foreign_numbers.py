@@ -24,9 +24,9 @@ FOREIGN = {
     "02_workload_imbalance": ("imbalance-demo/synthetic_job.parquet",),
     "03_goodput_under_failures": ("fleet-demo/failures", "failures-spot/p3-trace.csv", "hang-demo"),
     "04_pvf_fault_injection": ("pvf-demo/lenet-weights",),
-    "05_performance_model": ("fleet-demo/traces",),
+    "05_performance_model": ("kineto-resnet",),
     "06_power": ("fleet-demo/power",),
-    "07_fleet_timeline": ("fleet-demo/power",),
+    "07_fleet_timeline": (),  # published with the bundled job, which is all that there is
 }
 ROUTES = [
     (path, name)
