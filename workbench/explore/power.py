@@ -387,7 +387,7 @@ def _measured_site(log: PowerLog) -> dict[str, widgets.Widget]:
     given, fixed = (
         [float(f"{factor * budget_w / unit_w:.3g}") for factor in factors] for factors in budgets
     )
-    offered = [
+    offered: list[list[tuple[str, object]]] = [
         [(f"{value:g}", value * unit_w / 1e6) for value in values] for values in (given, fixed)
     ]
     is_told = "assumed" if overhead_w is None else "measured"
