@@ -13,6 +13,7 @@ import pandas as pd
 import pytest
 import typer
 
+from tests.analyze.imbalance.jobs import test_traced
 from workbench import analyze, explore, load, plot, simulate
 from workbench.cli import app
 from workbench.load import kinds
@@ -321,6 +322,11 @@ def own_files(folder):
     incidents = {"when": ["2026-01-12 08:00:00"], "host": ["node1"], "why": ["GPU"]}
     pd.DataFrame(incidents).to_csv(folder / "incidents.csv", index=False)
     times = pd.date_range("2026-01-12 08:00", periods=4, freq="s")
+    (folder / "runs" / "pipelined").mkdir()
+    test_traced.traced(test_traced.job(), folder / "runs" / "pipelined")
+    by_rank = "".join(f"     rank {rank:2d}: {100 + rank}.00\n" for rank in range(8))
+    timers = f"times across ranks (ms):\n  forward-compute:\n{by_rank}"
+    (folder / "megatron.log").write_text(timers)
     meters = {"t": times, "host": "node1", "draw": [1.0, 2.0, 2.0, 1.0]}
     pd.DataFrame(meters).to_parquet(folder / "meters.parquet")
     (folder / "fleet_parquet").mkdir()

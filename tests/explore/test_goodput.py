@@ -8,10 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workbench import explore, simulate
+from workbench import analyze, datasets, explore, load, simulate
 from workbench.analyze import FaultTolerance
+from workbench.errors import WorkbenchError
 from workbench.explore import static_html
 from workbench.explore.static import _spread
+from workbench.tables import Source
 
 WEEK = 7 * 1440.0
 
@@ -185,3 +187,53 @@ def test_values_thin_out_evenly(count, wanted, now):
     assert {0, count - 1} <= set(places)
     step = (count - 1) / (wanted - 1)
     assert np.diff(places).max() <= 2 * step + 1
+
+
+MEASURED = ("goodput", "goodput_at_scale", "checkpoint_curve", "spares")
+
+
+@pytest.fixture(scope="module")
+def inputs():
+    path = datasets.path("failures-demo")
+    return analyze.goodput_inputs(load.failures(path, tz="UTC", progress=False))
+
+
+@pytest.mark.parametrize("noun", MEASURED)
+def test_explorers_start_at_what_was_measured_and_say_what_is_assumed(noun, inputs):
+    value = inputs.set_index("quantity")["value"]
+    explorer = getattr(explore, noun)(start=inputs, source=Source("my log", "own"))
+    assert explorer.message.value == ""
+    assert explorer.figure().layout.meta["origin"] == "own"
+    said = {c.description: c.value for c in explorer.controls.values()}
+    measured = {label: number for label, number in said.items() if label.endswith("measured")}
+    if noun != "goodput_at_scale":
+        assert len(measured) >= 1
+    for number in measured.values():
+        assert any(number == pytest.approx(known, rel=5e-3) for known in value), measured
+    assert "18" not in {str(number) for number in measured.values()}
+    for control in explorer.controls.values():
+        assert len(control.options) >= 2, control.description
+
+
+def test_the_share_at_the_measured_inputs_is_that_of_the_log(inputs):
+    value = inputs.set_index("quantity")["value"]
+    share = value["time_to_failure_min"] / value["failure_interval_min"]
+    explorer = explore.goodput(start=inputs, source="my log")
+    bars = {trace.name: trace.x for trace in explorer.figure().data}
+    assert bars["productive"][0] == pytest.approx(share, abs=2e-3)
+    assert explorer.controls["replicas"].description == "replicas, assumed"
+
+
+def test_a_log_that_tells_no_recovery_or_size_leaves_them_assumed_or_is_refused(inputs):
+    only = inputs[inputs["quantity"].isin(["failure_interval_min", "time_to_failure_min"])]
+    explorer = explore.goodput(start=only, source="my log")
+    assert explorer.controls["recovery"].description == "recovery [min], assumed"
+    with pytest.raises(WorkbenchError, match="does not tell the number of GPUs"):
+        explore.goodput_at_scale(start=only)
+
+
+def test_the_checkpoint_interval_of_the_log_is_marked_beside_the_optimum(inputs):
+    figure = explore.checkpoint_curve(start=inputs, source="my log").figure()
+    assert [trace.name for trace in figure.data if "as logged" in trace.name] == [
+        "as logged: 120 min"
+    ]

@@ -1,10 +1,14 @@
 """Explorers of power limits and capping: move a control, read the screen."""
 
+import re
+
+import pandas as pd
 import pytest
 
 from workbench import analyze, explore, load
 from workbench.errors import TableError, WorkbenchError
 from workbench.explore import static_html
+from workbench.tables import POWER_CURVE, Source
 
 
 @pytest.fixture(scope="module")
@@ -143,3 +147,29 @@ def test_capping_takes_what_was_loaded_and_no_table(log, job):
         explore.capping_events(log.power)
     with pytest.raises(WorkbenchError, match="a JobLog is needed, not a DataFrame"):
         explore.capping_events(log, job.steps)
+
+
+def test_provisioning_starts_at_what_a_log_measured_and_says_what_is_assumed(fleet_demo, log):
+    sweep = pd.DataFrame({"limit_w": [450.0, 480, 500], "speed_ratio": [0.8, 0.93, 1.0]})
+    sweep = sweep.assign(
+        gpu="H9", job="mine", configuration="mine", configuration_count=1, basis="measured",
+        is_extrapolated=False, doubt="", source="mine.csv",
+    )  # fmt: skip
+    curve = POWER_CURVE.cast(sweep.reindex(columns=list(POWER_CURVE.columns)))
+    named = load.power(fleet_demo / "power", tz="UTC", node=re.compile(r"node\d+"), progress=False)
+    explorer = explore.provisioning(curve, start=named, source=Source("mine", "own"))
+    controls, values = explorer.controls, explorer.values()
+    assert explorer.message.value == ""
+    totals = analyze.power_sum(analyze.power_of_scope(named.power, named.entities))
+    assert controls["budget_mw"].description == "budget [kW], measured"
+    assert values["budget_mw"] == pytest.approx(totals["power_w"].max() / 1e6, rel=5e-3)
+    assert controls["overhead"].description == "overhead per GPU [W], measured"
+    measured = analyze.overhead_w_measured(named.power, named.entities)
+    assert values["overhead"] == pytest.approx(measured, rel=5e-3)
+    assert (controls["pue"].description, values["pue"]) == ("PUE, assumed", 1)
+    assert values["curve"].startswith("H9")
+    assert explorer.figure().layout.meta["origin"] == "own"
+    check_controls(explorer)
+    # Without hosts nobody knows which GPUs are of which node.
+    assumed = explore.provisioning(curve, start=log).controls["overhead"]
+    assert (assumed.description, assumed.value) == ("overhead per GPU [W], assumed", 0)

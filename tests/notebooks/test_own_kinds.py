@@ -1,11 +1,15 @@
 """Pages take their own kinds of data, and one's own folder whatever its name, by what they are."""
 
-import ast
 from pathlib import Path
 
 import nbformat
 import pandas as pd
 import pytest
+
+from tests.analyze.imbalance.jobs import test_traced
+from tests.notebooks.shown import figure_of, text_of, values_on
+from workbench import plot
+from workbench.load.missing import Missing
 
 NOTEBOOKS = Path(__file__).resolve().parents[2] / "notebooks"
 
@@ -19,25 +23,31 @@ def code_of(stem):
 def test_a_table_of_failures_fills_the_same_page_as_a_log_of_them(tmp_path):
     rows = [f"2026-03-0{day} 10:00,gpu-{day % 3},link flap,network\n" for day in range(1, 8)]
     (tmp_path / "own.csv").write_text("time,node,cause,category\n" + "".join(rows))
-    parameters, first, *others = code_of("03_goodput_under_failures")
-    names = {}
-    for source in (parameters, f"data, tz = {str(tmp_path)!r}, 'UTC'", first):
-        exec(source, names)
-    assert names["chosen"].is_own
-    origins = []
-    for source in others:
-        *before, last = ast.parse(source).body
-        if not names.keys() & {"log", "SAID"} and "SAID = " not in source:
-            continue  # of no data; the logs come after it
-        exec(compile(ast.Module(before, []), "cell", "exec"), names)
-        if "flight_" in source or "DUMPS" in source or "fidelity" in source:
-            continue
-        value = eval(compile(ast.Expression(last.value), "cell", "eval"), names)
-        figure = value.figure() if hasattr(value, "controls") else value
-        if hasattr(figure, "to_plotly_json"):
-            origins.append(figure.to_plotly_json()["layout"]["meta"]["origin"])
-    assert len(names["log"].failures) == 7
-    assert origins == ["own"] * 5
+    notebook = nbformat.read(NOTEBOOKS / "03_goodput_under_failures.ipynb", as_version=4)
+    shown = list(values_on(notebook, tmp_path / "own.csv", {"tz": "UTC"}))
+    figures = [figure for figure in map(figure_of, shown) if figure is not None]
+    assert [figure["layout"]["meta"]["origin"] for figure in figures] == ["own"] * 6
+    (inputs,) = [value for value in shown if isinstance(value, pd.DataFrame) and "basis" in value]
+    assert inputs.set_index("quantity").loc["failure_interval_min", "sample_count"] == 7
+    # The table names no recovery, and no dumps are beside it: one line each says so.
+    lines = [text_of(value) for value in shown if isinstance(value, Missing)]
+    assert [line.split(".")[0] for line in lines] == [
+        "**No flight-recorder dumps in own", "**No job sizes in own",
+    ]  # fmt: skip
+
+
+@pytest.mark.slow
+def test_the_page_of_jobs_takes_traces_of_a_pipeline(tmp_path):
+    test_traced.traced(test_traced.job({"slow worker": 1.8}), tmp_path)
+    notebook = nbformat.read(NOTEBOOKS / "02_workload_imbalance.ipynb", as_version=4)
+    shown = list(values_on(notebook, tmp_path, {}))
+    assert [text_of(value).split(" in ")[0] for value in shown if isinstance(value, Missing)] == [
+        "**No document lengths"
+    ]
+    (cards,) = [value for value in shown if isinstance(value, plot.FindingCards)]
+    assert "slow workers" in repr(cards)
+    origins = {figure["layout"]["meta"]["origin"] for figure in map(figure_of, shown) if figure}
+    assert origins == {"own"}
 
 
 @pytest.mark.parametrize(("stem", "name"), [("06_power", "log"), ("07_fleet_timeline", "fleet")])

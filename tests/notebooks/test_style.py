@@ -10,6 +10,11 @@ import nbformat
 import pytest
 
 NOTEBOOKS = sorted((Path(__file__).resolve().parents[2] / "notebooks").glob("*.ipynb"))
+BEGIN_WITH_FINDINGS = (
+    "01_traces", "02_workload_imbalance", "03_goodput_under_failures", "04_pvf_fault_injection",
+    "05_performance_model", "06_power", "07_fleet_timeline",
+)  # fmt: skip
+MOST_CELLS = 30
 FORBIDDEN = (
     ast.FunctionDef,
     ast.AsyncFunctionDef,
@@ -37,15 +42,37 @@ def test_there_are_notebooks_and_they_are_numbered():
     assert all(re.fullmatch(r"\d\d(_[a-z]+)+\.ipynb", name) for name in names)
 
 
-def test_the_opening_asks_a_question_and_answers_it(notebook):
+def test_the_opening_asks_a_question_and_says_of_which_data(notebook):
     opening = notebook.cells[0]
     assert opening.cell_type == "markdown"
-    assert re.match(r"# .+\?\n", opening.source)
-    places = [
-        opening.source.find(f"**{word}") for word in ("Question.", "Answer.", "Data.", "Runs")
-    ]
+    assert re.match(r"# .+\?(<br>|\n)", opening.source.replace(",<br>", ", "))
+    places = [opening.source.find(f"**{word}") for word in ("Question.", "Data.", "Runs")]
     assert -1 not in places
     assert places == sorted(places)
+
+
+# The answers are computed: findings of the data at hand, before anything else is drawn.
+@pytest.mark.parametrize("stem", BEGIN_WITH_FINDINGS)
+def test_the_first_thing_shown_are_findings_of_the_data_at_hand(stem):
+    (path,) = [path for path in NOTEBOOKS if path.stem == stem]
+    cells = nbformat.read(path, as_version=4).cells
+    code = [cell.source for cell in cells if cell.cell_type == "code"]
+    drawing = next(source for source in code if "plot." in source)
+    assert "analyze.findings(" in drawing
+    assert "plot.findings(" in drawing.splitlines()[-1]
+    assert len(cells) <= MOST_CELLS
+    published = [
+        at for at, cell in enumerate(cells) if "published-case" in cell.metadata.get("tags", [])
+    ]
+    headings = [
+        at for at, cell in enumerate(cells)
+        if cell.cell_type == "markdown" and cell.source.startswith("## ")
+    ]  # fmt: skip
+    # Numbers of papers come last, in one section, before what to take away.
+    assert published in ([], [headings[-2]])
+    assert not published or cells[published[0]].source.startswith(
+        "## Published cases, not your data"
+    )
 
 
 def test_there_is_one_title(notebook):
@@ -60,7 +87,8 @@ def test_the_data_can_be_chosen_and_the_first_cell_after_says_which(notebook):
     # Names of the user's own data, and of what their files do not say.
     given = [line.partition("#")[0].strip() for line in first.source.splitlines()]
     assert given[0] == "data = None"
-    said = {f"{name} = None" for name in ("tz", "year", "boot_time", "node", "unit")}
+    names = ("tz", "year", "boot_time", "node", "unit", "sweeps")
+    said = {f"{name} = None" for name in names}
     assert set(given[1:]) <= said
     assert ast.unparse(ast.parse(second.source).body[-1]) == "chosen"
 

@@ -340,6 +340,21 @@ def test_a_copy_for_ones_own_data_shows_nothing_of_other_data(notebook):
     assert "Which rank comes last?" in node.cells[0].source
 
 
+def test_a_section_for_which_own_data_hold_nothing_is_not_on_the_page(run, notebook, tmp_path):
+    run["figure"] = [shown(figure_of("Mine is late", origin="own"))]
+    node = nbformat.read(notebook, as_version=4)
+    code = nbformat.v4.new_code_cell("None if lengths is None else draw(lengths)")
+    words = new_markdown_cell("## Which documents are long?\n\nMany are short.")
+    node.cells += [words, code, new_markdown_cell("## What to take away")]
+    nbformat.write(node, notebook)
+    share.report(notebook, out=tmp_path / "site", data=tmp_path)
+    page = soup_of(tmp_path / "site", "01_waits.html").main.text
+    assert "Many are short" not in page
+    assert "What to take away" in page
+    share.report(notebook, out=tmp_path / "site")
+    assert "Many are short" in soup_of(tmp_path / "site", "01_waits.html").main.text
+
+
 def test_a_page_that_takes_no_data_does_not_claim_it(run, notebook, tmp_path, write_notebook):
     mine = tmp_path / "mine"
     mine.mkdir()

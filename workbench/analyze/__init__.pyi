@@ -53,6 +53,8 @@ from ._imbalance.jobs.prediction import (
     job_held_out as job_held_out,
     job_prediction as job_prediction,
 )
+from ._imbalance.jobs.timers import timer_ranks as timer_ranks
+from ._imbalance.jobs.traced import job_operations as job_operations
 from ._imbalance.jobs.schedule import (
     job_micro_batches as job_micro_batches,
     job_schedule as job_schedule,
@@ -124,6 +126,7 @@ from ._failures.goodput_model.goodput import (
     productive_share as productive_share,
 )
 from ._failures.goodput_model.checkpoints import spares as spares, with_spares as with_spares
+from ._failures.goodput_model.inputs import goodput_inputs as goodput_inputs
 from ._failures.goodput_model.windows import (
     goodput_mean as goodput_mean,
     goodput_replay as goodput_replay,
@@ -252,6 +255,7 @@ from ._power.grid_check import (
 from ._power.hierarchy import power_hierarchy as power_hierarchy
 from ._power.curve import power_knees as power_knees
 from ._power.grid import power_of_scope as power_of_scope
+from ._power.overhead import overhead_w_measured as overhead_w_measured
 from ._power.provisioning import (
     overhead_w_implied as overhead_w_implied,
     provisioning as provisioning,

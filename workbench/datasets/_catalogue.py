@@ -157,7 +157,8 @@ def _check_files(path: Path, table: pd.DataFrame) -> None:
 class Choice:
     """What a notebook runs on.
 
-    ``path`` goes into a loader; ``source`` and ``is_synthetic`` go under the figures.
+    ``path`` goes into a loader; ``source`` and ``is_synthetic`` go under the figures;
+    ``offered`` names a public set that was wanted more and is not available.
     Shown in a notebook, it says in a line which data this is.
     """
 
@@ -167,6 +168,7 @@ class Choice:
     about: str
     credit: str
     is_own: bool = False
+    offered: str = ""
 
     @property
     def source(self) -> Source:
@@ -177,7 +179,9 @@ class Choice:
     def _repr_markdown_(self) -> str:
         kind = " (**synthetic data**)" if self.is_synthetic else self._real
         credit = f" Source: {_plain(self.credit)}." if self.credit else ""
-        return f"**Data from here on:** {_plain(self.name)}{kind}: {_plain(self.about)}.{credit}"
+        line = f"**Data from here on:** {_plain(self.name)}{kind}: {_plain(self.about)}.{credit}"
+        fetch = f" Real data: `workbench datasets fetch {self.offered}`, then run the page again."
+        return line + fetch * bool(self.offered)
 
     def __repr__(self) -> str:
         kind = " (synthetic data)" if self.is_synthetic else self._real
@@ -233,7 +237,9 @@ def choose(own: str | Path | None, *candidates: str) -> Choice:
     row = describe().set_index("dataset").loc[name]
     about = str(row["about"]).removeprefix("synthetic: ")
     credit = f"{row['citation']}, {row['licence']}"
-    return Choice(path, name, is_synthetic, about, credit)
+    first = next(iter(files))
+    offered = "" if name == first or is_bundled(first) else first
+    return Choice(path, name, is_synthetic, about, credit, offered=offered)
 
 
 def _is_bundled_synthetic(path: Path) -> bool:

@@ -14,6 +14,7 @@ import plotly.graph_objects as go
 from workbench import analyze, datasets, load, plot, simulate
 from workbench.analyze import FaultTolerance
 from workbench.errors import WorkbenchError
+from workbench.explore.goodput import Measured
 from workbench.explore.panel import ALL, Explorer, choice, chosen_rows, numbers
 from workbench.tables import FailureLog, FlightRecording, Source, as_source
 
@@ -75,8 +76,17 @@ def cause_shares(
     )
 
 
+_WRITES = (0.1, 0.25, 0.5, 1, 2, 5)
+
+
 def checkpoint_curve(
-    *, failure_interval_min: float = 180, recovery_min: float = 5, write_min: float = 1
+    *,
+    failure_interval_min: float = 180,
+    recovery_min: float = 5,
+    write_min: float = 1,
+    start: pd.DataFrame | None = None,
+    source: str = "",
+    synthetic: bool = False,
 ) -> Explorer:
     """Move failure interval, recovery and writing time; find the best checkpoint interval.
 
@@ -88,24 +98,50 @@ def checkpoint_curve(
         Where its control starts, in minutes.
     write_min
         Where its control starts, in minutes.
+    start
+        Table :data:`workbench.tables.GOODPUT_INPUTS` of :func:`workbench.analyze.goodput_inputs`,
+        used instead. Labels say which inputs were measured and which are assumed.
+    source, synthetic
+        Where ``start`` comes from, and whether it was generated; the figure says both.
 
     Returns
     -------
     workbench.explore.Explorer
         Controls above :func:`workbench.plot.checkpoint_curve`.
     """
+    measured = Measured.of(start, source, synthetic=synthetic)
+    model = "closed form (Daly)"
+    label = (
+        measured.label(model)
+        if measured
+        else {"source": Source(model, "model"), "synthetic": False}
+    )
 
     def draw(*, interval: float, write: float, recovery: float) -> go.Figure:
         case = {"failure_interval_min": interval, "recovery_min": recovery, "write_min": write}
         curve = analyze.checkpoint_curve(np.geomspace(0.5, max(4 * interval, 60), 60), **case)
-        best, model = analyze.checkpoint_optimum(**case), Source("closed form (Daly)", "model")
-        return plot.checkpoint_curve(curve, optimum=best, source=model)
+        marks = analyze.checkpoint_optimum(**case)
+        if measured and (now := measured.inputs.get("checkpoint_interval_min")):
+            logged = analyze.checkpoint_curve([now], **case)[list(marks.columns[1:])]
+            marks = pd.concat([marks, logged.assign(method="as logged")], ignore_index=True)
+        return plot.checkpoint_curve(curve, optimum=marks, **label)
 
+    if measured:
+        recoveries = (1, 5, 10, 20)
+        return Explorer(
+            draw,
+            # The closed form takes failures as a Poisson process: time up, without recoveries.
+            interval=measured.control("time to failure [min]", "time_to_failure_min"),
+            write=measured.control(
+                "writing one [min]", "checkpoint_write_min", otherwise=_WRITES, start=1
+            ),
+            recovery=measured.control("recovery [min]", "recovery_min", otherwise=recoveries),
+        )
     intervals = (18, 30, 60, 120, 180, 360, 720)
     return Explorer(
         draw,
         interval=numbers("time between failures [min]", intervals, failure_interval_min),
-        write=numbers("writing one [min]", (0.1, 0.25, 0.5, 1, 2, 5), write_min),
+        write=numbers("writing one [min]", _WRITES, write_min),
         recovery=numbers("recovery [min]", (1, 5, 10, 20), recovery_min),
     )
 
@@ -336,7 +372,12 @@ def lemon_nodes(
 
 
 def spares(
-    job: FaultTolerance | None = None, *, failure_interval_min: float = 18, seed: int = 1
+    job: FaultTolerance | None = None,
+    *,
+    failure_interval_min: float = 18,
+    seed: int = 1,
+    start: pd.DataFrame | None = None,
+    source: str = "",
 ) -> Explorer:
     """Move repair time, failure interval and replicas; see how many spare nodes are enough.
 
@@ -350,23 +391,44 @@ def spares(
         Where its control starts, in minutes.
     seed
         Seed of the failures.
+    start
+        Table :data:`workbench.tables.GOODPUT_INPUTS` of :func:`workbench.analyze.goodput_inputs`,
+        used instead of ``job``.
+    source
+        Where ``start`` comes from; the figure says so, and that its failures are simulated.
 
     Returns
     -------
     workbench.explore.Explorer
         Controls above :func:`workbench.plot.spares`.
     """
-    start = job or FaultTolerance()
+    drawn = Source(f"simulated: 27 days, 2 runs, seed {seed}", "model")
+    repairs, replicas = (0.5, 1, 2), (1, 6, 12, 24)
+    if measured := Measured.of(start, source, synthetic=True):
+        base = measured.job()
+        return Explorer(
+            partial(_draw_spares, base=base, seed=seed, source=measured.source.joined(drawn)),
+            repair=measured.control("repair [days]", "repair_days", otherwise=repairs, start=1),
+            interval=measured.control("time to failure [min]", "time_to_failure_min"),
+            replicas=measured.control("replicas", "replicas", otherwise=replicas, start=1),
+        )
+    base = job or FaultTolerance()
     return Explorer(
-        partial(_draw_spares, base=start, seed=seed),
-        repair=numbers("repair [days]", (0.5, 1, 2), 2),
+        partial(_draw_spares, base=base, seed=seed, source=drawn),
+        repair=numbers("repair [days]", repairs, 2),
         interval=numbers("time between failures [min]", (18, 30, 60, 120), failure_interval_min),
-        replicas=numbers("replicas", (1, 6, 12, 24), start.replicas),
+        replicas=numbers("replicas", replicas, base.replicas),
     )
 
 
 def _draw_spares(
-    *, repair: float, interval: float, replicas: float, base: FaultTolerance, seed: int
+    *,
+    repair: float,
+    interval: float,
+    replicas: float,
+    base: FaultTolerance,
+    seed: int,
+    source: Source,
 ) -> go.Figure:
     horizon = 27 * 1440.0
     job = replace(base, replicas=int(replicas))
@@ -378,5 +440,4 @@ def _draw_spares(
     load = repair * 1440 / interval
     counts = sorted({round(load * share) for share in (0.6, 0.8, 0.9, 1, 1.1, 1.2, 1.35, 1.5)})
     table = analyze.spares(drawn, job, counts, horizon_min=horizon)
-    source = Source(f"simulated: 27 days, 2 runs, seed {seed}", "model")
     return plot.spares(table, source=source, synthetic=True)

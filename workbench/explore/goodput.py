@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from typing import Any
 
@@ -15,7 +16,7 @@ from workbench import analyze, plot, simulate
 from workbench.analyze import FaultTolerance
 from workbench.errors import WorkbenchError
 from workbench.explore.panel import Explorer, numbers, slider
-from workbench.tables import Source
+from workbench.tables import GOODPUT_INPUTS, Source, as_source
 
 _CONVENTIONS = (("one failure per interval", "interval"), ("failures at random", "poisson"))
 _MINUTES = (2, 4, 6, 8, 10, 12, 15, 18, 22, 27, 33, 40, 50, 60, 90, 120)
@@ -29,10 +30,72 @@ _SWEPT = {
 }
 
 
-def goodput(job: FaultTolerance | None = None, *, failure_interval_min: float = 18) -> Explorer:
+# Around a measured value: from a quarter of it to four times as much.
+_AROUND = (0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 4.0)
+# Without a measurement nothing is gained: the smallest number of replicas, and no stall.
+_UNMEASURED = {"recovery_min": 10.0, "replicas": 2.0, "stall_min": 0.0}
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Inputs as a log tells them, where controls start; what it does not tell is assumed."""
+
+    inputs: dict[str, float]
+    source: Source
+    synthetic: bool
+
+    @classmethod
+    def of(cls, start: pd.DataFrame | None, source: str, *, synthetic: bool) -> Measured | None:
+        """Read :data:`workbench.tables.GOODPUT_INPUTS`; None for the published case."""
+        if start is None:
+            return None
+        rows = GOODPUT_INPUTS.check(start)
+        values = dict(zip(rows["quantity"], rows["value"].astype(float), strict=True))
+        return cls(values, as_source(source), synthetic)
+
+    def value(self, name: str, default: float | None = None) -> float:
+        """Return a measured value to three digits, as it is read, or what is assumed for it."""
+        if name in self.inputs:
+            return float(f"{self.inputs[name]:.3g}")
+        return _UNMEASURED.get(name, 0.0) if default is None else default
+
+    def control(
+        self, label: str, name: str, *, otherwise: Iterable[float] = (), start: float | None = None
+    ) -> widgets.Widget:
+        """Offer values around a measured one, or assumed ones, which the label says."""
+        at = self.value(name, start)
+        is_measured = name in self.inputs and at > 0
+        offered = [float(f"{at * factor:.3g}") for factor in _AROUND] if is_measured else otherwise
+        return numbers(f"{label}, {'measured' if name in self.inputs else 'assumed'}", offered, at)
+
+    def job(self) -> FaultTolerance:
+        """Return the job with the measured inputs."""
+        return FaultTolerance(
+            recovery_min=self.value("recovery_min"),
+            stall_min=self.value("stall_min"),
+            replicas=int(self.value("replicas")),
+        )
+
+    def label(self, words: str) -> dict[str, Any]:
+        """Name the model and the log that its inputs are from, for the foot of a figure."""
+        return {"source": self.source.joined(words), "synthetic": self.synthetic}
+
+
+_MODEL = {"source": Source("closed form", "model"), "synthetic": False}
+_REPLICAS = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 96)
+
+
+def goodput(
+    job: FaultTolerance | None = None,
+    *,
+    failure_interval_min: float = 18,
+    start: pd.DataFrame | None = None,
+    source: str = "",
+    synthetic: bool = False,
+) -> Explorer:
     """Move failure interval, recovery, stall and replicas; see where the GPU time goes.
 
-    Starts at the published case: a failure every 18 min, 12 replicas.
+    Starts at the inputs of a log, else at the published case: a failure every 18 min, 12 replicas.
 
     Parameters
     ----------
@@ -40,6 +103,11 @@ def goodput(job: FaultTolerance | None = None, *, failure_interval_min: float = 
         Where the controls start; the published case by default.
     failure_interval_min
         Where the control of the failure interval starts, in minutes.
+    start
+        Table :data:`workbench.tables.GOODPUT_INPUTS` of :func:`workbench.analyze.goodput_inputs`,
+        used instead of ``job``. Labels say which inputs were measured and which are assumed.
+    source, synthetic
+        Where ``start`` comes from, and whether it was generated; the figure says both.
 
     Returns
     -------
@@ -47,14 +115,26 @@ def goodput(job: FaultTolerance | None = None, *, failure_interval_min: float = 
         Controls above :func:`workbench.plot.goodput`, of the synchronous job and of the one
         with replicas.
     """
-    start = job or FaultTolerance()
+    stalls = np.arange(0, 10.5, 0.5)
+    counted = widgets.Dropdown(options=_CONVENTIONS, description="counted")
+    if measured := Measured.of(start, source, synthetic=synthetic):
+        base = measured.job()
+        return Explorer(
+            partial(_draw_goodput, base=base, label=measured.label("closed form")),
+            interval=measured.control("time between failures [min]", "failure_interval_min"),
+            recovery=measured.control("recovery [min]", "recovery_min", otherwise=range(0, 31, 2)),
+            stall=measured.control("global stall [min]", "stall_min", otherwise=stalls),
+            replicas=measured.control("replicas", "replicas", otherwise=_REPLICAS),
+            convention=counted,
+        )
+    base = job or FaultTolerance()
     return Explorer(
-        partial(_draw_goodput, base=start),
+        partial(_draw_goodput, base=base, label=_MODEL),
         interval=numbers("time between failures [min]", _MINUTES, failure_interval_min),
-        recovery=numbers("recovery [min]", range(31), start.recovery_total_min),
-        stall=numbers("global stall [min]", np.arange(0, 10.5, 0.5), start.stall_total_min),
-        replicas=numbers("replicas", (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 96), start.replicas),
-        convention=widgets.Dropdown(options=_CONVENTIONS, description="counted"),
+        recovery=numbers("recovery [min]", range(31), base.recovery_total_min),
+        stall=numbers("global stall [min]", stalls, base.stall_total_min),
+        replicas=numbers("replicas", _REPLICAS, base.replicas),
+        convention=counted,
     )
 
 
@@ -89,8 +169,11 @@ def goodput_at_scale(
     *,
     reference_gpus: int = 98_304,
     failure_interval_min: float = 18,
+    start: pd.DataFrame | None = None,
+    source: str = "",
+    synthetic: bool = False,
 ) -> Explorer:
-    """Move the size of the job from a thousand to 200,000 GPUs; read off both ways to train.
+    """Move the size of the job, from a thousand to 200,000 GPUs; read off both ways to train.
 
     Parameters
     ----------
@@ -100,25 +183,47 @@ def goodput_at_scale(
         Size at which ``job`` and ``failure_interval_min`` hold.
     failure_interval_min
         Mean time between failures at that size, in minutes.
+    start
+        Table :data:`workbench.tables.GOODPUT_INPUTS` with ``gpu_count``, used instead; the sizes
+        are then from an eighth to 64 times the measured one.
+    source, synthetic
+        Where ``start`` comes from, and whether it was generated; the figure says both.
 
     Returns
     -------
     workbench.explore.Explorer
         Controls above :func:`workbench.plot.goodput_at_scale`.
+
+    Raises
+    ------
+    WorkbenchError
+        If ``start`` does not tell the number of GPUs.
     """
-    sizes = sorted({*_SIZES, int(reference_gpus)})
+    label: dict[str, Any] = {"synthetic": False}
+    sizes, grows = list(_SIZES), 0.84
+    if measured := Measured.of(start, source, synthetic=synthetic):
+        if "gpu_count" not in measured.inputs:
+            msg = "the log does not tell the number of GPUs; give job= and reference_gpus= instead"
+            raise WorkbenchError(msg)
+        job, reference_gpus = measured.job(), int(measured.inputs["gpu_count"])
+        failure_interval_min, grows = measured.value("time_to_failure_min"), 0.0
+        sizes = [max(round(reference_gpus * 2.0**power), 1) for power in range(-3, 7)]
+        label = measured.label("closed form")
+    sizes = sorted({*sizes, int(reference_gpus)})
     counts = sorted({*sizes, *np.geomspace(min(sizes), max(sizes), 30).astype(int).tolist()})
     words = f"closed form; {failure_interval_min:g} min between failures at {reference_gpus:,} GPUs"
+    label = {"source": Source(words, "model")} | label
+    base = job or FaultTolerance()
 
     def draw(
         *, gpus: int, rate: float, recovery: float, convention: analyze.Convention
     ) -> go.Figure:
         table = analyze.goodput_at_scale(
-            counts, job or FaultTolerance(), reference_gpus=reference_gpus,
+            counts, base, reference_gpus=reference_gpus,
             failure_interval_min=failure_interval_min, convention=convention,
             rate_exponent=rate, recovery_exponent=recovery,
         )  # fmt: skip
-        return plot.goodput_at_scale(table, at_gpus=gpus, source=Source(words, "model"))
+        return plot.goodput_at_scale(table, at_gpus=gpus, **label)
 
     growths = [("with the nodes", 1.0), ("faster, as published (1.95)", 1.95)]
     recoveries = [("as published (0.84)", 0.84), ("not at all", 0.0)]
@@ -126,7 +231,7 @@ def goodput_at_scale(
         draw,
         gpus=slider("GPUs", [(f"{size:,}", size) for size in sizes], int(reference_gpus)),
         rate=widgets.Dropdown(options=growths, description="failures grow"),
-        recovery=widgets.Dropdown(options=recoveries, description="recovery grows"),
+        recovery=widgets.Dropdown(options=recoveries, value=grows, description="recovery grows"),
         convention=widgets.Dropdown(options=_CONVENTIONS, value="poisson", description="counted"),
     )
 
@@ -139,6 +244,7 @@ def _draw_goodput(
     replicas: float,
     convention: analyze.Convention,
     base: FaultTolerance,
+    label: dict[str, Any],
 ) -> go.Figure:
     job = replace(
         base,
@@ -158,7 +264,7 @@ def _draw_goodput(
             refusal = str(error)
     if not tables:
         raise WorkbenchError(refusal)
-    return plot.goodput(tables, source=Source("closed form", "model"))
+    return plot.goodput(tables, **label)
 
 
 def _scaled(phases: dict[str, float], total: float) -> float | dict[str, float]:
@@ -184,6 +290,7 @@ def goodput_windows(
     *,
     horizon_min: float,
     replicas: int = 1,
+    start: pd.DataFrame | None = None,
     source: str = "",
     synthetic: bool = False,
 ) -> Explorer:
@@ -197,6 +304,8 @@ def goodput_windows(
         Length of the log, in minutes.
     replicas
         Replicas that the failures were mapped to.
+    start
+        Table :data:`workbench.tables.GOODPUT_INPUTS`: the recovery starts as measured.
     source, synthetic
         Where the log comes from, and whether it was generated; the figure says both.
 
@@ -241,10 +350,21 @@ def goodput_windows(
 
     hours = [hour for hour in (1, 6, 24, 168) if 120 * hour < horizon_min]
     views = [("where the time goes", "states"), *((f"windows of {h} h", 60.0 * h) for h in hours)]
-    start = max((60.0 * hour for hour in hours if hour <= 24), default="states")
+    view = max((60.0 * hour for hour in hours if hour <= 24), default="states")
+    minutes = (2, 5, 10, 20)
+    if measured := Measured.of(start, source, synthetic=synthetic):
+        controls = [
+            measured.control("recovery [min]", "recovery_min", otherwise=minutes),
+            measured.control("global stall [min]", "stall_min", otherwise=(0, 1, 3)),
+        ]
+    else:
+        controls = [
+            numbers("recovery [min]", minutes, 10),
+            numbers("global stall [min]", (0, 1, 3), 3),
+        ]
     return Explorer(
         draw,
-        view=widgets.Dropdown(options=views, value=start, description="view"),
-        recovery=numbers("recovery [min]", (2, 5, 10, 20), 10),
-        stall=numbers("global stall [min]", (0, 1, 3), 3),
+        view=widgets.Dropdown(options=views, value=view, description="view"),
+        recovery=controls[0],
+        stall=controls[1],
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import cache, partial
 from typing import Any
@@ -309,19 +310,28 @@ _SHARES = (0.8, 0.85, 0.9, 0.95)
 
 
 def provisioning(
-    curve: pd.DataFrame | None = None, *, source: str = "", synthetic: bool = False
+    curve: pd.DataFrame | None = None,
+    *,
+    start: PowerLog | None = None,
+    source: str = "",
+    synthetic: bool = False,
 ) -> Explorer:
     """Move the budget of a site and what GPUs need beside their own power; see which limit wins.
 
-    Starts at the published case: 150 MW of GB200. Its network takes the published share, its
-    overhead per GPU is what the published gain implies, and its PUE, which nobody published, is
-    such that 960 W feed the published 83,000 GPUs. Below 1,000 W no speed was published; the
-    control of the extrapolation shows how much of an answer there hangs on the guess.
+    Starts at what a log has measured, else at the published case: 150 MW of GB200. Its network
+    takes the published share, its overhead per GPU is what the published gain implies, and its
+    PUE, which nobody published, is such that 960 W feed the published 83,000 GPUs. Below 1,000 W
+    no speed was published; the control of the extrapolation shows how much of an answer there
+    hangs on the guess.
 
     Parameters
     ----------
     curve
         Table :data:`workbench.tables.POWER_CURVE` with further curves to choose from, best few.
+    start
+        What :func:`workbench.load.power` returned: the budget starts at the peak of the sum and the
+        overhead at what nodes draw beside their GPUs, where both have meters. The other
+        controls, which no log tells, start at nothing, and their labels say that it is assumed.
     source, synthetic
         Origin of the data, printed under the figure, and whether it was generated.
 
@@ -340,21 +350,54 @@ def provisioning(
         POWER_CURVE.check(curve)
         for key, own in curve.groupby(_CURVE, sort=False):
             curves[", ".join(str(item) for item in key)] = own.reset_index(drop=True)
-    fact = analyze.provisioning_facts().set_index("quantity")["value"]
-    budget = fact["site budget"]
+    controls = _published_site() if start is None else _measured_site(start)
+    draw = partial(_provisioning_draw, curves=curves, source=source, synthetic=synthetic)
+    names = list(curves)
+    # One's own curve first: the published one is of another GPU.
+    first = names[0 if start is None else min(1, len(names) - 1)]
     return Explorer(
-        partial(_provisioning_draw, curves=curves, source=source, synthetic=synthetic),
-        budget_mw=numbers("site budget [MW]", _BUDGETS_MW, budget / 1e6),
-        pue=numbers("PUE", _PUES, fact["PUE assumed"]),
-        fixed_mw=numbers(
-            "fixed IT load [MW]", _FIXED_MW, fact["network share of the site"] * budget / 1e6
-        ),
-        overhead=numbers(
-            "overhead per GPU [W]", _OVERHEADS_W, fact["non-GPU power per GPU that +9 % implies"]
-        ),
-        curve=widgets.Dropdown(options=list(curves), description="curve"),
+        draw,
+        **controls,
+        curve=widgets.Dropdown(options=names, value=first, description="curve"),
         method=widgets.Dropdown(options=_METHODS, description="extrapolation"),
     )
+
+
+def _published_site() -> dict[str, widgets.Widget]:
+    fact = analyze.provisioning_facts().set_index("quantity")["value"]
+    budget = fact["site budget"]
+    network_mw = fact["network share of the site"] * budget / 1e6
+    overhead = fact["non-GPU power per GPU that +9 % implies"]
+    return {
+        "budget_mw": numbers("site budget [MW]", _BUDGETS_MW, budget / 1e6),
+        "pue": numbers("PUE", _PUES, fact["PUE assumed"]),
+        "fixed_mw": numbers("fixed IT load [MW]", _FIXED_MW, network_mw),
+        "overhead": numbers("overhead per GPU [W]", _OVERHEADS_W, overhead),
+    }
+
+
+def _measured_site(log: PowerLog) -> dict[str, widgets.Widget]:
+    """Offer budgets around a measured one; what no meter told is assumed, and its label says so."""
+    sums = analyze.power_sum(analyze.power_of_scope(log.power, log.entities))
+    budget_w, overhead_w = float(sums["power_w"].max()), None
+    with suppress(WorkbenchError):  # few logs have both meters of a node and of its GPUs
+        overhead_w = analyze.overhead_w_measured(log.power, log.entities)
+    name, unit_w = ("MW", 1e6) if budget_w >= 1e6 else ("kW", 1e3)
+    budgets = [(0.5, 1, 2, 5, 10, 50), (0, 0.02, 0.05, 0.1)]
+    given, fixed = (
+        [float(f"{factor * budget_w / unit_w:.3g}") for factor in factors] for factors in budgets
+    )
+    offered: list[list[tuple[str, object]]] = [
+        [(f"{value:g}", value * unit_w / 1e6) for value in values] for values in (given, fixed)
+    ]
+    is_told = "assumed" if overhead_w is None else "measured"
+    overhead = float(f"{overhead_w or 0.0:.3g}")
+    return {
+        "budget_mw": slider(f"budget [{name}], measured", offered[0], offered[0][1][1]),
+        "pue": numbers("PUE, assumed", _PUES, 1.0),
+        "fixed_mw": slider(f"fixed IT load [{name}], assumed", offered[1], 0.0),
+        "overhead": numbers(f"overhead per GPU [W], {is_told}", _OVERHEADS_W, overhead),
+    }
 
 
 def _provisioning_draw(

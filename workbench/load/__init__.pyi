@@ -10,6 +10,7 @@ from ._imbalance.document_lengths import document_lengths as document_lengths
 from ._imbalance.embedding_tables import embedding_tables as embedding_tables
 from ._imbalance.expert_loads import expert_loads as expert_loads
 from ._imbalance.job_operations import job_operations as job_operations
+from ._imbalance.megatron_timers import megatron_timers as megatron_timers
 from ._imbalance.profiles import (
     attention_profile as attention_profile,
     linear_profile as linear_profile,
@@ -51,4 +52,5 @@ from ._fleet.reader import fleet as fleet
 # All domains
 from ._traces.parquet import write as write
 from .kinds import by_kind as by_kind
+from .missing import missing as missing
 from .quality import quality as quality

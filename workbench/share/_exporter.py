@@ -100,6 +100,7 @@ class ReportExporter(HTMLExporter):
             _prose.drop_published_text(nb)
         if self.site.data:
             _prose.mark_published_cases(nb)
+            _prose.drop_silent_sections(nb)
         resources = {**(resources or {}), "wb": self.facts(nb), "language_code": self.language_code}
         allowed = self._reduce(nb)
         resources["wb"]["policy"] = self.policy(allowed)

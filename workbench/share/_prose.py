@@ -36,6 +36,31 @@ def mark_published_cases(notebook: Any) -> None:
             cell["source"] = "\n\n".join(filter(None, [heading.rstrip(), _NOT_YOURS, body]))
 
 
+def drop_silent_sections(notebook: Any) -> None:
+    """Remove sections whose code ran and showed nothing: the data at hand hold nothing for them.
+
+    Parameters
+    ----------
+    notebook
+        A notebook that ran; changed in place. The opening, published cases and
+        sections without code stay.
+    """
+    sections: list[list[Any]] = [[]]
+    for cell in notebook["cells"]:
+        if cell.get("cell_type") == "markdown" and "".join(cell["source"]).startswith("## "):
+            sections.append([])
+        sections[-1].append(cell)
+    opening, *others = sections
+    kept = [opening, *(section for section in others if not _is_silent(section))]
+    notebook["cells"][:] = [cell for section in kept for cell in section]
+
+
+def _is_silent(section: list[Any]) -> bool:
+    code = [cell for cell in section if cell.get("cell_type") == "code"]
+    is_own = PUBLISHED_CASE not in _tags(section[0])
+    return is_own and bool(code) and not any(cell.get("outputs") for cell in code)
+
+
 def for_own_data(notebook: Any) -> None:
     """Make a copy of a notebook fit for data that it was not published with.
 

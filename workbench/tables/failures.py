@@ -321,6 +321,18 @@ GOODPUT = table("""
     convention: str - interval, poisson, renewal or replay
 """)
 
+GOODPUT_INPUTS = table("""
+    goodput_inputs: Inputs of the goodput models as a failure log tells them, one row per input.
+
+    quantity: str - input by its name in the models, with its unit: failure_interval_min, ...
+    value: float64 >=0 - its value, in the unit its name ends in
+    low: Float64? >=0 - lower end of its interval; missing where it is counted, not estimated
+    high: Float64? >=0 - upper end of the same
+    sample_count: int64 >=1 - interruptions, recoveries, checkpoints or nodes that it rests on
+    basis: str - how it was measured
+    doubt: str - why it may be wrong; empty if nothing speaks against it
+""")
+
 GOODPUT_RUNS = table("""
     goodput_runs: Where the GPU time of every run went: one row per run and state.
 
