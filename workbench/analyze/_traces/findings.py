@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 import pandas as pd
 
-from workbench.analyze._lib.finding_rules import Confidence, Finding, first_of, rule
+from workbench.analyze._lib.finding_rules import Confidence, Cost, Finding, first_of, rule
 from workbench.analyze._lib.intervals import gaps, measure_within
 from workbench.analyze._traces.breakdown import step_times, time_breakdown
 from workbench.analyze._traces.clocks import clocks
@@ -163,7 +163,7 @@ class Traced:
         """Steps that every rank recorded; 0 without step marks."""
         return int(self.periods["step"].nunique())
 
-    def cost(self, total_ns: float) -> dict[str, object]:
+    def cost(self, total_ns: float) -> Cost:
         """Give the time that all ranks lose as ms per step, or of the whole trace."""
         share = min(max(total_ns / self.gpu_ns, 0.0), 1.0)
         if self.step_count:
@@ -236,7 +236,7 @@ def straggler(
         yield Finding(
             f"Rank {rank} holds up the other {rank_count - 1}" + (f": {cause}" if cause else ""),
             where=f"rank {rank}, {_steps(steps)}" + (f", {where_from}" if where_from else ""),
-            **traced.cost(total),  # type: ignore[arg-type]
+            **traced.cost(total),
             cost_basis="exposed waiting for this rank, of the rank that waits least for it",
             confidence=confidence,
             doubt=doubt,
@@ -292,7 +292,7 @@ def exposed_communication(traced: Traced, *, least_share: float = 0.05) -> Itera
         "waits least: transfer that nothing hides",
         where=f"read on rank {rank}; the median rank is exposed for another "
         f"{waiting / traced.gpu_ns:.0%}, waiting",
-        **traced.cost(least),  # type: ignore[arg-type]
+        **traced.cost(least),
         cost_basis="communication without compute on the rank with the least of it",
         confidence="medium" if len(exposed) > 1 else "low",
         doubt="an upper bound: part of it may be waiting for one another"
@@ -337,7 +337,7 @@ def slow_group(
                 f"{operation} of {_size(size)} moves at {rate:.3g} GB/s in one group, at "
                 f"{middle:.3g} in its like: a slow link",
                 where=_ranks(ranks),
-                **traced.cost(lost),  # type: ignore[arg-type]
+                **traced.cost(lost),
                 cost_basis="shortest durations beyond those at the median bandwidth of like groups",
                 confidence="medium",
                 doubt="the groups may lie on different levels of the network",
@@ -380,7 +380,7 @@ def host_bound(traced: Traced, *, least_share: float = 0.1) -> Iterator[Finding]
         f"The job is host-bound: GPUs are idle {share:.0%} of the time because work is launched "
         "too late",
         where=f"{_ranks(traced.by_rank.index)}; mean kernel {mean_us:.3g} µs",
-        **traced.cost(float(idle.median())),  # type: ignore[arg-type]
+        **traced.cost(float(idle.median())),
         cost_basis="idle time with an empty queue in gaps of less than 5 ms, median rank",
         evidence="analyze.idle_time, plot.idle_time (notebook 01)",
         next_step="CUDA graphs, torch.compile or larger batches; fewer, larger kernels",
@@ -403,7 +403,7 @@ def long_pauses(traced: Traced, *, least_share: float = 0.05) -> Iterator[Findin
         f"GPUs pause for {least / traced.gpu_ns:.0%} of the trace in gaps of 5 ms and more",
         where=f"{_ranks(by_rank.index)}; longest {_time(longest['dur_ns'])} on rank "
         f"{int(longest['rank'])}, {_time(longest['start_ns'] - first)} after the first kernel",
-        **traced.cost(least),  # type: ignore[arg-type]
+        **traced.cost(least),
         cost_basis="gaps of 5 ms and more without GPU work, rank with the least of them",
         confidence="medium",
         doubt="start-up and the profiler itself count in it, where they are in the trace",
@@ -426,7 +426,7 @@ def synchronising_calls(traced: Traced, *, least_share: float = 0.02) -> Iterato
         f"Synchronising calls leave the GPUs idle {total / traced.gpu_ns:.0%} of the time",
         where=_ranks(idle.index[idle > 0])
         + "".join(f"; {count:,} times {name}" for name, count in names.head(1).items()),
-        **traced.cost(total),  # type: ignore[arg-type]
+        **traced.cost(total),
         cost_basis="idle time while the launching thread is in a blocking call, median rank",
         evidence="analyze.idle_time, plot.idle_time (notebook 01)",
         next_step="remove .item(), .cpu(), print and synchronize() from the step",
@@ -474,7 +474,7 @@ def data_loader(traced: Traced, *, least_share: float = 0.02) -> Iterator[Findin
     yield Finding(
         f"Every step waits for the data loader, {total / traced.gpu_ns:.0%} of the time",
         where=_ranks(traced.by_rank.index),
-        **traced.cost(total),  # type: ignore[arg-type]
+        **traced.cost(total),
         cost_basis="time in the loader on the rank that waits least, as far as its GPU is idle",
         evidence="analyze.idle_time, plot.timeline (notebook 01)",
         next_step="more workers, prefetch_factor, pinned memory, or faster storage",
@@ -492,7 +492,7 @@ def pageable_copies(traced: Traced, *, least_share: float = 0.005) -> Iterator[F
     yield Finding(
         f"Copies of pageable memory take {total / traced.gpu_ns:.1%} of the time",
         where=f"{_ranks(rows['rank'])}: {rows.sort_values('total_ns')['name'].iloc[-1]}",
-        **traced.cost(min(total, exposed)),  # type: ignore[arg-type]
+        **traced.cost(min(total, exposed)),
         cost_basis="time of these copies, at most what no other work hides",
         evidence="analyze.copy_bandwidth, analyze.kernels (notebook 01)",
         next_step="pin_memory=True in the loader and non_blocking=True in .to()",
@@ -516,7 +516,7 @@ def slow_copies(
     yield Finding(
         f"Copies {worst['direction']} run at {worst['mean_gb_per_s']:.2g} GB/s",
         where=_ranks(rows["rank"]),
-        **traced.cost(min(float(rows["busy_ns"].max()), exposed)),  # type: ignore[arg-type]
+        **traced.cost(min(float(rows["busy_ns"].max()), exposed)),
         cost_basis="time of these copies, at most what no other work hides",
         confidence="medium",
         doubt="small copies cannot reach the bandwidth of the link",
@@ -544,7 +544,7 @@ def tiny_kernels(
         f"Compute kernels take {mean_us:.2g} µs on average; the gaps between them take "
         f"{total / traced.gpu_ns:.0%} of the time",
         where=f"{int(gpu['kernel_count'].sum()):,} kernels on {_ranks(traced.by_rank.index)}",
-        **traced.cost(total),  # type: ignore[arg-type]
+        **traced.cost(total),
         cost_basis="gaps between kernels and launch overhead, median rank",
         evidence="analyze.kernels, analyze.idle_time (notebook 01)",
         next_step="fuse (torch.compile, fused optimizer) or capture CUDA graphs",
@@ -564,7 +564,7 @@ def allocator_calls(traced: Traced, *, least_share: float = 0.01) -> Iterator[Fi
     yield Finding(
         f"cudaMalloc and cudaFree take {by_rank.max() / traced.gpu_ns:.0%} of the time on the host",
         where=f"{_ranks(by_rank.index)}; {len(calls):,} calls",
-        **traced.cost(min(float(by_rank.max()), idle)),  # type: ignore[arg-type]
+        **traced.cost(min(float(by_rank.max()), idle)),
         cost_basis="time of the calls, at most the idle time that the host causes",
         confidence="medium",
         doubt="normal in the first steps, while the caching allocator fills",
@@ -643,7 +643,7 @@ def expert_imbalance(
     yield Finding(
         f"The largest all-to-all message is {ratio:.2f} times the mean: unequal expert loads",
         where=_ranks(rows["rank"]),
-        **traced.cost(lost),  # type: ignore[arg-type]
+        **traced.cost(lost),
         cost_basis="transfer that equal messages would save, per group",
         confidence="medium",
         doubt="compute of the fuller experts comes on top",
