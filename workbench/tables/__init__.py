@@ -58,7 +58,15 @@ from workbench.tables.failures import (
     FailureLog,
     FlightRecording,
 )
-from workbench.tables.findings import FINDING_RULES, FINDINGS, RUN_COMPARISON, Bundle, Findings
+from workbench.tables.findings import (
+    FINDING_CASES,
+    FINDING_QUALITY,
+    FINDING_RULES,
+    FINDINGS,
+    RUN_COMPARISON,
+    Bundle,
+    Findings,
+)
 from workbench.tables.fleet import (
     DIP_CAUSES,
     ENERGY_WASTE,
@@ -110,6 +118,7 @@ from workbench.tables.imbalance import (
     TRACE_DIFF,
     TRAINING_SPEED,
     TRAINING_STEPS,
+    TROUBLE_TRUTH,
     TUNED_PACKING,
 )
 from workbench.tables.perfmodel import (
@@ -280,7 +289,8 @@ __all__ = [
     "DEVICES", "DIP_CAUSES", "DOCUMENT_LENGTHS", "EDGE_KINDS", "EMBEDDING_TABLES", "ENERGY",
     "ENERGY_TOTAL", "ENERGY_WASTE", "EVENTS", "EXHAUSTIVE", "EXPECTED_ETTR", "EXPERT_LOADS",
     "FAILURES", "FAILURE_GAPS", "FAILURE_RATES", "FAILURE_TIMES", "FAILURE_TREND",
-    "FAILURE_TRUTH", "FAULTS", "FIDELITY", "FINDINGS", "FINDING_RULES", "FLEET_TIMELINE",
+    "FAILURE_TRUTH", "FAULTS", "FIDELITY", "FINDINGS", "FINDING_CASES", "FINDING_QUALITY",
+    "FINDING_RULES", "FLEET_TIMELINE",
     "FLEET_TRUTH", "FLIGHT_ENTRIES", "FLIGHT_GROUPS", "FLIGHT_POSITIONS", "FLIGHT_RANKS",
     "FLIGHT_STATUS", "FLIGHT_SUSPECTS", "FLIGHT_WAITS", "GEMM_TIMES", "GOODPUT",
     "GOODPUT_AT_SCALE", "GOODPUT_LADDER", "GOODPUT_RUNS", "GOODPUT_SENSITIVITY", "GOODPUT_SWEEP",
@@ -310,7 +320,7 @@ __all__ = [
     "SCHEDULE_TIMES", "SCOPES", "SHARD_BALANCE", "SLACK", "SLOW_TIMES", "SMOOTHING_PLANS",
     "SMOOTHING_SUMMARY", "SPAN_ENERGY", "SPARES", "STEPS", "STEP_BREAKDOWN", "STEP_ENERGY",
     "STEP_TIMES", "SURVIVAL", "TABLE_SHARDING", "TASKS", "TASK_EDGES", "TIMELINE",
-    "TIME_BREAKDOWN", "TRACE_DIFF", "TRAINING_SPEED", "TRAINING_STEPS", "TRIALS",
+    "TIME_BREAKDOWN", "TRACE_DIFF", "TRAINING_SPEED", "TRAINING_STEPS", "TRIALS", "TROUBLE_TRUTH",
     "TUNED_PACKING", "UNCLASSIFIED_KERNELS", "UTILIZATION", "WASTE_STATES", "WEIBULL", "WHAT_IF",
     "WORK_ENERGY", "Bundle", "Column", "ExecutionGraph", "ExhaustiveInjections", "FailureLog",
     "Findings", "Fleet", "FlightRecording", "Injections", "JobLog", "Origin", "PowerLog",

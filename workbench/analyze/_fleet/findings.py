@@ -115,7 +115,7 @@ def _interruption(logged: Logged, cause: str, rows: pd.DataFrame) -> Finding:
 
 
 @rule(Logged, reference=_MEGASCALE)
-def initialisation(logged: Logged, *, least_share: float = 0.02) -> Iterator[Finding]:
+def initialisation(logged: Logged, *, least_share: float = 0.015) -> Iterator[Finding]:
     """Time before the first step."""
     seconds = logged.time_s("initialisation")
     if seconds < least_share * logged.run_s:
@@ -132,7 +132,7 @@ def initialisation(logged: Logged, *, least_share: float = 0.02) -> Iterator[Fin
 
 
 @rule(Logged, reference=_MEGASCALE)
-def evaluation_time(logged: Logged, *, least_share: float = 0.05) -> Iterator[Finding]:
+def evaluation_time(logged: Logged, *, least_share: float = 0.015) -> Iterator[Finding]:
     """Evaluations take a large part of the run."""
     seconds = logged.time_s("evaluation")
     count = int((logged.job.spans["kind"] == "evaluation").sum())
@@ -150,7 +150,7 @@ def evaluation_time(logged: Logged, *, least_share: float = 0.05) -> Iterator[Fi
 
 
 @rule(Logged, reference=_DALY)
-def checkpoint_time(logged: Logged, *, least_share: float = 0.02) -> Iterator[Finding]:
+def checkpoint_time(logged: Logged, *, least_share: float = 0.015) -> Iterator[Finding]:
     """Checkpoints stop all GPUs."""
     seconds = logged.time_s("checkpoint")
     spans = logged.job.spans[logged.job.spans["kind"] == "checkpoint"]
@@ -224,7 +224,11 @@ def repeated_work(logged: Logged, *, least_share: float = 0.02) -> Iterator[Find
 
 @rule(Logged, reference=_FALCON)
 def slower_steps(
-    logged: Logged, *, least_ratio: float = 1.05, fewest_steps: float = 20
+    logged: Logged,
+    *,
+    least_ratio: float = 1.015,
+    fewest_steps: float = 20,
+    least_deviations: float = 4.0,
 ) -> Iterator[Finding]:
     """From some step on, all steps take longer: a lasting slowdown."""
     lengths = logged.step_s
@@ -237,10 +241,13 @@ def slower_steps(
     shift = np.abs(ranks.cumsum()[:-1] - split * (count + 1) / 2) / np.sqrt(split * (count - split))
     fewest = int(fewest_steps)
     at = int(shift[fewest - 1 : count - fewest].argmax()) + fewest
+    # Of ranks without a shift the deviation at any one split is this.
+    deviations = float(shift[at - 1]) / np.sqrt((count + 1) / 12)
     early, late = float(lengths.iloc[:at].median()), float(lengths.iloc[at:].median())
-    if late < least_ratio * early:
+    # What ends again, such as a cap, is no lasting slowdown.
+    latest = float(lengths.iloc[-fewest:].median())
+    if min(late, latest) < least_ratio * early or deviations < least_deviations:
         return
-    spread = float((lengths.iloc[at:] - late).abs().median())
     lost = (late - early) * (count - at)
     yield Finding(
         f"From step {int(lengths.index[at])} on a step takes {1e3 * late:.4g} ms instead of "
@@ -248,7 +255,7 @@ def slower_steps(
         where=f"{count - at} of {count} steps",
         **logged.cost(lost),
         cost_basis="median after minus median before, times the steps after",
-        confidence="high" if late - early > 3 * spread else "medium",
+        confidence="high" if deviations > 2 * least_deviations else "medium",
         evidence="plot.fleet_timeline (notebook 07)",
         next_step="find what changed then: a straggler in the traces, a capped GPU, a code path",
     )
@@ -281,7 +288,7 @@ def outlier_steps(
 
 
 @rule(Logged, reference=_META)
-def time_not_told(logged: Logged, *, least_share: float = 0.05) -> Iterator[Finding]:
+def time_not_told(logged: Logged, *, least_share: float = 0.015) -> Iterator[Finding]:
     """Time between steps that the log does not explain."""
     seconds = sum(logged.time_s(state) for state in ("not told", "between steps"))
     if seconds < least_share * logged.run_s:
