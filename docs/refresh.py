@@ -91,8 +91,12 @@ def with_rules(text: str) -> str:
     return re.sub(r"<!-- rules -->.*<!-- end of rules -->", lambda _: table, text, flags=re.DOTALL)
 
 
-def with_quality(text: str, quality: pd.DataFrame) -> str:
+def with_quality(text: str, cases: pd.DataFrame) -> str:
     """Return a page with how well troubles are found, between its two marks."""
+    from workbench import fidelity
+
+    quality = fidelity.finding_quality(cases)
+    seeds = f"{cases['seed'].nunique()} odd seeds, {cases['seed'].min()} to {cases['seed'].max()}:"
     heads = ("trouble", "rule", "counts from", "cases", "recall", "nine of ten from", "elsewhere",
              "cost off by", "false findings", "goals")  # fmt: skip
     formats = {
@@ -103,11 +107,11 @@ def with_quality(text: str, quality: pd.DataFrame) -> str:
     lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
     for row in quality.to_dict("records"):
         cells = [
-            "" if pd.isna(row[name]) else form.format(row[name]).replace("%", " %")
+            "" if pd.isna(row[name]) else str(form.format(row[name])).replace("%", " %")
             for name, form in formats.items()
         ]
         lines.append(f"| {' | '.join(cells)} |")
-    table = "\n".join(["<!-- quality -->", *lines, "<!-- end of quality -->"])
+    table = "\n".join(["<!-- quality -->", seeds, "", *lines, "<!-- end of quality -->"])
     pattern = r"<!-- quality -->.*<!-- end of quality -->"
     return re.sub(pattern, lambda _: table, text, flags=re.DOTALL)
 
@@ -116,8 +120,8 @@ def measure_findings() -> None:
     """Measure the rules in a hundred jobs per trouble, on seeds that no threshold was chosen on."""
     from workbench import fidelity
 
-    quality = fidelity.finding_quality(fidelity.finding_cases(range(1, 201, 2), progress=print))
-    text = with_quality(RULES.read_text(encoding="utf-8"), quality)
+    cases = fidelity.finding_cases(range(1, 201, 2), progress=print)
+    text = with_quality(RULES.read_text(encoding="utf-8"), cases)
     RULES.write_text(text, encoding="utf-8")
 
 
