@@ -11,7 +11,6 @@ import numpy as np
 import pandas as pd
 
 from workbench import analyze, simulate
-from workbench.analyze._lib.finding_rules import RULES, Rule
 from workbench.fidelity.registry import Reading, claim
 from workbench.tables import FINDING_CASES, FINDING_QUALITY
 
@@ -129,23 +128,16 @@ def _case(trouble: str, seed: int) -> dict[str, object]:
         ranks = max(ranks, 4)
     job = simulate.troubled_job(chosen, seed=seed, ranks=ranks, steps=int(random.integers(5, 10)))
     truth = job.truth.set_index("trouble").loc[trouble]
-    rule = _rules()[EXPECTED[trouble].rule]
-    findings = list(rule.find(rule.evidence.of(job.bundle), **rule.thresholds))
+    rule = EXPECTED[trouble].rule
+    table = analyze.findings(job.bundle, rules=[rule]).findings
     place = re.compile(rf"\b{re.escape(truth['where'])}\b" if truth["where"] else "")
-    hits = [finding for finding in findings if place.search(finding.where)]
-    cost = hits[0].cost if hits and pd.notna(truth["cost"]) else None
+    hits = table[[bool(place.search(where)) for where in table["where"]]]
+    cost = hits["cost"].iloc[0] if len(hits) and pd.notna(truth["cost"]) else None
     return _row(
-        trouble, rule.name, seed, others=", ".join(list(chosen)[1:]),
-        loss_share=truth["loss_share"], is_found=bool(hits), cost=cost, true_cost=truth["cost"],
-        elsewhere_count=len(findings) - len(hits),
+        trouble, rule, seed, others=", ".join(list(chosen)[1:]),
+        loss_share=truth["loss_share"], is_found=len(hits) > 0, cost=cost, true_cost=truth["cost"],
+        elsewhere_count=len(table) - len(hits),
     )  # fmt: skip
-
-
-@functools.cache
-def _rules() -> dict[str, Rule]:
-    # Rules enter their register when the analyses are imported.
-    analyze.finding_rules()
-    return RULES
 
 
 def _strength(trouble: str, random: np.random.Generator) -> float:

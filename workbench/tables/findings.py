@@ -54,7 +54,7 @@ FINDING_CASES = table("""
     rule: str - rule that should find it; of a job without troubles, the rules that found something
     seed: int64 - seed of the job
     others: str - other trouble of the job; else empty
-    loss_share: float64 >=0 - true loss, as in the truth of the job
+    loss_share: float64 0..1 - true loss, as in the truth of the job
     is_found: bool - the rule found it, where it is
     elsewhere_count: int64 >=0 - findings of the rule that name another place
     cost: Float64? - cost as found
@@ -68,11 +68,11 @@ FINDING_QUALITY = table("""
 
     trouble: str - slow rank, checkpoints, power cap, ...; none
     rule: str - rule that should find it
-    from_share: Float64? >=0 - true loss from which a case counts
+    from_share: Float64? 0..1 - true loss from which a case counts
     case_count: int64 >=0 - jobs with such a loss; of none, all jobs
     found_count: int64 >=0 - of them found, where the trouble is
     recall_share: Float64? 0..1 - found_count / case_count
-    smallest_share: Float64? >=0 - smallest loss from which on nine of ten jobs are found
+    smallest_share: Float64? 0..1 - smallest loss from which on nine of ten jobs are found
     elsewhere_ratio: Float64? >=0 - findings of the rule that name another place, per job
     cost_error_ratio: Float64? >=0 - median of how far the found cost is off the true one
     false_ratio: Float64? >=0 - findings per job without trouble

@@ -462,11 +462,11 @@ TROUBLE_TRUTH = table("""
 
     trouble: str - slow rank, checkpoints, power cap, ...
     where: str - rank, ranks, GPU or host that it hits; empty for the whole job
-    strength_share: float64 >=0 - how strong, as given
+    strength_ratio: float64 >=0 - how strong, as given
     cost: Float64? >=0 - true cost, in `cost_unit`; missing if the trouble costs no time or energy
     cost_unit: str - unit of the cost, e.g. ms per step; empty without a cost
-    loss_share: float64 >=0 - what is lost as a share of what there is: of the time, the energy, the
-        power, the readings, or the attention
+    loss_share: float64 0..1 - what is lost as a share of what there is: of the time, the energy,
+        the power, or the readings
 """)
 
 FLEET_TRUTH = table("""

@@ -124,6 +124,9 @@ def test_thresholds_are_arguments_and_stand_beside_the_finding():
         analyze.findings(bundle, thresholds={"straggler.no": 1.0})
     with pytest.raises(ValueError, match="no rules for the domain 'weather'"):
         analyze.findings(bundle, domains=["weather"])
+    with pytest.raises(ValueError, match="'rain' is no rule"):
+        analyze.findings(bundle, rules=["rain"])
+    assert analyze.findings(bundle, rules=["straggler"]).rules["rule"].tolist() == ["straggler"]
 
 
 def test_rules_say_how_they_answered():

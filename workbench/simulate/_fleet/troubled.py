@@ -158,7 +158,7 @@ def _check(troubles: Mapping[str, float], ranks: int, steps: int) -> None:
 
 def _row(name: str, size: float, share: float, **known: object) -> dict[str, object]:
     usual: dict[str, object] = {"where": "", "cost": None, "cost_unit": ""}
-    return usual | {"trouble": name, "strength_share": size, "loss_share": share} | known
+    return usual | {"trouble": name, "strength_ratio": size, "loss_share": min(share, 1.0)} | known
 
 
 def _traced_row(history: History, job: TracedJob, name: str, size: float) -> dict[str, object]:
