@@ -92,9 +92,10 @@ def test_what_was_injected_is_found_where_it_is(fault, rule, seed, tmp_path):
 def test_a_simulated_job_without_faults_has_no_false_findings(seed, tmp_path):
     simulate.fleet(tmp_path / "job", seed=seed, ranks=4, gpus_per_node=2, faults=[])
     bundle = load.bundle(tmp_path / "job", tz="UTC", scope="gpu", progress=False)
-    # True of every such job: it is short, so its start and its checkpoints weigh.
+    # True of every such job: it is short, so its start, its end and its checkpoints weigh, and it
+    # loads data for 6 ms in every step, which is a pause of its GPUs.
     usual = {"initialisation", "checkpoint_time", "exposed_communication", "idle_gpus",
-             "power_swing", "data_loader"}  # fmt: skip
+             "power_swing", "data_loader", "long_pauses", "time_not_told"}  # fmt: skip
     assert set(analyze.findings(bundle).findings["rule"]) <= usual
 
 
