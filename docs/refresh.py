@@ -1,5 +1,7 @@
 """Bring README.md and docs/diagnose.md up to date: ``python docs/refresh.py``.
 
+``python docs/refresh.py findings`` measures the rules behind findings anew, which takes minutes.
+
 Its pictures are figures of the published notebooks, and the lines under its commands are what
 these commands print. Run it after notebooks were published or messages were reworded.
 """
@@ -13,6 +15,8 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+
+import pandas as pd
 
 ROOT = Path(__file__).resolve().parents[1]
 README = ROOT / "README.md"
@@ -87,8 +91,45 @@ def with_rules(text: str) -> str:
     return re.sub(r"<!-- rules -->.*<!-- end of rules -->", lambda _: table, text, flags=re.DOTALL)
 
 
+def with_quality(text: str, cases: pd.DataFrame) -> str:
+    """Return a page with how well troubles are found, between its two marks."""
+    from workbench import fidelity
+
+    quality = fidelity.finding_quality(cases)
+    seeds = f"{cases['seed'].nunique()} odd seeds, {cases['seed'].min()} to {cases['seed'].max()}:"
+    heads = ("trouble", "rule", "counts from", "cases", "recall", "nine of ten from", "elsewhere",
+             "cost off by", "false findings", "goals")  # fmt: skip
+    formats = {
+        "trouble": "{}", "rule": "`{}`", "from_share": "{:.0%}", "case_count": "{}",
+        "recall_share": "{:.0%}", "smallest_share": "{:.1%}", "elsewhere_ratio": "{:.2f}",
+        "cost_error_ratio": "{:.0%}", "false_ratio": "{:.2f}", "verdict": "{}",
+    }  # fmt: skip
+    lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
+    for row in quality.to_dict("records"):
+        cells = [
+            "" if pd.isna(row[name]) else str(form.format(row[name])).replace("%", " %")
+            for name, form in formats.items()
+        ]
+        lines.append(f"| {' | '.join(cells)} |")
+    table = "\n".join(["<!-- quality -->", seeds, "", *lines, "<!-- end of quality -->"])
+    pattern = r"<!-- quality -->.*<!-- end of quality -->"
+    return re.sub(pattern, lambda _: table, text, flags=re.DOTALL)
+
+
+def measure_findings() -> None:
+    """Measure the rules in a hundred jobs per trouble, on seeds that no threshold was chosen on."""
+    from workbench import fidelity
+
+    cases = fidelity.finding_cases(range(1, 201, 2), progress=print)
+    text = with_quality(RULES.read_text(encoding="utf-8"), cases)
+    RULES.write_text(text, encoding="utf-8")
+
+
 def main() -> None:
     """Write the pictures, the outputs and the rules anew."""
+    if sys.argv[1:] == ["findings"]:
+        measure_findings()
+        return
     RULES.write_text(with_rules(RULES.read_text(encoding="utf-8")), encoding="utf-8")
     text = README.read_text(encoding="utf-8")
     for name, drawn in pictures(text).items():

@@ -39,6 +39,7 @@ def findings(
     bundle: Loaded,
     *,
     domains: Collection[str] | None = None,
+    rules: Collection[str] | None = None,
     thresholds: Mapping[str, float] | None = None,
     least_time_share: float = 0.0,
 ) -> Findings:
@@ -51,6 +52,8 @@ def findings(
         returned, e.g. :func:`workbench.load.traces`.
     domains
         Domains whose rules are asked; all by default.
+    rules
+        Rules of these domains that are asked, by name; all by default.
     thresholds
         Thresholds to use instead of the defaults, by rule and name, e.g.
         ``{"straggler.least_share": 0.02}``; :func:`finding_rules` lists them.
@@ -67,7 +70,7 @@ def findings(
     Raises
     ------
     ValueError
-        If a threshold or a domain does not exist.
+        If a threshold, a rule or a domain does not exist.
     TypeError
         If ``bundle`` is nothing that a loader returned.
 
@@ -79,7 +82,7 @@ def findings(
     'fleet'
     """
     held = Bundle.of(bundle)
-    chosen = _chosen(domains)
+    chosen = _chosen(domains, rules)
     settings = _settings(thresholds or {}, chosen)
     evidence: dict[type[Any], Any] = {}
     rows: list[dict[str, Any]] = []
@@ -127,7 +130,7 @@ def finding_rules() -> pd.DataFrame:
     >>> "straggler" in set(finding_rules()["rule"])
     True
     """
-    return _rules_table([_answer(rule, rule.thresholds, "no data") for rule in _chosen(None)])
+    return _rules_table([_answer(rule, rule.thresholds, "no data") for rule in _chosen(None, None)])
 
 
 def _rules_table(answers: list[dict[str, Any]]) -> pd.DataFrame:
@@ -135,12 +138,19 @@ def _rules_table(answers: list[dict[str, Any]]) -> pd.DataFrame:
     return FINDING_RULES.check(FINDING_RULES.cast(table))
 
 
-def _chosen(domains: Collection[str] | None) -> list[Rule]:
+def _chosen(domains: Collection[str] | None, names: Collection[str] | None) -> list[Rule]:
     known = {rule.domain for rule in RULES.values()}
     if unknown := set(domains or ()) - known:
         msg = f"no rules for the domain {min(unknown)!r}; there are {', '.join(sorted(known))}"
         raise ValueError(msg)
-    return [rule for rule in RULES.values() if domains is None or rule.domain in domains]
+    if unknown := set(names or ()) - set(RULES):
+        msg = f"{min(unknown)!r} is no rule; analyze.finding_rules() lists them"
+        raise ValueError(msg)
+    return [
+        rule
+        for rule in RULES.values()
+        if (domains is None or rule.domain in domains) and (names is None or rule.name in names)
+    ]
 
 
 def _settings(thresholds: Mapping[str, float], rules: list[Rule]) -> dict[str, dict[str, float]]:

@@ -7,7 +7,8 @@ data sets themselves. Each domain has a module of claims; importing this package
 them all.
 """
 
-from workbench.fidelity import failures, imbalance, perfmodel, power, pvf, replay, traces
+from workbench.fidelity import failures, findings, imbalance, perfmodel, power, pvf, replay, traces
+from workbench.fidelity.findings import finding_cases, finding_quality
 from workbench.fidelity.perfmodel import printed_iterations, printed_predictions
 from workbench.fidelity.registry import (
     Claim,
@@ -29,6 +30,9 @@ __all__ = [
     "claims",
     "failed",
     "failures",
+    "finding_cases",
+    "finding_quality",
+    "findings",
     "html",
     "imbalance",
     "notebook",

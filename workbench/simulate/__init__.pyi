@@ -26,5 +26,7 @@ from ._failures.times import (
 )
 
 # The fleet as a whole
+from ._fleet.troubled import TROUBLES as TROUBLES, TroubledJob as TroubledJob
+from ._fleet.troubled import troubled_job as troubled_job
 from ._fleet.job import fleet as fleet, fleet_truth as fleet_truth
 from ._fleet.program import FAULTS as FAULTS

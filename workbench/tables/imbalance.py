@@ -485,6 +485,18 @@ ROW_SHARDING = table("""
 
 # What was injected into simulated data.
 
+TROUBLE_TRUTH = table("""
+    trouble_truth: One row per trouble that was put into a job in memory.
+
+    trouble: str - slow rank, checkpoints, power cap, ...
+    where: str - rank, ranks, GPU or host that it hits; empty for the whole job
+    strength_ratio: float64 >=0 - how strong, as given
+    cost: Float64? >=0 - true cost, in `cost_unit`; missing if the trouble costs no time or energy
+    cost_unit: str - unit of the cost, e.g. ms per step; empty without a cost
+    loss_share: float64 0..1 - what is lost as a share of what there is: of the time, the energy,
+        the power, or the readings
+""")
+
 FLEET_TRUTH = table("""
     fleet_truth: What was injected into a simulated training job: one row per fault.
 

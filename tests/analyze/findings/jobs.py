@@ -58,7 +58,7 @@ def steps_of(
     kernels: int = 4,
     gap_us: float = 0.0,
     size_bytes: int = 1 << 26,
-    hidden: float = 0.8,
+    hidden: float = 0.95,
 ) -> tuple[list[dict], np.ndarray]:
     """Lay out synchronous steps: each rank computes, then all meet in one all-reduce.
 

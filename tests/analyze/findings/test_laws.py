@@ -92,9 +92,11 @@ def test_what_was_injected_is_found_where_it_is(fault, rule, seed, tmp_path):
 def test_a_simulated_job_without_faults_has_no_false_findings(seed, tmp_path):
     simulate.fleet(tmp_path / "job", seed=seed, ranks=4, gpus_per_node=2, faults=[])
     bundle = load.bundle(tmp_path / "job", tz="UTC", scope="gpu", progress=False)
-    # True of every such job: it is short, so its start and its checkpoints weigh.
+    # True of every such job: it is short, so its start, its end and its checkpoints weigh, and it
+    # loads data for 6 ms in every step, which is a pause of its GPUs.
     usual = {"initialisation", "checkpoint_time", "exposed_communication", "idle_gpus",
-             "power_swing", "data_loader", "communication_on_path"}  # fmt: skip
+             "power_swing", "data_loader", "communication_on_path", "long_pauses",
+             "time_not_told"}  # fmt: skip
     assert set(analyze.findings(bundle).findings["rule"]) <= usual
 
 
@@ -124,6 +126,9 @@ def test_thresholds_are_arguments_and_stand_beside_the_finding():
         analyze.findings(bundle, thresholds={"straggler.no": 1.0})
     with pytest.raises(ValueError, match="no rules for the domain 'weather'"):
         analyze.findings(bundle, domains=["weather"])
+    with pytest.raises(ValueError, match="'rain' is no rule"):
+        analyze.findings(bundle, rules=["rain"])
+    assert analyze.findings(bundle, rules=["straggler"]).rules["rule"].tolist() == ["straggler"]
 
 
 def test_rules_say_how_they_answered():

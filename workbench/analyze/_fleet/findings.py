@@ -10,7 +10,7 @@ import pandas as pd
 
 from workbench.analyze._failures.goodput_model.checkpoints import checkpoint_optimum
 from workbench.analyze._fleet.incident_energy import NOT_TOLD, energy_waste, incident_energy
-from workbench.analyze._lib.finding_rules import Finding, rule
+from workbench.analyze._lib.finding_rules import Cost, Finding, rule
 from workbench.tables import POWER, Bundle, JobLog
 
 _META = "arXiv:2410.21680, Revisiting reliability in large-scale machine learning research clusters"
@@ -66,7 +66,7 @@ class Logged:
         """Length of the log."""
         return float(self.states["time_s"].sum())
 
-    def cost(self, seconds: float) -> dict[str, object]:
+    def cost(self, seconds: float) -> Cost:
         """Give time that all GPUs lose as hours or seconds of the job, and as a share of it."""
         is_long = seconds >= 3600
         return {
@@ -105,7 +105,7 @@ def _interruption(logged: Logged, cause: str, rows: pd.DataFrame) -> Finding:
     return Finding(
         f"{cause}{times}: the job stood still for {restart_s:.3g} s and repeated {steps} steps",
         where=f"{hosts or 'host not told'}, {'first ' if len(rows) > 1 else ''}{at}",
-        **logged.cost(float(rows["lost_s"].sum())),  # type: ignore[arg-type]
+        **logged.cost(float(rows["lost_s"].sum())),
         cost_basis="time to the next step and time of the steps that were lost",
         confidence="high" if hosts else "medium",
         doubt="" if hosts else "no failure log names the host at that time",
@@ -115,7 +115,7 @@ def _interruption(logged: Logged, cause: str, rows: pd.DataFrame) -> Finding:
 
 
 @rule(Logged, reference=_MEGASCALE)
-def initialisation(logged: Logged, *, least_share: float = 0.02) -> Iterator[Finding]:
+def initialisation(logged: Logged, *, least_share: float = 0.015) -> Iterator[Finding]:
     """Time before the first step."""
     seconds = logged.time_s("initialisation")
     if seconds < least_share * logged.run_s:
@@ -123,7 +123,7 @@ def initialisation(logged: Logged, *, least_share: float = 0.02) -> Iterator[Fin
     yield Finding(
         f"{seconds:.3g} s pass before the first step",
         where="all ranks, first attempt",
-        **logged.cost(seconds),  # type: ignore[arg-type]
+        **logged.cost(seconds),
         cost_basis="initialisation in the job log",
         doubt="a share that shrinks in a longer run",
         evidence="analyze.energy_waste, plot.energy_waste (notebook 07)",
@@ -132,7 +132,7 @@ def initialisation(logged: Logged, *, least_share: float = 0.02) -> Iterator[Fin
 
 
 @rule(Logged, reference=_MEGASCALE)
-def evaluation_time(logged: Logged, *, least_share: float = 0.05) -> Iterator[Finding]:
+def evaluation_time(logged: Logged, *, least_share: float = 0.015) -> Iterator[Finding]:
     """Evaluations take a large part of the run."""
     seconds = logged.time_s("evaluation")
     count = int((logged.job.spans["kind"] == "evaluation").sum())
@@ -141,7 +141,7 @@ def evaluation_time(logged: Logged, *, least_share: float = 0.05) -> Iterator[Fi
     yield Finding(
         f"{count} evaluations take {seconds / count:.3g} s each",
         where="all ranks",
-        **logged.cost(seconds),  # type: ignore[arg-type]
+        **logged.cost(seconds),
         cost_basis="time in evaluations by the job log",
         doubt="the run may need them as often as that",
         evidence="analyze.energy_waste, plot.energy_waste (notebook 07)",
@@ -150,7 +150,7 @@ def evaluation_time(logged: Logged, *, least_share: float = 0.05) -> Iterator[Fi
 
 
 @rule(Logged, reference=_DALY)
-def checkpoint_time(logged: Logged, *, least_share: float = 0.02) -> Iterator[Finding]:
+def checkpoint_time(logged: Logged, *, least_share: float = 0.015) -> Iterator[Finding]:
     """Checkpoints stop all GPUs."""
     seconds = logged.time_s("checkpoint")
     spans = logged.job.spans[logged.job.spans["kind"] == "checkpoint"]
@@ -159,7 +159,7 @@ def checkpoint_time(logged: Logged, *, least_share: float = 0.02) -> Iterator[Fi
     yield Finding(
         f"{len(spans)} checkpoints stop all GPUs for {seconds / len(spans):.2g} s each",
         where="all ranks",
-        **logged.cost(seconds),  # type: ignore[arg-type]
+        **logged.cost(seconds),
         cost_basis="time in checkpoints by the job log",
         evidence="analyze.energy_waste, plot.energy_waste (notebook 07)",
         next_step="write asynchronously, to local disks first",
@@ -195,7 +195,7 @@ def checkpoint_interval(
     yield Finding(
         f"Checkpoints every {interval_min:.3g} min; {best_min:.3g} min would be best: save {more}",
         where="all ranks",
-        **logged.cost((waste - least) * logged.run_s),  # type: ignore[arg-type]
+        **logged.cost((waste - least) * logged.run_s),
         cost_basis="writing and lost work at this interval and at the best one",
         confidence="medium",
         doubt=f"{count} interruptions tell how often the job fails",
@@ -214,7 +214,7 @@ def repeated_work(logged: Logged, *, least_share: float = 0.02) -> Iterator[Find
     yield Finding(
         f"{steps} steps were computed twice after {len(logged.incidents)} interruptions",
         where="all ranks",
-        **logged.cost(seconds),  # type: ignore[arg-type]
+        **logged.cost(seconds),
         cost_basis="time of the steps whose result was lost",
         doubt="part of the cost of each interruption",
         evidence="analyze.energy_waste, plot.energy_waste (notebook 07)",
@@ -224,7 +224,11 @@ def repeated_work(logged: Logged, *, least_share: float = 0.02) -> Iterator[Find
 
 @rule(Logged, reference=_FALCON)
 def slower_steps(
-    logged: Logged, *, least_ratio: float = 1.05, fewest_steps: float = 20
+    logged: Logged,
+    *,
+    least_ratio: float = 1.015,
+    fewest_steps: float = 20,
+    least_deviations: float = 4.0,
 ) -> Iterator[Finding]:
     """From some step on, all steps take longer: a lasting slowdown."""
     lengths = logged.step_s
@@ -237,18 +241,21 @@ def slower_steps(
     shift = np.abs(ranks.cumsum()[:-1] - split * (count + 1) / 2) / np.sqrt(split * (count - split))
     fewest = int(fewest_steps)
     at = int(shift[fewest - 1 : count - fewest].argmax()) + fewest
+    # Of ranks without a shift the deviation at any one split is this.
+    deviations = float(shift[at - 1]) / np.sqrt((count + 1) / 12)
     early, late = float(lengths.iloc[:at].median()), float(lengths.iloc[at:].median())
-    if late < least_ratio * early:
+    # What ends again, such as a cap, is no lasting slowdown.
+    latest = float(lengths.iloc[-fewest:].median())
+    if min(late, latest) < least_ratio * early or deviations < least_deviations:
         return
-    spread = float((lengths.iloc[at:] - late).abs().median())
     lost = (late - early) * (count - at)
     yield Finding(
         f"From step {int(lengths.index[at])} on a step takes {1e3 * late:.4g} ms instead of "
         f"{1e3 * early:.4g} ms",
         where=f"{count - at} of {count} steps",
-        **logged.cost(lost),  # type: ignore[arg-type]
+        **logged.cost(lost),
         cost_basis="median after minus median before, times the steps after",
-        confidence="high" if late - early > 3 * spread else "medium",
+        confidence="high" if deviations > 2 * least_deviations else "medium",
         evidence="plot.fleet_timeline (notebook 07)",
         next_step="find what changed then: a straggler in the traces, a capped GPU, a code path",
     )
@@ -272,7 +279,7 @@ def outlier_steps(
         f"{int(is_long.sum())} steps take up to {(lengths / usual).max():.2g} times their "
         f"neighbours{f', one every {every} steps' if every else ''}",
         where=f"longest: step {int(lengths.index[worst])}, {lengths.iloc[worst]:.3g} s",
-        **logged.cost(lost),  # type: ignore[arg-type]
+        **logged.cost(lost),
         cost_basis="their length minus the median of 21 neighbours",
         confidence="medium",
         evidence="plot.fleet_timeline (notebook 07)",
@@ -281,7 +288,7 @@ def outlier_steps(
 
 
 @rule(Logged, reference=_META)
-def time_not_told(logged: Logged, *, least_share: float = 0.05) -> Iterator[Finding]:
+def time_not_told(logged: Logged, *, least_share: float = 0.015) -> Iterator[Finding]:
     """Time between steps that the log does not explain."""
     seconds = sum(logged.time_s(state) for state in ("not told", "between steps"))
     if seconds < least_share * logged.run_s:
@@ -289,7 +296,7 @@ def time_not_told(logged: Logged, *, least_share: float = 0.05) -> Iterator[Find
     yield Finding(
         f"{seconds:.3g} s of the run are in no step and no named span of the log",
         where="all ranks",
-        **logged.cost(seconds),  # type: ignore[arg-type]
+        **logged.cost(seconds),
         cost_basis="time between steps that the log does not name",
         confidence="medium",
         doubt="the log may simply not record what ran then",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -13,13 +13,22 @@ from workbench.analyze._imbalance.jobs.stragglers import (
     job_slowdown,
     job_slowdown_by,
 )
-from workbench.analyze._lib.finding_rules import Finding, first_of, rows_of, rule
+from workbench.analyze._lib.finding_rules import Cost, Finding, first_of, rows_of, rule
 from workbench.tables import Bundle
 
 _WHATIF = (
     "arXiv:2505.05713, Understanding stragglers in large model training using what-if analysis"
 )
 _BUBBLE = "arXiv:2104.04473, Megatron-LM, section 2.2"
+# The column of the slowdown that a cause explains, and the verdict that goes with it.
+_CAUSES = {
+    "slow workers": ("slow_workers_ratio", "worker"),
+    "last stage": ("last_stage_ratio", "last stage"),
+    "network": ("communication_ratio", "communication"),
+    "pauses": ("pauses_ratio", "pauses"),
+}
+# Jobs that lose less have a cause as well; the study names none below 1.1.
+_STRAGGLING_FROM = 1.015
 _WLB = "arXiv:2503.17924, WLB-LLM: workload-balanced 4D parallelism"
 
 
@@ -41,14 +50,16 @@ class Operated:
     @cached_property
     def slowdown(self) -> Any:
         """How much slower the job is than with equal operations, and why."""
-        return first_of(job_slowdown(self.operations, incomplete="leave out"))
+        return first_of(
+            job_slowdown(self.operations, incomplete="leave out", straggling_from=_STRAGGLING_FROM)
+        )
 
     @property
     def excess_share(self) -> float:
         """Share of the step that equal operations would save."""
         return float(self.slowdown["waste_ratio"])
 
-    def cost(self, share: float) -> dict[str, object]:
+    def cost(self, share: float) -> Cost:
         """Give a share of the step as ms per step."""
         return {
             "cost": max(share, 0.0) * float(self.slowdown["actual_ns"]) / 1e6,
@@ -79,10 +90,25 @@ class Documents:
         return cls(table) if table is not None and len(table) else None
 
 
-def _explained(operated: Operated, column: str) -> float:
-    """Return the share of the step that goes with one cause made ideal."""
-    value = operated.slowdown[column]
-    return 0.0 if pd.isna(value) else float(value) * operated.excess_share
+class _Explained(NamedTuple):
+    """How much of the slowdown goes with one cause made ideal, and of the step."""
+
+    of_slowdown: float
+    of_step: float
+
+
+def _explained(
+    operated: Operated, cause: str, least_share: float, least_explained: float
+) -> _Explained | None:
+    """Say how much one cause explains; None if too little, or if another cause is the verdict."""
+    column, verdict = _CAUSES[cause]
+    explained = operated.slowdown[column]
+    if pd.isna(explained) or operated.slowdown["verdict"] not in (verdict, "other"):
+        return None
+    share = float(explained) * operated.excess_share
+    if explained < least_explained or share < least_share:
+        return None
+    return _Explained(float(explained), share)
 
 
 @rule(Operated, reference=_WHATIF)
@@ -90,10 +116,8 @@ def slow_workers(
     operated: Operated, *, least_share: float = 0.02, least_explained: float = 0.5
 ) -> Iterator[Finding]:
     """A few workers are slow in every operation."""
-    share = _explained(operated, "slow_workers_ratio")
-    explained = operated.slowdown["slow_workers_ratio"]
-    is_verdict = operated.slowdown["verdict"] in ("worker", "other")
-    if not is_verdict or pd.isna(explained) or explained < least_explained or share < least_share:
+    explained = _explained(operated, "slow workers", least_share, least_explained)
+    if explained is None:
         return
     table = job_slowdown_by(operated.operations, "worker").sort_values(
         "slowdown_ratio", ascending=False
@@ -102,9 +126,9 @@ def slow_workers(
         f"DP rank {int(row.dp_rank)} stage {int(row.stage)}" for row in rows_of(table.head(3))
     )
     yield Finding(
-        f"Few slow workers explain {float(explained):.0%} of the slowdown",
+        f"Few slow workers explain {explained.of_slowdown:.0%} of the slowdown",
         where=f"slowest: {named}",
-        **operated.cost(share),  # type: ignore[arg-type]
+        **operated.cost(explained.of_step),
         cost_basis="replayed step with these workers as fast as the median of their stage",
         doubt=operated.doubt,
         evidence="analyze.job_slowdown_by, plot.job_slowdown_by (notebook 02)",
@@ -117,15 +141,13 @@ def last_stage(
     operated: Operated, *, least_share: float = 0.02, least_explained: float = 0.5
 ) -> Iterator[Finding]:
     """The last pipeline stage has more work than the others."""
-    explained = operated.slowdown["last_stage_ratio"]
-    share = _explained(operated, "last_stage_ratio")
-    is_verdict = operated.slowdown["verdict"] in ("last stage", "other")
-    if not is_verdict or pd.isna(explained) or explained < least_explained or share < least_share:
+    explained = _explained(operated, "last stage", least_share, least_explained)
+    if explained is None:
         return
     yield Finding(
-        f"The last pipeline stage explains {float(explained):.0%} of the slowdown",
+        f"The last pipeline stage explains {explained.of_slowdown:.0%} of the slowdown",
         where=f"stage {int(operated.operations['stage'].max())}",
-        **operated.cost(share),  # type: ignore[arg-type]
+        **operated.cost(explained.of_step),
         cost_basis="replayed step with the last stage as fast as the median stage",
         doubt=operated.doubt,
         evidence="analyze.job_slowdown, plot.job_slowdown (notebook 02)",
@@ -149,7 +171,7 @@ def sequence_lengths(
     yield Finding(
         "Micro-batches take unequal time, forward and backward alike: unequal sequence lengths",
         where=f"all workers, correlation {float(correlation):.2f}",
-        **operated.cost(operated.excess_share),  # type: ignore[arg-type]
+        **operated.cost(operated.excess_share),
         cost_basis="replayed step with equal operations",
         confidence="high" if operated.slowdown["verdict"] == "sequence lengths" else "medium",
         doubt=operated.doubt,
@@ -163,19 +185,17 @@ def slow_network(
     operated: Operated, *, least_share: float = 0.02, least_explained: float = 0.5
 ) -> Iterator[Finding]:
     """Transfers and collectives of unequal length explain the slowdown."""
-    explained = operated.slowdown["communication_ratio"]
-    share = _explained(operated, "communication_ratio")
-    is_verdict = operated.slowdown["verdict"] in ("communication", "other")
-    if not is_verdict or pd.isna(explained) or explained < least_explained or share < least_share:
+    explained = _explained(operated, "network", least_share, least_explained)
+    if explained is None:
         return
     table = job_slowdown_by(operated.operations, "operation").sort_values(
         "slowdown_ratio", ascending=False
     )
     worst = table[~table["operation"].astype(str).str.contains("compute")].head(1)
     yield Finding(
-        f"Communication explains {float(explained):.0%} of the slowdown",
+        f"Communication explains {explained.of_slowdown:.0%} of the slowdown",
         where=", ".join(f"most in {row.operation}" for row in rows_of(worst)),
-        **operated.cost(share),  # type: ignore[arg-type]
+        **operated.cost(explained.of_step),
         cost_basis="replayed step with all transfers and collectives equal",
         doubt=operated.doubt,
         evidence="analyze.job_slowdown_by, plot.job_slowdown_by (notebook 02)",
@@ -188,15 +208,13 @@ def pauses(
     operated: Operated, *, least_share: float = 0.02, least_explained: float = 0.3
 ) -> Iterator[Finding]:
     """Single computations pause for long: garbage collection."""
-    explained = operated.slowdown["pauses_ratio"]
-    share = _explained(operated, "pauses_ratio")
-    is_verdict = operated.slowdown["verdict"] in ("pauses", "other")
-    if not is_verdict or pd.isna(explained) or explained < least_explained or share < least_share:
+    explained = _explained(operated, "pauses", least_share, least_explained)
+    if explained is None:
         return
     yield Finding(
-        f"A few far longer computations explain {float(explained):.0%} of the slowdown",
+        f"A few far longer computations explain {explained.of_slowdown:.0%} of the slowdown",
         where="single operations of any worker",
-        **operated.cost(share),  # type: ignore[arg-type]
+        **operated.cost(explained.of_step),
         cost_basis="replayed step with the longest computations at the median of their kind",
         confidence="medium",
         doubt=operated.doubt or "garbage collection is the usual cause, not the only one",
@@ -228,7 +246,7 @@ def pipeline_bubble(operated: Operated, *, least_share: float = 0.15) -> Iterato
         f"Pipeline bubble and waiting take {share:.0%} of the step; equal stages would leave "
         f"{least:.0%}",
         where=f"{stages} stages, {micro_batches:.0f} micro-batches",
-        **operated.cost(share),  # type: ignore[arg-type]
+        **operated.cost(share),
         cost_basis="time of a stage outside its computations, median over stages and steps",
         confidence="medium",
         doubt="includes data-parallel communication and waiting for stragglers",

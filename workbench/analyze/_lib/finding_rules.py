@@ -5,11 +5,19 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, TypedDict
 
 import pandas as pd
 
 Confidence = Literal["high", "medium", "low"]
+
+
+class Cost(TypedDict):
+    """A cost as a finding states it; unpacked into one."""
+
+    cost: float
+    cost_unit: str
+    time_share: float
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,10 @@ from functools import cached_property
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
-from workbench.analyze._lib.finding_rules import Confidence, Finding, first_of, rule
-from workbench.analyze._lib.intervals import gaps, measure_within
+from workbench.analyze._lib.finding_rules import Confidence, Cost, Finding, first_of, rule
+from workbench.analyze._lib.intervals import measure_within
 from workbench.analyze._traces.breakdown import step_times, time_breakdown
 from workbench.analyze._traces.clocks import clocks
 from workbench.analyze._traces.collectives import collective_waits, collectives
@@ -27,6 +28,11 @@ _NCCL = "nccl-tests, doc/PERFORMANCE.md"
 _BLOCKING = ACTIVITIES[0]
 # A host that launches too slowly leaves gaps of microseconds; in longer ones it does other things.
 _PAUSE_NS = 5_000_000
+# Longer gaps between short kernels are no matter of launches.
+_LAUNCH_GAP_NS = 50_000
+_NEVER_NS = np.iinfo(np.int64).max
+_LOADER_CALLS = r"dataloader.*__next__|enumerate\(dataloader\)"
+_SYNC_CALLS = r"Synchronize|hipMemcpyWithStream|^cudaMemcpy$"
 
 
 class Traced:
@@ -96,7 +102,9 @@ class Traced:
     def waits(self) -> pd.DataFrame:
         """Exposed waiting for the last rank: one row per collective and waiting rank.
 
-        Waiting that compute hides costs nothing: only the rest is lost. Pairs that exchange
+        Waiting that compute hides costs nothing: only the rest is lost. Compute that is used up by
+        waiting no longer hides the transfer, so a rank loses by what more of the whole collective
+        is exposed on it than on the last rank, which did not wait. Pairs that exchange
         activations wait for each other in every pipeline; they tell nothing of stragglers.
         """
         table = self.collectives
@@ -105,7 +113,7 @@ class Traced:
         )
         table = table[table["collective"].notna() & table["is_sure"].fillna(value=False) & ~is_pair]
         table = table.assign(
-            lost_ns=table["wait_ns"].astype("float64"), step=table["step"].fillna(-1)
+            exposed_ns=table["dur_ns"].astype("float64"), step=table["step"].fillna(-1)
         )
         compute = self.events[self.events["kind"] == "compute"]
         for rank, rows in table.groupby("rank"):
@@ -115,43 +123,95 @@ class Traced:
                 work["start_ns"].to_numpy("int64"),
                 (work["start_ns"] + work["dur_ns"]).to_numpy("int64"),
                 begin,
-                begin + rows["wait_ns"].to_numpy("int64"),
+                begin + rows["dur_ns"].to_numpy("int64"),
             )
-            table.loc[rows.index, "lost_ns"] -= hidden
+            table.loc[rows.index, "exposed_ns"] -= hidden
+        last = table[table["rank"] == table["blamed_rank"]]
+        usual = table["collective"].map(last.set_index("collective")["exposed_ns"])
+        lost = (table["exposed_ns"] - usual.fillna(0.0)).clip(lower=0)
+        table["lost_ns"] = np.minimum(lost, table["wait_ns"].astype("float64"))
         return table
 
     @cached_property
     def lost_to(self) -> pd.DataFrame:
-        """Time per step (row) that the job would gain if a rank (column) were never the last.
+        """Time per step (row) that the job would gain if a rank (column) were never late.
 
-        That is the least that any rank of its groups loses by waiting for it: beyond that,
-        another rank would be the last.
+        That is the least that any rank of its groups loses by waiting for it, or by waiting at
+        all beyond what it waits itself: some wait for a rank that it has held up in another group.
+        Beyond that, another rank would be the last.
         """
         table = self.waits
-        lost = table[table["rank"] != table["blamed_rank"]]
+        waited = _by_step(table)
         by_rank = {}
-        for rank, rows in lost.groupby("blamed_rank"):
+        for rank in waited.columns:
             # Their groups need not hold all ranks of the job.
             joined = table.loc[table["rank"] == rank, "collective"]
             shared = table.loc[table["collective"].isin(joined), "rank"].unique()
-            sums = rows.pivot_table(index="step", columns="rank", values="lost_ns", aggfunc="sum")
             peers = [peer for peer in shared if peer != rank]
-            by_rank[rank] = sums.reindex(columns=peers).fillna(0.0).min(axis=1)
-        frame = pd.DataFrame(by_rank)
-        return frame.reindex(np.sort(table["step"].unique())).fillna(0.0)
+            if peers:
+                rows = table[table["blamed_rank"] == rank]
+                direct = _by_step(rows).reindex_like(waited).fillna(0.0)[peers]
+                beyond = waited[peers].min(axis=1) - waited[rank]
+                by_rank[rank] = np.maximum(direct.min(axis=1), beyond)
+        return pd.DataFrame(by_rank, index=waited.index)
 
     @cached_property
-    def pauses(self) -> pd.DataFrame:
-        """Gaps without any GPU work of a rank that are longer than the time of launches."""
-        rows = []
+    def gaps(self) -> pd.DataFrame:
+        """Times without any GPU work of a rank, and the lengths of the work before and after."""
+        frames = []
         work = self.events[self.events["kind"].notna()]
         for rank, of_rank in work.groupby("rank"):
-            starts = of_rank["start_ns"].to_numpy("int64")
-            begin, end = gaps(starts, starts + of_rank["dur_ns"].to_numpy("int64"))
-            is_long = end - begin >= _PAUSE_NS
-            rows += [(rank, b, e - b) for b, e in zip(begin[is_long], end[is_long], strict=True)]
-        # Without a row the columns would be of no number type.
-        return pd.DataFrame(rows, columns=["rank", "start_ns", "dur_ns"]).astype("int64")
+            of_rank = of_rank.sort_values("start_ns")  # noqa: PLW2901
+            start, length = of_rank["start_ns"].to_numpy("int64"), of_rank["dur_ns"].to_numpy()
+            end = np.maximum.accumulate(start + length)[:-1]
+            gap = np.flatnonzero(start[1:] > end)
+            columns = (end[gap], (start[1:] - end)[gap], length[:-1][gap], length[1:][gap])
+            names = ("start_ns", "dur_ns", "before_ns", "after_ns")
+            frames.append(
+                pd.DataFrame(dict(zip(names, columns, strict=True))).assign(rank=int(str(rank)))
+            )
+        return pd.concat(frames, ignore_index=True)
+
+    @property
+    def pauses(self) -> pd.DataFrame:
+        """Gaps that are longer than the time of launches."""
+        return self.gaps[self.gaps["dur_ns"] >= _PAUSE_NS]
+
+    @cached_property
+    def loads(self) -> pd.DataFrame:
+        """Calls of the data loader."""
+        names = self.events["name"].astype(str)
+        return self.events[names.str.contains(_LOADER_CALLS, case=False)]
+
+    @cached_property
+    def drained(self) -> pd.DataFrame:
+        """Shorter gaps that began while the host waited for the GPU, so nothing was queued.
+
+        Those in which it mostly loads data are left to that.
+        """
+        named = self.events["name"].astype(str)
+        is_call = named.str.contains(_SYNC_CALLS, regex=True) & self.events["kind"].isna()
+        short = self.gaps[self.gaps["dur_ns"] < _PAUSE_NS]
+        kept = [short.iloc[:0]]
+        for rank, rows in short.groupby("rank"):
+            calls, loads = (
+                table[table["rank"] == rank] for table in (self.events[is_call], self.loads)
+            )
+            begin, end = rows["start_ns"], rows["start_ns"] + rows["dur_ns"]
+            order = np.argsort(ends := _ends(calls))
+            # The call that ended first after the GPU had run dry.
+            at = np.searchsorted(ends[order], begin.to_numpy("int64"))
+            call = np.append(order, -1)[at]
+            held = begin >= np.append(calls["start_ns"].to_numpy("int64"), _NEVER_NS)[call]
+            held &= np.append(ends, _NEVER_NS)[call] < end
+            loading = measure_within(loads["start_ns"].to_numpy("int64"), _ends(loads), begin, end)
+            kept.append(rows[held & (loading < rows["dur_ns"] / 2)])
+        return pd.concat(kept)
+
+    def sum_by_rank(self, gaps: pd.DataFrame) -> pd.Series:
+        """Add up the lengths of gaps for every rank with GPU work."""
+        sums = gaps.groupby("rank")["dur_ns"].sum()
+        return sums.reindex(self.by_rank.index, fill_value=0).astype("float64")
 
     @property
     def gpu_ns(self) -> float:
@@ -163,13 +223,23 @@ class Traced:
         """Steps that every rank recorded; 0 without step marks."""
         return int(self.periods["step"].nunique())
 
-    def cost(self, total_ns: float) -> dict[str, object]:
+    def cost(self, total_ns: float) -> Cost:
         """Give the time that all ranks lose as ms per step, or of the whole trace."""
         share = min(max(total_ns / self.gpu_ns, 0.0), 1.0)
         if self.step_count:
             per_step = total_ns / self.step_count / 1e6
             return {"cost": per_step, "cost_unit": "ms per step", "time_share": share}
         return {"cost": total_ns / 1e6, "cost_unit": "ms of the trace", "time_share": share}
+
+
+def _by_step(waits: pd.DataFrame) -> pd.DataFrame:
+    """Add up exposed waiting by step (row) and rank (column)."""
+    table = waits.pivot_table(index="step", columns="rank", values="lost_ns", aggfunc="sum")
+    return table.fillna(0.0)
+
+
+def _ends(events: pd.DataFrame) -> NDArray[np.int64]:
+    return (events["start_ns"] + events["dur_ns"]).to_numpy("int64")
 
 
 def _ranks(numbers: object) -> str:
@@ -236,7 +306,7 @@ def straggler(
         yield Finding(
             f"Rank {rank} holds up the other {rank_count - 1}" + (f": {cause}" if cause else ""),
             where=f"rank {rank}, {_steps(steps)}" + (f", {where_from}" if where_from else ""),
-            **traced.cost(total),  # type: ignore[arg-type]
+            **traced.cost(total),
             cost_basis="exposed waiting for this rank, of the rank that waits least for it",
             confidence=confidence,
             doubt=doubt,
@@ -276,7 +346,7 @@ def _cause(
 
 
 @rule(Traced, reference=_HTA)
-def exposed_communication(traced: Traced, *, least_share: float = 0.05) -> Iterator[Finding]:
+def exposed_communication(traced: Traced, *, least_share: float = 0.015) -> Iterator[Finding]:
     """Communication that no computation hides, on the rank that waits least."""
     exposed = traced.by_rank["exposed_communication_ns"].astype("float64")
     if traced.by_rank["communication_ns"].max() == 0:
@@ -292,7 +362,7 @@ def exposed_communication(traced: Traced, *, least_share: float = 0.05) -> Itera
         "waits least: transfer that nothing hides",
         where=f"read on rank {rank}; the median rank is exposed for another "
         f"{waiting / traced.gpu_ns:.0%}, waiting",
-        **traced.cost(least),  # type: ignore[arg-type]
+        **traced.cost(least),
         cost_basis="communication without compute on the rank with the least of it",
         confidence="medium" if len(exposed) > 1 else "low",
         doubt="an upper bound: part of it may be waiting for one another"
@@ -305,7 +375,7 @@ def exposed_communication(traced: Traced, *, least_share: float = 0.05) -> Itera
 
 @rule(Traced, reference=_NCCL)
 def slow_group(
-    traced: Traced, *, least_bytes: float = 4e6, most_ratio: float = 0.7, least_share: float = 0.01
+    traced: Traced, *, least_bytes: float = 4e6, most_ratio: float = 0.85, least_share: float = 0.01
 ) -> Iterator[Finding]:
     """One process group moves large messages slower than its like."""
     table = traced.collectives
@@ -337,7 +407,7 @@ def slow_group(
                 f"{operation} of {_size(size)} moves at {rate:.3g} GB/s in one group, at "
                 f"{middle:.3g} in its like: a slow link",
                 where=_ranks(ranks),
-                **traced.cost(lost),  # type: ignore[arg-type]
+                **traced.cost(lost),
                 cost_basis="shortest durations beyond those at the median bandwidth of like groups",
                 confidence="medium",
                 doubt="the groups may lie on different levels of the network",
@@ -367,11 +437,11 @@ def _idle_of(traced: Traced, *causes: str, is_blocking: bool | None = None) -> p
 
 
 @rule(Traced, reference=_NSYS)
-def host_bound(traced: Traced, *, least_share: float = 0.1) -> Iterator[Finding]:
+def host_bound(traced: Traced, *, least_share: float = 0.012) -> Iterator[Finding]:
     """GPUs run out of work on most ranks: the host launches too slowly."""
     idle = _idle_of(traced, "host late", "launch overhead", "kernel gap", is_blocking=False)
-    paused = traced.pauses.groupby("rank")["dur_ns"].sum()
-    idle = (idle - paused.reindex(idle.index, fill_value=0)).clip(lower=0)
+    elsewhere = traced.sum_by_rank(traced.pauses) + traced.sum_by_rank(traced.drained)
+    idle = (idle - elsewhere).clip(lower=0)
     share = float((idle / traced.by_rank["span_ns"].astype(float)).median())
     if share < least_share:
         return
@@ -380,7 +450,7 @@ def host_bound(traced: Traced, *, least_share: float = 0.1) -> Iterator[Finding]
         f"The job is host-bound: GPUs are idle {share:.0%} of the time because work is launched "
         "too late",
         where=f"{_ranks(traced.by_rank.index)}; mean kernel {mean_us:.3g} µs",
-        **traced.cost(float(idle.median())),  # type: ignore[arg-type]
+        **traced.cost(float(idle.median())),
         cost_basis="idle time with an empty queue in gaps of less than 5 ms, median rank",
         evidence="analyze.idle_time, plot.idle_time (notebook 01)",
         next_step="CUDA graphs, torch.compile or larger batches; fewer, larger kernels",
@@ -388,12 +458,12 @@ def host_bound(traced: Traced, *, least_share: float = 0.1) -> Iterator[Finding]
 
 
 @rule(Traced, reference=_NSYS)
-def long_pauses(traced: Traced, *, least_share: float = 0.05) -> Iterator[Finding]:
+def long_pauses(traced: Traced, *, least_share: float = 0.015) -> Iterator[Finding]:
     """All GPUs pause for milliseconds to seconds: start-up, data, evaluation or checkpoints."""
     table = traced.pauses
     if table.empty:
         return
-    by_rank = table.groupby("rank")["dur_ns"].sum().reindex(traced.by_rank.index, fill_value=0)
+    by_rank = traced.sum_by_rank(table)
     least = float(by_rank.min())
     if least < least_share * traced.gpu_ns:
         return
@@ -403,7 +473,7 @@ def long_pauses(traced: Traced, *, least_share: float = 0.05) -> Iterator[Findin
         f"GPUs pause for {least / traced.gpu_ns:.0%} of the trace in gaps of 5 ms and more",
         where=f"{_ranks(by_rank.index)}; longest {_time(longest['dur_ns'])} on rank "
         f"{int(longest['rank'])}, {_time(longest['start_ns'] - first)} after the first kernel",
-        **traced.cost(least),  # type: ignore[arg-type]
+        **traced.cost(least),
         cost_basis="gaps of 5 ms and more without GPU work, rank with the least of them",
         confidence="medium",
         doubt="start-up and the profiler itself count in it, where they are in the trace",
@@ -413,21 +483,21 @@ def long_pauses(traced: Traced, *, least_share: float = 0.05) -> Iterator[Findin
 
 
 @rule(Traced, reference=_NSYS)
-def synchronising_calls(traced: Traced, *, least_share: float = 0.02) -> Iterator[Finding]:
+def synchronising_calls(traced: Traced, *, least_share: float = 0.015) -> Iterator[Finding]:
     """GPUs run dry because the host waits for them first."""
-    idle = _idle_of(traced, "host late", is_blocking=True)
+    idle = traced.sum_by_rank(traced.drained)
     total = float(idle.median())
     if total < least_share * traced.gpu_ns:
         return
     named = traced.events["name"].astype(str)
-    is_sync = named.str.contains(r"Synchronize|hipMemcpyWithStream|^cudaMemcpy$", regex=True)
+    is_sync = named.str.contains(_SYNC_CALLS, regex=True)
     names = named[is_sync & traced.events["kind"].isna()].value_counts()
     yield Finding(
         f"Synchronising calls leave the GPUs idle {total / traced.gpu_ns:.0%} of the time",
         where=_ranks(idle.index[idle > 0])
         + "".join(f"; {count:,} times {name}" for name, count in names.head(1).items()),
-        **traced.cost(total),  # type: ignore[arg-type]
-        cost_basis="idle time while the launching thread is in a blocking call, median rank",
+        **traced.cost(total),
+        cost_basis="gaps that begin while the host waits for the GPU; median rank",
         evidence="analyze.idle_time, plot.idle_time (notebook 01)",
         next_step="remove .item(), .cpu(), print and synchronize() from the step",
     )
@@ -451,12 +521,9 @@ def graph_holes(traced: Traced, *, least_share: float = 0.05) -> Iterator[Findin
 
 
 @rule(Traced, reference=_TUNING)
-def data_loader(traced: Traced, *, least_share: float = 0.02) -> Iterator[Finding]:
+def data_loader(traced: Traced, *, least_share: float = 0.015) -> Iterator[Finding]:
     """All ranks wait for the data loader at the start of a step."""
-    events = traced.events
-    names = events["name"].astype(str)
-    calls = events[names.str.contains(r"dataloader.*__next__|enumerate\(dataloader\)", case=False)
-                   & events["step"].notna()]  # fmt: skip
+    calls = traced.loads[traced.loads["step"].notna()]
     if calls.empty:
         return
     # A step that every rank loses; a single rank is a straggler and found as such.
@@ -474,7 +541,7 @@ def data_loader(traced: Traced, *, least_share: float = 0.02) -> Iterator[Findin
     yield Finding(
         f"Every step waits for the data loader, {total / traced.gpu_ns:.0%} of the time",
         where=_ranks(traced.by_rank.index),
-        **traced.cost(total),  # type: ignore[arg-type]
+        **traced.cost(total),
         cost_basis="time in the loader on the rank that waits least, as far as its GPU is idle",
         evidence="analyze.idle_time, plot.timeline (notebook 01)",
         next_step="more workers, prefetch_factor, pinned memory, or faster storage",
@@ -492,7 +559,7 @@ def pageable_copies(traced: Traced, *, least_share: float = 0.005) -> Iterator[F
     yield Finding(
         f"Copies of pageable memory take {total / traced.gpu_ns:.1%} of the time",
         where=f"{_ranks(rows['rank'])}: {rows.sort_values('total_ns')['name'].iloc[-1]}",
-        **traced.cost(min(total, exposed)),  # type: ignore[arg-type]
+        **traced.cost(min(total, exposed)),
         cost_basis="time of these copies, at most what no other work hides",
         evidence="analyze.copy_bandwidth, analyze.kernels (notebook 01)",
         next_step="pin_memory=True in the loader and non_blocking=True in .to()",
@@ -516,7 +583,7 @@ def slow_copies(
     yield Finding(
         f"Copies {worst['direction']} run at {worst['mean_gb_per_s']:.2g} GB/s",
         where=_ranks(rows["rank"]),
-        **traced.cost(min(float(rows["busy_ns"].max()), exposed)),  # type: ignore[arg-type]
+        **traced.cost(min(float(rows["busy_ns"].max()), exposed)),
         cost_basis="time of these copies, at most what no other work hides",
         confidence="medium",
         doubt="small copies cannot reach the bandwidth of the link",
@@ -527,25 +594,23 @@ def slow_copies(
 
 @rule(Traced, reference=_NSYS)
 def tiny_kernels(
-    traced: Traced, *, most_mean_us: float = 10.0, least_idle_share: float = 0.05
+    traced: Traced, *, most_us: float = 10.0, least_share: float = 0.015
 ) -> Iterator[Finding]:
     """Kernels too short to cover their launch, with GPUs idle between them."""
-    gpu = traced.kernels[traced.kernels["kind"] == "compute"]
-    if gpu.empty:
+    longest = most_us * 1e3
+    table = traced.gaps
+    is_short = (table["before_ns"] < longest) & (table["after_ns"] < longest)
+    # In longer gaps the host does other things than to launch.
+    rows = table[is_short & (table["dur_ns"] < _LAUNCH_GAP_NS)]
+    total = float(traced.sum_by_rank(rows).median())
+    if total < least_share * traced.gpu_ns:
         return
-    mean_us = float(gpu["total_ns"].sum() / gpu["kernel_count"].sum()) / 1e3
-    paused = traced.pauses.groupby("rank")["dur_ns"].sum()
-    idle = _idle_of(traced, "kernel gap", "launch overhead")
-    short = traced.by_rank["idle_ns"].astype("float64") - paused.reindex(idle.index, fill_value=0)
-    total = float(idle.clip(upper=short.clip(lower=0)).median())
-    if mean_us > most_mean_us or total < least_idle_share * traced.gpu_ns:
-        return
+    mean_us = float((rows["before_ns"] + rows["after_ns"]).mean()) / 2e3
     yield Finding(
-        f"Compute kernels take {mean_us:.2g} µs on average; the gaps between them take "
-        f"{total / traced.gpu_ns:.0%} of the time",
-        where=f"{int(gpu['kernel_count'].sum()):,} kernels on {_ranks(traced.by_rank.index)}",
-        **traced.cost(total),  # type: ignore[arg-type]
-        cost_basis="gaps between kernels and launch overhead, median rank",
+        f"Gaps between kernels of {mean_us:.2g} µs take {total / traced.gpu_ns:.0%} of the time",
+        where=f"{len(rows):,} gaps on {_ranks(traced.by_rank.index)}",
+        **traced.cost(total),
+        cost_basis="gaps between two short kernels, median rank",
         evidence="analyze.kernels, analyze.idle_time (notebook 01)",
         next_step="fuse (torch.compile, fused optimizer) or capture CUDA graphs",
     )
@@ -564,7 +629,7 @@ def allocator_calls(traced: Traced, *, least_share: float = 0.01) -> Iterator[Fi
     yield Finding(
         f"cudaMalloc and cudaFree take {by_rank.max() / traced.gpu_ns:.0%} of the time on the host",
         where=f"{_ranks(by_rank.index)}; {len(calls):,} calls",
-        **traced.cost(min(float(by_rank.max()), idle)),  # type: ignore[arg-type]
+        **traced.cost(min(float(by_rank.max()), idle)),
         cost_basis="time of the calls, at most the idle time that the host causes",
         confidence="medium",
         doubt="normal in the first steps, while the caching allocator fills",
@@ -574,7 +639,7 @@ def allocator_calls(traced: Traced, *, least_share: float = 0.01) -> Iterator[Fi
 
 
 @rule(Traced, reference=_TUNING)
-def first_step(traced: Traced, *, least_ratio: float = 1.5) -> Iterator[Finding]:
+def first_step(traced: Traced, *, least_ratio: float = 1.1) -> Iterator[Finding]:
     """The first recorded step is far longer than the others: warm-up or compilation."""
     steps = traced.periods.groupby("step")["period_ns"].max()
     if len(steps) < 3:
@@ -625,7 +690,7 @@ def uneven_steps(
 
 @rule(Traced, reference=_HTA)
 def expert_imbalance(
-    traced: Traced, *, least_ratio: float = 1.2, least_share: float = 0.01
+    traced: Traced, *, least_ratio: float = 1.05, least_share: float = 0.01
 ) -> Iterator[Finding]:
     """All-to-all messages of very unequal size: experts get unequal loads."""
     table = traced.collectives
@@ -643,7 +708,7 @@ def expert_imbalance(
     yield Finding(
         f"The largest all-to-all message is {ratio:.2f} times the mean: unequal expert loads",
         where=_ranks(rows["rank"]),
-        **traced.cost(lost),  # type: ignore[arg-type]
+        **traced.cost(lost),
         cost_basis="transfer that equal messages would save, per group",
         confidence="medium",
         doubt="compute of the fuller experts comes on top",

@@ -114,7 +114,8 @@ class Engine:
         member = self._members[op.group]
         latest = np.zeros(int(member.max()) + 1, dtype=np.int64)
         np.maximum.at(latest, member, start)
-        transfer = _ints(op.gpu_ns * (0.98 + 0.04 * self._gpu_noise[index][: len(latest)]))
+        noise = 0.98 + 0.04 * self._gpu_noise[index][: len(latest)]
+        transfer = _ints(op.gpu_ns * noise * self._job.transfer_factor(op.group))
         end = (latest + transfer)[member] + self._exits[index]
         self._free[op.stream] = end
         self._signalled[op.event] = end

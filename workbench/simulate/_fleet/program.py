@@ -430,6 +430,10 @@ class Job:
             delay[self.faults.late_rank] = self.faults.late_ns
         return delay
 
+    def transfer_factor(self, kind: str) -> Floats:  # noqa: ARG002
+        """Say how many times as long transfers take in each process group of a kind."""
+        return np.ones(1)
+
     def is_slow(self, step: int) -> bool:
         """Say whether a rank is slow in this step of the first attempt."""
         return self.faults.slow_rank is not None and step >= self.faults.slow_first_step
