@@ -7,8 +7,10 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from urllib.parse import quote
 
 import nbformat
+import pandas as pd
 import pytest
 from bs4 import BeautifulSoup
 from nbconvert.exporters import get_exporter
@@ -17,6 +19,7 @@ from nbformat.v4 import new_markdown_cell, new_output
 from workbench import share
 from workbench.errors import PublishError
 from workbench.share import _execute
+from workbench.share._tables import as_data
 from workbench.share.bundle import EXPLORER_MIME, PLOTLY_MIME
 from workbench.share.report import ReportExporter, _label
 
@@ -92,6 +95,7 @@ def test_a_site_is_an_overview_a_page_per_notebook_and_plotly_once(
         "assets/page.css",
         "assets/page.js",
         "assets/plotly.min.js",
+        "csv/01_waits-figure-1.csv",
         "index.html",
     }
     page = soup_of(site, "02_idle_time.html")
@@ -144,6 +148,79 @@ def test_a_page_asks_nothing_from_outside_and_says_so_to_the_browser(run, notebo
         assert "'unsafe-inline'" not in policy.partition("script-src")[2]
         loaded = [tag.get("src") or tag.get("href") for tag in page.select("[src], link[href]")]
         assert all(re.match(r"assets/|data:", place) for place in loaded)
+
+
+def test_only_figures_that_compile_their_drawing_may_evaluate_code(run, notebook, tmp_path):
+    figure = figure_of("late")
+    run["figure"] = [shown(figure)]
+    allowed = []
+    for kind in ("scatter", "scattergl"):
+        figure["data"][0]["type"] = kind
+        page = soup_of(site_of(share.report(notebook, out=tmp_path / "site")), "01_waits.html")
+        policy = page.select_one("meta[http-equiv=Content-Security-Policy]")["content"]
+        allowed.append("'unsafe-eval'" in policy)
+    assert allowed == [False, True]
+
+
+def test_an_overview_is_made_from_what_the_pages_say_and_may_bring_files(run, notebook, tmp_path):
+    run["figure"] = [shown(figure_of("Rank 7 comes last", source="dlrm"))]
+    asked = []
+
+    def overview(pages, folder):
+        asked.extend(pages)
+        (folder / "cut.json").write_text("{}")
+        return share.Overview("Findings", '<h1 id="mine">Ranked</h1>', "my job", is_synthetic=True)
+
+    site = site_of(share.report(notebook, out=tmp_path / "site", overview=overview))
+    page = soup_of(site, "index.html")
+    assert page.title.text == "Findings"
+    assert page.select_one("main h1#mine").text == "Ranked"
+    assert page.select_one(".wb-badge").text == "Synthetic data"
+    assert "Data: my job (synthetic)." in page.footer.text
+    assert (site / "cut.json").is_file()
+    (facts,) = asked
+    assert (facts.stem, facts.href, facts.label) == ("01_waits", "01_waits.html", "Waits")
+    assert (facts.answers, facts.problems) == (("Rank 7 comes last",), "")
+
+
+def test_data_behind_figures_and_tables_are_files_that_the_page_links(run, notebook, tmp_path):
+    figure = figure_of("late")
+    figure["data"][0]["x"] = ["rank 7"]
+    run["figure"] = [shown(figure)]
+    table = as_data(pd.DataFrame({"dur_ns": [276378118]}))
+    run["table"] = [new_output("display_data", data={**table, "text/html": "<table></table>"})]
+    site = site_of(share.report(notebook, out=tmp_path / "site"))
+    page = soup_of(site, "01_waits.html")
+    files = [site / link["href"] for link in page.select("a[download]")]
+    assert [file.read_text() for file in files] == [
+        "series,x,y\n,rank 7,1\n",
+        "dur_ns\n276378118\n",
+    ]
+    assert page.select_one(".wb-table td").text == "276"
+    assert page.select_one(".wb-table th").text == "dur ms"
+
+
+def test_equal_styles_of_components_stand_on_a_page_once(run, notebook, tmp_path):
+    block = (
+        '<div class="wb"><style>.wb b{color:red}</style><table><tr><td>{}</td></tr></table></div>'
+    )
+    run["table"] = [
+        new_output("display_data", data={"text/html": block.replace("{}", text)}) for text in "ab"
+    ]
+    page = soup_of(site_of(share.report(notebook, out=tmp_path / "site")), "01_waits.html")
+    assert [style.text for style in page.select("style")] == [".wb b{color:red}"]
+    assert [cell.text for cell in page.select(".wb td")] == ["a", "b"]
+    assert page.select(".wb-table") == []
+
+
+def test_sections_can_be_linked(run, tmp_path, write_notebook):
+    notebook = write_notebook(tmp_path / "own.ipynb", "## One & two", "## One & two", "## Three")
+    page = soup_of(site_of(share.report(notebook, out=tmp_path / "site")), "own.html")
+    links = [heading.select_one("a.wb-anchor")["href"] for heading in page.select(".wb-text h2")]
+    assert len(set(links)) == 3
+    names = {quote(tag["id"]) for tag in page.select("[id]")}
+    assert {link.removeprefix("#") for link in links} <= names
+    assert [link["href"] for link in page.select(".wb-contents a")] == links
 
 
 def test_figures_are_pictures_with_their_data_beside_them(run, notebook, tmp_path):

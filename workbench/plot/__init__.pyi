@@ -1,6 +1,7 @@
 # Each name is imported when it is first used; this list is its only one.
 
 # Findings of all domains
+from ._fleet.dashboard import dashboard as dashboard
 from ._fleet.findings import FindingCards as FindingCards, findings as findings
 
 # Traces

@@ -8,7 +8,7 @@ import datetime
 import os
 import re
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
@@ -28,9 +28,10 @@ _TITLE = "Findings by notebook"
 _MARK = ".workbench-report"
 _FINDINGS = 4
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")
-# Runs in the kernel before the notebook, so that explorers hand over all their states.
+# Runs in the kernel before the notebook, so that explorers hand over all their states, and
+# tables their values.
 _PREAMBLE = f"""
-def _precompute_explorers():
+def _prepare_outputs():
     def bundle(explorer, include=None, exclude=None):
         from workbench.explore.panel import static_html
         found = explorer._repr_mimebundle_(include=include, exclude=exclude)
@@ -41,11 +42,51 @@ def _precompute_explorers():
             except (TypeError, ValueError):
                 pass  # too many states, or a control without a list of values
         return data, metadata
+    def table(frame, include=None, exclude=None):
+        from workbench.share._tables import as_data
+        return as_data(frame)
     formatter = get_ipython().display_formatter.mimebundle_formatter
     formatter.for_type_by_name("workbench.explore.panel", "Explorer", bundle)
-_precompute_explorers()
-del _precompute_explorers
+    # pandas 3 names its classes by the package, pandas 2 by the module.
+    for module in ("pandas", "pandas.core.frame"):
+        formatter.for_type_by_name(module, "DataFrame", table)
+_prepare_outputs()
+del _prepare_outputs
 """
+
+
+@dataclass(frozen=True)
+class PageFacts:
+    """What an overview may say of a page.
+
+    Attributes
+    ----------
+    stem
+        Name of the notebook without its ending.
+    href, label, title
+        Address, short name and heading.
+    answers
+        Titles of its figures; of those that show one's own data, if it was made from such.
+    problems
+        How many of its steps failed, in words; empty if none did.
+    """
+
+    stem: str
+    href: str
+    label: str
+    title: str
+    answers: tuple[str, ...]
+    problems: str
+
+
+@dataclass(frozen=True)
+class Overview:
+    """The first page of a site: title, HTML that is trusted as it is, and where data come from."""
+
+    title: str
+    html: str
+    data: str = ""
+    is_synthetic: bool = False
 
 
 @dataclass(frozen=True)
@@ -66,6 +107,7 @@ def report(  # noqa: PLR0913 - the front door
     mode: Literal["offline", "static"] = "offline",
     timeout_s: float = 600.0,
     progress: bool = True,
+    overview: Callable[[Sequence[PageFacts], Path], Overview] | None = None,
 ) -> Path:
     """Run notebooks and write them as a site that needs no network.
 
@@ -93,6 +135,9 @@ def report(  # noqa: PLR0913 - the front door
         Longest time a single cell may take, in seconds.
     progress
         Whether to show a bar while notebooks run.
+    overview
+        Makes the first page from what the pages say; it may write files into the folder that it
+        gets, and link them. By default the first page lists the pages.
 
     Returns
     -------
@@ -116,7 +161,7 @@ def report(  # noqa: PLR0913 - the front door
     jobs = _with_data(paths, data, parameters or {})
     pages = _run_all(jobs, timeout_s=timeout_s, progress=progress)
     with _fresh(out) as folder:
-        _write(pages, folder, data=str(data or ""), mode=mode)
+        _write(pages, folder, data=str(data or ""), mode=mode, overview=overview)
     return out / "index.html"
 
 
@@ -225,37 +270,71 @@ def _titles(notebook: Any) -> list[str]:
     return [title_of(figure) for figure in _snapshot.figures(notebook)]
 
 
-def _write(pages: list[_Page], folder: Path, *, data: str, mode: str) -> None:
+def _write(
+    pages: list[_Page],
+    folder: Path,
+    *,
+    data: str,
+    mode: str,
+    overview: Callable[[Sequence[PageFacts], Path], Overview] | None,
+) -> None:
     from workbench.share._exporter import Link, ReportExporter, Site, title_of_notebook
 
     exporter: ReportExporter = ReportExporter(  # type: ignore[no-untyped-call]
         mode="shared" if mode == "offline" else "static"
     )
-    overview = Link("index.html", "Overview", _TITLE)
+    first = Link("index.html", "Overview", _TITLE)
     links = [
         Link(f"{page.path.stem}.html", _label(page.path), title_of_notebook(page.notebook))
         for page in pages
     ]
-    site = Site(pages=(overview, *links), made_on=_today())
-    cards, facts = [], []
+    site = Site(pages=(first, *links), made_on=_today())
+    facts = []
     for page, link in zip(pages, links, strict=True):
         exporter.site = replace(
             site, href=link.href, data=data if page.has_own_data else "", is_foreign=page.is_foreign
         )
         body, resources = exporter.from_notebook_node(page.notebook)
-        (folder / link.href).write_text(body, encoding="utf-8")
+        _put(folder, {link.href: body, **exporter.files})
         facts.append(resources["wb"])
-        cards.append(_card(page, link, resources["wb"]["findings"]))
-    exporter.site = replace(site, href=overview.href)
+    exporter.site = replace(site, href=first.href)
+    if overview is None:
+        cards = [
+            _card(*of) for of in zip(pages, links, (f["findings"] for f in facts), strict=True)
+        ]
+        body = exporter.overview(_TITLE, {"cards": cards}, _overview_facts(facts))
+    else:
+        made = overview([_facts(*of) for of in zip(pages, links, facts, strict=True)], folder)
+        body = exporter.overview(made.title, {"overview": made.html}, _facts_of(made))
+    _put(folder, {first.href: body})
+    exporter.write_assets(folder)
+
+
+def _put(folder: Path, files: Mapping[str, str]) -> None:
+    for name, content in files.items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text(content, encoding="utf-8")
+
+
+def _overview_facts(facts: list[dict[str, Any]]) -> dict[str, Any]:
     badges = {fact["badge"] for fact in facts}
-    overview_facts = {
+    return {
         "data": list(dict.fromkeys(name for fact in facts for name in fact["data"])),
         "badge": badges.pop() if len(badges) == 1 else "Partly synthetic data",
     }
-    (folder / "index.html").write_text(
-        exporter.overview(_TITLE, cards, overview_facts), encoding="utf-8"
-    )
-    exporter.write_assets(folder)
+
+
+def _facts_of(made: Overview) -> dict[str, Any]:
+    sign = " (synthetic)" * made.is_synthetic
+    return {
+        "data": [f"{made.data}{sign}"] if made.data else [],
+        "badge": "Synthetic data" * made.is_synthetic,
+    }
+
+
+def _facts(page: _Page, link: Link, facts: dict[str, Any]) -> PageFacts:
+    answers = tuple(facts["findings"])
+    return PageFacts(page.path.stem, link.href, link.label, link.title, answers, page.problems)
 
 
 def _card(page: _Page, link: Link, findings: list[str]) -> dict[str, Any]:
