@@ -61,7 +61,7 @@ SAME_LINES = 5
 BANNED_CALLS = {"print", "eval", "exec", "pickle.load", "pickle.loads", "pd.read_pickle"}
 
 # Figures of what was loaded, or of a part of a result; there is nothing to work out first.
-DRAWN_AS_IS = {"timeline", "timeline_live", "packing_queues"}
+DRAWN_AS_IS = {"dashboard", "timeline", "timeline_live", "packing_queues"}
 # What explorers share; no noun.
 EXPLORER_PARTS = {"Explorer", "static_html"}
 

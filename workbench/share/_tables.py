@@ -226,7 +226,7 @@ def _add_bar(names: list[str], columns: Sequence[Sequence[Any]], cells: list[_Ce
 
 
 def _bar(share: float) -> str:
-    drawn = f'<rect fill="#5A626B" style="fill:inherit" width="{100 * share:.1f}%" height="10"/>'
+    drawn = f'<rect width="{100 * share:.1f}%" height="10"/>'
     svg = f'<svg width="100%" height="10" aria-hidden="true">{drawn}</svg>'
     return f'<td class="wb-bar">{svg}</td>'
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import datetime
 import os
@@ -18,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from workbench.errors import PublishError, WorkbenchError
 from workbench.share import _execute, _normalise, _snapshot
 from workbench.share._loop import LoopThread
-from workbench.share.bundle import EXPLORER_MIME, SVG_MIME, title_of
+from workbench.share.bundle import EXPLORER_MIME, title_of
 from workbench.share.svg import svg_of
 
 if TYPE_CHECKING:
@@ -340,25 +339,13 @@ def _facts(page: _Page, link: Link, facts: dict[str, Any]) -> PageFacts:
 def _card(page: _Page, link: Link, findings: list[str]) -> dict[str, Any]:
     from workbench.share._exporter import question_of
 
-    svg = _first_picture(page) if findings else None
     return {
         "href": link.href,
         "title": link.title,
         "question": question_of(page.notebook),
         "findings": findings[:_FINDINGS],
         "problems": page.problems,
-        "svg": base64.b64encode(svg.encode()).decode() if svg else "",
     }
-
-
-def _first_picture(page: _Page) -> str | None:
-    """Give the first picture of a page; of its own data, if it was made from such."""
-    pictures = (
-        output.data.get(SVG_MIME)
-        for output in _snapshot.outputs(page.notebook)
-        if not page.has_own_data or (_snapshot.meta_of(output) or {}).get("origin") == "own"
-    )
-    return next(filter(None, pictures), None)
 
 
 def _label(path: Path) -> str:

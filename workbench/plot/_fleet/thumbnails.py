@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 
 from workbench.plot._style.html import number, rect, safe_html
+from workbench.plot._style.style import colour
 from workbench.plot._style.text import duration, percent, plural, short
 
 Tables = Mapping[str, pd.DataFrame]
@@ -95,10 +96,7 @@ def _states(highlighted: Sequence[str], _row: pd.Series, tables: Tables) -> str:
         width = _WIDTH * float(share)
         drawn.append(rect(str(state), f"{start:.1f}", 2, f"{width:.1f}", 28))
         if state in highlighted:
-            drawn.append(
-                f'<rect class="f-ink" fill="#16191D" x="{start:.1f}" y="34" '
-                f'width="{max(width, 1):.1f}" height="4"/>'
-            )
+            drawn.append(rect("ink", f"{start:.1f}", 34, f"{max(width, 1):.1f}", 4))
         start += width
     rows = table[table.index.isin(highlighted)]
     share, total_s = float(rows["time_share"].sum()), float(table["time_s"].sum())
@@ -144,7 +142,7 @@ def _curve(values: np.ndarray, words: str) -> str:
         f"{x:.1f},{2 + (_PLOT - 2) * (1 - y / top):.1f}"
         for x, y in zip(across, values, strict=True)
     )
-    line = '<polyline class="s-ink" fill="none" stroke="#16191D" stroke-width="1.5"'
+    line = f'<polyline class="s-ink" fill="none" stroke="{colour("ink")}" stroke-width="1.5"'
     return _picture(f'{line} points="{points}"/>', words)
 
 
