@@ -60,8 +60,13 @@ def test_a_time_of_day_is_no_duration():
 
 def test_missing_is_not_zero_and_small_is_not_zero():
     values = pd.array([None, 0.0, 0.00004, 812.0, 900.0], dtype="Float64")
-    _, cells = column("power_w", values)
+    _, cells = column("power_w", values)  # numbers of one column, but none rounded away
     assert cells == ["–", "0", "4e-05", "812", "900"]
+
+
+def test_quantities_of_one_column_keep_their_digits():
+    _, cells = column("printed", [288.0, 11.2345, 0.02913, 405.25])
+    assert cells == ["288.0", "11.2", "0.0291", "405.2"]
 
 
 def test_a_bar_stands_only_before_amounts():
@@ -70,6 +75,7 @@ def test_a_bar_stands_only_before_amounts():
 
     rows = range(4)
     assert bars(pd.DataFrame({"wait_ns": [10, 20, 30, 40]})) == 4
+    assert bars(pd.DataFrame({"event_count": [128] * 4})) == 0
     assert bars(pd.DataFrame({"start_ns": [10, 20, 30, 40]})) == 0
     assert bars(pd.DataFrame({"energy_j": [-10.0, 20, 30, 40]})) == 0
     assert bars(pd.DataFrame({"temperature_c": [10.0 * row for row in rows]})) == 0

@@ -21,6 +21,7 @@ TABLE_MIME = "application/vnd.workbench.table+json"
 _SHOWN_ROWS, _CSV_ROWS = 200, 100_000
 _FEWEST_BARS, _MOST_BARS = 3, 60
 _LONG_TEXT, _LONG_WORD = 72, 24
+_MOST_PLACES = 6
 # So long ago or more is a time of day and no duration; what lies beyond does not fit 64 bits.
 _EPOCH_NS, _END_NS = 10**9 * 86_400 * 365 * 20, 2**63
 _LADDERS: dict[str, tuple[tuple[float, str], ...]] = {
@@ -193,17 +194,16 @@ def _written(values: Sequence[Any]) -> list[str]:
     if all(value is None or float(value).is_integer() for value in values):
         return ["–" if value is None else _signed(f"{int(value):,}") for value in values]
     typical = present[(len(present) - 1) // 2]
-    places = min(max(2 - math.floor(math.log10(typical)), 0), 6)
+    places = min(max(2 - math.floor(math.log10(typical)), 0), _MOST_PLACES)
     return ["–" if value is None else _decimal(float(value), places) for value in values]
 
 
 def _decimal(value: float, places: int) -> str:
+    """Write a number with the decimals of its column, or more: each keeps three digits."""
     if not value:
         return "0"
-    # A small number among large ones is not zero.
-    if abs(value) < 0.5 * 10**-places:
-        return _signed(f"{value:.2g}")
-    return _signed(f"{value:,.{places}f}")
+    own = 2 - math.floor(math.log10(abs(value)))
+    return _signed(f"{value:.3g}" if own > _MOST_PLACES else f"{value:,.{max(places, own)}f}")
 
 
 def _signed(text: str) -> str:
@@ -218,7 +218,8 @@ def _add_bar(names: list[str], columns: Sequence[Sequence[Any]], cells: list[_Ce
         if any(isinstance(value, (str, bool)) or (value or 0) < 0 for value in values):
             continue
         top = max(float(value or 0) for value in values)
-        if not 0 < top < _EPOCH_NS:
+        # Bars of one length say nothing.
+        if not 0 < top < _EPOCH_NS or len(set(values)) == 1:
             continue
         bars = [_bar(float(value or 0) / top) for value in values]
         cells.insert(place, _Cells("<td></td>", bars))

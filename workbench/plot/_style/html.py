@@ -123,9 +123,10 @@ def table(columns: Sequence[Column], rows: Iterable[Sequence[str]], *, caption: 
     """
     heads = "".join(_head(column, first=not place) for place, column in enumerate(columns))
     body = "".join(f'<tr role="row">{_cells(columns, row)}</tr>' for row in rows)
-    name = f'<caption class="vh">{safe_html(caption)}</caption>'
+    name = safe_html(caption)
     return (
-        f'<div class="scroll"><table role="table">{name}'
+        f'<div class="scroll" role="region" aria-label="{name}" tabindex="0"><table role="table">'
+        f'<caption class="vh">{name}</caption>'
         f'<thead role="rowgroup"><tr role="row">{heads}</tr></thead>'
         f'<tbody role="rowgroup">{body}</tbody></table></div>'
     )

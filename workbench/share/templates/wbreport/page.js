@@ -284,7 +284,7 @@
         else box.removeAttribute("tabindex");
       });
     });
-    document.querySelectorAll(".wb-table, .wb-stream").forEach(function (box) { watch.observe(box); });
+    document.querySelectorAll(".wb-table, .wb-stream, .scroll").forEach(function (box) { watch.observe(box); });
   }
 
   if (window.Plotly) {
