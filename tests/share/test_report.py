@@ -4,9 +4,7 @@ import html
 import json
 import re
 import shutil
-import subprocess
 import sys
-from pathlib import Path
 from urllib.parse import quote
 
 import nbformat
@@ -21,7 +19,7 @@ from workbench.errors import PublishError
 from workbench.share import _execute
 from workbench.share._tables import as_data
 from workbench.share.bundle import EXPLORER_MIME, PLOTLY_MIME
-from workbench.share.report import ReportExporter, _label
+from workbench.share.report import ReportExporter
 
 HOSTILE = "<img src=x onerror=alert(1)></script><script>alert(2)</script>"
 STATES = '<div class="wb-explorer"><form></form><script>draw()</script></div>'
@@ -179,6 +177,22 @@ def test_data_behind_figures_and_tables_are_files_that_the_page_links(run, noteb
     ]
     assert page.select_one(".wb-table td").text == "276"
     assert page.select_one(".wb-table th").text == "dur ms"
+
+
+def test_an_overview_learns_which_section_shows_a_figure(run, tmp_path, write_notebook):
+    texts = (
+        "## Who is late",
+        "plot.blame(waits)",
+        "## Again",
+        "plot.blame(waits)\nplot.idle_time(x)",
+    )
+    asked = []
+    notebook = write_notebook(tmp_path / "01_a.ipynb", "plot.clocks(x)", *texts)
+    share.report(notebook, out=tmp_path / "site",
+                 overview=lambda pages, _: asked.extend(pages) or share.Overview("a", "b"))  # fmt: skip
+    assert asked[0].sections == {"blame": "Who-is-late", "idle_time": "Again"}
+    page = soup_of(tmp_path / "site", "01_a.html")
+    assert {tag["id"] for tag in page.select("h2[id]")} >= set(asked[0].sections.values())
 
 
 def test_equal_styles_of_components_stand_on_a_page_once(run, notebook, tmp_path):
@@ -575,25 +589,3 @@ def test_a_real_run_hands_over_every_state_of_an_explorer(tmp_path, write_notebo
     assert still.img["alt"] == "freq is 2, drawn as lines"
     assert "Snapshot at freq = 2, kind = lines." in still.text
     assert f"Rank {len(str(data))} comes last" in page.main.text
-
-
-def test_the_room_is_light_until_it_is_used():
-    heavy = ("plotly", "pandas", "nbformat", "nbconvert", "nbclient", "kaleido", "IPython")
-    program = f"import sys, workbench.share; print([m for m in {heavy} if m in sys.modules])"
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True
-    )
-    assert done.stdout.strip() == "[]"
-
-
-@pytest.mark.parametrize(
-    ("name", "label"),
-    [
-        ("04_pvf_fault_injection", "PVF fault injection"),
-        ("03_goodput_under_failures", "Goodput under failures"),
-        ("my_pages", "My pages"),
-        ("07", "07"),
-    ],
-)
-def test_pages_are_named_after_their_notebooks(name, label):
-    assert _label(Path(f"{name}.ipynb")) == label

@@ -12,6 +12,7 @@ from workbench.errors import LoadError
 if TYPE_CHECKING:
     import pandas as pd
 
+    from workbench.plot import Page
     from workbench.share import Overview, PageFacts
     from workbench.tables import Bundle, Findings
 
@@ -52,9 +53,12 @@ def first_page(
     return Overview(f"Findings: {name}", shown.html, str(data), is_synthetic)
 
 
-def _page(page: PageFacts) -> tuple[str, str, str, str, str]:
+def _page(page: PageFacts) -> Page:
+    from workbench.plot import Page
+
     number = page.stem[:2] if page.stem[:2].isdecimal() else ""
-    return number, page.href, page.label, (page.answers or ("",))[0], page.problems
+    answer = (page.answers or ("",))[0]
+    return Page(number, page.href, page.label, answer, page.problems, page.sections)
 
 
 def _without_findings(name: str, reason: str, pages: Sequence[PageFacts]) -> str:

@@ -2,7 +2,7 @@
 
 # Findings of all domains
 from ._fleet.dashboard import dashboard as dashboard
-from ._fleet.findings import FindingCards as FindingCards, findings as findings
+from ._fleet.findings import FindingCards as FindingCards, Page as Page, findings as findings
 
 # Traces
 from ._traces.breakdown import (

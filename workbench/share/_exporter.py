@@ -33,6 +33,8 @@ _HEADING = re.compile(r"<h([23])>(.*?)</h\1>", re.DOTALL)
 _NOTEBOOK_LINK = re.compile(r'(<a [^>]*href="(?![a-z]+:)[^"#]*?)\.ipynb(?=["#])')
 # A long line scrolls; without a mouse only where the block can have the focus.
 _CODE_BLOCK = re.compile(r"<pre(?=[ >])(?![^>]*tabindex)")
+_H2 = re.compile(r"^##+\s+(.+)$", re.MULTILINE)
+_DRAWN = re.compile(r"\bplot\.(\w+)\(")
 _H1 = re.compile(r"^#\s+(.+)$", re.MULTILINE)
 # Everything from elsewhere is refused, whatever a notebook or a name in a trace contains.
 _POLICY = (
@@ -111,6 +113,7 @@ class ReportExporter(HTMLExporter):
         resources["wb"]["policy"] = self.policy(allowed)
         self._headings: list[tuple[str, str, str]] = []
         page, resources = super().from_notebook_node(nb, resources, **options)
+        resources["wb"]["sections"] = self._sections(nb)
         return self._completed(page), resources
 
     def facts(self, nb: Any) -> dict[str, Any]:
@@ -233,6 +236,20 @@ class ReportExporter(HTMLExporter):
             )
         _explain_errors(nb)
         return allowed
+
+    def _sections(self, nb: Any) -> dict[str, str]:
+        """Give the section in which each figure function is first called."""
+        known = {name for _, name, _ in self._headings}
+        sections, section = {}, ""
+        for cell in nb.cells:
+            if cell.cell_type == "markdown":
+                names = [text.strip().replace(" ", "-") for text in _H2.findall(cell.source)]
+                section = next((name for name in reversed(names) if name in known), section)
+            elif section:
+                sections |= {
+                    name: section for name in _DRAWN.findall(cell.source) if name not in sections
+                }
+        return sections
 
     def _keep(self, name: str, content: str) -> str:
         """Store a file of this page and give its address; a page that stands alone holds it."""

@@ -9,7 +9,7 @@ import re
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -68,6 +68,8 @@ class PageFacts:
         Titles of its figures; of those that show one's own data, if it was made from such.
     problems
         How many of its steps failed, in words; empty if none did.
+    sections
+        By function of ``plot`` the section that shows its figure first.
     """
 
     stem: str
@@ -76,6 +78,7 @@ class PageFacts:
     title: str
     answers: tuple[str, ...]
     problems: str
+    sections: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -332,8 +335,15 @@ def _facts_of(made: Overview) -> dict[str, Any]:
 
 
 def _facts(page: _Page, link: Link, facts: dict[str, Any]) -> PageFacts:
-    answers = tuple(facts["findings"])
-    return PageFacts(page.path.stem, link.href, link.label, link.title, answers, page.problems)
+    return PageFacts(
+        page.path.stem,
+        link.href,
+        link.label,
+        link.title,
+        tuple(facts["findings"]),
+        page.problems,
+        facts["sections"],
+    )
 
 
 def _card(page: _Page, link: Link, findings: list[str]) -> dict[str, Any]:

@@ -107,8 +107,11 @@ def test_a_finding_whose_table_is_missing_has_no_picture(found) -> None:
     assert [card for card in shown if card.select(".thumb svg")] == []
 
 
-PAGES = [("01", "01_traces.html", "Traces", "Rank 6 is late", "2 steps failed."),
-         ("07", "07.html", HOSTILE, HOSTILE)]  # fmt: skip
+PAGES = [
+    plot.Page("01", "01_traces.html", "Traces", "Rank 6 is late", "2 steps failed.",
+              {"late_arrivals": "Who is late?"}),
+    plot.Page("07", "07.html", HOSTILE, HOSTILE),
+]  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -119,7 +122,7 @@ def page(found, bundle):
 
 def test_the_dashboard_leads_to_the_evidence(page, found) -> None:
     (first,) = (card for card in page.select(".finding") if "Rank 6 holds up" in card.text)
-    assert first.select_one("dd a")["href"] == "01_traces.html"
+    assert first.select_one("dd a")["href"] == "01_traces.html#Who%20is%20late%3F"
     assert page.select_one(".tools a")["href"] == "a.csv"
     ranks = [int(card["id"].split("-")[1]) for card in page.select(".finding")]
     assert ranks == list(range(1, len(found.findings) + 1))

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import PurePath
-from typing import Any, NamedTuple
+from typing import Any
 
 import pandas as pd
 
-from workbench.plot._fleet.findings import FindingCards, finding_list
+from workbench.plot._fleet.findings import FindingCards, Page, finding_list
 from workbench.plot._fleet.findings import findings as finding_cards
 from workbench.plot._style import html as parts
 from workbench.plot._style.html import Column, safe_html
@@ -40,23 +40,13 @@ _SOURCES = {
 _HARMLESS = ("read", "skipped by design", "noted")
 
 
-class Page(NamedTuple):
-    """A page that the dashboard links: number of its notebook, address, name, first answer."""
-
-    number: str
-    href: str
-    label: str
-    answer: str = ""
-    problems: str = ""
-
-
 def dashboard(
     found: Findings,
     bundle: Bundle,
     *,
     source: str = "",
     synthetic: bool = False,
-    pages: Sequence[Sequence[str]] = (),
+    pages: Sequence[Page] = (),
     downloads: Mapping[str, str] | None = None,
 ) -> FindingCards:
     """Show on one page what costs most, what was loaded, and which data would add what.
@@ -72,8 +62,7 @@ def dashboard(
     synthetic
         Whether the data were made; a note says so.
     pages
-        Pages that show the evidence, each a tuple of the number of its notebook, its address, its
-        name, its first answer and its problems; findings link them.
+        Pages that show the evidence, each a ``plot.Page``; findings link them.
     downloads
         Addresses of files by name, offered below the findings.
 
@@ -90,13 +79,12 @@ def dashboard(
     >>> "What was loaded" in shown.html
     True
     """
-    known = [Page(*page) for page in pages]
     made = parts.note(_MADE) if synthetic else ""
     head = f"<h1>{safe_html(headline(found, source))}</h1>{_lede(found)}{_facts(found, bundle)}"
     body = [
         head + made,
-        _costs(found, bundle, known, downloads or {}),
-        _by_domain(found, known),
+        _costs(found, bundle, pages, downloads or {}),
+        _by_domain(found, pages),
         _loaded(found, bundle),
     ]
     text = finding_cards(found, source=source, synthetic=synthetic, count=_FIRST).text
@@ -183,7 +171,7 @@ def _costs(
     if bundle.job is not None:
         tables["job.steps"] = bundle.job.steps
     drawn = replace(found, tables=tables)
-    links = {page.number: (page.href, page.label) for page in pages}
+    links = {page.number: page for page in pages}
     count = len(found.findings)
     body = finding_list(drawn, count=_FIRST, pages=links)
     if count > _FIRST:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
+from typing import NamedTuple
+from urllib.parse import quote
 
 import pandas as pd
 
@@ -31,6 +34,20 @@ class FindingCards:
     def __repr__(self) -> str:
         """Return the text."""
         return self.text
+
+
+class Page(NamedTuple):
+    """A page that shows evidence, for :func:`workbench.plot.dashboard`.
+
+    ``sections`` names, by function of ``plot``, the section in which its figure stands.
+    """
+
+    number: str
+    href: str
+    label: str
+    answer: str = ""
+    problems: str = ""
+    sections: Mapping[str, str] = MappingProxyType({})
 
 
 def findings(
@@ -78,7 +95,7 @@ def finding_list(
     *,
     count: int,
     first: int = 0,
-    pages: Mapping[str, tuple[str, str]] | None = None,
+    pages: Mapping[str, Page] | None = None,
 ) -> str:
     """Write findings as a numbered list of HTML; empty without findings.
 
@@ -91,7 +108,7 @@ def finding_list(
     first
         Findings to leave out before them.
     pages
-        By number of a notebook, e.g. ``"01"``, the address and the name of its page.
+        By number of a notebook, e.g. ``"01"``, its page.
     """
     largest = float(found.findings["time_share"].fillna(0).max()) if len(found.findings) else 0.0
     rows = found.findings.iloc[first:count]
@@ -125,7 +142,7 @@ def _item(
     row: pd.Series,
     found: Findings,
     largest: float,
-    pages: Mapping[str, tuple[str, str]],
+    pages: Mapping[str, Page],
 ) -> str:
     where = f'<p class="where">{safe_html(row["where"])}</p>' if row["where"] else ""
     facts = parts.terms(
@@ -159,16 +176,20 @@ def _cost(row: pd.Series, largest: float) -> str:
     return f"<b>{value}</b><small>{safe_html(unit)}</small><p>{basis}</p>"
 
 
-def _evidence(evidence: str, pages: Mapping[str, tuple[str, str]]) -> str:
+def _evidence(evidence: str, pages: Mapping[str, Page]) -> str:
     """Link the pages that show a finding, and name its functions."""
     named = _NOTEBOOK.search(evidence)
     numbers = re.findall(r"\d+", named[1]) if named else []
-    links = [
-        f'<a href="{safe_html(pages[place][0])}">{place} {safe_html(pages[place][1])}</a>'
-        for place in numbers
-        if place in pages
-    ]
+    drawn = re.findall(r"plot\.(\w+)", evidence)
+    links = [_link(pages[number], drawn) for number in numbers if number in pages]
     if not links:
         return safe_html(evidence)
     calls = safe_html(_NOTEBOOK.sub("", evidence).strip())
     return f"{', '.join(links)} <small>{calls}</small>"
+
+
+def _link(page: Page, drawn: Sequence[str]) -> str:
+    """Link the section of a page that shows one of some figures, or else the page."""
+    section = next((page.sections[name] for name in drawn if name in page.sections), "")
+    address = page.href + (f"#{quote(section)}" if section else "")
+    return f'<a href="{safe_html(address)}">{page.number} {safe_html(page.label)}</a>'
