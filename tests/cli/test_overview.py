@@ -25,6 +25,13 @@ def test_it_names_the_data_and_says_that_they_are_made(made):
     assert "Synthetic data." in overview.html
 
 
+@pytest.mark.parametrize("name", ["imbalance-demo", "pvf-demo"])
+def test_made_data_are_labelled_though_their_files_cannot_say_so(tmp_path, name):
+    overview = first_page(datasets.path(name), UTC, [], tmp_path)
+    assert overview.is_synthetic
+    assert "Synthetic data." in overview.html
+
+
 def test_every_file_that_it_offers_is_there_and_whole(made):
     folder, overview = made
     links = BeautifulSoup(overview.html, "html.parser").select("a[download]")

@@ -28,7 +28,7 @@ def first_page(
 
     Tables behind the findings, and a cut of the traces, are written into the folder.
     """
-    from workbench import analyze, load, plot
+    from workbench import analyze, datasets, load, plot
     from workbench.share import Overview
     from workbench.tables import SAYS_SYNTHETIC
 
@@ -38,9 +38,9 @@ def first_page(
     except LoadError as error:
         return Overview(name, _without_findings(name, str(error), pages), str(data))
     found = analyze.findings(bundle)
-    is_synthetic = bundle.quality is not None and bool(
-        (bundle.quality["what"] == SAYS_SYNTHETIC).any()
-    )
+    says_so = bundle.quality is not None and (bundle.quality["what"] == SAYS_SYNTHETIC).any()
+    # Formats without a place for it cannot say so; of bundled sets it is known.
+    is_synthetic = bool(says_so) or datasets.choose(data).is_synthetic
     downloads = {**_tables(found, bundle, folder), **_cuts(found, bundle, folder, is_synthetic)}
     shown = plot.dashboard(
         found,

@@ -240,7 +240,8 @@ class ReportExporter(HTMLExporter):
     def _sections(self, nb: Any) -> dict[str, str]:
         """Give the section in which each figure function is first called."""
         known = {name for _, name, _ in self._headings}
-        sections, section = {}, ""
+        sections: dict[str, str] = {}
+        section = ""
         for cell in nb.cells:
             if cell.cell_type == "markdown":
                 names = [text.strip().replace(" ", "-") for text in _H2.findall(cell.source)]

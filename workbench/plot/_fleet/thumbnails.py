@@ -30,6 +30,7 @@ class _Bars(NamedTuple):
     words: str
     is_time: bool = False
     unit: str = ""
+    name: str = ""  # column that names the bars; else the index does
 
 
 def thumbnail(row: pd.Series, tables: Tables) -> str:
@@ -49,10 +50,14 @@ def thumbnail(row: pd.Series, tables: Tables) -> str:
 
 def _bars_of(bars: _Bars, row: pd.Series, tables: Tables) -> str:
     table = tables.get(bars.table)
-    if table is None or bars.column not in table or not 2 <= len(table) <= _MOST_BARS:
+    if table is None or not {bars.column, *filter(None, [bars.name])} <= {*table.columns}:
         return ""
-    index = table["node"] if "node" in table else table.index.to_series()
+    # Of many hosts the first ones; ranks and GPUs keep their order.
+    table = table.nlargest(_MOST_BARS, bars.column) if bars.name == "node" else table
+    index = table[bars.name] if bars.name else table.index.to_series()
     values = table[bars.column].astype("Float64").fillna(0).to_numpy(dtype=float)
+    if not 2 <= len(values) <= _MOST_BARS:
+        return ""
     top = float(values.max())
     if top <= 0:
         return ""
@@ -75,7 +80,7 @@ def _is_named(name: str, row: pd.Series) -> bool:
     where = str(row["where"])
     if name.isdecimal():
         return re.match(rf"rank {name}\b", where) is not None
-    return name in where
+    return re.search(rf"(?<!\w){re.escape(name)}(?!\w)", where) is not None
 
 
 def _straggler(row: pd.Series, tables: Tables) -> str:
@@ -161,7 +166,8 @@ _EXPOSED = _Bars(
     "exposed communication by rank", is_time=True,
 )  # fmt: skip
 _IDLE = _Bars("traces.by_rank", "idle_ns", "idle", "idle time by rank", is_time=True)
-_FAILURES = _Bars("failures.nodes", "failure_count", "neutral", "failures by node")
+_FAILURES = _Bars("failures.nodes", "failure_count", "neutral", "failures by node", name="node")
+_PVF = _Bars("pvf.by_component", "pvf", "neutral", "PVF by component", name="component")
 _POWER = _Bars("power.by_gpu", "power_w", "neutral", "mean power by GPU", unit="W")
 _LIMIT = _Bars("power.by_gpu", "limit_w", "neutral", "power limit by GPU", unit="W")
 _HEAT = _Bars("power.by_gpu", "temperature_c", "neutral", "temperature by GPU", unit="°C")
@@ -185,6 +191,7 @@ _PICTURES: dict[str, Callable[[pd.Series, Tables], str]] = {
     "synchronising_calls": partial(_bars_of, _IDLE),
     "lemon_node": partial(_bars_of, _FAILURES),
     "fabric_errors": partial(_bars_of, _FAILURES),
+    "vulnerable_component": partial(_bars_of, _PVF),
     "failures_increase": _failures,
     "failure_bursts": _failures,
     "odd_gpu": partial(_bars_of, _POWER),
