@@ -172,6 +172,15 @@
         }
         copy[key] = axis;
       });
+    Object.keys(layout).filter(function (key) { return /^xaxis\d*$/.test(key); }).forEach(function (key) {
+      var title = (layout[key].title && layout[key].title.text) || "";
+      // In two lines what is longer than the plot, in steps of about 7 px a letter.
+      var half = title.lastIndexOf(" ", Math.ceil(title.length / 2) + 4);
+      if (words(title).length * 7 < width - 90 || half < 0 || /</.test(title)) return;
+      var broken = title.slice(0, half) + "<br>" + title.slice(half + 1);
+      copy[key] = Object.assign({}, layout[key], { automargin: true });
+      copy[key].title = Object.assign({}, layout[key].title, { text: broken });
+    });
     copy.legend = Object.assign({}, layout.legend);
     if (copy.legend.title) copy.legend.title = Object.assign({ side: "top" }, copy.legend.title);
     var legend = data.filter(function (trace) { return trace.showlegend !== false && trace.name; });
