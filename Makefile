@@ -11,17 +11,22 @@ PARALLEL = --numprocesses=auto --dist=loadfile
 help:  ## list the targets
 	@grep -E '^[a-z]+:.*##' Makefile | sed 's/:[^#]*##/\t/'
 
-lab: .venv/ready  ## set up, write the demo report to _report/, open JupyterLab on the notebooks
-	$(BIN)/workbench report --out _report
+lab: .venv/ready  ## set up and open JupyterLab on the notebooks
 	$(BIN)/workbench lab
 
-test: check .venv/browser  ## set up and run every check, test, claim and notebook
+test: .venv/ready-to-test .venv/browser  ## set up and run every check, test, claim and notebook
 	$(FETCH)
+	$(MAKE) --jobs=2 check all-tests
+
+# Beside the checks: one process of mypy would leave the other cores idle for a minute.
+.PHONY: all-tests
+all-tests: .venv/ready-to-test
 	$(BIN)/pytest $(PARALLEL) --no-loadscope-reorder
 
-unit: .venv/ready-to-test  ## set up and run the tests that need no browser, notebook or claim
+EXAMPLES ?= usual
+unit: .venv/ready-to-test  ## run the tests without browser, notebook or claim (EXAMPLES=thorough)
 	$(FETCH)
-	$(BIN)/pytest $(PARALLEL) -m 'not slow and not browser'
+	$(BIN)/pytest $(PARALLEL) -m 'not slow and not browser' --hypothesis-profile=$(EXAMPLES)
 
 quick: .venv/ready-to-test  ## format, lint and a first look at every part: under 90 seconds
 	$(BIN)/ruff format --check .

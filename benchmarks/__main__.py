@@ -6,14 +6,24 @@ import sys
 from importlib import import_module
 from importlib.util import find_spec
 
-from benchmarks import failures, goodput, imbalance, power, replay, traces
+from benchmarks import (
+    diagnose,
+    explorers,
+    failures,
+    goodput,
+    imbalance,
+    power,
+    replay,
+    traces,
+)
 
+_PARTS = (failures, goodput, imbalance, power, replay, diagnose, explorers)
 NEED_TORCH = ("checksums", "low_precision", "injections")
 
 
 def main() -> int:
     """Run them one after another; return the worst of what they return."""
-    codes = [part.main([]) for part in (failures, goodput, imbalance, power, replay)]
+    codes = [part.main([]) for part in _PARTS]
     codes += [_with_torch(name) for name in NEED_TORCH]
     return max(codes) or traces.main()
 

@@ -12,6 +12,7 @@ from typing import NoReturn
 import pytest
 from hypothesis import settings
 
+from tests import rules
 from workbench import datasets
 from workbench.share.svg import find_chrome, why_no_pictures
 
@@ -20,11 +21,17 @@ if _MIRROR.is_dir():
     os.environ.setdefault(datasets.MIRROR_ENV, str(_MIRROR))
 # As many processes as cores run at once: threads of PyTorch would only wait for one another.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+# The time of an example is that of the machine; what hangs is ended by the limit of its test.
+# Every run draws other examples: fewer in each are made up for by the number of runs. A test
+# that says how many it needs has a reason: each is costly, or what it looks for is rare.
+settings.register_profile("usual", max_examples=20, deadline=None)
 # For runs that ask whether the code works with other libraries: --hypothesis-profile=few.
 settings.register_profile("few", max_examples=5, deadline=None)
-# The time of an example is that of the machine; what hangs is ended by the limit of its test.
-settings.register_profile("unhurried", deadline=None)
-settings.load_profile("unhurried")
+# For the night: --hypothesis-profile=thorough.
+settings.register_profile("thorough", max_examples=1_000, deadline=None)
+settings.load_profile("usual")
+# Of a first look, and of a run on other libraries.
+TESTS_PER_FILE, SUBJECTS_PER_RULE, CASES_PER_TEST = 3, 10, 4
 _CHROME_FLAGS = (
     "--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
     "--disable-component-update --disable-sync"
@@ -197,36 +204,59 @@ def write_flight_dumps(tmp_path):
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the option of `make quick`."""
+    """Add the options of `make quick` and of the run on older libraries."""
     parser.addoption(
         "--quick",
         action="store_true",
-        help="a first look: one case per test; no properties, no public data, nothing slow and "
-        "no browser",
+        help="a first look: one case of the first tests of every file, few subjects per rule; no "
+        "properties, no public data, nothing slow and no browser",
+    )
+    parser.addoption(
+        "--few-cases",
+        action="store_true",
+        help=f"at most {CASES_PER_TEST} cases per test, from the first to the last: for other "
+        "libraries, which change what a line of code does and not which values it meets",
     )
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Choose the tests of a first look, and put those first that take longest."""
+def pytest_configure(config: pytest.Config) -> None:
+    """Let a rule look at few subjects where only a first look was asked for."""
     if config.getoption("--quick"):
-        chosen = _first_look(items)
-        kept = set(map(id, chosen))
-        config.hook.pytest_deselected(items=[item for item in items if id(item) not in kept])
-        items[:] = chosen
+        rules.subjects_at_most = SUBJECTS_PER_RULE
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Choose the tests that were asked for, and put those first that take longest."""
+    for option, choose in (("--quick", _first_look), ("--few-cases", _few_cases)):
+        if config.getoption(option):
+            chosen = choose(items)
+            kept = set(map(id, chosen))
+            config.hook.pytest_deselected(items=[item for item in items if id(item) not in kept])
+            items[:] = chosen
     _longest_first(items)
 
 
+def _few_cases(items: list[pytest.Item]) -> list[pytest.Item]:
+    """Keep some cases of every test, spread evenly over all of them."""
+    cases: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        cases.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    return [item for of_test in cases.values() for item in rules.spread(of_test, CASES_PER_TEST)]
+
+
 def _first_look(items: list[pytest.Item]) -> list[pytest.Item]:
-    """Keep the first case of every test that is quick by its marks, its data and its kind."""
-    cases = {item.nodeid.partition("[")[0]: item for item in reversed(items)}
-    return [
-        item
-        for item in items
-        if cases[item.nodeid.partition("[")[0]] is item
-        if not any(map(item.get_closest_marker, ("slow", "browser")))
-        if "real_data" not in getattr(item, "fixturenames", ())
-        if not getattr(getattr(item, "obj", None), "is_hypothesis_test", False)
-    ]
+    """Keep the first tests of every file that are quick by their marks, data and kind."""
+    tests: dict[Path, dict[str, pytest.Item]] = {}
+    for item in items:
+        if any(map(item.get_closest_marker, ("slow", "browser"))):
+            continue
+        if "real_data" in getattr(item, "fixturenames", ()):
+            continue
+        if getattr(getattr(item, "obj", None), "is_hypothesis_test", False):
+            continue
+        # The first case of a test stands for all.
+        tests.setdefault(item.path, {}).setdefault(item.nodeid.partition("[")[0], item)
+    return [item for of_file in tests.values() for item in [*of_file.values()][:TESTS_PER_FILE]]
 
 
 def _longest_first(items: list[pytest.Item]) -> None:

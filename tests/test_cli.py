@@ -88,11 +88,31 @@ def test_examples_in_the_help_are_valid_calls(path):
         assert {word for word in words if word.startswith("--")} <= options
 
 
-def test_help_lists_every_command_and_the_exit_codes(run):
-    result = run("--help")
-    for name in ("lab", "report", "publish", "check", "convert", "record", "datasets", "fidelity"):
-        assert re.search(rf"^  {name} ", result.stdout, re.MULTILINE)
-    assert "Exit codes: 0 all is well; 1" in result.stdout
+def test_help_lists_every_command_in_its_group_and_the_exit_codes(run):
+    text = run("--help").stdout
+    panels = dict(re.findall(r"^(\w+):\n((?:  .*\n)+)", text, re.MULTILINE))
+    listed = {title: re.findall(r"^  (\w+) ", rows, re.MULTILINE) for title, rows in panels.items()}
+    assert {title: names for title, names in listed.items() if title != "Options"} == {
+        "Look": ["diagnose", "check", "lab"],
+        "Compare": ["compare", "fidelity"],
+        "Share": ["report"],
+        "Data": ["convert", "record", "datasets"],
+        "Develop": ["publish"],
+    }
+    assert "Exit codes: 0 all is well; 1" in text
+
+
+@pytest.mark.parametrize("path", [(), *COMMANDS], ids=" ".join)
+def test_help_fits_one_screen_and_cuts_no_description(run, path, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    text = run(*path, "--help").stdout
+    assert len(text.splitlines()) <= 38
+    assert not re.search(r"\w\.\.\.$", text, re.MULTILINE)
+    if not path:
+        described = [
+            COMMANDS[name,].help.splitlines()[0] for (name,) in (p for p in COMMANDS if len(p) == 1)
+        ]
+        assert [line for line in described if line not in text] == []
 
 
 def test_version_is_the_one_of_the_package(run):

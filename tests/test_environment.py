@@ -158,6 +158,11 @@ def test_readme_commands_are_targets_of_the_makefile():
     assert set(commands) <= targets
 
 
+def test_make_lab_opens_jupyterlab_and_waits_for_nothing_else():
+    (recipe,) = re.findall(r"^lab: \.venv/ready  ##.*\n((?:\t.*\n)+)", MAKEFILE, re.MULTILINE)
+    assert recipe == "\t$(BIN)/workbench lab\n"
+
+
 def test_continuous_integration_calls_the_readme_test_command():
     assert re.search(r"\bmake test\b", (ROOT / ".ci" / "run").read_text())
     assert re.search(r"run: \.ci/run", (ROOT / ".github" / "workflows" / "ci.yml").read_text())

@@ -1,6 +1,7 @@
 """Rules about the code itself: mirrored names, documented columns, light imports, short files."""
 
 import ast
+import collections
 import functools
 import inspect
 import os
@@ -68,46 +69,15 @@ EXPLORER_PARTS = {"Explorer", "static_html"}
 UNITS = ("_ns", "_us", "_ms", "_s", "_min", "_h", "_w", "_j", "_c", "_mhz", "_gbps")
 UNITS += ("_days", "_hz", "_level")
 UNITS += ("_bytes", "_share", "_ratio", "_count", "_tokens", "_batches", "_cost")
-# Numbers that name or order things, and columns whose unit is a column beside them.
-IDENTIFIERS = {"rank", "device", "stream", "step", "correlation", "external_id", "launch", "seq"}
-IDENTIFIERS |= {"wait_stream", "wait_correlation", "node", "parent", "needs", "record_function"}
-IDENTIFIERS |= {"group_size", "world_size", "count", "collective", "blamed_rank", "last_rank"}
-IDENTIFIERS |= {"first_step", "last_step", "event", "cost", "a", "b", "difference", "low", "high"}
-IDENTIFIERS |= {"dp_rank", "stage", "sequence", "micro_batch", "chunk", "batch", "document"}
-IDENTIFIERS |= {
-    "critical_micro_batch",
-    "tensor_parallel",
-    "context_parallel",
-    "attention_ns_per_square",
-    "linear_ns_per_token",
-}
-IDENTIFIERS |= {"first_row", "first_dim", "layer", "expert"}
-IDENTIFIERS |= {"line", "replica", "attempt", "run", "position", "overlapped_with"}
-IDENTIFIERS |= {"record", "p2p_seq", "op", "peer", "last_enqueued", "last_started"}
-IDENTIFIERS |= {"last_completed", "waits_for", "waits_for_seq", "enqueued_seq", "completed_seq"}
-# Fault injection: places, probabilities by the name of the field, and values of a model.
-IDENTIFIERS |= {"exp_id", "flip", "elem", "bit", "input_id", "seed", "pvf", "low", "high"}
-IDENTIFIERS |= {"independent_low", "independent_high", "removed_low", "removed_high", "truth"}
-IDENTIFIERS |= {"detected_low", "detected_high", "false_alarm_high", "wrong_per_upset"}
-IDENTIFIERS |= {"tolerance", "golden_metric", "metric_value", "value_before", "value_after"}
-IDENTIFIERS |= {"inclusion_weight", "max_abs_delta", "golden_margin", "delta", "residual"}
-IDENTIFIERS |= {"margin_low", "margin_high", "output_change", "pilot_pvf", "spread", "error"}
-IDENTIFIERS |= {"wrong_per_million_hours", "alarm_low", "alarm_high", "caught_low", "caught_high"}
-IDENTIFIERS |= {"hidden", "ffn", "head_width", "pipeline_parallel", "data_parallel"}
-IDENTIFIERS |= {"expert_parallel"}
-IDENTIFIERS |= {"task", "src", "dst", "reasons"}
-UNIT_BESIDE = {"fidelity": {"printed", "here", "tolerance"}, "fleet_truth": {"size"}}
-UNIT_BESIDE |= {"goodput_sweep": {"value"}, "goodput_sensitivity": {"value"}}
-UNIT_BESIDE["grid_check"] = {"limit", "measured", "margin"}
-UNIT_BESIDE["power_peaks"] = {"harmonic"}
-UNIT_BESIDE["provisioning_facts"] = {"value"}
-UNIT_BESIDE["graph_edges"] = {"source", "target"}
-UNIT_BESIDE |= {name: {"busy_correlation"} for name in ("replay_fidelity", "graph_ablation")}
-UNIT_BESIDE["work_energy"] = {"median", "mean", "deviation"}
-UNIT_BESIDE["power_clock_offset"] = {"next_correlation"}
-UNIT_BESIDE["power_rollup"] = {"m2_w2"}
-IDENTIFIERS |= {"row"}
-UNIT_BESIDE["job_slowdown"] = {"forward_backward_correlation", "within_rank_correlation"}
+UNITS += ("_w2",)
+# Units that a bare name would hide; the others are counts, or shares and ratios, which have none.
+MEASURED = tuple(
+    unit for unit in UNITS if unit not in ("_count", "_share", "_ratio", "_cost", "_level")
+)
+INTEGERS, FLOATS = {"int32", "int64"}, {"float32", "float64"}
+# torch's names of how many ranks there are, and names of one operation, expert or sequence.
+NAMES_OF_THE_FIELD = {"group_size", "world_size", "last_started", "last_completed", "expert"}
+NAMES_OF_THE_FIELD |= {"sequence"}
 
 
 def functions(module):
@@ -126,6 +96,16 @@ PUBLIC = {
 @functools.cache
 def syntax_tree(path):
     return ast.parse(path.read_text())
+
+
+@functools.cache
+def calls_and_imports(path):
+    """Give what a file calls, by name, and the modules that it imports names from."""
+    nodes = list(ast.walk(syntax_tree(path)))
+    # Names only: what is called otherwise, the result of a call or an item, has none.
+    called = [node.func for node in nodes if isinstance(node, ast.Call)]
+    names = {ast.unparse(each) for each in called if isinstance(each, ast.Name | ast.Attribute)}
+    return names, [node for node in nodes if isinstance(node, ast.ImportFrom) and node.module]
 
 
 @for_every(room=ROOMS)
@@ -167,14 +147,50 @@ def test_docstring_explains_every_parameter(function):
     assert [name for name in parameters if name not in headings] == []
 
 
+def of_dtype(table, dtypes):
+    """Columns of some number types, with and without missing values."""
+    return {name: each for name, each in table.columns.items() if each.dtype.lower() in dtypes}
+
+
+def last_word(name):
+    """Give the word that says what is measured: ``blocked`` of ``host_blocked_ns``."""
+    unit = next((unit for unit in MEASURED if name.endswith(unit)), "")
+    return name.removesuffix(unit).rpartition("_")[2]
+
+
+# Words that stand before a unit, as often as they do: start of start_ns, size of size_bytes.
+MEASURED_WORDS = collections.Counter(
+    last_word(name)
+    for table in TABLES.values()
+    for name in of_dtype(table, INTEGERS)
+    if name.endswith(MEASURED)
+)
+
+
 @for_every(table=TABLES)
-def test_numeric_columns_name_their_unit(table):
-    numeric = {"int32", "int64", "float32", "float64"}
+def test_an_integer_without_a_unit_is_a_number_of_something_and_no_quantity(table):
+    bare = [name for name in of_dtype(table, INTEGERS) if not name.endswith(UNITS)]
+    measured = [name for name in bare if last_word(name) in MEASURED_WORDS]
+    assert set(measured) - NAMES_OF_THE_FIELD == set(), "elsewhere this word has a unit"
+
+
+def test_most_quantities_would_be_noticed_without_their_unit():
+    assert (
+        sum(count for count in MEASURED_WORDS.values() if count > 1) > 0.8 * MEASURED_WORDS.total()
+    )
+
+
+@for_every(table=TABLES)
+def test_a_float_has_a_unit_a_unit_beside_it_or_none_by_its_limits(table):
+    """What a model returns, a residual or a metric, is in the unit of that model."""
+    is_of_a_model = any(table is each for each in vars(tables.pvf).values())
+    is_unit_beside = any("unit" in name for name in table.columns)
     without = [
         name
-        for name, column in table.columns.items()
-        if column.dtype.lower() in numeric and not name.endswith(UNITS)
-        if name not in IDENTIFIERS and name not in UNIT_BESIDE.get(table.name, ())
+        for name, column in of_dtype(table, FLOATS).items()
+        if not name.endswith(UNITS) and "_per_" not in name
+        if (column.lower, column.upper) not in {(0, 1), (-1, 1)}
+        if not (is_of_a_model or is_unit_beside or "unit" in column.meaning)
     ]
     assert without == [], f"{table.name}: no unit in {without}"
 
@@ -196,20 +212,14 @@ def test_files_are_short_enough_to_be_about_one_thing(path):
 
 @for_every(path=SOURCES)
 def test_the_package_never_prints_and_never_unpickles(path):
-    calls = {
-        ast.unparse(node.func) for node in ast.walk(syntax_tree(path)) if isinstance(node, ast.Call)
-    }
+    calls, _ = calls_and_imports(path)
     assert calls & BANNED_CALLS == set()
 
 
 @for_every(path=SOURCES)
 def test_private_modules_stay_in_their_room(path):
     room = path.relative_to(ROOT / "workbench").parts[0].removesuffix(".py")
-    imports = [
-        node
-        for node in ast.walk(syntax_tree(path))
-        if isinstance(node, ast.ImportFrom) and node.module
-    ]
+    _, imports = calls_and_imports(path)
     foreign = {
         node: re.match(r"workbench\.(?!_)(\w+)\._(?!style\b)", node.module) for node in imports
     }

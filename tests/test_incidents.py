@@ -3,14 +3,13 @@
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from workbench._incidents import fold
+from workbench._shared.incidents import fold
 from workbench.tables import FAILURES
 
 SECOND = 1_000_000_000
-FEW = settings(deadline=None, max_examples=30)
 USUAL = {
     "clock": "epoch",
     "node": "node1",
@@ -266,7 +265,6 @@ BURSTS = st.lists(
 )
 
 
-@FEW
 @given(BURSTS, st.sampled_from([0, 10, 60, 300, 1e9]))
 def test_no_line_is_lost_and_incidents_of_one_node_lie_apart(rows, window_s):
     folded = fold(lines(*rows), window_s=window_s)
@@ -309,7 +307,6 @@ def counted_by_hand(rows, window_s):
     return len(groups)
 
 
-@FEW
 @given(FAILED, COPIES, st.sampled_from([60, 300]))
 def test_more_ranks_and_devices_never_change_the_number_of_failures(rows, copies, window_s):
     """Every failure is told by any number of devices of its node or ranks of its job."""
@@ -326,7 +323,6 @@ def test_more_ranks_and_devices_never_change_the_number_of_failures(rows, copies
     assert folded["line_count"].sum() == len(told)
 
 
-@FEW
 @given(BURSTS, st.sampled_from([10, 60, 300]))
 def test_raw_lines_fold_like_lines_at_once(rows, window_s):
     raw = fold(lines(*rows), window_s=0)
@@ -335,7 +331,6 @@ def test_raw_lines_fold_like_lines_at_once(rows, window_s):
     )
 
 
-@FEW
 @given(BURSTS, st.sampled_from([10, 60]), st.sampled_from([60, 300]))
 def test_folding_further_gives_the_same_spans(rows, short, long):
     names = ["node", "devices", "start_ns", "end_ns", "line_count"]
@@ -347,14 +342,12 @@ def test_folding_further_gives_the_same_spans(rows, short, long):
     )
 
 
-@FEW
 @given(BURSTS)
 def test_a_longer_window_never_gives_more_incidents(rows):
     counts = [len(fold(lines(*rows), window_s=w)) for w in (0, 1, 10, 60, 300, 1e6)]
     assert counts == sorted(counts, reverse=True)
 
 
-@FEW
 @given(BURSTS, st.randoms(use_true_random=False))
 def test_the_order_of_the_rows_does_not_matter(rows, random):
     ordered = lines(*rows)

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from workbench import kernel_kinds
+from workbench._shared import kernel_kinds
+from workbench._shared.kernel_kinds import classify, read_rules, shipped_rules
 from workbench.errors import LoadError
-from workbench.kernel_kinds import classify, read_rules, shipped_rules
 
 # Names from traces, from public repositories that print some, and from sources of libraries;
 # what each is for was written down before the rules. A part was not looked at meanwhile.
@@ -66,7 +66,7 @@ def test_the_corpus_is_large_and_covers_every_rule():
     assert set(shipped_rules()["rule"]) - set(CORPUS["rule"]) <= {"dma"}
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(before=LETTERS, after=LETTERS)
 def test_no_rule_is_triggered_inside_a_longer_word(before, after):
     words = words_of_rules()

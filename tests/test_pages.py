@@ -284,6 +284,24 @@ def test_printed_targets_of_make_exist():
     assert printed <= set(targets)
 
 
+SIZES = [2**power for power in range(10, 22)]
+OWN_TABLES = {
+    "tree.csv": ["entity,parent,level,limit_kw", "hall,,hall,20", *(
+        f"node00{number},hall,node,8" for number in (1, 2, 3)
+    )],
+    "counters.csv": ["timestamp,gpu,energy_j", *(f"2026-01-12 08:00:0{at},0,{300 * at}" for at in range(9))],
+    "gpus.csv": ["age_days,died", *(f"{10 * age},{age % 3 == 0}" for age in range(1, 30))],
+    "results.csv": ["run,layer,bit,mismatches,images", "0,fc1,30,7,10", "1,fc1,2,0,10"],
+    "gemm.csv": ["gpu,dtype,m,n,k,time_us", *(
+        f"H100,bfloat16,{size},{size},{depth},{5 + size * size * depth / 3e8}"
+        for size in SIZES[:8] for depth in SIZES[:6]
+    )],
+    "collectives.csv": ["gpu,collective,rank_count,node_count,size_bytes,time_us", *(
+        f"H100,all-reduce,8,1,{size},{20 + size / 2e5}" for size in SIZES
+    )],
+}  # fmt: skip
+
+
 def own_files(folder):
     """Lay bundled data where the examples expect a user's own."""
     bundled = {
@@ -305,22 +323,42 @@ def own_files(folder):
     times = pd.date_range("2026-01-12 08:00", periods=4, freq="s")
     meters = {"t": times, "host": "node1", "draw": [1.0, 2.0, 2.0, 1.0]}
     pd.DataFrame(meters).to_parquet(folder / "meters.parquet")
+    (folder / "fleet_parquet").mkdir()
+    readings = {
+        "time": times.tz_localize("UTC"),
+        "entity": "node1",
+        "power_w": [1.0, 2.0, 2.0, 1.0],
+    }
+    pd.DataFrame(readings).to_parquet(folder / "fleet_parquet" / "day.parquet")
+    for name, lines in OWN_TABLES.items():
+        (folder / name).write_text("\n".join(lines) + "\n")
 
 
 def python_of(text):
     return re.findall(r"```python\n(.*?)```", text, re.DOTALL)
 
 
+# CONTRIBUTING.md holds patterns, not code to run.
+RUN = [
+    ROOT / "README.md",
+    *(
+        page
+        for page in ROOT.glob("docs/*.md")
+        if "```python" in page.read_text() and page.stem not in {"traces", "imbalance"}
+    ),
+]
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("text", [README, OWN_DATA], ids=["README.md", "own_data.md"])
-def test_code_of_a_page_runs_from_top_to_bottom(text, tmp_path, monkeypatch, torch_here):
+@pytest.mark.parametrize("page", RUN, ids=by_name)
+def test_code_of_a_page_runs_from_top_to_bottom(page, tmp_path, monkeypatch, torch_here):
     own_files(tmp_path)
     monkeypatch.chdir(tmp_path)
     given = {
         "model": injections.shipped_model("lenet"),
-        "inputs": injections.shipped_inputs("lenet")[0],
+        "inputs": injections.shipped_inputs("lenet")[0][:100],
     }
-    for block in python_of(text):
+    for block in python_of(page.read_text()):
         exec(compile(block, "page", "exec"), given)
 
 

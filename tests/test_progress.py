@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from workbench._progress import progress
+from workbench._shared.progress import progress
 
 
 @pytest.fixture

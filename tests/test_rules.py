@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.rules import for_every
+from tests.rules import for_every, spread
 
 NUMBERS = {"one": 1, "two": 2, "three": 3}
 
@@ -52,6 +52,14 @@ def test_an_error_of_one_subject_does_not_hide_the_others():
 def test_the_other_arguments_stay_fixtures(tmp_path, number):
     assert tmp_path.is_dir()
     assert number in {1, 2, 3}
+
+
+@pytest.mark.parametrize(
+    ("count", "at_most", "chosen"),
+    [(3, None, [0, 1, 2]), (3, 4, [0, 1, 2]), (5, 4, [0, 1, 2, 4]), (10, 4, [0, 3, 6, 9])],
+)
+def test_a_first_look_is_spread_over_all_subjects(count, at_most, chosen):
+    assert spread(range(count), at_most) == chosen
 
 
 def test_a_rule_about_nothing_is_refused():

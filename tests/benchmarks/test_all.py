@@ -16,7 +16,7 @@ sys.meta_path.insert(0, NoTorch())
 found = importlib.util.find_spec
 importlib.util.find_spec = lambda name, *rest: None if name == "torch" else found(name, *rest)
 from benchmarks import __main__ as every
-for part in (every.failures, every.goodput, every.imbalance, every.power, every.replay, every.traces):
+for part in (*every._PARTS, every.traces):
     part.main = lambda arguments=None, part=part: print("ran", part.__name__) or 0
 sys.exit(every.main())
 """
@@ -29,7 +29,6 @@ def test_without_torch_all_others_run():
     assert done.returncode == 0, done.stderr
     skipped = [f"# {name}: skipped, needs the extra inject" for name in
                ("checksums", "low_precision", "injections")]  # fmt: skip
-    ran = [
-        f"ran benchmarks.{name}" for name in ("failures", "goodput", "imbalance", "power", "replay")
-    ]
+    parts = ("failures", "goodput", "imbalance", "power", "replay", "diagnose", "explorers")
+    ran = [f"ran benchmarks.{name}" for name in parts]
     assert done.stdout.splitlines() == [*ran, *skipped, "ran benchmarks.traces"]

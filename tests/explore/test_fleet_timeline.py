@@ -6,6 +6,7 @@ import pytest
 from workbench import analyze, explore, load
 from workbench.errors import TableError
 from workbench.explore import static_html
+from workbench.explore.panel import chosen
 
 
 @pytest.fixture(scope="module")
@@ -64,3 +65,11 @@ def test_a_page_holds_every_state_however_many_hosts_and_failures(timeline):
 def test_another_table_is_refused(timeline):
     with pytest.raises(TableError, match="'panel' is missing"):
         explore.fleet_timeline(timeline.drop(columns="panel"))
+
+
+def test_the_whole_time_has_its_label_before_and_after_a_choice(timeline):
+    moment = explore.fleet_timeline(timeline).controls["moment"]
+    assert chosen(moment) == "the whole time"
+    moment.index = 1
+    moment.index = 0
+    assert chosen(moment) == "the whole time"

@@ -53,7 +53,7 @@ def main() -> int:
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
-    parser.add_argument("--count", type=int, default=2000, help="trials to run")
+    parser.add_argument("--count", type=int, default=1000, help="trials to run")
     parser.add_argument("--first", type=int, default=0, help="number of the first trial")
     parser.add_argument("--step", type=int, default=1, help="distance of their numbers")
     parser.add_argument("--workers", type=int, default=1, help="processes to share them")

@@ -81,7 +81,6 @@ DOORS = {
     ),
     "injections": Door(lambda path: load.injections(path, progress=False), _INJECTIONS),
     "exhaustive": Door(load.exhaustive_injections, _of(("sites.", "sites.sdc_count"))),
-    "operator_calls": Door(load.operator_calls, _sums),
     # Tables of one's own, which note what they dropped beside the table.
     "lengths": Door(load.document_lengths, _sums),
     "job": Door(load.job_operations, _sums),
@@ -106,7 +105,7 @@ _DOORS = (
     ("published/*incidents*", "causes"), ("failures-kmsg/*", "failures"),
     ("failures-slurm/*", "failures"), ("failures-spot/*", "failures"),
     ("flight-recorder/*", "flight_recorder"), ("iterations-vtrain/*", "iterations"),
-    ("kineto-*/*_et.*", "operator_calls"), ("kineto-*", "traces"), ("chakra-et/*", "traces"),
+    ("kineto-*", "traces"), ("chakra-et/*", "traces"),
     ("astra-sim-inputs/*.et", "traces"), ("lengths-*", "lengths"), ("power-zeus-sweeps/*", "sweeps"),
     ("power-*", "power"), ("profiles-h100-llama2/mlp.csv", "linear"),
     ("profiles-*/*attn*", "attention"), ("profiles-*", "collectives"),

@@ -10,7 +10,6 @@ from ._traces.breakdown import time_breakdown as time_breakdown
 from ._traces.clocks import (
     align_clocks as align_clocks,
     clocks as clocks,
-    on_one_clock as on_one_clock,
 )
 from ._traces.collectives import (
     blame as blame,

@@ -17,19 +17,26 @@ __all__ = ["app"]
 app = group(
     "Load, analyse, plot and explore how large AI training jobs behave.\n\n"
     "\b\nExamples:\n"
-    "  workbench diagnose runs/monday         what is wrong, where, and what it costs\n"
+    "  workbench diagnose runs/monday         what is wrong, where and its cost\n"
     "  workbench lab                          JupyterLab on the notebooks\n"
-    "  workbench report --data runs/monday    the notebooks on your own traces, as pages\n"
-    "  workbench check rank0.pt.trace.json    what a file holds and what is wrong with it"
+    "  workbench report --data runs/monday    the notebooks on your own traces, as pages"
 )
-for command in (diagnose, compare, lab, report, publish, check, convert, fidelity, record):
-    app.command()(command)
-
+_PANELS = {
+    "Look": (diagnose, check, lab),
+    "Compare": (compare, fidelity),
+    "Share": (report,),
+    "Data": (convert, record),
+    "Develop": (publish,),
+}
 _datasets = group("List, fetch and verify data sets, bundled and public.")
 _datasets.command("list")(list_sets)
 _datasets.command()(fetch)
 _datasets.command()(verify)
-app.add_typer(_datasets, name="datasets")
+
+for panel, commands in _PANELS.items():
+    for command in commands:
+        app.command(rich_help_panel=panel)(command)
+app.add_typer(_datasets, name="datasets", rich_help_panel="Data")
 
 
 @app.callback(invoke_without_command=True)

@@ -35,6 +35,26 @@ class _CleanErrors(TyperGroup):
             tell(say(str(error)))
             raise typer.Exit(IMPOSSIBLE) from None
 
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """List the commands under the names of their panels, each with its whole first line."""
+        # Typer draws panels only with rich, which is no dependency, and cuts lines with "...".
+        panels: dict[str, list[tuple[str, str]]] = {}
+        for name in self.list_commands(ctx):
+            if (command := self.get_command(ctx, name)) is None or command.hidden:
+                continue
+            panel = getattr(command, "rich_help_panel", None)
+            title = panel if isinstance(panel, str) else "Commands"
+            panels.setdefault(title, []).append((name, _first_line(command.help)))
+        # One width for all, so that the descriptions of all panels begin in one column.
+        width = max((len(name) for rows in panels.values() for name, _ in rows), default=0)
+        for title, rows in panels.items():
+            with formatter.section(title):
+                formatter.write_dl([(name.ljust(width), about) for name, about in rows])
+
+
+def _first_line(about: str | None) -> str:
+    return (about or "").strip().partition("\n")[0]
+
 
 def group(about: str) -> typer.Typer:
     """Make a group of commands whose help ends with the exit codes."""
@@ -226,10 +246,11 @@ def record(
     out: Annotated[Path, typer.Option(help="Folder to write; must not hold a recording.")],
     period_s: Annotated[float, typer.Option(help="Time between readings, in seconds.")] = 0.1,
 ) -> None:
-    """Sample power, clocks and throttle reasons to Parquet while a command runs.
+    """Sample power, clocks and throttle reasons during a command.
 
-    The command's exit code is passed on; Ctrl-C reaches it, and what was sampled is kept.
-    If sampling fails the command still runs to its end, and the exit code is 1 instead of 0.
+    Readings are written as Parquet. The command's exit code is passed on; Ctrl-C reaches it, and
+    what was sampled is kept. If sampling fails the command still runs to its end, and the exit
+    code is 1 instead of 0.
 
     \b
     Examples:
@@ -363,24 +384,18 @@ def _optional(about: str) -> Any:
     return typer.Option(help=about, show_default=False)
 
 
-Zone = Annotated[
-    str | None, _optional("Time zone of timestamps that do not state one, e.g. UTC or +01:00.")
-]
-Year = Annotated[
-    int | None, _optional("Year of timestamps that do not state one (first of a file).")
-]
-BootTime = Annotated[
-    str | None, _optional("When the host was booted, for timestamps in seconds since then.")
-]
+Zone = Annotated[str | None, _optional("Time zone of times without one, e.g. UTC or +01:00.")]
+Year = Annotated[int | None, _optional("Year of times without one (first of a file).")]
+BootTime = Annotated[str | None, _optional("Boot of the host, for times in seconds since then.")]
 Node = Annotated[
     list[str] | None,
     _optional(
-        "Host of files that do not state one: HOST, or a pattern for the file name that "
-        "matches it, or PART=HOST for files with PART in their name (may be repeated)."
+        "Host of files without one: HOST, a pattern that matches it in the file name, or "
+        "PART=HOST for names with PART (repeatable)."
     ),
 ]
 Unit = Annotated[
-    Literal["W", "kW", "MW", "mW"] | None, _optional("Unit of power columns that do not state one.")
+    Literal["W", "kW", "MW", "mW"] | None, _optional("Unit of power columns without one.")
 ]
 # Characters that patterns have and hosts have not.
 _OF_PATTERNS = re.compile(r"[\\\[\](){}*+?|^$]")

@@ -53,7 +53,7 @@ def diagnose(
     node: Node = None,
     unit: Unit = None,
     min_cost: Annotated[
-        float, typer.Option(help="Smallest share of GPU time to show, in per cent.", min=0, max=100)
+        float, typer.Option(help="Smallest share of GPU time to show, in %.", min=0, max=100)
     ] = 0.0,
     top: Annotated[int, typer.Option(help="Findings to print.", min=1)] = 10,
     as_json: Json = False,
@@ -67,7 +67,7 @@ def diagnose(
         typer.Option(help="Workbook for the same tables; needs openpyxl.", show_default=False),
     ] = None,
 ) -> None:
-    """Say what is wrong with a job, where, what it costs, and what to do.
+    """Say what is wrong with a job, where, its cost, and what to do.
 
     Whatever lies under the paths is recognized by its content; findings are printed with the most
     expensive first. Exit code 0 if nothing was found, 1 if there are findings, 2 if
@@ -237,11 +237,11 @@ def compare(
     as_json: Json = False,
     csv: Annotated[Path | None, typer.Option(help="File for all rows.", show_default=False)] = None,
 ) -> None:
-    """Compare two runs: steps, time by kind, kernels, energy, each with an interval.
+    """Compare two runs: steps, time by kind, kernels, energy.
 
-    A difference is "changed" where chance does not explain it, corrected for the number of
-    quantities asked; else it is "not resolvable". Exit code 0 if nothing changed, 1 if
-    something did, 2 if the runs cannot be compared.
+    Each difference has an interval; it is "changed" where chance does not explain it, corrected
+    for the number of quantities asked; else it is "not resolvable". Exit code 0 if nothing
+    changed, 1 if something did, 2 if the runs cannot be compared.
 
     \b
     Examples:

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 import pandas as pd
 
-from workbench._progress import progress as bar
+from workbench._shared.progress import progress as bar
 from workbench.datasets._catalogue import (
     CACHE_ENV,
     MIRROR_ENV,

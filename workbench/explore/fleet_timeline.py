@@ -15,6 +15,9 @@ _WINDOWS_S = (10, 30, 120, 600, 3_600, 21_600)
 _MOST_PLACES, _MOST_HOSTS = 6, 8
 _POINTS = 800
 _WHOLE = "the whole time"
+# No None: to a selection of ipywidgets that is no value, and its label is then empty or not,
+# depending on which of its observers runs first.
+_ALWAYS = -1
 _NEVER_HOST = {"host not told"}
 
 
@@ -44,9 +47,9 @@ def fleet_timeline(table: pd.DataFrame, *, source: str = "", synthetic: bool = F
     """
     FLEET_TIMELINE.check(table)
 
-    def draw(*, moment: int | None, window_s: int, host: str) -> go.Figure:
+    def draw(*, moment: int, window_s: int, host: str) -> go.Figure:
         shown = table if host == ALL else table[_is_of(table, host)]
-        ends = _ends(table, moment, window_s)
+        ends = (None, None) if moment == _ALWAYS else _ends(table, moment, window_s)
         return plot.fleet_timeline(
             shown,
             first_ns=ends[0],
@@ -58,7 +61,7 @@ def fleet_timeline(table: pd.DataFrame, *, source: str = "", synthetic: bool = F
 
     return Explorer(
         draw,
-        moment=widgets.Dropdown(options=[(_WHOLE, None), *_moments(table)], description="show"),
+        moment=widgets.Dropdown(options=[(_WHOLE, _ALWAYS), *_moments(table)], description="show"),
         window_s=slider("window", [(_words(length_s), length_s) for length_s in _WINDOWS_S], 30),
         host=choice("host", _hosts(table)),
     )
@@ -95,13 +98,11 @@ def _is_of(table: pd.DataFrame, host: str) -> pd.Series:
     return of_all | (table["node"] == host).fillna(value=False)
 
 
-def _ends(table: pd.DataFrame, moment: int | None, window_s: int) -> tuple[int | None, int | None]:
-    """Give the ends of what is shown: a third of the window lies before the moment."""
-    if moment is None:
-        return None, None
+def _ends(table: pd.DataFrame, moment: int, window_s: int) -> tuple[int, int]:
+    """Give the ends of the window: a third of it lies before the moment."""
     before = window_s * _SECOND // 3
-    first = max(int(moment) - before, int(table["start_ns"].min()))
-    last = min(int(moment) - before + window_s * _SECOND, int(table["end_ns"].max()))
+    first = max(moment - before, int(table["start_ns"].min()))
+    last = min(moment - before + window_s * _SECOND, int(table["end_ns"].max()))
     return first, last
 
 

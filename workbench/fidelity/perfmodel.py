@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
-import json
-import tarfile
 import tempfile
 from collections.abc import Iterator
 from functools import cache
@@ -533,45 +530,8 @@ def _as_trace(measured: pd.Series, form: pd.Series) -> pd.DataFrame:
     return STEP_BREAKDOWN.check(STEP_BREAKDOWN.cast(pd.DataFrame([row])))
 
 
-# The counts on the printed side are taken from the files by a generic JSON parser and a walk up
-# the callers, without the loaders; a file that was written and read again must differ in 0 rows.
-
-# Operators of PyTorch that compute nothing, so that there is nothing to time.
-_NO_COMPUTE = {"aten::record_stream", "aten::set_"}
-
-
 @claim(
-    noun="operator_benchmarks",
-    name="operators that can be replayed, one process",
-    source="the file itself, counted by a generic JSON parser",
-    needs=("kineto-resnet",),
-)
-def one_process(folder: Path) -> Iterator[Reading]:
-    """Compare the operators of every file, and those of PyTorch among them."""
-    for path in sorted(folder.rglob("*_et.json.gz")):
-        document = json.loads(gzip.decompress(path.read_bytes()))
-        name = path.relative_to(folder).as_posix()
-        yield from _compare(name, [document], load.operator_calls(path))
-
-
-@claim(
-    noun="operator_benchmarks",
-    name="operators that can be replayed, the 8 ranks of DLRM",
-    source="the files themselves, counted by a generic JSON parser",
-    needs=("kineto-dlrm-8rank",),
-)
-def dlrm(folder: Path) -> Iterator[Reading]:
-    """Compare the operators of all ranks, and those of PyTorch among them."""
-    path = folder / "dlrm_pytorch_et.tar.gz"
-    with tarfile.open(path) as archive:
-        members = [entry for entry in archive if entry.isfile() and entry.name.endswith(".json")]
-        files = [archive.extractfile(entry) for entry in members]
-        documents = [json.load(file) for file in files if file is not None]
-    yield from _compare("DLRM", documents, load.operator_calls(path))
-
-
-@claim(
-    noun="operator_benchmarks",
+    noun="chakra_export",
     name="graphs written as Chakra and read again",
     source="the rows before writing; not one may differ",
     needs=("kineto-resnet", "kineto-dlrm-8rank", "chakra-et"),
@@ -593,34 +553,6 @@ def round_trip(resnet: Path, dlrm_folder: Path, chakra: Path) -> Iterator[Readin
             yield Reading(f"{name}, {field}", len(before), len(after), unit="")
             different = _different(table.cast(before), table.cast(after))
             yield Reading(f"{name}, {field} that differ", 0, different, unit="")
-
-
-def _compare(name: str, documents: list[dict[str, Any]], calls: pd.DataFrame) -> Iterator[Reading]:
-    printed = [name for document in documents for name in _outermost(document["nodes"])]
-    replayed = sum(name.startswith("aten::") and name not in _NO_COMPUTE for name in printed)
-    computed, total = int(calls["is_replayed"].sum()), len(printed)
-    yield Reading(f"{name}, operators", total, len(calls), unit="")
-    yield Reading(f"{name}, replayable", replayed, computed, unit="")
-    share, label = computed / len(calls), f"{name}, replayable share"
-    yield Reading(label, replayed / total, share, unit="", tolerance=1e-12)
-
-
-def _outermost(nodes: list[dict[str, Any]]) -> Iterator[str]:
-    """Name the operators that no other operator calls."""
-    callers = {node["id"]: node.get("ctrl_deps", node.get("parent")) for node in nodes}
-    is_operator = {node["id"]: _is_operator(node) for node in nodes}
-    for node in nodes:
-        above: int | None = callers[node["id"]]
-        while above in callers and not is_operator[above] and callers[above] != above:
-            above = callers[above]
-        if is_operator[node["id"]] and not is_operator.get(above, False):
-            yield node["name"]
-
-
-def _is_operator(node: dict[str, Any]) -> bool:
-    listed = {entry["name"]: entry["value"] for entry in node.get("attrs", [])}
-    schema = listed.get("op_schema", node.get("op_schema"))
-    return bool(schema) or node["name"].startswith(("record_param_comms", "nccl:"))
 
 
 def _written(trace: Trace, *, allow_stuck: bool) -> Trace:

@@ -3,7 +3,6 @@
 # Traces
 from ._traces.chakra.writing import write_chakra as write_chakra
 from ._traces.chrome_writing import write_chrome_trace as write_chrome_trace
-from ._traces.execution.operator_calls import operator_calls as operator_calls
 from ._traces.reader import traces as traces
 
 # Workload imbalance
@@ -45,7 +44,7 @@ from ._power.sweeps import power_sweeps as power_sweeps
 from ._power.topology import power_topology as power_topology
 
 # The fleet as a whole
-from ._fleet.bundle import bundle as bundle
+from ._fleet.reader import bundle as bundle
 from ._fleet.job_log import job_log as job_log
 from ._fleet.reader import fleet as fleet
 

@@ -127,6 +127,7 @@ def is_power(sample: Sample, _found: Set[str]) -> bool:
 
 def is_trace(sample: Sample, kinds: Set[str]) -> bool:
     """Recognise a profile or an execution trace."""
+    # Lines of MLLOG hold JSON objects as well, which the formats of traces could take for theirs.
     if kinds or _job_mllog.looks_like(sample.head):
         return False
     if sample.schema is not None:

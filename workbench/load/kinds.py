@@ -155,6 +155,7 @@ NAMES = tuple(dict.fromkeys(kind.name for kind in KINDS))
 
 def kind_named(name: str) -> Kind:
     """Return the row of the table for a name."""
+    # Power logs stand in the table twice, sure and guessed, and are read alike.
     return next(kind for kind in KINDS if kind.name == name)
 
 
@@ -179,6 +180,7 @@ def told(path: Paths, *, most_files: int | None = None) -> Told:
 
     ``most_files`` are looked at, the first ones; None for all.
     """
+    # Every file is asked once for all kinds, rather than once by the loader of each.
     files = survey(path, wanted=LOGS_AND_INJECTIONS)
     paths = {Path(entry) for entry in given_paths(path)}
     kinds: dict[str, frozenset[str]] = {}

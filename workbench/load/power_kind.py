@@ -54,6 +54,7 @@ def is_power_log(source: Source, head: bytes) -> bool:
 
 
 def _has_metric(source: Source, head: bytes) -> bool:
+    # Metrics lead a line of the text format; in the JSON of a query they are __name__.
     names = {
         (plain or quoted).decode("utf-8", "replace") for plain, quoted in _METRIC.findall(head)
     }

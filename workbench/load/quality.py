@@ -41,18 +41,8 @@ def quality(  # noqa: PLR0913 - the front door
     ----------
     path
         A file, directory or archive, or a list of these.
-    tz
-        Time zone of logs whose stamps have none.
-    year
-        Year of stamps that have none.
-    boot_time
-        When the host was booted, for stamps that count seconds since then.
-    node
-        Host of power and failure logs that do not state one, as in :func:`load.failures`.
-    unit
-        Unit of power columns that do not state one, e.g. ``"W"``.
-    progress
-        Whether to show a progress bar if reading takes more than a second.
+    tz, year, boot_time, node, unit, progress
+        As for :func:`fleet`.
 
     Returns
     -------
@@ -83,6 +73,7 @@ def quality(  # noqa: PLR0913 - the front door
             errors.append(error)
             row = (shown_all(path), "dropped", f"{_NOT_CHECKED.format(name)}: {error}", 1, None)
             frames[name] = quality_frame([row])
+    # One kind of several that cannot be read is a finding; if none can, there is no report.
     if len(errors) == len(files.names):
         raise errors[0]
     return joined(frames, files, same_job(path, read, tz))
@@ -101,6 +92,7 @@ def joined(
     for name, frame in frames.items():
         is_passed = frame["finding"].isin(["dropped", "skipped by design"])
         foreign = {label for label, kinds in files.kinds.items() if name not in kinds}
+        # Files that nobody wants are told once, by the survey of all kinds.
         foreign |= {row[0] for row in files.passed_over}
         kept.append(frame[~(is_passed & frame["source"].isin(foreign))])
     kept.append(quality_frame([*files.unknown, *files.passed_over, *more]))

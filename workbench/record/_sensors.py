@@ -211,6 +211,7 @@ class Nvml:
 
     def _field(self, handle: Any, field: int) -> int:
         (value,) = self._nvml.nvmlDeviceGetFieldValues(handle, [field])
+        # A field can fail although the call succeeds.
         if value.nvmlReturn != self._nvml.NVML_SUCCESS:
             raise self._nvml.NVMLError(value.nvmlReturn)
         return int(value.value.uiVal)
@@ -219,6 +220,7 @@ class Nvml:
         """Ask the driver; what it does not answer is counted, and None."""
         try:
             return ask(*words)
+        # AttributeError: an older pynvml lacks the function.
         except (self._nvml.NVMLError, AttributeError) as error:
             reason = f"{question}: {error}"
             self.missing[reason] = self.missing.get(reason, 0) + 1
@@ -281,6 +283,7 @@ class Rapl:
             if now is None:
                 rows.append((entity, {}))
                 continue
+            # The kernel's counter wraps at its range: one whole range has passed.
             if now < self._last.get(entity, 0.0):
                 self._added[entity] = self._added.get(entity, 0.0) + self._ranges[entity]
             self._last[entity] = now

@@ -23,7 +23,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from workbench import __version__
-from workbench._writing import write_whole
+from workbench._shared.writing import write_whole
 from workbench.errors import RecordError
 from workbench.record._sensors import (
     NotFoundError,
@@ -149,6 +149,7 @@ def record(command: Sequence[str], out: str | Path, *, period_s: float = 0.1) ->
 
 
 def _run(command: Sequence[str], loop: Loop, stops: Stops, folder: Path) -> int:
+    # Before the command, so that its first second is measured, too.
     loop.start()
     try:
         child = start(command)
@@ -175,6 +176,7 @@ def _words(command: Sequence[str | os.PathLike[str]]) -> list[str]:
 def _claim(folder: Path, about: Mapping[str, Any]) -> None:
     """Take the folder for this recording; of several that begin at once one gets it."""
     try:
+        # Mode x fails if the file exists, so that one of two recorders wins.
         (folder / ABOUT).open("x").close()
         write_about(folder, about)
     except FileExistsError:
@@ -324,6 +326,7 @@ def stops_passed_on() -> Iterator[Stops]:
 def exit_code(child: subprocess.Popen[bytes]) -> int:
     """Wait for the command; give its exit code as a shell would."""
     code = child.wait()
+    # Popen gives -n for signal n, a shell 128 + n.
     return code if code >= 0 else _SIGNALLED - code
 
 
@@ -333,6 +336,7 @@ def _terminal_tells_all() -> bool:
     Where its input comes from says nothing of that: ``< /dev/null`` leaves it there.
     """
     try:
+        # O_NOCTTY: asking must not make the terminal that of this process.
         terminal = os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY)
     except OSError:
         return False
@@ -445,6 +449,7 @@ class Loop(threading.Thread):
 
     def run(self) -> None:
         """Sample, until stopped or until reading or writing fails; write what is kept."""
+        # The flush comes after a failure, too: what was read is kept.
         for work in (self._run, self._writer.flush):
             try:
                 work()
@@ -464,15 +469,18 @@ class Loop(threading.Thread):
         while True:
             is_last = self._asked_to_stop.is_set()
             for sampler in self._samplers:
+                # Reading takes milliseconds; their middle is the best single time for all sensors.
                 before = time.time_ns()
                 rows = sampler.read()
                 self._writer.add((before + time.time_ns()) // 2, rows)
             offset = self._watched(offset)
             if is_last:
                 return
+            # Added up, not counted from now: small delays do not accumulate.
             due += self._period_s
             behind = time.monotonic() - due
             if behind > 0:
+                # Moments that have passed are skipped: a burst of late readings tells nothing.
                 skipped = int(behind / self._period_s) + 1
                 self.late_count += skipped
                 due += skipped * self._period_s

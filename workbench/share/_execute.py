@@ -12,7 +12,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from workbench._progress import progress
+from workbench._shared.progress import progress
 from workbench.errors import PublishError
 from workbench.share._loop import LoopThread
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, Any
 
-from workbench._writing import write_whole
+from workbench._shared.writing import write_whole
 from workbench.errors import PublishError
 from workbench.share import _execute, _normalise, _snapshot
 from workbench.share.bundle import PLOTLY_MIME, SVG_MIME, key_of

@@ -157,10 +157,7 @@ UTILIZATION = Table(
 PLAN = Table(
     "plan",
     "One row per way to spread a model over GPUs, fastest that fits first.",
-    {
-        **PREDICTED_ITERATIONS.columns,
-        **columns("is_best: bool - fastest that fits, of all rows"),
-    },
+    {**PREDICTED_ITERATIONS.columns, **columns("is_best: bool - fastest that fits, of all rows")},
 )
 
 PIPELINE_SCHEDULE = table("""

@@ -6,6 +6,7 @@ from workbench.tables.table import table
 
 # Jobs recorded operation by operation.
 
+# Durations are int64, as recorded; what is replayed from them is a mean, and float64.
 JOB_OPERATIONS = table("""
     job_operations: One row per operation of one worker of a pipelined, data-parallel job in one
     step. Workers of one tensor-parallel group share their rows.
@@ -277,6 +278,7 @@ CONTEXT_CHUNKS = table("""
     pair_count: float64 >=0 - query-key pairs as the kernel pays for them
 """)
 
+# Costs have no unit of time: 1 is the linear work of a document of the crossover length.
 MICRO_BATCH_COSTS = table("""
     micro_batch_costs: One row per micro-batch: its passes through the whole model on one
     context-parallel rank, in the cost unit of micro_batches.

@@ -12,8 +12,6 @@ import pandas as pd
 
 from workbench.errors import TableError
 
-# What a table is: columns with dtype, unit, meaning and limits, and their check.
-
 
 @dataclass(frozen=True)
 class Column:
@@ -71,14 +69,15 @@ def columns(text: str) -> dict[str, Column]:
     values, ``optional`` a frame without the column, and ``>=0``, ``<=1`` or ``0..1`` are the
     limits of its values.
     """
-    made: dict[str, Column] = {}
+    described: dict[str, Column] = {}
+    # Continuation lines are indented further than the names of columns.
     for line in re.sub(r"\n {4,}", " ", textwrap.dedent(text).strip()).split("\n"):
         field = _LINE.fullmatch(line)
-        if field is None or field["name"] in made:
+        if field is None or field["name"] in described:
             msg = f"{line!r} is not a column like 'dur_ns: int64? >=0 - duration'"
             raise ValueError(msg)
         lower, upper = field["least"] or field["lower"], field["most"] or field["upper"]
-        made[field["name"]] = Column(
+        described[field["name"]] = Column(
             field["dtype"],
             field["meaning"],
             None if lower is None else float(lower),
@@ -86,7 +85,7 @@ def columns(text: str) -> dict[str, Column]:
             nullable=bool(field["nullable"]),
             optional=bool(field["optional"]),
         )
-    return made
+    return described
 
 
 def _as(values: pd.Series, dtype: Any) -> pd.Series:
@@ -116,13 +115,14 @@ class Table:
         Columns beyond those of the table are allowed and left alone.
         """
         if not isinstance(frame, pd.DataFrame):
+            # Mostly it is what a loader returned, so the message names one of its tables.
             kind = type(frame).__name__
             msg = f"{origin} is a {kind}, not a '{self.name}' table; pass a pandas DataFrame"
             if is_dataclass(frame):
                 names = list(vars(frame))
-                part = self.name if self.name in names else names[0]
+                field = self.name if self.name in names else names[0]
                 msg = f"{origin} is a whole {kind}; pass one of its tables, e.g. "
-                msg += f"{kind.lower()}.{part}"
+                msg += f"{kind.lower()}.{field}"
             raise TableError(msg)
         misfits = [
             f"'{name}' is missing"
@@ -157,16 +157,10 @@ class Table:
             }
         )
 
-    def joined(self, parts: Iterable[pd.DataFrame]) -> pd.DataFrame:
-        """Return the rows of all parts as one checked table.
-
-        Raises
-        ------
-        TableError
-            If they do not fit the table.
-        """
-        # pandas lets empty parts decide on dtypes.
-        filled = [part for part in parts if len(part)]
+    def joined(self, frames: Iterable[pd.DataFrame]) -> pd.DataFrame:
+        """Return the rows of all frames as one checked table."""
+        # pandas lets empty frames decide on dtypes.
+        filled = [frame for frame in frames if len(frame)]
         if not filled:
             return self.empty()
         return self.check(self.cast(pd.concat(filled, ignore_index=True)))
@@ -267,9 +261,9 @@ class Source(str):
 
     def __new__(cls, text: str = "", origin: Origin = "") -> Source:
         """Take the words, and where the data come from."""
-        made = super().__new__(cls, text)
-        made.origin = origin
-        return made
+        words = super().__new__(cls, text)
+        words.origin = origin
+        return words
 
     def joined(self, *words: str) -> Source:
         """Add further words, all of the same origin."""

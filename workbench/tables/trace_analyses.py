@@ -12,6 +12,7 @@ GPU_BUSY = table("""
     busy_share: float64 0..1 - of the bin: time with GPU work
 """)
 
+# The parts are disjoint and add up to the span, to the nanosecond: rounding would hide errors.
 TIME_BREAKDOWN = table("""
     time_breakdown: One row per rank (and step): where the time of its GPUs went. compute + exposed
     communication + exposed memory + exposed other + idle = span, exactly.
@@ -45,6 +46,7 @@ COMMUNICATION_OVERLAP = table("""
     overlap_share: Float64? 0..1 - overlap / communication; missing without communication
 """)
 
+# One table for GPUs and for streams, whose causes differ; a missing stream says which it is.
 IDLE_TIME = table("""
     idle_time: One row per rank, GPU (or stream) and cause: how long it had nothing to run, and
     why.

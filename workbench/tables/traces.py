@@ -64,35 +64,10 @@ LATE_ARRIVALS = table("""
     note: str? - what is doubtful, or not in the trace
 """)
 
-# Operators of an execution trace, replayed alone, beside what they took in the job.
-
-OPERATOR_CALLS = table("""
-    operator_calls: One row per highest-level operator call of a PyTorch execution trace, in the
-    order of the trace; what such a call calls itself is part of it and has no row.
-
-    rank: int32 >=0 - global rank
-    node: int64 - id of the node inside its rank
-    name: category - name of the operator
-    op_schema: category? - schema as recorded
-    parent: Int64? - node that called it
-    thread: category? - thread as numbered in the trace
-    device: category? - where its tensors are: cpu, cuda, ...
-    stream: category? - GPU stream, if the arguments name one
-    record_function: Int64? - id that joins the call to a profiler event (rf_id)
-    dur_ns: Int64? >=0 - duration, if recorded
-    arguments: str - inputs as JSON: kind, and value or shape, dtype and stride of each
-    outputs: str - outputs as JSON, like the arguments
-    input_bytes: int64 >=0 - bytes of all tensors that are read
-    assumed_stride_count: int32 >=0 - tensors whose strides are not known; taken as contiguous
-    collective: category? - collective, of calls that communicate
-    group: category? - process group of the collective
-    size_bytes: Int64? >=0 - bytes this rank sends
-    is_replayed: bool - it could be called alone: schema, values and shapes are all recorded
-    reason: category? - why not, in words
-""")
-
 # Traces as loaded, and what a loader says of them.
 
+# Longest first among equal starts, so that a caller stands before what it calls. Numbers that
+# many rows lack are nullable: stream 0 exists, and profilers write -1 with meanings of its own.
 EVENTS = table("""
     events: One row per profiler record that has a place in time, in order of rank, start and
     (longest first) duration.

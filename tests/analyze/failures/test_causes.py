@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -50,7 +50,6 @@ def test_counts_of_fthsdp_and_byterobust_add_up_to_what_they_state():
     assert (known["failure_share"] - known["printed_share"]).abs().max() < 6e-4
 
 
-@settings(max_examples=40)
 @given(counts.filter(any))
 def test_shares_add_up_and_lie_within_their_intervals(numbers):
     shares = CAUSE_SHARES.check(analyze.cause_shares(table_of(numbers)))
@@ -61,7 +60,6 @@ def test_shares_add_up_and_lie_within_their_intervals(numbers):
     assert (shares["failure_share"] <= shares["high_share"] + 1e-12).all()
 
 
-@settings(max_examples=40)
 @given(st.integers(0, 500), st.integers(0, 500), st.sampled_from([0.5, 0.9, 0.95, 0.99]))
 def test_intervals_are_those_of_wilson(some, others, confidence):
     if not some + others:

@@ -2,7 +2,7 @@
 
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -45,7 +45,6 @@ def test_standby_nodes_are_those_of_byterobust():
     assert analyze.standby_nodes(16, 1) == 16
 
 
-@settings(max_examples=40)
 @given(st.integers(0, 5_000), st.sampled_from([0.5, 0.9, 0.95]))
 def test_the_interval_is_exact(count, confidence):
     table = analyze.failure_rates(FAILURES.empty(), nodes=1, days=1, confidence_level=confidence)

@@ -5,7 +5,7 @@ import time
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -74,7 +74,6 @@ def test_chance_alone_is_not_blamed_on_anybody():
     assert table["dispersion_ratio"].iloc[0] == pytest.approx(1, abs=0.1)
 
 
-@settings(max_examples=30)
 @given(st.lists(st.integers(0, 9), min_size=2, max_size=40), st.floats(0.5, 400))
 def test_expected_counts_add_up_and_p_values_are_poisson(counts, days):
     table = analyze.lemon_nodes(log_of(counts), nodes=names(len(counts)), days=days)

@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from workbench import analyze
@@ -39,7 +39,6 @@ def test_counts_give_the_mean_its_interval_and_the_slope():
     assert table["high_slope_ratio"].iloc[0] == pytest.approx(1 + 1.959964 * error)
 
 
-@settings(max_examples=40)
 @given(
     st.floats(-1, 3),
     st.lists(st.integers(1, 100_000), min_size=2, max_size=12, unique=True),

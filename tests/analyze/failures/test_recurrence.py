@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -56,7 +56,6 @@ def test_lives_have_the_group_of_their_node(failures, make_spans):
         analyze.lifetimes(failures(("a", 1)), make_spans(a=3, b=3), groups={"a": "old"})
 
 
-@settings(max_examples=30)
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(1, 99)), unique=True))
 def test_lives_add_up_to_what_was_watched(make_failures, make_spans, pairs):
     log = make_failures(*({"node": n, "day": d / 10} for n, d in pairs))
@@ -84,7 +83,6 @@ def test_the_band_is_the_spread_between_nodes(failures, make_spans):
     assert table["low_count"].iloc[-1] == pytest.approx(max(1 - reach, 0))
 
 
-@settings(max_examples=30)
 @given(st.lists(st.tuples(st.sampled_from("abcd"), st.integers(30, 50)), min_size=1))
 def test_the_band_is_that_of_the_formula_also_as_nodes_come_and_go(
     make_failures, make_spans, pairs

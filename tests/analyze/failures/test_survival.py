@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -68,7 +68,6 @@ def test_the_plain_band_is_greenwoods_by_hand():
     assert curve["censored_count"].tolist() == [0, 1, 0, 1]
 
 
-@settings(max_examples=30)
 @given(lives)
 def test_survival_falls_and_lies_in_its_band(lives):
     hours, failed = zip(*lives, strict=True)
@@ -87,7 +86,6 @@ def test_without_censoring_survival_is_the_share_still_alive(hours):
     assert curve["survival_share"].tolist() == pytest.approx(alive)
 
 
-@settings(max_examples=40)
 @given(st.integers(0, 2**32 - 1), st.floats(0.5, 3), st.floats(1e-3, 1e6))
 def test_drawn_lives_give_their_law_back_in_any_unit(seed, shape, scale):
     draws = np.random.default_rng(seed)

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from workbench import analyze, load
@@ -63,7 +63,6 @@ def test_short_queries_cost_what_was_measured(real_data):
 lengths = st.lists(st.integers(1, 3_000), min_size=1, max_size=30)
 
 
-@settings(max_examples=120, deadline=None)
 @given(lengths, st.integers(1, 9), st.sampled_from(WAYS))
 def test_every_query_is_computed_once_with_all_its_keys(lengths, ranks, way):
     chunks = analyze.context_chunks(
@@ -79,7 +78,6 @@ def test_every_query_is_computed_once_with_all_its_keys(lengths, ranks, way):
     assert chunks["rank"].between(0, ranks - 1).all()
 
 
-@settings(max_examples=60, deadline=None)
 @given(lengths, st.integers(1, 6), st.integers(0, 600))
 def test_the_table_of_all_micro_batches_agrees_with_the_chunks_of_one(lengths, ranks, launch):
     plan = PackingPlan(context_tokens=sum(lengths), batch_sequences=1, crossover_tokens=500)

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from workbench import analyze, load
@@ -87,7 +87,6 @@ plans = st.builds(
 )
 
 
-@settings(max_examples=150, deadline=None)
 @given(documents, plans)
 def test_every_token_is_packed_once_or_counted_as_left(lengths, plan):
     needed = plan.context_tokens * plan.batch_sequences * plan.window_batches
@@ -107,7 +106,6 @@ def test_every_token_is_packed_once_or_counted_as_left(lengths, plan):
     assert int((seen == 0).sum()) == packed.left_tokens
 
 
-@settings(max_examples=100, deadline=None)
 @given(documents, plans)
 def test_no_micro_batch_exceeds_its_memory(lengths, plan):
     if sum(lengths) < plan.context_tokens * plan.batch_sequences * plan.window_batches:

@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from workbench import analyze
@@ -54,7 +54,6 @@ def test_the_order_is_one_forward_one_backward_after_the_warm_up(chunks):
 work = st.lists(st.floats(0.01, 5), min_size=8, max_size=8)
 
 
-@settings(max_examples=80, deadline=None)
 @given(work, st.sampled_from([(2, 1), (4, 1), (8, 1), (2, 2), (4, 2)]))
 def test_no_stage_does_two_things_at_once_and_nothing_starts_before_its_input(forward, shape):
     stages, chunks = shape
@@ -79,7 +78,6 @@ def test_no_stage_does_two_things_at_once_and_nothing_starts_before_its_input(fo
     assert len(tasks) == 2 * 8 * stages * chunks
 
 
-@settings(max_examples=50, deadline=None)
 @given(work)
 def test_a_step_is_never_shorter_than_its_busiest_stage_or_its_heaviest_micro_batch(forward):
     shape = Parallelism(pipeline=4)

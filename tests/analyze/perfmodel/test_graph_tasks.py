@@ -6,9 +6,7 @@ from hypothesis import HealthCheck, given, settings
 from workbench import analyze, load
 from workbench.tables import TASK_EDGES, TASKS
 
-COMPILES_ONCE = settings(
-    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow]
-)
+COMPILES_ONCE = settings(suppress_health_check=[HealthCheck.too_slow])
 REAL = [
     ("kineto-hta", "nccl_parser_config/nccl_data.json.gz"),
     ("kineto-hta", "trace_diff/control/control.json.gz"),

@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.analyze.power.capping_tables import SECOND, START, run, telemetry
@@ -187,7 +187,6 @@ def test_states_and_power_need_not_be_read_in_the_same_instant():
 
 
 @pytest.mark.slow
-@settings(max_examples=25)
 @given(st.lists(st.booleans(), min_size=2, max_size=40))
 def test_events_and_the_rest_add_up_to_what_is_known(flags):
     rows = [{"at": at, **(CAPPED if flag else FREE)} for at, flag in enumerate(flags)]

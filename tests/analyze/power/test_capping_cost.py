@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.analyze.power.capping_tables import SECOND, START, made_steps
@@ -81,7 +81,6 @@ def test_the_interval_holds_the_truth_about_as_often_as_it_says():
 
 
 @pytest.mark.slow
-@settings(max_examples=25)
 @given(st.floats(0.1, 10), st.integers(0, 9))
 def test_the_cost_scales_with_time_and_the_seed_decides_the_interval_only(scale, seed):
     durations = noisy(1, 0.3)

@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from workbench import analyze, load
@@ -137,7 +137,6 @@ points = st.lists(st.tuples(st.floats(1, 1e4), st.floats(1, 1e6)), min_size=2, m
 
 
 @pytest.mark.slow
-@settings(max_examples=25)
 @given(points, st.floats(0.01, 100), st.floats(0.01, 100))
 def test_the_unit_of_work_does_not_matter(rows, time_scale, energy_scale):
     scaled = [(limit, time * time_scale, energy * energy_scale) for limit, time, energy in rows]
@@ -147,7 +146,6 @@ def test_the_unit_of_work_does_not_matter(rows, time_scale, energy_scale):
 
 
 @pytest.mark.slow
-@settings(max_examples=25)
 @given(points)
 def test_knees_are_the_best_of_their_rule(rows):
     curve = analyze.power_curve(sweep(*rows))

@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.analyze.power.power_rows import SECOND, entities, every_s, mlperf_job, readings
@@ -41,7 +41,6 @@ def test_the_energy_of_512_gpus_is_what_the_submitter_reports(gpt3, method, kwh)
     assert energy["mean_w"].max() == pytest.approx(6_941, abs=1)
 
 
-@settings(max_examples=25, deadline=None)
 @given(steps, st.data())
 def test_energies_of_two_neighbouring_windows_add_up(steps_s, data):
     times = np.cumsum([0.0, *steps_s])
@@ -54,7 +53,6 @@ def test_energies_of_two_neighbouring_windows_add_up(steps_s, data):
         assert first + second == pytest.approx(whole, rel=1e-6, abs=1e-6)
 
 
-@settings(max_examples=25, deadline=None)
 @given(steps, watts)
 def test_constant_power_has_its_mean_by_either_method(steps_s, level):
     times = np.cumsum([0.0, *steps_s])
@@ -66,7 +64,6 @@ def test_constant_power_has_its_mean_by_either_method(steps_s, level):
         assert row["mean_w"] == pytest.approx(level, rel=1e-6)
 
 
-@settings(max_examples=25, deadline=None)
 @given(steps, st.data())
 def test_energy_does_not_depend_on_the_order_of_rows(steps_s, data):
     times = np.cumsum([0.0, *steps_s])

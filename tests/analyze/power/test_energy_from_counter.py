@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.analyze.power.power_rows import SECOND, every_s, readings
@@ -14,7 +14,6 @@ def counters(**series):
     return readings("energy_j", **series)
 
 
-@settings(max_examples=50, deadline=None)
 @given(st.lists(st.integers(0, 10**6), min_size=2, max_size=30))
 def test_without_a_reset_it_is_the_last_reading_minus_the_first(rises):
     values = np.cumsum(rises)
@@ -23,7 +22,6 @@ def test_without_a_reset_it_is_the_last_reading_minus_the_first(rises):
     assert (row["reset_count"], row["covered_share"]) == (0, 1)
 
 
-@settings(max_examples=50, deadline=None)
 @given(st.lists(st.floats(0, 1000), min_size=2, max_size=30))
 def test_a_counter_of_power_gives_the_energy_of_that_power(levels):
     power = readings(gpu0=every_s(levels))

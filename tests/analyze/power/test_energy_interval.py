@@ -5,7 +5,7 @@ from itertools import pairwise
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.analyze.power.power_rows import every_s, readings
@@ -153,7 +153,6 @@ def test_supplies_and_gpus_of_hosts_without_names_are_still_summed():
     assert analyze.power_sum(readings(**series))["entity_count"].max() == 6
 
 
-@settings(max_examples=25)
 @given(powers, st.integers(1, 28))
 def test_the_energy_of_a_whole_is_that_of_its_parts(watts, at):
     power = readings(a=every_s(watts), b=every_s(watts[::-1], 0.25))
@@ -167,7 +166,6 @@ def test_the_energy_of_a_whole_is_that_of_its_parts(watts, at):
     assert sum(part.item() for part in parts) == pytest.approx(whole.item(), rel=1e-9, abs=1e-6)
 
 
-@settings(max_examples=25)
 @given(powers, st.randoms(use_true_random=False))
 def test_the_order_of_rows_and_hosts_changes_no_energy(watts, random):
     power = readings(a=every_s(watts), b=every_s(watts[::-1], 0.25))

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.analyze.power.test_provisioning import curve
@@ -37,14 +37,12 @@ def test_limits_below_are_marked_and_have_no_energy(method):
 
 
 @pytest.mark.slow
-@settings(max_examples=25)
 @given(st.sampled_from(METHODS), st.floats(85, 99.9))
 def test_speed_falls_on_below_the_known_limits(method, limit_w):
     assert 0 < speed_at(analyze.extended_curve(KNOWN, limit_w, method=method), limit_w) < 0.6
 
 
 @pytest.mark.slow
-@settings(max_examples=25)
 @given(st.sampled_from(METHODS))
 def test_every_method_meets_the_known_curve(method):
     near = analyze.extended_curve(KNOWN, 99.999, method=method)

@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.analyze.power.power_rows import SECOND, entities, every_s, mlperf_job, readings
@@ -47,7 +47,6 @@ def test_cells_that_all_nodes_cover_hold_the_energy_that_was_measured_before(rea
     assert totals["power_w"].sum() * 2 / 3.6e6 == pytest.approx(415.17, abs=0.05)
 
 
-@settings(max_examples=50, deadline=None)
 @given(st.dictionaries(st.sampled_from("abc"), pairs, min_size=1), st.floats(0.05, 100))
 def test_the_energy_of_the_cells_is_that_of_the_readings(series, period_s):
     power = readings(
@@ -70,7 +69,6 @@ def test_the_energy_of_the_cells_is_that_of_the_readings(series, period_s):
         assert known_s[name] == pytest.approx(row["covered_share"] * span_s, abs=1e-6)
 
 
-@settings(max_examples=50, deadline=None)
 @given(pairs, st.floats(0.05, 100))
 def test_no_cell_is_outside_what_was_read(pairs, period_s):
     power = readings(gpu0=[(at / 1000, value) for at, value in sorted(pairs)])

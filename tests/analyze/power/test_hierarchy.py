@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from scipy.optimize import linprog
 
@@ -60,7 +60,6 @@ def test_nodes_of_one_job_peak_together(real_data):
     assert table["mean_w"].iloc[1:].between(6_700, 7_000).all()
 
 
-@settings(max_examples=30, deadline=None)
 @given(trees())
 def test_peaks_that_do_not_coincide_make_diversity_1_or_more(case):
     feeds, power = case
@@ -72,7 +71,6 @@ def test_peaks_that_do_not_coincide_make_diversity_1_or_more(case):
     assert (table["load_factor_share"] <= 1).all()
 
 
-@settings(max_examples=30, deadline=None)
 @given(trees(with_gaps=True))
 def test_usable_headroom_is_the_most_that_fits_within_all_limits(case):
     feeds, power = case
@@ -104,7 +102,6 @@ def test_usable_headroom_is_the_most_that_fits_within_all_limits(case):
             assert row["usable_headroom_w"] == pytest.approx(-best.fun, abs=1e-6)
 
 
-@settings(max_examples=30, deadline=None)
 @given(trees())
 def test_headroom_is_either_usable_or_stranded(case):
     feeds, power = case
@@ -115,7 +112,6 @@ def test_headroom_is_either_usable_or_stranded(case):
     assert (table["usable_headroom_w"] >= 0).all()
 
 
-@settings(max_examples=30, deadline=None)
 @given(trees(), st.data())
 def test_a_peak_that_is_unknown_never_makes_headroom_wrong(case, data):
     feeds, power = case

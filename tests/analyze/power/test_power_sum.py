@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.analyze.fleet.work_rows import make_steps
@@ -50,7 +50,6 @@ def by_brute_force(series, totals):
     return at(inside), change
 
 
-@settings(max_examples=25)
 @given(hosts_of)
 def test_dips_peaks_and_ramps_of_hosts_without_a_common_clock_are_not_blunted(hosts):
     power, series = of_hosts(hosts)

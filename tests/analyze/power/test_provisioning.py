@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from workbench import analyze
@@ -112,7 +112,6 @@ sites = st.fixed_dictionaries(
 
 
 @pytest.mark.slow
-@settings(max_examples=25)
 @given(sites, st.floats(0.5, 1))
 def test_the_budget_is_kept_and_one_gpu_more_would_break_it(site, speed):
     table = PROVISIONING.check(analyze.provisioning(curve((700, speed), (1_000, 1)), **site))
@@ -122,7 +121,6 @@ def test_the_budget_is_kept_and_one_gpu_more_would_break_it(site, speed):
 
 
 @pytest.mark.slow
-@settings(max_examples=25)
 @given(sites)
 def test_a_lower_limit_never_feeds_fewer_gpus(site):
     table = analyze.provisioning(curve((500, 0.7), (700, 0.9), (1_000, 1)), **site)

@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.analyze.power.power_rows import SECOND, grid, topology
@@ -30,7 +30,6 @@ def of(tree, entity, column="power_w"):
     return tree.loc[tree["entity"] == entity, column].tolist()
 
 
-@settings(max_examples=50, deadline=None)
 @given(levels, levels, levels)
 def test_every_feed_draws_what_its_children_draw(one, two, three):
     tree = tree_of(n1=one, n2=two, n3=three)
@@ -40,7 +39,6 @@ def test_every_feed_draws_what_its_children_draw(one, two, three):
     assert (tree["covered_share"] == 1).all()
 
 
-@settings(max_examples=50, deadline=None)
 @given(levels, levels, levels, levels)
 def test_nothing_counts_twice_where_a_rack_and_its_nodes_are_metered(rack, one, two, three):
     tree = tree_of(rack1=rack, n1=one, n2=two, n3=three)
@@ -142,7 +140,6 @@ def totals(values, start_s=0, period_s=1):
     return table.assign(time_ns=times, entity_count=1, expected_count=1, covered_share=1.0)
 
 
-@settings(max_examples=50, deadline=None)
 @given(st.lists(st.tuples(st.floats(1, 1e6), st.floats(1, 3)), min_size=2, max_size=20))
 def test_pue_is_a_ratio_of_sums_and_lies_between_the_ratios_of_cells(cells):
     it = np.array([power for power, _ in cells])

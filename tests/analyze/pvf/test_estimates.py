@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from workbench import analyze
@@ -37,7 +37,6 @@ def shuffled(injections, seed):
 counts_of_sites = st.lists(st.integers(0, 100), min_size=2, max_size=40)
 
 
-@settings(max_examples=25)
 @given(counts_of_sites)
 def test_equal_sites_without_weights_give_the_mean_of_their_shares(make_injections, counts):
     found = row(make_injections(*sites(counts)))
@@ -52,7 +51,6 @@ def test_equal_sites_without_weights_give_the_mean_of_their_shares(make_injectio
     assert found["event_site_count"] == (shares > 0).sum()
 
 
-@settings(max_examples=25)
 @given(counts_of_sites, st.sampled_from([0.5, 0.9, 0.95, 0.99]))
 def test_the_interval_holds_the_estimate_and_stays_between_0_and_1(make_injections, counts, level):
     found = row(make_injections(*sites(counts)), confidence_level=level)
@@ -60,14 +58,12 @@ def test_the_interval_holds_the_estimate_and_stays_between_0_and_1(make_injectio
     assert 0 <= found["independent_low"] <= found["pvf"] <= found["independent_high"] <= 1
 
 
-@settings(max_examples=25)
 @given(counts_of_sites, st.integers(0, 99))
 def test_the_order_of_the_rows_does_not_matter(make_injections, counts, seed):
     injections = make_injections(*sites(counts))
     pd.testing.assert_series_equal(row(injections), row(shuffled(injections, seed)))
 
 
-@settings(max_examples=25)
 @given(counts_of_sites, st.lists(st.integers(1, 9), min_size=40, max_size=40))
 def test_a_site_in_several_rows_is_still_one_site(make_injections, counts, cuts):
     parts = []
@@ -83,7 +79,6 @@ def test_a_site_in_several_rows_is_still_one_site(make_injections, counts, cuts)
     pd.testing.assert_series_equal(row(make_injections(*parts)).drop("doubt"), whole)
 
 
-@settings(max_examples=25)
 @given(st.lists(st.tuples(st.integers(0, 50), st.integers(0, 50)), min_size=2, max_size=30))
 def test_what_a_detector_finds_is_never_more_than_all(make_injections, counts):
     rows = [
@@ -102,7 +97,6 @@ def test_what_a_detector_finds_is_never_more_than_all(make_injections, counts):
     assert factors["ignore"] == pytest.approx(sdc / (total - due))
 
 
-@settings(max_examples=25)
 @given(st.lists(st.tuples(st.integers(0, 100), st.sampled_from("abc")), min_size=6, max_size=40))
 def test_strata_weigh_as_much_as_they_stand_for(make_injections, drawn):
     size = {"a": 1000.0, "b": 50.0, "c": 7.0}
@@ -366,7 +360,6 @@ def test_a_truth_cannot_tell_what_it_does_not_hold(truth):
         analyze.pvf(truth, average="bits", beneficial="right")
 
 
-@settings(max_examples=25)
 @given(st.integers(0, 200), st.integers(1, 200), st.sampled_from([0.5, 0.95, 0.99]))
 def test_every_interval_of_a_proportion_holds_the_share(events, trials, level):
     events = min(events, trials)

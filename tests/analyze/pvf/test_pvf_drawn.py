@@ -50,7 +50,6 @@ def title(figure):
     return figure.layout.title.text
 
 
-@settings(max_examples=25, deadline=None)
 @given(st.data())
 def test_a_factor_is_that_of_what_its_label_says(shipped, data):
     tensors = shipped.parameters["param"].tolist()
@@ -77,7 +76,7 @@ def test_a_factor_is_that_of_what_its_label_says(shipped, data):
             assert row.low <= truth["pvf"][row.component] <= row.high
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(st.integers(0, 31), st.integers(40, 400), st.integers(0, 99))
 def test_faults_picked_out_of_a_sample_are_no_sample_of_the_whole(shipped, bit, size, seed):
     sample = analyze.truth_sample(shipped, 32 * size, seed=seed)

@@ -5,12 +5,12 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from workbench import analyze
+from workbench._shared.kernel_kinds import KINDS
 from workbench.errors import TableError, WorkbenchError
-from workbench.kernel_kinds import KINDS
 from workbench.tables import EVENTS, TIME_BREAKDOWN
 
 FILES = pd.read_csv(
@@ -87,7 +87,6 @@ def test_exact_times_never_exceed_the_sum_of_durations(real_events):
     assert busy <= events.loc[events["kind"].notna(), "dur_ns"].sum()
 
 
-@settings(max_examples=40)
 @given(st.lists(kernel, min_size=1, max_size=14))
 def test_every_part_is_the_number_of_its_nanoseconds(make_events, kernels):
     table = analyze.time_breakdown(make_events(*kernels))
@@ -110,7 +109,6 @@ def test_every_part_is_the_number_of_its_nanoseconds(make_events, kernels):
         assert row.device_count == len({k["device"] for k in mine})
 
 
-@settings(max_examples=40)
 @given(st.lists(kernel, min_size=1, max_size=14), st.sampled_from(["rank", "step"]))
 def test_the_parts_add_up_to_the_span(make_events, kernels, by):
     table = TIME_BREAKDOWN.check(analyze.time_breakdown(make_events(*kernels), by=by))
@@ -120,7 +118,6 @@ def test_the_parts_add_up_to_the_span(make_events, kernels, by):
     assert (table["idle_ns"].dropna() >= 0).all()
 
 
-@settings(max_examples=40)
 @given(st.lists(kernel, min_size=1, max_size=14))
 def test_a_step_is_split_like_a_trace_of_that_step_alone(make_events, kernels):
     table = analyze.time_breakdown(make_events(*kernels), by="step")
@@ -131,7 +128,6 @@ def test_a_step_is_split_like_a_trace_of_that_step_alone(make_events, kernels):
         assert all(getattr(row, name) == expected[name] for name in columns)
 
 
-@settings(max_examples=40)
 @given(st.lists(kernel, min_size=1, max_size=10), st.randoms(use_true_random=False))
 def test_the_order_of_the_rows_does_not_matter(make_events, kernels, random):
     events = make_events(*kernels)

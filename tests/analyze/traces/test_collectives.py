@@ -2,7 +2,7 @@
 
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from workbench import analyze
@@ -74,7 +74,6 @@ runs = st.lists(
 )
 
 
-@settings(max_examples=40)
 @given(runs, st.sampled_from(["seq", "group", "nothing"]))
 def test_waiting_and_transfer_add_up_to_the_time_inside(make_events, some, known):
     rows, clock = [], 0

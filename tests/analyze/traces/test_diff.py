@@ -1,7 +1,7 @@
 """Difference of two traces: what it must be of a trace and itself, then by hand."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from workbench import analyze
@@ -21,7 +21,6 @@ rows = st.lists(row, max_size=12)
 groupings = st.sampled_from(["name", "category", "step"])
 
 
-@settings(max_examples=40)
 @given(rows, rows, groupings)
 def test_nothing_is_lost_on_either_side(make_events, a, b, by):
     table = TRACE_DIFF.check(analyze.trace_diff(make_events(*a), make_events(*b), by=by))
@@ -32,7 +31,6 @@ def test_nothing_is_lost_on_either_side(make_events, a, b, by):
     assert table["difference_ns"].abs().is_monotonic_decreasing
 
 
-@settings(max_examples=40)
 @given(rows, groupings)
 def test_a_trace_does_not_differ_from_itself(make_events, some, by):
     events = make_events(*some)
@@ -42,7 +40,6 @@ def test_a_trace_does_not_differ_from_itself(make_events, some, by):
     assert set(table["change"]) <= {"both"}
 
 
-@settings(max_examples=40)
 @given(rows, rows, groupings)
 def test_swapping_the_traces_swaps_the_signs(make_events, a, b, by):
     a, b = make_events(*a), make_events(*b)

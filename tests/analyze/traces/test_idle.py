@@ -4,7 +4,7 @@ import math
 import statistics
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from workbench import analyze
@@ -118,7 +118,6 @@ def _one_gap(since, until, kind, call, usual, gap_ns):
     return [*parts, ("kernel gap" if until - since < gap_ns else rest, until - since)]
 
 
-@settings(max_examples=60)
 @given(st.lists(call, min_size=1, max_size=12), st.sampled_from([1, 7, 20]))
 def test_every_gap_of_long_and_short_launches_has_its_cause(make_events, calls, scale):
     rows = traced(calls)
@@ -134,7 +133,6 @@ def test_every_gap_of_long_and_short_launches_has_its_cause(make_events, calls, 
         assert mine.to_dict() == expected_causes(plain, device, 30 * US)
 
 
-@settings(max_examples=40)
 @given(st.lists(call, min_size=1, max_size=10))
 def test_every_gap_has_the_cause_that_its_next_work_tells(make_events, calls):
     events = make_events(*traced(calls))
@@ -147,7 +145,6 @@ def test_every_gap_has_the_cause_that_its_next_work_tells(make_events, calls):
         assert mine.to_dict() == expected_causes(plain, device, 10)
 
 
-@settings(max_examples=40)
 @given(st.lists(call, min_size=1, max_size=10))
 def test_causes_of_a_stream_add_up_to_its_gaps(make_events, calls):
     rows = traced(calls)

@@ -3,12 +3,12 @@
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from workbench import analyze
+from workbench._shared.kernel_kinds import KINDS
 from workbench.errors import LoadError
-from workbench.kernel_kinds import KINDS
 from workbench.tables import EVENTS, KERNELS
 
 kernel = st.fixed_dictionaries(
@@ -23,7 +23,6 @@ kernel = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=40)
 @given(st.lists(kernel, max_size=20), st.booleans())
 def test_statistics_are_those_of_pandas(make_events, kernels, by_step):
     events = make_events(*kernels)
@@ -41,7 +40,6 @@ def test_statistics_are_those_of_pandas(make_events, kernels, by_step):
         np.testing.assert_allclose(left, right, rtol=1e-9, atol=1e-9)
 
 
-@settings(max_examples=40)
 @given(st.lists(kernel, min_size=1, max_size=20))
 def test_shares_of_a_rank_add_up_to_one(make_events, kernels):
     events = make_events(*kernels)

@@ -1,7 +1,7 @@
 """Launches: counts of real traces, then each way in which work can be started."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from workbench import analyze
@@ -114,7 +114,6 @@ rows = st.lists(
 )
 
 
-@settings(max_examples=40)
 @given(rows)
 def test_every_piece_of_work_is_in_one_place(make_events, some):
     made = []

@@ -1,7 +1,7 @@
 """Copy bandwidth: bytes over time, with concurrent copies added up."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from workbench import analyze
@@ -72,7 +72,6 @@ copies = st.lists(
 )
 
 
-@settings(max_examples=40)
 @given(copies)
 def test_rates_are_those_of_a_count_by_nanoseconds(make_events, some):
     table = analyze.copy_bandwidth(make_events(*(copy(*c[:3], device=c[3]) for c in some)))

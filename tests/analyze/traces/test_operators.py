@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from workbench import analyze
@@ -31,7 +31,6 @@ def by_name(events):
     return table.assign(name=table["name"].astype(object).fillna("nobody")).set_index("name")
 
 
-@settings(max_examples=40)
 @given(st.lists(interval, max_size=25))
 def test_the_enclosing_interval_is_the_latest_that_still_runs(some):
     some = sorted(some, key=lambda i: (i[0], i[1], -i[2]))
@@ -56,7 +55,6 @@ def trees(draw, low=0, high=64, depth=0):
     return rows
 
 
-@settings(max_examples=40)
 @given(trees(), st.lists(st.tuples(st.integers(0, 70), st.integers(0, 9)), max_size=6))
 def test_own_times_add_up_to_the_time_with_operators(make_events, rows, kernels):
     gpu = []

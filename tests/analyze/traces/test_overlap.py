@@ -2,12 +2,12 @@
 
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from workbench import analyze
+from workbench._shared.kernel_kinds import KINDS
 from workbench.errors import WorkbenchError
-from workbench.kernel_kinds import KINDS
 from workbench.tables import EVENTS
 
 kernel = st.fixed_dictionaries(
@@ -32,7 +32,6 @@ def test_shares_agree_with_holistic_trace_analysis(real_events, published):
         assert 100 * share == pytest.approx(row.overlap_pct, abs=0.0051), (row.file, rank)
 
 
-@settings(max_examples=40)
 @given(st.lists(kernel, min_size=1, max_size=12))
 def test_hidden_and_exposed_communication_add_up(make_events, kernels):
     table = analyze.communication_overlap(make_events(*kernels))

@@ -1,7 +1,7 @@
 """Queue length: a peer's maxima, then a count of what waits at each moment."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from workbench import analyze
@@ -30,7 +30,6 @@ def test_longest_queues_agree_with_holistic_trace_analysis(real_events, publishe
 calls = st.lists(st.tuples(st.integers(0, 30), st.integers(0, 15), st.integers(1, 2)), max_size=12)
 
 
-@settings(max_examples=40)
 @given(calls)
 def test_the_length_is_the_number_of_launches_that_wait(make_events, some):
     table = QUEUE_LENGTH.check(analyze.queue_length(make_events(*launched(some))))
@@ -43,7 +42,6 @@ def test_the_length_is_the_number_of_launches_that_wait(make_events, some):
     assert (table["queue_count"] >= 0).all()
 
 
-@settings(max_examples=40)
 @given(calls)
 def test_the_mean_length_is_waiting_time_over_time(make_events, some):
     queue = analyze.queue_length(make_events(*launched(some)))

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from workbench import analyze
@@ -46,7 +46,6 @@ def test_steps_without_work_are_idle(make_events):
     assert analyze.step_breakdown(events)["idle_ns"].tolist() == [90, 100, 100]
 
 
-@settings(max_examples=40)
 @given(
     work=st.lists(
         st.tuples(st.integers(0, 400), st.integers(0, 150), st.sampled_from(KINDS)),

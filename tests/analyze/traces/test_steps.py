@@ -1,7 +1,7 @@
 """Step times on host and GPU."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from workbench import analyze
@@ -57,7 +57,6 @@ kernels = st.lists(
 )
 
 
-@settings(max_examples=40)
 @given(kernels)
 def test_gpu_times_are_those_of_the_breakdown_by_step(make_events, some):
     events = make_events(*some)

@@ -79,9 +79,8 @@ def test_doubtful_collectives_are_left_out_or_kept_as_asked(make_events):
     assert analyze.straggler_attribution(waits, sure_only=False)["wait_ns"].sum() == 10
 
 
-def test_the_former_names_still_work(fleet_waits):
+def test_the_former_name_still_works(fleet_waits):
     assert analyze.blame is analyze.straggler_attribution
-    assert analyze.on_one_clock is analyze.align_clocks
 
 
 def test_kernels_of_which_nothing_is_known_are_counted_all_the_way(make_events):

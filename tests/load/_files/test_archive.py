@@ -16,7 +16,7 @@ import zlib
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from workbench.errors import LoadError
@@ -120,7 +120,6 @@ def test_a_source_can_be_sent_to_another_process(name, tmp_path):
 
 
 @given(sizes=st.lists(st.integers(0, 70_000), min_size=1, max_size=12))
-@settings(max_examples=25, deadline=None)
 def test_small_and_large_reads_give_the_same_bytes(sizes, tmp_path_factory):
     path = write(tmp_path_factory.mktemp("reads") / "a.json.gz", gzip.compress(NOISE))
     seen = bytearray()
@@ -272,7 +271,6 @@ def test_nothing_found_is_an_error_that_lists_what_was_seen(tmp_path):
 
 
 @given(cut=st.integers(min_value=20, max_value=len(gzip.compress(NOISE)) - 9))
-@settings(max_examples=40, deadline=None)
 def test_a_truncated_gzip_gives_what_is_readable(cut, tmp_path_factory):
     packed = gzip.compress(NOISE, mtime=0)[:cut]
     path = write(tmp_path_factory.mktemp("cut") / "a.json.gz", packed)
@@ -288,7 +286,6 @@ def test_a_truncated_gzip_gives_what_is_readable(cut, tmp_path_factory):
 
 
 @given(where=st.floats(0.001, 0.999), bit=st.integers(0, 7))
-@settings(max_examples=60, deadline=None)
 def test_a_flipped_bit_never_passes_unnoticed(where, bit, tmp_path_factory):
     packed = bytearray(gzip.compress(JSON, mtime=0))
     packed[10 + int(where * (len(packed) - 10))] ^= 1 << bit
@@ -515,7 +512,6 @@ HOSTILE = {
 
 @pytest.mark.parametrize("name", HOSTILE)
 @given(data=st.data())
-@settings(max_examples=120, deadline=None)
 def test_no_damage_raises_anything_but_a_load_error(name, data, tmp_path_factory):
     content = bytearray(HOSTILE[name])
     for _ in range(data.draw(st.integers(0, 6))):

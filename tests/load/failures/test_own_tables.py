@@ -150,7 +150,7 @@ def test_lifetimes_are_read_by_the_names_of_the_callers_columns(file):
     assert analyze.survival(table)["survival_share"].tolist() == [0.75, 0.75, 0.375, 0.0]
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(st.lists(st.tuples(st.integers(0, 10**6), st.booleans()), min_size=1, max_size=20),
        st.sampled_from(["s", "min", "h", "d"]))  # fmt: skip
 def test_lifetimes_are_the_same_in_any_unit(tmp_path_factory, lives, unit):

@@ -4,7 +4,7 @@ import gzip
 
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.load.power.power_files import HEADER, flagged, found, loaded, query_rows, stamp
@@ -201,7 +201,6 @@ def test_stamps_at_the_ends_of_time_are_left_out(write, stamped, tz):
 
 
 @pytest.mark.slow
-@settings(deadline=None, max_examples=60)
 @given(
     raw=st.binary(max_size=400),
     head=st.sampled_from([HEADER + "\n", STATES + "\n", "# gpu pwr\n# Idx W\n", QUERY, ""]),
@@ -217,7 +216,6 @@ cells = st.one_of(
 
 
 @pytest.mark.slow
-@settings(deadline=None, max_examples=60)
 @given(rows=st.lists(st.lists(cells, min_size=1, max_size=5), max_size=12))
 def test_no_cells_break_the_loader(write, rows):
     lines = [f"{stamp(n)}, " + ", ".join(row) for n, row in enumerate(rows)]
@@ -226,7 +224,6 @@ def test_no_cells_break_the_loader(write, rows):
 
 
 @pytest.mark.slow
-@settings(deadline=None, max_examples=40)
 @given(
     powers=st.lists(st.floats(0, 4_999).map(lambda w: round(w, 2)), min_size=1, max_size=60),
     gpus=st.integers(1, 5),

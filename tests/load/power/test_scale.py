@@ -8,7 +8,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from workbench import load
@@ -56,7 +56,6 @@ def total_of(frame, period_s):
     return means.sum(), means.size(), frame["gpu"].nunique()
 
 
-@settings(deadline=None, max_examples=30)
 @given(rows, st.sampled_from([1, 3, 10]), st.integers(1, 4), st.integers(1, 30))
 def test_totals_are_those_of_the_plain_sum_however_files_are_cut(
     tmp_path_factory, drawn, period_s, files, group
@@ -79,7 +78,6 @@ def test_totals_are_those_of_the_plain_sum_however_files_are_cut(
     assert total.loc[total["entity_count"] == 0, "power_w"].isna().all()
 
 
-@settings(deadline=None, max_examples=30)
 @given(rows, st.sampled_from([1, 5, 60]), st.integers(1, 4), st.integers(1, 30))
 def test_rollups_are_those_of_the_plain_groups_however_files_are_cut(
     tmp_path_factory, drawn, period_s, files, group
@@ -280,7 +278,6 @@ def test_damaged_files_are_named(tmp_path, keep):
         load.power_rollup(folder)
 
 
-@settings(deadline=None, max_examples=60)
 @given(st.integers(4, 3_000), st.integers(0, 255))
 def test_any_damaged_byte_gives_a_table_or_a_load_error(tmp_path_factory, at, value):
     folder = write(tmp_path_factory.mktemp("power"), [hour()], write_page_checksum=True)

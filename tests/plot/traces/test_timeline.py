@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from workbench import plot
@@ -67,7 +67,6 @@ def test_no_busy_time_and_no_event_gets_lost_by_merging(many):
     assert bars["busy_ns"].sum() == many["dur_ns"].sum()
 
 
-@settings(max_examples=40, deadline=None)
 @given(
     st.lists(
         st.tuples(st.integers(0, 10_000), st.integers(0, 3_000), st.integers(0, 3)),

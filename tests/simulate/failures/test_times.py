@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -185,7 +185,6 @@ processes = st.builds(
 )
 
 
-@settings(max_examples=30, deadline=None)
 @given(
     process=processes,
     horizon=st.floats(0.5, 3_000),

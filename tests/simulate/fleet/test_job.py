@@ -373,7 +373,7 @@ def test_the_truth_fits_its_table(truth):
     assert truth["what"].unique().tolist() == [*simulate.FAULTS, "job restart"]
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 @given(
     seed=st.integers(min_value=0, max_value=10_000),
     shape=st.sampled_from([(2, 2), (4, 2), (4, 4), (8, 4), (8, 8), (12, 4)]),
@@ -392,7 +392,6 @@ def test_whatever_the_seed_the_slow_rank_is_last_most_often(seed, shape):
         assert (getattr(step, name) >= begin).all()
 
 
-@settings(max_examples=25, deadline=None)
 @given(seed=st.integers(min_value=0, max_value=10_000), steps=st.integers(1, 12))
 def test_faults_hit_different_ranks_inside_the_traced_window(seed, steps):
     job = plan(seed=seed, ranks=8, gpus_per_node=4, steps=steps, faults=simulate.FAULTS)

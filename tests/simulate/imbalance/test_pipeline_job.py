@@ -2,7 +2,7 @@
 
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from workbench import analyze, load, simulate
@@ -79,7 +79,6 @@ def test_one_slow_worker_beside_unequal_micro_batches_is_no_matter_of_lengths():
 
 
 @given(shapes, st.integers(0, 5))
-@settings(max_examples=25, deadline=None)
 def test_the_replay_gives_back_the_simulated_clock(shape, seed):
     job = simulate.pipeline_job({"sequence lengths": 0.5}, seed=seed, shape=shape)
     assert JOB_OPERATIONS.check(job.operations) is job.operations

@@ -9,8 +9,8 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy import stats
 
-from workbench._incidents import fold
-from workbench._numbers import share_between
+from workbench._shared.incidents import fold
+from workbench._shared.numbers import share_between
 from workbench.analyze._failures.failure_rows import (
     LEFT_OUT,
     counted,
@@ -85,6 +85,7 @@ def cause_shares(
     count = counts["failure_count"].to_numpy(dtype="int64")
     total = int(count.sum())
     low, high = _wilson(count, total, confidence)
+    # Where nothing failed, shares are unknown rather than 0.
     total_or_nan = np.nan if total == 0 else float(total)
     table = counts.assign(
         failure_share=pd.array(count / total_or_nan, dtype="Float64"),
@@ -125,6 +126,7 @@ def _of_counts(
     left = table["failure_count"].groupby(category).sum()[lambda n: n.index.isin(list(leave_out))]
     kept = table[~planned].assign(category=category[~planned])
     groups = kept.groupby(by, sort=False)
+    # The printed share of a group is known only if each of its causes has one.
     printed = groups["printed_share"].agg(lambda shares: shares.sum(skipna=False))
     counts = pd.DataFrame(
         {
@@ -294,6 +296,6 @@ def reported_by(failures: pd.DataFrame, kind: str | None = None) -> pd.DataFrame
         raise WorkbenchError(msg)
     kept = failures[chosen].reset_index(drop=True)
     kept.attrs["left_out"] = {
-        f"reported by {other}": int(n) for other, n in who[~chosen].value_counts().items()
+        f"reported by {reporter}": int(n) for reporter, n in who[~chosen].value_counts().items()
     }
     return FAILURES.check(kept)

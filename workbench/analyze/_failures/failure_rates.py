@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from workbench._numbers import positive, share_between, whole_number
+from workbench._shared.numbers import positive, share_between, whole_number
 from workbench.analyze._failures.failure_rows import (
     LEFT_OUT,
     NS_PER_H,
@@ -129,6 +129,7 @@ def failure_rates(
     doubts = [*doubts, *doubtful_counts(kept)]
     _refuse_longer_than(days, kept)
     by_node = counts_by_node(kept[kept["node"].notna()], watched)
+    # Groups of nodes divide the exposure; causes share all of it.
     if isinstance(by, Mapping):
         with_value(kept, "node", "no node", left)
         counts, watched, size = _by_group(by_node, watched, by)
@@ -158,6 +159,7 @@ def _by_column(
 def _by_group(
     by_node: pd.Series, watched: pd.Series, groups: Mapping[str, str]
 ) -> tuple[pd.Series, pd.Series, pd.Series]:
+    # counts_by_node has given unnamed nodes the names of those that failed; their days go along.
     days = watched.set_axis(by_node.index)
     group = pd.Series([groups.get(str(node)) for node in by_node.index], index=by_node.index)
     if group.isna().any():
@@ -173,6 +175,7 @@ def _by_group(
 def _refuse_longer_than(days: float | None, failures: pd.DataFrame) -> None:
     if days is None or not {"start_ns", "clock"} <= set(failures):
         return
+    # Times since boot, or of a clock of its own, tell nothing about days of observation.
     times = failures.loc[failures["clock"] == "epoch", "start_ns"].dropna()
     span = float(times.max() - times.min()) / NS_PER_H / 24 if len(times) else 0.0
     if span > days:
@@ -188,7 +191,9 @@ def _table(
     exposure = node_days.reindex(counts.index).to_numpy(dtype="float64")
     size = nodes.reindex(counts.index).to_numpy(dtype="int64")
     low, high = poisson_interval(count, confidence)
+    # Exposure adds up nodes; an MTBF of all of them together counts hours of the calendar.
     hours = 24 * exposure / np.maximum(size, 1)
+    # Without a failure only the lower end of the MTBF is known.
     failed = np.where(count > 0, count, np.nan)
     table = pd.DataFrame(
         {
@@ -248,6 +253,7 @@ def standby_nodes(node_count: int, fail_share: float, *, quantile_share: float =
         msg = f"fail_share must be from 0 to 1, not {fail_share!r}"
         raise WorkbenchError(msg)
     quantile = share_between("quantile_share", quantile_share)
+    # Nodes fail independently of each other.
     return int(stats.binom.ppf(quantile, nodes, fail_share))
 
 
@@ -274,6 +280,7 @@ def exposure_days(nodes: Nodes, days: float | None) -> tuple[pd.Series, list[str
     if isinstance(nodes, Sequence):
         return _once(pd.Series(days, index=pd.Index([str(node) for node in nodes]))), []
     count = whole_number("nodes", nodes, least=1)
+    # Placeholders, which counts_by_node replaces with the names of nodes that failed.
     names = [f"(unnamed {number})" for number in range(1, count + 1)]
     return pd.Series(days, index=pd.Index(names)), []
 
@@ -286,6 +293,7 @@ def _of_spans(nodes: pd.DataFrame, days: float | None) -> tuple[pd.Series, list[
         return _once(pd.Series(days, index=names)), doubts
     span = (nodes["last_ns"] - nodes["first_ns"]).astype("Float64")
     watched = (span.to_numpy(dtype="float64", na_value=np.nan)) / _NS_PER_DAY
+    # Negated, so that a missing span counts as none.
     unwatched = names[~(watched > 0)]
     if len(unwatched):
         msg = (
@@ -361,6 +369,7 @@ def first_days(
     shorter = nodes[early].reset_index(drop=True)
     counts = kept["node"].astype(str).value_counts()
     counts = counts.reindex(pd.Index(shorter["node"].astype(str)), fill_value=0)
+    # Failures of the first days must not be divided by the whole observation.
     shorter["last_ns"] = shorter["last_ns"].clip(upper=end)
     shorter["failure_count"] = counts.to_numpy(dtype="int64")
     return kept, NODE_SPANS.check(shorter)

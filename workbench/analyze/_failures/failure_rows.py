@@ -10,8 +10,8 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy import stats
 
-from workbench._follow_ons import KERNEL_KINDS
-from workbench._incidents import at_once
+from workbench._shared.follow_ons import KERNEL_KINDS
+from workbench._shared.incidents import at_once
 from workbench.errors import WorkbenchError
 from workbench.tables import FAILURES, NODE_SPANS, Table
 
@@ -45,6 +45,7 @@ def counted(
         hit = ((failures["category"] == reason) | (failures["severity"] == reason)).to_numpy(bool)
         if count := int((hit & keep).sum()):
             left[reason] = count
+        # A row that fits two reasons is counted for the first.
         keep &= ~hit
     return failures[keep], left
 
@@ -123,6 +124,7 @@ def timed(failures: pd.DataFrame, left: dict[str, int]) -> pd.DataFrame:
 
 def clock_of(failures: pd.DataFrame) -> Clock | None:
     """Return the one clock of the failures, None for none; refuse clocks that do not compare."""
+    # Each file without epoch times has a clock of its own.
     own = failures["clock"] == "own"
     sources = sorted(failures.loc[own, "source"].astype(str).unique())
     clocks = [Clock("own", name) for name in sources]

@@ -10,7 +10,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy import stats
 
-from workbench._numbers import not_negative, share_between, whole_number
+from workbench._shared.numbers import not_negative, share_between, whole_number
 from workbench.analyze._failures.failure_rows import doubtful_counts, poisson_interval, reporters
 from workbench.errors import WorkbenchError
 from workbench.tables import FAILURE_TIMES, FAILURES, MTTF_BY_SIZE, NODE_SPANS, RESTART_PHASES
@@ -51,12 +51,9 @@ def observed_span(failures: pd.DataFrame, *tables: pd.DataFrame) -> tuple[int, i
     workbench.errors.WorkbenchError: nothing in these tables has a time
     """
     everything = [FAILURES.check(failures), *tables]
-    clocks = next(
-        (found for table in everything if (found := set(table["clock"].unique()) - {"none"})), set()
-    )
-    if len(clocks) > 1:
-        msg = f"times of different clocks ({', '.join(sorted(clocks))}) do not fit together"
-        raise WorkbenchError(msg)
+    # The first table that has a time decides, and the failures come first.
+    by_table = (_clocks(table) for table in everything)
+    clocks = _one_of(next(filter(None, by_table), set()))
     times = [
         table.loc[table["clock"].isin(clocks), name].dropna()
         for table in everything
@@ -115,9 +112,8 @@ def failure_times(  # noqa: PLR0913 - what a log does not say, by name
     ------
     WorkbenchError
         If the span is empty, several kinds of reporters are mixed and ``kinds`` does not say whom
-        to believe, replicas are wanted but no nodes given, or there are fewer nodes than replicas.
-        If the span is empty, times are of different clocks, replicas are wanted but no nodes given,
-        a node is named twice, or there are fewer nodes than replicas.
+        to believe, times are of different clocks, replicas are wanted but no nodes given, a node
+        is named twice, or there are fewer nodes than replicas.
 
     Notes
     -----
@@ -135,7 +131,8 @@ def failure_times(  # noqa: PLR0913 - what a log does not say, by name
         msg = f"span_ns must end after it begins, not {span_ns}"
         raise WorkbenchError(msg)
     whole_number("replicas", replicas, least=1)
-    _one_clock(table)
+    _one_of(_clocks(table))
+    # One reason per row: a later one overwrites an earlier, so that the counts add up.
     reasons = pd.Series("", index=table.index)
     if not everything:
         reasons[table["severity"].isin(_NOT_STOPPING)] = "do not stop a job (severity)"
@@ -185,11 +182,15 @@ def _refuse_mixed(kinds: pd.Series, chosen: Sequence[str] | None) -> None:
         raise WorkbenchError(msg)
 
 
-def _one_clock(*tables: pd.DataFrame) -> None:
-    clocks = {str(clock) for table in tables for clock in table["clock"].unique()} - {"none"}
+def _clocks(table: pd.DataFrame) -> set[str]:
+    return set(map(str, table["clock"].unique())) - {"none"}
+
+
+def _one_of(clocks: set[str]) -> set[str]:
     if len(clocks) > 1:
         msg = f"times of different clocks ({', '.join(sorted(clocks))}) do not fit together"
         raise WorkbenchError(msg)
+    return clocks
 
 
 def _replicas(
@@ -210,6 +211,7 @@ def _replicas(
     if len(order) < replicas:
         msg = f"{len(order)} nodes cannot form {replicas} replicas"
         raise WorkbenchError(msg)
+    # Contiguous blocks, whose sizes differ by one node at most.
     replica_of = {name: index * replicas // len(order) for index, name in enumerate(order)}
     return names.map(replica_of).astype("Int32")
 
@@ -356,6 +358,7 @@ def _whole(values: pd.Series, least: int) -> pd.Series:
 def _agrees(table: pd.DataFrame) -> pd.Series:
     is_double = table["failure_count"].notna() & table["mttf_h"].notna()
     product = table["mttf_h"] * table["failure_count"]
+    # 1 %: papers print mean times to two or three digits.
     apart = (product - table["exposure_h"]).abs() > 0.01 * table["exposure_h"]
     return ~(is_double & apart.fillna(value=False))
 

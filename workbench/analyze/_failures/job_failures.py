@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from workbench._numbers import positive, whole_number
+from workbench._shared.numbers import positive, whole_number
 from workbench.analyze._failures.failure_rows import LEFT_OUT, NS_PER_H, counted, needed, timed
 from workbench.errors import WorkbenchError
 from workbench.tables import CRASH_LOOPS, JOB_FAILURES, JOB_SIZES, TIMELINE
@@ -74,6 +74,7 @@ def job_failures(
     positive("after_min", after_min)
     TIMELINE.check(timeline)
     kept, left = counted(needed(failures, "node", "job", "kind", "cause", "end_ns"), leave_out)
+    # The record of a failed job cannot explain that job.
     kept = timed(kept[kept["kind"] != "slurm"], left)
     runs = _failed_runs(timeline, outcomes, left)
     _refuse_other_clock(kept, runs)
@@ -81,9 +82,12 @@ def job_failures(
     early = pairs["end_ns"] >= pairs["run_end_ns"] - before_min * _NS_PER_MIN
     late = pairs["start_ns"] <= pairs["run_end_ns"] + after_min * _NS_PER_MIN
     seen = pairs[early & late].assign(is_mild=lambda rows: rows["severity"] != "fatal")
+    # One failure can be joined twice: by its node and by its job.
     seen = seen.drop_duplicates(["run", "cause", "start_ns", "severity"])
+    # Causes are listed in the order in which they struck.
     by_time = seen.sort_values(["run", "start_ns"], kind="stable")
     causes = by_time.drop_duplicates(["run", "cause"]).groupby("run")["cause"]
+    # The primary cause is the earliest fatal one, else the earliest.
     lead = seen.sort_values(["run", "is_mild", "start_ns"], kind="stable")
     table = runs.assign(
         primary_cause=lead.groupby("run")["cause"].first().reindex(runs.index).fillna(_UNKNOWN),
@@ -130,6 +134,7 @@ def crash_loops(
     if runs.empty:
         return CRASH_LOOPS.empty()
     gap = runs.groupby("job")["end_ns"].diff()
+    # Negated, so that the first run of a job, whose gap is NaN, begins a series.
     series = (~(gap <= reach)).cumsum().to_numpy()
     groups = runs.assign(series=series).groupby("series")
     table = pd.DataFrame(
@@ -234,6 +239,7 @@ def _refuse_other_clock(failures: pd.DataFrame, runs: pd.DataFrame) -> None:
 
 def _pairs(failures: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
     """Pair runs with the failures of their nodes, and with those that name the job."""
+    # A failure without an end is taken for a moment.
     ends_ns = failures["end_ns"].fillna(failures["start_ns"]).astype("int64")
     failures = failures.assign(start_ns=failures["start_ns"].astype("int64"), end_ns=ends_ns)
     nodes = runs["nodes"].astype(object).where(runs["nodes"].notna(), "")

@@ -10,7 +10,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy import stats
 
-from workbench._numbers import positive, share_between, whole_number
+from workbench._shared.numbers import positive, share_between, whole_number
 from workbench.analyze._failures.failure_rates import Nodes, counts_by_node, exposure_days
 from workbench.analyze._failures.failure_rows import (
     LEFT_OUT,
@@ -130,6 +130,7 @@ def _shrunk(
     count: NDArray[np.float64], exposure: NDArray[np.float64], rate: float
 ) -> NDArray[np.float64]:
     """Draw every node's rate towards that of all, the more the less it was watched."""
+    # Method of moments: the variance beyond that of a Poisson process, at equal rates.
     excess = ((count - exposure * rate) ** 2).sum() - count.sum()
     if not excess > 0:
         return np.full(len(count), rate)
@@ -277,6 +278,7 @@ def _recall(
     count = np.arange(1, most)
     recall = stats.poisson.sf(count - 1, lemon_mean)
     flagged, wrong = bad * recall, (nodes - bad) * stats.poisson.sf(count - 1, other_mean)
+    # Benjamini-Hochberg for expected counts: the first threshold at which it would hold.
     flags = nodes * stats.poisson.sf(count - 1, mean_count) <= false * (flagged + wrong)
     if not flags.any():
         return None, 0.0, None

@@ -10,7 +10,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy import optimize, stats
 
-from workbench._numbers import share_between
+from workbench._shared.numbers import share_between
 from workbench.analyze._failures.failure_rows import (
     LEFT_OUT,
     NS_PER_H,
@@ -308,7 +308,9 @@ def _curve(rows: pd.DataFrame, band: Band, confidence: float) -> pd.DataFrame:
     ages, at = np.unique(time, return_inverse=True)
     deaths = np.bincount(at, weights=failed, minlength=len(ages))
     gone = np.bincount(at, minlength=len(ages))
+    # Who is censored at an age was still at risk at it.
     at_risk = len(time) - np.concatenate([[0], gone.cumsum()[:-1]])
+    # Kaplan-Meier.
     share = np.cumprod(1 - deaths / at_risk)
     with np.errstate(divide="ignore"):
         # Greenwood; infinite from the age at which the last one at risk failed.
@@ -372,6 +374,7 @@ def fit(time: Floats, failed: NDArray[np.bool_], confidence: float) -> Fit | Non
     deaths = int(failed.sum())
     if deaths < 2 or (time[failed] <= 0).any() or not _has_maximum(time, failed):
         return None
+    # In units of the longest life, where powers of the times stay below 1.
     unit = float(time.max())
     t = time[time > 0] / unit
     log_t = np.log(t)
@@ -423,5 +426,5 @@ def _information(shape: float, scale: float, t: Floats, deaths: int) -> Floats:
     # but for the sum of (e^a - 1)(ln t - b), whose derivatives vanish with those of z at the
     # maximum.
     shape_shape = float((z * log_z**2).sum() + deaths)
-    both = -shape * float((z * log_z).sum())
-    return np.array([[shape_shape, both], [both, shape**2 * deaths]])
+    scale_shape = -shape * float((z * log_z).sum())
+    return np.array([[shape_shape, scale_shape], [scale_shape, shape**2 * deaths]])

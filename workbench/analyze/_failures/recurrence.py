@@ -10,7 +10,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy import stats
 
-from workbench._numbers import share_between
+from workbench._shared.numbers import share_between
 from workbench.analyze._failures.failure_rows import (
     LEFT_OUT,
     NS_PER_H,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from workbench._numbers import positive
+from workbench._shared.numbers import positive
 from workbench.analyze._fleet.step_energy import middles_of
 from workbench.analyze._lib import intervals
 from workbench.analyze._lib.energy_curves import SECOND, Floats, Ints

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from workbench._numbers import not_negative
+from workbench._shared.numbers import not_negative
 from workbench.analyze._lib.energy_curves import SECOND, EnergyCurves, Ints
 from workbench.errors import WorkbenchError
 from workbench.tables import (

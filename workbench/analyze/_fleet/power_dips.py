@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from workbench._numbers import not_negative, positive, share_between
+from workbench._shared.numbers import not_negative, positive, share_between
 from workbench.analyze._fleet.step_energy import middles_of
 from workbench.analyze._lib import intervals
 from workbench.analyze._lib.energy_curves import SECOND, Floats, offset_ns

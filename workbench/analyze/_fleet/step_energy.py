@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from workbench._numbers import in_range, whole_number
+from workbench._shared.numbers import in_range, whole_number
 from workbench.analyze._lib.energy_curves import (
     SECOND,
     EnergyCurves,

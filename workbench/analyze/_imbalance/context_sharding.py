@@ -31,6 +31,7 @@ class _Chunks:
 
     def pairs(self, tile: int, launch: int) -> Floats:
         """Return query-key pairs as a kernel pays for them: whole tiles, and a fixed part."""
+        # Division of the negative rounds up.
         padded = -(-self.length // tile) * tile
         return np.asarray((padded + launch) * (self.start + (self.length + 1) / 2))
 
@@ -93,6 +94,7 @@ def context_sharding(
     pieces, plan = packing.documents, packing.plan
     count = plan.batch_sequences
     slot = (pieces["batch"] * count + pieces["micro_batch"]).to_numpy()
+    # Packers place the longest first; in that order every sequence would begin with it.
     order = np.lexsort((np.random.default_rng(seed).random(len(slot)), slot))
     length, slot = pieces["length_tokens"].to_numpy()[order], slot[order]
     total = (int(pieces["batch"].max()) + 1) * count if len(pieces) else 0
@@ -172,10 +174,15 @@ def context_chunks(
 
     def cut(alone: NDArray[np.bool_]) -> pd.DataFrame:
         frames = []
-        for cutter, rows in ((_per_document, alone), (_per_sequence, ~alone)):
+        for is_alone, rows in ((True, alone), (False, ~alone)):
             if not rows.any():
                 continue
-            chunks = cutter(length[rows], np.zeros(int(rows.sum()), np.int64), ranks)
+            tokens = length[rows]
+            chunks = (
+                _per_document(tokens, ranks)
+                if is_alone
+                else _per_sequence(tokens, np.zeros_like(tokens), ranks)
+            )
             frames.append(
                 pd.DataFrame(
                     {
@@ -212,7 +219,6 @@ def _refuse(ranks: int, tile: int, launch: int) -> None:
 
 
 def _ratio(load: Floats) -> Floats:
-    """Give the slowest rank over the mean; an empty micro-batch is even."""
     mean = load.mean(axis=1)
     even = np.ones(len(load))
     return np.asarray(np.divide(load.max(axis=1), mean, out=even, where=mean > 0))
@@ -225,19 +231,16 @@ def _loads(
     total, ranks, tile, launch = shape
     load = np.zeros((total, ranks))
     if alone.any():
-        _add(load, slot[alone], _document_work(length[alone], ranks, tile, launch))
+        # Slots ascend, so the rows of a micro-batch lie together.
+        first = np.flatnonzero(np.diff(slot[alone], prepend=-1))
+        paid = _document_work(length[alone], ranks, tile, launch)
+        load[slot[alone][first]] += np.add.reduceat(paid, first, axis=0)
     if not alone.all():
         chunks = _per_sequence(length[~alone], slot[~alone], ranks)
         cell = slot[~alone][chunks.document] * ranks + chunks.rank
         work = np.bincount(cell, weights=chunks.pairs(tile, launch), minlength=load.size)
         load += work.reshape(load.shape)
     return load
-
-
-def _add(load: Floats, slot: Ints, work: Floats) -> None:
-    """Add rows of work to the micro-batches they belong to; places ascend."""
-    first = np.flatnonzero(np.diff(slot, prepend=-1))
-    load[slot[first]] += np.add.reduceat(work, first, axis=0)
 
 
 def _document_work(length: Ints, ranks: int, tile: int, launch: int) -> Floats:
@@ -255,9 +258,8 @@ def _document_work(length: Ints, ranks: int, tile: int, launch: int) -> Floats:
     return work
 
 
-def _per_document(length: Ints, group: Ints, ranks: int) -> _Chunks:
+def _per_document(length: Ints, ranks: int) -> _Chunks:
     """Cut every document into 2 n chunks; the remainder goes to the first, a token each."""
-    del group
     chunk = np.arange(2 * ranks)[None, :]
     base, extra = np.divmod(length, 2 * ranks)
     size = base[:, None] + (chunk < extra[:, None])
@@ -286,4 +288,5 @@ def _per_sequence(length: Ints, group: Ints, ranks: int) -> _Chunks:
 
 
 def _rank(chunk: Ints, ranks: int) -> Ints:
+    # Zigzag: rank r takes an early and a late chunk, since causal attention grows along a sequence.
     return np.where(chunk < ranks, chunk, 2 * ranks - 1 - chunk)

@@ -65,6 +65,7 @@ def stream(lengths: Ints, *, longest: int, batch_tokens: int) -> Documents:
 def chunked(lengths: Ints, *, context: int, batch_sequences: int) -> Packed:
     """Concatenate all documents and cut every ``context`` tokens, as plain data loaders do."""
     ends = np.cumsum(lengths)
+    # Whole batches only; what remains at the end of the stream is left over.
     full = int(ends[-1]) // (context * batch_sequences) * batch_sequences if len(ends) else 0
     edges = merged(ends[ends < full * context], np.arange(1, full + 1) * context)
     begin = np.concatenate([[0], edges[:-1]]).astype(np.int64) if len(edges) else edges
@@ -158,6 +159,7 @@ def delay_queues(
     there is one for every micro-batch of the global batch; then all documents, the longest
     first, go to the micro-batch with the least work, or if that is full to the shortest.
     """
+    # Attention is quadratic, the rest linear, and both are 1 at the crossover.
     ratio = docs.length / crossover
     work = (ratio * ratio + ratio).tolist()
     lengths = docs.length.tolist()
@@ -239,6 +241,7 @@ def _spread(
                 held.append(row)
                 too_long = length
                 continue
+            # Not the least loaded one, so the heap has to be built anew.
             heap[:] = [(w + work[row] if p == micro_batch else w, p) for w, p in heap]
             heapify(heap)
         used[micro_batch] += length
@@ -280,6 +283,7 @@ def _best_fitting(lengths: list[int], context: int) -> tuple[Ints, int]:
     sequences = []
     count = 0
     for length in lengths:
+        # Rooms ascend, so the first that is large enough is the tightest.
         at = bisect_left(rooms, (length, -1))
         if at < len(rooms):
             room, sequence = rooms.pop(at)
@@ -329,7 +333,6 @@ def _offset(which: Ints, lengths: Ints) -> Ints:
 
 
 def joined(packs: list[Packed]) -> Packed:
-    """Put the pieces of several windows into one."""
     empty = np.empty(0, np.int64)
 
     def of(name: str) -> Ints:
@@ -349,13 +352,11 @@ _ABOVE = {"crossover_tokens": 0.0, "memory_ratio": 1.0, "solver_s": 0.0}
 
 
 def is_whole(value: Any, least: int = 1) -> bool:
-    """Say whether a value is a whole number, of Python or numpy, from ``least`` on."""
     number = isinstance(value, int | np.integer) and not isinstance(value, bool)
     return number and bool(value >= least)
 
 
 def is_between(value: Any, low: float, high: float) -> bool:
-    """Say whether a value is a number above ``low`` and below ``high``."""
     number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
     return number and bool(low < value < high)
 
@@ -517,6 +518,7 @@ def _assigned(ratio: Floats, count: int, slack: float, limit_s: float) -> tuple[
     from scipy.sparse import csr_matrix, hstack, identity, kron
 
     size = len(ratio)
+    # Variables: x[0, 0], x[0, 1], ... piece by piece, and the bound on all sums of squares last.
     each_once = hstack(
         [kron(identity(size), np.ones((1, count))), csr_matrix((size, 1))], format="csr"
     )

@@ -83,6 +83,7 @@ def packing(lengths: pd.DataFrame, plan: PackingPlan) -> Packing:
     """
     tokens = DOCUMENT_LENGTHS.check(lengths)["length_tokens"].to_numpy()
     batch_tokens = plan.context_tokens * plan.batch_sequences
+    # Only a whole window can be packed over several batches.
     needed = batch_tokens * (1 if plan.strategy == "plain" else plan.window_batches)
     if tokens.sum() < needed:
         msg = (
@@ -127,6 +128,7 @@ def _left_squares(tokens: Ints, number: Ints, size: Ints) -> float:
     """Give the share of attention in documents of which nothing, or not all, was packed."""
     packed = np.bincount(number, weights=size, minlength=len(tokens))
     squares = tokens.astype(np.float64) ** 2
+    # A document of which half was packed leaves half of its square, as its pieces attend alone.
     left = squares * (1 - packed / tokens)
     return float(np.clip(left.sum() / squares.sum(), 0, 1))
 

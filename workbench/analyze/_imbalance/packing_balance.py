@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from workbench._progress import progress as progress_bar
+from workbench._shared.progress import progress as progress_bar
 from workbench.analyze._imbalance.packers import PackingPlan, short_tokens
 from workbench.analyze._imbalance.packing import Packing, micro_batches, packing
 from workbench.errors import WorkbenchError
@@ -71,6 +71,7 @@ def _balance(packing: Packing, edge_batches: int) -> dict[str, object]:
 
     def spread(values: pd.Series) -> NDArray[np.float64]:
         of_batch = values.to_numpy(dtype=np.float64).reshape(total, -1)[kept]
+        # A batch without documents has no mean to compare with; the note counts such batches.
         of_batch = of_batch[of_batch.any(axis=1)]
         # Equal work, in floating point, may miss its own mean by a hair.
         return np.asarray(np.maximum(of_batch.max(axis=1) / of_batch.mean(axis=1), 1.0))
@@ -93,6 +94,7 @@ def _balance(packing: Packing, edge_batches: int) -> dict[str, object]:
         "token_imbalance_ratio": spread(table["length_tokens"]).mean(),
         "memory_ratio": table["length_tokens"].max() / plan.context_tokens,
         "fill_ratio": table["length_tokens"].mean() / plan.context_tokens,
+        # Weighted by tokens, since the loss is averaged over tokens, not over documents.
         "delay_batches": np.average(late, weights=size),
         "displacement_batches": np.average(np.abs(late), weights=size),
         "cut_count": packing.cut_count,
@@ -128,6 +130,7 @@ def _doubts(packing: Packing, measured: int, empty: int) -> list[str]:
         )
     if empty:
         doubts.append(f"{empty} batches without documents are dropped from the imbalance")
+    # The mean of a skewed ratio settles slowly.
     if measured < 30:
         doubts.append(f"only {measured} batches measured")
     return doubts

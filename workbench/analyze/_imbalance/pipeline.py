@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Any, TypeAlias, get_args
 
 import numpy as np
 import pandas as pd
@@ -25,7 +25,6 @@ from workbench.tables import (
     TRAINING_STEPS,
 )
 
-Task: TypeAlias = Literal["forward", "backward"]
 Floats: TypeAlias = NDArray[np.float64]
 
 # A backward pass computes the gradients of inputs and of weights: two products for each of the
@@ -156,9 +155,11 @@ def training_steps(costs: pd.DataFrame, parallelism: Parallelism) -> pd.DataFram
     """
     forward, backward, tokens, batches = _shaped(costs, parallelism)
     step = _step(forward, backward, parallelism)
+    # The same step with equal micro-batches: what is longer than that is imbalance, not bubble.
     mean = np.broadcast_to(forward.mean(axis=(0, 1)), forward.shape)
     mean_back = np.broadcast_to(backward.mean(axis=(0, 1)), backward.shape)
-    busy = (forward + backward).sum(axis=(0, 1))
+    work = forward + backward
+    busy = work.sum(axis=(0, 1))
     room = step.max(axis=0) * parallelism.data * parallelism.pipeline
     table = pd.DataFrame(
         {
@@ -168,7 +169,9 @@ def training_steps(costs: pd.DataFrame, parallelism: Parallelism) -> pd.DataFram
             "even_cost": _step(mean, mean_back, parallelism).max(axis=0),
             "bubble_share": np.clip(1 - busy / np.where(room > 0, room, 1), 0, 1),
             "dp_rank": step.argmax(axis=0),
-            "critical_micro_batch": _critical(forward, backward),
+            # With equal stages every pass waits for the heaviest micro-batch sooner or later;
+            # it is counted replica by replica.
+            "critical_micro_batch": work.swapaxes(0, 1).reshape(-1, work.shape[2]).argmax(axis=0),
             "note": _doubt(len(forward), parallelism),
         }
     )
@@ -239,7 +242,6 @@ def pipeline(
 def _shaped(
     costs: pd.DataFrame, parallelism: Parallelism
 ) -> tuple[Floats, Floats, NDArray[np.int64], NDArray[np.int64]]:
-    """Arrange costs as micro-batch of a replica, replica, batch."""
     costs = MICRO_BATCH_COSTS.check(costs).sort_values(["batch", "micro_batch"])
     batches = costs["batch"].unique()
     count = len(costs) // max(len(batches), 1)
@@ -266,6 +268,7 @@ def _shaped(
 
     def arranged(name: str) -> Floats:
         values = costs[name].to_numpy(dtype=np.float64)
+        # Micro-batches lead, since the schedule indexes them; replicas and batches run in parallel.
         return values.reshape(len(batches), replicas, per_replica).transpose(2, 1, 0)
 
     tokens = costs["length_tokens"].to_numpy().reshape(len(batches), count).sum(axis=1)
@@ -297,15 +300,6 @@ def _run(
 def _plan(stages: int, micro_batches: int, chunks: int) -> Plan:
     """Plan a schedule once: it does not depend on how long passes take."""
     return plan(order("1f1b" if chunks == 1 else "interleaved", stages, micro_batches, chunks))
-
-
-def _critical(forward: Floats, backward: Floats) -> NDArray[np.int64]:
-    """Find the heaviest micro-batch of a batch, counted replica by replica.
-
-    With equal stages every pass waits for the heaviest one sooner or later.
-    """
-    work = (forward + backward).transpose(1, 0, 2)
-    return np.asarray(work.reshape(-1, work.shape[2]).argmax(axis=0))
 
 
 @dataclass(frozen=True)
@@ -393,6 +387,7 @@ def training_speed(
                 shared[recipe.plan], strategy=strategy, overhead_cost=overhead_cost
             )
             speeds.append((*_speed(costs, parallelism, edge_batches), strategy))
+        # The speed leads the tuple, so the faster choice for the whole run wins.
         speed, bubble, doubt, strategy = max(speeds)
         rows.append(
             {
@@ -414,6 +409,7 @@ def training_speed(
 def _speed(costs: pd.DataFrame, parallelism: Parallelism, edge: int) -> tuple[float, float, str]:
     total = costs["batch"].nunique()
     edge = edge if total > 3 * edge else total // 6
+    # Queues fill and empty at both ends of a run, and neither is how training goes on.
     inner = costs[costs["batch"].between(edge, total - edge - 1)]
     steps = training_steps(inner, parallelism)
     time = steps["step_cost"].to_numpy()

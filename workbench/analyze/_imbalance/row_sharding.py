@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from workbench._numbers import whole_number
+from workbench._shared.numbers import whole_number
 from workbench.errors import WorkbenchError
 from workbench.tables import REUSE_HISTOGRAM, ROW_POPULARITY, ROW_SHARDING
 
@@ -157,6 +157,7 @@ def row_sharding(
             )
             raise WorkbenchError(msg)
         apart = copied(head, copies, units, lpt_rows) if copies else np.zeros(units)
+        # The segments from this border on are the rows that are not hot.
         loads = {name: sum(segment_loads[number:], apart) for name, segment_loads in fixed.items()}
         loads["LPT"] = largest_first(tail, apart, lpt_rows)
         mean = (tail.total() + (head.total() if copies else 0.0)) / units
@@ -238,7 +239,6 @@ class Classes(NamedTuple):
 
     @property
     def first(self) -> Ints:
-        """Number of the first row of each class."""
         ends: Ints = np.cumsum(self.rows)
         return ends - self.rows
 
@@ -257,11 +257,9 @@ class Classes(NamedTuple):
         return head, tail
 
     def each(self) -> Floats:
-        """Give the popularity of every single row."""
         return np.repeat(self.share, self.rows)
 
     def total(self) -> float:
-        """Share of all look-ups."""
         # Not a dot product: on a busy machine the threads of BLAS wait for each other.
         return float((self.rows * self.share).sum())
 
@@ -298,6 +296,7 @@ def random(classes: Classes, units: int, rng: np.random.Generator) -> Floats:
     load: Floats = np.zeros(units)
     load += np.bincount(rng.integers(0, units, len(shares)), weights=shares, minlength=units)
     for rows, share in zip(classes.rows[~single], classes.share[~single], strict=True):
+        # Rows of a class are alike: only their number on each unit has to be drawn.
         load += share * rng.multinomial(rows, np.full(units, 1 / units))
     return load
 
@@ -333,13 +332,15 @@ def copied(classes: Classes, copies: int, units: int, single_rows: int) -> Float
         return load
     head, tail = classes.cut(single_rows)
     for share in head.each():
+        # Which of the least loaded units comes first does not matter, so nothing is sorted.
         load[np.argpartition(load, copies - 1)[:copies]] += share / copies
     return _filled_up(load, tail.total(), tail.total() / copies)
 
 
 def _filled_up(load: Floats, total: float, most: float) -> Floats:
-    """Raise the lowest loads to one level, each by no more than ``most``, by ``whole`` in all."""
+    """Raise the lowest loads to one level, each by no more than ``most``, by ``total`` in all."""
     low, high = load.min(), load.max() + most
+    # Bisection: so many halvings reach the last bit of a float.
     for _ in range(64):
         level = (low + high) / 2
         added = np.clip(level - load, 0.0, most)

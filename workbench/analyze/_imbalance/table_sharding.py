@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from workbench._numbers import whole_number
+from workbench._shared.numbers import whole_number
 from workbench.errors import WorkbenchError
 from workbench.tables import EMBEDDING_TABLES, SHARD_BALANCE, TABLE_SHARDING
 
@@ -20,6 +20,7 @@ Ints: TypeAlias = NDArray[np.int64]
 Floats: TypeAlias = NDArray[np.float64]
 
 _GIB = 1 << 30
+# Look-ups are int64.
 _INDEX_BYTES = 8
 # What torchrec found by measuring kernels.
 _FULL_DIM, _HALF_DIM, _LEAST_DIM = 128, 64, 32
@@ -65,7 +66,6 @@ class ShardingAssumptions:
     least_dim_count: int = 32
 
     def __post_init__(self) -> None:
-        """Refuse values that no cost follows from."""
         for field in fields(self):
             number = getattr(self, field.name)
             is_integer = field.type == "int"
@@ -112,6 +112,7 @@ def costs(
 
 def _link(ranks: int, using: ShardingAssumptions) -> float:
     """Return the bytes per ms of the slowest link: between hosts as soon as there are two."""
+    # An exchange among all is over when its slowest link is.
     outside = ranks > using.ranks_per_host
     return _bytes_per_ms(using.inter_gib_per_s if outside else using.intra_gib_per_s)
 
@@ -142,7 +143,6 @@ def host_row_costs(
 
 
 def memory(pieces: Pieces, element: Ints) -> Ints:
-    """Give the bytes of each shard's weights."""
     return pieces.rows * pieces.dims * element[pieces.table]
 
 
@@ -284,6 +284,7 @@ def table_sharding(
         "dim": plan.pieces.dims.astype(np.float64),
         "lookup": plan.pieces.dims * sizes.pooling[plan.pieces.table] * plan.pieces.share,
     }[balance_by]
+    # A group is placed as one, by the weight of its first shard, which is its largest.
     first = np.unique(plan.pieces.group, return_index=True)[1]
     loads = Loads(weight[first], bytes_[first], ranks // plan.width, assumptions.memory_bytes)
     try:
@@ -339,6 +340,7 @@ def _auto_columns(tables: _Tables, ranks: int, using: ShardingAssumptions) -> _P
     """Halve the columns of a table until none of its shards costs too much."""
     cuts = np.ones(len(tables.names), dtype=np.int64)
     plan = _by_columns(tables, cuts, ranks, using)
+    # From the uncut tables, so that the bound does not grow with the costs that cutting adds.
     most = using.split_ratio * (plan.lookup + plan.communication).sum() / ranks
     while tables.names:
         first = np.unique(plan.pieces.table, return_index=True)[1]
@@ -486,6 +488,7 @@ def least_loaded(loads: Loads, order: Ints) -> Ints:
     chosen = np.zeros(len(weights), dtype=np.int64)
     for position in order.tolist():
         full: list[tuple[float, int]] = []
+        # Places without room for this load are set aside, and come back for smaller ones.
         while heap and room[heap[0][1]] < memory[position]:
             full.append(heapq.heappop(heap))
         if not heap:

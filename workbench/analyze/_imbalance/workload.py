@@ -133,6 +133,7 @@ def crossover(
     if not 0 < head_ratio < np.inf:
         msg = f"head_ratio must be above 0, not {head_ratio}"
         raise WorkbenchError(msg)
+    # Below that length launches, not arithmetic, set the time of a kernel.
     long = attention[(attention["length_tokens"] >= 4_096) & (attention["context_parallel"] == 1)]
     rows = []
     for degree in sorted(set(long["tensor_parallel"]) & set(linear["tensor_parallel"])):
@@ -282,10 +283,12 @@ def sample_documents(
     if long_ratio != 1:
         order = np.argsort(tokens)
         held = np.cumsum(tokens[order].astype(np.float64))
+        # By tokens, not by documents: a tenth of the documents may hold hardly any tokens.
         weight[order[held > 0.9 * held[-1]]] = long_ratio
     weight /= weight.sum()
     rng = np.random.default_rng(seed)
     expected = float(tokens @ weight)
+    # In rounds of about the expected number, as the lengths that come are not known before.
     draws: list[np.ndarray] = []
     drawn = 0
     while drawn < token_count:
@@ -302,7 +305,6 @@ Loads: TypeAlias = NDArray[np.float64]
 
 
 def _measures(loads: Loads) -> dict[str, float]:
-    """Work out every measure of loads that add up to more than 0."""
     count = len(loads)
     shares = loads / loads.sum()
     highest, apart = float(shares.max() * count), np.abs(shares - 1 / count)
@@ -402,6 +404,7 @@ def load_imbalance(
     rows: list[dict[str, Any]] = []
     for group, keys, values in groups:
         actual, equal = _measures(values), _measures(np.ones(len(values)))
+        # One load that is everything is the worst case of every measure.
         worst = _measures(np.eye(1, len(values))[0])
         rows += [
             {

@@ -10,8 +10,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
-from workbench._metered_twice import Track, read_alike, sides_of_one
-from workbench._numbers import is_finite
+from workbench._shared.metered_twice import Track, read_alike, sides_of_one
+from workbench._shared.numbers import is_finite
 from workbench.errors import WorkbenchError
 from workbench.tables import POWER, POWER_ENTITIES
 

@@ -10,9 +10,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from workbench._profiler_steps import STEP_CATEGORIES, step_number
+from workbench._shared.kernel_kinds import KINDS
+from workbench._shared.profiler_steps import STEP_CATEGORIES, step_number
 from workbench.errors import WorkbenchError
-from workbench.kernel_kinds import KINDS
 from workbench.tables import EVENTS, Table
 
 Ints: TypeAlias = NDArray[np.int64]
@@ -34,7 +34,7 @@ class Work(NamedTuple):
     rank: Ints
     start: Ints
     end: Ints
-    kind: Ints  # Position in :data:`workbench.kernel_kinds.KINDS`
+    kind: Ints  # Position in :data:`workbench._shared.kernel_kinds.KINDS`
     device: Ints  # GPU index, -1 if missing
 
 

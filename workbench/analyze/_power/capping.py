@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from workbench._numbers import in_range, positive, whole_number
+from workbench._shared.numbers import in_range, positive, whole_number
 from workbench.tables import CAPPED_SHARE, CAPPING_EVENTS, POWER, POWER_STATES
 
 _SECOND = 1e9
@@ -100,6 +100,7 @@ def _found(
 
 def _runs(readings: pd.DataFrame, least_reading_count: int) -> pd.DataFrame:
     valid = readings[readings["is_known"]]
+    # A run ends at a gap, at the next entity, and where capping begins or ends.
     starts = (
         valid["after_gap"]
         | (valid["entity"] != valid["entity"].shift())
@@ -136,6 +137,7 @@ def _events(runs: pd.DataFrame) -> pd.DataFrame:
         ["power cap and power brake", "power brake", "power cap"],
         default="not told",
     )
+    # A counter that falls was reset; what it lost is unknown.
     held = runs["held_back_ns"].where(runs["held_back_ns"] >= 0)
     return events.assign(
         duration_s=(events["end_ns"] - events["start_ns"]) / _SECOND,
@@ -195,6 +197,7 @@ def capped_share(
     if readings.empty:
         return CAPPED_SHARE.empty()
     events = _found(readings, least_reading_count, 0.0)
+    # The last reading stands for a period, too.
     span = readings["time_ns"].max() - readings["time_ns"].min() + readings["period_ns"].median()
     stands_for = (readings["to_ns"] - readings["from_ns"]).groupby(readings["entity"])
     known_s = stands_for.sum() / _SECOND
@@ -313,6 +316,7 @@ def _with_evidence(rows: pd.DataFrame, limit_share: float) -> pd.DataFrame:
     is_known, is_capped = np.zeros((2, len(rows)), dtype=bool)
     for name, (facts, capped) in candidates.items():
         has_it = facts.groupby(rows["entity"]).transform("any").to_numpy(dtype=bool)
+        # Each device is judged by its best evidence alone, so that weaker ones add no events.
         own = has_it & (evidence == NOTHING)
         evidence = np.where(own, name, evidence)
         is_known |= own & facts.to_numpy()
@@ -335,6 +339,7 @@ def _place(facts: pd.DataFrame, longest_gap_periods: float) -> None:
     # A counter tells of all the time since the reading before, and of nothing else.
     longest = (longest_gap_periods * facts["period_ns"]).where(~counted, facts["step_ns"])
     half = facts["period_ns"] / 2
+    # Negated, so that the first reading, which has none before it, follows a gap.
     facts["after_gap"] = ~(before <= longest)
     facts["before_gap"] = facts["after_gap"].groupby(facts["entity"]).shift(-1, fill_value=True)
     back = np.where(facts["after_gap"], half, before / 2)

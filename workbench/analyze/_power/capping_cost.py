@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from workbench._numbers import positive, share_between, whole_number
+from workbench._shared.numbers import positive, share_between, whole_number
 from workbench.analyze._power.capping import AT_LIMIT
 from workbench.errors import WorkbenchError
 from workbench.tables import CAPPING_BLAME, CAPPING_COST, CAPPING_EVENTS, LOGGED_STEPS
@@ -121,6 +121,7 @@ def _cost(
     cost = float(np.sum(capped - np.median(free)))
     low, high = _interval(capped, free, confidence_level, rng)
     sides = _sides(kept)
+    # Against the slower side: of a drift, the larger part is not blamed on capping.
     local = float(sum(np.sum(stretch - max(around)) for stretch, *around in sides))
     row |= {"cost_s": cost, "low_cost_s": low, "high_cost_s": high, "local_cost_s": local}
     row["cost_ratio"] = cost / float(kept["dur_s"].sum())
@@ -210,10 +211,12 @@ def capped_steps(
     if rows.empty:
         return rows.assign(dur_s=pd.Series(dtype="float64"), state="", is_kept=False)
     blur = (events["uncertain_s"] * 1e9).astype("int64")
+    # Within the uncertainty of the ends a step is neither capped nor free.
     near = _touched(rows, events["start_ns"] - blur, events["end_ns"] + blur)
     touched = _touched(rows, events["start_ns"], events["end_ns"])
     state = np.select([touched, near], [CAPPED, UNSURE], default=UNCAPPED)
     rows = rows.assign(dur_s=(rows["end_ns"] - rows["start_ns"]) / 1e9, state=state)
+    # Capped steps are slow as a whole, so they are compared among themselves.
     usual = rows.groupby(["attempt", "state"])["dur_s"].transform("median")
     late = rows.groupby("attempt").cumcount() >= first_step_count
     return rows.assign(is_kept=late & (rows["dur_s"] <= longest_step_ratio * usual))
@@ -249,6 +252,7 @@ def _touched(rows: pd.DataFrame, starts: pd.Series, ends: pd.Series) -> np.ndarr
     last = np.searchsorted(rows["start_ns"].to_numpy(), ends.to_numpy(), side="left")
     last = np.maximum(first, last)
     change = np.zeros(len(rows) + 1, dtype=np.int64)
+    # add.at, because several events may begin in one step.
     np.add.at(change, first, 1)
     np.add.at(change, last, -1)
     touched: np.ndarray = np.cumsum(change)[:-1] > 0
@@ -351,6 +355,7 @@ def _is_most_held_back(pairs: pd.DataFrame) -> pd.Series:
     """Say of each pair whether no other device of the step was held back more."""
     all_told = pairs["clock_loss_ratio"].notna().groupby(pairs["at"]).transform("all")
     any_clock = pairs["clock_mhz"].notna().groupby(pairs["at"]).transform("all")
+    # Losses and clocks cannot be ranked together, so one measure serves all devices of a step.
     measure = pairs["clock_loss_ratio"].where(all_told, -pairs["clock_mhz"])
     measure = measure.where(all_told | any_clock, 0.0)
     return measure >= measure.groupby(pairs["at"]).transform("max")

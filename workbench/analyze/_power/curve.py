@@ -12,7 +12,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from workbench import datasets
-from workbench._numbers import in_range, positive
+from workbench._shared.numbers import in_range, positive
 from workbench.errors import WorkbenchError
 from workbench.tables import (
     POWER_CURVE,
@@ -88,6 +88,7 @@ def _by_configuration(sweeps: pd.DataFrame) -> pd.DataFrame:
             f"(the second from {at['source']}, line {at['line']}); load each sweep once"
         )
         raise WorkbenchError(msg)
+    # Sorted by limit above, so the last row of a curve is that of its largest limit.
     top = rows.groupby(_CURVE)[["time_s", "energy_j", "variant", "run_count"]].transform("last")
     same = (rows["variant"] == top["variant"]) & (rows["run_count"] == top["run_count"])
     missing = rows.join(lost, on=_CURVE)["lost_count"]
@@ -203,6 +204,7 @@ def extended_curve(
     limits = np.unique([positive("limit_w", name) for name in wanted])
     shape = None if like is None else _shape(like)
     added = [_added(own, limits, method, shape) for _, own in curve.groupby(_CURVE, sort=False)]
+    # pandas 2 warns where an empty frame takes part in the dtypes of a concat.
     rows = [curve, *(name for name in added if len(name))]
     table = pd.concat(rows, ignore_index=True) if len(rows) > 1 else curve.copy()
     table = table.sort_values([*_CURVE, "limit_w"], ignore_index=True, kind="stable")

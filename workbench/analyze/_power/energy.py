@@ -89,13 +89,14 @@ def energy(
     readings = signal(power, longest_gap_periods=longest_gap_periods)
     start, end = window(readings.earliest_ns, readings.latest_ns, start_ns, end_ns)
     energy_j, covered_s = integrated(readings, (start, end), method)
+    # Joined across all gaps of one entity, never from one entity to the next.
     own = np.diff(owners(readings), prepend=-1) == 0
     whole_j, _ = integrated(replace(readings, joined=own), (start, end), method)
     return energy_rows(
         readings,
         method=method,
         window_ns=(start, end),
-        known=Known(energy_j, covered_s, np.maximum(whole_j - energy_j, 0), _highest_w(readings)),
+        metered=Known(energy_j, covered_s, np.maximum(whole_j - energy_j, 0), _highest_w(readings)),
         reset_count=np.zeros(len(readings.names), dtype=np.int64),
     )
 
@@ -144,13 +145,13 @@ def window(
 
 
 def energy_rows(
-    readings: Signal, *, method: str, window_ns: tuple[int, int], known: Known, reset_count: Times
+    readings: Signal, *, method: str, window_ns: tuple[int, int], metered: Known, reset_count: Times
 ) -> pd.DataFrame:
     start, end = window_ns
     # Sums of segments may exceed the window by their rounding.
-    covered = np.clip(known.covered_s, 0, (end - start) / _NS)
+    covered = np.clip(metered.covered_s, 0, (end - start) / _NS)
     unknown = (end - start) / _NS - covered
-    drawn = np.where(covered > 0, np.maximum(known.energy_j, 0), np.nan)
+    drawn = np.where(covered > 0, np.maximum(metered.energy_j, 0), np.nan)
     first, last = readings.first[:-1], readings.first[1:]
     has_any = last > first
     ends = [
@@ -167,9 +168,9 @@ def energy_rows(
             "start_ns": start,
             "end_ns": end,
             "energy_j": drawn,
-            "bridged_j": np.where(has_any, known.bridged_j, np.nan),
+            "bridged_j": np.where(has_any, metered.bridged_j, np.nan),
             "highest_j": np.nan_to_num(drawn)
-            + np.where(unknown > 0, unknown * known.highest_w, np.where(has_any, 0, np.nan)),
+            + np.where(unknown > 0, unknown * metered.highest_w, np.where(has_any, 0, np.nan)),
             "mean_w": drawn / np.where(covered > 0, covered, 1),
             "covered_share": covered / ((end - start) / _NS),
             "unknown_s": unknown,
@@ -240,6 +241,7 @@ def energy_total(energy: pd.DataFrame, *, entities: pd.DataFrame | None = None) 
     row = kind | {
         "energy_j": chosen["energy_j"].sum(min_count=1),
         "bridged_j": chosen["bridged_j"].sum(min_count=1),
+        # One entity without an upper end leaves the sum without one.
         "highest_j": chosen["highest_j"].sum(min_count=len(expected)),
         "mean_w": _mean_w(chosen),
         "covered_share": min(covered_s / (window_s * len(expected)), 1.0),
@@ -323,7 +325,7 @@ def energy_from_counter(
         method="counter",
         window_ns=(start, end),
         # A counter counts across gaps; what a reset lost, nobody knows.
-        known=Known(
+        metered=Known(
             energy_j, covered_s, np.zeros(len(readings.names)), np.full(len(readings.names), np.nan)
         ),
         reset_count=np.bincount(owners(readings)[resets], minlength=len(readings.names)),
@@ -339,6 +341,7 @@ def _as_rate(readings: Signal, edges_ns: np.ndarray) -> tuple[Signal, np.ndarray
     earlier_ns = readings.time_ns - step_ns
     cut = np.zeros(len(owner), dtype=bool)
     for edge in edges_ns:
+        # A difference across an edge of the window counts in part only if it is short.
         cut |= (earlier_ns < edge) & (edge < readings.time_ns)
     is_known = own & (rise >= 0) & (step_ns > 0) & (readings.joined | ~cut)
     rate = np.where(is_known, rise, 0) / np.where(is_known, step_ns / _NS, 1)
@@ -426,7 +429,7 @@ def pue(facility: pd.DataFrame, it: pd.DataFrame, *, window_s: float | None = No
 
 def _period(facility: pd.DataFrame, entry: pd.DataFrame) -> int:
     """Give the length of the cells in ns, or raise if those of both do not fit each other."""
-    steps = np.concatenate([np.diff(it["time_ns"].to_numpy()) for it in (facility, entry)])
+    steps = np.concatenate([np.diff(totals["time_ns"].to_numpy()) for totals in (facility, entry)])
     if len(facility) < 1 or len(entry) < 1 or len(steps) < 1:
         msg = "PUE needs totals of two cells or more; make them with analyze.power_totals"
         raise WorkbenchError(msg)

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from workbench._numbers import is_finite, positive
+from workbench._shared.numbers import is_finite, positive
 from workbench.analyze._lib.energy_curves import (
     BESIDE,
     EnergyCurves,
@@ -24,13 +24,7 @@ from workbench.analyze._lib.energy_curves import (
 )
 from workbench.analyze._power.energy import window
 from workbench.errors import WorkbenchError
-from workbench.tables import (
-    POWER,
-    POWER_ENTITIES,
-    POWER_GRID,
-    POWER_SAMPLED,
-    POWER_TOTALS,
-)
+from workbench.tables import POWER, POWER_ENTITIES, POWER_GRID, POWER_SAMPLED, POWER_TOTALS
 
 _NS = 1e9
 # Rows of about 30 bytes: more would not fit a laptop, and most often a clock is wrong.
@@ -149,12 +143,14 @@ def _too_many(count: int, readings: Signal) -> ValueError:
 
 
 def cells_of(energy_j: Numbers, covered_ns: Times, width_ns: int) -> tuple[Numbers, Numbers]:
-    drawn, facts = np.diff(energy_j), np.diff(covered_ns)
-    mean = np.maximum(drawn, 0) / (np.where(facts > 0, facts, 1) / _NS)
-    return mean, facts / width_ns
+    drawn, covered = np.diff(energy_j), np.diff(covered_ns)
+    # Differences of cumulated energy can fall just below 0 by rounding.
+    mean = np.maximum(drawn, 0) / (np.where(covered > 0, covered, 1) / _NS)
+    return mean, covered / width_ns
 
 
 def is_unknown(covered_share: Numbers, least_covered_share: float) -> NDArray[np.bool_]:
+    # A cell without any reading stays unknown, even where a share of 0 is enough.
     least = max(least_covered_share - _SLACK, np.nextafter(0, 1))
     unknown: NDArray[np.bool_] = covered_share < least
     return unknown
@@ -243,6 +239,7 @@ def by_entity(grid: pd.DataFrame, column: str = "power_w") -> tuple[Times, Numbe
     time = grid["time_ns"].to_numpy()
     entity_count = len(np.unique(codes))
     times = time[: len(grid) // entity_count]
+    # The reshaping needs the same cells for every entity, in the order of the grid.
     if len(grid) != entity_count * len(times) or (
         (time.reshape(entity_count, -1) != times).any()
         or (codes.reshape(entity_count, -1) != codes[:: len(times), None]).any()
@@ -430,6 +427,7 @@ def power_sampled(power: pd.DataFrame, *, point_count: int = 2000) -> pd.DataFra
         excess = (len(kept) + len(pauses)) / point_count
         if excess <= 1:
             break
+        # A little fewer than in proportion, so that the next round fits.
         buckets = max(int(buckets / excess * 0.97), 1)
     kept, pauses = _at_most(kept, pauses, point_count)
     return _table(times, values, kept, pauses)
@@ -486,6 +484,7 @@ def _pauses(times: Rows, starts: Rows, width: int) -> Rows:
         msg = "the readings are not in order of time; sort them by time_ns first"
         raise WorkbenchError(msg)
     period = _period(times, spans, steps)
+    # One pause among its other steps makes a bucket at least so long.
     long = np.flatnonzero(spans > (steps + _GAP_PERIODS - 1) * period)
     return np.array(list(_longest(times, starts[long], ends[long], period)), dtype=np.int64)
 
@@ -494,6 +493,7 @@ def _period(times: Rows, spans: Rows, steps: Rows) -> float:
     is_known = steps > 0
     if not is_known.any():
         return 0.0
+    # The densest bucket hardly holds a pause, so that its median step is the period.
     position = int(np.argmin(np.where(is_known, spans / np.maximum(steps, 1), np.inf)))
     width = int(steps.max())
     first = min(position * width, max(len(times) - 2, 0))
@@ -587,6 +587,7 @@ def power_sum(power: pd.DataFrame, *, period_s: float | None = None) -> pd.DataF
 def _short_s(meter_period_s: float) -> float:
     if meter_period_s <= 0:
         return 0.0
+    # Rounding must not push a cell that fits exactly to the next shorter one.
     most = meter_period_s / _CELLS_PER_READING * (1 + 1e-9)
     power = math.floor(math.log10(most))
     return max(

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from workbench import datasets
-from workbench._numbers import not_negative, positive, share_between
+from workbench._shared.numbers import not_negative, positive, share_between
 from workbench.analyze._power.series import Series, at_meter_pace, longest_stretch, uniform
 from workbench.analyze._power.spectrum import half_power_hz, periodogram, ramps_of
 from workbench.errors import WorkbenchError
@@ -77,6 +77,7 @@ def grid_check(
     """
     if averaging_s is not None:
         not_negative("averaging_s", averaging_s)
+    # 1 allows no gap at all; share_between would refuse it.
     if least_covered_share != 1:
         share_between("least_covered_share", least_covered_share)
     series = uniform(totals)
@@ -116,6 +117,7 @@ def _ramps(series: Series, spec: GridSpec, resolved_s: float) -> Iterator[dict[s
     window = spec.ramp_window_s
     # A change over a long window is also the mean of shorter ones, so it can prove too much.
     result = ramps_of(series, max(window, series.resolved_s))
+    # Two means that do not overlap are needed for a change.
     seen = window >= 2 * resolved_s * (1 - 1e-9)
     why = f"largest change over {result[0]['measured_s']:g} s"
     if not seen:
@@ -137,6 +139,7 @@ def _range(series: Series, spec: GridSpec, resolved_s: float) -> Iterator[dict[s
         return
     window = spec.range_window_s
     cells = max(round(window / series.period_s), 1)
+    # A mean over a gap would be one of fewer cells, so windows with gaps drop out.
     power = pd.Series(series.power_w).rolling(cells).mean().dropna()
     seen = window >= resolved_s * (1 - 1e-9)
     why = f"largest - smallest mean of {cells * series.period_s:g} s"
@@ -156,6 +159,7 @@ def _range(series: Series, spec: GridSpec, resolved_s: float) -> Iterator[dict[s
 def _band(series: Series, spec: GridSpec, averaging_s: float | None) -> dict[str, Any]:
     low, high = float(spec.band_low_hz or 0), float(spec.band_high_hz or 0)
     nyquist = series.nyquist_hz
+    # Beyond its half-power frequency the sensor averages away more than half of the power.
     top = min(high, nyquist, half_power_hz(averaging_s or 0.0))
     visible = max(top - low, 0.0) / (high - low)
     row = {
@@ -165,6 +169,7 @@ def _band(series: Series, spec: GridSpec, averaging_s: float | None) -> dict[str
     }  # fmt: skip
     if low >= nyquist:
         return row | {"why": f"the band is above Nyquist ({nyquist:g} Hz): nothing of it is seen"}
+    # Cells finer than the meter repeat its readings, and would pass as resolution.
     stretch = longest_stretch(at_meter_pace(series), longest_gap_cells=2, least_cells=1)
     if len(stretch.power_w) < _LEAST_CELLS:
         return row | {"why": f"fewer than {_LEAST_CELLS} cells without a gap", "visible_share": 0.0}
@@ -359,6 +364,7 @@ def _from_row(row: dict[str, Any]) -> GridSpec:
         return None if value is None or by is None else value * by
 
     window = number["ramp_window_s"]
+    # The file has megawatts per window, as utilities write them.
     per_window = None if window is None else _MEGA / window
     return GridSpec(
         name=str(row["name"]),

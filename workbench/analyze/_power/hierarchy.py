@@ -115,6 +115,7 @@ def _children(fed: Feeds, power: Numbers) -> dict[str, Numbers]:
         result["common_share"][at] = common.mean()
         result["peaks_w"][at] = together.max(axis=1).sum()
         if peak > 0:
+            # Rounding could show less than 1, which cannot be.
             result["diversity_ratio"][at] = max(result["peaks_w"][at] / peak, 1.0)
     return result
 
@@ -144,6 +145,7 @@ def _nameplates(nameplate: Numbers, fed: Feeds) -> Numbers:
     # A child without a nameplate stands for its own children.
     below = np.full(len(nameplate), np.nan)
     children = fed.children()
+    # From the leaves up: parents come before their children in a topology.
     for at in range(len(nameplate) - 1, -1, -1):
         if children[at]:
             own = nameplate[children[at]]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from workbench._numbers import in_range, not_negative, positive
+from workbench._shared.numbers import in_range, not_negative, positive
 from workbench.errors import WorkbenchError
 from workbench.tables import POWER_CURVE, PROVISIONING
 
@@ -176,6 +176,7 @@ def overhead_w_implied(
     if positive("reference_limit_w", reference_limit_w) <= limit_w:
         msg = f"limit_w={limit_w:g} must be below reference_limit_w={reference_limit_w:g}"
         raise WorkbenchError(msg)
+    # Without any overhead, the number of GPUs grows as the limit falls.
     most = reference_limit_w / limit_w * speed_share
     if not speed_share < gain_ratio <= most:
         msg = (

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from workbench._numbers import whole_number
+from workbench._shared.numbers import whole_number
 from workbench.errors import WorkbenchError
 from workbench.tables import POWER_TOTALS
 

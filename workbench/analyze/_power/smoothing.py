@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from workbench._numbers import in_range, not_negative, positive
+from workbench._shared.numbers import in_range, not_negative, positive
 from workbench.analyze._power.grid_check import GridSpec, grid_check
 from workbench.analyze._power.series import Floats, longest_stretch, uniform
 from workbench.errors import WorkbenchError
@@ -354,6 +354,7 @@ def held_up(
         return target
     drawn = []
     out, held = float(target[0]), 0
+    # A loop, since the hysteresis makes each cell depend on the one before.
     for wanted in target.tolist():
         if wanted >= out:
             out = min(out + up_w, wanted)

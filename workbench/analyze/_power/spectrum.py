@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from workbench._numbers import not_negative, positive, whole_number
+from workbench._shared.numbers import not_negative, positive, whole_number
 from workbench.analyze._power.series import (
     Floats,
     Ints,
@@ -203,6 +203,7 @@ def power_spectrum(
         movement(piece.power_w), fs=1 / series.period_s, window="hann", nperseg=size,
         detrend="constant",
     )  # fmt: skip
+    # f = 0 holds what detrending left of the mean, no fluctuation.
     frequency, density = frequency[1:], density[1:]
     total = density.sum()
     table = pd.DataFrame({"frequency_hz": frequency, "density_w2_per_hz": density})
@@ -269,11 +270,13 @@ def power_peaks(
     density = rows["density_w2_per_hz"].to_numpy()
     if len(rows) < 3 or not density.max() > 0:
         return POWER_PEAKS.empty()
+    # A density of 0 has no decibels; 120 dB below the highest is as good as none.
     decibel = 10 * np.log10(np.maximum(density, density.max() * 1e-12))
     result, _ = signal.find_peaks(decibel, prominence=max(prominence_db, 1e-9))
     result = result[np.argsort(-density[result], kind="stable")][:peaks]
     frequency = rows["frequency_hz"].to_numpy()
     width = float(frequency[1] - frequency[0])
+    # The window spreads a line over its main lobe: the share of a peak is the sum of these bins.
     near = rows["variance_share"].rolling(2 * _LOBE_BINS + 1, center=True, min_periods=1).sum()
     table = pd.DataFrame({
         "frequency_hz": frequency[result], "period_s": 1 / frequency[result],
@@ -290,12 +293,12 @@ def _harmonics(frequency_hz: Floats, width_hz: float) -> tuple[list[int], list[f
     bases: list[float] = []
     for frequency in frequency_hz.tolist():
         order, base = 1, frequency
-        for facts, known_order in zip(frequency_hz.tolist(), orders, strict=False):
-            n = round(frequency / facts)
+        for fundamental, known_order in zip(frequency_hz.tolist(), orders, strict=False):
+            n = round(frequency / fundamental)
             reach = (n + 1) / 2 * width_hz * (1 + 1e-9)
-            close = abs(frequency - n * facts) <= reach < facts / 4
+            close = abs(frequency - n * fundamental) <= reach < fundamental / 4
             if known_order == 1 and 2 <= n <= 10 and close:
-                order, base = n, facts
+                order, base = n, fundamental
                 break
         orders.append(order)
         bases.append(base)

@@ -11,7 +11,7 @@ import pandas as pd
 from scipy import stats
 
 from workbench import tables
-from workbench._numbers import share_between, whole_number
+from workbench._shared.numbers import share_between, whole_number
 from workbench.analyze._pvf import groups as grouping
 from workbench.analyze._pvf.groups import SAME, Rules, groups
 from workbench.analyze._pvf.injection_rows import KEY, bundles, campaigns, experiments, together
@@ -288,10 +288,12 @@ def _known(rows: pd.DataFrame) -> dict[str, float]:
     return {"bits": bits, "pvf": float((rows["bit_count"] * rows["pvf"]).sum() / bits)}
 
 
-def _designs(part: pd.DataFrame, factor: float, scale: float, inputs: str) -> list[dict[str, Any]]:
-    weight = (part["bit_count"] / part["bit_count"].sum()).to_numpy()
-    mean, event = part["pvf"].to_numpy(), part["event_share"].to_numpy()
-    spread = part["spread"].to_numpy()
+def _designs(
+    strata_rows: pd.DataFrame, factor: float, scale: float, inputs: str
+) -> list[dict[str, Any]]:
+    weight = (strata_rows["bit_count"] / strata_rows["bit_count"].sum()).to_numpy()
+    mean, event = strata_rows["pvf"].to_numpy(), strata_rows["event_share"].to_numpy()
+    spread = strata_rows["spread"].to_numpy()
     total_variance = float((weight * (spread**2 + mean**2)).sum()) - factor**2
     if inputs == "one":
         spread, event = np.sqrt(mean * (1 - mean)), mean
@@ -302,6 +304,7 @@ def _designs(part: pd.DataFrame, factor: float, scale: float, inputs: str) -> li
         "neyman": float((weight * spread).sum()) ** 2,
     }
     drawn = dict.fromkeys(needed, weight)
+    # A pilot without any event has no spread by which to share out sites.
     if needed["neyman"] > 0:
         drawn["neyman"] = weight * spread / (weight * spread).sum()
     rows = []
@@ -409,6 +412,7 @@ def strata(
         site_count=size,
         bit_count=bits,
         pvf=mean,
+        # One site has no spread to estimate; divided by 1 it is 0, not NaN.
         spread=np.sqrt(square / np.maximum(size - 1, 1)),
         event_share=np.bincount(grouped.code, share > 0, len(size)) / size,
     )

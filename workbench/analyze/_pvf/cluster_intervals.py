@@ -9,7 +9,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy import stats
 
-from workbench._numbers import share_between, whole_number
+from workbench._shared.numbers import share_between, whole_number
 from workbench.errors import WorkbenchError
 from workbench.tables import PROPORTION
 

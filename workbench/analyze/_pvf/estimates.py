@@ -108,6 +108,7 @@ def _estimated(injections: Injections | Sequence[Injections], rules: Rules) -> p
     counts = grouping.wrong_and_judged(table, rules)
     member = grouping.members(table, grouped.code, rules)
     weight, unknown = grouping.weights(table, grouped.code, rules)
+    # Rows that stand for no bits, or judged no input, are no sites of the sample.
     inside = weight * counts[1] > 0
     columns = (grouped.code, member, weight, *counts)
     site = clusters(table[inside], *(column[inside] for column in columns))
@@ -130,6 +131,7 @@ def _estimated(injections: Injections | Sequence[Injections], rules: Rules) -> p
         for name, reason in _LEFT_OUT.items():
             if left := rows.attrs[name]:
                 doubts[position].append(f"{left:,} experiments of the campaigns {reason}")
+    # The first row speaks for its group: refuse_mixed lets only campaigns of equal rules share one.
     first = np.unique(grouped.code, return_index=True)[1]
     of_group = campaign.set_index("campaign_id").loc[table["campaign_id"].iloc[first]]
     return finished(result, grouped._replace(labels=people.labels), doubts, of_group, rules)
@@ -341,7 +343,7 @@ def _numbers(table: pd.DataFrame, grouped: Groups, share: Any, inputs: int) -> p
 
 def finished(
     result: pd.DataFrame,
-    found: Groups,
+    grouped: Groups,
     doubts: list[list[str]],
     of_group: pd.DataFrame,
     rules: Rules,
@@ -349,7 +351,7 @@ def finished(
     """Put names, rules and doubts to the numbers; ``of_group`` has a campaign per group."""
     text = pd.Series([""]).dtype
     result = result.assign(
-        group=pd.Series(found.labels, dtype=text),
+        group=pd.Series(grouped.labels, dtype=text),
         drawn_from=pd.Series(result["drawn_from"], dtype=text),
         confidence_level=rules.confidence_level,
         is_sure=[not reasons for reasons in doubts],
@@ -361,6 +363,6 @@ def finished(
         values = of_group[name].astype(object)
         result[name] = pd.Series(values.where(values.notna(), None).to_numpy(), dtype=object)
     table = PVF.check(PVF.cast(result))
-    keys = found.keys.reset_index(drop=True)
+    keys = grouped.keys.reset_index(drop=True)
     table = table[[name for name in table if name not in keys]]
     return PVF.check(pd.concat([keys, table], axis=1))

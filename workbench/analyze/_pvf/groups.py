@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from workbench._numbers import NUMBER_TYPES, share_between
+from workbench._shared.numbers import NUMBER_TYPES, share_between
 from workbench.analyze._pvf.injection_rows import OF_ONE_FLIP, SEVERAL, several_hit
 from workbench.errors import InjectionError
 from workbench.tables import CAMPAIGN
@@ -60,6 +60,7 @@ def groups(table: pd.DataFrame, by: tuple[str, ...], order: pd.DataFrame) -> Gro
         codes.append(rank[code])
     joint = np.zeros(len(table), dtype=np.int64)
     for code, shown in zip(codes, values, strict=True):
+        # Mixed radix: one number per combination, in the order of the first column.
         joint = joint * len(shown) + code
     present, code = np.unique(joint, return_inverse=True)
     columns, remaining = {}, present
@@ -159,6 +160,7 @@ def refuse_half_weighted(table: pd.DataFrame, group: Any, labels: list[str]) -> 
 
 def _widths(table: pd.DataFrame) -> NDArray[np.float64]:
     code, dtypes = pd.factorize(table["dtype"], use_na_sentinel=False)
+    # One width for all cancels out of the mean.
     if len(dtypes) < 2:
         return np.ones(len(table))
     width = np.array([bit_width(dtype) for dtype in dtypes])

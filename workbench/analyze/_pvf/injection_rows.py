@@ -235,6 +235,7 @@ def _sites(faults: pd.DataFrame, experiment: Any, campaign: Any) -> pd.Series:
 
 def joint(left: Any, right: Any) -> Any:
     """Give a code per pair of codes, each from -1."""
+    # Shifted by one, since -1 stands for unknown.
     width = int(right.max(initial=0)) + 2
     return pd.factorize((left.astype(np.int64) + 1) * width + right + 1)[0].astype(np.int64)
 

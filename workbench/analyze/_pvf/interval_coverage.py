@@ -10,7 +10,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from workbench import tables
-from workbench._numbers import share_between, whole_number
+from workbench._shared.numbers import share_between, whole_number
 from workbench.analyze._pvf import cluster_intervals as intervals
 from workbench.analyze._pvf.cluster_intervals import Estimates
 from workbench.analyze._pvf.groups import bit_role, groups, rules_told
@@ -132,6 +132,7 @@ def _uniform(
 ) -> Estimates:
     every, used = inputs
     sums = np.zeros((3, repeats))
+    # Campaigns are drawn in batches, so that memory does not grow with their number.
     step = max(_AT_ONCE // sites, 1)
     for start in range(0, repeats, step):
         size = (min(step, repeats - start), sites)
@@ -305,6 +306,7 @@ def neyman(weight: Any, spread: Any, site_count: int) -> NDArray[np.int64]:
     exact = max(left, 0) * worth / worth.sum(axis=-1, keepdims=True)
     floor = np.floor(exact)
     missing = max(left, 0) - floor.sum(axis=-1, keepdims=True)
+    # argsort of argsort gives ranks: the largest remainders are 0, 1, 2, ...
     turn = np.argsort(np.argsort(floor - exact, axis=-1, kind="stable"), axis=-1, kind="stable")
     return np.asarray(floor + (turn < missing) + LEAST_SITES, dtype=np.int64)
 
@@ -431,6 +433,7 @@ def _judged(drawn: pd.DataFrame, every: int, used: int, rng: np.random.Generator
     if used == every:
         return sdc, due, used
     sdc_drawn = rng.hypergeometric(sdc, every - sdc, used)
+    # DUE come from the inputs that SDC left over, so that both never exceed those used.
     others_right = np.where(every > sdc, used - sdc_drawn, 0)
     return sdc_drawn, rng.hypergeometric(due, every - sdc - due, others_right), used
 

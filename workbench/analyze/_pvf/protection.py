@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from workbench._numbers import share_between
+from workbench._shared.numbers import share_between
 from workbench.analyze._pvf import groups as grouping
 from workbench.analyze._pvf.allocation import site_shares
 from workbench.analyze._pvf.cluster_intervals import Clusters, cluster_interval, estimates
@@ -224,6 +224,7 @@ def _curve(table: pd.DataFrame, parameters: pd.DataFrame, unit: Unit, exact: boo
 
 
 def _sizes(table: pd.DataFrame, parameters: pd.DataFrame, unit: Unit) -> Any:
+    # Tied weights are one tensor under their first name.
     by_tensor = parameters.drop_duplicates("param").set_index("param")
     if unit == "tensors":
         return by_tensor["bit_count"].reindex(table["param"]).fillna(1).to_numpy(dtype=float)
@@ -257,6 +258,7 @@ def _names(table: pd.DataFrame, unit: Unit) -> Any:
 
 def _steps(units: _Units, total: tuple[int, float]) -> pd.DataFrame:
     count, size = total
+    # Harm per bit protected: the greedy order of a knapsack.
     order = np.argsort(-units.rank / units.size, kind="stable")
     # Units without an event have no order among themselves: the last step takes them together.
     order = order[units.rank[order] > 0]
@@ -280,6 +282,7 @@ def _steps(units: _Units, total: tuple[int, float]) -> pd.DataFrame:
 
 def _mean(first: pd.DataFrame, second: pd.DataFrame) -> pd.DataFrame:
     curve = first if len(first) >= len(second) else second
+    # Both halves have their own steps; on those of the longer one they can be averaged.
     at = curve["protected_share"].to_numpy()
     curves = [
         np.interp(at, half["protected_share"], half["removed_share"]) for half in (first, second)
@@ -450,6 +453,7 @@ def _rows(
     group, size = grouped.code, len(grouped.labels)
     grouping.refuse_half_weighted(paired, group, grouped.labels)
     weight = paired["weight"].to_numpy(dtype=float)
+    # One missing weight makes those of its group useless.
     weight = np.where(np.bincount(group, np.isnan(weight))[group] > 0, 1.0, weight)
     stratum = joint(pd.factorize(paired["stratum"])[0], group)
     after = paired[["wrong_with", "judged_with"]].to_numpy(dtype=float)

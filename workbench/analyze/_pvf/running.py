@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from workbench._numbers import not_negative, positive, share_between, whole_number
+from workbench._shared.numbers import not_negative, positive, share_between, whole_number
 from workbench.analyze._pvf import cluster_intervals as intervals
 from workbench.analyze._pvf.allocation import site_shares
 from workbench.analyze._pvf.groups import Rules, groups, rules_told
@@ -184,5 +184,6 @@ def _alarms(clean: Any, tolerance: float) -> dict[str, float]:
     count = len(clean)
     # Not >: a residual that is not a number has to count as an alarm.
     alarms = int((~(clean <= tolerance)).sum())
+    # Clopper-Pearson, one-sided: it says something even without any alarm.
     high = float(stats.beta.ppf(_LEVEL, alarms + 1, count - alarms)) if alarms < count else 1.0
     return {"clean_count": count, "false_alarm_share": alarms / count, "false_alarm_high": high}

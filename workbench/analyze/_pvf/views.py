@@ -8,7 +8,7 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 
-from workbench._numbers import not_negative
+from workbench._shared.numbers import not_negative
 from workbench.analyze._pvf import groups as grouping
 from workbench.analyze._pvf.estimates import pvf
 from workbench.analyze._pvf.groups import Average, NanPolicy, Rules, groups
@@ -59,6 +59,7 @@ def pvf_by_bit(
         nan_policy=nan_policy,
         confidence_level=confidence_level,
     )
+    # A bit never injected must show as unknown; without its row it would look harmless.
     missing = _missing(table, parameters_of(injections), rows)
     if missing.empty:
         return table
@@ -304,6 +305,7 @@ def _counts(table: pd.DataFrame, weight: Any, *, is_split: bool) -> dict[str, fl
         wrong = (totals["sdc"] or 0.0) + (totals["due"] or 0.0)
         totals["masked or benign"] = max(inputs - wrong, 0.0)
         totals["masked"] = totals["benign"] = None
+    # Beneficial ones are a subset of SDC, and would count twice.
     if totals["beneficial"] is not None and totals["sdc"] is not None:
         totals["sdc"] -= totals["beneficial"]
     return {name: value for name in _OUTCOMES if (value := totals.get(name)) is not None}

@@ -8,10 +8,10 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from workbench._shared.kernel_kinds import KINDS
 from workbench.analyze._lib import rows as arrays
 from workbench.analyze._lib.intervals import coverage
 from workbench.analyze._lib.rows import MISSING, Ints, Work
-from workbench.kernel_kinds import KINDS
 from workbench.tables import COMMUNICATION_OVERLAP, STEP_BREAKDOWN, STEP_TIMES, TIME_BREAKDOWN
 
 By: TypeAlias = Literal["rank", "step"]
@@ -78,6 +78,7 @@ def time_breakdown(events: pd.DataFrame, *, by: By = "rank") -> pd.DataFrame:
         rank, step = groups.keys[0], np.full(len(groups.bounds), MISSING)
         has_window = np.ones(len(rank), dtype=bool)
     table = pd.DataFrame({"rank": rank.astype("int32"), "step": arrays.nullable(step, "Int32")})
+    # Distinct pairs of group and GPU, so their number per group is that of its GPUs.
     pairs = arrays.grouped(groups.number, work.device)
     table["device_count"] = np.bincount(pairs.keys[0]).astype(np.int32)
     for name, time in parts(mixes(work, groups.number)).items():
@@ -122,6 +123,7 @@ def parts(mixed: Ints) -> dict[str, Ints]:
 
 def _with_gpuless_ranks(table: pd.DataFrame, events: pd.DataFrame) -> pd.DataFrame:
     rank = events["rank"].to_numpy()
+    # Events lie rank by rank: only where the rank changes is there something to compare.
     every = np.unique(rank[np.append(True, rank[1:] != rank[:-1])])
     absent = np.setdiff1d(every, table["rank"])
     if len(absent) == 0:
@@ -208,6 +210,7 @@ def step_breakdown(events: pd.DataFrame) -> pd.DataFrame:
         of_rank = starts[starts["rank"] == rank].sort_values("start_ns")
         begin = of_rank["start_ns"].to_numpy(dtype=np.int64)
         step = of_rank["step"].to_numpy(dtype=np.int64)
+        # One mark opens a step and nothing closes it: the whole trace is one row without a number.
         if len(begin) < 2:
             begin = np.array([own.start.min(), own.end.max()])
             step = np.array([MISSING, MISSING])
@@ -230,6 +233,7 @@ def _of_rank(work: Work, begin: Ints) -> pd.DataFrame:
     cut = cut._replace(
         start=np.maximum(cut.start, begin[window]), end=np.minimum(cut.end, begin[window + 1])
     )
+    # Steps at the end in which nothing ran get rows of zeros, so that they count as idle.
     mixed = mixes(cut, window)
     times = parts(np.pad(mixed, ((0, len(begin) - 1 - len(mixed)), (0, 0))))
     table = pd.DataFrame({name: times[name] for name in times if name in STEP_BREAKDOWN.columns})

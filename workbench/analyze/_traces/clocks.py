@@ -126,15 +126,13 @@ def align_clocks(
     start = events["start_ns"].to_numpy()
     shift = np.append(offsets["offset_ns"].to_numpy("int64"), 0)[position]
     if correct_drift:
+        # Position -1, a rank whose clock is not known, finds the appended zero and stays as it is.
         rate = np.append(offsets["drift_ratio"].to_numpy("float64", na_value=0.0), 0.0)[position]
         reference = np.append(offsets["reference_ns"].to_numpy("int64"), 0)[position]
         shift = shift + np.rint(rate * np.where(rate == 0, 0, start - reference)).astype(np.int64)
     shifted = events.assign(start_ns=start - shift)
     shifted.attrs["own_clock"] = np.unique(rank[position < 0]).tolist()
     return shifted
-
-
-on_one_clock = align_clocks  # the name until 0.1
 
 
 def arrival_doubts(comm: pd.DataFrame, clocks: pd.DataFrame) -> pd.Series:
@@ -151,6 +149,7 @@ def arrival_doubts(comm: pd.DataFrame, clocks: pd.DataFrame) -> pd.Series:
     residual = matched["rank"].map(by_rank["residual_ns"].where(by_rank["is_sure"])).astype("Int64")
     unknown = instances.largest(residual.isna().to_numpy().astype(np.int64)) > 0
     of_clock = pd.factorize(clock)[0].astype(np.int64)
+    # Clocks that no collective joins have offsets of different zeros.
     apart = instances.largest(of_clock) != instances.smallest(of_clock)
     first, second = _largest_two(instances.number, np.asarray(residual.fillna(0), dtype=np.int64))
     latest, before = _largest_two(instances.number, matched["start"].to_numpy())
@@ -177,6 +176,7 @@ def _of_ranks(used: pd.DataFrame) -> pd.DataFrame:
     enough = np.array([len(of_rank) >= _FEWEST for of_rank in rows])
     residual = [spread(fitted.left[of_rank], end[of_rank]) for of_rank in rows]
     grows = [drift(fitted.left[of_rank], end[of_rank]) for of_rank in rows]
+    # The middle of the trace, where the estimated offset is that of the clock even if it drifts.
     middle = [np.sort(end[of_rank])[len(of_rank) // 2] for of_rank in rows]
     table = pd.DataFrame(
         {
@@ -192,6 +192,7 @@ def _of_ranks(used: pd.DataFrame) -> pd.DataFrame:
     table["residual_ns"] = table["residual_ns"].where(enough)
     shift = fitted.offset[rank]
     moments = grouped(moment)
+    # No rank can leave before the last one enters; if one still does, its clock is still off.
     is_left = moments.largest(start - shift) > moments.smallest(end - shift)
     impossible = is_left[moments.number]
     most = pd.Series(impossible).groupby(rank).mean().to_numpy() > 0.5
@@ -293,6 +294,7 @@ def spread(left: Floats, time: Ints) -> int:
 
     Whole microseconds, as profilers wrote them until 2024, hide half a microsecond.
     """
+    # Differences, since an epoch base adds nanoseconds that are the same in all stamps.
     coarse = bool(((time - time[0]) % 1000 == 0).all())
     return max(int(np.ceil(_NORMAL * np.median(np.abs(left)))), 500 if coarse else 0)
 
@@ -306,6 +308,7 @@ def drift(left: Floats, time: Ints) -> float | None:
     3 of its standard errors, ``1.25 s sqrt(6 / n)``, with s the robust standard deviation around
     the line and n the number of differences, at least 9.
     """
+    # Outliers move a median less than a fitted line, and ends of a trace are where they gather.
     third = len(left) // 3
     if third < 3:
         return None
@@ -357,6 +360,8 @@ def _solved(inside: list[tuple[Ints, Floats, int]], clock: Ints) -> Floats:
     weights = [np.full(len(ranks), float(count)) for ranks, _, count in inside]
     same = (clock[:, None] == clock[None, :]).astype(np.float64)
     for _ in range(_ROUNDS):
+        # Only differences of offsets are known. The ones added for ranks of one clock make
+        # their sum zero, and with that the equations have one solution.
         matrix, right = same.copy(), np.zeros(len(clock))
         for (ranks, value, _), weight in zip(inside, weights, strict=True):
             share = weight / weight.sum()

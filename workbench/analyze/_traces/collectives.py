@@ -9,10 +9,10 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from workbench._shared.kernel_kinds import KINDS
 from workbench.analyze._lib import rows as arrays
 from workbench.analyze._lib.rows import MISSING, NOT_MATCHED, OPERATIONS, Ints, Work
 from workbench.analyze._traces.clocks import align_clocks, arrival_doubts
-from workbench.kernel_kinds import KINDS
 from workbench.tables import BLAME, COLLECTIVE_WAITS, COLLECTIVES, PROCESS_GROUPS
 
 _COLUMNS = (
@@ -197,7 +197,9 @@ def _measured(comm: pd.DataFrame) -> pd.DataFrame:
 
 
 def _presented(events: pd.DataFrame, comm: pd.DataFrame) -> pd.DataFrame:
+    # A rank that left before the last one came did not wait for it: clocks differ, or it need not.
     latest = comm["latest"].where(comm["latest"] <= comm["first_end"])
+    # Ends lie together if ranks waited for each other on one clock.
     sure = 2 * (comm["last_end"] - comm["first_end"]) <= comm["latest"] - comm["earliest"]
     sure &= comm["doubt"] == ""
     complete = (comm["rank_count"] >= comm["group_size"]).mask(comm["group_size"] == MISSING)
@@ -241,6 +243,7 @@ def _groups(events: pd.DataFrame, comm: pd.DataFrame) -> pd.Series:
 def _bandwidths(comm: pd.DataFrame) -> pd.DataFrame:
     mean_size = comm["mean_size"].where(comm["least"].ge(0).fillna(value=False).astype(bool))
     rate = arrays.shares(mean_size, comm["shortest"])
+    # Rings turn over all members, also those that are not loaded.
     ranks = comm["rank_count"].where(comm["group_size"] == MISSING, comm["group_size"])
     pairs = arrays.grouped(comm["operation"].to_numpy(), ranks.to_numpy("int64", na_value=1))
     factors = [
@@ -261,6 +264,7 @@ def _notes(comm: pd.DataFrame, complete: pd.Series, sure: pd.Series) -> pd.Serie
     lacking = (comm["group_size"] - comm["rank_count"]).astype(str)
     partial = lacking + " of " + comm["group_size"].astype(str)
     partial += " ranks are missing: waits are lower bounds"
+    # The later a reason is set, the more of what the row says it makes doubtful.
     note = comm["note"].mask((~complete).fillna(value=False), partial)
     note = note.mask((~sure).fillna(value=False), _DOUBTFUL)
     note = note.mask(comm["doubt"] != "", comm["doubt"])
@@ -351,6 +355,7 @@ def match(comm: pd.DataFrame, ranks: Iterable[int]) -> pd.DataFrame:
     ).astype({"note": object})
     reasons = [f"{name}: {NOT_MATCHED[name]}" if name in NOT_MATCHED else "" for name in OPERATIONS]
     reason = pd.Series(np.array(reasons, dtype=object)[comm["operation"]], index=comm.index)
+    # NCCL runs an all-to-all as send-receive; with a group recorded it may be between two ranks.
     is_paired = comm["operation"].eq(OPERATIONS.index("send-receive")) & comm["team"].ne(MISSING)
     excluded = reason.mask(is_paired, "send-receive: its partner is not recorded")
     result.loc[excluded != "", "note"] = excluded[excluded != ""]
@@ -406,6 +411,7 @@ def _by_group_order(rows: pd.DataFrame) -> tuple[Ints, Texts]:
     is_whole = good.groupby(rows["team"]).transform("all").to_numpy()
     order = rows.groupby(["team", "step", "rank"]).cumcount()
     by_step = _numbered(rows, ["team", "step", order])
+    # Once ranks differ, the order of all that follows in the step says nothing.
     fits = _agrees(rows, by_step) & _has_all_ranks(rows, by_step)
     broken_at = order.where(~fits, np.iinfo(np.int64).max)
     first_break = broken_at.groupby([rows["team"], rows["step"]]).transform("min")
@@ -420,6 +426,7 @@ def _by_stream_order(rows: pd.DataFrame, ranks: set[int]) -> tuple[Ints, Texts]:
     if len(ranks) < 2:
         return np.full(len(rows), MISSING), np.full(len(rows), "only one rank is loaded", object)
     streams = rows[["rank", "stream"]].drop_duplicates().sort_values(["rank", "stream"])
+    # Numbers of streams differ between ranks, so the n-th of each are taken for the same.
     streams["lane"] = streams.groupby("rank").cumcount()
     lane = rows.merge(streams, on=["rank", "stream"], how="left")["lane"].to_numpy()
     rows = rows.assign(team=lane)

@@ -98,6 +98,7 @@ def short_name(name: str) -> str:
     short, before = name, ""
     while short != before:
         before = short
+        # From the inside out, a level of brackets per round.
         short = re.sub(r"<[^<>]*>|\([^()]*\)", "", short)
     short = re.sub(r"^(?:void|static|\s)+\s|#\d+$", "", short).strip()
     return short or name
@@ -128,6 +129,7 @@ def _sums(events: pd.DataFrame, by: By, *, short_names: bool) -> pd.DataFrame:
 
 
 def _positions(events: pd.DataFrame) -> Ints:
+    # By position, because numbers of steps depend on when the profiler was started.
     step = events["step"].to_numpy(dtype="int64", na_value=MISSING)
     steps = np.unique(step[step != MISSING])
     return np.where(step == MISSING, MISSING, np.searchsorted(steps, step))

@@ -9,11 +9,11 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from workbench._shared.kernel_kinds import KINDS
 from workbench.analyze._lib import rows as arrays
 from workbench.analyze._lib.intervals import measure_within, running_end
 from workbench.analyze._lib.latency import usual_latency
 from workbench.analyze._lib.rows import LAUNCH_CATEGORIES, MISSING, Groups, Ints, Work
-from workbench.kernel_kinds import KINDS
 from workbench.tables import IDLE_TIME
 
 ACTIVITIES = ("blocking call", "runtime call", "operator", "Python", "untraced")
@@ -69,6 +69,7 @@ def _levels(events: pd.DataFrame) -> Ints:
     # A step is around all operators and is none itself, in whatever category it was written.
     level[arrays.step_numbers(events) != MISSING] = _UNTRACED
     names = events["name"].cat.categories.astype("str")
+    # Copies without Async in their name hold the caller until they are done.
     copies = names.str.contains("^(?:cuda|cu|hip)Mem(?:cpy|set)")
     blocks = names.str.contains("Synchronize") | (copies & ~names.str.contains("Async"))
     is_blocking = np.append(np.asarray(blocks, dtype=bool), False)[arrays.codes(events["name"])]
@@ -210,6 +211,7 @@ def _gaps(events: pd.DataFrame, work: Work, queues: Groups) -> Gaps:
     if order is None:
         order = np.arange(len(work.row))
     number, start = queues.number[order], work.start[order]
+    # The latest end so far: work that began earlier may end later than its successor.
     before = running_end(work.end[order], number)[:-1]
     gap = np.flatnonzero((number[1:] == number[:-1]) & (start[1:] > before))
     following = order[gap + 1]
@@ -247,6 +249,7 @@ def _device_causes(
     late = np.flatnonzero(is_late)
     time = gaps.end - np.where(is_late, arrived, gaps.start)
     waited = _waited_for(events, work, gaps)
+    # In this order: what the trace does not know must not be named after the length of the gap.
     cause = np.select(
         [unlaunched | skewed, time < kernel_gap_ns, waited != MISSING],
         [unknown, kernel, sync],
@@ -330,6 +333,7 @@ def _launch_of_previous(events: pd.DataFrame, work: Work, stream: Ints, pieces: 
     ahead = previous[pieces]
     launch = arrays.launches_of(events, work.row[ahead])
     is_known = (ahead != MISSING) & (launch != MISSING)
+    # Without a known launch before, every wait that was issued before this launch counts.
     long_ago = np.iinfo(np.int64).min
     return np.where(is_known, events["start_ns"].to_numpy()[launch], long_ago)
 
@@ -338,6 +342,7 @@ def _summary(causes: list[Cause], queues: Groups, work: Work, method: Method) ->
     shape = (len(queues.bounds), len(CAUSES[method]), len(DETAILS) + 1)
     idle, count = np.zeros(shape, dtype=np.int64), np.zeros(shape, dtype=np.int64)
     for piece in causes:
+        # Detail -1, none, is the first cell.
         bucket = (piece.queue * shape[1] + piece.cause) * shape[2] + piece.detail + 1
         positive = np.flatnonzero(piece.time)
         np.add.at(idle.reshape(-1), bucket[positive], piece.time[positive])

@@ -9,9 +9,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from workbench._shared.kernel_kinds import GPU_MEMORY, KINDS, UNCLASSIFIED, classify
 from workbench.analyze._lib import rows as arrays
 from workbench.analyze._lib.rows import MISSING, Ints, Nest, Work
-from workbench.kernel_kinds import GPU_MEMORY, KINDS, UNCLASSIFIED, classify
 from workbench.tables import KERNEL_KINDS, KERNELS, OPERATORS, UNCLASSIFIED_KERNELS
 
 Rules: TypeAlias = pd.DataFrame | str | Path | None
@@ -49,6 +49,7 @@ def kernels(events: pd.DataFrame, *, by_step: bool = False) -> pd.DataFrame:
     duration = work.end - work.start
     total, number = groups.total(duration), groups.sizes()
     mean = total / np.maximum(number, 1)
+    # From deviations, not from sums of squares, which lose digits where durations hardly vary.
     squares = np.bincount(
         groups.number, weights=(duration - mean[groups.number]) ** 2, minlength=len(total)
     )
@@ -69,6 +70,7 @@ def kernels(events: pd.DataFrame, *, by_step: bool = False) -> pd.DataFrame:
             "time_share": arrays.shares(total, per_rank.total(total)[per_rank.number]),
         }
     )
+    # Work outside the steps comes after them, although its number, -1, is the smallest.
     order = np.lexsort((-total, step, step == MISSING, rank))
     return KERNELS.check(table.iloc[order].reset_index(drop=True))
 
@@ -84,8 +86,8 @@ def kernel_kinds(events: pd.DataFrame, *, rules: Rules = None) -> pd.DataFrame:
     events
         Table :data:`workbench.tables.EVENTS`.
     rules
-        Rules of one's own, as for :func:`workbench.kernel_kinds.classify`; kinds are then told anew
-        from the names. Without them the kinds of ``events`` stand.
+        File or table of your own rules (``kind``, ``rule``, ``pattern``); the kinds are then taken
+        from the names again. Without them the kinds of ``events`` stand.
 
     Returns
     -------
@@ -177,6 +179,7 @@ def _ruled(events: pd.DataFrame, work: Work, rules: Rules) -> tuple[Ints, Ints, 
     is_copy = categories.isin(GPU_MEMORY)[arrays.codes(events["category"])[work.row]]
     kind = np.where(is_copy, KINDS.index("memory"), kind)
     rule = np.where(is_copy, rule_names.index(_BY_CATEGORY), rule)
+    # Where the loader was given other rules, its kind stands, and no shipped rule made it.
     if rules is None:
         rule = np.where(kind == work.kind, rule, rule_names.index(_BY_LOADER))
         kind = work.kind

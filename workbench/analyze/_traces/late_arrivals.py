@@ -7,11 +7,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
+from workbench._shared.kernel_kinds import KINDS
 from workbench.analyze._lib import rows as arrays
 from workbench.analyze._lib.intervals import gaps, measure_within, running_end
 from workbench.analyze._lib.rows import LAUNCH_CATEGORIES, MISSING, Ints, Work
 from workbench.errors import WorkbenchError
-from workbench.kernel_kinds import KINDS
 from workbench.tables import COLLECTIVE_WAITS, LATE_ARRIVALS
 
 _PARTS = ("compute_ns", "communication_ns", "memory_ns", "other_ns", "idle_ns")
@@ -180,6 +180,7 @@ def windows_of(events: pd.DataFrame, work: Work, waits: pd.DataFrame) -> Windows
     lane = arrays.grouped(rank, arrays.codes(waits["group"]).astype(np.int64)).number[order]
     later = np.flatnonzero(lane[1:] == lane[:-1]) + 1
     start, previous = arrival.copy(), np.full(len(rank), MISSING)
+    # Collectives of one group may overlap, and then the latest end so far counts.
     start[order[later]] = running_end(left[order], lane)[later - 1]
     previous[order[later]] = kernel[order[later - 1]]
     first = np.flatnonzero(previous == MISSING)
@@ -215,6 +216,7 @@ def compute_between(events: pd.DataFrame, work: Work, windows: Windows) -> Ints:
     """
     launch = arrays.launches_of(events, work.row)
     when = events["start_ns"].to_numpy()[launch]
+    # In order of launch, which is the same on all ranks; that of execution is not.
     order = np.lexsort((work.start, when, work.rank))
     spent = np.where(work.kind == KINDS.index("compute"), work.end - work.start, 0)[order]
     until = np.empty_like(spent)
@@ -234,6 +236,7 @@ def longest_of(events: pd.DataFrame, work: Work, windows: Windows) -> Longest:
     for rank in np.unique(windows.rank).tolist():
         of_rank = _of_rank(work, rank)
         start, end = work.start[of_rank], work.end[of_rank]
+        # Ends do not ascend with starts, and a search needs values that do.
         reach = np.maximum.accumulate(end)
         for at in np.flatnonzero(windows.rank == rank).tolist():
             low, high = int(windows.start[at]), int(windows.end[at])
@@ -283,6 +286,7 @@ def _first_events(events: pd.DataFrame, rank: Ints, step: Ints) -> Ints:
 
 
 def _of_rank(work: Work, rank: int) -> slice:
+    # GPU work lies rank by rank, so its rows are a slice, not a copy.
     low, high = np.searchsorted(work.rank, [rank, rank + 1]).tolist()
     return slice(low, high)
 
@@ -316,6 +320,7 @@ def _outermost(events: pd.DataFrame) -> tuple[Ints, Ints, Ints, Ints]:
     row = np.flatnonzero(events["category"].isin(telling).to_numpy() & ~is_step)
     thread, begin = arrays.threads(events, row), events["start_ns"].to_numpy()[row]
     finish = begin + events["dur_ns"].to_numpy()[row]
+    # Of records that begin together the longest is around the others.
     order = np.lexsort((-finish, begin, thread))
     row, thread, begin, finish = row[order], thread[order], begin[order], finish[order]
     reach = running_end(finish, thread)

@@ -107,6 +107,7 @@ def _calls(events: pd.DataFrame, used: Ints) -> Ints:
     categories = pd.Index(list(events["category"].cat.categories))
     is_call = np.append(categories.isin(LAUNCH_CATEGORIES), False)
     chosen = is_call[arrays.codes(events["category"])] & is_named[arrays.codes(events["name"])]
+    # Whatever launched work is a launch, also calls of vendors whose names nobody knows.
     chosen[used[used != MISSING]] = True
     return np.flatnonzero(chosen)
 
@@ -246,6 +247,7 @@ def queue_length(events: pd.DataFrame, *, limit: int = 1024) -> pd.DataFrame:
     work = arrays.gpu_work(events, "stream", "launch")
     call = arrays.launches_of(events, work.row)
     issued = events["start_ns"].to_numpy()[call]
+    # Clocks of GPU and host differ a little; work that seems to begin first never queued.
     waits = (call != MISSING) & (work.start > issued)
     stream = arrays.taken(events["stream"], work.row)
     launched = arrays.grouped(work.rank[waits], work.device[waits], stream[waits], call[waits])
@@ -297,6 +299,7 @@ def queue_summary(queue: pd.DataFrame) -> pd.DataFrame:
     rank, device, stream = groups.keys
     time, length = queue["time_ns"].to_numpy(), queue["queue_count"].to_numpy()
     lasts = np.append(np.diff(time), 0)
+    # The last change of a stream lasts for no time that is known.
     lasts[np.append(np.diff(groups.number) != 0, True)[: len(lasts)]] = 0
     blocked = queue["blocked_ns"].to_numpy()
     table = pd.DataFrame(

@@ -93,5 +93,6 @@ def _printed(frame: pd.DataFrame, path: Path) -> pd.Series:
             "as 0.301"
         )
         raise LoadError(msg)
+    # Causes without a printed share stay unknown.
     shares[cells.index] = values.to_numpy()
     return shares

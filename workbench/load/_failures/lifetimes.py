@@ -94,6 +94,7 @@ def _hours(values: pd.Series, name: str, path: Path, time_unit: LifeUnit | None)
     if time_unit is not None and time_unit not in get_args(LifeUnit):
         msg = f"time_unit must be one of {list(get_args(LifeUnit))}, not {time_unit!r}"
         raise LoadError(msg)
+    # Durations (of Parquet, say) carry their unit.
     if values.dtype.kind == "m":
         return plain.numbers(values.dt.total_seconds().rename(values.name) / 3600, path)
     match = _UNIT_IN_NAME.fullmatch(str(name))
@@ -110,6 +111,7 @@ def _hours(values: pd.Series, name: str, path: Path, time_unit: LifeUnit | None)
 
 
 def _answers(values: pd.Series, name: str, path: Path) -> pd.Series:
+    # A column with gaps is read as numbers: 1 comes as 1.0.
     words = values.astype(object).map(lambda value: re.sub(r"\.0$", "", str(value)).strip().lower())
     answers = words.map(_ANSWERS)
     if (bad := answers.isna().to_numpy()).any():

@@ -9,9 +9,9 @@ from typing import NoReturn
 
 import pandas as pd
 
-from workbench._follow_ons import is_told_as_alone
-from workbench._incidents import at_once, fold
-from workbench._progress import progress as progress_bar
+from workbench._shared.follow_ons import is_told_as_alone
+from workbench._shared.incidents import at_once, fold
+from workbench._shared.progress import progress as progress_bar
 from workbench.errors import LoadError
 from workbench.load._failures.formats.registry import FORMATS, readers_of
 from workbench.load._files.archive import Paths, Source, shown_all, survey
@@ -143,9 +143,10 @@ def _recognise(
 ) -> None:
     head = source.head(_HEAD_BYTES).removeprefix(BOM_UTF8)
     if is_utf16(head):
-        what = "is UTF-16, no log is; convert it: iconv -f UTF-16 -t UTF-8"
-        unknown.append((source.label, "dropped", what, 1, None))
+        remark = "is UTF-16, no log is; convert it: iconv -f UTF-16 -t UTF-8"
+        unknown.append((source.label, "dropped", remark, 1, None))
         return
+    # A console log can hold what several programs wrote, so several formats may read it.
     readers, misses_xids = readers_of(source, head)
     recognised += [(source, reader) for reader in readers]
     if misses_xids:
@@ -186,10 +187,10 @@ def _repeated(repeats: pd.DataFrame, noun: str) -> list[Finding]:
 
 
 def _folded(lines: pd.DataFrame, incidents: pd.DataFrame, window_s: float) -> list[Finding]:
-    what = f"lines folded into the incident of another ({window_s:g} s)"
+    remark = f"lines folded into the incident of another ({window_s:g} s)"
     left = lines["source"].value_counts(sort=False)
     left = left.sub(incidents["source"].value_counts(), fill_value=0).astype("int64")
-    return [(str(source), "noted", what, count, None) for source, count in left.items() if count]
+    return [(str(source), "noted", remark, count, None) for source, count in left.items() if count]
 
 
 def _raise_unknown(path: Paths, findings: Sequence[Finding], dropped: Dropped) -> NoReturn:
@@ -252,8 +253,8 @@ def _copies(
         if count and log.findings.source in counted:
             earlier = first.setdefault(_digest(log), log.findings.source)
             if earlier != log.findings.source:
-                what = "rows equal to those of another file, counted again; is one a copy?"
-                yield log.findings.source, "suspicious", what, count, earlier
+                remark = "rows equal to those of another file, counted again; is one a copy?"
+                yield log.findings.source, "suspicious", remark, count, earlier
 
 
 def _digest(log: LogPart) -> bytes:
@@ -284,8 +285,8 @@ def _years_apart(incidents: pd.DataFrame) -> list[Finding]:
     first = dated.groupby("source", sort=False)["start_ns"].min().dropna()
     if len(first) < 2 or int(first.max()) - int(first.min()) < _HALF_YEAR_NS:
         return []
-    what = "one year= used for files half a year apart; load those of another year with theirs"
-    return _by_file(dated, what)
+    remark = "one year= used for files half a year apart; load those of another year with theirs"
+    return _by_file(dated, remark)
 
 
 def _one_failure_in_many_files(incidents: pd.DataFrame) -> list[Finding]:
@@ -295,8 +296,8 @@ def _one_failure_in_many_files(incidents: pd.DataFrame) -> list[Finding]:
     same = ["kind", "cause"]
     is_close = (reports.groupby(same)["start_ns"].diff() <= _SHARED_NS).fillna(value=False)
     is_other = reports["source"].ne(reports.groupby(same)["source"].shift())
-    what = "failures that another file reports as well, minutes before; join the files of one job"
-    return _by_file(reports[is_close & is_other], what)
+    remark = "failures that another file reports as well, minutes before; join the files of one job"
+    return _by_file(reports[is_close & is_other], remark)
 
 
 def _attempts_counted_anew(logs: Sequence[LogPart], timeline: pd.DataFrame) -> list[Finding]:
@@ -306,11 +307,11 @@ def _attempts_counted_anew(logs: Sequence[LogPart], timeline: pd.DataFrame) -> l
     kind = runs["source"].astype(str).map(format_of).fillna("")
     first = runs.groupby(["job", "attempt", kind])["source"].transform("first")
     anew = runs["source"].ne(first)
-    what = "runs of a job whose attempts another file counts as well; load its runs from one file"
+    remark = "runs of a job whose attempts another file counts as well; load its runs from one file"
     first_source = runs.groupby(["job", "attempt"])["source"].transform("first")
     twice = runs["source"].ne(first_source) & ~anew
     also = "runs of a job that a log of another kind tells of as well; sum the rows of one source"
-    return [*_by_file(runs[anew], what), *_by_file(runs[twice], also, "noted")]
+    return [*_by_file(runs[anew], remark), *_by_file(runs[twice], also, "noted")]
 
 
 # Which hosts the logs name, and over which time they watched each.

@@ -79,7 +79,6 @@ class Survey:
 
 
 def sources(path: Paths, *, expansion_limit: float | None = EXPANSION_LIMIT) -> list[Source]:
-    """List the files under ``path`` that may be traces; see :func:`survey`."""
     return survey(path, expansion_limit=expansion_limit).sources
 
 
@@ -96,6 +95,7 @@ def survey(
     seen: set[Path] = set()
     for entry in map(Path, entries):
         for file, is_named in _files(entry, result.remarks):
+            # Links give one file several names; read twice, its rank would be there twice.
             if (real := Path(os.path.realpath(file))) in seen:
                 result.pass_over(shown(file), GIVEN_BEFORE)
                 continue
@@ -140,6 +140,7 @@ class _Walk:
         if place is None or place.layer != "gzip":
             return source.open()
         outer = self._outer
+        # A stream only goes forward: what lies before is reached by opening the archive anew.
         if outer is None or self._path != source.path or outer.tell() > place.start:
             self.close()
             outer = unpacking.open_file(source.path, str(source.path), source.expansion_limit)
@@ -213,6 +214,7 @@ def _files(entry: Path, remarks: list[Remark]) -> Iterator[tuple[Path, bool]]:
         remarks.append(Remark(shown(error.filename), "dropped", reason))
 
     for folder, subfolders, names in os.walk(entry, onerror=unreadable):
+        # In place, because os.walk follows this list; ranks that nothing states go by this order.
         subfolders.sort()
         for name in sorted(names):
             yield Path(folder, name), False
@@ -342,6 +344,7 @@ def _is_tar(head: bytes) -> bool:
     try:
         tarfile.TarInfo.frombuf(head, "utf-8", "surrogateescape")
     except _HEADER_ERRORS:
+        # The header is damaged, but this is a tar file: its damage deserves an error of its own.
         return head[257:262] == b"ustar"
     return True
 
@@ -356,6 +359,7 @@ def _tar_members(path: Path, kind: Kind, expansion_limit: float | None) -> Itera
     with opened as raw:
         reader, count = _TarReader(raw), 0
         try:
+            # "r:" keeps tarfile from unpacking by itself, past the guard of the stream.
             with tarfile.open(fileobj=reader, mode="r:") as archive:
                 while (info := archive.next()) is not None:
                     count += 1
@@ -383,6 +387,7 @@ def _tar_member(
         return Member(name, refusal=f"is {kind}, which is never followed" if kind else "")
     if reason := _unsafe(info.name):
         return Member(name, refusal=reason)
+    # tarfile stands behind the header now, so the content comes next.
     head = reader.read(min(info.size, HEAD_BYTES))
     if info.size and not head:
         return Member(name, refusal="nothing of it is left: the archive is cut off", is_cut=True)
@@ -460,6 +465,7 @@ def _zip_member(info: zipfile.ZipInfo, file: BinaryIO) -> Member:
     # Name and extra field lie between the local header and the content.
     start = info.header_offset + len(header) + sum(struct.unpack("<HH", header[26:30]))
     file.seek(start)
+    # Far more than unpacking the first HEAD_BYTES takes, even of content that hardly shrinks.
     head = file.read(min(info.compress_size, HEAD_BYTES * 8))
     layer: Literal["plain", "deflate"] = "deflate" if info.compress_type else "plain"
     if layer == "deflate":
@@ -488,7 +494,6 @@ def _unsafe(name: str) -> str:
 
 
 def unusable(file: Path) -> str:
-    """Say why a path cannot hold a trace at all; '' if it can."""
     if not file.is_file():
         return "is not a regular file"
     return "" if file.stat().st_size else "is empty; get the file again"
@@ -525,6 +530,7 @@ def shown_all(path: Paths) -> str:
 def given_paths(path: object) -> list[str | Path]:
     if isinstance(path, str | Path):
         return [path]
+    # bytes would pass as a list of numbers.
     if isinstance(path, bytes) or not isinstance(path, Iterable):
         msg = f"path must be a path, or a list of paths; got {path!r}"
         raise TypeError(msg)

@@ -103,6 +103,7 @@ def unreadable(label: str, error: BaseException, kind: str = "") -> Exception:
     )
     if isinstance(error, WorkbenchError) or is_of_system:
         return error if isinstance(error, Exception) else LoadError(str(error))
+    # Libraries quote the content, which may be long and hold commands of a terminal.
     reason = printable(" ".join(str(error).split())[:_SHOWN_CHARS]) or "no reason given"
     form = f" as {kind}" if kind else ""
     return DamagedError(
@@ -161,7 +162,6 @@ class Dropped:
         ]
 
     def raise_if_all(self) -> None:
-        """Raise what was met, if anything was, because nothing else is left."""
         if len(self._errors) == 1:
             raise self._errors[0][1]
         if self._errors:

@@ -24,13 +24,16 @@ _REPAIR_BUDGET = 4 << 20
 _STRING = r'"(?:[^"\\]|\\.)*"'
 # A number of more characters or bits is none that a file means.
 _LONGEST_NUMBER, _MOST_BITS = 1024, 128
+# Possessive quantifiers: a long run of spaces would be tried anew from each of its bytes.
 _EVENT_END = re.compile(rb"\}\s*+(?:,\s*+(?=\{)|(?=\{\s*+\")|,?+\s*+(?=\])|\Z)")
 _NEXT_EVENT = re.compile(rb'[,\]]?+\s*+\{\s*+"(?:ph|name|cat|pid|tid|ts|args|id|dur|s|bp)"\s*:')
 _BAD_ESCAPE = re.compile(r'\\(?!["\\/bfnrt]|u[0-9a-fA-F]{4})')
+# Strings come first, so that commas and words inside them are left alone.
 _TOKENS = re.compile(
     rf"({_STRING})|,(\s*[}}\]])|(-?\b(?:nan|inf|infinity)\b(?:\(\w*\))?)", re.IGNORECASE | re.DOTALL
 )
 _AFTER_STRING = re.compile(r'\s*(?:[:}\]]|,\s*(?:"[^"]*"\s*:|["\d\[{\-tfn]))')
+# An escaped quote where a string could end: the backslash may belong to a Windows path.
 _AMBIGUOUS = re.compile(r'(?<!\\)(?:\\\\)*\\"\s*[,}\]:]')
 
 
@@ -61,6 +64,7 @@ class Read(NamedTuple):
     repair: str
 
 
+# Floats stay text: as float64, microseconds since 1970 step by a quarter of a microsecond.
 decoder = json.JSONDecoder(parse_float=FloatText)
 _lenient = json.JSONDecoder(parse_float=FloatText, strict=False)
 
@@ -164,6 +168,7 @@ def _escape_quotes(text: str) -> str | None:
     return "".join(out)
 
 
+# From the least to the most that is changed; the first that gives JSON is taken.
 _MENDERS: tuple[tuple[Callable[[str], str | None], str], ...] = (
     (_same, ""),
     (_same, "raw control characters inside a string"),
@@ -196,6 +201,7 @@ def to_ns(value: object) -> int | None:
     if exact is None:
         return None
     number = int((exact * 1000).to_integral_value())
+    # Half the range of int64, so that start plus duration cannot overflow.
     return number if abs(number) < 1 << 62 else None
 
 

@@ -117,6 +117,7 @@ def ranked(files: Sequence[File], given: RankArgument) -> list[Ranked[File]]:
     settled: list[Ranked[File]] = []
     unknown: list[File] = []
     asked = given_ranks([file.label for file in files], given)
+    # The caller knows best, then the metadata; the name of a file may have been changed.
     for file, argument in zip(files, asked, strict=True):
         sources = {"argument": argument, "trace": file.stated_rank, "file name": file.name_rank}
         source, rank = next(

@@ -22,6 +22,7 @@ _INPUT_BYTES = 1 << 20
 _LOOK_BYTES = 1 << 16
 # Up to here a bomb does no harm, and small files may be mostly padding.
 _ALWAYS_ALLOWED_BYTES = 1 << 30
+# Flags of RFC 1952, section 2.3.1.
 _GZIP_HEADER_CRC, _GZIP_EXTRA, _GZIP_NAME, _GZIP_COMMENT = 2, 4, 8, 16
 
 
@@ -56,12 +57,10 @@ class Health:
     notes: list[str] = field(default_factory=list)
 
     def cut(self, note: str) -> None:
-        """Record that the rest of the content is missing."""
         self.is_cut = True
         self.notes.append(note)
 
     def wrong(self, note: str) -> None:
-        """Record that what was read is not what was packed."""
         self.is_wrong = True
         self.notes.append(note)
 
@@ -100,7 +99,6 @@ class Stream(io.BufferedIOBase):
 
     @property
     def is_damaged(self) -> bool:
-        """Whether what was read so far lacks something, or is not what was packed."""
         return self._health.is_cut or self._health.is_wrong
 
     @property
@@ -274,7 +272,8 @@ def unpacked(blocks: Iterator[bytes], health: Health, *, label: str) -> Iterator
         if unpack is None:
             break
         feed = Feed(unpack(feed, health))
-    if packing := foreign_packing(feed.head(6)):
+    head = feed.head(_HEAD_BYTES)
+    if packing := next((_FOREIGN[magic] for magic in _FOREIGN if head.startswith(magic)), ""):
         msg = f"{label}: packed with {packing}, which cannot be read; unpack it or use gzip"
         raise LoadError(msg)
     while feed.head(6) == 2 * BOM_UTF8:  # readers know one mark; some programs leave several
@@ -299,6 +298,7 @@ def gunzip(feed: Feed, health: Health) -> Iterator[bytes]:
             return
         trailer = feed.head(8)
         feed.drop(8)
+        # RFC 1952 keeps the size modulo 2**32.
         if trailer != struct.pack("<II", summary.crc, summary.size_bytes & 0xFFFFFFFF):
             health.wrong("a gzip checksum does not match: the content may be damaged")
         if not _goes_on(feed, health):
@@ -359,6 +359,7 @@ def inflate(feed: Feed, health: Health) -> Generator[bytes, None, Summary]:
         data = engine.unconsumed_tail or next(feed, b"")
         safe = engine.copy()
         try:
+            # Bounded, because one block may unpack to a thousand times its size.
             plain = engine.decompress(data, BLOCK_BYTES) if data else engine.flush()
         except zlib.error as error:
             yield from _salvage(safe, data)
@@ -407,6 +408,7 @@ def _salvage(engine: zlib._Decompress, data: bytes) -> Iterator[bytes]:
 def _of_the_standard_library(name: str, magic: bytes, make: Callable[[], Any]) -> Unpack:
     def unpack(feed: Feed, health: Health) -> Iterator[bytes]:
         while True:
+            # Parallel packers write bzip2 and xz files of several streams, one after the other.
             engine = make()
             try:
                 yield from _one_stream(engine, feed)
@@ -487,7 +489,3 @@ def unpacker_of(head: bytes) -> Unpack | None:
         # A text may begin with these letters, but not with the mark of a block behind them.
         return _BZIP2_UNPACK if any(mark.startswith(head[4:10]) for mark in _BZIP2_BLOCKS) else None
     return next((unpack for magic, unpack in _UNPACKERS if head.startswith(magic)), None)
-
-
-def foreign_packing(head: bytes) -> str:
-    return next((name for magic, name in _FOREIGN.items() if head.startswith(magic)), "")

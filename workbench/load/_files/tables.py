@@ -23,6 +23,7 @@ from workbench.load._files.text import CUT_LINE, REST, may_be_cut, tell_of_damag
 from workbench.load._files.wanted import is_utf16
 
 _decoder = json.JSONDecoder()
+# At the beginning of a line only: brackets inside a line of text begin no document.
 _START = re.compile(r"^[ \t]*(?=[{\[])", re.MULTILINE)
 _SPACE = re.compile(r"\s*,?\s*")
 # A file that is damaged this often is no log; looking on would take very long, most of all
@@ -132,6 +133,7 @@ def is_csv(path: Path) -> bool:
 
 def lines(path: Path) -> pd.DataFrame:
     """Read a CSV file as text, the first line like any other; empty cells are missing."""
+    # pandas would read NA, None and nan as missing, which may be names here.
     return read_csv(path, header=None, dtype=str, keep_default_na=False, na_values=[""])
 
 
@@ -288,11 +290,6 @@ def csv_table(source: Source, findings: Findings) -> pd.DataFrame:
     """Read a CSV file as text, empty cells missing; its index are the lines of the file.
 
     Rows with more or fewer cells than the header are dropped and counted.
-
-    Raises
-    ------
-    LoadError
-        If the header is no CSV, or two columns have one name.
     """
     names: list[str] = []
     rows: list[list[str]] = []
@@ -432,6 +429,7 @@ def read_parquet(path: str | Path) -> pd.DataFrame | None:
     if (content := parquet_in(path)) is None:
         return None
     try:
+        # Without the check of pages a flipped byte comes back as another number.
         with pq.ParquetFile(
             content, memory_map=isinstance(content, Path), page_checksum_verification=True
         ) as file:
@@ -445,6 +443,7 @@ def read_csv(path: str | Path, *, separator: str = ",", **options: Any) -> pd.Da
     """Return the table that a CSV file holds; ``options`` are those of pandas."""
     text = whole_text(path)
     try:
+        # Without a header no row can be longer than it.
         if options.get("header", 0) == 0:
             refuse_longer_rows(text, Path(path), separator=separator)
         frame: pd.DataFrame = pd.read_csv(

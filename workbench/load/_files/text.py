@@ -65,6 +65,7 @@ class ValidUtf8(io.RawIOBase):
     def _next(self) -> bytes:
         lines = b""
         while not lines and (block := self._stream.read(_BLOCK_BYTES)):
+            # Only whole lines are given on, so that no character of several bytes is cut in two.
             text = self._cut + block
             end = text.rfind(b"\n") + 1
             if not end and len(text) > _LONGEST_LINE_BYTES:

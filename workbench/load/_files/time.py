@@ -130,12 +130,14 @@ def utc_ns(texts: pd.Series, lines: pd.Series, tz: str | None, findings: Finding
     become missing and are counted. A local stamp without ``tz`` is refused.
     """
     values = texts.str.strip()
+    # Logs repeat their stamps many times over, so each is read once.
     unique = pd.Series(values[~values.isin(ABSENT)].unique(), dtype=values.dtype)
     local = unique.str.fullmatch(_LOCAL)
     if tz is None and local.any():
         first = values[values.isin(unique[local])].index[0]
         raise no_zone(label=findings.source, line=int(lines[first]), text=values[first])
     ns, problem = _read(unique, local, tz)
+    # Stamps that are absent have no position, and stay missing.
     position = pd.Series(range(len(unique)), index=unique).reindex(values).to_numpy()
     at = pd.Series(position, index=texts.index).dropna().astype("int64")
     result = pd.Series(ns.iloc[at].array, index=at.index).reindex(texts.index)
@@ -296,6 +298,7 @@ _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - what is subtracted has no zone e
 # What int64 can hold in ns.
 _STAMPS_LATEST_S = (1 << 63) // SECOND
 _FIRST_YEAR, _LAST_YEAR = 1970, 2261
+# The decimal mark may be a comma, as Python's logging writes it.
 _ISO = re.compile(
     r"(\d{4})-(\d\d)-(\d\d)[T _](\d\d):(\d\d):(\d\d)(?:[.,](\d{1,9})\d*)?"
     r"\s*(?:(Z|UTC)|([+-]\d\d):?(\d\d)|([+-]\d\d))?"
@@ -312,6 +315,7 @@ def epoch_ns(value: object) -> int | None:
     if isinstance(value, str) and len(value) > 40:
         return None
     try:
+        # A float of seconds since 1970 resolves no better than 0.2 us.
         seconds = Decimal(value.strip() if isinstance(value, str) else repr(value))
     except (InvalidOperation, ValueError):
         return None
@@ -337,6 +341,7 @@ def iso_ns(text: object, zone: tzinfo | None = None) -> int | None:
     if utc:
         zone = UTC
     elif hours or hours_only:
+        # The sign is that of the minutes, too: -03:30 lies three and a half hours west.
         sign = -1 if (hours or hours_only).startswith("-") else 1
         east = timedelta(hours=int(hours or hours_only), minutes=sign * int(minutes or 0))
         if abs(east) >= timedelta(days=1):
@@ -433,6 +438,7 @@ def clock_of(first: pa.Array, column: str, tz: str | None, label: str) -> Clock:
 
 # The name of the column goes before the size of its numbers: uptime in s may look like anything.
 def _counted(values: np.ndarray, column: str, label: str) -> Clock:
+    # The median: single zeros or other sentinels must not decide for the whole column.
     finite = values[np.isfinite(values)] if values.dtype.kind == "f" else values
     middle = float(np.median(finite)) if len(finite) else 0.0
     unit_in_name = _IN_NAME.search(column.strip())

@@ -97,6 +97,7 @@ def is_utf16(head: bytes) -> bool:
     """
     if head.startswith(_BYTE_ORDER_MARKS):
         return True
+    # ASCII letters in UTF-16 have a zero as their upper byte, on one side or the other.
     half = len(head) // 2
     zeros = (head[0::2].count(0), head[1::2].count(0))
     return half > 1 and max(zeros) > 0.9 * half and min(zeros) < 0.1 * half

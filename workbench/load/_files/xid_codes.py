@@ -50,6 +50,7 @@ def pci_address(text: str) -> str:
     if match is None:
         return text.strip().lower()
     domain, bus, slot, function = match.groups()
+    # Drivers and tools write domains of 4 digits, of 8 or none, in upper or lower case.
     address = f"{int(domain or '0', 16):04x}:{int(bus, 16):02x}:{int(slot, 16):02x}"
     return address if function in (None, "0") else f"{address}.{function}"
 

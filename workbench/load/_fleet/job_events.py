@@ -26,7 +26,6 @@ _PAUSES = ("checkpoint", "evaluation")
 
 
 def looks_like(head: bytes) -> bool:
-    """Recognise a first line that is an event with a time."""
     return goodput_events.looks_like(head, "")
 
 
@@ -41,17 +40,15 @@ def read_job(source: Source, options: JobGiven) -> JobPart:
     events = events_of(text_lines(source, findings), Given(tz=options.tz), findings)
     synthetic = sum(1 for event in events if event.rest.get("synthetic") is True)
     findings.add("noted", SAYS_SYNTHETIC, synthetic)
-    story = _Story(findings, options)
+    job = _Job(findings, options)
     for event in events:
-        story.take(event)
-    steps = step_rows(story.steps, findings)
-    return JobPart(steps, span_rows(story.spans, source.label), findings)
+        job.take(event)
+    steps = step_rows(job.steps, findings)
+    return JobPart(steps, span_rows(job.spans, source.label), findings)
 
 
 @dataclass
-class _Story:
-    """Follows a job from event to event."""
-
+class _Job:
     findings: Findings
     given: JobGiven
     attempt: int = 1
@@ -60,11 +57,11 @@ class _Story:
     open: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def take(self, event: Event) -> None:
-        """Take note of one event; events are in order of time."""
         stated = event.rest.get("attempt")
         if isinstance(stated, int) and not isinstance(stated, bool) and 1 <= stated < 1 << 31:
             self.attempt = stated
         elif event.name == "nodes_ready":
+            # Where the log numbers no runs, one that begins after another has ended is the next.
             self.attempt += "run" not in self.open and bool(self.spans)
         if event.name == "step":
             self._step(event)
@@ -84,6 +81,7 @@ class _Story:
         row |= {"attempt": self.attempt, "step": first_of(event.rest, "step")}
         row["token_count"] = self.given.tokens_per_step if tokens is None else tokens
         self.steps.append(row | {"sample_count": first_of(event.rest, "samples")})
+        # Both last until the first step begins, of which the log says only when it ended.
         for kind in ("initialisation", "restart"):
             if kind in self.open:
                 start = self.open[kind]["start_ns"]
@@ -98,6 +96,7 @@ class _Story:
             self._finish("initialisation", event.at_ns)
 
     def _down(self, event: Event) -> None:
+        # A copy, because finishing a span takes it out.
         for kind in list(self.open):
             self._finish(kind, event.at_ns)
         if event.name == "interrupt":

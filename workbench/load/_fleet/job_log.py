@@ -8,7 +8,7 @@ from typing import NoReturn
 
 import pandas as pd
 
-from workbench._progress import progress as progress_bar
+from workbench._shared.progress import progress as progress_bar
 from workbench.errors import LoadError
 from workbench.load._files.archive import Paths, Source, shown_all, survey
 from workbench.load._files.findings import Dropped, Finding, guarded, listed, quality_frame
@@ -136,7 +136,8 @@ def _read(source: Source, options: JobGiven, findings: list[Finding]) -> JobPart
 def _assembled(logs: Sequence[JobPart], findings: list[Finding]) -> JobLog:
     """Put the files together: runs that no file numbers are numbered in order of time."""
     filled = [log for log in logs if len(log.steps) or len(log.spans)]
-    filled.sort(key=_first_ns)
+    # In order of time, since files are named in any way; runs are counted on in this order.
+    filled.sort(key=lambda log: pd.concat([log.steps["start_ns"], log.spans["start_ns"]]).min())
     last = 0
     for log in filled:
         if last and not log.says_attempt:
@@ -159,13 +160,10 @@ def _assembled(logs: Sequence[JobPart], findings: list[Finding]) -> JobLog:
     )
 
 
-def _first_ns(log: JobPart) -> int:
-    return int(pd.concat([log.steps["start_ns"], log.spans["start_ns"]]).min())
-
-
 def _after_steps(spans: pd.DataFrame, steps: pd.DataFrame) -> pd.DataFrame:
     ends = steps.sort_values("end_ns", kind="stable")
     at = ends["end_ns"].searchsorted(spans["start_ns"].to_numpy() + _TOLERANCE_NS, "right") - 1
+    # Position -1, before the first step, is in no index and becomes missing.
     before = ends["step"].astype("Int64").reset_index(drop=True).reindex(at)
     return spans.assign(step=before.array)
 

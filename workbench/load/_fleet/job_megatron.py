@@ -28,11 +28,6 @@ def read_job(source: Source, options: JobGiven) -> JobPart:
     A line on several iterations gives one step, of their mean duration, that ends at its stamp;
     the others are not made up. When training failed the log does not say: a restart begins at
     the end of the last step before it.
-
-    Raises
-    ------
-    LoadError
-        If not all lines have a time, or it needs a zone and none is given.
     """
     findings = Findings(source.label)
     log, is_stamped = megatron.log_of(source, Given(tz=options.tz), findings)

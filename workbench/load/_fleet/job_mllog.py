@@ -24,7 +24,6 @@ _SECOND = 1_000_000_000
 
 
 def looks_like(head: bytes) -> bool:
-    """Recognise the marks of MLPerf's logger and of its launch scripts."""
     return bool(_HEAD.search(head))
 
 
@@ -56,7 +55,6 @@ class _Log:
     progress_ns: int | None = None
 
     def take(self, entry: Entry) -> None:
-        """Take note of one line."""
         base, _, edge = entry.key.rpartition("_")
         if entry.key in ("global_batch_size", "max_sequence_length"):
             self._size(entry)
@@ -81,6 +79,7 @@ class _Log:
         self.sizes[entry.key] = int(value)
 
     def _start(self, base: str, entry: Entry) -> None:
+        # Every rank writes the start of a run; only one that comes after progress begins another.
         if base in ("init", "run") and self.progress_ns and entry.time_ns > self.progress_ns:
             self.attempt, self.last, self.progress_ns = self.attempt + 1, {}, None
             problem = "starts of another run in one file"
@@ -130,6 +129,7 @@ class _Log:
         """Give each step once, with its number, tokens and samples."""
         once: dict[Any, dict[str, Any]] = {}
         for row in self.steps:
+            # Without a count nothing says that two lines are of one step.
             key = (row["attempt"], row["line"] if row["count"] is None else row["count"])
             remark = "steps that several ranks wrote; the first line counts"
             self.findings.add("noted", remark, int(key in once), f"line {row['line']:,}")
@@ -165,4 +165,5 @@ class _Log:
 def _number(count: int | None, unit: int) -> int | None:
     if count is None or not unit:
         return count
+    # Counts stand at the end of a step, and steps are numbered from 0.
     return max(count // unit - 1, 0)

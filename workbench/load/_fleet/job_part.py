@@ -14,6 +14,7 @@ from workbench.load._files.findings import Findings
 from workbench.tables import LOGGED_SPANS, LOGGED_STEPS, Table
 
 _NUMBERS = ("step", "attempt", "start_ns", "end_ns", "dur_ns", "token_count", "sample_count")
+# Two stamps written to the millisecond may disagree with a duration by so much.
 _STAMP_NS = 2_000_000
 
 
@@ -222,6 +223,7 @@ def columns_of(names: Iterable[str]) -> dict[str, tuple[str, str]]:
     columns: dict[str, tuple[str, str]] = {}
     for name in names:
         kind, unit = meaning_of(name)
+        # Of columns that mean the same, the name that stands first in NAMES is the surest.
         if kind and (kind not in columns or _rank(kind, name) < _rank(kind, columns[kind][0])):
             columns[kind] = (name, unit)
     return columns
@@ -240,6 +242,7 @@ def first_of(record: Mapping[str, Any], kind: str) -> int | None:
     for name in NAMES[kind]:
         value = record.get(name)
         if isinstance(value, int | float) and not isinstance(value, bool):
+            # From 2**53 on a float has lost digits, so it may be any of several numbers.
             is_whole = math.isfinite(value) and value % 1 == 0
             return int(value) if is_whole and 0 <= value < 1 << 53 else None
     return None
@@ -257,5 +260,4 @@ def duration_ns_of(record: Mapping[str, Any]) -> int | None:
 
 
 def factor_ns(unit: str) -> int:
-    """Return how many ns a unit of time has."""
     return _NS[unit]

@@ -45,14 +45,7 @@ def looks_like(head: bytes, columns: dict[str, str] | None = None) -> bool:
 
 
 def read_job(source: Source, options: JobGiven) -> JobPart:
-    """Read a row per step.
-
-    Raises
-    ------
-    LoadError
-        If a column is missing or its unit is not known, stamps have no zone and none is
-        given, or numbers can be no times.
-    """
+    """Read a row per step."""
     findings = Findings(source.label)
     is_json = not header_of(source.head(1 << 16))
     raw = (json_table if is_json else csv_table)(source, findings)
@@ -72,6 +65,7 @@ def read_job(source: Source, options: JobGiven) -> JobPart:
         findings.add("noted", SAYS_SYNTHETIC, int(says.sum()))
     _tell_of_ends(meanings, options, findings)
     if len(table) and "attempt" in meanings:
+        # Attempts count from 1 here; many loggers begin with 0.
         table["attempt"] = table["attempt"] + max(0, 1 - int(table["attempt"].min()))
     says_attempt = "attempt" in meanings
     return JobPart(whole_steps(table, findings), span_rows([], ""), findings, says_attempt)
@@ -105,7 +99,6 @@ def _found(raw: pd.DataFrame, options: JobGiven, label: str) -> dict[str, tuple[
 
 
 def check_columns(columns: dict[str, str]) -> None:
-    """Refuse names of columns that no step has."""
     if unknown := sorted(set(columns) - set(_MEANT)):
         msg = f"columns= names {unknown}, which no step has; known are {list(_MEANT)}"
         raise LoadError(msg)
@@ -133,7 +126,6 @@ class _Cells:
         self._raw, self._findings, self._noun = raw, findings, noun
 
     def whole(self, column: tuple[str, str] | None) -> pd.Series:
-        """Read whole numbers from 0."""
         if column is None:
             return pd.Series(pd.NA, index=self._raw.index, dtype="Int64")
         values = self._numbers(column[0])
@@ -143,7 +135,6 @@ class _Cells:
         return values.where(good).astype("Int64")
 
     def durations(self, column: tuple[str, str] | None) -> pd.Series:
-        """Read durations as ns."""
         if column is None:
             return pd.Series(pd.NA, index=self._raw.index, dtype="Int64")
         values = self._numbers(column[0]) * factor_ns(column[1])

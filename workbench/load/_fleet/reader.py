@@ -1,15 +1,19 @@
-"""The front door for all that a folder tells about one job."""
+"""Everything under a path: the four logs of one job, or every kind of data there is."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
+
+from workbench.errors import LoadError
 from workbench.load._files.archive import Paths, given_paths, shown, shown_all
+from workbench.load._files.findings import Finding
 from workbench.load._files.time import BootTime, Hosts
 from workbench.load._fleet.same_job import same_job
 from workbench.load._power.part import Unit
-from workbench.load.kinds import Options, kind_named, told, unfit
+from workbench.load.kinds import NAMES, Kind, Options, Told, kind_named, told, unfit
 from workbench.load.quality import joined
 from workbench.tables import (
     FAILURES,
@@ -23,16 +27,38 @@ from workbench.tables import (
     QUALITY,
     RANKS,
     TIMELINE,
+    Bundle,
     FailureLog,
     Fleet,
     JobLog,
     PowerLog,
+    Table,
 )
 
 NOT_THERE = "no {} in what was given"
 _KINDS = {"power telemetry": "power logs", "job log": "job logs"}
 _KINDS |= {"failure logs": "failure logs", "traces": "traces"}
 _TABLE = "is a table of failures, which load.failure_table reads by itself; not among the failures"
+
+# What was not there has empty tables, so that figures and analyses need no case for it.
+_EMPTY: dict[str, tuple[Any, tuple[Table, ...]]] = {
+    "power logs": (PowerLog, (POWER, POWER_ENTITIES, POWER_STATES, POWER_COUNTERS, QUALITY)),
+    "job logs": (JobLog, (LOGGED_STEPS, LOGGED_SPANS, QUALITY)),
+    "failure logs": (FailureLog, (FAILURES, TIMELINE, NODE_SPANS, QUALITY)),
+}
+# By kind of data the field of the bundle; further kinds have no rules that ask for them.
+_FIELDS = {
+    "traces": "trace",
+    "power logs": "power",
+    "job logs": "job",
+    "failure logs": "failures",
+    "failure tables": "failures",
+    "flight-recorder dumps": "flight",
+    "job operations": "operations",
+    "document lengths": "document_lengths",
+    "injections": "injections",
+}
+_NOT_READ = "holds {}, of which no rule asks anything"
 
 
 def fleet(  # noqa: PLR0913 - the front door
@@ -97,6 +123,7 @@ def fleet(  # noqa: PLR0913 - the front door
     >>> len(log.job.steps), len(log.failures.failures), len(log.power.power), len(log.ranks)
     (128, 1, 0, 0)
     """
+    # Before anything is read: of several paths a misspelt one must not go unnoticed.
     for entry in given_paths(path):
         if not Path(entry).exists():
             msg = f"{shown(entry)}: there is no such file or folder"
@@ -105,6 +132,7 @@ def fleet(  # noqa: PLR0913 - the front door
     wanted = [name for name in _KINDS.values() if name in files.names]
     if not wanted:
         raise unfit(path, files, tuple(_KINDS.values()))
+    # Traces that are not wanted still count as recognized, so they are not named as missing.
     if not with_traces:
         wanted = [name for name in wanted if name != "traces"]
     options = Options(tz, year, boot_time, node, unit, scope)
@@ -122,23 +150,107 @@ def fleet(  # noqa: PLR0913 - the front door
         if "failure tables" in kinds
     ]
     frames = {name: loaded.quality for name, loaded in read.items()}
+    power, job, failures = (
+        read.get(name) or bundle_of(*(table.empty() for table in tables))
+        for name, (bundle_of, tables) in _EMPTY.items()
+    )
     return Fleet(
-        read.get("power logs") or _no_power(),
-        read.get("job logs") or _no_job(),
-        read.get("failure logs") or _no_failures(),
+        power,
+        job,
+        failures,
         read["traces"].ranks if "traces" in read else RANKS.empty(),
         joined(frames, files, [*same_job(path, read, tz), *absent, *apart]),
     )
 
 
-def _no_power() -> PowerLog:
-    tables = (POWER, POWER_ENTITIES, POWER_STATES, POWER_COUNTERS, QUALITY)
-    return PowerLog(*(table.empty() for table in tables))
+def bundle(  # noqa: PLR0913 - the front door
+    path: Paths,
+    *,
+    tz: str | None = None,
+    year: int | None = None,
+    boot_time: BootTime = None,
+    node: Hosts = None,
+    scope: str | None = None,
+    unit: Unit | None = None,
+    progress: bool = True,
+) -> Bundle:
+    """Load whatever is under a path, one table or bundle of tables per kind of data.
+
+    A kind that cannot be read (because ``tz`` is not given, say) is a row of ``quality``, and
+    the other kinds are loaded all the same.
+
+    Parameters
+    ----------
+    path
+        A folder (searched to any depth), an archive, a file or a list of these.
+    tz, year, boot_time, node, scope, unit, progress
+        As for :func:`fleet`.
+
+    Returns
+    -------
+    workbench.tables.Bundle
+        By kind of data what its loader returned, None where there was none; ``quality``
+        (:data:`workbench.tables.QUALITY`) and ``files``, the kinds that each file holds.
+
+    Raises
+    ------
+    FileNotFoundError
+        If ``path`` does not exist.
+    LoadError
+        If nothing is recognized, or nothing that is recognized can be read.
+
+    Examples
+    --------
+    >>> from workbench import datasets
+    >>> bundle(datasets.path("fleet-demo"), tz="UTC", progress=False)
+    Bundle of trace, power, job, failures, quality, files
+    """
+    files = told(path)
+    if not files.names:
+        raise unfit(path, files)
+    options = Options(tz, year, boot_time, node, unit, scope)
+    read, frames, remarks, errors = _read(path, files, options, progress)
+    if not read:
+        raise errors[0] if errors else unfit(path, files)
+    of_file = [
+        {"source": label, "kinds": ", ".join(n for n in NAMES if n in kinds) or "unrecognized"}
+        for label, kinds in files.kinds.items()
+    ]
+    quality = joined(frames, files, remarks)
+    return Bundle(**read, quality=quality, files=pd.DataFrame(of_file, columns=["source", "kinds"]))
 
 
-def _no_job() -> JobLog:
-    return JobLog(LOGGED_STEPS.empty(), LOGGED_SPANS.empty(), QUALITY.empty())
+def _read(
+    path: Paths, files: Told, options: Options, progress: bool
+) -> tuple[dict[str, Any], dict[str, pd.DataFrame], list[Finding], list[LoadError]]:
+    """Read every kind; return results by field, findings by kind, remarks, and errors."""
+    read: dict[str, Any] = {}
+    frames: dict[str, pd.DataFrame] = {}
+    remarks: list[Finding] = []
+    errors: list[LoadError] = []
+    for name in files.names:
+        field = _FIELDS.get(name)
+        if field is None or field in read:
+            remarks.append((shown_all(path), "noted", _NOT_READ.format(name), 1, None))
+            continue
+        try:
+            read[field] = _one_kind(path, files, kind_named(name), options, progress)
+        except LoadError as error:
+            errors.append(error)
+            remarks.append((shown_all(path), "dropped", f"{name}: {error}", 1, None))
+            continue
+        if hasattr(read[field], "quality"):
+            frames[name] = read[field].quality
+    return read, frames, remarks, errors
 
 
-def _no_failures() -> FailureLog:
-    return FailureLog(*(table.empty() for table in (FAILURES, TIMELINE, NODE_SPANS, QUALITY)))
+def _one_kind(path: Paths, files: Told, kind: Kind, options: Options, progress: bool) -> Any:
+    """Read one kind; a kind that is read from one file needs that file by itself."""
+    if not kind.is_one_file:
+        return kind.read(path, options, progress=progress)
+    labels = [label for label, kinds in files.kinds.items() if kind.name in kinds]
+    source = files.sources[labels[0]]
+    if len(labels) > 1 or source.member:
+        msg = f"{len(labels)} files of {kind.name}, or one in an archive; name one file, unpacked"
+        raise LoadError(msg)
+    return kind.read(source.path, options, progress=progress)

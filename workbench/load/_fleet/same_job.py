@@ -42,19 +42,8 @@ class _Span(NamedTuple):
 def same_job(path: Paths, read: Mapping[str, Any], tz: str | None) -> list[Finding]:
     """Give findings on logs of power and of failures that miss the time of the job.
 
-    Parameters
-    ----------
-    path
-        Where the logs lie.
-    read
-        What was loaded, by kind.
-    tz
-        Zone that the caller gave for local stamps.
-
-    Returns
-    -------
-    list
-        Rows of the quality table; none where a kind is missing or has no time.
+    ``read`` has what was loaded, by kind; ``tz`` is the zone that the caller gave for local stamps.
+    None where a kind is missing or has no time.
     """
     job = _job_span(read.get("job logs"))
     if job is None:
@@ -66,7 +55,8 @@ def same_job(path: Paths, read: Mapping[str, Any], tz: str | None) -> list[Findi
 
 def _told(log: _Span, job: _Span, tz: str | None) -> str:
     """Say that a log misses the time of the job, and by which zone it would not; '' if it fits."""
-    share = _overlap_s(log, job) / max(min(log.length_s, job.length_s), 1)
+    overlap_s = max(min(log.last_s, job.last_s) - max(log.first_s, job.first_s), 0)
+    share = overlap_s / max(min(log.length_s, job.length_s), 1)
     if share >= _LEAST_SHARE or (share > 0 and log.name == "failure logs"):
         return ""
     shifts = _shifts(log, job, is_close=share > 0)
@@ -126,10 +116,6 @@ def _zone(tz: str, at_s: float, moved_s: int) -> str | None:
 def _clock(seconds: float) -> str:
     total = abs(round(seconds))
     return f"{total // 3600}:{total // 60 % 60:02d}:{total % 60:02d}"
-
-
-def _overlap_s(first: _Span, second: _Span) -> float:
-    return max(min(first.last_s, second.last_s) - max(first.first_s, second.first_s), 0)
 
 
 def _job_span(job: Any) -> _Span | None:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from workbench._metered_twice import read_alike, sides_of_one
+from workbench._shared.metered_twice import read_alike, sides_of_one
 from workbench.load._files.findings import Finding, Findings, quality_frame
 from workbench.load._power.formats import mlperf as mlperf_power
 from workbench.load._power.formats import ptdaemon
@@ -110,6 +110,7 @@ def _together(
     rows, origin = joined(tables, new)
     if sum(len(table.codes) > 0 for table in tables) < 2:
         return rows, origin
+    # Positions in place of line numbers, so that the file of each row can be found again.
     numbered = Rows(rows.names, rows.codes, rows.time_ns, rows.numbers, np.arange(len(origin)))
     numbered, is_new = leaders(numbered)
     for _, kind, which in repeats(numbered, is_new):

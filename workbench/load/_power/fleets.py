@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pandas as pd
 
-from workbench._numbers import Moments, joined, of_values, together
+from workbench._shared.numbers import Moments, joined, of_values, together
 from workbench.errors import LoadError
 from workbench.load._files.archive import Paths
 from workbench.load._power.formats.table.entities import Runs, Things
@@ -134,6 +134,7 @@ class Gathered:
             return
         self._parts.append(chunk)
         self._rows += len(chunk)
+        # Merged once new rows outnumber the merged ones, so that the work stays in proportion.
         if self._rows > 2 * self._merged_rows + _MANY_ROWS:
             self._parts = [together(joined(self._parts))]
             self._rows = self._merged_rows = len(self._parts[0])
@@ -263,6 +264,7 @@ def power_fleet_total(  # noqa: PLR0913 - the file says little, and the sum must
 
     moments = over_parts(chunks, work, label="adding up power", progress=progress)
     spans = [fleet.add(sums) for sums in moments]
+    # Several readings of an entity in one cell are averaged before entities are added.
     if fleet.is_repeated():
         fleet.watts, fleet.counts = _means(chunks, spans, fleet, period_ns, progress)
     return _totals(fleet, period_ns, least_covered_share)

@@ -131,6 +131,7 @@ def _groups(pieces: Sequence[_Piece]) -> list[list[_Piece]]:
     _find_families(pieces)
     groups: list[list[_Piece]] = []
     for piece in pieces:
+        # All of a group must fit: fitting is not transitive.
         home = next((g for g in groups if all(_may_be_one(piece, second) for second in g)), None)
         if home is None:
             groups.append([piece])
@@ -145,6 +146,7 @@ def _find_families(pieces: Sequence[_Piece]) -> None:
     if len(pieces) < _MANY_PIECES or sum(sizes) > _MOST_READINGS:
         return
     times = np.concatenate([piece.time_ns for piece in pieces])
+    # NaN differs from itself, so missing readings become -1, which is no power.
     numbers = np.nan_to_num(np.concatenate([piece.numbers for piece in pieces]), nan=-1)
     owner = np.repeat(np.arange(len(pieces)), sizes)
     order = np.lexsort((numbers, times))
@@ -165,6 +167,7 @@ def _may_be_one(left: _Piece, right: _Piece) -> bool:
     """Say whether two pieces are of one thing: other times, or equal readings."""
     if _share_nothing(left, right) or left.is_own or right.is_own or not _are_alike(left, right):
         return False
+    # A file of power and one of states have no readings to compare.
     if left.has_power != right.has_power:
         return left.is_named
     if left.extent is None or right.extent is None:
@@ -261,6 +264,7 @@ def _short(labels: Sequence[str]) -> list[str]:
     """Shorten names of files to their ends, as long as needed to tell them apart."""
     split = [label.replace("\\", "/").replace("!", "/").split("/") for label in labels]
     longest = max((len(contents) for contents in split), default=1)
+    # As few folders as tell the files apart.
     for count in range(1, longest + 1):
         ends = ["/".join(contents[-count:]) for contents in split]
         if len(set(ends)) == len(ends):

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import NoReturn, get_args
 
-from workbench._progress import progress as progress_bar
+from workbench._shared.progress import progress as progress_bar
 from workbench.errors import LoadError
 from workbench.load._failures.formats.registry import looks_like_a_log, looks_like_a_trace
 from workbench.load._files.archive import Paths, Source, shown_all, survey
@@ -215,6 +215,7 @@ def _checked(options: PowerOptions) -> PowerOptions:
 
 
 def _raise_unknown(path: Paths, findings: Sequence[Finding], dropped: Dropped) -> NoReturn:
+    # All files failed to read: their own error says more than a list of formats.
     if not findings:
         dropped.raise_if_all()
     names = ", ".join(sorted({format_.NAME for format_ in FORMATS}))

@@ -125,6 +125,7 @@ def leaders(rows: Rows) -> tuple[Rows, np.ndarray]:
 
 def repeats(rows: Rows, is_new: np.ndarray) -> list[tuple[str, str, np.ndarray]]:
     """Give what is wrong with the rows that are not kept, the finding, and which they are."""
+    # The position of the first row of each stamp, carried on to its repeats.
     leader = np.maximum.accumulate(np.where(is_new, np.arange(len(is_new)), 0))
     is_equal = (rows.numbers == rows.numbers[leader]) | np.isnan(rows.numbers)
     result = [(_SAME, "noted", ~is_new & is_equal), (_OTHER, "dropped", ~is_new & ~is_equal)]
@@ -207,6 +208,7 @@ def _read_as_mw(rows: Rows, entities: dict[str, dict[str, Any]], findings: Findi
     for code in np.unique(rows.codes[high]):
         facts = entities[rows.names[code]]
         is_stated = facts.get("unit") or "unit=" in str(facts.get("assumed", ""))
+        # Only of GPUs is the size known well enough to tell mW from W.
         if facts.get("scope") != "gpu" or is_stated:
             continue
         at = rows.codes == code

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from workbench._progress import progress as progress_bar
+from workbench._shared.progress import progress as progress_bar
 from workbench.errors import LoadError
 from workbench.load._files.archive import Paths, given_paths, shown
 from workbench.load._files.findings import Findings
@@ -122,6 +122,7 @@ def _files(paths: Paths) -> list[Path]:
             "DataFrame.to_parquet stores its table power"
         )
         raise LoadError(msg)
+    # A file named twice, or through a link, counts once.
     return list(dict.fromkeys(path.resolve() for path in result))
 
 
@@ -254,11 +255,13 @@ def over_parts(
             msg = "given up"
             raise InterruptedError(msg)
 
+    # Arrow releases the interpreter while it decodes, so that few threads keep the cores busy.
     threads = max(1, min(_THREADS, os.cpu_count() or 1, len(chunks)))
     total = sum(chunk.row_count for chunk in chunks)
     pool = ThreadPoolExecutor(threads)
     try:
         with progress_bar(total=total, unit="rows", label=label, enabled=progress) as bar:
+            # Results wait for their turn: two per thread bound the memory that they take.
             waiting = [pool.submit(work, chunk, go_on) for chunk in chunks[: 2 * threads]]
             for number, chunk in enumerate(chunks):
                 result = waiting[number].result()
@@ -291,6 +294,7 @@ def readings_of(
                 yield _known(result, is_timed, most_w(watts.column.scope), seen)
 
 
+# Line numbers that nobody shows: one zero seen a billion times takes no memory.
 _NO_LINES = np.broadcast_to(np.int64(0), (1 << 30,))
 
 

@@ -149,6 +149,7 @@ class Stamps:
         year, month, day = self._date(fields)
         hour = int(fields["hour"] or 0)
         if half := (fields.get("half") or "").upper():
+            # 12 AM is midnight, 12 PM noon.
             hour = hour % 12 + 12 * (half == "PM")
         try:
             return datetime(  # noqa: DTZ001 - the zone is taken later
@@ -166,6 +167,7 @@ class Stamps:
             number = int(month) if month.isdecimal() else _MONTHS.get(month.lower(), 0)
             return year, number, int(fields["day"] or 0)
         row, two = int(fields["one"] or 0), int(fields["two"] or 0)
+        # A first number above 12 can only be a day.
         if row > 12:
             return year, two, row
         # FreeIPMI puts a dash there, and always writes the month first.

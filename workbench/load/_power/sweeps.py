@@ -108,6 +108,7 @@ def _together(rows: pd.DataFrame) -> pd.DataFrame:
         table[name] = groups[name].mean()
     table["variant"] = groups["variant"].agg(lambda texts: _joined(texts, ", "))
     table["doubt"] = groups["doubt"].agg(lambda texts: _joined(texts, "; "))
+    # The power over several runs weighs each by its duration.
     quotient = table["energy_j"] / table["time_s"]
     table["power_w"] = quotient.fillna(table["power_w"])
     table["variant"] = table["variant"].where(table["variant"] != "")
@@ -133,6 +134,7 @@ def _whole(rows: pd.DataFrame) -> pd.DataFrame:
         doubts += [([f"{name} is {n:g}" for n in rows[name]], ~is_whole & rows[name].notna())]
         rows[name] = rows[name].where(is_whole)
     stated = rows["power_w"] * rows["time_s"]
+    # A percent is left to rounding.
     is_off = (rows["energy_j"] / stated - 1).abs() > 0.01
     doubts += [_said("energy is not power x time", is_off)]
     rows["energy_j"] = rows["energy_j"].fillna(stated)
@@ -254,6 +256,7 @@ def _of_windows(cells: _Cells, stem: str) -> pd.DataFrame | None:
         {
             "limit_w": limit,
             "time_s": cells.numbers("elapsed_time"),
+            # Per GPU, and unknown if one of them has no energy.
             "energy_j": energy.where(energy > 0).mean(axis="columns", skipna=False),
             "gpu_count": len(energies),
         }

@@ -120,6 +120,7 @@ def _records(path: Path) -> pd.DataFrame:
     text = whole_text(path)
     try:
         value: Any = json.loads(text)
+        # A lone surrogate is valid JSON, and fails only when it is written.
         json.dumps(value, ensure_ascii=False).encode()
     except UnicodeEncodeError as error:
         half = error.object[error.start].encode("unicode_escape").decode()
@@ -190,9 +191,11 @@ def _parents_first(check: _Check, entity: pd.Series, parent: pd.Series) -> np.nd
     up = np.full(len(entity), -1, dtype=np.int64)
     fed = parent.notna().to_numpy()
     up[fed] = row_of[parent[fed]].to_numpy()
+    # Parents come first already.
     if (up < np.arange(len(up))).all():
         return np.arange(len(up))
     depth = np.where(fed, -1, 0)
+    # One level of the tree after the other.
     while (remainder := np.flatnonzero(depth < 0)).size:
         valid = remainder[depth[up[remainder]] >= 0]
         if not valid.size:

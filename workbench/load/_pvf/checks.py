@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from workbench._numbers import NUMBER_TYPES
+from workbench._shared.numbers import NUMBER_TYPES
 from workbench.errors import LoadError
 from workbench.load._files.findings import Findings
 from workbench.load._pvf.part import COUNTS, InjectionPart, filled
@@ -17,22 +17,22 @@ from workbench.tables import OUTCOME_NAMES, OUTCOMES
 _KEY = ["campaign_id", "exp_id"]
 
 
-def check_part(part: InjectionPart) -> None:
+def check_part(content: InjectionPart) -> None:
     """Refuse what cannot be true; note what is only odd in the findings of the part."""
-    label = part.findings[0].source
+    label = content.findings[0].source
     findings = Findings(label)
-    _unique(part.campaign, ["campaign_id"], "campaign", label)
-    _unique(part.outcomes, _KEY, "outcomes", label)
-    _unique(part.faults, [*_KEY, "flip"], "faults", label)
+    _unique(content.campaign, ["campaign_id"], "campaign", label)
+    _unique(content.outcomes, _KEY, "outcomes", label)
+    _unique(content.faults, [*_KEY, "flip"], "faults", label)
     # What the reader numbered itself cannot be there twice.
-    if not part.is_numbered_here:
-        _unique(part.trials, [*_KEY, "input_id"], "trials", label)
-    if not part.is_counted_here:
-        _told_twice(part, label, findings)
-    _known_campaigns(part, label)
-    _adds_up(part.outcomes, label)
-    _joins(part, findings)
-    part.findings.append(findings)
+    if not content.is_numbered_here:
+        _unique(content.trials, [*_KEY, "input_id"], "trials", label)
+    if not content.is_counted_here:
+        _told_twice(content, label, findings)
+    _known_campaigns(content, label)
+    _adds_up(content.outcomes, label)
+    _joins(content, findings)
+    content.findings.append(findings)
 
 
 def _unique(frame: pd.DataFrame, key: list[str], name: str, label: str) -> None:
@@ -56,10 +56,10 @@ def _coded(frame: pd.DataFrame, key: list[str]) -> list[str]:
     return key
 
 
-def _known_campaigns(part: InjectionPart, label: str) -> None:
-    campaigns = set(part.campaign["campaign_id"])
+def _known_campaigns(content: InjectionPart, label: str) -> None:
+    campaigns = set(content.campaign["campaign_id"])
     for name in ("faults", "outcomes", "trials", "parameters"):
-        frame = getattr(part, name)
+        frame = getattr(content, name)
         if strange := sorted(set(frame["campaign_id"].unique()) - campaigns):
             msg = (
                 f"{label}: {name} has results without a campaign header: the campaign table has "
@@ -95,17 +95,17 @@ def _contradiction(label: str, outcomes: pd.DataFrame, row: int, text: str) -> N
     raise LoadError(msg)
 
 
-def _told_twice(part: InjectionPart, label: str, findings: Findings) -> None:
+def _told_twice(content: InjectionPart, label: str, findings: Findings) -> None:
     """Compare the counts of experiments with their trials, where these are all there."""
-    if not len(part.trials) or part.trials["outcome"].isna().all():
+    if not len(content.trials) or content.trials["outcome"].isna().all():
         return
-    trials = part.trials[_KEY].assign(outcome=part.trials["outcome"].cat.codes)
+    trials = content.trials[_KEY].assign(outcome=content.trials["outcome"].cat.codes)
     counted = trials.assign(count=1).pivot_table(
         index=_KEY, columns="outcome", values="count", aggfunc="sum", fill_value=0
     )
-    names = dict(enumerate(part.trials["outcome"].cat.categories))
+    names = dict(enumerate(content.trials["outcome"].cat.categories))
     counted = counted.rename(columns=names).reindex(columns=[*OUTCOME_NAMES, -1], fill_value=0)
-    stated = part.outcomes.set_index(_KEY)
+    stated = content.outcomes.set_index(_KEY)
     shared = stated.index.intersection(counted.index)
     stated, counted = stated.loc[shared], counted.loc[shared]
     is_whole = (counted[-1] == 0) & (counted.sum(axis=1) == stated["input_count"]).fillna(
@@ -123,21 +123,21 @@ def _told_twice(part: InjectionPart, label: str, findings: Findings) -> None:
             raise LoadError(msg)
 
 
-def _joins(part: InjectionPart, findings: Findings) -> None:
+def _joins(content: InjectionPart, findings: Findings) -> None:
     """Count experiments that one table has and another lacks."""
-    outcomes = _keys(part.outcomes)
+    outcomes = _keys(content.outcomes)
     for name, finding, text, table in (
         ("faults", "noted", "experiments with faults and no outcome: never run", "outcomes"),
         ("trials", "suspicious", "experiments with trials and no outcome", "outcomes"),
     ):
-        if len(frame := getattr(part, name)):
+        if len(frame := getattr(content, name)):
             missing = _keys(frame).difference(outcomes)
             _note(findings, finding, text, missing, f"not in {table}")
-    if len(part.faults):
-        missing = outcomes.difference(_keys(part.faults))
+    if len(content.faults):
+        missing = outcomes.difference(_keys(content.faults))
         _note(findings, "suspicious", "experiments with an outcome and no fault", missing, "")
-    counts = part.outcomes[["campaign_id", "input_count"]].merge(
-        part.campaign[["campaign_id", "input_count"]], on="campaign_id", suffixes=("", "_said")
+    counts = content.outcomes[["campaign_id", "input_count"]].merge(
+        content.campaign[["campaign_id", "input_count"]], on="campaign_id", suffixes=("", "_said")
     )
     differs = (counts["input_count"] != counts["input_count_said"]).fillna(value=False)
     text = "experiments judged on another number of inputs than the campaign says"
@@ -167,12 +167,12 @@ def counted(
     exp_ids: np.ndarray,
     codes: np.ndarray,
     *,
-    known: Collection[str] = OUTCOME_NAMES,
+    outcomes: Collection[str] = OUTCOME_NAMES,
     beneficial: np.ndarray | None = None,
 ) -> pd.DataFrame:
     """Count outcomes per experiment as table OUTCOMES.
 
-    Counts of outcomes that are not among ``known`` are missing, not 0: the tool cannot tell them.
+    Counts of others than ``outcomes`` are missing, not 0: the tool cannot tell them.
     """
     ids, position = _numbered(exp_ids)
     # One bincount over pairs of experiment and outcome; column 0 is the unknown outcome, -1.
@@ -182,7 +182,7 @@ def counted(
     columns: dict[str, Any] = {
         f"{name}_count": counts[:, number + 1]
         for number, name in enumerate(OUTCOME_NAMES)
-        if name in known
+        if name in outcomes
     }
     if beneficial is not None:
         columns["beneficial_count"] = np.bincount(position[beneficial], minlength=len(ids))

@@ -101,7 +101,7 @@ def category(cells: Cells, categories: Sequence[str] | None = None) -> Any:
     values = values.unify_dictionaries().combine_chunks()
     if isinstance(values, pa.ChunkedArray):  # without a chunk there is nothing to combine
         values = values.chunk(0) if values.num_chunks else pa.array([], values.type)
-    names = [str(each) for each in values.dictionary.to_pylist()]
+    names = [str(name) for name in values.dictionary.to_pylist()]
     # Missing cells get the code behind the last name, which is mapped to -1 below.
     codes = values.indices.fill_null(len(names)) if values.null_count else values.indices
     codes = codes.to_numpy(zero_copy_only=False)
@@ -250,7 +250,7 @@ def _separated(raw: bytes) -> tuple[bytes, str]:
         return raw[match.end() :], match[1].decode(errors="replace")
     line = raw[:_LONGEST_CELL_BYTES].splitlines()[0] if raw[:_LONGEST_CELL_BYTES].strip() else b""
     # A header has the most cells by the separator it uses; of equals, the comma.
-    return raw, max(_SEPARATORS, key=lambda each: len(_cells(line, each)))
+    return raw, max(_SEPARATORS, key=lambda mark: len(_cells(line, mark)))
 
 
 def whole_text(source: Source, findings: Findings) -> bytes:
@@ -277,12 +277,12 @@ def text_table(
     names: Sequence[str] | None = None,
     skip: int = 0,
     may_be_empty: bool = False,
-    whole: Collection[str] = (),
+    integers: Collection[str] = (),
 ) -> pa.Table:
     """Read a CSV file as columns of text; empty cells are missing.
 
     ``names`` are the columns of a file without a header, ``skip`` lines stand before it. Columns
-    of ``whole`` are parsed as integers at once if they hold nothing else: a file may be large.
+    of ``integers`` are parsed as integers at once if they hold nothing else: a file may be large.
     """
     raw = whole_text(source, findings)
     raw = b"\n".join(raw.split(b"\n", skip)[skip:]) if skip else raw
@@ -296,7 +296,7 @@ def text_table(
         msg = f"{source.label}: columns {doubled} are there twice; rename or drop one of each"
         raise LoadError(msg)
     table = _csv_columns_parsed(
-        (raw, separator), dict.fromkeys(names, pa.string()), source, findings, whole
+        (raw, separator), dict.fromkeys(names, pa.string()), source, findings, integers
     )
     table = _without_headers(table, findings)
     if not table.num_rows and not may_be_empty:

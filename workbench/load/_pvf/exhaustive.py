@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
-from workbench._writing import write_whole
+from workbench._shared.writing import write_whole
 from workbench.errors import LoadError
 from workbench.load._files.archive import shown
 from workbench.load._files.findings import guarded

@@ -106,9 +106,9 @@ def outcome_categories(codes: np.ndarray) -> pd.Categorical:
     return pd.Categorical.from_codes(codes.astype(np.int8), categories=_texts(OUTCOME_NAMES))
 
 
-def note_columns(findings: Findings, names: Iterable[str], taken: Collection[str] = ()) -> None:
+def note_columns(findings: Findings, names: Iterable[str], used: Collection[str] = ()) -> None:
     """Note the columns of a file that are not taken."""
-    if names := [name for name in names if name not in taken]:
+    if names := [name for name in names if name not in used]:
         shown = ", ".join(names[:_SHOWN_COLUMNS]) + ", ..." * (len(names) > _SHOWN_COLUMNS)
         findings.add("skipped by design", LEFT_OUT_COLUMNS, len(names), shown)
 

@@ -9,7 +9,7 @@ from typing import NoReturn
 
 import pandas as pd
 
-from workbench._progress import progress as progress_bar
+from workbench._shared.progress import progress as progress_bar
 from workbench.errors import LoadError
 from workbench.load._files.archive import Paths, Source, shown_all, survey
 from workbench.load._files.findings import (
@@ -88,6 +88,7 @@ def injections(path: Paths, *, tool: str | None = None, progress: bool = True) -
     dropped = Dropped()
     recognised = _recognised(surveyed.sources, formats, dropped)
     if not recognised.files:
+        # If every file was dropped, its own error says more than a list.
         if not (passed_over or recognised.unknown):
             dropped.raise_if_all()
         _raise_unknown(path, [*passed_over, *recognised.unknown, *dropped.rows], formats)
@@ -121,6 +122,7 @@ def _read(
             first = first or error
             # Messages begin with the file they are about.
             bad = [file for file in left if str(error).startswith(file.source.label)]
+            # Without the damaged file the others can be read; other errors concern all of them.
             if not isinstance(error, DamagedError) or len(bad) != 1 or len(files) == 1:
                 raise first from None
             left.remove(bad[0])

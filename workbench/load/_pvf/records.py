@@ -215,7 +215,7 @@ def _part(
     }
     result = InjectionPart(
         filled(CAMPAIGN, head, 1),
-        counted(name, exp.to_numpy(np.int64), codes, known=outcomes_told, beneficial=beneficial),
+        counted(name, exp.to_numpy(np.int64), codes, outcomes=outcomes_told, beneficial=beneficial),
         _faults(values, name, source),
         filled(TRIALS, trials, rows),
     )
@@ -263,6 +263,7 @@ def _alike(decisions: pd.Series) -> pd.Series:
 
 def _refuse_missing(values: dict[str, Any], name: str, source: Source) -> None:
     bad = values[name].isna()
+    # An output that is not finite has no decision to compare.
     if "is_due" in values and name != "is_due":
         bad &= ~values["is_due"].fillna(value=False).astype(bool)
     if bad.any():
@@ -277,6 +278,7 @@ def _refuse_missing(values: dict[str, Any], name: str, source: Source) -> None:
 
 def _faults(values: dict[str, Any], name: str, source: Source) -> pd.DataFrame:
     kept = {key: series for key, series in values.items() if key in FAULTS.columns}
+    # Rows of single inputs repeat the fault of their experiment.
     rows = pd.DataFrame(kept).assign(flip=kept.get("flip", 0)).drop_duplicates(ignore_index=True)
     if (again := rows.duplicated(["exp_id", "flip"])).any():
         exp = rows.loc[again, "exp_id"].iloc[0]

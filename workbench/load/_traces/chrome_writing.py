@@ -11,7 +11,7 @@ from typing import Any, BinaryIO
 
 import pandas as pd
 
-from workbench._writing import write_whole
+from workbench._shared.writing import write_whole
 from workbench.errors import LoadError
 from workbench.load._traces.kineto.rank import COLUMNS
 from workbench.tables import EVENTS
@@ -67,6 +67,7 @@ def write_chrome_trace(events: pd.DataFrame, path: str | Path, *, synthetic: boo
     if len(ranks) > 1:
         msg = f"the events are of {len(ranks)} ranks; write each to a file of its own"
         raise LoadError(msg)
+    # Relative times are short, so that readers which parse floats keep the nanoseconds.
     base = int(events["start_ns"].min()) // _NS_PER_MS * _NS_PER_MS if len(events) else 0
     head: dict[str, Any] = {"schemaVersion": 1, "displayTimeUnit": "ns"}
     head["baseTimeNanoseconds"] = base

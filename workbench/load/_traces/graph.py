@@ -25,6 +25,7 @@ from workbench.load._files.rank_names import (
     ranked,
 )
 from workbench.load._files.stream import Stream
+from workbench.load._files.text import tell_of_damage
 from workbench.tables import (
     DEPENDENCIES,
     DEVICES,
@@ -123,9 +124,7 @@ def without_collector() -> Iterator[None]:
 
 def read_all(stream: Stream, findings: Findings) -> bytes:
     data = stream.read()
-    for note in stream.notes:
-        where = None if stream.truncated_at is None else f"byte {stream.truncated_at:,}"
-        findings.add("suspicious" if where is None else "truncated", note, 1, where)
+    tell_of_damage(stream, findings)
     return data
 
 
@@ -171,7 +170,6 @@ def assemble(graphs: Sequence[RankGraph], remarks: Sequence[Finding], rank: Rank
 
 
 def with_ranks(graphs: Sequence[RankGraph], wanted: RankArgument) -> list[Ranked[RankGraph]]:
-    """Settle the ranks, and note what was assumed or contradicts the trace."""
     settled = ranked(graphs, wanted)
     for rank, source, graph in settled:
         if source == "assumed":
@@ -255,6 +253,7 @@ def _note_edges(pairs: IntArray, data_count: int, nodes: IntArray, findings: Fin
 
 def on_cycles(pairs: IntArray) -> set[int]:
     """Return the nodes that remain when sources and sinks are taken off until none is left."""
+    # A cycle has at least one edge that leads to a later node.
     if not (pairs[:, 1] >= pairs[:, 0]).any():
         return set()  # every node needs only earlier ones
     ids, numbered = np.unique(pairs, return_inverse=True)

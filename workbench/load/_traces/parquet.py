@@ -17,9 +17,9 @@ import pyarrow.parquet as pq
 from pandas.arrays import IntegerArray
 
 from workbench import tables
-from workbench._writing import write_whole
+from workbench._shared.kernel_kinds import KINDS
+from workbench._shared.writing import write_whole
 from workbench.errors import LoadError
-from workbench.kernel_kinds import KINDS
 from workbench.tables import Table, Trace
 
 # Raised when the layout changes; other versions are refused.
@@ -41,7 +41,6 @@ def is_trace(schema: pa.Schema) -> bool:
 
 
 def parquet(path: str | Path) -> Trace:
-    """Read a trace set that :func:`write` stored."""
     try:
         events, raw = read_events(path, _KEY)
     except FileNotFoundError:
@@ -122,7 +121,6 @@ def _with_typed_categories(table: pa.Table) -> pa.Table:
 
 
 def read_events(path: str | Path, key: bytes) -> tuple[pd.DataFrame, bytes]:
-    """Read what :func:`write_events` stored: the table, and the metadata under ``key``."""
     with _open(path) as file:
         schema, rows = file.schema_arrow, file.metadata.num_rows
         header = (schema.metadata or {})[key]

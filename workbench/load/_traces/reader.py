@@ -14,10 +14,10 @@ from typing import Any
 import pandas as pd
 import pyarrow as pa
 
-from workbench._progress import progress as progress_bar
-from workbench._writing import write_whole
+from workbench._shared.kernel_kinds import SHIPPED_RULES, read_rules
+from workbench._shared.progress import progress as progress_bar
+from workbench._shared.writing import write_whole
 from workbench.errors import LoadError, WorkbenchError
-from workbench.kernel_kinds import SHIPPED_RULES, read_rules
 from workbench.load._files.archive import Paths, Source, Survey, shown_all, streams, survey
 from workbench.load._files.findings import Dropped, Finding, guarded, listed, quality_frame
 from workbench.load._files.json_events import to_integer
@@ -81,8 +81,8 @@ def traces(  # noqa: PLR0913 - the front door
     args
         Names of further event arguments to keep as columns, e.g. ``("Input Dims",)``.
     rules
-        Kernel rules of one's own, as a frame or CSV file, asked before the shipped ones; see
-        :func:`workbench.kernel_kinds.read_rules`.
+        Kernel rules of your own, as a frame or CSV file (``kind``, ``rule``, ``pattern``), asked
+        before the shipped ones.
     engine
         ``"auto"``, ``"compiled"`` (needs numba) or ``"python"``; the tables are the same.
     cache
@@ -147,6 +147,7 @@ def _by_format(
         if not findings:
             dropped.raise_if_all()
         _raise_unknown(path, [*findings, *dropped.rows])
+    # A profile and the execution trace of its run belong together; no other pair does.
     if len(by_format) > 1 and ("parquet" in by_format or len(by_format.keys() - {"kineto"}) > 1):
         _raise_mixed(by_format)
     return by_format, findings
@@ -158,6 +159,7 @@ def assemble(numbered: Sequence[Ranked[RankTables]]) -> Trace:
         tables.events["rank"] = pd.Series(rank, index=tables.events.index, dtype="int32")
         tables.steps["rank"] = pd.Series(rank, index=tables.steps.index, dtype="int32")
         if rows:
+            # Positions in the table of one rank become positions in that of all ranks.
             tables.events["launch"] = tables.events["launch"] + rows
         rows += len(tables.events)
     events = concat([tables.events for _, _, tables in numbered], sort_categories=True)
@@ -187,6 +189,7 @@ def format_of(source: Source) -> str:
     head = source.head()
     if kineto_format.EVENT_LIST.search(head):
         return "kineto"
+    # From the surest mark to the least: many formats are JSON objects that begin alike.
     for name, module in (
         ("parquet", parquet),
         ("chakra", chakra),
@@ -207,6 +210,7 @@ def _read_all(
 ) -> list[RankTables]:
     total = sum(source.size_bytes for source in wanted)
     workers = min(len(wanted), os.cpu_count() or 1)
+    # Members of a tar.gz are read in one pass; each process would unpack all before its own.
     one_pass = any(source.place is not None for source in wanted)
     with progress_bar(total=total, unit="B", label="loading traces", enabled=progress) as bar:
         if workers > 1 and total >= _PARALLEL_FROM_BYTES and not one_pass:
@@ -322,7 +326,6 @@ _BY_ITSELF = "of other models or runs? load each by itself"
 
 
 def number(files: Sequence[RankTables], given: RankArgument) -> list[Ranked[RankTables]]:
-    """Give every file its rank, in order of rank, as :func:`ranked` does."""
     if isinstance(given, Mapping):
         unused = [text for text in given if not any(text in file.label for file in files)]
         if unused:

@@ -157,13 +157,9 @@ def _few(table: pd.DataFrame) -> pd.DataFrame:
     )
     if len(rows) <= _MOST_STATES:
         return rows
+    # One row less than the limit, for the sum of the others.
     largest = rows["gpu_time_share"].nlargest(_MOST_STATES - 1).index
-    summed = {
-        "state": "all others",
-        "scope": "several",
-        "low_share": np.nan,
-        "high_share": np.nan,
-    }
+    summed = {"state": "all others", "scope": "several", "low_share": np.nan, "high_share": np.nan}
     summed["gpu_time_share"] = rows.drop(largest)["gpu_time_share"].sum()
     return pd.concat([rows.loc[sorted(largest)], pd.DataFrame([summed])], ignore_index=True)
 
@@ -231,6 +227,7 @@ def goodput_at_scale(
     size = rows["gpu_count"].to_numpy()
     figure = go.Figure()
     wanted = size.max() if at_gpus is None else at_gpus
+    # In logarithms, as the axis shows distances.
     marked = rows.iloc[int(np.argmin(np.abs(np.log(size / max(wanted, 1)))))]
     for column, words, meaning, dash, symbol in _LINES:
         figure.add_scatter(

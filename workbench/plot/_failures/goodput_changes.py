@@ -86,6 +86,7 @@ def goodput_sweep(table: pd.DataFrame, *, source: str = "", synthetic: bool = Fa
         f"{percent(high['productive_share'])} at {digits(high['value'])}{unit} {label(name)}"
     ) + (f" (counted: {label(counted, 20)})" if len(conventions) > 1 else "")
     least, largest = answered["value"].min(), answered["value"].max()
+    # On a linear axis a factor of 20 would press most values into the first tenth.
     is_wide = least > 0 and largest > 20 * max(least, 1e-9)
     figure.update_xaxes(title=label(words), **({"type": "log", "dtick": "D2"} if is_wide else {}))
     figure.update_yaxes(**PRODUCTIVE_AXIS)
@@ -153,7 +154,9 @@ def goodput_ladder(table: pd.DataFrame, *, source: str = "", synthetic: bool = F
     height = max(len(changes) * len(conventions), 3) * 30
     name_rows(figure, [short(name, 40) for name in changes], height, showgrid=False)
     figure.update_xaxes(
-        **{**PRODUCTIVE_AXIS, "range": [0, 1.18]}, tickvals=[0, 0.2, 0.4, 0.6, 0.8, 1]
+        # Room for the texts of full bars; the ticks still end at 100 %.
+        **{**PRODUCTIVE_AXIS, "range": [0, 1.18]},
+        tickvals=[0, 0.2, 0.4, 0.6, 0.8, 1],
     )
     note = "in brackets: percentage points against the row above"
     return frame.finish(figure, claim=claim, note=note)
@@ -276,6 +279,7 @@ def checkpoint_curve(
         ("checkpoint_share", "writing checkpoints", colour("checkpoint"), "longdash", 1.5),
     )
     for column, name, ink, dash, width in lines:
+        # Below 0 the formula has failed: no line there, and the note counts the intervals.
         value = rows[column].where(rows[column] >= 0)
         figure.add_scatter(
             x=x, y=value, mode="lines", name=name,

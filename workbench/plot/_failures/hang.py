@@ -86,6 +86,7 @@ def _chosen(table: pd.DataFrame) -> tuple[list[int], list[str], list[str]]:
     by_rank = table.assign(is_suspect=table["confidence"] != "none").groupby("rank")
     order = by_rank.agg({"is_suspect": "first", "pending_count": "sum"})
     order = order.sort_values(["is_suspect", "pending_count"], ascending=False, kind="stable")
+    # Suspects first, then those with most pending; shown in order of rank.
     ranks = sorted(int(rank) for rank in order.index[:_MOST_RANKS])
     used = table.groupby("purpose")[["pending_count", "behind_count"]].sum()
     busy = used[(used > 0).fillna(value=False).any(axis=1)]
@@ -270,6 +271,7 @@ def flight_waits(waits: pd.DataFrame, *, source: str = "", synthetic: bool = Fal
     counts = pd.crosstab(pairs["waits_for"], pairs["why"])
     ends = set(counts.index) - set(waits["rank"])
     totals = counts.sum(axis=1)
+    # Ranks that wait for nobody first: a root of the hang is among them.
     ranked = sorted(counts.index, key=lambda rank: (rank not in ends, -totals[rank], rank))
     shown = ranked[:_FLIGHT_WAITS_MOST]
     figure = go.Figure()
@@ -287,8 +289,10 @@ def flight_waits(waits: pd.DataFrame, *, source: str = "", synthetic: bool = Fal
               for rank in shown]  # fmt: skip
     name_rows(figure, labels, max(26 * len(shown), 150), showgrid=False)
     figure.update_layout(barmode="stack")
-    few = totals.max() <= _FLIGHT_WAITS_FEW
-    figure.update_xaxes(title="ranks that wait for it directly [count]", dtick=1 if few else None)
+    is_small = totals.max() <= _FLIGHT_WAITS_FEW
+    figure.update_xaxes(
+        title="ranks that wait for it directly [count]", dtick=1 if is_small else None
+    )
     hidden = len(ranked) - len(shown)
     note = f"{plural(hidden, 'further rank')} that is waited for dropped" if hidden else ""
     claim = _waits_claim(sorted(ends), waits)

@@ -104,6 +104,7 @@ def _rows(shown: pd.DataFrame, top: int) -> tuple[list[str], np.ndarray]:
     owner = shown["node"] if shown["node"].nunique() > 1 else shown["device"]
     owner = owner.fillna("not told").astype(object)
     counts = owner.value_counts()
+    # A single host beyond the limit is named, since "1 others" would take its row anyway.
     kept = counts.index[:top] if len(counts) > top + 1 else counts.index
     names = [str(name) for name in kept]
     rows = owner.map({name: row for row, name in enumerate(kept)})
@@ -117,6 +118,7 @@ def _add(
 ) -> None:
     is_drawn = (shown["category"] == category).to_numpy()
     marks = shown[is_drawn].assign(row=rows[is_drawn])
+    # The limit holds for all rows of a trace together.
     bins = max(_MOST_MARKS // row_count, 1)
     start = marks["start_ns"].to_numpy(dtype=np.int64)
     first, last = int(shown["start_ns"].min()), int(shown["start_ns"].max())
@@ -135,6 +137,7 @@ def _add(
             "color": colour(_known(category)),
             "symbol": _SYMBOLS.get(category, "asterisk-open"),
             "opacity": 0.9,
+            # A burst of thousands of lines must not cover its neighbours.
             "size": np.clip(9 + 4 * np.log10(lines), 9, 26),
             "line": {"width": 1.5 if "open" in _SYMBOLS.get(category, "open") else 0.5},
         },
@@ -184,6 +187,7 @@ def _claim(shown: pd.DataFrame) -> str:
 
 def _span(nanoseconds: int) -> str:
     seconds = max(nanoseconds / _SECOND, 1)
+    # Two of a unit at least: 90 minutes tell more than 2 hours, rounded up.
     unit, noun = next((u, n) for u, n in _SPANS if seconds > 2 * u or u == 1)
     return plural(int(np.ceil(seconds / unit)), noun)
 

@@ -95,6 +95,7 @@ def _claim(nodes: pd.DataFrame) -> str:
     if pd.isna(nodes["recall_share"].iloc[0]):
         return f"{flagged}; so few nodes say little of lemons"
     recall = percent(float(nodes["recall_share"].iloc[0]))
+    # "about > 99 %" would say it twice.
     about = "" if recall[0] in "<>" else "about "
     return f"{flagged}; {days} days find {about}{recall} of lemons"
 
@@ -155,6 +156,7 @@ def lemon_recall(recall: pd.DataFrame, *, source: str = "", synthetic: bool = Fa
             hovertemplate="%{hovertext}<extra>" + name + ": %{y:.0f} %</extra>",
         )
     figure.update_xaxes(title="nodes are watched for [days]", rangemode="tozero")
+    # Above 100 %, so that markers there are not cut.
     figure.update_yaxes(title="share [%]", range=[0, 104])
     assumed = recall.attrs.get("assumed")
     notes = [f"lemons, as assumed: {label(assumed, 120)}"] if assumed else []

@@ -85,6 +85,7 @@ def _claim(drawn: pd.DataFrame) -> str:
     # A rate of few failures in little time reads like one of many in years without its count.
     seen = f"{int(first['failure_count']):,} in {digits(first['exposure_node_days'])} node-days"
     if len(drawn) > 1:
+        # Where the first two intervals overlap, their order may be chance.
         is_apart = low > drawn["high_per_1000_node_days"].iloc[1]
         most = "fails most often" if is_apart else "fails most often, perhaps by chance"
         return f"{label(first['group'], 30)} {most}: {seen}, {rate}"
@@ -158,11 +159,13 @@ def mttf_by_size(sizes: pd.DataFrame, *, source: str = "", synthetic: bool = Fal
 
 def _law(failed: pd.DataFrame) -> go.Scatter:
     size = failed["gpu_count"].to_numpy(dtype="float64")
+    # On a line of the 1/N law size x MTTF is constant.
     constant = size * failed["mttf_h"].to_numpy(dtype="float64")
     distinct = np.unique(constant)
     if len(distinct) > _MOST_LINES:
         distinct = distinct[np.linspace(0, len(distinct) - 1, _MOST_LINES).astype(int)]
     low, high = size.min() / 1.6, size.max() * 1.6
+    # A gap after each pair makes many lines one trace.
     ends = np.array([[low, high, np.nan]] * len(distinct))
     return go.Scatter(
         mode="lines",

@@ -60,6 +60,7 @@ def job_schedule(
     drawn = [name for name in versions if (table["version"] == name).any()]
     stages = sorted({int(stage) for stage in table["stage"]})
     if len(stages) > _MOST_STAGES:
+        # The ends of a pipeline differ most, and the stages in the middle look alike.
         stages = [*stages[: _MOST_STAGES // 2], *stages[-_MOST_STAGES // 2 :]]
     lanes = {lane: at for at, lane in enumerate(itertools.product(drawn, stages))}
     table = table[table["stage"].isin(stages)]
@@ -191,6 +192,7 @@ def _add_kind(
         orientation="h",
         base=table["start_ns"].to_numpy() / unit[0],
         x=table["dur_ns"].to_numpy() / unit[0],
+        # Transfers run beside computations, so they are a thin line below them.
         y=lane + (0.31 if thin else -0.08),
         width=0.18 if thin else 0.6,
         name=kind,

@@ -69,6 +69,7 @@ def micro_batches(
     chosen = chosen[: max(1, _MOST_COLUMNS // micro_batches["batch"].value_counts().max())]
     rows = micro_batches[micro_batches["batch"].isin(chosen)].reset_index(drop=True)
     work = rows["linear_cost"] + rows["attention_cost"]
+    # A batch without documents has no mean to divide by.
     mean = work.groupby(rows["batch"]).transform("mean").replace(0, 1)
     total = len(rows)
     claim = (
@@ -166,6 +167,7 @@ def packing_balance(
     most = float(max(rows["imbalance_p95_ratio"].max(), rows["imbalance_ratio"].max()))
     figure.update_xaxes(
         title="work of the heaviest micro-batch [mean of its batch = 1]",
+        # Even is 1, so the bars begin there.
         range=[1, 1 + 1.18 * max(most - 1, 0.05)],
     )
     left_out = len(balance) - len(rows)

@@ -107,6 +107,7 @@ def _claim(rows: pd.DataFrame, versions: list[str]) -> str:
         passes = rows[rows["version"] == version]
         if passes.empty:
             continue
+        # The bubble: what all stages could have computed until the last pass, minus what they did.
         room = float(passes["end"].max()) * passes["stage"].nunique()
         idle = max(1 - float(passes["dur_cost"].sum()) / room, 0.0) if room else 0.0
         words.append(f"{label(version, 26)}: pipeline bubble {percent(idle)}")

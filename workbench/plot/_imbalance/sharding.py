@@ -126,6 +126,7 @@ def context_chunks(chunks: pd.DataFrame, *, source: str = "", synthetic: bool = 
     for position, (name, runs) in enumerate(drawn):
         sums = runs.groupby("rank")[["pair_count", "length_tokens"]].sum()
         is_other = runs is remaining
+        # Documents have no colour of their own meaning, so patterns tell neighbours apart.
         pattern = {"shape": "+" if is_other else _SHAPES[position], "fgcolor": COLOURS["paper"]}
         figure.add_bar(
             orientation="h",
@@ -147,6 +148,7 @@ def context_chunks(chunks: pd.DataFrame, *, source: str = "", synthetic: bool = 
     ticks = {"tickvals": list(range(len(shown))), "ticktext": [str(rank) for rank in shown]}
     title, ends = "context-parallel rank", [len(shown) - 0.5, -0.5]
     figure.update_yaxes(title=title, **ticks, range=ends, showgrid=False)
+    # Over all ranks, also those that are not shown.
     worst, most = load.to_numpy().argmax(), float(load.max()) / mean
     hidden = len(load) - len(shown)
     note = f"{plural(hidden, 'rank')} with less work not shown" if hidden else ""
@@ -188,6 +190,7 @@ def load_imbalance(
     position = ((drawn["value_ratio"] - drawn["equal_ratio"]) / width.where(width != 0)).fillna(0.0)
     keep = extremes(position.to_numpy())
     figure = go.Figure(_dots(drawn.iloc[keep], position.to_numpy()[keep], measures))
+    # Numbers beside the dots of several groups would cover each other.
     if drawn["group"].nunique() > 1:
         figure.update_traces(text=None, mode="markers")
     ticks = [short(measure, 30) for measure in measures]
@@ -268,6 +271,7 @@ def row_sharding(sharding: pd.DataFrame, *, source: str = "", synthetic: bool = 
     if sharding.empty:
         why = "No rows were placed, so no unit has anything to do."
         return frame.nothing(why, claim="No placement of rows to show")
+    # What varies is the axis; where nothing does, a single point still needs one.
     varied = next((n for n in _VARIED if sharding[n].nunique() > 1), "top_row_share")
     settings = np.sort(sharding[varied].unique())
     groups = sharding.groupby(varied)

@@ -130,6 +130,7 @@ def job_slowdown_by(parts: pd.DataFrame, *, source: str = "", synthetic: bool = 
         f"{_part_name(worst).capitalize()} alone makes the job {digits(worst['slowdown_ratio'])} × "
         f"as slow; the median of {len(table):,} parts, {digits(usual)} ×"
     )
+    # Only workers have both a rank and a stage, and so a place on a map.
     draw = _map if table[["dp_rank", "stage"]].notna().all(axis=None) else _bars
     figure, note = draw(table)
     return frame.finish(figure, claim=claim, note=note)
@@ -242,6 +243,7 @@ def _map(table: pd.DataFrame) -> tuple[go.Figure, str]:
         go.Heatmap(
             z=values,
             zmin=1,
+            # Without a slow worker the scale would have no width, and noise would look slow.
             zmax=max(float(np.nanmax(values)), 1.01),
             colorscale=[[0, COLOURS["paper"]], [1, COLOURS["wait"]]],
             texttemplate="%{z:.2f}" if is_numbered else None,
@@ -271,7 +273,6 @@ def _map(table: pd.DataFrame) -> tuple[go.Figure, str]:
 
 
 def _bars(table: pd.DataFrame) -> tuple[go.Figure, str]:
-    """Draw the excess of each part as a bar, the worst first."""
     shown = table.iloc[:_MOST_BARS]
     names = [_part_name(row) for _, row in shown.iterrows()]
     excess = 100 * (shown["slowdown_ratio"].to_numpy() - 1)

@@ -57,6 +57,7 @@ def iteration_errors(
             "No configuration was both measured and predicted.", claim="No errors to show"
         )
     far = errors["error_ratio"].abs()
+    # The worst are drawn, as nobody looks for the best.
     shown = errors.loc[far.nlargest(_MOST_POINTS // 2).index]
     rows = zip(shown["configuration"], shown["group"], shown["error_ratio"], strict=True)
     words = np.array(

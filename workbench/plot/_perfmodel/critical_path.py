@@ -354,6 +354,7 @@ def what_if(
     shown = rows.head(_MOST_ROWS)
     if asked and asked not in set(shown["question"]):
         own_row = rows[rows["question"] == asked]
+        # The question asked takes the place of the last row, so that it is never dropped.
         shown = pd.concat([shown.head(_MOST_ROWS - len(own_row)), own_row])
     shown = shown.reset_index(drop=True)
     longest = float(shown[list(_TIMES)].max().max())
@@ -404,6 +405,7 @@ def _bars(rows: pd.DataFrame, meaning: str, words: str, per_unit: int) -> dict[s
         rows[name].to_numpy(dtype=np.float64, na_value=np.nan) / per_unit
         for name in ("predicted_ns", "low_ns", "high_ns")
     )
+    # One NaN among the ends would hide the whiskers of the other bars, too.
     is_drawn = ~np.isnan(low + high)
     ends = np.where(is_drawn, [high - values, values - low], 0.0)
     return {

@@ -74,6 +74,7 @@ def _values(times: pd.DataFrame, column: str, show: Show) -> np.ndarray:
         return np.asarray(ns / 1e3)
     measured = np.maximum(times["dur_ns"].to_numpy(dtype=np.float64), 1e-3)
     bus = times["bus_gb_per_s"].to_numpy(dtype=np.float64)
+    # Bandwidth goes with 1 / time, so that the model's follows from the measured one.
     return np.asarray(np.maximum(bus * measured / ns, 1e-9))
 
 
@@ -110,6 +111,7 @@ def _add(figure: go.Figure, rows: pd.DataFrame, key: tuple[object, ...], positio
 
 def _claim(times: pd.DataFrame, show: Show) -> str:
     held = (times["held_out_ns"].astype("float64") / times["dur_ns"] - 1).abs().mean()
+    # Only NaN differs from itself: without held-out sizes there is no error to tell.
     off = f"; sizes dropped are predicted {percent(float(held))} off" if held == held else ""
     if show == "bandwidth":
         best = times.sort_values("bus_gb_per_s").iloc[-1]

@@ -75,6 +75,7 @@ def pipeline_schedule(
         # Letters that do not fit are hidden instead of shrunk beyond reading.
         uniformtext={"mode": "hide", "minsize": 8},
     )
+    # Reversed, so that the first stage of each schedule is what stays.
     firsts = dict(reversed(shown))
     ticks = [
         f"<b>{label(name, 26)}</b>, stage {stage}" if firsts[name] == stage else f"stage {stage}"
@@ -102,6 +103,7 @@ def _bars(action: str, rows: pd.DataFrame, unit: int, count: int) -> go.Bar:
     meaning = _MEANINGS[action]
     marker = fill(meaning) | {"line": {"width": 0.6, "color": COLOURS["paper"]}}
     half = rows["is_overlapped"].to_numpy()
+    # Of two passes at once each takes half of the lane.
     side = -0.215 if action == "F" else 0.215
     passes = rows["micro_batch"].astype(str)
     return go.Bar(

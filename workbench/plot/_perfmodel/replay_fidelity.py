@@ -69,6 +69,7 @@ def replay_fidelity(table: pd.DataFrame, *, source: str = "", synthetic: bool = 
         positions = np.flatnonzero(shown[column].notna())
         values = 100 * shown[column].to_numpy(dtype=np.float64, na_value=np.nan)[positions]
         figure.add_scatter(
+            # Numbers beside four marks of a row need its full height.
             mode="markers+text" if is_numbered else "markers",
             x=np.abs(values), y=positions + 0.21 * (at - 1.5), row=1, col=1, name=words,
             marker=_marker(meaning, symbol), cliponaxis=False,
@@ -116,6 +117,7 @@ def graph_ablation(table: pd.DataFrame, *, source: str = "", synthetic: bool = F
             "No step was dropped; pass what analyze.graph_ablation returns.",
             claim="No steps to compare",
         )
+    # The larger of both losses: a step may cost accuracy, or leave time unexplained.
     lost = np.maximum(rows["error"].to_numpy(), 1 - rows["explained_share"].to_numpy())
     rows = rows.iloc[np.argsort(-lost, kind="stable")]
     shown = rows.head(_MOST_ROWS).reset_index(drop=True)

@@ -59,6 +59,7 @@ def capping_events(
     totals = events.groupby("entity")["duration_s"].sum().sort_values(ascending=False)
     kept = list(totals.index[:top])
     shown = events[events["entity"].isin(kept)]
+    # The longest events; sorted by time again, so that bars are drawn in their order.
     drawn = shown.nlargest(_MOST_BARS, "duration_s", keep="first").sort_values("start_ns")
     figure = go.Figure()
     is_epoch = bool(events["start_ns"].min() > _EPOCH_NS)

@@ -105,6 +105,7 @@ def _line(own: pd.DataFrame, column: str, at: int, words: str) -> go.Scatter:
         mode="lines+markers",
         name=words,
         legendgroup=str(at),
+        # A curve is in both panels, and in the legend once.
         showlegend=column == "speed_ratio",
         line={**distinct(at), "width": 2},
         marker={
@@ -353,6 +354,7 @@ def _lines(own: pd.DataFrame, column: str, at: int, is_one_of_many: bool) -> lis
 def _beyond(own: pd.DataFrame) -> pd.DataFrame:
     """Give each run of extrapolated rows with the known ones beside it, gaps between runs."""
     rows = own[["limit_w", "gpu_count", "gain_ratio"]].astype("float64").reset_index(drop=True)
+    # Starts and ends of the runs of extrapolated rows, in turn.
     edges = np.flatnonzero(np.diff(np.r_[False, own["is_extrapolated"], False].astype(np.int8)))
     runs = [rows.iloc[max(a - 1, 0) : b + 1] for a, b in edges.reshape(-1, 2)]
     gap = pd.DataFrame(np.nan, index=[0], columns=rows.columns)

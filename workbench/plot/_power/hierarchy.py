@@ -106,6 +106,7 @@ def _add_bars(figure: go.Figure, shown: pd.DataFrame) -> None:
     peak = shown["peak_w"].to_numpy()
     usable, stranded = shown["usable_headroom_w"].to_numpy(), shown["stranded_w"].to_numpy()
     is_known = ~np.isnan(usable) & ~np.isnan(stranded)
+    # Without both shares the headroom is drawn as unknown, not as usable.
     unknown = np.where(is_known, 0.0, np.maximum(limit - peak, 0))
     pieces = {
         "peak": (peak, "neutral"),
@@ -221,6 +222,7 @@ def pue(table: pd.DataFrame, *, source: str = "", synthetic: bool = False) -> go
     figure = go.Figure()
     figure.add_scatter(
         x=(np.r_[table["start_ns"].to_numpy()[keep], last] - first) / unit_ns,
+        # A step line ends where its last window begins: the value is repeated at its end.
         y=np.r_[value[keep], value[-1]],
         mode="lines", name="PUE of a window", showlegend=False,
         line={"color": colour("gpu work"), "width": 2, "shape": "hv"},
@@ -239,6 +241,7 @@ def pue(table: pd.DataFrame, *, source: str = "", synthetic: bool = False) -> go
     figure.update_xaxes(title=title, range=[0, (last - first) / unit_ns])
     figure.update_yaxes(
         title="energy of the facility over its IT [ratio]",
+        # 1 stays in sight: the ideal, and the bound below which meters contradict each other.
         range=[min(low - room, 1.0 if low >= 1 else low - room), high + room],
     )
     return frame.finish(figure, claim=_pue_claim(valid, total), note=_note(table))

@@ -140,6 +140,7 @@ def _upright(
     is_step = dash == "dot"
     figure.add_vline(x=at_hz, line={"color": colour("neutral"), "dash": dash, "width": 1.5})
     figure.add_annotation(
+        # plotly wants annotations on a logarithmic axis in logarithms.
         x=math.log10(beside or at_hz), y=0.02 if is_step else 0.92 if beside else 1, text=text,
         yref="paper", showarrow=False, xanchor="right" if is_step else "left",
         yanchor="bottom" if is_step else "top", xshift=-3 if is_step else 3, font={"size": 11},

@@ -242,6 +242,7 @@ def _name(
     figure: go.Figure, view: View, starts: NDArray[np.float64], *, top: float, text: str
 ) -> None:
     low, high = view.at(view.start_ns), view.at(view.end_ns)
+    # A label must end inside the panel; one near the right edge is written to the left.
     fits = np.flatnonzero(starts < high - _LABEL_SHARE * (high - low))
     at_end = not len(fits)
     figure.add_annotation(

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pandas as pd
 import plotly.graph_objects as go
 
-from workbench._numbers import NUMBER_TYPES
+from workbench._shared.numbers import NUMBER_TYPES
 from workbench.errors import TableError
 from workbench.plot._style import chances as scales
 from workbench.plot._style.chances import Chances, axis_of, chance, chances, numbers
@@ -164,6 +164,7 @@ def _claim(ordered: pd.DataFrame) -> str:
     highest = f"Highest: {name}, {most} of faulty inferences go wrong; next {rival}, {next_most}"
     if pd.isna(first["low"]) or pd.isna(second["high"]):
         return f"{highest}, not known whether by chance"
+    # Overlapping intervals do not tell which of the two is higher.
     if first["low"] <= second["high"]:
         return f"{highest}; their intervals overlap{caveat and ', unreliable'}"
     return f"{highest}{caveat}"

@@ -131,7 +131,7 @@ def pvf_by_flips(table: pd.DataFrame, *, source: str = "", synthetic: bool = Fal
             "The table has no numbers of flips; pass what analyze.pvf_by_flips returns.",
             claim="No flips to show",
         )
-    names, lines = (list(dict.fromkeys(rows[each])) for each in ("panel", "line"))
+    names, lines = (list(dict.fromkeys(rows[column])) for column in ("panel", "line"))
     shown, drawn = names[:_MOST_PANELS], lines[:_MOST_LINES]
     rows = rows[rows["panel"].isin(shown) & rows["line"].isin(drawn)]
     scale = axis_of(pd.concat([rows["pvf"], rows["due"][rows["due"] > 0]]), high=rows["high"])

@@ -50,6 +50,7 @@ def pvf_protection(table: pd.DataFrame, *, source: str = "", synthetic: bool = F
         )
     keys = ["group", "unit", "ranked_by"]
     lines = list(rows.groupby(keys, sort=False))
+    # Only what differs between lines is named, and something must be.
     name_columns = [name for name in keys if rows[name].nunique() > 1] or ["group"]
     figure = go.Figure()
     for at, (_, curve) in enumerate(lines[:MAX_LINES]):
@@ -237,9 +238,11 @@ def _chosen(rows: pd.DataFrame, wanted: float | None) -> pd.DataFrame:
     """Give the rows at the wanted tolerance, or at the smallest that never raises false alarms."""
     if wanted is None:
         alarms = rows.groupby("tolerance")["false_alarm_share"].max()
+        # By default the smallest tolerance without a false alarm, else the largest tried.
         quiet = alarms[alarms == 0]
         wanted = float(quiet.index.min() if len(quiet) else rows["tolerance"].max())
     tolerances = numbers(rows["tolerance"])
+    # In logarithms, as the axis; the small number lets a tolerance of 0 take part.
     nearest = tolerances[int(np.argmin(np.abs(np.log((tolerances + 1e-30) / (wanted + 1e-30)))))]
     nearest_rows: pd.DataFrame = rows[tolerances == nearest]
     return nearest_rows

@@ -136,6 +136,7 @@ def _apart(rows: pd.DataFrame) -> Any:
     step = float(np.diff(np.log(sizes)).min()) if len(sizes) > 1 else 1.0
     number = rows.groupby("site_count").cumcount()
     of = rows.groupby("site_count")["site_count"].transform("size")
+    # Side by side within 0.7 of the gap between sizes, in logarithms as the axis.
     share = (number + 0.5) / of - 0.5
     return rows["site_count"] * np.exp(0.7 * step * share)
 

@@ -26,21 +26,12 @@ def stacked(
 ) -> tuple[go.Figure, str]:
     """Stack times on each other, one column per label.
 
-    Parameters
-    ----------
-    labels
-        What stands under each column; safe text, ``"5<br>rank 0"`` for two lines.
-    parts
-        Meaning to times in ns, one per column, from the bottom up.
-    title
-        What the labels are.
-
-    Returns
-    -------
-    tuple of plotly.graph_objects.Figure and str
-        The figure without title, and a note if columns had to be dropped.
+    Labels are safe text, ``"5<br>rank 0"`` for two lines; ``parts`` go from a meaning to times in
+    ns, from the bottom up; ``title`` says what the labels are. Returns the figure without a title,
+    and a note if columns had to be dropped.
     """
     heights = np.stack([np.asarray(part, dtype=np.float64) for part in parts.values()])
+    # Every point counts for a browser, so of very many columns the highest and lowest are kept.
     keep = extremes(heights.sum(axis=0))
     heights, shown = heights[:, keep], [labels[position] for position in keep]
     total = heights.sum(axis=0)
@@ -88,9 +79,9 @@ def largest(table: pd.DataFrame, value: str, *, top: int, sums: Sequence[str]) -
     if len(tail) <= 1:
         return ordered
     added = [value, *sums]
-    rest = pd.DataFrame({name: [tail[name].sum()] for name in added}, index=[-1])
-    rest = rest.astype({name: tail[name].dtype for name in added})
-    return pd.concat([head, rest.reindex(columns=[*added])])
+    others = pd.DataFrame({name: [tail[name].sum()] for name in added}, index=[-1])
+    others = others.astype({name: tail[name].dtype for name in added})
+    return pd.concat([head, others.reindex(columns=[*added])])
 
 
 def by_name(
@@ -103,24 +94,15 @@ def by_name(
 ) -> go.Figure:
     """Draw one horizontal bar per name, the first on top, one trace per meaning.
 
-    Parameters
-    ----------
-    names
-        Full names as the trace has them; shortened beside the axis, full on hover.
-    values
-        Length of the bars in ns; may be negative.
-    meanings
-        What each bar stands for: its colour and its entry in the legend.
-    hover
-        More lines for each hover text; safe text.
-    title
-        What the values are; the unit is added.
+    Names are shortened beside the axis and full on hover; values are in ns and may be negative;
+    meanings give the colour; ``hover`` has more safe lines for each bar; the unit is added to
+    ``title``.
     """
     per_unit, unit = time_unit(np.abs(values).max(initial=0))
     ticks = [short(name) for name in names]
     figure = go.Figure()
     for meaning in dict.fromkeys(meanings):
-        rows = [row for row, each in enumerate(meanings) if each == meaning]
+        rows = [row for row, name in enumerate(meanings) if name == meaning]
         figure.add_bar(
             orientation="h",
             x=np.asarray(values, dtype=np.float64)[rows] / per_unit,
@@ -151,7 +133,6 @@ def by_name(
 
 
 def _with_room(values: NDArray[np.float64]) -> list[float]:
-    """Return an axis range from 0 that leaves room for the numbers at the ends of bars."""
     low, high = min(values.min(initial=0), 0), max(values.max(initial=0), 0)
     room = 0.14 * (high - low) or 1.0
     return [float(low - room) if low < 0 else 0.0, float(high + room) if high > 0 else 0.0]
@@ -245,19 +226,9 @@ def dots(
 ) -> go.Figure:
     """Place one dot per measure and table row beside the name the row belongs to.
 
-    Parameters
-    ----------
-    names
-        Distinct full names, the first on top.
-    measures
-        Label to values, one per table row; what is missing or 0 has no place on a
-        logarithmic axis and is not drawn.
-    rows
-        For every table row, the position of its name in ``names``.
-    hover
-        For every table row, where it was measured; safe text.
-    title
-        What the axis shows, with its unit.
+    ``measures`` go from a label to values, one per table row; what is missing or 0 has no place on
+    a logarithmic axis and is not drawn. ``rows`` has the position in ``names`` of every table row,
+    ``hover`` where it was measured, as safe text; ``title`` names the unit.
     """
     figure = go.Figure()
     words = np.array([label(name, 120) for name in names], dtype=object)
@@ -320,17 +291,7 @@ _GAP_PX = 16
 
 
 def panels(names: Sequence[str], *, height_px: int, shared_y: bool = True) -> go.Figure:
-    """Make a figure with one empty panel per name, left to right.
-
-    Parameters
-    ----------
-    names
-        What each panel shows; safe text.
-    height_px
-        Height of the panels alone.
-    shared_y
-        Whether all have the y axis of the first.
-    """
+    """Make a figure with one empty panel per name (safe text), left to right."""
     figure = make_subplots(
         rows=1, cols=len(names), shared_yaxes=shared_y, horizontal_spacing=0.1 / max(len(names), 2)
     )
@@ -347,15 +308,7 @@ def panels(names: Sequence[str], *, height_px: int, shared_y: bool = True) -> go
 
 
 def stacked_panels(titles: Sequence[str], heights_px: Sequence[int]) -> go.Figure:
-    """Make a figure with one empty panel per title, top to bottom, on one x axis.
-
-    Parameters
-    ----------
-    titles
-        Title of each panel's y axis, with its unit; safe text.
-    heights_px
-        Height of each panel.
-    """
+    """Make a figure with one empty panel per title of its y axis, top to bottom, on one x axis."""
     whole = sum(heights_px) + _GAP_PX * (len(heights_px) - 1)
     figure = make_subplots(
         rows=len(titles), cols=1, shared_xaxes=True,

@@ -25,6 +25,7 @@ def chance(share: float) -> str:
     value = 100 * float(share)
     if not np.isfinite(value):
         return "unknown"
+    # Rounding must not turn nearly all into all.
     if value >= 99.95 and share < 1:
         return "> 99.9 %"
     text = np.format_float_positional(value, precision=3, fractional=False, trim="-")
@@ -32,7 +33,6 @@ def chance(share: float) -> str:
 
 
 def chances(low: float, high: float) -> str:
-    """Write an interval of probabilities."""
     if np.isnan(float(low)) or np.isnan(float(high)):
         return "no interval"
     return f"{chance(low).removesuffix(' %')} to {chance(high)}"
@@ -40,8 +40,8 @@ def chances(low: float, high: float) -> str:
 
 def numbers(values: Any) -> Floats:
     """Give a column as floats that may be written to, with NaN where it is missing."""
-    found: Floats = np.array(pd.Series(values).astype("float64"), dtype=np.float64)
-    return found
+    floats: Floats = np.array(pd.Series(values).astype("float64"), dtype=np.float64)
+    return floats
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,17 +90,10 @@ class Chances:
 
 
 def axis_of(estimates: Any, low: Any = (), high: Any = ()) -> Chances:
-    """Choose the axis for some probabilities and their intervals.
-
-    Parameters
-    ----------
-    estimates
-        Shares; 0 and missing ones are allowed.
-    low, high
-        Their intervals.
-    """
+    """Choose the axis for probabilities, 0 and missing ones among them, and their intervals."""
     values = numbers(estimates)
     known = values[values > 0]
+    # Zeros have no place on a logarithmic axis; they get one of their own, labelled 0.
     ends = np.r_[known, _positive(high)]
     has_zero = bool((values == 0).any())
     if not len(ends):
@@ -109,6 +102,7 @@ def axis_of(estimates: Any, low: Any = (), high: Any = ()) -> Chances:
     below = np.fmax(lowest, _DEEPEST * values)
     ends = np.r_[ends, below[below > 0]]
     is_log = bool(ends.max() / (known.min() if len(known) else ends.min()) > _DECADE)
+    # With zeros there is room below the smallest value, so that none looks like a zero.
     floor = 100 * ends.min() / (3 if has_zero else 1.3) if is_log else 0.0
     return Chances(
         is_log=is_log, floor=float(floor), top=float(100 * ends.max()), has_zero=has_zero

@@ -8,14 +8,16 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from workbench._profiler_steps import is_step_name
+from workbench._shared.profiler_steps import is_step_name
 
+# At 20 px each they fill a screen; further ones could only be seen by scrolling.
 MAX_LANES = 40
 KIND_ORDER = ("compute", "communication", "memory", "other", "operator", "runtime call")
 
 _RUNTIME = ("cuda_runtime", "cuda_driver", "mtia_runtime", "xpu_runtime", "privateuse1_runtime")
 _HOST = ("cpu_op", "user_annotation", "python_function")
 _PLACE = ["rank", "process", "thread", "device", "stream"]
+# Before any time: the first row of a thread has no end before it.
 _NEVER = np.iinfo(np.int64).min
 _COMBINED = {"busy_ns": np.add, "count": np.add, "start_ns": np.minimum, "end_ns": np.maximum}
 _ITEM = ["lane", "kind", "start_ns", "end_ns", "busy_ns", "count", "longest_ns", "row"]
@@ -88,17 +90,19 @@ def merged(items: pd.DataFrame, *, start_ns: int, end_ns: int, limit: int) -> pd
     )
     view["busy_ns"] = view["end_ns"] - view["start_ns"]
     keep = view["longest_ns"].nlargest(max(limit // 10, 1) if len(view) > limit else 0).index
-    kept, rest = view.loc[keep], view.drop(index=keep)
+    kept, short = view.loc[keep], view.drop(index=keep)
+    # As if every bin of every lane held one rectangle; wider ones only where that is too many.
     width = max((end_ns - start_ns) * view["lane"].nunique() // max(limit, 1), 1)
-    while len(kept) + len(rest) > limit and width < 2 * max(end_ns - start_ns, 1):
-        rest = _coarser(rest, start_ns=start_ns, width_ns=width)
+    while len(kept) + len(short) > limit and width < 2 * max(end_ns - start_ns, 1):
+        short = _coarser(short, start_ns=start_ns, width_ns=width)
         width *= 2
-    return pd.concat([rest, kept]).sort_values(["lane", "start_ns"], ignore_index=True)
+    return pd.concat([short, kept]).sort_values(["lane", "start_ns"], ignore_index=True)
 
 
 def _coarser(items: pd.DataFrame, *, start_ns: int, width_ns: int) -> pd.DataFrame:
     """Merge what is shorter than a bin of ``width_ns`` with its neighbours in the bin."""
     bins = (items["start_ns"].to_numpy() - start_ns) // width_ns
+    # A thread has two bands, operators above calls, and bars of one must not swallow the other.
     bands = items["lane"].to_numpy() * 2 + (items["kind"] == KIND_ORDER.index("runtime call"))
     cells = (bands * (bins.max(initial=0) + 1) + bins).to_numpy()
     is_short = (items["end_ns"] - items["start_ns"] < width_ns).to_numpy()
@@ -116,15 +120,16 @@ def _coarser(items: pd.DataFrame, *, start_ns: int, width_ns: int) -> pd.DataFra
         )
     ]
     bars = _summed(items.iloc[order], cells[order])
-    rest = np.ones(len(items), dtype=bool)
-    rest[to_merge] = False
-    return pd.concat([items[rest], bars])
+    alone = np.ones(len(items), dtype=bool)
+    alone[to_merge] = False
+    return pd.concat([items[alone], bars])
 
 
 def _summed(items: pd.DataFrame, cells: NDArray[np.int64]) -> pd.DataFrame:
     """Make one bar per cell and kind from items in order of cell, kind and duration."""
     kinds = items["kind"].to_numpy()
     starts = np.flatnonzero((np.diff(cells, prepend=-1) != 0) | (np.diff(kinds, prepend=-1) != 0))
+    # Items of one bar are in order of duration, so the last of them is the longest.
     longest = np.append(starts[1:], len(items)) - 1
     bars = items.iloc[longest].assign(
         **{
@@ -143,26 +148,27 @@ def _summed(items: pd.DataFrame, cells: NDArray[np.int64]) -> pd.DataFrame:
 def _outermost(events: pd.DataFrame, wanted: NDArray[np.bool_]) -> NDArray[np.bool_]:
     """Of the wanted rows of each thread, mark those that no other one encloses."""
     rows = np.flatnonzero(wanted & (events["dur_ns"].to_numpy() > 0))
-    some = events[["rank", "start_ns", "dur_ns", "name", "process", "thread"]].iloc[rows]
-    steps = np.array([is_step_name(str(name)) for name in some["name"].cat.categories])
-    is_step = steps[some["name"].cat.codes] if len(steps) else np.zeros(len(rows), dtype=bool)
-    rows, some = rows[~is_step], some[~is_step]
+    host = events[["rank", "start_ns", "dur_ns", "name", "process", "thread"]].iloc[rows]
+    steps = np.array([is_step_name(str(name)) for name in host["name"].cat.categories])
+    is_step = steps[host["name"].cat.codes] if len(steps) else np.zeros(len(rows), dtype=bool)
+    rows, host = rows[~is_step], host[~is_step]
     threads = _group_numbers(
-        some["rank"].to_numpy(), some["process"].cat.codes, some["thread"].cat.codes
+        host["rank"].to_numpy(), host["process"].cat.codes, host["thread"].cat.codes
     )
-    ends = (some["start_ns"] + some["dur_ns"]).to_numpy()
+    ends = (host["start_ns"] + host["dur_ns"]).to_numpy()
     before = pd.Series(ends).groupby(threads).cummax().groupby(threads).shift(fill_value=_NEVER)
     result = np.zeros(len(events), dtype=bool)
-    result[rows[some["start_ns"].to_numpy() >= before.to_numpy()]] = True
+    result[rows[host["start_ns"].to_numpy() >= before.to_numpy()]] = True
     return result
 
 
 def _codes(kinds: pd.Series) -> NDArray[np.int64]:
     """Turn kinds of GPU work into their place in the drawing order; unheard-of ones are other."""
     other = KIND_ORDER.index("other")
-    known = kinds.cat.categories
-    places = [KIND_ORDER.index(kind) if kind in KIND_ORDER else other for kind in known]
-    return np.asarray([*places, other], dtype=np.int64)[kinds.cat.codes]
+    positions = [
+        KIND_ORDER.index(kind) if kind in KIND_ORDER else other for kind in kinds.cat.categories
+    ]
+    return np.asarray([*positions, other], dtype=np.int64)[kinds.cat.codes]
 
 
 def _group_numbers(*columns: Any) -> NDArray[np.int64]:
@@ -221,29 +227,11 @@ MAX_POINTS = 5_000
 def extremes(values: NDArray[Any], limit: int = MAX_POINTS) -> NDArray[np.int64]:
     """Choose the positions of a series that a line through it must not lose.
 
-    The series is cut into buckets of equal length and each gives its lowest and its
-    highest value, in the order they occur; the first and the last point always stay.
-    So no peak or dip can vanish, however narrow, which an every-n-th rule or a mean
-    would not promise.
-
-    Parameters
-    ----------
-    values
-        The series in drawing order. A missing value (NaN) is chosen only where a
-        whole bucket is missing, so that a gap stays a gap.
-    limit
-        Number of points to keep at most, at least 4.
-
-    Returns
-    -------
-    numpy.ndarray
-        Increasing positions into ``values``, at most ``limit``; all of them when
-        the series is short enough.
-
-    Raises
-    ------
-    ValueError
-        If ``limit`` is below 4.
+    The series is cut into buckets of equal length and each gives its lowest and its highest value,
+    in the order they occur; the first and the last point stay. So no peak or dip can vanish,
+    however narrow, which an every-n-th rule or a mean would not promise. A missing value (NaN)
+    is chosen only where a whole bucket is missing, so that a gap stays a gap. Returns at most
+    ``limit`` (4 or more) increasing positions, all of a series that is short enough.
     """
     if limit < 4:
         msg = f"limit is {limit}, but a bucket needs two points and the ends two more"
@@ -251,9 +239,10 @@ def extremes(values: NDArray[Any], limit: int = MAX_POINTS) -> NDArray[np.int64]
     count = len(values)
     if count <= limit:
         return np.arange(count, dtype=np.int64)
+    # Rounded up, so that the buckets are never more than the limit allows.
     width = -(-count // ((limit - 2) // 2))
-    known = np.asarray(values, dtype=np.float64)
-    low, high = np.where(np.isnan(known), [[np.inf], [-np.inf]], known)
+    numbers = np.asarray(values, dtype=np.float64)
+    low, high = np.where(np.isnan(numbers), [[np.inf], [-np.inf]], numbers)
     missing = -count % width
     low = np.pad(low, (0, missing), constant_values=np.inf)
     high = np.pad(high, (0, missing), constant_values=-np.inf)

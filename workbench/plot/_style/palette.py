@@ -117,8 +117,6 @@ CYCLE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000
 VEIL, PRODUCTIVE_BAND = "rgba(255,255,255,0.8)", "#D9F0E9"
 # Shades of wrong outputs, from rare to frequent.
 SHADES = ((0.0, "#FBE6D4"), (0.5, "#D55E00"), (1.0, "#3A1500"))
-# Low to high, readable in grey (cividis).
-SCALE = ("#00224E", "#35456C", "#666970", "#948E77", "#C8B866", "#FEE838")
 # The same meanings without colour: what fills a bar, what dashes a line.
 PATTERNS = {
     "backward": "\\",

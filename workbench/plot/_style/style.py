@@ -71,10 +71,7 @@ def colour(meaning: str) -> str:
 
 def distinct(position: int) -> dict[str, str]:
     """Return colour and dash of the n-th of several lines that have no meaning of their own."""
-    return {
-        "color": CYCLE[position % len(CYCLE)],
-        "dash": _DASHES[position % len(_DASHES)],
-    }
+    return {"color": CYCLE[position % len(CYCLE)], "dash": _DASHES[position % len(_DASHES)]}
 
 
 def fill(meaning: str, *, bars: int = 1) -> dict[str, Any]:
@@ -113,6 +110,7 @@ def ink(background: str) -> str:
 def left_margin(labels: Iterable[str]) -> int:
     """Return the pixels that the longest line of some tick labels needs left of the axis."""
     lines = [len(line) for label in labels for line in printed_lines(label)]
+    # An average letter of the 12 px font; plotly measures text only in the browser, too late here.
     return min(26 + round(6.8 * max(lines, default=0)), 330)
 
 
@@ -187,11 +185,13 @@ def finish(
         The same figure. ``layout.meta`` repeats claim, source, its origin and synthetic as
         data, for whoever lists what the figures of a page say.
     """
+    # An analysis may have put the doubt into the claim, and once is enough.
     is_said = "in doubt" in claim
     claim = f"In doubt: {claim}" if (is_doubtful or "<b>" in note) and not is_said else claim
     title = wrapped(claim, _TITLE_WIDTH)
     notes = [*(["<b>SYNTHETIC DATA</b>"] if synthetic else []), *([note] if note else [])]
     subtitle = wrapped(" · ".join(notes), _NOTE_WIDTH)
+    # The legend is wrapped by the browser, so its height has to be estimated before.
     names = [trace.name or "" for trace in figure.data if trace.showlegend is not False]
     has_legend = len(names) > 1 and figure.layout.showlegend is not False
     more_lines = title.count("<br>")
@@ -254,7 +254,6 @@ def _source_lines(source: str, *, synthetic: bool) -> str:
 
 
 def _sign(figure: go.Figure, signed: str) -> None:
-    """Print the source in the lower left corner of the figure."""
     if signed:
         figure.add_annotation(
             text=signed,

@@ -48,10 +48,10 @@ def _without_cpp_noise(name: str) -> str:
     bare = name.replace("(anonymous namespace)::", "").removeprefix("void ")
     if bare.endswith(")"):
         depth = 0
-        for place in range(len(bare) - 1, 0, -1):
-            depth += (bare[place] == ")") - (bare[place] == "(")
+        for at in range(len(bare) - 1, 0, -1):
+            depth += (bare[at] == ")") - (bare[at] == "(")
             if depth == 0:
-                bare = bare if bare[place - 1] == " " else bare[:place]
+                bare = bare if bare[at - 1] == " " else bare[:at]
                 break
     return _NAMESPACE.sub("", bare) or name
 
@@ -68,8 +68,9 @@ def wrapped(text: str, width: int) -> str:
     """
     lines = _lines(text, width)
     if len(lines) > 1:
-        narrower = (_lines(text, less) for less in range(width // 2, width + 1))
-        lines = next(each for each in narrower if len(each) == len(lines))
+        # The narrowest width that needs no more lines, so that no line is left with a single word.
+        narrower = (_lines(text, fewer) for fewer in range(width // 2, width + 1))
+        lines = next(broken for broken in narrower if len(broken) == len(lines))
     return "<br>".join(lines)
 
 
@@ -91,13 +92,7 @@ def printed_lines(text: str) -> list[str]:
 
 
 def time_unit(longest_ns: float) -> tuple[int, str]:
-    """Choose the unit in which the longest of some durations reads best.
-
-    Returns
-    -------
-    tuple of int and str
-        Nanoseconds in one unit, and its sign: ns, µs, ms or s.
-    """
+    """Choose the unit for the longest of some durations: ns in one of it, and its sign."""
     fitting = [(ns, sign) for ns, sign in _LADDER if abs(longest_ns) >= ns]
     return fitting[-1] if fitting else _LADDER[0]
 
@@ -123,6 +118,7 @@ def percent(share: float) -> str:
         return "< 0.1 %"
     if 0.999 < share < 1:
         return "> 99.9 %"
+    # Close to nothing and to all a digit more tells values apart.
     places = 0 if 0.1 <= share <= 0.99 or share in (0, 1) else 1
     return f"{100 * share:.{places}f} %"
 
@@ -133,7 +129,6 @@ def plural(count: int, noun: str) -> str:
 
 
 def digits(value: float) -> str:
-    """Write a number with three significant digits."""
     magnitude = abs(value)
     if magnitude < 1:
         return f"{value:.3g}"
@@ -205,13 +200,7 @@ def clock_time(time_ns: int) -> str:
 
 
 def time_axis(first_ns: int, last_ns: int) -> tuple[float, str]:
-    """Choose how times since the first are drawn.
-
-    Returns
-    -------
-    tuple of float and str
-        Nanoseconds in one unit, and the title of the axis, which tells the zero.
-    """
+    """Choose how times since the first are drawn: ns in one unit, and the title with the zero."""
     span_s = (last_ns - first_ns) / 1e9
     scale, unit = next((step for step in _TIMES if span_s <= _LONG_AXIS * step[0]), _TIMES[-1])
     if first_ns < _EPOCH_NS:
@@ -226,18 +215,17 @@ _MOST = 4
 
 
 def interval(table: pd.DataFrame, name: str = "whiskers") -> list[str]:
-    """Say what the whiskers are."""
     share = table.attrs.get("confidence_level")
     return [f"{name}: {percent(share)} interval" if share else f"{name}: confidence interval"]
 
 
 def reservations(table: pd.DataFrame) -> list[str]:
     """Say what was not counted, and why the exposure is in doubt."""
-    left = sorted(table.attrs.get("left_out", {}).items(), key=lambda item: -item[1])
-    said = [f"{count:,} {label(reason, 50)}" for reason, count in left[:_MOST]]
-    if others := sum(count for _, count in left[_MOST:]):
-        said.append(f"{others:,} for other reasons")
-    notes = [f"not counted: {', '.join(said)}"] if said else []
+    reasons = sorted(table.attrs.get("left_out", {}).items(), key=lambda item: -item[1])
+    dropped = [f"{count:,} {label(reason, 50)}" for reason, count in reasons[:_MOST]]
+    if more := sum(count for _, count in reasons[_MOST:]):
+        dropped.append(f"{more:,} for other reasons")
+    notes = [f"not counted: {', '.join(dropped)}"] if dropped else []
     return notes + [f"<b>{label(doubt, 200)}</b>" for doubt in table.attrs.get("doubts", [])]
 
 
@@ -255,11 +243,9 @@ def is_doubtful(rows: pd.DataFrame) -> bool:
 
 
 def span(low: float, high: float) -> str:
-    """Write an interval of shares."""
     ends = [round(100 * value, 1 if high < 0.1 else 0) for value in (low, high)]
     return f"{ends[0]:g} to {ends[1]:g} %"
 
 
 def between(low: float, high: float) -> str:
-    """Write an interval of numbers."""
     return f"{digits(low)} to {digits(high)}"

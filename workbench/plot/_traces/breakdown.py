@@ -52,6 +52,7 @@ def time_breakdown(
     uses = {
         "compute": drawn["compute_ns"] - drawn["overlap_ns"],
         "overlapped": drawn["overlap_ns"],
+        # Work outside every step has no window, and so no idle time.
     } | {name: drawn[column].fillna(0) for name, column in _LOSSES.items()}
     seen = {name: time.to_numpy(dtype=np.float64) for name, time in uses.items() if time.any()}
     figure, note = stacked(_columns(drawn), seen, title=_axis(drawn))
@@ -227,6 +228,7 @@ def clocks(clocks: pd.DataFrame, *, source: str = "", synthetic: bool = False) -
     shown = names[: len(_SYMBOLS)]
     for position, name in enumerate(shown):
         _add(figure, placed[placed["clock"] == name], position=position, unit=unit)
+    # Otherwise plotly would label fractions of ranks where there are few.
     is_few = placed["rank"].max() - placed["rank"].min() < _MOST_TICKS
     figure.update_xaxes(title="rank", dtick=1 if is_few else None)
     figure.update_yaxes(title=f"offset of the clock [{unit[1]}]")
@@ -239,6 +241,7 @@ def _add(figure: go.Figure, ranks: pd.DataFrame, *, position: int, unit: tuple[i
     offset = ranks["offset_ns"].to_numpy(np.float64)
     keep = extremes(offset, 700)
     ranks, offset = ranks.iloc[keep], offset[keep]
+    # Two residuals, about the 95 % interval of normal noise.
     bar = 2 * ranks["residual_ns"].to_numpy(np.float64, na_value=np.nan)
     colour = distinct(position)["color"]
     figure.add_scatter(
@@ -337,6 +340,7 @@ def idle_time(idle: pd.DataFrame, *, source: str = "", synthetic: bool = False) 
             "There is no gap between GPU work, or no GPU work at all.", claim="No idle time to show"
         )
     drawn = drawn.assign(
+        # "other" has the colour of other GPU work, which an idle time is not.
         cause=drawn["cause"].astype("object").replace("other", "other cause"),
         column=_idle_columns(idle).loc[drawn.index],
     )

@@ -197,12 +197,14 @@ def _waits_claim(waits: pd.DataFrame) -> str:
     sure = waits[waits["is_sure"]]
     total_ns = int(waits["wait_ns"].sum())
     last = waits.drop_duplicates("collective")
+    # A title that rests on less than half of the waiting would name the wrong rank too often.
     if 2 * sure["wait_ns"].sum() < total_ns:
         return (
             "The straggler cannot be told: it is not sure who was last in "
             f"{(~last['is_sure']).sum():,} of {plural(len(last), 'collective')}"
         )
     if not total_ns:
+        # Without a recorded size of the group nothing says that a rank is missing.
         ranks = "All" if waits["is_complete"].fillna(value=True).all() else "The loaded"
         return f"{ranks} ranks enter their collectives at the same time"
     blamed = waits.groupby("blamed_rank")["wait_ns"].sum()
@@ -218,6 +220,7 @@ def _doubts(waits: pd.DataFrame) -> list[str]:
     """Say what is doubtful: the match of kernels, the clocks, ranks that are not loaded."""
     collectives = waits.drop_duplicates("collective")
     unsure = waits.loc[~waits["is_sure"], "wait_ns"].sum()
+    # Collectives without waiting are never sure, and nobody needs to hear of them.
     matters = bool(unsure >= _NEGLIGIBLE * waits["wait_ns"].sum())
     incomplete = ~collectives["is_complete"].fillna(value=True).astype(bool)
     doubts = {
@@ -341,6 +344,7 @@ def late_arrivals(
         f"{percent(kinds.max() / totals.iloc[0])} of it because {_SAID[main]}"
     )
     unsure_ns = int(late_arrivals["wait_ns"].sum() - sure["wait_ns"].sum())
+    # A title must not hide that more waiting is unexplained than explained.
     if unsure_ns > totals.iloc[0]:
         claim += f"; for whom they wait {duration(unsure_ns)} more is not sure"
     notes = [*_why(worst, main), *notes]

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
-from workbench.kernel_kinds import GPU_WORK
+from workbench._shared.kernel_kinds import GPU_WORK
 from workbench.plot._style.bars import by_name, largest
 from workbench.plot._style.style import COLOURS, Frame
 from workbench.plot._style.text import duration, label, percent, plural, safe
@@ -232,7 +232,9 @@ def trace_diff(
         )
     on_gpu = changed[changed["category"].isin(GPU_WORK)]
     drawn = changed[changed["category"].isin(categories)] if categories else on_gpu
+    # Where the GPU work is the same, what changed on the host is worth a figure.
     drawn = changed if drawn.empty else drawn
+    # Rows of the host contain each other, so a sum over them would count time twice.
     adds_up = drawn["category"].isin(GPU_WORK).all()
     figure, first = _bars(drawn, top=top)
     gpu_work = diff[diff["category"].isin(GPU_WORK)] if adds_up else None
@@ -259,6 +261,7 @@ def _bars(changed: pd.DataFrame, *, top: int) -> tuple[go.Figure, pd.Series]:
 def _diff_names(diff: pd.DataFrame) -> list[str]:
     names = []
     for row in diff.to_dict("records"):
+        # The name of a kernel says enough; a row of the host needs its category.
         is_plain = row["category"] in GPU_WORK and not pd.isna(row["name"])
         words = [] if is_plain else [row["category"]]
         if not pd.isna(row["step"]):

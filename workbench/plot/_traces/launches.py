@@ -66,6 +66,7 @@ def launches(
         ],
         title="duration [µs], logarithmic; one dot per rank",
     )
+    # Rows without a name are GPU work whose launch the trace does not have.
     lost = int(launches.loc[launches["name"].isna(), "kernel_count"].sum())
     share = percent(lost / max(int(launches["kernel_count"].sum()), 1))
     return frame.finish(
@@ -141,6 +142,7 @@ def copy_bandwidth(
     """
     frame = Frame(source, synthetic)
     COPY_BANDWIDTH.check(bandwidth)
+    # Nothing and unknown have no place on a logarithmic axis.
     drawn = bandwidth[bandwidth["mean_gb_per_s"].fillna(0) > 0].reset_index(drop=True)
     if drawn.empty:
         return frame.nothing(
@@ -166,6 +168,7 @@ def copy_bandwidth(
         title="bandwidth [GB/s], logarithmic; one dot per rank and GPU",
     )
     top = sums.iloc[0]
+    # Bytes per nanosecond are GB/s.
     moved, gb_per_s = float(top["size_bytes"]), float(top["size_bytes"]) / float(top["busy_ns"])
     claim = (
         f"{label(sums.index[0], 40)} moves most, {size(moved)} in "

@@ -117,6 +117,7 @@ def _heights(bars: pd.DataFrame) -> tuple[pd.Series, pd.Series]:
 def _hover(bars: pd.DataFrame, names: pd.Series) -> list[str]:
     texts = []
     columns = ["row", "count", "busy_ns", "start_ns", "end_ns", "longest_ns"]
+    # Each name once: shortening a name costs more than drawing its rectangles.
     labels = {
         code: label(names.cat.categories[code], 100)
         for code in np.unique(names.cat.codes.to_numpy()[bars["row"]])
@@ -136,6 +137,7 @@ def _hover(bars: pd.DataFrame, names: pd.Series) -> list[str]:
 
 def _axes(figure: go.Figure, lanes: pd.DataFrame, *, window_ms: list[float]) -> None:
     drawn = lanes[lanes["lane"].notna()]
+    # The rank stands beside its first lane only; below it the streams and threads speak.
     is_first = ~drawn["rank"].duplicated()
     labels = [
         f"<b>rank {rank}</b>  {safe(text)}" if top else safe(text)

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from workbench._numbers import in_range, not_negative, positive, whole_number
+from workbench._shared.numbers import in_range, not_negative, positive, whole_number
 from workbench.errors import WorkbenchError
 from workbench.tables import FAILURE_TIMES, RESTART_PHASES, SLOW_TIMES
 

@@ -67,6 +67,7 @@ def imbalance(out: str | Path, *, seed: int) -> pd.DataFrame:
     written = job.operations.rename(columns=_NAMES)
     for name in ("mb_id", "gmc"):
         written[name] = written[name].fillna(-1).astype("int16")
+    # Seconds, as in the published files, so that both are read alike.
     for name in ("start_ts", "duration"):
         written[name] = written[name].astype("float64") / 1e9
     for name in ("dp_rank", "stage", "seq_id"):
@@ -196,6 +197,7 @@ def embedding_tables(count: int = 788, *, seed: int = 0) -> pd.DataFrame:
     rows = np.exp(rng.uniform(np.log(_ROWS[0]), np.log(_ROWS[1]), count)).astype(np.int64)
     dims = rng.choice(list(_DIMS), count, p=list(_DIMS.values())).astype(np.int64)
     pooling = rng.lognormal(_POOLING_LOG_MEAN, _POOLING_LOG_SD, count).clip(*_POOLING)
+    # Padded, so that names sort like their numbers.
     width = max(len(str(count - 1)), 3)
     tables = pd.DataFrame(
         {

@@ -60,6 +60,8 @@ def order(stage: int, shape: JobShape) -> Iterator[tuple[str, int, int]]:
     passes = batches * chunks
     warm_up = min(stages - stage - 1, batches)
     if chunks > 1:
+        # Narayanan et al., section 2.2: interleaving deals out chunks in groups of as many
+        # micro-batches as there are stages, so a stage warms up for longer.
         warm_up = min(2 * (stages - stage - 1) + (chunks - 1) * stages, passes)
     for number in range(passes + warm_up):
         if number < passes:
@@ -78,7 +80,6 @@ def _pass(number: int, shape: JobShape, *, backward: bool) -> tuple[int, int]:
 
 
 def step_ns(durations: Durations, shape: JobShape) -> Floats:
-    """Return how long each step takes."""
     ends = np.stack([row.end for row in _run(durations, shape)])
     longest: Floats = ends.max(axis=(0, 2))
     return longest
@@ -117,7 +118,6 @@ def record(durations: Durations, shape: JobShape) -> pd.DataFrame:
 
 
 def _run(durations: Durations, shape: JobShape) -> list[_Row]:
-    """Run all steps and ranks at once: collectives, pipeline, collectives."""
     zero = np.zeros((shape.steps, shape.dp_ranks))
     rows: list[_Row] = []
     clock = [zero.copy() for _ in range(shape.stages)]
@@ -168,6 +168,7 @@ def _pipeline(rows: list[_Row], clock: list[Floats], durations: Durations, shape
         for stage, passes in enumerate(todo):
             while passes:
                 direction, batch, local = passes[0]
+                # Chunks go round the stages in turn, as Megatron-LM places them.
                 chunk = local * shape.stages + stage
                 source = _source(direction, chunk, shape)
                 if source is not None and (*source, batch) not in results:
@@ -212,6 +213,7 @@ class _Wire(NamedTuple):
         """Move what was made as soon as both ends are free; return when it has arrived."""
         send, receive = f"{self.direction}-send", f"{self.direction}-recv"
         posted = free.get((self.receiver, receive), begin)
+        # A send waits for the one before it; the receive was posted earlier and waits for the data.
         issued = np.maximum(ready, free.get((self.sender, send), ready))
         end = np.maximum(issued, posted) + lasts
         free[self.sender, send] = free[self.receiver, receive] = end
@@ -364,6 +366,7 @@ def _work(
     variation: float, shape: tuple[int, ...], random: np.random.Generator
 ) -> NDArray[np.float64]:
     """Draw the work of micro-batches with mean 1 and a deviation; the same on every stage."""
+    # Log-normal with mean 1: minus half the variance of the logarithm keeps the total work.
     deviation = np.sqrt(np.log1p(variation**2))
     drawn: NDArray[np.float64] = np.exp(
         deviation * random.standard_normal(shape) - deviation**2 / 2

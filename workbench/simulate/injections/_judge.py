@@ -57,6 +57,7 @@ class Judge:
     def golden(self, outputs: Any, labels: Any = None) -> Golden:
         """Take the outputs of the fault-free run as the measure of all others."""
         outputs = self._checked(outputs)
+        # Without this, every fault would look like one that ends in NaN.
         bad = torch().nonzero(~_rows(torch().isfinite(outputs)).all(1)).flatten().tolist()
         refuse_if(
             bad,
@@ -156,6 +157,7 @@ class Golden:
         delta = _rows((outputs - golden).abs()).amax(1)
         judge = self.judge
         if judge.criterion == "difference":
+            # Negated, so that NaN counts as different.
             differs = ~(delta <= judge.tolerance)
         else:
             differs = judge.decisions(outputs) != self.decisions[rows]

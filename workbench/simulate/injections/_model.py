@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from workbench import _numbers
+from workbench._shared import numbers
 from workbench.errors import InjectionError, MissingExtraError, WorkbenchError
 
 
@@ -40,8 +40,8 @@ def _injection_errors() -> Iterator[None]:
 
 
 # The checks that the whole package shares, with the error of this folder.
-whole_number = _injection_errors()(_numbers.whole_number)
-in_range = _injection_errors()(_numbers.in_range)
+whole_number = _injection_errors()(numbers.whole_number)
+in_range = _injection_errors()(numbers.in_range)
 
 
 def refuse_compiled(model: Any) -> None:
@@ -87,17 +87,17 @@ def batches(inputs: Any) -> tuple[Batch, ...]:
     return calls
 
 
-def _batch(given: Any) -> Batch:
-    if isinstance(given, torch().Tensor):
-        return Batch(given, (given,), {})
-    if isinstance(given, tuple):
-        return Batch(given, given, {})
+def _batch(inputs: Any) -> Batch:
+    if isinstance(inputs, torch().Tensor):
+        return Batch(inputs, (inputs,), {})
+    if isinstance(inputs, tuple):
+        return Batch(inputs, inputs, {})
     refuse_if(
-        not isinstance(given, Mapping),
-        f"inputs: {type(given).__name__} is no batch; pass a tensor, a tuple or dict of tensors "
+        not isinstance(inputs, Mapping),
+        f"inputs: {type(inputs).__name__} is no batch; pass a tensor, a tuple or dict of tensors "
         "(the arguments of the model), or a list of such batches",
     )
-    return Batch(given, (), dict(given))
+    return Batch(inputs, (), dict(inputs))
 
 
 def refuse_other_device(model: Any, calls: tuple[Batch, ...]) -> None:

@@ -54,6 +54,7 @@ def rounding_errors(count: int = 4_000_000, *, seed: int = 0) -> pd.DataFrame:
     count = whole_number("count", count, least=1)
     bits = np.random.default_rng(seed).integers(0, 2**32, count, dtype=np.uint32)
     values = bits.view(np.float32)
+    # The reference: the cast of PyTorch itself.
     cast = torch().from_numpy(values.copy()).to(torch().bfloat16)
     library = cast.view(torch().int16).numpy().view(np.uint16)
     ways = {
@@ -69,6 +70,7 @@ def rounding_errors(count: int = 4_000_000, *, seed: int = 0) -> pd.DataFrame:
 
 def nearest_even(bits: Array, *, is_nan_kept: bool = True) -> Array:
     """Round float32 bits (uint32) to bfloat16 bits (uint16), ties to even."""
+    # 64 bits, because adding to a NaN can carry out of 32.
     wide = bits.astype(np.uint64)
     rounded = ((wide + 0x7FFF + ((wide >> 16) & 1)) >> 16).astype(np.uint16)
     if not is_nan_kept:
@@ -81,10 +83,12 @@ def _compared(values: Array, rounded: Array, library: Array) -> dict[str, Any]:
     """Compare rounded bits with the library's and with the values themselves."""
     was_nan = np.isnan(values)
     wide = (rounded.astype(np.uint32) << 16).view(np.float32)
+    # The relative error of a subnormal number has no bound.
     is_normal = (np.abs(values) >= np.finfo(np.float32).tiny) & np.isfinite(values)
     is_normal &= np.isfinite(wide)
     exact = values[is_normal].astype(np.float64)
     error = np.abs(wide[is_normal].astype(np.float64) - exact) / np.abs(exact)
+    # A NaN has all bits of its exponent set and a mantissa that is not 0; 0 is infinity.
     is_nan = ((rounded & _EXPONENT) == _EXPONENT) & ((rounded & _MANTISSA) != 0)
     return {
         "value_count": int((~was_nan).sum()),
@@ -178,4 +182,5 @@ def _gradients(model: Any, inputs: tuple[Any, ...], labels: Any) -> Any:
         loss = torch().nn.functional.cross_entropy(logits, labels)
         gradients = torch().autograd.grad(loss, list(parameters.values()), allow_unused=True)
     flat = torch().cat([gradient.flatten() for gradient in gradients if gradient is not None])
+    # What is 0 already cannot be lost.
     return flat[flat != 0]

@@ -4,7 +4,7 @@ import math
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from workbench import simulate
@@ -303,7 +303,6 @@ def test_overlapping_losses_count_once_where_recovery_outlasts_the_failure_inter
     assert states["degraded capacity"] == pytest.approx(0.5 * (1 - 0.5**4))
 
 
-@settings(max_examples=25, deadline=None)
 @given(
     interval=st.floats(2, 40),
     recovery=st.floats(0.1, 5),
@@ -354,7 +353,6 @@ def test_failures_that_never_come_together_are_the_pessimist(job, interval):
             assert productive(job, "poisson", interval) <= renewal + 1e-12
 
 
-@settings(max_examples=25)
 @given(interval=st.floats(30, 1000), convention=conventions)
 def test_phases_add_up_to_the_recovery_they_are_phases_of(interval, convention):
     phases = {"detection": 1.0, "allocation": 5.0, "first step": 4.0}
@@ -364,7 +362,6 @@ def test_phases_add_up_to_the_recovery_they_are_phases_of(interval, convention):
     assert sum(parts[name] for name in phases) == pytest.approx(whole["recovery"])
 
 
-@settings(max_examples=25)
 @given(interval=st.floats(15, 1000), every=st.floats(1, 500), write=st.floats(0, 5))
 def test_checkpoints_take_their_part_of_the_time_up_and_no_more(interval, every, write):
     for plain in (SYNCHRONOUS, PUBLISHED):

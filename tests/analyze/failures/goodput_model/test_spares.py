@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from workbench import simulate
@@ -70,7 +70,6 @@ def test_the_given_table_stays_as_it_is(two_days):
     assert waiting.drop(columns="wait_min").equals(before.drop(columns="wait_min"))
 
 
-@settings(max_examples=25)
 @given(
     rows=st.lists(st.tuples(st.integers(0, 2), st.floats(0, 500), st.floats(0, 300)), min_size=1),
     count=st.integers(0, 5),

@@ -212,7 +212,6 @@ AT_ONCE = FaultTolerance(recovery_min=0, stall_min=0, replicas=1)
 
 
 @pytest.mark.oracle
-@settings(max_examples=100)
 @given(history=histories())
 @example(history=(AT_ONCE, 8, 1, ONE_MOMENT, []))
 def test_the_replay_agrees_with_a_walk_through_every_minute(history):
@@ -263,7 +262,6 @@ def test_shares_of_every_run_sum_to_1_and_none_is_negative(struck, job, least, s
     assert table["gpu_time_share"].min() >= 0
 
 
-@settings(max_examples=40)
 @given(struck=rows, job=plans, more=lengths)
 def test_longer_recoveries_never_help(struck, job, more):
     def share(add):
@@ -287,7 +285,6 @@ def test_runs_do_not_know_of_each_other(struck, job):
             assert found.get(state, 0) == pytest.approx(expected.get(state, 0), abs=1e-9)
 
 
-@settings(max_examples=40)
 @example(
     struck=[(0, 0, None, 0, 0), (0, 0, None, 1, 38), (0, 0, None, 0, 0), (0, 0, None, 0, 39)],
     job=FaultTolerance(),
@@ -302,7 +299,6 @@ def test_neither_the_order_nor_the_index_of_rows_matters(struck, job, seed):
         assert states_of(before, run) == pytest.approx(states_of(after, run), abs=1e-9)
 
 
-@settings(max_examples=30)
 @given(struck=rows, job=plans, window=st.sampled_from([5.0, 12.5, 50.0, 100.0]))
 def test_windows_add_up_to_the_run(struck, job, window):
     plain = FaultTolerance(

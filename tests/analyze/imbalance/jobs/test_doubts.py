@@ -230,7 +230,7 @@ def usual_step_s(operations):
     return float((ends - operations["start_ns"].groupby(operations["step"]).min()).median()) / 1e9
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 @given(st.floats(0.61, 599), st.sampled_from([1e3, 1e6]))
 def test_a_plausible_job_in_a_unit_too_large_is_always_doubted(healthy, step_s, ratio):
     usual_s = usual_step_s(healthy)

@@ -5,7 +5,7 @@ import builtins
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from workbench import analyze, load
@@ -107,7 +107,6 @@ def test_measured_fitted_and_extrapolated_are_told_apart(model):
     assert predicted["dur_ns"].iloc[0] == exact
 
 
-@settings(max_examples=40, deadline=None)
 @given(st.lists(st.tuples(dimension, dimension, dimension), min_size=1, max_size=20))
 def test_the_interval_holds_the_point_and_rows_keep_their_order(model, rows):
     predicted = PREDICTED_TIMES.check(analyze.predicted_gemm_times(model, shapes(rows)))
@@ -116,7 +115,6 @@ def test_the_interval_holds_the_point_and_rows_keep_their_order(model, rows):
     assert predicted[SHAPE].to_numpy().tolist() == [list(row) for row in rows]
 
 
-@settings(max_examples=40, deadline=None)
 @given(st.tuples(dimension, dimension, dimension), st.integers(0, 2))
 def test_the_formula_never_falls_with_size(model, row, grown):
     larger = list(row)
@@ -173,7 +171,6 @@ def test_the_three_lines_are_found_again():
     assert last["bus_gb_per_s"] == pytest.approx(expected)
 
 
-@settings(max_examples=30, deadline=None)
 @given(st.lists(st.integers(1, 1 << 40), min_size=2, max_size=20))
 def test_larger_messages_never_take_less(bus, sizes):
     predicted = analyze.predicted_collective_times(bus, calls(sorted(sizes)))

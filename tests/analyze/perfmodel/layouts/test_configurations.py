@@ -79,7 +79,7 @@ def test_flops_are_those_of_the_formula_of_megatron():
     assert table["hardware_flops_count"].iloc[0] == pytest.approx(printed, rel=1e-12)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(batch=st.integers(1, 64), factor=st.integers(2, 5))
 def test_flops_grow_with_the_batch_and_attention_with_the_square_of_the_sequence(batch, factor):
     short = analyze.model_flops(jobs(global_batch=batch)).iloc[0]
@@ -96,7 +96,7 @@ def test_a_causal_mask_halves_scores_and_nothing_else():
     assert extra[1] == pytest.approx(extra[0] / 2)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(
     tensor=st.sampled_from([1, 2, 4]),
     pipeline=st.sampled_from([1, 2, 8]),
@@ -121,7 +121,7 @@ def test_memory_falls_with_tensor_parallelism_recomputation_and_shards(
     assert need["sequence"] <= need["none"]
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(
     faster=st.floats(1.1, 4),
     tensor=st.sampled_from([1, 4, 8, 16]),
@@ -276,7 +276,7 @@ def test_without_scikit_learn_the_closed_form_answers_and_says_so(many, monkeypa
     assert isinstance(_residual.has_trees(), bool)
 
 
-@settings(max_examples=5, deadline=None)
+@settings(max_examples=5)
 @given(factor=st.floats(0.8, 3))
 def test_one_row_moves_the_model_to_what_was_measured(factor):
     model = analyze.assumed_model()
@@ -304,7 +304,7 @@ def test_no_fitted_share_goes_beyond_what_the_data_sheet_prints(fitted):
     assert max(shares.values()) <= 1
 
 
-@settings(max_examples=5, deadline=None)
+@settings(max_examples=5)
 @given(gpus=st.sampled_from([64, 96, 512]), batch=st.sampled_from([192, 768]))
 def test_a_plan_holds_every_way_once_and_the_best_first(gpus, batch):
     like = analyze.Layout(global_batch=batch, sharding="zero1", recompute="full")
@@ -476,7 +476,7 @@ def test_states_of_experts_are_shared_by_their_own_replicas_only():
     assert need["optimizer_bytes"] > 12 * experts
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(
     expert=st.sampled_from([1, 2, 4, 8, 16]),
     micro=st.sampled_from([1, 2, 4]),
@@ -538,7 +538,6 @@ def sharing_ranks(held, per_node):
     return len(same), sum(rank < per_node for rank in same)
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     tensor=st.sampled_from([1, 2, 4]),
     context=st.sampled_from([1, 2, 4]),

@@ -2,7 +2,7 @@
 
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from workbench import analyze
@@ -40,7 +40,6 @@ ONE = steps((1_000, 100, 200, 10, 300))
 row = st.tuples(*(st.integers(low, high) for low, high in ((5, 2_000), (0, 5), (0, 900), (0, 9))))
 
 
-@settings(max_examples=30)
 @given(
     rows=st.lists(st.tuples(row, st.integers(0, 900)), min_size=1, max_size=12),
     sizes=st.sampled_from([{}, {"pipeline": 1, "data": 8}, {"tensor": 1, "data": 8}]),
@@ -58,7 +57,6 @@ def test_the_same_configuration_gives_the_measured_steps(rows, sizes, scale):
     assert predicted[[f"{component}_ns" for component in PARTS]].sum() == predicted["dur_ns"]
 
 
-@settings(max_examples=30)
 @given(
     tensor=st.sampled_from([1, 2, 8]), pipeline=st.sampled_from([1, 4]),
     context=st.sampled_from([1, 2]), recompute=st.sampled_from(["none", "full"]),

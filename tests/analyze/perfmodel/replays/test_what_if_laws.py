@@ -8,10 +8,10 @@ from hypothesis import HealthCheck, Phase, assume, given, settings
 from hypothesis import strategies as st
 
 from workbench import analyze
+from workbench._shared.kernel_kinds import KINDS
 from workbench.analyze import Change
 from workbench.analyze._perfmodel.replays.change import changed_weights
 from workbench.errors import PerformanceModelError
-from workbench.kernel_kinds import KINDS
 
 REAL = [
     ("kineto-hta", "amd_trace/mi250_minitoy_train_ROCm6_2_kineto.json.gz"),
@@ -34,7 +34,6 @@ REAL = [
     ("kineto-dlrm-8rank", "dlrm_kineto.tar.gz"),
 ]
 DRAWN = settings(
-    max_examples=40,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],
     # A graph takes too long to be built hundreds of times for a smaller example.

@@ -19,9 +19,7 @@ REAL = [
     ("kineto-hta", "critical_path/alexnet/benchmark_result_2869224_1695835535_trace.json.gz"),
     ("kineto-h100", "Qwen_Qwen1.5-0.5B-Chat__1016005.json.gz"),
 ]
-COMPILES_ONCE = settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow]
-)
+COMPILES_ONCE = settings(suppress_health_check=[HealthCheck.too_slow])
 
 
 def check_laws(events, graph):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from workbench import load
@@ -390,7 +390,6 @@ ODD = st.text(
 )
 
 
-@settings(deadline=None, max_examples=200)
 @given(
     st.sampled_from([line for line, _ in STAMPED.values()]),
     st.integers(0, 150),

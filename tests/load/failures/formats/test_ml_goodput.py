@@ -115,7 +115,7 @@ def test_nested_spans_are_counted_once(tmp_path):
 FIELDS = [name for name in ml_goodput._FIELDS if name != "step_start_time"]
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(
     st.lists(
         st.one_of(

@@ -87,7 +87,7 @@ def test_a_job_runs_until_its_next_failure(tmp_path):
     assert seconds(timeline)["joining"] == pytest.approx(0.2 + 11.5)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(
     st.lists(
         st.tuples(

@@ -85,9 +85,7 @@ def test_a_sound_file_loads(tmp_path, name):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", FILES)
-@settings(
-    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_a_damaged_file_is_refused_in_words_or_loads_soundly(tmp_path, name, data):
     raw = FILES[name].encode()

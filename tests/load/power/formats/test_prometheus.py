@@ -7,7 +7,6 @@ import time
 import numpy as np
 import pytest
 from hypothesis import given as hypothesis_given
-from hypothesis import settings
 from hypothesis import strategies as st
 
 from tests.load.power.power_texts import (
@@ -361,7 +360,6 @@ def test_a_cut_answer_keeps_every_sample_before_the_cut(tmp_path):
         assert count_of(part, "does not end") == 1
 
 
-@settings(max_examples=50, deadline=None)
 @hypothesis_given(st.lists(st.one_of(st.floats(), st.integers(-9, 9)), max_size=20))
 def test_every_float_of_a_series_is_read_as_python_reads_it(tmp_path_factory, values):
     part = loaded(tmp_path_factory.getbasetemp(), series([*values, 1]))

@@ -9,7 +9,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from workbench import load
@@ -66,7 +66,6 @@ def test_parquet_keeps_categories_that_do_not_occur_and_their_order(tiny, tmp_pa
     assert loaded.faults["layer"].tolist()[:2] == ["top.0", "bottom.0"]
 
 
-@settings(max_examples=40, deadline=None)
 @given(
     st.lists(
         st.tuples(

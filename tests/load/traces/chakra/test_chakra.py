@@ -7,7 +7,7 @@ import tarfile
 from collections import Counter
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.load.traces.chakra.chakra_files import read_varint, split
@@ -396,7 +396,6 @@ def test_a_circle_through_control_dependencies_is_told_apart(load):
 
 
 @given(st.lists(st.tuples(st.integers(0, 12), st.integers(0, 12)), max_size=40))
-@settings(max_examples=40, deadline=None)
 def test_as_many_nodes_on_circles_as_reach_themselves_or_lie_between(tmp_path_factory, edges):
     path = tmp_path_factory.mktemp("circles") / "m.0.et"
     needed = {number: [b for a, b in edges if a == number] for number in range(13)}
@@ -524,7 +523,6 @@ def test_a_workload_graph_tells_the_size_of_the_job(load):
 
 @pytest.mark.parametrize("whole", [WHOLE, GRAPH], ids=["protobuf", "json"])
 @given(data=st.data())
-@settings(max_examples=120, deadline=None)
 def test_no_damage_raises_anything_but_a_load_error(whole, data, tmp_path_factory):
     damaged = bytearray(whole)
     for _ in range(data.draw(st.integers(0, 5))):

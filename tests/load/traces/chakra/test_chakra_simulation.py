@@ -4,7 +4,7 @@ import json
 from collections import Counter
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.load.traces.chakra.chakra_files import (
@@ -270,7 +270,6 @@ rows_of_both = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=40, deadline=None)
 @given(st.lists(rows_of_both, min_size=1, max_size=6))
 def test_ranks_that_do_the_same_always_finish(tmp_path_factory, rows):
     nodes = [node(at, rank) | row for rank in (0, 1) for at, row in enumerate(rows)]

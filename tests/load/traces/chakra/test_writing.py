@@ -4,7 +4,7 @@ import heapq
 
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pandas.testing import assert_frame_equal
 
@@ -121,7 +121,6 @@ rows_of_one = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=30, deadline=None)
 @given(st.lists(rows_of_one, min_size=1, max_size=5))
 def test_whatever_the_tables_hold_comes_back(tmp_path_factory, rows):
     made = [{"rank": 3, "node": 2 * at} | each for at, each in enumerate(rows)]

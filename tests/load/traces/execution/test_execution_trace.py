@@ -7,7 +7,7 @@ import tarfile
 from collections import Counter
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from workbench import tables
@@ -519,7 +519,6 @@ FUZZED = json.dumps(
 
 
 @given(data=st.data())
-@settings(max_examples=150, deadline=None)
 def test_no_damage_raises_anything_but_a_load_error(data, tmp_path_factory):
     damaged = bytearray(FUZZED)
     for _ in range(data.draw(st.integers(0, 5))):

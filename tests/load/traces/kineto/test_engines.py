@@ -66,7 +66,6 @@ spacings = st.sampled_from(
     [(", ", ": ", None), (",", ":", None), (",", ": ", 2), (" , ", " : ", 11)]
 )
 quick = settings(
-    max_examples=60, deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )  # fmt: skip
 

@@ -390,7 +390,7 @@ def test_weights_used_behind_the_back_of_their_module_are_never_missed(torch_her
     compare(model, inputs, drawn(model, 60))
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(suppress_health_check=[HealthCheck.too_slow])
 @given(
     widths=st.lists(st.integers(1, 9), min_size=2, max_size=4),
     classes=st.integers(1, 4),

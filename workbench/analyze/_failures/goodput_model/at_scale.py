@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from workbench._numbers import is_finite, positive
+from workbench._shared.numbers import is_finite, positive
 from workbench.analyze._failures.goodput_model.goodput import (
     Convention,
     FaultTolerance,
@@ -137,6 +137,7 @@ def goodput_at_scale(  # noqa: PLR0913 - every number of an extrapolation, by na
         phases = {name: minutes * slower for name, minutes in job.phases.items()}
         replicas = job.replicas
         if gpus_per_replica is not None:
+            # A job smaller than one replica still is one.
             replicas = max(int(count // gpus_per_replica), 1)
         at = interval / _power(ratio, rate_exponent, "rate")
         scaled = replace(job, recovery_min=phases, replicas=replicas)
@@ -149,6 +150,7 @@ def goodput_at_scale(  # noqa: PLR0913 - every number of an extrapolation, by na
 def _power(ratio: float, exponent: float, name: str) -> float:
     # exp() of more than 709 overflows a double.
     power = np.exp(min(exponent * np.log(ratio), 700.0))
+    # Far inside the range of a double, so that products with minutes and rates stay there, too.
     if not 1e-100 < power < 1e100:
         msg = f"{name}_exponent={exponent:g} takes {ratio:g} times the size out of all bounds"
         raise WorkbenchError(msg)
@@ -265,6 +267,7 @@ def goodput_ladder(
     """
     check_convention(convention)
     plain = {"checkpoint_interval_min": None, "checkpoint_write_min": 0.0}
+    # Each case differs from the one before by one change, so that the difference is its gain.
     rungs = {
         "full restart": replace(job.synchronous(), stall_min=0.0, **plain),  # type: ignore[arg-type]
         "only the failed replica restarts": replace(job, stall_min=0.0, rejoin_min=0.0, **plain),  # type: ignore[arg-type]
@@ -331,6 +334,7 @@ def goodput_sensitivity(
         rows.append((name, value, base, *shares))
     table = GOODPUT_SENSITIVITY.cast(pd.DataFrame(rows, columns=list(GOODPUT_SENSITIVITY.columns)))
     ends = table[["base_share", "halved_share", "doubled_share"]]
+    # max and min skip missing ends: an input with one answer is still ranked by it.
     reach = ends.max(axis=1) - ends.min(axis=1)
     order = reach.sort_values(ascending=False, kind="stable").index
     return GOODPUT_SENSITIVITY.check(table.loc[order].reset_index(drop=True))
@@ -342,6 +346,7 @@ _Change: TypeAlias = Callable[[float], tuple[FaultTolerance, float]]
 def _knobs(job: FaultTolerance, interval: float) -> Iterator[tuple[str, float, _Change]]:
     yield _INTERVAL, interval, lambda factor: (job, interval * factor)
     fields = ["recovery_min", *_OF_CHECKPOINTS]
+    # With one replica nobody else stalls, so stall and re-join have no effect.
     if job.replicas > 1:
 
         def resized(factor: float) -> tuple[FaultTolerance, float]:

@@ -9,7 +9,7 @@ import pandas as pd
 from numpy.typing import ArrayLike
 from scipy import optimize
 
-from workbench._numbers import not_negative, positive, whole_number
+from workbench._shared.numbers import not_negative, positive, whole_number
 from workbench.analyze._failures.goodput_model.goodput import (
     LOST,
     NOBODY,
@@ -89,7 +89,9 @@ def checkpoint_curve(
     for interval in intervals.tolist():
         job = _synchronous(recovery_min, positive("checkpoint_interval_min", interval), write_min)
         states = shares_of(job, failure_interval_min, "poisson")
+        # Rounding can leave a share just below 0 or above 1.
         share = {state: min(max(value, 0.0), 1.0) for state, _, value in states}
+        # A failure loses half an interval on average.
         loss = (recovery_min + interval / 2) / failure_interval_min
         losses = [share.get(state, 0.0) for state in (LOST, WRITING, "recovery")]
         first_order = (1 - loss) / (1 + write_min / interval)
@@ -154,10 +156,12 @@ def checkpoint_optimum(
     not_negative("recovery_min", recovery_min)
     young = np.sqrt(2 * write * mean)
     small = np.sqrt(write / (2 * mean))
+    # Daly 2006: his series holds up to w = 2 M; beyond it he takes M.
     daly = young * (1 + small / 3 + small**2 / 9) - write if write < 2 * mean else mean
     # The derivative changes its sign once between 0 and M; very long writes push it against M.
     numeric = mean
     if write < 30 * mean:
+        # The condition of the notes in logarithms, where exp((tau + w) / M) cannot overflow.
         numeric = optimize.brentq(
             lambda work: np.log1p(-work / mean) + (work + write) / mean, 0.0, mean * (1 - 1e-15)
         )
@@ -287,6 +291,7 @@ def with_spares(failure_times: pd.DataFrame, *, spares: int) -> pd.DataFrame:
     """
     whole_number("spares", spares, least=0)
     table = FAILURE_TIMES.check(failure_times)
+    # A failure before the follow-ons of the same moment, which take over its wait below.
     table = table.sort_values(["run", "time_min", "is_follow_on"], kind="stable")
     taking = table[~table["is_follow_on"]]
     if missing := int(taking["repair_min"].isna().sum()):

@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple, TypeAlias, get_args
 import numpy as np
 import pandas as pd
 
-from workbench._numbers import not_negative, positive, whole_number
+from workbench._shared.numbers import not_negative, positive, whole_number
 from workbench.errors import WorkbenchError
 from workbench.tables import GOODPUT
 
@@ -197,10 +197,12 @@ def _checkpointed(
     cycle = work + write
     if convention == "interval":
         gap = interval - job.recovery_total_min
+        # A gap of whole cycles must not lose one to rounding.
         count = math.floor(gap / cycle + 1e-12)
         remainder = max(gap - count * cycle, 0.0)
         return count * work / gap, (count * write + max(remainder - work, 0.0)) / gap
     # Exponential gaps: whole cycles are kept; a write is cut short if a failure strikes in it.
+    # expm1 keeps its digits for cycles far shorter than the interval; exp() overflows at 709.
     cycles = 1 / math.expm1(cycle / interval) if cycle / interval < 700 else 0.0
     reach_write = math.exp(-work / interval) / -math.expm1(-cycle / interval)
     written = reach_write * -math.expm1(-write / interval)
@@ -279,9 +281,11 @@ def _ages(job: FaultTolerance, interval: float) -> Iterator[_Ages]:
     """Cut the time between two failures where a stall, a recovery or a re-join ends."""
     stall, down = job.stall_total_min, job.recovery_total_min
     back = down + job.rejoin_min
+    # Longer than an interval, a recovery ends at the age that is left over.
     ends = (stall, math.fmod(down, interval), math.fmod(back, interval))
     cuts = sorted({0.0, interval, *(end for end in ends if end < interval)})
     for first, last in pairwise(cuts):
+        # Any instant between two cuts stands for all of them.
         age = (first + last) / 2
         recoveries = _reached(down - age, interval)
         # One that returned less than a re-join ago has been counted in the second only.
@@ -388,8 +392,8 @@ class FaultTolerance:
     @property
     def outage_min(self) -> float:
         """Recovery when everybody restarts together."""
-        given = self.global_recovery_min
-        return self.recovery_total_min if given is None else given
+        minutes = self.global_recovery_min
+        return self.recovery_total_min if minutes is None else minutes
 
     @property
     def stopped_min(self) -> float:
@@ -412,8 +416,8 @@ class FaultTolerance:
         return replace(self, replicas=1, min_replicas=1, rejoin_min=0.0)
 
 
-def _phases(given: Minutes, alone: str, name: str) -> dict[str, float]:
-    phases = dict(given) if isinstance(given, Mapping) else {alone: given}
+def _phases(restart: Minutes, alone: str, name: str) -> dict[str, float]:
+    phases = dict(restart) if isinstance(restart, Mapping) else {alone: restart}
     if not phases:
         msg = f"{name} names no phase; give a number of minutes, or minutes by phase"
         raise WorkbenchError(msg)
@@ -421,5 +425,5 @@ def _phases(given: Minutes, alone: str, name: str) -> dict[str, float]:
         if phase == "productive":
             msg = f"{name} has a phase {phase!r}, which is what the rest is called; rename it"
             raise WorkbenchError(msg)
-        not_negative(f"{name}[{phase!r}]" if isinstance(given, Mapping) else name, minutes)
+        not_negative(f"{name}[{phase!r}]" if isinstance(restart, Mapping) else name, minutes)
     return {str(phase): float(minutes) for phase, minutes in phases.items()}

@@ -125,6 +125,7 @@ class Line:
         if replicas == 1 or not len(alone):
             return Pieces(np.zeros(0), np.zeros(0), np.zeros(0, dtype=np.int64))
         run, replica = strikes.run[alone], strikes.replica[alone]
+        # A lane of its own for each replica of a run: one sort and union for all of them.
         lane = (run * replicas + replica) * self.horizon
         time = strikes.time[alone]
         start = lane + np.maximum(time, 0.0)
@@ -250,6 +251,7 @@ def with_outages(strikes: Strikes, job: FaultTolerance) -> Strikes:
     added = strikes.take(np.asarray(struck, dtype=np.int64))
     total = np.maximum(added.phases.sum(axis=1, keepdims=True), 1e-300)
     scaled = added.phases / total * outage
+    # What rounding lost goes to the last phase, so that they add up to the outage.
     scaled[:, -1] += outage - scaled.sum(axis=1)
     together = Strikes(
         np.concatenate([strikes.run, added.run]),
@@ -270,11 +272,12 @@ def spare_waits(run: Ints, time: Floats, repair: Floats, spares: int) -> Floats:
     waits = np.zeros(len(time))
     ready: list[float] = []
     before = -1
-    for row, (each, now, needed) in enumerate(
+    for row, (number, now, needed) in enumerate(
         zip(run.tolist(), time.tolist(), repair.tolist(), strict=True)
     ):
-        if each != before:
-            ready, before = [-np.inf] * spares, each
+        if number != before:
+            ready, before = [-np.inf] * spares, number
+        # The node that fails now may be the next spare, if its repair is the quickest.
         heapq.heappush(ready, now + needed)
         waits[row] = max(heapq.heappop(ready) - now, 0.0)
     return waits

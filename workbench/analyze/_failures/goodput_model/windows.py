@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from workbench._numbers import positive
+from workbench._shared.numbers import positive
 from workbench.analyze._failures.goodput_model.goodput import (
     DEGRADED,
     EVERYBODY,
@@ -144,6 +144,7 @@ def goodput_mean(runs: pd.DataFrame) -> pd.DataFrame:
     if runs.empty:
         msg = "there is no run to average"
         raise WorkbenchError(msg)
+    # A state that a run never was in has no row there.
     shares = runs.pivot_table(
         index="run", columns=["state", "scope"], values="gpu_time_share", sort=False
     ).fillna(0.0)
@@ -196,6 +197,7 @@ def goodput_windows(
     """
     line = line_of(failure_times, job, horizon_min)
     positive("window_min", window_min)
+    # What remains of the horizon is no whole window, and is left out.
     count = int(horizon_min // window_min)
     if count < 1:
         msg = f"no window of {window_min:g} min fits into {horizon_min:g} min"
@@ -218,6 +220,7 @@ def mean_of(shares: Floats) -> tuple[float, float, float]:
     mean, count = float(shares.mean()), len(shares)
     if count < 2:
         return mean, np.nan, np.nan
+    # Runs are independent, so their means spread as Student's t.
     half = float(stats.t.ppf(0.975, count - 1) * shares.std(ddof=1) / np.sqrt(count))
     return mean, max(mean - half, 0.0), min(mean + half, 1.0)
 
@@ -234,6 +237,7 @@ def line_of(failure_times: pd.DataFrame, job: FaultTolerance, horizon_min: float
         raise WorkbenchError(msg)
     replica = table["replica"].to_numpy(dtype=np.int64, na_value=-1)
     if job.replicas == 1:
+        # A job of one replica stops as a whole, whichever replica a failure names.
         replica = np.full(len(table), -1)
     elif len(replica) and replica.max() >= job.replicas:
         msg = (
@@ -305,6 +309,7 @@ def _checkpoints(line: Line) -> tuple[Floats, Floats]:
     run, begin, end, is_last = _stretches(line)
     first, last = line.stopped.free_before(begin), line.stopped.free_before(end)
     cycle = work + write
+    # A stretch of whole cycles must not lose one to rounding.
     cycles = np.floor((last - first) / cycle + 1e-12)
     if cycles.sum() > _MOST_CHECKPOINTS:
         msg = (
@@ -328,6 +333,7 @@ def _checkpoints(line: Line) -> tuple[Floats, Floats]:
         written = np.bincount(number, weights=weights, minlength=len(cycles)).astype(np.float64)
         written += _worked(line, undone_to, undone_to + np.maximum(remainder - work, 0.0))
         undone = _worked(line, undone_from, undone_to)
+    # At the end of the run nothing is undone by a failure.
     undone = np.where(is_last, 0.0, undone)
     count = line.run_count
     return (

@@ -91,9 +91,9 @@ def _root(state: State, rank: int, ends: set[int], incoming: list[Wait]) -> Susp
 
 def _stalled(state: State) -> Iterator[Suspect]:
     for head in sorted(state.heads(), key=lambda op: op.record):
-        place = (str(head.group), int(head.seq or 0))
-        peers = [rank for rank in state.members.get(place[0], ()) if rank != head.rank]
-        through = [rank for rank in peers if state.has_completed(rank, place)]
+        collective = (str(head.group), int(head.seq or 0))
+        peers = [rank for rank in state.members.get(collective[0], ()) if rank != head.rank]
+        through = [rank for rank in peers if state.has_completed(rank, collective)]
         is_proof = head.operation in SYNCHRONISING or len(through) == len(peers)
         if not through or not is_proof:
             continue
@@ -151,9 +151,9 @@ def _explains_alone(state: State, wait: Wait) -> bool:
     members = state.members.get(str(wait.group), ())
     if wait.kind == "p2p" or wait.seq is None:
         return False
-    place = (str(wait.group), wait.seq)
+    collective = (str(wait.group), wait.seq)
     with_dump = [rank for rank in members if rank in state.have]
-    heads = [state.head(rank, place[0]) for rank in with_dump]
+    heads = [state.head(rank, collective[0]) for rank in with_dump]
     return 2 * len(with_dump) > len(members) and all(
         head is not None and head.seq == wait.seq for head in heads
     )
@@ -239,9 +239,11 @@ class _Call(NamedTuple):
     operations: tuple[str, ...]
     details: tuple[tuple[object, ...], ...]
 
-    def words(self, place: int) -> str:
-        name = self.operations[place] if place < len(self.operations) else "nothing"
-        sent, received, *dtypes = self.details[place] if place < len(self.details) else (None, None)
+    def words(self, position: int) -> str:
+        name = self.operations[position] if position < len(self.operations) else "nothing"
+        sent, received, *dtypes = (
+            self.details[position] if position < len(self.details) else (None, None)
+        )
         counts = [f"{count:,}" for count in (sent, received) if isinstance(count, int)]
         return " ".join([name, *(["of " + " to ".join(counts)] if counts else []), *_types(dtypes)])
 
@@ -270,14 +272,14 @@ def _call(ops: list[Op]) -> _Call:
     return _Call(tuple(op.operation for op in ops), tuple(details))
 
 
-def _odd_ones(place: Place, calls: Mapping[int, _Call]) -> Iterator[Suspect]:
-    group, seq = place
-    (usual, count), *others = Counter(calls.values()).most_common()
-    is_tie = bool(others) and 2 * count <= len(calls)
+def _odd_ones(collective: Place, calls: Mapping[int, _Call]) -> Iterator[Suspect]:
+    group, seq = collective
+    (usual, count), *minority = Counter(calls.values()).most_common()
+    is_tie = bool(minority) and 2 * count <= len(calls)
     for rank, call in calls.items():
         if call == usual and not is_tie:
             continue
-        contrast = usual if call != usual else others[0][0]
+        contrast = usual if call != usual else minority[0][0]
         differ = call.operations != contrast.operations
         confidence = "low" if is_tie else "high" if differ else "medium"
         at = _first_difference(call, contrast)

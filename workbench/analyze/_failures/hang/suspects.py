@@ -90,6 +90,7 @@ def suspects(state: State) -> tuple[list[Suspect], str]:
     edges = waits(state)
     best: dict[int | None, Suspect] = {}
     for suspect in [*mismatches(state), *roots(state, edges)]:
+        # One row per rank, by the surest of the rules that name it.
         strongest = best.setdefault(suspect.rank, suspect)
         if _ORDER.index(suspect.confidence) < _ORDER.index(strongest.confidence):
             best[suspect.rank] = suspect
@@ -133,6 +134,7 @@ def _uncertain(state: State, weak: list[Suspect]) -> tuple[list[Suspect], str]:
     if not weak:
         why = f"{len(hanging):,} ranks have operations pending, but no group tells for whom"
         return [Suspect(None, "none", "nothing pending", evidence=why)], "cannot tell"
+    # Where all that hang wait for each other, no rank is more suspicious than another.
     is_mutual = {suspect.reason for suspect in weak} <= {"all entered", "deadlock"}
     if is_mutual and hanging <= {suspect.rank for suspect in weak}:
         return [_everybody(hanging, weak)], "cannot tell"
@@ -168,6 +170,7 @@ def _counted(chosen: list[Suspect], edges: list[Wait]) -> list[Suspect]:
     for suspect in chosen:
         ahead = [] if suspect.rank is None else [suspect.rank]
         seen = set(ahead)
+        # Walks along the waits, to count who is held up by the suspect, directly or through others.
         while ahead:
             news = waiting.get(ahead.pop(), set()) - seen
             seen |= news

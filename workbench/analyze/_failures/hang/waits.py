@@ -104,11 +104,11 @@ def waits(state: State) -> list[Wait]:
     lags: dict[Place, list[_Lag]] = {}
     edges: list[Wait] = []
     for head in state.heads():
-        place = (str(head.group), int(head.seq or 0))
-        if place not in lags:
-            lags[place] = list(_lagging(state, place))
-        edges += [_wait(head, lag) for lag in lags[place] if lag.rank != head.rank]
-        edges += [_wait(head, lag) for lag in _not_there(state, head, place)]
+        collective = (str(head.group), int(head.seq or 0))
+        if collective not in lags:
+            lags[collective] = list(_lagging(state, collective))
+        edges += [_wait(head, lag) for lag in lags[collective] if lag.rank != head.rank]
+        edges += [_wait(head, lag) for lag in _not_there(state, head, collective)]
     for ops in state.transfers.values():
         if (lag := _transfer_lag(state, ops[0])) is not None:
             edges.append(_wait(ops[0], lag))
@@ -123,9 +123,9 @@ def _wait(op: Op, lag: _Lag) -> Wait:
     )  # fmt: skip
 
 
-def _lagging(state: State, place: Place) -> Iterator[_Lag]:
+def _lagging(state: State, collective: Place) -> Iterator[_Lag]:
     """Give the members that have not come as far as a collective."""
-    group, seq = place
+    group, seq = collective
     for rank in state.members.get(group, ()):
         called, head = state.called(rank, group), state.head(rank, group)
         if rank not in state.have:
@@ -138,18 +138,18 @@ def _lagging(state: State, place: Place) -> Iterator[_Lag]:
             yield _Lag(rank, "earlier in the group", int(head.seq or 0), is_sure=True)
 
 
-def _not_there(state: State, head: Op, place: Place) -> Iterator[_Lag]:
+def _not_there(state: State, head: Op, collective: Place) -> Iterator[_Lag]:
     """Give the members that have called the same collective, and whose GPU is not there."""
     is_front = state.front(head.rank) is head
     if not is_front and head.state != "started":
         return
-    for rank, ops in state.calls[place].items():
-        if rank == head.rank or state.head(rank, place[0]) is not ops[0]:
+    for rank, ops in state.calls[collective].items():
+        if rank == head.rank or state.head(rank, collective[0]) is not ops[0]:
             continue
         if head.state == "started" and ops[0].state == "scheduled" and rank in state.sees_starts:
-            yield _Lag(rank, "not started", place[1], is_sure=False)
+            yield _Lag(rank, "not started", collective[1], is_sure=False)
         elif is_front and state.front(rank) is not ops[0]:
-            yield _Lag(rank, "busy elsewhere", place[1], is_sure=False)
+            yield _Lag(rank, "busy elsewhere", collective[1], is_sure=False)
 
 
 def _transfer_lag(state: State, op: Op) -> _Lag | None:
@@ -158,6 +158,7 @@ def _transfer_lag(state: State, op: Op) -> _Lag | None:
     if peer not in state.have:
         return _Lag(peer, "no dump", None, is_sure=False)
     counterpart = "recv" if op.operation == "send" else "send"
+    # Seen from the peer, this rank is the other side.
     met = state.transfers.get((peer, str(op.group), counterpart, op.rank))
     if not met:
         return _Lag(peer, "not posted", None, is_sure=False)
@@ -222,8 +223,10 @@ class State:
         # By its own count, what every rank saw end.
         self._last_completed = _last(states, "last_completed")
         self._oldest: dict[tuple[int, str], int] = {}
+        # In order of record: the first that is pending is the front of its rank.
         for op in self.ops:
             self._add(op)
+        # Not every recorder watches starts; where it saw none, a missing start proves nothing.
         self.sees_starts = {op.rank for op in self.ops if op.state == "started"}
         started = recording.entries["started_ns"].notna()
         self.sees_starts |= {int(rank) for rank in recording.entries.loc[started, "rank"]}
@@ -271,13 +274,13 @@ class State:
             return by_entries
         return min(by_entries, by_status)
 
-    def has_completed(self, rank: int, place: Place) -> bool:
-        done = self.completed(rank, place[0])
-        return rank in self.have and done is not None and done >= place[1]
+    def has_completed(self, rank: int, collective: Place) -> bool:
+        done = self.completed(rank, collective[0])
+        return rank in self.have and done is not None and done >= collective[1]
 
-    def has_called(self, rank: int, place: Place) -> bool:
-        called = self.called(rank, place[0])
-        return rank in self.have and called is not None and called >= place[1]
+    def has_called(self, rank: int, collective: Place) -> bool:
+        called = self.called(rank, collective[0])
+        return rank in self.have and called is not None and called >= collective[1]
 
 
 def _check(recording: object) -> None:

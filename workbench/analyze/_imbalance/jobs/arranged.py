@@ -73,19 +73,14 @@ def grid(table: pd.DataFrame) -> Grid:
 
 
 def arranged(operations: pd.DataFrame) -> Job:
-    """Arrange the operations of a job for its replay.
-
-    Raises
-    ------
-    WorkbenchError
-        If the steps and ranks do not all have the same operations, or a pass is not whole.
-    """
+    """Arrange the operations of a job for its replay."""
     table = JOB_OPERATIONS.check(operations)
     if table.empty:
         msg = "no operations to replay; load a job with load.job_operations"
         raise WorkbenchError(msg)
     cells = grid(table)
     _refuse_ragged(cells)
+    # Pauses come after the refusal: they get numbers of their own, and need not be in every step.
     table, paused = with_pauses(table)
     cells = grid(table) if paused else cells
     keys, row_of = cells.keys, {key: row for row, key in enumerate(cells.keys)}
@@ -97,6 +92,7 @@ def arranged(operations: pd.DataFrame) -> Job:
     inside = set(paused.values())
     outside = [key for key in keys if key.operation not in TRANSFERS | COMPUTES]
     outside = [key for key in outside if key not in inside]
+    # Ties go by name, so that the order does not depend on that of the rows.
     outside.sort(key=lambda key: (usual[row_of[key]], key))
     computes = _timed(computes, row_of, start, end)
     own = _without_waiting(keys, row_of, computes, start, end)
@@ -119,6 +115,7 @@ def _times(table: pd.DataFrame, cells: Grid) -> tuple[Floats, Floats]:
     start, end = np.full(cells.shape, np.nan), np.full(cells.shape, np.nan)
     start.ravel()[cells.cell] = table["start_ns"].to_numpy()
     end.ravel()[cells.cell] = table["start_ns"].to_numpy() + table["dur_ns"].to_numpy()
+    # Only pauses may lack here; they are set, without duration, where they usually begin.
     absent = np.isnan(start)
     if absent.any():
         begin = np.nanmin(start, axis=(0, 2))[None, :, None]
@@ -244,6 +241,7 @@ def _tied(
     stage_of: dict[int, int],
     take: Callable[[int, str], Operation | None],
 ) -> Compute:
+    # Backward passes run from the last chunk to the first.
     step = 1 if key.operation == FORWARD else -1
     before, after = chunk - step, chunk + step
     needs: tuple[str, int, int] | None = (key.operation, before, batch)
@@ -317,6 +315,7 @@ def _without_waiting(
         send = sends.get(item.needs) if item.needs is not None else None
         if send is not None and item.receive is not None:
             pair = [row_of[send], row_of[item.receive]]
+            # A transfer moves data once both sides are there; before that the earlier one waits.
             begin[pair] = start[pair].max(axis=0)
     for group in meetings([key for key in keys if key.operation in COMMUNICATION - TRANSFERS]):
         began = together(group, {key.stage: start[row_of[key]] for key in group})

@@ -71,6 +71,7 @@ def _overlapping(job: Job, row_of: dict[Operation, int]) -> str:
         usual = np.median((job.end - job.start)[rows])
         early = job.end[rows[:-1]] - job.start[rows[1:]] > _OVERLAP_SHARE * usual
         checked, wrong = checked + early.size, wrong + int(early.sum())
+    # A few overlaps may come from rounded stamps.
     if wrong <= 0.01 * checked:
         return ""
     return (
@@ -87,6 +88,7 @@ def _apart(job: Job, row_of: dict[Operation, int], resolution_ns: int) -> str:
     for late in (_receives_too_early(job, row_of), _meetings_missed(job, row_of)):
         off = late > near
         checked += off.size
+        # By rank: one clock that is off does it in most of its transfers, noise in few of all.
         if off.size and off.mean(axis=(0, 1)).max() > _FEW_SHARE:
             missed.append(late[off])
     if not missed:
@@ -148,6 +150,7 @@ def _cut_off(job: Job) -> str:
     kinds, chunks, batches = (
         list(labels) for labels in zip(*(i.produces for i in last), strict=True)
     )
+    # Sends without another end are refused before; without any recorded only the order can tell.
     has_sends = any(key.operation in SEND.values() for key in job.keys)
     if has_sends or len(set(chunks)) > 1 or len(set(batches)) < 2 or BACKWARD not in kinds:
         return ""

@@ -21,9 +21,7 @@ from workbench.analyze._imbalance.jobs.replay import (
     Operation,
 )
 from workbench.analyze._imbalance.packers import is_whole
-from workbench.analyze._lib.pipelines import (
-    FORWARD as FORWARD_PASS,
-)
+from workbench.analyze._lib.pipelines import FORWARD as FORWARD_PASS
 from workbench.analyze._lib.pipelines import (
     INPUT,
     V_SHAPED,
@@ -142,7 +140,9 @@ def job_prediction(
         raise PerformanceModelError(msg)
     job = arranged(operations)
     rng = np.random.default_rng(seed)
+    # Time between operations, such as launches and data loading, which no change here shortens.
     delay = job.actual - job.replay(job.own)
+    # Drawn once for all changes, so that what steps have in common cancels in their differences.
     drawn = rng.integers(len(job.steps), size=(draws, len(job.steps)))
     tails = [(1 - confidence_level) / 2, (1 + confidence_level) / 2]
     rows = [_row(AS_RECORDED, job.actual[None], job.actual, drawn, tails) | {"basis": "measured"}]
@@ -204,6 +204,7 @@ def job_held_out(operations: pd.DataFrame, *, splits: int = 100, seed: int = 0) 
     predicted: list[tuple[float, ...]] = []
     rng = np.random.default_rng(seed)
     for _ in range(splits):
+        # Both from one permutation: no step may be in the half that predicts and in the other.
         half, held_out = np.array_split(rng.permutation(len(actual)), 2)
         mean = job.replay(job.own[:, half].mean(axis=1, keepdims=True))[0]
         means = (replay[half].mean(), actual[half].mean(), mean)
@@ -266,6 +267,7 @@ def _changed(
     kind, count = change.schedule or placed.kind, change.micro_batches or recorded
     base = replace(job, own=own)
     steps = []
+    # Without draws of micro-batches every repeat would be the same.
     for _ in range(1 if count == recorded else _REPEATS):
         pick = _pick(recorded, count, own.shape[1:], rng)
         changed = rearranged(base, placed, kind, pick, change.weight_share)
@@ -322,18 +324,11 @@ class Layout:
 
     @property
     def per_stage(self) -> int:
-        """Chunks of a stage."""
         return len(self.chunks) // len(self.stages)
 
 
 def layout(job: Job) -> Layout:
-    """Read off how a job placed on its stages.
-
-    Raises
-    ------
-    PerformanceModelError
-        If its chunks do not go round the stages in turn.
-    """
+    """Read off how a job placed on its stages."""
     home = {item.produces[1]: item.key.stage for item in job.items}
     stages, chunks = sorted(job.computes), sorted(home)
     on_stages = [home[chunk] for chunk in chunks]
@@ -375,11 +370,6 @@ def rearranged(
     """Return the job in the order of a schedule, with micro-batches picked from the recorded.
 
     ``pick`` says for each new micro-batch which recorded one it is, by step and rank.
-
-    Raises
-    ------
-    PerformanceModelError
-        If the schedule does not exist for this job.
     """
     size = (len(placed.stages), len(pick), placed.per_stage)
     reason = refusal(kind, *size)
@@ -439,7 +429,6 @@ class _Taken:
     def _take(
         self, stage: int, name: str, batch: int, keys: list[Operation | None], factor: float = 1.0
     ) -> Operation | None:
-        """Take an operation of all recorded micro-batches over; None if none has it."""
         present = [key for key in keys if key is not None]
         if not present:
             return None

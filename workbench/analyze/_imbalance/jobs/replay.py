@@ -72,7 +72,6 @@ class Job:
 
     @property
     def items(self) -> list[Compute]:
-        """The computations of all stages."""
         return [item for items in self.computes.values() for item in items]
 
     @property
@@ -82,7 +81,6 @@ class Job:
 
     @property
     def actual(self) -> Floats:
-        """How long each step took as it was recorded."""
         return np.asarray(self.end.max(axis=(0, 2)) - self.start.min(axis=(0, 2)))
 
     def replay(self, durations: Floats, watch: Times | None = None) -> Floats:
@@ -104,6 +102,7 @@ class Job:
         self, row: dict[Operation, Floats], clock: dict[int, Floats], watch: Times | None
     ) -> None:
         """Run forward and backward passes: one computation at a time, transfers beside them."""
+        # Transfers wait for the stage to begin the pipeline, not for its computations.
         begin = dict(clock)
         results: dict[tuple[str, int, int], tuple[Floats, Operation | None]] = {}
         free: dict[tuple[int, str], Floats] = {}
@@ -114,6 +113,7 @@ class Job:
             for stage, computes in self.computes.items():
                 while position[stage] < len(computes):
                     item = computes[position[stage]]
+                    # The stage stops here and goes on when another one has made its input.
                     if item.needs is not None and item.needs not in results:
                         break
                     ready = _paused(item, row, clock[stage], watch, late=False)
@@ -189,6 +189,7 @@ def together(group: list[Operation], ready: dict[int, Floats]) -> dict[int, Floa
     operation = group[0].operation
     if operation not in COMMUNICATION:
         return ready
+    # Each stage has its own group of data-parallel ranks.
     if operation in OVER_RANKS:
         return {stage: _spread(times) for stage, times in ready.items()}
     last = np.max(list(ready.values()), axis=0)
@@ -198,4 +199,5 @@ def together(group: list[Operation], ready: dict[int, Floats]) -> dict[int, Floa
 
 
 def _spread(times: Floats) -> Floats:
+    # A view without memory of its own: all ranks see the time of the last.
     return np.broadcast_to(times.max(axis=1, keepdims=True), times.shape)

@@ -59,6 +59,7 @@ def job_schedule(
     job = arranged(operations)
     at_step = _position(job.steps.tolist(), step, "step")
     if at_step is None:
+        # The step that loses most, which need not be the longest.
         at_step = int(np.argmax(job.replay(job.own) / job.replay(job.ideal)))
     chosen = slice(at_step, at_step + 1)
     begin = job.start[:, at_step].min()
@@ -261,6 +262,7 @@ def _spreads(job: Job) -> dict[str, float | None]:
     batches = [times.transpose(1, 0, 2).reshape(steps, -1) for times in forward if times.size]
     ratios = [_max_by_mean(times) for times in batches]
     variations = [
+        # The sample deviation, since a step has few micro-batches.
         float((times.std(axis=1, ddof=1) / _positive(times.mean(axis=1))).mean())
         for times in batches
         if times.shape[1] > 1
@@ -327,6 +329,7 @@ def _max_by_mean(values: Floats) -> float:
 
 
 def _positive(values: Floats) -> Floats:
+    # Far below any duration in ns, so that only 0 / 0 changes.
     return np.maximum(values, 1e-9)
 
 

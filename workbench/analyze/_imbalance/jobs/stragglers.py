@@ -276,6 +276,7 @@ def _rank_by_rank(job: Job, stage: int | None) -> Floats:
     rows, steps, ranks = mixed.shape
     if ranks == 1:
         return np.array([job.replay(mixed).mean()])
+    # In blocks, so that memory stays bounded for thousands of ranks.
     size = max(1, _MOST_CELLS // (2 * rows * steps))
     means = []
     for first in range(0, ranks, size):
@@ -296,6 +297,7 @@ def _of_kinds(job: Job, kinds: frozenset[str] | set[str]) -> Mask:
 
 
 def _worst_workers(job: Job, by_worker: pd.DataFrame, share: float) -> Mask | None:
+    # Rounded up, so that a small job has a worst worker, too.
     count = max(1, int(np.ceil(share * len(by_worker))))
     if count >= len(by_worker):
         # All of the job explains all of it.
@@ -330,6 +332,7 @@ def slow_workers(job: Job, slow_from: float) -> Mask | None:
             rows = (is_stage & _of_kinds(job, {kind})).ravel()
             if rows.any():
                 usual += np.median(job.own[rows], axis=(0, 1))
+        # The median, since a mean would be moved by the slow workers themselves.
         slow = (usual > 0) & (usual >= slow_from * np.median(usual))
         mask |= is_stage & slow[None, None, :]
     return mask if mask.any() else None
@@ -403,6 +406,7 @@ def complete_steps(operations: pd.DataFrame) -> pd.DataFrame:
     """
     table = JOB_OPERATIONS.check(operations)
     left_out = dict(operations.attrs.get("left_out", {}))
+    # First, or equal rows would count as operations that happened twice.
     doubled = table.duplicated()
     table = table[~doubled]
     count = {"rows that are there twice": int(doubled.sum())}
@@ -438,8 +442,8 @@ def _rare(cells: Grid) -> Mask:
 
 
 def _bad(cells: Grid) -> pd.DataFrame:
-    """Mark the steps (rows) and ranks (columns) that are not as the others."""
     count, wrong = cells.count(), cells.wrong()
+    # What few steps have is the exception there, not missing everywhere else.
     often = (count > 0).mean(axis=(1, 2)) >= 0.5
     wrong[~often] = count[~often] > 0
     is_gc = np.array([key.operation == "gc" for key in cells.keys])

@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from workbench._shared.kernel_kinds import KINDS
 from workbench.analyze._lib.intervals import measure_within, union
 from workbench.analyze._lib.rows import MISSING, Ints, gpu_work
 from workbench.analyze._perfmodel.graph.draft import Draft, Step
@@ -17,7 +18,6 @@ from workbench.analyze._perfmodel.graph.rank_rows import (
     GraphRules,
 )
 from workbench.analyze._perfmodel.timing.replay import binding_edges, replay
-from workbench.kernel_kinds import KINDS
 from workbench.tables import EDGE_KINDS, ExecutionGraph
 
 _NEVER = np.iinfo(np.int64).min

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from workbench._numbers import not_negative, whole_number
+from workbench._shared.numbers import not_negative, whole_number
 from workbench.analyze._lib.intervals import running_end
 from workbench.analyze._lib.rows import (
     LAUNCH_CATEGORIES,

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 import pandas as pd
 
-from workbench._numbers import whole_number
+from workbench._shared.numbers import whole_number
 from workbench.analyze._perfmodel.layouts.closed_form import in_words
 from workbench.analyze._perfmodel.layouts.iteration_model import Residual, iteration_model
 from workbench.analyze._perfmodel.layouts.model_shape import GpuType

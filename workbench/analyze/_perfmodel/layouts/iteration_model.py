@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from workbench import datasets
-from workbench._numbers import share_between
+from workbench._shared.numbers import share_between
 from workbench.analyze._perfmodel.layouts.closed_form import (
     PARTS,
     Array,
@@ -236,6 +236,7 @@ def iteration_model(
     # Split conformal: the interval comes from rows that its model has not seen.
     inner, outer = _split(measured, groups)
     scores, analytic = _scores(measured[inner], measured[outer], gpus, grow=grow)
+    # The + 1 counts the new row itself: this is what makes the coverage exact.
     rank = math.ceil((len(scores) + 1) * coverage_share)
     enough = 0 < rank <= len(scores)
     doubts = [] if grow or residual == "none" else ["without scikit-learn: closed form only"]
@@ -305,6 +306,7 @@ def calibrated_to(
     constants = _constants(measured, gpus, start=model.constants)
     seconds = measured["dur_ns"].to_numpy(dtype=np.float64) / 1e9
     left = np.abs(np.log(_seconds(columns(measured, gpus), constants) / seconds))
+    # Beyond this the soft loss has let rows go as outliers.
     if left.mean() > _SOFT:
         msg = f"the closed form cannot explain {measured['source'].iloc[int(left.argmax())]}: it "
         msg += f"is {np.expm1(left.max()):.0%} off after calibration; check GPU type, batch, layout"
@@ -371,6 +373,7 @@ def _constants(
     def errors(vector: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
         predicted = parts(c, Constants.from_logarithms(vector))
         missed = [np.log(np.sum(list(predicted.values()), axis=0)) - logarithms]
+        # Measured parts pull on the constants of their own part, which a total cannot tell apart.
         missed += [np.log(predicted[name]) - truth for name, truth in measured_parts.items()]
         return np.concatenate([*missed, _PULL * (vector - origin) / _SPREAD])
 

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from workbench._numbers import share_between
+from workbench._shared.numbers import share_between
 from workbench.analyze._perfmodel.layouts.closed_form import Array, columns, flops
 from workbench.analyze._perfmodel.layouts.iteration_model import IterationModel, assumed_model
 from workbench.analyze._perfmodel.layouts.layout import LAYOUT_COLUMNS, Layout

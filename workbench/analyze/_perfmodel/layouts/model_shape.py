@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 
 from workbench import datasets
-from workbench._numbers import positive, whole_number
+from workbench._shared.numbers import positive, whole_number
 from workbench.errors import PerformanceModelError
 
 # Arguments of a model, and the columns of CONFIGURATIONS that hold them.
@@ -118,9 +118,12 @@ class ModelShape:
         assert self.ffn is not None
         assert self.kv_heads is not None
         assert self.head_width is not None
+        # Queries and output have all heads, keys and values those of grouped attention.
         attention = 2 * self.hidden * self.head_width * (self.heads + self.kv_heads)
+        # Gated: up, gate and down projection; else up and down.
         matrices = 3 if self.gated else 2
         router = self.hidden * self.experts if self.experts > 1 else 0
+        # The last term is the gains of a layer's two norms.
         return attention + matrices * self.hidden * self.ffn * experts + router + 2 * self.hidden
 
 

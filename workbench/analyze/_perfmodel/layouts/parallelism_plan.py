@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pandas as pd
 
-from workbench._numbers import whole_number
+from workbench._shared.numbers import whole_number
 from workbench.analyze._perfmodel.layouts.iteration_model import IterationModel
 from workbench.analyze._perfmodel.layouts.layout import Layout, configurations
 from workbench.analyze._perfmodel.layouts.model_shape import GpuType, ModelShape, gpu_type

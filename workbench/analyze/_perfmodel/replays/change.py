@@ -10,10 +10,10 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from workbench._shared.kernel_kinds import KINDS
 from workbench.analyze._lib.rows import MISSING, Ints, codes, gpu_work, nest
 from workbench.analyze._perfmodel.kernel_models.hardware import gpu_row, peak_of
 from workbench.errors import PerformanceModelError
-from workbench.kernel_kinds import KINDS
 from workbench.tables import EDGE_KINDS, ExecutionGraph
 
 Part: TypeAlias = Literal["GPU", "CPU"]

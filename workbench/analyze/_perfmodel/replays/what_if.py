@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from workbench._numbers import share_between
+from workbench._shared.numbers import share_between
 from workbench.analyze._lib.rows import Ints, checked
 from workbench.analyze._perfmodel.graph.rank_rows import GraphRules
 from workbench.analyze._perfmodel.replays.change import Change, changed_weights

@@ -23,6 +23,7 @@ _PEERS = re.compile(r"(send|recv) (\d+)(?:->|<-)(\d+)")
 _TORCH = re.compile(r"(?:^|/)torch/")
 _TEXT_LIMIT = 300
 _MOST_SIZES = 10_000
+# Writing an integer takes quadratic time, and Python refuses more than 4,300 digits.
 _MOST_BITS = 128
 _MOST_MEMBERS = 1 << 22
 # The recorder keeps TORCH_NCCL_TRACE_BUFFER_SIZE operations: 2,000 unless somebody requested more.
@@ -106,6 +107,7 @@ def _members(ranks: object) -> tuple[int, ...] | None:
     """Read members; the recorder writes them as a text ``[0, 1]``."""
     if isinstance(ranks, str):
         inside = ranks.strip().removeprefix("[").removesuffix("]")
+        # Counted before the split, which would need the memory already.
         if inside.count(",") >= _MOST_MEMBERS:
             return None
         ranks = inside.split(",") if inside.strip() else []
@@ -114,6 +116,7 @@ def _members(ranks: object) -> tuple[int, ...] | None:
     numbers = [to_integer(rank) for rank in ranks]
     if any(number is None or not 0 <= number < 1 << 31 for number in numbers):
         return None
+    # The order stays: peers are numbered by their position in the group.
     return tuple(dict.fromkeys(number for number in numbers if number is not None))
 
 
@@ -158,6 +161,7 @@ def _entry(
     findings: Findings,
 ) -> dict[str, Any]:
     group, description = _group_of(entry)
+    # Names begin with the backend: nccl:_all_gather_base.
     operation = entry["profiling_name"].split(":", 1)[-1][:_TEXT_LIMIT]
     peers = _PEERS.match(operation)
     is_p2p = peers is not None or entry.get("is_p2p") is True
@@ -206,6 +210,7 @@ def _peer(
     match: re.Match[str], group: tuple[str | None, tuple[int, ...]] | None, findings: Findings
 ) -> int | None:
     """Return the global rank of the other side; the name counts inside the group."""
+    # A name in a file may hold any number of digits.
     position = int(match[3]) if len(match[3]) < 10 else -1
     if group is None or not 0 <= position < len(group[1]):
         findings.add("suspicious", "sends and receives whose peer is in no known group")
@@ -214,6 +219,7 @@ def _peer(
 
 
 def _share_batch_states(rows: list[dict[str, Any]]) -> None:
+    # Only the entry that stands for a batch changes its state; nobody watches the members.
     batches = {
         (row["group"], row["seq"], row["p2p_seq"]): row
         for row in rows
@@ -240,8 +246,8 @@ def _close_batches(rows: list[dict[str, Any]], findings: Findings) -> None:
             batches.setdefault((row["group"], row["seq"], row["p2p_seq"]), []).append(row)
     for batch in batches.values():
         if len(batch) > 1 and all(row["kind"] == "p2p" for row in batch):
-            what = "batches of sends and receives completed: not listed as pending"
-            findings.add("assumed", what)
+            remark = "batches of sends and receives completed: not listed as pending"
+            findings.add("assumed", remark)
             for row in batch:
                 row["state"] = "completed"
 
@@ -257,6 +263,7 @@ def _sizes(value: object) -> tuple[str, int | None]:
         return "", None
     count = sum(prod(shape) for shape in shapes)
     text = ";".join("x".join(map(str, shape)) for shape in shapes)[:_TEXT_LIMIT]
+    # Sizes from a file may have a product beyond the int64 of the table.
     return text, count if shapes and count < 1 << 63 else None
 
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from workbench._progress import progress as progress_bar
+from workbench._shared.progress import progress as progress_bar
 from workbench.errors import LoadError
 from workbench.load._failures.flight_dumps.dump import Dump, is_dump, parse
 from workbench.load._failures.flight_dumps.safe_pickle import (
@@ -152,6 +152,7 @@ def _sources(path: Paths, findings: list[Finding]) -> Iterator[tuple[Source, boo
             msg = f"{shown(entry)}: there is no such file or directory"
             raise FileNotFoundError(msg)
         for file, is_named in [(entry, True)] if entry.is_file() else _below(entry):
+            # A link to a dump is not a second dump.
             real = os.path.realpath(file)
             if real in seen:
                 findings.append((shown(file), "skipped by design", "was given before", 1, None))
@@ -164,6 +165,7 @@ def _sources(path: Paths, findings: list[Finding]) -> Iterator[tuple[Source, boo
 
 def _below(folder: Path) -> Iterator[tuple[Path, bool]]:
     for parent, subfolders, names in os.walk(folder):
+        # os.walk descends in the order of this list: the same one on every file system.
         subfolders.sort()
         yield from ((Path(parent, name), False) for name in sorted(names))
 
@@ -206,6 +208,7 @@ def _implausible_name(name: str) -> str:
 
 def _read(source: Source) -> Dump:
     with source.open() as stream:
+        # One byte more than allowed tells that it is too large.
         raw = stream.read(LARGEST_BYTES + 1)
         cut = stream.truncated_at is not None
     start = raw.lstrip(b"\xef\xbb\xbf \t\r\n")[:1]
@@ -248,9 +251,9 @@ def _json(raw: bytes) -> Any:
 
 
 def _pass_over(source: Source, error: Exception, findings: list[Finding]) -> None:
-    what = str(error).removeprefix(f"{source.label}: ")
-    finding = "skipped by design" if what.startswith(_UNREADABLE) else "dropped"
-    findings.append((source.label, finding, what, 1, None))
+    remark = str(error).removeprefix(f"{source.label}: ")
+    finding = "skipped by design" if remark.startswith(_UNREADABLE) else "dropped"
+    findings.append((source.label, finding, remark, 1, None))
 
 
 def _raise_nothing(path: Paths, findings: Sequence[Finding]) -> None:
@@ -271,22 +274,22 @@ def _of_the_set(
     every = {int(rank) for text in groups["members"] for rank in str(text).split(",") if rank}
     if lacking := sorted(every - have):
         names = ", ".join(map(str, lacking[:16])) + (", ..." if len(lacking) > 16 else "")
-        what = f"members of groups that left no dump; where they are is not known: rank {names}"
-        remarks.append((label, "suspicious", what, len(lacking), None))
+        remark = f"members of groups that left no dump; where they are is not known: rank {names}"
+        remarks.append((label, "suspicious", remark, len(lacking), None))
     by_order = status.loc[status["joined_by"] == "order", "rank"].nunique()
     if by_order:
-        what = "ranks without entries: their status is joined to groups by the order of both"
-        remarks.append((label, "noted", what, int(by_order), None))
+        remark = "ranks without entries: their status is joined to groups by the order of both"
+        remarks.append((label, "noted", remark, int(by_order), None))
     if unjoined := int((status["joined_by"] == "none").sum()):
-        what = "states of groups that no entry names; it is not known which group they are of"
-        remarks.append((label, "noted", what, unjoined, None))
+        remark = "states of groups that no entry names; it is not known which group they are of"
+        remarks.append((label, "noted", remark, unjoined, None))
     if unrecorded := int((~groups["is_recorded"]).sum()):
-        what = "groups without a list of members: taken to be the ranks that used them"
-        remarks.append((label, "assumed", what, unrecorded, None))
+        remark = "groups without a list of members: taken to be the ranks that used them"
+        remarks.append((label, "assumed", remark, unrecorded, None))
     versions = {owned.dump.version for owned in ranks}
     if len(versions) > 1:
-        what = f"different versions of the recorder: {', '.join(sorted(map(str, versions)))}"
-        remarks.append((label, "suspicious", what, len(versions), None))
+        remark = f"different versions of the recorder: {', '.join(sorted(map(str, versions)))}"
+        remarks.append((label, "suspicious", remark, len(versions), None))
     return remarks
 
 
@@ -310,11 +313,12 @@ class Owned(NamedTuple):
     dump: Dump
 
 
-def owned(dumps: Sequence[Dump], given: RankArgument) -> list[Owned]:
+def owned(dumps: Sequence[Dump], stated_ranks: RankArgument) -> list[Owned]:
     """Give every dump its rank, in order of rank."""
     labels = [dump.label for dump in dumps]
     ranked = [
-        _owned(dump, stated) for dump, stated in zip(dumps, given_ranks(labels, given), strict=True)
+        _owned(dump, stated)
+        for dump, stated in zip(dumps, given_ranks(labels, stated_ranks), strict=True)
     ]
     first: dict[int, Owned] = {}
     for entry in ranked:
@@ -333,14 +337,15 @@ def _owned(dump: Dump, stated: int | None) -> Owned:
     named_rank, own = rank_in_dump_name(dump.label), dump.own_ranks
     if stated is not None:
         return Owned(stated, "argument", node, dump)
+    # A number in the name must be a member of the dump's own groups.
     if named_rank is not None and (not own or named_rank in own):
         return Owned(named_rank, "file name", node, dump)
     if len(own) == 1:
         (only,) = own
         if named_rank is not None:
-            what = f"the file name tells rank {named_rank}, its groups only fit rank {only}; "
-            what += f"took {only}"
-            dump.findings.add("suspicious", what)
+            remark = f"the file name tells rank {named_rank}, its groups only fit rank {only}; "
+            remark += f"took {only}"
+            dump.findings.add("suspicious", remark)
         return Owned(only, "groups", node, dump)
     why = (
         f"its name tells rank {named_rank}, which is not a member of all groups of the dump"
@@ -429,6 +434,7 @@ def groups_of(ranks: Sequence[Owned]) -> tuple[pd.DataFrame, NameOf]:
         for name, (description, in_group) in owned.dump.groups.items():
             group_of[owned.rank, name] = (name, in_group)
             keys[name, in_group] = keys.get((name, in_group)) or description
+        # Groups that the dump does not list: their members are the ranks that use them.
         for row in owned.dump.entries:
             if row["group"] is not None and row["group"] not in owned.dump.groups:
                 users.setdefault(row["group"], {})[owned.rank] = row["description"]
@@ -437,6 +443,7 @@ def groups_of(ranks: Sequence[Owned]) -> tuple[pd.DataFrame, NameOf]:
         key = (name, tuple(sorted(described)))
         keys.setdefault(key, next(filter(None, described.values()), None))
         group_of |= {(rank, name): key for rank in described}
+    # Two groups can have one name, if their members differ.
     shared = pd.Series([name for name, _ in keys]).value_counts()
     names = {
         key: key[0] if shared[key[0]] == 1 else f"{key[0]} ({_listed(key[1])})" for key in keys
@@ -465,6 +472,7 @@ def status_table(ranks: Sequence[Owned], name_of: NameOf) -> pd.DataFrame:
     """Make table FLIGHT_STATUS; see the notes of ``load.flight_recorder``."""
     ordered = {owned.rank: _by_order(owned) for owned in ranks}
     group_of = {owned.rank: _by_entries(owned) for owned in ranks}
+    # Order is trusted only if it contradicts no pair that entries prove, on any rank.
     in_order = all(
         ordered[rank].get(local, group) == group
         for rank, pairs in group_of.items()

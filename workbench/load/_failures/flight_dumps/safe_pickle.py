@@ -176,6 +176,7 @@ class _Weights:
         self.stack.append(self.memo.get(int(argument), 1))
 
     def _put(self, name: str, argument: Any) -> None:
+        # MEMOIZE takes the next free place.
         key = len(self.memo) if name == "MEMOIZE" else int(argument)
         # The memo is an array: one far-away place would fill the memory.
         if not 0 <= key <= self.size_bytes or not self.stack:
@@ -184,6 +185,7 @@ class _Weights:
         self.memo[key] = self.stack[-1]
 
     def _push_tuple(self, weights: list[int]) -> None:
+        # Tuples of tuples of one value double in size with every instruction.
         weight = 1 + sum(weights)
         if weight > _HEAVIEST:
             msg = f"has tuples of more than {_HEAVIEST:,} values"

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from workbench._incidents import fold
+from workbench._shared.incidents import fold
 from workbench.errors import LoadError
 from workbench.load._failures.reader import assembled
 from workbench.load._files import tables as plain
@@ -78,6 +78,7 @@ def failure_table(
         If ``tz`` is no zone or ``window_s`` no window.
     """
     zone = checked(tz, None, None).tz
+    # A wrong window is refused before the file is read.
     fold(FAILURES.empty(), window_s=window_s)
     source = Path(path)
     file, cut = without_cut_row(plain.read(source), source, {**COLUMNS, **(columns or {})}.values())
@@ -116,6 +117,7 @@ def _log(rows: pd.DataFrame, path: Path, findings: Findings, window_s: float) ->
 def _rows(
     frame: pd.DataFrame, names: Mapping[str, str], path: Path, zone: str | None, findings: Findings
 ) -> pd.DataFrame:
+    # CSV files have a header in line 1.
     line = np.arange(1, len(frame) + 1) + plain.is_csv(path)
     start, is_local = _times(frame["time"], names["time"], path, zone, (line, findings))
     rows = pd.DataFrame({"line": line, "start_ns": start, "end_ns": start, "kind": "table"})
@@ -140,9 +142,9 @@ def _rows(
 
 
 def _times(
-    values: pd.Series, name: str, path: Path, zone: str | None, told: tuple[np.ndarray, Findings]
+    values: pd.Series, name: str, path: Path, zone: str | None, state: tuple[np.ndarray, Findings]
 ) -> tuple[pd.Series, np.ndarray]:
-    line, findings = told
+    line, findings = state
     try:
         times = pa.array(values, from_pandas=True)
     except (pa.ArrowException, TypeError, ValueError):

@@ -36,6 +36,7 @@ _PLAIN = frozenset({"start", "running", "interrupt", "end"})
 
 def looks_like(head: bytes, label: str) -> bool:  # noqa: ARG001 - the name says nothing
     lines = head.decode(errors="replace").removeprefix("\ufeff").split("\n")
+    # Comments may stand before the first event.
     plain = (line for line in lines if line.strip() and not line.lstrip().startswith("#"))
     return is_event(next(plain, ""))
 
@@ -86,8 +87,8 @@ class _Story:
         for event, following in zip(events, [*events[1:], None], strict=True):
             self._take(event, following)
         if self._state != "ended":
-            what = "jobs whose log does not reach their end"
-            findings.add("noted", what, 1, f"after line {events[-1].line:,}")
+            remark = "jobs whose log does not reach their end"
+            findings.add("noted", remark, 1, f"after line {events[-1].line:,}")
 
     def _take(self, event: Event, following: Event | None) -> None:
         if event.name == "step":
@@ -96,6 +97,7 @@ class _Story:
         state, may_end = _BEGINS[event.name]
         if self._state not in may_end and not (event.name == "start" and self._state == "ended"):
             self._complain(event)
+            # Out of order it would begin a state that cannot be.
             if event.name not in _PLAIN:
                 return
         self._close(event)
@@ -114,9 +116,9 @@ class _Story:
 
     def _complain(self, event: Event) -> None:
         after = f"after {self._state!r}" if self._state else "at the beginning"
-        what = f"event {event.name!r} {after}, where it cannot be"
+        remark = f"event {event.name!r} {after}, where it cannot be"
         finding = "suspicious" if event.name in _PLAIN else "dropped"
-        self._findings.add(finding, what, 1, f"line {event.line:,}")
+        self._findings.add(finding, remark, 1, f"line {event.line:,}")
 
     def _step(self, event: Event) -> None:
         step = _whole(event.rest.get("step"))
@@ -162,6 +164,7 @@ class _Story:
         count = len(self._nodes) or _whole(nodes)
         per_node = _whole(event.rest.get("gpus_per_node"))
         gpus = _whole(event.rest.get("gpus")) or _whole(event.rest.get("ranks"))
+        # A number that the job states itself goes first.
         if gpus is None and per_node is not None and count:
             gpus = count * per_node
         self._size = {"node_count": count, "gpu_count": gpus}
@@ -254,8 +257,8 @@ def events_of(lines: Iterable[tuple[int, str]], settings: Given, findings: Findi
     _name_jobs(events, findings)
     ordered = sorted(events, key=lambda event: event.at_ns)
     moved = [a for a, b in zip(events, ordered, strict=True) if a is not b]
-    what = "events not in order of time; they were sorted"
-    findings.add("repaired", what, len(moved), f"line {moved[0].line:,}" if moved else None)
+    remark = "events not in order of time; they were sorted"
+    findings.add("repaired", remark, len(moved), f"line {moved[0].line:,}" if moved else None)
     return ordered
 
 
@@ -284,6 +287,7 @@ def _name_jobs(events: list[Event], findings: Findings) -> None:
     """Give events without a job the only one that the log names."""
     jobs = {event.job for event in events} - {None}
     nameless = [event for event in events if event.job is None]
+    # Events without a job can only be of the one there is.
     if len(jobs) == 1:
         only = jobs.pop()
         for event in nameless:

@@ -101,8 +101,8 @@ class _Kernel:
     def failure(self, text: str, number: int, findings: Findings) -> dict[str, Any]:
         if match := _XID.search(text):
             if _XID.search(text, match.start("text") if match["text"] else match.end()):
-                what = "lines that report several Xids, of which the first is taken"
-                findings.add("suspicious", what, 1, f"line {number:,}")
+                remark = "lines that report several Xids, of which the first is taken"
+                findings.add("suspicious", remark, 1, f"line {number:,}")
             return _nvidia(match)
         if "off the bus" in text or "The NVIDIA GPU" in text:
             return self._off_the_bus(text, number)
@@ -111,8 +111,8 @@ class _Kernel:
         if "workbench: SYNTHETIC" in text:
             findings.add("noted", SAYS_SYNTHETIC)
         elif "NVRM: Xid" in text:
-            what = "a line about an Xid whose form is not known"
-            findings.add("dropped", what, 1, f"line {number:,}")
+            remark = "a line about an Xid whose form is not known"
+            findings.add("dropped", remark, 1, f"line {number:,}")
         return self._of_host(text)
 
     def _of_host(self, text: str) -> dict[str, Any]:
@@ -135,6 +135,7 @@ class _Kernel:
             self._named = (number, address[0]) if address else self._named
             return {}
         is_told_before = number - self._named[0] < _LINES_OF_ONE_MESSAGE
+        # The long form names the GPU one or two lines before it says that it is gone.
         device = address[0] if address else self._named[1] if is_told_before else ""
         row: dict[str, Any] = {"kind": "xid", "code": "79", **xid_meaning("79")}
         return row | {"device": pci_address(device) if device else None}
@@ -143,6 +144,7 @@ class _Kernel:
 def _nvidia(match: re.Match[str]) -> dict[str, Any]:
     code, text = match["code"], match["text"] or ""
     if match["kind"] == "Xid":
+        # Xid 154 is sent as well when the action is taken back: recovery action None.
         if code == "154" and _RECOVERED.search(text):
             return {}
         row = _xid(code, match["device"])
@@ -171,6 +173,7 @@ def _amd(text: str) -> dict[str, Any]:
     row: dict[str, Any] = {"kind": "amdgpu", "severity": "fatal"}
     row["device"] = pci_address(device[0]) if device else None
     errors = _AMD_ERRORS.search(text)
+    # amdgpu logs its counters without an error, too: "no new uncorrectable hardware errors".
     if errors and errors["count"].lstrip("0") in ("", "no"):
         return {}
     if errors or "uncorrectable hardware error" in text:

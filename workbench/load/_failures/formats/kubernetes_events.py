@@ -109,8 +109,8 @@ def read(source: Source, settings: Given) -> LogPart:
                 findings.add("skipped by design", f"events of type {str(kind)[:20]}")
             else:
                 _put(rows, seen, event, _row(event, reason, number, settings, findings))
-    what = "states of an event that a later one replaces"
-    findings.add("skipped by design", what, seen.get("", 0))
+    remark = "states of an event that a later one replaces"
+    findings.add("skipped by design", remark, seen.get("", 0))
     return LogPart(
         failure_rows(rows, source.label),
         timeline_rows([], source.label),
@@ -190,8 +190,8 @@ def _times(event: Mapping[str, Any], number: int, findings: Findings) -> dict[st
         findings.add("suspicious", "events without a time", 1, f"record {number:,}")
         return {"clock": "none"}
     if last is not None and last < first:
-        what = "events whose last time is before the first (swapped)"
-        findings.add("suspicious", what, 1, f"record {number:,}")
+        remark = "events whose last time is before the first (swapped)"
+        findings.add("suspicious", remark, 1, f"record {number:,}")
         first, last = last, first
     return {"start_ns": first, "end_ns": last or first}
 
@@ -205,8 +205,8 @@ def _count(event: Mapping[str, Any], number: int, findings: Findings) -> int:
     stated = _dict(event, "series").get("count")
     stated = stated or event.get("count") or event.get("deprecatedCount") or 1
     if not isinstance(stated, int) or isinstance(stated, bool) or not 0 < stated < _MOST_REPEATS:
-        what = "counts of repeats that are none (taken for 1)"
-        findings.add("suspicious", what, 1, f"record {number:,}")
+        remark = "counts of repeats that are none (taken for 1)"
+        findings.add("suspicious", remark, 1, f"record {number:,}")
         return 1
     if stated > 1:
         findings.add("noted", _BETWEEN)

@@ -120,6 +120,7 @@ def _log(lines: Iterable[tuple[int, str]], findings: Findings) -> Log:
         text = _COLOUR.sub("", raw)
         if match := _ITERATION.search(text):
             _count_odd(text, number, findings)
+            # Compared without what stands in front: each copy has its own stamp.
             if text[match.start() :] == last:
                 findings.add("skipped by design", "lines written twice", 1, f"line {number:,}")
                 continue
@@ -166,15 +167,16 @@ def _place(lines: list[Line], settings: Given, findings: Findings) -> bool:
     stamps = pd.Series([line.stamp for line in lines])
     numbers = pd.Series([line.number for line in lines])
     times = utc_ns(stamps, numbers, settings.tz, findings).ns
+    # Stamps of some lines only would mix two clocks in one run.
     missing = int(times.isna().sum())
     if missing:
-        what = "lines without a usable stamp, so that no stamp is used"
-        findings.add("suspicious", what, missing)
+        remark = "lines without a usable stamp, so that no stamp is used"
+        findings.add("suspicious", remark, missing)
         return False
     back = (times.diff() < -SECOND).fillna(value=False)
     where = f"line {numbers[back].iloc[0]:,}" if back.any() else None
-    what = "stamps that jump back: several logs in one? the step back is counted as a rollback"
-    findings.add("suspicious", what, int(back.sum()), where)
+    remark = "stamps that jump back: several logs in one? the step back is counted as a rollback"
+    findings.add("suspicious", remark, int(back.sum()), where)
     for line, at in zip(lines, times.tolist(), strict=True):
         line.at_ns = int(at)
     return True
@@ -192,15 +194,16 @@ def _runs(lines: list[Line], findings: Findings) -> list[_Run]:
             runs.append(_Run([]))
         runs[-1].lines.append(line)
     steps = [_steps(run) for run in runs]
+    # median_low is an interval that occurs; the mean of two would fit no line.
     usual = median_low([step for own_steps in steps for step in own_steps] or [1])
     for run, own_steps in zip(runs, steps, strict=True):
         run.interval = median_low(own_steps) if own_steps else usual
         holes = [step - run.interval for step in own_steps if step > run.interval]
-        what = "iterations without a line; their time is missing"
-        findings.add("suspicious", what, sum(holes), f"after line {run.lines[0].number:,}")
+        remark = "iterations without a line; their time is missing"
+        findings.add("suspicious", remark, sum(holes), f"after line {run.lines[0].number:,}")
         unknown = run.interval > 1 and run.lines[0].resumed_from is None
-        what = f"the first line of a run taken as {run.interval:,} iterations, like the others"
-        findings.add("assumed", what, int(unknown), f"line {run.lines[0].number:,}")
+        remark = f"the first line of a run taken as {run.interval:,} iterations, like the others"
+        findings.add("assumed", remark, int(unknown), f"line {run.lines[0].number:,}")
     return runs
 
 
@@ -213,11 +216,12 @@ def _time(runs: list[_Run], findings: Findings, *, is_stamped: bool) -> None:
     now = 0
     for run in runs:
         untimed = [line for line in run.lines if line.each_ns is None]
-        what = "lines without the time of an iteration"
+        remark = "lines without the time of an iteration"
         findings.add(
-            "dropped", what, len(untimed), f"line {untimed[0].number:,}" if untimed else ""
+            "dropped", remark, len(untimed), f"line {untimed[0].number:,}" if untimed else ""
         )
         counts = [run.lines[0].step - run.done_before, *_steps(run)]
+        # A hole in the log is no training time: at most one interval counts per line.
         limits = [counts[0], *(min(count, run.interval) for count in counts[1:])]
         spent = [(line.each_ns or 0) * n for line, n in zip(run.lines, limits, strict=True)]
         first, last = run.lines[0].at_ns, run.lines[-1].at_ns

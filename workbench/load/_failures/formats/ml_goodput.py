@@ -97,8 +97,8 @@ def _entries(
     payload = record.get("jsonPayload", record.get("json_payload", record))
     names = [name for name in _FIELDS if isinstance(payload, dict) and name in payload]
     if not names:
-        what = "records without a time of a job or step"
-        findings.add("skipped by design", what, 1, f"line {line:,}")
+        remark = "records without a time of a job or step"
+        findings.add("skipped by design", remark, 1, f"line {line:,}")
         return
     job = payload.get("job_name")
     for name in names:
@@ -106,15 +106,16 @@ def _entries(
         time_ns = epoch_ns(payload[name])
         step = _step(payload.get(_STEP_COUNT)) if kind == "step" else None
         if time_ns is None or (kind == "step" and step is None):
-            what = (
+            remark = (
                 "times that are no seconds since 1970"
                 if time_ns is None
                 else "steps without number"
             )
-            findings.add("dropped", what, 1, f"line {line:,}")
+            findings.add("dropped", remark, 1, f"line {line:,}")
             continue
         if kind == "custom":
             kind = str(payload.get(f"{_CUSTOM}_type") or "custom")[:_LONGEST_NAME]
+        # The time at which Cloud Logging took the entry.
         written = iso_ns(record.get("timestamp"))
         if written is not None and abs(written - time_ns) >= _LATE_S * SECOND:
             findings.add("suspicious", _SHIFTED, 1, f"line {line:,}")
@@ -131,9 +132,10 @@ def _step(value: object) -> int | None:
 
 
 def _once(entries: list[Entry], findings: Findings) -> list[Entry]:
+    # Reversed twice, so that of equal entries the first one stays.
     kept = list({entry[:4]: entry for entry in reversed(entries)}.values())[::-1]
-    what = "entries that are there more than once"
-    findings.add("skipped by design", what, len(entries) - len(kept))
+    remark = "entries that are there more than once"
+    findings.add("skipped by design", remark, len(entries) - len(kept))
     return kept
 
 
@@ -141,7 +143,9 @@ def _failures(job: str | None, runs: list[Run]) -> Iterator[dict[str, Any]]:
     last_step: int | None = None
     for before, after in pairwise(runs):
         last_step = before.last_step if before.last_step is not None else last_step
+        # Steps that are done again show a disruption, whatever the log says of the end.
         goes_back = None not in (last_step, after.first_step) and after.first_step <= last_step  # type: ignore[operator]
+        # A job that ended in order and was started again later was not disrupted.
         if before.is_ended and not goes_back:
             continue
         if goes_back:
@@ -224,6 +228,7 @@ class Run:
             return entry.begins
         if entry.kind == "step" and self.last_step is not None:
             return entry.step is not None and entry.step <= self.last_step
+        # After steps were done, devices are set up only by a new process.
         is_new_start = entry.kind == "starting" and self.last_step is not None
         return entry.begins and (entry.kind == "job" or is_new_start)
 
@@ -283,14 +288,14 @@ def _spans(run: Run, findings: Findings) -> list[Span]:
             begun[entry.kind] = entry
         where = f"line {entry.line:,}"
         if entry.begins and before is not None:
-            what = "spans that began again before they ended (taken to end there)"
-            findings.add("suspicious", what, 1, where)
+            remark = "spans that began again before they ended (taken to end there)"
+            findings.add("suspicious", remark, 1, where)
         elif not entry.begins and before is None:
             findings.add("dropped", "ends of spans that did not begin", 1, where)
     for entry in begun.values():
         spans.append(Span(entry.time_ns, run.end_ns, entry.kind, entry.line))
-        what = "spans that do not end (taken to last as long as the run)"
-        findings.add("noted", what, 1, f"line {entry.line:,}")
+        remark = "spans that do not end (taken to last as long as the run)"
+        findings.add("noted", remark, 1, f"line {entry.line:,}")
     return spans
 
 

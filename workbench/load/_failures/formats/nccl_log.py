@@ -164,16 +164,16 @@ class _Log:
         meaning = _meaning(message)
         if meaning is None:
             is_error = is_unknown_error(message)
-            what = "NCCL warnings that tell of no failure known here"
-            what += "; they speak of an error" if is_error else ""
+            remark = "NCCL warnings that tell of no failure known here"
+            remark += "; they speak of an error" if is_error else ""
             finding = "suspicious" if is_error else "skipped by design"
-            self.findings.add(finding, what, 1, f"line {number:,}: {one_line(message)[:120]}")
+            self.findings.add(finding, remark, 1, f"line {number:,}: {one_line(message)[:120]}")
             return
         head, own = _WARN_HEAD.search(before[-_HEAD_LENGTH:]), _OWN_RANK.search(before)
         row = self._row(number, text, int(own[1]) if own else None)
         if head is None:
-            what = "NCCL warnings without host and process before them; may be quoted"
-            self.findings.add("suspicious", what, 1, f"line {number:,}")
+            remark = "NCCL warnings without host and process before them; may be quoted"
+            self.findings.add("suspicious", remark, 1, f"line {number:,}")
         if head:
             row |= {"node": head[1], "device": head[2]}
         self.rows.append(row | meaning | self._stamp_before(number, before))
@@ -192,8 +192,9 @@ class _Log:
             self._year = self.given.year
         elif self._month is not None and self._month - month >= _HALF_YEAR:
             self._year += 1
-            what = "stamps without a year pass New Year; later ones got the next"
-            self.findings.add("noted", what)
+            remark = "stamps without a year pass New Year; later ones got the next"
+            self.findings.add("noted", remark)
+        # Lines of several ranks are not in order around New Year, so the year goes back, too.
         elif self._month is not None and month - self._month >= _HALF_YEAR:
             self._year -= 1
         self._month = month
@@ -228,8 +229,10 @@ class _Log:
 
     def _time(self, instant: int | None, assumed: str, number: int) -> dict[str, Any]:
         if instant is None:
-            what = "stamps that are no time in that year, or ambiguous at a clock change"
-            self.findings.add("suspicious", f"{what} (left without a time)", 1, f"line {number:,}")
+            remark = "stamps that are no time in that year, or ambiguous at a clock change"
+            self.findings.add(
+                "suspicious", f"{remark} (left without a time)", 1, f"line {number:,}"
+            )
             return {"clock": "none"}
         return {"start_ns": instant, "end_ns": instant, "assumed": assumed}
 

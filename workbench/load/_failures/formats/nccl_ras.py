@@ -70,12 +70,7 @@ def read(source: Source, settings: Given) -> LogPart:
 def _row(status: str, number: int, settings: Given, problems: dict[str, Any]) -> dict[str, Any]:
     unknown = (f"{status.lower()}, as RAS reports it", "unknown", "fatal")
     cause, category, severity = _MEANINGS.get(status, unknown)
-    row: dict[str, Any] = {
-        "kind": "nccl",
-        "code": f"RAS {status}",
-        "cause": cause,
-        "clock": "none",
-    }
+    row: dict[str, Any] = {"kind": "nccl", "code": f"RAS {status}", "cause": cause, "clock": "none"}
     category = "follow-on" if "DEAD" in problems else category
     row |= {"category": category, "severity": severity, "node": settings.node, "line": number}
     return row | {"line_count": 1, "text": "", "hosts": set()}

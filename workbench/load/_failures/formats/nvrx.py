@@ -104,16 +104,16 @@ def _events(source: Source, findings: Findings) -> list[_Event]:
         cycle, name, node, _group_rank, stamp = match.groups()
         time_ns = iso_ns(f"{stamp} UTC")
         if time_ns is None or cycle == "Unknown":
-            what = "events without a cycle" if time_ns else "events whose time is none"
-            findings.add("dropped", what, 1, f"line {number:,}")
+            remark = "events without a cycle" if time_ns else "events whose time is none"
+            findings.add("dropped", remark, 1, f"line {number:,}")
             continue
         host = None if node in ("unknown", "None") else _DESCRIPTION.sub("", node)
         event = _Event(time_ns, int(cycle), name, host, number, one_line(match[0]))
         if name in _UNTIL:
             events.setdefault((time_ns, name, node), event)
         else:
-            what = f"events {name}" if name in _BESIDE else "events of unknown names"
-            findings.add("skipped by design", what, 1, f"line {number:,}")
+            remark = f"events {name}" if name in _BESIDE else "events of unknown names"
+            findings.add("skipped by design", remark, 1, f"line {number:,}")
     return list(events.values())
 
 
@@ -160,9 +160,7 @@ def _passed(events: list[_Event], findings: Findings) -> list[_Event]:
         # A spare node looks on, and may begin to join again and again.
         spares = [event for event in events if event.time_ns > back.get(event.node, -1)]
         findings.add(
-            "skipped by design",
-            "events of nodes that did not come back in a cycle",
-            len(spares),
+            "skipped by design", "events of nodes that did not come back in a cycle", len(spares)
         )
         events = [event for event in events if event.time_ns <= back.get(event.node, -1)]
     order = list(_UNTIL)
@@ -171,7 +169,9 @@ def _passed(events: list[_Event], findings: Findings) -> list[_Event]:
     for name in order[order.index(first.name) + 1 :]:
         times = [event for event in events if event.name == name]
         if times:
+            # All nodes must have passed an event before the job has.
             latest = max(times, key=_IN_TIME)
+            # The clocks of nodes differ: a phase never ends before it began.
             is_late = latest.time_ns >= passed[-1].time_ns
             passed.append(latest if is_late else passed[-1]._replace(name=name))
     return passed
@@ -211,13 +211,13 @@ def _row_of_cycle(
     if attempt:
         findings.add("noted", _NEXT_ATTEMPT)
     if cycle is None:
-        what = "cycle numbers that are none (left without)"
-        findings.add("suspicious", what, 1, f"line {line:,}")
+        remark = "cycle numbers that are none (left without)"
+        findings.add("suspicious", remark, 1, f"line {line:,}")
     stated = record.get("cycle_end_time")
     end_ns = iso_ns(stated)
     if stated and (end_ns is None or end_ns < start_ns):
-        what = "ends of cycles that are no time, or before the start (left without an end)"
-        findings.add("suspicious", what, 1, f"line {line:,}")
+        remark = "ends of cycles that are no time, or before the start (left without an end)"
+        findings.add("suspicious", remark, 1, f"line {line:,}")
         end_ns = None
     active = _hosts(record, "active_nodes", line, findings)
     job = record.get("job_id")

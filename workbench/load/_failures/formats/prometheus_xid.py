@@ -81,6 +81,7 @@ def read(source: Source, settings: Given) -> LogPart:
     dcgm-exporter: internal/pkg/collector (xid_collector, gpu_collector); Prometheus HTTP API.
     """
     findings = Findings(source.label)
+    # A GPU can be in several answers, or pages, of one file.
     series: dict[_Key, _Series] = {}
     if source.head().lstrip()[:1] == b"{":
         samples = _of_answer(source, findings)
@@ -102,8 +103,8 @@ def _of_answer(source: Source, findings: Findings) -> Iterator[tuple[Mapping[str
         data = document.get("data") if isinstance(document, dict) else None
         result = data.get("result") if isinstance(data, dict) else None
         if not isinstance(result, list):
-            what = "JSON that is no answer of Prometheus"
-            findings.add("skipped by design", what, 1, f"line {line:,}")
+            remark = "JSON that is no answer of Prometheus"
+            findings.add("skipped by design", remark, 1, f"line {line:,}")
             continue
         for entry in result:
             number += 1
@@ -129,8 +130,8 @@ def _sample_of(
     if isinstance(pair, list) and len(pair) == 2:
         time_ns, value = epoch_ns(pair[0]), _whole(pair[1])
     if time_ns is None or value is None:
-        what = "samples that are no time and code (NaN, text, negative)"
-        findings.add("dropped", what, 1, f"series {number:,}")
+        remark = "samples that are no time and code (NaN, text, negative)"
+        findings.add("dropped", remark, 1, f"series {number:,}")
         return None
     return _sample(time_ns, value, number, labels)
 
@@ -173,6 +174,7 @@ def _whole(value: object) -> int | None:
 def _series_of(labels: Mapping[str, str], settings: Given) -> _Series:
     host = next((labels[name] for name in _HOSTS if labels.get(name)), None) or settings.node
     if host and not labels.get("Hostname"):
+        # instance names the exporter: host and port.
         host = re.sub(r":\d+$", "", host)
     device = labels.get("pci_bus_id")
     device = pci_address(device) if device else labels.get("gpu")
@@ -204,6 +206,7 @@ def _new_in(sample: _Sample, before: _Sample | None, *, is_count: bool) -> int:
     """Return how many incidents a sample shows that the one before did not."""
     if not is_count:
         return int(sample.value != 0 and (before is None or sample.value != before.value))
+    # Without times there is no telling what has left the window.
     if before is None or before.time_ns is None or sample.time_ns is None:
         return sample.value if before is None else max(0, sample.value - before.value)
     # What was counted a window ago or more is counted no longer.
@@ -219,8 +222,8 @@ def _in_order(samples: Iterable[_Sample], findings: Findings) -> list[_Sample]:
         at = sample.number if sample.time_ns is None else sample.time_ns
         largest = latest.setdefault(at, sample)
         if largest.value != sample.value:
-            what = "instants at which one GPU has several last codes (the largest is taken)"
-            findings.add("suspicious", what, int(0 not in {largest.value, sample.value}))
+            remark = "instants at which one GPU has several last codes (the largest is taken)"
+            findings.add("suspicious", remark, int(0 not in {largest.value, sample.value}))
         if sample.value > largest.value:
             latest[at] = sample
     return [latest[at] for at in sorted(latest)]
@@ -237,6 +240,7 @@ def _row(
         window = f" in the last {sample.window_s:g} s" if sample.window_s else ""
         words = f"{sample.value} times Xid {code}{window}"
     row: dict[str, Any] = {"start_ns": sample.time_ns, "end_ns": sample.time_ns}
+    # The last code stays until the next one, so it may be days old.
     if is_first and not series.code:
         findings.add("noted", _BEFORE, 1, f"series {sample.number:,}")
         row = {"clock": "none"}
@@ -244,6 +248,7 @@ def _row(
     elif sample.time_ns is None:
         row = {"clock": "none"}
     elif is_first and sample.window_s:
+        # Somewhere within the window before the first sample.
         row["start_ns"] = sample.time_ns - int(sample.window_s * SECOND)
     return (
         row

@@ -122,8 +122,8 @@ def _failure(
     if match := _NODE.search(text):
         return usual | _of_state("NODE_FAIL") | {"node": match["node"]}
     if "srun: error: " in text or "slurmstepd: error: " in text:
-        what = "errors of Slurm that no rule knows; not counted as failures"
-        findings.add("suspicious", what, 1, f"line {number:,}: {one_line(text)[:160]}")
+        remark = "errors of Slurm that no rule knows; not counted as failures"
+        findings.add("suspicious", remark, 1, f"line {number:,}: {one_line(text)[:160]}")
     return None
 
 
@@ -138,8 +138,8 @@ def _cancelled(
     if why and state == "CANCELLED":
         row |= {"cause": f"cancelled: {why.lower()}", "category": "unknown", "severity": "fatal"}
     if time_ns is None:
-        what = "stamps that are no time, or ambiguous at a clock change (left without a time)"
-        findings.add("suspicious", what, 1, f"line {number:,}")
+        remark = "stamps that are no time, or ambiguous at a clock change (left without a time)"
+        findings.add("suspicious", remark, 1, f"line {number:,}")
     clock = "none" if time_ns is None else "epoch"
     row |= {"start_ns": time_ns, "end_ns": time_ns, "clock": clock, "assumed": f"tz={settings.tz}"}
     return row | ({"node": match["node"]} if match["node"] else {})

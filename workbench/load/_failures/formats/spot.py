@@ -79,6 +79,7 @@ def _by_node(matches: Iterator[tuple[int, re.Match[str]]], findings: Findings) -
         if event == "add" and node not in alive:
             times[node] = times.get(node, 0) + 1
             row = {"start_ns": at, "end_ns": None, "attempt": times[node], "nodes": node}
+            # The span stays open (no end) until the node is taken back.
             spans.append(row | {"line": line, "state": "running", "node_count": 1, "clock": "own"})
             alive[node] = spans[-1]
         elif event == "remove":
@@ -105,6 +106,7 @@ def _by_count(
         first = int(frame.loc[back, "line"].iloc[0])
         text = "times that jump back, where files were joined; read piece by piece"
         findings.add("suspicious", text, int(back.sum()), f"line {first:,}")
+    # Differences between files that were joined are no losses of nodes.
     frame["piece"] = back.astype("int64").cumsum() + 1
     findings.add("read", "counts", len(frame))
     label = findings.source

@@ -113,20 +113,20 @@ class _Log:
     def report(self) -> None:
         findings, stamps = self.findings, list(self._stamps.values())
         self.watched.report(findings)
-        what = "New Year is passed; the year is counted up"
-        findings.add("noted", what, sum(stamp.new_year_count for stamp in stamps))
-        what = "stamps without a year leap ahead by half a year; is the log in order?"
-        findings.add("suspicious", what, sum(stamp.leap_count for stamp in stamps))
+        remark = "New Year is passed; the year is counted up"
+        findings.add("noted", remark, sum(stamp.new_year_count for stamp in stamps))
+        remark = "stamps without a year leap ahead by half a year; is the log in order?"
+        findings.add("suspicious", remark, sum(stamp.leap_count for stamp in stamps))
         for key, (count, number) in self._repeated.items():
             is_told = key in self._reported
-            what = "lines in which another program repeats the kernel"
-            what += "" if is_told else ", whose own line is not in the file; not counted"
+            remark = "lines in which another program repeats the kernel"
+            remark += "" if is_told else ", whose own line is not in the file; not counted"
             finding = "skipped by design" if is_told else "suspicious"
-            findings.add(finding, what, count, f"line {number:,}")
-        what = "local times in an hour that a clock change repeats or skips; pass a fixed offset"
-        findings.add("suspicious", what, sum(stamp.clock_change_count for stamp in stamps))
-        what = "lines of a second boot, whose time is not known; their time is missing"
-        findings.add("suspicious", what, sum(stamp.second_boot_count for stamp in stamps))
+            findings.add(finding, remark, count, f"line {number:,}")
+        remark = "local times in an hour that a clock change repeats or skips; pass a fixed offset"
+        findings.add("suspicious", remark, sum(stamp.clock_change_count for stamp in stamps))
+        remark = "lines of a second boot, whose time is not known; their time is missing"
+        findings.add("suspicious", remark, sum(stamp.second_boot_count for stamp in stamps))
 
     def _continued(self, fields: Said, text: str, line: Line) -> Said:
         """Give an indented line without a stamp those of the line that it goes on from."""
@@ -160,22 +160,22 @@ class _Log:
         if fields.time_ns is None and not any(s.second_boot_count for s in self._stamps.values()):
             self.findings.add("suspicious", "no time stamp; the time is missing", 1, where)
         if "\ufffd" in text:
-            what = "bytes that are no UTF-8"
-            self.findings.add("repaired", what, text.count("\ufffd"), where)
+            remark = "bytes that are no UTF-8"
+            self.findings.add("repaired", remark, text.count("\ufffd"), where)
 
 
 def _said(stamps: Stamps, prefix: Prefix, number: int) -> tuple[Said, LoadError | None]:
     refusal = None
     try:
-        said = stamps.read(prefix.rest, number)
+        stamp = stamps.read(prefix.rest, number)
     except LoadError as error:
-        said, refusal = Said(None, None, prefix.rest), error
-    host = said.host or prefix.host
-    if said.time_ns is None and prefix.time_ns is not None:
+        stamp, refusal = Said(None, None, prefix.rest), error
+    host = stamp.host or prefix.host
+    if stamp.time_ns is None and prefix.time_ns is not None:
         # When the container wrote the line, where that says nothing, or not enough, of itself.
-        stamped = said._replace(time_ns=prefix.time_ns, host=host, assumed=OF_CONTAINER)
+        stamped = stamp._replace(time_ns=prefix.time_ns, host=host, assumed=OF_CONTAINER)
         return stamped, None
-    return said._replace(host=host), refusal
+    return stamp._replace(host=host), refusal
 
 
 # When a line of a system log was written, by which host, and what it says.
@@ -302,6 +302,7 @@ class Stamps:
         """Take a line apart."""
         if line.startswith("{") and _JSON.match(line):
             return _journal_entry(line)
+        # Most lines have the form of the line before.
         names = (self._usual, *_FORMS) if self._usual else _FORMS
         for name in names:
             if match := _FORMS[name].match(line):
@@ -368,6 +369,7 @@ class Stamps:
         moment = self._date(self._year, match)
         if self._last is not None and (moment is None or self._last - moment > _HALF_YEAR):
             later = self._date(self._year + 1, match)
+            # 29 February does not exist in the next year; such a stamp stays in this one.
             self._year += later is not None
             self.new_year_count += later is not None
             moment = later or moment
@@ -415,15 +417,16 @@ class Stamps:
         return needs(missing, label=self._label, line=number, text=stamp, remedy=remedy)
 
     def _no_date(self, number: int, stamp: str, year: int | None = None) -> Exception:
-        what = "date that exists" + (f" in {year}" if year else "")
+        expected = "date that exists" + (f" in {year}" if year else "")
         if (month := _MONTH.search(stamp)) and month[0] not in _MONTHS:
-            what, remedy = "English month", "a file written with LC_ALL=C"
-            return self._needs(number, stamp, what, remedy)
+            expected, remedy = "English month", "a file written with LC_ALL=C"
+            return self._needs(number, stamp, expected, remedy)
         remedy = "the right year, or mend the line" if year else "a file whose lines are whole"
-        return self._needs(number, stamp, what, remedy)
+        return self._needs(number, stamp, expected, remedy)
 
 
 def nanoseconds(moment: datetime) -> int:
+    # In integers, as timestamp() would round to a double.
     return (moment - _EPOCH) // _MICROSECOND * 1000
 
 
@@ -479,11 +482,11 @@ class Watched:
         self._last[host] = time_ns
 
     def report(self, findings: Findings) -> None:
-        what = (
+        remark = (
             f"clock runs backwards, by up to {self._back_ns / SECOND:,.0f} s; times are as written"
         )
         where = f"line {self._back_line:,}"
-        findings.add("suspicious", what, self._back_count, where)
+        findings.add("suspicious", remark, self._back_count, where)
 
 
 # Find the few lines of a large log that matter, in blocks, without looking at the others.
@@ -575,6 +578,7 @@ def _line_starts(block: bytes, needles: Sequence[bytes]) -> Iterator[int]:
         at = block.find(needle)
         while at >= 0:
             yield block.rfind(b"\n", 0, at) + 1
+            # A line is given once, however often it holds the needle.
             end = block.find(b"\n", at)
             at = block.find(needle, end) if end >= 0 else -1
 
@@ -585,8 +589,8 @@ def report_reading(
     findings.add("read", "lines", lines.count)
     findings.add("read", "lines that report a failure", rows)
     findings.add("skipped by design", "lines that report none", lines.count - rows - unknown)
-    what = f"lines longer than {LONGEST_LINE_BYTES:,} bytes; their rest"
-    findings.add("dropped", what, lines.long_count)
+    remark = f"lines longer than {LONGEST_LINE_BYTES:,} bytes; their rest"
+    findings.add("dropped", remark, lines.long_count)
     tell_of_no_end(lines.rest, stream, findings, f"line {lines.count:,}")
     is_cut = stream.truncated_at is not None
     for number, note in enumerate(stream.notes):

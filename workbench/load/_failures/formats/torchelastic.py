@@ -94,9 +94,9 @@ def _refuse_nothing(rows: list[dict[str, Any]], head: bytes, findings: Findings)
     if rows or not (_ERROR_FILE.match(head) or _PLAIN_ERROR.match(head)):
         return
     table = findings.frame()
-    what = table.loc[table["finding"] != "read", "what"].tolist()
+    remark = table.loc[table["finding"] != "read", "what"].tolist()
     msg = (
-        f"{findings.source}: holds no error of torchelastic ({'; '.join(what) or 'no JSON'}); "
+        f"{findings.source}: holds no error of torchelastic ({'; '.join(remark) or 'no JSON'}); "
         'it writes one object like {"message": {"message": ..., "extraInfo": ...}}'
     )
     raise LoadError(msg)
@@ -107,8 +107,8 @@ def _error_file(source: Source, settings: Given, findings: Findings) -> list[dic
     for line, document in json_documents(source, findings):
         row = _row_of_document(document, findings)
         if row is None:
-            what = "JSON without a message of an error"
-            findings.add("skipped by design", what, 1, f"line {line:,}")
+            remark = "JSON without a message of an error"
+            findings.add("skipped by design", remark, 1, f"line {line:,}")
             continue
         rows.append(row | {"node": settings.node, "line": line})
     return rows
@@ -147,6 +147,7 @@ def _blame(message: str, exit_code: int | None) -> dict[str, Any]:
 def _of_exit_code(exit_code: int | None) -> dict[str, Any]:
     if exit_code is None:
         return {"cause": "unknown", "category": "unknown"}
+    # A shell reports signal n as 128 + n, Python as -n.
     number = -exit_code if exit_code < 0 else exit_code - 128
     if exit_code < 0 or 0 < number <= 64:
         name = signal_name(number)
@@ -211,6 +212,7 @@ def _console(source: Source, settings: Given, findings: Findings) -> list[dict[s
 def _row_of_entry(entry: _Entry, label: str, settings: Given, findings: Findings) -> dict[str, Any]:
     fields = entry.fields
     exit_match = _EXIT.match(fields.get("exitcode", ""))
+    # Bounded: a line may hold any number of digits.
     exit_code = int(exit_match[1][:12]) if exit_match else None
     traceback = fields.get("traceback", "")
     message = entry.exception
@@ -242,7 +244,7 @@ def _time_of(entry: _Entry, label: str, settings: Given, findings: Findings) -> 
     zone = zone_for(settings, label=label, line=entry.line, text=f"time: {stamp}")
     start_ns = iso_ns(stamp, zone)
     if start_ns is None:
-        what = "stamps that are no time, or ambiguous at a clock change (left without a time)"
-        findings.add("suspicious", what, 1, f"line {entry.line:,}")
+        remark = "stamps that are no time, or ambiguous at a clock change (left without a time)"
+        findings.add("suspicious", remark, 1, f"line {entry.line:,}")
         return {"clock": "none"}
     return {"start_ns": start_ns, "end_ns": start_ns, "assumed": f"tz={settings.tz}"}

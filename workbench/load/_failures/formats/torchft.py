@@ -25,7 +25,9 @@ NAME = "torchft"
 
 _NUMBER = re.compile(r"(\d{1,9})$")
 _LONGEST_NAME = 255
+# Beyond 2**53 a writer that uses doubles has lost digits.
 _MOST_STEPS = 1 << 53
+# OpenTelemetry counts ns: this is 1973 in ns, and no plausible date in us, ms or s.
 _NANOSECONDS_FROM = 10**17
 _KINDS = {"error": "error", "commit_result": "commit", "quorum_id": "quorum"}
 
@@ -72,18 +74,19 @@ def read(source: Source, settings: Given) -> LogPart:
     """
     del settings  # records name everything themselves
     findings = Findings(source.label)
-    found: list[_Record] = []
+    recorded: list[_Record] = []
     for line, document in json_documents(source, findings):
         for number, record in records(line, document, findings):
             if parsed := _record(record, number, findings):
-                found.append(parsed)
-    found.sort(key=attrgetter("time_ns", "line"))
+                recorded.append(parsed)
+    recorded.sort(key=attrgetter("time_ns", "line"))
     replicas: dict[tuple[str | None, int | str], list[_Record]] = {}
-    for entry in found:
+    for entry in recorded:
         key = entry.replica_id if entry.replica is None else entry.replica
         replicas.setdefault((entry.job, key), []).append(entry)
-    failures, timeline = list(_errors(found)), []
+    failures, timeline = list(_errors(recorded)), []
     for of_replica in replicas.values():
+        # All ranks of a replica report the same events; those of one are enough.
         lowest = min(entry.rank for entry in of_replica)
         events = [e for e in of_replica if e.kind != "error" and e.rank == lowest]
         failures += _restarts(events)
@@ -142,6 +145,7 @@ def _errors(records: list[_Record]) -> Iterator[dict[str, Any]]:
     for record in records:
         if record.kind != "error":
             continue
+        # An error in one replica makes the others of its quorum fail, too.
         is_first = (record.job, record.quorum) not in seen
         seen.add((record.job, record.quorum))
         cause = one_line(str(record.said))[:100]

@@ -14,12 +14,7 @@ import pandas as pd
 from workbench.load._files.archive import Source
 from workbench.load._files.findings import Findings
 from workbench.load._power.formats.prometheus_metrics import PREFERRED
-from workbench.load._power.formats.repeated_tables import (
-    Chunk,
-    Numbers,
-    Objects,
-    chunks_of,
-)
+from workbench.load._power.formats.repeated_tables import Chunk, Numbers, Objects, chunks_of
 from workbench.load._power.part import (
     NO_TIME,
     STATE_COLUMNS,
@@ -204,6 +199,7 @@ def _mapped(function: Callable[[str], object], texts: Objects) -> Objects:
 
 def _header(cells: Sequence[str]) -> Mapping[str, int] | None:
     by_name = [(role, at) for at, cell in enumerate(cells) if (role := _role(cell))]
+    # Reversed, so that of two columns of one role the first stays.
     roles = dict(reversed(by_name))
     is_header = "gpu" in roles and not any(cell.replace(".", "").isdecimal() for cell in cells)
     return roles if is_header and len(cells) > 1 else None

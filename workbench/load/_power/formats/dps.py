@@ -118,6 +118,7 @@ def _place(table: pd.DataFrame, options: PowerOptions, findings: Findings) -> st
     if not table["stamp"].eq("").any():
         table["time_ns"] = utc_ns(table["stamp"], table["line"], options.tz, findings).ns
         return "epoch"
+    # Without any stamp, the polls are counted.
     if options.period_s is not None and table["stamp"].eq("").all():
         polls = table["poll"] * round(options.period_s * _SECOND)
         table["time_ns"] = polls.astype("Int64")

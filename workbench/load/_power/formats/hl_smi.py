@@ -114,6 +114,7 @@ def _add(
 
 
 def _devices(chunk: Chunk, label: str) -> Objects:
+    # The first of these that every row states.
     for role in ("index", "module", "uuid", "bus"):
         texts = chunk.cells.get(role)
         if texts is not None and all(text.strip() for text in pd.unique(texts)):
@@ -126,6 +127,7 @@ def _devices(chunk: Chunk, label: str) -> Objects:
 
 def _header(cells: Sequence[str]) -> Mapping[str, int] | None:
     names = [_UNIT.sub("", cell).strip().lower() for cell in cells]
+    # Reversed, so that of two columns of one role the first stays.
     roles = {_ROLES[name]: at for at, name in reversed([*enumerate(names)]) if name in _ROLES}
     return roles if "power" in roles and not any(cell[:1].isdecimal() for cell in cells) else None
 
@@ -139,6 +141,7 @@ def _by_cells(source: Source, findings: Findings) -> tuple[Mapping[str, int], in
         by_name = [next((r for r, form in _FORMS if form.fullmatch(cell)), "") for cell in cells]
         roles = {role: at for at, role in reversed([*enumerate(by_name)]) if role}
         if "power" in roles and len(cells) > 1:
+            # Nothing but the order tells the draw from the limit.
             watts = [at for at, role in enumerate(by_name) if role == "power"]
             roles |= {"limit": watts[1]} if len(watts) > 1 else {}
             findings.add("assumed", _BY_FORM, 1, line[:80])

@@ -10,12 +10,7 @@ from typing import Any
 from workbench.load._files.archive import Source
 from workbench.load._files.findings import Findings
 from workbench.load._files.text import whole_lines
-from workbench.load._power.part import (
-    PowerOptions,
-    PowerPart,
-    Rows,
-    plain_name,
-)
+from workbench.load._power.part import PowerOptions, PowerPart, Rows, plain_name
 from workbench.load._power.stamps import Page, Stamps, stamp_line
 
 NAME = "power readings of IPMI"

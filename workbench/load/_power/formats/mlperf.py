@@ -27,11 +27,7 @@ import pandas as pd
 from workbench.load._files.archive import Source
 from workbench.load._files.findings import Findings
 from workbench.load._files.json_events import MARK, Entry, entry_of, number_of
-from workbench.load._files.stream import (
-    BLOCK_BYTES,
-    Stream,
-    plain_name,
-)
+from workbench.load._files.stream import BLOCK_BYTES, Stream, plain_name
 from workbench.load._files.text import repaired, tell_of_damage, tell_of_no_end
 from workbench.load._power.part import BesidePowerError, NoPowerError, PowerOptions, PowerPart
 from workbench.tables import SAYS_SYNTHETIC
@@ -103,6 +99,7 @@ class _Log:
         entries = _REGULAR.findall(block)
         numbers = np.arange(first_line, first_line + block.count(b"\n"))
         if len(entries) != len(numbers):
+            # Lines taken by the expression become a mark, so that the others keep their numbers.
             lines = _REGULAR.sub(_TAKEN, block).split(b"\n")[:-1]
             is_taken = np.array([line == _TAKEN for line in lines])
             if is_taken.sum() != len(entries):  # a damaged file may hold the sign itself
@@ -117,12 +114,14 @@ class _Log:
     def _take_regular(self, entries: Sequence[tuple[bytes, bytes, bytes]], numbers: Any) -> None:
         times, watts, metadata = zip(*entries, strict=True)
         owner_of = {}
+        # Thousands of readings share few texts of metadata: each is parsed once.
         for text in dict.fromkeys(metadata):
             try:
                 words = json.loads(text)
             except ValueError:
                 words = {}
             owner_of[text] = self._owner(words, count=metadata.count(text))
+        # 13 digits are milliseconds of today; numpy parses fixed-width bytes at once.
         self.times.append(np.array(times, dtype="S13").astype(np.int64) * _MILLISECOND)
         self.watts.append(np.array(watts, dtype="S34").astype(np.float64))
         self.lines.append(numbers)
@@ -180,6 +179,7 @@ class _Log:
         names: list[str] = []
         for fact in facts:
             name = fact.pop("name")
+            # A switch may have readings and an estimate under one name.
             names.append(name if name not in entities else f"{name} {fact['method']}")
             entities[names[-1]] = fact
         kinds = {"time_ns": np.int64, "power_w": np.float64, "line": np.int64, "code": np.int64}

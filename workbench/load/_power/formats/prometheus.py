@@ -294,6 +294,7 @@ def _part(name: str, labels: Mapping[str, str], meaning: Meaning) -> str:
 # What DCGM writes for a value it has not: blank, not found, not supported, not permitted.
 _BLANK_FLOATS = 140737488355328.0 + np.arange(4)
 _BLANK_INT32 = (0x7FFFFFF0, 0x7FFFFFFF)
+# As doubles these blanks differ in their last digits; this is just below all of them.
 _BLANK_INT64 = 9.2233720368547e18
 # Totals run through the small blanks on their way; only the largest is none of theirs.
 _TOTALS = frozenset({"energy", "violation", "reasons"})
@@ -336,6 +337,7 @@ def settled_times(time_ns: Integers) -> Integers:
 
 
 def _told_apart(time_ns: Integers) -> Integers:
+    # Counted up from NO_TIME, samples without a time keep their order when they are sorted.
     timeless = time_ns == NO_TIME
     return time_ns + np.where(timeless, np.cumsum(timeless) - 1, 0) if timeless.any() else time_ns
 
@@ -385,6 +387,7 @@ def _factor(meaning: Meaning, facts: Floats) -> float:
 _VALUES = re.compile(rb'"values"\s*:\s*(?=\[\s*\[)')
 _PAIRS_END = re.compile(rb"\]\s*\]")
 _PLACE = "samples taken out"
+# int64 ns end at 9.22e9 s, in the year 2262.
 _LATEST_S = 9e9
 # A range query is refused if it asks for more than 11,000 steps, which is one sample more.
 _MOST = (11_000, 11_001)
@@ -453,6 +456,7 @@ def _fast(text: bytes, *, is_whole: bool) -> tuple[Floats, Floats] | None:
         return np.zeros(0), np.zeros(0)
     count = text.count(b"[") - 1
     tokens = text.translate(None, b'[]" \t\r\n').split(b",")
+    # Commas or brackets inside of texts give other counts; the JSON reader takes these.
     if len(tokens) != 2 * count or text.count(b"]") != count + is_whole:
         return None
     try:
@@ -574,6 +578,7 @@ _SAMPLE = re.compile(
 )
 _LABEL = re.compile(r'([A-Za-z_]\w*)="((?:[^"\\]|\\.)*)"')
 _ESCAPED = re.compile(r"\\(.)")
+# As ms this is 1973, as s the year 5138.
 _MILLISECONDS_FROM = 1e11
 _BROKEN = "lines that are no sample"
 
@@ -608,6 +613,7 @@ def scraped(source: Source, stamps: Stamps, findings: Findings) -> Iterator[Seri
             continue
         if not text.strip() or text[0] == "#":
             continue
+        # OpenMetrics writes exemplars behind " # ".
         match = _SAMPLE.fullmatch(text if " # " not in text else text.split(" # ")[0])
         value = number_of(match["value"]) if match else None
         if match is None or value is None:

@@ -103,6 +103,7 @@ def device_of(path: str) -> str:
     for before, step in pairwise(["", *steps]):
         if step in _COLLECTIONS or _PROPERTY.fullmatch(step):
             continue
+        # The first entry stands for the whole chassis.
         if before == "PowerControl" and step == "0":
             continue
         is_number = before == "PowerSupplies" and step.isdecimal()
@@ -164,6 +165,7 @@ def of_object(
     """Give what one object says itself; objects inside it come by themselves."""
     device = device_of(context.path) or plain_name(str(value.get("Id", "")))
     scope = _scope(context.path or device)
+    # Its metrics are objects of their own, which come next.
     if isinstance(value.get("MetricValues"), list):
         return
     if "MetricValue" in value:

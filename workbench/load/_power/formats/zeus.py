@@ -67,6 +67,7 @@ def _windows(
 ) -> tuple[pd.DataFrame, str]:
     """Give a row per window and device, and the clock they are on."""
     start_s, spent_s = (numbers_of(raw, name, findings) for name in ("start_time", "elapsed_time"))
+    # No window lasts 32 years (1e9 s).
     is_timed = start_s.between(0, _LAST_S) & spent_s.between(0, 1e9)
     if (~is_timed).any():
         where = f"line {int(raw.index[~is_timed][0]):,}"
@@ -85,6 +86,7 @@ def _windows(
                 "scope": _SCOPES[device[2]],
                 "device": device[3],
                 "energy_j": _energies(raw, device[0], findings),
+                # The optimizer sets the limit of GPUs only.
                 "limit_w": limit if device[2] == "gpu" else float("nan"),
             }
         )

@@ -120,7 +120,7 @@ def _read_details(sources: list[Source], table: Source | None) -> InjectionPart:
     }
     return InjectionPart(
         _head(name, input_count=1),
-        counted(name, exp, codes, known=outcomes),
+        counted(name, exp, codes, outcomes=outcomes),
         part.filled(FAULTS, faults, len(exp)),
         part.filled(TRIALS, trials, int(kept.sum())),
         findings=findings,

@@ -141,7 +141,9 @@ class _Trials:
             codes = np.where(due, DUE, codes)
         beneficial = (codes == SDC) & (golden != label) & (faulty == label)
         outcomes_told = ("sdc",) if due is None else ("sdc", "due")
-        outcomes = counted(campaign_id, self.exp, codes, known=outcomes_told, beneficial=beneficial)
+        outcomes = counted(
+            campaign_id, self.exp, codes, outcomes=outcomes_told, beneficial=beneficial
+        )
         head = part.campaign(
             campaign_id=campaign_id,
             tool=TOOL,
@@ -214,6 +216,7 @@ def _experiments(
         msg = f"{source.label}: no column {missing} of the place that was hit"
         raise LoadError(msg)
     cells = pd.DataFrame({name: text(column(corr, name, source)).fillna("") for name in _SITE})
+    # A new experiment: another place is hit, or the images begin anew.
     is_new = (cells != cells.shift()).any(axis=1).to_numpy() | (row == 0)
     exp = np.cumsum(is_new) - 1
     flips = _flips(cells[is_new].reset_index(drop=True), source)

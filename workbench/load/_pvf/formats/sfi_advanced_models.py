@@ -173,7 +173,7 @@ def _read_summary(source: Source) -> InjectionPart:
 
 def _read_analysis(source: Source, faults: _Faults | None) -> InjectionPart:
     findings = Findings(source.label)
-    table = text_table(source, findings, whole=_ANALYSIS)
+    table = text_table(source, findings, integers=_ANALYSIS)
     part.note_columns(findings, table.column_names, _ANALYSIS)
     fault, batch, image, output = (numbers(table, name, source) for name in _ANALYSIS)
     if (bad := output > SDC).any():
@@ -184,7 +184,7 @@ def _read_analysis(source: Source, faults: _Faults | None) -> InjectionPart:
     if not kept.all():
         fault, inputs, output = fault[kept], inputs[kept], output[kept]
     name = part.stem(source)
-    outcomes = counted(name, fault, output, known=_KNOWN)
+    outcomes = counted(name, fault, output, outcomes=_KNOWN)
     head = part.campaign(campaign_id=name, input_count=common(outcomes["input_count"]), **RULES)
     trials = {"campaign_id": name, "exp_id": fault, "input_id": inputs}
     trials["outcome"] = part.outcome_categories(output)
@@ -319,7 +319,7 @@ def _predicted(
     # Images count from 0 in each batch.
     inputs = rows["Batch_ID"] * (rows["Image_ID"].max() + 1) + rows["Image_ID"]
     codes = np.full(len(rows), UNKNOWN)
-    outcomes = counted(name, rows["Fault_ID"].to_numpy(), codes, known=())
+    outcomes = counted(name, rows["Fault_ID"].to_numpy(), codes, outcomes=())
     model = "sbf" if first["Fault_Value"].isna().all() else stuck or "other"
     more = {"fault_model": model, "input_count": common(outcomes["input_count"])}
     trials = {"campaign_id": name, "exp_id": rows["Fault_ID"], "input_id": inputs}

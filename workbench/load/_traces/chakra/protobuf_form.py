@@ -151,6 +151,7 @@ def _messages(data: bytes, findings: Findings) -> Iterator[tuple[int, bytes]]:
         try:
             length, start = schema.varint(data, at)
         except (IndexError, OverflowError):
+            # A length that cannot be read ends the file, as one that leads beyond its end does.
             length, start = end - at + 1, at
         if start + length > end:
             finding = "the file ends inside a node, or a length is damaged: the rest is dropped"

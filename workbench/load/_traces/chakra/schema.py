@@ -89,7 +89,6 @@ class Generation:
         return _message_classes()[self.name]
 
     def value(self, attribute: Any) -> object:
-        """Return the value of an attribute, None if it is a list or not there."""
         if self.attribute is _ATTRIBUTE_NOW:
             chosen = attribute.WhichOneof("value")
         else:
@@ -152,7 +151,6 @@ def _of_2022(samples: Sequence[bytes]) -> Generation:
 
 
 def is_header(message: bytes) -> bool:
-    """Tell whether a message is the metadata in front of the nodes, not a node."""
     present = list(fields(message))
     if not present and message:
         return False
@@ -166,7 +164,6 @@ def is_header(message: bytes) -> bool:
 
 
 def version(header: bytes) -> str:
-    """Return the schema version that metadata state, '' if they state none."""
     if next(fields(header), None) != (1, _BYTES):
         return ""
     _, _, start = tag(header, 0)
@@ -221,6 +218,7 @@ def varint(data: bytes, at: int) -> tuple[int, int]:
 
 @cache
 def _message_classes() -> dict[str, Any]:
+    # A pool of its own, so that an installed Chakra package cannot collide with it.
     pool, names = descriptor_pool.DescriptorPool(), {}
     for generation in (NOW, OF_2023, EARLY_2023, OF_2022):
         package = "workbench_chakra_" + generation.name.replace(".", "_").replace(" ", "_")
@@ -255,6 +253,7 @@ def _describe(
             name=field_name,
             number=int(number),
             type=_TYPES[kind.rstrip("*")],
+            # Labels of descriptor.proto: 1 is optional, 3 repeated.
             label=3 if kind.endswith("*") else 1,
         )
         if kind.startswith("message"):

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from workbench._writing import write_whole
+from workbench._shared.writing import write_whole
 from workbench.errors import LoadError
 from workbench.load._files.findings import Findings, listed
 from workbench.load._traces.chakra import protobuf_form, schema
@@ -317,6 +317,7 @@ def calls(ranks: Mapping[int, Sequence[NodeRow]], findings: Findings) -> Calls:
     """List the collectives of each rank and group as they began; note what is no collective."""
     listed: Calls = {}
     for rank, nodes in ranks.items():
+        # Ranks must list the collectives of a group in the same order, or simulators wait forever.
         for row in sorted(nodes, key=lambda row: (row.start_ns or 0, row.node)):
             kind = kind_of(row)
             if kind.reason:

@@ -186,6 +186,7 @@ def _is_tensor(argument: list[Any]) -> bool:
     return (
         len(argument) >= _TENSOR_FIELDS
         and isinstance(argument[5], str)
+        # isinstance would take true and false for numbers.
         and all(type(number) is int for number in argument[:5])
     )
 

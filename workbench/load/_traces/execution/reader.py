@@ -66,26 +66,18 @@ def _read(source: Source, stream: Stream) -> RankGraph:
     findings.add("read", f"schema {schema}")
     if not _KNOWN_SCHEMAS.fullmatch(schema):
         findings.add("suspicious", f"schema {schema} is not known; read like the newest known one")
-    nodes = numbered(raw, findings)
-    graph = read_document(source, nodes, findings)
-    _add_edges(graph, nodes)
-    return graph
-
-
-def read_document(
-    source: Source, nodes: list[tuple[int, dict[str, Any]]], findings: Findings
-) -> RankGraph:
+    nodes = _numbered(raw, findings)
     if not nodes:
         msg = f"{source.label}: holds no readable node; is it an execution trace?"
         raise LoadError(msg)
     graph = RankGraph(source.label, "execution_trace", findings)
     graph.rows = [nodes_of.row(node, number, findings) for number, node in nodes]
     _add_groups(graph, nodes)
+    _add_edges(graph, nodes)
     return graph
 
 
-def numbered(raw: list[Any], findings: Findings) -> list[tuple[int, dict[str, Any]]]:
-    """Return the nodes with their ids; what has none is dropped and counted."""
+def _numbered(raw: list[Any], findings: Findings) -> list[tuple[int, dict[str, Any]]]:
     kept = []
     for position, node in enumerate(raw):
         number = to_integer(node.get("id")) if isinstance(node, dict) else None
@@ -151,7 +143,6 @@ Document = dict[str, Any]
 def read_nodes(
     data: bytes, key: str, *, label: str, findings: Findings
 ) -> tuple[Document, list[Any]]:
-    """Return what a document says of itself, and the list under ``key``."""
     try:
         document = json.loads(data, parse_float=FloatText)
     except (ValueError, RecursionError):
@@ -313,7 +304,6 @@ def find_rank(
 
 
 def _global_rank(call: Call, rank: int, group: Group | None) -> int | None:
-    """Translate a rank inside a group to a global one; None if that cannot be done."""
     if group is not None and group.members:
         return group.members[rank] if rank < len(group.members) else None
     if group is not None:
@@ -349,20 +339,14 @@ def tensor_edges(
     for node in sorted(callers):
         needed = set()
         for tensor in reads.get(node, ()):
-            writer = _last_writer(writers.get(tensor, ()), node, spans)
+            latest = writers.get(tensor, [])[: -_MOST_STEPS - 1 : -1]
+            writer = next((w for w in latest if not _calls(w, node, spans)), None)
             if writer is not None:
                 needed.add(_outermost(writer, node, tensor, callers, outputs, spans))
         edges.extend((node, needs) for needs in sorted(needed))
         for tensor in outputs.get(node, ()):
             writers.setdefault(tensor, []).append(node)
     return edges
-
-
-def _last_writer(
-    writers: Sequence[int], node: int, spans: Mapping[int, tuple[int, int]]
-) -> int | None:
-    latest = writers[: -_MOST_STEPS - 1 : -1]
-    return next((writer for writer in latest if not _calls(writer, node, spans)), None)
 
 
 # Of nested calls that wrote the tensor the outermost is the one that was waited for.

@@ -45,7 +45,6 @@ class CompiledEngine:
 
     @property
     def rows(self) -> int:
-        """Rows in the block."""
         return int(self._state[_scanner.ROWS])
 
     @rows.setter
@@ -63,7 +62,6 @@ class CompiledEngine:
         return int(self._state[_scanner.HINT])
 
     def scan(self, buf: npt.NDArray[np.uint8], pos: int, n: int) -> tuple[int, int]:
-        """Read events from byte ``pos`` on until something stops the scanner."""
         while True:
             pos, status = _scanner.scan(
                 buf, pos, n, self.block.arrays(), self._keys, self._strings(), self._state
@@ -100,6 +98,7 @@ class CompiledEngine:
         for name in ("_offsets", "_lengths", "_hashes"):
             column = getattr(self, name)
             setattr(self, name, np.concatenate([column, np.zeros_like(column)]))
+        # Doubling keeps the copying linear in the size of the file.
         more = np.zeros(len(self._arena) + at_least, np.uint8)
         self._arena = np.concatenate([self._arena, more])
         self._slots = np.full(2 * len(self._slots), -1, np.int32)

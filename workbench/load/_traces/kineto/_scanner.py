@@ -56,6 +56,7 @@ _LOW3, _LOW4, _LOW5 = np.uint64(0xFFFFFF), np.uint64(0xFFFFFFFF), np.uint64(0xFF
 
 @nb.njit(inline="always")
 def _find_key(mixed, length, key_slots, key_hashes, key_lengths):
+    # Open addressing in a table that is a quarter full at most, so the search always ends.
     mask = np.int64(len(key_slots) - 1)
     slot = np.int64(mixed >> np.uint64(20)) & mask
     key = np.int64(key_slots[slot])
@@ -127,6 +128,8 @@ def scan(data, pos, n, rows, keys, strings, state):
             return i, BLOCK_FULL
 
         begin = i
+        # status: 1 the input ends inside the event, 2 it is odd, 3 it has an escape that JSON does
+        # not know, 4 there is no room for a text.
         kind, marks = np.int64(0), 0
         name_code, cat_code = np.int64(-1), np.int64(-1)
         pid_code, tid_code = np.int64(-1), np.int64(-1)
@@ -203,6 +206,7 @@ def scan(data, pos, n, rows, keys, strings, state):
             first, last = i, i
 
             if which == 8 and byte == 123:
+                # Of two equal keys JSON keeps the last one; the general parser decides that.
                 if args_seen:
                     status = 2
                     break
@@ -305,6 +309,7 @@ def scan(data, pos, n, rows, keys, strings, state):
                 expect_key = True
 
         if status != 0:
+            # What a stopped event wrote must not stay in the row of the next one.
             if wrote:
                 values[:, row] = MISSING
             state[ROWS] = row
@@ -312,6 +317,7 @@ def scan(data, pos, n, rows, keys, strings, state):
                 return begin, NEED_MORE if status == 1 else STRINGS_FULL
             state[HINT] = _close_event(buf, begin, n) if status == 2 else -1
             return begin, ODD
+        # The phases X, i, I, B and E, as in KEPT_PHASES.
         if kind != 88 and kind != 105 and kind != 73 and kind != 66 and kind != 69:
             # Flow arrows, counters and metadata are counted, not kept.
             skipped[kind] += 1
@@ -357,6 +363,7 @@ def intern_at(buf, start, end, mixed, strings, state):
         code = np.int64(slots[slot])
     if code < 0:
         at = state[ARENA]
+        # Half full at the most: probes stay short, and an empty slot always ends them.
         fits = 2 * (state[STRINGS] + 1) <= len(slots) and state[STRINGS] < len(offsets)
         if fits and at + length + PADDING <= len(arena):
             code = state[STRINGS]

@@ -61,7 +61,6 @@ def byte_at(typing_context, address, index):  # noqa: ARG001
 
 @intrinsic
 def first_set(typing_context, value):  # noqa: ARG001
-    """Count the zero bits below the lowest set bit."""
 
     def generate(context, builder, signature, args):  # noqa: ARG001
         return builder.cttz(args[0], ir.Constant(ir.IntType(1), 1))
@@ -77,7 +76,6 @@ def mix(mixed, word):
 
 @nb.njit(inline="always")
 def low_bytes(word, count):
-    """Keep the first ``count`` (0 to 7) bytes of a word."""
     return word & ((np.uint64(1) << np.uint64(8 * count)) - np.uint64(1))
 
 
@@ -127,6 +125,8 @@ def string_end(buf, i, n):
         word = word_at(buf, i)
         quote = word ^ _QUOTES
         slash = word ^ _SLASHES
+        # The zero-byte test on eight bytes at once. A borrow may mark bytes behind the first hit
+        # wrongly, and only the first hit is used.
         special = (
             ((quote - _ONES) & ~quote) | ((slash - _ONES) & ~slash) | ((word - _SPACES) & ~word)
         ) & _TOPS
@@ -176,6 +176,7 @@ def nested_end(buf, i, n):
             end, _, plain = string_end(buf, i + 1, n)
             if end < 0:
                 return end
+            # Raw control characters are for the general parser, which counts them as repaired.
             if not plain and has_control(buf, i + 1, end):
                 return -2
             i = end

@@ -42,6 +42,7 @@ HEADROOM_BYTES = 1 << 18
 PADDING_BYTES = 64
 ByteArray = npt.NDArray[np.uint8]
 
+# Bounds of memory: a hostile file may never close an event, or never end behind the list.
 LARGEST_EVENT = 64 << 20
 _LOOK_AHEAD_BYTES = (1 << 13, 1 << 17, 2 * REPAIR_WINDOW)
 LARGEST_METADATA = 256 << 20
@@ -97,7 +98,6 @@ class StreamReader:
         self.offset = 0  # where in the input the window begins
 
     def read(self) -> RawTrace:
-        """Parse the stream; damage beyond repair is a LoadError that names the byte."""
         blocks = read_ahead(self.stream)
         try:
             ended = self._array(blocks)
@@ -202,7 +202,6 @@ class StreamReader:
                 return self._wants_more(position, final=final)
 
     def _wants_more(self, position: int, *, final: bool) -> tuple[int, bool]:
-        """Decide on an event that does not end in the window."""
         if final:
             unread = self.window[position : self.length].tobytes()
             opening = unread.find(b"{")
@@ -233,6 +232,7 @@ class StreamReader:
         hint = self.engine.hint - position
         if hint > 0 and (read := mend_event(self._bytes(position, hint))) is not None:
             return read
+        # Mending takes time that grows with the window, and most odd events are short.
         for size in _LOOK_AHEAD_BYTES:
             window = self._bytes(position, size)
             at_end = position + len(window) == self.length
@@ -386,6 +386,7 @@ def read_ahead(stream: Stream) -> Generator[ByteArray]:
             yield item
     finally:
         stop.set()
+        # The worker may wait for room to put a block, so blocks are taken until it has ended.
         while worker.is_alive():
             with contextlib.suppress(queue.Empty):
                 ready.get(timeout=0.05)

@@ -176,7 +176,6 @@ class Columns:
         self.rows += rows
 
     def field(self, name: str) -> npt.NDArray[Any]:
-        """Return one field for all rows and forget its parts."""
         pieces = self._fields.pop(name)
         return pieces[0] if len(pieces) == 1 else np.concatenate(pieces or [np.zeros(0, np.int64)])
 
@@ -186,6 +185,7 @@ class Columns:
         if not pieces:
             return None
         full = np.full(self.rows, MISSING, np.int64)
+        # Popped, so that a piece is freed as soon as it is copied.
         while pieces:
             start, piece = pieces.pop()
             full[start : start + len(piece)] = piece

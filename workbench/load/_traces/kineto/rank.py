@@ -12,8 +12,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from workbench._profiler_steps import STEP_CATEGORIES, is_step_name, step_number
-from workbench.kernel_kinds import GPU_MEMORY, GPU_WORK, KINDS, classify
+from workbench._shared.kernel_kinds import GPU_MEMORY, GPU_WORK, KINDS, classify
+from workbench._shared.profiler_steps import STEP_CATEGORIES, is_step_name, step_number
 from workbench.load._files.findings import Findings
 from workbench.load._files.json_events import decoder, to_integer
 from workbench.load._files.rank_names import rank_in_name
@@ -54,6 +54,7 @@ COLUMNS: Mapping[str, tuple[str, int]] = {
     "wait_on_cuda_event_record_corr_id": ("wait_correlation", INTEGER),
 }
 _NEVER_BELOW_0 = frozenset({"size_bytes", "group_size"})
+# Kineto writes -1 for what it does not know, such as the stream that a wait is for.
 _MINUS_1_IS_MISSING = frozenset(
     {"seq", "in_count", "out_count", "wait_stream", "wait_correlation", "device"}
 )
@@ -162,6 +163,7 @@ class _Timed:
 def _timed(raw: RawTrace) -> _Timed:
     names = ("ph", "flags", "ts", "dur", "pid", "tid", "name")
     fields = {name: raw.columns.field(name) for name in names}
+    # An empty name says as little as none.
     if "" in raw.texts:
         fields["name"][fields["name"] == raw.texts.index("")] = -1
     keep = plausible(fields, raw.findings)
@@ -235,6 +237,7 @@ def _numbers(
         # Profilers count from 1; 0 stands for none.
         columns["correlation"][columns["correlation"] == 0] = MISSING
     if "device" in columns:
+        # On the host an argument of this name is an address, not a GPU.
         columns["device"][~on_stream] = MISSING
     return columns
 
@@ -357,7 +360,6 @@ _DROPPED_PHASES = {
 
 
 def count_phases(columns: Columns, findings: Findings) -> None:
-    """Count the events that are no rows of the table, and arguments that say nothing."""
     for (argument, category), count in columns.unreadable.items():
         if argument in _OF_STREAM_ROWS and _RENAMED.get(category, category) not in ON_STREAM:
             continue  # on the host these are addresses, and no columns
@@ -379,6 +381,7 @@ def pair_begin_end(
     open_rows: dict[tuple[int, int], list[int]] = {}
     unmatched_ends = other_name = 0
     positions = np.flatnonzero((ph == ord("B")) | (ph == ord("E")))
+    # Events stand in no order of time, and a stack needs one.
     for row in positions[np.argsort(fields["ts"][positions], kind="stable")]:
         stack = open_rows.setdefault((int(fields["pid"][row]), int(fields["tid"][row])), [])
         if ph[row] == ord("B"):
@@ -432,6 +435,7 @@ def absolute(ts: IntArray, base: object, findings: Findings) -> tuple[IntArray, 
         findings.add("suspicious", f"baseTimeNanoseconds is no time: {str(base)[:40]!r}; not added")
     if len(ts) == 0:
         return ts, "own"
+    # The median: events of time 0, or of another clock, must not decide for all.
     middle = int(np.median(ts[:: max(1, len(ts) // 10_000)]))
     if base_ns and _EPOCH_FIRST_NS <= middle <= _EPOCH_LAST_NS:
         finding = "baseTimeNanoseconds with time stamps that are epoch already; not added"
@@ -459,6 +463,7 @@ def kinds(
     work = is_any(category, GPU_WORK)
     copies = is_any(category, GPU_MEMORY)
     by_name = work & ~copies
+    # Each name once: millions of kernels share a few hundred names.
     used = np.unique(name.codes[by_name])
     table = classify([name.texts[code] for code in used], rules=rules)
     kind_of = np.full(len(name.texts) + 1, -1, np.int8)
@@ -563,7 +568,6 @@ def _outermost(ids: IntArray, calls: IntArray, times: tuple[IntArray, IntArray])
 def step_rows(
     name: CodedTexts, category: CodedTexts, findings: Findings
 ) -> tuple[IntArray, IntArray]:
-    """Return the rows of CPU-side ProfilerStep annotations and their numbers."""
     number_of = np.full(len(name.texts) + 1, MISSING, np.int64)
     for code, text in enumerate(name.texts):
         if (number := step_number(text)) is not None:

@@ -14,8 +14,8 @@ import numpy.typing as npt
 import pandas as pd
 
 import workbench
-from workbench._progress import progress
-from workbench._writing import write_whole
+from workbench._shared.progress import progress
+from workbench._shared.writing import write_whole
 from workbench.errors import InjectionError
 from workbench.simulate.injections._judge import Judge, as_tensor
 from workbench.simulate.injections._model import batches, inputs_sha, sha_of, torch
@@ -25,9 +25,7 @@ from workbench.simulate.injections.campaigns.work import (
     metric_name,
     prepared,
 )
-from workbench.simulate.injections.designs.bits import (
-    storage,
-)
+from workbench.simulate.injections.designs.bits import storage
 from workbench.tables import (
     CAMPAIGN,
     FAULTS,
@@ -84,6 +82,7 @@ def campaign(
         one that was written.
     """
     work = prepared(model, inputs, faults, judge, settings)
+    # A lambda, since measuring the chunk size runs experiments; a folder knows its own.
     kept = Checkpoint.of(settings, identity(work), work.exp_ids, lambda: work.chunk_size)
     chunks = [*progress(
         _chunks(work, kept),
@@ -197,6 +196,7 @@ class Checkpoint:
         folder = Path(settings.folder)
         head = folder / _HEAD
         if head.exists():
+            # Chunks of another campaign must not be mixed in.
             stored = _same_campaign(head, identity)
             # What a killed process left: of this version, and of earlier ones.
             for pattern in (".*.parquet-*-*", ".*.json-*-*", "*.tmp"):
@@ -235,12 +235,14 @@ class Checkpoint:
         if self.folder is None or not (path := self._path("outcomes", start, stop)).exists():
             return None
         sums = self._path("sums", start, stop, ending="json")
+        # Killed between outcomes and check sums: the chunk is run again.
         if self.has_sums and not sums.exists():
             return None
         trials_path = self._path("trials", start, stop)
         if sums.exists():
             self._refuse_other_bytes(sums, (start, stop))
         else:
+            # Folders of earlier versions have no check sums.
             self.unproven.append(start)
         table = _parquet(path)
         detected = table[[name for name in table if name not in OUTCOMES.columns]]
@@ -271,6 +273,7 @@ class Checkpoint:
         """Keep a chunk."""
         if self.folder is None:
             return
+        # In this order: a process killed in between leaves a chunk that is not taken for done.
         if len(trials):
             write_whole(self._path("trials", start, stop), trials.to_parquet)
         write_whole(self._path("outcomes", start, stop), outcomes.to_parquet)
@@ -289,6 +292,7 @@ def _same_campaign(head: Path, identity: Mapping[str, Any]) -> dict[str, Any]:
     """Read the head of a folder and refuse another campaign's."""
     try:
         stored: dict[str, Any] = json.loads(head.read_text())
+        # Through JSON like the stored head, where tuples have become lists.
         wanted = json.loads(json.dumps(identity))
         apart = [name for name in wanted if stored.get(name) != wanted[name]]
         if apart != [_FOLLOWS]:

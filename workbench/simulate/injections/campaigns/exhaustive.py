@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from workbench._progress import progress
+from workbench._shared.progress import progress
 from workbench.errors import InjectionError
 from workbench.simulate.injections._judge import Judge
 from workbench.simulate.injections.campaigns.campaign import campaign_row
@@ -27,6 +27,7 @@ from workbench.tables import CAMPAIGN, EXHAUSTIVE, ExhaustiveInjections
 
 _ARGMAX = Judge()
 _PLAIN = CampaignSettings()
+# Counts per site are int16: a site of a model takes few bytes, and there are millions.
 _MOST_INPUTS = np.iinfo(np.int16).max
 
 
@@ -74,6 +75,7 @@ def exhaustive(
     """
     _refuse_what_is_not_plain(model, settings)
     settings = replace(settings, engine="fast", folder=None)
+    # One fault stands for all: it lets `prepared` check model, inputs and judge.
     first = uniform_faults(model, 1, fault_model=FaultModel(), where=where, bits=bits, seed=0)
     work = prepared(model, inputs, first, judge, settings)
     assert isinstance(work.engine, FastEngine)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pandas as pd
 
-from workbench._progress import progress
+from workbench._shared.progress import progress
 from workbench.errors import MissingExtraError
 from workbench.simulate.injections._judge import Judge
 from workbench.simulate.injections.campaigns.campaign import Checkpoint, gathered, identity

@@ -156,6 +156,7 @@ def _measured(metric: Any, outputs: Any, labels: Any) -> float | None:
     try:
         return float(metric(outputs, labels))
     except (ValueError, ArithmeticError):
+        # An AUC refuses NaN. Of outputs that are finite, the error is the metric's own.
         if bool(torch().isfinite(outputs).all()):
             raise
         return None
@@ -217,6 +218,7 @@ def prepared(
     changes = unchecked_changes(model, faults)
     for mitigation in settings.mitigations:
         changes = mitigation.hardened(changes)
+    # The fast engine never runs the whole model, so nothing can look at its outputs.
     is_plain = bool(hits) or needs_every_run(judge, settings)
     is_plain |= any(mitigation.needs_the_model_to_run for mitigation in settings.mitigations)
     with in_evaluation(model):
@@ -313,6 +315,7 @@ def _engine(
         raise InjectionError(msg)
     if wanted != "flip_and_run" and not is_plain:
         try:
+            # It refuses layers that it cannot work out; the plain engine takes any model.
             return FastEngine(model, _arguments(inputs), golden)
         except InjectionError:
             if wanted == "fast":
@@ -454,6 +457,7 @@ class MetricDrop:
         return {"input_count": 1, **counts, "beneficial_count": 0, "max_abs_delta": most}
 
     def _code(self, run: Any, value: float | None) -> int:
+        # None: the metric refused outputs that are not finite.
         if value is None or bool((run.codes == DUE).any()):
             return DUE
         if bool((run.codes == MASKED).all()):

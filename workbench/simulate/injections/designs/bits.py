@@ -10,7 +10,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 import numpy.typing as npt
 
-from workbench._numbers import NUMBER_TYPES, NumberType
+from workbench._shared.numbers import NUMBER_TYPES, NumberType
 from workbench.errors import InjectionError
 from workbench.simulate.injections._model import refuse_compiled, refuse_if, torch
 
@@ -214,6 +214,7 @@ def stored_as(model: Any, dtype: StoredType) -> Any:
     """
     kinds = get_args(StoredType)
     refuse_if(dtype not in kinds, f"dtype={dtype!r} is not one of {kinds}")
+    # The model of the caller stays as it is.
     narrow = copy.deepcopy(model)
     stored: dict[str, Stored] = {}
     with torch().no_grad():

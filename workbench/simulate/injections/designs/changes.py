@@ -141,6 +141,7 @@ def _row_masks(hits: _Hits, golden: _Longs, stored: Stored) -> _Longs:
     """Give the bits that every row changes, for the golden bits it meets."""
     mask = hits.masks()
     is_set = ((golden & mask) != 0).astype(np.int64)
+    # A bit that is already as its direction wants stays.
     changed = np.where((hits.bit >= 0) & (hits.direction != is_set), mask, 0)
     for row in np.flatnonzero(hits.bit < 0):
         wanted = bits.patterns(stored.nearest(float(hits.value[row])).reshape(1))
@@ -155,6 +156,7 @@ def _combined(
 
     Returns the entries, and per row its entry and the golden bits it meets.
     """
+    # Rows of one experiment and element stand together; the stable sort keeps their order.
     order = np.lexsort((hits.elem, hits.experiment))
     experiment, elem = hits.experiment[order], hits.elem[order]
     is_first = np.ones(len(order), dtype=bool)
@@ -236,6 +238,7 @@ def unchecked_changes(model: Any, faults: pd.DataFrame) -> Changes:
         np.repeat(np.arange(len(entries), dtype=np.int32), sizes), arrays("elem"),
         tensors("before"), tensors("after"), arrays("cleared"), arrays("flips"),
     )  # fmt: skip
+    # Entries come target by target; engines search them by experiment.
     return joined.rows(np.argsort(joined.experiment, kind="stable"))
 
 
@@ -246,6 +249,7 @@ def _activation(hits: _Hits, dtype: str) -> _Entries:
     flips = np.where(hits.direction == 0, 0, mask)
     for row in np.flatnonzero(hits.bit < 0):
         value = torch().tensor([hits.value[row]], dtype=LAYOUTS[dtype].dtype)
+        # All bits are cleared, then those of the value set: the same form as for bits.
         cleared[row], flips[row] = -1, int(bits.patterns(value)[0])
     unknown = torch().full((len(hits.elem),), float("nan"))
     return _Entries(hits.experiment, hits.elem, unknown, unknown, cleared, flips)

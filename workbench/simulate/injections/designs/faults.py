@@ -90,6 +90,7 @@ class FaultModel:
         if self.burst_bits is None:
             return cells
         width = cells["dtype"].map(BIT_COUNTS)
+        # A burst stays inside its element; bits beyond the width belong to a neighbour.
         fits = cells[cells["bit"] + self.burst_bits <= width].reset_index(drop=True)
         types = sorted(set(cells["dtype"]))
         refuse_if(fits.empty, f"burst_bits={self.burst_bits} does not fit into {types}")
@@ -106,6 +107,7 @@ class FaultModel:
             sizes.max(initial=0) > population,
             f"flip_count={self.flip_count} is more than the {population} bits there are",
         )
+        # Without replacement: two flips of the same bit would undo each other.
         drawn = [rng.choice(population, size, replace=False) for size in sizes]
         return np.repeat(np.arange(count), sizes), np.concatenate([*drawn, np.zeros(0, int)])
 
@@ -261,6 +263,7 @@ def stratified_faults(
     drawn = []
     for name, count in _sites(sites, list(strata)).items():
         members = strata[name]
+        # Drawn over the bits of the stratum, so a tensor gets its share by size within it.
         bit_count = sizes[members].sum()
         cell, elem = _located(sizes[members], rng.integers(0, bit_count, count))
         of_stratum = _hits(every_cell, members[cell], elem, np.arange(count))
@@ -313,6 +316,7 @@ def exhaustive_faults(model: Any, where: Where = "*", bits: Bits = None) -> pd.D
     cell = np.repeat(np.arange(len(every_cell)), sizes)
     elem = np.concatenate([np.arange(size) for size in sizes])
     bit, tensor = (every_cell[name].to_numpy()[cell] for name in ("bit", "tensor"))
+    # lexsort sorts by its last key first.
     order = np.lexsort((bit, elem, tensor))
     hits = _hits(every_cell, cell[order], elem[order], np.arange(len(order)))
     head = {"design": "exhaustive", "seed": None} | _SBF.provenance()
@@ -410,6 +414,7 @@ def _with_empty(hits: pd.DataFrame, population: pd.DataFrame, count: int) -> pd.
     empty = np.setdiff1d(np.arange(count), hits["exp_id"].unique())
     if not len(empty):
         return hits
+    # Types that can be missing, as experiments without a hit have neither element nor bit.
     hits = hits.astype({"elem": "Int64", "bit": "Int16"})
     rows = pd.DataFrame({"exp_id": empty}).reindex(columns=hits.columns)
     components = population["component"].unique()
@@ -486,5 +491,6 @@ def _stratum_names(table: pd.DataFrame, by: Sequence[str]) -> pd.Series:
 def _located(sizes: _Longs, drawn: _Longs) -> tuple[_Longs, _Longs]:
     """Turn numbers below ``sum(sizes)`` into a cell and the element within it."""
     ends = np.cumsum(sizes)
+    # side="right" passes over cells without elements.
     cell = np.searchsorted(ends, drawn, side="right")
     return cell, drawn - (ends - sizes)[cell]

@@ -81,6 +81,7 @@ def _population(rows: Iterable[tuple[str, str, str, str, str, int]]) -> pd.DataF
 def _kind(module: Any, leaf: str) -> str:
     """Say what a parameter is for, by the module that owns it."""
     owner = type(module).__name__
+    # Before the name of the leaf: a norm has weight and bias, too.
     if owner.startswith("Embedding"):
         return "embedding"
     if "Norm" in owner:
@@ -95,6 +96,7 @@ def _own_components(model: Any) -> Mapping[str, str]:
 
 def _component(name: str, patterns: Mapping[str, str]) -> str:
     matching = (component for pattern, component in patterns.items() if fnmatchcase(name, pattern))
+    # Without a pattern, the outermost module names the component.
     return next(matching, name.split(".", 1)[0])
 
 
@@ -131,6 +133,7 @@ def activations(model: Any, inputs: Any, where: str | Sequence[str] = "*") -> pd
     outputs, leaves = _outputs(model, inputs), leaf_names(model)
     chosen: dict[str, None] = {}
     for pattern in [where] if isinstance(where, str) else where:
+        # "*" alone means leaves: the output of a container is that of a leaf, hit twice as often.
         candidates = [name for name in outputs if pattern != "*" or name in leaves]
         names = [name for name in candidates if fnmatchcase(name, pattern)]
         refuse_if(
@@ -172,10 +175,12 @@ def _outputs(model: Any, inputs: Any) -> dict[str, tuple[str, int]]:
     """Run one batch and note type and elements per input of what every module gives first."""
     seen: dict[str, Any] = {}
     names = {layout.dtype: layout.name for layout in LAYOUTS.values()}
+    # One batch tells all shapes per input.
     batch = batches(inputs)[0]
 
     def note(name: str, _module: Any, _args: Any, output: Any) -> None:
         if isinstance(output, torch().Tensor) and output.dtype in names and output.ndim:
+            # A module that is called several times is hit in its first call.
             seen.setdefault(name, output)
 
     with ExitStack() as undo, in_evaluation(model):
@@ -207,6 +212,7 @@ def verified(
     name = faults["param"].astype(object)
     is_hit = name.notna()
     is_known = name.isin(list(sizes))
+    # Without inputs, the outputs of modules are not known: they are checked when the model runs.
     if activations is None:
         is_known |= name.map(is_output).astype(bool)
     refuse(is_hit & ~is_known, "param", f"is not of this model ({shown(list(sizes))}); {_HINT}")
@@ -237,10 +243,7 @@ def _targets(model: Any, activations: pd.DataFrame | None) -> tuple[dict[str, in
 
 
 def refuse_other_values(
-    faults: pd.DataFrame,
-    field: str,
-    own: npt.NDArray[np.float64],
-    is_hit: npt.NDArray[np.bool_],
+    faults: pd.DataFrame, field: str, own: npt.NDArray[np.float64], is_hit: npt.NDArray[np.bool_]
 ) -> None:
     """Refuse faults whose values are not those that the model gives."""
     listed = faults[field].to_numpy(dtype=np.float64, na_value=np.nan)

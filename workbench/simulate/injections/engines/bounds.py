@@ -125,6 +125,7 @@ def vector_bounds(
 
 
 def _bounds(golden: Golden, reach: Any, peak: Any, size: Any) -> Bounds:
+    # An argmax compares two outputs, both off by rounding; a threshold looks at one.
     factor = 1.0 if golden.judge.criterion == "threshold" else 2.0
     size = size.reshape(len(size), -1).amax(1)
     margins = golden.margins(golden.outputs, torch().arange(len(golden)))
@@ -146,6 +147,7 @@ def _reach(program: Program, golden: Golden, start: Any) -> tuple[Any, Any]:
     if start is head:
         return torch().ones(shape[0]), peak
     if head is None:
+        # Two outputs may move towards each other, each by the reach.
         return 2 * reach, peak
     return AbsoluteRun(program, is_change=True)(start, ones, head=head).flatten(), peak
 
@@ -390,6 +392,7 @@ class DotShortcut:
         self._weight = program.modules[entry.target].weight
         self._golden = program.golden[entry]
         count = self._vectors.shape[1]
+        # The usual order of the pairs; is_sound compares the result with the model itself.
         self._pairs = torch().tril_indices(count, count, -1)
         self._kept: dict[int, Any] = {}
         self._room = _KEPT_BYTES // (4 * x.numel() * self._weight.shape[0])
@@ -414,6 +417,7 @@ class DotShortcut:
         if vector == 0:
             slopes = slopes + direct.T
         if not absolute:
+            # A[n] has inputs x length x outputs numbers, so only some vectors are kept.
             if len(self._kept) >= max(1, self._room):
                 self._kept.clear()
             self._kept[vector] = slopes.contiguous()

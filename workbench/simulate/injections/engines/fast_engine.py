@@ -98,6 +98,7 @@ class FastEngine:
         judge = self.golden.judge
         tensors = [*self.model.parameters(), *self.model.buffers(), self.golden.outputs]
         numbers = [tensor for tensor in tensors if tensor.dtype.is_floating_point]
+        # Hooks could change anything on the way, and no bound covers them.
         hooked = any(
             tensor._forward_hooks or tensor._forward_pre_hooks for tensor in self.model.modules()
         )
@@ -119,6 +120,7 @@ class FastEngine:
         outcomes = Outcomes(changes.experiment_count, len(self.golden))
         bounds = np.searchsorted(changes.experiment, np.arange(changes.experiment_count + 1))
         entries = np.diff(bounds)
+        # Several hits in one experiment act together, so they are run.
         exact = entries > 1
         alone = np.flatnonzero(entries == 1)
         first = bounds[alone]
@@ -168,6 +170,7 @@ class FastEngine:
         module = work.program.modules[node.target]
         if kind not in {"weight", "bias"} or getattr(module, kind, None) is not tensor:
             return None
+        # Weight and bias of a layer share inputs, outputs and bounds.
         for sibling in ("weight", "bias"):
             twin = f"{layer}.{sibling}"
             if sibling != kind and isinstance(self._places.get(twin), UnitSites):

@@ -150,6 +150,7 @@ class FlipAndRun:
                     continue
                 parameter = self._parameters[name]
                 positions = _places(parameter, changes.elem[own])
+                # Registered before the change: an interrupt in between restores the model.
                 undo.callback(_put, parameter, positions, parameter.detach()[positions].clone())
                 _put(parameter, positions, changes.after[torch().from_numpy(own)])
             yield
@@ -208,6 +209,7 @@ class _Corruption:
         hit = output.clone(memory_format=torch().contiguous_format)
         bits = as_integers(hit.view(len(hit), -1))
         kept, flipping = ~as_masks(self._cleared, output), as_masks(self._flips, output)
+        # One by one: an element can be hit twice, and fancy indexing would keep only the last.
         for elem, keep, flip in zip(self._elem.tolist(), kept, flipping, strict=True):
             bits[:, elem] = (bits[:, elem] & keep) ^ flip
         return hit
@@ -232,6 +234,7 @@ class Tally:
     def add(self, sites: Any, codes: Any, better: Any, close: Any) -> None:
         """Count the outcomes of pairs; ``sites`` are their experiments."""
         for counts, which in ((self.sdc, codes == SDC), (self.due, codes == DUE)):
+            # index_add_ because an experiment occurs once per input; plain indexing adds only once.
             counts.index_add_(0, sites, which.to(torch().int64))
         self.beneficial.index_add_(0, sites, better.to(torch().int64))
         self.unsure[sites[close]] = True

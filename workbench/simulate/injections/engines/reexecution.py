@@ -40,6 +40,7 @@ class Reexecution:
         To be asked while the model is without faults: what a faulty run wrote over is
         recorded anew.
         """
+        # A fault that made the model write over recorded results has spoilt them.
         if self._calls is not None and not self._calls.is_replayable():
             self._calls = CallReplay(self.model, self.inputs)
         if target not in self._ways:
@@ -74,6 +75,7 @@ class Reexecution:
         noise = torch().randn(tensor.shape, generator=draws).to(tensor)
         golden = tensor.clone()
         try:
+            # Noise in every element: a way that misses one use of the tensor gives other outputs.
             tensor.copy_(golden + noise * (golden.abs().mean() + 1e-3))
             return same(way((target,)), self.model(*self.inputs))
         except UNTRACEABLE:
@@ -250,6 +252,7 @@ def _drawn(model: Any, input_count: int) -> tuple[Any, dict[str, Any], list[Any]
             own = type(m).__name__ in OWN_LEAVES
             return own or bool(super().is_leaf_module(m, module_qualified_name))
 
+    # Arguments with defaults become constants, since tracing knows no default values.
     further = list(inspect.signature(model.forward).parameters.values())[input_count:]
     defaults = {
         argument.name: argument.default
@@ -311,6 +314,7 @@ class Program:
                 value = next(arguments)
             else:
                 value = self.value(node, values.__getitem__)
+            # A copy: the attribute itself will hold the fault.
             if node.op == "get_attr" and isinstance(value, torch().Tensor):
                 value = value.detach().clone()
             values[node] = value
@@ -427,6 +431,7 @@ class Program:
             if not is_source and not any(address in fresh for address in node.all_input_nodes):
                 continue
             value = self.value(node, fetch)
+            # What comes out as it was changes nothing behind it, so the replay stops there.
             if not same(value, self.golden[node]):
                 fresh[node] = value
         return fetch(self.output)

@@ -39,6 +39,7 @@ class RowFolding:
         self.count = len(first) if isinstance(first, torch().Tensor) and first.ndim else 0
         if not self.count:
             return
+        # Half of the rows in another order: what depends on position or number shows.
         rows = torch().randperm(self.count, generator=self._draws)[: max(1, self.count // 2)]
         wild = torch().randint(self.count, (_WILD,), generator=self._draws)
 
@@ -80,6 +81,7 @@ class RowFolding:
             return value
         value = value.clone()
         wild = value[len(expected) :]
+        # Wild rows: if one changes the others, an operation mixes the rows of a batch.
         noise = torch().randn(wild.shape, generator=self._draws).to(wild)
         wild += noise * (_WILDNESS * float(golden.abs().max()) + 1)
         return value

@@ -72,8 +72,9 @@ class UnitSites:
             raise LookupError(msg)
         self.bounds: Bounds = limits
         self._steepness = 1.0
-        for each in self._chain:
-            self._steepness *= slope(program, each) or 1.0
+        for node in self._chain:
+            # Each activation enlarges a change by its slope at most; pools enlarge none.
+            self._steepness *= slope(program, node) or 1.0
         self._next = self._next_linear()
         self._see()
 
@@ -121,6 +122,7 @@ class UnitSites:
             limits = self._limits(is_bias=is_bias)
             sites = torch().nonzero(~(delta.abs() < limits[elems])).flatten()
         fan = 1 if is_bias else self.module.weight[0].numel()
+        # Sites at once, so that the moved units of a chunk fit the memory.
         size = max(1, _ENTRIES // max(1, self._y[0].numel()))
         for chunk in sites.split(size):
             unit = elems[chunk] // fan
@@ -134,6 +136,7 @@ class UnitSites:
             seen = (self._reached != 0).sum(1)
             seen = seen[elems % len(seen)]
             count = torch().where(torch().isfinite(after), seen, count)
+        # A flip that leaves the value as it was, as of a sign of 0, reaches nothing.
         return torch().where(delta == 0, 0, count)
 
     def _moved(self, unit: Any, inside: Any, delta: Any) -> Any:
@@ -168,6 +171,7 @@ class UnitSites:
             change = change.flatten(2).amax(2)
         reach = limits.reach[unit]
         if self.plan.is_pruned:
+            # Negated, so that NaN is kept.
             site, row = torch().where(~(change * reach < limits.room))
         else:
             site, row = torch().where(torch().ones_like(change, dtype=torch().bool))
@@ -224,6 +228,7 @@ def unit_sites(plan: Plan, node: Any) -> UnitSites | None:
     if type(module) is torch().nn.Linear:
         fits = shape == 2
     elif type(module) is torch().nn.Conv2d:
+        # Groups and other paddings would need windows of their own.
         fits = shape == 4 and module.groups == 1 and module.padding_mode == "zeros"
         fits = fits and not isinstance(module.padding, str)
     else:
@@ -296,6 +301,7 @@ class LookedUp:
         count = len(ids)
         index = torch().arange(count).view(-1, *[1] * (ids.ndim - 1))
         inputs = index.expand_as(ids).flatten()
+        # A row may be in one bag several times: unique pairs, their weights added up.
         keys = ids.flatten() * count + inputs
         pairs, which = torch().unique(keys, return_inverse=True)
         self.rows, self.inputs = pairs // count, pairs % count
@@ -417,6 +423,7 @@ class TableSites:
         if self._is_bag:
             output[torch().arange(len(rows)), column] += change
         else:
+            # An element of the table is in every position of the input that looks its row up.
             hit = self._ids[rows] == (elem // self.module.weight.shape[1]).view(
                 -1, *[1] * (self._ids.ndim - 1)
             )

@@ -34,6 +34,7 @@ def clicks(count: int, seed: int) -> tuple[Array, Array, Array]:
     the probability sigmoid(linear part + 0.6 x effect of every row + products of rank 4 of
     the first table with the next five - 1.2).
     """
+    # The world stays the same for all seeds, or training and judging would have other users.
     draws, world = np.random.default_rng(seed), np.random.default_rng(_WORLD_SEED)
     dense = np.log1p(draws.lognormal(0, 1, (count, _DENSE)).astype(np.float32))
     sparse = np.stack(
@@ -55,6 +56,7 @@ def area_under_curve(scores: Array, labels: Array) -> float:
     """Give the probability that a clicked input scores above one that was not clicked."""
     from scipy.stats import rankdata
 
+    # Mann-Whitney: the area is the share of pairs of a hit and a miss in the right order.
     rank = rankdata(scores)
     hits = int((labels == 1).sum())
     misses = len(labels) - hits
@@ -83,6 +85,7 @@ def enlarged(digits: Array) -> Array:
 
 def _neighbours(side: int) -> tuple[Array, Array]:
     """Give for every new pixel its lower neighbour and the share of the upper one."""
+    # Bilinear, with the centres of pixels as the points.
     position = np.clip((np.arange(_SIDE) + 0.5) * side / _SIDE - 0.5, 0, side - 1)
     low = np.floor(position).astype(np.int64)
     return low, (position - low).astype(np.float32)

@@ -32,6 +32,7 @@ class DotInteraction(nn.Module):
     def __init__(self, vector_count: int) -> None:
         super().__init__()
         row, column = torch.tril_indices(vector_count, vector_count, -1)
+        # Not persistent: a buffer in the state would be saved, and count as part of the weights.
         self.register_buffer("row", row, persistent=False)
         self.register_buffer("column", column, persistent=False)
 
@@ -247,6 +248,7 @@ class TicketClassifier(nn.Module):
 
     def forward(self, words: Tensor) -> Tensor:
         """Give one logit per cause for ``words`` [inputs x places], padded with 0."""
+        # Word 0 is padding, which attention must not see.
         is_token = (words != 0).unsqueeze(1).unsqueeze(1)
         x = self.norm(self.words(words) + self.positions(self.place))
         for block in self.blocks:
@@ -283,6 +285,7 @@ class Entangled(nn.Module):
             self.first = nn.Linear(6, 16)
             self.shared = nn.Linear(16, 16)
             self.again = nn.Linear(16, 16)
+            # Tied weights: two modules, one tensor.
             self.again.weight = self.shared.weight
             self.again.bias = self.shared.bias
             self.idle = nn.Linear(16, 4)

@@ -51,6 +51,7 @@ def shipped_model(name: str) -> Any:
         If PyTorch is not installed.
     """
     facts = shipped_facts(name)
+    # Making layers draws random weights; the caller's generator must not notice.
     with torch().random.fork_rng(devices=[]):
         model = _empty(name, facts)
     weights = {key: torch().from_numpy(array) for key, array in _arrays(f"{name}.npz").items()}
@@ -94,6 +95,7 @@ def shipped_inputs(
     arrays = _arrays(f"{name}_inputs.npz")
     held = len(arrays["labels"])
     wanted = held if count is None else count
+    # Clicks and tickets come from generators, digits from a data set.
     endless = seed is not None and name != "lenet"
     if wanted < 1 or (wanted > held and not endless):
         more = "; a seed draws as many as you like" if name != "lenet" else ""

@@ -91,6 +91,7 @@ def lenet(plan: Plan | None = None) -> Trained:
     torch.manual_seed(plan.seed)
     model = LeNet()
     digits, labels = _scikit_digits()
+    # The digits come writer by writer; in that order the held-out ones would be of others.
     order = torch.randperm(len(digits), generator=torch.Generator().manual_seed(0)).numpy()
     digits = digits[order].reshape(-1, 8, 8).astype(np.uint8)
     labels = labels[order].astype(np.int64)
@@ -180,7 +181,9 @@ def _fit(
     starts = range(0, len(labels), plan.batch)
     total = plan.passes * len(starts)
     falling = torch.optim.lr_scheduler.LambdaLR(
-        optimizer, lambda step: 1 - step / total if plan.cools_down else 1.0
+        # Linearly to 0; without cooling down the factor stays 1.
+        optimizer,
+        lambda step: 1 - step / total if plan.cools_down else 1.0,
     )
     for _ in range(plan.passes):
         order = torch.randperm(len(labels))
@@ -213,6 +216,7 @@ def write(path: Path, trained: Trained) -> dict[str, Any]:
     )
     digest = hashlib.sha256()
     for name, array in weights.items():
+        # Not over the file, whose compression may differ between versions of zlib.
         digest.update(f"{name} {array.shape} {array.dtype}\n".encode() + array.tobytes())
     entry = {
         "parameter_count": sum(array.size for array in weights.values()),
@@ -238,6 +242,7 @@ _MODELS = {"dlrm": dlrm, "lenet": lenet, "tickets": tickets}
 
 if __name__ == "__main__":
     logging.basicConfig(level=logging.INFO, format="%(message)s")
+    # Sums in several threads differ in their last digits from run to run.
     torch.set_num_threads(1)
     began = time.perf_counter()
     made = write(Path(sys.argv[2]), _MODELS[sys.argv[1]]())

@@ -57,6 +57,7 @@ class Alarms:
 
     def __call__(self, batch: Batch, outputs: Any) -> None:
         """Ask every detector about a batch; a crash is its own alarm and asks nobody."""
+        # A run that crashed has nothing to look at.
         if outputs is None:
             return
         for name, detector in self._detectors.items():
@@ -106,6 +107,7 @@ class RangeDetector:
     def _hook(self, low: float, high: float) -> Callable[[Any, Any, Any], None]:
         def look(_module: Any, _args: Any, output: Any) -> None:
             rows = output.reshape(len(output), -1)
+            # Negated, so that NaN, which compares false, is outside.
             outside = ~((rows >= low) & (rows <= high)).all(1)
             if self._alarm is None or len(self._alarm) != len(outside):
                 self._alarm = outside
@@ -167,11 +169,13 @@ def output_ranges(model: Any, inputs: Any) -> dict[str, tuple[float, float]]:
     uneven: set[str] = set()
     with ExitStack() as undo, in_evaluation(model):
         for name, module in model.named_modules():
+            # Only leaves; a container mostly passes on what its last module gives.
             if not any(True for _ in module.children()):
                 undo.callback(module.register_forward_hook(watch(name)).remove)
         for batch in batches(inputs):
             rows.clear()
             outputs = model(*batch.args, **batch.kwargs)
+            # Rows that are no inputs (tokens, patches) cannot tell which input left the range.
             uneven |= {name for name, count in rows.items() if count != len(outputs)}
     return {name: limits for name, limits in ranges.items() if name not in uneven}
 
@@ -258,6 +262,7 @@ class _ActivationClip(Mitigation):
 
 def _clip(most: float) -> Callable[[Any, Any, Any], Any]:
     def hook(_module: Any, _args: Any, output: Any) -> Any:
+        # clamp alone would let NaN pass.
         return torch().where(torch().isfinite(output), output.clamp(max=most), 0)
 
     return hook

@@ -17,8 +17,11 @@ from workbench.simulate.injections._model import refuse_if, torch, whole_number
 from workbench.simulate.injections.designs.bits import as_masks
 from workbench.tables import DETECTOR_TRIALS
 
+# The largest prime in int8. It divides no power of two, so a single flipped bit never cancels.
 MODULUS = 127
+# CUDA kernels behind torch._int_mm take only widths that are multiples of 8.
 _PADDED_TO = 8
+# k products of int8 add up to at most k * 128**2: exact in int32, and in float32's 24-bit mantissa.
 _LONGEST_SUM = 2**31 // 128**2
 _EXACT_SUM = 2**24 // 128**2
 
@@ -70,6 +73,7 @@ class ChecksumGemm:
         width = -(-(columns + 1) // _PADDED_TO) * _PADDED_TO
         self.encoded = torch().zeros((rows, width), dtype=torch().int8, device=b.device)
         self.encoded[:, :columns] = b
+        # torch's % takes the sign of the divisor, so a checksum is 0 .. 126 and fits int8.
         self.encoded[:, columns] = b.sum(1, dtype=torch().int64) % MODULUS
 
     def product(self, a: Any) -> Any:
@@ -182,6 +186,7 @@ def gemm_checksum_trials(
         _flip(gemm.encoded, position, bit)
         faulty = gemm.product(a)
         _flip(gemm.encoded, position, bit)
+        # XOR is its own inverse: the second flip has restored B for the next trial.
         rows.append(("operand B", bit, _change(faulty, golden, n), _worst(gemm, faulty)))
         position, bit = (int(draws.integers(m)), int(draws.integers(n))), int(draws.integers(32))
         faulty = golden.clone()
@@ -219,6 +224,7 @@ def _flip(values: Any, position: tuple[int, int], bit: int) -> None:
 _CODE_MOST = 127
 # One less than the modulus: only activations of 0 are multiples of it, so hide nothing.
 _ACTIVATION_MOST = 126
+# In int8 steps: far above the rounding of float32, far below half a step.
 _GRID = 1e-3
 
 
@@ -296,9 +302,11 @@ class ChecksumDetector:
         """Check a product as an int8 one would be, with every input scaled by itself."""
         module, args, kwargs, _ = call
         x = args[0] if args else kwargs["input"]
+        # A x (sums now - sums then) is the residual of the product, and 0 for healthy weights.
         off = (encoded.codes(module.weight).sum(0) - encoded.sums) % MODULUS
         if not bool(off.any()):
             return
+        # One NaN would become the scale of its whole input and hide every other element.
         finite = torch().nan_to_num(x, nan=0.0, posinf=0.0, neginf=0.0)
         step = finite.abs().amax(-1, keepdim=True) / _ACTIVATION_MOST
         a = (finite / step.clamp(min=torch().finfo(x.dtype).tiny)).round().long()

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from workbench.errors import LoadError
@@ -263,7 +263,6 @@ def test_what_cannot_be_read_says_what_to_do(tmp_path, content, complaint):
         slurm.read(Source("sacct.txt", path), Given(tz="UTC"))
 
 
-@settings(max_examples=30, deadline=None)
 @given(st.lists(st.text("|#7\\n\n ,[]-" + "é", max_size=30), max_size=12))
 def test_no_noise_after_the_header_stops_the_reader(tmp_path_factory, noise):
     path = tmp_path_factory.mktemp("noise") / "sacct.txt"

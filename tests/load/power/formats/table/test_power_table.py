@@ -9,7 +9,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.load.power.power_tables import SECOND, START, said, watts
@@ -358,7 +358,6 @@ def test_damaged_parquet_is_named(read_table, tmp_path):
             read_table(cut, "a.parquet")
 
 
-@settings(deadline=None, max_examples=50)
 @given(st.integers(0, 2_000), st.integers(0, 255))
 def test_any_damaged_byte_of_parquet_gives_a_part_or_a_load_error(tmp_path_factory, at, value):
     path = tmp_path_factory.mktemp("power") / "a.parquet"
@@ -372,7 +371,6 @@ def test_any_damaged_byte_of_parquet_gives_a_part_or_a_load_error(tmp_path_facto
         assert len(part.readings) <= 2
 
 
-@settings(deadline=None, max_examples=100)
 @given(st.text(alphabet=st.characters(exclude_categories=["Cs"]), max_size=200))
 def test_any_text_after_a_header_gives_a_part_or_a_load_error(tmp_path_factory, text):
     path = tmp_path_factory.mktemp("power") / "a.csv"

@@ -41,8 +41,8 @@ def jobs_of(records: Records, settings: Given, findings: Findings) -> pd.DataFra
     clusters = frame[~is_step].groupby("job")["Cluster"].nunique()
     shared = frame["job"].isin(clusters.index[clusters > 1])
     frame["job"] = frame["job"].mask(shared, frame["job"] + "@" + frame["Cluster"])
-    what = "records of jobs with one number in several clusters, named job@cluster"
-    findings.add("noted", what, int(shared.sum()), _line(frame[shared]))
+    remark = "records of jobs with one number in several clusters, named job@cluster"
+    findings.add("noted", remark, int(shared.sum()), _line(frame[shared]))
     runs = _latest(frame[~is_step], findings)
     runs = pd.concat([runs, _from_steps(frame[is_step], runs["job"], findings)])
     runs = _numbered(runs)
@@ -57,14 +57,14 @@ def _frame(records: Records, findings: Findings) -> pd.DataFrame:
     frame = frame.reindex(columns=list(COLUMNS), fill_value="").astype(text)
     frame["line"] = pd.Series(records.lines, dtype="int64")
     twice = frame.duplicated(list(COLUMNS))
-    what = "records written twice"
-    findings.add("skipped by design", what, int(twice.sum()), _line(frame[twice]))
+    remark = "records written twice"
+    findings.add("skipped by design", remark, int(twice.sum()), _line(frame[twice]))
     frame = frame[~twice].reset_index(drop=True)
     frame["word"] = frame["State"].str.split(n=1).str[0].fillna("").str.rstrip("+")
     odd = ~frame["word"].isin(ENDED_STATES | OTHER_STATES)
     for word, records_of_word in frame[odd].groupby("word"):
-        what = f"state {str(word)[:40]!r}, which is not one of Slurm's"
-        findings.add("suspicious", what, len(records_of_word), _line(records_of_word))
+        remark = f"state {str(word)[:40]!r}, which is not one of Slurm's"
+        findings.add("suspicious", remark, len(records_of_word), _line(records_of_word))
     return frame
 
 
@@ -89,6 +89,7 @@ def _with_times(frame: pd.DataFrame, settings: Given, findings: Findings) -> pd.
         frame[f"{name.lower()}_ns"] = times.ns.iloc[rows].array
     local = times.is_local.to_numpy().reshape(len(_TIMES), count)
     frame["is_local"] = pd.Series(local.any(axis=0), index=frame.index)
+    # Elapsed leaves out the time for which a job was suspended.
     took = _durations(frame["Elapsed"]) + _durations(frame["Suspended"]).fillna(0)
     ended = frame["word"].isin(ENDED_STATES)
     frame["took_ns"] = took
@@ -96,8 +97,8 @@ def _with_times(frame: pd.DataFrame, settings: Given, findings: Findings) -> pd.
         inferred = frame[f"{opposite}_ns"] + sign * took
         use = ended & frame[f"{name}_ns"].isna() & inferred.notna() & (took > 0).fillna(value=False)
         frame.loc[use, f"{name}_ns"] = inferred[use]
-        what = f"times of {name} that were missing, worked out from Elapsed"
-        findings.add("repaired", what, int(use.sum()), _line(frame[use]))
+        remark = f"times of {name} that were missing, worked out from Elapsed"
+        findings.add("repaired", remark, int(use.sum()), _line(frame[use]))
     return frame
 
 
@@ -109,15 +110,17 @@ def _durations(texts: pd.Series) -> pd.Series:
 
 def _latest(jobs: pd.DataFrame, findings: Findings) -> pd.DataFrame:
     """Keep the last record of each run: logs of several days tell of a run several times."""
+    # sacct counts records by DBIndex; without it a job and its time of submission tell runs apart.
     keys = ["job", "DBIndex"] if jobs["DBIndex"].ne("").any() else ["job", "Submit"]
     begun = jobs["start_ns"].notna()
     waits = jobs[~begun].merge(jobs.loc[begun, keys].drop_duplicates(), on=keys)["line"]
     kept = jobs[~jobs["line"].isin(waits)]
     ended = kept["word"].isin(ENDED_STATES)
+    # An ended record completes one written while the job ran; of two alike the later counts.
     kept = kept.assign(_ended=ended).sort_values(["_ended", "line"], kind="stable")
     kept = kept[~kept.duplicated([*keys, "start_ns"], keep="last")].drop(columns="_ended")
-    what = "earlier records of a run that a later one completes"
-    findings.add("skipped by design", what, len(jobs) - len(kept))
+    remark = "earlier records of a run that a later one completes"
+    findings.add("skipped by design", remark, len(jobs) - len(kept))
     return kept
 
 
@@ -135,8 +138,8 @@ def _from_steps(steps: pd.DataFrame, jobs: pd.Series, findings: Findings) -> pd.
     # How a step ended does not say how its job did.
     runs["word"] = runs["State"] = ""
     runs["took_ns"] = pd.array([None] * len(runs), dtype="Int64")
-    what = "jobs of which only steps are recorded: their times are those of the steps"
-    findings.add("assumed", what, len(runs), _line(runs))
+    remark = "jobs of which only steps are recorded: their times are those of the steps"
+    findings.add("assumed", remark, len(runs), _line(runs))
     return runs
 
 
@@ -150,6 +153,7 @@ def _numbered(runs: pd.DataFrame) -> pd.DataFrame:
 
 def _step_states(runs: pd.DataFrame, steps: pd.DataFrame) -> pd.Series:
     """List states of failed steps that say more than the job's own state."""
+    # CANCELLED and FAILED of a step say nothing beyond the state of the job.
     bad = steps[steps["word"].isin(set(FAILURE_STATES) - {"CANCELLED", "FAILED"})]
     timed, begun = bad[bad["start_ns"].notna()], runs[runs["start_ns"].notna()]
     if timed.empty or begun.empty:
@@ -173,14 +177,14 @@ def _check_times(runs: pd.DataFrame, findings: Findings) -> None:
     ended = runs["word"].isin(ENDED_STATES)
     spent = runs["end_ns"] - runs["start_ns"]
     backwards = (spent < 0).fillna(value=False)
-    what = "runs that end before they start; their times are missing"
-    findings.add("suspicious", what, int(backwards.sum()), _line(runs[backwards]))
+    remark = "runs that end before they start; their times are missing"
+    findings.add("suspicious", remark, int(backwards.sum()), _line(runs[backwards]))
     off = ((spent - runs["took_ns"]).abs() > 2 * SECOND).fillna(value=False) & ~backwards & ended
-    what = "runs that took longer or shorter than Elapsed says; check the time zone"
-    findings.add("suspicious", what, int(off.sum()), _line(runs[off]))
+    remark = "runs that took longer or shorter than Elapsed says; check the time zone"
+    findings.add("suspicious", remark, int(off.sum()), _line(runs[off]))
     endless = ended & runs["end_ns"].isna()
-    what = "ended runs without a time of end"
-    findings.add("suspicious", what, int(endless.sum()), _line(runs[endless]))
+    remark = "ended runs without a time of end"
+    findings.add("suspicious", remark, int(endless.sum()), _line(runs[endless]))
     runs.loc[backwards, ["start_ns", "end_ns"]] = pd.NA
 
 
@@ -204,6 +208,7 @@ def _node_numbers(texts: pd.Series) -> pd.Series:
     """Read numbers of nodes; sacct writes 1K for 1024."""
     numbers: dict[str, int | None] = {}
     for text in texts.unique():
+        # Slurm shortens numbers of nodes: 2K is 2048.
         match = re.fullmatch(r"(\d{1,7})(K?)", text.strip(), re.ASCII)
         numbers[text] = int(match[1]) * (1024 if match[2] else 1) if match else None
     return pd.Series(pd.array([numbers[text] for text in texts], dtype="Int64"), index=texts.index)
@@ -228,12 +233,13 @@ def _gpus(runs: pd.DataFrame, findings: Findings) -> pd.Series:
         numbers = pd.Series(gpus, index=runs.index)
         numbers = numbers.mask(per_node, numbers * runs["node_count"])
         if name == "ReqTRES":
+            # A request tells GPUs only as long as nothing was allocated.
             numbers = numbers.mask(runs["start_ns"].notna() | runs["AllocTRES"].ne(""))
         use = counts.isna() & numbers.notna()
         if name == "AllocGRES":
             several = use & ~per_node & (runs["node_count"] > 1).fillna(value=False)
-            what = "AllocGRES of several nodes counts the GPUs of all of them together"
-            findings.add("assumed", what, int(several.sum()), _line(runs[several]))
+            remark = "AllocGRES of several nodes counts the GPUs of all of them together"
+            findings.add("assumed", remark, int(several.sum()), _line(runs[several]))
         counts = counts.where(~use, numbers)
     # A job with resources listed and no GPU among them has none.
     return counts.mask(counts.isna() & runs["AllocTRES"].ne(""), 0)
@@ -299,6 +305,7 @@ def gpu_count(text: str) -> int | None:
     for entry in re.sub(r"\([^)]*\)", "", text).split(","):
         if match := _GPU.fullmatch(entry.strip()):
             (typed if match[1] else untyped).append(int(match[2]))
+    # gres/gpu=8,gres/gpu:h100=8 counts the same GPUs twice; the plain entry holds all.
     if untyped:
         return max(untyped)
     return sum(typed) if typed else None
@@ -363,6 +370,7 @@ def timeline_of(jobs: pd.DataFrame, label: str) -> pd.DataFrame:
     running = common.assign(state="running", start_ns=jobs["start_ns"], end_ns=jobs["end_ns"])
     joined = {names: ",".join(names) or None for names in set(jobs["hosts"])}
     running["nodes"] = [joined[names] for names in jobs["hosts"]]
+    # A wait cannot begin after the start; requeued jobs may have such an eligible time.
     since = jobs["eligible_ns"].mask((jobs["eligible_ns"] > jobs["start_ns"]).fillna(value=True))
     since = since.fillna(jobs["submit_ns"]).fillna(jobs["eligible_ns"])
     until = jobs["start_ns"].where(began, jobs["end_ns"])
@@ -387,8 +395,8 @@ def note_crash_loops(jobs: pd.DataFrame, findings: Findings) -> None:
     fifth = begun.groupby("job")["start_ns"].shift(_LOOP_STARTS - 1)
     quick = begun[((begun["start_ns"] - fifth) <= _LOOP_NS).fillna(value=False)]
     for job, runs in begun[begun["job"].isin(quick["job"])].groupby("job"):
-        what = f"job {job} is in a crash loop: {_LOOP_STARTS} starts or more within an hour"
-        findings.add("noted", what, len(runs), f"line {int(runs['line'].iloc[0]):,}")
+        remark = f"job {job} is in a crash loop: {_LOOP_STARTS} starts or more within an hour"
+        findings.add("noted", remark, len(runs), f"line {int(runs['line'].iloc[0]):,}")
 
 
 # Names of hosts from Slurm's short form: ``node[001-004,007],login1``.
@@ -426,6 +434,7 @@ def _expanded(name: str, text: str, room: int) -> list[str]:
         for plain, inside in _PART.findall(name)
     ]
     sizes = [sum(_size(piece) for piece in pieces) for pieces in choices]
+    # Counted before they are spelled out: a short text can name billions of hosts.
     if prod(sizes) > room:
         msg = f"{text[:80]!r} names more than {MOST_HOSTS:,} hosts"
         raise LoadError(msg)

@@ -68,6 +68,7 @@ def read_records(
     """Read a file; what is no whole record is dropped, and counted by kind with its line."""
     lines = text_lines(source, findings)
     header = _first_header(lines, source, findings)
+    # sacct prints a column twice if it is asked for twice.
     names = _distinct(header.names)
     columns = [i for i, name in enumerate(names) if name and (keep is None or name in keep)]
     job = names.index("JobID")
@@ -144,9 +145,11 @@ class _Joiner:
 
     def add(self, number: int, text: str) -> Iterator[tuple[int, list[str]]]:
         count = text.count(self._separator) + 1
+        # A line break within a text: the line goes on with the record begun.
         if self._begun and count < self._wanted and self._begun_count + count - 1 <= self._wanted:
             return self._continue(text, count)
         self._give_up()
+        # Without any separator it is part of a text, or no part of the table.
         if count == 1 < self._wanted and not (self._may_begin and text.strip()):
             self._alone(number, text)
             return iter(())
@@ -194,5 +197,6 @@ class _Joiner:
             self._begun = []
 
     def _release(self, record: tuple[int, list[str]] | None) -> Iterator[tuple[int, list[str]]]:
+        # A record is given once the next one begins, as its last text may go on.
         finished, self._held = self._held, record
         return iter(() if finished is None else (finished,))

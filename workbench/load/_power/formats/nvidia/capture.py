@@ -62,6 +62,7 @@ def read_power(source: Source, options: PowerOptions) -> PowerPart:
     """
     findings = Findings(source.label)
     collected, sections = _sections(source, findings)
+    # Stamps are of the local clock, the time of the capture is UTC: they differ by the zone.
     if options.tz is None and (zone := _zone(collected, sections)):
         options = replace(options, tz=zone)
         findings.add("noted", _ZONE, 1, f"tz={zone}")

@@ -32,6 +32,7 @@ def looks_like(head: bytes, label: str) -> bool:  # noqa: ARG001 - the name says
     if b"nvidia_gpu_exporter GPU capture" in head[:1000]:
         return False  # it prints the names of all columns long before its tables
     match = _HEADER.search(head)
+    # A comment or JSON that names the field is no header.
     if match is None or match[0].lstrip().startswith((b"#", b"{")):
         return lacks_header(head)
     return True
@@ -63,6 +64,7 @@ class QueryReader:
         start = 0
         while start < len(block):
             at = block.find(_MARK, start)
+            # A header may come again in the middle, where logs were joined.
             line_start = len(block) if at < 0 else max(block.rfind(b"\n", start, at) + 1, start)
             if line_start > start:
                 self._rows.read(number, block[start:line_start])
@@ -157,6 +159,7 @@ def guessed_header(block: bytes) -> str:
     separator = max(SEPARATORS, key=first.count)
     rows = [[c.strip(' "\t') for c in line.split(separator)] for line in lines[:_LOOKED_AT]]
     width = Counter(map(len, rows)).most_common(1)[0][0]
+    # A line cut off in writing has fewer cells.
     rows = [row for row in rows if len(row) == width]
     names = [_kind([row[position] for row in rows]) for position in range(width)]
     if names.count("timestamp") != 1 or names.count("power.draw [W]") != 1:

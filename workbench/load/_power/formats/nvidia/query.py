@@ -119,6 +119,7 @@ class _Boards:
             return
         if depth == 0:
             self._see_head(name, value)
+        # Instances of MIG repeat fields of their GPU with values of their own.
         elif self._snapshot and self._path[1:2] != ["MIG Device"]:
             self._see_board(self._snapshot[-1], self._path[depth - 1 : depth] or [""], name, value)
 
@@ -129,11 +130,13 @@ class _Boards:
             self.short.append(self._attached - len(self._snapshot))
         for position, board in enumerate(self._snapshot):
             names = [name for name in self._powers if name in board]
+            # The first that has a value; N/A only if none has.
             power = next((n for n in names if not is_missing(board[n])), next(iter(names), None))
             if power is None or self._stamp == NOT_A_TIME:
                 self.cut_count += 1
                 self.cut_where = self.cut_where or f"line {board['line']:,}"
                 continue
+            # GPUs are printed in their order, so the place is the index if none is missing.
             board["index"] = str(position) if is_all else ""
             board["time"], board["column"], board["power"] = self._stamp, power, board[power]
             limits = (board[name] for name in _LIMITS if name in board)

@@ -61,6 +61,7 @@ def _filled(stream: Stream) -> bytes:
 
 def _tidy(block: bytes, number: int, findings: Findings) -> bytes:
     if b"\r" in block:
+        # A lone carriage return would count as a line end in Arrow, and shift all line numbers.
         block = block.replace(b"\r\n", b"\n").replace(b"\r", b" ")
     if block.isascii():
         return block
@@ -207,6 +208,7 @@ class RowReader:
                 continue
             cells = arrow.column(str(columns.at[role])).combine_chunks()
             facts, codes = texts_of(cells)
+            # A number per combination of texts (mixed radix): numpy finds unique numbers faster.
             combined = combined * max(len(facts), 1) + codes
             texts.append(facts or [""])
         unique, inverse = np.unique(combined, return_inverse=True)
@@ -229,6 +231,7 @@ def _cut(block: bytes, columns: Columns) -> bytes | None:
     last = block[block.rfind(b"\n") + 1 :].decode(errors="replace")
     cells = last.split(columns.separator)
     unit = columns.units[-1]
+    # A cell that ends in its unit is whole; without one, 62 may have been meant as 627.
     is_whole = len(cells) == len(columns.names) and unit and last.rstrip(' "').endswith(unit)
     return None if is_whole else block[: block.rfind(b"\n") + 1]
 
@@ -244,6 +247,7 @@ def _reasons(arrow: pa.Table, columns: Columns) -> np.ndarray | None:
     for role, position in bits.items():
         active = whole_numbers(arrow.column(str(position)).combine_chunks(), active_value)
         is_known = active >= 0
+        # -1 until a bit is known; a mask of 0 says that nothing limits the clock.
         total = np.where(is_known & (total < 0), 0, total)
         total = np.where(is_known, total + active * int(role.split()[1]), total)
     return total
@@ -285,6 +289,7 @@ def _parsed(
                 column_types={name: pa.string() for name in wanted},
                 include_columns=wanted,
                 strings_can_be_null=False,
+                # The block was mended before.
                 check_utf8=False,
             ),
         )
@@ -368,6 +373,7 @@ class Numbers:
         value = self._known.get(text)
         if value is None:
             value = self._read(text.strip())
+            # A column of ever new texts must not fill the memory.
             if len(self._known) < 1 << 20:
                 self._known[text] = value
         return value

@@ -144,6 +144,7 @@ def has_value(names: Iterable[str]) -> bool:
 
 
 def time_column(names: Iterable[str]) -> str | None:
+    # Reversed, so that of two columns of one name the first stays.
     by_lower = {name.strip().lower(): name for name in reversed(list(names))}
     for meanings in _TIMES:
         for lowered, name in by_lower.items():

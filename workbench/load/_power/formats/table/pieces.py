@@ -87,6 +87,7 @@ def header_of(text: str) -> tuple[int, str, list[str]]:
     while skipped < len(lines) - 1 and (not lines[skipped].strip() or lines[skipped][0] == "#"):
         skipped += 1
     line = lines[skipped].rstrip("\r")
+    # The separator occurs most often in a header; the first of the list wins a tie.
     separator = max(("\t", ";", ",", "|"), key=line.count)
     names = next(iter(_cells([line], separator)), [])
     return skipped, separator, [name.strip() for name in names]
@@ -102,6 +103,7 @@ def flat_names(text: str) -> list[str]:
 
 
 def sample_of(text: str, skipped: int, separator: str, count: int) -> list[list[str]]:
+    # The last line of the head may be cut.
     lines = text.split("\n")[skipped + 1 : -1] or text.split("\n")[skipped + 1 :]
     return [row for row in _cells(lines[:_SAMPLE_ROWS], separator) if len(row) == count]
 
@@ -302,6 +304,7 @@ def _lines(count: int, before: int, first: int, bad: list[int]) -> np.ndarray:
     # Rows of another width are lines of the file, too.
     lines = np.arange(before, before + count, dtype=np.int64)
     if bad and all(bad):
+        # Each bad row shifts the numbers of all rows behind it.
         left_out = np.array(bad) - first - np.arange(len(bad))
         lines = lines + np.searchsorted(left_out, lines, side="right")
     return lines + first
@@ -373,6 +376,7 @@ def flat(record: dict[str, Any]) -> dict[str, Any]:
         if not isinstance(value, dict):
             plain[str(name)] = value
             continue
+        # gpu0, gpu1: what is inside belongs to one of several.
         is_one_of = str(name)[-1:].isdigit()
         for key, item in value.items():
             is_shared = is_one_of or uses[str(key)] > 1 or str(key) in record

@@ -63,6 +63,7 @@ def states_of(
     times_read: dict[str, pd.Series] = {}
     for name, cells in columns.items():
         state = STATE_COLUMNS.get(name.strip().lower())
+        # Of several columns for one state the first one is taken.
         if state is None or state[0] in times_read:
             continue
         values = numbers(plain(cells), name, lines, findings)[0] * state[1]
@@ -79,6 +80,7 @@ def _possible(name: str, values: np.ndarray) -> pd.Series:
             good &= values <= 1
     kept = pd.Series(np.where(good, values, np.nan))
     if name == "reasons":
+        # A mask beyond 2**53 has lost bits on its way through a double.
         return kept.where(kept < 2**53).round().astype("Int64")
     return kept
 
@@ -186,6 +188,7 @@ class _Reader:
         layout, findings = self._layout, self._findings
         times = plain(piece.columns[layout.time])
         if self._clock is None:
+            # The type of the clock shows in the first piece that has a time.
             if times.null_count == len(times):
                 findings.add("dropped", "rows without a time", len(times))
                 return
@@ -208,6 +211,7 @@ class _Reader:
                 self._counted.append(row | {"energy_j": values[keep]})
             else:
                 self._readings.append(row | {"power_w": values[keep]})
+        # Limits and clocks in a row are those of its one device; of several nobody knows whose.
         is_whole = not self._columns[0].column.part and len(self._watts) <= 1
         if is_whole and self._things.names:
             states = states_of(piece.columns, piece.lines, findings)

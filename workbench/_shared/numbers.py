@@ -15,7 +15,6 @@ from workbench.errors import WorkbenchError
 
 
 def is_finite(value: object) -> bool:
-    """Say whether a value is one finite number; truth values and texts are none."""
     is_number = isinstance(value, Real) and not isinstance(value, bool | np.bool_)
     return is_number and math.isfinite(value)  # type: ignore[arg-type]
 
@@ -34,12 +33,10 @@ def in_range(
 
 
 def positive(name: str, value: Any) -> float:
-    """Return an argument that is a finite number above 0; see :func:`in_range`."""
     return in_range(name, value, least=0, strictly=True)
 
 
 def not_negative(name: str, value: Any) -> float:
-    """Return an argument that is a finite number from 0; see :func:`in_range`."""
     return in_range(name, value, least=0)
 
 
@@ -101,6 +98,7 @@ def of_values(key: NDArray[np.int64], values: Floats) -> Moments:
     mean = np.add.reduceat(values, starts) / count
     squares = np.add.reduceat((values - np.repeat(mean, count)) ** 2, starts)
     low, high = np.minimum.reduceat(values, starts), np.maximum.reduceat(values, starts)
+    # Rounding must not push a mean beyond its extremes.
     return Moments(key[starts], count, np.clip(mean, low, high), low, high, squares)
 
 
@@ -120,6 +118,7 @@ def together(pieces: Moments) -> Moments:
     order = np.argsort(pieces.key, kind="stable")
     key, count, mean = pieces.key[order], pieces.count[order], pieces.mean[order]
     starts = _starts(key)
+    # Every key occurs once, so there is nothing to merge.
     if len(starts) == len(key):
         return Moments(*(getattr(pieces, name)[order] for name in _COLUMNS))
     total = np.add.reduceat(count, starts)

@@ -58,10 +58,10 @@ def _groups(names: Iterable[str]) -> Iterator[list[str]]:
 
 
 def _is_one_feed(track: Track, second: Track) -> bool:
-    """Say whether two series are in a constant ratio wherever both were read."""
     (time, power), (other_time, other_power) = track, second
     if len(time) < _LEAST_READINGS or len(other_time) < _LEAST_READINGS:
         return False
+    # Only where both were read: beyond that np.interp would repeat the last reading.
     inside = (time >= other_time[0]) & (time <= other_time[-1]) & (power > 0)
     if inside.sum() < max(_LEAST_READINGS, min(len(time), len(other_time)) // 2):
         return False

@@ -34,6 +34,7 @@ def progress(
         return std.tqdm(iterable, total=total, disable=True)
     from tqdm import auto, autonotebook
 
+    # Outside a notebook kernel autonotebook is the plain bar.
     in_notebook = autonotebook.tqdm is not std.tqdm
     silent = not (in_notebook or sys.stderr.isatty())
     return auto.tqdm(

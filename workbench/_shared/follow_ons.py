@@ -29,6 +29,7 @@ class _Place:
         if len(self._reach) != len(self.spans):
             self.spans.sort()
             self._reach = list(accumulate((last for _, last in self.spans), max))
+        # The latest end of all that began before decides, not that of the last to begin.
         before = bisect_right(self.spans, start, key=lambda span: span[0])
         return before > 0 and self._reach[before - 1] >= start - window_ns
 

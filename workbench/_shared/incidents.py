@@ -8,7 +8,12 @@ from itertools import groupby, takewhile
 import numpy as np
 import pandas as pd
 
-from workbench._follow_ons import FOLLOW_ON, KERNEL_KINDS, is_told_as_alone, with_lone_follow_ons
+from workbench._shared.follow_ons import (
+    FOLLOW_ON,
+    KERNEL_KINDS,
+    is_told_as_alone,
+    with_lone_follow_ons,
+)
 from workbench.tables import FAILURES
 
 SECOND = 1_000_000_000
@@ -63,6 +68,7 @@ def at_once(failures: pd.DataFrame, *, most: int, within_s: float) -> np.ndarray
         position, start = position[np.argsort(start, kind="stable")], np.sort(start)
         until = np.searchsorted(start, start + round(within_s * SECOND), side="right")
         begins = np.flatnonzero(until - np.arange(len(start)) > most)
+        # Plus one where a crowd begins and minus one behind it: a running sum marks its members.
         change = np.zeros(len(start) + 1, dtype=np.int64)
         np.add.at(change, begins, 1)
         np.add.at(change, until[begins], -1)
@@ -295,7 +301,6 @@ def _numbers(text: str) -> set[int]:
 
 
 def _spans(numbers: Iterable[int]) -> Iterator[tuple[int, int]]:
-    """Give the first and last number of every run without a gap."""
     for _, run in groupby(enumerate(sorted(numbers)), key=lambda pair: pair[1] - pair[0]):
         of_run = [number for _, number in run]
         yield of_run[0], of_run[-1]

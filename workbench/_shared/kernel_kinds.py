@@ -39,27 +39,12 @@ GPU_MEMORY = frozenset({"gpu_memcpy", "gpu_memset"})
 
 
 def read_rules(path: str | Path) -> pd.DataFrame:
-    """Read kernel rules from a CSV file.
+    """Read kernel rules from a CSV file: ``kind``, ``rule`` and ``pattern``, in file order.
 
-    Parameters
-    ----------
-    path
-        File with the columns ``kind`` (compute, communication, memory or other), ``rule`` (a name
-        for the rule) and ``pattern`` (a regular expression that is searched in the kernel name, or
-        behind ``words:`` among its words, as the module describes). Order matters: the first match
-        decides.
-
-    Returns
-    -------
-    pandas.DataFrame
-        Columns ``kind``, ``rule``, ``pattern``, all text, in file order.
-
-    Raises
-    ------
-    FileNotFoundError
-        If ``path`` does not exist.
-    LoadError
-        If a column is missing, a kind is unknown or a pattern is no regular expression.
+    ``kind`` is compute, communication, memory or other, ``rule`` a name for the rule,
+    ``pattern`` a regular expression that is searched in the kernel name, or behind ``words:``
+    among its words, as the module describes. Order matters: the first match decides. A LoadError
+    names the column that is missing, or the line with an unknown kind or a bad expression.
     """
     try:
         rules = pd.read_csv(path, dtype=str, keep_default_na=False)
@@ -122,28 +107,10 @@ def classify(
 ) -> pd.DataFrame:
     """Say for each kernel name what the kernel is for, and which rule said so.
 
-    Parameters
-    ----------
-    names
-        Kernel names as the profiler wrote them.
-    rules
-        Rules of one's own, as a frame or a CSV file like the shipped one; they are asked before the
-        shipped rules.
-    default
-        Kind of a name that no rule matches. Such names carry the rule ``"default"``, so that their
-        share can be shown.
-
-    Returns
-    -------
-    pandas.DataFrame
-        One row per name, in the order given: ``name``, ``kind``, ``rule``.
-
-    Raises
-    ------
-    LoadError
-        If the rules cannot be used.
-    ValueError
-        If ``default`` is not a kind.
+    ``rules`` of the user's own, a frame or a CSV file like the shipped one, are asked before the
+    shipped ones. A name that no rule matches gets the kind ``default`` and the rule ``"default"``,
+    so that the share of such names can be shown. One row per name, in the order given: ``name``,
+    ``kind``, ``rule``.
 
     Examples
     --------
@@ -157,6 +124,7 @@ def classify(
     kinds = np.full(len(texts), default, dtype=object)
     matched = np.full(len(texts), UNCLASSIFIED, dtype=object)
     divided = [_in_words(text) for text in texts]
+    # Rule by rule over the names still undecided, so that each pattern is compiled once.
     open_positions = list(range(len(texts)))
     ordered = shipped_rules()
     if rules is not None:

@@ -12,7 +12,6 @@ _MOST_DIGITS = 9
 
 
 def is_step_name(name: str) -> bool:
-    """Say whether rows of this name mark a step, whatever its number."""
     return name.startswith("ProfilerStep") and _NAME.match(name) is not None
 
 
