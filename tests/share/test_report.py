@@ -82,7 +82,7 @@ def test_a_site_is_an_overview_a_page_per_notebook_and_plotly_once(
 ):
     run["figure"] = [shown(figure_of("Rank 7 comes last", source="dlrm"))]
     second = write_notebook(
-        tmp_path / "02_idle_time.ipynb", "# Second\n\n[first](01_waits.ipynb#x)"
+        tmp_path / "02_idle_time.ipynb", "# Second\n\n[first](01_waits.ipynb#x) [no page](09.ipynb)"
     )
     site = site_of(share.report([notebook, second], out=tmp_path / "site"))
     files = {str(path.relative_to(site)) for path in site.rglob("*") if path.is_file()}
@@ -103,7 +103,8 @@ def test_a_site_is_an_overview_a_page_per_notebook_and_plotly_once(
         ("01_waits.html", "Waits", None),
         ("02_idle_time.html", "Idle time", "page"),
     ]
-    assert page.select_one("main a")["href"] == "01_waits.html#x"
+    assert [a["href"] for a in page.select("main p a")] == ["01_waits.html#x"]
+    assert "no page" in page.main.text
     assert page.select_one("a[rel=prev]")["href"] == "01_waits.html"
 
 

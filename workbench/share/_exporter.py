@@ -30,7 +30,9 @@ _ASSETS_MARK, _CONTENTS_MARK = "<!--workbench:assets-->", "<!--workbench:content
 _COMPILED = re.compile(r'"type\\*": ?\\*"(?:\w+gl|parcoords|splom)\\*"')
 _STYLE = re.compile(r"<style>.*?</style>", re.DOTALL)
 _HEADING = re.compile(r"<h([23])>(.*?)</h\1>", re.DOTALL)
-_NOTEBOOK_LINK = re.compile(r'(<a [^>]*href="(?![a-z]+:)[^"#]*?)\.ipynb(?=["#])')
+_NOTEBOOK_LINK = re.compile(
+    r'<a [^>]*href="(?![a-z]+:)([^"#]*?)\.ipynb((?:#[^"]*)?)"[^>]*>(.*?)</a>', re.DOTALL
+)
 # A long line scrolls; without a mouse only where the block can have the focus.
 _CODE_BLOCK = re.compile(r"<pre(?=[ >])(?![^>]*tabindex)")
 _H2 = re.compile(r"^##+\s+(.+)$", re.MULTILINE)
@@ -167,7 +169,13 @@ class ReportExporter(HTMLExporter):
         """Render Markdown, noting headings and turning links to notebooks into links to pages."""
         rendered: str = _HEADING.sub(self._named, super().markdown2html(context, source))
         rendered = _CODE_BLOCK.sub('<pre tabindex="0"', rendered)
-        return _NOTEBOOK_LINK.sub(r"\1.html", rendered) if self.site.pages else rendered
+        return _NOTEBOOK_LINK.sub(self._linked, rendered) if self.site.pages else rendered
+
+    def _linked(self, link: re.Match[str]) -> str:
+        """Link the page of a notebook; a notebook without a page stays a name."""
+        href = f"{link[1]}.html"
+        is_here = href in {page.href for page in self.site.pages}
+        return f'<a href="{href}{link[2]}">{link[3]}</a>' if is_here else link[3]
 
     def policy(self, allowed: set[str]) -> str:
         """Write the Content-Security-Policy of a page: only known scripts, nothing from outside."""

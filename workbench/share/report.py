@@ -285,7 +285,7 @@ def _write(
     exporter: ReportExporter = ReportExporter(  # type: ignore[no-untyped-call]
         mode="shared" if mode == "offline" else "static"
     )
-    first = Link("index.html", "Overview", _TITLE)
+    first = Link("index.html", "Overview", _TITLE if overview is None else "Overview")
     links = [
         Link(f"{page.path.stem}.html", _label(page.path), title_of_notebook(page.notebook))
         for page in pages
