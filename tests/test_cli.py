@@ -348,13 +348,20 @@ def shared(monkeypatch):
     return calls
 
 
-def test_report_takes_every_notebook_by_default(run, shared, tmp_path):
+def test_report_is_about_the_bundled_job_by_default(run, shared, tmp_path):
     result = run("report", "--out", tmp_path / "site")
     ((notebooks,), options) = shared[0]
     assert result.exit_code == 0
     assert result.stdout.strip() == str(tmp_path / "site")
-    assert [path.name[:2] for path in notebooks][:2] == ["00", "01"]
-    assert options["data"] is None
+    assert [path.name[:2] for path in notebooks] == ["00", "01", "03", "05", "06", "07"]
+    assert (options["data"].name, options["parameters"]["tz"]) == ("fleet-demo", "UTC")
+
+
+def test_report_runs_named_notebooks_as_they_are_published(run, shared, tmp_path):
+    run("report", "01_traces.ipynb", "--out", tmp_path / "site")
+    ((notebooks,), options) = shared[0]
+    assert [path.name for path in notebooks] == ["01_traces.ipynb"]
+    assert (options["data"], options["overview"]) == (None, None)
 
 
 def test_report_passes_ones_own_data_on(run, shared, clean_trace, tmp_path):

@@ -65,6 +65,7 @@ BANNED_CALLS = {"print", "eval", "exec", "pickle.load", "pickle.loads", "pd.read
 DRAWN_AS_IS = {
     "run_comparison_page",
     "run_trend_page",
+    "dashboard",
     "timeline",
     "timeline_live",
     "packing_queues",

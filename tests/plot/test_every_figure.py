@@ -435,7 +435,14 @@ def test_every_figure_of_a_table_is_tested_here():
     assert plot.blame is plot.straggler_attribution
     drawn = {name for name in plot.__all__ if name[0].islower()}
     # Cards are text, and two figures follow a mouse over more points than a page holds.
-    drawn -= {"findings", "style", "timeline", "timeline_live", "straggler_attribution"}
+    drawn -= {
+        "dashboard",
+        "findings",
+        "style",
+        "timeline",
+        "timeline_live",
+        "straggler_attribution",
+    }
     # Tested in tests/plot/fleet: a page is text, and a trend is drawn from two tables.
     drawn -= {"run_comparison", "run_comparison_page", "run_trend", "run_trend_page"}
     assert set(ROWS) == drawn

@@ -8,12 +8,14 @@ import re
 import shutil
 import sys
 import tempfile
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from workbench.cli._app import LOOK, BootTime, Node, Unit, Year, Zone, options_of, plain_options
+from workbench.cli._overview import first_page
 from workbench.errors import WorkbenchError
 
 if TYPE_CHECKING:
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
 
 _LOOKED_AT_FILES = 200
 _FIRST = "00_start_here.ipynb"
+_DEMO = "fleet-demo"
 # JupyterLab otherwise asks for permission to fetch news, and looks for its own updates.
 _QUIET = Path(__file__).with_name("_jupyter")
 
@@ -101,12 +104,13 @@ def report(
         bool, typer.Option("--fidelity", help="Add a page with every claim, recomputed.")
     ] = False,
 ) -> None:
-    """Write the notebooks as an offline static site.
+    """Write findings and their evidence as an offline static site.
 
-    The notebooks are run anew, and the path of the first page is printed. With --data they run
-    on your own data, and by default only those that take such data; data that no notebook takes
-    is refused before anything runs. The site needs no network: it can be mailed as a folder or
-    put on any web server.
+    The first page ranks the findings about your data by their cost and says what was loaded. The
+    others are the notebooks that take such data, run anew; data that no notebook takes is refused
+    before anything runs. Without --data the site is about a bundled synthetic job, and notebooks
+    that are named run on the data they are published with. The site needs no network: it can be
+    mailed as a folder or put on any web server. The path of the first page is printed.
 
     \b
     Examples:
@@ -117,19 +121,23 @@ def report(
       workbench report --data servers.csv --tz UTC --unit W
     """
     chosen = [_at_hand(path) for path in notebooks or []]
+    from workbench import datasets, fidelity, share
+
+    if data is None and not chosen:
+        data, tz = datasets.path(_DEMO), "UTC"
     # Only numbered ones: they are the pages in order.
     pages = chosen or sorted(notebooks_folder().glob("[0-9]*.ipynb"))
     if data is not None:
         pages = _taking(chosen, data) if chosen else _fitting(pages, data)
-    options = plain_options(options_of(tz, year, boot_time, node, unit), data)
-    from workbench import fidelity, share
-
+    stated = options_of(tz, year, boot_time, node, unit)
+    options = plain_options(stated, data)
+    overview = None if data is None else partial(first_page, data, stated)
     with tempfile.TemporaryDirectory() as folder:
         if with_fidelity:
             page = Path(folder, "fidelity.ipynb")
             page.write_text(json.dumps(fidelity.notebook()), encoding="utf-8")
             pages = [*pages, page]
-        typer.echo(share.report(pages, out=out, data=data, parameters=options))
+        typer.echo(share.report(pages, out=out, data=data, parameters=options, overview=overview))
 
 
 def publish(

@@ -5,6 +5,7 @@
 :func:`svg_of`                  the picture of a figure
 :func:`publish`                 a notebook as committed, byte-stable
 :func:`report`                  an offline static site from notebooks
+:class:`Overview`               the first page of such a site, from :class:`PageFacts`
 :func:`for_own_data`            a notebook without the text about other data
 ==============================  ==========================================
 """
@@ -12,7 +13,7 @@
 from workbench.share._prose import for_own_data
 from workbench.share.bundle import bundle, show
 from workbench.share.publish import publish
-from workbench.share.report import report
+from workbench.share.report import Overview, PageFacts, report
 from workbench.share.svg import svg_of
 
-__all__ = ["bundle", "for_own_data", "publish", "report", "show", "svg_of"]
+__all__ = ["Overview", "PageFacts", "bundle", "for_own_data", "publish", "report", "show", "svg_of"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import html
+import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -25,13 +26,19 @@ from workbench.share.svg import svg_of
 TEMPLATES = Path(str(files("workbench.share") / "templates"))
 _ASSETS = TEMPLATES / "wbreport"
 _ASSETS_MARK, _CONTENTS_MARK = "<!--workbench:assets-->", "<!--workbench:contents-->"
+# These traces draw on the GPU, which compiles functions.
+_COMPILED = re.compile(r'"type\\*": ?\\*"(?:\w+gl|parcoords|splom)\\*"')
+_STYLE = re.compile(r"<style>.*?</style>", re.DOTALL)
 _HEADING = re.compile(r"<h([23])>(.*?)</h\1>", re.DOTALL)
-_NOTEBOOK_LINK = re.compile(r'(<a [^>]*href="(?![a-z]+:)[^"#]*?)\.ipynb(?=["#])')
+_NOTEBOOK_LINK = re.compile(
+    r'<a [^>]*href="(?![a-z]+:)([^"#]*?)\.ipynb((?:#[^"]*)?)"[^>]*>(.*?)</a>', re.DOTALL
+)
 # A long line scrolls; without a mouse only where the block can have the focus.
 _CODE_BLOCK = re.compile(r"<pre(?=[ >])(?![^>]*tabindex)")
+_H2 = re.compile(r"^##+\s+(.+)$", re.MULTILINE)
+_DRAWN = re.compile(r"\bplot\.(\w+)\(")
 _H1 = re.compile(r"^#\s+(.+)$", re.MULTILINE)
 # Everything from elsewhere is refused, whatever a notebook or a name in a trace contains.
-# Drawing on the GPU (scattergl) compiles functions, hence 'unsafe-eval'.
 _POLICY = (
     "default-src 'none'; img-src data: blob: 'self'; font-src data:; worker-src blob:; "
     "style-src 'unsafe-inline' 'self'; base-uri 'none'; form-action 'none'; script-src {scripts}"
@@ -75,6 +82,7 @@ class ReportExporter(HTMLExporter):
     ).tag(config=True)
 
     site = Site()
+    files: dict[str, str]  # of the page that was written last, by their addresses
 
     @default("template_name")
     def _template_name_default(self) -> str:
@@ -102,10 +110,13 @@ class ReportExporter(HTMLExporter):
             _prose.mark_published_cases(nb)
             _prose.drop_silent_sections(nb)
         resources = {**(resources or {}), "wb": self.facts(nb), "language_code": self.language_code}
-        allowed = self._reduce(nb)
+        self.files = {}
+        allowed = {"'unsafe-eval'"} if _COMPILED.search(json.dumps(nb.cells)) else set()
+        allowed |= self._reduce(nb)
         resources["wb"]["policy"] = self.policy(allowed)
         self._headings: list[tuple[str, str, str]] = []
         page, resources = super().from_notebook_node(nb, resources, **options)
+        resources["wb"]["sections"] = self._sections(nb)
         return self._completed(page), resources
 
     def facts(self, nb: Any) -> dict[str, Any]:
@@ -159,7 +170,13 @@ class ReportExporter(HTMLExporter):
         """Render Markdown, noting headings and turning links to notebooks into links to pages."""
         rendered: str = _HEADING.sub(self._named, super().markdown2html(context, source))
         rendered = _CODE_BLOCK.sub('<pre tabindex="0"', rendered)
-        return _NOTEBOOK_LINK.sub(r"\1.html", rendered) if self.site.pages else rendered
+        return _NOTEBOOK_LINK.sub(self._linked, rendered) if self.site.pages else rendered
+
+    def _linked(self, link: re.Match[str]) -> str:
+        """Link the page of a notebook; a notebook without a page stays a name."""
+        href = f"{link[1]}.html"
+        is_here = href in {page.href for page in self.site.pages}
+        return f'<a href="{href}{link[2]}">{link[3]}</a>' if is_here else link[3]
 
     def policy(self, allowed: set[str]) -> str:
         """Write the Content-Security-Policy of a page: only known scripts, nothing from outside."""
@@ -167,16 +184,14 @@ class ReportExporter(HTMLExporter):
             return _POLICY.format(scripts="'none'")
         if self.mode == "inline":
             allowed = allowed | {_figures.sha256_of(code) for code in self._scripts}
-        return _POLICY.format(scripts=" ".join(["'self'", "'unsafe-eval'", *sorted(allowed)]))
+        return _POLICY.format(scripts=" ".join(["'self'", *sorted(allowed)]))
 
     def assets(self) -> str:
         """Write the part of a page's head that loads its style and its scripts."""
         if self.mode == "shared":
-            return (
-                '<link rel="stylesheet" href="assets/page.css">\n'
-                '<script src="assets/plotly.min.js"></script>\n'
-                '<script src="assets/page.js"></script>'
-            )
+            names = ["page"] if self.site.href == "index.html" else ["plotly.min", "page"]
+            scripts = "\n".join(f'<script src="assets/{name}.js"></script>' for name in names)
+            return f'<link rel="stylesheet" href="assets/page.css">\n{scripts}'
         style = f"<style>{(_ASSETS / 'page.css').read_text(encoding='utf-8')}</style>"
         if self.mode == "static":
             return style
@@ -192,13 +207,14 @@ class ReportExporter(HTMLExporter):
             (assets / name).write_bytes((_ASSETS / name).read_bytes())
         (assets / "plotly.min.js").write_bytes(_plotlyjs.path().read_bytes())
 
-    def overview(self, title: str, cards: list[dict[str, Any]], facts: dict[str, Any]) -> str:
-        """Write the first page of a site."""
+    def overview(self, title: str, body: dict[str, Any], facts: dict[str, Any]) -> str:
+        """Write the first page of a site: ``cards``, or the HTML of an ``overview``."""
         page_facts = {**self.site_facts(), **facts, "title": title, "policy": self.policy(set())}
         resources = {"wb": page_facts, "language_code": self.language_code}
         template = self.environment.get_template("overview.html.j2")
-        page: str = template.render(resources=resources, cards=cards)
-        return self._completed(page, with_scripts=False)
+        self._headings = []
+        page: str = template.render(resources=resources, **body)
+        return self._completed(page)
 
     @cached_property
     def _scripts(self) -> tuple[str, str]:
@@ -212,24 +228,53 @@ class ReportExporter(HTMLExporter):
         if any(name == heading_name for _, heading_name, _ in self._headings):
             name = f"{name}-{len(self._headings)}"
         self._headings.append((level, name, text))
-        return f'<h{level} id="{html.escape(name)}">{heading[2]}</h{level}>'
+        address = html.escape(quote(name))
+        link = f'<a class="wb-anchor" href="#{address}" aria-label="Link to this section"></a>'
+        return f'<h{level} id="{html.escape(name)}">{heading[2]}{link}</h{level}>'
 
     def _reduce(self, nb: Any) -> set[str]:
         _join_silent(nb)
         allowed: set[str] = set()
         for number, output in enumerate(_snapshot.outputs(nb)):
             allowed |= _figures.to_html(
-                output, number, live=self.mode != "static", is_own=bool(self.site.data)
+                output,
+                number,
+                live=self.mode != "static",
+                keep=self._keep,
+                is_own=bool(self.site.data),
             )
         _explain_errors(nb)
         return allowed
 
-    def _completed(self, page: str, *, with_scripts: bool = True) -> str:
-        assets = self.assets()
-        if not with_scripts:
-            assets = re.sub(r"<script.*</script>\s*", "", assets, flags=re.DOTALL)
-        page = page.replace(_ASSETS_MARK, assets, 1)
-        return page.replace(_CONTENTS_MARK, "" if not with_scripts else self._contents(), 1)
+    def _sections(self, nb: Any) -> dict[str, str]:
+        """Give the section in which each figure function is first called."""
+        known = {name for _, name, _ in self._headings}
+        sections: dict[str, str] = {}
+        section = ""
+        for cell in nb.cells:
+            if cell.cell_type == "markdown":
+                names = [text.strip().replace(" ", "-") for text in _H2.findall(cell.source)]
+                section = next((name for name in reversed(names) if name in known), section)
+            elif section:
+                sections |= {
+                    name: section for name in _DRAWN.findall(cell.source) if name not in sections
+                }
+        return sections
+
+    def _keep(self, name: str, content: str) -> str:
+        """Store a file of this page and give its address; a page that stands alone holds it."""
+        if self.mode == "inline":
+            return f"data:text/csv;charset=utf-8,{quote(content)}"
+        path = f"csv/{Path(self.site.href).stem}-{name}"
+        self.files[path] = content
+        return quote(path)
+
+    def _completed(self, page: str) -> str:
+        # Every output of a component carries the same style; the page needs it once.
+        known: set[str] = set()
+        page = _STYLE.sub(lambda style: "" if style[0] in known else _noted(style[0], known), page)
+        page = page.replace(_ASSETS_MARK, self.assets(), 1)
+        return page.replace(_CONTENTS_MARK, self._contents(), 1)
 
     def _contents(self) -> str:
         headings = [(name, text) for level, name, text in self._headings if level == "2"]
@@ -244,6 +289,11 @@ class ReportExporter(HTMLExporter):
             '<nav class="wb-contents" aria-labelledby="wb-contents"><h2 id="wb-contents">'
             f"On this page</h2><ol>{items}</ol></nav>"
         )
+
+
+def _noted(style: str, known: set[str]) -> str:
+    known.add(style)
+    return style
 
 
 def title_of_notebook(nb: Any) -> str:

@@ -6,10 +6,10 @@ import base64
 import hashlib
 import html
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from workbench.share import _snapshot
+from workbench.share import _snapshot, _tables
 from workbench.share.bundle import (
     EXPLORER_MIME,
     PLOTLY_MIME,
@@ -31,19 +31,31 @@ _FORM_NAME = re.compile(r'(<form\b[^>]* aria-label=")[^"]*(")')
 _EMPTY_HEADER = re.compile(r"<th(\s[^>]*)?>\s*</th>")
 
 
-def to_html(output: Any, number: int, *, live: bool, is_own: bool = False) -> set[str]:
-    """Reduce one output in place to what a page shows; give the hashes of the scripts it runs."""
+Keep = Callable[[str, str], str]
+
+
+def to_html(output: Any, number: int, *, live: bool, keep: Keep, is_own: bool = False) -> set[str]:
+    """Reduce one output in place to what a page shows; give the hashes of the scripts it runs.
+
+    ``keep`` stores a file for the reader, by name and text, and gives the address of it.
+    """
     label = _NOT_OWN.get((_snapshot.meta_of(output) or {}).get("origin", "")) if is_own else None
-    allowed = _reduced(output, number, live=live)
+    allowed = _reduced(output, number, live=live, keep=keep)
     if label and "text/html" in output.data:
         output.data["text/html"] = f'<p class="wb-origin">{label}</p>{output.data["text/html"]}'
     return allowed
 
 
-def _reduced(output: Any, number: int, *, live: bool) -> set[str]:
+def _reduced(output: Any, number: int, *, live: bool, keep: Keep) -> set[str]:
     data = output.data
     if PLOTLY_MIME in data:
-        output["data"] = {"text/html": _figure(data, number, live=live)}
+        points = _tables.figure_csv(data[PLOTLY_MIME])
+        link = _link("figure", number, points, keep, "Data of this figure as CSV")
+        output["data"] = {"text/html": _figure(data, number, live=live) + link}
+    elif _tables.TABLE_MIME in data:
+        table = _tables.shown(data[_tables.TABLE_MIME], number)
+        link = _link("table", number, table.csv, keep, "All rows as CSV")
+        output["data"] = {"text/html": table.html + link}
     elif live and EXPLORER_MIME in data:
         states = str(data[EXPLORER_MIME])
         still = data.get("text/html", "")
@@ -56,6 +68,14 @@ def _reduced(output: Any, number: int, *, live: bool) -> set[str]:
     else:
         output["data"] = _quiet(data, number)
     return set()
+
+
+def _link(kind: str, number: int, content: str, keep: Keep, words: str) -> str:
+    """Offer a file beside what it belongs to; nothing if it would be empty."""
+    if not content:
+        return ""
+    href = html.escape(keep(f"{kind}-{number + 1}.csv", content))
+    return f'<p class="wb-tools"><a href="{href}" download>{words}</a></p>'
 
 
 def sha256_of(script: str) -> str:
@@ -115,7 +135,10 @@ def _quiet(data: dict[str, Any], number: int) -> dict[str, Any]:
     if _SCRIPT.search(block):
         kept.pop("text/html")
         return kept
-    if "<table" in block:
+    # Components of the workbench bring tables that fit every width.
+    if block.startswith('<div class="wb">'):
+        pass
+    elif "<table" in block:
         block = _EMPTY_HEADER.sub("<td></td>", block)
         block = (
             f'<div class="wb-table" role="region" aria-label="Table {number + 1}" tabindex="0">'

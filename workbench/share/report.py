@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import datetime
 import os
 import re
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -18,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from workbench.errors import PublishError, WorkbenchError
 from workbench.share import _execute, _normalise, _snapshot
 from workbench.share._loop import LoopThread
-from workbench.share.bundle import EXPLORER_MIME, SVG_MIME, title_of
+from workbench.share.bundle import EXPLORER_MIME, title_of
 from workbench.share.svg import svg_of
 
 if TYPE_CHECKING:
@@ -28,9 +27,10 @@ _TITLE = "Findings by notebook"
 _MARK = ".workbench-report"
 _FINDINGS = 4
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")
-# Runs in the kernel before the notebook, so that explorers hand over all their states.
+# Runs in the kernel before the notebook, so that explorers hand over all their states, and
+# tables their values.
 _PREAMBLE = f"""
-def _precompute_explorers():
+def _prepare_outputs():
     def bundle(explorer, include=None, exclude=None):
         from workbench.explore.panel import static_html
         found = explorer._repr_mimebundle_(include=include, exclude=exclude)
@@ -41,11 +41,54 @@ def _precompute_explorers():
             except (TypeError, ValueError):
                 pass  # too many states, or a control without a list of values
         return data, metadata
+    def table(frame, include=None, exclude=None):
+        from workbench.share._tables import as_data
+        return as_data(frame)
     formatter = get_ipython().display_formatter.mimebundle_formatter
     formatter.for_type_by_name("workbench.explore.panel", "Explorer", bundle)
-_precompute_explorers()
-del _precompute_explorers
+    # pandas 3 names its classes by the package, pandas 2 by the module.
+    for module in ("pandas", "pandas.core.frame"):
+        formatter.for_type_by_name(module, "DataFrame", table)
+_prepare_outputs()
+del _prepare_outputs
 """
+
+
+@dataclass(frozen=True)
+class PageFacts:
+    """What an overview may say of a page.
+
+    Attributes
+    ----------
+    stem
+        Name of the notebook without its ending.
+    href, label, title
+        Address, short name and heading.
+    answers
+        Titles of its figures; of those that show one's own data, if it was made from such.
+    problems
+        How many of its steps failed, in words; empty if none did.
+    sections
+        By function of ``plot`` the section that shows its figure first.
+    """
+
+    stem: str
+    href: str
+    label: str
+    title: str
+    answers: tuple[str, ...]
+    problems: str
+    sections: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Overview:
+    """The first page of a site: title, HTML that is trusted as it is, and where data come from."""
+
+    title: str
+    html: str
+    data: str = ""
+    is_synthetic: bool = False
 
 
 @dataclass(frozen=True)
@@ -66,6 +109,7 @@ def report(  # noqa: PLR0913 - the front door
     mode: Literal["offline", "static"] = "offline",
     timeout_s: float = 600.0,
     progress: bool = True,
+    overview: Callable[[Sequence[PageFacts], Path], Overview] | None = None,
 ) -> Path:
     """Run notebooks and write them as a site that needs no network.
 
@@ -93,6 +137,9 @@ def report(  # noqa: PLR0913 - the front door
         Longest time a single cell may take, in seconds.
     progress
         Whether to show a bar while notebooks run.
+    overview
+        Makes the first page from what the pages say; it may write files into the folder that it
+        gets, and link them. By default the first page lists the pages.
 
     Returns
     -------
@@ -116,7 +163,7 @@ def report(  # noqa: PLR0913 - the front door
     jobs = _with_data(paths, data, parameters or {})
     pages = _run_all(jobs, timeout_s=timeout_s, progress=progress)
     with _fresh(out) as folder:
-        _write(pages, folder, data=str(data or ""), mode=mode)
+        _write(pages, folder, data=str(data or ""), mode=mode, overview=overview)
     return out / "index.html"
 
 
@@ -225,61 +272,90 @@ def _titles(notebook: Any) -> list[str]:
     return [title_of(figure) for figure in _snapshot.figures(notebook)]
 
 
-def _write(pages: list[_Page], folder: Path, *, data: str, mode: str) -> None:
+def _write(
+    pages: list[_Page],
+    folder: Path,
+    *,
+    data: str,
+    mode: str,
+    overview: Callable[[Sequence[PageFacts], Path], Overview] | None,
+) -> None:
     from workbench.share._exporter import Link, ReportExporter, Site, title_of_notebook
 
     exporter: ReportExporter = ReportExporter(  # type: ignore[no-untyped-call]
         mode="shared" if mode == "offline" else "static"
     )
-    overview = Link("index.html", "Overview", _TITLE)
+    first = Link("index.html", "Overview", _TITLE if overview is None else "Overview")
     links = [
         Link(f"{page.path.stem}.html", _label(page.path), title_of_notebook(page.notebook))
         for page in pages
     ]
-    site = Site(pages=(overview, *links), made_on=_today())
-    cards, facts = [], []
+    site = Site(pages=(first, *links), made_on=_today())
+    facts = []
     for page, link in zip(pages, links, strict=True):
         exporter.site = replace(
             site, href=link.href, data=data if page.has_own_data else "", is_foreign=page.is_foreign
         )
         body, resources = exporter.from_notebook_node(page.notebook)
-        (folder / link.href).write_text(body, encoding="utf-8")
+        _put(folder, {link.href: body, **exporter.files})
         facts.append(resources["wb"])
-        cards.append(_card(page, link, resources["wb"]["findings"]))
-    exporter.site = replace(site, href=overview.href)
+    exporter.site = replace(site, href=first.href)
+    if overview is None:
+        cards = [
+            _card(*of) for of in zip(pages, links, (f["findings"] for f in facts), strict=True)
+        ]
+        body = exporter.overview(_TITLE, {"cards": cards}, _overview_facts(facts))
+    else:
+        made = overview([_facts(*of) for of in zip(pages, links, facts, strict=True)], folder)
+        body = exporter.overview(made.title, {"overview": made.html}, _facts_of(made))
+    _put(folder, {first.href: body})
+    exporter.write_assets(folder)
+
+
+def _put(folder: Path, files: Mapping[str, str]) -> None:
+    for name, content in files.items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text(content, encoding="utf-8")
+
+
+def _overview_facts(facts: list[dict[str, Any]]) -> dict[str, Any]:
     badges = {fact["badge"] for fact in facts}
-    overview_facts = {
+    return {
         "data": list(dict.fromkeys(name for fact in facts for name in fact["data"])),
         "badge": badges.pop() if len(badges) == 1 else "Partly synthetic data",
     }
-    (folder / "index.html").write_text(
-        exporter.overview(_TITLE, cards, overview_facts), encoding="utf-8"
+
+
+def _facts_of(made: Overview) -> dict[str, Any]:
+    sign = " (synthetic)" * made.is_synthetic
+    return {
+        "data": [f"{made.data}{sign}"] if made.data else [],
+        "badge": "Synthetic data" * made.is_synthetic,
+    }
+
+
+def _facts(page: _Page, link: Link, facts: dict[str, Any]) -> PageFacts:
+    return PageFacts(
+        page.path.stem,
+        link.href,
+        link.label,
+        link.title,
+        tuple(facts["findings"]),
+        page.problems,
+        facts["sections"],
     )
-    exporter.write_assets(folder)
 
 
 def _card(page: _Page, link: Link, findings: list[str]) -> dict[str, Any]:
     from workbench.share._exporter import question_of
 
-    svg = _first_picture(page) if findings else None
     return {
         "href": link.href,
         "title": link.title,
         "question": question_of(page.notebook),
         "findings": findings[:_FINDINGS],
         "problems": page.problems,
-        "svg": base64.b64encode(svg.encode()).decode() if svg else "",
     }
-
-
-def _first_picture(page: _Page) -> str | None:
-    """Give the first picture of a page; of its own data, if it was made from such."""
-    pictures = (
-        output.data.get(SVG_MIME)
-        for output in _snapshot.outputs(page.notebook)
-        if not page.has_own_data or (_snapshot.meta_of(output) or {}).get("origin") == "own"
-    )
-    return next(filter(None, pictures), None)
 
 
 def _label(path: Path) -> str:

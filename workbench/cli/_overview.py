@@ -1,0 +1,129 @@
+"""The first page of a report: findings about the data, and files that hold their evidence."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from workbench.errors import LoadError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from workbench.plot import Page
+    from workbench.share import Overview, PageFacts
+    from workbench.tables import Bundle, Findings
+
+# Around the worst wait, so that Perfetto shows how it came about and how it ended.
+_MARGIN_SHARE = 0.5
+_MOST_ROWS = 1_000_000
+
+
+def first_page(
+    data: Path, options: dict[str, Any], pages: Sequence[PageFacts], folder: Path
+) -> Overview:
+    """Compute the findings about some data and lay them out as the first page of a report.
+
+    Tables behind the findings, and a cut of the traces, are written into the folder.
+    """
+    from workbench import analyze, datasets, load, plot
+    from workbench.share import Overview
+    from workbench.tables import SAYS_SYNTHETIC
+
+    name = data.resolve().name
+    try:
+        bundle = load.bundle(data, **options, progress=False)
+    except LoadError as error:
+        return Overview(name, _without_findings(name, str(error), pages), str(data))
+    found = analyze.findings(bundle)
+    says_so = bundle.quality is not None and (bundle.quality["what"] == SAYS_SYNTHETIC).any()
+    # Formats without a place for it cannot say so; of bundled sets it is known.
+    is_synthetic = bool(says_so) or datasets.choose(data).is_synthetic
+    downloads = {**_tables(found, bundle, folder), **_cuts(found, bundle, folder, is_synthetic)}
+    shown = plot.dashboard(
+        found,
+        bundle,
+        source=name,
+        synthetic=is_synthetic,
+        pages=[_page(page) for page in pages],
+        downloads=downloads,
+    )
+    return Overview(f"Findings: {name}", shown.html, str(data), is_synthetic)
+
+
+def _page(page: PageFacts) -> Page:
+    from workbench.plot import Page
+
+    number = page.stem[:2] if page.stem[:2].isdecimal() else ""
+    answer = (page.answers or ("",))[0]
+    return Page(number, page.href, page.label, answer, page.problems, page.sections)
+
+
+def _without_findings(name: str, reason: str, pages: Sequence[PageFacts]) -> str:
+    """List the pages of data that no rule asks anything of, and say why there are no findings."""
+    items = "".join(
+        f'<li><a href="{html.escape(page.href)}">{html.escape(page.title)}</a></li>'
+        for page in pages
+    )
+    note = f'<p class="wb-notice" role="note">No findings: {html.escape(reason)}</p>'
+    return f"<h1>{html.escape(name)}</h1>{note}<ul>{items}</ul>"
+
+
+def _tables(found: Findings, bundle: Bundle, folder: Path) -> dict[str, str]:
+    """Write the tables behind the findings as CSV; return their addresses by what to call them."""
+    named = {"findings": found.findings, "rules": found.rules}
+    named |= {} if bundle.quality is None else {"readings of files": bundle.quality}
+    behind = folder / "csv" / "findings"
+    behind.mkdir(parents=True, exist_ok=True)
+    for name, table in found.tables.items():
+        table.head(_MOST_ROWS).to_csv(behind / f"{name}.csv")
+    for name, table in named.items():
+        table.to_csv(folder / "csv" / _file(name), index=False)
+    return {f"All {name} as CSV": f"csv/{_file(name)}" for name in named}
+
+
+def _file(name: str) -> str:
+    return f"{name.replace(' ', '_')}.csv"
+
+
+def _cuts(found: Findings, bundle: Bundle, folder: Path, is_synthetic: bool) -> dict[str, str]:
+    """Cut the traces around the longest wait, for the rank that caused it and one that waited."""
+    from workbench import load
+
+    window = _window(found)
+    if window is None or bundle.trace is None:
+        return {}
+    first_ns, last_ns, ranks = window
+    events = bundle.trace.events
+    within = events[
+        (events["start_ns"] < last_ns) & (events["start_ns"] + events["dur_ns"] > first_ns)
+    ]
+    addresses = {}
+    for rank, role in ranks:
+        rows = within[within["rank"] == rank].reset_index(drop=True)
+        if len(rows):
+            file = folder / "perfetto" / f"rank_{rank}.json.gz"
+            file.parent.mkdir(exist_ok=True)
+            load.write_chrome_trace(rows, file, synthetic=is_synthetic)
+            words = f"Longest wait, rank {rank} ({role}): drag this file into ui.perfetto.dev"
+            addresses[words] = f"perfetto/{file.name}"
+    return addresses
+
+
+def _window(found: Findings) -> tuple[int, int, list[tuple[int, str]]] | None:
+    """Return begin and end of the longest wait with a margin, who was late and who waited."""
+    waits = found.tables.get("traces.waits")
+    late: pd.DataFrame | None = found.tables.get("traces.late")
+    if waits is None or late is None or not len(late) or not len(waits):
+        return None
+    collective = late.nlargest(1, "wait_ns").iloc[0]
+    rows = waits[waits["collective"] == collective["collective"]]
+    if not len(rows):
+        return None
+    longest = rows.nlargest(1, "wait_ns").iloc[0]
+    first, last = int(rows["start_ns"].min()), int((rows["start_ns"] + rows["dur_ns"]).max())
+    margin = int(_MARGIN_SHARE * (last - first))
+    ranks = [(int(collective["blamed_rank"]), "late"), (int(longest["rank"]), "waiting")]
+    return first - margin, last + margin, ranks
