@@ -19,7 +19,7 @@ def run(*arguments, code):
 
 
 def test_the_bundled_job_gets_its_injected_faults_told(fleet_demo):
-    shown = run(fleet_demo, "--tz", "UTC", code=1).stdout
+    shown = run(fleet_demo, "--tz", "UTC", "--top", 20, code=1).stdout
     assert "SYNTHETIC DATA" in shown
     for sentence in (
         "GPU has fallen off the bus: the job stood still for 57 s and repeated 19 steps",

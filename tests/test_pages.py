@@ -307,6 +307,7 @@ def own_files(folder):
     """Lay bundled data where the examples expect a user's own."""
     bundled = {
         "runs/monday": "fleet-demo/traces",
+        "runs/tuesday": "fleet-demo/traces",
         "runs/trace.json.gz": "fleet-demo/traces/synthetic_rank_0.pt.trace.json.gz",
         "job.parquet": "imbalance-demo/synthetic_job.parquet",
         "lengths.json": "imbalance-demo/synthetic_lengths.txt",

@@ -588,20 +588,3 @@ def test_nbconvert_knows_the_exporter_and_its_page_stands_alone(notebook):
     assert html.escape(HOSTILE) in body
     assert "header nav" not in body
     assert node.cells[2].outputs[0].data.keys() == {PLOTLY_MIME}
-
-
-@pytest.mark.slow
-@pytest.mark.browser
-@pytest.mark.usefixtures("chromium")
-def test_a_real_run_hands_over_every_state_of_an_explorer(tmp_path, write_notebook, code):
-    path = write_notebook(tmp_path / "01_real.ipynb", code.imports, code.figure, code.explorer)
-    data = tmp_path / "abc"
-    data.mkdir()
-    site = site_of(share.report(path, out=tmp_path / "site", data=data, progress=False))
-    page = soup_of(site, "01_real.html")
-    states = json.loads(page.select_one(".wb-states script[type='application/json']").string)
-    assert len(states["order"]) == 4 * 2
-    still = page.select_one(".wb-still")
-    assert still.img["alt"] == "freq is 2, drawn as lines"
-    assert "Snapshot at freq = 2, kind = lines." in still.text
-    assert f"Rank {len(str(data))} comes last" in page.main.text

@@ -93,6 +93,7 @@ def findings(
         made, answer = _ask(rule, evidence[rule.evidence], settings[rule.name])
         rows += made
         answers.append(answer)
+    rows = _told_once(rows, answers)
     table = FINDINGS.cast(pd.DataFrame(rows, columns=list(FINDINGS.columns)))
     table = table[~(table["time_share"] < least_time_share).fillna(value=False)]
     order = table["confidence"].astype(str).map(_CONFIDENCE.index)
@@ -181,6 +182,20 @@ def _ask(
     text = thresholds_text(settings)
     rows = [{"domain": rule.domain, "rule": rule.name, "threshold": text, **row} for row in made]
     return rows, _answer(rule, settings, "found" if rows else "nothing", count=len(rows))
+
+
+def _told_once(rows: list[dict[str, Any]], answers: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Leave out what a rule of other evidence says too, and say so in the answers."""
+    telling = {row["rule"] for row in rows}
+    again = [row for row in rows if row["told_by"] in telling]
+    for answer in answers:
+        for row in again:
+            if row["rule"] == answer["rule"]:
+                count = answer["finding_count"] - 1
+                state = "found" if count else "nothing"
+                note = f"told by the rule {row['told_by']}"
+                answer.update(finding_count=count, state=state, note=note)
+    return [row for row in rows if row["told_by"] not in telling]
 
 
 def _spaced(text: str) -> str:

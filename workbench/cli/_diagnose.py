@@ -250,7 +250,7 @@ def compare(
         Path | None, typer.Option(help="File for a page with a picture.", show_default=False)
     ] = None,
 ) -> None:
-    """Compare two runs, or find the run of many from which on something changed.
+    """Compare two runs, or find the run of many where a change begins.
 
     Two runs: steps, time by kind, collectives, kernels, energy and failure rates. More runs, or a
     folder of them: one row per run, and the first run of a lasting change. Every difference has

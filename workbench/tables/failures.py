@@ -326,8 +326,9 @@ GOODPUT_INPUTS = table("""
 
     quantity: str - input by its name in the models, with its unit: failure_interval_min, ...
     value: float64 >=0 - its value, in the unit its name ends in
-    low: Float64? >=0 - lower end of its interval; missing where it is counted, not estimated
-    high: Float64? >=0 - upper end of the same
+    low: Float64? >=0 - lower end of its interval, in the same unit; missing where it is counted,
+        not estimated
+    high: Float64? >=0 - upper end, in the same unit
     sample_count: int64 >=1 - interruptions, recoveries, checkpoints or nodes that it rests on
     basis: str - how it was measured
     doubt: str - why it may be wrong; empty if nothing speaks against it

@@ -57,7 +57,7 @@ FINDING_CASES = table("""
     loss_share: float64 0..1 - true loss, as in the truth of the job
     is_found: bool - the rule found it, where it is
     elsewhere_count: int64 >=0 - findings of the rule that name another place
-    cost: Float64? - cost as found
+    cost: Float64? - cost as found, in the unit of the rule
     true_cost: Float64? >=0 - true cost, in the same unit
     false_count: int64 >=0 - findings in a job without troubles
 """)

@@ -102,3 +102,13 @@ def test_a_long_trace_is_cut_to_three_steps(monkeypatch):
     cut = found(job([100], [20], steps=30)).loc["slow_launches"]
     assert "over 2 steps" in cut["cost_basis"]
     assert cut["cost"] == pytest.approx(whole["cost"], rel=0.05)
+
+
+def test_communication_that_is_exposed_and_gains_its_time_is_told_once():
+    kinds = ("compute", "communication")
+    bundle = job([20, 20], [100, 300], kinds=kinds, wait=True)
+    answer = analyze.findings(bundle)
+    assert "exposed_communication" in set(answer.findings["rule"])
+    row = answer.rules.set_index("rule").loc["communication_on_path"]
+    assert (row["state"], row["finding_count"]) == ("nothing", 0)
+    assert row["note"] == "told by the rule exposed_communication"

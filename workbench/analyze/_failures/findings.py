@@ -375,6 +375,14 @@ def _hang_doubts(row: pd.Series, hung: Hung) -> Iterator[str]:
         yield "no cost: the dumps have no timeout_ms, which says how long the ranks waited"
 
 
+def _time(time_ns: float) -> str:
+    """Write a time in the largest unit of which it has at least two."""
+    for unit_ns, unit in ((NS_PER_H, "h"), (6e10, "min")):
+        if time_ns >= 2 * unit_ns:
+            return f"{time_ns / unit_ns:.3g} {unit}"
+    return f"{time_ns / 1e9:.3g} s"
+
+
 @rule(Failing, reference=_META)
 def detection_time(failing: Failing, *, least_share: float = 0.01) -> Iterator[Finding]:
     """Jobs stand still before anybody notices that they failed."""
@@ -382,9 +390,9 @@ def detection_time(failing: Failing, *, least_share: float = 0.01) -> Iterator[F
     if cost is None:
         return
     rows = failing.log.timeline[failing.log.timeline["state"] == "detecting"]
-    minutes = (rows["end_ns"] - rows["start_ns"]).astype("Float64") / 6e10
+    median_ns = float((rows["end_ns"] - rows["start_ns"]).median())
     yield Finding(
-        f"A failure is noticed after {minutes.median():.3g} min (median of {len(rows)})",
+        f"A failure is noticed after {_time(median_ns)} (median of {len(rows)})",
         where=f"job {_some(rows['job'], 3)}",
         **cost,
         evidence="load.failures(...).timeline, analyze.goodput (notebook 03)",
@@ -402,11 +410,12 @@ def time_to_first_step(failing: Failing, *, least_share: float = 0.02) -> Iterat
     length = (rows["end_ns"] - rows["start_ns"]).astype("float64").groupby(rows["state"]).sum()
     longest = str(length.idxmax())
     yield Finding(
-        f"Starts take {length.sum() / NS_PER_H:.3g} h in all, most of it {longest}",
+        f"Starts take {_time(length.sum())} in all, most of it {longest}",
         where=f"job {_some(rows['job'], 3)}",
         **cost,
         evidence="load.failures(...).timeline, analyze.goodput (notebook 03)",
         next_step=f"shorten {longest}: keep containers, communicators and checkpoints warm",
+        told_by="initialisation",
     )
 
 

@@ -34,6 +34,8 @@ class Finding:
     doubt: str = ""
     evidence: str = ""
     next_step: str = ""
+    # Rule of other evidence that says the same: where it found something, this is left out.
+    told_by: str = ""
 
 
 @dataclass(frozen=True)

@@ -155,7 +155,9 @@ class Replayed:
             )
         return "; ".join(doubts)
 
-    def finding(self, row: pd.Series, sentence: str, where: str, next_step: str) -> Finding:
+    def finding(
+        self, row: pd.Series, sentence: str, where: str, next_step: str, told_by: str = ""
+    ) -> Finding:
         """Write a finding whose cost is the predicted gain."""
         gain_ns = float(row["measured_ns"] - row["predicted_ns"])
         confidence: Confidence = "high" if not self.doubt else "medium"
@@ -175,6 +177,7 @@ class Replayed:
             doubt=self.doubt,
             evidence="analyze.what_if, analyze.critical_path (notebook 05)",
             next_step=next_step,
+            told_by=told_by,
         )
 
 
@@ -248,4 +251,5 @@ def communication_on_path(
         f"exposed communication {exposed_ns / 1e6:.3g} ms",
         "look at the critical path: speed up what it goes through" if is_hidden
         else "overlap it: smaller buckets, prefetch, another layout of ranks",
+        told_by="" if is_hidden else "exposed_communication",
     )  # fmt: skip
