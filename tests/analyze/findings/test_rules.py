@@ -349,7 +349,7 @@ CASES = {
     "slow_launches": lambda: replayed([100], [20]),
     "unfused_kernels": lambda: replayed([20], [10], wait=True),
     "communication_on_path": lambda: replayed(
-        [20], [100, 300], kinds=("compute", "communication"), wait=True
+        [700, 300], [100, 300], kinds=("compute", "communication")
     ),
     "hang": lambda: load.bundle(datasets.path("hang-demo"), progress=False),
     "interruption": interrupted,

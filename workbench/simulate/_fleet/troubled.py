@@ -110,7 +110,7 @@ def troubled_job(
     --------
     >>> job = troubled_job({"slow rank": 0.1}, seed=1, ranks=4)
     >>> job.truth[["trouble", "where", "cost_unit"]].to_dict("records")
-    [{'trouble': 'slow rank', 'where': 'rank 1', 'cost_unit': 'ms per step'}]
+    [{'trouble': 'slow rank', 'where': 'rank 2', 'cost_unit': 'ms per step'}]
     """
     given = dict(troubles or {})
     _check(given, ranks, steps)
