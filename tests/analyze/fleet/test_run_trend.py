@@ -38,7 +38,8 @@ def test_the_first_run_of_a_lasting_change_is_named(at, ratio, seed):
     assert row["first_run"] == f"night{at:02}"
     assert row["low"] < 200 * (ratio - 1) < row["high"]
     assert row["after_count"] == 12 - at
-    assert row["spread_ratio"] == pytest.approx(0.005, rel=0.8)
+    # Ten degrees of freedom, and the noise of later nights is as much larger as their steps.
+    assert 0.4 < row["spread_ratio"] / 0.005 < 2.5
 
 
 def test_the_last_night_alone_is_named_with_a_doubt():
