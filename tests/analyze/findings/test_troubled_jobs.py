@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -147,3 +149,21 @@ def test_real_jobs_have_their_known_answers(real_data, dataset, file, rule, answ
     assert table.loc[[rule], "finding"].str.contains(answer, regex=True).any()
     wrong = {"slow_workers", "straggler", "last_stage", "sequence_lengths"} - {rule}
     assert not wrong & set(table.index)
+
+
+@settings(max_examples=6)
+@given(
+    seed=st.integers(0, 10_000), rank=st.integers(0, 7), off_us=st.sampled_from([-9e6, -800, 5e3])
+)
+def test_a_wrong_clock_changes_no_finding_but_its_own(seed, rank, off_us):
+    """On recorded times a rank whose clock is ahead seems to arrive last."""
+    job = simulate.troubled_job({"slow rank": 0.1}, seed=seed, ranks=8)
+    trace = job.bundle.trace
+    shift = (trace.events["rank"] == rank).to_numpy() * np.int64(1_000 * off_us)
+    events = trace.events.assign(start_ns=trace.events["start_ns"] + shift)
+    shifted = analyze.findings(replace(trace, events=events), rules=["straggler"]).findings
+    expected = analyze.findings(trace, rules=["straggler"]).findings
+    assert shifted["where"].tolist() == expected["where"].tolist()
+    assert shifted["cost"].tolist() == pytest.approx(expected["cost"].tolist(), rel=0.01)
+    off = analyze.findings(replace(trace, events=events), rules=["clock_disagreement"]).findings
+    assert f"rank {rank} " in off["finding"].iloc[0]

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from workbench.analyze._lib.finding_rules import Confidence, Cost, Finding, first_of, rule
 from workbench.analyze._lib.intervals import measure_within
 from workbench.analyze._traces.breakdown import step_times, time_breakdown
-from workbench.analyze._traces.clocks import clocks
+from workbench.analyze._traces.clocks import align_clocks, clocks
 from workbench.analyze._traces.collectives import collective_waits, collectives
 from workbench.analyze._traces.idle import ACTIVITIES, idle_time
 from workbench.analyze._traces.kernels import kernel_kinds, kernels
@@ -43,7 +43,6 @@ class Traced:
 
     def __init__(self, trace: Trace) -> None:
         self.trace = trace
-        self.events = trace.events
 
     @classmethod
     def of(cls, bundle: Bundle) -> Traced | None:
@@ -56,6 +55,24 @@ class Traced:
         """Time breakdown of each rank that has GPU work."""
         table = time_breakdown(self.events)
         return table[table["device_count"] > 0].set_index("rank")
+
+    @cached_property
+    def clocks(self) -> pd.DataFrame:
+        """Clocks of the ranks as they were recorded."""
+        table = collectives(self.trace.events, process_groups=self.trace.process_groups)
+        return clocks(table)
+
+    @cached_property
+    def events(self) -> pd.DataFrame:
+        """Events of all ranks on one clock, as far as it is sure how far each is off.
+
+        On clocks of their own, a slow rank and its victims cannot be told apart: a clock that is
+        milliseconds behind makes its rank arrive first.
+        """
+        sure = self.clocks[self.clocks["is_sure"]]
+        if not (sure["offset_ns"] != 0).any():
+            return self.trace.events
+        return align_clocks(self.trace.events, sure)
 
     @cached_property
     def collectives(self) -> pd.DataFrame:
@@ -722,7 +739,7 @@ def clock_disagreement(traced: Traced, *, least_offset_us: float = 200.0) -> Ite
     """Clocks of ranks disagree, so who was late cannot be read without alignment."""
     if traced.by_rank.shape[0] < 2 or traced.collectives.empty:
         return
-    table = clocks(traced.collectives)
+    table = traced.clocks
     off = table[table["is_sure"] & (table["offset_ns"].abs() > least_offset_us * 1e3)]
     if off.empty:
         return
@@ -731,9 +748,9 @@ def clock_disagreement(traced: Traced, *, least_offset_us: float = 200.0) -> Ite
         f"The clock of rank {int(worst['rank'])} is off by {worst['offset_ns'] / 1e6:.3g} ms",
         where=_ranks(off["rank"]),
         confidence="high",
-        doubt="attribution of waiting to these ranks is wrong until clocks are aligned",
+        doubt="the other findings correct it; a timeline of the recorded times shows wrong waits",
         evidence="analyze.clocks, plot.clocks (notebook 01)",
-        next_step="align the clocks before reading late arrivals; check NTP or PTP on the hosts",
+        next_step="check NTP or PTP on the hosts; analyze.align_clocks corrects these traces",
     )
 
 
