@@ -167,3 +167,13 @@ def test_a_wrong_clock_changes_no_finding_but_its_own(seed, rank, off_us):
     assert shifted["cost"].tolist() == pytest.approx(expected["cost"].tolist(), rel=0.01)
     off = analyze.findings(replace(trace, events=events), rules=["clock_disagreement"]).findings
     assert f"rank {rank} " in off["finding"].iloc[0]
+
+
+def test_pauses_that_strike_the_last_stage_are_pauses():
+    """Without its operations the last stage has no pauses either: it explains half of the loss."""
+    job, table = findings_of({"pipeline: pauses": 0.3}, seed=37, ranks=16, steps=9)
+    slowdown = analyze.job_slowdown(job.bundle.operations).iloc[0]
+    assert slowdown["last_stage_ratio"] >= 0.5
+    assert slowdown["verdict"] == "pauses"
+    assert "last_stage" not in table.index
+    assert table.loc["pauses", "cost"] == pytest.approx(job.truth["cost"].iloc[0], rel=0.2)

@@ -77,8 +77,9 @@ def job_slowdown(
     workers, or the last stage, made ideal; the shares of communication and of pauses
     likewise. They do not add up to 1, and one may exceed it.
 
-    The verdict is the first that holds: worker (M_W, or slow workers), sequence lengths
-    (correlation within ranks), last stage (M_S), communication, pauses. Slow workers are
+    The verdict is the first that holds: pauses that explain more than any other cause, but for
+    unequal sequence lengths; worker (M_W, or slow workers), sequence lengths (correlation within
+    ranks), last stage (M_S), communication, pauses. Slow workers are
     those whose median computation takes ``straggling_from`` times the median of their
     stage: all stages of a slow host, or a few workers, of which M_W counts too few. They
     are looked at before the correlation: a slow worker makes forward and backward long
@@ -134,16 +135,25 @@ def job_slowdown(
         for name, mask in masks.items()
     }
     stage = ("last stage", "last_stage_ratio", explained_from)
+    pauses = ("pauses", "pauses_ratio", explained_from)
     # The worst worker of the only rank may be the last stage: then both are the same entity.
     is_stage = len(job.dp_ranks) == 1 and int(by_worker["stage"].iloc[0]) == job.stages[-1]
+    # Pauses strike some worker and some stage, which then seem slow: made ideal, these explain a
+    # part of what the pauses explain. A slow worker or stage has more than its few longest
+    # operations, so of it the pauses are the smaller part. Long documents are no pauses: they
+    # take long forward and backward.
+    is_pause = (within or 0.0) < correlated_from and (row["pauses_ratio"] or 0.0) > max(
+        row[name] or 0.0 for name in masks if name != "pauses_ratio"
+    )
     limits = (
+        *([pauses] if is_pause else []),
         *([stage] if is_stage else []),
         ("worker", "worst_workers_ratio", explained_from),
         ("worker", "slow_workers_ratio", explained_from),
         ("sequence lengths", "within_rank_correlation", correlated_from),
         stage,
         ("communication", "communication_ratio", explained_from),
-        ("pauses", "pauses_ratio", explained_from),
+        pauses,
     )
     reasons = [
         name
