@@ -38,4 +38,4 @@ def test_nbconvert_makes_one_live_file_of_a_published_notebook(notebooks, opened
     with opened(page_file.as_uri()) as page:
         page.wait_for_function("document.documentElement.classList.contains('wb-ready')")
         figures = page.locator(".wb-figure")
-        assert page.locator(".wb-figure.wb-drawn .gtitle").count() == figures.count() > 0
+        assert page.locator(".wb-figure.wb-drawn .wb-plot").count() == figures.count() > 0

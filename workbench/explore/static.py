@@ -32,7 +32,7 @@ _SWITCHES = (widgets.Checkbox, widgets.ToggleButton)
 _SCRIPT = files("workbench.explore").joinpath("_static.js").read_text(encoding="utf-8")
 
 
-def static_html(explorer: Explorer, *, svg: str | None = None, limit: int = 200) -> str:
+def static_html(explorer: Explorer, *, svg: str | None = None, limit: int = 400) -> str:
     """Write an explorer as HTML that works offline, given plotly.js on the page.
 
     Parameters
