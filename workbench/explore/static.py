@@ -27,7 +27,7 @@ _CHOICES = (
     widgets.ToggleButtons,
 )
 # A slider needs two values; a page of more figures than this opens slowly.
-_FEWEST, _ENOUGH = 2, 120
+_FEWEST, _ENOUGH, _HEAVY = 2, 120, 200
 _SWITCHES = (widgets.Checkbox, widgets.ToggleButton)
 _SCRIPT = files("workbench.explore").joinpath("_static.js").read_text(encoding="utf-8")
 
@@ -119,7 +119,8 @@ def _thinned(
         if isinstance(control, widgets.SelectionSlider)
     ]
     # Three values tell which way a slider works; more are worth less than a quick page.
-    for most, fewest in ((min(limit, _ENOUGH), _FEWEST + 1), (limit, _FEWEST)):
+    steps = ((min(limit, _ENOUGH), _FEWEST + 1), (min(limit, _HEAVY), _FEWEST))
+    for most, fewest in steps:
         while math.prod(sizes.values()) > most:
             longest = max(sliders, key=lambda name: sizes[name], default="")
             if not longest or sizes[longest] <= fewest:
