@@ -117,7 +117,8 @@ def test_a_trace_in_memory_and_in_files_has_the_same_findings(trouble, seed, tmp
         (tmp_path / f"rank_{rank}.pt.trace.json").write_text(trace_text(history, rank))
     loaded = load.traces(tmp_path, progress=False)
     files, memory = (
-        analyze.findings(Bundle(trace=trace)).findings.set_index("rule")
+        # A replay also reads calls of the host that only files hold.
+        analyze.findings(Bundle(trace=trace), domains=["traces"]).findings.set_index("rule")
         for trace in (loaded, trace_of(history))
     )
     assert sorted(files.index) == sorted(memory.index)
