@@ -527,7 +527,7 @@ def _as_trace(measured: pd.Series, form: pd.Series) -> pd.DataFrame:
         "overlap_ns": 0, "exposed_communication_ns": talk, "exposed_memory_ns": 0,
         "exposed_other_ns": 0, "idle_ns": measured["dur_ns"] - compute - talk,
     }  # fmt: skip
-    return STEP_BREAKDOWN.check(STEP_BREAKDOWN.cast(pd.DataFrame([row])))
+    return STEP_BREAKDOWN.of([row])
 
 
 @claim(

@@ -157,13 +157,23 @@ class Table:
             }
         )
 
+    def of(self, rows: Any) -> pd.DataFrame:
+        """Return the table made of a frame, of columns by name, or of rows, cast and checked.
+
+        Rows that are tuples hold the columns in their order.
+        """
+        if not isinstance(rows, pd.DataFrame):
+            names = None if isinstance(rows, Mapping) else list(self.columns)
+            rows = pd.DataFrame(rows, columns=names)
+        return self.check(self.cast(rows))
+
     def joined(self, frames: Iterable[pd.DataFrame]) -> pd.DataFrame:
         """Return the rows of all frames as one checked table."""
         # pandas lets empty frames decide on dtypes.
         filled = [frame for frame in frames if len(frame)]
         if not filled:
             return self.empty()
-        return self.check(self.cast(pd.concat(filled, ignore_index=True)))
+        return self.of(pd.concat(filled, ignore_index=True))
 
     def markdown(self) -> str:
         """Render the table as Markdown, for docs and notebooks."""

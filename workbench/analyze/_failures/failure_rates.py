@@ -195,7 +195,7 @@ def _table(
     hours = 24 * exposure / np.maximum(size, 1)
     # Without a failure only the lower end of the MTBF is known.
     failed = np.where(count > 0, count, np.nan)
-    table = pd.DataFrame(
+    return FAILURE_RATES.of(
         {
             "group": counts.index.astype(str),
             "failure_count": count,
@@ -209,7 +209,6 @@ def _table(
             "high_mtbf_h": pd.array(hours / np.where(low > 0, low, np.nan), dtype="Float64"),
         }
     )
-    return FAILURE_RATES.check(FAILURE_RATES.cast(table))
 
 
 def standby_nodes(node_count: int, fail_share: float, *, quantile_share: float = 0.99) -> int:

@@ -236,4 +236,4 @@ def watched_throughout(nodes: pd.DataFrame, *, span_ns: tuple[int, int]) -> pd.D
         msg = f"nodes are on different clocks ({', '.join(clocks)}); pass those of one"
         raise WorkbenchError(msg)
     table = nodes.assign(first_ns=first, last_ns=last, clock=clocks[0] if clocks else "none")
-    return NODE_SPANS.check(NODE_SPANS.cast(table))
+    return NODE_SPANS.of(table)

@@ -148,7 +148,7 @@ def crash_loops(
     )
     table = table[table["run_count"] >= least]
     table = table.sort_values("run_count", ascending=False, kind="stable", ignore_index=True)
-    return CRASH_LOOPS.check(CRASH_LOOPS.cast(table))
+    return CRASH_LOOPS.of(table)
 
 
 def job_sizes(timeline: pd.DataFrame, *, outcomes: Sequence[str] = _FAILED) -> pd.DataFrame:

@@ -283,8 +283,7 @@ def weibull(lifetimes: pd.DataFrame, *, confidence_level: float = 0.95) -> pd.Da
     confidence = share_between("confidence_level", confidence_level)
     LIFETIMES.check(lifetimes)
     groups = lifetimes.groupby("group", sort=True)
-    rows = [_law(group, lives, confidence) for group, lives in groups]
-    return WEIBULL.check(WEIBULL.cast(pd.DataFrame(rows, columns=list(WEIBULL.columns))))
+    return WEIBULL.of([_law(group, lives, confidence) for group, lives in groups])
 
 
 def _arrays(rows: pd.DataFrame) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:

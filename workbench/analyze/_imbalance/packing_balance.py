@@ -57,7 +57,7 @@ def packing_balance(
     rows = [_balance(result, edge_batches) for result in several]
     if not rows:
         return PACKING_BALANCE.empty()
-    return PACKING_BALANCE.check(PACKING_BALANCE.cast(pd.DataFrame(rows)))
+    return PACKING_BALANCE.of(rows)
 
 
 def _balance(packing: Packing, edge_batches: int) -> dict[str, object]:
@@ -219,7 +219,7 @@ def packing_tuning(
     order = table.sort_values(
         ["is_allowed", "imbalance_ratio"], ascending=[False, True], kind="stable"
     ).index
-    candidates = TUNED_PACKING.check(TUNED_PACKING.cast(table.loc[order].reset_index(drop=True)))
+    candidates = TUNED_PACKING.of(table.loc[order].reset_index(drop=True))
     if not candidates["is_allowed"].iloc[0]:
         least = candidates["delay_batches"].min()
         msg = (

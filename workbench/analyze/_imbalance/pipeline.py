@@ -161,7 +161,7 @@ def training_steps(costs: pd.DataFrame, parallelism: Parallelism) -> pd.DataFram
     work = forward + backward
     busy = work.sum(axis=(0, 1))
     room = step.max(axis=0) * parallelism.data * parallelism.pipeline
-    table = pd.DataFrame(
+    return TRAINING_STEPS.of(
         {
             "batch": batches,
             "length_tokens": tokens,
@@ -175,7 +175,6 @@ def training_steps(costs: pd.DataFrame, parallelism: Parallelism) -> pd.DataFram
             "note": _doubt(len(forward), parallelism),
         }
     )
-    return TRAINING_STEPS.check(TRAINING_STEPS.cast(table))
 
 
 def _doubt(micro_batches: int, parallelism: Parallelism) -> str:
@@ -235,8 +234,7 @@ def pipeline(
             "dur_cost": dur.ravel(),
         }
     )
-    table = table.sort_values(["dp_rank", "stage", "start_cost"], ignore_index=True)
-    return PIPELINE.check(PIPELINE.cast(table))
+    return PIPELINE.of(table.sort_values(["dp_rank", "stage", "start_cost"], ignore_index=True))
 
 
 def _shaped(
@@ -403,7 +401,7 @@ def training_speed(
         )
     table = pd.DataFrame(rows)
     table["speedup_ratio"] /= table["speedup_ratio"].iloc[0]
-    return TRAINING_SPEED.check(TRAINING_SPEED.cast(table))
+    return TRAINING_SPEED.of(table)
 
 
 def _speed(costs: pd.DataFrame, parallelism: Parallelism, edge: int) -> tuple[float, float, str]:

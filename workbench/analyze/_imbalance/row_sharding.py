@@ -175,7 +175,7 @@ def row_sharding(
             {"placement": name, **facts, "max_to_mean_ratio": max(load.max() / mean, 1.0)}
             for name, load in loads.items()
         ]
-    return ROW_SHARDING.check(ROW_SHARDING.cast(pd.DataFrame(rows)))
+    return ROW_SHARDING.of(rows)
 
 
 def _segments(classes: Classes, borders: list[int]) -> list[Classes]:

@@ -443,7 +443,7 @@ def _presented(
     names = pd.Series(tables.names, dtype=pd.Series([""]).dtype)
     cut = "column" if scheme in ("column", "auto-column") else scheme
     uncut = (pieces.rows == tables.rows[pieces.table]) & (pieces.dims == tables.dims[pieces.table])
-    shards = pd.DataFrame(
+    return TABLE_SHARDING.of(
         {
             "table": names.iloc[pieces.table].to_numpy(),
             "rank": rank.astype(np.int32),
@@ -459,7 +459,6 @@ def _presented(
             "perf_ms": plan.lookup + plan.communication,
         }
     )
-    return TABLE_SHARDING.check(TABLE_SHARDING.cast(shards))
 
 
 class NoRoomError(Exception):

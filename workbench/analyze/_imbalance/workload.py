@@ -152,8 +152,7 @@ def crossover(
             f"{sorted(set(linear['tensor_parallel']))}"
         )
         raise WorkbenchError(msg)
-    table = pd.DataFrame(rows, columns=list(CROSSOVER.columns))
-    return CROSSOVER.check(CROSSOVER.cast(table))
+    return CROSSOVER.of(rows)
 
 
 def launch_loss(attention: pd.DataFrame) -> pd.DataFrame:
@@ -196,8 +195,7 @@ def launch_loss(attention: pd.DataFrame) -> pd.DataFrame:
     ratio = shared["dur_ns"] * ranks / shared["alone_ns"]
     lost = ((ratio - 1) * shared["length_tokens"] / (2 * ranks)).clip(lower=0)
     groups = lost.groupby(shared["tensor_parallel"])
-    table = groups.agg(launch_tokens="median", point_count="size").reset_index()
-    return LAUNCH_LOSS.check(LAUNCH_LOSS.cast(table))
+    return LAUNCH_LOSS.of(groups.agg(launch_tokens="median", point_count="size").reset_index())
 
 
 def length_shares(lengths: pd.DataFrame, *, cut_tokens: int | None = None) -> pd.DataFrame:

@@ -100,7 +100,7 @@ def graph_tasks(events: pd.DataFrame, graph: ExecutionGraph) -> TaskGraph:
     table = table.reindex(columns=list(TASKS.columns))
     between = _edges_between(graph, number, on_lane, ending, beginning)
     frame = _with_meetings(between, number[is_transfer], ending[graph.source[is_transfer]])
-    return TaskGraph(TASKS.check(TASKS.cast(table)), frame, doubts=tuple(graph.doubts))
+    return TaskGraph(TASKS.of(table), frame, doubts=tuple(graph.doubts))
 
 
 def _meetings(graph: ExecutionGraph, ready: Ints, first: int) -> pd.DataFrame:
@@ -127,8 +127,7 @@ def _with_meetings(edges: pd.DataFrame, transfer: Ints, meeting: Ints) -> pd.Dat
     position = position[arriving.index]
     tables = [edges, arriving.assign(dst=meeting[position], kind="collective")]
     joined = pd.concat([table for table in tables if len(table)] or tables[:1])
-    joined = joined.drop_duplicates(["src", "dst"], ignore_index=True)
-    return TASK_EDGES.check(TASK_EDGES.cast(joined))
+    return TASK_EDGES.of(joined.drop_duplicates(["src", "dst"], ignore_index=True))
 
 
 def _words(kind: NDArray[np.int8]) -> NDArray[np.object_]:
@@ -173,7 +172,7 @@ def _edges_between(
             "is_inferred": graph.is_inferred[edge][is_known],
         }
     ).drop_duplicates(["src", "dst"], ignore_index=True)
-    return TASK_EDGES.check(TASK_EDGES.cast(frame))
+    return TASK_EDGES.of(frame)
 
 
 def chakra_nodes(
@@ -240,7 +239,7 @@ def chakra_nodes(
         }
     ).drop_duplicates(["node", "needs"])
     dependencies = frame.sort_values(["rank", "node", "needs"], ignore_index=True)
-    dependencies = DEPENDENCIES.check(DEPENDENCIES.cast(dependencies))
+    dependencies = DEPENDENCIES.of(dependencies)
     dependencies.attrs["left_out"] = {"edges between ranks": int((src != dst).sum())}
     return nodes, dependencies
 
@@ -304,5 +303,4 @@ def _nodes(events: pd.DataFrame, tasks: pd.DataFrame, position: np.ndarray) -> p
             "is_cpu": ~on_gpu,
         }
     )
-    frame = frame.sort_values(["rank", "node"], ignore_index=True)
-    return NODES.check(NODES.cast(frame))
+    return NODES.of(frame.sort_values(["rank", "node"], ignore_index=True))

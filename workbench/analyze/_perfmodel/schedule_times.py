@@ -106,7 +106,7 @@ def schedule_times(schedule: pd.DataFrame, times: PassTimes) -> pd.DataFrame:
     passes = plan(order)
     dur, delay = _durations(passes, times)
     start, end = passes.times(dur, delay)
-    table = pd.DataFrame(
+    return SCHEDULE_TIMES.of(
         {
             "schedule": pd.Categorical([name] * len(dur)),
             "stage": order.stage,
@@ -119,7 +119,6 @@ def schedule_times(schedule: pd.DataFrame, times: PassTimes) -> pd.DataFrame:
             "is_critical": _critical(passes, start, end, delay),
         }
     )
-    return SCHEDULE_TIMES.check(SCHEDULE_TIMES.cast(table))
 
 
 def schedule_summary(times: pd.DataFrame) -> pd.DataFrame:
@@ -153,8 +152,7 @@ def schedule_summary(times: pd.DataFrame) -> pd.DataFrame:
     groups = times.groupby(times["schedule"].astype(str), sort=False)
     rows = [{"schedule": name, **_costs(passes)} for name, passes in groups]
     table = pd.DataFrame(rows, columns=list(SCHEDULE_COMPARISON.columns))
-    table = table.astype({"schedule": "category", "basis": "category"})
-    return SCHEDULE_COMPARISON.check(SCHEDULE_COMPARISON.cast(table))
+    return SCHEDULE_COMPARISON.of(table.astype({"schedule": "category", "basis": "category"}))
 
 
 def _costs(passes: pd.DataFrame) -> dict[str, Any]:

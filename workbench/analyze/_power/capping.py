@@ -77,8 +77,7 @@ def capping_events(
     if events.empty:
         return CAPPING_EVENTS.empty()
     events = events.assign(entity=names[events["entity"].to_numpy()])
-    events = events.sort_values(["start_ns", "entity"], ignore_index=True)
-    return CAPPING_EVENTS.check(CAPPING_EVENTS.cast(events))
+    return CAPPING_EVENTS.of(events.sort_values(["start_ns", "entity"], ignore_index=True))
 
 
 def _check(limit_share: float, least_reading_count: int, longest_gap_periods: float) -> None:
@@ -215,7 +214,7 @@ def capped_share(
         }
     )
     table["entity"] = names[table.index.to_numpy()]
-    return CAPPED_SHARE.check(CAPPED_SHARE.cast(table.reset_index(drop=True)))
+    return CAPPED_SHARE.of(table.reset_index(drop=True))
 
 
 # Readings that tell whether a device was held back by power, whatever the telemetry records.

@@ -95,7 +95,7 @@ def capping_cost(
         {"attempt": attempt} | _cost(own.reset_index(drop=True), general, confidence_level, rng)
         for attempt, own in rows.groupby("attempt", sort=True)
     ]
-    return CAPPING_COST.check(CAPPING_COST.cast(pd.DataFrame(result)))
+    return CAPPING_COST.of(result)
 
 
 def _cost(
@@ -335,7 +335,7 @@ def capping_blame(
         ["blamed_step_count", "capped_step_count", "entity"],
         ascending=[False, False, True], ignore_index=True,
     )  # fmt: skip
-    return CAPPING_BLAME.check(CAPPING_BLAME.cast(table))
+    return CAPPING_BLAME.of(table)
 
 
 def _pairs(events: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:

@@ -66,8 +66,7 @@ def power_curve(
     table = _by_configuration(sweeps)
     if per == "job":
         table = _by_job(table)
-    table = table.assign(saving_ratio=1 - table["energy_ratio"])
-    return POWER_CURVE.check(POWER_CURVE.cast(table))
+    return POWER_CURVE.of(table.assign(saving_ratio=1 - table["energy_ratio"]))
 
 
 def _by_configuration(sweeps: pd.DataFrame) -> pd.DataFrame:
@@ -207,8 +206,7 @@ def extended_curve(
     # pandas 2 warns where an empty frame takes part in the dtypes of a concat.
     rows = [curve, *(name for name in added if len(name))]
     table = pd.concat(rows, ignore_index=True) if len(rows) > 1 else curve.copy()
-    table = table.sort_values([*_CURVE, "limit_w"], ignore_index=True, kind="stable")
-    return POWER_CURVE.check(POWER_CURVE.cast(table))
+    return POWER_CURVE.of(table.sort_values([*_CURVE, "limit_w"], ignore_index=True, kind="stable"))
 
 
 def _added(
@@ -388,7 +386,7 @@ def power_knees(curve: pd.DataFrame, *, kept_speed_share: float = 0.95) -> pd.Da
         _knees_doubts({str(name): value for name, value in row.items()})
         for row in table.to_dict("records")
     ]
-    return POWER_KNEES.check(POWER_KNEES.cast(table.reset_index()))
+    return POWER_KNEES.of(table.reset_index())
 
 
 def _knees(own: pd.DataFrame, kept_speed_share: float) -> dict[str, Any]:

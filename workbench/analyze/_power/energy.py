@@ -161,7 +161,7 @@ def energy_rows(
     for stamps in ends:
         stamps[~has_any] = pd.NA
     inside = owners(readings)[(readings.time_ns >= start) & (readings.time_ns <= end)]
-    table = pd.DataFrame(
+    return ENERGY.of(
         {
             "entity": readings.names.to_numpy(),
             "method": method,
@@ -180,7 +180,6 @@ def energy_rows(
             "last_ns": ends[1],
         }
     )
-    return ENERGY.check(ENERGY.cast(table))
 
 
 def _at(time_ns: Times, position: Times) -> Times:
@@ -249,7 +248,7 @@ def energy_total(energy: pd.DataFrame, *, entities: pd.DataFrame | None = None) 
         "entity_count": int(chosen["energy_j"].notna().sum()),
         "expected_count": len(expected),
     }
-    return ENERGY_TOTAL.check(ENERGY_TOTAL.cast(pd.DataFrame([row])))
+    return ENERGY_TOTAL.of([row])
 
 
 def _mean_w(energy: pd.DataFrame) -> float:
@@ -424,7 +423,7 @@ def pue(facility: pd.DataFrame, it: pd.DataFrame, *, window_s: float | None = No
             "is_below_one": ratio < 1 - 1e-9,
         }
     )
-    return PUE.check(PUE.cast(table.reset_index(drop=True)))
+    return PUE.of(table.reset_index(drop=True))
 
 
 def _period(facility: pd.DataFrame, entry: pd.DataFrame) -> int:

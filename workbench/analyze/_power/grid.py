@@ -216,7 +216,7 @@ def power_totals(
     })  # fmt: skip
     if "meter_period_s" in grid:
         table["meter_period_s"] = grid["meter_period_s"].max()
-    return POWER_TOTALS.check(POWER_TOTALS.cast(table))
+    return POWER_TOTALS.of(table)
 
 
 def _refuse_one_feed(grid: pd.DataFrame, times: Times, wide: Numbers) -> None:
@@ -613,9 +613,8 @@ def _summed(readings: Signal, period_s: float) -> pd.DataFrame:
     # it is too low everywhere, and ``covered_share`` says so.
     reading = max(int((np.diff(readings.first) > 0).sum()), 1)
     has_period = ~np.isnan(readings.period_s)
-    table = pd.DataFrame({
+    return POWER_TOTALS.of({
         "time_ns": edges[:-1], "power_w": np.where(count == reading, power_w, np.nan),
         "entity_count": count, "expected_count": expected, "covered_share": count / expected,
         "meter_period_s": readings.period_s[has_period].max() if has_period.any() else np.nan,
     })  # fmt: skip
-    return POWER_TOTALS.check(POWER_TOTALS.cast(table))

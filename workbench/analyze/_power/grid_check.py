@@ -82,8 +82,7 @@ def grid_check(
         share_between("least_covered_share", least_covered_share)
     series = uniform(totals)
     rows = list(checked(series, _for_site(spec, site_w, series), averaging_s, least_covered_share))
-    table = pd.DataFrame(rows, columns=list(GRID_CHECK.columns))
-    return GRID_CHECK.check(GRID_CHECK.cast(table))
+    return GRID_CHECK.of(rows)
 
 
 def _for_site(spec: GridSpec, site_w: float | None, series: Series) -> GridSpec:

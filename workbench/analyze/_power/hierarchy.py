@@ -80,7 +80,7 @@ def power_hierarchy(tree: pd.DataFrame, topology: pd.DataFrame) -> pd.DataFrame:
     with np.errstate(divide="ignore", invalid="ignore"):
         table = table.assign(**_ratios(table, fed))
     table = table.assign(**_headroom(table, fed), covered_share=_covered(tree, power, is_metered))
-    return POWER_HIERARCHY.check(POWER_HIERARCHY.cast(table.reset_index(drop=True)))
+    return POWER_HIERARCHY.of(table.reset_index(drop=True))
 
 
 def _floats(column: pd.Series) -> Numbers:

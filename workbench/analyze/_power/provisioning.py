@@ -102,7 +102,7 @@ def provisioning(
         [_compared(own, reference_limit_w) for _, own in rows.groupby(_CURVE, sort=False)],
         ignore_index=True,
     )
-    return PROVISIONING.check(PROVISIONING.cast(table))
+    return PROVISIONING.of(table)
 
 
 def _compared(own: pd.DataFrame, reference_limit_w: float | None) -> pd.DataFrame:

@@ -308,8 +308,7 @@ def smoothing_plans(
         if not rows:
             rows.append(summary[summary["version"] == "before"].assign(plan="as measured"))
         rows.append(summary[summary["version"] == "after"].assign(plan=name))
-    table = pd.concat(rows, ignore_index=True)
-    return SMOOTHING_PLANS.check(SMOOTHING_PLANS.cast(table))
+    return SMOOTHING_PLANS.of(pd.concat(rows, ignore_index=True))
 
 
 # The two stages of smoothing: what machines draw, and what storage adds or takes.
@@ -500,7 +499,7 @@ def smoothing_summary(
         )
     table = pd.DataFrame(rows)
     table["covered_share"] = len(valid) / len(smoothing)
-    return SMOOTHING_SUMMARY.check(SMOOTHING_SUMMARY.cast(table))
+    return SMOOTHING_SUMMARY.of(table)
 
 
 def _cells_per_reading(smoothed_cells: pd.DataFrame, period_s: float) -> int:

@@ -73,9 +73,7 @@ def power_ramps(totals: pd.DataFrame, *, windows_s: Sequence[float] = (1, 10, 60
         msg = "windows_s is empty; give at least one window in seconds"
         raise WorkbenchError(msg)
     series = uniform(totals)
-    rows = [row for window in windows for row in ramps_of(series, window)]
-    table = pd.DataFrame(rows, columns=list(POWER_RAMPS.columns))
-    return POWER_RAMPS.check(POWER_RAMPS.cast(table))
+    return POWER_RAMPS.of([row for window in windows for row in ramps_of(series, window)])
 
 
 def ramps_of(series: Series, window_s: float) -> list[dict[str, Any]]:
@@ -214,7 +212,7 @@ def power_spectrum(
     table["segment_count"] = (len(piece.power_w) - size // 2) // (size - size // 2)
     table["covered_share"] = piece.covered_share
     table["filled_count"] = int(piece.is_filled.sum())
-    return POWER_SPECTRUM.check(POWER_SPECTRUM.cast(table))
+    return POWER_SPECTRUM.of(table)
 
 
 def sensor_response(frequency_hz: Floats, averaging_s: float | None) -> Floats:
@@ -284,7 +282,7 @@ def power_peaks(
         "resolution_hz": width,
     })  # fmt: skip
     table["harmonic"], table["fundamental_hz"] = _harmonics(frequency[result], width)
-    return POWER_PEAKS.check(POWER_PEAKS.cast(table))
+    return POWER_PEAKS.of(table)
 
 
 def _harmonics(frequency_hz: Floats, width_hz: float) -> tuple[list[int], list[float]]:
@@ -384,8 +382,7 @@ def band_shares(
         visible = (min(high, nyquist) - low) / (high - low) if seen else 0.0
         share, rms = (result.share(low, high), result.rms(low, high)) if seen else (np.nan, np.nan)
         rows.append((low, high, share, rms, visible, nyquist, result.covered_share))
-    table = pd.DataFrame(rows, columns=list(BAND_SHARES.columns))
-    return BAND_SHARES.check(BAND_SHARES.cast(table))
+    return BAND_SHARES.of(rows)
 
 
 def periodogram(series: Series, *, longest_gap_cells: int) -> Periodogram:
@@ -467,7 +464,7 @@ def power_swings(
         number, starts, ends = _windows(positive("step_s", step_s), series)
     table = _measured(series, starts, ends)
     table.insert(0, "step", number)
-    return POWER_SWINGS.check(POWER_SWINGS.cast(table))
+    return POWER_SWINGS.of(table)
 
 
 def _logged(steps: pd.DataFrame, series: Series) -> tuple[pd.Series, Ints, Ints]:

@@ -72,7 +72,7 @@ def injection_allocation(
     table["pilot_pvf"], table["pilot_count"] = table["pvf"], table["site_count"]
     table["site_count"] = neyman(weight.to_numpy(), table["spread"].to_numpy(), total)
     table["stratum"] = _names(pilot, columns, table)
-    return tables.INJECTION_ALLOCATION.check(tables.INJECTION_ALLOCATION.cast(table))
+    return tables.INJECTION_ALLOCATION.of(table)
 
 
 def _merged(table: pd.DataFrame) -> pd.DataFrame:
@@ -273,9 +273,7 @@ def injection_sample_sizes(
             for inputs, error in itertools.product(_INPUTS, errors)
             for value in _designs(strata_rows, totals["pvf"], (z / error) ** 2, inputs)
         ]
-    return tables.INJECTION_SAMPLE_SIZES.check(
-        tables.INJECTION_SAMPLE_SIZES.cast(pd.DataFrame(rows))
-    )
+    return tables.INJECTION_SAMPLE_SIZES.of(rows)
 
 
 def _listed(values: float | Sequence[float]) -> list[float]:

@@ -312,4 +312,4 @@ def proportion(
         event_share=share,
         confidence_level=float(confidence_level),
     )
-    return PROPORTION.check(PROPORTION.cast(table))
+    return PROPORTION.of(table)

@@ -362,7 +362,7 @@ def finished(
     for name in ("criterion", "fault_model"):
         values = of_group[name].astype(object)
         result[name] = pd.Series(values.where(values.notna(), None).to_numpy(), dtype=object)
-    table = PVF.check(PVF.cast(result))
+    table = PVF.of(result)
     keys = grouped.keys.reset_index(drop=True)
     table = table[[name for name in table if name not in keys]]
     return PVF.check(pd.concat([keys, table], axis=1))

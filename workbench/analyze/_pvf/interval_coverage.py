@@ -100,7 +100,7 @@ def interval_coverage(
                  "input_count": used, "repeat_count": repeats, "truth": exact} | shared | row
                 for row in _covered(estimate, exact, sites * used, confidence_level)
             ]  # fmt: skip
-    return tables.INTERVAL_COVERAGE.check(tables.INTERVAL_COVERAGE.cast(pd.DataFrame(rows)))
+    return tables.INTERVAL_COVERAGE.of(rows)
 
 
 def _parts(truth: ExhaustiveInjections, component: str | None = None) -> list[_Part]:
@@ -274,7 +274,7 @@ def interval_funnel(
         exact = float(faults.wrong.mean()) / inputs
         samples.append(table.assign(group=faults.label, truth=exact))
     result = pd.concat(samples, ignore_index=True).assign(**rules_told(truth.campaign.iloc[0]))
-    return tables.INTERVAL_FUNNEL.check(tables.INTERVAL_FUNNEL.cast(result))
+    return tables.INTERVAL_FUNNEL.of(result)
 
 
 def _looks(share: Any, looks: Any, inputs: int, confidence_level: float) -> pd.DataFrame:
@@ -460,9 +460,9 @@ def _bundle(truth: ExhaustiveInjections, drawn: pd.DataFrame, counts: Any, seed:
         "sdc_count": sdc, "due_count": due,
     }  # fmt: skip
     return Injections(
-        tables.CAMPAIGN.check(tables.CAMPAIGN.cast(campaign)),
-        tables.FAULTS.check(tables.FAULTS.cast(pd.DataFrame(faults))),
-        tables.OUTCOMES.check(tables.OUTCOMES.cast(pd.DataFrame(outcomes))),
+        tables.CAMPAIGN.of(campaign),
+        tables.FAULTS.of(faults),
+        tables.OUTCOMES.of(outcomes),
         tables.TRIALS.empty(),
         truth.parameters.assign(campaign_id=name),
         _quality(name, every, used, len(drawn)),
@@ -483,5 +483,4 @@ def _quality(name: str, every: int, used: int, size: int) -> pd.DataFrame:
         "count": size,
         "where": None,
     }
-    table = pd.DataFrame([row]).astype({"finding": "category", "where": object})
-    return tables.QUALITY.check(tables.QUALITY.cast(table))
+    return tables.QUALITY.of(pd.DataFrame([row]).astype({"finding": "category", "where": object}))

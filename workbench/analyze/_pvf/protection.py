@@ -106,8 +106,7 @@ def pvf_protection(
             curves[label] = curve.assign(group=label)
     result = pd.concat(curves.values(), ignore_index=True)
     ranked = "truth" if exact else "half of the sites, judged on the other half"
-    result = result.assign(unit=unit, ranked_by=ranked)
-    return PVF_PROTECTION.check(PVF_PROTECTION.cast(result))
+    return PVF_PROTECTION.of(result.assign(unit=unit, ranked_by=ranked))
 
 
 def _drawn_tensors(
@@ -353,7 +352,7 @@ def pvf_mitigation(
     order = pd.factorize(result["group"])[0]
     result = result.iloc[np.argsort(order, kind="stable")].reset_index(drop=True)
     result["group"] = result["group"].map(labels)
-    return PVF_MITIGATION.check(PVF_MITIGATION.cast(result))
+    return PVF_MITIGATION.of(result)
 
 
 def _refuse(base: Injections, mitigated: list[Injections], rules: Rules) -> None:

@@ -82,7 +82,7 @@ def pvf_running(
     label = parts(drawn, grouped, sites["campaign_id"], campaign, by).labels[0]
     by_campaign = campaign.set_index("campaign_id")
     rules = rules_told(by_campaign.loc[sites["campaign_id"].iloc[0]])
-    return PVF_RUNNING.check(PVF_RUNNING.cast(looks.assign(group=label, **rules)))
+    return PVF_RUNNING.of(looks.assign(group=label, **rules))
 
 
 # A part of sites that were not drawn alike would be no sample.
@@ -163,8 +163,7 @@ def detector_tolerance(trials: pd.DataFrame, *, tolerances: Sequence[float]) -> 
         for (detector, hit_place), faulty in hit.groupby(["detector", "place"], sort=False)
         for tolerance in sorted(levels)
     ]
-    table = pd.DataFrame(rows, columns=list(DETECTOR_TOLERANCE.columns))
-    return DETECTOR_TOLERANCE.check(DETECTOR_TOLERANCE.cast(table))
+    return DETECTOR_TOLERANCE.of(rows)
 
 
 def _caught(residual: Any, tolerance: float) -> dict[str, float]:

@@ -206,7 +206,7 @@ def pvf_exposure(
         wrong_per_upset=wrong,
         wrong_per_million_hours=1e6 * rate * bits * factor,
     )
-    return PVF_EXPOSURE.check(PVF_EXPOSURE.cast(result))
+    return PVF_EXPOSURE.of(result)
 
 
 def _refuse_other_bits(injections: Given | ExhaustiveInjections, table: pd.DataFrame) -> None:
@@ -285,7 +285,7 @@ def outcome_shares(
     result = pd.DataFrame(rows, columns=["group", "outcome", "trial_count"])
     total = result.groupby("group")["trial_count"].transform("sum")
     result["outcome_share"] = (result["trial_count"] / total).clip(0, 1)
-    return OUTCOME_SHARES.check(OUTCOME_SHARES.cast(result))
+    return OUTCOME_SHARES.of(result)
 
 
 def _counts(table: pd.DataFrame, weight: Any, *, is_split: bool) -> dict[str, float]:

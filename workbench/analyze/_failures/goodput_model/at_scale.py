@@ -143,8 +143,7 @@ def goodput_at_scale(  # noqa: PLR0913 - every number of an extrapolation, by na
         scaled = replace(job, recovery_min=phases, replicas=replicas)
         shares = [share_or_nan(case, at, convention) for case in (scaled.synchronous(), scaled)]
         rows.append((int(count), replicas, at, scaled.recovery_total_min, *shares, convention))
-    table = pd.DataFrame(rows, columns=list(GOODPUT_AT_SCALE.columns))
-    return GOODPUT_AT_SCALE.check(GOODPUT_AT_SCALE.cast(table))
+    return GOODPUT_AT_SCALE.of(rows)
 
 
 def _power(ratio: float, exponent: float, name: str) -> float:
@@ -220,8 +219,7 @@ def goodput_sweep(
         if parameter != _INTERVAL:
             interval, changed = failure_interval_min, _with(job, parameter, value)
         rows += [(parameter, value, c, share_or_nan(changed, interval, c)) for c in conventions]
-    table = pd.DataFrame(rows, columns=list(GOODPUT_SWEEP.columns))
-    return GOODPUT_SWEEP.check(GOODPUT_SWEEP.cast(table))
+    return GOODPUT_SWEEP.of(rows)
 
 
 def goodput_ladder(
@@ -288,7 +286,7 @@ def goodput_ladder(
     table["productive_share"] = shares
     table["gain_ratio"] = np.diff(shares, prepend=shares[0])
     table["printed_share"] = [(printed or {}).get(name, np.nan) for name in rungs]
-    return GOODPUT_LADDER.check(GOODPUT_LADDER.cast(table))
+    return GOODPUT_LADDER.of(table)
 
 
 def goodput_sensitivity(

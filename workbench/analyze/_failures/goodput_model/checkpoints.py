@@ -247,7 +247,7 @@ def expected_ettr(
         productive_share(job, failure_interval_min=minutes, convention="poisson")
         for minutes in mean.tolist()
     ]
-    table = pd.DataFrame(
+    return EXPECTED_ETTR.of(
         {
             "gpu_count": counts.astype(np.int64),
             "failure_interval_min": mean,
@@ -257,7 +257,6 @@ def expected_ettr(
             "verdict": np.select([loss >= 1, loss >= 0.2], ["invalid", "doubtful"], "valid"),
         }
     )
-    return EXPECTED_ETTR.check(EXPECTED_ETTR.cast(table))
 
 
 def with_spares(failure_times: pd.DataFrame, *, spares: int) -> pd.DataFrame:
@@ -365,5 +364,4 @@ def spares(
         shares = mean_of(minutes[PRODUCTIVE, NOBODY] / horizon_min)
         wait = waiting.loc[counted.index, "wait_min"].mean() if len(counted) else 0.0
         rows.append((count, *shares, wait, load))
-    table = pd.DataFrame(rows, columns=list(SPARES.columns))
-    return SPARES.check(SPARES.cast(table))
+    return SPARES.of(rows)

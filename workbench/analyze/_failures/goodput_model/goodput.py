@@ -164,7 +164,7 @@ def as_goodput(shares: Shares, convention: str) -> pd.DataFrame:
     )
     # Differences of exponentials may miss 0 and 1 by a rounding error.
     table["gpu_time_share"] = table["gpu_time_share"].astype("float64").clip(0, 1)
-    return GOODPUT.check(GOODPUT.cast(table))
+    return GOODPUT.of(table)
 
 
 def _synchronous(job: FaultTolerance, interval: float, convention: Convention) -> Shares:

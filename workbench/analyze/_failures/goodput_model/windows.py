@@ -109,7 +109,7 @@ def goodput_replay(
     run = np.tile(np.arange(count), len(rows))
     table = table.assign(run=run, failure_count=failures[run]).sort_values("run", kind="stable")
     table["gpu_time_share"] = table["gpu_time_share"].clip(0, 1)
-    return GOODPUT_RUNS.check(GOODPUT_RUNS.cast(table.reset_index(drop=True)))
+    return GOODPUT_RUNS.of(table.reset_index(drop=True))
 
 
 def goodput_mean(runs: pd.DataFrame) -> pd.DataFrame:
@@ -152,7 +152,7 @@ def goodput_mean(runs: pd.DataFrame) -> pd.DataFrame:
     names = ["gpu_time_share", "low_share", "high_share"]
     table = pd.DataFrame(means, index=shares.columns, columns=names).reset_index()
     table["convention"] = "replay"
-    return GOODPUT.check(GOODPUT.cast(table))
+    return GOODPUT.of(table)
 
 
 def goodput_windows(

@@ -120,7 +120,7 @@ def suspects_table(state: State, chosen: list[Suspect], verdict: str) -> pd.Data
             )
         rows.append(row)
     frame = pd.DataFrame(rows, columns=list(FLIGHT_SUSPECTS.columns), dtype=object)
-    return FLIGHT_SUSPECTS.check(FLIGHT_SUSPECTS.cast(frame))
+    return FLIGHT_SUSPECTS.of(frame)
 
 
 def _uncertain(state: State, weak: list[Suspect]) -> tuple[list[Suspect], str]:
@@ -227,4 +227,4 @@ def flight_positions(recording: FlightRecording) -> pd.DataFrame:
         return FLIGHT_POSITIONS.empty()
     frame = pd.DataFrame(rows, columns=list(FLIGHT_POSITIONS.columns), dtype=object)
     frame = frame.sort_values(["rank", "group"], kind="stable", ignore_index=True)
-    return FLIGHT_POSITIONS.check(FLIGHT_POSITIONS.cast(frame))
+    return FLIGHT_POSITIONS.of(frame)

@@ -96,8 +96,7 @@ def waits_table(edges: list[Wait]) -> pd.DataFrame:
     if not edges:
         return FLIGHT_WAITS.empty()
     frame = pd.DataFrame(edges, columns=list(Wait._fields), dtype=object)
-    frame = frame.sort_values(["rank", "record", "waits_for"], ignore_index=True)
-    return FLIGHT_WAITS.check(FLIGHT_WAITS.cast(frame))
+    return FLIGHT_WAITS.of(frame.sort_values(["rank", "record", "waits_for"], ignore_index=True))
 
 
 def waits(state: State) -> list[Wait]:

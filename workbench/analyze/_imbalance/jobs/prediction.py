@@ -157,8 +157,7 @@ def job_prediction(
     short = [f"{count} steps only: their interval says little"] if count < _FEW_STEPS else []
     for row, doubt in zip(rows, doubts, strict=True):
         row |= {"step_count": count, "doubt": "; ".join([*job.doubts, *short, *doubt]) or None}
-    table = pd.DataFrame(rows).astype({"basis": "category"})
-    return JOB_PREDICTION.check(JOB_PREDICTION.cast(table))
+    return JOB_PREDICTION.of(pd.DataFrame(rows).astype({"basis": "category"}))
 
 
 def job_held_out(operations: pd.DataFrame, *, splits: int = 100, seed: int = 0) -> pd.DataFrame:
@@ -213,7 +212,7 @@ def job_held_out(operations: pd.DataFrame, *, splits: int = 100, seed: int = 0) 
     errors = {"own step": replay / actual - 1} | dict(
         zip(names, np.array(predicted).T, strict=True)
     )
-    table = pd.DataFrame(
+    return JOB_HELD_OUT.of(
         {
             "method": pd.Categorical(list(errors)),
             "split_count": [len(error) for error in errors.values()],
@@ -222,7 +221,6 @@ def job_held_out(operations: pd.DataFrame, *, splits: int = 100, seed: int = 0) 
             "largest_error_ratio": [np.abs(error).max() for error in errors.values()],
         }
     )
-    return JOB_HELD_OUT.check(JOB_HELD_OUT.cast(table))
 
 
 def _refuse(job: Job, name: str, change: JobChange) -> None:

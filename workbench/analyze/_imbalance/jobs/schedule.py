@@ -136,7 +136,7 @@ def job_micro_batches(operations: pd.DataFrame, *, stage: int | None = None) -> 
             "backward_ns": np.rint(backward.ravel()),
         }
     ).sort_values(["step", "dp_rank", "micro_batch"], kind="stable", ignore_index=True)
-    return JOB_MICRO_BATCHES.check(JOB_MICRO_BATCHES.cast(table))
+    return JOB_MICRO_BATCHES.of(table)
 
 
 def micro_batches_of(job: Job, stage: int) -> tuple[list[int], Floats, Floats] | None:
@@ -241,7 +241,7 @@ def job_dispersion(operations: pd.DataFrame) -> pd.DataFrame:
     job = arranged(operations)
     waste = float(job.replay(job.own).mean() / job.replay(job.ideal).mean())
     values = {"what-if waste": waste, **_spreads(job), **_shares(job), **_scores(job)}
-    table = pd.DataFrame(
+    return JOB_DISPERSION.of(
         {
             "measure": list(_FORMULAS),
             "value_ratio": [values[name] for name in _FORMULAS],
@@ -250,7 +250,6 @@ def job_dispersion(operations: pd.DataFrame) -> pd.DataFrame:
             "hides": [_HIDES[name] for name in _FORMULAS],
         }
     )
-    return JOB_DISPERSION.check(JOB_DISPERSION.cast(table))
 
 
 def _spreads(job: Job) -> dict[str, float | None]:

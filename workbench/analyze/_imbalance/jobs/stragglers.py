@@ -161,7 +161,7 @@ def job_slowdown(
         if isinstance(row[column], float) and row[column] >= limit
     ]
     row["verdict"] = [*reasons, "other"][0] if own / ideal >= straggling_from else "no straggler"
-    return JOB_SLOWDOWN.check(JOB_SLOWDOWN.cast(pd.DataFrame([row])))
+    return JOB_SLOWDOWN.of([row])
 
 
 def job_slowdown_by(operations: pd.DataFrame, part: Part) -> pd.DataFrame:
@@ -243,7 +243,7 @@ def job_steps(operations: pd.DataFrame) -> pd.DataFrame:
     """
     job = arranged(operations)
     own, ideal, actual = job.replay(job.own), job.replay(job.ideal), job.actual
-    table = pd.DataFrame(
+    return JOB_STEPS.of(
         {
             "step": job.steps,
             "actual_ns": actual,
@@ -253,7 +253,6 @@ def job_steps(operations: pd.DataFrame) -> pd.DataFrame:
             "delay_ratio": 1 - own / actual,
         }
     )
-    return JOB_STEPS.check(JOB_STEPS.cast(table))
 
 
 def _by(job: Job, part: Part) -> pd.DataFrame:

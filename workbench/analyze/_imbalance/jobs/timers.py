@@ -64,7 +64,7 @@ def timer_ranks(timers: pd.DataFrame, *, stages: Mapping[int, int] | None = None
     usual = usual.sort_values(
         ["timer", "slowdown_ratio", "rank"], ascending=[True, False, True], ignore_index=True
     )
-    return TIMER_RANKS.check(TIMER_RANKS.cast(usual[list(TIMER_RANKS.columns)]))
+    return TIMER_RANKS.of(usual[list(TIMER_RANKS.columns)])
 
 
 def _median_of_others(values: pd.Series) -> pd.Series:

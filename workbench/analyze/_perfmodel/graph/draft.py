@@ -143,4 +143,4 @@ def build_table(steps: list[Step]) -> pd.DataFrame:
         left_out_count=("left_out", "sum"),
         note=("notes", lambda notes: "; ".join(dict.fromkeys(chain.from_iterable(notes)))),
     )
-    return GRAPH_BUILD.check(GRAPH_BUILD.cast(table.rename_axis("step").reset_index()))
+    return GRAPH_BUILD.of(table.rename_axis("step").reset_index())

@@ -171,7 +171,7 @@ def collective_times(times: pd.DataFrame) -> pd.DataFrame:
     if times.empty:
         return COLLECTIVE_MODEL.empty()
     rows = [_beside(key, size, seconds) for key, size, seconds in _kinds(times)]
-    return COLLECTIVE_MODEL.check(COLLECTIVE_MODEL.cast(pd.concat(rows, ignore_index=True)))
+    return COLLECTIVE_MODEL.of(pd.concat(rows, ignore_index=True))
 
 
 def bus_bandwidth(collective: str, *, rank_count: int, size_bytes: float, dur_ns: float) -> float:

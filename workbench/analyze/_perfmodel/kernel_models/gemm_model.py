@@ -267,7 +267,7 @@ def gemm_errors(
         errors.extend(_error_rows(key, shapes[fold >= 0], seconds[fold >= 0], predicted))
     if not errors:
         return KERNEL_MODEL_ERRORS.empty()
-    return KERNEL_MODEL_ERRORS.check(KERNEL_MODEL_ERRORS.cast(pd.DataFrame(errors)))
+    return KERNEL_MODEL_ERRORS.of(errors)
 
 
 def _held_out(

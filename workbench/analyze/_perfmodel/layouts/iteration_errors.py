@@ -118,8 +118,7 @@ def cross_validated(
         truth = measured[mask]
         errors = iteration_errors(truth, model.predict(truth, gpus=gpus), group=str(label))
         tables.append(errors.set_axis(truth.index, axis="index"))
-    table = pd.concat(tables).sort_index().reset_index(drop=True)
-    return ITERATION_ERRORS.check(table)
+    return ITERATION_ERRORS.check(pd.concat(tables).sort_index().reset_index(drop=True))
 
 
 def _folds(measured: pd.DataFrame, folds: int | None) -> pd.Series:

@@ -516,7 +516,7 @@ def public_iterations() -> pd.DataFrame:
     table = table.assign(
         dur_ns=(1e9 * tokens / rate).round().astype("int64"), source=printed["source"], doubt=""
     )
-    return ITERATIONS.check(ITERATIONS.cast(table))
+    return ITERATIONS.of(table)
 
 
 @cache

@@ -161,5 +161,4 @@ def configurations(
         | {"gpu_count": layout.gpu_count}
         for layout in all_layouts
     ]
-    table = pd.DataFrame(rows).assign(**model, model=shape.name or None, gpu=gpu)
-    return CONFIGURATIONS.check(CONFIGURATIONS.cast(table))
+    return CONFIGURATIONS.of(pd.DataFrame(rows).assign(**model, model=shape.name or None, gpu=gpu))

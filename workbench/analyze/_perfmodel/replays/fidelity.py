@@ -105,7 +105,7 @@ def replay_fidelity(
         "; ".join([*words.values(), *_doubts(row), *graph.doubts])
         for words, row in zip(failed, records, strict=True)
     ]
-    return REPLAY_FIDELITY.check(REPLAY_FIDELITY.cast(table))
+    return REPLAY_FIDELITY.of(table)
 
 
 def usable_graph(graph: ExecutionGraph, fidelity: pd.DataFrame) -> ExecutionGraph:
@@ -177,8 +177,7 @@ def graph_ablation(
     for case in cases:
         graph = execution_graph(events, without=case, rules=rules)
         tables.append(replay_fidelity(events, graph).assign(without=", ".join(case)))
-    table = pd.concat(tables, ignore_index=True)
-    return GRAPH_ABLATION.check(GRAPH_ABLATION.cast(table))
+    return GRAPH_ABLATION.of(pd.concat(tables, ignore_index=True))
 
 
 def _compared(before: pd.DataFrame, after: pd.DataFrame, steps: np.ndarray) -> dict[str, Any]:
@@ -381,7 +380,7 @@ def gpu_busy(events: pd.DataFrame, *, bin_ns: int = 1_000_000) -> pd.DataFrame:
             *union(work.start[is_rank], work.end[is_rank]), starts, starts + bin_ns
         )
         tables.append(pd.DataFrame({"rank": rank, "start_ns": starts, "busy_share": busy / bin_ns}))
-    return GPU_BUSY.check(GPU_BUSY.cast(pd.concat(tables, ignore_index=True)))
+    return GPU_BUSY.of(pd.concat(tables, ignore_index=True))
 
 
 _VARYING = ("GPU work", "CPU", "gap", "launch", "call")
@@ -454,7 +453,7 @@ def held_out_steps(events: pd.DataFrame, graph: ExecutionGraph) -> pd.DataFrame:
     table = pd.DataFrame(rows)
     table["error_ratio"] = table["predicted_ns"] / table["measured_ns"] - 1
     table["naive_error_ratio"] = table["naive_ns"] / table["measured_ns"] - 1
-    return HELD_OUT_STEPS.check(HELD_OUT_STEPS.cast(table.round({"naive_ns": 0})))
+    return HELD_OUT_STEPS.of(table.round({"naive_ns": 0}))
 
 
 def _bounds(events: pd.DataFrame, graph: ExecutionGraph) -> StepBounds:

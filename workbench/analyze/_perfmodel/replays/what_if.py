@@ -132,7 +132,7 @@ def what_if(  # noqa: PLR0913 - the front door
     table["speedup_ratio"] = table["measured_ns"] / table["predicted_ns"].clip(lower=1)
     for name in ("measured_ns", "replayed_ns", "predicted_ns", "low_ns", "high_ns"):
         table[name] = table[name].astype("Float64").round()
-    return WHAT_IF.check(WHAT_IF.cast(table))
+    return WHAT_IF.of(table)
 
 
 def _refuse(events: pd.DataFrame, fidelity: pd.DataFrame, least: float, rules: GraphRules) -> None:
@@ -241,7 +241,7 @@ def critical_path(
     )
     # Points that belong to no event, such as the start, carry -1 inside.
     table["event"] = table["event"].mask(table["event"] < 0)
-    return CRITICAL_PATH.check(CRITICAL_PATH.cast(table))
+    return CRITICAL_PATH.of(table)
 
 
 def slack(events: pd.DataFrame, graph: ExecutionGraph) -> pd.DataFrame:
@@ -271,7 +271,7 @@ def slack(events: pd.DataFrame, graph: ExecutionGraph) -> pd.DataFrame:
     start = graph.gpu_start
     order = start[np.argsort(time[start], kind="stable")]
     rows = events.reindex(graph.event[order])
-    table = pd.DataFrame(
+    return SLACK.of(
         {
             "rank": graph.point_rank[order],
             "event": graph.event[order],
@@ -283,4 +283,3 @@ def slack(events: pd.DataFrame, graph: ExecutionGraph) -> pd.DataFrame:
             "slack_ns": int(time.max()) - time[order] - backwards[order],
         }
     )
-    return SLACK.check(SLACK.cast(table))

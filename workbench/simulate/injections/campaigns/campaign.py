@@ -470,7 +470,7 @@ def campaign_row(work: Work, created: pd.Timestamp) -> pd.DataFrame:
         "metric_name": (metric_name(settings.metric) or "accuracy") if is_rated else None,
         "created": created,
     }
-    return CAMPAIGN.check(CAMPAIGN.cast(pd.DataFrame([row], columns=list(CAMPAIGN.columns))))
+    return CAMPAIGN.of([row])
 
 
 def _tolerance(work: Work) -> float | None:
@@ -508,4 +508,4 @@ def quality(work: Work, unproven: int = 0) -> pd.DataFrame:
     frame = pd.DataFrame(rows, columns=["finding", "what", "count"]).assign(
         source=work.name, where=None
     )
-    return QUALITY.check(QUALITY.cast(frame))
+    return QUALITY.of(frame)

@@ -96,7 +96,7 @@ def exhaustive(
     head = campaign_row(work, pd.Timestamp.now("UTC").floor("s")).assign(seed=None)
     head["design"] = pd.Categorical(["exhaustive"])
     return ExhaustiveInjections(
-        campaign=CAMPAIGN.check(CAMPAIGN.cast(head)),
+        campaign=CAMPAIGN.of(head),
         parameters=as_hit(work.parameters, population).assign(campaign_id=work.name),
         sites=_sites(counted),
     )

@@ -129,7 +129,7 @@ class Work:
              frame[names].astype("Int64")], axis=1
         )  # fmt: skip
         kept = pd.concat(trials, ignore_index=True) if trials else TRIALS.empty()
-        return OUTCOMES.check(outcomes), TRIALS.check(TRIALS.cast(kept))
+        return OUTCOMES.check(outcomes), TRIALS.of(kept)
 
     def _watched(self, span: Changes, start: int) -> tuple[dict[str, Any], list[pd.DataFrame]]:
         """Run experiments one by one, looking at each."""

@@ -270,7 +270,7 @@ def filled(model: Any, faults: pd.DataFrame, population: pd.DataFrame) -> pd.Dat
         rows = (dtypes == layout.name) & (bit >= 0)
         roles[rows] = layout.roles(bit[rows])
     table["bit_role"] = roles
-    return FAULTS.check(FAULTS.cast(_with_values(model, table)))
+    return FAULTS.of(_with_values(model, table))
 
 
 def _with_values(model: Any, faults: pd.DataFrame) -> pd.DataFrame:

@@ -75,7 +75,7 @@ def _population(rows: Iterable[tuple[str, str, str, str, str, int]]) -> pd.DataF
     """Give rows of ``_COLUMNS`` as table PARAMETERS."""
     table = pd.DataFrame(rows, columns=_COLUMNS).assign(campaign_id="")
     table["bit_count"] = table["element_count"] * table["dtype"].map(BIT_COUNTS)
-    return PARAMETERS.check(PARAMETERS.cast(table[list(PARAMETERS.columns)]))
+    return PARAMETERS.of(table[list(PARAMETERS.columns)])
 
 
 def _kind(module: Any, leaf: str) -> str:
