@@ -27,29 +27,17 @@ LARGEST = 3e38
 
 @dataclass(frozen=True, eq=False)
 class Bounds:
-    """Bounds of the changes of one operation's units.
+    """Bounds of the changes of one operation's units."""
 
-    Attributes
-    ----------
-    reach
-        [units x inputs] or [units x 1]: how far a change of 1 moves the margin at most.
-    peak
-        As ``reach``: the largest number on the way that a change of 1 makes, all magnitudes
-        summed up.
-    size
-        [inputs]: magnitudes summed on the way to the output in the golden run.
-    room
-        [inputs]: what a change may move the margin by for sure; at most 0 where the golden
-        decision itself is a matter of rounding.
-    factor
-        2 where a margin is the difference of two outputs.
-    """
-
+    # [units x inputs] or [units x 1]: how far a change of 1 moves the margin at most, and the
+    # largest number on the way that it makes, all magnitudes summed up.
     reach: Any
     peak: Any
+    # [inputs]: magnitudes summed on the way to the output in the golden run, and what a change
+    # may move the margin by for sure; at most 0 where the decision is a matter of rounding.
     size: Any
     room: Any
-    factor: float
+    factor: float  # 2 where a margin is the difference of two outputs
 
     def is_close(self, margins: Any, rows: Any, change: Any, units: Any) -> Any:
         """Say which margins are at the level of rounding."""
@@ -250,15 +238,10 @@ class AbsoluteRun:
         self._fresh: dict[Any, Any] = {}
 
     def __call__(self, start: Any, value: Any, *, until: Any = None, head: Any = None) -> Any:
-        """Give the magnitude of the output, or of the value ``until``.
+        """Give the magnitude of the output, or of the value ``until``; raise if it has no bound.
 
         ``start`` is the operation that gives ``value``. The outputs of ``head``, the last
         linear operation, are replaced by one, the largest difference of two.
-
-        Raises
-        ------
-        UnboundedError
-            If an operation on the way has no known bound.
         """
         last = until or self.program.output
         self._fresh = {start: value}
@@ -367,21 +350,13 @@ _KEPT_BYTES = 256 << 20
 
 
 class DotShortcut:
-    """Takes changes of one vector straight to the linear layer behind the dot products.
+    """Takes changes of one vector straight to ``entry``, the linear layer behind the dot products.
 
-    Notes
-    -----
     Each dot product is linear in either vector, so the linear layer behind them is affine in
     each vector while the others stand still: its output changes by
     ``(v' - v) @ A[n]`` with ``A[n] = sum over pairs of (other vector) x (weights of the
-    pair)``, and the direct weights for the first vector.
-
-    Attributes
-    ----------
-    nodes
-        The operation that gives each vector; the first is the output of the bottom MLP.
-    entry
-        The linear layer behind the dot products.
+    pair)``, and the direct weights for the first vector, the output of the bottom MLP.
+    ``nodes`` are the operations that give the vectors.
     """
 
     def __init__(self, folding: RowFolding, node: Any, nodes: list[Any], entry: Any) -> None:
@@ -482,9 +457,14 @@ def dot_shortcut(program: Program, folding: RowFolding) -> DotShortcut | None:
     node = interactions[0]
     bottom, stacked = node.args
     users = program.users(node)
-    if len(users) != 1 or not _is_linear(program, users[0]):
+    if len(users) != 1 or users[0].op != "call_module" or len(users[0].args) != 1:
         return None
-    tables = _stacked(stacked)
+    entry = program.modules[users[0].target]
+    if users[0].kwargs or type(entry) is not torch().nn.Linear:
+        return None
+    # What a stack over the second dimension was made of.
+    dim = stacked.kwargs.get("dim", stacked.args[1] if len(stacked.args) > 1 else 0)
+    tables = list(stacked.args[0]) if function_name(stacked) == "stack" and dim == 1 else []
     firsts = [bottom, stacked, *tables]
     if any(len(program.users(vector)) != 1 or vector not in folding.factor for vector in firsts):
         return None
@@ -493,20 +473,6 @@ def dot_shortcut(program: Program, folding: RowFolding) -> DotShortcut | None:
     x, embedded = program.golden[bottom], program.golden[stacked]
     vectors = embedded.shape[1] + 1 if embedded.ndim == 3 else 0
     wanted = x.shape[-1] + vectors * (vectors - 1) // 2
-    if vectors != len(tables) + 1 or program.modules[users[0].target].in_features != wanted:
+    if vectors != len(tables) + 1 or entry.in_features != wanted:
         return None
     return DotShortcut(folding, node, [bottom, *tables], users[0])
-
-
-def _is_linear(program: Program, node: Any) -> bool:
-    if node.op != "call_module" or len(node.args) != 1 or node.kwargs:
-        return False
-    return type(program.modules[node.target]) is torch().nn.Linear
-
-
-def _stacked(node: Any) -> list[Any]:
-    """Give what a stack over the second dimension was made of."""
-    if function_name(node) != "stack":
-        return []
-    dim = node.kwargs.get("dim", node.args[1] if len(node.args) > 1 else 0)
-    return list(node.args[0]) if dim == 1 else []

@@ -41,35 +41,14 @@ class FastEngine:
     faults, and every decision too close for that, are run exactly: from the corrupted layer
     on, on all inputs in one batch. Decisions are those of flipping in place and running the
     model. Parameters are changed in place and given back, also if interrupted. Faults in
-    activations are for :class:`FlipAndRun`.
-
-    Parameters
-    ----------
-    model
-        A ``torch.nn.Module`` in evaluation mode.
-    inputs
-        Its arguments, tensors with one row per input.
-    golden
-        The judge's view of the fault-free outputs of these inputs.
-    rows_per_chunk
-        Rows of the batches in which experiments are run together.
-    is_pruned
-        Whether changes too small to change any decision are dropped; the counts are the
-        same without, only slower.
-
-    Attributes
-    ----------
-    masked_rule
-        ``proven``: of the faults worked out fast, only inputs that they cannot reach count
-        as masked; those dropped as too small count as benign.
-    chunk_most
-        Experiments that a campaign gives it at once, at most.
-    rerun_count
-        Experiments so far that were run exactly because a decision was too close.
+    activations are for :class:`FlipAndRun`. Without ``is_pruned`` changes too small to change
+    any decision are run as well: the counts are the same, only slower.
     """
 
+    # Of the faults worked out fast, only inputs that they cannot reach count as masked; those
+    # dropped as too small count as benign.
     masked_rule = "proven"
-    chunk_most: ClassVar = 20_000
+    chunk_most: ClassVar = 20_000  # experiments that a campaign gives it at once
 
     def __init__(
         self,
@@ -81,7 +60,7 @@ class FastEngine:
         is_pruned: bool = True,
     ) -> None:
         self.model, self.inputs, self.golden = model, tuple(inputs), golden
-        self.rerun_count = 0
+        self.rerun_count = 0  # experiments run exactly because a decision was too close
         self._places: dict[str, UnitSites | TableSites | None] = {}
         with in_evaluation(self.model):
             traced = program(model, self.inputs, golden.outputs)
@@ -130,9 +109,9 @@ class FastEngine:
                 if len(single) and self._place(target) is None:
                     exact[single] = True
                 elif len(single):
-                    at = torch().from_numpy(bounds[single])
                     elems = torch().from_numpy(changes.elem[bounds[single]].astype(np.int64))
-                    tally = self._tallied(target, elems, changes.after[at])
+                    after = changes.after[torch().from_numpy(bounds[single])]
+                    tally = self._tallied(target, elems, after)
                     outcomes.take(single, tally)
                     exact[single] = tally.unsure.numpy()
                     self.rerun_count += int(tally.unsure.sum())
@@ -187,8 +166,11 @@ class FastEngine:
             self._runs.way(name)
         with ExitStack() as stack:
             for name in names:
-                hits = _entries(changes, entries, name)
-                stack.enter_context(changed(self._runs.tensor(name), *hits))
+                is_own = changes.target[entries] == changes.targets.index(name)
+                own = np.flatnonzero(is_own) + entries.start
+                elems = torch().from_numpy(changes.elem[own].astype(np.int64))
+                values = changes.after[torch().from_numpy(own)]
+                stack.enter_context(changed(self._runs.tensor(name), elems, values))
             return self._judged(lambda: self._runs.outputs(names))
 
     def _judged(self, run: Callable[[], Any]) -> Ended:
@@ -234,10 +216,3 @@ class FastEngine:
                 ended_run = self._judged(lambda: self._runs.outputs([param]))
             sdc[site], due[site] = ended_run.sdc, ended_run.due
         return sdc, due
-
-
-def _entries(changes: Changes, entries: slice, name: str) -> tuple[Any, Any]:
-    """Give elements and new values of one parameter in one experiment."""
-    own = np.flatnonzero(changes.target[entries] == changes.targets.index(name)) + entries.start
-    elems = torch().from_numpy(changes.elem[own].astype(np.int64))
-    return elems, changes.after[torch().from_numpy(own)]

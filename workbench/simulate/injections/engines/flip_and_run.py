@@ -216,14 +216,9 @@ class _Corruption:
 
 
 class Tally:
-    """Counts of experiments; inputs that nothing is said about were provably not touched.
+    """Counts of inputs per experiment; ``touched`` are all whose output may differ at all.
 
-    Attributes
-    ----------
-    sdc, due, beneficial, touched
-        Inputs per experiment; ``touched`` are all whose output may differ at all.
-    unsure
-        Experiments of which some decision is a matter of rounding.
+    Of experiments that are ``unsure`` some decision is a matter of rounding.
     """
 
     def __init__(self, experiment_count: int) -> None:
@@ -303,7 +298,7 @@ class Outcomes:
         self.max_abs_delta[experiments] = np.nan
 
     def put(self, experiment: int, run_ended: Ended) -> None:
-        """Put down the exact counts of one experiment."""
+        """Take over the exact counts of one experiment."""
         for name, value in run_ended._asdict().items():
             getattr(self, name)[experiment] = value
 

@@ -267,20 +267,8 @@ def _drawn(model: Any, input_count: int) -> tuple[Any, dict[str, Any], list[Any]
 class Program:
     """The operations of a model in their order, and the golden value of each.
 
-    Attributes
-    ----------
-    nodes
-        Operations, each after what it needs.
-    output
-        The operation whose value the model gives.
-    golden
-        Value of each operation in the fault-free run.
-    takes
-        Operations that stand for the inputs.
-    varying
-        Operations that depend on them.
-    needed
-        Operations that the output depends on.
+    Of the ``nodes``, ``takes`` stand for the inputs, ``varying`` depend on them, and ``output``
+    gives what the model gives, which depends on those that are ``needed``.
     """
 
     def __init__(self, model: Any, inputs: tuple[Any, ...]) -> None:

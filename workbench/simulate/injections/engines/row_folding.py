@@ -20,18 +20,12 @@ class RowFolding:
     hold wild numbers after every operation: a value is row-wise if it is then the golden one
     of these inputs, within rounding. What mixes inputs, such as a mean or a largest value
     over the batch, is not, and nothing that depends on it is folded.
-
-    Attributes
-    ----------
-    factor
-        Rows per input of every row-wise value.
-    error_ratio
-        Largest difference of the output seen there, relative to the largest output.
     """
 
     def __init__(self, program: Program, inputs: tuple[Any, ...]) -> None:
         self.program = program
-        self.factor: dict[Any, int] = {}
+        self.factor: dict[Any, int] = {}  # rows per input of every row-wise value
+        # Largest difference of the output seen there, relative to the largest output.
         self.error_ratio = 0.0
         self._foldable: dict[Any, bool] = {}
         self._draws = torch().Generator().manual_seed(0)
@@ -127,13 +121,8 @@ class RowFolding:
                 fresh[node] = self.program.value(node, fetch)
             return fresh[node]
 
-        for node in self._between(start, last):
-            fresh[node] = self.program.value(node, fetch)
+        wanted = self.program.before(last)
+        for node in self.program.following(start):
+            if node is not start and node in wanted:
+                fresh[node] = self.program.value(node, fetch)
         return fresh[last]
-
-    def _between(self, start: Any, last: Any) -> list[Any]:
-        nodes = [node for node in self.program.following(start) if node is not start]
-        if last is self.program.output:
-            return nodes
-        before = self.program.before(last)
-        return [node for node in nodes if node in before]

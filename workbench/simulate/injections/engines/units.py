@@ -287,14 +287,9 @@ _LARGEST_UNBOUNDED = 1e15
 
 
 class LookedUp:
-    """Which inputs look up which row, and how often.
+    """Which inputs look up which row, sorted by row.
 
-    Attributes
-    ----------
-    rows, inputs
-        Looked-up row and input of every such pair, sorted by row.
-    weight
-        What the row counts there: how often it is looked up, or its share of a mean.
+    ``weight`` is what a row counts there: how often it is looked up, or its share of a mean.
     """
 
     def __init__(self, ids: Any, weight: Any) -> None:

@@ -15,24 +15,10 @@ _WORLD_SEED = 1234
 def clicks(count: int, seed: int) -> tuple[Array, Array, Array]:
     """Draw inputs and clicks of one fixed, invented world.
 
-    Parameters
-    ----------
-    count
-        Inputs.
-    seed
-        Of the inputs; the world itself is always the same.
-
-    Returns
-    -------
-    tuple
-        Dense features [count x 13] float32, row numbers [count x 26] int64, clicks [count]
-        float32 of 0 and 1.
-
-    Notes
-    -----
-    Dense features are log1p(lognormal(0, 1)); rows are min(zipf(1.2) - 1, 999). A click has
-    the probability sigmoid(linear part + 0.6 x effect of every row + products of rank 4 of
-    the first table with the next five - 1.2).
+    Gives dense features [count x 13] float32, row numbers [count x 26] int64, and clicks [count]
+    float32 of 0 and 1. Dense features are log1p(lognormal(0, 1)); rows are
+    min(zipf(1.2) - 1, 999). A click has the probability sigmoid(linear part + 0.6 x effect of
+    every row + products of rank 4 of the first table with the next five - 1.2).
     """
     # The world stays the same for all seeds, or training and judging would have other users.
     draws, world = np.random.default_rng(seed), np.random.default_rng(_WORLD_SEED)
@@ -74,21 +60,17 @@ def enlarged(digits: Array) -> Array:
     """
     image = digits.astype(np.float32) / np.float32(16)
     for axis in (1, 2):
-        low, share = _neighbours(image.shape[axis])
+        side = image.shape[axis]
+        # Bilinear, with the centres of pixels as the points.
+        position = np.clip((np.arange(_SIDE) + 0.5) * side / _SIDE - 0.5, 0, side - 1)
+        low = np.floor(position).astype(np.int64)
+        share = (position - low).astype(np.float32)
         shape = [1, 1, 1]
         shape[axis] = _SIDE
         weight = share.reshape(shape)
-        upper = np.minimum(low + 1, image.shape[axis] - 1)
+        upper = np.minimum(low + 1, side - 1)
         image = image.take(low, axis) * (1 - weight) + image.take(upper, axis) * weight
     return image[:, None]
-
-
-def _neighbours(side: int) -> tuple[Array, Array]:
-    """Give for every new pixel its lower neighbour and the share of the upper one."""
-    # Bilinear, with the centres of pixels as the points.
-    position = np.clip((np.arange(_SIDE) + 0.5) * side / _SIDE - 0.5, 0, side - 1)
-    low = np.floor(position).astype(np.int64)
-    return low, (position - low).astype(np.float32)
 
 
 # The phrases that tickets are made of; invented, no real ticket was used. Their order decides
@@ -192,22 +174,8 @@ def vocabulary() -> tuple[str, ...]:
 
 
 def tickets(count: int, seed: int) -> tuple[list[str], Array]:
-    """Draw tickets and their causes.
+    """Draw tickets and their causes: texts, and indices [count] int64 into :data:`CAUSES`.
 
-    Parameters
-    ----------
-    count
-        Tickets.
-    seed
-        Of the draw.
-
-    Returns
-    -------
-    tuple
-        Texts; causes [count] int64, indices into :data:`CAUSES`.
-
-    Notes
-    -----
     A ticket has a symptom that several causes share, most often one or two pieces of evidence
     for its cause, evidence for other causes that is denied, and chatter, in any order. Some
     words are lost or unreadable. Tickets without evidence can only be guessed at, so no

@@ -53,7 +53,10 @@ def shipped_model(name: str) -> Any:
     facts = shipped_facts(name)
     # Making layers draws random weights; the caller's generator must not notice.
     with torch().random.fork_rng(devices=[]):
-        model = _empty(name, facts)
+        if name == "tickets":
+            model: Any = models.TicketClassifier(**facts["sizes"])
+        else:
+            model = models.DLRM() if name == "dlrm" else models.LeNet()
     weights = {key: torch().from_numpy(array) for key, array in _arrays(f"{name}.npz").items()}
     model.load_state_dict(weights)
     return model.eval().requires_grad_(requires_grad=False)
@@ -91,23 +94,22 @@ def shipped_inputs(
     Seeds 1 to 3 are those of training, of the shipped inputs and of the stated quality.
     """
     shipped_facts(name)
-    as_tensor = torch().as_tensor
     arrays = _arrays(f"{name}_inputs.npz")
     held = len(arrays["labels"])
     wanted = held if count is None else count
     # Clicks and tickets come from generators, digits from a data set.
-    endless = seed is not None and name != "lenet"
-    if wanted < 1 or (wanted > held and not endless):
+    drawn_anew = seed is not None and name != "lenet"
+    if wanted < 1 or (wanted > held and not drawn_anew):
         more = "; a seed draws as many as you like" if name != "lenet" else ""
         msg = f"{name}: {wanted} inputs requested, 1 to {held} are shipped{more}"
         raise InjectionError(msg)
-    if endless:
-        arrays = _DRAWN[name](wanted, seed)
+    if seed is not None and name != "lenet":
+        arrays = _drawn(name, wanted, seed)
     elif seed is not None:
         rows = np.random.default_rng(seed).permutation(held)[:wanted]
         arrays = {key: array[rows] for key, array in arrays.items()}
     chosen = {key: array[:wanted] for key, array in arrays.items()}
-    *inputs, labels = (as_tensor(array) for array in _ARGUMENTS[name](chosen))
+    *inputs, labels = (torch().as_tensor(array) for array in _ARGUMENTS[name](chosen))
     return tuple(inputs), labels
 
 
@@ -168,27 +170,15 @@ def _arrays(file: str) -> dict[str, Array]:
         return dict(stored)
 
 
-def _empty(name: str, facts: dict[str, Any]) -> Any:
-    """Make the model before it has its weights."""
-    if name == "tickets":
-        return models.TicketClassifier(**facts["sizes"])
-    return models.DLRM() if name == "dlrm" else models.LeNet()
-
-
-def _drawn_clicks(count: int, seed: int) -> dict[str, Array]:
-    return dict(zip(("dense", "sparse", "labels"), _data.clicks(count, seed), strict=True))
-
-
-def _drawn_tickets(count: int, seed: int) -> dict[str, Array]:
+def _drawn(name: str, count: int, seed: int) -> dict[str, Array]:
+    """Generate clicks or tickets."""
+    if name == "dlrm":
+        return dict(zip(("dense", "sparse", "labels"), _data.clicks(count, seed), strict=True))
     texts, causes = _data.tickets(count, seed)
-    words = tuple(shipped_facts("tickets")["vocabulary"])
+    words = tuple(shipped_facts(name)["vocabulary"])
     return {"words": _data.numbered(texts, words), "labels": causes}
 
 
-_DRAWN: dict[str, Callable[..., dict[str, Array]]] = {
-    "dlrm": _drawn_clicks,
-    "tickets": _drawn_tickets,
-}
 #: What a model is called with, and the labels behind it.
 _ARGUMENTS: dict[str, Callable[[dict[str, Array]], tuple[Array, ...]]] = {
     "dlrm": lambda of: (of["dense"], of["sparse"].astype("int64"), of["labels"].astype("int64")),
