@@ -279,7 +279,10 @@ def _in_order(rows: pd.DataFrame) -> pd.DataFrame:
 def _joined(power: pd.DataFrame, states: pd.DataFrame) -> pd.DataFrame:
     """Put to each state the nearest power of the entity, not farther than half a period."""
     power = power[["time_ns", "entity", "power_w"]]
-    if _are_same(power, states):
+    if len(power) == len(states) and all(
+        np.array_equal(power[name].to_numpy(), states[name].to_numpy())
+        for name in ("entity", "time_ns")
+    ):
         return states.assign(power_w=power["power_w"])
     alone = power[~power["entity"].isin(states["entity"].unique())]
     power = power.dropna(subset=["power_w"])
@@ -294,13 +297,6 @@ def _joined(power: pd.DataFrame, states: pd.DataFrame) -> pd.DataFrame:
     more = alone.reindex(columns=joined.columns).astype(joined.dtypes)
     pieces = [item for item in (joined, more) if len(item)]
     return _in_order(pd.concat(pieces, ignore_index=True) if pieces else joined)
-
-
-def _are_same(power: pd.DataFrame, states: pd.DataFrame) -> bool:
-    return len(power) == len(states) and all(
-        np.array_equal(power[name].to_numpy(), states[name].to_numpy())
-        for name in ("entity", "time_ns")
-    )
 
 
 def _with_evidence(rows: pd.DataFrame, limit_share: float) -> pd.DataFrame:

@@ -418,9 +418,8 @@ def _kept(own: pd.DataFrame, kept_speed_share: float) -> float:
     """Give the smallest limit that keeps a speed, or say that the curve has none."""
     kept = own.loc[own["speed_ratio"] >= kept_speed_share, "limit_w"]
     if kept.empty:
-        name = ", ".join(str(own[item].iloc[0]) for item in _CURVE)
         msg = (
-            f"{name} keeps {own['speed_ratio'].max():.4g} of the speed at most, not "
+            f"{_name(own)} keeps {own['speed_ratio'].max():.4g} of the speed at most, not "
             f"{kept_speed_share:g}; speed_ratio is against the largest limit, where it is 1"
         )
         raise WorkbenchError(msg)
@@ -492,7 +491,10 @@ def published_curve(name: str = "gb200-meta") -> pd.DataFrame:
     curve = rows.assign(
         configuration=name, configuration_count=1, power_w=None, energy_ratio=None,
         saving_ratio=None, basis="published", is_extrapolated=False,
-        doubt=[_doubt(str(trust)) for trust in rows["trust"]],
+        doubt=[
+            "" if trust == "printed" else f"{trust}, not printed in the source itself"
+            for trust in rows["trust"]
+        ],
     )  # fmt: skip
     return POWER_CURVE.check(POWER_CURVE.cast(curve), "power_curves.csv")
 
@@ -559,7 +561,3 @@ def provisioning_facts() -> pd.DataFrame:
 
 def _read(file: str) -> pd.DataFrame:
     return pd.read_csv(datasets.path("published") / file)
-
-
-def _doubt(trust: str) -> str:
-    return "" if trust == "printed" else f"{trust}, not printed in the source itself"

@@ -92,11 +92,13 @@ def energy(
     # Joined across all gaps of one entity, never from one entity to the next.
     own = np.diff(owners(readings), prepend=-1) == 0
     whole_j, _ = integrated(replace(readings, joined=own), (start, end), method)
+    powers = pd.Series(readings.power_w).groupby(owners(readings)).max()
+    highest_w = powers.reindex(range(len(readings.names))).to_numpy(dtype=np.float64)
     return energy_rows(
         readings,
         method=method,
         window_ns=(start, end),
-        metered=Known(energy_j, covered_s, np.maximum(whole_j - energy_j, 0), _highest_w(readings)),
+        metered=Known(energy_j, covered_s, np.maximum(whole_j - energy_j, 0), highest_w),
         reset_count=np.zeros(len(readings.names), dtype=np.int64),
     )
 
@@ -110,23 +112,15 @@ class Known(NamedTuple):
     highest_w: Numbers
 
 
-def _highest_w(readings: Signal) -> Numbers:
-    powers = pd.Series(readings.power_w).groupby(owners(readings)).max()
-    highest: Numbers = np.asarray(powers.reindex(range(len(readings.names))), dtype=np.float64)
-    return highest
-
-
 def integrated(
     readings: Signal, window_ns: tuple[int, int], method: EnergyMethod
 ) -> tuple[Numbers, Numbers]:
     at = np.array(window_ns, dtype=np.int64)
-    pieces = [
-        (np.diff(energy_j)[:, 0], np.diff(covered_ns)[:, 0] / _NS)
-        for _, energy_j, covered_ns in known_up_to(readings, at, method=method)
-    ]
-    return np.concatenate([piece[0] for piece in pieces]), np.concatenate(
-        [piece[1] for piece in pieces]
+    blocks = list(known_up_to(readings, at, method=method))
+    energy_j, covered_ns = (
+        np.concatenate([np.diff(block[column])[:, 0] for block in blocks]) for column in (1, 2)
     )
+    return energy_j, covered_ns / _NS
 
 
 def window(
@@ -154,12 +148,11 @@ def energy_rows(
     drawn = np.where(covered > 0, np.maximum(metered.energy_j, 0), np.nan)
     first, last = readings.first[:-1], readings.first[1:]
     has_any = last > first
-    ends = [
-        pd.array(np.where(has_any, np.clip(stamp, start, end), 0), dtype="Int64")
-        for stamp in (_at(readings.time_ns, first), _at(readings.time_ns, last - 1))
-    ]
-    for stamps in ends:
-        stamps[~has_any] = pd.NA
+    # A stamp behind the last one, for entities without any reading; it becomes missing.
+    stamps = np.append(readings.time_ns, 0)
+    ends = [pd.array(np.clip(stamps[at], start, end), dtype="Int64") for at in (first, last - 1)]
+    for column in ends:
+        column[~has_any] = pd.NA
     inside = owners(readings)[(readings.time_ns >= start) & (readings.time_ns <= end)]
     return ENERGY.of(
         {
@@ -180,12 +173,6 @@ def energy_rows(
             "last_ns": ends[1],
         }
     )
-
-
-def _at(time_ns: Times, position: Times) -> Times:
-    if not len(time_ns):
-        return np.zeros(len(position), dtype=np.int64)
-    return time_ns[np.clip(position, 0, len(time_ns) - 1)]
 
 
 def energy_total(energy: pd.DataFrame, *, entities: pd.DataFrame | None = None) -> pd.DataFrame:

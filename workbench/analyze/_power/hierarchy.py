@@ -73,18 +73,17 @@ def power_hierarchy(tree: pd.DataFrame, topology: pd.DataFrame) -> pd.DataFrame:
     if len(places_in(fed, names, "the tree")) != len(fed.names) or list(names) != list(fed.names):
         msg = "the tree is of another topology; make it with analyze.power_tree and this one"
         raise WorkbenchError(msg)
-    rated = {name: _floats(topology[name]) for name in ("nameplate_w", "limit_w")}
+    rated = {name: topology[name].astype("float64") for name in ("nameplate_w", "limit_w")}
     is_metered = tree["is_metered"].to_numpy()[:: len(times)]
     table = topology[["entity", "parent", "level"]].assign(is_metered=is_metered, **rated)
     table = table.assign(**_own(power), **_children(fed, power))
     with np.errstate(divide="ignore", invalid="ignore"):
         table = table.assign(**_ratios(table, fed))
-    table = table.assign(**_headroom(table, fed), covered_share=_covered(tree, power, is_metered))
+    _, pieces = by_entity(tree, "covered_share")
+    is_known = ~np.isnan(power)
+    covered = np.where(is_metered[:, None], is_known, pieces * is_known).mean(axis=1)
+    table = table.assign(**_headroom(table, fed), covered_share=covered)
     return POWER_HIERARCHY.of(table.reset_index(drop=True))
-
-
-def _floats(column: pd.Series) -> Numbers:
-    return np.asarray(column.to_numpy(dtype=np.float64, na_value=np.nan))
 
 
 def _own(power: Numbers) -> dict[str, Numbers]:
@@ -126,19 +125,17 @@ def _ratios(table: pd.DataFrame, fed: Feeds) -> dict[str, Numbers]:
         table[name].where(table[name] > 0).to_numpy()
         for name in ("peak_w", "limit_w", "nameplate_w")
     )
+    p99 = table["p99_w"].to_numpy()
+    p99s = np.array([p99[child].sum() if child else np.nan for child in fed.children()])
     return {
         "coincidence_share": 1 / table["diversity_ratio"].to_numpy(),
         "load_factor_share": table["mean_w"].to_numpy() / peak,
         "peak_nameplate_ratio": table["peak_w"].to_numpy() / nameplate,
         "peak_limit_ratio": table["peak_w"].to_numpy() / limit,
-        "p99_limit_ratio": table["p99_w"].to_numpy() / limit,
+        "p99_limit_ratio": p99 / limit,
         "nameplates_limit_ratio": _nameplates(table["nameplate_w"].to_numpy(), fed) / limit,
-        "p99s_limit_ratio": _sums(table["p99_w"].to_numpy(), fed) / limit,
+        "p99s_limit_ratio": p99s / limit,
     }
-
-
-def _sums(values: Numbers, fed: Feeds) -> Numbers:
-    return np.array([values[child].sum() if child else np.nan for child in fed.children()])
 
 
 def _nameplates(nameplate: Numbers, fed: Feeds) -> Numbers:
@@ -162,12 +159,6 @@ def _headroom(table: pd.DataFrame, fed: Feeds) -> dict[str, Numbers]:
         "usable_headroom_w": usable,
         "stranded_w": np.maximum(own - usable, 0),
     }
-
-
-def _covered(tree: pd.DataFrame, power: Numbers, is_metered: np.ndarray) -> Numbers:
-    _, pieces = by_entity(tree, "covered_share")
-    is_known = ~np.isnan(power)
-    return np.asarray(np.where(is_metered[:, None], is_known, pieces * is_known).mean(axis=1))
 
 
 # The delivery tree as positions: who feeds whom, and the nearest meters below each.
@@ -353,7 +344,9 @@ def power_tree(
     for position, pieces in enumerate(parts_of(tree, is_metered)):
         expected[position] = len(pieces)
         if pieces:
-            sums[position], count[position] = _sum(metered[pieces], least_covered_share)
+            count[position] = (~np.isnan(metered[pieces])).sum(axis=0)
+            is_known = count[position] >= max(1, (least_covered_share - _SLACK) * len(pieces))
+            sums[position] = np.where(is_known, np.nansum(metered[pieces], axis=0), np.nan)
             if not is_metered[position]:
                 power[position] = sums[position]
     share = np.where(expected[:, None] > 0, count / np.maximum(expected, 1)[:, None], 0.0)
@@ -373,12 +366,6 @@ def power_tree(
         }
     )
     return POWER_TREE.check(table)
-
-
-def _sum(pieces: Numbers, least_covered_share: float) -> tuple[Numbers, np.ndarray]:
-    count = (~np.isnan(pieces)).sum(axis=0)
-    is_known = (count > 0) & (count / len(pieces) >= least_covered_share - _SLACK)
-    return np.where(is_known, np.nansum(pieces, axis=0), np.nan), count
 
 
 def power_residual(tree: pd.DataFrame) -> pd.DataFrame:

@@ -74,7 +74,10 @@ def power_smoothing(
     series = uniform(totals)
     piece = longest_stretch(series, longest_gap_cells=longest_gap_cells, least_cells=2)
     load = _drawn(piece.power_w, series.period_s, plan)
-    moved = _moved(load, series.period_s, plan)
+    nothing = np.zeros(len(load))
+    moved = Stored(nothing, nothing, nothing)
+    if plan.has_storage:
+        moved = stored(load, series.period_s, plan.store())
     values = _columns(piece.power_w, load, moved, plan)
     filled = piece.is_filled
     if len(load) < len(series.power_w):
@@ -105,13 +108,6 @@ def _drawn(power_w: Floats, period_s: float, plan: SmoothingPlan) -> Floats:
         hold_cells=plan.hysteresis_s / period_s,
     )  # fmt: skip
     return load if plan.ballast_w is None else np.minimum(load, power_w + plan.ballast_w)
-
-
-def _moved(load_w: Floats, period_s: float, plan: SmoothingPlan) -> Stored:
-    if plan.has_storage:
-        return stored(load_w, period_s, plan.store())
-    nothing = np.zeros(len(load_w))
-    return Stored(nothing, nothing, nothing)
 
 
 def _columns(

@@ -215,7 +215,7 @@ def test_the_interval_of_a_model_holds_most_of_what_is_new():
     ("change", "message"),
     [
         (lambda s: s.drop(columns="k_count"), r"shapes lack \['k_count'\]"),
-        (lambda s: s.assign(m_count=0), "m_count is 0 in row 0; it must be a whole number above 0"),
+        (lambda s: s.assign(m_count=0), "m_count is 0 in row 0; it must be a whole number from 1"),
         (lambda s: s.assign(m_count=1.5), "m_count is 1.5 in row 0"),
         (lambda s: s.assign(gpu="A100"), "bfloat16 on A100 was not fitted"),
     ],

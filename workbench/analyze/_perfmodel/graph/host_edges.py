@@ -41,7 +41,8 @@ def host_edges(draft: Draft) -> None:
     is_wait, is_gap = points.kind == WAIT_END, inside & (points.kind == START)
     # Where nothing else is to account for the time in a call, the call keeps all of it.
     is_launch = draft.cpu.effect[points.cpu] < DEVICE_SYNC
-    usual = _usual(lag[is_wait & is_launch & ~draft.lasting[points.cpu]], rules.blocked_ns)
+    short = lag[is_wait & is_launch & ~draft.lasting[points.cpu] & (lag <= rules.blocked_ns)]
+    usual = int(np.median(short)) if len(short) else rules.blocked_ns
     # Without the step that gives a wait its cause, the call keeps all of its time.
     blocked = np.where((lag > rules.blocked_ns) & ("queue limit" not in draft.without), usual, lag)
     synced = lag if "synchronise" in draft.without else rules.sync_ns
@@ -59,12 +60,6 @@ def host_edges(draft: Draft) -> None:
     if step.is_used:
         cause[wait] = _causes(draft, wait, begin)
     _add(draft, np.append(gap, head), cause, lag)
-
-
-def _usual(lag: Ints, longest: int) -> int:
-    """Give what a launch costs the CPU that does not have to wait."""
-    short = lag[lag <= longest]
-    return int(np.median(short)) if len(short) else longest
 
 
 def _causes(draft: Draft, wait: Ints, begin: Ints) -> Ints:
@@ -169,7 +164,10 @@ def _with_communication(
     near = ""
     # Where the GPU is behind by a little, gaps bind as soon as communication is faster.
     if on_path / length <= _MOST:
-        host_ns, beside = _on_path(graph, polled, _without(graph, events))
+        talks = events.index[(events["kind"] == "communication").to_numpy(dtype=bool)]
+        is_work = graph.edge_kind == EDGE_KINDS.index("GPU work")
+        is_talk = is_work & np.isin(graph.event[graph.source], talks)
+        host_ns, beside = _on_path(graph, polled, np.where(is_talk, 0, graph.weight_ns))
         if host_ns >= _AS_LONG * length and beside > on_path:
             on_path, near = beside, " but for communication"
     words = (
@@ -179,7 +177,9 @@ def _with_communication(
     step.notes.append(words)
     if on_path / length < _TOLD:
         return []
-    if on_path / length > _MOST and _gpu_is_as_long(graph, polled, length):
+    # If all is nearly as long without polling, the GPU binds too, and a faster one would show.
+    weight = np.maximum(graph.weight_ns - polled, 0)
+    if on_path / length > _MOST and replay(graph, weight_ns=weight).max() >= _AS_LONG * length:
         return [f"what-ifs are unreliable: {words}, and the GPU is busy as long"]
     return [f"{words}: they would not shrink with communication"]
 
@@ -216,13 +216,6 @@ def _on_path(graph: ExecutionGraph, polled: Ints, weight_ns: Ints) -> tuple[int,
     time = replay(graph, weight_ns=weight_ns)
     path = binding_edges(graph, time, int(np.argmax(time)), weight_ns=weight_ns)
     return max(int(time.max()), 1), int(polled[path].sum())
-
-
-def _without(graph: ExecutionGraph, events: pd.DataFrame) -> Ints:
-    talks = events.index[(events["kind"] == "communication").to_numpy(dtype=bool)]
-    is_work = graph.edge_kind == EDGE_KINDS.index("GPU work")
-    is_talk = is_work & np.isin(graph.event[graph.source], talks)
-    return np.where(is_talk, 0, graph.weight_ns)
 
 
 def _polled_ns(graph: ExecutionGraph, busy: _Busy, window_ns: int) -> Ints:
@@ -262,10 +255,3 @@ def _end_together(
         kernel = first[at] + offset
         ran[at] |= np.minimum(stop[kernel], end[at]) > np.maximum(start[kernel], begin[at])
     return ran
-
-
-def _gpu_is_as_long(graph: ExecutionGraph, polled: Ints, length: int) -> bool:
-    """Say whether all takes nearly as long if the CPU need not poll."""
-    # If all is nearly as long without polling, the GPU binds too, and a faster one would show.
-    weight = np.maximum(graph.weight_ns - polled, 0)
-    return bool(replay(graph, weight_ns=weight).max() >= _AS_LONG * length)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from workbench import datasets
 from workbench.analyze._lib.rows import bus_factor
-from workbench.analyze._perfmodel.kernel_models.hardware import gpu_row
+from workbench.analyze._perfmodel.kernel_models.hardware import gpu_row, refuse_fractions
 from workbench.errors import PerformanceModelError
 from workbench.tables import COLLECTIVE_MODEL, COLLECTIVE_TIMES, PREDICTED_TIMES
 
@@ -302,14 +302,7 @@ def _check_calls(calls: pd.DataFrame) -> None:
     if missing := [name for name in needed if name not in calls]:
         msg = f"calls lack {missing}; a collective needs {needed}"
         raise PerformanceModelError(msg)
-    for name, least in (("rank_count", 2), ("node_count", 1), ("size_bytes", 1)):
-        numbers = pd.to_numeric(calls[name], errors="coerce").to_numpy(dtype=np.float64)
-        bad = ~(np.isfinite(numbers) & (numbers >= least) & (numbers == np.floor(numbers)))
-        if bad.any():
-            row = int(np.flatnonzero(bad)[0])
-            value = calls[name].iloc[[row]].tolist()[0]
-            msg = f"{name} is {value!r} in row {row}; it must be a whole number from {least}"
-            raise PerformanceModelError(msg)
+    refuse_fractions(calls, {"rank_count": 2, "node_count": 1, "size_bytes": 1})
     if (calls["node_count"] > calls["rank_count"]).any():
         msg = "a call has more nodes than ranks; node_count counts nodes with a rank on them"
         raise PerformanceModelError(msg)

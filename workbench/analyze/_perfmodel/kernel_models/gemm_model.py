@@ -11,7 +11,12 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from workbench.analyze._perfmodel.kernel_models.hardware import DTYPES, gpu_row, peak_of
+from workbench.analyze._perfmodel.kernel_models.hardware import (
+    DTYPES,
+    gpu_row,
+    peak_of,
+    refuse_fractions,
+)
 from workbench.errors import PerformanceModelError
 from workbench.tables import GEMM_TIMES, KERNEL_MODEL_ERRORS, PREDICTED_TIMES
 
@@ -196,14 +201,7 @@ def _check_shapes(shapes: Any) -> None:
     if missing := [name for name in needed if name not in shapes]:
         msg = f"shapes lack {missing}; a matrix product needs {needed}"
         raise PerformanceModelError(msg)
-    for name in SHAPE:
-        numbers = pd.to_numeric(shapes[name], errors="coerce").to_numpy(dtype=np.float64)
-        bad = ~(np.isfinite(numbers) & (numbers >= 1) & (numbers == np.floor(numbers)))
-        if bad.any():
-            row = int(np.flatnonzero(bad)[0])
-            value = shapes[name].iloc[[row]].tolist()[0]
-            msg = f"{name} is {value!r} in row {row}; it must be a whole number above 0"
-            raise PerformanceModelError(msg)
+    refuse_fractions(shapes, dict.fromkeys(SHAPE, 1))
 
 
 _TRAINING_LEAST = 1024

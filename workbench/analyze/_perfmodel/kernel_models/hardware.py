@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cache
 
+import numpy as np
 import pandas as pd
 
 from workbench import datasets
@@ -60,6 +62,18 @@ def gpu_row(gpu: str) -> pd.Series:
         msg = f"no GPU is called {gpu!r} in the hardware table; it has {list(table.index)}"
         raise PerformanceModelError(msg)
     return table.T[gpu]
+
+
+def refuse_fractions(frame: pd.DataFrame, least: Mapping[str, int]) -> None:
+    """Refuse columns that hold anything but whole numbers from what each of them needs."""
+    for name, smallest in least.items():
+        numbers = pd.to_numeric(frame[name], errors="coerce").to_numpy(dtype=np.float64)
+        bad = ~(np.isfinite(numbers) & (numbers >= smallest) & (numbers == np.floor(numbers)))
+        if bad.any():
+            row = int(np.flatnonzero(bad)[0])
+            value = frame[name].iloc[[row]].tolist()[0]
+            msg = f"{name} is {value!r} in row {row}; it must be a whole number from {smallest}"
+            raise PerformanceModelError(msg)
 
 
 def peak_of(gpu: str, dtype: str) -> float:

@@ -54,15 +54,19 @@ def parts(c: Columns, k: Constants) -> dict[str, Array]:
     sent = 2 * c.tokens * c.h / c.t
     # Activations one way and gradients the other, for every chunk; then fill and drain.
     hops = np.where(c.p > 1, 2 * (c.v * rounds + c.p - 2), 0)
+    # From rank to rank: the links of a node if all fit into one, or one adapter.
+    width = np.where(c.n <= c.per_node, k.node_share * c.node, k.network_share * c.network)
+    held = sum(parameters / c.shards(*group) for parameters, *group in _groups(c))
     return {
         "compute": per_layer * matrix + rounds * head,
         "bubble": (c.p - 1) * stage / c.v,
         "tensor": per_layer * tensor,
         "context": per_layer * context,
         "expert": per_layer * expert,
-        "pipeline": hops * sent / _own(c, k, c.n),
-        "data": _data(c, k),
-        "optimizer": _optimizer(c, k),
+        "pipeline": hops * sent / width,
+        "data": np.asarray(sum(_gradients(c, k, *group) for group in _groups(c))),
+        # 20 bytes move per parameter: see the Notes of iteration_model.
+        "optimizer": 20 * held / (k.optimizer_share * c.memory),
         "other": per_layer * launch + k.fixed_s,
     }
 
@@ -78,12 +82,6 @@ def _share_of_experts(c: Columns, k: Constants) -> Array:
     # The narrower side of an expert decides how much of the peak its products reach.
     narrow = 1 + k.half_width * c.expert_t / np.minimum(c.h, c.ffn)
     return k.matrix_share * k.expert_share / narrow / (1 + k.half_tokens / rows)
-
-
-def _own(c: Columns, k: Constants, ranks: Array) -> Array:
-    """Bandwidth from rank to rank: the links of a node if all fit into one, or one adapter."""
-    inside = ranks <= c.per_node
-    return np.where(inside, k.node_share * c.node, k.network_share * c.network)
 
 
 def _link(c: Columns, k: Constants, ranks: Array, stride: Array | float = 1.0) -> Array:
@@ -146,10 +144,6 @@ def _groups(c: Columns) -> tuple[tuple[Array, Array, Array], ...]:
     return (shared, c.replicas, c.t), (experts, c.expert_replicas, c.expert_span)
 
 
-def _data(c: Columns, k: Constants) -> Array:
-    return np.asarray(sum(_gradients(c, k, *group) for group in _groups(c)))
-
-
 def _gradients(c: Columns, k: Constants, held: Array, replicas: Array, stride: Array) -> Array:
     turns = (replicas - 1) / replicas
     in_node = c.in_node(replicas, stride)
@@ -163,12 +157,6 @@ def _gradients(c: Columns, k: Constants, held: Array, replicas: Array, stride: A
     outer = 2 * 4 * held / in_node * (groups - 1) / groups / (k.data_share * c.network)
     plain = np.where(c.sharding == "none", reduce, np.where(c.sharding == "zero1", scatter, gather))
     return np.asarray(np.where(c.sharding == "hsdp", inner + outer, plain / width))
-
-
-def _optimizer(c: Columns, k: Constants) -> Array:
-    held = sum(parameters / c.shards(*group) for parameters, *group in _groups(c))
-    # 20 bytes move per parameter: see the Notes of iteration_model.
-    return np.asarray(20 * held / (k.optimizer_share * c.memory))
 
 
 Array = npt.NDArray[np.float64]

@@ -92,7 +92,8 @@ class IterationModel:
         c = columns(configurations, gpus)
         if configurations.empty:
             return PREDICTED_ITERATIONS.empty()
-        components = _whole_ns(parts(c, self.constants))
+        seconds = parts(c, self.constants)
+        components = {name: np.rint(1e9 * seconds[name]).astype(np.int64) for name in seconds}
         analytic = np.sum(list(components.values()), axis=0)
         outside = self._outside(configurations)
         learned = np.exp(self._trees.predict(features(c))) if self._trees is not None else 1.0
@@ -402,10 +403,6 @@ def _scores(
     left = np.log(outer["dur_ns"].to_numpy(dtype=np.float64) / 1e9 / _seconds(c, constants))
     learned_log = learned.predict(features(c)) if learned is not None else 0.0
     return np.abs(left - learned_log), np.abs(left)
-
-
-def _whole_ns(seconds: dict[str, Array]) -> dict[str, npt.NDArray[np.int64]]:
-    return {name: np.rint(1e9 * values).astype(np.int64) for name, values in seconds.items()}
 
 
 _RANGES = {

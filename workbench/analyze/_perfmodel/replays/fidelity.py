@@ -236,15 +236,13 @@ def _busy_correlation(before: pd.DataFrame, after: pd.DataFrame) -> float | None
     # A correlation of fewer bins says nothing.
     if len(edges) < 4:
         return None
-    curves = [_busy(work.start, work.end, edges) for work in works]
+    curves = [
+        np.asarray(measure_within(*union(work.start, work.end), edges[:-1], edges[1:]), dtype=float)
+        for work in works
+    ]
     if min(curve.std() for curve in curves) == 0:
         return None
     return float(np.corrcoef(curves[0], curves[1])[0, 1])
-
-
-def _busy(start: Ints, end: Ints, edges: Ints) -> np.ndarray:
-    starts, ends = union(start, end)
-    return np.asarray(measure_within(starts, ends, edges[:-1], edges[1:]), dtype=float)
 
 
 def _walked(events: pd.DataFrame, graph: ExecutionGraph, rank: int) -> dict[str, Any]:
@@ -471,7 +469,10 @@ def _places(events: pd.DataFrame, graph: ExecutionGraph, step: Ints) -> Ints:
     """Give every place of an edge in a step one number, the same in every step."""
     codes = np.append(events["name"].cat.codes.to_numpy(dtype=np.int64), MISSING)
     name = codes[events.index.get_indexer(pd.Index(graph.event))]
-    lane = _lanes(events, graph)
+    stream = np.append(events["stream"].array.to_numpy(dtype="int64", na_value=MISSING), MISSING)
+    of_point = stream[events.index.get_indexer(pd.Index(graph.event))]
+    # Threads below -1, streams from 0: one number for both without a clash.
+    lane = np.where(graph.thread >= 0, -2 - graph.thread, of_point)
     keys: dict[str, Any] = {
         "kind": graph.edge_kind,
         "from": name[graph.source],
@@ -490,10 +491,3 @@ def _places(events: pd.DataFrame, graph: ExecutionGraph, step: Ints) -> Ints:
     same = [name for name in frame if name != "step"]
     position: Ints = frame.groupby(same).ngroup().to_numpy().astype(np.int64)
     return position
-
-
-def _lanes(events: pd.DataFrame, graph: ExecutionGraph) -> Ints:
-    stream = np.append(events["stream"].array.to_numpy(dtype="int64", na_value=MISSING), MISSING)
-    of_point = stream[events.index.get_indexer(pd.Index(graph.event))]
-    # Threads below -1, streams from 0: one number for both without a clash.
-    return np.where(graph.thread >= 0, -2 - graph.thread, of_point)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -147,8 +147,11 @@ def _refuse(events: pd.DataFrame, fidelity: pd.DataFrame, least: float, rules: G
                 f"only {share:.1%} of the time is explained, less than "
                 f"least_explained_share={least:g}"
             )
+        ratios = [name for name in failed if name != "least_explained_share"]
+        ways = ["least_explained_share"] if len(ratios) < len(failed) else []
+        ways += [f"rules=GraphRules({'=..., '.join(ratios)}=...)"] if ratios else []
         msg = f"rank {row['rank']}: {'; '.join(failed.values())}; {_advice(events)}or allow more "
-        raise PerformanceModelError(msg + f"by {', '.join(_allowing(failed))}")
+        raise PerformanceModelError(msg + f"by {', '.join(ways)}")
 
 
 def _advice(events: pd.DataFrame) -> str:
@@ -160,12 +163,6 @@ def _advice(events: pd.DataFrame) -> str:
     if "cuda_sync" not in categories:
         advice += "record cuda_sync events (enable_cuda_sync_events), "
     return advice
-
-
-def _allowing(failed: Iterable[str]) -> list[str]:
-    ratios = [name for name in failed if name != "least_explained_share"]
-    own = ["least_explained_share"] if "least_explained_share" in failed else []
-    return [*own, *([f"rules=GraphRules({'=..., '.join(ratios)}=...)"] if ratios else [])]
 
 
 def _durations(bounds: StepBounds, time_ns: Ints) -> Ints:
