@@ -91,7 +91,6 @@ def lemon_nodes(
     (False, 0.0)
     """
     false = share_between("false_discovery_share", false_discovery_share)
-    left: dict[str, int]
     kept, left = counted(needed(failures, "node"), leave_out)
     kept = with_value(kept, "node", "no node", left)
     watched, doubts = exposure_days(nodes, days)
@@ -105,6 +104,9 @@ def lemon_nodes(
     p_value = stats.poisson.sf(count - 1, expected)
     # Benjamini-Hochberg, which scipy applies by default.
     adjusted = stats.false_discovery_control(p_value)
+    dispersion = np.nan
+    if len(count) > 1 and count.any():
+        dispersion = ((count - expected) ** 2 / expected).sum() / (len(count) - 1)
     table = pd.DataFrame(
         {
             "node": counts.index.astype(str),
@@ -115,7 +117,7 @@ def lemon_nodes(
             "adjusted_p_value_share": adjusted,
             "shrunk_per_1000_node_days": 1000 * _shrunk(count, exposure, rate),
             "is_lemon": (adjusted <= false) & (count > 0),
-            "dispersion_ratio": _dispersion(count, expected),
+            "dispersion_ratio": dispersion,
             "recall_share": _expected_recall(exposure, rate, lemons, false),
         }
     )
@@ -137,12 +139,6 @@ def _shrunk(
     shape = rate**2 * (exposure**2).sum() / excess
     shrunk: NDArray[np.float64] = (shape + count) / (shape / rate + exposure)
     return shrunk
-
-
-def _dispersion(count: NDArray[np.float64], expected: NDArray[np.float64]) -> float:
-    if len(count) < 2 or not count.any():
-        return float("nan")
-    return float(((count - expected) ** 2 / expected).sum() / (len(count) - 1))
 
 
 def _expected_recall(

@@ -162,15 +162,13 @@ def failure_gaps(
         "together_count": len(gaps) - len(apart),
         "mean_h": mean,
         "variation_ratio": float(gaps.std()) / mean if len(gaps) > 1 and mean > 0 else np.nan,
-        "shape_ratio": law.shape if law else np.nan,
-        "low_shape_ratio": law.shape_low if law else np.nan,
-        "high_shape_ratio": law.shape_high if law else np.nan,
-        "p_value_share": law.p_value if law else np.nan,
     }
-    table = FAILURE_GAPS.cast(pd.DataFrame([row]))
+    names = ("shape_ratio", "low_shape_ratio", "high_shape_ratio", "p_value_share")
+    shapes = (*law[:3], law.p_value) if law else (np.nan,) * len(names)
+    table = FAILURE_GAPS.of([row | dict(zip(names, shapes, strict=True))])
     table.attrs["left_out"] = left
     table.attrs["doubts"] = several_reporters(counted(failures, leave_out)[0])
-    return FAILURE_GAPS.check(table)
+    return table
 
 
 Band: TypeAlias = Literal["plain", "log-log"]
@@ -371,7 +369,8 @@ def fit(time: Floats, failed: NDArray[np.bool_], confidence: float) -> Fit | Non
     left side falls with the shape. Intervals are Wald's in the logarithms of both.
     """
     deaths = int(failed.sum())
-    if deaths < 2 or (time[failed] <= 0).any() or not _has_maximum(time, failed):
+    # If all fail at the very last time, the likelihood has no maximum.
+    if deaths < 2 or (time[failed] <= 0).any() or (time[failed] >= time.max()).all():
         return None
     # In units of the longest life, where powers of the times stay below 1.
     unit = float(time.max())
@@ -402,11 +401,6 @@ def fit(time: Floats, failed: NDArray[np.bool_], confidence: float) -> Fit | Non
         scale * unit, scale * unit / reach[1], scale * unit * reach[1],
         gain, float(stats.chi2.sf(gain, 1)),
     )  # fmt: skip
-
-
-def _has_maximum(time: Floats, failed: NDArray[np.bool_]) -> bool:
-    """Say whether the likelihood has a maximum: not if all fail at the very last time."""
-    return bool((time[failed] < time.max()).any())
 
 
 def _likelihood(

@@ -174,29 +174,25 @@ def context_chunks(
 
     def cut(alone: NDArray[np.bool_]) -> pd.DataFrame:
         frames = []
-        for is_alone, rows in ((True, alone), (False, ~alone)):
+        for rows in (alone, ~alone):
             if not rows.any():
                 continue
             tokens = length[rows]
-            chunks = (
-                _per_document(tokens, ranks)
-                if is_alone
-                else _per_sequence(tokens, np.zeros_like(tokens), ranks)
-            )
-            frames.append(
-                pd.DataFrame(
-                    {
-                        "rank": chunks.rank.astype(np.int32),
-                        "rank_count": np.full(len(chunks.rank), ranks, dtype=np.int32),
-                        "chunk": chunks.chunk,
-                        "document": document[rows][chunks.document],
-                        "start_tokens": chunks.start,
-                        "length_tokens": chunks.length,
-                        "pair_count": chunks.pairs(tile_tokens, launch_tokens),
-                    }
-                )
-            )
-        return pd.concat(frames, ignore_index=True) if frames else CONTEXT_CHUNKS.empty()
+            if rows is alone:
+                chunks = _per_document(tokens, ranks)
+            else:
+                chunks = _per_sequence(tokens, np.zeros_like(tokens), ranks)
+            columns = {
+                "rank": chunks.rank,
+                "rank_count": np.full(len(chunks.rank), ranks),
+                "chunk": chunks.chunk,
+                "document": document[rows][chunks.document],
+                "start_tokens": chunks.start,
+                "length_tokens": chunks.length,
+                "pair_count": chunks.pairs(tile_tokens, launch_tokens),
+            }
+            frames.append(pd.DataFrame(columns))
+        return CONTEXT_CHUNKS.joined(frames)
 
     choices = {
         "per sequence": [np.zeros_like(long)],

@@ -92,7 +92,10 @@ def greedy(pieces: Packed, *, context: int, batch_sequences: int, window: int) -
         _fill(lengths, range(first, stop), (number * count, count, context), placed)
     which, size, sequence = (np.array(column, np.int64) for column in placed)
     rows = order[which]
-    start = pieces.start[rows] + _offset(which, size)
+    # Parts of a split document follow each other.
+    total = np.cumsum(size) - size
+    is_first = np.diff(which, prepend=-1) != 0
+    start = pieces.start[rows] + total - np.maximum.accumulate(np.where(is_first, total, 0))
     return Packed(pieces.number[rows], start, size, sequence, pieces.arrived[rows])
 
 
@@ -323,13 +326,6 @@ def windows(keys: Ints) -> list[Ints]:
     edges = np.searchsorted(keys, np.arange(int(keys[-1]) + 2))
     rows = np.arange(len(keys))
     return [rows[a:b] for a, b in pairwise(edges.tolist())]
-
-
-def _offset(which: Ints, lengths: Ints) -> Ints:
-    """Give where each part of a split document begins; parts follow each other."""
-    total = np.cumsum(lengths) - lengths
-    first = np.concatenate([[True], which[1:] != which[:-1]]) if len(which) else which.astype(bool)
-    return total - np.maximum.accumulate(np.where(first, total, 0))
 
 
 def joined(packs: list[Packed]) -> Packed:

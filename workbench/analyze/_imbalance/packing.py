@@ -110,27 +110,21 @@ def packing(lengths: pd.DataFrame, plan: PackingPlan) -> Packing:
             "delay_batches": batch[order] - packed.arrived[order],
         }
     )
-    pieces = np.bincount(packed.number[order], minlength=len(tokens))
-    size = packed.length[order]
+    number, size = packed.number[order], packed.length[order]
+    pieces = np.bincount(number, minlength=len(tokens))
+    squares = tokens.astype(np.float64) ** 2
+    # A document of which half was packed leaves half of its square, as its pieces attend alone.
+    left = squares * (1 - np.bincount(number, weights=size, minlength=len(tokens)) / tokens)
     return Packing(
         plan=plan,
         documents=PACKED_DOCUMENTS.check(documents),
         queues=_queues(packed, plan, batches=full),
         cut_count=int((pieces > 1).sum()),
         left_tokens=int(tokens.sum() - size.sum()),
-        left_square_share=_left_squares(tokens, packed.number[order], size),
+        left_square_share=float(np.clip(left.sum() / squares.sum(), 0, 1)),
         held_back_tokens=int(packed.held_tokens),
         notes=tuple(packed.notes),
     )
-
-
-def _left_squares(tokens: Ints, number: Ints, size: Ints) -> float:
-    """Give the share of attention in documents of which nothing, or not all, was packed."""
-    packed = np.bincount(number, weights=size, minlength=len(tokens))
-    squares = tokens.astype(np.float64) ** 2
-    # A document of which half was packed leaves half of its square, as its pieces attend alone.
-    left = squares * (1 - packed / tokens)
-    return float(np.clip(left.sum() / squares.sum(), 0, 1))
 
 
 def _packed(tokens: Ints, plan: PackingPlan) -> Packed:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any, TypeAlias, get_args
+from typing import TypeAlias, get_args
 
 import numpy as np
 import pandas as pd
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from workbench.analyze._imbalance.context_sharding import ContextStrategy, context_sharding
 from workbench.analyze._imbalance.packers import PackingPlan, is_whole
-from workbench.analyze._imbalance.packing import Packing, packing
+from workbench.analyze._imbalance.packing import packing
 from workbench.analyze._imbalance.packing_balance import packing_balance
 from workbench.analyze._lib.pipelines import FORWARD, Plan, order, plan
 from workbench.errors import WorkbenchError
@@ -374,7 +374,12 @@ def training_speed(
         way: context_sharding(packed[way], ranks=parallelism.context, launch_tokens=launch_tokens)
         for way in packed
     }
-    balances = {way: _balances(packed[way], edge_batches) for way in packed}
+    names = ["imbalance_ratio", "delay_batches", "memory_ratio", "left_square_share"]
+    names += ["is_stable", "note"]
+    balances = {
+        way: packing_balance(packed[way], edge_batches=edge_batches).iloc[0][names].to_dict()
+        for way in packed
+    }
     rows = []
     for recipe in recipes:
         fixed: tuple[ContextStrategy, ...] = ("per sequence", "per document")
@@ -414,9 +419,3 @@ def _speed(costs: pd.DataFrame, parallelism: Parallelism, edge: int) -> tuple[fl
     tokens = float(steps["length_tokens"].sum() / time.sum())
     idle = float(np.average(steps["bubble_share"], weights=time))
     return tokens, idle, str(steps["note"].iloc[0])
-
-
-def _balances(packed: Packing, edge: int) -> dict[str, Any]:
-    row = packing_balance(packed, edge_batches=edge).iloc[0]
-    names = ["imbalance_ratio", "delay_batches", "memory_ratio", "left_square_share"]
-    return {name: row[name] for name in [*names, "is_stable", "note"]}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable
 from dataclasses import dataclass, fields
+from functools import partial
 from numbers import Real
 from typing import Literal, NamedTuple, TypeAlias, get_args
 
@@ -365,19 +366,16 @@ def _by_columns(tables: _Tables, cuts: Ints | int, ranks: int, using: ShardingAs
     return _Plan(pieces, *time, width=1)
 
 
-def _rows(tables: _Tables, ranks: int, using: ShardingAssumptions) -> _Plan:
-    pieces = _by_rows(tables, ranks)
-    time = row_costs(pieces, tables.pooling, tables.element, ranks=ranks, using=using)
-    return _Plan(pieces, *time, width=ranks)
-
-
-def _host_rows(tables: _Tables, ranks: int, using: ShardingAssumptions) -> _Plan:
-    width = min(ranks, using.ranks_per_host)
+def _rows(
+    tables: _Tables, ranks: int, using: ShardingAssumptions, *, on_hosts: bool = False
+) -> _Plan:
+    width = min(ranks, using.ranks_per_host) if on_hosts else ranks
     if ranks % width:
         msg = f"{ranks} ranks do not fill hosts of {width}; table-row needs whole hosts"
         raise WorkbenchError(msg)
     pieces = _by_rows(tables, width)
-    time = host_row_costs(pieces, tables.pooling, tables.element, ranks=ranks, using=using)
+    costs_of = host_row_costs if on_hosts else row_costs
+    time = costs_of(pieces, tables.pooling, tables.element, ranks=ranks, using=using)
     return _Plan(pieces, *time, width=width)
 
 
@@ -398,7 +396,7 @@ _CUTS: dict[str, Callable[[_Tables, int, ShardingAssumptions], _Plan]] = {
     ),
     "auto-column": _auto_columns,
     "row": _rows,
-    "table-row": _host_rows,
+    "table-row": partial(_rows, on_hosts=True),
 }
 
 

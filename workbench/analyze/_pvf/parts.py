@@ -249,7 +249,10 @@ def drawn_cells(
     people = together(injections, "parameters")
     faults = located(together(injections, "faults"), people)
     used = pd.MultiIndex.from_frame(faults[KEY]).isin(pd.MultiIndex.from_frame(judged[KEY]))
-    faults = faults.assign(is_judged=used, tensor=_drawn_tensors(faults))
+    param = faults["param"].astype(object)
+    # Some tools number layers instead of naming tensors.
+    tensor = param.where(param.notna(), faults["layer"].astype(object))
+    faults = faults.assign(is_judged=used, tensor=tensor)
     tables, draws = [_cells(people.head(0)).assign(campaign_id="")], []
     for name, own_faults in faults.groupby("campaign_id", sort=False, observed=True):
         own = people[people["campaign_id"] == name]
@@ -278,12 +281,6 @@ def _of_truth(truth: ExhaustiveInjections, table: pd.DataFrame) -> Drawn:
     keys = pd.MultiIndex.from_arrays([cells["tensor"], cells["bit"]])
     count = sites.reindex(keys).fillna(0).to_numpy(dtype=float)
     return Drawn(cells.assign(campaign_id=name, drawn_count=count), [(name, count > 0)])
-
-
-# Some tools number layers instead of naming tensors.
-def _drawn_tensors(frame: pd.DataFrame) -> pd.Series:
-    param = frame["param"].astype(object)
-    return param.where(param.notna(), frame["layer"].astype(object))
 
 
 def _cells(people: pd.DataFrame) -> pd.DataFrame:
@@ -431,14 +428,10 @@ def _by_weight(sizes: list[float], weight: NDArray[np.float64], *, is_complete: 
             return number
     if is_complete:
         return None
-    fitting = (n for n, size in enumerate(sizes) if _fits(size / mean_weight, len(weight)))
-    return next(fitting, None)
-
-
-def _fits(expected: float, count: int) -> bool:
-    """Say whether chance explains that so many experiments were picked from a larger design."""
-    law = stats.poisson(expected)
-    return bool(min(law.cdf(count), law.sf(count - 1)) > _FIT)
+    # Chance may explain that so many experiments were picked from a larger design.
+    laws = [stats.poisson(size / mean_weight) for size in sizes]
+    tails = (min(law.cdf(len(weight)), law.sf(len(weight) - 1)) for law in laws)
+    return next((number for number, tail in enumerate(tails) if tail > _FIT), None)
 
 
 def _log_choices(total: int, chosen: int) -> Any:

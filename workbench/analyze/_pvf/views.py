@@ -63,15 +63,12 @@ def pvf_by_bit(
     missing = _missing(table, parameters_of(injections), rows)
     if missing.empty:
         return table
-    shared = {name: table[name].iloc[0] for name in ("confidence_level", "average", "nan_policy")}
-    shared |= {name: table[name].iloc[0] for name in ("criterion", "fault_model")}
+    same = ["confidence_level", "average", "nan_policy", "criterion", "fault_model"]
+    unknown = ("pvf", "low", "high", "independent_low", "independent_high", "design_effect_ratio")
     empty = missing.assign(
         **dict.fromkeys(("site_count", "trial_count", "event_site_count", "sdc_count"), 0),
-        **dict.fromkeys(
-            ("pvf", "low", "high", "independent_low", "independent_high", "design_effect_ratio"),
-            np.nan,
-        ),
-        **shared,
+        **dict.fromkeys(unknown, np.nan),
+        **table[same].iloc[0],
         # Missing, not 0: nothing was injected there, so nothing was counted.
         due_count=pd.array([None] * len(missing), dtype="Int64"),
         interval="none",

@@ -169,17 +169,15 @@ def as_goodput(shares: Shares, convention: str) -> pd.DataFrame:
 
 def _synchronous(job: FaultTolerance, interval: float, convention: Convention) -> Shares:
     down = job.recovery_total_min
-    if convention == "interval":
-        if not has_answer(job, interval, convention):
-            raise _never_runs(down, interval)
-        up, per_phase = 1 - down / interval, 1 / interval
-        phases = [(name, minutes * per_phase) for name, minutes in job.phases.items()]
-    elif convention == "renewal":
-        up, per_phase = interval / (interval + down), 1 / (interval + down)
-        phases = [(name, minutes * per_phase) for name, minutes in job.phases.items()]
+    if convention == "interval" and not has_answer(job, interval, convention):
+        raise _never_runs(down, interval)
+    if convention == "poisson":
+        up, phases = math.exp(-down / interval), list(_by_age(job.phases, interval))
     else:
-        up = math.exp(-down / interval)
-        phases = list(_by_age(job.phases, interval))
+        up, per_phase = 1 - down / interval, 1 / interval
+        if convention == "renewal":
+            up, per_phase = interval / (interval + down), 1 / (interval + down)
+        phases = [(name, minutes * per_phase) for name, minutes in job.phases.items()]
     shares: Shares = [(name, EVERYBODY, share) for name, share in phases]
     if job.checkpoint_interval_min is None:
         return [(PRODUCTIVE, NOBODY, up), *shares]

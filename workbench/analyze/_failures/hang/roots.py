@@ -245,7 +245,9 @@ class _Call(NamedTuple):
             self.details[position] if position < len(self.details) else (None, None)
         )
         counts = [f"{count:,}" for count in (sent, received) if isinstance(count, int)]
-        return " ".join([name, *(["of " + " to ".join(counts)] if counts else []), *_types(dtypes)])
+        words = ["of " + " to ".join(counts)] if counts else []
+        types = [str(dtype) for dtype in dict.fromkeys(dtypes) if dtype]
+        return " ".join([name, *words, *([f"({' to '.join(types)})"] if types else [])])
 
 
 def mismatches(state: State) -> Iterator[Suspect]:
@@ -253,15 +255,12 @@ def mismatches(state: State) -> Iterator[Suspect]:
     first: dict[str, int] = {}
     for (group, seq), ranks in state.calls.items():
         calls = {rank: _call(ops) for rank, ops in ranks.items()}
-        if len(set(calls.values())) > 1 and _is_open(ranks):
+        is_open = any(op.state != "completed" for ops in ranks.values() for op in ops)
+        if len(set(calls.values())) > 1 and is_open:
             first[group] = min(seq, first.get(group, seq))
     for group, seq in first.items():
         ranks = state.calls[group, seq]
         yield from _odd_ones((group, seq), {rank: _call(ops) for rank, ops in ranks.items()})
-
-
-def _is_open(ranks: Mapping[int, list[Op]]) -> bool:
-    return any(op.state != "completed" for ops in ranks.values() for op in ops)
 
 
 def _call(ops: list[Op]) -> _Call:
@@ -282,7 +281,9 @@ def _odd_ones(collective: Place, calls: Mapping[int, _Call]) -> Iterator[Suspect
         contrast = usual if call != usual else minority[0][0]
         differ = call.operations != contrast.operations
         confidence = "low" if is_tie else "high" if differ else "medium"
-        at = _first_difference(call, contrast)
+        longest = max(len(call.operations), len(contrast.operations))
+        differing = (n for n in range(longest) if call.words(n) != contrast.words(n))
+        at = next(differing, 0)
         operation = call.operations[min(at, len(call.operations) - 1)]
         like_other = list(calls.values()).count(contrast)
         words = (
@@ -290,15 +291,3 @@ def _odd_ones(collective: Place, calls: Mapping[int, _Call]) -> Iterator[Suspect
             f"{like_other:,} of {len(calls):,} members {contrast.words(at)}"
         )
         yield Suspect(rank, confidence, "mismatch", group, seq, operation, words)
-
-
-def _first_difference(call: _Call, contrast: _Call) -> int:
-    for position in range(max(len(call.operations), len(contrast.operations))):
-        if call.words(position) != contrast.words(position):
-            return position
-    return 0
-
-
-def _types(dtypes: list[object]) -> list[str]:
-    names = [str(dtype) for dtype in dict.fromkeys(dtypes) if dtype]
-    return [f"({' to '.join(names)})"] if names else []

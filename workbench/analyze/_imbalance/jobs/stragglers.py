@@ -117,6 +117,8 @@ def job_slowdown(
         "pauses_ratio": longest(job, worst_share),
     }
     raw, within = correlations(job)
+    left_out = operations.attrs.get("left_out", {})
+    notes = [f"dropped: {count:,} {reason}" for reason, count in left_out.items()]
     row = {
         "step_count": len(job.steps),
         "worker_count": len(by_worker),
@@ -128,7 +130,7 @@ def job_slowdown(
         "delay_ratio": delay_ratio,
         "forward_backward_correlation": raw,
         "within_rank_correlation": within,
-        "note": _note(operations, job, delay_ratio),
+        "note": "; ".join([*notes, *job.doubts, *doubts_of_replay(delay_ratio)]) or None,
     }
     row |= {
         name: None if mask is None else _share_of(own - _mixed(job, ~mask), own, ideal)
@@ -316,12 +318,6 @@ def _worst_workers(job: Job, by_worker: pd.DataFrame, share: float) -> Mask | No
     for rank, stage in zip(worst["dp_rank"], worst["stage"], strict=True):
         workers |= (job.dp_ranks == int(rank))[None, None, :] & _of_stage(job, int(stage))
     return workers
-
-
-def _note(operations: pd.DataFrame, job: Job, delay_ratio: float) -> str | None:
-    left_out = operations.attrs.get("left_out", {})
-    notes = [f"dropped: {count:,} {reason}" for reason, count in left_out.items()]
-    return "; ".join([*notes, *job.doubts, *doubts_of_replay(delay_ratio)]) or None
 
 
 def _share_of(gone: float, own: float, ideal: float) -> float | None:
