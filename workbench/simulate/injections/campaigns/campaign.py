@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -82,8 +82,7 @@ def campaign(
         one that was written.
     """
     work = prepared(model, inputs, faults, judge, settings)
-    # A lambda, since measuring the chunk size runs experiments; a folder knows its own.
-    kept = Checkpoint.of(settings, identity(work), work.exp_ids, lambda: work.chunk_size)
+    kept = Checkpoint.of(work)
     chunks = [*progress(
         _chunks(work, kept),
         total=-(-len(work.exp_ids) // kept.chunk_size),
@@ -118,7 +117,7 @@ def running(
         first, without being run again.
     """
     work = prepared(model, inputs, faults, judge, settings)
-    kept = Checkpoint.of(settings, identity(work), work.exp_ids, lambda: work.chunk_size)
+    kept = Checkpoint.of(work)
     for outcomes, _ in _chunks(work, kept):
         yield outcomes
 
@@ -177,27 +176,18 @@ class Checkpoint:
     """Chunks that were read without a check sum."""
 
     @classmethod
-    def of(
-        cls,
-        settings: CampaignSettings,
-        identity: Mapping[str, Any],
-        exp_ids: Any,
-        measured: Callable[[], int],
-    ) -> Checkpoint:
-        """Begin a campaign, or take up the one in the folder if it is the same.
-
-        ``exp_ids`` are the experiments in the order they are run. ``measured`` gives the
-        experiments per chunk; it is not asked where a folder tells.
-        """
-        now = pd.Timestamp.now("UTC").floor("s")
-        order = (exp_ids, settings.keep_trials)
-        if settings.folder is None:
-            return cls(None, measured(), now, *order)
-        folder = Path(settings.folder)
+    def of(cls, work: Work) -> Checkpoint:
+        """Begin a campaign, or take up the one in the folder if it is the same."""
+        now, own = pd.Timestamp.now("UTC").floor("s"), identity(work)
+        order = (work.exp_ids, work.settings.keep_trials)
+        # Measuring the chunk size runs experiments; a folder knows its own.
+        if work.settings.folder is None:
+            return cls(None, work.chunk_size, now, *order)
+        folder = Path(work.settings.folder)
         head = folder / _HEAD
         if head.exists():
             # Chunks of another campaign must not be mixed in.
-            stored = _same_campaign(head, identity)
+            stored = _same_campaign(head, own)
             # What a killed process left: of this version, and of earlier ones.
             for pattern in (".*.parquet-*-*", ".*.json-*-*", "*.tmp"):
                 for unfinished in folder.glob(pattern):
@@ -207,13 +197,13 @@ class Checkpoint:
                 has_sums=bool(stored.get("has_sums", False)),
             )  # fmt: skip
         folder.mkdir(parents=True, exist_ok=True)
-        chunk_size = measured()
+        chunk_size = work.chunk_size
         stored = {
             "format": _FORMAT,
             "created": now.isoformat(),
             "chunk_size": chunk_size,
             "has_sums": True,
-            **identity,
+            **own,
         }
         text = json.dumps(stored, indent=1)
         write_whole(head, lambda file: file.write(text.encode()))
@@ -444,6 +434,9 @@ def campaign_row(work: Work, created: pd.Timestamp) -> pd.DataFrame:
     hit = sorted(set(work.faults["dtype"].dropna().astype(str)))
     mitigations = [mitigation.name for mitigation in settings.mitigations]
     is_rated = settings.metric is not None or work.golden_metric is not None
+    judge = work.judge
+    # The number that the criterion compares with.
+    tolerance = judge.threshold if judge.criterion == "threshold" else judge.tolerance
     row = {
         "campaign_id": work.name,
         "tool": "workbench",
@@ -456,8 +449,8 @@ def campaign_row(work: Work, created: pd.Timestamp) -> pd.DataFrame:
         "inputs_sha": inputs_sha(batches(work.inputs)),
         "dtype": "+".join(hit) or None,
         "task": None,
-        "criterion": work.judge.criterion,
-        "tolerance": _tolerance(work),
+        "criterion": judge.criterion,
+        "tolerance": None if judge.criterion == "argmax" else tolerance,
         "masked_rule": getattr(work.engine, "masked_rule", None),
         "nan_policy": "apart",
         "fault_model": design.get("fault_model", _fault_model(work.faults)),
@@ -471,14 +464,6 @@ def campaign_row(work: Work, created: pd.Timestamp) -> pd.DataFrame:
         "created": created,
     }
     return CAMPAIGN.of([row])
-
-
-def _tolerance(work: Work) -> float | None:
-    """Give the number that the criterion compares with."""
-    judge = work.judge
-    if judge.criterion == "argmax":
-        return None
-    return judge.threshold if judge.criterion == "threshold" else judge.tolerance
 
 
 def _flip_count(faults: pd.DataFrame) -> int | None:

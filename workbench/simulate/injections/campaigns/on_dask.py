@@ -12,7 +12,7 @@ import pandas as pd
 from workbench._shared.progress import progress
 from workbench.errors import MissingExtraError
 from workbench.simulate.injections._judge import Judge
-from workbench.simulate.injections.campaigns.campaign import Checkpoint, gathered, identity
+from workbench.simulate.injections.campaigns.campaign import Checkpoint, gathered
 from workbench.simulate.injections.campaigns.work import CampaignSettings, prepared
 from workbench.tables import Injections
 
@@ -61,7 +61,7 @@ def campaign_on_dask(
         msg = "a cluster needs Dask; pip install 'ai-infra-workbench[cluster]'"
         raise MissingExtraError(msg) from error
     work = prepared(model, inputs, faults, judge, settings)
-    kept = Checkpoint.of(settings, identity(work), work.exp_ids, lambda: work.chunk_size)
+    kept = Checkpoint.of(work)
     ranges = list(kept.ranges(len(work.exp_ids)))
     done = {span: tables for span in ranges if (tables := kept.read(*span)) is not None}
     alone = replace(settings, folder=None, progress=False)

@@ -24,7 +24,7 @@ from workbench.simulate.injections._model import (
     torch,
     whole_number,
 )
-from workbench.simulate.injections.designs.changes import Changes, Counts, unchecked_changes
+from workbench.simulate.injections.designs.changes import Changes, unchecked_changes
 from workbench.simulate.injections.designs.population import (
     activations_hit,
     is_output,
@@ -116,7 +116,9 @@ class Work:
             if needs_every_run(self.judge, self.settings):
                 columns, trials = self._watched(span, start)
             else:
-                columns, trials = _columns(self.engine.counts(span), len(self.golden)), []
+                counts, trials = self.engine.counts(span), []
+                columns = {f"{name}_count": getattr(counts, name) for name in _COUNTED}
+                columns |= {"input_count": len(self.golden), "max_abs_delta": counts.max_abs_delta}
         spent = (time.perf_counter() - begun) / max(stop - start, 1)
         frame = pd.DataFrame({"metric_name": None, "metric_value": None} | columns).assign(
             campaign_id=self.name, exp_id=self.exp_ids[start:stop], time_s=spent, error=None
@@ -169,12 +171,6 @@ def trial_row(run: Any) -> dict[str, Any]:
     ended.append(int(run.is_beneficial.sum()))
     counts = {f"{name}_count": n for name, n in zip(_COUNTED, ended, strict=True)}
     return {"input_count": len(codes), **counts, "max_abs_delta": largest(run.delta)}
-
-
-def _columns(counts: Counts, input_count: int) -> dict[str, Any]:
-    """Give the columns of table OUTCOMES that an engine's counts fill."""
-    columns = {f"{name}_count": getattr(counts, name) for name in _COUNTED}
-    return {"input_count": input_count, **columns, "max_abs_delta": counts.max_abs_delta}
 
 
 def metric_name(metric: Any) -> str | None:

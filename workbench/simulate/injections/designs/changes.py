@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -125,8 +125,7 @@ class _Hits:
         return masks(np.maximum(self.bit, 0))
 
 
-@dataclass(frozen=True, eq=False)
-class _Entries:
+class _Entries(NamedTuple):
     """What experiments change of one target; see :class:`Changes`."""
 
     experiment: _Longs

@@ -22,6 +22,7 @@ from workbench.simulate.injections._model import (
 from workbench.simulate.injections.designs.bits import as_integers, as_masks
 from workbench.simulate.injections.designs.changes import Changes, Counts
 from workbench.simulate.injections.designs.population import OUTPUT, is_output
+from workbench.simulate.injections.engines.reexecution import changed
 
 # What a model raises that a fault has crashed; such a run is a detected error.
 CRASHES = (RuntimeError, IndexError, ArithmeticError, ValueError)
@@ -148,25 +149,9 @@ class FlipAndRun:
                     undo.callback(module.register_forward_hook(hook).remove)
                     undo.callback(self.model.register_forward_pre_hook(hook.rearm).remove)
                     continue
-                parameter = self._parameters[name]
-                positions = _places(parameter, changes.elem[own])
-                # Registered before the change: an interrupt in between restores the model.
-                undo.callback(_put, parameter, positions, parameter.detach()[positions].clone())
-                _put(parameter, positions, changes.after[torch().from_numpy(own)])
+                values = changes.after[torch().from_numpy(own)]
+                undo.enter_context(changed(self._parameters[name], changes.elem[own], values))
             yield
-
-
-def _places(parameter: Any, elem: Any) -> tuple[Any, ...]:
-    """Give the places of flat elements, per axis, whatever the memory layout."""
-    # Not through a flat view: of weights that are not contiguous it would be a copy.
-    axes = np.unravel_index(elem, tuple(parameter.shape)) if parameter.ndim else ()
-    return tuple(torch().from_numpy(np.asarray(axis)).to(parameter.device) for axis in axes)
-
-
-def _put(parameter: Any, positions: tuple[Any, ...], values: Any) -> None:
-    target = parameter.detach()
-    values = values.to(device=target.device, dtype=target.dtype)
-    target[positions] = values if positions else values.reshape(())
 
 
 def _delta(outputs: Any, golden: Any) -> Any:

@@ -117,11 +117,12 @@ class Reexecution:
 def changed(tensor: Any, elems: Any, values: Any) -> Iterator[None]:
     """Change elements of a parameter in place, and give them back whatever happens."""
     own = tensor.detach()
-    axes = np.unravel_index(elems.numpy(), tuple(own.shape)) if own.ndim else ()
-    positions = tuple(torch().from_numpy(np.asarray(axis)) for axis in axes)
+    # Not through a flat view: of weights that are not contiguous it would be a copy.
+    axes = np.unravel_index(np.asarray(elems), tuple(own.shape)) if own.ndim else ()
+    positions = tuple(torch().from_numpy(np.asarray(axis)).to(own.device) for axis in axes)
     before = own[positions].clone()
     try:
-        own[positions] = values.to(own)
+        own[positions] = values.to(own).reshape(before.shape)
         yield
     finally:
         own[positions] = before

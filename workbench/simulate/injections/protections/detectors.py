@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
@@ -93,7 +94,7 @@ class RangeDetector:
         undo = ExitStack()
         undo.callback(model.register_forward_pre_hook(self._begin).remove)
         for name, limits in self.limits.items():
-            hook = self._hook(*limits)
+            hook = partial(self._look, limits)
             undo.callback(model.get_submodule(name).register_forward_hook(hook).remove)
         return undo.close
 
@@ -104,17 +105,14 @@ class RangeDetector:
     def _begin(self, *_: Any) -> None:
         self._alarm = None
 
-    def _hook(self, low: float, high: float) -> Callable[[Any, Any, Any], None]:
-        def look(_module: Any, _args: Any, output: Any) -> None:
-            rows = output.reshape(len(output), -1)
-            # Negated, so that NaN, which compares false, is outside.
-            outside = ~((rows >= low) & (rows <= high)).all(1)
-            if self._alarm is None or len(self._alarm) != len(outside):
-                self._alarm = outside
-            else:
-                self._alarm = self._alarm | outside
-
-        return look
+    def _look(self, limits: tuple[float, float], _module: Any, _args: Any, output: Any) -> None:
+        rows = output.reshape(len(output), -1)
+        # Negated, so that NaN, which compares false, is outside.
+        outside = ~((rows >= limits[0]) & (rows <= limits[1])).all(1)
+        if self._alarm is None or len(self._alarm) != len(outside):
+            self._alarm = outside
+        else:
+            self._alarm = self._alarm | outside
 
 
 def range_detector(model: Any, inputs: Any, *, slack_share: float = 0.0) -> RangeDetector:
@@ -155,23 +153,20 @@ def output_ranges(model: Any, inputs: Any) -> dict[str, tuple[float, float]]:
     ranges: dict[str, tuple[float, float]] = {}
     rows: dict[str, int] = {}
 
-    def watch(name: str) -> Callable[[Any, Any, Any], None]:
-        def look(_module: Any, _args: Any, output: Any) -> None:
-            is_plain = isinstance(output, torch().Tensor) and output.is_floating_point()
-            if is_plain and output.ndim and output.numel():
-                low, high = float(output.min()), float(output.max())
-                before = ranges.get(name, (low, high))
-                ranges[name] = (min(low, before[0]), max(high, before[1]))
-                rows[name] = len(output)
-
-        return look
+    def look(name: str, _module: Any, _args: Any, output: Any) -> None:
+        is_plain = isinstance(output, torch().Tensor) and output.is_floating_point()
+        if is_plain and output.ndim and output.numel():
+            low, high = float(output.min()), float(output.max())
+            before = ranges.get(name, (low, high))
+            ranges[name] = (min(low, before[0]), max(high, before[1]))
+            rows[name] = len(output)
 
     uneven: set[str] = set()
     with ExitStack() as undo, in_evaluation(model):
         for name, module in model.named_modules():
             # Only leaves; a container mostly passes on what its last module gives.
             if not any(True for _ in module.children()):
-                undo.callback(module.register_forward_hook(watch(name)).remove)
+                undo.callback(module.register_forward_hook(partial(look, name)).remove)
         for batch in batches(inputs):
             rows.clear()
             outputs = model(*batch.args, **batch.kwargs)
@@ -202,14 +197,18 @@ class Mitigation:
         return lambda: None
 
 
-class _WeightClamp(Mitigation):
-    name = "weight_clamp"
+class _Limiting(Mitigation):
+    """A protection by the largest number that each part of the healthy model holds or gives."""
 
     def __init__(self, largest: Mapping[str, float]) -> None:
         self._largest = dict(largest)
 
     def described(self) -> str:
-        return f"weight_clamp {sorted(self._largest.items())}"
+        return f"{self.name} {sorted(self._largest.items())}"
+
+
+class _WeightClamp(_Limiting):
+    name = "weight_clamp"
 
     def hardened(self, changes: Changes) -> Changes:
         limits = np.array([self._largest.get(name, np.inf) for name in changes.targets])
@@ -242,30 +241,21 @@ def weight_clamp(model: Any) -> Mitigation:
     return _WeightClamp(largest)
 
 
-class _ActivationClip(Mitigation):
+class _ActivationClip(_Limiting):
     name = "activation_clip"
     needs_the_model_to_run = True
-
-    def __init__(self, largest: Mapping[str, float]) -> None:
-        self._largest = dict(largest)
-
-    def described(self) -> str:
-        return f"activation_clip {sorted(self._largest.items())}"
 
     def attach(self, model: Any) -> Callable[[], None]:
         undo = ExitStack()
         for name, most in self._largest.items():
-            hook = model.get_submodule(name).register_forward_hook(_clip(most))
+            hook = model.get_submodule(name).register_forward_hook(partial(_clipped, most))
             undo.callback(hook.remove)
         return undo.close
 
 
-def _clip(most: float) -> Callable[[Any, Any, Any], Any]:
-    def hook(_module: Any, _args: Any, output: Any) -> Any:
-        # clamp alone would let NaN pass.
-        return torch().where(torch().isfinite(output), output.clamp(max=most), 0)
-
-    return hook
+def _clipped(most: float, _module: Any, _args: Any, output: Any) -> Any:
+    # clamp alone would let NaN pass.
+    return torch().where(torch().isfinite(output), output.clamp(max=most), 0)
 
 
 def activation_clip(model: Any, inputs: Any, *, modules: Sequence[str] = _RELU_LIKE) -> Mitigation:
