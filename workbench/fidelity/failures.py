@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator
-from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,17 +14,13 @@ import pandas as pd
 
 from workbench import analyze, datasets, load, simulate
 from workbench.analyze import FaultTolerance
-from workbench.fidelity.registry import Reading, claim, published
+from workbench.fidelity.registry import Reading, beside, beside_named, claim, published
 from workbench.simulate import FailureProcess
 
 _CASES = ("lock_gil_1st", "gpu_error_1st")
 _DUMPS = "NVIDIA/nvidia-resiliency-ext, tests/attribution/unit/fr_traces"
 _SETS = ("flight-recorder",)
 _DEFAULT_GROUP = "0"
-
-
-def _against(row: dict[str, str], column: str, what: str, here: float, unit: str) -> Reading:
-    return Reading(what, float(row[column]), here, unit, float(row["tolerance"]), row["source"])
 
 
 @claim(
@@ -112,7 +108,7 @@ def closed_forms() -> Iterator[Reading]:
             failure_interval_min=_INTERVAL_MIN,
             convention=row["convention"],  # type: ignore[arg-type]
         )
-        yield _against(row, "productive_pct", _name(row), 100 * share, "%")
+        yield beside(row, 100 * share, _name(row), column="productive_pct", unit="%")
 
 
 @claim(
@@ -135,8 +131,8 @@ def simulated() -> Iterator[Reading]:
             warm_up_min=60,
         )
         mean, reach = _productive(analyze.goodput_replay(drawn, job, horizon_min=horizon))
-        reading = _against(row, "productive_pct", _name(row), 100 * mean, "%")
-        yield replace(reading, tolerance=reading.tolerance + 200 * reach)
+        near = float(row["tolerance"]) + 200 * reach
+        yield beside(row, 100 * mean, _name(row), column="productive_pct", unit="%", near=near)
 
 
 @claim(
@@ -168,7 +164,8 @@ def scenarios() -> Iterator[Reading]:
         per_day = float(row["stragglers_per_day"])
         slow = simulate.slow_times(per_day=per_day, dur_min=30, speed_ratio=0.8, **runs_of)
         runs = analyze.goodput_replay(drawn, job, horizon_min=_DAYS_54_MIN, slow_times=slow)
-        yield _against(row, "productive_share", row["scenario"], _productive(runs)[0], "share")
+        share, _ = _productive(runs)
+        yield beside(row, share, row["scenario"], column="productive_share", unit="share")
 
 
 def _productive(runs: pd.DataFrame) -> tuple[float, float]:
@@ -207,7 +204,7 @@ def checkpoints() -> Iterator[Reading]:
             here = float(rsc["first_order_ratio"]) if flagged else math.nan
         every = row["checkpoint_interval_min"]
         label = f"{row['what']}{f', saved every {every} min' if every else ''}"
-        yield _against(row, "value", label, here, row["unit"])
+        yield beside(row, here, label)
 
 
 @claim(
@@ -223,7 +220,7 @@ def scaled_rates() -> Iterator[Reading]:
             float(row["gpu_count"]), failures_per_1000_node_days=float(per_1000)
         )
         label = f"{row['cluster']}: {per_1000} per 1,000 node-days"
-        yield _against(row, "failure_interval_min", label, interval, "min")
+        yield beside(row, interval, label, column="failure_interval_min", unit="min")
 
 
 @claim(
@@ -245,7 +242,7 @@ def scaling() -> Iterator[Reading]:
             growth = last / first
         exponent = float(np.log(growth) / np.log(sizes))
         label = f"{row['what']}: exponent of the number of GPUs"
-        yield _against(row, "exponent", label, exponent, "")
+        yield beside(row, exponent, label, column="exponent", unit="")
 
 
 _RUN = {"nodes": 12_288, "failure_min": 18}
@@ -255,9 +252,7 @@ def _causes(name: str) -> pd.DataFrame:
     return load.cause_counts(datasets.path("published") / f"causes_{name}.csv")
 
 
-def _reading(what: str, here: float) -> Reading:
-    (row,) = (row for row in published("reliability_numbers") if row["what"] == what)
-    return _against(row, "value", what, here, row["unit"])
+_reading = partial(beside_named, "reliability_numbers")
 
 
 @claim(
@@ -269,16 +264,16 @@ def causes() -> Iterator[Reading]:
     """Compare sums and shares with those worked out by hand; half a unit of the last digit."""
     llama = analyze.cause_shares(_causes("llama3")).set_index("cause")
     groups = analyze.cause_shares(_causes("llama3"), by="category").set_index("cause")
-    yield _reading("Llama 3, sum of the counts", int(llama["failure_count"].sum()))
-    yield _reading("Llama 3, Faulty GPU", float(llama["failure_share"]["Faulty GPU"]))
-    yield _reading("Llama 3, GPU rows", float(groups["failure_share"]["gpu"]))
+    yield _reading("Llama 3, sum of the counts", llama["failure_count"].sum())
+    yield _reading("Llama 3, Faulty GPU", llama["failure_share"]["Faulty GPU"])
+    yield _reading("Llama 3, GPU rows", groups["failure_share"]["gpu"])
     # Printed shares are added up as decimals, so that the sum is the printed one.
     printed = round(float(groups["printed_share"]["gpu"]), 6)
     yield _reading("Llama 3, GPU rows as printed", printed)
     fthsdp = analyze.cause_shares(_causes("fthsdp_32k"))
-    yield _reading("FT-HSDP 32K, sum of the counts", int(fthsdp["failure_count"].sum()))
+    yield _reading("FT-HSDP 32K, sum of the counts", fthsdp["failure_count"].sum())
     robust = analyze.cause_shares(_causes("byterobust")).set_index("cause")
-    yield _reading("ByteRobust, CUDA error", float(robust["failure_share"]["CUDA error"]))
+    yield _reading("ByteRobust, CUDA error", robust["failure_share"]["CUDA error"])
 
 
 @claim(
@@ -294,17 +289,17 @@ def rates() -> Iterator[Reading]:
     """
     count = int(_causes("llama3")["failure_count"].sum())
     llama = analyze.failure_rate(count, node_count=2048, days=54).iloc[0]
-    yield _reading("Llama 3, MTBF", float(llama["mtbf_h"]))
-    yield _reading("Llama 3, failures per 1000 node-days", float(llama["per_1000_node_days"]))
+    yield _reading("Llama 3, MTBF", llama["mtbf_h"])
+    yield _reading("Llama 3, failures per 1000 node-days", llama["per_1000_node_days"])
     # 23 failures in the days that 2.3 per 1,000 node-days need for them.
     fthsdp = analyze.failure_rate(23, node_count=4096, days=10_000 / 4096).iloc[0]
-    yield _reading("FT-HSDP 2.3 per 1000 node-days on 4096 nodes, MTBF", float(fthsdp["mtbf_h"]))
+    yield _reading("FT-HSDP 2.3 per 1000 node-days on 4096 nodes, MTBF", fthsdp["mtbf_h"])
     sizes = pd.DataFrame(published("mttf_rsc"))
     by_size = analyze.mttf_by_size(sizes).set_index("gpu_count")["per_1000_node_days"]
-    yield _reading("RSC, 1024 GPUs", float(by_size[1024]))
-    yield _reading("RSC, 8 GPUs", float(by_size[8]))
+    yield _reading("RSC, 1024 GPUs", by_size[1024])
+    yield _reading("RSC, 8 GPUs", by_size[8])
     rsc = analyze.failure_rate(65, node_count=128, days=10_000 / 128).iloc[0]
-    yield _reading("RSC, MTTF of 1024 GPUs at 6.5 per 1000 node-days", float(rsc["mtbf_h"]))
+    yield _reading("RSC, MTTF of 1024 GPUs at 6.5 per 1000 node-days", rsc["mtbf_h"])
 
 
 @claim(noun="reliability", name="standby nodes", source="arXiv:2509.16293")
@@ -331,4 +326,4 @@ def lemons() -> Iterator[Reading]:
     table = analyze.lemon_recall(_RUN["nodes"], per_1000, days=days)
     for row, share in zip(rows, table["recall_share"], strict=True):
         label = f"lemons found in {row['observed_days']} days"
-        yield _against(row, "recall_share", label, float(share), "share")
+        yield beside(row, share, label, column="recall_share", unit="share")

@@ -12,7 +12,7 @@ import pandas as pd
 
 from workbench import analyze, load, simulate
 from workbench.analyze import Packing, PackingPlan, Parallelism
-from workbench.fidelity.registry import Reading, claim, published
+from workbench.fidelity.registry import Reading, beside, claim, published
 
 _SOURCE = "WLB-LLM, arXiv:2503.17924; lengths as hao-ai-lab/DistCA reconstructed them"
 _K = 1024
@@ -54,8 +54,8 @@ def table_2(folder: Path) -> Iterator[Reading]:
             ("mean delay", "delay_batches", "batches", 0.15),
         ):
             if row[column]:
-                label, printed = f"{tried.label()}: {name}", float(row[column])
-                yield Reading(label, printed, float(balance[column]), unit, near, row["source"])
+                label, ratio = f"{tried.label()}: {name}", balance[column]
+                yield beside(row, ratio, label, column=column, unit=unit, near=near)
 
 
 @claim(
@@ -91,8 +91,8 @@ def speedups(folder: Path) -> Iterator[Reading]:
         if not row["what"].startswith("mean") or row["recipe"] != "delay queues, adaptive":
             continue
         chosen = speeds[speeds["context_k"] == row["context_k"]] if row["context_k"] else speeds
-        printed, mean = float(row["speedup_ratio"]), float(chosen["speedup_ratio"].mean())
-        yield Reading(row["what"], printed, mean, "x", 0.05, row["source"])
+        mean = chosen["speedup_ratio"].mean()
+        yield beside(row, mean, column="speedup_ratio", unit="x", near=0.05)
 
 
 @claim(
@@ -154,8 +154,7 @@ def imbalance() -> Iterator[Reading]:
         # torchrec tests KL before it divides by ln k.
         value = _measured(loads, row["measure"]) * float(row["scale"])
         near = 0.5 * 10.0 ** -int(row["digits"])
-        quantity = f"{row['measure']} of {row['loads']}"
-        yield Reading(quantity, float(row["value"]), value, "", near, row["source"])
+        yield beside(row, value, f"{row['measure']} of {row['loads']}", unit="", near=near)
 
 
 def _measured(loads: Any, measure: str) -> float:
@@ -174,19 +173,14 @@ def rows() -> Iterator[Reading]:
     for row in published("sharding_rows"):
         key = (row["exponent"], row["row_count"], row["unit_count"])
         if key not in tables:
-            tables[key] = _placed(float(key[0]), int(key[1]), int(key[2]))
+            popularity = simulate.row_popularity(int(key[1]), float(key[0]))
+            table = analyze.row_sharding(popularity, units=int(key[2]))
+            ratios = dict(zip(table["placement"], table["max_to_mean_ratio"], strict=True))
+            tables[key] = {**ratios, "bound": float(table["bound_ratio"].iloc[0])}
         name = row["placement"]
         near = _DRAW if name == "random" else 0.5 * 10.0 ** -int(row["digits"])
-        quantity = f"exponent {row['exponent']}, {name}"
-        ratio = tables[key][name]
-        yield Reading(quantity, float(row["max_to_mean_ratio"]), ratio, "", near, row["source"])
-
-
-def _placed(exponent: float, rows: int, units: int) -> dict[str, float]:
-    """Give max / mean of every placement, and the bound."""
-    table = analyze.row_sharding(simulate.row_popularity(rows, exponent), units=units)
-    ratios = dict(zip(table["placement"], table["max_to_mean_ratio"], strict=True))
-    return {**ratios, "bound": float(table["bound_ratio"].iloc[0])}
+        quantity, ratio = f"exponent {row['exponent']}, {name}", tables[key][name]
+        yield beside(row, ratio, quantity, column="max_to_mean_ratio", unit="", near=near)
 
 
 @claim(
@@ -213,7 +207,7 @@ def shape() -> Iterator[Reading]:
         printed = float(row["max_to_mean_ratio"])
         near = _SHAPE_EVEN if printed < _EVEN else _SHAPE_SHARE * printed
         plan = f"{row['ranks']} ranks, {row['planner']} by {row['balance_by']}, {row['scheme']}"
-        yield Reading(plan, printed, ratio, "", near, row["source"])
+        yield beside(row, ratio, plan, column="max_to_mean_ratio", unit="", near=near)
 
 
 @claim(
@@ -231,20 +225,20 @@ def reuse(folder: Path) -> Iterator[Reading]:
     for row in published("sharding_dlrm_reuse"):
         histogram = load.reuse_histogram(folder / row["year"] / "locality_stats.txt")
         batch = histogram[histogram["batch"] == row["batch"]]
-        quantity, printed, source = row["quantity"], float(row["value"]), row["source"]
-        label = f"{row['year']}, {quantity}"
+        quantity, printed = row["quantity"], float(row["value"])
+        label, near = f"{row['year']}, {quantity}", 0.0
         if row["above_count"]:
             (value,) = batch.loc[batch["above_count"] == int(row["above_count"]), quantity]
-            yield Reading(f"{label} above {row['above_count']}", printed, value, "", 0, source)
+            label += f" above {row['above_count']}"
         elif quantity == "reuse_ratio":
-            value = batch["lookup_count"].iloc[0] / batch["unique_count"].iloc[0]
-            yield Reading(label, printed, value, "", 0.05, source)
+            value, near = batch["lookup_count"].iloc[0] / batch["unique_count"].iloc[0], 0.05
         else:
-            yield Reading(label, printed, batch[quantity].iloc[0], "", 0, source)
+            value = batch[quantity].iloc[0]
+        yield beside(row, value, label, unit="", near=near)
         if quantity == "unique_count":
             rows = analyze.row_popularity(batch)["row_count"].sum()
-            label = f"{row['year']}, rows that the bins hold together"
-            yield Reading(label, printed, rows, "rows", _ROWS_SHARE * printed, source)
+            label, near = f"{row['year']}, rows that the bins hold together", _ROWS_SHARE * printed
+            yield beside(row, rows, label, unit="rows", near=near)
 
 
 _JOBS = ("SE", "ST")
@@ -337,8 +331,7 @@ def dispersion(folder: Path) -> Iterator[Reading]:
     tables = {name: analyze.job_dispersion(_job(folder, name)) for name in _JOBS}
     for row in published("job_dispersion"):
         value = tables[row["job"]].set_index("measure")["value_ratio"].loc[row["measure"]]
-        quantity, near = f"{row['job']}, {row['measure']}", float(row["tolerance"])
-        yield Reading(quantity, float(row["value"]), float(value), "", near, row["source"])
+        yield beside(row, value, f"{row['job']}, {row['measure']}", unit="")
 
 
 def _job(folder: Path, name: str) -> pd.DataFrame:

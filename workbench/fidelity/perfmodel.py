@@ -13,7 +13,7 @@ import pandas as pd
 
 from workbench import analyze, load
 from workbench.errors import MissingExtraError
-from workbench.fidelity.registry import Reading, claim, published
+from workbench.fidelity.registry import Reading, beside, claim, published
 from workbench.tables import (
     CONFIGURATIONS,
     DEPENDENCIES,
@@ -227,8 +227,8 @@ def megatron() -> Iterator[Reading]:
     shares = 100 * analyze.utilization(jobs)["mfu_share"]
     for row, computed in zip(published("iteration_megatron"), shares.tolist(), strict=True):
         if row["mfu_pct"]:
-            printed = float(row["mfu_pct"])
-            yield Reading(f"MFU, {row['model']}", printed, computed, "%", 0.3, row["source"])
+            name = f"MFU, {row['model']}"
+            yield beside(row, computed, name, column="mfu_pct", unit="%", near=0.3)
 
 
 @claim(noun="configurations", name="memory of Megatron jobs", source="arXiv:2205.05198, Figure 1")

@@ -10,15 +10,8 @@ import pandas as pd
 
 from workbench import analyze, load
 from workbench.analyze import SmoothingPlan
-from workbench.fidelity.registry import Reading, claim, published
+from workbench.fidelity.registry import Reading, beside, claim, published
 from workbench.tables import POWER_TOTALS
-
-
-def _reading(row: dict[str, str], computed: float, text: str) -> Reading:
-    """Lay a number beside the row of a published file that prints it."""
-    printed, tolerance = float(row["value"]), float(row["tolerance"])
-    return Reading(text, printed, computed, row["unit"], tolerance, source=row["source"])
-
 
 # Claims about energy and power: 64 nodes of a GPT-3 training, metered at the wall.
 
@@ -38,17 +31,11 @@ _PERCENTILES = {"1st percentile": 1, "50th percentile": 50, "99th percentile": 9
 )
 def gpt3_energy_on_512_gpus(folder: Path) -> Iterator[Reading]:
     """Compare the run of one submission, each number under the convention it is told with."""
-    log = load.power(folder / "power", scope="node_ac", progress=False)
-    nodes = log.entities.loc[log.entities["scope"] == "node_ac", "entity"]
-    power = log.power[log.power["entity"].isin(nodes)]
-    (result,) = folder.glob("result_*.txt")
-    spans = load.job_log(result).spans
-    (run,) = spans[spans["kind"] == "run"].to_dict("records")
-    start, end = int(run["start_ns"]), int(run["end_ns"])
+    power, start, end = _run(folder)
     numbers = _by_lines(power, start, end) | _by_cells(power) | _as_read(power, start, end)
     for row in published("power_numbers"):
         computed = numbers[row["what"], row["convention"]]
-        yield _reading(row, computed, f"{row['what']}, {row['convention']}")
+        yield beside(row, computed, f"{row['what']}, {row['convention']}")
 
 
 def _by_lines(power: pd.DataFrame, start: int, end: int) -> dict[tuple[str, str], float]:
@@ -128,7 +115,7 @@ def gpt3_on_512_gpus(folder: Path) -> Iterator[Reading]:
         text, setting = row["what"], row["setting"]
         computed = result.get((text, setting))
         computed = _smoothed(totals, text, float(setting)) if computed is None else computed
-        yield _reading(row, computed, f"{text} ({setting})" if setting else text)
+        yield beside(row, computed, f"{text} ({setting})" if setting else text)
 
 
 @claim(
@@ -139,27 +126,28 @@ def gpt3_on_512_gpus(folder: Path) -> Iterator[Reading]:
 )
 def peaks_of_means(folder: Path) -> Iterator[Reading]:
     """Compare the peaks in the totals that analyses work on, which average over a cell."""
-    power, start, end = _run(folder)
+    power, start, end = _run(folder, edge_ns=_CELL_NS)
     grid = analyze.power_grid(power, period_s=2, start_ns=start, end_ns=end)
     result = _spectrum(analyze.power_totals(grid))
     for row in published("power_swings"):
         if row["unit"] == "Hz":
-            yield _reading(row, result[row["what"], ""], row["what"])
+            yield beside(row, result[row["what"], ""])
 
 
-def _run(folder: Path) -> tuple[pd.DataFrame, int, int]:
+def _run(folder: Path, *, edge_ns: int = 0) -> tuple[pd.DataFrame, int, int]:
+    """Give the power of all nodes, and the run without its edges."""
     log = load.power(folder / "power", scope="node_ac", progress=False)
     nodes = log.entities.loc[log.entities["scope"] == "node_ac", "entity"]
     (result,) = folder.glob("result_*.txt")
     spans = load.job_log(result).spans
     (run,) = spans[spans["kind"] == "run"].to_dict("records")
     power = log.power[log.power["entity"].isin(nodes)]
-    return power, int(run["start_ns"]) + _CELL_NS, int(run["end_ns"]) - _CELL_NS
+    return power, int(run["start_ns"]) + edge_ns, int(run["end_ns"]) - edge_ns
 
 
 def _at_instants(folder: Path) -> pd.DataFrame:
     """Read every meter at the same instants, by straight lines, and add them up."""
-    power, start, end = _run(folder)
+    power, start, end = _run(folder, edge_ns=_CELL_NS)
     instants = np.arange(start, end + 1, _CELL_NS)
     total = np.zeros(len(instants))
     count = 0
@@ -231,9 +219,8 @@ def knees(folder: Path) -> Iterator[Reading]:
     curve = analyze.power_curve(load.power_sweeps(sorted(folder.glob("summary_power_*.csv"))))
     names = curve.drop_duplicates(["gpu", "job", "configuration"])["gpu"]
     for row in published("power_sweep_counts"):
-        count = int((names == row["gpu"]).sum())
-        text, printed = f"{row['gpu']}: configurations", float(row["configuration_count"])
-        yield Reading(text, printed, count, "1", source=row["source"])
+        count, text = (names == row["gpu"]).sum(), f"{row['gpu']}: configurations"
+        yield beside(row, count, text, column="configuration_count", unit="1")
     result = analyze.power_knees(curve)
     for row in published("power_knees"):
         own = result[(result["gpu"] == row["gpu"]) & (result["job"] == row["job"])]
@@ -261,8 +248,7 @@ def fixed_power() -> Iterator[Reading]:
         ("throughput gained at 1000 W", _gain(curve, 1_000, implied), 1e-4, "1"),
         ("all-in power per GPU", site / count, 0.5, "W"),
     ):
-        row = facts[words]
-        yield Reading(words, float(row["value"]), computed, unit, tolerance, source=row["source"])
+        yield beside(facts[words], computed, words, unit=unit, near=tolerance)
 
 
 @claim(
@@ -332,13 +318,11 @@ def incident(folder: Path) -> Iterator[Reading]:
     )
     (row,) = table.to_dict("records")
     computed = {
-        "restart": row["restart_s"],
-        "lost steps": row["lost_step_count"],
-        "energy of the incident": row["energy_j"] / 1e3,
+        f"{_SYNTHETIC}restart": row["restart_s"],
+        f"{_SYNTHETIC}lost steps": row["lost_step_count"],
+        f"{_SYNTHETIC}energy of the incident": row["energy_j"] / 1e3,
     }
-    yield from _beside(
-        {_SYNTHETIC + name: value for name, value in computed.items()}, synthetic=True
-    )
+    yield from _beside(computed, synthetic=True)
 
 
 def _numbers(work: pd.DataFrame, spans: pd.DataFrame) -> dict[str, float]:
@@ -365,4 +349,4 @@ def _numbers(work: pd.DataFrame, spans: pd.DataFrame) -> dict[str, float]:
 def _beside(computed: Mapping[str, float], *, synthetic: bool) -> Iterator[Reading]:
     for row in published("step_energy"):
         if row["what"].startswith(_SYNTHETIC) == synthetic:
-            yield _reading(row, float(computed[row["what"]]), row["what"])
+            yield beside(row, computed[row["what"]])

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
 
 from workbench import analyze, datasets, load
-from workbench.fidelity.registry import Reading, claim, published
+from workbench.fidelity.registry import Reading, beside_named, claim
 from workbench.simulate import injections as inject
 from workbench.simulate.injections import models
 from workbench.tables import ExhaustiveInjections
@@ -22,11 +22,7 @@ _JUDGED_ON = {"dlrm": 100, "lenet": 20, "tickets": 8}
 _COUNTS = ["sdc_count", "due_count", "beneficial_count"]
 
 
-def _reading(what: str, computed: float) -> Reading:
-    (row,) = (row for row in published("pvf_numbers") if row["what"] == what)
-    value, near = float(row["value"]), float(row["tolerance"])
-    bound: Any = row["bound"]
-    return Reading(what, value, computed, row["unit"], near, row["source"], bound)
+_reading = partial(beside_named, "pvf_numbers")
 
 
 @cache
@@ -38,19 +34,13 @@ def _truth() -> ExhaustiveInjections:
 def order() -> Iterator[Reading]:
     """Compare the parts of the model by the exhaustive table: exact numbers, no samples."""
     by_part = analyze.pvf(_truth(), average="bits").set_index("component")["pvf"]
-    yield _reading(
-        "PVF of the top MLP over that of the bottom MLP", by_part["top"] / by_part["bottom"]
-    )
-    yield _reading(
-        "PVF of the bottom MLP over that of the embeddings",
-        by_part["bottom"] / by_part["embeddings"],
-    )
+    top, bottom, tables = (by_part[name] for name in ("top", "bottom", "embeddings"))
+    yield _reading("PVF of the top MLP over that of the bottom MLP", top / bottom)
+    yield _reading("PVF of the bottom MLP over that of the embeddings", bottom / tables)
     bits = analyze.pvf(_truth(), average="bits", by=("component", "bit"))
-    top = bits[bits["component"] == "top"].set_index("bit")["pvf"]
-    yield _reading(
-        "share of the top MLP's wrong outputs by bit 30, the exponent's top bit",
-        top[30] / top.sum(),
-    )
+    by_bit = bits[bits["component"] == "top"].set_index("bit")["pvf"]
+    name = "share of the top MLP's wrong outputs by bit 30, the exponent's top bit"
+    yield _reading(name, by_bit[30] / by_bit.sum())
 
 
 @claim(noun="pvf", name="stored types at equal numbers of flips", source="arXiv:2405.01741")
@@ -67,9 +57,8 @@ def types() -> Iterator[Reading]:
             )
             injected = inject.campaign(model, inputs, faults, judge=inject.shipped_judge("dlrm"))
             factors.append(float(analyze.pvf(injected, average="bits")["pvf"].iloc[0]))
-        yield _reading(
-            f"fp32 over int8 at {_FLIPS} flips, {component} MLP", factors[0] / factors[1]
-        )
+        name = f"fp32 over int8 at {_FLIPS} flips, {component} MLP"
+        yield _reading(name, factors[0] / factors[1])
 
 
 @claim(noun="pvf", name="intervals against the truth", source="300 samples of the shipped truth")
@@ -81,22 +70,15 @@ def coverage() -> Iterator[Reading]:
     inputs = int(_truth().campaign["input_count"].iloc[0])
     for group in ("top", "bottom"):
         for interval, words in (("clustered", "clustered"), ("independent", "independent-trials")):
-            yield _reading(
-                f"{words} 95 % interval, 1,000 sites, {group}",
-                float(table[group, "uniform", inputs, interval]),
-            )
-
-
-def _shipped_mismatches(name: str) -> Iterator[tuple[str, int]]:
-    inputs, labels = inject.shipped_inputs(name, _JUDGED_ON[name])
-    judge = inject.shipped_judge(name)
-    yield from _mismatches(inject.shipped_model(name), inputs, labels, judge)
+            share = table[group, "uniform", inputs, interval]
+            yield _reading(f"{words} 95 % interval, 1,000 sites, {group}", share)
 
 
 def _mismatches(
-    model: Any, inputs: Any, labels: Any, judge: inject.Judge
-) -> Iterator[tuple[str, int]]:
+    name: str, model: Any, given: tuple[Any, Any], judge: inject.Judge
+) -> Iterator[Reading]:
     """Count, per component, the experiments that two engines judge differently."""
+    inputs, labels = given
     for component in inject.parameters(model)["component"].unique():
         faults = inject.uniform_faults(
             model, _COMPARED, fault_model=inject.FaultModel(), where=component, seed=3
@@ -111,8 +93,9 @@ def _mismatches(
             ).outcomes
             for engine in ("fast", "flip_and_run")
         )
-        differs = (fast[_COUNTS] != plain[_COUNTS]).any(axis=1)
-        yield component, int(differs.sum())
+        count = int((fast[_COUNTS] != plain[_COUNTS]).any(axis=1).sum())
+        what = f"{name}, {component}: experiments that differ"
+        yield Reading(what, 0, count, f"of {_COMPARED}")
 
 
 @claim(
@@ -124,15 +107,10 @@ def engines() -> Iterator[Reading]:
     And into a model with a bypass, shared weights and a branch that nobody runs.
     """
     for name in inject.SHIPPED:
-        for component, count in _shipped_mismatches(name):
-            yield _differing(f"{name}, {component}", count)
-    entangled, inputs = models.Entangled(), models.entangled_inputs()
-    for component, count in _mismatches(entangled, inputs, None, inject.Judge()):
-        yield _differing(f"bypass model, {component}", count)
-
-
-def _differing(where: str, count: int) -> Reading:
-    return Reading(f"{where}: experiments that differ", 0, count, f"of {_COMPARED}")
+        given = inject.shipped_inputs(name, _JUDGED_ON[name])
+        yield from _mismatches(name, inject.shipped_model(name), given, inject.shipped_judge(name))
+    given = (models.entangled_inputs(), None)
+    yield from _mismatches("bypass model", models.Entangled(), given, inject.Judge())
 
 
 @claim(
@@ -166,24 +144,17 @@ def not_a_number() -> Iterator[Reading]:
 def checksums() -> Iterator[Reading]:
     """Flip 2,000 bits in each operand, and look for alarms without a fault."""
     gemm = analyze.detector_tolerance(inject.gemm_checksum_trials(seed=1), tolerances=[0.0])
-    by_place = gemm.set_index("place")
-    yield _reading(
-        "GEMM checksum, flips in B detected", float(by_place["detected_share"]["operand B"])
-    )
-    yield _reading(
-        "GEMM checksum, flips in C detected", float(by_place["detected_share"]["output C"])
-    )
-    yield _reading("GEMM checksum, false alarms", float(by_place["false_alarm_share"].max()))
+    detected = gemm.set_index("place")["detected_share"]
+    yield _reading("GEMM checksum, flips in B detected", detected["operand B"])
+    yield _reading("GEMM checksum, flips in C detected", detected["output C"])
+    yield _reading("GEMM checksum, false alarms", gemm["false_alarm_share"].max())
     bags = analyze.detector_tolerance(
         inject.embedding_bag_checksum_trials(seed=1), tolerances=[1e-6]
     ).set_index("place")
-    yield _reading(
-        "EmbeddingBag checksum at 1e-6, significant flips detected",
-        float(bags["detected_share"]["table row, high nibble"]),
-    )
-    yield _reading(
-        "EmbeddingBag checksum at 1e-6, false alarms", float(bags["false_alarm_share"].max())
-    )
+    share = bags["detected_share"]["table row, high nibble"]
+    yield _reading("EmbeddingBag checksum at 1e-6, significant flips detected", share)
+    alarms = bags["false_alarm_share"].max()
+    yield _reading("EmbeddingBag checksum at 1e-6, false alarms", alarms)
 
 
 @claim(noun="pvf", name="rounding to bfloat16", source="arXiv:1905.12322")
@@ -192,7 +163,6 @@ def bfloat16() -> Iterator[Reading]:
     table = inject.rounding_errors().set_index("rounding")
     differ, most = table["differ_count"], table["max_error_ratio"]
     yield Reading("values not rounded as by torch", 0, int(differ["nearest even"]), "count")
-    yield _reading(
-        "bfloat16, largest relative error of rounding to nearest even", float(most["nearest even"])
-    )
-    yield _reading("bfloat16, largest relative error of truncation", float(most["truncated"]))
+    nearest = "bfloat16, largest relative error of rounding to nearest even"
+    yield _reading(nearest, most["nearest even"])
+    yield _reading("bfloat16, largest relative error of truncation", most["truncated"])

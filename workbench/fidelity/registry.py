@@ -79,6 +79,33 @@ class Reading:
         return "short" if replace(self, printed=self.reached).holds() else "FAIL"
 
 
+def beside(
+    row: dict[str, str],
+    here: float,
+    what: str = "",
+    *,
+    column: str = "value",
+    unit: str | None = None,
+    near: float | None = None,
+) -> Reading:
+    """Put a number beside the one that a row of a published file prints.
+
+    Name, unit, tolerance and bound are those of the row unless they are given; a row may lack
+    the last two.
+    """
+    tolerance = float(row.get("tolerance") or 0) if near is None else near
+    bound: Any = row.get("bound", "")
+    unit = row["unit"] if unit is None else unit
+    what = what or row["what"]
+    return Reading(what, float(row[column]), float(here), unit, tolerance, row["source"], bound)
+
+
+def beside_named(file: str, name: str, here: float, what: str = "") -> Reading:
+    """Put a number beside the one that a published file prints under a name."""
+    (row,) = (row for row in published(file) if row["what"] == name)
+    return beside(row, here, what)
+
+
 Compute = Callable[..., Iterable[Reading]]
 
 

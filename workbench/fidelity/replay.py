@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ import pandas as pd
 
 from workbench import analyze, load
 from workbench.analyze import PassTimes
-from workbench.fidelity.registry import Reading, claim, published
+from workbench.fidelity.registry import Reading, beside, beside_named, claim, published
 
 _SETS = ("kineto-hta", "kineto-h100", "kineto-resnet", "kineto-dlrm-8rank")
 _QUEUED = "ns_resolution_trace"
@@ -21,12 +21,7 @@ _STEPPED = ("df_index_resolver", "nccl_parser_config", _QUEUED, *_STREAMS)
 _NO_WAITS = "inter-stream, residual"
 
 
-def _reading(name_in_file: str, computed: float, name: str = "") -> Reading:
-    """Set a number beside the printed one of that name."""
-    (row,) = (row for row in published("replay_numbers") if row["what"] == name_in_file)
-    value, near = float(row["value"]), float(row["tolerance"])
-    bound: Any = row["bound"]
-    return Reading(name or name_in_file, value, computed, row["unit"], near, row["source"], bound)
+_reading = partial(beside_named, "replay_numbers")
 
 
 @cache
@@ -197,7 +192,5 @@ def jobs(folder: Path) -> Iterator[Reading]:
         if name not in errors:
             operations = load.job_operations(folder / f"trace-{name}.parquet")
             errors[name] = analyze.job_held_out(operations).set_index("method")
-        computed = float(errors[name][row["measure"]].loc[row["method"]])
-        label, bound = f"{name}, {row['method']}, {row['measure']}", row["bound"]
-        printed, near = float(row["value"]), float(row["tolerance"])
-        yield Reading(label, printed, computed, "", near, row["source"], bound)  # type: ignore[arg-type]
+        computed = errors[name][row["measure"]].loc[row["method"]]
+        yield beside(row, computed, f"{name}, {row['method']}, {row['measure']}", unit="")
