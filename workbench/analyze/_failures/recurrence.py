@@ -116,22 +116,20 @@ def recurrence(
     power = 1.0 if np.isnan(growth) else growth
     # The power law is one of node-hours; per node as many are watched at that time.
     steps = np.diff((exposure / total) ** power * len(seen.at), prepend=0.0)
-    table = RECURRENCE.cast(
-        pd.DataFrame(
-            {
-                "time_h": times,
-                "failure_count": count,
-                "at_risk_count": at_risk,
-                "mean_count": mean,
-                "low_count": np.maximum(mean - reach, 0.0),
-                "high_count": mean + reach,
-                "trend_count": np.cumsum(steps / at_risk),
-            }
-        )
+    table = RECURRENCE.of(
+        {
+            "time_h": times,
+            "failure_count": count,
+            "at_risk_count": at_risk,
+            "mean_count": mean,
+            "low_count": np.maximum(mean - reach, 0.0),
+            "high_count": mean + reach,
+            "trend_count": np.cumsum(steps / at_risk),
+        }
     )
     doubts = doubtful_counts(counted(failures, leave_out)[0])
     table.attrs = {"left_out": seen.left_out, "doubts": doubts, "confidence_level": confidence}
-    return RECURRENCE.check(table)
+    return table
 
 
 def failure_trend(
@@ -194,10 +192,10 @@ def failure_trend(
         "laplace_ratio": laplace,
         "p_value_share": 2 * stats.norm.sf(abs(laplace)),
     }
-    table = FAILURE_TREND.cast(pd.DataFrame([row]))
+    table = FAILURE_TREND.of([row])
     table.attrs["left_out"] = seen.left_out
     table.attrs["doubts"] = doubtful_counts(counted(failures, leave_out)[0])
-    return FAILURE_TREND.check(table)
+    return table
 
 
 def _seen(failures: pd.DataFrame, nodes: pd.DataFrame, leave_out: Sequence[str]) -> _Seen:

@@ -250,7 +250,6 @@ def _beyond(
     method: str,
     shape: Callable[[_Floats], _Floats] | None,
 ) -> _Floats:
-    """Extrapolate the speed."""
     above = new > limits_w[-1]
     if above.any() and (shape is not None or method in _EXPONENTS):
         msg = f"{new[above][0]:g} W is above the largest limit; there only linear and power answer"

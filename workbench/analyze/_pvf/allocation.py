@@ -16,7 +16,7 @@ from workbench.analyze._pvf import groups as grouping
 from workbench.analyze._pvf.groups import SAME, Rules, groups
 from workbench.analyze._pvf.injection_rows import KEY, bundles, campaigns, experiments, together
 from workbench.analyze._pvf.interval_coverage import LEAST_SITES, neyman
-from workbench.analyze._pvf.parts import component_names, drawn_cells, parts, with_parts
+from workbench.analyze._pvf.parts import component_names, parts_of, with_parts
 from workbench.analyze._pvf.truth_cells import cells, inputs_of
 from workbench.errors import InjectionError, WorkbenchError
 from workbench.tables import ExhaustiveInjections, Injections
@@ -389,10 +389,7 @@ def strata(
     if "stratum" in by:
         bits = np.bincount(grouped.code, table["weight"].to_numpy(), len(size))
     else:
-        people = parts(
-            drawn_cells(injections, table), grouped, table["campaign_id"], campaign, rules
-        )
-        bits = people.bit_count
+        bits = parts_of(injections, table, grouped, campaign, rules).bit_count
     if np.isnan(bits).any():
         label = grouped.labels[int(np.isnan(bits).argmax())]
         msg = (

@@ -117,6 +117,20 @@ def running_estimates(wrong: Floats, judged: Floats, looks: Codes) -> Estimates:
     )
 
 
+def running_intervals(
+    wrong: Floats, judged: Floats, looks: Codes, trials: Floats, confidence_level: float
+) -> pd.DataFrame:
+    """Give share, intervals and sites with events after each number of sites, or of trials."""
+    estimate = running_estimates(wrong, judged, looks)
+    low, high, _ = cluster_interval(estimate, trials, confidence_level)
+    below, above = wilson_interval(estimate.share, trials, confidence_level)
+    return pd.DataFrame(
+        {"site_count": looks, "pvf": estimate.share, "low": low, "high": high,
+         "independent_low": below, "independent_high": above,
+         "event_site_count": estimate.event_count}
+    )  # fmt: skip
+
+
 def _spans(stratum: Codes, member: Codes) -> bool:
     home = np.zeros(int(stratum.max(initial=-1)) + 1, dtype=np.int64)
     home[stratum] = member

@@ -188,17 +188,9 @@ def _spread(count: Any, sums: Any) -> Any:
 
 def _estimates(mean: Any, variance: Any, freedom: Any, counts: tuple[Any, Any]) -> Estimates:
     clusters, events = counts
-    cluster_count = np.broadcast_to(np.asarray(clusters, dtype=float), mean.shape)
-    return Estimates(
-        mean,
-        variance,
-        np.maximum(freedom, 1.0),
-        cluster_count,
-        events,
-        events,
-        cluster_count,
-        np.zeros(len(mean)),
-    )
+    clusters, lonely = np.full(mean.shape, float(clusters)), np.zeros(len(mean))
+    freedom = np.maximum(freedom, 1.0)
+    return Estimates(mean, variance, freedom, clusters, events, events, clusters, lonely)
 
 
 def _covered(
@@ -270,24 +262,13 @@ def interval_funnel(
     for number, faults in enumerate(_parts(truth, component)):
         rng = np.random.default_rng([seed, number])
         share = faults.wrong[rng.integers(0, len(faults.wrong), looks[-1])] / inputs
-        table = _looks(share, np.array(looks), inputs, confidence_level)
+        at, ones = np.array(looks), np.ones(len(share))
+        trials = at * float(inputs)
+        table = intervals.running_intervals(share, ones, at, trials, confidence_level)
         exact = float(faults.wrong.mean()) / inputs
         samples.append(table.assign(group=faults.label, truth=exact))
     result = pd.concat(samples, ignore_index=True).assign(**rules_told(truth.campaign.iloc[0]))
     return tables.INTERVAL_FUNNEL.of(result)
-
-
-def _looks(share: Any, looks: Any, inputs: int, confidence_level: float) -> pd.DataFrame:
-    estimate = intervals.running_estimates(share, np.ones(len(share)), looks)
-    low, high, _ = intervals.cluster_interval(estimate, looks * float(inputs), confidence_level)
-    below, above = intervals.wilson_interval(
-        estimate.share, looks * float(inputs), confidence_level
-    )
-    return pd.DataFrame(
-        {"site_count": looks, "pvf": estimate.share, "low": low, "high": high,
-         "independent_low": below, "independent_high": above,
-         "event_site_count": estimate.event_count}
-    )  # fmt: skip
 
 
 # A stratum without events in the pilot may have some.

@@ -56,20 +56,28 @@ def with_parts(
     rules: Rules,
 ) -> Groups:
     """Name the groups of a table by what their faults were drawn from."""
-    drawn = drawn_cells(injections, table)
-    return grouped._replace(
-        labels=parts(drawn, grouped, table["campaign_id"], campaign, rules).labels
-    )
+    return grouped._replace(labels=parts_of(injections, table, grouped, campaign, rules).labels)
 
 
 def component_names(truth: ExhaustiveInjections) -> dict[str, str]:
     """Name every component of a truth by the part of it that was injected into."""
     table = cells(truth).assign(campaign_id=truth.campaign["campaign_id"].iloc[0])
-    grouped = groups(table, ("component",), truth.parameters)
     rules = Rules("bits", ("component",))
-    drawn = drawn_cells(truth, table)
-    labels = parts(drawn, grouped, table["campaign_id"], truth.campaign, rules).labels
+    grouped = groups(table, rules.by, truth.parameters)
+    labels = parts_of(truth, table, grouped, truth.campaign, rules).labels
     return dict(zip(grouped.keys["component"], labels, strict=True))
+
+
+def parts_of(
+    injections: Injections | Sequence[Injections] | ExhaustiveInjections,
+    table: pd.DataFrame,
+    grouped: Groups,
+    campaign: pd.DataFrame,
+    rules: Rules,
+) -> Parts:
+    """Find out what the experiments of a table were drawn from, by group."""
+    drawn = drawn_cells(injections, table)
+    return parts(drawn, grouped, table["campaign_id"], campaign, rules)
 
 
 def parts(

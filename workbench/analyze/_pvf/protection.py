@@ -23,7 +23,7 @@ from workbench.analyze._pvf.injection_rows import (
     parameters_of,
     together,
 )
-from workbench.analyze._pvf.parts import drawn_cells, parts, with_parts
+from workbench.analyze._pvf.parts import parts_of, with_parts
 from workbench.analyze._pvf.truth_cells import cells, inputs_of, wrong_counts
 from workbench.errors import InjectionError
 from workbench.tables import PVF_MITIGATION, PVF_PROTECTION, ExhaustiveInjections, Injections
@@ -102,7 +102,10 @@ def pvf_protection(
         label, tensors = labels["all" if name is None else str(name)]
         people = parameters[parameters["param"].isin(tensors)]
         if label not in curves:
-            curve = _curve(_grouped(units, unit), people, unit, exact)
+            # A bit place is one unit in all its tensors.
+            if unit == "bits":
+                units = units.groupby("place", as_index=False)[["one", "two"]].sum()
+            curve = _curve(units, people, unit, exact)
             curves[label] = curve.assign(group=label)
     result = pd.concat(curves.values(), ignore_index=True)
     ranked = "truth" if exact else "half of the sites, judged on the other half"
@@ -120,8 +123,7 @@ def _drawn_tensors(
         campaign, table = campaigns(injections), experiments(injections)
     people = parameters_of(injections)
     grouped = groups(table, by, people)
-    drawn = drawn_cells(injections, table)
-    origin = parts(drawn, grouped, table["campaign_id"], campaign, Rules("tensors", by))
+    origin = parts_of(injections, table, grouped, campaign, Rules("tensors", by))
     size = people.drop_duplicates("param").set_index("param")["bit_count"]
     for label, names, bits in zip(origin.labels, origin.names, origin.bit_count, strict=True):
         if not bits >= size.reindex(list(names)).sum() * (1 - _CLOSE):
@@ -200,13 +202,6 @@ def _sampled_units(injections: Injections | Sequence[Injections], unit: Unit) ->
     )  # fmt: skip
     keys = ["component", "param", "place"]
     return table.groupby(keys, sort=False, as_index=False)[["one", "two"]].sum()
-
-
-# A bit place is one unit in all its tensors.
-def _grouped(table: pd.DataFrame, unit: Unit) -> pd.DataFrame:
-    if unit != "bits":
-        return table
-    return table.groupby("place", as_index=False)[["one", "two"]].sum()
 
 
 def _curve(table: pd.DataFrame, parameters: pd.DataFrame, unit: Unit, exact: bool) -> pd.DataFrame:

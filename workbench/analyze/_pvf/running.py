@@ -75,14 +75,19 @@ def pvf_running(
         msg = f"no experiment {deed}"
         raise InjectionError(msg)
     _refuse_unequal(sites)
-    looks = _looks(sites, step, relative_error, confidence_level)
+    wrong, counts = (sites[name].to_numpy(dtype=float) for name in ("wrong", "judged"))
+    at = np.unique(np.append(np.arange(step, len(sites), step), len(sites)))
+    trials = np.cumsum(counts)[at - 1]
+    looks = intervals.running_intervals(wrong, counts, at, trials, confidence_level)
+    half = (looks["high"] - looks["low"]) / 2
+    is_enough = (looks["pvf"] > 0) & (half < relative_error * looks["pvf"])
     by = Rules("bits", () if component is None else ("component",))
     grouped = groups(sites, by.by, together(injections, "parameters"))
     campaign, drawn = campaigns(injections), drawn_cells(injections, judged)
     label = parts(drawn, grouped, sites["campaign_id"], campaign, by).labels[0]
     by_campaign = campaign.set_index("campaign_id")
     rules = rules_told(by_campaign.loc[sites["campaign_id"].iloc[0]])
-    return PVF_RUNNING.of(looks.assign(group=label, **rules))
+    return PVF_RUNNING.of(looks.assign(group=label, is_enough=is_enough, **rules))
 
 
 # A part of sites that were not drawn alike would be no sample.
@@ -99,23 +104,6 @@ def _refuse_unequal(sites: pd.DataFrame) -> None:
             "alike, in the order of its experiments"
         )
         raise InjectionError(msg)
-
-
-def _looks(
-    sites: pd.DataFrame, step: int, relative_error: float, confidence_level: float
-) -> pd.DataFrame:
-    wrong, judged = (sites[name].to_numpy(dtype=float) for name in ("wrong", "judged"))
-    looks = np.unique(np.append(np.arange(step, len(sites), step), len(sites)))
-    trials = np.cumsum(judged)[looks - 1]
-    estimate = intervals.running_estimates(wrong, judged, looks)
-    share = estimate.share
-    low, high, _ = intervals.cluster_interval(estimate, trials, confidence_level)
-    below, above = intervals.wilson_interval(share, trials, confidence_level)
-    return pd.DataFrame(
-        {"site_count": looks, "pvf": share, "low": low, "high": high, "independent_low": below,
-         "independent_high": above, "event_site_count": estimate.event_count,
-         "is_enough": (share > 0) & ((high - low) / 2 < relative_error * share)}
-    )  # fmt: skip
 
 
 _LEVEL = 0.95

@@ -40,7 +40,6 @@ class Judge:
     mask_tolerance: float = 0.0
 
     def __post_init__(self) -> None:
-        """Refuse a rule that cannot be followed."""
         criteria = get_args(Criterion)
         refuse_if(
             self.criterion not in criteria, f"criterion={self.criterion!r} is not one of {criteria}"
@@ -139,7 +138,6 @@ class Golden:
     is_right: Any
 
     def __len__(self) -> int:
-        """Return the number of inputs."""
         return len(self.outputs)
 
     def outcomes(self, outputs: Any, rows: Any) -> Any:

@@ -330,7 +330,6 @@ def _misfit(
 
 
 def _sum_of(path: Path) -> str | None:
-    """Give the sha256 of a file; None if it is not there."""
     return hashlib.sha256(path.read_bytes()).hexdigest() if path.exists() else None
 
 
@@ -467,7 +466,6 @@ def campaign_row(work: Work, created: pd.Timestamp) -> pd.DataFrame:
 
 
 def _flip_count(faults: pd.DataFrame) -> int | None:
-    """Give the bits per experiment if all have as many."""
     sizes = faults.groupby("exp_id").size()
     return int(sizes.iloc[0]) if sizes.nunique() == 1 and faults["bit"].notna().all() else None
 

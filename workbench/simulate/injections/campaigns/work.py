@@ -134,7 +134,6 @@ class Work:
         return OUTCOMES.check(outcomes), TRIALS.of(kept)
 
     def _watched(self, span: Changes, start: int) -> tuple[dict[str, Any], list[pd.DataFrame]]:
-        """Run experiments one by one, looking at each."""
         assert isinstance(self.engine, FlipAndRun)
         metric, labels = self.settings.metric, self.settings.labels
         drop = MetricDrop(self.judge, self.golden_metric)
@@ -263,7 +262,6 @@ def _golden_metric(golden: Golden, settings: CampaignSettings) -> float | None:
 
 
 def _false_alarms(model: Any, calls: Any, alarms: Alarms) -> list[tuple[str, str, int]]:
-    """Count the alarms of a run without faults."""
     for batch in calls:
         alarms(batch, model(*batch.args, **batch.kwargs))
     return [
@@ -398,7 +396,6 @@ class CampaignSettings:
     mitigation: Mitigation | Sequence[Mitigation] = ()
 
     def __post_init__(self) -> None:
-        """Refuse settings that cannot be followed."""
         if self.engine not in get_args(EngineName):
             msg = f"engine={self.engine!r} is not one of {get_args(EngineName)}"
             raise InjectionError(msg)

@@ -137,7 +137,6 @@ class _Entries(NamedTuple):
 
 
 def _row_masks(hits: _Hits, golden: _Longs, stored: Stored) -> _Longs:
-    """Give the bits that every row changes, for the golden bits it meets."""
     mask = hits.masks()
     is_set = ((golden & mask) != 0).astype(np.int64)
     # A bit that is already as its direction wants stays.

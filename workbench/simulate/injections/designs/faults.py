@@ -69,7 +69,6 @@ class FaultModel:
     value: float | None = None
 
     def __post_init__(self) -> None:
-        """Refuse a model that cannot be followed."""
         kinds = get_args(Kind)
         refuse_if(self.kind not in kinds, f"kind={self.kind!r} is not one of {kinds}")
         needed = _NUMBERS.get(self.kind, [])

@@ -72,7 +72,6 @@ def parameters(model: Any, *, components: Mapping[str, str] | None = None) -> pd
 
 
 def _population(rows: Iterable[tuple[str, str, str, str, str, int]]) -> pd.DataFrame:
-    """Give rows of ``_COLUMNS`` as table PARAMETERS."""
     table = pd.DataFrame(rows, columns=_COLUMNS).assign(campaign_id="")
     table["bit_count"] = table["element_count"] * table["dtype"].map(BIT_COUNTS)
     return PARAMETERS.of(table[list(PARAMETERS.columns)])

@@ -121,7 +121,6 @@ class FastEngine:
         return outcomes.counts()
 
     def _tallied(self, param: str, elems: Any, after: Any) -> Tally:
-        """Work out single faults of one parameter."""
         tally = Tally(len(elems))
         sites = self._place(param)
         if sites is None:
@@ -159,7 +158,6 @@ class FastEngine:
         return unit_sites(work, node) or table_sites(work, node)
 
     def _run(self, changes: Changes, entries: slice) -> Ended:
-        """Run one experiment exactly."""
         hit = np.unique(changes.target[entries])
         names = [changes.targets[number] for number in hit]
         for name in names:

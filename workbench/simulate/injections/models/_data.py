@@ -200,8 +200,6 @@ def numbered(texts: list[str], words: tuple[str, ...]) -> Array:
 
 
 def _text(draws: np.random.Generator, cause: int) -> str:
-    """Write one ticket."""
-
     def happens(piece: str) -> bool:
         return bool(draws.random() < SHARES[piece])
 

@@ -171,7 +171,6 @@ def _arrays(file: str) -> dict[str, Array]:
 
 
 def _drawn(name: str, count: int, seed: int) -> dict[str, Array]:
-    """Generate clicks or tickets."""
     if name == "dlrm":
         return dict(zip(("dense", "sparse", "labels"), _data.clicks(count, seed), strict=True))
     texts, causes = _data.tickets(count, seed)

@@ -176,7 +176,6 @@ def _fit(
     plan: Plan,
     loss: Loss = functional.cross_entropy,
 ) -> None:
-    """Train a model in place."""
     optimizer = torch.optim.Adam(model.parameters(), plan.learning_rate)
     starts = range(0, len(labels), plan.batch)
     total = plan.passes * len(starts)

@@ -217,7 +217,6 @@ def _change(faulty: Any, golden: Any, columns: int) -> float:
 
 
 def _flip(values: Any, position: tuple[int, int], bit: int) -> None:
-    """Flip a bit of one integer in place."""
     values[position] ^= as_masks(1 << bit, values)
 
 
@@ -279,7 +278,6 @@ class ChecksumDetector:
         return self._alarm
 
     def _begin(self, _model: Any, args: Any, kwargs: Any) -> None:
-        """Start anew with a batch."""
         tensors = [
             tensor for tensor in (*args, *kwargs.values()) if isinstance(tensor, torch().Tensor)
         ]
