@@ -40,14 +40,8 @@ def lemon_nodes(
 
     Parameters
     ----------
-    failures
-        Table :data:`workbench.tables.FAILURES`.
-    nodes
-        All nodes watched, failed or not: how many, their names, or table
-        :data:`workbench.tables.NODE_SPANS`.
-    days
-        How long each was watched. May be dropped for a table of nodes, whose spans are
-        taken then.
+    failures, nodes, days
+        As for :func:`failure_rates`.
     false_discovery_share
         Share of wrong ones among the flagged that is put up with.
     lemons
@@ -209,10 +203,7 @@ def lemon_recall(
         Failures of all nodes together, per 1,000 node-days.
     days
         Lengths of observation.
-    lemons
-        How many lemons there are, and which share of the failures they have; by default
-        1.2 % of the nodes have 15 % of the failures.
-    false_discovery_share
+    lemons, false_discovery_share
         As for :func:`lemon_nodes`.
 
     Returns

@@ -125,10 +125,8 @@ def failure_gaps(
 
     Parameters
     ----------
-    failures
-        Table :data:`workbench.tables.FAILURES`, with times.
-    leave_out
-        Severities and categories that are no failures to count.
+    failures, leave_out
+        As for :func:`lifetimes`.
     confidence_level
         Confidence of the interval.
 

@@ -63,12 +63,8 @@ def recurrence(
 
     Parameters
     ----------
-    failures
-        Table :data:`workbench.tables.FAILURES`, with times.
-    nodes
-        Table :data:`workbench.tables.NODE_SPANS` with all nodes watched, failed or not.
-    leave_out
-        Severities and categories that are no failures to count.
+    failures, nodes, leave_out
+        As for :func:`lifetimes`.
     confidence_level
         Confidence of the band, at each time for itself.
 
@@ -143,12 +139,8 @@ def failure_trend(
 
     Parameters
     ----------
-    failures
-        Table :data:`workbench.tables.FAILURES`, with times.
-    nodes
-        Table :data:`workbench.tables.NODE_SPANS` with all nodes watched, failed or not.
-    leave_out
-        Severities and categories that are no failures to count.
+    failures, nodes, leave_out
+        As for :func:`lifetimes`.
     confidence_level
         Confidence of the interval.
 

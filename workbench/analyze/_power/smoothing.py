@@ -270,10 +270,8 @@ def smoothing_plans(
         Table :data:`workbench.tables.POWER_TOTALS`.
     plans
         Plans by the name to show.
-    spec
-        What the grid allows; every version is then checked against it.
-    site_w
-        Power of the site, where limits of the specification scale with it.
+    spec, site_w
+        As for :func:`smoothing_summary`; every version is checked.
 
     Returns
     -------

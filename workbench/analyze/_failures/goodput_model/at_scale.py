@@ -298,10 +298,8 @@ def goodput_sensitivity(
     ----------
     job
         The base case. Recoveries and stalls given by phase are changed phase by phase.
-    failure_interval_min
-        Mean time between failures of the whole job, in minutes.
-    convention
-        How failures are counted; see :func:`goodput`.
+    failure_interval_min, convention
+        As for :func:`goodput`.
 
     Returns
     -------

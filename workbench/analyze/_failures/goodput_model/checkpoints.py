@@ -116,12 +116,10 @@ def checkpoint_optimum(
 
     Parameters
     ----------
-    failure_interval_min
-        Mean time between failures of the job, in minutes.
+    failure_interval_min, write_min
+        As for :func:`checkpoint_curve`.
     recovery_min
         From the failure until the job trains again, in minutes. It does not move the optimum.
-    write_min
-        How long writing a checkpoint stops the job, in minutes.
 
     Returns
     -------
@@ -320,12 +318,10 @@ def spares(
     ----------
     failure_times
         Table :data:`workbench.tables.FAILURE_TIMES`, with ``repair_min``.
-    job
-        How the job answers a failure.
+    job, horizon_min
+        As for :func:`goodput_replay`.
     spare_counts
         Numbers of spare nodes to try.
-    horizon_min
-        Length of every run, in minutes.
 
     Returns
     -------

@@ -96,12 +96,8 @@ def productive_share(
 
     Parameters
     ----------
-    job
-        How the job answers a failure.
-    failure_interval_min
-        Mean time between failures of the whole job, in minutes.
-    convention
-        How failures are counted.
+    job, failure_interval_min, convention
+        As for :func:`goodput`.
 
     Returns
     -------

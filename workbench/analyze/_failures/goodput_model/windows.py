@@ -168,12 +168,8 @@ def goodput_windows(
 
     Parameters
     ----------
-    failure_times
-        Table :data:`workbench.tables.FAILURE_TIMES`.
-    job
-        How the job answers a failure.
-    horizon_min
-        Length of every run, in minutes.
+    failure_times, job, horizon_min
+        As for :func:`goodput_replay`.
     window_min
         Length of a window, in minutes; a rest at the end of a run is dropped.
 

@@ -87,10 +87,8 @@ def cross_validated(
         lies outside the rest.
     held_out
         Hold out this value of ``by`` only; all values in turn if None.
-    residual
-        As in :func:`iteration_model`.
-    gpus
-        Kinds of GPUs by name that the package does not know, or knows otherwise.
+    residual, gpus
+        As for :func:`iteration_model`.
 
     Returns
     -------

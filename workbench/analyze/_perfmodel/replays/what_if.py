@@ -198,10 +198,8 @@ def critical_path(
 
     Parameters
     ----------
-    events
-        Table :data:`workbench.tables.EVENTS` that the graph was built from.
-    graph
-        From :func:`execution_graph`.
+    events, graph
+        As for :func:`what_if`.
     changes
         What takes another time, as for :func:`what_if`; nothing by default.
 
@@ -246,10 +244,8 @@ def slack(events: pd.DataFrame, graph: ExecutionGraph) -> pd.DataFrame:
 
     Parameters
     ----------
-    events
-        Table :data:`workbench.tables.EVENTS` that the graph was built from.
-    graph
-        From :func:`execution_graph`.
+    events, graph
+        As for :func:`what_if`.
 
     Returns
     -------

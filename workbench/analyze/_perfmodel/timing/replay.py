@@ -89,10 +89,8 @@ def replayed_events(events: pd.DataFrame, graph: ExecutionGraph, time_ns: Ints) 
 
     Parameters
     ----------
-    events
-        The table :data:`workbench.tables.EVENTS` that the graph was built from.
-    graph
-        From :func:`execution_graph`.
+    events, graph
+        As for :func:`what_if`.
     time_ns
         Times of its points, from :func:`replay`.
 

@@ -229,17 +229,13 @@ def stratified_faults(
 
     Parameters
     ----------
-    model
-        A ``torch.nn.Module``; it is not changed.
+    model, seed, where, bits
+        As for :func:`uniform_faults`.
     sites
         Experiments per stratum; or table
         :data:`workbench.tables.INJECTION_ALLOCATION`, whose ``site_count`` are drawn.
-    seed
-        Of the draw.
     by
         What makes a stratum, some of component, layer, param, kind, dtype, bit, bit_role.
-    where, bits
-        As for :func:`uniform_faults`.
 
     Returns
     -------
@@ -293,9 +289,7 @@ def exhaustive_faults(model: Any, where: Where = "*", bits: Bits = None) -> pd.D
 
     Parameters
     ----------
-    model
-        A ``torch.nn.Module``; it is not changed.
-    where, bits
+    model, where, bits
         As for :func:`uniform_faults`.
 
     Returns
@@ -376,12 +370,8 @@ def activation_faults(
         A ``torch.nn.Module``.
     inputs
         As for :func:`campaign`; the first batch tells the sizes.
-    count
-        Experiments.
-    seed
-        Of the draw.
-    fault_model
-        What happens to the bits that are hit.
+    count, seed, fault_model
+        As for :func:`uniform_faults`.
     where
         Patterns of module names; see :func:`activations`.
 
