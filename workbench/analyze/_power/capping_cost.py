@@ -276,11 +276,7 @@ def capping_blame(
 
     Parameters
     ----------
-    events
-        Table :data:`workbench.tables.CAPPING_EVENTS`, on the clock of the steps.
-    steps
-        Table :data:`workbench.tables.LOGGED_STEPS` of one job.
-    first_step_count, longest_step_ratio
+    events, steps, first_step_count, longest_step_ratio
         As for :func:`workbench.analyze.capping_cost`.
 
     Returns

@@ -228,16 +228,12 @@ def interval_funnel(
 
     Parameters
     ----------
-    truth
-        Every fault of a model.
+    truth, seed, confidence_level
+        As for :func:`interval_coverage`.
     component
         Part of the model; each of them if dropped.
     site_counts
         Sites after which to look; the sites of one look are among those of the next.
-    seed
-        Of the draw.
-    confidence_level
-        Confidence of the intervals.
 
     Returns
     -------

@@ -304,10 +304,8 @@ def pvf_mitigation(
         The campaign without.
     mitigated
         Campaigns with a mitigation, which ``campaign.mitigation`` names.
-    nan_policy
+    nan_policy, confidence_level
         As for :func:`pvf`.
-    confidence_level
-        Confidence of the intervals.
 
     Returns
     -------

@@ -33,10 +33,8 @@ def pvf_by_bit(
         Campaigns of single flips, or every fault.
     rows
         What stands beside the bits: ``"component"``, ``"layer"`` or ``"param"`` (tensor).
-    nan_policy
+    nan_policy, confidence_level
         As for :func:`pvf`.
-    confidence_level
-        Confidence of the intervals.
 
     Returns
     -------
@@ -230,10 +228,8 @@ def outcome_shares(
 
     Parameters
     ----------
-    injections
+    injections, by
         As for :func:`pvf`.
-    by
-        Columns that tell groups apart, as for :func:`pvf`.
 
     Returns
     -------

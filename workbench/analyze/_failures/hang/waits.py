@@ -17,7 +17,6 @@ from workbench.tables import (
     FLIGHT_WAITS,
     FlightRecording,
 )
-from workbench.tables import FlightRecording as Recording
 
 
 class Wait(NamedTuple):
@@ -200,7 +199,7 @@ Place = tuple[str, int]
 class State:
     """What the dumps of all ranks say together; made once, only read afterwards."""
 
-    def __init__(self, recording: Recording) -> None:
+    def __init__(self, recording: FlightRecording) -> None:
         _check(recording)
         self.have = {int(rank) for rank in recording.ranks["rank"]}
         names = recording.groups["group"].astype(str)
@@ -283,7 +282,7 @@ class State:
 
 
 def _check(recording: object) -> None:
-    if not isinstance(recording, Recording):
+    if not isinstance(recording, FlightRecording):
         kind = type(recording).__name__
         msg = f"a FlightRecording is needed, not a {kind}; pass what load.flight_recorder returns"
         raise WorkbenchError(msg)

@@ -68,9 +68,10 @@ class FastEngine:
             self._work: Plan | None = None
             if traced is not None and self._is_plain():
                 folding = RowFolding(traced, self.inputs)
-                work = Plan(traced, folding, golden, dot_shortcut(traced, folding))
-                work.rows_per_chunk, work.is_pruned = rows_per_chunk, is_pruned
-                self._work = work
+                shortcut = dot_shortcut(traced, folding)
+                self._work = Plan(
+                    traced, folding, golden, shortcut, rows_per_chunk, is_pruned=is_pruned
+                )
 
     def _is_plain(self) -> bool:
         """Say whether bounds hold: float32 on a CPU, no hooks, decisions by their margin."""

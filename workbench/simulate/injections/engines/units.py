@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from workbench.simulate.injections._judge import Golden
@@ -24,16 +25,16 @@ _SMALLEST = 1e-30
 _POOLS = {"MaxPool2d", "AvgPool2d"}
 
 
+@dataclass(frozen=True, eq=False)
 class Plan:
     """What every fast way needs: the model as a program, its rows, the measure, sizes."""
 
-    def __init__(
-        self, program: Program, folding: RowFolding, golden: Golden, shortcut: DotShortcut | None
-    ) -> None:
-        self.program, self.folding, self.golden = program, folding, golden
-        self.shortcut = shortcut
-        self.rows_per_chunk = 8192
-        self.is_pruned = True
+    program: Program
+    folding: RowFolding
+    golden: Golden
+    shortcut: DotShortcut | None
+    rows_per_chunk: int
+    is_pruned: bool
 
 
 class UnitSites:
