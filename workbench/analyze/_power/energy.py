@@ -239,6 +239,7 @@ def energy_total(energy: pd.DataFrame, *, entities: pd.DataFrame | None = None) 
 
 
 def _mean_w(energy: pd.DataFrame) -> float:
+    """Weigh the mean of each entity by the time that it was metered, of that of any."""
     valid = energy[energy["mean_w"].notna() & energy["first_ns"].notna()]
     first, last = (valid[name].to_numpy(dtype=np.int64) for name in ("first_ns", "last_ns"))
     any_ns = intervals.measure(first, last)

@@ -391,6 +391,8 @@ def rearranged(
 
 
 class _Taken:
+    """Operations taken over from a job: their new keys and durations."""
+
     def __init__(self, job: Job, placed: Layout, pick: NDArray[np.int64], split: float) -> None:
         self.keys: list[Operation] = []
         self.durations: list[Floats] = []

@@ -231,6 +231,7 @@ def _key(values: Any) -> Key:
 
 
 def _left_out(size: Floats, seconds: Floats) -> Floats:
+    """Predict every size by lines fitted to the others."""
     predicted = np.empty_like(seconds)
     for out in range(len(size)):
         kept = np.arange(len(size)) != out
