@@ -188,8 +188,8 @@ def _spread(count: Any, sums: Any) -> Any:
 
 def _estimates(mean: Any, variance: Any, freedom: Any, counts: tuple[Any, Any]) -> Estimates:
     clusters, events = counts
-    clusters, lonely = np.full(mean.shape, float(clusters)), np.zeros(len(mean))
-    freedom = np.maximum(freedom, 1.0)
+    clusters = np.broadcast_to(np.asarray(clusters, dtype=float), mean.shape)
+    freedom, lonely = np.maximum(freedom, 1.0), np.zeros(len(mean))
     return Estimates(mean, variance, freedom, clusters, events, events, clusters, lonely)
 
 
