@@ -93,7 +93,7 @@ def energy(
     own = np.diff(owners(readings), prepend=-1) == 0
     whole_j, _ = integrated(replace(readings, joined=own), (start, end), method)
     powers = pd.Series(readings.power_w).groupby(owners(readings)).max()
-    highest_w = powers.reindex(range(len(readings.names))).to_numpy(dtype=np.float64)
+    highest_w: Numbers = np.asarray(powers.reindex(range(len(readings.names))), dtype=np.float64)
     return energy_rows(
         readings,
         method=method,
@@ -116,11 +116,12 @@ def integrated(
     readings: Signal, window_ns: tuple[int, int], method: EnergyMethod
 ) -> tuple[Numbers, Numbers]:
     at = np.array(window_ns, dtype=np.int64)
-    blocks = list(known_up_to(readings, at, method=method))
-    energy_j, covered_ns = (
-        np.concatenate([np.diff(block[column])[:, 0] for block in blocks]) for column in (1, 2)
-    )
-    return energy_j, covered_ns / _NS
+    blocks = [
+        (np.diff(energy_j)[:, 0], np.diff(covered_ns)[:, 0] / _NS)
+        for _, energy_j, covered_ns in known_up_to(readings, at, method=method)
+    ]
+    energy_j, covered_s = (np.concatenate(column) for column in zip(*blocks, strict=True))
+    return energy_j, covered_s
 
 
 def window(
