@@ -259,7 +259,7 @@ TRAINING_RUNS = table("""
     model: str - name of the model, as analyze.model_shape knows it
     gpu: str - kind of GPU
     token_count: int64 >=1 - tokens trained on
-    gpu_hours: float64 >=0 - GPU-hours, restarts and waiting with them
+    gpu_time_h: float64 >=0 - GPU-hours, restarts and waiting with them
     parameter_count: int64 >=1 - parameters
     active_parameter_count: int64 >=1 - parameters that a token meets
     flops_count: float64 >=0 - 6 x active parameters x tokens

@@ -347,6 +347,7 @@ def _parallelism_plan_claim(ordered: pd.DataFrame, tokens: float | None) -> str:
         least = digits(float(ordered["memory_bytes"].min()) / _GB)
         return f"No way to spread the model over {gpus} fits; the leanest needs {least} GB per GPU"
     words = f"TP{best['tensor_parallel']} PP{best['pipeline_parallel']} DP{best['data_parallel']}"
+    words += f" EP{best['expert_parallel']}" if best["expert_count"] > 1 else ""
     words += f" with micro-batches of {best['micro_batch_count']}"
     claim = f"{words} is the fastest on {gpus}: {duration(best['dur_ns'])} per iteration"
     if tokens is None:
@@ -394,7 +395,7 @@ def training_runs(runs: pd.DataFrame, *, source: str = "", synthetic: bool = Fal
     rows = runs.iloc[::-1]
     pairs = zip(rows["model"], rows["gpu"], strict=True)
     names = [f"{label(model, 30)}, {label(gpu, 12)}" for model, gpu in pairs]
-    columns = ("peak_share", "tflops_per_gpu", "gpu_hours", "token_count")
+    columns = ("peak_share", "tflops_per_gpu", "gpu_time_h", "token_count")
     words = [
         f"{percent(share)}: {digits(speed)} TFLOP/s, {digits(hours / 1e6)} M GPU-hours "
         f"for {digits(tokens / 1e12)} T tokens"

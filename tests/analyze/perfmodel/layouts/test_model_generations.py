@@ -223,7 +223,7 @@ def test_training_runs_come_to_what_their_cards_print():
     by_hand = 6 * 405_853_339_648 * 15.6e12 / (30.84e6 * 3600) / 1e12
     assert runs.loc["Llama 3 405B", "tflops_per_gpu"] == pytest.approx(by_hand)
     assert runs.loc["Llama 2 70B", "peak_share"] == pytest.approx(0.428, abs=5e-4)
-    llama_2 = runs.filter(like="Llama 2", axis=0)["gpu_hours"].sum()
+    llama_2 = runs.filter(like="Llama 2", axis=0)["gpu_time_h"].sum()
     assert llama_2 == 2_273_280  # not the 3,311,616 of the card, which has a 34B model, too
     # Active parameters: all of Maverick's would come to more than six times the peak share.
     assert runs.loc["Llama 4 Maverick", "peak_share"] == pytest.approx(0.268, abs=5e-4)

@@ -36,7 +36,7 @@ def training_runs() -> pd.DataFrame:
     table["active_parameter_count"] = [shape.active_parameter_count for shape in shapes]
     # In floats: 6 x parameters x tokens is beyond what 64 bits count.
     table["flops_count"] = 6.0 * table["active_parameter_count"] * table["token_count"]
-    table["tflops_per_gpu"] = table["flops_count"] / (table["gpu_hours"] * 3600) / 1e12
+    table["tflops_per_gpu"] = table["flops_count"] / (table["gpu_time_h"] * 3600) / 1e12
     peaks = table["gpu"].map(lambda name: gpu_type(name).peak_tflops)
     table["peak_share"] = table["tflops_per_gpu"] / peaks
     table["remark"] = table["remark"].fillna("")
