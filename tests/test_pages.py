@@ -287,6 +287,11 @@ def test_printed_targets_of_make_exist():
 
 SIZES = [2**power for power in range(10, 22)]
 OWN_TABLES = {
+    "config.json": [
+        '{"model_type": "llama", "num_hidden_layers": 32, "hidden_size": 4096, "head_dim": 128,',
+        '"intermediate_size": 14336, "num_attention_heads": 32, "num_key_value_heads": 8,',
+        '"vocab_size": 128256}',
+    ],
     "tree.csv": ["entity,parent,level,limit_kw", "hall,,hall,20", *(
         f"node00{number},hall,node,8" for number in (1, 2, 3)
     )],

@@ -214,6 +214,7 @@ from ._perfmodel.layouts.model_shape import (
     model_shape as model_shape,
 )
 from ._perfmodel.layouts.parallelism_plan import parallelism_plan as parallelism_plan
+from ._perfmodel.layouts.training_runs import training_runs as training_runs
 from ._perfmodel.pipeline_schedule import pipeline_schedule as pipeline_schedule
 from ._perfmodel.replays.change import Change as Change
 from ._perfmodel.replays.what_if import (

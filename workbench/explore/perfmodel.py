@@ -259,13 +259,16 @@ def _steps(operations: pd.DataFrame) -> list[tuple[str, int | str]]:
     return [("slowest, or all", ALL), *((str(step), step) for step in steps)]
 
 
-_KINDS = ("A100", "H100", "H200", "B200", "GB200")
+_KINDS = (
+    "A100", "H100", "H100 FP8", "H200", "B200", "B200 FP8", "GB200", "GB300", "MI300X", "MI355X",
+)  # fmt: skip
 
 
 def parallelism_plan(
     model: analyze.IterationModel,
     *,
     shapes: Iterable[analyze.ModelShape | str] = ("GPT-3 175B", "Llama 3 405B", "Megatron 22B"),
+    tokens: Iterable[float] = (),
     like: analyze.Layout | None = None,
     source: str = "",
     synthetic: bool = False,
@@ -280,6 +283,8 @@ def parallelism_plan(
         Model of iteration times, from ``analyze.iteration_model`` or ``assumed_model``.
     shapes
         Models to choose from: shapes, or names of published ones.
+    tokens
+        Numbers of tokens to choose from; the title then says how long a whole training takes.
     like
         Sequence, sharding and the rest of the layout; 2,048 tokens, ZeRO-1, sequence
         parallelism and flash attention if None.
@@ -306,13 +311,25 @@ def parallelism_plan(
     def planned(name: str, gpus: int, kind: str, recompute: Any, batch: int) -> pd.DataFrame:
         fields = {**vars(start), "data": 1, "micro_batch": 1, "pipeline": 1, "chunks": 1}
         layout = analyze.Layout(**{**fields, "recompute": recompute, "global_batch": batch})
-        return analyze.parallelism_plan(by_name[name], gpus, model=model, like=layout, gpu=kind)
+        vary = ["expert"] if by_name[name].experts > 1 else []
+        return analyze.parallelism_plan(
+            by_name[name], gpus, model=model, like=layout, gpu=kind, vary=vary
+        )
 
-    def draw(*, shape: str, gpus: int, kind: str, recompute: str, batch: int) -> go.Figure:
+    def draw(
+        *, shape: str, gpus: int, kind: str, recompute: str, batch: int, trained: float = 0
+    ) -> go.Figure:
         table = planned(shape, gpus, kind, recompute, batch)
         where = as_source(source).joined(shape)
-        return plot.parallelism_plan(table, source=where, synthetic=synthetic)
+        return plot.parallelism_plan(
+            table, tokens=trained or None, source=where, synthetic=synthetic
+        )
 
+    amounts = {f"{number / 1e12:g}": number for number in tokens}
+    training = widgets.SelectionSlider(
+        options=list(amounts.items()) or [("", 0)], continuous_update=False,
+        description="tokens [10^12]",
+    )  # fmt: skip
     return Explorer(
         draw,
         shape=widgets.Dropdown(options=list(by_name), description="model"),
@@ -328,6 +345,7 @@ def parallelism_plan(
             options=[256, 512, 1024, 2048, 4096], value=1024, continuous_update=False,
             description="batch [sequences]",
         ),
+        **({"trained": training} if amounts else {}),
     )  # fmt: skip
 
 

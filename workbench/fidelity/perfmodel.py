@@ -299,17 +299,20 @@ def megatron_bridge() -> Iterator[Reading]:
 
     Tokens are spread over the experts by force in these jobs. The share of grouped products
     and the launches of routing were set with rows of Qwen 3 30B-A3B and GPT OSS 120B in sight;
-    Qwen 3 235B-A22B had no part in it. Rows of one model and GPU type differ by release of the
+    Qwen 3 235B-A22B and DeepSeek V3 had no part in it. Jobs in 4 bits stand apart: which of their
+    products are that narrow is not printed. Rows of one model and GPU type differ by release of the
     software, too, by up to 1.8 times for one and the same layout: no closed form tells that.
     """
     jobs = analyze.public_iterations()
     blind = analyze.iteration_errors(jobs, analyze.assumed_model().predict(jobs))["error_ratio"]
-    routed = jobs["expert_count"] > 1
-    for name, rows in (("dense models", ~routed), ("mixtures of experts", routed)):
+    routed, narrow = jobs["expert_count"] > 1, jobs["gpu"].str.endswith("FP4")
+    for name, rows in (("dense models", ~routed & ~narrow), ("mixtures of experts", routed)):
         yield _limit(f"{name}, median", 100 * blind[rows].abs().median())
-    unseen = 100 * blind[routed & (jobs["model"] == "Qwen 3 235B-A22B")].abs().median()
-    label = "Qwen 3 235B-A22B, no part in any constant, median"
-    yield _limit("mixtures of experts, median", unseen, label)
+    for name in ("Qwen 3 235B-A22B", "DeepSeek V3"):
+        unseen = 100 * blind[jobs["model"].str.startswith(name)].abs().median()
+        label = f"{name}, no part in any constant, median"
+        yield _limit("mixtures of experts, median", unseen, label)
+    yield _limit("dense models in 4 bits, median", 100 * blind[narrow].abs().median())
     seconds = jobs["dur_ns"].rank().corr((jobs["dur_ns"] * (1 + blind)).rank())
     yield Reading(
         "rank correlation of predicted and printed", 0.9, float(seconds), "", 0,
@@ -318,6 +321,38 @@ def megatron_bridge() -> Iterator[Reading]:
     after = after_one_row_of_each(jobs[routed])["error_ratio"]
     name = "mixtures of experts, other layouts after one row, median"
     yield _limit(name, 100 * after.abs().median())
+
+
+@claim(
+    noun="configurations",
+    name="parameters of three generations of Llama, and of others",
+    source="model cards and reports, a row each",
+)
+def parameters() -> Iterator[Reading]:
+    """Count the parameters of published shapes.
+
+    Biases and the norms of queries and keys are left out; so is what sees images.
+    """
+    for row in published("model_parameters"):
+        shape = analyze.model_shape(row["model"])
+        active = row["count"] == "active"
+        here = (shape.active_parameter_count if active else shape.parameter_count) / 1e9
+        yield Reading(
+            f"{row['model']}, {row['count']}", float(row["printed_b"]), here, "10^9",
+            float(row["tolerance_b"]), row["source"],
+        )  # fmt: skip
+
+
+@claim(
+    noun="configurations",
+    name="FLOP/s of the Llama 3 405B run",
+    source="arXiv:2407.21783, Table 4, beside the GPU-hours of its model card",
+)
+def training_run() -> Iterator[Reading]:
+    """GPU-hours with restarts cannot come to more than the MFU printed for its steps."""
+    runs = analyze.training_runs().set_index("model")
+    share = 100 * runs["peak_share"]["Llama 3 405B"]
+    yield Reading("share of the peak", 43, share, "%", 0, "MFU of its steps: 38 to 43", "at most")
 
 
 @claim(noun="configurations", name="nine jobs of Lumos", source="Lumos, arXiv:2504.09307, Figure 7")

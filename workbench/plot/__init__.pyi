@@ -115,6 +115,7 @@ from ._perfmodel.replay_fidelity import held_out_steps as held_out_steps
 from ._perfmodel.configurations import iteration_errors as iteration_errors
 from ._perfmodel.configurations import layout_what_if as layout_what_if
 from ._perfmodel.configurations import parallelism_plan as parallelism_plan
+from ._perfmodel.configurations import training_runs as training_runs
 from ._perfmodel.pipeline_schedule import (
     pipeline_schedule as pipeline_schedule,
     schedule_comparison as schedule_comparison,

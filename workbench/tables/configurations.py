@@ -17,6 +17,19 @@ _MODEL = columns("""
     is_tied: bool - input and output embedding are one matrix
     expert_count: int64 >=1 - experts per layer; 1 for a dense model
     routed_count: int64 >=1 - experts that each token visits
+    shared_count: int64 >=0 - experts that every token visits besides
+    moe_every: int64 >=1 - every how many layers one has experts
+    dense_first_count: int64 >=0 - layers without experts before them
+    dense_ffn: int64 >=0 - inner width of the feed-forward block of layers without experts; 0 for
+        that of ffn
+    window_tokens: int64 >=0 - tokens that attention looks back at; 0 for all
+    full_attention_every: int64 >=0 - every how many layers one looks at all; 0 for none
+    is_chunked: bool - the window is a chunk that begins anew, it does not slide
+    query_rank: int64 >=0 - width that queries are expanded from; 0 if they are not
+    latent_rank: int64 >=0 - width that keys and values are expanded from; 0 if they are not
+    rotary_width: int64 >=0 - rotary part of a query and key, on top of head_width
+    value_width: int64 >=0 - width of a head's values; 0 for head_width
+    next_token_count: int64 >=0 - layers that predict further tokens
 """)
 _LAYOUT = columns("""
     gpu: str - kind of GPU, e.g. A100
@@ -238,4 +251,20 @@ JOB_HELD_OUT = table("""
     error_ratio: float64 - mean of predicted / recorded - 1
     absolute_error_ratio: float64 >=0 - mean of its absolute value
     largest_error_ratio: float64 >=0 - largest absolute value
+""")
+
+TRAINING_RUNS = table("""
+    training_runs: One row per published training run: what its GPU-hours come to.
+
+    model: str - name of the model, as analyze.model_shape knows it
+    gpu: str - kind of GPU
+    token_count: int64 >=1 - tokens trained on
+    gpu_time_h: float64 >=0 - GPU-hours, restarts and waiting with them
+    parameter_count: int64 >=1 - parameters
+    active_parameter_count: int64 >=1 - parameters that a token meets
+    flops_count: float64 >=0 - 6 x active parameters x tokens
+    tflops_per_gpu: float64 >=0 - FLOPs / GPU-hours [10^12 FLOP/s]
+    peak_share: float64 0..1 - of the dense 16-bit peak
+    remark: str - what to know before it is compared; may be empty
+    source: str - where tokens and GPU-hours are printed
 """)

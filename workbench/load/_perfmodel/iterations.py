@@ -29,12 +29,20 @@ _NEEDED = {
 }
 _TIME = {"iteration_ms": "iteration time (ms)"}
 # vTrain's files know neither context nor expert parallelism, chunks or experts.
-_ONE = ("context_parallel", "expert_parallel", "chunk_count", "expert_count", "routed_count")
+_ONE = (
+    "context_parallel", "expert_parallel", "chunk_count", "expert_count", "routed_count",
+    "moe_every",
+)  # fmt: skip
+# Of these a model may have none, or as another column.
+_NONE = (
+    "shared_count", "dense_first_count", "dense_ffn", "window_tokens", "full_attention_every",
+    "query_rank", "latent_rank", "rotary_width", "value_width", "next_token_count",
+)  # fmt: skip
 _CHOICES = {
     "recompute": ("none", "selective", "full"),
     "sharding": ("none", "zero1", "fsdp", "hsdp"),
 }
-_FLAGS = ("is_gated", "is_tied", "has_sequence_parallel", "has_flash_attention")
+_FLAGS = ("is_gated", "is_tied", "is_chunked", "has_sequence_parallel", "has_flash_attention")
 _TRUE, _FALSE = {"1", "true", "yes"}, {"0", "false", "no"}
 
 
@@ -111,6 +119,7 @@ def _table(frame: pd.DataFrame, path: Path, defaults: dict[str, Any]) -> pd.Data
     hidden, heads = columns["hidden"], columns["head_count"]
     assumed = {
         **dict.fromkeys(_ONE, 1),
+        **dict.fromkeys(_NONE, 0),
         "ffn": 4 * hidden,
         "kv_head_count": heads,
         "head_width": np.maximum(hidden // heads, 1),
@@ -135,10 +144,11 @@ def _numbers(frame: pd.DataFrame, name: str, path: Path) -> np.ndarray:
 
 
 def _whole(frame: pd.DataFrame, name: str, path: Path) -> np.ndarray:
-    values = _numbers(frame, name, path)
+    least = 0 if name in _NONE else 1
+    values = as_floats(frame[name])
     # From 2^53 on a float no longer holds every whole number.
-    good = (values == np.floor(values)) & (values < 2**53)
-    _refuse(frame, name, path, good=good, need="a whole number from 1")
+    good = (values == np.floor(values)) & (values >= least) & (values < 2**53)
+    _refuse(frame, name, path, good=good, need=f"a whole number from {least}")
     return values.astype(np.int64)
 
 

@@ -23,7 +23,7 @@ from workbench.plot._style.text import (
     short,
     time_unit,
 )
-from workbench.tables import ITERATION_ERRORS, LAYOUT_WHAT_IF, PLAN
+from workbench.tables import ITERATION_ERRORS, LAYOUT_WHAT_IF, PLAN, TRAINING_RUNS
 
 _MOST_POINTS = 4_000
 # Told apart by shape; shades repeat.
@@ -268,13 +268,17 @@ _GB = 1e9
 _CELL_PX = 62
 
 
-def parallelism_plan(plan: pd.DataFrame, *, source: str = "", synthetic: bool = False) -> go.Figure:
+def parallelism_plan(
+    plan: pd.DataFrame, *, tokens: float | None = None, source: str = "", synthetic: bool = False
+) -> go.Figure:
     """Show the fastest way to spread a model for each tensor and pipeline size.
 
     Parameters
     ----------
     plan
         Table :data:`workbench.tables.PLAN`.
+    tokens
+        Tokens to train on: the title then says how many days that takes without a break.
     source, synthetic
         Where the data comes from, printed under the figure; whether it was generated.
 
@@ -322,7 +326,7 @@ def parallelism_plan(plan: pd.DataFrame, *, source: str = "", synthetic: bool = 
         ticks = {"tickvals": list(range(len(values))), "ticktext": [str(value) for value in values]}
         axis.update(title=title, **ticks, range=[-0.5, len(values) - 0.5], showgrid=False)
     figure.update_layout(height=max(_CELL_PX * len(pipelines), 180))
-    claim, note = _parallelism_plan_claim(ordered), _parallelism_plan_note(plan, best)
+    claim, note = _parallelism_plan_claim(ordered, tokens), _parallelism_plan_note(plan, best)
     doubtful = is_doubtful(ordered[ordered["fits"]].head(1))
     return frame.finish(figure, claim=claim, note=note, is_doubtful=doubtful)
 
@@ -336,15 +340,21 @@ def _cell(row: dict[Hashable, Any]) -> str:
     return "<br>".join(lines)
 
 
-def _parallelism_plan_claim(ordered: pd.DataFrame) -> str:
+def _parallelism_plan_claim(ordered: pd.DataFrame, tokens: float | None) -> str:
     best = ordered.iloc[0]
     gpus = f"{int(best['gpu_count']):,} {label(best['gpu'], 20)}"
     if not best["fits"]:
         least = digits(float(ordered["memory_bytes"].min()) / _GB)
         return f"No way to spread the model over {gpus} fits; the leanest needs {least} GB per GPU"
     words = f"TP{best['tensor_parallel']} PP{best['pipeline_parallel']} DP{best['data_parallel']}"
+    words += f" EP{best['expert_parallel']}" if best["expert_count"] > 1 else ""
     words += f" with micro-batches of {best['micro_batch_count']}"
-    return f"{words} is the fastest on {gpus}: {duration(best['dur_ns'])} per iteration"
+    claim = f"{words} is the fastest on {gpus}: {duration(best['dur_ns'])} per iteration"
+    if tokens is None:
+        return claim
+    rate = best["global_batch_count"] * best["sequence_tokens"] / (best["dur_ns"] / 1e9)
+    days = digits(tokens / rate / 86_400)
+    return f"{claim}, {days} days for {digits(tokens / 1e12)} trillion tokens without a break"
 
 
 def _parallelism_plan_note(plan: pd.DataFrame, best: pd.DataFrame) -> str:
@@ -352,6 +362,7 @@ def _parallelism_plan_note(plan: pd.DataFrame, best: pd.DataFrame) -> str:
     notes = [
         f"batch {int(first['global_batch_count']):,} x {int(first['sequence_tokens']):,} tokens",
         f"recompute {label(first['recompute'], 20)}",
+        f"the fastest reaches {percent(best['mfu_share'].max())} MFU",
         f"the best of {len(plan):,} ways per cell, {int((~plan['fits']).sum()):,} do not fit",
     ]
     if best["low_ns"].isna().all():
@@ -360,3 +371,47 @@ def _parallelism_plan_note(plan: pd.DataFrame, best: pd.DataFrame) -> str:
     elif best["doubt"].str.contains("never measured").any():
         notes.append("ways beyond what was measured have intervals without a promise")
     return " · ".join(notes)
+
+
+def training_runs(runs: pd.DataFrame, *, source: str = "", synthetic: bool = False) -> go.Figure:
+    """Show which share of the peak published training runs come to.
+
+    Parameters
+    ----------
+    runs
+        Table :data:`workbench.tables.TRAINING_RUNS`.
+    source, synthetic
+        Where the data comes from, printed under the figure; whether it was generated.
+
+    Returns
+    -------
+    plotly.graph_objects.Figure
+        A bar per run with its GPU-hours; the title states lowest and highest share.
+    """
+    frame = Frame(source, synthetic)
+    TRAINING_RUNS.check(runs)
+    if runs.empty:
+        return frame.nothing("There is no training run.", claim="No training run to show")
+    rows = runs.iloc[::-1]
+    pairs = zip(rows["model"], rows["gpu"], strict=True)
+    names = [f"{label(model, 30)}, {label(gpu, 12)}" for model, gpu in pairs]
+    columns = ("peak_share", "tflops_per_gpu", "gpu_time_h", "token_count")
+    words = [
+        f"{percent(share)}: {digits(speed)} TFLOP/s, {digits(hours / 1e6)} M GPU-hours "
+        f"for {digits(tokens / 1e12)} T tokens"
+        for share, speed, hours, tokens in zip(*(rows[name] for name in columns), strict=True)
+    ]
+    figure = go.Figure()
+    figure.add_bar(
+        x=100 * rows["peak_share"], y=names, orientation="h", text=words, textposition="auto",
+        customdata=[label(remark, 200) for remark in rows["remark"]],
+        hovertemplate="%{y}<br>%{text}<br>%{customdata}<extra></extra>",
+        marker={"color": COLOURS["series"]}, cliponaxis=False,
+    )  # fmt: skip
+    figure.update_xaxes(title="share of the dense 16-bit peak, restarts and waiting included [%]")
+    figure.update_yaxes(title="")
+    figure.update_layout(height=60 + 34 * len(rows), margin={"l": left_margin(names)})
+    low, high = (percent(runs["peak_share"].agg(end)) for end in ("min", "max"))
+    claim = f"{plural(len(runs), 'published run')} came to {low} to {high} of the GPUs' peak"
+    note = "6 x active parameters x tokens over GPU-hours: a lower bound of MFU"
+    return frame.finish(figure, claim=claim, note=note)

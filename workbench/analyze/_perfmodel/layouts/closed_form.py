@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 
 import numpy as np
@@ -44,12 +44,12 @@ class Constants:
 
 
 def parts(c: Columns, k: Constants) -> dict[str, Array]:
-    matrix, launch, tensor, context, expert = _layer(c, k)
-    layer = matrix + launch + tensor + context + expert
-    stage = c.stage_layers * layer
-    head = 6 * c.tokens * c.h * c.vocabulary / c.t / (c.peak_16 * _share_of_peak(c, k))
+    matrix, launch, tensor, context, expert = _stage(c, k)
+    stage = matrix + launch + tensor + context + expert
+    # A layer for a further token is followed by the same head.
+    heads = 1 + c.ahead
+    head = heads * 6 * c.tokens * c.h * c.vocabulary / c.t / (c.peak_16 * _share_of_peak(c, k))
     rounds = c.rounds
-    per_layer = rounds * c.stage_layers
     # Tensor-parallel ranks send a share each and gather it behind their links.
     sent = 2 * c.tokens * c.h / c.t
     # Activations one way and gradients the other, for every chunk; then fill and drain.
@@ -58,16 +58,16 @@ def parts(c: Columns, k: Constants) -> dict[str, Array]:
     width = np.where(c.n <= c.per_node, k.node_share * c.node, k.network_share * c.network)
     held = sum(parameters / c.shards(*group) for parameters, *group in _groups(c))
     return {
-        "compute": per_layer * matrix + rounds * head,
+        "compute": rounds * (matrix + head),
         "bubble": (c.p - 1) * stage / c.v,
-        "tensor": per_layer * tensor,
-        "context": per_layer * context,
-        "expert": per_layer * expert,
+        "tensor": rounds * tensor,
+        "context": rounds * context,
+        "expert": rounds * expert,
         "pipeline": hops * sent / width,
         "data": np.asarray(sum(_gradients(c, k, *group) for group in _groups(c))),
         # 20 bytes move per parameter: see the Notes of iteration_model.
         "optimizer": 20 * held / (k.optimizer_share * c.memory),
-        "other": per_layer * launch + k.fixed_s,
+        "other": rounds * launch + k.fixed_s,
     }
 
 
@@ -94,14 +94,25 @@ def _slower(c: Columns, ranks: Array, stride: Array | float, node: Array, networ
     return np.asarray(np.where(ranks <= local, node, np.minimum(node, local * network)))
 
 
-def _layer(c: Columns, k: Constants) -> tuple[Array, Array, Array, Array, Array]:
-    """Forward and backward of one layer and micro-batch: five parts in seconds."""
-    scores = 4 * c.tokens * c.s * c.heads * c.shown
+def _stage(c: Columns, k: Constants) -> tuple[Array, ...]:
+    """Forward and backward of a stage's layers and one micro-batch: five parts in seconds."""
+    routed = _layer(c, k, _share_of_experts(c, k), c.routed * c.ffn, c.shared * c.ffn, 1.0)
+    dense = _layer(c, k, np.ones_like(c.h), 0.0 * c.h, c.dense_ffn, 0.0)
+    both = zip(routed, dense, strict=True)
+    # Parts that a model without experts has not are 0, not nothing: 0 layers x a number.
+    return tuple(c.stage_moe * of_moe + c.stage_dense * of_dense for of_moe, of_dense in both)
+
+
+def _layer(
+    c: Columns, k: Constants, grouped: Array, routed_ffn: Array, ffn: Array, is_routed: float
+) -> tuple[Array, ...]:
+    """Give the parts of a layer whose tokens meet so much width of experts and of other blocks."""
+    scores = 2 * c.tokens * np.where(c.flash > 0, c.seen / 2, c.s) * (c.key + c.value)
     dense = _share_of_peak(c, k)
-    grouped = np.where(c.is_routed, _share_of_experts(c, k), dense)
     # Backward is two products for each of forward; flash attention stores no scores and
     # needs five for two, as it computes them again.
-    linear = c.attention_parameters / dense + c.routed * c.expert_parameters / grouped
+    plain = c.attention_parameters + c.matrices * c.h * ffn
+    linear = plain / dense + c.matrices * c.h * routed_ffn / grouped
     matrix = (3 + c.full) * 2 * c.tokens * linear / c.t / c.peak
     again = 3 + c.full + c.selective + 0.5 * c.flash
     matrix = matrix + again * scores / c.t / (c.peak_16 * dense)
@@ -109,20 +120,20 @@ def _layer(c: Columns, k: Constants) -> tuple[Array, Array, Array, Array, Array]
     # Forward writes and reads what it stores, backward reads it, writes and reads its
     # gradient; what is computed again is written and read again.
     passes = 5 + 2 * c.full
-    wide = (18 * c.h + 4 * c.routed * c.ffn) * c.tokens
+    wide = (18 * c.h + 4 * (routed_ffn + ffn)) * c.tokens
     # Copies of tokens are sorted by expert and back, forward and backward: read and written.
-    sorted_ = np.where(c.is_routed, (16 + 8 * c.full) * c.routed * c.h * c.tokens, 0)
+    sorted_ = is_routed * (16 + 8 * c.full) * c.routed * c.h * c.tokens
     traffic = passes * wide + (passes + 2 * c.selective) * stored + sorted_
     compute = matrix + traffic / c.t / (k.memory_share * c.memory)
     reduce = 2 * (c.t - 1) / c.t * 2 * c.tokens * c.h
     tensor = (4 + 2 * c.full) * reduce / _link(c, k, c.t)
     # Keys and values are gathered forward and backward, their gradients scattered.
-    keys = 2 * 2 * c.b * c.s * c.kv / c.t * (c.c - 1) / c.c
-    context = (3 + c.full) * keys / _link(c, k, c.c, c.t)
-    expert = (4 + 2 * c.full) * _exchange(c, k)
+    gathered = 2 * c.b * c.s * c.kv / c.t * (c.c - 1) / c.c
+    context = (3 + c.full) * gathered / _link(c, k, c.c, c.t)
+    expert = is_routed * (4 + 2 * c.full) * _exchange(c, k)
     gpu = compute + tensor + context + expert
     # The host launches while the GPU works; the longer of the two shows, smoothly.
-    host = np.where(c.is_routed, k.launch_s + k.routing_s, k.launch_s)
+    host = k.launch_s + is_routed * k.routing_s
     launch = np.sqrt(gpu**2 + host**2) - gpu
     return compute, launch, tensor, context, expert
 
@@ -139,9 +150,8 @@ def _exchange(c: Columns, k: Constants) -> Array:
 
 
 def _groups(c: Columns) -> tuple[tuple[Array, Array, Array], ...]:
-    shared = c.stage_layers * c.shared_layer_parameters + c.vocabulary * c.h / c.t
-    experts = c.stage_layers * c.expert_layer_parameters
-    return (shared, c.replicas, c.t), (experts, c.expert_replicas, c.expert_span)
+    shared = c.stage_parameters + c.vocabulary * c.h / c.t
+    return (shared, c.replicas, c.t), (c.stage_experts, c.expert_replicas, c.expert_span)
 
 
 def _gradients(c: Columns, k: Constants, held: Array, replicas: Array, stride: Array) -> Array:
@@ -166,17 +176,26 @@ Array = npt.NDArray[np.float64]
 class Columns:
     """One array per letter; s, b, h, a, L, t, p, d as in arXiv:2205.05198."""
 
-    layers: Array
+    layers: Array  # of the model and for further tokens
+    ahead: Array  # layers for further tokens, each with a head
     h: Array
     ffn: Array
-    heads: Array  # heads x width: columns of the query projection
-    kv: Array  # the same for keys and values
+    key: Array  # heads x width of a query or key
+    value: Array  # heads x width of a value
+    kv: Array  # columns of keys and values, both
+    stored: Array  # columns of queries, keys, values and what they are expanded from
+    attention_parameters: Array  # matrix elements of the attention of a layer
     a: Array
     vocabulary: Array
     matrices: Array
     tied: Array
     experts: Array
     routed: Array
+    shared: Array  # experts that every token meets
+    moe_every: Array
+    moe: Array  # layers with experts
+    dense_ffn: Array
+    seen: Array  # tokens that one attends to, twice the mean under a causal mask
     n: Array
     t: Array
     c: Array
@@ -210,26 +229,27 @@ class Columns:
         return self.gb / (self.d * self.b)  # micro-batches per replica
 
     @property
-    def shown(self) -> Array:
-        return np.where(self.flash > 0, 0.5, 1.0)  # share of the scores that is computed
-
-    @property
     def linear_parameters(self) -> Array:
-        """Matrix elements of a layer that one token meets."""
-        return self.attention_parameters + self.routed * self.expert_parameters
-
-    @property
-    def attention_parameters(self) -> Array:
-        return 2 * self.h * (self.heads + self.kv)  # matrix elements of the attention of a layer
+        """Matrix elements of all layers that one token meets."""
+        blocks = self.moe * (self.routed + self.shared) * self.ffn
+        blocks = blocks + (self.layers - self.moe) * self.dense_ffn
+        # A layer for a further token projects two widths to one.
+        first = 2 * self.ahead * self.h * self.h
+        return self.layers * self.attention_parameters + self.matrices * self.h * blocks + first
 
     @property
     def expert_parameters(self) -> Array:
-        """Matrix elements of one feed-forward block, of which a dense layer has one."""
+        """Matrix elements of one expert."""
         return self.matrices * self.h * self.ffn
 
     @property
     def is_routed(self) -> npt.NDArray[np.bool_]:
         return self.experts > 1  # whether tokens are sent to experts
+
+    @property
+    def is_narrow(self) -> npt.NDArray[np.bool_]:
+        """Whether the peak is that of numbers narrower than 8 bits."""
+        return self.peak > 3 * self.peak_16
 
     @property
     def is_folded(self) -> npt.NDArray[np.bool_]:
@@ -272,19 +292,57 @@ class Columns:
         return np.where(self.sharding == "none", 1, in_node)
 
     @property
-    def shared_layer_parameters(self) -> Array:
-        """Parameters of a layer besides its experts that a rank holds, norms with them."""
-        return (self.attention_parameters + 2 * self.h) / self.t
-
-    @property
-    def expert_layer_parameters(self) -> Array:
-        """Parameters of the experts of a layer that a rank holds."""
-        return self.expert_parameters * self.experts / self.e / self.expert_t
-
-    @property
     def stage_layers(self) -> Array:
         """Layers of the fullest stage."""
         return np.asarray(np.ceil(self.layers / self.p), dtype=np.float64)
+
+    @property
+    def stage_moe(self) -> Array:
+        """Layers with experts of the stage that has most of them."""
+        return np.minimum(np.ceil(self.stage_layers / self.moe_every), self.moe)
+
+    @property
+    def stage_dense(self) -> Array:
+        return self.stage_layers - self.stage_moe  # the other layers of that stage
+
+    @property
+    def stage_parameters(self) -> Array:
+        """Parameters of a stage besides its experts that a rank holds, norms with them."""
+        blocks = self.stage_moe * self.shared * self.ffn + self.stage_dense * self.dense_ffn
+        layers = self.stage_layers * (self.attention_parameters + 2 * self.h)
+        return (layers + self.matrices * self.h * blocks) / self.t
+
+    @property
+    def stage_experts(self) -> Array:
+        """Parameters of the experts of a stage that a rank holds."""
+        return self.stage_moe * self.expert_parameters * self.experts / self.e / self.expert_t
+
+
+def _attention(of: Callable[[str], Array]) -> dict[str, Array]:
+    """Give widths and parameters of the attention of a layer, plain or latent."""
+    h, a, kv_heads, head = (of(n) for n in ("hidden", "head_count", "kv_head_count", "head_width"))
+    query, latent = of("query_rank"), of("latent_rank")
+    own = of("value_width")
+    key, value = a * (head + of("rotary_width")), a * np.where(own > 0, own, head)
+    kv = (key + value) * kv_heads / a
+    plain = 2 * h * head * (a + kv_heads)
+    from_query = np.where(query > 0, (h + key) * query, h * key)
+    from_latent = h * (latent + of("rotary_width")) + latent * (a * head + value) + value * h
+    return {
+        "key": key, "value": value, "kv": kv, "stored": key + kv + value + query + latent,
+        "attention_parameters": np.where(latent > 0, from_query + from_latent, plain),
+    }  # fmt: skip
+
+
+def _seen(of: Callable[[str], Array], is_chunked: Array) -> Array:
+    """Tokens that one attends to, the mean of all layers; twice the mean under a causal mask."""
+    s, every, layers = of("sequence_tokens"), of("full_attention_every"), of("layer_count")
+    w = np.where(of("window_tokens") > 0, np.minimum(of("window_tokens"), s), s)
+    whole, rest = np.divmod(s, w)
+    in_chunks = (whole * w**2 + rest**2) / s
+    windowed = np.where(is_chunked > 0, in_chunks, 2 * w - w**2 / s)
+    full = np.where(every > 0, layers // np.maximum(every, 1), 0) / layers
+    return np.asarray(full * s + (1 - full) * windowed)
 
 
 def columns(
@@ -315,12 +373,16 @@ def columns(
         # Without hardware the kind is None, whose numbers are NaN.
         return np.array([getattr(kind, field, np.nan) * factor for kind in types], dtype=np.float64)
 
+    layers, ahead, has_experts = of("layer_count"), of("next_token_count"), of("expert_count") > 1
+    moe = np.where(has_experts, (layers - of("dense_first_count")) // of("moe_every") + ahead, 0)
     return Columns(
-        layers=of("layer_count"), h=of("hidden"), ffn=of("ffn"),
-        heads=of("head_count") * of("head_width"), kv=of("kv_head_count") * of("head_width"),
+        layers=layers + ahead, ahead=ahead, h=of("hidden"), ffn=of("ffn"), **_attention(of),
         a=of("head_count"), vocabulary=of("vocabulary_count"), matrices=2 + of("is_gated"),
         tied=of("is_tied"),
-        experts=of("expert_count"), routed=of("routed_count"), n=of("gpu_count"),
+        experts=of("expert_count"), routed=of("routed_count"), shared=of("shared_count"),
+        moe_every=of("moe_every"), moe=moe,
+        dense_ffn=np.where(of("dense_ffn") > 0, of("dense_ffn"), of("ffn")),
+        seen=_seen(of, of("is_chunked")), n=of("gpu_count"),
         t=of("tensor_parallel"), c=of("context_parallel"), p=of("pipeline_parallel"),
         d=of("data_parallel"), e=of("expert_parallel"), v=of("chunk_count"),
         b=of("micro_batch_count"), gb=of("global_batch_count"), s=of("sequence_tokens"),
@@ -380,11 +442,13 @@ def memory_footprint(
     ``hsdp`` by the replicas of a node. Context-parallel ranks hold the same parameters and
     count as replicas; of an expert there are ``t c d / (e t_e)``, of which ``t_e`` share its
     matrices: t, or 1 where the data-parallel ranks do not divide by e. Activations per layer
-    and micro-batch, in bytes: ``s b h (10 + (8 + 4 k f/h)/t + 5 a s/(h t))`` with feed-forward
-    width f and k experts per token, the 10 divided by t with sequence parallelism, the last
-    term absent with selective recomputation or flash attention; ``2 s b h`` with full
-    recomputation. The first stage holds min(m, p) micro-batches, 1 + (p - 1)/(p v) times p if
-    interleaved.
+    and micro-batch, in bytes: ``s b (10 h + (2 w + 4 k f)/t + 5 a s/t)`` with w columns of
+    queries, keys, values and their product (4 h with as many heads of each), latents with them,
+    feed-forward width f and k experts per token, shared ones counted; the 10 divided by t with
+    sequence parallelism, the last term absent with selective recomputation or flash attention;
+    ``2 s b h`` with full recomputation. The first stage holds min(m, p) micro-batches,
+    1 + (p - 1)/(p v) times p if interleaved. Where only some layers have experts, the stage with
+    most of them counts.
 
     References
     ----------
@@ -409,21 +473,21 @@ def total_bytes(c: Columns) -> Array:
 def _states(c: Columns) -> tuple[Array, Array, Array]:
     # The output embedding is on the first stage too only where there is one stage.
     embedding = c.vocabulary * c.h * np.where((c.p == 1) & (c.tied == 0), 2, 1)
-    shared = _held_states(c, c.shared_layer_parameters, embedding / c.t, c.shards(c.replicas, c.t))
+    shared = _held_states(c, c.stage_parameters, embedding / c.t, c.shards(c.replicas, c.t))
     # Of an expert there are fewer replicas, so fewer ranks to share its states.
     of_experts = c.shards(c.expert_replicas, c.expert_span)
-    experts = _held_states(c, c.expert_layer_parameters, 0.0, of_experts)
+    experts = _held_states(c, c.stage_experts, 0.0, of_experts)
     weights, gradients, optimizer = (a + b for a, b in zip(shared, experts, strict=True))
     return weights, gradients, optimizer
 
 
 def _held_states(
-    c: Columns, layer: Array, besides: Array | float, shards: Array
+    c: Columns, stage: Array, besides: Array | float, shards: Array
 ) -> tuple[Array, Array, Array]:
     """Give bytes of weights, gradients and optimizer of parameters shared by so many ranks."""
-    held = c.stage_layers * layer + besides
+    held = stage + besides
     copies = np.where(c.sharding == "zero1", 1, shards)
-    gathered = np.where(copies > 1, 2 * layer, 0)
+    gathered = np.where(copies > 1, 2 * stage / c.stage_layers, 0)
     return 2 * held / copies + gathered, 4 * held / copies, 12 * held / shards
 
 
@@ -431,7 +495,9 @@ def _activations(c: Columns) -> Array:
     tokens = c.tokens * c.h
     outside = 10 / np.where(c.sequence_parallel > 0, c.t, 1)
     scores = np.where((c.selective > 0) | (c.flash > 0), 0, 5 * c.a * c.s / (c.h * c.t))
-    layer = tokens * (outside + (8 + 4 * c.routed * c.ffn / c.h) / c.t + scores)
+    blocks = c.stage_moe * (c.routed + c.shared) * c.ffn + c.stage_dense * c.dense_ffn
+    width = 2 * c.stored + 4 * blocks / c.stage_layers
+    layer = tokens * (outside + width / c.h / c.t + scores)
     # Of what is computed again only the input stays, and one layer is whole at a time.
     stage = np.where(c.full > 0, 2 * tokens * c.stage_layers + layer / c.p, layer * c.stage_layers)
     # 1F1B: the first stage holds as many micro-batches as there are stages, interleaving a part
@@ -465,9 +531,11 @@ def model_flops(configurations: pd.DataFrame, *, causal: bool = False) -> pd.Dat
 
     Notes
     -----
-    With B sequences of s tokens, L layers whose matrices have P elements that a token meets,
-    queries of width q, and V tokens in the vocabulary: ``6 B s (L P + h V)`` for the matrices
-    and ``12 B s^2 q L`` for scores and values, halved if ``causal``. Recomputing everything
+    With B sequences of s tokens, P elements of the matrices of all L layers that a token meets,
+    keys and values of k and v columns, and V tokens in the vocabulary: ``6 B s (P + h V)`` for the
+    matrices and ``6 B s e (k + v) L`` for scores and values, halved if ``causal``. e is s, or in
+    layers with a window twice the mean number of tokens it leaves under the causal mask. A layer
+    for a further token counts with its head. Recomputing everything
     adds a third of both but for the head, recomputing attention a third of the second. The
     common ``6 N D`` has no second term.
 
@@ -485,7 +553,7 @@ def model_flops(configurations: pd.DataFrame, *, causal: bool = False) -> pd.Dat
     c = columns(configurations, with_hardware=False)
     model, hardware = flops(c, causal=causal)
     tokens = c.gb * c.s
-    met = c.layers * c.linear_parameters + c.h * c.vocabulary
+    met = c.linear_parameters + (1 + c.ahead) * c.h * c.vocabulary
     table = configurations.assign(
         model_flops_count=model, hardware_flops_count=hardware, six_n_d_flops_count=6 * met * tokens
     )
@@ -494,9 +562,10 @@ def model_flops(configurations: pd.DataFrame, *, causal: bool = False) -> pd.Dat
 
 def flops(c: Columns, *, causal: bool) -> tuple[Array, Array]:
     tokens = c.gb * c.s
-    linear = 6 * tokens * c.layers * c.linear_parameters
-    attention = 12 * tokens * c.s * c.heads * c.layers * (0.5 if causal else 1.0)
-    head = 6 * tokens * c.h * c.vocabulary
+    linear = 6 * tokens * c.linear_parameters
+    scores = (c.key + c.value) * c.layers * (0.5 if causal else 1.0)
+    attention = 6 * tokens * c.seen * scores
+    head = 6 * tokens * (1 + c.ahead) * c.h * c.vocabulary
     again = np.where(c.full > 0, (linear + attention) / 3, c.selective * attention / 3)
     return linear + attention + head, linear + attention + head + again
 

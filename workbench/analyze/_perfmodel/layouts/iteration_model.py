@@ -101,8 +101,10 @@ class IterationModel:
         model, hardware = flops(c, causal=False)
         budget = c.n * c.peak * predicted / 1e9
         memory = total_bytes(c)
-        # Twice at most, not once per row: the class depends on experts alone.
-        classes = {routed: self._error_class(routed) for routed in set(c.is_routed.tolist())}
+        # A few times, not once per row: there are eight classes.
+        was_used = configurations["gpu"].isin(public_iterations()["gpu"]).tolist()
+        kinds = list(zip(c.is_routed.tolist(), c.is_narrow.tolist(), was_used, strict=True))
+        classes = {kind: self._error_class(*kind) for kind in set(kinds)}
         table = configurations[list(CONFIGURATIONS.columns)].assign(
             dur_ns=np.rint(predicted).astype(np.int64),
             **self._interval(predicted, outside),
@@ -112,17 +114,18 @@ class IterationModel:
             memory_bytes=np.rint(memory).astype(np.int64),
             fits=memory <= c.capacity,
             doubt=["; ".join(filter(None, [self.doubt, *words])) for words in outside],
-            error_class=[classes[routed] for routed in c.is_routed.tolist()],
+            error_class=[classes[kind] for kind in kinds],
             **{f"{name}_ns": values for name, values in components.items()},
             **self._bases(configurations),
         )
         return PREDICTED_ITERATIONS.check(PREDICTED_ITERATIONS.cast(table).reset_index(drop=True))
 
-    def _error_class(self, is_routed: bool) -> str:
+    def _error_class(self, is_routed: bool, is_narrow: bool, was_used: bool) -> str:
         if math.isfinite(self._half_width):
             width = math.expm1(self._half_width)
             return f"fitted: {self.coverage_share:.0%} of the rows held out were within {width:.0%}"
-        public = error_class(Constants(), is_routed=is_routed)
+        public = error_class(Constants(), is_routed=is_routed, is_narrow=is_narrow)
+        public += "" if was_used else "; none of them ran on this kind of GPU"
         return public if self._hull is None else f"{self.doubt}; before that: {public}"
 
     def _outside(self, configurations: pd.DataFrame) -> list[list[str]]:
@@ -201,6 +204,9 @@ def iteration_model(
     * all-reduces, ``4 + 2 [full]`` of ``2 (t-1)/t x 2 T h`` bytes over ``node_share`` of the
       links in a node; a ring over several leaves each by the adapters of all its ranks there,
       ``network_share`` of them, if these are slower;
+    * of layers that look back at a window only, the scores in it; latent attention has the products
+      that expand its keys and values; where only some layers have experts, the stage that has most
+      of them decides;
     * with experts, the feed-forward products at ``expert_share`` of that share, for the
       narrower of hidden and expert width and for the rows that one expert gets; copies of tokens
       sorted and back, ``16 k h T / t`` bytes; four exchanges of ``2 k T h / t`` bytes per token and
@@ -517,14 +523,19 @@ def public_iterations() -> pd.DataFrame:
 
 
 @cache
-def error_class(constants: Constants, *, is_routed: bool) -> str:
+def error_class(constants: Constants, *, is_routed: bool, is_narrow: bool = False) -> str:
     """Say how far off a closed form was on the public rows of a class of models."""
     rows = public_iterations()
-    rows = rows[(rows["expert_count"] > 1) == is_routed]
+    c = columns(rows)
+    kind = "mixtures of experts" if is_routed else "dense models"
+    # Only a part of the products of such jobs is that narrow, which part is not printed.
+    kind += " in 4 bits" if is_narrow else ""
+    rows = rows[(c.is_routed == is_routed) & (c.is_narrow == is_narrow)]
+    if rows.empty:
+        return f"{kind}: no public job tells how far off"
     seconds = np.sum(list(parts(columns(rows), constants).values()), axis=0)
     errors = np.abs(seconds / (rows["dur_ns"].to_numpy() / 1e9) - 1)
     middle, most = np.quantile(errors, [0.5, 0.9])
-    kind = "mixtures of experts" if is_routed else "dense models"
     return (
         f"{kind}, constants not fitted: {len(rows)} public jobs were off by {middle:.0%} in the "
         f"median, nine of ten by at most {most:.0%}"

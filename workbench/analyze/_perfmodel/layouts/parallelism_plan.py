@@ -30,7 +30,7 @@ def parallelism_plan(
     """Predict every way to spread a model over a number of GPUs.
 
     Tensor, pipeline and data parallelism and the micro-batch are tried in all sizes that
-    multiply to the GPUs and divide heads, layers and batch; TP stays within a node.
+    multiply to the GPUs and divide heads and batch; TP stays within a node, no stage is empty.
 
     Parameters
     ----------
@@ -96,7 +96,8 @@ def _layouts(
                 continue
             left = count // (tensor * context)
             for pipeline in _divisors(left, most=shape.layers):
-                if shape.layers % pipeline == 0:
+                # Stages may be uneven, as the fullest one decides; but none may be empty.
+                if -(-shape.layers // pipeline) * (pipeline - 1) < shape.layers:
                     base = (tensor, context, pipeline, left // pipeline)
                     layouts += _cut(shape, like, base, varied)
     if len(layouts) > _MOST_ROWS:
@@ -111,8 +112,10 @@ def _cut(
     tensor, context, pipeline, data = sizes
     apart = tensor * context * data
     experts = _powers(apart) if "expert" in varied else [like.expert]
-    # Interleaving needs layers that divide by stages and chunks; else plain 1F1B.
-    chunks = like.chunks if pipeline > 1 and shape.layers % (pipeline * like.chunks) == 0 else 1
+    # Interleaving needs layers that fill all chunks but for those of embedding, head and further
+    # tokens; else plain 1F1B.
+    spare = -shape.layers % (pipeline * like.chunks)
+    chunks = like.chunks if pipeline > 1 and spare <= 2 + shape.next_tokens else 1
     candidates = [
         replace(
             like, tensor=tensor, context=context, pipeline=pipeline, data=data,
