@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from workbench._shared.numbers import quantity, significant
 from workbench.cli._app import (
     LOOK,
     BootTime,
@@ -43,6 +44,9 @@ _ADDS = {
     "document lengths": "unequal attention",
     "injections": "vulnerable components",
 }
+
+
+_SYNTHETIC = "SYNTHETIC DATA: all or some of it was simulated, not measured."
 
 
 def diagnose(
@@ -87,9 +91,10 @@ def diagnose(
     found = analyze.findings(bundle, least_time_share=min_cost / 100)
     if as_json:
         print_json({"findings": records(found.findings), "rules": records(found.rules),
-                    "files": records(bundle.files)})  # fmt: skip
+                    "files": records(bundle.files),
+                    "is_synthetic": bundle.is_synthetic})  # fmt: skip
     elif markdown:
-        typer.echo(_markdown(found))
+        typer.echo(_markdown(found, is_synthetic=bundle.is_synthetic))
     else:
         _print(found, bundle, paths, top)
     tables = {"findings": found.findings, "rules": found.rules, **found.tables}
@@ -107,20 +112,17 @@ def cost_text(row: Any) -> str:
 
     parts = []
     if not pd.isna(row.cost):
-        unit = row.cost_unit.removesuffix("s") if row.cost == 1 else row.cost_unit
-        parts.append(f"{float(row.cost):,.3g} {unit}")
+        parts.append(quantity(float(row.cost), row.cost_unit))
     if not pd.isna(row.time_share):
-        parts.append(f"{100 * float(row.time_share):.2g} % of the GPU time")
+        parts.append(f"{significant(100 * float(row.time_share), 2)} % of the GPU time")
     return ", ".join(parts) or "no cost known"
 
 
 def _print(found: Findings, bundle: Bundle, paths: list[Path], top: int) -> None:
-    from workbench.tables import SAYS_SYNTHETIC
-
     width = min(max(shutil.get_terminal_size((100, 24)).columns, 60), 110)
     typer.echo(f"Read: {plain(_held(bundle))}")
-    if bundle.quality is not None and (bundle.quality["what"] == SAYS_SYNTHETIC).any():
-        typer.echo("SYNTHETIC DATA: the files say that they were made, not measured.")
+    if bundle.is_synthetic:
+        typer.echo(_SYNTHETIC)
     for what in _not_read(bundle.quality):
         tell(what)
     count = len(found.findings)
@@ -190,7 +192,7 @@ def _wrapped(name: str, text: str, width: int, *, indent: int = 3) -> str:
     )
 
 
-def _markdown(found: Findings) -> str:
+def _markdown(found: Findings, *, is_synthetic: bool) -> str:
     """Write the findings as a Markdown table."""
 
     def cell(text: object) -> str:
@@ -200,7 +202,7 @@ def _markdown(found: Findings) -> str:
     for number, row in enumerate(found.findings.itertuples(), 1):
         cells = [row.finding, row.where, cost_text(row), row.confidence, row.next_step]
         lines.append(f"| {number} | {' | '.join(cell(text) for text in cells)} |")
-    return "\n".join(lines)
+    return "\n".join([*([f"**{_SYNTHETIC}**", ""] if is_synthetic else []), *lines])
 
 
 def _write_csv(tables: dict[str, pd.DataFrame], folder: Path) -> None:
@@ -315,13 +317,10 @@ class _Runs(Mapping[str, Any]):
 
     def __getitem__(self, name: str) -> Bundle:
         from workbench import load
-        from workbench.tables import SAYS_SYNTHETIC
 
         bundle = load.bundle(self.paths[name], **self.options)
-        quality = bundle.quality
-        if quality is not None:
-            self.is_synthetic |= bool((quality["what"] == SAYS_SYNTHETIC).any())
-        for text in _not_read(quality):
+        self.is_synthetic |= bundle.is_synthetic
+        for text in _not_read(bundle.quality):
             tell(text)
         return bundle
 

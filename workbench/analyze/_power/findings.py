@@ -79,7 +79,8 @@ class Metered:
         if not held:
             return POWER_TOTALS.empty()
         chosen = entities[entities["scope"] == held[0]]
-        begin, end = int(chosen["first_ns"].max()), int(chosen["last_ns"].min())
+        # Not the time that all cover: one meter that fails early would leave next to nothing.
+        begin, end = int(chosen["first_ns"].median()), int(chosen["last_ns"].median())
         if end <= begin:
             # Recordings one after the other have no sum.
             return POWER_TOTALS.empty()
@@ -102,6 +103,8 @@ def capped_gpu(metered: Metered, *, least_share: float = 0.02) -> Iterator[Findi
     if metered.log.states.empty:
         return
     shares = capped_share(metered.log.power, metered.log.states)
+    # Meters of hosts have no limit of their own.
+    shares = shares[shares["entity"].isin(metered.gpus["entity"])]
     held = shares[shares["capped_share"].fillna(0) >= least_share]
     if held.empty:
         return

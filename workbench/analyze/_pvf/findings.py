@@ -8,9 +8,16 @@ from functools import cached_property
 
 import pandas as pd
 
-from workbench.analyze._lib.finding_rules import Finding, first_of, rows_of, rule
+from workbench.analyze._lib.finding_rules import (
+    Finding,
+    LacksDataError,
+    first_of,
+    rows_of,
+    rule,
+)
 from workbench.analyze._pvf.estimates import pvf
 from workbench.analyze._pvf.protection import pvf_protection
+from workbench.errors import InjectionError
 from workbench.tables import Bundle, Injections
 
 _PVF = "arXiv:2405.01741, PVF: parameter vulnerability factor"
@@ -93,7 +100,11 @@ def cheap_protection(
     injected: Injected, *, least_removed_share: float = 0.8, most_protected_share: float = 0.1
 ) -> Iterator[Finding]:
     """Protecting few bits removes most wrong outputs."""
-    table = injected.protection
+    try:
+        table = injected.protection
+    except InjectionError as error:
+        # Which bits were drawn, or what can be hit, is not in every campaign.
+        raise LacksDataError(str(error)) from error
     enough = table[table["removed_share"] >= least_removed_share].sort_values("protected_share")
     if enough.empty or enough.iloc[0]["protected_share"] > most_protected_share:
         return

@@ -116,7 +116,7 @@ def traces(  # noqa: PLR0913 - the front door
         reader = _Reader(tuple(args), own_rules, engine, None if cache is None else Path(cache))
         if ranks := _read_all(by_format["kineto"], reader, dropped, progress):
             with guarded(shown_all(path)):
-                loaded.append(assemble(number(ranks, rank)))
+                loaded.append(assemble(ranked(ranks, rank)))
     if "parquet" in by_format:
         loaded.append(_one_parquet(by_format["parquet"]))
     for name in [name for name in _GRAPHS if name in by_format]:
@@ -327,16 +327,6 @@ def _raise_mixed(by_format: Mapping[str, Sequence[Source]]) -> None:
 # Ranks of one job run the same kernels, but for the ends of a pipeline.
 _LEAST_COMMON_SHARE = 0.25
 _BY_ITSELF = "of other models or runs? load each by itself"
-
-
-def number(files: Sequence[RankTables], given: RankArgument) -> list[Ranked[RankTables]]:
-    if isinstance(given, Mapping):
-        unused = [text for text in given if not any(text in file.label for file in files)]
-        if unused:
-            names = [short(file.label) for file in files]
-            msg = f"rank= names {unused}, which no file name holds: {names}"
-            raise LoadError(msg)
-    return ranked(files, given)
 
 
 def ranks_table(numbered: Sequence[Ranked[RankTables]]) -> pd.DataFrame:
