@@ -177,7 +177,7 @@ def leading_cause(
         where=_some(rows["node"]) or "hosts not told",
         **cost_of(failing.outages_of(rows)).fields(),
         confidence=confidence,
-        evidence="analyze.cause_shares, plot.cause_shares (notebook 03)",
+        evidence="analyze.cause_shares, plot.cause_shares (docs/failures.md)",
         next_step=_some(rows["action"], 1) or "look at what its hosts have in common",
     )
 
@@ -205,7 +205,7 @@ def broken_gpu(failing: Failing, *, most_causes: float = 3) -> Iterator[Finding]
             **cost_of(failing.outages_of(of_cause)).fields(
                 "" if of_cause["node"].notna().all() else "the log names no host; pass node="
             ),
-            evidence="load.failures(...).failures, plot.incidents (notebook 03)",
+            evidence="load.failures(...).failures, explore.incidents (notebook 03)",
             next_step=_some(of_cause["action"], 2),
         )
 
@@ -228,7 +228,7 @@ def lemon_node(failing: Failing, *, fewest_nodes: float = 5) -> Iterator[Finding
             where=f"{row.node}: {_some(causes, 3)}",
             **cost_of(failing.outages_of(own)).fields(share=excess),
             confidence="high" if row.adjusted_p_value_share < 0.01 else "medium",
-            evidence="analyze.lemon_nodes, plot.lemon_nodes (notebook 03)",
+            evidence="analyze.lemon_nodes, explore.lemon_nodes (notebook 03)",
             next_step=f"drain {row.node}, run a stress test, send it to repair",
         )
 
@@ -259,7 +259,7 @@ def crash_loop(
             doubt=""
             if pd.notna(gpus)
             else f"no cost: {hours:.3g} h, but the log has no number of GPUs of the job",
-            evidence="analyze.crash_loops",
+            evidence="analyze.crash_loops (docs/failures.md)",
             next_step="stop restarting it; the cause is in its code, its data or one of its nodes",
         )
 
@@ -279,7 +279,7 @@ def failures_increase(failing: Failing, *, most_p: float = 0.05) -> Iterator[Fin
         f"{row['high_growth_ratio']:.2g})",
         where=f"{int(row['node_count'])} nodes, {int(row['failure_count'])} failures",
         confidence="high" if row["p_value_share"] < most_p / 5 else "medium",
-        evidence="analyze.failure_trend, plot.recurrence (notebook 03)",
+        evidence="analyze.failure_trend, plot.recurrence (docs/failures.md)",
         next_step="compare causes before and after the change; look for one node or one driver",
     )
 
@@ -298,7 +298,7 @@ def failure_bursts(failing: Failing, *, most_p: float = 0.01) -> Iterator[Findin
         where=f"{int(row['gap_count'])} intervals, mean {row['mean_h']:.3g} h",
         confidence="high",
         doubt="a plan made with the mean interval is too optimistic after a failure",
-        evidence="analyze.failure_gaps",
+        evidence="analyze.failure_gaps (docs/failures.md)",
         next_step="look for a common cause of failures close together: rack, switch, power",
     )
 
@@ -316,7 +316,7 @@ def unknown_cause(
         f"{unknown.mean():.0%} of the failures have no known cause",
         where=_some(rows.loc[unknown, "source"], 3),
         **cost_of(failing.outages_of(rows[unknown])).fields(),
-        evidence="analyze.cause_shares, plot.cause_shares (notebook 03)",
+        evidence="analyze.cause_shares, plot.cause_shares (docs/failures.md)",
         next_step="add kernel logs of the hosts (dmesg -T) and the job's stderr",
     )
 
@@ -363,7 +363,7 @@ def hang(hung: Hung) -> Iterator[Finding]:
         else "",
         confidence=str(row["confidence"]) if pd.notna(row["confidence"]) else "low",  # type: ignore[arg-type]
         doubt="; ".join(_hang_doubts(row, hung)),
-        evidence="analyze.flight_suspects, plot.flight_suspects (notebook 03)",
+        evidence="analyze.flight_suspects, explore.flight_suspects (notebook 03)",
         next_step=f"py-spy dump on rank {int(row['rank'])}; {row['evidence']}",
     )
 
@@ -395,7 +395,7 @@ def detection_time(failing: Failing, *, least_share: float = 0.01) -> Iterator[F
         f"A failure is noticed after {_time(median_ns)} (median of {len(rows)})",
         where=f"job {_some(rows['job'], 3)}",
         **cost,
-        evidence="load.failures(...).timeline, analyze.goodput (notebook 03)",
+        evidence="load.failures(...).timeline, explore.goodput (notebook 03)",
         next_step="shorten the NCCL timeout, watch step times and heartbeats from outside",
     )
 
@@ -413,7 +413,7 @@ def time_to_first_step(failing: Failing, *, least_share: float = 0.02) -> Iterat
         f"Starts take {_time(length.sum())} in all, most of it {longest}",
         where=f"job {_some(rows['job'], 3)}",
         **cost,
-        evidence="load.failures(...).timeline, analyze.goodput (notebook 03)",
+        evidence="load.failures(...).timeline, explore.goodput (notebook 03)",
         next_step=f"shorten {longest}: keep containers, communicators and checkpoints warm",
         told_by="initialisation",
     )
@@ -443,6 +443,6 @@ def too_few_spares(
         where=f"job {_some(rows['job'], 3)}",
         **cost,
         confidence="medium",
-        evidence="load.failures(...).timeline, analyze.spares (notebook 03)",
+        evidence="load.failures(...).timeline, explore.spares (docs/failures.md)",
         next_step=advice,
     )

@@ -221,7 +221,7 @@ def checkpoint_interval(
         + (f", times {gpus:.0f} GPUs by {source}" if source else ""),
         confidence="medium",
         doubt=f"{count} interruptions tell how often the job fails",
-        evidence="analyze.checkpoint_curve, plot.checkpoint_curve (notebook 03)",
+        evidence="analyze.checkpoint_curve, explore.checkpoint_curve (notebook 03)",
         next_step=f"set the interval to about {best_min:.2g} min",
     )
 

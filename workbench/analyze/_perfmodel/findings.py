@@ -175,7 +175,7 @@ class Replayed:
             time_share=min(gain_ns / float(row["measured_ns"]), 1.0),
             confidence=confidence,
             doubt=self.doubt,
-            evidence="analyze.what_if, analyze.critical_path (notebook 05)",
+            evidence="analyze.what_if, explore.critical_path (notebook 05)",
             next_step=next_step,
             told_by=told_by,
         )

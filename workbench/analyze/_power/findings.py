@@ -134,7 +134,7 @@ def capped_gpu(metered: Metered, *, least_share: float = 0.02) -> Iterator[Findi
         time_share=share,
         confidence="high" if "clock reasons" in kinds else "medium",
         doubt=doubt,
-        evidence="analyze.capping_events, plot.capping_cost (notebook 06)",
+        evidence="analyze.capping_events, explore.capping_events (notebook 06)",
         next_step="compare limits with nvidia-smi -q -d POWER; raise or restore them",
     )
 
@@ -156,7 +156,7 @@ def thermal_throttling(metered: Metered, *, least_share: float = 0.005) -> Itera
         where=_named(by_gpu.index) + (f"; up to {hottest:.0f} °C" if pd.notna(hottest) else ""),
         confidence="high",
         doubt="readings are samples: short throttling is missed",
-        evidence="load.power(...).states (notebook 06)",
+        evidence="load.power(...).states (docs/power.md)",
         next_step="check fans, air flow, cold plates and the inlet temperature of these hosts",
     )
 
@@ -172,7 +172,7 @@ def power_brake(metered: Metered) -> Iterator[Finding]:
         f"The power brake acted on {braked['entity'].nunique()} GPUs in {len(braked)} readings",
         where=_named(braked["entity"]),
         confidence="high",
-        evidence="load.power(...).states (notebook 06)",
+        evidence="load.power(...).states (docs/power.md)",
         next_step="check the power supplies and the rack's limit",
     )
 
@@ -225,7 +225,7 @@ def unequal_limits(metered: Metered) -> Iterator[Finding]:
         where=", ".join(f"{name} ({watts:.0f} W)" for name, watts in odd.head(4).items()),
         confidence="medium",
         doubt="different models have different limits",
-        evidence="load.power(...).states (notebook 06)",
+        evidence="load.power(...).states (docs/power.md)",
         next_step="set the limits alike: nvidia-smi -pl",
     )
 
@@ -286,7 +286,7 @@ def power_swing(
         cost_basis="99th minus 1st percentile of the sum",
         confidence="high",
         doubt="includes start and end of the job",
-        evidence="analyze.power_swings, plot.power_spectrum (notebook 06)",
+        evidence="explore.power_spectrum (notebook 06), analyze.power_swings (docs/power.md)",
         next_step="check the limits of the feed (analyze.grid_check); smooth with a power floor",
     )
 
@@ -310,7 +310,7 @@ def meters_disagree(metered: Metered, *, least_share: float = 0.02) -> Iterator[
             cost_unit="kW",
             cost_basis="mean of the GPUs minus mean of the meter",
             confidence="high",
-            evidence="analyze.power_residual",
+            evidence="analyze.power_residual (docs/power.md)",
             next_step="the meter may feed one of several supplies, or its unit is wrong",
         )
 
@@ -363,6 +363,6 @@ def hot_gpu(
         f"{middle:.0f} °C",
         where=_named(hot.index),
         confidence="medium",
-        evidence="load.power(...).states (notebook 06)",
+        evidence="load.power(...).states (docs/power.md)",
         next_step="check the cooling of these slots before they throttle",
     )

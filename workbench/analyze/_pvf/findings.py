@@ -90,7 +90,7 @@ def vulnerable_component(
         cost_basis="vulnerability factor, every bit alike",
         confidence="high" if is_apart and top["is_sure"] else "medium",
         doubt="; ".join(filter(None, [top["doubt"] or "", injected.doubt])),
-        evidence="analyze.pvf, plot.pvf (notebook 04)",
+        evidence="analyze.pvf, explore.pvf (notebook 04)",
         next_step="protect this component first: range checks, ECC or duplicated high bits",
     )
 
@@ -118,7 +118,7 @@ def cheap_protection(
         cost_basis="expected wrong outputs removed",
         confidence="medium",
         doubt="; ".join(filter(None, [f"ranked by {row['ranked_by']}", injected.doubt])),
-        evidence="analyze.pvf_protection, plot.pvf_protection (notebook 04)",
+        evidence="analyze.pvf_protection, explore.pvf_protection (notebook 04)",
         next_step="compare the cost of ECC or range checks on these bits with the gain",
     )
 
@@ -140,7 +140,7 @@ def too_few_faults(injected: Injected, *, most_relative_width: float = 1.0) -> I
         ),
         confidence="high",
         doubt=injected.doubt,
-        evidence="analyze.injection_sample_sizes, plot.injection_sample_sizes (notebook 04)",
+        evidence="analyze.injection_sample_sizes, explore.injection_sample_sizes (notebook 04)",
         next_step="inject more faults there: analyze.injection_allocation says how many",
     )
 

@@ -192,7 +192,7 @@ def slow_group(
                 cost_basis="shortest durations beyond those at the median bandwidth of like groups",
                 confidence="medium",
                 doubt="the groups may lie on different levels of the network",
-                evidence="analyze.collectives, plot.collectives (notebook 01)",
+                evidence="analyze.collectives (notebook 01), plot.collectives (docs/traces.md)",
                 next_step="run nccl-tests over these ranks; look at link errors and rail placement",
             )
 
@@ -350,7 +350,7 @@ def pageable_copies(traced: Traced, *, least_share: float = 0.005) -> Iterator[F
         where=f"{_ranks(rows['rank'])}: {rows.sort_values('total_ns')['name'].iloc[-1]}",
         **traced.cost(min(total, exposed)),
         cost_basis="time of these copies, at most what no other work hides",
-        evidence="analyze.copy_bandwidth, analyze.kernels (notebook 01)",
+        evidence="analyze.copy_bandwidth, analyze.kernels (docs/traces.md)",
         next_step="pin_memory=True in the loader and non_blocking=True in .to()",
     )
 
@@ -376,7 +376,7 @@ def slow_copies(
         cost_basis="time of these copies, at most what no other work hides",
         confidence="medium",
         doubt="small copies cannot reach the bandwidth of the link",
-        evidence="analyze.copy_bandwidth, plot.copy_bandwidth",
+        evidence="analyze.copy_bandwidth, plot.copy_bandwidth (docs/traces.md)",
         next_step="pinned memory, larger copies; check the PCIe width with nvidia-smi -q",
     )
 
@@ -422,7 +422,7 @@ def allocator_calls(traced: Traced, *, least_share: float = 0.01) -> Iterator[Fi
         cost_basis="time of the calls, at most the idle time that the host causes",
         confidence="medium",
         doubt="normal in the first steps, while the caching allocator fills",
-        evidence="analyze.launches (notebook 01)",
+        evidence="analyze.launches (docs/traces.md)",
         next_step="PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True; look for memory retries",
     )
 
@@ -445,7 +445,7 @@ def first_step(traced: Traced, *, least_ratio: float = 1.1) -> Iterator[Finding]
         cost_basis="first step minus the median of the others",
         confidence="medium",
         doubt="warm-up of the profiler counts in it, too",
-        evidence="analyze.step_times, plot.step_times",
+        evidence="analyze.step_times, plot.step_times (docs/traces.md)",
         next_step="drop it from averages; if it repeats, look for recompilation (dynamic shapes)",
     )
 
@@ -472,7 +472,7 @@ def uneven_steps(
         time_share=min(excess / float(steps.sum()), 1.0),
         confidence="medium",
         doubt="the cause may lie on one rank: see the stragglers",
-        evidence="analyze.step_times, plot.step_times",
+        evidence="analyze.step_times, plot.step_times (docs/traces.md)",
         next_step="look for garbage collection, checkpoints, evaluation or data loading there",
     )
 
@@ -501,7 +501,7 @@ def expert_imbalance(
         cost_basis="transfer that equal messages would save, per group",
         confidence="medium",
         doubt="compute of the fuller experts comes on top",
-        evidence="analyze.collectives, analyze.load_imbalance",
+        evidence="analyze.collectives, analyze.load_imbalance (docs/imbalance.md)",
         next_step="load-balancing loss, capacity factor, or another expert placement",
     )
 
@@ -539,7 +539,7 @@ def missing_ranks(traced: Traced) -> Iterator[Finding]:
         "of them",
         where=_ranks(ranks["rank"]) + " loaded",
         confidence="high",
-        evidence="load.traces(...).ranks",
+        evidence="load.traces(...).ranks (notebook 01)",
         next_step="copy the traces of all ranks into one folder",
     )
 
@@ -558,6 +558,6 @@ def unclassified_kernels(traced: Traced, *, least_share: float = 0.1) -> Iterato
         where=_ranks(guessed.index),
         confidence="high",
         doubt="they count as compute",
-        evidence="analyze.unclassified_kernels",
+        evidence="analyze.unclassified_kernels (docs/traces.md)",
         next_step="pass your own rules to load.traces(rules=...)",
     )
