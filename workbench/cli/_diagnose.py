@@ -128,10 +128,11 @@ def _print(found: Findings, bundle: Bundle, paths: list[Path], top: int) -> None
     count = len(found.findings)
     asked = int((found.rules["state"] != "no data").sum())
     if not count:
-        typer.echo(f"Nothing found by {asked} rules.")
+        typer.echo(f"Nothing found by {_counted(asked, 'rule')}.")
     else:
         shown = (f", the first {top}" if top > 1 else ", the first") if count > top else ""
-        typer.echo(f"{count} findings of {asked} rules{shown}; costs may overlap.\n")
+        typer.echo(f"{_counted(count, 'finding')} of {_counted(asked, 'rule')}{shown}; "
+                   "costs may overlap.\n")  # fmt: skip
     for number, row in enumerate(found.findings.head(top).itertuples(), 1):
         typer.echo(_block(number, row, width))
     refused = found.rules[found.rules["state"] == "refused"]
@@ -144,6 +145,10 @@ def _print(found: Findings, bundle: Bundle, paths: list[Path], top: int) -> None
         typer.echo(textwrap.fill(f"Other data would add {'; '.join(lacking)}.", width))
     named = " ".join(str(path) for path in paths[:1])
     typer.echo(f"The evidence as pages: workbench report --data {plain(named)}")
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}{'s' * (count != 1)}"
 
 
 def _held(bundle: Bundle) -> str:

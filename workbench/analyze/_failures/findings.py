@@ -349,12 +349,15 @@ def hang(hung: Hung) -> Iterator[Finding]:
     if rows.empty or (rows["verdict"] == "nothing hangs").all():
         return
     row = first_of(rows)
-    others = f" and {len(rows) - 1} more" if len(rows) > 1 else ""
+    ranks = _ranks(rows["rank"])
+    waiting = int(row["waiting_count"])
+    held = f"{waiting} rank{'s' * (waiting != 1)}" if waiting else "the job"
+    number = f" {row['seq']}" if pd.notna(row["seq"]) else ""
     yield Finding(
-        f"Rank {int(row['rank'])}{others} holds up a hang of {int(row['waiting_count'])} ranks: "
-        f"{row['reason']}",
-        where=f"rank {int(row['rank'])}, {row['operation']} "
-        f"{row['seq'] if pd.notna(row['seq']) else ''} of {row['description'] or row['group']}",
+        f"{ranks[0].upper()}{ranks[1:]} hold{'s' * (len(rows) == 1)} up {held}: "
+        f"{_HELD_UP_BY.get(str(row['reason']), row['reason'])}",
+        where=f"{ranks}; rank {int(row['rank'])} in {row['operation']}{number} of "
+        f"{row['description'] or row['group']}",
         cost=float(row["waiting_count"]) * hung.timeout_s / 3600 if hung.timeout_s else None,
         cost_unit="GPU-hours" if hung.timeout_s else "",
         cost_basis=f"{int(row['waiting_count'])} waiting ranks of a GPU each, until the watchdog "
@@ -366,6 +369,29 @@ def hang(hung: Hung) -> Iterator[Finding]:
         evidence="analyze.flight_suspects, explore.flight_suspects (notebook 03)",
         next_step=f"py-spy dump on rank {int(row['rank'])}; {row['evidence']}",
     )
+
+
+# What each reason of a suspect means, for those who have not read its documentation.
+_HELD_UP_BY = {
+    "never arrived": "a collective that the others have called was never called",
+    "mismatch": "another operation was called than by the others",
+    "stalled": "a collective that others have completed was not",
+    "not started": "the GPU has not started what the others have started",
+    "stopped early": "the host stopped before those that wait for the same",
+    "deadlock": "ranks wait for each other in a circle",
+    "no dump": "no dump was left, and all others wait",
+    "all entered": "all have entered a collective that nobody completes",
+}
+
+
+def _ranks(numbers: pd.Series, most: int = 6) -> str:
+    """Name ranks, the first ones of many."""
+    named = [str(int(number)) for number in numbers]
+    if len(named) == 1:
+        return f"rank {named[0]}"
+    if len(named) > most:
+        return f"ranks {', '.join(named[:most])} and {len(named) - most} more"
+    return f"ranks {', '.join(named[:-1])} and {named[-1]}"
 
 
 def _hang_doubts(row: pd.Series, hung: Hung) -> Iterator[str]:

@@ -366,11 +366,11 @@ def uneven_documents(
     share = float((1 - by_step.mean(axis=1) / by_step.max(axis=1)).mean())
     if share < least_share:
         return
-    longest = float((documents.tokens >= context_tokens).mean())
+    full = int((documents.tokens >= context_tokens).sum())
     yield Finding(
         f"Ranks with equal tokens wait {share:.0%} of the attention time for the heaviest context",
         where=f"{len(tokens):,} documents packed into contexts of {context_tokens / 1024:.0f}K, "
-        f"{together} at a time; {longest:.1%} of them fill a context",
+        f"{together} at a time" + (f"; {full:,} of them fill a context" if full else ""),
         cost=100 * share,
         cost_unit="% of the attention time",
         cost_basis="squared lengths: 1 - mean / largest of the contexts of a step",

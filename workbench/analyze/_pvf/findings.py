@@ -8,6 +8,7 @@ from functools import cached_property
 
 import pandas as pd
 
+from workbench._shared.numbers import significant
 from workbench.analyze._lib.finding_rules import (
     Finding,
     LacksDataError,
@@ -67,6 +68,15 @@ class Injected:
         return pvf_protection(self.injections, unit="bits")
 
 
+def _share(value: float) -> str:
+    """Write a probability, however small, with digits that tell it from 0."""
+    return f"{significant(100 * float(value))} %"
+
+
+def _whole(group: str) -> str:
+    return "all components" if group == "all" else f"the component {group}"
+
+
 @rule(Injected, reference=_PVF)
 def vulnerable_component(
     injected: Injected, *, least_ratio: float = 2.0, least_pvf: float = 1e-4
@@ -82,8 +92,9 @@ def vulnerable_component(
         return
     is_apart = float(top["low"]) > float(others["high"].max())
     yield Finding(
-        f"A fault in {top['group']} gives a wrong output with probability {top['pvf']:.2%} "
-        f"({top['low']:.2%} to {top['high']:.2%}); elsewhere {mean:.2%}",
+        f"A fault in the component {top['group']} gives a wrong output with probability "
+        f"{_share(top['pvf'])} ({_share(top['low'])} to {_share(top['high'])}); elsewhere "
+        f"{_share(mean)}",
         where=f"{top['group']}, {int(top['site_count']):,} faults",
         cost=100 * float(top["pvf"]),
         cost_unit="% of the faults",
@@ -109,10 +120,12 @@ def cheap_protection(
     if enough.empty or enough.iloc[0]["protected_share"] > most_protected_share:
         return
     row = first_of(enough)
+    count = int(row["protected_count"])
     yield Finding(
         f"Protecting {row['protected_share']:.1%} of the bit places removes "
         f"{row['removed_share']:.0%} of the wrong outputs",
-        where=f"{int(row['protected_count'])} places of {row['group']}, the last {row['last']}",
+        where=f"{count} bit place{'s' * (count > 1)} of {_whole(row['group'])}, the "
+        f"{'last ' * (count > 1)}{row['last']}",
         cost=100 * float(row["removed_share"]),
         cost_unit="% of the wrong outputs",
         cost_basis="expected wrong outputs removed",

@@ -214,7 +214,7 @@ def bundle(  # noqa: PLR0913 - the front door
     options = Options(tz, year, boot_time, node, unit, scope)
     read, frames, remarks, errors = _read(path, files, options, progress)
     if not read:
-        raise errors[0] if errors else unfit(path, files)
+        raise errors[0] if errors else _not_asked(path, files)
     of_file = [
         {"source": label, "kinds": ", ".join(n for n in NAMES if n in kinds) or "unrecognized"}
         for label, kinds in files.kinds.items()
@@ -224,6 +224,17 @@ def bundle(  # noqa: PLR0913 - the front door
         remarks.append((shown_all(path), "noted", SAYS_SYNTHETIC, 1, None))
     quality = joined(frames, files, remarks)
     return Bundle(**read, quality=quality, files=pd.DataFrame(of_file, columns=["source", "kinds"]))
+
+
+def _not_asked(path: Paths, files: Told) -> LoadError:
+    """Make the error that says how to see kinds of data that no rule reads."""
+    ways = [
+        f"{name}: {kind_named(name).advice or f'workbench report --data {shown_all(path)} does'}"
+        for name in files.names
+    ]
+    names = " and ".join(files.names)
+    msg = f"{shown_all(path)}: holds {names}, of which no rule asks anything; to show "
+    return LoadError(msg + "; ".join(ways))
 
 
 def _read(

@@ -36,7 +36,7 @@ def read_kind(
     try:
         return kind.read(path, options, progress=progress), []
     except LoadError as error:
-        if asks_for_argument(error) or len(own) < 2:
+        if _asks(error) or len(own) < 2:
             raise
         try:
             read, remarks = _without_damaged(own, kind, options, progress=progress)
@@ -97,11 +97,16 @@ def _without_damaged(
             # Messages begin with the file they are about.
             bad = [source for source in left if str(error).startswith(source.label)]
             is_last = len(left) == 1 or len(remarks) == _MOST_DAMAGED
-            if asks_for_argument(error) or len(bad) != 1 or is_last:
+            if _asks(error) or len(bad) != 1 or is_last:
                 raise
             left.remove(bad[0])
             why = str(error).removeprefix(bad[0].label).lstrip(":, ")
             remarks.append((bad[0].label, "dropped", why, 1, None))
+
+
+def _asks(error: LoadError) -> bool:
+    """Say whether a whole file lacks what only the caller knows; ranks twice are of two jobs."""
+    return asks_for_argument(error) and "pass rank=" not in str(error)
 
 
 def _paths(own: Sequence[Source], kind: Kind) -> Paths:
