@@ -46,6 +46,8 @@ _ADDS = {
 }
 
 
+_UNKNOWN = "is of an unrecognized kind"
+_MOST_NOT_READ = 5
 _SYNTHETIC = "SYNTHETIC DATA: all or some of it was simulated, not measured."
 
 
@@ -173,7 +175,17 @@ def _not_read(quality: pd.DataFrame | None) -> list[str]:
     if quality is None:
         return []
     rows = quality[quality["finding"] == "dropped"]
-    return [say(f"not read: {row.source}: {row.what}") for row in rows.head(5).itertuples()]
+    is_unknown = rows["what"].str.startswith(_UNKNOWN)
+    told = [f"{row.source}: {row.what}" for row in rows[~is_unknown].itertuples()]
+    more = len(told) - _MOST_NOT_READ
+    told = told[:_MOST_NOT_READ] + [f"and {more} more; see workbench check"] * (more > 0)
+    unknown = rows.loc[is_unknown, "source"].tolist()
+    if len(unknown) > 1:
+        names = ", ".join(unknown[:3]) + (", ..." if len(unknown) > 3 else "")
+        told.append(f"{len(unknown)} files of an unrecognized kind: {names}")
+    elif unknown:
+        told += [f"{row.source}: {row.what}" for row in rows[is_unknown].itertuples()]
+    return [say(f"not read: {text}") for text in told]
 
 
 def _block(number: int, row: Any, width: int) -> str:

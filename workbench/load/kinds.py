@@ -282,10 +282,13 @@ def hosts_by_file(path: str | Path, node: Hosts) -> dict[str, str]:
     return {label: host for label, host in hosts.items() if host is not None}
 
 
+_HOW = "; docs/own_data.md says which tools write what can be read"
+
+
 def unfit(path: Paths, files: Told, wanted: tuple[str, ...] = NAMES) -> LoadError:
     """Make the error that says what was wanted and what there is."""
     held = f"holds {' and '.join(files.names)}, but no {_either(wanted)}"
-    msg = f"{shown_all(path)}: {held if files.names else f'{UNKNOWN} ({_either(wanted)})'}"
+    msg = f"{shown_all(path)}: {held if files.names else f'{UNKNOWN} ({_either(wanted)}){_HOW}'}"
     rows = [*files.unknown, *files.passed_over]
     if [row[0] for row in rows] == [shown_all(path)]:
         why = rows[0][4] or rows[0][2]

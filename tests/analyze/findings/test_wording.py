@@ -58,7 +58,9 @@ def test_evidence_names_public_functions_and_a_page_that_calls_them(text):
     assert shown, "names no notebook and no page of docs/"
     for verb, name in named:
         assert hasattr(VERBS[verb], name), f"{verb} has no {name}"
-        assert re.search(rf"\b(?:{'|'.join(VERBS)})\.{name}\b", shown), f"{name} is not called there"
+        assert re.search(rf"\b(?:{'|'.join(VERBS)})\.{name}\b", shown), (
+            f"{name} is not called there"
+        )
 
 
 @for_every(text=texts_of(*WORDS))
@@ -104,7 +106,9 @@ def test_texts_of_any_rule_are_made_readable(monkeypatch):
         "imbalance", "slow_workers", "", imbalance_rules.Operated, "", lambda _: [told], {},
     ))  # fmt: skip
     job = pipeline_job(seed=1, shape=(2, 2, 4, 2))
-    row = _findings.findings(Bundle(operations=job.operations), rules=["slow_workers"]).findings.iloc[0]
+    row = _findings.findings(
+        Bundle(operations=job.operations), rules=["slow_workers"]
+    ).findings.iloc[0]
     assert row["finding"] == "A step takes 1.06 s instead of 1.2 s on node-1e+05 and n1e+05"
     assert row["where"] == "50,000,000 tokens, 30 % of them"
     assert row["cost_basis"] == "12 ms"
@@ -115,6 +119,8 @@ def test_a_cause_never_explains_more_than_all_of_a_slowdown():
     job = pipeline_job({"slow worker": 1.6}, seed=7, shape=(4, 2, 8, 4))
     slowdown = analyze.job_slowdown(job.operations).iloc[0]
     assert max(slowdown["worst_workers_ratio"], slowdown["slow_workers_ratio"]) > 1.005
-    row = _findings.findings(Bundle(operations=job.operations), rules=["slow_workers"]).findings.iloc[0]
+    row = _findings.findings(
+        Bundle(operations=job.operations), rules=["slow_workers"]
+    ).findings.iloc[0]
     assert row["finding"] == "Few slow workers explain all of the slowdown"
     assert "saves more than equal operations everywhere do" in row["doubt"]
