@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import textwrap
@@ -13,6 +14,7 @@ import typer
 
 from workbench._shared.numbers import quantity, significant
 from workbench.cli._app import (
+    IMPOSSIBLE,
     LOOK,
     BootTime,
     Json,
@@ -78,7 +80,7 @@ def diagnose(
 
     Whatever lies under the paths is recognized by its content; findings are printed with the most
     expensive first. Exit code 0 if nothing was found, 1 if there are findings, 2 if
-    nothing can be read.
+    nothing can be read or no rule has data.
 
     \b
     Examples:
@@ -106,6 +108,8 @@ def diagnose(
         _write_xlsx(tables, xlsx)
     if len(found.findings):
         raise typer.Exit(LOOK)
+    if (found.rules["state"] == "no data").all():
+        raise typer.Exit(IMPOSSIBLE)
 
 
 def cost_text(row: Any) -> str:
@@ -129,7 +133,9 @@ def _print(found: Findings, bundle: Bundle, paths: list[Path], top: int) -> None
         tell(what)
     count = len(found.findings)
     asked = int((found.rules["state"] != "no data").sum())
-    if not count:
+    if not asked:
+        typer.echo("No rule was asked: the data have nothing that a rule reads.")
+    elif not count:
         typer.echo(f"Nothing found by {_counted(asked, 'rule')}.")
     else:
         shown = (f", the first {top}" if top > 1 else ", the first") if count > top else ""
@@ -166,8 +172,13 @@ def _held(bundle: Bundle) -> str:
         "{} injected faults": bundle.injections and bundle.injections.faults,
     }
     return ", ".join(
-        text.format(f"{len(table):,}") for text, table in sizes.items() if table is not None
+        _with_count(text, len(table)) for text, table in sizes.items() if table is not None
     )
+
+
+def _with_count(text: str, count: int) -> str:
+    """Put a count into a text that ends with a noun; one of something is singular."""
+    return text.format(f"{count:,}").removesuffix("s" if count == 1 else "\0")
 
 
 def _not_read(quality: pd.DataFrame | None) -> list[str]:
@@ -175,17 +186,27 @@ def _not_read(quality: pd.DataFrame | None) -> list[str]:
     if quality is None:
         return []
     rows = quality[quality["finding"] == "dropped"]
-    is_unknown = rows["what"].str.startswith(_UNKNOWN)
-    told = [f"{row.source}: {row.what}" for row in rows[~is_unknown].itertuples()]
+    # What is said of many files is said once.
+    reasons = rows["what"].where(~rows["what"].str.startswith(_UNKNOWN), _UNKNOWN)
+    told = [
+        f"{_named(same['source'].tolist())}: {same['what'].iloc[0]}"
+        for _, same in rows.groupby(reasons, sort=False)
+    ]
     more = len(told) - _MOST_NOT_READ
-    told = told[:_MOST_NOT_READ] + [f"and {more} more; see workbench check"] * (more > 0)
-    unknown = rows.loc[is_unknown, "source"].tolist()
-    if len(unknown) > 1:
-        names = ", ".join(unknown[:3]) + (", ..." if len(unknown) > 3 else "")
-        told.append(f"{len(unknown)} files of an unrecognized kind: {names}")
-    elif unknown:
-        told += [f"{row.source}: {row.what}" for row in rows[is_unknown].itertuples()]
+    told = told[:_MOST_NOT_READ] + [f"and more for {more} other reasons: workbench check"] * (
+        more > 0
+    )
     return [say(f"not read: {text}") for text in told]
+
+
+def _named(sources: list[str], most: int = 3) -> str:
+    """Name files, the first ones of many."""
+    if len(sources) == 1:
+        return sources[0]
+    folder = os.path.commonpath([os.path.dirname(source) for source in sources])  # noqa: PTH120
+    names = [source.removeprefix(f"{folder}/") for source in sources[:most]]
+    more = ", ..." if len(sources) > most else ""
+    return f"{len(sources)} in {folder or '.'} ({', '.join(names)}{more})"
 
 
 def _block(number: int, row: Any, width: int) -> str:
@@ -194,8 +215,8 @@ def _block(number: int, row: Any, width: int) -> str:
     facts = {
         "where": row.where,
         "cost": f"{cost_text(row)} ({row.cost_basis})" if row.cost_basis else cost_text(row),
-        "confidence": f"{row.confidence}{f'; {row.doubt}' if row.doubt else ''}",
-        "next": row.next_step,
+        "confidence": f"{row.confidence}{f'; {say(row.doubt)}' if row.doubt else ''}",
+        "next": say(row.next_step),
         "evidence": row.evidence,
     }
     lines = [_wrapped(name, str(text), width) for name, text in facts.items() if text]

@@ -4,7 +4,6 @@ import shutil
 
 import pytest
 
-from tests.rules import for_every
 from workbench import analyze, datasets, load, simulate
 from workbench.errors import LoadError
 from workbench.simulate._imbalance.demo import _NAMES
@@ -84,9 +83,9 @@ BAD = {
 }
 
 
-@for_every(name=dict.fromkeys(BAD))
-def test_a_bad_file_among_good_ones_is_named_and_changes_nothing(name, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("good")
+@pytest.mark.parametrize("name", BAD)
+def test_a_bad_file_among_good_ones_is_named_and_changes_nothing(name, tmp_path):
+    folder = tmp_path
     for set_name in ("fleet-demo", "hang-demo"):
         shutil.copytree(datasets.path(set_name), folder / set_name)
     shutil.rmtree(folder / "fleet-demo" / "power")
@@ -106,11 +105,11 @@ def test_a_bad_file_among_good_ones_is_named_and_changes_nothing(name, tmp_path_
 # --- what was simulated says so ---
 
 
-@for_every(
-    name=dict.fromkeys(["fleet-demo", "hang-demo", "failures-demo", "imbalance-demo", "pvf-demo"])
+@pytest.mark.parametrize(
+    "name", ["fleet-demo", "hang-demo", "failures-demo", "imbalance-demo", "pvf-demo"]
 )
-def test_data_that_were_simulated_say_so_wherever_they_lie(name, tmp_path_factory):
-    copy = tmp_path_factory.mktemp("copy") / "data"
+def test_data_that_were_simulated_say_so_wherever_they_lie(name, tmp_path):
+    copy = tmp_path / "data"
     shutil.copytree(datasets.path(name), copy)
     bundle = load.bundle(copy, tz="UTC", year=2026, progress=False)
     assert bundle.is_synthetic

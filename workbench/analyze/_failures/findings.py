@@ -45,19 +45,37 @@ class Failing:
         self.log = log
 
     @cached_property
+    def of_one_clock(self) -> pd.DataFrame:
+        """Failures of the clock that most of them are on."""
+        rows = self.log.failures
+        # Clocks with an own zero are one per file: times of two files do not compare.
+        clock = rows["clock"].where(rows["clock"] == "epoch", rows["clock"] + rows["source"])
+        return rows[clock == clock.mode().iloc[0]]
+
+    @cached_property
     def failures(self) -> pd.DataFrame:
         """Failures of one clock as one reporter tells them.
 
         Kernel, scheduler and job each report a failure: counting all of them counts it thrice.
         """
-        rows = self.log.failures
-        # Clocks with an own zero are one per file: times of two files do not compare.
-        clock = rows["clock"].where(rows["clock"] == "epoch", rows["clock"] + rows["source"])
-        rows = rows[clock == clock.mode().iloc[0]]
+        rows = self.of_one_clock
         try:
             return reported_by(rows, "kernel")
         except WorkbenchError:
             return reported_by(rows)
+
+    @property
+    def elsewhere(self) -> str:
+        """Say which failures are not counted because they are on another clock."""
+        others = self.log.failures.drop(index=self.of_one_clock.index)["source"]
+        if others.empty:
+            return ""
+        files = others.unique()
+        names = ", ".join(files[:2]) + (f" and {len(files) - 2} more" if len(files) > 2 else "")
+        return (
+            f"{len(others):,} failures of {names} are on other clocks and not counted: diagnose "
+            "each file by itself"
+        )
 
     @cached_property
     def counted(self) -> pd.DataFrame:
@@ -170,15 +188,21 @@ def leading_cause(
     if (rows["category"] == "unknown").all():
         return
     confidence: Confidence = "high" if float(top["low_share"]) >= least_share else "medium"
+    name = str(top["cause"])
     yield Finding(
-        f"{top['cause']} leads the failures: {int(top['failure_count'])} of "
+        f"{name[0].upper()}{name[1:]} leads the failures: {int(top['failure_count'])} of "
         f"{int(table['failure_count'].sum())} "
         f"({top['low_share']:.0%} to {top['high_share']:.0%} of them)",
         where=_some(rows["node"]) or "hosts not told",
-        **cost_of(failing.outages_of(rows)).fields(),
+        **cost_of(failing.outages_of(rows)).fields(failing.elsewhere),
         confidence=confidence,
         evidence="analyze.cause_shares, plot.cause_shares (docs/failures.md)",
-        next_step=_some(rows["action"], 1) or "look at what its hosts have in common",
+        next_step=_some(rows["action"], 1)
+        or (
+            "save checkpoints on the notice, and spread over zones that are taken back less often"
+            if (rows["kind"] == "spot").all()
+            else "look at what its hosts have in common"
+        ),
     )
 
 
@@ -196,7 +220,8 @@ def broken_gpu(failing: Failing, *, most_causes: float = 3) -> Iterator[Finding]
         )
         if of_cause.empty:
             continue
-        places = of_cause["node"].fillna("host not told") + " " + of_cause["device"]
+        device = "GPU " + of_cause["device"]
+        places = (of_cause["node"] + " " + device).fillna(device + ", host not in the log")
         title = cause or f"{len(counts) - len(named)} other fatal GPU errors"
         title = title[0].upper() + title[1:]
         yield Finding(
@@ -314,7 +339,7 @@ def unknown_cause(
         return
     yield Finding(
         f"{unknown.mean():.0%} of the failures have no known cause",
-        where=_some(rows.loc[unknown, "source"], 3),
+        where=_some(rows.loc[unknown, "source"].str.split("/").str[-1], 3),
         **cost_of(failing.outages_of(rows[unknown])).fields(),
         evidence="analyze.cause_shares, plot.cause_shares (docs/failures.md)",
         next_step="add kernel logs of the hosts (dmesg -T) and the job's stderr",

@@ -232,8 +232,9 @@ def unequal_limits(metered: Metered) -> Iterator[Finding]:
 
 @rule(Metered, reference=_POLCA)
 def idle_gpus(
-    metered: Metered, *, most_busy_share: float = 0.02, least_share: float = 0.05
-) -> Iterator[Finding]:
+    metered: Metered, *, most_busy_share: float = 0.02, least_share: float = 0.05,
+    fewest_readings: float = 10,
+) -> Iterator[Finding]:  # fmt: skip
     """GPUs draw power without work."""
     states = metered.log.states
     states = states[states["entity"].isin(metered.gpus["entity"]) & states["busy_share"].notna()]
@@ -244,7 +245,7 @@ def idle_gpus(
         power, on=["time_ns", "entity"]
     )
     is_idle = joined["busy_share"] <= most_busy_share
-    if joined.empty or not is_idle.any():
+    if is_idle.sum() < fewest_readings:
         return
     periods = metered.gpus.assign(entity=metered.gpus["entity"].astype(str)).set_index("entity")
     energy = joined["power_w"] * joined["entity"].map(periods["period_s"])
@@ -316,10 +317,13 @@ def meters_disagree(metered: Metered, *, least_share: float = 0.02) -> Iterator[
 
 
 @rule(Metered, reference=_POLCA)
-def telemetry_gaps(metered: Metered, *, least_share: float = 0.1) -> Iterator[Finding]:
+def telemetry_gaps(
+    metered: Metered, *, least_share: float = 0.1, fewest_readings: float = 10
+) -> Iterator[Finding]:
     """Meters are silent for a large part of the time."""
     entities = metered.log.entities
-    entities = entities[entities["reading_count"] > 2]
+    # Fewer readings, as of a command typed now and then, tell no rate.
+    entities = entities[entities["reading_count"] >= fewest_readings]
     first, last = entities["first_ns"].astype("float64"), entities["last_ns"].astype("float64")
     # What most meters of a clock cover; recordings one after the other share no time.
     begin = first.groupby(entities["clock"]).transform("median")

@@ -138,17 +138,22 @@ def exposed_communication(traced: Traced, *, least_share: float = 0.015) -> Iter
         return
     rank = exposed.idxmin()
     waiting = float(exposed.median()) - least
+    is_alone = len(exposed) == 1
+    more = f"; the median rank is exposed for another {waiting / traced.gpu_ns:.0%}, waiting"
     yield Finding(
-        f"{least / traced.gpu_ns:.0%} of the time is exposed communication on the rank that "
-        "waits least: transfer that nothing hides",
-        where=f"read on rank {rank}; the median rank is exposed for another "
-        f"{waiting / traced.gpu_ns:.0%}, waiting",
+        f"{least / traced.gpu_ns:.0%} of the time is exposed communication"
+        + (
+            ": transfer, or waiting for other ranks, that nothing hides"
+            if is_alone
+            else " on the rank that waits least: transfer that nothing hides"
+        ),
+        where=f"read on rank {rank}" + ("" if is_alone else more),
         **traced.cost(least),
         cost_basis="communication without compute on the rank with the least of it",
-        confidence="medium" if len(exposed) > 1 else "low",
-        doubt="an upper bound: part of it may be waiting for one another"
-        if len(exposed) > 1
-        else "one rank alone cannot tell transfer from waiting; load all ranks",
+        confidence="low" if is_alone else "medium",
+        doubt="one rank alone cannot tell transfer from waiting; load all ranks"
+        if is_alone
+        else "an upper bound: part of it may be waiting for one another",
         evidence="analyze.communication_overlap, plot.communication_overlap (notebook 01)",
         next_step="overlap it (prefetch, bucket size, another stream) or move fewer bytes",
     )
@@ -227,11 +232,12 @@ def host_bound(traced: Traced, *, least_share: float = 0.012) -> Iterator[Findin
     if share < least_share:
         return
     mean_us = float(traced.kernels["total_ns"].sum() / traced.kernels["kernel_count"].sum()) / 1e3
+    total = float(idle.median())
     yield Finding(
-        f"The job is host-bound: GPUs are idle {share:.0%} of the time because work is launched "
-        "too late",
+        f"The job is host-bound: GPUs are idle {total / traced.gpu_ns:.0%} of the time because "
+        "work is launched too late",
         where=f"{_ranks(traced.by_rank.index)}; mean kernel {mean_us:.3g} µs",
-        **traced.cost(float(idle.median())),
+        **traced.cost(total),
         cost_basis="idle time with an empty queue but for pauses, median rank",
         evidence="analyze.idle_time, plot.idle_time (notebook 01)",
         next_step="CUDA graphs, torch.compile or larger batches; fewer, larger kernels",
@@ -244,7 +250,8 @@ def long_pauses(traced: Traced, *, least_share: float = 0.015) -> Iterator[Findi
     table = traced.pauses
     if table.empty:
         return
-    others = table[~traced.is_loading(table)]
+    others = table.assign(dur_ns=table["dur_ns"] - traced.loading_ns(table))
+    others = others[others["dur_ns"] > table["dur_ns"] / 2]
     is_told = float(traced.sum_by_rank(others).min()) < least_share * traced.gpu_ns
     # Pauses in which hosts load data are left to that rule, if it finds them.
     table = table if is_told else others
@@ -369,6 +376,9 @@ def slow_copies(
         return
     worst = first_of(rows.sort_values("mean_gb_per_s"))
     exposed = float(traced.by_rank["exposed_memory_ns"].max())
+    names = traced.kernels["name"].astype(str)
+    pageable = traced.kernels[names.str.contains("Pageable") & names.str.contains("HtoD|DtoH")]
+    pageable_ns = pageable.groupby("rank")["total_ns"].sum().max() if len(pageable) else 0
     yield Finding(
         f"Copies {worst['direction']} run at {worst['mean_gb_per_s']:.2g} GB/s",
         where=_ranks(rows["rank"]),
@@ -378,6 +388,8 @@ def slow_copies(
         doubt="small copies cannot reach the bandwidth of the link",
         evidence="analyze.copy_bandwidth, plot.copy_bandwidth (docs/traces.md)",
         next_step="pinned memory, larger copies; check the PCIe width with nvidia-smi -q",
+        # Pageable memory is why they are slow.
+        told_by="pageable_copies" if pageable_ns > 0.5 * rows["busy_ns"].max() else "",
     )
 
 

@@ -201,8 +201,8 @@ class Traced:
         """Gaps that are longer than the time of launches."""
         return self.gaps[self._is_pause]
 
-    def is_loading(self, gaps: pd.DataFrame) -> pd.Series:
-        """Say of gaps whether the host of their rank loads data for most of them."""
+    def loading_ns(self, gaps: pd.DataFrame) -> pd.Series:
+        """Give for how long of gaps the host of their rank loads data."""
         loading = pd.Series(0.0, index=gaps.index)
         for rank, rows in gaps.groupby("rank"):
             loads = self.loads[self.loads["rank"] == rank]
@@ -210,7 +210,7 @@ class Traced:
             end = begin + rows["dur_ns"].to_numpy("int64")
             starts = loads["start_ns"].to_numpy("int64")
             loading[rows.index] = measure_within(starts, _ends(loads), begin, end)
-        return loading >= gaps["dur_ns"] / 2
+        return loading
 
     @cached_property
     def loads(self) -> pd.DataFrame:
@@ -239,7 +239,7 @@ class Traced:
             held &= np.append(ends, _NEVER_NS)[call] < end
             kept.append(rows[held])
         drained = pd.concat(kept)
-        return drained[~self.is_loading(drained)]
+        return drained[self.loading_ns(drained) < drained["dur_ns"] / 2]
 
     def sum_by_rank(self, gaps: pd.DataFrame) -> pd.Series:
         """Add up the lengths of gaps for every rank with GPU work."""

@@ -9,6 +9,7 @@ from typing import Any
 from workbench.errors import LoadError
 from workbench.load._files.archive import Paths, Source, shown
 from workbench.load._files.findings import Finding, asks_for_argument
+from workbench.load._traces.reader import BY_ITSELF
 from workbench.load.kinds import Kind, Options, Told
 
 _OTHER_JOB = "other {} than {}, the largest here; name this path by itself to read it"
@@ -34,18 +35,25 @@ def read_kind(
     if kind.is_one_file:
         return _largest_job(_single_files(own, kind), kind, options, progress=progress)
     try:
-        return kind.read(path, options, progress=progress), []
+        read = kind.read(path, options, progress=progress)
     except LoadError as error:
         if _asks(error) or len(own) < 2:
             raise
-        try:
-            read, remarks = _without_damaged(own, kind, options, progress=progress)
-        except LoadError:
-            jobs = _by_folder(own)
-            if len(jobs) < 2:
-                raise error from None
-            read, remarks = _largest_job(jobs, kind, options, progress=progress)
-        return read, remarks
+        if any(str(error).startswith(source.label) for source in own):
+            return _without_damaged(own, kind, options, progress=progress)
+        jobs = _by_folder(own)
+        if len(jobs) < 2:
+            raise
+        return _largest_job(jobs, kind, options, progress=progress)
+    if _is_of_several_jobs(read) and not any(source.member for source in own):
+        return _largest_job([[source] for source in own], kind, options, progress=progress)
+    return read, []
+
+
+def _is_of_several_jobs(read: Any) -> bool:
+    """Say whether a loader doubts that files it read as ranks belong together."""
+    quality = getattr(read, "quality", None)
+    return quality is not None and bool(quality["what"].str.endswith(BY_ITSELF).any())
 
 
 def _single_files(own: Sequence[Source], kind: Kind) -> list[list[Source]]:
