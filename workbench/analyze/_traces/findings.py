@@ -335,7 +335,8 @@ def data_loader(traced: Traced, *, least_share: float = 0.015) -> Iterator[Findi
     if total < least_share * traced.gpu_ns:
         return
     yield Finding(
-        f"Every step waits for the data loader, {total / traced.gpu_ns:.0%} of the time",
+        f"{'Every' if traced.step_count > 1 else 'The'} step waits for the data loader, "
+        f"{total / traced.gpu_ns:.0%} of the time",
         where=_ranks(traced.by_rank.index),
         **traced.cost(total),
         cost_basis="time in the loader on the rank that waits least, as far as its GPU is idle",
