@@ -181,7 +181,15 @@ def told(path: Paths, *, most_files: int | None = None) -> Told:
     ``most_files`` are looked at, the first ones; None for all.
     """
     # Every file is asked once for all kinds, rather than once by the loader of each.
-    files = survey(path, wanted=LOGS_AND_INJECTIONS)
+    try:
+        files = survey(path, wanted=LOGS_AND_INJECTIONS)
+    except LoadError as error:
+        first, line, rest = str(error).partition("\n")
+        # What is wrong with a file says itself what to do.
+        if not first.endswith(" found"):
+            raise
+        msg = f"{first}{_HOW}{line}{rest}"
+        raise LoadError(msg) from error
     paths = {Path(entry) for entry in given_paths(path)}
     kinds: dict[str, frozenset[str]] = {}
     unknown: list[Finding] = []

@@ -135,8 +135,8 @@ class Failing:
         return {
             "cost": gpu_h if is_known else None,
             "cost_unit": "GPU-hours" if is_known else "",
-            "cost_basis": f"{count} spans of the timeline times the GPUs of the job"
-            if is_known else "",
+            "cost_basis": f"{count} span{'s' * (count > 1)} of the timeline times the GPUs of the "
+            "job" if is_known else "",
             "time_share": min(gpu_h / self.observed_gpu_h, 1.0) if is_known else None,
             "doubt": "" if is_known else "no cost: the log has no number of GPUs of the job",
         }  # fmt: skip
@@ -173,6 +173,11 @@ def _some(values: pd.Series, most: int = 5) -> str:
     return named + (f" and {len(counts) - most} more" if len(counts) > most else "")
 
 
+def _actions(actions: pd.Series, most: int = 2) -> str:
+    """Name the actions that manuals ask for most often."""
+    return "; ".join(actions.dropna().astype(str).value_counts().index[:most])
+
+
 @rule(Failing, reference=_LLAMA)
 def leading_cause(
     failing: Failing, *, fewest_failures: float = 3, least_share: float = 0.25
@@ -197,7 +202,7 @@ def leading_cause(
         **cost_of(failing.outages_of(rows)).fields(failing.elsewhere),
         confidence=confidence,
         evidence="analyze.cause_shares, plot.cause_shares (docs/failures.md)",
-        next_step=_some(rows["action"], 1)
+        next_step=_actions(rows["action"], 1)
         or (
             "save checkpoints on the notice, and spread over zones that are taken back less often"
             if (rows["kind"] == "spot").all()
@@ -231,7 +236,7 @@ def broken_gpu(failing: Failing, *, most_causes: float = 3) -> Iterator[Finding]
                 "" if of_cause["node"].notna().all() else "the log names no host; pass node="
             ),
             evidence="load.failures(...).failures, explore.incidents (notebook 03)",
-            next_step=_some(of_cause["action"], 2),
+            next_step=_actions(of_cause["action"]),
         )
 
 
@@ -381,8 +386,9 @@ def hang(hung: Hung) -> Iterator[Finding]:
     yield Finding(
         f"{ranks[0].upper()}{ranks[1:]} hold{'s' * (len(rows) == 1)} up {held}: "
         f"{_HELD_UP_BY.get(str(row['reason']), row['reason'])}",
-        where=f"{ranks}; rank {int(row['rank'])} in {row['operation']}{number} of "
-        f"{row['description'] or row['group']}",
+        where=ranks
+        + (f"; rank {int(row['rank'])} in " if len(rows) > 1 else ", in ")
+        + f"{row['operation']}{number} of {row['description'] or row['group']}",
         cost=float(row["waiting_count"]) * hung.timeout_s / 3600 if hung.timeout_s else None,
         cost_unit="GPU-hours" if hung.timeout_s else "",
         cost_basis=f"{int(row['waiting_count'])} waiting ranks of a GPU each, until the watchdog "

@@ -124,9 +124,10 @@ def capped_gpu(metered: Metered, *, least_share: float = 0.02) -> Iterator[Findi
             if float(known["low_cost_s"].sum()) <= 0:
                 doubt = doubt or "the interval of the cost includes 0: others set the pace"
     kinds = set(held["evidence"].astype(str))
+    are, lose, their = ("is", "loses", "its") if len(held) == 1 else ("are", "lose", "their")
     yield Finding(
-        f"{len(held)} of {len(shares)} GPUs are capped by their power limit"
-        + (f" and lose {loss:.0%} of their clock" if loss > 0 else ""),
+        f"{len(held)} of {len(shares)} GPUs {are} capped by {their} power limit"
+        + (f" and {lose} {loss:.0%} of {their} clock" if loss > 0 else ""),
         where=f"{_named(held['entity'])}; {held['capped_share'].max():.0%} of the time at most",
         cost=seconds if basis else None,
         cost_unit="s of the job" if basis else "",
@@ -328,7 +329,10 @@ def telemetry_gaps(
     # What most meters of a clock cover; recordings one after the other share no time.
     begin = first.groupby(entities["clock"]).transform("median")
     end = last.groupby(entities["clock"]).transform("median")
-    span = (end - begin).where(end - begin > 0.5 * (last - first), last - first)
+    own, window = last - first, end - begin
+    typical = own.groupby(entities["clock"]).transform("median")
+    is_common = (window > 0.5 * own) & (typical > 0.5 * window)
+    span = window.where(is_common, own)
     known = entities["reading_count"] * entities["period_s"] * 1e9
     lacking = 1 - (known / span).clip(upper=1)
     silent = entities.assign(lacking=lacking)
