@@ -113,3 +113,15 @@ def test_two_recorded_jobs_in_one_folder_give_the_findings_of_the_larger(real_da
     alone = load.bundle(folder / "trace-SE.parquet", progress=False)
     assert whole.operations.equals(alone.operations)
     assert whole.quality["what"].str.contains("other job operations than").any()
+
+
+@pytest.mark.oracle
+def test_sweeps_recorded_one_after_the_other_are_not_silent_meters(real_data):
+    """All files have clocks of their own; by the median of all, each lacks most of the time."""
+    bundle = load.bundle(real_data("power-zeus-sweeps"), progress=False)
+    entities = bundle.power.entities
+    assert (entities["last_ns"].max() - entities["first_ns"].min()) > 20 * (
+        entities["last_ns"] - entities["first_ns"]
+    ).median()
+    found = analyze.findings(bundle, rules=["telemetry_gaps"]).findings
+    assert found.empty, found["finding"].tolist()

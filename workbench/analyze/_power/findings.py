@@ -330,8 +330,10 @@ def telemetry_gaps(
     begin = first.groupby(entities["clock"]).transform("median")
     end = last.groupby(entities["clock"]).transform("median")
     own, window = last - first, end - begin
-    typical = own.groupby(entities["clock"]).transform("median")
-    is_common = (window > 0.5 * own) & (typical > 0.5 * window)
+    shared = (np.minimum(last, end) - np.maximum(first, begin)).clip(lower=0)
+    # Clocks of several files may have zeros of their own, so most must share the time.
+    most = (shared > 0.5 * window).groupby(entities["clock"]).transform("mean") > 0.5
+    is_common = (window > 0.5 * own) & (shared > 0) & most
     span = window.where(is_common, own)
     known = entities["reading_count"] * entities["period_s"] * 1e9
     lacking = 1 - (known / span).clip(upper=1)
