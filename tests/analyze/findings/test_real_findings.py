@@ -113,6 +113,12 @@ def test_two_recorded_jobs_in_one_folder_give_the_findings_of_the_larger(real_da
     alone = load.bundle(folder / "trace-SE.parquet", progress=False)
     assert whole.operations.equals(alone.operations)
     assert whole.quality["what"].str.contains("other job operations than").any()
+    # Mean steps that were published with it: without launch delays, and with equal operations.
+    printed = json.loads((folder / "result-SE.json").read_text())
+    own, ideal = (np.mean([*printed[name].values()]) for name in ("step_t_nodelay", "step_t_noblk"))
+    row = analyze.findings(whole, domains=["imbalance"]).findings.iloc[0]
+    assert row["rule"] == "sequence_lengths"
+    assert row["time_share"] == pytest.approx(1 - ideal / own, abs=0.01)
 
 
 @pytest.mark.oracle

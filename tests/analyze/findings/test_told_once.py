@@ -179,4 +179,6 @@ def test_the_power_of_gpus_of_hosts_that_no_file_names_is_summed(fleet_demo):
 def test_gpus_that_are_capped_are_counted_among_gpus(fleet_demo):
     bundle = load.bundle(fleet_demo / "power", tz="UTC", progress=False)
     found, _ = asked(bundle, "capped_gpu")
-    assert found.loc["capped_gpu", "finding"].startswith("1 of 12 GPUs is capped by its power limit")
+    assert found.loc["capped_gpu", "finding"].startswith(
+        "1 of 12 GPUs is capped by its power limit"
+    )
