@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from workbench._shared.numbers import quantity, significant
 from workbench.cli._app import (
     IMPOSSIBLE,
     LOOK,
@@ -115,6 +114,8 @@ def diagnose(
 def cost_text(row: Any) -> str:
     """Write the cost of a finding for people."""
     import pandas as pd
+
+    from workbench._shared.numbers import quantity, significant
 
     parts = []
     if not pd.isna(row.cost):
