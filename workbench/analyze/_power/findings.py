@@ -330,7 +330,7 @@ def telemetry_gaps(
     begin = first.groupby(entities["clock"]).transform("median")
     end = last.groupby(entities["clock"]).transform("median")
     own, window = last - first, end - begin
-    shared = (np.minimum(last, end) - np.maximum(first, begin)).clip(lower=0)
+    shared = (last.clip(upper=end) - first.clip(lower=begin)).clip(lower=0)
     # Clocks of several files may have zeros of their own, so most must share the time.
     most = (shared > 0.5 * window).groupby(entities["clock"]).transform("mean") > 0.5
     is_common = (window > 0.5 * own) & (shared > 0) & most
