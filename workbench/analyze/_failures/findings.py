@@ -50,7 +50,8 @@ class Failing:
         rows = self.log.failures
         # Clocks with an own zero are one per file: times of two files do not compare.
         clock = rows["clock"].where(rows["clock"] == "epoch", rows["clock"] + rows["source"])
-        return rows[clock == clock.mode().iloc[0]]
+        most: pd.DataFrame = rows[clock == clock.mode().iloc[0]]
+        return most
 
     @cached_property
     def failures(self) -> pd.DataFrame:
