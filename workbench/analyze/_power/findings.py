@@ -343,8 +343,8 @@ def telemetry_gaps(
         return
     worst = silent.sort_values("lacking", ascending=False)
     yield Finding(
-        f"{len(silent)} of {len(entities)} meters are silent for up to "
-        f"{worst['lacking'].iloc[0]:.0%} of the time",
+        f"{len(silent)} of {len(entities)} meters {'is' if len(silent) == 1 else 'are'} silent "
+        f"for up to {worst['lacking'].iloc[0]:.0%} of the time",
         where=_named(worst["entity"]),
         confidence="high",
         doubt="sums and energies lack that time",
