@@ -25,12 +25,34 @@ def test_the_bundled_job_gets_its_injected_faults_told(fleet_demo):
         "GPU has fallen off the bus: the job stood still for 57 s and repeated 19 steps",
         "Rank 6 holds up the other 7: its compute kernels take longer",
         "Rank 3 holds up the other 7: it waits for its data loader",
-        "are capped by their power limit",
+        "1 of 12 GPUs is capped by its power limit",
     ):
         assert sentence in shown
     assert max(map(len, shown.splitlines())) <= 110
     assert shown.index("GPU has fallen off the bus") < shown.index("Rank 6"), "ranked by cost"
     assert "the root cause of a hang" in shown, "a missing kind of data would add it"
+
+
+@pytest.mark.parametrize(
+    ("form", "words"),
+    [("--top=1", "SYNTHETIC DATA"), ("--markdown", "**SYNTHETIC DATA"), ("--json", '"is_synthetic": true')],
+)  # fmt: skip
+def test_tables_that_were_simulated_are_called_so_in_every_form(
+    form, words, imbalance_demo, tmp_path
+):
+    copy = shutil.copytree(imbalance_demo, tmp_path / "mine")
+    assert words in run(copy, form, code=1).stdout
+
+
+def test_data_that_no_rule_reads_are_no_clean_bill(tmp_path):
+    """An execution trace is read, but has no GPU work: that is not a job without findings."""
+    node = {"id": 2, "name": "aten::mm", "ctrl_deps": 1, "inputs": {}, "outputs": {}, "attrs": []}
+    file = tmp_path / "rank0.json"
+    file.write_text(json.dumps({"schema": "1.0.3-chakra.0.0.4", "pid": 1, "time": "", "start_ts": 1,
+                                "nodes": [node]}))  # fmt: skip
+    result = CliRunner().invoke(app, ["diagnose", str(file)])
+    assert result.exit_code == 2, result.output
+    assert "Nothing found" not in result.output
 
 
 def test_scripts_get_the_same_findings_as_json(fleet_demo):

@@ -1,4 +1,4 @@
-"""Numbers that callers give: checked in one place, refused in the same words everywhere."""
+"""Numbers that callers give, checked in one place, and numbers as sentences hold them."""
 
 from __future__ import annotations
 
@@ -57,6 +57,24 @@ def share_between(name: str, value: Any) -> float:
         msg = f"{name} must be between 0 and 1 (95 % is 0.95), not {value!r}"
         raise WorkbenchError(msg)
     return float(value)
+
+
+def significant(value: float, count: int = 3) -> str:
+    """Write a number with so many significant digits, never as a power of ten."""
+    if not math.isfinite(value) or value == 0:
+        return f"{value:g}"
+    places = count - 1 - math.floor(math.log10(abs(value)))
+    text = f"{round(value, places):,.{max(places, 0)}f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def quantity(value: float, unit: str) -> str:
+    """Write a number with its unit; of ms no more than 1,000, which are a second."""
+    if f"{unit} ".startswith("ms ") and value >= 1000:
+        value, unit = value / 1000, unit[1:]
+    if value == 1:
+        unit = unit.replace("hours", "hour")
+    return f"{significant(value)} {unit}"
 
 
 Floats = NDArray[np.float64]

@@ -9,10 +9,11 @@ from typing import Any
 
 import pandas as pd
 
+from workbench._shared.numbers import quantity, significant
 from workbench.analyze._failures import findings as _failures  # noqa: F401 - registers its rules
 from workbench.analyze._fleet import findings as _fleet  # noqa: F401
 from workbench.analyze._imbalance import findings as _imbalance  # noqa: F401
-from workbench.analyze._lib.finding_rules import RULES, Rule, thresholds_text
+from workbench.analyze._lib.finding_rules import RULES, LacksDataError, Rule, thresholds_text
 from workbench.analyze._perfmodel import findings as _perfmodel  # noqa: F401
 from workbench.analyze._power import findings as _power  # noqa: F401
 from workbench.analyze._pvf import findings as _pvf  # noqa: F401
@@ -33,6 +34,9 @@ from workbench.tables import (
 
 Loaded = Bundle | Trace | PowerLog | JobLog | FailureLog | FlightRecording | Injections
 _CONFIDENCE = ("high", "medium", "low")
+# A name such as node-1e05 is no number.
+_POWER_OF_TEN = re.compile(r"(?<![\w.-])\d(?:\.\d+)?e[+-]\d+(?![\w.])")
+_MILLISECONDS = re.compile(r"(?<![\w.,-])(\d[\d,]{3,}(?:\.\d+)?) ms\b")
 
 
 def findings(
@@ -174,11 +178,13 @@ def _ask(
         return [], _answer(rule, settings, "no data", note=f"needs {' and '.join(rule.needs)}")
     try:
         made = [asdict(finding) for finding in rule.find(evidence, **settings)]
+    except LacksDataError as error:
+        return [], _answer(rule, settings, "no data", note=str(error).partition("\n")[0])
     except WorkbenchError as error:
         # An analysis that refuses these data must not hide what the other rules find.
         return [], _answer(rule, settings, "refused", note=str(error).partition("\n")[0])
     for row in made:
-        row.update({name: _spaced(text) for name, text in row.items() if isinstance(text, str)})
+        row.update({name: _readable(text) for name, text in row.items() if isinstance(text, str)})
     text = thresholds_text(settings)
     rows = [{"domain": rule.domain, "rule": rule.name, "threshold": text, **row} for row in made]
     return rows, _answer(rule, settings, "found" if rows else "nothing", count=len(rows))
@@ -198,8 +204,10 @@ def _told_once(rows: list[dict[str, Any]], answers: list[dict[str, Any]]) -> lis
     return [row for row in rows if row["told_by"] not in telling]
 
 
-def _spaced(text: str) -> str:
-    """Put a space before the sign of per cent, as every page does."""
+def _readable(text: str) -> str:
+    """Write numbers as every page does: no powers of ten, a space before %, s from 1,000 ms on."""
+    text = _POWER_OF_TEN.sub(lambda match: significant(float(match[0])), text)
+    text = _MILLISECONDS.sub(lambda match: quantity(float(match[1].replace(",", "")), "ms"), text)
     return re.sub(r"(?<=\d)%", " %", text)
 
 

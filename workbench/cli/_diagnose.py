@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import textwrap
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from workbench.cli._app import (
+    IMPOSSIBLE,
     LOOK,
     BootTime,
     Json,
@@ -45,6 +47,11 @@ _ADDS = {
 }
 
 
+_UNKNOWN = "is of an unrecognized kind"
+_MOST_NOT_READ = 5
+_SYNTHETIC = "SYNTHETIC DATA: all or some of it was simulated, not measured."
+
+
 def diagnose(
     paths: Annotated[list[Path], typer.Argument(help="Files, folders or archives of one job.")],
     *,
@@ -72,7 +79,7 @@ def diagnose(
 
     Whatever lies under the paths is recognized by its content; findings are printed with the most
     expensive first. Exit code 0 if nothing was found, 1 if there are findings, 2 if
-    nothing can be read.
+    nothing can be read or no rule has data.
 
     \b
     Examples:
@@ -87,9 +94,10 @@ def diagnose(
     found = analyze.findings(bundle, least_time_share=min_cost / 100)
     if as_json:
         print_json({"findings": records(found.findings), "rules": records(found.rules),
-                    "files": records(bundle.files)})  # fmt: skip
+                    "files": records(bundle.files),
+                    "is_synthetic": bundle.is_synthetic})  # fmt: skip
     elif markdown:
-        typer.echo(_markdown(found))
+        typer.echo(_markdown(found, is_synthetic=bundle.is_synthetic))
     else:
         _print(found, bundle, paths, top)
     tables = {"findings": found.findings, "rules": found.rules, **found.tables}
@@ -99,37 +107,41 @@ def diagnose(
         _write_xlsx(tables, xlsx)
     if len(found.findings):
         raise typer.Exit(LOOK)
+    if (found.rules["state"] == "no data").all():
+        raise typer.Exit(IMPOSSIBLE)
 
 
 def cost_text(row: Any) -> str:
     """Write the cost of a finding for people."""
     import pandas as pd
 
+    from workbench._shared.numbers import quantity, significant
+
     parts = []
     if not pd.isna(row.cost):
-        unit = row.cost_unit.removesuffix("s") if row.cost == 1 else row.cost_unit
-        parts.append(f"{float(row.cost):,.3g} {unit}")
+        parts.append(quantity(float(row.cost), row.cost_unit))
     if not pd.isna(row.time_share):
-        parts.append(f"{100 * float(row.time_share):.2g} % of the GPU time")
+        parts.append(f"{significant(100 * float(row.time_share), 2)} % of the GPU time")
     return ", ".join(parts) or "no cost known"
 
 
 def _print(found: Findings, bundle: Bundle, paths: list[Path], top: int) -> None:
-    from workbench.tables import SAYS_SYNTHETIC
-
     width = min(max(shutil.get_terminal_size((100, 24)).columns, 60), 110)
     typer.echo(f"Read: {plain(_held(bundle))}")
-    if bundle.quality is not None and (bundle.quality["what"] == SAYS_SYNTHETIC).any():
-        typer.echo("SYNTHETIC DATA: the files say that they were made, not measured.")
+    if bundle.is_synthetic:
+        typer.echo(_SYNTHETIC)
     for what in _not_read(bundle.quality):
         tell(what)
     count = len(found.findings)
     asked = int((found.rules["state"] != "no data").sum())
-    if not count:
-        typer.echo(f"Nothing found by {asked} rules.")
+    if not asked:
+        typer.echo("No rule was asked: the data have nothing that a rule reads.")
+    elif not count:
+        typer.echo(f"Nothing found by {_counted(asked, 'rule')}.")
     else:
         shown = (f", the first {top}" if top > 1 else ", the first") if count > top else ""
-        typer.echo(f"{count} findings of {asked} rules{shown}; costs may overlap.\n")
+        typer.echo(f"{_counted(count, 'finding')} of {_counted(asked, 'rule')}{shown}; "
+                   "costs may overlap.\n")  # fmt: skip
     for number, row in enumerate(found.findings.head(top).itertuples(), 1):
         typer.echo(_block(number, row, width))
     refused = found.rules[found.rules["state"] == "refused"]
@@ -142,6 +154,10 @@ def _print(found: Findings, bundle: Bundle, paths: list[Path], top: int) -> None
         typer.echo(textwrap.fill(f"Other data would add {'; '.join(lacking)}.", width))
     named = " ".join(str(path) for path in paths[:1])
     typer.echo(f"The evidence as pages: workbench report --data {plain(named)}")
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}{'s' * (count != 1)}"
 
 
 def _held(bundle: Bundle) -> str:
@@ -157,8 +173,13 @@ def _held(bundle: Bundle) -> str:
         "{} injected faults": bundle.injections and bundle.injections.faults,
     }
     return ", ".join(
-        text.format(f"{len(table):,}") for text, table in sizes.items() if table is not None
+        _with_count(text, len(table)) for text, table in sizes.items() if table is not None
     )
+
+
+def _with_count(text: str, count: int) -> str:
+    """Put a count into a text that ends with a noun; one of something is singular."""
+    return text.format(f"{count:,}").removesuffix("s" if count == 1 else "\0")
 
 
 def _not_read(quality: pd.DataFrame | None) -> list[str]:
@@ -166,7 +187,27 @@ def _not_read(quality: pd.DataFrame | None) -> list[str]:
     if quality is None:
         return []
     rows = quality[quality["finding"] == "dropped"]
-    return [say(f"not read: {row.source}: {row.what}") for row in rows.head(5).itertuples()]
+    # What is said of many files is said once.
+    reasons = rows["what"].where(~rows["what"].str.startswith(_UNKNOWN), _UNKNOWN)
+    told = [
+        f"{_named(same['source'].tolist())}: {same['what'].iloc[0]}"
+        for _, same in rows.groupby(reasons, sort=False)
+    ]
+    more = len(told) - _MOST_NOT_READ
+    told = told[:_MOST_NOT_READ] + [f"and more for {more} other reasons: workbench check"] * (
+        more > 0
+    )
+    return [say(f"not read: {text}") for text in told]
+
+
+def _named(sources: list[str], most: int = 3) -> str:
+    """Name files, the first ones of many."""
+    if len(sources) == 1:
+        return sources[0]
+    folder = os.path.commonpath([os.path.dirname(source) for source in sources])  # noqa: PTH120
+    names = [source.removeprefix(f"{folder}/") for source in sources[:most]]
+    more = ", ..." if len(sources) > most else ""
+    return f"{len(sources)} in {folder or '.'} ({', '.join(names)}{more})"
 
 
 def _block(number: int, row: Any, width: int) -> str:
@@ -175,8 +216,8 @@ def _block(number: int, row: Any, width: int) -> str:
     facts = {
         "where": row.where,
         "cost": f"{cost_text(row)} ({row.cost_basis})" if row.cost_basis else cost_text(row),
-        "confidence": f"{row.confidence}{f'; {row.doubt}' if row.doubt else ''}",
-        "next": row.next_step,
+        "confidence": f"{row.confidence}{f'; {say(row.doubt)}' if row.doubt else ''}",
+        "next": say(row.next_step),
         "evidence": row.evidence,
     }
     lines = [_wrapped(name, str(text), width) for name, text in facts.items() if text]
@@ -190,7 +231,7 @@ def _wrapped(name: str, text: str, width: int, *, indent: int = 3) -> str:
     )
 
 
-def _markdown(found: Findings) -> str:
+def _markdown(found: Findings, *, is_synthetic: bool) -> str:
     """Write the findings as a Markdown table."""
 
     def cell(text: object) -> str:
@@ -200,7 +241,7 @@ def _markdown(found: Findings) -> str:
     for number, row in enumerate(found.findings.itertuples(), 1):
         cells = [row.finding, row.where, cost_text(row), row.confidence, row.next_step]
         lines.append(f"| {number} | {' | '.join(cell(text) for text in cells)} |")
-    return "\n".join(lines)
+    return "\n".join([*([f"**{_SYNTHETIC}**", ""] if is_synthetic else []), *lines])
 
 
 def _write_csv(tables: dict[str, pd.DataFrame], folder: Path) -> None:
@@ -315,13 +356,10 @@ class _Runs(Mapping[str, Any]):
 
     def __getitem__(self, name: str) -> Bundle:
         from workbench import load
-        from workbench.tables import SAYS_SYNTHETIC
 
         bundle = load.bundle(self.paths[name], **self.options)
-        quality = bundle.quality
-        if quality is not None:
-            self.is_synthetic |= bool((quality["what"] == SAYS_SYNTHETIC).any())
-        for text in _not_read(quality):
+        self.is_synthetic |= bundle.is_synthetic
+        for text in _not_read(bundle.quality):
             tell(text)
         return bundle
 

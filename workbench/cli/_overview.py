@@ -28,9 +28,8 @@ def first_page(
 
     Tables behind the findings, and a cut of the traces, are written into the folder.
     """
-    from workbench import analyze, datasets, load, plot
+    from workbench import analyze, load, plot
     from workbench.share import Overview
-    from workbench.tables import SAYS_SYNTHETIC
 
     name = data.resolve().name
     try:
@@ -38,19 +37,17 @@ def first_page(
     except LoadError as error:
         return Overview(name, _without_findings(name, str(error), pages), str(data))
     found = analyze.findings(bundle)
-    says_so = bundle.quality is not None and (bundle.quality["what"] == SAYS_SYNTHETIC).any()
-    # Formats without a place for it cannot say so; of bundled sets it is known.
-    is_synthetic = bool(says_so) or datasets.choose(data).is_synthetic
-    downloads = {**_tables(found, bundle, folder), **_cuts(found, bundle, folder, is_synthetic)}
+    cuts = _cuts(found, bundle, folder, bundle.is_synthetic)
+    downloads = {**_tables(found, bundle, folder), **cuts}
     shown = plot.dashboard(
         found,
         bundle,
         source=name,
-        synthetic=is_synthetic,
+        synthetic=bundle.is_synthetic,
         pages=[_page(page) for page in pages],
         downloads=downloads,
     )
-    return Overview(f"Findings: {name}", shown.html, str(data), is_synthetic)
+    return Overview(f"Findings: {name}", shown.html, str(data), bundle.is_synthetic)
 
 
 def _page(page: PageFacts) -> Page:

@@ -181,7 +181,15 @@ def told(path: Paths, *, most_files: int | None = None) -> Told:
     ``most_files`` are looked at, the first ones; None for all.
     """
     # Every file is asked once for all kinds, rather than once by the loader of each.
-    files = survey(path, wanted=LOGS_AND_INJECTIONS)
+    try:
+        files = survey(path, wanted=LOGS_AND_INJECTIONS)
+    except LoadError as error:
+        first, line, rest = str(error).partition("\n")
+        # What is wrong with a file says itself what to do.
+        if not first.endswith(" found"):
+            raise
+        msg = f"{first}{_HOW}{line}{rest}"
+        raise LoadError(msg) from error
     paths = {Path(entry) for entry in given_paths(path)}
     kinds: dict[str, frozenset[str]] = {}
     unknown: list[Finding] = []
@@ -282,10 +290,13 @@ def hosts_by_file(path: str | Path, node: Hosts) -> dict[str, str]:
     return {label: host for label, host in hosts.items() if host is not None}
 
 
+_HOW = "; docs/own_data.md says which tools write what can be read"
+
+
 def unfit(path: Paths, files: Told, wanted: tuple[str, ...] = NAMES) -> LoadError:
     """Make the error that says what was wanted and what there is."""
     held = f"holds {' and '.join(files.names)}, but no {_either(wanted)}"
-    msg = f"{shown_all(path)}: {held if files.names else f'{UNKNOWN} ({_either(wanted)})'}"
+    msg = f"{shown_all(path)}: {held if files.names else f'{UNKNOWN} ({_either(wanted)}){_HOW}'}"
     rows = [*files.unknown, *files.passed_over]
     if [row[0] for row in rows] == [shown_all(path)]:
         why = rows[0][4] or rows[0][2]

@@ -16,7 +16,7 @@ from workbench.load._files.time import BootTime, Hosts
 from workbench.load._fleet.same_job import same_job
 from workbench.load._power.part import Unit
 from workbench.load.kinds import Kind, Options, Told, kind_named, told, unfit
-from workbench.tables import QUALITY, FailureLog, Injections
+from workbench.tables import QUALITY, SAYS_SYNTHETIC, FailureLog, Injections
 
 _NOT_CHECKED = "{} that cannot be read as they are"
 _PACKED = "is inside an archive, where only logs, traces and injections are read; unpack it"
@@ -131,6 +131,8 @@ def _of_table(label: str, table: pd.DataFrame, name: str) -> list[Finding]:
     for reason, count in left_out.items():
         finding = "truncated" if reason in (CUT_LINE, REST) else "skipped by design"
         rows.append((label, finding, reason, count, None))
+    if table.attrs.get("synthetic", False):
+        rows.append((label, "noted", SAYS_SYNTHETIC, 1, None))
     rows += [(label, "suspicious", doubt, 1, None) for doubt in table.attrs.get("doubts", ())]
     if column := table.attrs.get("column"):
         rows.append((label, "noted", f"taken from column {column!r}", 1, None))

@@ -11,7 +11,7 @@ from workbench.tables.failures import FailureLog, FlightRecording
 from workbench.tables.power import JobLog, PowerLog
 from workbench.tables.pvf import Injections
 from workbench.tables.table import table
-from workbench.tables.traces import Trace
+from workbench.tables.traces import SAYS_SYNTHETIC, Trace
 
 FINDINGS = table("""
     findings: One row per finding about a job, the most expensive first.
@@ -41,7 +41,8 @@ FINDING_RULES = table("""
     needs: str - kinds of data that it needs
     state: category - found, nothing, no data, or refused (the analysis behind it raised)
     finding_count: int64 >=0 - findings
-    note: str - missing kinds of data, or the message of the refusal; else empty
+    note: str - kinds of data or columns that are missing, or the message of the refusal; else
+        empty
     thresholds: str - names and values
     reference: str - publication or manual that gives the reason
 """)
@@ -196,6 +197,18 @@ class Bundle:
             "returned, or a tables.Bundle of several"
         )
         raise TypeError(msg)
+
+    @property
+    def is_synthetic(self) -> bool:
+        """Whether any of the data say that they were simulated; figures should say so too."""
+        loaded = [getattr(self, field.name) for field in fields(self)]
+        # Plain tables have no list of findings; theirs is a mark.
+        return any(
+            part.attrs.get("synthetic", False)
+            if isinstance(part, pd.DataFrame)
+            else getattr(part, "is_synthetic", False)
+            for part in loaded
+        ) or bool(self.quality is not None and (self.quality["what"] == SAYS_SYNTHETIC).any())
 
     def __repr__(self) -> str:
         """Name the kinds of data."""

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from scipy import stats
 
 from workbench._shared.incidents import fold
 from workbench._shared.numbers import share_between
@@ -146,6 +145,8 @@ def _only(values: pd.Series) -> str | None:
 def _wilson(
     count: NDArray[np.int64], total: int, confidence: float
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    from scipy import stats
+
     if total == 0:
         return np.zeros(len(count)), np.ones(len(count))
     z = float(stats.norm.ppf((1 + confidence) / 2))

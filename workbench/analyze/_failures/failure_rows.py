@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from scipy import stats
 
 from workbench._shared.follow_ons import KERNEL_KINDS
 from workbench._shared.incidents import at_once
@@ -143,6 +142,8 @@ def poisson_interval(
     count: NDArray[Any], confidence_level: float
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return the exact interval of Poisson means; from 0 where nothing was counted."""
+    from scipy import stats
+
     # Garwood 1936: quantiles of chi-squared are those of Poisson counts.
     tail = (1 - confidence_level) / 2
     low = np.where(count > 0, stats.chi2.ppf(tail, 2 * np.maximum(count, 1)) / 2, 0.0)

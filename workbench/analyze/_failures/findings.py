@@ -45,19 +45,38 @@ class Failing:
         self.log = log
 
     @cached_property
+    def of_one_clock(self) -> pd.DataFrame:
+        """Failures of the clock that most of them are on."""
+        rows = self.log.failures
+        # Clocks with an own zero are one per file: times of two files do not compare.
+        clock = rows["clock"].where(rows["clock"] == "epoch", rows["clock"] + rows["source"])
+        most: pd.DataFrame = rows[clock == clock.mode().iloc[0]]
+        return most
+
+    @cached_property
     def failures(self) -> pd.DataFrame:
         """Failures of one clock as one reporter tells them.
 
         Kernel, scheduler and job each report a failure: counting all of them counts it thrice.
         """
-        rows = self.log.failures
-        # Clocks with an own zero are one per file: times of two files do not compare.
-        clock = rows["clock"].where(rows["clock"] == "epoch", rows["clock"] + rows["source"])
-        rows = rows[clock == clock.mode().iloc[0]]
+        rows = self.of_one_clock
         try:
             return reported_by(rows, "kernel")
         except WorkbenchError:
             return reported_by(rows)
+
+    @property
+    def elsewhere(self) -> str:
+        """Say which failures are not counted because they are on another clock."""
+        others = self.log.failures.drop(index=self.of_one_clock.index)["source"]
+        if others.empty:
+            return ""
+        files = others.unique()
+        names = ", ".join(files[:2]) + (f" and {len(files) - 2} more" if len(files) > 2 else "")
+        return (
+            f"{len(others):,} failures of {names} are on other clocks and not counted: diagnose "
+            "each file by itself"
+        )
 
     @cached_property
     def counted(self) -> pd.DataFrame:
@@ -117,8 +136,8 @@ class Failing:
         return {
             "cost": gpu_h if is_known else None,
             "cost_unit": "GPU-hours" if is_known else "",
-            "cost_basis": f"{count} spans of the timeline times the GPUs of the job"
-            if is_known else "",
+            "cost_basis": f"{count} span{'s' * (count > 1)} of the timeline times the GPUs of the "
+            "job" if is_known else "",
             "time_share": min(gpu_h / self.observed_gpu_h, 1.0) if is_known else None,
             "doubt": "" if is_known else "no cost: the log has no number of GPUs of the job",
         }  # fmt: skip
@@ -155,6 +174,11 @@ def _some(values: pd.Series, most: int = 5) -> str:
     return named + (f" and {len(counts) - most} more" if len(counts) > most else "")
 
 
+def _actions(actions: pd.Series, most: int = 2) -> str:
+    """Name the actions that manuals ask for most often."""
+    return "; ".join(actions.dropna().astype(str).value_counts().index[:most])
+
+
 @rule(Failing, reference=_LLAMA)
 def leading_cause(
     failing: Failing, *, fewest_failures: float = 3, least_share: float = 0.25
@@ -170,15 +194,21 @@ def leading_cause(
     if (rows["category"] == "unknown").all():
         return
     confidence: Confidence = "high" if float(top["low_share"]) >= least_share else "medium"
+    name = str(top["cause"])
     yield Finding(
-        f"{top['cause']} leads the failures: {int(top['failure_count'])} of "
+        f"{name[0].upper()}{name[1:]} leads the failures: {int(top['failure_count'])} of "
         f"{int(table['failure_count'].sum())} "
         f"({top['low_share']:.0%} to {top['high_share']:.0%} of them)",
         where=_some(rows["node"]) or "hosts not told",
-        **cost_of(failing.outages_of(rows)).fields(),
+        **cost_of(failing.outages_of(rows)).fields(failing.elsewhere),
         confidence=confidence,
-        evidence="analyze.cause_shares, plot.cause_shares (notebook 03)",
-        next_step=_some(rows["action"], 1) or "look at what its hosts have in common",
+        evidence="analyze.cause_shares, plot.cause_shares (docs/failures.md)",
+        next_step=_actions(rows["action"], 1)
+        or (
+            "save checkpoints on the notice, and spread over zones that are taken back less often"
+            if (rows["kind"] == "spot").all()
+            else "look at what its hosts have in common"
+        ),
     )
 
 
@@ -196,7 +226,8 @@ def broken_gpu(failing: Failing, *, most_causes: float = 3) -> Iterator[Finding]
         )
         if of_cause.empty:
             continue
-        places = of_cause["node"].fillna("host not told") + " " + of_cause["device"]
+        device = "GPU " + of_cause["device"]
+        places = (of_cause["node"] + " " + device).fillna(device + ", host not in the log")
         title = cause or f"{len(counts) - len(named)} other fatal GPU errors"
         title = title[0].upper() + title[1:]
         yield Finding(
@@ -205,8 +236,8 @@ def broken_gpu(failing: Failing, *, most_causes: float = 3) -> Iterator[Finding]
             **cost_of(failing.outages_of(of_cause)).fields(
                 "" if of_cause["node"].notna().all() else "the log names no host; pass node="
             ),
-            evidence="load.failures(...).failures, plot.incidents (notebook 03)",
-            next_step=_some(of_cause["action"], 2),
+            evidence="load.failures(...).failures, explore.incidents (notebook 03)",
+            next_step=_actions(of_cause["action"]),
         )
 
 
@@ -228,7 +259,7 @@ def lemon_node(failing: Failing, *, fewest_nodes: float = 5) -> Iterator[Finding
             where=f"{row.node}: {_some(causes, 3)}",
             **cost_of(failing.outages_of(own)).fields(share=excess),
             confidence="high" if row.adjusted_p_value_share < 0.01 else "medium",
-            evidence="analyze.lemon_nodes, plot.lemon_nodes (notebook 03)",
+            evidence="analyze.lemon_nodes, explore.lemon_nodes (notebook 03)",
             next_step=f"drain {row.node}, run a stress test, send it to repair",
         )
 
@@ -259,7 +290,7 @@ def crash_loop(
             doubt=""
             if pd.notna(gpus)
             else f"no cost: {hours:.3g} h, but the log has no number of GPUs of the job",
-            evidence="analyze.crash_loops",
+            evidence="analyze.crash_loops (docs/failures.md)",
             next_step="stop restarting it; the cause is in its code, its data or one of its nodes",
         )
 
@@ -279,7 +310,7 @@ def failures_increase(failing: Failing, *, most_p: float = 0.05) -> Iterator[Fin
         f"{row['high_growth_ratio']:.2g})",
         where=f"{int(row['node_count'])} nodes, {int(row['failure_count'])} failures",
         confidence="high" if row["p_value_share"] < most_p / 5 else "medium",
-        evidence="analyze.failure_trend, plot.recurrence (notebook 03)",
+        evidence="analyze.failure_trend, plot.recurrence (docs/failures.md)",
         next_step="compare causes before and after the change; look for one node or one driver",
     )
 
@@ -298,7 +329,7 @@ def failure_bursts(failing: Failing, *, most_p: float = 0.01) -> Iterator[Findin
         where=f"{int(row['gap_count'])} intervals, mean {row['mean_h']:.3g} h",
         confidence="high",
         doubt="a plan made with the mean interval is too optimistic after a failure",
-        evidence="analyze.failure_gaps",
+        evidence="analyze.failure_gaps (docs/failures.md)",
         next_step="look for a common cause of failures close together: rack, switch, power",
     )
 
@@ -314,9 +345,9 @@ def unknown_cause(
         return
     yield Finding(
         f"{unknown.mean():.0%} of the failures have no known cause",
-        where=_some(rows.loc[unknown, "source"], 3),
+        where=_some(rows.loc[unknown, "source"].str.split("/").str[-1], 3),
         **cost_of(failing.outages_of(rows[unknown])).fields(),
-        evidence="analyze.cause_shares, plot.cause_shares (notebook 03)",
+        evidence="analyze.cause_shares, plot.cause_shares (docs/failures.md)",
         next_step="add kernel logs of the hosts (dmesg -T) and the job's stderr",
     )
 
@@ -349,12 +380,16 @@ def hang(hung: Hung) -> Iterator[Finding]:
     if rows.empty or (rows["verdict"] == "nothing hangs").all():
         return
     row = first_of(rows)
-    others = f" and {len(rows) - 1} more" if len(rows) > 1 else ""
+    ranks = _ranks(rows["rank"])
+    waiting = int(row["waiting_count"])
+    held = f"{waiting} rank{'s' * (waiting != 1)}" if waiting else "the job"
+    number = f" {row['seq']}" if pd.notna(row["seq"]) else ""
     yield Finding(
-        f"Rank {int(row['rank'])}{others} holds up a hang of {int(row['waiting_count'])} ranks: "
-        f"{row['reason']}",
-        where=f"rank {int(row['rank'])}, {row['operation']} "
-        f"{row['seq'] if pd.notna(row['seq']) else ''} of {row['description'] or row['group']}",
+        f"{ranks[0].upper()}{ranks[1:]} hold{'s' * (len(rows) == 1)} up {held}: "
+        f"{_HELD_UP_BY.get(str(row['reason']), row['reason'])}",
+        where=ranks
+        + (f"; rank {int(row['rank'])} in " if len(rows) > 1 else ", in ")
+        + f"{row['operation']}{number} of {row['description'] or row['group']}",
         cost=float(row["waiting_count"]) * hung.timeout_s / 3600 if hung.timeout_s else None,
         cost_unit="GPU-hours" if hung.timeout_s else "",
         cost_basis=f"{int(row['waiting_count'])} waiting ranks of a GPU each, until the watchdog "
@@ -363,9 +398,32 @@ def hang(hung: Hung) -> Iterator[Finding]:
         else "",
         confidence=str(row["confidence"]) if pd.notna(row["confidence"]) else "low",  # type: ignore[arg-type]
         doubt="; ".join(_hang_doubts(row, hung)),
-        evidence="analyze.flight_suspects, plot.flight_suspects (notebook 03)",
+        evidence="analyze.flight_suspects, explore.flight_suspects (notebook 03)",
         next_step=f"py-spy dump on rank {int(row['rank'])}; {row['evidence']}",
     )
+
+
+# What each reason of a suspect means, for those who have not read its documentation.
+_HELD_UP_BY = {
+    "never arrived": "a collective that the others have called was never called",
+    "mismatch": "another operation was called than by the others",
+    "stalled": "a collective that others have completed was not",
+    "not started": "the GPU has not started what the others have started",
+    "stopped early": "the host stopped before those that wait for the same",
+    "deadlock": "ranks wait for each other in a circle",
+    "no dump": "no dump was left, and all others wait",
+    "all entered": "all have entered a collective that nobody completes",
+}
+
+
+def _ranks(numbers: pd.Series, most: int = 6) -> str:
+    """Name ranks, the first ones of many."""
+    named = [str(int(number)) for number in numbers]
+    if len(named) == 1:
+        return f"rank {named[0]}"
+    if len(named) > most:
+        return f"ranks {', '.join(named[:most])} and {len(named) - most} more"
+    return f"ranks {', '.join(named[:-1])} and {named[-1]}"
 
 
 def _hang_doubts(row: pd.Series, hung: Hung) -> Iterator[str]:
@@ -395,7 +453,7 @@ def detection_time(failing: Failing, *, least_share: float = 0.01) -> Iterator[F
         f"A failure is noticed after {_time(median_ns)} (median of {len(rows)})",
         where=f"job {_some(rows['job'], 3)}",
         **cost,
-        evidence="load.failures(...).timeline, analyze.goodput (notebook 03)",
+        evidence="load.failures(...).timeline, explore.goodput (notebook 03)",
         next_step="shorten the NCCL timeout, watch step times and heartbeats from outside",
     )
 
@@ -413,7 +471,7 @@ def time_to_first_step(failing: Failing, *, least_share: float = 0.02) -> Iterat
         f"Starts take {_time(length.sum())} in all, most of it {longest}",
         where=f"job {_some(rows['job'], 3)}",
         **cost,
-        evidence="load.failures(...).timeline, analyze.goodput (notebook 03)",
+        evidence="load.failures(...).timeline, explore.goodput (notebook 03)",
         next_step=f"shorten {longest}: keep containers, communicators and checkpoints warm",
         told_by="initialisation",
     )
@@ -443,6 +501,6 @@ def too_few_spares(
         where=f"job {_some(rows['job'], 3)}",
         **cost,
         confidence="medium",
-        evidence="load.failures(...).timeline, analyze.spares (notebook 03)",
+        evidence="load.failures(...).timeline, explore.spares (docs/failures.md)",
         next_step=advice,
     )

@@ -61,6 +61,22 @@ class Logged:
         """Time in a state; 0 if the log never was in it."""
         return float(self.states["time_s"].get(state, 0.0))
 
+    @cached_property
+    def gpus(self) -> tuple[float, str]:
+        """GPUs of the job, and which data say so; NaN if none do."""
+        failures, trace, power = self.bundle.failures, self.bundle.trace, self.bundle.power
+        counts = {}
+        if failures is not None:
+            counts["the timeline"] = failures.timeline["gpu_count"].max()
+        if trace is not None:
+            counts["the traces"] = trace.ranks["world_size"].max()
+        if power is not None:
+            metered = int(power.entities["scope"].isin(["gpu", "module"]).sum())
+            # A host that is not metered would be missing, so this is said last.
+            counts["the power log"] = metered or None
+        known = {name: float(count) for name, count in counts.items() if pd.notna(count)}
+        return next(((count, name) for name, count in known.items()), (float("nan"), ""))
+
     @property
     def run_s(self) -> float:
         """Length of the log."""
@@ -192,14 +208,20 @@ def checkpoint_interval(
     if waste - least < least_gain_share:
         return
     more = "rarer" if best_min > interval_min else "more often"
+    cost = logged.cost((waste - least) * logged.run_s)
+    gpus, source = logged.gpus
+    if source:
+        gpu_h = (waste - least) * logged.run_s / 3600 * gpus
+        cost = cost | {"cost": gpu_h, "cost_unit": "GPU-hours"}
     yield Finding(
         f"Checkpoints every {interval_min:.3g} min; {best_min:.3g} min would be best: save {more}",
         where="all ranks",
-        **logged.cost((waste - least) * logged.run_s),
-        cost_basis="writing and lost work at this interval and at the best one",
+        **cost,
+        cost_basis="writing and lost work at this interval and at the best one"
+        + (f", times {gpus:.0f} GPUs by {source}" if source else ""),
         confidence="medium",
         doubt=f"{count} interruptions tell how often the job fails",
-        evidence="analyze.checkpoint_curve, plot.checkpoint_curve (notebook 03)",
+        evidence="analyze.checkpoint_curve, explore.checkpoint_curve (notebook 03)",
         next_step=f"set the interval to about {best_min:.2g} min",
     )
 

@@ -9,6 +9,8 @@ from typing import Any, Literal, TypedDict
 
 import pandas as pd
 
+from workbench.errors import WorkbenchError
+
 Confidence = Literal["high", "medium", "low"]
 
 
@@ -18,6 +20,10 @@ class Cost(TypedDict):
     cost: float
     cost_unit: str
     time_share: float
+
+
+class LacksDataError(WorkbenchError):
+    """A rule has tables, but they do not hold what it reads; it answers that it has no data."""
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ take the place of the time that is saved.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import cached_property
 from typing import NamedTuple
 
@@ -175,7 +176,7 @@ class Replayed:
             time_share=min(gain_ns / float(row["measured_ns"]), 1.0),
             confidence=confidence,
             doubt=self.doubt,
-            evidence="analyze.what_if, analyze.critical_path (notebook 05)",
+            evidence="analyze.what_if, explore.critical_path (notebook 05)",
             next_step=next_step,
             told_by=told_by,
         )
@@ -242,14 +243,21 @@ def communication_on_path(
     is_hidden = exposed_ns >= least_share * measured_ns and gain_ns < fewest_gained * exposed_ns
     if gain_ns < least_share * measured_ns and not is_hidden:
         return
-    sentence = f"No communication at all would save {gain_ns / 1e6:.3g} ms {_span_of(row)}"
+    saved = f"save {gain_ns / 1e6:.3g} ms {_span_of(row)}"
+    is_useless = gain_ns < 0.005 * measured_ns
+    if is_useless:
+        saved = "save nothing"
+    sentence = f"No communication at all would {saved}"
     if is_hidden:
         sentence += f", although {exposed_ns / 1e6:.3g} ms of it are exposed: other work binds"
-    yield replayed.finding(
+    finding = replayed.finding(
         row,
         sentence,
         f"exposed communication {exposed_ns / 1e6:.3g} ms",
-        "look at the critical path: speed up what it goes through" if is_hidden
+        "leave communication as it is; speed up what the critical path goes through" if is_hidden
         else "overlap it: smaller buckets, prefetch, another layout of ranks",
         told_by="" if is_hidden else "exposed_communication",
     )  # fmt: skip
+    # What saves nothing is told for what it means, not for what it costs.
+    no_cost = {"cost": None, "cost_unit": "", "cost_basis": "", "time_share": None}
+    yield replace(finding, **no_cost) if is_useless else finding  # type: ignore[arg-type]

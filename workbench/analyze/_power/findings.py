@@ -79,7 +79,8 @@ class Metered:
         if not held:
             return POWER_TOTALS.empty()
         chosen = entities[entities["scope"] == held[0]]
-        begin, end = int(chosen["first_ns"].max()), int(chosen["last_ns"].min())
+        # Not the time that all cover: one meter that fails early would leave next to nothing.
+        begin, end = int(chosen["first_ns"].median()), int(chosen["last_ns"].median())
         if end <= begin:
             # Recordings one after the other have no sum.
             return POWER_TOTALS.empty()
@@ -102,6 +103,8 @@ def capped_gpu(metered: Metered, *, least_share: float = 0.02) -> Iterator[Findi
     if metered.log.states.empty:
         return
     shares = capped_share(metered.log.power, metered.log.states)
+    # Meters of hosts have no limit of their own.
+    shares = shares[shares["entity"].isin(metered.gpus["entity"])]
     held = shares[shares["capped_share"].fillna(0) >= least_share]
     if held.empty:
         return
@@ -121,9 +124,10 @@ def capped_gpu(metered: Metered, *, least_share: float = 0.02) -> Iterator[Findi
             if float(known["low_cost_s"].sum()) <= 0:
                 doubt = doubt or "the interval of the cost includes 0: others set the pace"
     kinds = set(held["evidence"].astype(str))
+    are, lose, their = ("is", "loses", "its") if len(held) == 1 else ("are", "lose", "their")
     yield Finding(
-        f"{len(held)} of {len(shares)} GPUs are capped by their power limit"
-        + (f" and lose {loss:.0%} of their clock" if loss > 0 else ""),
+        f"{len(held)} of {len(shares)} GPUs {are} capped by {their} power limit"
+        + (f" and {lose} {loss:.0%} of {their} clock" if loss > 0 else ""),
         where=f"{_named(held['entity'])}; {held['capped_share'].max():.0%} of the time at most",
         cost=seconds if basis else None,
         cost_unit="s of the job" if basis else "",
@@ -131,7 +135,7 @@ def capped_gpu(metered: Metered, *, least_share: float = 0.02) -> Iterator[Findi
         time_share=share,
         confidence="high" if "clock reasons" in kinds else "medium",
         doubt=doubt,
-        evidence="analyze.capping_events, plot.capping_cost (notebook 06)",
+        evidence="analyze.capping_events, explore.capping_events (notebook 06)",
         next_step="compare limits with nvidia-smi -q -d POWER; raise or restore them",
     )
 
@@ -153,7 +157,7 @@ def thermal_throttling(metered: Metered, *, least_share: float = 0.005) -> Itera
         where=_named(by_gpu.index) + (f"; up to {hottest:.0f} °C" if pd.notna(hottest) else ""),
         confidence="high",
         doubt="readings are samples: short throttling is missed",
-        evidence="load.power(...).states (notebook 06)",
+        evidence="load.power(...).states (docs/power.md)",
         next_step="check fans, air flow, cold plates and the inlet temperature of these hosts",
     )
 
@@ -169,7 +173,7 @@ def power_brake(metered: Metered) -> Iterator[Finding]:
         f"The power brake acted on {braked['entity'].nunique()} GPUs in {len(braked)} readings",
         where=_named(braked["entity"]),
         confidence="high",
-        evidence="load.power(...).states (notebook 06)",
+        evidence="load.power(...).states (docs/power.md)",
         next_step="check the power supplies and the rack's limit",
     )
 
@@ -222,15 +226,16 @@ def unequal_limits(metered: Metered) -> Iterator[Finding]:
         where=", ".join(f"{name} ({watts:.0f} W)" for name, watts in odd.head(4).items()),
         confidence="medium",
         doubt="different models have different limits",
-        evidence="load.power(...).states (notebook 06)",
+        evidence="load.power(...).states (docs/power.md)",
         next_step="set the limits alike: nvidia-smi -pl",
     )
 
 
 @rule(Metered, reference=_POLCA)
 def idle_gpus(
-    metered: Metered, *, most_busy_share: float = 0.02, least_share: float = 0.05
-) -> Iterator[Finding]:
+    metered: Metered, *, most_busy_share: float = 0.02, least_share: float = 0.05,
+    fewest_readings: float = 10,
+) -> Iterator[Finding]:  # fmt: skip
     """GPUs draw power without work."""
     states = metered.log.states
     states = states[states["entity"].isin(metered.gpus["entity"]) & states["busy_share"].notna()]
@@ -241,7 +246,7 @@ def idle_gpus(
         power, on=["time_ns", "entity"]
     )
     is_idle = joined["busy_share"] <= most_busy_share
-    if joined.empty or not is_idle.any():
+    if is_idle.sum() < fewest_readings:
         return
     periods = metered.gpus.assign(entity=metered.gpus["entity"].astype(str)).set_index("entity")
     energy = joined["power_w"] * joined["entity"].map(periods["period_s"])
@@ -283,7 +288,7 @@ def power_swing(
         cost_basis="99th minus 1st percentile of the sum",
         confidence="high",
         doubt="includes start and end of the job",
-        evidence="analyze.power_swings, plot.power_spectrum (notebook 06)",
+        evidence="explore.power_spectrum (notebook 06), analyze.power_swings (docs/power.md)",
         next_step="check the limits of the feed (analyze.grid_check); smooth with a power floor",
     )
 
@@ -307,21 +312,29 @@ def meters_disagree(metered: Metered, *, least_share: float = 0.02) -> Iterator[
             cost_unit="kW",
             cost_basis="mean of the GPUs minus mean of the meter",
             confidence="high",
-            evidence="analyze.power_residual",
+            evidence="analyze.power_residual (docs/power.md)",
             next_step="the meter may feed one of several supplies, or its unit is wrong",
         )
 
 
 @rule(Metered, reference=_POLCA)
-def telemetry_gaps(metered: Metered, *, least_share: float = 0.1) -> Iterator[Finding]:
+def telemetry_gaps(
+    metered: Metered, *, least_share: float = 0.1, fewest_readings: float = 10
+) -> Iterator[Finding]:
     """Meters are silent for a large part of the time."""
     entities = metered.log.entities
-    entities = entities[entities["reading_count"] > 2]
+    # Fewer readings, as of a command typed now and then, tell no rate.
+    entities = entities[entities["reading_count"] >= fewest_readings]
     first, last = entities["first_ns"].astype("float64"), entities["last_ns"].astype("float64")
     # What most meters of a clock cover; recordings one after the other share no time.
     begin = first.groupby(entities["clock"]).transform("median")
     end = last.groupby(entities["clock"]).transform("median")
-    span = (end - begin).where(end - begin > 0.5 * (last - first), last - first)
+    own, window = last - first, end - begin
+    shared = (last.clip(upper=end) - first.clip(lower=begin)).clip(lower=0)
+    # Clocks of several files may have zeros of their own, so most must share the time.
+    most = (shared > 0.5 * window).groupby(entities["clock"]).transform("mean") > 0.5
+    is_common = (window > 0.5 * own) & (shared > 0) & most
+    span = window.where(is_common, own)
     known = entities["reading_count"] * entities["period_s"] * 1e9
     lacking = 1 - (known / span).clip(upper=1)
     silent = entities.assign(lacking=lacking)
@@ -330,8 +343,8 @@ def telemetry_gaps(metered: Metered, *, least_share: float = 0.1) -> Iterator[Fi
         return
     worst = silent.sort_values("lacking", ascending=False)
     yield Finding(
-        f"{len(silent)} of {len(entities)} meters are silent for up to "
-        f"{worst['lacking'].iloc[0]:.0%} of the time",
+        f"{len(silent)} of {len(entities)} meters {'is' if len(silent) == 1 else 'are'} silent "
+        f"for up to {worst['lacking'].iloc[0]:.0%} of the time",
         where=_named(worst["entity"]),
         confidence="high",
         doubt="sums and energies lack that time",
@@ -360,6 +373,6 @@ def hot_gpu(
         f"{middle:.0f} °C",
         where=_named(hot.index),
         confidence="medium",
-        evidence="load.power(...).states (notebook 06)",
+        evidence="load.power(...).states (docs/power.md)",
         next_step="check the cooling of these slots before they throttle",
     )

@@ -8,9 +8,17 @@ from functools import cached_property
 
 import pandas as pd
 
-from workbench.analyze._lib.finding_rules import Finding, first_of, rows_of, rule
+from workbench._shared.numbers import significant
+from workbench.analyze._lib.finding_rules import (
+    Finding,
+    LacksDataError,
+    first_of,
+    rows_of,
+    rule,
+)
 from workbench.analyze._pvf.estimates import pvf
 from workbench.analyze._pvf.protection import pvf_protection
+from workbench.errors import InjectionError
 from workbench.tables import Bundle, Injections
 
 _PVF = "arXiv:2405.01741, PVF: parameter vulnerability factor"
@@ -60,6 +68,15 @@ class Injected:
         return pvf_protection(self.injections, unit="bits")
 
 
+def _share(value: float) -> str:
+    """Write a probability, however small, with digits that tell it from 0."""
+    return f"{significant(100 * float(value))} %"
+
+
+def _whole(group: str) -> str:
+    return "all components" if group == "all" else f"the component {group}"
+
+
 @rule(Injected, reference=_PVF)
 def vulnerable_component(
     injected: Injected, *, least_ratio: float = 2.0, least_pvf: float = 1e-4
@@ -75,15 +92,16 @@ def vulnerable_component(
         return
     is_apart = float(top["low"]) > float(others["high"].max())
     yield Finding(
-        f"A fault in {top['group']} gives a wrong output with probability {top['pvf']:.2%} "
-        f"({top['low']:.2%} to {top['high']:.2%}); elsewhere {mean:.2%}",
+        f"A fault in the component {top['group']} gives a wrong output with probability "
+        f"{_share(top['pvf'])} ({_share(top['low'])} to {_share(top['high'])}); elsewhere "
+        f"{_share(mean)}",
         where=f"{top['group']}, {int(top['site_count']):,} faults",
         cost=100 * float(top["pvf"]),
         cost_unit="% of the faults",
         cost_basis="vulnerability factor, every bit alike",
         confidence="high" if is_apart and top["is_sure"] else "medium",
         doubt="; ".join(filter(None, [top["doubt"] or "", injected.doubt])),
-        evidence="analyze.pvf, plot.pvf (notebook 04)",
+        evidence="analyze.pvf, explore.pvf (notebook 04)",
         next_step="protect this component first: range checks, ECC or duplicated high bits",
     )
 
@@ -93,21 +111,27 @@ def cheap_protection(
     injected: Injected, *, least_removed_share: float = 0.8, most_protected_share: float = 0.1
 ) -> Iterator[Finding]:
     """Protecting few bits removes most wrong outputs."""
-    table = injected.protection
+    try:
+        table = injected.protection
+    except InjectionError as error:
+        # Which bits were drawn, or what can be hit, is not in every campaign.
+        raise LacksDataError(str(error)) from error
     enough = table[table["removed_share"] >= least_removed_share].sort_values("protected_share")
     if enough.empty or enough.iloc[0]["protected_share"] > most_protected_share:
         return
     row = first_of(enough)
+    count = int(row["protected_count"])
     yield Finding(
         f"Protecting {row['protected_share']:.1%} of the bit places removes "
         f"{row['removed_share']:.0%} of the wrong outputs",
-        where=f"{int(row['protected_count'])} places of {row['group']}, the last {row['last']}",
+        where=f"{count} bit place{'s' * (count > 1)} of {_whole(row['group'])}, the "
+        f"{'last ' * (count > 1)}{row['last']}",
         cost=100 * float(row["removed_share"]),
         cost_unit="% of the wrong outputs",
         cost_basis="expected wrong outputs removed",
         confidence="medium",
         doubt="; ".join(filter(None, [f"ranked by {row['ranked_by']}", injected.doubt])),
-        evidence="analyze.pvf_protection, plot.pvf_protection (notebook 04)",
+        evidence="analyze.pvf_protection, explore.pvf_protection (notebook 04)",
         next_step="compare the cost of ECC or range checks on these bits with the gain",
     )
 
@@ -129,7 +153,7 @@ def too_few_faults(injected: Injected, *, most_relative_width: float = 1.0) -> I
         ),
         confidence="high",
         doubt=injected.doubt,
-        evidence="analyze.injection_sample_sizes, plot.injection_sample_sizes (notebook 04)",
+        evidence="analyze.injection_sample_sizes, explore.injection_sample_sizes (notebook 04)",
         next_step="inject more faults there: analyze.injection_allocation says how many",
     )
 

@@ -3,22 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import cached_property
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
-from workbench.analyze._lib.finding_rules import Confidence, Cost, Finding, first_of, rule
-from workbench.analyze._lib.intervals import measure_within
-from workbench.analyze._traces.breakdown import step_times, time_breakdown
-from workbench.analyze._traces.clocks import align_clocks, clocks
-from workbench.analyze._traces.collectives import collective_waits, collectives
-from workbench.analyze._traces.idle import ACTIVITIES, idle_time
-from workbench.analyze._traces.kernels import kernel_kinds, kernels
-from workbench.analyze._traces.late_arrivals import late_arrivals
-from workbench.analyze._traces.launches import copy_bandwidth, launches
-from workbench.tables import Bundle, Trace
+from workbench.analyze._lib.finding_rules import Confidence, Finding, first_of, rule
+from workbench.analyze._traces.idle import ACTIVITIES
+from workbench.analyze._traces.kernels import kernel_kinds
+from workbench.analyze._traces.launches import copy_bandwidth
+from workbench.analyze._traces.traced import SYNC_CALLS, Traced
 
 _HTA = "HolisticTraceAnalysis, https://hta.readthedocs.io"
 _FALCON = "arXiv:2410.12588, Falcon: pinpointing stragglers in hybrid-parallel training"
@@ -26,237 +19,8 @@ _NSYS = "Nsight Systems expert rules, docs.nvidia.com/nsight-systems/UserGuide"
 _TUNING = "PyTorch performance tuning guide, pytorch.org/tutorials/recipes/recipes/tuning_guide"
 _NCCL = "nccl-tests, doc/PERFORMANCE.md"
 _BLOCKING = ACTIVITIES[0]
-# A host that launches too slowly leaves gaps of microseconds; in longer ones it does other things.
-_PAUSE_NS = 5_000_000
 # Longer gaps between short kernels are no matter of launches.
 _LAUNCH_GAP_NS = 50_000
-_NEVER_NS = np.iinfo(np.int64).max
-_LOADER_CALLS = r"dataloader.*__next__|enumerate\(dataloader\)"
-_SYNC_CALLS = r"Synchronize|hipMemcpyWithStream|^cudaMemcpy$"
-
-
-class Traced:
-    """The tables that several rules on a trace read, each computed once."""
-
-    domain = "traces"
-    needs = ("traces",)
-
-    def __init__(self, trace: Trace) -> None:
-        self.trace = trace
-
-    @classmethod
-    def of(cls, bundle: Bundle) -> Traced | None:
-        """Take the trace of a bundle if it holds GPU work."""
-        trace = bundle.trace
-        return cls(trace) if trace is not None and trace.events["kind"].notna().any() else None
-
-    @cached_property
-    def by_rank(self) -> pd.DataFrame:
-        """Time breakdown of each rank that has GPU work."""
-        table = time_breakdown(self.events)
-        return table[table["device_count"] > 0].set_index("rank")
-
-    @cached_property
-    def clocks(self) -> pd.DataFrame:
-        """Clocks of the ranks as they were recorded."""
-        table = collectives(self.trace.events, process_groups=self.trace.process_groups)
-        return clocks(table)
-
-    @cached_property
-    def events(self) -> pd.DataFrame:
-        """Events of all ranks on one clock, as far as it is sure how far each is off.
-
-        On clocks of their own, a slow rank and its victims cannot be told apart: a clock that is
-        milliseconds behind makes its rank arrive first.
-        """
-        sure = self.clocks[self.clocks["is_sure"]]
-        if not (sure["offset_ns"] != 0).any():
-            return self.trace.events
-        return align_clocks(self.trace.events, sure)
-
-    @cached_property
-    def collectives(self) -> pd.DataFrame:
-        """Collectives matched across ranks."""
-        return collectives(self.events, process_groups=self.trace.process_groups)
-
-    @cached_property
-    def late(self) -> pd.DataFrame:
-        """Late arrivals, with the cause of each."""
-        waits = collective_waits(self.events, process_groups=self.trace.process_groups)
-        return late_arrivals(self.events, waits)
-
-    @cached_property
-    def idle(self) -> pd.DataFrame:
-        """Idle time by rank and cause."""
-        return idle_time(self.events)
-
-    @cached_property
-    def launches(self) -> pd.DataFrame:
-        """Launch calls of the host."""
-        return launches(self.events)
-
-    @cached_property
-    def kernels(self) -> pd.DataFrame:
-        """Kernels by rank and name."""
-        return kernels(self.events)
-
-    @cached_property
-    def periods(self) -> pd.DataFrame:
-        """Period of every rank and step, between the ends of the GPU work of two steps.
-
-        Ends, because a rank that is late starts its work late, while all end together.
-        """
-        table = step_times(self.events)
-        table = table[table["gpu_ns"].notna()].sort_values(["rank", "step"])
-        end = (table["gpu_start_ns"] + table["gpu_ns"]).astype("int64")
-        begin = table["start_ns"].fillna(table["gpu_start_ns"])
-        follows = table["step"].groupby(table["rank"]).diff() == 1
-        # Before the first step there is no end: its period begins with the host's.
-        begin = end.groupby(table["rank"]).shift().where(follows, begin).astype("int64")
-        return table.assign(period_ns=(end - begin).astype("float64"))
-
-    @cached_property
-    def waits(self) -> pd.DataFrame:
-        """Exposed waiting for the last rank: one row per collective and waiting rank.
-
-        Waiting that compute hides costs nothing: only the rest is lost. Compute that is used up by
-        waiting no longer hides the transfer, so a rank loses by what more of the whole collective
-        is exposed on it than on the last rank, which did not wait. Pairs that exchange
-        activations wait for each other in every pipeline; they tell nothing of stragglers.
-        """
-        table = self.collectives
-        is_pair = (table["operation"].isin(["send-receive", "send", "recv"])) & (
-            table["group_size"].fillna(table["rank_count"]) <= 2
-        )
-        table = table[table["collective"].notna() & table["is_sure"].fillna(value=False) & ~is_pair]
-        table = table.assign(
-            exposed_ns=table["dur_ns"].astype("float64"), step=table["step"].fillna(-1)
-        )
-        compute = self.events[self.events["kind"] == "compute"]
-        for rank, rows in table.groupby("rank"):
-            work = compute[compute["rank"] == rank]
-            begin = rows["start_ns"].to_numpy("int64")
-            hidden = measure_within(
-                work["start_ns"].to_numpy("int64"),
-                (work["start_ns"] + work["dur_ns"]).to_numpy("int64"),
-                begin,
-                begin + rows["dur_ns"].to_numpy("int64"),
-            )
-            table.loc[rows.index, "exposed_ns"] -= hidden
-        last = table[table["rank"] == table["blamed_rank"]]
-        usual = table["collective"].map(last.set_index("collective")["exposed_ns"])
-        lost = (table["exposed_ns"] - usual.fillna(0.0)).clip(lower=0)
-        table["lost_ns"] = np.minimum(lost, table["wait_ns"].astype("float64"))
-        return table
-
-    @cached_property
-    def lost_to(self) -> pd.DataFrame:
-        """Time per step (row) that the job would gain if a rank (column) were never late.
-
-        That is the least that any rank of its groups loses by waiting for it, or by waiting at
-        all beyond what it waits itself: some wait for a rank that it has held up in another group.
-        Beyond that, another rank would be the last.
-        """
-        table = self.waits
-        waited = _by_step(table)
-        by_rank = {}
-        for rank in waited.columns:
-            # Their groups need not hold all ranks of the job.
-            joined = table.loc[table["rank"] == rank, "collective"]
-            shared = table.loc[table["collective"].isin(joined), "rank"].unique()
-            peers = [peer for peer in shared if peer != rank]
-            if peers:
-                rows = table[table["blamed_rank"] == rank]
-                direct = _by_step(rows).reindex_like(waited).fillna(0.0)[peers]
-                beyond = waited[peers].min(axis=1) - waited[rank]
-                by_rank[rank] = np.maximum(direct.min(axis=1), beyond)
-        return pd.DataFrame(by_rank, index=waited.index)
-
-    @cached_property
-    def gaps(self) -> pd.DataFrame:
-        """Times without any GPU work of a rank, and the lengths of the work before and after."""
-        frames = []
-        work = self.events[self.events["kind"].notna()]
-        for rank, of_rank in work.groupby("rank"):
-            of_rank = of_rank.sort_values("start_ns")  # noqa: PLW2901
-            start, length = of_rank["start_ns"].to_numpy("int64"), of_rank["dur_ns"].to_numpy()
-            end = np.maximum.accumulate(start + length)[:-1]
-            gap = np.flatnonzero(start[1:] > end)
-            columns = (end[gap], (start[1:] - end)[gap], length[:-1][gap], length[1:][gap])
-            names = ("start_ns", "dur_ns", "before_ns", "after_ns")
-            frames.append(
-                pd.DataFrame(dict(zip(names, columns, strict=True))).assign(rank=int(str(rank)))
-            )
-        return pd.concat(frames, ignore_index=True)
-
-    @property
-    def pauses(self) -> pd.DataFrame:
-        """Gaps that are longer than the time of launches."""
-        return self.gaps[self.gaps["dur_ns"] >= _PAUSE_NS]
-
-    @cached_property
-    def loads(self) -> pd.DataFrame:
-        """Calls of the data loader."""
-        names = self.events["name"].astype(str)
-        return self.events[names.str.contains(_LOADER_CALLS, case=False)]
-
-    @cached_property
-    def drained(self) -> pd.DataFrame:
-        """Shorter gaps that began while the host waited for the GPU, so nothing was queued.
-
-        Those in which it mostly loads data are left to that.
-        """
-        named = self.events["name"].astype(str)
-        is_call = named.str.contains(_SYNC_CALLS, regex=True) & self.events["kind"].isna()
-        short = self.gaps[self.gaps["dur_ns"] < _PAUSE_NS]
-        kept = [short.iloc[:0]]
-        for rank, rows in short.groupby("rank"):
-            calls, loads = (
-                table[table["rank"] == rank] for table in (self.events[is_call], self.loads)
-            )
-            begin, end = rows["start_ns"], rows["start_ns"] + rows["dur_ns"]
-            order = np.argsort(ends := _ends(calls))
-            # The call that ended first after the GPU had run dry.
-            at = np.searchsorted(ends[order], begin.to_numpy("int64"))
-            call = np.append(order, -1)[at]
-            held = begin >= np.append(calls["start_ns"].to_numpy("int64"), _NEVER_NS)[call]
-            held &= np.append(ends, _NEVER_NS)[call] < end
-            loading = measure_within(loads["start_ns"].to_numpy("int64"), _ends(loads), begin, end)
-            kept.append(rows[held & (loading < rows["dur_ns"] / 2)])
-        return pd.concat(kept)
-
-    def sum_by_rank(self, gaps: pd.DataFrame) -> pd.Series:
-        """Add up the lengths of gaps for every rank with GPU work."""
-        sums = gaps.groupby("rank")["dur_ns"].sum()
-        return sums.reindex(self.by_rank.index, fill_value=0).astype("float64")
-
-    @property
-    def gpu_ns(self) -> float:
-        """Length of the trace: mean over ranks of first to last GPU work."""
-        return float(self.by_rank["span_ns"].mean())
-
-    @property
-    def step_count(self) -> int:
-        """Steps that every rank recorded; 0 without step marks."""
-        return int(self.periods["step"].nunique())
-
-    def cost(self, total_ns: float) -> Cost:
-        """Give the time that all ranks lose as ms per step, or of the whole trace."""
-        share = min(max(total_ns / self.gpu_ns, 0.0), 1.0)
-        if self.step_count:
-            per_step = total_ns / self.step_count / 1e6
-            return {"cost": per_step, "cost_unit": "ms per step", "time_share": share}
-        return {"cost": total_ns / 1e6, "cost_unit": "ms of the trace", "time_share": share}
-
-
-def _by_step(waits: pd.DataFrame) -> pd.DataFrame:
-    """Add up exposed waiting by step (row) and rank (column)."""
-    table = waits.pivot_table(index="step", columns="rank", values="lost_ns", aggfunc="sum")
-    return table.fillna(0.0)
-
-
-def _ends(events: pd.DataFrame) -> NDArray[np.int64]:
-    return (events["start_ns"] + events["dur_ns"]).to_numpy("int64")
 
 
 def _ranks(numbers: object) -> str:
@@ -374,17 +138,22 @@ def exposed_communication(traced: Traced, *, least_share: float = 0.015) -> Iter
         return
     rank = exposed.idxmin()
     waiting = float(exposed.median()) - least
+    is_alone = len(exposed) == 1
+    more = f"; the median rank is exposed for another {waiting / traced.gpu_ns:.0%}, waiting"
     yield Finding(
-        f"{least / traced.gpu_ns:.0%} of the time is exposed communication on the rank that "
-        "waits least: transfer that nothing hides",
-        where=f"read on rank {rank}; the median rank is exposed for another "
-        f"{waiting / traced.gpu_ns:.0%}, waiting",
+        f"{least / traced.gpu_ns:.0%} of the time is exposed communication"
+        + (
+            ": transfer, or waiting for other ranks, that nothing hides"
+            if is_alone
+            else " on the rank that waits least: transfer that nothing hides"
+        ),
+        where=f"read on rank {rank}" + ("" if is_alone else more),
         **traced.cost(least),
         cost_basis="communication without compute on the rank with the least of it",
-        confidence="medium" if len(exposed) > 1 else "low",
-        doubt="an upper bound: part of it may be waiting for one another"
-        if len(exposed) > 1
-        else "one rank alone cannot tell transfer from waiting; load all ranks",
+        confidence="low" if is_alone else "medium",
+        doubt="one rank alone cannot tell transfer from waiting; load all ranks"
+        if is_alone
+        else "an upper bound: part of it may be waiting for one another",
         evidence="analyze.communication_overlap, plot.communication_overlap (notebook 01)",
         next_step="overlap it (prefetch, bucket size, another stream) or move fewer bytes",
     )
@@ -428,7 +197,7 @@ def slow_group(
                 cost_basis="shortest durations beyond those at the median bandwidth of like groups",
                 confidence="medium",
                 doubt="the groups may lie on different levels of the network",
-                evidence="analyze.collectives, plot.collectives (notebook 01)",
+                evidence="analyze.collectives (notebook 01), plot.collectives (docs/traces.md)",
                 next_step="run nccl-tests over these ranks; look at link errors and rail placement",
             )
 
@@ -463,12 +232,13 @@ def host_bound(traced: Traced, *, least_share: float = 0.012) -> Iterator[Findin
     if share < least_share:
         return
     mean_us = float(traced.kernels["total_ns"].sum() / traced.kernels["kernel_count"].sum()) / 1e3
+    total = float(idle.median())
     yield Finding(
-        f"The job is host-bound: GPUs are idle {share:.0%} of the time because work is launched "
-        "too late",
+        f"The job is host-bound: GPUs are idle {total / traced.gpu_ns:.0%} of the time because "
+        "work is launched too late",
         where=f"{_ranks(traced.by_rank.index)}; mean kernel {mean_us:.3g} µs",
-        **traced.cost(float(idle.median())),
-        cost_basis="idle time with an empty queue in gaps of less than 5 ms, median rank",
+        **traced.cost(total),
+        cost_basis="idle time with an empty queue but for pauses, median rank",
         evidence="analyze.idle_time, plot.idle_time (notebook 01)",
         next_step="CUDA graphs, torch.compile or larger batches; fewer, larger kernels",
     )
@@ -480,22 +250,31 @@ def long_pauses(traced: Traced, *, least_share: float = 0.015) -> Iterator[Findi
     table = traced.pauses
     if table.empty:
         return
+    others = table.assign(dur_ns=table["dur_ns"] - traced.loading_ns(table))
+    others = others[others["dur_ns"] > table["dur_ns"] / 2]
+    is_told = float(traced.sum_by_rank(others).min()) < least_share * traced.gpu_ns
+    # Pauses in which hosts load data are left to that rule, if it finds them.
+    table = table if is_told else others
     by_rank = traced.sum_by_rank(table)
     least = float(by_rank.min())
     if least < least_share * traced.gpu_ns:
         return
     longest = first_of(table.nlargest(1, "dur_ns"))
     first = int(traced.events.loc[traced.events["kind"].notna(), "start_ns"].min())
+    count = int(table.groupby("rank").size().min())
     yield Finding(
-        f"GPUs pause for {least / traced.gpu_ns:.0%} of the trace in gaps of 5 ms and more",
+        f"GPUs pause for {least / traced.gpu_ns:.0%} of the trace in {count} "
+        f"gap{'s' * (count > 1)} of {_time(float(table['dur_ns'].min()))} and more",
         where=f"{_ranks(by_rank.index)}; longest {_time(longest['dur_ns'])} on rank "
         f"{int(longest['rank'])}, {_time(longest['start_ns'] - first)} after the first kernel",
         **traced.cost(least),
-        cost_basis="gaps of 5 ms and more without GPU work, rank with the least of them",
+        cost_basis="gaps without GPU work that are longer than those of launches, rank with the "
+        "least of them",
         confidence="medium",
         doubt="start-up and the profiler itself count in it, where they are in the trace",
         evidence="analyze.idle_time, plot.timeline (notebook 01)",
         next_step="look at what the host does in the longest: data, evaluation, checkpoint",
+        told_by="data_loader" if is_told else "",
     )
 
 
@@ -507,7 +286,7 @@ def synchronising_calls(traced: Traced, *, least_share: float = 0.015) -> Iterat
     if total < least_share * traced.gpu_ns:
         return
     named = traced.events["name"].astype(str)
-    is_sync = named.str.contains(_SYNC_CALLS, regex=True)
+    is_sync = named.str.contains(SYNC_CALLS, regex=True)
     names = named[is_sync & traced.events["kind"].isna()].value_counts()
     yield Finding(
         f"Synchronising calls leave the GPUs idle {total / traced.gpu_ns:.0%} of the time",
@@ -556,7 +335,8 @@ def data_loader(traced: Traced, *, least_share: float = 0.015) -> Iterator[Findi
     if total < least_share * traced.gpu_ns:
         return
     yield Finding(
-        f"Every step waits for the data loader, {total / traced.gpu_ns:.0%} of the time",
+        f"{'Every' if traced.step_count > 1 else 'The'} step waits for the data loader, "
+        f"{total / traced.gpu_ns:.0%} of the time",
         where=_ranks(traced.by_rank.index),
         **traced.cost(total),
         cost_basis="time in the loader on the rank that waits least, as far as its GPU is idle",
@@ -578,7 +358,7 @@ def pageable_copies(traced: Traced, *, least_share: float = 0.005) -> Iterator[F
         where=f"{_ranks(rows['rank'])}: {rows.sort_values('total_ns')['name'].iloc[-1]}",
         **traced.cost(min(total, exposed)),
         cost_basis="time of these copies, at most what no other work hides",
-        evidence="analyze.copy_bandwidth, analyze.kernels (notebook 01)",
+        evidence="analyze.copy_bandwidth, analyze.kernels (docs/traces.md)",
         next_step="pin_memory=True in the loader and non_blocking=True in .to()",
     )
 
@@ -597,6 +377,9 @@ def slow_copies(
         return
     worst = first_of(rows.sort_values("mean_gb_per_s"))
     exposed = float(traced.by_rank["exposed_memory_ns"].max())
+    names = traced.kernels["name"].astype(str)
+    pageable = traced.kernels[names.str.contains("Pageable") & names.str.contains("HtoD|DtoH")]
+    pageable_ns = pageable.groupby("rank")["total_ns"].sum().max() if len(pageable) else 0
     yield Finding(
         f"Copies {worst['direction']} run at {worst['mean_gb_per_s']:.2g} GB/s",
         where=_ranks(rows["rank"]),
@@ -604,8 +387,10 @@ def slow_copies(
         cost_basis="time of these copies, at most what no other work hides",
         confidence="medium",
         doubt="small copies cannot reach the bandwidth of the link",
-        evidence="analyze.copy_bandwidth, plot.copy_bandwidth",
+        evidence="analyze.copy_bandwidth, plot.copy_bandwidth (docs/traces.md)",
         next_step="pinned memory, larger copies; check the PCIe width with nvidia-smi -q",
+        # Pageable memory is why they are slow.
+        told_by="pageable_copies" if pageable_ns > 0.5 * rows["busy_ns"].max() else "",
     )
 
 
@@ -650,7 +435,7 @@ def allocator_calls(traced: Traced, *, least_share: float = 0.01) -> Iterator[Fi
         cost_basis="time of the calls, at most the idle time that the host causes",
         confidence="medium",
         doubt="normal in the first steps, while the caching allocator fills",
-        evidence="analyze.launches (notebook 01)",
+        evidence="analyze.launches (docs/traces.md)",
         next_step="PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True; look for memory retries",
     )
 
@@ -673,7 +458,7 @@ def first_step(traced: Traced, *, least_ratio: float = 1.1) -> Iterator[Finding]
         cost_basis="first step minus the median of the others",
         confidence="medium",
         doubt="warm-up of the profiler counts in it, too",
-        evidence="analyze.step_times, plot.step_times",
+        evidence="analyze.step_times, plot.step_times (docs/traces.md)",
         next_step="drop it from averages; if it repeats, look for recompilation (dynamic shapes)",
     )
 
@@ -700,7 +485,7 @@ def uneven_steps(
         time_share=min(excess / float(steps.sum()), 1.0),
         confidence="medium",
         doubt="the cause may lie on one rank: see the stragglers",
-        evidence="analyze.step_times, plot.step_times",
+        evidence="analyze.step_times, plot.step_times (docs/traces.md)",
         next_step="look for garbage collection, checkpoints, evaluation or data loading there",
     )
 
@@ -729,7 +514,7 @@ def expert_imbalance(
         cost_basis="transfer that equal messages would save, per group",
         confidence="medium",
         doubt="compute of the fuller experts comes on top",
-        evidence="analyze.collectives, analyze.load_imbalance",
+        evidence="analyze.collectives, analyze.load_imbalance (docs/imbalance.md)",
         next_step="load-balancing loss, capacity factor, or another expert placement",
     )
 
@@ -767,7 +552,7 @@ def missing_ranks(traced: Traced) -> Iterator[Finding]:
         "of them",
         where=_ranks(ranks["rank"]) + " loaded",
         confidence="high",
-        evidence="load.traces(...).ranks",
+        evidence="load.traces(...).ranks (notebook 01)",
         next_step="copy the traces of all ranks into one folder",
     )
 
@@ -786,6 +571,6 @@ def unclassified_kernels(traced: Traced, *, least_share: float = 0.1) -> Iterato
         where=_ranks(guessed.index),
         confidence="high",
         doubt="they count as compute",
-        evidence="analyze.unclassified_kernels",
+        evidence="analyze.unclassified_kernels (docs/traces.md)",
         next_step="pass your own rules to load.traces(rules=...)",
     )

@@ -19,6 +19,7 @@ RankArgument = int | Mapping[str, int] | Sequence[int] | None
 _RANK = re.compile(r"(?:^|[^a-z])(?:rank|worker)[-_]?(\d{1,6})(?!\d)|(?:^|[-_/.])r(\d{1,6})-")
 # Chakra names its files job.RANK.et.
 _CHAKRA = re.compile(r"\.(\d{1,6})\.(?:et|json)(?:\.(?:gz|bz2|xz|zstd?|lz4))?$")
+_LISTED = 8
 _LARGEST_RANK = (1 << 31) - 1  # what int32, the type of the column, can hold
 
 
@@ -86,6 +87,7 @@ def given_ranks(labels: Sequence[str], given: RankArgument) -> list[int | None]:
         given = [given]
     ranks: list[int | None]
     if isinstance(given, Mapping):
+        _refuse_unused(labels, given)
         ranks = [_by_name(label, given) for label in labels]
     else:
         ranks = list(given)
@@ -98,6 +100,18 @@ def given_ranks(labels: Sequence[str], given: RankArgument) -> list[int | None]:
             msg = f"rank={rank!r} is no rank; give whole numbers from 0 to {_LARGEST_RANK:,}"
             raise LoadError(msg)
     return ranks
+
+
+def _refuse_unused(labels: Sequence[str], given: Mapping[str, int]) -> None:
+    """Raise for keys that fit no file: misspelt, they would leave a file without its rank."""
+    if unused := [text for text in given if not any(text in label for label in labels)]:
+        names = [re.split(r"[/\\]", label)[-1] for label in labels]
+        more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
+        msg = (
+            f"rank= names {unused}, which no file name holds: {', '.join(names[:_LISTED])}{more}; "
+            "keys are parts of file names"
+        )
+        raise LoadError(msg)
 
 
 def _by_name(label: str, given: Mapping[str, int]) -> int | None:

@@ -372,6 +372,8 @@ def _text(value: Any) -> str | None:
 
 
 _PARQUET_MAGIC = b"PAR1"
+# In the metadata of a Parquet file, as in those of traces and dumps.
+_SYNTHETIC = (b"synthetic", b"true")
 _TABLE = "Parquet or CSV"
 _MARK = b"\xef\xbb\xbf"
 # The last line of a table is shorter than this.
@@ -437,6 +439,14 @@ def read_parquet(path: str | Path) -> pd.DataFrame | None:
     except DAMAGE as error:
         raise unreadable(shown(path), error, _TABLE) from error
     return frame
+
+
+def says_synthetic(path: str | Path) -> bool:
+    """Say whether a Parquet file has a mark in its metadata that it was simulated."""
+    if (content := parquet_in(path)) is None:
+        return False
+    name, value = _SYNTHETIC
+    return bool((pq.read_schema(content).metadata or {}).get(name) == value)
 
 
 def read_csv(path: str | Path, *, separator: str = ",", **options: Any) -> pd.DataFrame:

@@ -7,13 +7,15 @@ from typing import Any
 
 import pandas as pd
 
+from workbench.datasets import choose
 from workbench.errors import LoadError
 from workbench.load._files.archive import Paths, given_paths, shown, shown_all
 from workbench.load._files.findings import Finding
 from workbench.load._files.time import BootTime, Hosts
 from workbench.load._fleet.same_job import same_job
+from workbench.load._fleet.several_jobs import read_kind
 from workbench.load._power.part import Unit
-from workbench.load.kinds import NAMES, Kind, Options, Told, kind_named, told, unfit
+from workbench.load.kinds import NAMES, Options, Told, kind_named, told, unfit
 from workbench.load.quality import joined
 from workbench.tables import (
     FAILURES,
@@ -26,6 +28,7 @@ from workbench.tables import (
     POWER_STATES,
     QUALITY,
     RANKS,
+    SAYS_SYNTHETIC,
     TIMELINE,
     Bundle,
     FailureLog,
@@ -211,13 +214,27 @@ def bundle(  # noqa: PLR0913 - the front door
     options = Options(tz, year, boot_time, node, unit, scope)
     read, frames, remarks, errors = _read(path, files, options, progress)
     if not read:
-        raise errors[0] if errors else unfit(path, files)
+        raise errors[0] if errors else _not_asked(path, files)
     of_file = [
         {"source": label, "kinds": ", ".join(n for n in NAMES if n in kinds) or "unrecognized"}
         for label, kinds in files.kinds.items()
     ]
+    if any(choose(entry).is_synthetic for entry in given_paths(path)):
+        # Of bundled sets it is known even where their format has no place for it.
+        remarks.append((shown_all(path), "noted", SAYS_SYNTHETIC, 1, None))
     quality = joined(frames, files, remarks)
     return Bundle(**read, quality=quality, files=pd.DataFrame(of_file, columns=["source", "kinds"]))
+
+
+def _not_asked(path: Paths, files: Told) -> LoadError:
+    """Make the error that says how to see kinds of data that no rule reads."""
+    ways = [
+        f"{name}: {kind_named(name).advice or f'workbench report --data {shown_all(path)} does'}"
+        for name in files.names
+    ]
+    names = " and ".join(files.names)
+    msg = f"{shown_all(path)}: holds {names}, of which no rule asks anything; to show "
+    return LoadError(msg + "; ".join(ways))
 
 
 def _read(
@@ -234,23 +251,13 @@ def _read(
             remarks.append((shown_all(path), "noted", _NOT_READ.format(name), 1, None))
             continue
         try:
-            read[field] = _one_kind(path, files, kind_named(name), options, progress)
+            kind = kind_named(name)
+            read[field], notes = read_kind(path, files, kind, options, progress=progress)
         except LoadError as error:
             errors.append(error)
             remarks.append((shown_all(path), "dropped", f"{name}: {error}", 1, None))
             continue
+        remarks += notes
         if hasattr(read[field], "quality"):
             frames[name] = read[field].quality
     return read, frames, remarks, errors
-
-
-def _one_kind(path: Paths, files: Told, kind: Kind, options: Options, progress: bool) -> Any:
-    """Read one kind; a kind that is read from one file needs that file by itself."""
-    if not kind.is_one_file:
-        return kind.read(path, options, progress=progress)
-    labels = [label for label, kinds in files.kinds.items() if kind.name in kinds]
-    source = files.sources[labels[0]]
-    if len(labels) > 1 or source.member:
-        msg = f"{len(labels)} files of {kind.name}, or one in an archive; name one file, unpacked"
-        raise LoadError(msg)
-    return kind.read(source.path, options, progress=progress)

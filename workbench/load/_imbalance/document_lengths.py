@@ -41,6 +41,8 @@ _SEPARATORS = (",", ";", "\t")
 _Lengths = tuple[pd.Series, str | None, dict[str, int]]
 # A list, or at least two lines, of whole numbers; one number could be anything.
 _LIST = re.compile(rb"\[\s*\d{1,13}\s*[,\]]")
+# Lines above the numbers that say what they are.
+_COMMENTS = re.compile(r"(?:[ \t]*#[^\n]*\n)+")
 _LINES = re.compile(rb"\d{1,13}[ \t]*(?:\r?\n\s*\d{1,13}[ \t]*){1,20}(?:\r?\n|\Z)")
 
 
@@ -52,8 +54,8 @@ def document_lengths(
     Parameters
     ----------
     source
-        A file: a JSON list, JSON lines, one number per line, CSV or Parquet (any of them
-        gzipped); or a Series or sequence of numbers.
+        A file: a JSON list, JSON lines, one number per line (below lines that begin with
+        ``#``), CSV or Parquet (any of them gzipped); or a Series or sequence of numbers.
     column
         Column or JSON field that holds the length; by default the first known name
         (``ContextTokens``, ``input_length``, ``num_prefill_tokens``, ``length`` ...). Of
@@ -65,7 +67,8 @@ def document_lengths(
         Table :data:`workbench.tables.DOCUMENT_LENGTHS`: ``length_tokens``, in the order of
         the file. ``attrs["left_out"]`` counts lengths of 0, which hold nothing to train on,
         and a length at the end of a last line without a line end, which may be cut;
-        ``attrs["column"]`` names the column that was read.
+        ``attrs["column"]`` names the column that was read, and ``attrs["synthetic"]`` is true
+        if a line that begins with ``#`` says so.
 
     Raises
     ------
@@ -85,8 +88,9 @@ def document_lengths(
     {'empty documents': 1}
     """
     cut: dict[str, int] = {}
+    comments = ""
     if isinstance(source, str | Path):
-        values, name, cut = _from_file(Path(source), column)
+        values, name, cut, comments = _from_file(Path(source), column)
         origin = str(source)
     else:
         values, name = _from_memory(source, column), None
@@ -101,6 +105,8 @@ def document_lengths(
     empty = len(numbers) - len(kept)
     table.attrs["left_out"] = ({"empty documents": empty} if empty else {}) | cut
     table.attrs["column"] = name
+    if "synthetic" in comments.lower():
+        table.attrs["synthetic"] = True
     return DOCUMENT_LENGTHS.check(table, origin)
 
 
@@ -124,6 +130,8 @@ def looks_like_lengths(head: bytes, names: Sequence[str]) -> bool:
     if hits - _COMMON_COLUMNS or (hits and len(names) <= _MOST_COLUMNS):
         return True
     text = head.removeprefix(b"\xef\xbb\xbf").strip()
+    while text.startswith(b"#"):
+        text = text.partition(b"\n")[2].lstrip()
     return bool(_LIST.match(text) or _LINES.match(text))
 
 
@@ -157,13 +165,19 @@ def _whole(values: pd.Series, origin: str) -> np.ndarray:
     return numbers.astype(np.int64)
 
 
-def _from_file(path: Path, column: str | Sequence[str] | None) -> _Lengths:
+def _from_file(
+    path: Path, column: str | Sequence[str] | None
+) -> tuple[pd.Series, str | None, dict[str, int], str]:
+    """Read lengths as :func:`_from_text` does, and the comments above them."""
     frame = read_parquet(path)
     if frame is not None:
-        return *_column(frame, column, path), {}
+        return *_column(frame, column, path), {}, ""
     text = whole_text(path)
+    above = _COMMENTS.match(text)
+    is_list = above and _is_number(text[above.end() :].partition("\n")[0])
+    comments = above[0] if above and is_list else ""
     with guarded(str(path), "lengths"):
-        return _from_text(path, text, column)
+        return *_from_text(path, text.removeprefix(comments), column), comments
 
 
 def _from_text(path: Path, text: str, column: str | Sequence[str] | None) -> _Lengths:
@@ -180,7 +194,7 @@ def _from_text(path: Path, text: str, column: str | Sequence[str] | None) -> _Le
         if isinstance(content, pd.DataFrame):
             return *_column(content, column, path), {}
     elif _is_number(first):
-        numbers = read_csv(path, header=None, names=["length"])
+        numbers = read_csv(path, header=None, names=["length"], comment="#")
         numbers, cut = without_cut_row(numbers, path, numbers.columns)
         content = numbers["length"]
     else:

@@ -18,6 +18,7 @@ from workbench.load._files.tables import (
     parquet_in,
     read_csv,
     read_parquet,
+    says_synthetic,
     without_cut_row,
 )
 from workbench.tables import JOB_OPERATIONS
@@ -80,6 +81,7 @@ def job_operations(
         ``attrs["resolution_ns"]`` is what two starts must differ by to be told apart, if they are
         stored as floats. ``attrs["doubts"]`` says in words where runs of exact zeros are (rows of
         the file, the first is 0); :func:`workbench.analyze.job_slowdown` repeats it.
+        ``attrs["synthetic"]`` is true if a Parquet file says so in its metadata.
 
     Raises
     ------
@@ -137,7 +139,7 @@ def job_operations(
     table = JOB_OPERATIONS.cast(table[list(JOB_OPERATIONS.columns)]).reset_index(drop=True)
     left_out = {"first-op": int(marker.sum()), "rows of other tensor-parallel ranks": joined} | cut
     table.attrs["left_out"] = {reason: count for reason, count in left_out.items() if count}
-    facts = {"doubts": doubts, "resolution_ns": resolution}
+    facts = {"doubts": doubts, "resolution_ns": resolution, "synthetic": says_synthetic(path)}
     table.attrs |= {name: value for name, value in facts.items() if value}
     return JOB_OPERATIONS.check(table, str(path))
 

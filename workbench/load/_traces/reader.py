@@ -116,7 +116,7 @@ def traces(  # noqa: PLR0913 - the front door
         reader = _Reader(tuple(args), own_rules, engine, None if cache is None else Path(cache))
         if ranks := _read_all(by_format["kineto"], reader, dropped, progress):
             with guarded(shown_all(path)):
-                loaded.append(assemble(number(ranks, rank)))
+                loaded.append(assemble(ranked(ranks, rank)))
     if "parquet" in by_format:
         loaded.append(_one_parquet(by_format["parquet"]))
     for name in [name for name in _GRAPHS if name in by_format]:
@@ -326,17 +326,7 @@ def _raise_mixed(by_format: Mapping[str, Sequence[Source]]) -> None:
 
 # Ranks of one job run the same kernels, but for the ends of a pipeline.
 _LEAST_COMMON_SHARE = 0.25
-_BY_ITSELF = "of other models or runs? load each by itself"
-
-
-def number(files: Sequence[RankTables], given: RankArgument) -> list[Ranked[RankTables]]:
-    if isinstance(given, Mapping):
-        unused = [text for text in given if not any(text in file.label for file in files)]
-        if unused:
-            names = [short(file.label) for file in files]
-            msg = f"rank= names {unused}, which no file name holds: {names}"
-            raise LoadError(msg)
-    return ranked(files, given)
+BY_ITSELF = "of other models or runs? load each by itself"
 
 
 def ranks_table(numbered: Sequence[Ranked[RankTables]]) -> pd.DataFrame:
@@ -388,18 +378,18 @@ def _apart(numbered: Sequence[Ranked[RankTables]]) -> list[str]:
     if len(sizes) > 1:
         jobs = " and ".join(f"{size:,}" for size in sorted(sizes))
         return [
-            f"files of jobs of different sizes ({jobs} ranks), read as ranks of one; {_BY_ITSELF}"
+            f"files of jobs of different sizes ({jobs} ranks), read as ranks of one; {BY_ITSELF}"
         ]
     names = (file.events.loc[file.events["kind"].notna(), "name"].unique() for file in files)
     share = _least_in_common([set(of_part) for of_part in names])
     if share is not None and share < _LEAST_COMMON_SHARE:
         shown = f"{share:.0%} of the kernel names"
-        return [f"files with little in common ({shown}), read as ranks of one job; {_BY_ITSELF}"]
+        return [f"files with little in common ({shown}), read as ranks of one job; {BY_ITSELF}"]
     is_stated = any(item.source in ("trace", "file name") for item in numbered)
     if is_stated or any(file.events["kind"].eq("communication").any() for file in files):
         return []
     why = "no file tells a rank or holds a collective"
-    return [f"files that nothing ties together ({why}), read as ranks of one job; {_BY_ITSELF}"]
+    return [f"files that nothing ties together ({why}), read as ranks of one job; {BY_ITSELF}"]
 
 
 def _least_in_common(names: Sequence[set[str]]) -> float | None:

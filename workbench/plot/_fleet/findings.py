@@ -11,9 +11,10 @@ from urllib.parse import quote
 
 import pandas as pd
 
+from workbench._shared.numbers import quantity
 from workbench.plot._fleet.thumbnails import thumbnail
 from workbench.plot._style import html as parts
-from workbench.plot._style.html import number, plain, safe_html
+from workbench.plot._style.html import plain, safe_html
 from workbench.plot._style.text import percent
 from workbench.tables import FINDINGS, Findings
 
@@ -124,9 +125,7 @@ def cost_words(row: pd.Series) -> str:
     """Write the cost of a finding in its own unit; empty if it has none."""
     if pd.isna(row["cost"]):
         return ""
-    cost = float(row["cost"])
-    unit = str(row["cost_unit"]).removesuffix("s") if cost == 1 else row["cost_unit"]
-    return f"{number(cost)} {unit}"
+    return quantity(float(row["cost"]), str(row["cost_unit"])).replace("-", "\N{MINUS SIGN}")
 
 
 def _text(rank: int, row: pd.Series) -> str:

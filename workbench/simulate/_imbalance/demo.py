@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from workbench.errors import WorkbenchError
 from workbench.simulate._folder import new_folder, write, write_truth
@@ -72,15 +75,23 @@ def imbalance(out: str | Path, *, seed: int) -> pd.DataFrame:
         written[name] = written[name].astype("float64") / 1e9
     for name in ("dp_rank", "stage", "seq_id"):
         written[name] = written[name].astype("int16")
-    packed = written.to_parquet(index=False, compression="zstd")
-    write(folder / "synthetic_job.parquet", packed)
+    write(folder / "synthetic_job.parquet", _marked(written))
     write_truth(folder, job.truth, float_format="%.6f")
     lengths = document_lengths(_DOCUMENTS, seed=seed)
-    lines = "\n".join(map(str, lengths["length_tokens"].tolist())) + "\n"
+    lines = "\n".join(["# synthetic", *map(str, lengths["length_tokens"].tolist())]) + "\n"
     write(folder / "synthetic_lengths.txt", lines)
     about = {**_JOB._asdict(), "documents": _DOCUMENTS, **lengths.attrs["truth"]}
     write(folder / "README.md", _README.format(**about))
     return job.truth
+
+
+def _marked(table: pd.DataFrame) -> bytes:
+    """Write a table as Parquet, with the mark that it was simulated in its metadata."""
+    content = pa.Table.from_pandas(table, preserve_index=False)
+    metadata = {**(content.schema.metadata or {}), b"synthetic": b"true"}
+    buffer = io.BytesIO()
+    pq.write_table(content.replace_schema_metadata(metadata), buffer, compression="zstd")
+    return buffer.getvalue()
 
 
 def document_lengths(

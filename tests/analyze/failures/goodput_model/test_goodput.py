@@ -3,6 +3,7 @@
 import math
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -276,9 +277,32 @@ def test_longer_recoveries_and_stalls_and_more_failures_never_help(
         after = answer(replace(job, **{what: total + more}), interval, convention)
     # Where gaps are all equally long, a shorter one may fit its checkpoints better.
     fits = convention == "interval" and job.replicas == 1 and job.checkpoint_interval_min
-    if before is None or after is None or fits:
+    # And a later re-join may fall into the next stall, again and again: then both count once.
+    meets = (
+        convention == "interval"
+        and job.replicas > 1
+        and job.rejoin_min > 0
+        and what in ("recovery_min", "interval")
+    )
+    if before is None or after is None or fits or meets:
         return
     assert after <= before + 1e-9
+
+
+@pytest.mark.parametrize("interval", [38, 60, 75])
+@pytest.mark.parametrize("recovery", [39, 40, 41, 45, 74])
+def test_regular_failures_give_what_counting_every_instant_gives(interval, recovery):
+    """Of a job with long re-joins: where these fall into the next stall, longer recovery helps."""
+    job = FaultTolerance(recovery_min=recovery, stall_min=1, rejoin_min=35, replicas=12)
+    # Ages of the failures before many instants, spread evenly between two failures.
+    instants = (np.arange(20_000) + 0.5) / 20_000 * interval
+    ages = instants + interval * np.arange(5)[:, None]
+    is_stopped = ((ages < 1) | ((ages >= recovery) & (ages < recovery + 35))).any(axis=0)
+    out = (ages < recovery).sum(axis=0)
+    counted = np.where(is_stopped, 0, (11 / 12) ** out).mean()
+    assert productive(job, "interval", interval) == pytest.approx(counted, abs=1e-4)
+    later = productive(replace(job, recovery_min=41), "interval", 75)
+    assert later > productive(replace(job, recovery_min=40), "interval", 75)
 
 
 @given(job=jobs, interval=intervals, more=st.integers(1, 60))

@@ -174,6 +174,11 @@ def test_ranks_come_from_the_argument_the_name_or_the_groups(content, write):
     assert recording.ranks[["rank", "rank_source"]].to_numpy().tolist() == [[0, "groups"]]
     assert quiet(path, rank=0).ranks["rank_source"].tolist() == ["argument"]
     assert quiet(path, rank={"unn": 0}).ranks["rank"].tolist() == [0]
+    # Misspelt, the key would leave the file with the rank that its name tells.
+    with pytest.raises(
+        LoadError, match=r"rank= names \['umm'\], which no file name holds: unnamed"
+    ):
+        quiet(path, rank={"unn": 0, "umm": 1})
     recording = quiet(write("_dump_5", content))
     assert recording.ranks["rank"].tolist() == [0]
     assert any("its groups only fit rank 0" in what for what in findings(recording))

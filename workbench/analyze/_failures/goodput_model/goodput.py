@@ -70,7 +70,9 @@ def goodput(
     phase that lasts from age *a* to *b* after a failure takes ``exp(-a/M) - exp(-b/M)``.
     ``1 - L/M`` holds as long as losses do not overlap. Once a replica is out for longer than
     *M*, others fail and stall meanwhile, and what they lose together counts once: of the
-    replicas, ``(1 - 1/R)^n`` work at a time that *n* recoveries reach, where nothing stalls.
+    replicas, ``(1 - 1/R)^n`` work at a time that *n* recoveries reach, where nothing stalls. A
+    re-join that falls into the next stall counts once with it, so of failures at a regular
+    interval a longer recovery may lose less.
     Checkpoints every *tau* that take *w* leave, of a synchronous Poisson job,
     ``tau / (M exp(D/M) (exp((tau + w)/M) - 1))``; with replicas a failure loses no
     checkpointed work, and ``tau/(tau + w)`` of the productive time remains.

@@ -24,6 +24,8 @@ _BOUNDING: tuple[Part, Part] = ("dp_rank", "stage")
 _MOST_CELLS = 20_000_000
 # Of T_ideal: a smaller excess is noise, and its shares say nothing.
 _LEAST_EXCESS = 0.001
+# Errors of a median by which a worker differs from its stage before that is no chance.
+_SLOW_ERRORS = 4.0
 
 
 def job_slowdown(
@@ -81,7 +83,8 @@ def job_slowdown(
     unequal sequence lengths; worker (M_W, or slow workers), sequence lengths (correlation within
     ranks), last stage (M_S), communication, pauses. Slow workers are
     those whose median computation takes ``straggling_from`` times the median of their
-    stage: all stages of a slow host, or a few workers, of which M_W counts too few. They
+    stage, and are beyond it by four standard errors of their own: all stages of a slow host,
+    or a few workers, of which M_W counts too few. They
     are looked at before the correlation: a slow worker makes forward and backward long
     together, as long documents do. Both correlations are those of the first stage; the
     published one takes durations as they are, that within ranks divides them by the median
@@ -332,15 +335,28 @@ def slow_workers(job: Job, slow_from: float) -> Mask | None:
     """
     mask = np.zeros(job.own.shape, dtype=bool)
     for stage in job.stages:
-        is_stage, usual = _of_stage(job, stage), np.zeros(len(job.dp_ranks))
+        is_stage = _of_stage(job, stage)
+        usual, error = np.zeros(len(job.dp_ranks)), np.zeros(len(job.dp_ranks))
         for kind in sorted(COMPUTES):
             rows = (is_stage & _of_kinds(job, {kind})).ravel()
             if rows.any():
-                usual += np.median(job.own[rows], axis=(0, 1))
+                middle, deviation = _middle(job.own[rows])
+                usual, error = usual + middle, error + deviation
         # The median, since a mean would be moved by the slow workers themselves.
-        slow = (usual > 0) & (usual >= slow_from * np.median(usual))
+        beyond = usual - np.median(usual)
+        # Micro-batches of unequal lengths make some worker the slowest by chance.
+        is_slow = (usual >= slow_from * np.median(usual)) & (beyond > _SLOW_ERRORS * error)
+        slow = (usual > 0) & is_slow
         mask |= is_stage & slow[None, None, :]
     return mask if mask.any() else None
+
+
+def _middle(own: Floats) -> tuple[Floats, Floats]:
+    """Give the median duration of every rank, and the standard error of it."""
+    middle = np.median(own, axis=(0, 1))
+    # Of a normal distribution 1.4826 MAD is the deviation, 1.2533 / sqrt(n) of it the error.
+    deviation = 1.4826 * np.median(np.abs(own - middle), axis=(0, 1))
+    return middle, 1.2533 * deviation / np.sqrt(own.shape[0] * own.shape[1])
 
 
 def longest(job: Job, share: float) -> Mask:
