@@ -217,7 +217,6 @@ _MOST_AT_ONCE, _AT_ONCE_S = 3, 10.0
 def doubts(
     logs: Sequence[LogPart], incidents: pd.DataFrame, timeline: pd.DataFrame
 ) -> list[Finding]:
-    """Return the findings about what was loaded as a whole."""
     placeless = incidents["node"].isna() & incidents["device"].notna()
     is_early = (incidents["clock"] == "epoch") & (incidents["start_ns"] < _EARLIEST_NS)
     crowded = at_once(incidents, most=_MOST_AT_ONCE, within_s=_AT_ONCE_S)

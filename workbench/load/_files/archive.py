@@ -351,11 +351,8 @@ def _is_tar(head: bytes) -> bool:
 
 def _tar_members(path: Path, kind: Kind, expansion_limit: float | None) -> Iterator[Member]:
     layer: Literal["plain", "gzip"] = "plain" if kind == "tar" else "gzip"
-    opened = (
-        unpacking.open_file(path, str(path), expansion_limit)
-        if kind == "tar.gz"
-        else path.open("rb")
-    )
+    is_packed = kind == "tar.gz"
+    opened = unpacking.open_file(path, str(path), expansion_limit) if is_packed else path.open("rb")
     with opened as raw:
         reader, count = _TarReader(raw), 0
         try:

@@ -98,9 +98,8 @@ def unreadable(label: str, error: BaseException, kind: str = "") -> Exception:
 
     Errors of the workbench, and of the system (no file, no right), say themselves what to do.
     """
-    is_of_system = isinstance(error, FileNotFoundError) or (
-        isinstance(error, OSError) and error.errno is not None
-    )
+    has_number = isinstance(error, OSError) and error.errno is not None
+    is_of_system = isinstance(error, FileNotFoundError) or has_number
     if isinstance(error, WorkbenchError) or is_of_system:
         return error if isinstance(error, Exception) else LoadError(str(error))
     # Libraries quote the content, which may be long and hold commands of a terminal.

@@ -75,11 +75,8 @@ def _next_document(text: str, at: int, findings: Findings, *, may_be_inside: boo
             return at
     match = _START.search(text, at)
     passed = text[at : match.start() if match else len(text)]
-    findings.add(
-        "skipped by design",
-        "lines that are no JSON",
-        sum(map(bool, map(str.strip, passed.splitlines()))),
-    )
+    count = sum(bool(line.strip()) for line in passed.splitlines())
+    findings.add("skipped by design", "lines that are no JSON", count)
     return match.end() if match else None
 
 
@@ -211,7 +208,8 @@ def left_out(path: Path) -> dict[str, int]:
 def numbers(values: pd.Series, path: Path, *, least: float = 0) -> pd.Series:
     """Return a column as finite floats from ``least``, or name the first that is none."""
     plain = as_floats(values)
-    _refuse(values, np.isfinite(plain) & (plain >= least), path, f"a finite number from {least:g}")
+    good = np.isfinite(plain) & (plain >= least)
+    refuse_unless(values, good, path, f"a finite number from {least:g}")
     return pd.Series(plain)
 
 
@@ -221,7 +219,7 @@ def whole(values: pd.Series, path: Path, *, least: int = 0, most: int = _EXACT -
     with np.errstate(invalid="ignore"):
         good = (plain >= least) & (plain == np.floor(plain)) & (plain <= most)
     to = "" if most == _EXACT - 1 else f" to {most:,}"
-    _refuse(values, good, path, f"a whole number from {least}{to}")
+    refuse_unless(values, good, path, f"a whole number from {least}{to}")
     return pd.Series(plain.astype(np.int64))
 
 
@@ -232,7 +230,8 @@ def texts(values: pd.Series) -> pd.Series:
     return cells.where(values.notna().to_numpy() & (cells != "").to_numpy(), None)
 
 
-def _refuse(values: pd.Series, good: np.ndarray, path: Path, expected: str) -> None:
+def refuse_unless(values: pd.Series, good: np.ndarray, path: str | Path, expected: str) -> None:
+    """Raise for the first value of a column that is not as expected, naming column and row."""
     if not good.all():
         row = int(np.flatnonzero(~good)[0])
         msg = (
@@ -446,8 +445,9 @@ def read_csv(path: str | Path, *, separator: str = ",", **options: Any) -> pd.Da
         # Without a header no row can be longer than it.
         if options.get("header", 0) == 0:
             refuse_longer_rows(text, Path(path), separator=separator)
+        text_file = io.StringIO(text)
         frame: pd.DataFrame = pd.read_csv(
-            io.StringIO(text), sep=separator, skipinitialspace=True, **options
+            text_file, sep=separator, skipinitialspace=True, **options
         )
     except DAMAGE as error:
         raise unreadable(shown(path), error, _TABLE) from error

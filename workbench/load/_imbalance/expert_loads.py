@@ -62,9 +62,8 @@ def expert_loads(
     names = {**_NAMES, **(columns or {})}
     filled = 0
     if columns or {names["expert"], names["load_count"]} <= set(frame.columns):
-        table, filled = _filled(
-            _long(plain.renamed(frame, path, names=_NAMES, columns=columns), path), path
-        )
+        named = plain.renamed(frame, path, names=_NAMES, columns=columns)
+        table, filled = _filled(_long(named, path), path)
     else:
         plain.refuse_cut_row(frame, path, frame.columns)
         is_bare = plain.is_csv(path) and not _has_header(frame, path, header)

@@ -18,6 +18,7 @@ from workbench.load._files.tables import (
     parquet_in,
     read_csv,
     read_parquet,
+    refuse_unless,
     without_cut_row,
 )
 from workbench.tables import JOB_OPERATIONS
@@ -104,7 +105,8 @@ def job_operations(
     if time_unit not in _NS:
         msg = f"time_unit must be one of {list(_NS)}, not {time_unit!r}"
         raise LoadError(msg)
-    read, cut = _whole_rows(Path(path), names)
+    # A last row that may be cut is left out, and counted.
+    read, cut = without_cut_row(_read(Path(path)), Path(path), names.values())
     frame = _chosen(read, names, columns or {}, path)
     texts = _renamed(frame["operation"], operations or {}, path)
     marker = texts.eq("first-op")
@@ -114,13 +116,10 @@ def job_operations(
     table = pd.DataFrame(
         {
             "operation": texts,
+            **{name: _times(frame[name], path, _NS[time_unit]) for name in ("start_ns", "dur_ns")},
+            **{name: _integers(frame[name], path) for name in integers},
             **{
-                name: _times(frame[name], name, path, _NS[time_unit])
-                for name in ("start_ns", "dur_ns")
-            },
-            **{name: _integers(frame[name], name, path) for name in integers},
-            **{
-                name: _integers(frame[name].where(computes), name, path, may_lack=True)
+                name: _integers(frame[name].where(computes), path, may_lack=True)
                 for name in ("micro_batch", "chunk")
             },
         }
@@ -171,7 +170,6 @@ def is_job_operations(path: str | Path) -> bool:
 
 
 def names_operations(names: Iterable[str]) -> bool:
-    """Say whether columns of these names hold the operations of a job."""
     return 2 * len(set(names) & set(COLUMNS.values())) > len(COLUMNS)
 
 
@@ -237,11 +235,6 @@ def _one_per_group(table: pd.DataFrame) -> tuple[pd.DataFrame, int]:
     return joined.drop(columns="end_ns"), len(table) - len(joined)
 
 
-def _whole_rows(path: Path, names: Mapping[str, str]) -> tuple[pd.DataFrame, dict[str, int]]:
-    """Read a file without a last row that may be cut, which is counted."""
-    return without_cut_row(_read(path), path, names.values())
-
-
 def _read(path: Path) -> pd.DataFrame:
     frame = read_parquet(path)
     if frame is None:
@@ -271,61 +264,50 @@ def _within_step(table: pd.DataFrame) -> pd.Series:
     return equal.rank(method="dense").sub(1).astype("Int64")
 
 
-def _times(values: pd.Series, name: str, path: str | Path, per_unit: int) -> pd.Series:
+def _times(values: pd.Series, path: str | Path, per_unit: int) -> pd.Series:
+    is_duration = values.name == "dur_ns"
+    expected = "a finite time" + " from 0" * is_duration
     if values.dtype.kind in "mM":
-        return _exact_times(values, name, path)
+        return _exact_times(values, path, expected, is_duration=is_duration)
     if pd.api.types.is_integer_dtype(values.dtype) and not values.isna().any():
         integers = values.to_numpy(dtype=np.int64)
         if np.abs(integers).max(initial=0) < (1 << 62) // per_unit:
-            _refuse(values, (integers < 0) & (name == "dur_ns"), name, path, "a finite time from 0")
+            refuse_unless(values, (integers >= 0) | (not is_duration), path, expected)
             return pd.Series(integers * per_unit)
     numbers = as_floats(values)
     good = np.isfinite(numbers) & (np.abs(numbers) < (1 << 62) / per_unit)
-    if name == "dur_ns":
+    if is_duration:
         good &= numbers >= 0
-    _refuse(values, ~good, name, path, "a finite time" + " from 0" * (name == "dur_ns"))
+    refuse_unless(values, good, path, expected)
     return pd.Series(np.rint(numbers * per_unit).astype(np.int64))
 
 
-def _exact_times(values: pd.Series, name: str, path: str | Path) -> pd.Series:
+def _exact_times(
+    values: pd.Series, path: str | Path, expected: str, *, is_duration: bool
+) -> pd.Series:
     """Convert points in time, since 1970, and time spans to ns; they know their unit."""
     is_point = values.dtype.kind == "M"
-    if is_point and name == "dur_ns":
-        msg = f"{path}: column for {name!r} holds points in time ({values.dtype}), no durations"
+    if is_point and is_duration:
+        msg = f"{path}: column for 'dur_ns' holds points in time ({values.dtype}), no durations"
         raise LoadError(msg)
-    expected = "a finite time" + " from 0" * (name == "dur_ns")
-    _refuse(values, values.isna().to_numpy(), name, path, expected)
+    refuse_unless(values, values.notna().to_numpy(), path, expected)
     if is_point and values.dt.tz is not None:
         values = values.dt.tz_convert(None)
     times: pd.Series = values.dt.as_unit("ns").astype("int64").reset_index(drop=True)
-    _refuse(values, (times < 0).to_numpy() & (name == "dur_ns"), name, path, expected)
+    refuse_unless(values, (times >= 0).to_numpy() | (not is_duration), path, expected)
     return times
 
 
-def _integers(
-    values: pd.Series, name: str, path: str | Path, *, may_lack: bool = False
-) -> pd.Series:
+def _integers(values: pd.Series, path: str | Path, *, may_lack: bool = False) -> pd.Series:
     # Steps may be of any size that a float64 keeps exactly; the others are int32.
-    most = (1 << 53) - 1 if name == "step" else (1 << 31) - 1
+    most = (1 << 53) - 1 if values.name == "step" else (1 << 31) - 1
     numbers = pd.to_numeric(values, errors="coerce")
     lacking = values.isna().to_numpy() if may_lack else np.zeros(len(values), dtype=bool)
     plain = numbers.to_numpy(dtype=np.float64, na_value=np.nan)
     with np.errstate(invalid="ignore"):
         good = (plain >= 0) & (plain == np.floor(plain)) & (plain <= most)
-    _refuse(values, ~(good | lacking), name, path, f"a whole number from 0 to {most:,}")
+    refuse_unless(values, good | lacking, path, f"a whole number from 0 to {most:,}")
     return pd.Series(plain).astype("Int64")
-
-
-def _refuse(values: pd.Series, bad: np.ndarray, name: str, path: str | Path, expected: str) -> None:
-    if bad.any():
-        row = int(np.flatnonzero(bad)[0])
-        value = values.iloc[row]
-        plain = value.item() if isinstance(value, np.generic) else value
-        msg = (
-            f"{path}: column for {name!r}: {int(bad.sum()):,} values are not {expected}, "
-            f"the first is {plain!r} in row {row:,}"
-        )
-        raise LoadError(msg)
 
 
 # Pages of a file that were lost read as 0; but a worker may begin one or two operations at 0.

@@ -120,8 +120,6 @@ def _times(line: str, kind: str, timer: str) -> list[tuple[str, str, int | None,
         return [(timer, "rank", int(match[1]), match[2])] if match and timer else []
     if match := (_LARGEST if kind == "max time" else _EXTREMES).match(line):
         statistics = ("max",) if kind == "max time" else ("min", "max")
-        return [
-            (match[1], name, None, text)
-            for name, text in zip(statistics, match.groups()[1:], strict=True)
-        ]
+        times = zip(statistics, match.groups()[1:], strict=True)
+        return [(match[1], name, None, text) for name, text in times]
     return []

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from workbench.errors import LoadError
-from workbench.load._files.tables import as_floats, read_csv, without_cut_row
+from workbench.load._files.tables import as_floats, read_csv, refuse_unless, without_cut_row
 from workbench.tables import ATTENTION_PROFILE, LINEAR_PROFILE, Table
 
 _NS_PER_MS = 1_000_000
@@ -137,15 +137,10 @@ def _checked(
         numbers = as_floats(table[name])
         is_integer = column.dtype == "int64"
         good = np.isfinite(numbers) & (numbers > 0)
-        bad = ~(good & (numbers == np.floor(numbers)) if is_integer else good)
-        if bad.any():
-            row = int(np.flatnonzero(bad)[0])
-            kind = "a whole number" if is_integer else "a number"
-            msg = (
-                f"{path}: column for {name!r}: {int(bad.sum())} values are not {kind} above 0, "
-                f"the first is {table[name].iloc[[row]].tolist()[0]!r} in row {row}"
-            )
-            raise LoadError(msg)
+        if is_integer:
+            good &= numbers == np.floor(numbers)
+        kind = "a whole number" if is_integer else "a number"
+        refuse_unless(table[name], good, path, f"{kind} above 0")
         table[name] = numbers * (_NS_PER_MS if name == "dur_ns" else 1)
     table = fits.cast(table)
     table.attrs["left_out"] = left_out

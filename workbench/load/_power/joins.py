@@ -70,7 +70,6 @@ class _Piece:
 
     @cached_property
     def is_power(self) -> bool:
-        """Say whether its numbers are powers, not counted energies."""
         return self.known.get("method") not in (None, "counter")
 
     @cached_property
@@ -182,9 +181,8 @@ def _may_be_one(left: _Piece, right: _Piece) -> bool:
     _, at_left, at_right = np.intersect1d(
         times, other_times, assume_unique=True, return_indices=True
     )
-    is_equal = np.nan_to_num(values[at_left], nan=-1) == np.nan_to_num(
-        other_values[at_right], nan=-1
-    )
+    own, other = (np.nan_to_num(v, nan=-1) for v in (values[at_left], other_values[at_right]))
+    is_equal = own == other
     return bool(is_equal.sum() >= _EQUAL_SHARE * min(len(times), len(other_times)))
 
 
@@ -291,7 +289,6 @@ def entity_table(
     readings: Rows,
     methods: Mapping[str, str],
 ) -> pd.DataFrame:
-    """Make table POWER_ENTITIES."""
     is_known: dict[str, dict[str, Any]] = {}
     for content, renamed in zip(contents, names, strict=True):
         for name, facts in content.entities.items():

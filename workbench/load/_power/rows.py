@@ -30,7 +30,6 @@ class Rows:
     lines: np.ndarray
 
     def take(self, at: np.ndarray) -> Rows:
-        """Return some of the rows, or all of them in another order."""
         return Rows(self.names, self.codes[at], self.time_ns[at], self.numbers[at], self.lines[at])
 
     def slices(self) -> Iterator[tuple[str, slice]]:
@@ -60,9 +59,7 @@ def natural(name: str) -> list[tuple[int, str]]:
     ['gpu2', 'gpu10']
     """
     pieces = _DIGITS.split(name)
-    return [
-        (len(piece.lstrip("0")), piece) if n % 2 else (0, piece) for n, piece in enumerate(pieces)
-    ]
+    return [(len(p.lstrip("0")), p) if n % 2 else (0, p) for n, p in enumerate(pieces)]
 
 
 def rows_of(frame: pd.DataFrame, value: str) -> Rows:
@@ -175,9 +172,8 @@ def most_w(scope: object) -> float:
 
 def clean_values(rows: Rows, entities: dict[str, dict[str, Any]], findings: Findings) -> None:
     """Make what can be no power missing, in place, and count it with the line of the first."""
-    findings.add(
-        "noted", "readings without power in the file", *_first(np.isnan(rows.numbers), rows)
-    )
+    blank = _first(np.isnan(rows.numbers), rows)
+    findings.add("noted", "readings without power in the file", *blank)
     odd = np.isinf(rows.numbers)
     _drop(rows, odd, "readings that are not finite; they are missing", findings)
     _read_as_mw(rows, entities, findings)

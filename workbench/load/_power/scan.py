@@ -75,7 +75,6 @@ class Readings:
 
 
 def period_of(period_s: float) -> int:
-    """Return a period in ns, or raise if it is none."""
     options: object = period_s
     is_none = not isinstance(options, int | float) or isinstance(options, bool)
     if is_none or not 1e-6 <= period_s <= 1e9:
@@ -155,9 +154,7 @@ def _said(
     if unknown := sorted(set(columns) - set(_NAMES)):
         msg = f"columns= names {unknown}; it knows {list(_NAMES)}"
         raise LoadError(msg)
-    by_name = {
-        key: [item] if isinstance(item, str) else list(item) for key, item in columns.items()
-    }
+    by_name = {k: [name] if isinstance(name, str) else list(name) for k, name in columns.items()}
     wanted = [name for names in by_name.values() for name in names]
     if absent := [name for name in wanted if name not in schema.names]:
         msg = f"{label}: no column {absent}; it has {list(schema.names)[:20]}"
@@ -195,9 +192,8 @@ def _named_powers(
         own_factor = words.factor if words and words.factor else factor
         chunk = name if len(names) > 1 else ""
         is_mw = bool(words and words.is_mw) and own_factor is None
-        powers.append(
-            replace(result.powers[0], name=name, part=chunk, factor=own_factor, is_mw=is_mw)
-        )
+        named = replace(result.powers[0], name=name, part=chunk, factor=own_factor, is_mw=is_mw)
+        powers.append(named)
     return tuple(powers)
 
 

@@ -146,10 +146,8 @@ def _check_names(
         ("outcomes", set(outcomes.values()), OUTCOME_NAMES),
     ):
         if unknown := sorted(set(names) - set(allowed)):
-            msg = (
-                f"{argument}= names {unknown}, which the tables do not have; "
-                f"they have {list(allowed)}"
-            )
+            msg = f"{argument}= names {unknown}, which the tables do not have; they have "
+            msg += f"{list(allowed)}"
             raise ValueError(msg)
     if ("golden" in columns) != ("faulty" in columns):
         msg = "columns= names one of golden and faulty; decisions are compared, so name both"

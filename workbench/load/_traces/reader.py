@@ -28,7 +28,7 @@ from workbench.load._traces.chakra import reader as chakra
 from workbench.load._traces.execution import reader as execution_trace
 from workbench.load._traces.graph import concat
 from workbench.load._traces.kineto import reader as kineto_format
-from workbench.load._traces.kineto.rank import RankTables, metadata_text, quality_of
+from workbench.load._traces.kineto.rank import RankTables, metadata_text
 from workbench.load._traces.kineto.reader import EngineName, is_worth_compiling, kineto
 from workbench.load._traces.parquet import pack_frame, read_events, unpack_frame, write_events
 from workbench.tables import (
@@ -127,7 +127,7 @@ def traces(  # noqa: PLR0913 - the front door
     trace = loaded[0] if len(loaded) == 1 else _joined(*loaded)
     if not (rows := [*findings, *dropped.rows]):
         return trace
-    return replace(trace, quality=quality_of([trace.quality, quality_frame(rows)]))
+    return replace(trace, quality=QUALITY.joined([trace.quality, quality_frame(rows)]))
 
 
 def _by_format(
@@ -163,7 +163,6 @@ def assemble(numbered: Sequence[Ranked[RankTables]]) -> Trace:
             tables.events["launch"] = tables.events["launch"] + rows
         rows += len(tables.events)
     events = concat([tables.events for _, _, tables in numbered], sort_categories=True)
-    steps = [tables.steps for _, _, tables in numbered if len(tables.steps)]
     assumed = [
         (tables.label, "assumed", NO_RANK_TOLD, 1, f"rank {rank}")
         for rank, source, tables in numbered
@@ -174,10 +173,10 @@ def assemble(numbered: Sequence[Ranked[RankTables]]) -> Trace:
         ranks=ranks_table(numbered),
         devices=devices_table(numbered),
         process_groups=groups_table(numbered),
-        steps=STEPS.check(pd.concat(steps, ignore_index=True)) if steps else STEPS.empty(),
+        steps=STEPS.joined(tables.steps for _, _, tables in numbered),
         nodes=NODES.empty(),
         dependencies=DEPENDENCIES.empty(),
-        quality=quality_of(
+        quality=QUALITY.joined(
             [tables.quality for _, _, tables in numbered]
             + [quality_frame(assumed + as_a_set(numbered))]
         ),
@@ -301,15 +300,14 @@ def _raise_unknown(path: Paths, findings: Sequence[Finding]) -> None:
 def _joined(profile: Trace, graph: Trace) -> Trace:
     more = graph.ranks[~graph.ranks["rank"].isin(profile.ranks["rank"])]
     ranks = pd.concat([profile.ranks, more], ignore_index=True) if len(more) else profile.ranks
+    groups = profile.process_groups if len(profile.process_groups) else graph.process_groups
     return replace(
         profile,
         ranks=RANKS.check(RANKS.cast(ranks.sort_values("rank", ignore_index=True))),
-        process_groups=profile.process_groups
-        if len(profile.process_groups)
-        else graph.process_groups,
+        process_groups=groups,
         nodes=graph.nodes,
         dependencies=graph.dependencies,
-        quality=quality_of([profile.quality, graph.quality]),
+        quality=QUALITY.joined([profile.quality, graph.quality]),
     )
 
 
@@ -362,16 +360,12 @@ def as_a_set(numbered: Sequence[Ranked[RankTables]]) -> list[Finding]:
         # A file may claim a world of any size; a million ranks is more than any job has.
         lacking = [str(rank) for rank in range(min(world, 1 << 20)) if rank not in loaded]
         shown = ", ".join(lacking[:8]) + (", ..." if len(lacking) > 8 else "")
-        finding = (
-            f"ranks of {world:,} that are not loaded; waiting for them cannot be seen: {shown}"
-        )
-        remarks.append((finding, len(lacking)))
+        finding = f"ranks of {world:,} that are not loaded; waiting for them cannot be seen"
+        remarks.append((f"{finding}: {shown}", len(lacking)))
     remarks += [(finding, len(numbered)) for finding in _apart(numbered)]
     if len({file.clock for _, _, file in numbered if len(file.events)}) > 1:
-        finding = (
-            "ranks on different clocks (see ranks.clock); times across ranks cannot be compared"
-        )
-        remarks.append((finding, 1))
+        finding = "ranks on different clocks (see ranks.clock)"
+        remarks.append((f"{finding}; times across ranks cannot be compared", 1))
     source = short(numbered[0].file.label)
     return [(source, "suspicious", finding, count, None) for finding, count in remarks]
 
@@ -525,7 +519,7 @@ def get_or_store(
 def _not_kept(tables: RankTables, error: OSError) -> RankTables:
     finding = f"the cache cannot be used: {error.strerror or error}"
     note = quality_frame([(tables.label, "noted", finding, 1, None)])
-    return replace(tables, quality=quality_of([tables.quality, note]))
+    return replace(tables, quality=QUALITY.joined([tables.quality, note]))
 
 
 # Hashing reads the whole file, so the digest is remembered while size, time and inode stay.

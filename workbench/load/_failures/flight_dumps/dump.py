@@ -220,11 +220,8 @@ def _peer(
 
 def _share_batch_states(rows: list[dict[str, Any]]) -> None:
     # Only the entry that stands for a batch changes its state; nobody watches the members.
-    batches = {
-        (row["group"], row["seq"], row["p2p_seq"]): row
-        for row in rows
-        if row["kind"] == "coalesced"
-    }
+    stand_ins = (row for row in rows if row["kind"] == "coalesced")
+    batches = {(row["group"], row["seq"], row["p2p_seq"]): row for row in stand_ins}
     for row in rows if batches else ():
         batch = batches.get((row["group"], row["seq"], row["p2p_seq"]))
         if batch is not None and row is not batch and row["record"] < batch["record"]:

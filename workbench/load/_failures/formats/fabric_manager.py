@@ -32,7 +32,6 @@ def looks_like(head: bytes, label: str) -> bool:  # noqa: ARG001 - one signature
 
 
 def read(source: Source, settings: Given) -> LogPart:
-    """Read one log of a fabric manager."""
     return read_system_log(source, settings, _NEEDLES, lambda: _failure)
 
 

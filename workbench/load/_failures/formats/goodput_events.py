@@ -14,7 +14,7 @@ from workbench.errors import LoadError
 from workbench.load._files.archive import Source
 from workbench.load._files.findings import Findings
 from workbench.load._files.text import text_lines
-from workbench.load._files.time import SECOND, Given, LogPart, failure_rows, timeline_rows, utc_ns
+from workbench.load._files.time import SECOND, Given, LogPart, log_part, utc_ns
 from workbench.tables import SAYS_SYNTHETIC
 
 NAME = "goodput events"
@@ -70,8 +70,7 @@ def read(source: Source, settings: Given) -> LogPart:
         spans += story.spans
     failures.sort(key=lambda row: row["start_ns"])
     spans.sort(key=lambda row: (row["start_ns"], row["line"]))
-    label = source.label
-    return LogPart(failure_rows(failures, label), timeline_rows(spans, label), findings)
+    return log_part(findings, failures, spans)
 
 
 class _Story:

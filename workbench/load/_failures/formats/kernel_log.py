@@ -86,7 +86,6 @@ def looks_like(head: bytes, label: str) -> bool:  # noqa: ARG001 - one signature
 
 
 def read(source: Source, settings: Given) -> LogPart:
-    """Read one kernel log."""
     log = read_system_log(source, settings, _NEEDLES, lambda: _Kernel().failure, needles() + _BOOT)
     return replace(log, failures=without_recovered(log.failures, log.findings))
 

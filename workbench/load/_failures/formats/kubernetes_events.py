@@ -9,7 +9,7 @@ from typing import Any
 from workbench.load._files.archive import Source
 from workbench.load._files.findings import Findings
 from workbench.load._files.tables import json_documents, records
-from workbench.load._files.time import Given, LogPart, failure_rows, iso_ns, one_line, timeline_rows
+from workbench.load._files.time import Given, LogPart, iso_ns, log_part, one_line
 from workbench.load._files.xid_codes import pci_address, xid_meaning
 
 NAME = "Kubernetes events"
@@ -111,12 +111,8 @@ def read(source: Source, settings: Given) -> LogPart:
                 _put(rows, seen, event, _row(event, reason, number, settings, findings))
     remark = "states of an event that a later one replaces"
     findings.add("skipped by design", remark, seen.get("", 0))
-    return LogPart(
-        failure_rows(rows, source.label),
-        timeline_rows([], source.label),
-        findings,
-        {row["node"]: None for row in rows if row["node"]},
-    )
+    nodes = {row["node"]: None for row in rows if row["node"]}
+    return log_part(findings, rows, nodes=nodes)
 
 
 def _unwrapped(record: Mapping[str, Any]) -> Mapping[str, Any]:

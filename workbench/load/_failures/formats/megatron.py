@@ -14,7 +14,7 @@ import pandas as pd
 from workbench.load._files.archive import Source
 from workbench.load._files.findings import Findings
 from workbench.load._files.text import text_lines
-from workbench.load._files.time import SECOND, Given, LogPart, failure_rows, timeline_rows, utc_ns
+from workbench.load._files.time import SECOND, Given, LogPart, log_part, utc_ns
 
 NAME = "Megatron log"
 _TEXT_LENGTH = 200
@@ -100,8 +100,7 @@ def read(source: Source, settings: Given) -> LogPart:
         spans.sort(key=lambda span: (span["start_ns"], span["line"]))
     assumed = f"tz={settings.tz}" if is_stamped and not _has_zone(log.lines[0].stamp) else ""
     losses = [_rollback(*pair, is_stamped=is_stamped) | {"assumed": assumed} for pair in pairs]
-    label = source.label
-    return LogPart(failure_rows(losses, label), timeline_rows(spans, label), findings)
+    return log_part(findings, losses, spans)
 
 
 def log_of(source: Source, settings: Given, findings: Findings) -> tuple[Log, bool]:
@@ -217,9 +216,8 @@ def _time(runs: list[_Run], findings: Findings, *, is_stamped: bool) -> None:
     for run in runs:
         untimed = [line for line in run.lines if line.each_ns is None]
         remark = "lines without the time of an iteration"
-        findings.add(
-            "dropped", remark, len(untimed), f"line {untimed[0].number:,}" if untimed else ""
-        )
+        where = f"line {untimed[0].number:,}" if untimed else ""
+        findings.add("dropped", remark, len(untimed), where)
         counts = [run.lines[0].step - run.done_before, *_steps(run)]
         # A hole in the log is no training time: at most one interval counts per line.
         limits = [counts[0], *(min(count, run.interval) for count in counts[1:])]

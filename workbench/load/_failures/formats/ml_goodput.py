@@ -12,15 +12,7 @@ from typing import Any, NamedTuple
 from workbench.load._files.archive import Source
 from workbench.load._files.findings import Findings
 from workbench.load._files.tables import json_documents, records
-from workbench.load._files.time import (
-    SECOND,
-    Given,
-    LogPart,
-    epoch_ns,
-    failure_rows,
-    iso_ns,
-    timeline_rows,
-)
+from workbench.load._files.time import SECOND, Given, LogPart, epoch_ns, iso_ns, log_part
 
 NAME = "ml-goodput-measurement"
 
@@ -85,9 +77,7 @@ def read(source: Source, settings: Given) -> LogPart:
         runs = runs_of(sorted(_once(recorded, findings), key=attrgetter("time_ns")))
         failures += _failures(job, runs)
         timeline += _timeline(job, runs, findings)
-    return LogPart(
-        failure_rows(failures, source.label), timeline_rows(timeline, source.label), findings
-    )
+    return log_part(findings, failures, timeline)
 
 
 def _entries(
@@ -106,11 +96,8 @@ def _entries(
         time_ns = epoch_ns(payload[name])
         step = _step(payload.get(_STEP_COUNT)) if kind == "step" else None
         if time_ns is None or (kind == "step" and step is None):
-            remark = (
-                "times that are no seconds since 1970"
-                if time_ns is None
-                else "steps without number"
-            )
+            is_timed = time_ns is not None
+            remark = "steps without number" if is_timed else "times that are no seconds since 1970"
             findings.add("dropped", remark, 1, f"line {line:,}")
             continue
         if kind == "custom":

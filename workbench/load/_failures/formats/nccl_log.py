@@ -16,12 +16,11 @@ from workbench.load._files.text import console_lines
 from workbench.load._files.time import (
     Given,
     LogPart,
-    failure_rows,
     iso_ns,
     local_ns,
+    log_part,
     needs,
     one_line,
-    timeline_rows,
     zone_for,
 )
 
@@ -111,8 +110,7 @@ def read(source: Source, settings: Given) -> LogPart:
         elif "WorkNCCL(" in text and (row := log.known(text)):
             row["line_count"] += 1
     nodes = {row["node"]: None for row in log.rows if row["node"]}
-    failures = failure_rows(log.rows, source.label)
-    return LogPart(failures, timeline_rows([], source.label), log.findings, nodes)
+    return log_part(log.findings, log.rows, nodes=nodes)
 
 
 @dataclass
@@ -230,9 +228,8 @@ class _Log:
     def _time(self, instant: int | None, assumed: str, number: int) -> dict[str, Any]:
         if instant is None:
             remark = "stamps that are no time in that year, or ambiguous at a clock change"
-            self.findings.add(
-                "suspicious", f"{remark} (left without a time)", 1, f"line {number:,}"
-            )
+            remark += " (left without a time)"
+            self.findings.add("suspicious", remark, 1, f"line {number:,}")
             return {"clock": "none"}
         return {"start_ns": instant, "end_ns": instant, "assumed": assumed}
 
@@ -267,7 +264,6 @@ def _rank(text: str) -> int | None:
 
 
 def _meaning(message: str) -> dict[str, Any] | None:
-    """Say what a warning of NCCL tells; None if it tells of no failure."""
     if match := _ASYNC.search(message):
         event = match[3].strip()
         severity = "fatal" if match[2] or "fatal" in event or "catastrophic" in event else "warning"

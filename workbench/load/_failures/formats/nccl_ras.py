@@ -8,7 +8,7 @@ from typing import Any
 from workbench.load._files.archive import Source
 from workbench.load._files.findings import Findings
 from workbench.load._files.text import console_lines
-from workbench.load._files.time import Given, LogPart, failure_rows, one_line, timeline_rows
+from workbench.load._files.time import Given, LogPart, log_part, one_line
 
 NAME = "NCCL RAS report"
 # Of its own, not of the log of a job.
@@ -64,7 +64,7 @@ def read(source: Source, settings: Given) -> LogPart:
         # Several hosts are at fault: none of them is "the" host.
         hosts = row.pop("hosts")
         row["node"] = next(iter(hosts)) if len(hosts) == 1 else settings.node
-    return LogPart(failure_rows(rows, source.label), timeline_rows([], source.label), findings)
+    return log_part(findings, rows)
 
 
 def _row(status: str, number: int, settings: Given, problems: dict[str, Any]) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from workbench.load._files.archive import Source
 from workbench.load._files.findings import Findings
 from workbench.load._files.tables import json_documents, records
 from workbench.load._files.text import console_lines
-from workbench.load._files.time import Given, LogPart, failure_rows, iso_ns, one_line, timeline_rows
+from workbench.load._files.time import Given, LogPart, iso_ns, log_part, one_line
 
 NAME = "NVRx"
 # What a log with events contains somewhere, perhaps not at its beginning.
@@ -87,12 +87,7 @@ def read(source: Source, settings: Given) -> LogPart:
     for event in sorted(events, key=_IN_TIME):
         cycles.setdefault(event.cycle, []).append(event)
     nodes = {event.node: None for event in events if event.node}
-    return LogPart(
-        failure_rows(_failures(cycles, settings), source.label),
-        timeline_rows(_timeline(cycles, findings), source.label),
-        findings,
-        nodes,
-    )
+    return log_part(findings, _failures(cycles, settings), _timeline(cycles, findings), nodes)
 
 
 def _events(source: Source, findings: Findings) -> list[_Event]:
@@ -159,9 +154,8 @@ def _passed(events: list[_Event], findings: Findings) -> list[_Event]:
     if back:
         # A spare node looks on, and may begin to join again and again.
         spares = [event for event in events if event.time_ns > back.get(event.node, -1)]
-        findings.add(
-            "skipped by design", "events of nodes that did not come back in a cycle", len(spares)
-        )
+        remark = "events of nodes that did not come back in a cycle"
+        findings.add("skipped by design", remark, len(spares))
         events = [event for event in events if event.time_ns <= back.get(event.node, -1)]
     order = list(_UNTIL)
     first = events[0]
@@ -195,9 +189,7 @@ def _cycle_file(source: Source, findings: Findings) -> LogPart:
             spare = _hosts(record, "standby_nodes", number, findings)
             nodes |= dict.fromkeys([*(row["nodes"] or "").split(","), *spare])
     nodes.pop("", None)
-    return LogPart(
-        failure_rows([], source.label), timeline_rows(rows, source.label), findings, nodes
-    )
+    return log_part(findings, timeline=rows, nodes=nodes)
 
 
 def _row_of_cycle(

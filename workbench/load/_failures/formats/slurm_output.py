@@ -9,15 +9,7 @@ from workbench.load._failures.formats.slurm.jobs import FAILURE_STATES
 from workbench.load._files.archive import Source
 from workbench.load._files.findings import Findings
 from workbench.load._files.text import console_lines
-from workbench.load._files.time import (
-    Given,
-    LogPart,
-    failure_rows,
-    iso_ns,
-    one_line,
-    timeline_rows,
-    zone_for,
-)
+from workbench.load._files.time import Given, LogPart, iso_ns, log_part, one_line, zone_for
 
 NAME = "Slurm job output"
 # What such an output contains somewhere, often at its end.
@@ -89,9 +81,8 @@ def read(source: Source, settings: Given) -> LogPart:
         if row is not None:
             row = {"job": job_in_name[1] if job_in_name else None, "node": settings.node} | row
             _put(rows, row | {"text": one_line(text), "line": number, "line_count": 1})
-    failures = failure_rows(rows, source.label)
     nodes = {row["node"]: None for row in rows if row.get("node")}
-    return LogPart(failures, timeline_rows([], source.label), findings, nodes)
+    return log_part(findings, rows, nodes=nodes)
 
 
 def _put(rows: list[dict[str, Any]], row: dict[str, Any]) -> None:

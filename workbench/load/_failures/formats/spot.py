@@ -11,7 +11,7 @@ import pandas as pd
 from workbench.load._files.archive import Source
 from workbench.load._files.findings import Findings
 from workbench.load._files.text import text_lines
-from workbench.load._files.time import Given, LogPart, failure_rows, timeline_rows, utc_ns
+from workbench.load._files.time import Given, LogPart, log_part, utc_ns
 
 NAME = "spot trace"
 _MS = 1_000_000
@@ -88,10 +88,9 @@ def _by_node(matches: Iterator[tuple[int, re.Match[str]]], findings: Findings) -
             row = {"start_ns": at, "end_ns": at, "clock": "own", "node": node, "line": line}
             rows.append(_TAKEN | row | {"text": f"{stamp},{event},{node}"})
     findings.add("read", "changes", len(rows) + len(spans))
-    label = findings.source
     by_time = sorted(spans, key=lambda row: row["start_ns"])
     rows.sort(key=lambda row: row["start_ns"])
-    return LogPart(failure_rows(rows, label), timeline_rows(by_time, label), findings)
+    return log_part(findings, rows, by_time)
 
 
 def _by_count(
@@ -109,7 +108,6 @@ def _by_count(
     # Differences between files that were joined are no losses of nodes.
     frame["piece"] = back.astype("int64").cumsum() + 1
     findings.add("read", "counts", len(frame))
-    label = findings.source
     fell = -frame.groupby("piece")["nodes"].diff().fillna(0).astype("int64")
     falls = frame.assign(fell=fell)[fell > 0].sort_values(["at", "line"])
     spans = [
@@ -119,7 +117,7 @@ def _by_count(
         | {"assumed": f"tz={settings.tz}"}
         for row in falls.to_dict("records")
     ]
-    return LogPart(failure_rows(spans, label), timeline_rows(_spans(frame), label), findings)
+    return log_part(findings, spans, _spans(frame))
 
 
 def _spans(frame: pd.DataFrame) -> list[dict[str, Any]]:

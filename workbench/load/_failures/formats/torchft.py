@@ -11,15 +11,7 @@ from typing import Any, NamedTuple
 from workbench.load._files.archive import Source
 from workbench.load._files.findings import Findings
 from workbench.load._files.tables import json_documents, records
-from workbench.load._files.time import (
-    Given,
-    LogPart,
-    epoch_ns,
-    failure_rows,
-    iso_ns,
-    one_line,
-    timeline_rows,
-)
+from workbench.load._files.time import Given, LogPart, epoch_ns, iso_ns, log_part, one_line
 
 NAME = "torchft"
 
@@ -91,9 +83,7 @@ def read(source: Source, settings: Given) -> LogPart:
         events = [e for e in of_replica if e.kind != "error" and e.rank == lowest]
         failures += _restarts(events)
         timeline += _timeline(events)
-    return LogPart(
-        failure_rows(failures, source.label), timeline_rows(timeline, source.label), findings
-    )
+    return log_part(findings, failures, timeline)
 
 
 def _record(record: Mapping[str, Any], line: int, findings: Findings) -> _Record | None:

@@ -105,9 +105,8 @@ class _Log:
         result["energy_j"] = self._number(values, energy, line, "mJ")
         for name, column in _STATES.items():
             if name in values and column not in result:
-                result[column] = self._number(
-                    values, name, line, "W" if column == "limit_w" else ""
-                )
+                unit = "W" if column == "limit_w" else ""
+                result[column] = self._number(values, name, line, unit)
         if "busy_share" in result:
             result["busy_share"] /= 100
         self.rows.append(result)
@@ -180,7 +179,7 @@ def _part(table: pd.DataFrame, log: _Log, options: PowerOptions, clock: str) -> 
     facts |= {"method": "instant" if log.taken == "POWINST" else "unknown", "unit": "W"}
     devices = table[["entity", "kind", "id"]].drop_duplicates().itertuples(index=False)
     entities = {
-        name: {**facts, "scope": _SCOPES[kind], "device": device} for name, kind, device in devices
+        n: {**facts, "scope": _SCOPES[kind], "device": device} for n, kind, device in devices
     }
     common = ["time_ns", "entity", "line"]
     columns = [name for name in dict.fromkeys(_STATES.values()) if name in table]

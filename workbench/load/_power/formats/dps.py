@@ -36,7 +36,6 @@ _SECOND = 1_000_000_000
 
 
 def looks_like(head: bytes, label: str) -> bool:  # noqa: ARG001 - the name says nothing
-    """Recognise a list of nodes with the power they use."""
     return bool(_HEAD.search(head)) and b'"power_usage"' in head
 
 

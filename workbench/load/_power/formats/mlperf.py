@@ -163,12 +163,9 @@ class _Log:
     def _owner(self, words: object, *, count: int = 1, is_estimate: bool = False) -> int:
         metadata = words if isinstance(words, dict) else {}
         self.findings.add("noted", SAYS_SYNTHETIC, count * (metadata.get("synthetic") is True))
-        names = [
-            str(metadata[name]) for name in _NAMES if isinstance(metadata.get(name), str | int)
-        ]
-        owner = _Owner(
-            names[0] if names else "", "switch_id" in metadata or is_estimate, is_estimate
-        )
+        names = [str(metadata[n]) for n in _NAMES if isinstance(metadata.get(n), str | int)]
+        is_switch = "switch_id" in metadata or is_estimate
+        owner = _Owner(names[0] if names else "", is_switch, is_estimate)
         return self.owners.setdefault(owner, len(self.owners))
 
     def part(self, stem: str, options: PowerOptions) -> PowerPart:

@@ -79,9 +79,8 @@ class Chunk:
         codes, texts = pd.factorize(self.cells["time"], use_na_sentinel=False)
         first = self.lines[np.unique(codes, return_index=True)[1]] if len(codes) else codes
         instants = [stamps.ns(text, int(line)) for text, line in zip(texts, first, strict=True)]
-        plain = np.array(
-            [NO_TIME if instant is None else instant for instant in instants], np.int64
-        )
+        filled = [NO_TIME if instant is None else instant for instant in instants]
+        plain = np.array(filled, np.int64)
         return plain[codes]
 
     def take(self, kept: npt.NDArray[np.bool_]) -> Chunk:

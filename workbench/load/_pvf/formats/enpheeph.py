@@ -59,9 +59,8 @@ def _read_file(source: Source) -> InjectionPart:
     rows = _rows(table, metrics[0], source, findings)
     golden = rows[rows["layer"] == _GOLDEN]
     findings.add("skipped by design", "rows without faults: the golden run", len(golden))
-    findings.add(
-        "noted", "no row without faults: the golden quality is not known", int(golden.empty)
-    )
+    text = "no row without faults: the golden quality is not known"
+    findings.add("noted", text, int(golden.empty))
     if golden["metric"].nunique() > 1:
         remark = "golden runs of different quality; the first is taken"
         findings.add("suspicious", remark, int(golden["metric"].nunique()))

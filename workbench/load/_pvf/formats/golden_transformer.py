@@ -33,7 +33,6 @@ def role(head: bytes, source: Source) -> str:  # noqa: ARG001 - the head tells
 
 
 def read(files: list[InjectionFile]) -> list[InjectionPart]:
-    """Read each document as a campaign."""
     return [_read_file(file.source) for file in files]
 
 
@@ -55,18 +54,15 @@ def _read_file(source: Source) -> InjectionPart:
         msg = f"{source.label}: has no list 'fault_results' of faults beside its baseline"
         raise LoadError(msg)
     findings.add("read", "faults", len(entries))
-    measures = [
-        _measures(document["baseline"]),
-        *(_measures(entry.get("metrics")) for entry in entries),
-    ]
+    stated = [document["baseline"], *(entry.get("metrics") for entry in entries)]
+    measures = [_measures(metrics) for metrics in stated]
     metric = _chosen(measures)
     unused = {name for metrics in measures for name in metrics if name != metric}
     findings.add("skipped by design", _OTHERS, len(unused), ", ".join(sorted(unused)[:8]) or None)
     # An error is a failure of the tool, not an output that is not finite: it is no DUE.
     errors = [None if (e := entry.get("error")) is None else str(e) for entry in entries]
-    findings.add(
-        "noted", "experiments in which the tool itself failed", len(entries) - errors.count(None)
-    )
+    failed = len(entries) - errors.count(None)
+    findings.add("noted", "experiments in which the tool itself failed", failed)
     name = stem(source)
     key = {"campaign_id": name, "exp_id": range(len(entries))}
     outcomes = {

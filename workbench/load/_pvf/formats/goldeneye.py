@@ -204,9 +204,8 @@ def _read_layers(source: Source) -> InjectionPart:
     name = part.stem(source)
     key = {"campaign_id": name, "exp_id": layers["fmap_id"]}
     counts = {"input_count": layers["Sample_Size"], "sdc_count": layers["Mismatches"]}
-    findings.add(
-        "noted", "layers without details: all injections of a layer are one experiment", len(layers)
-    )
+    text = "layers without details: all injections of a layer are one experiment"
+    findings.add("noted", text, len(layers))
     faults = {"flip": 0, "layer": layers["fmap_id"].astype(str).astype("category")}
     return InjectionPart(
         _head(name),

@@ -70,9 +70,8 @@ def _read_lines(source: Source) -> InjectionPart:
         lines = lines[~copies]
     fields = lines.str.extract(rf"^\s*{_LINE}$")
     bad = fields["count"].isna() | ~pd.to_numeric(fields["category"]).between(1, _CATEGORIES)
-    findings.add(
-        "dropped", BAD_ROWS, int(bad.sum()), str(lines[bad].iloc[0])[:60] if bad.any() else None
-    )
+    where = str(lines[bad].iloc[0])[:60] if bad.any() else None
+    findings.add("dropped", BAD_ROWS, int(bad.sum()), where)
     fields = fields[~bad].reset_index(drop=True)
     if fields.empty:
         msg = f"{source.label}: no line tells of an injection; the file is cut or of another tool"
@@ -83,9 +82,8 @@ def _read_lines(source: Source) -> InjectionPart:
     name = stem(source)
     bfm = _BFM.search(name)  # stands nowhere but in the name of the file
     number = int(bfm[1]) if bfm and int(bfm[1]) < len(_MODELS) else None
-    findings.add(
-        "noted", "the fault model is not known: the file name has no .bfm", int(number is None)
-    )
+    text = "the fault model is not known: the file name has no .bfm"
+    findings.add("noted", text, int(number is None))
     head = _head(name, number, input_count=1)
     exp = np.arange(len(fields))
     category = pd.to_numeric(fields["category"]).to_numpy(np.int64)
@@ -120,16 +118,12 @@ def _outcomes(name: str, exp: np.ndarray, category: np.ndarray, findings: Findin
         "sdc_count": (category > _DUE) & ~failed,
         "due_count": is_due,
     }
-    counts = {
-        key: pd.array(counts_of.astype("int64"), dtype="Int64")
-        for key, counts_of in columns.items()
-    }
+    counts = {n: pd.array(flags.astype("int64"), dtype="Int64") for n, flags in columns.items()}
     for counts_of in counts.values():
         counts_of[failed] = pd.NA
     error = pd.Series(_UNCATEGORISED, index=range(len(exp))).where(failed)
-    return filled(
-        OUTCOMES, {"campaign_id": name, "exp_id": exp, "error": error, **counts}, len(exp)
-    )
+    columns = {"campaign_id": name, "exp_id": exp, "error": error, **counts}
+    return filled(OUTCOMES, columns, len(exp))
 
 
 def _faults(name: str, fields: pd.DataFrame, *, is_flip: bool) -> pd.DataFrame:

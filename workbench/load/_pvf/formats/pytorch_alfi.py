@@ -37,7 +37,6 @@ _MSB = "bits counted from the most significant, of a float32: bit = 31 - value"
 
 
 def role(head: bytes, source: Source) -> str:  # noqa: ARG001 - the head tells
-    """Recognise golden and faulty outputs by their header."""
     names = set(header_of(head))
     if not names >= set(_ROW):
         return ""
@@ -126,7 +125,6 @@ class _Trials:
     model: str
 
     def part(self, campaign_id: str, sites: dict[str, Any]) -> InjectionPart:
-        """Make the campaign of this model."""
         name = _GOLDEN
         if self.model == "resil_corr" and _GOLDEN_RESIL in self.golden.column_names:
             name = _GOLDEN_RESIL
@@ -261,13 +259,11 @@ def _flips(cells: pd.DataFrame, source: Source) -> pd.DataFrame:
         raise LoadError(msg)
     for name in lists:
         is_short = sizes[name] < most
-        repeats = [
-            cell * int(n) for cell, n in zip(lists[name][is_short], most[is_short], strict=True)
-        ]
+        pairs = zip(lists[name][is_short], most[is_short], strict=True)
+        repeats = [cell * int(count) for cell, count in pairs]
         lists.loc[is_short, name] = pd.Series(repeats, index=lists.index[is_short])
-    flips: pd.DataFrame = lists.assign(exp=np.arange(len(lists))).explode(
-        list(_SITE), ignore_index=True
-    )
+    numbered = lists.assign(exp=np.arange(len(lists)))
+    flips: pd.DataFrame = numbered.explode(list(_SITE), ignore_index=True)
     for name in _SITE:
         texts = flips[name].astype(str)
         flips[name] = texts.str.removesuffix(".0").where(~texts.isin(_NOTHING), "")

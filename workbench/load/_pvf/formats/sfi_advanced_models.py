@@ -82,9 +82,8 @@ def read(files: list[InjectionFile]) -> list[InjectionPart]:
         if id(fault_list) in joined:
             continue
         if same := next((result for result in campaigns if _same_faults(fault_list, result)), None):
-            fault_list.findings.add(
-                "skipped by design", "a fault list that a summary repeats; taken once"
-            )
+            remark = "a fault list that a summary repeats; taken once"
+            fault_list.findings.add("skipped by design", remark)
             same.findings.append(fault_list.findings)
         else:
             head = part.campaign(campaign_id=part.stem(fault_list.source), **RULES)
@@ -97,9 +96,8 @@ def read(files: list[InjectionFile]) -> list[InjectionPart]:
 
 
 def _list_of(source: Source, lists: list[_Faults]) -> _Faults | None:
-    beside = [
-        fault_list for fault_list in lists if part.folder(fault_list.source) == part.folder(source)
-    ]
+    own = part.folder(source)
+    beside = [fault_list for fault_list in lists if part.folder(fault_list.source) == own]
     chosen = beside or lists
     if len(chosen) > 1:
         names = ", ".join(fault_list.source.label for fault_list in chosen[:3])
@@ -162,9 +160,7 @@ def _read_summary(source: Source) -> InjectionPart:
     ran = total > 0
     findings.add("skipped by design", "faults whose counts sum to 0: never run", int((~ran).sum()))
     part.note_columns(findings, table.column_names, {*LIST, *COUNTS, "n_injections"})
-    columns = {
-        f"{name_of}_count": count[ran] for name_of, count in zip(_KNOWN, counts, strict=True)
-    }
+    columns = {f"{n}_count": count[ran] for n, count in zip(_KNOWN, counts, strict=True)}
     columns |= {"exp_id": faults["exp_id"].to_numpy()[ran], "input_count": total[ran]}
     outcomes = part.filled(OUTCOMES, {"campaign_id": name, **columns}, int(ran.sum()))
     head = part.campaign(campaign_id=name, input_count=common(outcomes["input_count"]), **RULES)
@@ -188,9 +184,8 @@ def _read_analysis(source: Source, faults: _Faults | None) -> InjectionPart:
     head = part.campaign(campaign_id=name, input_count=common(outcomes["input_count"]), **RULES)
     trials = {"campaign_id": name, "exp_id": fault, "input_id": inputs}
     trials["outcome"] = part.outcome_categories(output)
-    result = InjectionPart(
-        head, outcomes, trials=part.filled(TRIALS, trials, len(fault)), findings=[findings]
-    )
+    rows = part.filled(TRIALS, trials, len(fault))
+    result = InjectionPart(head, outcomes, trials=rows, findings=[findings])
     result.is_counted_here = result.is_numbered_here = True
     if faults is None:
         findings.add("noted", "no fault list beside the analysis: places are not known")
@@ -223,9 +218,8 @@ def _first_of_each(
             "two campaigns, split it"
         )
         raise LoadError(msg)
-    findings.add(
-        "repaired", "rows that are there already, from a file appended to twice", int(again.sum())
-    )
+    remark = "rows that are there already, from a file appended to twice"
+    findings.add("repaired", remark, int(again.sum()))
     return ~again
 
 

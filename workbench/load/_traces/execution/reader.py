@@ -119,10 +119,7 @@ def _add_groups(graph: RankGraph, nodes: list[tuple[int, dict[str, Any]]]) -> No
         for number, call in calls.items()
         if call.group is None and call.address in addresses
     }
-    graph.rows = [
-        row._replace(group=by_address[row.node]) if row.node in by_address else row
-        for row in graph.rows
-    ]
+    graph.rows = [row._replace(group=by_address.get(row.node, row.group)) for row in graph.rows]
     nameless = sum(row.type == "collective" and row.group is None for row in graph.rows)
     finding = "collectives whose process group has no name, only an address"
     graph.findings.add("noted", finding, nameless)

@@ -31,7 +31,7 @@ from workbench.load._traces.kineto.blocks import (
     token,
 )
 from workbench.load._traces.parquet import all_missing
-from workbench.tables import EVENTS, QUALITY, SAYS_SYNTHETIC, STEPS
+from workbench.tables import EVENTS, SAYS_SYNTHETIC, STEPS
 
 IntArray = npt.NDArray[np.int64]
 
@@ -277,9 +277,8 @@ def _note(
     findings.add("noted", "GPU rows whose launch is not in the trace", unlaunched)
     busy, unknown = int(dur[work].sum()), int(dur[work & ~known].sum())
     if unknown:
-        finding = (
-            f"kernels that no rule knows, counted as compute ({unknown / busy:.1%} of kernel time)"
-        )
+        share = f"{unknown / busy:.1%} of kernel time"
+        finding = f"kernels that no rule knows, counted as compute ({share})"
         findings.add("noted", finding, int((work & ~known).sum()))
 
 
@@ -309,14 +308,6 @@ def _parsed(text: str) -> object:
     if isinstance(value, int) and not isinstance(value, bool) and abs(value) >= 1 << 63:
         return float(value)
     return value
-
-
-def quality_of(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
-    filled = [table for table in tables if len(table)]
-    if not filled:
-        return QUALITY.empty()
-    joined = pd.concat([table.astype({"finding": "str"}) for table in filled], ignore_index=True)
-    return joined.astype({"finding": "category"})
 
 
 def metadata_text(metadata: Mapping[str, Any], key: str) -> str | None:
@@ -445,9 +436,7 @@ def absolute(ts: IntArray, base: object, findings: Findings) -> tuple[IntArray, 
     ts = ts + base_ns if base_ns else ts
     wall = (ts >= _EPOCH_FIRST_NS) & (ts <= _EPOCH_LAST_NS)
     unlike = int((wall != (clock == "epoch"))[ts != base_ns].sum())
-    finding = (
-        "time stamps that are no wall time" if clock == "epoch" else "time stamps of wall time"
-    )
+    finding = f"time stamps {'that are no' if clock == 'epoch' else 'of'} wall time"
     findings.add("suspicious", f"{finding}, unlike the others; the trace mixes clocks", unlike)
     return ts, clock
 

@@ -159,9 +159,8 @@ def _step_states(runs: pd.DataFrame, steps: pd.DataFrame) -> pd.Series:
     if timed.empty or begun.empty:
         return pd.Series("", index=runs.index)
     # Types differ by what a version of pandas makes of Int64 in an as-of join.
-    left = timed.assign(at=timed["start_ns"].astype("int64")).sort_values("at")[
-        ["at", "job", "word"]
-    ]
+    at = timed["start_ns"].astype("int64")
+    left = timed.assign(at=at).sort_values("at")[["at", "job", "word"]]
     right = begun.assign(at=begun["start_ns"].astype("int64"), run=begun.index).sort_values("at")
     met = pd.merge_asof(left, right[["at", "job", "run"]], on="at", by="job").dropna(subset="run")
     states: dict[int, set[str]] = {}
@@ -227,9 +226,8 @@ def _gpus(runs: pd.DataFrame, findings: Findings) -> pd.Series:
     for name in ("AllocTRES", "AllocGRES", "ReqTRES"):
         counted = {text: (gpu_count(text), is_per_node(text)) for text in runs[name].unique()}
         gpus = pd.array([counted[text][0] for text in runs[name]], dtype="Int64")
-        per_node = pd.Series(
-            [counted[text][1] for text in runs[name]], index=runs.index, dtype=bool
-        )
+        is_each = [counted[text][1] for text in runs[name]]
+        per_node = pd.Series(is_each, index=runs.index, dtype=bool)
         numbers = pd.Series(gpus, index=runs.index)
         numbers = numbers.mask(per_node, numbers * runs["node_count"])
         if name == "ReqTRES":

@@ -36,7 +36,6 @@ _NOTHING = "sections whose power could not be read"
 
 
 def looks_like(head: bytes, label: str) -> bool:  # noqa: ARG001 - the name says nothing
-    """Recognise the title of a capture in its first lines."""
     return b"nvidia_gpu_exporter GPU capture" in head[:1000]
 
 
@@ -160,12 +159,8 @@ def _merged(contents: list[PowerPart], findings: Findings) -> PowerPart:
             merged.update({key: facts[key] for key in facts if merged.get(key) is None})
     readings = pd.concat([_as_text(content.readings) for content in contents], ignore_index=True)
     states = [_as_text(content.states) for content in contents if content.states is not None]
-    return PowerPart(
-        readings,
-        entities,
-        findings,
-        states=pd.concat(states, ignore_index=True) if states else None,
-    )
+    joined = pd.concat(states, ignore_index=True) if states else None
+    return PowerPart(readings, entities, findings, states=joined)
 
 
 def _as_text(frame: pd.DataFrame) -> pd.DataFrame:

@@ -36,7 +36,11 @@ def looks_like(head: bytes, label: str) -> bool:  # noqa: ARG001 - the name says
     if _MARK not in head:
         return False
     lines = [line for line in head.split(b"\n")[:-1] or [head] if line.strip()]
-    framed = [line for line in lines if line[:1] in b"|+" or stamp_ns(_text(line)) != NOT_A_TIME]
+    framed = [
+        line
+        for line in lines
+        if line[:1] in b"|+" or stamp_ns(line.decode(errors="replace")) != NOT_A_TIME
+    ]
     return len(framed) >= _MOSTLY * len(lines)
 
 
@@ -116,7 +120,3 @@ class _Boards:
         if not stamped:
             table.clock = "none"
         return table
-
-
-def _text(line: bytes) -> str:
-    return line.decode("utf-8", "replace").strip()

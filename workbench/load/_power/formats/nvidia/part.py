@@ -86,9 +86,8 @@ def part_of(table: Table, options: PowerOptions, findings: Findings, suffix: str
     if table.clock == "none":
         times = _counted(devices, lines, options, findings.source)
     names = [f"{device.name}{suffix}" for device in devices.devices]
-    entity = pd.Categorical.from_codes(
-        devices.codes, categories=pd.Index(names, dtype=pd.Series([""]).dtype)
-    )
+    categories = pd.Index(names, dtype=pd.Series([""]).dtype)
+    entity = pd.Categorical.from_codes(devices.codes, categories=categories)
     base = pd.DataFrame({"time_ns": times, "entity": entity, "line": lines}, copy=False)
     readings = base.assign(power_w=table.column("power")[rows])
     counters = None
@@ -262,7 +261,6 @@ def devices_of(
     node: str | None,
     findings: Findings,
 ) -> Devices:
-    """Say of which GPU each row is."""
     clean = [tuple("" if is_missing(cell) else cell for cell in key) for key in keys]
     role = _identity(clean, findings)
     if role is None:

@@ -88,11 +88,9 @@ class _Boards:
         # How many GPUs are missing from each snapshot that lacks some.
         self.short: list[int] = []
         self.snapshot_count = 0
-        piece = "Module" if options.scope == "module" else "GPU"
-        self._sections = (
-            f"{piece} Power Readings",
-            *(["Power Readings"] if piece == "GPU" else []),
-        )
+        self._sections = ("Module Power Readings",)
+        if options.scope != "module":
+            self._sections = ("GPU Power Readings", "Power Readings")
         self._powers = _POWERS[options.reading]
         self._stamp = NOT_A_TIME
         self._attached = 0

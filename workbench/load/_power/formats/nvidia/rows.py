@@ -15,7 +15,7 @@ import pyarrow.csv as pa_csv
 
 from workbench.load._files.findings import Findings
 from workbench.load._files.stream import Stream
-from workbench.load._files.text import NOT_UTF8
+from workbench.load._files.text import repaired
 from workbench.load._power.formats.nvidia.stamps import EXAMPLE, NOT_A_TIME, local_ns
 from workbench.load._power.formats.table.columns import unit_factor
 from workbench.load._power.part import PowerOptions
@@ -31,7 +31,7 @@ def blocks_of(stream: Stream, findings: Findings) -> Iterator[tuple[int, bytes]]
     Only the last block may end without a line end.
     """
     number, remainder, mark, is_inside_long = 1, b"", BOM_UTF8, False
-    while block := _filled(stream):
+    while block := stream.read(_BLOCK_BYTES):
         block, mark = block.removeprefix(mark), b""
         if is_inside_long:
             end = block.find(b"\n")
@@ -51,14 +51,6 @@ def blocks_of(stream: Stream, findings: Findings) -> Iterator[tuple[int, bytes]]
         yield number, _tidy(remainder, number, findings)
 
 
-def _filled(stream: Stream) -> bytes:
-    pieces, size = [], 0
-    while size < _BLOCK_BYTES and (piece := stream.read(_BLOCK_BYTES - size)):
-        pieces.append(piece)
-        size += len(piece)
-    return b"".join(pieces)
-
-
 def _tidy(block: bytes, number: int, findings: Findings) -> bytes:
     if b"\r" in block:
         # A lone carriage return would count as a line end in Arrow, and shift all line numbers.
@@ -69,10 +61,7 @@ def _tidy(block: bytes, number: int, findings: Findings) -> bytes:
         block.decode()
     except UnicodeDecodeError as error:
         bad = number + block.count(b"\n", 0, error.start)
-        text = block.decode(errors="replace")
-        count = text.count("\ufffd") - block.count("\ufffd".encode())
-        findings.add("repaired", NOT_UTF8, count, f"line {bad:,}")
-        return text.encode()
+        return repaired(block, findings, f"line {bad:,}").encode()
     return block
 
 
@@ -476,7 +465,6 @@ class Columns:
     other_powers: tuple[str, ...] = ()
 
     def unit(self, role: str) -> str:
-        """Return the unit that the header states for a role; '' if it states none."""
         return self.units[self.at[role]]
 
     def name(self, role: str) -> str:

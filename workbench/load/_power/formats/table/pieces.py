@@ -31,7 +31,7 @@ from workbench.load._power.formats.table.columns import (
     refuse_other_types,
 )
 from workbench.load._power.formats.table.layout import Cell, layout
-from workbench.load._power.part import PowerOptions
+from workbench.load._power.part import PowerOptions, number_of
 
 PARQUET_MAGIC = b"PAR1"
 # Small enough for the cache of a core, large enough that threads seldom wait for each other.
@@ -142,16 +142,14 @@ def parquet_layout(
     stamps = [f.name for f in schema if pa.types.is_timestamp(f.type)]
     cells: dict[str, Cell] = {f.name: "text" for f in schema if not is_number(f.type)}
     time = stamps[0] if len(stamps) == 1 else None
-    table_layout = layout(
-        names, options, label, time=time, cells=cells, with_counters=with_counters
-    )
-    numbers = [column.name for column in (*table_layout.powers, *table_layout.counters)]
+    shape = layout(names, options, label, time=time, cells=cells, with_counters=with_counters)
+    numbers = [column.name for column in (*shape.powers, *shape.counters)]
     refuse_other_types(schema, numbers, label)
-    for name in table_layout.identity:
+    for name in shape.identity:
         if pa.types.is_nested(schema.field(name).type):
             msg = f"{label}: column {name!r} holds {schema.field(name).type}, no names"
             raise LoadError(msg)
-    return table_layout
+    return shape
 
 
 def refuse_twice(names: Sequence[str], label: str) -> None:
@@ -233,17 +231,9 @@ def _cells_of(columns: Mapping[str, Sequence[str]]) -> dict[str, Cell]:
             table_layout[name] = "unit"
         elif all(is_absent(cell) or not cell.strip("0. ") for cell in cells):
             table_layout[name] = "blank"
-        elif not any(map(_may_be_number, cells)):
+        elif all(number_of(cell.strip().split(" ")[0]) is None for cell in cells):
             table_layout[name] = "text"
     return table_layout
-
-
-def _may_be_number(cell: str) -> bool:
-    try:
-        float(cell.strip().split(" ")[0])
-    except ValueError:
-        return False
-    return True
 
 
 def _blocks(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -29,7 +28,7 @@ from workbench.load._power.formats.table.pieces import (
     Piece,
     Pieces,
     decoded,
-    flat,
+    flat_names,
     header_of,
     open_parquet,
     pieces_of,
@@ -37,7 +36,7 @@ from workbench.load._power.formats.table.pieces import (
     sample_of,
 )
 from workbench.load._power.formats.table.recorded import recorded, sensors_of
-from workbench.load._power.part import NoPowerError, PowerOptions, PowerPart
+from workbench.load._power.part import NoPowerError, PowerOptions, PowerPart, number_of
 
 # Names in lower case: column of table POWER_STATES, and what one of it is.
 STATE_COLUMNS = {
@@ -97,7 +96,7 @@ def looks_like(head: bytes, label: str) -> bool:  # noqa: ARG001 - the name says
         return True
     text = decoded(head)
     if text.lstrip().startswith("{"):
-        return _is_json(text.lstrip().split("\n", 1)[0])
+        return tells_power(flat_names(text))
     skipped, separator, names = header_of(text)
     time = time_column(names)
     if time is None or len(names) < 2 or len(set(names)) < len(names):
@@ -109,25 +108,10 @@ def looks_like(head: bytes, label: str) -> bool:  # noqa: ARG001 - the name says
         return True
     remaining = [position for position, name in enumerate(names) if name != time]
     return bool(rows) and all(
-        _is_number_or_empty(row[position]) for row in rows for position in remaining
+        number_of(row[position].strip() or "0") is not None
+        for row in rows
+        for position in remaining
     )
-
-
-def _is_json(line: str) -> bool:
-    try:
-        record = json.loads(line)
-    except (ValueError, RecursionError):
-        return False
-    names = list(flat(record)) if isinstance(record, dict) else []
-    return tells_power(names)
-
-
-def _is_number_or_empty(cell: str) -> bool:
-    try:
-        float(cell.strip() or "0")
-    except ValueError:
-        return has_unit(cell)
-    return True
 
 
 def read_power(source: Source, options: PowerOptions) -> PowerPart:
@@ -143,9 +127,8 @@ def read_power(source: Source, options: PowerOptions) -> PowerPart:
     findings = Findings(source.label)
     table = pieces_of(source, options, findings, wanted=[*STATE_COLUMNS, "count_inp", "size_inp"])
     for name, why in table.layout.left_out:
-        findings.add(
-            "dropped" if why == NO_UNIT else "skipped by design", f"column {name!r}: {why}"
-        )
+        finding = "dropped" if why == NO_UNIT else "skipped by design"
+        findings.add(finding, f"column {name!r}: {why}")
     for column in table.layout.counters:
         if column.is_mw:
             text = "counters in mj, taken for millijoules, in which drivers of GPUs count"
@@ -157,7 +140,6 @@ def read_power(source: Source, options: PowerOptions) -> PowerPart:
 
 
 def _recorded(source: Source, options: PowerOptions) -> PowerPart | None:
-    """Read a part of a recording; None if the file is another table."""
     if not source.head().startswith(PARQUET_MAGIC):
         return None
     with open_parquet(random_access(source), source.label) as file:

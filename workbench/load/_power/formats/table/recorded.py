@@ -13,15 +13,18 @@ from workbench.errors import LoadError
 from workbench.load._files.archive import Source
 from workbench.load._files.findings import Findings
 from workbench.load._files.json_events import to_integer
-from workbench.load._power.part import BesidePowerError, NoPowerError, PowerOptions, PowerPart
+from workbench.load._power.part import (
+    STATE_COLUMNS,
+    WHOLE_STATES,
+    BesidePowerError,
+    NoPowerError,
+    PowerOptions,
+    PowerPart,
+)
 
 NAME = "recording of the workbench"
 KEY = b"workbench.recording"
 _VERSION = 1
-_STATES = (
-    "limit_w", "clock_mhz", "busy_share", "temperature_c", "reasons", "power_violation_ns",
-)  # fmt: skip
-_NULLABLE = {"reasons": "Int64", "power_violation_ns": "Int64"}
 _READINGS = {"average": ("average_w", "average"), "instant": ("instant_w", "instant")}
 _LONGEST_JSON = 1 << 20
 
@@ -81,7 +84,10 @@ def recorded(
         readings = base.assign(power_w=frame[column].astype("float64"))
         counters = base.assign(energy_j=frame["energy_j"].astype("float64"))
         states = base.assign(
-            **{name: frame[name].astype(_NULLABLE.get(name, "float64")) for name in _STATES}
+            **{
+                n: frame[n].astype("Int64" if n in WHOLE_STATES else "float64")
+                for n in STATE_COLUMNS
+            }
         )
     except (KeyError, ValueError, TypeError, OSError, pa.ArrowException) as error:
         msg = f"{source.label}: is no whole part of a recording ({str(error)[:200]})"
@@ -89,7 +95,7 @@ def recorded(
     findings.add("read", "moments of sensors", len(frame))
     # A counter alone has no power to be missing.
     metered = readings.groupby("entity", observed=True)["power_w"].transform("count") > 0
-    labels = states[list(_STATES)].notna().any(axis=1)
+    labels = states[list(STATE_COLUMNS)].notna().any(axis=1)
     return PowerPart(
         readings=readings[metered].reset_index(drop=True),
         entities={sensor["entity"]: _facts(sensor, method) for sensor in sensors},
