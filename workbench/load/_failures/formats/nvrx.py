@@ -9,7 +9,7 @@ from operator import attrgetter
 from typing import Any, NamedTuple
 
 from workbench.errors import LoadError
-from workbench.load._failures.formats.slurm.jobs import hosts
+from workbench.load._failures.formats.slurm import hosts
 from workbench.load._files.archive import Source
 from workbench.load._files.findings import Findings
 from workbench.load._files.tables import json_documents, records

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from workbench.load._failures.formats.slurm.jobs import FAILURE_STATES
+from workbench.load._failures.formats.slurm import FAILURE_STATES
 from workbench.load._files.archive import Source
 from workbench.load._files.findings import Findings
 from workbench.load._files.text import console_lines

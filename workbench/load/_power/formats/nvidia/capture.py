@@ -16,8 +16,7 @@ from workbench.load._power.formats.nvidia import query as nvidia_query
 from workbench.load._power.formats.nvidia.dmon import DmonReader
 from workbench.load._power.formats.nvidia.part import part_of
 from workbench.load._power.formats.nvidia.polls import QueryReader
-from workbench.load._power.formats.nvidia.rows import Table
-from workbench.load._power.formats.nvidia.stamps import free_ns
+from workbench.load._power.formats.nvidia.rows import Table, free_ns
 from workbench.load._power.part import NoPowerError, PowerOptions, PowerPart
 from workbench.load._power.rows import SECOND
 

@@ -9,8 +9,7 @@ from workbench.load._files.archive import Source
 from workbench.load._files.findings import Findings
 from workbench.load._files.text import text_lines
 from workbench.load._power.formats.nvidia.part import part_of, stamp_ns, table_of
-from workbench.load._power.formats.nvidia.rows import Table
-from workbench.load._power.formats.nvidia.stamps import NOT_A_TIME
+from workbench.load._power.formats.nvidia.rows import NOT_A_TIME, Table
 from workbench.load._power.part import NoPowerError, PowerOptions, PowerPart
 
 NAME = "nvidia-smi table"

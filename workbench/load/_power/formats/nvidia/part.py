@@ -17,15 +17,18 @@ from workbench.load._files.findings import Findings
 from workbench.load._files.text import tell_of_damage
 from workbench.load._files.time import no_zone, zone_of
 from workbench.load._power.formats.nvidia.rows import (
+    EXAMPLE,
+    NOT_A_TIME,
     Batch,
     Columns,
     Key,
     Numbers,
     Table,
     blocks_of,
+    free_ns,
     is_missing,
+    utc_ns,
 )
-from workbench.load._power.formats.nvidia.stamps import EXAMPLE, NOT_A_TIME, free_ns, utc_ns
 from workbench.load._power.formats.repeated_tables import possible
 from workbench.load._power.part import NoPowerError, PowerOptions, PowerPart, said
 from workbench.load._power.rows import SECOND
