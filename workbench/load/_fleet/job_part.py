@@ -6,11 +6,10 @@ import math
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 import pandas as pd
 
-from workbench.load._files.findings import Findings
+from workbench.load._files.findings import Findings, Record
 from workbench.load._files.time import table_of_rows
 from workbench.tables import LOGGED_SPANS, LOGGED_STEPS
 
@@ -53,13 +52,13 @@ class JobPart:
     benchmark_runs: int = 0
 
 
-def span_rows(rows: Iterable[Mapping[str, Any]], source: str) -> pd.DataFrame:
+def span_rows(rows: Iterable[Record], source: str) -> pd.DataFrame:
     """Make table LOGGED_SPANS of dicts, in order of time; ``step`` comes later."""
     frame = table_of_rows(LOGGED_SPANS, rows, {"attempt": 1, "source": source})
     return frame.sort_values(["start_ns", "line"], kind="stable", ignore_index=True)
 
 
-def step_rows(rows: Iterable[Mapping[str, Any]], findings: Findings) -> pd.DataFrame:
+def step_rows(rows: Iterable[Record], findings: Findings) -> pd.DataFrame:
     """Make table LOGGED_STEPS of dicts with what a log says of each step.
 
     Each has ``line`` and two of ``start_ns``, ``end_ns``, ``dur_ns``, or one stamp, and may
@@ -228,7 +227,7 @@ def _rank(kind: str, name: str) -> int:
     return names.index(stem)
 
 
-def first_of(record: Mapping[str, Any], kind: str) -> int | None:
+def first_of(record: Record, kind: str) -> int | None:
     """Return the whole number from 0 that a record holds under a name of this kind."""
     for name in NAMES[kind]:
         value = record.get(name)
@@ -239,7 +238,7 @@ def first_of(record: Mapping[str, Any], kind: str) -> int | None:
     return None
 
 
-def duration_ns_of(record: Mapping[str, Any]) -> int | None:
+def duration_ns_of(record: Record) -> int | None:
     """Return the duration that a record holds under a name with a unit."""
     for name, value in record.items():
         kind, unit = meaning_of(name)

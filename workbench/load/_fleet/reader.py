@@ -9,7 +9,7 @@ import pandas as pd
 
 from workbench.errors import LoadError
 from workbench.load._files.archive import Paths, given_paths, shown, shown_all
-from workbench.load._files.findings import Finding
+from workbench.load._files.findings import Finding, Row
 from workbench.load._files.time import BootTime, Hosts
 from workbench.load._fleet.same_job import same_job
 from workbench.load._power.part import Unit
@@ -136,9 +136,7 @@ def fleet(  # noqa: PLR0913 - the front door
     if not with_traces:
         wanted = [name for name in wanted if name != "traces"]
     options = Options(tz, year, boot_time, node, unit, scope)
-    read: dict[str, Any] = {
-        name: kind_named(name).read(path, options, progress=progress) for name in wanted
-    }
+    read: Row = {name: kind_named(name).read(path, options, progress=progress) for name in wanted}
     absent = [
         (shown_all(path), "noted", NOT_THERE.format(name), 1, None)
         for name, kind in _KINDS.items()
@@ -222,9 +220,9 @@ def bundle(  # noqa: PLR0913 - the front door
 
 def _read(
     path: Paths, files: Told, options: Options, progress: bool
-) -> tuple[dict[str, Any], dict[str, pd.DataFrame], list[Finding], list[LoadError]]:
+) -> tuple[Row, dict[str, pd.DataFrame], list[Finding], list[LoadError]]:
     """Read every kind; return results by field, findings by kind, remarks, and errors."""
-    read: dict[str, Any] = {}
+    read: Row = {}
     frames: dict[str, pd.DataFrame] = {}
     remarks: list[Finding] = []
     errors: list[LoadError] = []

@@ -5,12 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from workbench.load._files.findings import Findings
+from workbench.load._files.findings import Findings, Row
 
 SECOND = 1_000_000_000
 _DIGITS = re.compile(r"(\d+)")
@@ -170,7 +169,7 @@ def most_w(scope: object) -> float:
     return _MOST_W.get(str(scope), _MOST_OF_ALL_W)
 
 
-def clean_values(rows: Rows, entities: dict[str, dict[str, Any]], findings: Findings) -> None:
+def clean_values(rows: Rows, entities: dict[str, Row], findings: Findings) -> None:
     """Make what can be no power missing, in place, and count it with the line of the first."""
     blank = _first(np.isnan(rows.numbers), rows)
     findings.add("noted", "readings without power in the file", *blank)
@@ -198,7 +197,7 @@ def _first(bad: np.ndarray, rows: Rows) -> tuple[int, str | None]:
     return count, place(rows, int(bad.argmax())) if count else None
 
 
-def _read_as_mw(rows: Rows, entities: dict[str, dict[str, Any]], findings: Findings) -> None:
+def _read_as_mw(rows: Rows, entities: dict[str, Row], findings: Findings) -> None:
     """Divide the readings of GPUs that are plainly milliwatts without a unit, and tell."""
     high = rows.numbers > _MOST_W["gpu"]
     for code in np.unique(rows.codes[high]):

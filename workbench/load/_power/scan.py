@@ -16,7 +16,7 @@ import pyarrow as pa
 from workbench._shared.progress import progress as progress_bar
 from workbench.errors import LoadError
 from workbench.load._files.archive import Paths, given_paths, shown
-from workbench.load._files.findings import Findings
+from workbench.load._files.findings import Findings, Row
 from workbench.load._files.time import Clock, clock_of, is_exact, to_ns, unit_ns
 from workbench.load._power.formats.table.columns import (
     IDENTITIES,
@@ -148,9 +148,7 @@ def _layout(
     return layout
 
 
-def _said(
-    schema: pa.Schema, columns: dict[str, Any], options: PowerOptions, label: str
-) -> PowerLayout:
+def _said(schema: pa.Schema, columns: Row, options: PowerOptions, label: str) -> PowerLayout:
     if unknown := sorted(set(columns) - set(_NAMES)):
         msg = f"columns= names {unknown}; it knows {list(_NAMES)}"
         raise LoadError(msg)

@@ -9,7 +9,6 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 import pyarrow as pa
@@ -19,7 +18,7 @@ from workbench._shared.progress import progress as progress_bar
 from workbench._shared.writing import write_whole
 from workbench.errors import LoadError, WorkbenchError
 from workbench.load._files.archive import Paths, Source, Survey, shown_all, streams, survey
-from workbench.load._files.findings import Dropped, Finding, guarded, listed, quality_frame
+from workbench.load._files.findings import Dropped, Finding, Row, guarded, listed, quality_frame
 from workbench.load._files.json_events import to_integer
 from workbench.load._files.rank_names import NO_RANK_TOLD, RankArgument, Ranked, ranked
 from workbench.load._files.wanted import is_utf16
@@ -411,7 +410,7 @@ def devices_table(numbered: Sequence[Ranked[RankTables]]) -> pd.DataFrame:
         for device in _dicts(file.metadata.get("deviceProperties")):
             major, minor = device.get("computeMajor"), device.get("computeMinor")
             processors = device.get("numSms", device.get("multiProcessorCount"))
-            row: dict[str, Any] = {"rank": rank, "device": to_integer(device.get("id"))}
+            row: Row = {"rank": rank, "device": to_integer(device.get("id"))}
             row["name"] = str(metadata_text(device, "name") or "")
             row["memory_bytes"] = to_integer(device.get("totalGlobalMem"))
             row["capability"] = None if major is None else f"{major}.{minor}"
@@ -443,11 +442,11 @@ def _members(ranks: object) -> str:
     return ",".join(str(number) for rank in ranks if (number := to_integer(rank)) is not None)
 
 
-def _dicts(value: object) -> list[dict[str, Any]]:
+def _dicts(value: object) -> list[Row]:
     return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 
 
-def _table(table: Table, rows: list[dict[str, Any]]) -> pd.DataFrame:
+def _table(table: Table, rows: list[Row]) -> pd.DataFrame:
     if not rows:
         return table.empty()
     # A number from the metadata that its column cannot hold is missing.

@@ -7,12 +7,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import pairwise
 from statistics import median_low
-from typing import Any
 
 import pandas as pd
 
 from workbench.load._files.archive import Source
-from workbench.load._files.findings import Findings
+from workbench.load._files.findings import Findings, Row
 from workbench.load._files.text import text_lines
 from workbench.load._files.time import SECOND, Given, LogPart, log_part, utc_ns
 
@@ -230,22 +229,22 @@ def _time(runs: list[_Run], findings: Findings, *, is_stamped: bool) -> None:
             run.end_ns = now
 
 
-def _span(run: _Run, number: int, clock: str) -> dict[str, Any]:
-    row: dict[str, Any] = {"start_ns": run.start_ns, "end_ns": run.end_ns, "clock": clock}
+def _span(run: _Run, number: int, clock: str) -> Row:
+    row: Row = {"start_ns": run.start_ns, "end_ns": run.end_ns, "clock": clock}
     row |= {"attempt": number, "state": "running", "line": run.lines[0].number}
     return row | {"first_step": run.done_before + 1, "last_step": run.lines[-1].step}
 
 
-def _gap(before: _Run, after: _Run, number: int) -> dict[str, Any]:
+def _gap(before: _Run, after: _Run, number: int) -> Row:
     start, end = before.end_ns or 0, after.start_ns or 0
-    row: dict[str, Any] = {"start_ns": min(start, end), "end_ns": end, "clock": "epoch"}
+    row: Row = {"start_ns": min(start, end), "end_ns": end, "clock": "epoch"}
     return row | {"attempt": number, "state": "down", "line": after.lines[0].number}
 
 
-def _rollback(before: _Run, after: _Run, *, is_stamped: bool) -> dict[str, Any]:
+def _rollback(before: _Run, after: _Run, *, is_stamped: bool) -> Row:
     last, first = before.lines[-1], after.lines[0]
     lost = last.step - after.done_before
-    row: dict[str, Any] = {"clock": "none"}
+    row: Row = {"clock": "none"}
     if is_stamped:
         row = {"clock": "epoch", "start_ns": last.at_ns, "end_ns": first.at_ns}
     row |= {"kind": "megatron", "severity": "fatal", "line": first.number}

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
 from operator import attrgetter
 from typing import Any, NamedTuple
 
 from workbench.load._files.archive import Source
-from workbench.load._files.findings import Findings
+from workbench.load._files.findings import Findings, Record
 from workbench.load._files.tables import json_documents, records
 from workbench.load._files.time import SECOND, Given, LogPart, epoch_ns, iso_ns, log_part
 
@@ -80,9 +80,7 @@ def read(source: Source, settings: Given) -> LogPart:
     return log_part(findings, failures, timeline)
 
 
-def _entries(
-    record: Mapping[str, Any], line: int, findings: Findings
-) -> Iterator[tuple[str | None, Entry]]:
+def _entries(record: Record, line: int, findings: Findings) -> Iterator[tuple[str | None, Entry]]:
     """Give the times of one record; of Cloud Logging, those of its payload."""
     payload = record.get("jsonPayload", record.get("json_payload", record))
     names = [name for name in _FIELDS if isinstance(payload, dict) and name in payload]

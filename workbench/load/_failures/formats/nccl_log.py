@@ -6,12 +6,11 @@ import re
 import signal
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
 
 from workbench.load._failures.kernel_messages import is_unknown_error
 from workbench.load._failures.line_prefix import OF_CONTAINER, Prefix, without_prefix
 from workbench.load._files.archive import Source
-from workbench.load._files.findings import Findings
+from workbench.load._files.findings import Findings, Row
 from workbench.load._files.text import console_lines
 from workbench.load._files.time import (
     Given,
@@ -118,10 +117,10 @@ class _Log:
     label: str
     given: Given
     findings: Findings
-    rows: list[dict[str, Any]] = field(default_factory=list)
+    rows: list[Row] = field(default_factory=list)
     # Rows of timeouts by rank and number of the collective: the watchdog repeats itself.
-    _works: dict[tuple[int | None, str], dict[str, Any]] = field(default_factory=dict)
-    _unsaid: dict[int | None, dict[str, Any]] = field(default_factory=dict)
+    _works: dict[tuple[int | None, str], Row] = field(default_factory=dict)
+    _unsaid: dict[int | None, Row] = field(default_factory=dict)
     _prefix: Prefix = field(default=Prefix("", None, None, ""))
     _year: int | None = None
     _month: int | None = None
@@ -153,7 +152,7 @@ class _Log:
             self._works[row["rank"], match[1]] = row
         self.rows.append(row)
 
-    def known(self, text: str) -> dict[str, Any] | None:
+    def known(self, text: str) -> Row | None:
         match = _WORK.search(text) or _AT_WORK.search(text)
         return self._works.get((_rank(text), match[1])) if match else None
 
@@ -176,7 +175,7 @@ class _Log:
             row |= {"node": head[1], "device": head[2]}
         self.rows.append(row | meaning | self._stamp_before(number, before))
 
-    def _row(self, number: int, text: str, rank: int | None) -> dict[str, Any]:
+    def _row(self, number: int, text: str, rank: int | None) -> Row:
         self._prefix = without_prefix(text, _BEGINNING)
         return {
             "kind": "nccl", "category": "unknown", "severity": "fatal", "line_count": 1,
@@ -197,7 +196,7 @@ class _Log:
             self._year -= 1
         self._month = month
 
-    def _glog_time(self, match: re.Match[str] | None, number: int, text: str) -> dict[str, Any]:
+    def _glog_time(self, match: re.Match[str] | None, number: int, text: str) -> Row:
         taken_ns = self._prefix.time_ns
         if match is None:
             return self._stamp_before(number, text.partition("ProcessGroupNCCL")[0])
@@ -215,7 +214,7 @@ class _Log:
             instant = None
         return self._time(instant, f"tz={self.given.tz}, year={self.given.year}", number)
 
-    def _stamp_before(self, number: int, before: str) -> dict[str, Any]:
+    def _stamp_before(self, number: int, before: str) -> Row:
         """Take the time from what stands before the message, if there is a date and time."""
         match = _STAMP_BEFORE.search(before)
         if match is None:
@@ -225,7 +224,7 @@ class _Log:
         zone = zone_for(self.given, label=self.label, line=number, text=before)
         return self._time(iso_ns(match[1], zone), f"tz={self.given.tz}", number)
 
-    def _time(self, instant: int | None, assumed: str, number: int) -> dict[str, Any]:
+    def _time(self, instant: int | None, assumed: str, number: int) -> Row:
         if instant is None:
             remark = "stamps that are no time in that year, or ambiguous at a clock change"
             remark += " (left without a time)"
@@ -237,7 +236,7 @@ class _Log:
 _Match = re.Match[str] | None
 
 
-def _found(text: str, work: _Match, at_work: _Match, ended: _Match) -> dict[str, Any]:
+def _found(text: str, work: _Match, at_work: _Match, ended: _Match) -> Row:
     row = {"code": "timeout", "cause": "NCCL collective timed out"}
     if work:
         words = (
@@ -263,7 +262,7 @@ def _rank(text: str) -> int | None:
     return int(match[1]) if match else None
 
 
-def _meaning(message: str) -> dict[str, Any] | None:
+def _meaning(message: str) -> Row | None:
     if match := _ASYNC.search(message):
         event = match[3].strip()
         severity = "fatal" if match[2] or "fatal" in event or "catastrophic" in event else "warning"

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from workbench.errors import LoadError
 from workbench.load._failures.formats.slurm import hosts
 from workbench.load._files.archive import Source
-from workbench.load._files.findings import Findings
+from workbench.load._files.findings import Findings, Row
 from workbench.load._files.tables import json_documents, records
 from workbench.load._files.text import console_lines
 from workbench.load._files.time import Given, LogPart, iso_ns, log_part, one_line
@@ -112,7 +112,7 @@ def _events(source: Source, findings: Findings) -> list[_Event]:
     return list(events.values())
 
 
-def _failures(cycles: Mapping[int, list[_Event]], settings: Given) -> Iterable[dict[str, Any]]:
+def _failures(cycles: Mapping[int, list[_Event]], settings: Given) -> Iterable[Row]:
     for cycle, events in cycles.items():
         reports = [event for event in events if event.name == "failure_detected"]
         for event in reports:
@@ -131,8 +131,8 @@ def _failures(cycles: Mapping[int, list[_Event]], settings: Given) -> Iterable[d
             }
 
 
-def _timeline(cycles: Mapping[int, list[_Event]], findings: Findings) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = []
+def _timeline(cycles: Mapping[int, list[_Event]], findings: Findings) -> list[Row]:
+    rows: list[Row] = []
     ended: int | None = None
     for cycle, events in sorted(cycles.items(), key=lambda item: item[1][0].time_ns):
         passed = _passed(events, findings)
@@ -171,13 +171,13 @@ def _passed(events: list[_Event], findings: Findings) -> list[_Event]:
     return passed
 
 
-def _span(attempt: int, state: str, begin: _Event, end_ns: int | None) -> dict[str, Any]:
+def _span(attempt: int, state: str, begin: _Event, end_ns: int | None) -> Row:
     span = {"start_ns": begin.time_ns, "end_ns": end_ns, "state": state}
     return span | {"attempt": attempt, "line": begin.line}
 
 
 def _cycle_file(source: Source, findings: Findings) -> LogPart:
-    rows: list[dict[str, Any]] = []
+    rows: list[Row] = []
     nodes: dict[str, int | None] = {}
     for line, document in json_documents(source, findings):
         for number, record in records(line, document, findings):
@@ -192,9 +192,7 @@ def _cycle_file(source: Source, findings: Findings) -> LogPart:
     return log_part(findings, timeline=rows, nodes=nodes)
 
 
-def _row_of_cycle(
-    record: Mapping[str, Any], line: int, findings: Findings
-) -> dict[str, Any] | None:
+def _row_of_cycle(record: Mapping[str, Any], line: int, findings: Findings) -> Row | None:
     start_ns = iso_ns(record.get("cycle_start_time"))
     if start_ns is None:
         return None

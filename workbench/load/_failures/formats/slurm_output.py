@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 
 from workbench.load._failures.formats.slurm import FAILURE_STATES
 from workbench.load._files.archive import Source
-from workbench.load._files.findings import Findings
+from workbench.load._files.findings import Findings, Row
 from workbench.load._files.text import console_lines
 from workbench.load._files.time import Given, LogPart, iso_ns, log_part, one_line, zone_for
 
@@ -73,7 +72,7 @@ def read(source: Source, settings: Given) -> LogPart:
     """
     findings = Findings(source.label)
     job_in_name = _OF_FILE.search(source.label)
-    rows: list[dict[str, Any]] = []
+    rows: list[Row] = []
     for number, text in console_lines(source, findings):
         if not any(mark in text for mark in _MARKS):
             continue
@@ -85,7 +84,7 @@ def read(source: Source, settings: Given) -> LogPart:
     return log_part(findings, rows, nodes=nodes)
 
 
-def _put(rows: list[dict[str, Any]], row: dict[str, Any]) -> None:
+def _put(rows: list[Row], row: Row) -> None:
     """Append a row, or fill in what one of the same job and end dropped."""
     for earlier in rows:
         if earlier["code"] == row["code"] and (earlier["job"] or row["job"]) == (
@@ -99,9 +98,7 @@ def _put(rows: list[dict[str, Any]], row: dict[str, Any]) -> None:
     rows.append(row)
 
 
-def _failure(
-    text: str, settings: Given, label: str, number: int, findings: Findings
-) -> dict[str, Any] | None:
+def _failure(text: str, settings: Given, label: str, number: int, findings: Findings) -> Row | None:
     if match := _CANCELLED.search(text):
         return _cancelled(match, settings, label, number, findings)
     usual = {"kind": "slurmstepd", "severity": "fatal", "clock": "none"}
@@ -120,12 +117,12 @@ def _failure(
 
 def _cancelled(
     match: re.Match[str], settings: Given, label: str, number: int, findings: Findings
-) -> dict[str, Any]:
+) -> Row:
     why = (match["why"] or "").upper()
     state = next((code for word, code in _WHY if word in why), "CANCELLED")
     zone = zone_for(settings, label=label, line=number, text=match[0])
     time_ns = iso_ns(match["stamp"], zone)
-    row: dict[str, Any] = {"kind": "slurmstepd", "job": match["job"], **_of_state(state)}
+    row: Row = {"kind": "slurmstepd", "job": match["job"], **_of_state(state)}
     if why and state == "CANCELLED":
         row |= {"cause": f"cancelled: {why.lower()}", "category": "unknown", "severity": "fatal"}
     if time_ns is None:
@@ -136,5 +133,5 @@ def _cancelled(
     return row | ({"node": match["node"]} if match["node"] else {})
 
 
-def _of_state(state: str) -> dict[str, Any]:
+def _of_state(state: str) -> Row:
     return {"code": state, **FAILURE_STATES[state]._asdict()}

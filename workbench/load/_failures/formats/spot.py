@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from typing import Any
 
 import pandas as pd
 
 from workbench.load._files.archive import Source
-from workbench.load._files.findings import Findings
+from workbench.load._files.findings import Findings, Row
 from workbench.load._files.text import text_lines
 from workbench.load._files.time import Given, LogPart, log_part, utc_ns
 
@@ -18,7 +17,7 @@ _MS = 1_000_000
 _FIRST_LINES = 3
 _CHANGE = re.compile(r"(\d{1,15}),\s*(add|remove),\s*([^\s,][^,]*?)\s*")
 _COUNT = re.compile(r"(\d{4}-\d\d-\d\d),\s*(\d\d:\d\d(?::\d\d(?:\.\d+)?)?),\s*(\d{1,9})\s*")
-_TAKEN: dict[str, Any] = {"kind": "spot", "code": "remove", "cause": "spot instance taken back"}
+_TAKEN: Row = {"kind": "spot", "code": "remove", "cause": "spot instance taken back"}
 _TAKEN |= {"category": "scheduler", "severity": "fatal"}
 
 
@@ -62,9 +61,9 @@ def _matches(
 
 
 def _by_node(matches: Iterator[tuple[int, re.Match[str]]], findings: Findings) -> LogPart:
-    rows: list[dict[str, Any]] = []
-    spans: list[dict[str, Any]] = []
-    alive: dict[str, dict[str, Any]] = {}
+    rows: list[Row] = []
+    spans: list[Row] = []
+    alive: dict[str, Row] = {}
     times: dict[str, int] = {}
     latest = 0
     for line, (stamp, event, node) in ((line, match.groups()) for line, match in matches):
@@ -120,7 +119,7 @@ def _by_count(
     return log_part(findings, spans, _spans(frame))
 
 
-def _spans(frame: pd.DataFrame) -> list[dict[str, Any]]:
+def _spans(frame: pd.DataFrame) -> list[Row]:
     """Give the times over which the count stayed the same; each piece ends at its last stamp."""
     before = frame.groupby("piece")["nodes"].shift()
     starts = frame[before.isna() | (before != frame["nodes"])]

@@ -13,12 +13,10 @@ mlco2/codecarbon, *Output*; issues 985 (last sample) and 1316 (0 kWh without a c
 
 from __future__ import annotations
 
-from typing import Any
-
 import pandas as pd
 
 from workbench.load._files.archive import Source
-from workbench.load._files.findings import Findings
+from workbench.load._files.findings import Findings, Row
 from workbench.load._files.tables import csv_table, header_of
 from workbench.load._files.time import utc_ns
 from workbench.load._power.part import (
@@ -119,7 +117,7 @@ def _windows(
     tell(runs[together], findings, "noted", "GPUs counted together; their scope is unknown")
     scopes = pd.Series(scope, index=runs.index).mask(together, "unknown")
     models = runs[model] if model in runs else pd.Series(index=runs.index, dtype=object)
-    facts: list[dict[str, Any]] = [
+    facts: list[Row] = [
         {
             "scope": metered,
             "method": method,

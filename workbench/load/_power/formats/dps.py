@@ -13,15 +13,14 @@ NVIDIA, *Domain Power Service*: dpsctl check metrics.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
 
 import pandas as pd
 
 from workbench.errors import LoadError
 from workbench.load._files.archive import Source
-from workbench.load._files.findings import Findings
+from workbench.load._files.findings import Findings, Record, Row
 from workbench.load._files.json_events import number_of
 from workbench.load._files.tables import json_documents, records
 from workbench.load._files.time import utc_ns
@@ -60,10 +59,10 @@ def read_power(source: Source, options: PowerOptions) -> PowerPart:
 @dataclass
 class _Log:
     findings: Findings
-    rows: list[dict[str, Any]] = field(default_factory=list)
+    rows: list[Row] = field(default_factory=list)
     polls: int = 0
 
-    def take(self, line: int, record: Mapping[str, Any]) -> None:
+    def take(self, line: int, record: Record) -> None:
         nodes = record.get("nodes")
         if not isinstance(nodes, list):
             self.findings.add("skipped by design", "JSON without nodes", 1, f"record {line:,}")
@@ -77,7 +76,7 @@ class _Log:
                 self.rows.append({**row, "stamp": str(stamp), "poll": self.polls, "line": line})
         self.polls += 1
 
-    def _of_node(self, node: Mapping[str, Any], line: int) -> Iterator[dict[str, Any]]:
+    def _of_node(self, node: Record, line: int) -> Iterator[Row]:
         name = node["name"]
         yield self._row(node, line) | {"entity": name, "node": name, "scope": "", "device": None}
         for scope, devices in (("gpu", node.get("gpus")), ("cpu", node.get("cpus"))):
@@ -89,7 +88,7 @@ class _Log:
                 facts = {"entity": f"{name}/{scope}{device['id']}", "node": name, "scope": scope}
                 yield self._row(device, line) | facts | {"device": str(device["id"])}
 
-    def _row(self, device: Mapping[str, Any], line: int) -> dict[str, Any]:
+    def _row(self, device: Record, line: int) -> Row:
         row = {
             "power_w": self._number(device, "power_usage", line),
             "limit_w": self._number(device, "set_limit", line),
@@ -105,7 +104,7 @@ class _Log:
             row["energy_j"] = None if factor is None else energy * factor
         return row
 
-    def _number(self, device: Mapping[str, Any], name: str, line: int) -> float | None:
+    def _number(self, device: Record, name: str, line: int) -> float | None:
         value = number_of(device.get(name))
         if value is None and device.get(name) is not None:
             where = f"record {line:,}: {str(device[name])[:40]}"
@@ -133,7 +132,7 @@ def _place(table: pd.DataFrame, options: PowerOptions, findings: Findings) -> st
 
 def _part(table: pd.DataFrame, findings: Findings, options: PowerOptions, clock: str) -> PowerPart:
     scope = options.scope or "unknown"
-    entities: dict[str, dict[str, Any]] = {}
+    entities: dict[str, Row] = {}
     for row in table.drop_duplicates("entity").itertuples(index=False):
         by_caller = f"scope={options.scope}" if not row.scope and options.scope else ""
         entities[str(row.entity)] = {

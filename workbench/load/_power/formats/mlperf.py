@@ -25,7 +25,7 @@ import numpy as np
 import pandas as pd
 
 from workbench.load._files.archive import Source
-from workbench.load._files.findings import Findings
+from workbench.load._files.findings import Findings, Row
 from workbench.load._files.json_events import MARK, Entry, entry_of, number_of
 from workbench.load._files.stream import BLOCK_BYTES, Stream, plain_name
 from workbench.load._files.text import repaired, tell_of_damage, tell_of_no_end
@@ -172,7 +172,7 @@ class _Log:
         if not self.lines:
             raise self._nothing()
         facts = [_facts(owner, stem, options, self.efficiency) for owner in self.owners]
-        entities: dict[str, dict[str, Any]] = {}
+        entities: dict[str, Row] = {}
         names: list[str] = []
         for fact in facts:
             name = fact.pop("name")
@@ -203,7 +203,7 @@ class _Log:
             return BesidePowerError(msg)
         return NoPowerError(f"{label}: no line of MLPerf's logger in it is a reading of power")
 
-    def _tell(self, readings: pd.DataFrame, entities: dict[str, dict[str, Any]]) -> None:
+    def _tell(self, readings: pd.DataFrame, entities: dict[str, Row]) -> None:
         scopes = readings["entity"].map({name: facts["scope"] for name, facts in entities.items()})
         text = 'readings that do not say whether they are AC or DC; scope="node_ac" would'
         self.findings.add("noted", text, int((scopes == "unknown").sum()))
@@ -215,13 +215,11 @@ class _Log:
         self.findings.add("noted", text, is_low * len(readings))
 
 
-def _facts(
-    owner: _Owner, stem: str, options: PowerOptions, efficiency: float | None
-) -> dict[str, Any]:
+def _facts(owner: _Owner, stem: str, options: PowerOptions, efficiency: float | None) -> Row:
     is_switch = owner.is_switch or (not owner.name and bool(_SWITCH.fullmatch(stem)))
     said_node = options.node if not owner.name and not is_switch else None
     name = owner.name or said_node or stem
-    facts: dict[str, Any] = {"name": name, "node": None if is_switch else name}
+    facts: Row = {"name": name, "node": None if is_switch else name}
     facts["unit"] = "W"
     facts["method"] = "estimate" if owner.is_estimate else "meter"
     facts["clock"] = "own" if owner.is_estimate else "epoch"

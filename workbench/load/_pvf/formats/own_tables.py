@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Mapping
-from typing import Any
 
 import pandas as pd
 import pyarrow as pa
@@ -13,7 +12,7 @@ import pyarrow.parquet as pq
 
 from workbench.errors import LoadError
 from workbench.load._files.archive import Source
-from workbench.load._files.findings import Findings
+from workbench.load._files.findings import Findings, Row
 from workbench.load._files.stream import DamagedError
 from workbench.load._pvf.columns import Cells, converted, header_of, text_table
 from workbench.load._pvf.part import TABLES, InjectionFile, InjectionPart, folder, note_columns
@@ -106,7 +105,7 @@ def _read_folder(location: str, files: list[InjectionFile]) -> InjectionPart:
         if name != "campaign"
     }
     empty = {name: TABLES[name].empty() for name in ("outcomes", "faults", "trials", "parameters")}
-    tables: dict[str, Any] = {**empty, **frames}
+    tables: Row = {**empty, **frames}
     return InjectionPart(campaign, **tables, findings=list(notes.values()))
 
 
@@ -231,7 +230,7 @@ def _json_campaign(source: Source) -> pa.Table:
     return pa.table({name: pa.array([text], pa.string()) for name, text in texts.items()})
 
 
-def _loaded(raw: bytes, source: Source) -> dict[str, Any]:
+def _loaded(raw: bytes, source: Source) -> Row:
     try:
         document = json.loads(raw)
     except (ValueError, RecursionError) as error:

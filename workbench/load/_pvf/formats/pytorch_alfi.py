@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -11,7 +10,7 @@ import pyarrow as pa
 
 from workbench.errors import LoadError
 from workbench.load._files.archive import Source
-from workbench.load._files.findings import Findings
+from workbench.load._files.findings import Findings, Row
 from workbench.load._pvf import part
 from workbench.load._pvf.checks import DUE, SDC, UNKNOWN, common, counted, fp32_roles
 from workbench.load._pvf.columns import boolean, column, header_of, numbers, text, text_table
@@ -124,7 +123,7 @@ class _Trials:
     golden_source: Source
     model: str
 
-    def part(self, campaign_id: str, sites: dict[str, Any]) -> InjectionPart:
+    def part(self, campaign_id: str, sites: Row) -> InjectionPart:
         name = _GOLDEN
         if self.model == "resil_corr" and _GOLDEN_RESIL in self.golden.column_names:
             name = _GOLDEN_RESIL
@@ -209,7 +208,7 @@ def _first_number(table: pa.Table, name: str, source: Source) -> np.ndarray:
 
 def _experiments(
     corr: pa.Table, row: np.ndarray, source: Source, findings: Findings
-) -> tuple[np.ndarray, dict[str, Any]]:
+) -> tuple[np.ndarray, Row]:
     if missing := [name for name in _SITE if name not in corr.column_names]:
         msg = f"{source.label}: no column {missing} of the place that was hit"
         raise LoadError(msg)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -12,7 +11,7 @@ import pyarrow as pa
 
 from workbench.errors import LoadError
 from workbench.load._files.archive import Source
-from workbench.load._files.findings import Findings
+from workbench.load._files.findings import Findings, Row
 from workbench.load._pvf import columns as columns_of
 from workbench.load._pvf import part
 from workbench.load._pvf.checks import SDC, UNKNOWN, common, counted, fp32_roles
@@ -277,7 +276,7 @@ def _prediction_rows(source: Source, findings: Findings) -> pd.DataFrame:
     table = text_table(source, findings)
     part.note_columns(findings, table.column_names, _TAKEN)
     findings.add("noted", _NO_GOLDEN, table.num_rows)
-    columns: dict[str, Any] = {
+    columns: Row = {
         name: numbers(table, name, source)
         for name in ("Fault_ID", "Fault_Bit", "Batch_ID", "Image_ID")
     }
@@ -340,7 +339,7 @@ def _accuracies_of(sources: list[Source]) -> list[InjectionPart]:
     for number in range(len(read)) if mean is None else [mean]:
         rows, findings = read[number]
         name = part.stem(sources[number])
-        columns: dict[str, Any] = {"exp_id": rows["fault"], "metric_value": rows["accuracy"]}
+        columns: Row = {"exp_id": rows["fault"], "metric_value": rows["accuracy"]}
         columns |= {"campaign_id": name, "metric_name": "accuracy"}
         more = {"metric_name": "accuracy", "criterion": "metric_drop", "masked_rule": None}
         campaigns.append(

@@ -5,11 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 from workbench.errors import LoadError
 from workbench.load._files.archive import Source
-from workbench.load._files.findings import Findings
+from workbench.load._files.findings import Findings, Row
 from workbench.load._files.json_events import to_integer
 from workbench.load._files.rank_names import RankArgument
 from workbench.load._files.stream import Stream
@@ -71,7 +70,7 @@ _MESSAGE = re.compile(
     rb'|"type"\s*:\s*"(?:COMP|COMM|MEM|METADATA)_\w*NODE"'
 )
 
-Raw = dict[str, Any]
+Raw = Row
 
 
 def _looks_like_json(head: bytes) -> bool:

@@ -5,12 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
 
 import pandas as pd
 
 from workbench.load._files.archive import Source
-from workbench.load._files.findings import Findings
+from workbench.load._files.findings import Findings, Row
 from workbench.load._files.text import text_lines
 from workbench.load._power.formats.nvidia import query as nvidia_query
 from workbench.load._power.formats.nvidia.dmon import DmonReader
@@ -151,7 +150,7 @@ def _read_dmon(section: _Section, options: PowerOptions, findings: Findings) -> 
 
 
 def _merged(contents: list[PowerPart], findings: Findings) -> PowerPart:
-    entities: dict[str, dict[str, Any]] = {}
+    entities: dict[str, Row] = {}
     for content in contents:
         for name, facts in content.entities.items():
             merged = entities.setdefault(name, facts)

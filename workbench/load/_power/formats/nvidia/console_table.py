@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 
 from workbench.load._files.archive import Source
-from workbench.load._files.findings import Findings
+from workbench.load._files.findings import Findings, Row
 from workbench.load._files.text import text_lines
 from workbench.load._power.formats.nvidia.part import part_of, stamp_ns, table_of
 from workbench.load._power.formats.nvidia.rows import NOT_A_TIME, Table
@@ -67,10 +66,10 @@ class _Boards:
     def __init__(self) -> None:
         self.cut_count, self.cut_where = 0, ""
         self.lone_count, self.lone_where = 0, ""
-        self._rows: list[dict[str, Any]] = []
+        self._rows: list[Row] = []
         self._stamp = NOT_A_TIME
         self._is_used = False
-        self._begun: dict[str, Any] | None = None
+        self._begun: Row | None = None
 
     def see(self, number: int, line: str) -> None:
         if not line.startswith("|"):

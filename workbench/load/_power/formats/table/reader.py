@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import PurePosixPath
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -11,7 +10,7 @@ import pyarrow as pa
 
 from workbench.errors import LoadError
 from workbench.load._files.archive import Source
-from workbench.load._files.findings import Findings
+from workbench.load._files.findings import Findings, Row
 from workbench.load._files.stream import plain_name
 from workbench.load._files.time import Clock, clock_of, to_ns
 from workbench.load._power.formats.table.columns import PowerLayout, Watts, has_unit, numbers, plain
@@ -162,8 +161,8 @@ class _Reader:
         self._columns = (*self._watts, *self._joules)
         self._clock: Clock | None = None
         self._is_local = False
-        self._readings: list[dict[str, Any]] = []
-        self._counted: list[dict[str, Any]] = []
+        self._readings: list[Row] = []
+        self._counted: list[Row] = []
         self._states: list[pd.DataFrame] = []
 
     def add(self, piece: Piece) -> None:
@@ -266,7 +265,7 @@ class _Reader:
         entity = pd.Categorical.from_codes(states["code"].to_numpy(), categories=names)
         return states.drop(columns="code").assign(entity=entity)
 
-    def _entities(self) -> dict[str, dict[str, Any]]:
+    def _entities(self) -> dict[str, Row]:
         clock = self._clock or Clock()
         words = {"clock": clock.kind}
         by_caller = [f"tz={self._options.tz}"] * self._is_local
@@ -290,7 +289,7 @@ class _Reader:
         return self._options.node is not None and layout.node is None and layout.entity is None
 
 
-def _frame(gathered: list[dict[str, Any]], value: str, names: pd.Index) -> pd.DataFrame:
+def _frame(gathered: list[Row], value: str, names: pd.Index) -> pd.DataFrame:
     kinds = {"time_ns": np.int64, "code": np.int32, value: np.float64, "line": np.int64}
     columns = {
         name: np.concatenate([subset[name] for subset in gathered])
