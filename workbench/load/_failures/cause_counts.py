@@ -49,12 +49,9 @@ def cause_counts(path: str | Path, *, columns: Mapping[str, str] | None = None) 
     """
     path = Path(path)
     frame = plain.renamed(
-        plain.read(path),
-        path,
-        names=_NAMES,
-        columns=columns,
+        plain.read(path), path, names=_NAMES, columns=columns,
         optional=("category", "printed_share"),
-    )
+    )  # fmt: skip
     causes = frame["cause"].astype(object).where(frame["cause"].notna(), "").astype(str).str.strip()
     _refuse_unnamed(causes, path)
     table = pd.DataFrame(

@@ -48,16 +48,11 @@ _EMPTY: dict[str, tuple[Any, tuple[Table, ...]]] = {
 }
 # By kind of data the field of the bundle; further kinds have no rules that ask for them.
 _FIELDS = {
-    "traces": "trace",
-    "power logs": "power",
-    "job logs": "job",
-    "failure logs": "failures",
-    "failure tables": "failures",
-    "flight-recorder dumps": "flight",
-    "job operations": "operations",
-    "document lengths": "document_lengths",
+    "traces": "trace", "power logs": "power", "job logs": "job", "failure logs": "failures",
+    "failure tables": "failures", "flight-recorder dumps": "flight",
+    "job operations": "operations", "document lengths": "document_lengths",
     "injections": "injections",
-}
+}  # fmt: skip
 _NOT_READ = "holds {}, of which no rule asks anything"
 
 

@@ -25,14 +25,9 @@ from workbench.tables import DOCUMENT_LENGTHS
 
 # Columns that hold the length of a document or of a prompt, in the order they are tried.
 KNOWN_COLUMNS = (
-    "length_tokens",
-    "ContextTokens",
-    "input_length",
-    "num_prefill_tokens",
-    "length",
-    "num_tokens",
-    "seq_len",
-)
+    "length_tokens", "ContextTokens", "input_length", "num_prefill_tokens", "length",
+    "num_tokens", "seq_len",
+)  # fmt: skip
 _COMMON_COLUMNS = {"length", "num_tokens", "seq_len"}
 _MOST_COLUMNS = 3
 _LONGEST = 1 << 40

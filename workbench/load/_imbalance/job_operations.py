@@ -25,16 +25,10 @@ from workbench.tables import JOB_OPERATIONS
 
 # Name in the table -> name in the files of ByteDance-Seed/StragglerAnalysis.
 COLUMNS: Mapping[str, str] = {
-    "step": "step",
-    "dp_rank": "dp_rank",
-    "stage": "stage",
-    "operation": "optype",
-    "sequence": "seq_id",
-    "micro_batch": "mb_id",
-    "chunk": "gmc",
-    "start_ns": "start_ts",
+    "step": "step", "dp_rank": "dp_rank", "stage": "stage", "operation": "optype",
+    "sequence": "seq_id", "micro_batch": "mb_id", "chunk": "gmc", "start_ns": "start_ts",
     "dur_ns": "duration",
-}
+}  # fmt: skip
 # Read where named: rows of the ranks of one tensor-parallel group become one.
 _TENSOR = "tp_rank"
 _WORKER = ("step", "dp_rank", "stage")

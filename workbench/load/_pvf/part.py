@@ -16,12 +16,9 @@ from workbench.load._files.stream import plain_name
 from workbench.tables import CAMPAIGN, FAULTS, OUTCOME_NAMES, OUTCOMES, PARAMETERS, TRIALS, Table
 
 TABLES = {
-    "campaign": CAMPAIGN,
-    "faults": FAULTS,
-    "outcomes": OUTCOMES,
-    "trials": TRIALS,
+    "campaign": CAMPAIGN, "faults": FAULTS, "outcomes": OUTCOMES, "trials": TRIALS,
     "parameters": PARAMETERS,
-}
+}  # fmt: skip
 COUNTS = tuple(f"{name}_count" for name in OUTCOME_NAMES)
 LEFT_OUT_COLUMNS = "columns that have no place in the tables"
 _SHOWN_COLUMNS = 8

@@ -158,15 +158,10 @@ def assemble(graphs: Sequence[RankGraph], remarks: Sequence[Finding], rank: Rank
     edges = [_edges(entry) for entry in entries]
     rows = [row for entry in entries for row in entry.file.findings.rows()]
     return Trace(
-        events=EVENTS.empty(),
-        ranks=_ranks(entries),
-        devices=DEVICES.empty(),
-        process_groups=_groups(entries),
-        steps=STEPS.empty(),
-        nodes=NODES.check(concat(nodes)),
-        dependencies=DEPENDENCIES.check(concat(edges)),
-        quality=quality_frame([*rows, *remarks]),
-    )
+        events=EVENTS.empty(), ranks=_ranks(entries), devices=DEVICES.empty(),
+        process_groups=_groups(entries), steps=STEPS.empty(), nodes=NODES.check(concat(nodes)),
+        dependencies=DEPENDENCIES.check(concat(edges)), quality=quality_frame([*rows, *remarks]),
+    )  # fmt: skip
 
 
 def with_ranks(graphs: Sequence[RankGraph], wanted: RankArgument) -> list[Ranked[RankGraph]]:

@@ -555,9 +555,7 @@ def _load(file: Path, label: str) -> RankTables | None:
 
 def _store(tables: RankTables, file: Path) -> None:
     header = {
-        "metadata": tables.metadata,
-        "clock": tables.clock,
-        "quality": pack_frame(tables.quality),
-        "steps": pack_frame(tables.steps),
-    }
+        "metadata": tables.metadata, "clock": tables.clock,
+        "quality": pack_frame(tables.quality), "steps": pack_frame(tables.steps),
+    }  # fmt: skip
     write_events(tables.events, {_HEADER: json.dumps(header).encode()}, file)

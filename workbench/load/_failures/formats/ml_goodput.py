@@ -158,13 +158,9 @@ def _timeline(job: str | None, runs: list[Run], findings: Findings) -> Iterable[
         usual = {"job": job, "attempt": number}
         for span in layers(run, findings):
             yield usual | {
-                "start_ns": span.start_ns,
-                "end_ns": span.end_ns,
-                "state": span.state,
-                "first_step": span.first_step,
-                "last_step": span.last_step,
-                "line": span.line,
-            }
+                "start_ns": span.start_ns, "end_ns": span.end_ns, "state": span.state,
+                "first_step": span.first_step, "last_step": span.last_step, "line": span.line,
+            }  # fmt: skip
         if number < len(runs) and not run.is_ended and runs[number].start_ns > run.end_ns:
             times = {"start_ns": run.end_ns, "end_ns": runs[number].start_ns}
             yield usual | times | {"state": "down", "line": runs[number].line}

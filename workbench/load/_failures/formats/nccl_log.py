@@ -74,12 +74,8 @@ _COMPLETIONS = {
 }  # fmt: skip
 _FLUSHED = 5
 _HARMLESS_EVENTS = (
-    "port active",
-    "GID table change",
-    "client reregistration",
-    "P_Key",
-    "LID change",
-)
+    "port active", "GID table change", "client reregistration", "P_Key", "LID change",
+)  # fmt: skip
 _HALF_YEAR = 6
 _HEAD_LENGTH = 1000
 _LARGEST_RANK = 1 << 31

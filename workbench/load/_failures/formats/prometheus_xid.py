@@ -245,12 +245,7 @@ def _row(
         row
         | meaning
         | {
-            "node": series.host,
-            "device": series.device,
-            "kind": "dcgm",
-            "code": code,
-            "line_count": rise,
-            "text": words,
-            "line": sample.number,
+            "node": series.host, "device": series.device, "kind": "dcgm", "code": code,
+            "line_count": rise, "text": words, "line": sample.number,
         }
-    )
+    )  # fmt: skip

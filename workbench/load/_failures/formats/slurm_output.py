@@ -13,12 +13,9 @@ from workbench.load._files.time import Given, LogPart, iso_ns, log_part, one_lin
 NAME = "Slurm job output"
 # What such an output contains somewhere, often at its end.
 SIGNATURES = (
-    b" CANCELLED AT ",
-    b"oom-kill event",
-    b"oom_kill event",
-    b"srun: error: ",
+    b" CANCELLED AT ", b"oom-kill event", b"oom_kill event", b"srun: error: ",
     b"slurmstepd: error: ",
-)
+)  # fmt: skip
 
 _MARKS = tuple(mark.decode() for mark in SIGNATURES)
 
@@ -45,14 +42,10 @@ _TASKS = {
     "Illegal instruction": ("SIGILL", "ended by SIGILL", "software"),
 }
 _WHY = (
-    ("TIME LIMIT", "TIMEOUT"),
-    ("NODE FAIL", "NODE_FAIL"),
-    ("PREEMPT", "PREEMPTED"),
-    ("OOM", "OUT_OF_MEMORY"),
-    ("MEMORY", "OUT_OF_MEMORY"),
-    ("DEADLINE", "DEADLINE"),
+    ("TIME LIMIT", "TIMEOUT"), ("NODE FAIL", "NODE_FAIL"), ("PREEMPT", "PREEMPTED"),
+    ("OOM", "OUT_OF_MEMORY"), ("MEMORY", "OUT_OF_MEMORY"), ("DEADLINE", "DEADLINE"),
     ("REQUEUE", "REQUEUED"),
-)
+)  # fmt: skip
 _OF_FILE = re.compile(r"slurm-(\d{1,12})(?:_\d+)?(?:\.\w+)?\.(?:out|err)")
 
 

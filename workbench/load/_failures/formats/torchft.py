@@ -107,16 +107,10 @@ def _record(record: Mapping[str, Any], line: int, findings: Findings) -> _Record
     job = fields.get("job_id")
     has_job = isinstance(job, str) and job not in ("", "unknown")
     return _Record(
-        time_ns,
-        line,
-        kind,
-        str(job)[:_LONGEST_NAME] if has_job else None,
-        str(replica_id)[:_LONGEST_NAME],
-        _whole(fields.get("rank"), 1 << 31) or 0,
-        str(fields.get("quorum_id"))[:40],
-        step,
-        value,
-    )
+        time_ns, line, kind, str(job)[:_LONGEST_NAME] if has_job else None,
+        str(replica_id)[:_LONGEST_NAME], _whole(fields.get("rank"), 1 << 31) or 0,
+        str(fields.get("quorum_id"))[:40], step, value,
+    )  # fmt: skip
 
 
 def _time(value: object) -> int | None:
@@ -155,16 +149,10 @@ def _restarts(events: list[_Record]) -> Iterator[dict[str, Any]]:
 
 def _failure(first: _Record, last: _Record, cause: str, code: str) -> dict[str, Any]:
     return {
-        "start_ns": first.time_ns,
-        "end_ns": last.time_ns,
-        "job": first.job,
-        "replica": first.replica,
-        "kind": "torchft",
-        "code": code,
-        "cause": cause,
-        "severity": "fatal",
-        "line": last.line,
-    }
+        "start_ns": first.time_ns, "end_ns": last.time_ns, "job": first.job,
+        "replica": first.replica, "kind": "torchft", "code": code, "cause": cause,
+        "severity": "fatal", "line": last.line,
+    }  # fmt: skip
 
 
 def _timeline(events: list[_Record]) -> list[dict[str, Any]]:

@@ -100,17 +100,11 @@ def _part(rows: pd.DataFrame, run: tuple[str, str, Any], findings: Findings) -> 
     ids = {word: f"{name}, rate {word}" for word in first["told"]}
     heads = [
         part.campaign(
-            campaign_id=ids[word],
-            tool=TOOL,
-            criterion="metric_drop",
-            nan_policy="as_is",
-            bit_error_ratio=rate,
-            design="other",
-            golden_metric=golden,
-            metric_name=metric,
+            campaign_id=ids[word], tool=TOOL, criterion="metric_drop", nan_policy="as_is",
+            bit_error_ratio=rate, design="other", golden_metric=golden, metric_name=metric,
         )
         for word, rate in zip(first["told"], first["rate"], strict=True)
-    ]
+    ]  # fmt: skip
     key = {
         "campaign_id": rows["told"].map(ids).astype(pd.Series([""]).dtype),
         "exp_id": rows.groupby("told").cumcount(),

@@ -73,14 +73,9 @@ def _read_file(source: Source) -> InjectionPart:
         "error": pd.Series(errors, dtype=pd.Series([""]).dtype),
     }
     head = campaign(
-        campaign_id=name,
-        tool=TOOL,
-        criterion="metric_drop",
-        fault_model="other",
-        design="fault_list",
-        metric_name=metric,
-        golden_metric=measures[0].get(metric or ""),
-    )
+        campaign_id=name, tool=TOOL, criterion="metric_drop", fault_model="other",
+        design="fault_list", metric_name=metric, golden_metric=measures[0].get(metric or ""),
+    )  # fmt: skip
     return InjectionPart(
         head,
         filled(OUTCOMES, {**key, **outcomes}, len(entries)),

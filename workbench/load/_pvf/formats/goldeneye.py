@@ -119,14 +119,10 @@ def _read_details(sources: list[Source], table: Source | None) -> InjectionPart:
         "golden_margin": np.concatenate([detail.margin for detail in details]),
     }
     return InjectionPart(
-        _head(name, input_count=1),
-        counted(name, exp, codes, outcomes=outcomes),
-        part.filled(FAULTS, faults, len(exp)),
-        part.filled(TRIALS, trials, int(kept.sum())),
-        findings=findings,
-        is_counted_here=True,
-        is_numbered_here=True,
-    )
+        _head(name, input_count=1), counted(name, exp, codes, outcomes=outcomes),
+        part.filled(FAULTS, faults, len(exp)), part.filled(TRIALS, trials, int(kept.sum())),
+        findings=findings, is_counted_here=True, is_numbered_here=True,
+    )  # fmt: skip
 
 
 # The layer stands nowhere but in the name of the file.

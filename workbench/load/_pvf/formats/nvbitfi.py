@@ -193,22 +193,16 @@ def _read_details(source: Source) -> InjectionPart:
         raise LoadError(msg)
     findings.add("read", "rows", len(heads))
     return InjectionPart(
-        stacked(heads, CAMPAIGN),
-        stacked(outcomes, OUTCOMES),
-        stacked(faults, FAULTS),
+        stacked(heads, CAMPAIGN), stacked(outcomes, OUTCOMES), stacked(faults, FAULTS),
         findings=[findings],
-    )
+    )  # fmt: skip
 
 
 def _summed(name: str, counts: np.ndarray, findings: Findings) -> pd.DataFrame:
     findings.add("assumed", _POTENTIAL, int(counts[_CERTAIN_DUE:_DUE].sum()))
     columns = {
-        "campaign_id": name,
-        "exp_id": 0,
-        "input_count": int(counts.sum()),
-        "masked_count": int(counts[:_MASKED].sum()),
-        "benign_count": 0,
-        "sdc_count": int(counts[_DUE:_SDC].sum()),
-        "due_count": int(counts[_MASKED:_DUE].sum()),
-    }
+        "campaign_id": name, "exp_id": 0, "input_count": int(counts.sum()),
+        "masked_count": int(counts[:_MASKED].sum()), "benign_count": 0,
+        "sdc_count": int(counts[_DUE:_SDC].sum()), "due_count": int(counts[_MASKED:_DUE].sum()),
+    }  # fmt: skip
     return filled(OUTCOMES, columns, 1)

@@ -28,14 +28,10 @@ _MAGIC = b"PAR1"
 _NO_TAG = "results without a campaign header"
 # Names that other writers of these tables use.
 SYNONYMS: Mapping[str, str] = {
-    "n_inputs": "input_count",
-    "n_masked": "masked_count",
-    "n_benign": "benign_count",
-    "n_sdc": "sdc_count",
-    "n_due": "due_count",
-    "n_beneficial": "beneficial_count",
+    "n_inputs": "input_count", "n_masked": "masked_count", "n_benign": "benign_count",
+    "n_sdc": "sdc_count", "n_due": "due_count", "n_beneficial": "beneficial_count",
     "flip_no": "flip",
-}
+}  # fmt: skip
 _MASK_TOLERANCE = "mask_tol"
 # Detectors have names of their own, so no table can list their columns.
 _DETECTED = Column("Int64", "inputs at which the detector raised an alarm", lower=0, nullable=True)

@@ -157,24 +157,17 @@ class _Trials:
             golden_metric=float((golden == label)[: self.golden.num_rows].mean()),
         )
         trials = {
-            "campaign_id": campaign_id,
-            "exp_id": self.exp,
-            "input_id": self.row,
-            "outcome": part.outcome_categories(codes),
-            "is_beneficial": beneficial,
+            "campaign_id": campaign_id, "exp_id": self.exp, "input_id": self.row,
+            "outcome": part.outcome_categories(codes), "is_beneficial": beneficial,
             "golden_margin": self._margins(),
-        }
+        }  # fmt: skip
         faults = {**sites["faults"], "campaign_id": campaign_id}
         count = len(sites["faults"]["exp_id"])
         return InjectionPart(
-            head,
-            outcomes,
-            part.filled(FAULTS, faults, count),
-            part.filled(TRIALS, trials, len(self.exp)),
-            findings=[Findings(self.source.label)],
-            is_counted_here=True,
-            is_numbered_here=True,
-        )
+            head, outcomes, part.filled(FAULTS, faults, count),
+            part.filled(TRIALS, trials, len(self.exp)), findings=[Findings(self.source.label)],
+            is_counted_here=True, is_numbered_here=True,
+        )  # fmt: skip
 
     def _flags(self) -> np.ndarray | None:
         name = _FLAGS[self.model]

@@ -32,16 +32,10 @@ _KNOWN = ("masked", "benign", "sdc")
 # The tool compares outputs with ==, takes the plain argmax, and injects single flips into
 # float32 weights; it flips also where a run is named stuck-at, as lists carry no value.
 RULES = {
-    "tool": TOOL,
-    "task": "classification",
-    "dtype": "fp32",
-    "criterion": "argmax",
-    "masked_rule": "bit_equal",
-    "nan_policy": "as_is",
-    "fault_model": "sbf",
-    "flip_count": 1,
+    "tool": TOOL, "task": "classification", "dtype": "fp32", "criterion": "argmax",
+    "masked_rule": "bit_equal", "nan_policy": "as_is", "fault_model": "sbf", "flip_count": 1,
     "design": "fault_list",
-}
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -125,17 +119,10 @@ def _fault_rows(table: pa.Table, source: Source, campaign_id: str) -> pd.DataFra
         column(table, "Bit", source).refuse(bad, "bits of a float32 (0 to 31)")
     layers = columns_of.layer_names(table, "Layer", source)
     columns = {
-        "campaign_id": campaign_id,
-        "exp_id": numbers(table, "Injection", source),
-        "flip": 0,
-        "layer": layers,
-        "param": layers.map(param_of),
-        "kind": "weight",
-        "index": index,
-        "bit": bits,
-        "bit_role": fp32_roles(pd.Series(bits)),
-        "dtype": "fp32",
-    }
+        "campaign_id": campaign_id, "exp_id": numbers(table, "Injection", source), "flip": 0,
+        "layer": layers, "param": layers.map(param_of), "kind": "weight", "index": index,
+        "bit": bits, "bit_role": fp32_roles(pd.Series(bits)), "dtype": "fp32",
+    }  # fmt: skip
     return part.filled(FAULTS, columns, len(index))
 
 

@@ -72,12 +72,9 @@ def _run(raw: bytes, origin: tuple[Source, int], findings: Findings) -> Injectio
         "metric_value": np.array(values, np.float64),
     }
     head = campaign(
-        campaign_id=name,
-        tool=TOOL,
-        criterion="metric_drop",
-        design="other",
+        campaign_id=name, tool=TOOL, criterion="metric_drop", design="other",
         metric_name="aggregate",
-    )
+    )  # fmt: skip
     outcomes = filled(OUTCOMES, columns, len(values))
     return InjectionPart(head, outcomes, findings=[Findings(source.label)])
 

@@ -17,12 +17,9 @@ _COMMUNICATION = "record_param_comms"
 _GROUP_INIT = "process_group:init"
 _NO_TRANSFER = ("wait", "barrier")
 _SPELLINGS = {
-    "allreduce": "all_reduce",
-    "allgather": "all_gather",
-    "reducescatter": "reduce_scatter",
-    "alltoall": "all_to_all",
-    "alltoallv": "all_to_allv",
-}
+    "allreduce": "all_reduce", "allgather": "all_gather", "reducescatter": "reduce_scatter",
+    "alltoall": "all_to_all", "alltoallv": "all_to_allv",
+}  # fmt: skip
 # Tensor, storage, offset, elements, bytes of one element, device.
 _TENSOR_FIELDS = 6
 # Lists of lists of tensors occur; hostile files nest deeper.

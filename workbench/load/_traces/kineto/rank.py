@@ -128,11 +128,9 @@ def rank_tables(
 
     rows = len(timed.start)
     data: dict[str, Any] = {
-        "rank": np.zeros(rows, np.int32),
-        "start_ns": timed.start,
-        "dur_ns": timed.dur,
+        "rank": np.zeros(rows, np.int32), "start_ns": timed.start, "dur_ns": timed.dur,
         "kind": kind,
-    }
+    }  # fmt: skip
     data |= {column: coded.categorical() for column, coded in text_columns.items()}
     for column in EVENTS.columns:
         if column not in data:
@@ -317,14 +315,9 @@ def metadata_text(metadata: Mapping[str, Any], key: str) -> str | None:
 
 # Categories as written in 2020 and 2021, and what they are called today.
 _RENAMED = {
-    "Operator": "cpu_op",
-    "Runtime": "cuda_runtime",
-    "Kernel": "kernel",
-    "Memcpy": "gpu_memcpy",
-    "Memset": "gpu_memset",
-    "Python": "python_function",
-    "Annotation": "user_annotation",
-}
+    "Operator": "cpu_op", "Runtime": "cuda_runtime", "Kernel": "kernel", "Memcpy": "gpu_memcpy",
+    "Memset": "gpu_memset", "Python": "python_function", "Annotation": "user_annotation",
+}  # fmt: skip
 UNCATEGORISED = "uncategorised"
 RUNTIME = frozenset(
     {"cuda_runtime", "cuda_driver", "mtia_runtime", "xpu_runtime", "privateuse1_runtime",

@@ -38,18 +38,12 @@ _TIMES: tuple[str, ...] = (
     # These need no zone.
     *("unixtime", "unix_time", "unix_timestamp", "timestamp_unix", "unix"),
     *(
-        "time",
-        "timestamp",
-        "ts",
-        "datetime",
-        "date_time",
-        "time_utc",
-        "timestamp_utc",
+        "time", "timestamp", "ts", "datetime", "date_time", "time_utc", "timestamp_utc",
         "@timestamp",
     ),
     *("_time", "time_stamp", "epoch", "epoch_time"),
     *("stamp", "date", "t", "elapsed", "elapsed_time", "seconds", "window_start"),
-)
+)  # fmt: skip
 _TIME_UNIT = re.compile(r"_?(ns|us|ms|s|sec|seconds)$")
 _WIDE_GPU = re.compile(r"(?:.+/)?gpu\d+")
 _SUMMIT_PART = re.compile(

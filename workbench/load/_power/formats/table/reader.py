@@ -232,12 +232,9 @@ class _Reader:
         torn = [name for name in self._things.names if r"\n" in name]
         self._findings.add("suspicious", _TORN, len(torn), torn[0][:60] if torn else None)
         return PowerPart(
-            _frame(self._readings, "power_w", names),
-            self._entities(),
-            self._findings,
-            counters=self._counters(names),
-            states=self._all_states(names),
-        )
+            _frame(self._readings, "power_w", names), self._entities(), self._findings,
+            counters=self._counters(names), states=self._all_states(names),
+        )  # fmt: skip
 
     def _counters(self, names: pd.Index) -> pd.DataFrame | None:
         if not self._counted:
