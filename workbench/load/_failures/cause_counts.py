@@ -54,14 +54,12 @@ def cause_counts(path: str | Path, *, columns: Mapping[str, str] | None = None) 
     )  # fmt: skip
     causes = frame["cause"].astype(object).where(frame["cause"].notna(), "").astype(str).str.strip()
     _refuse_unnamed(causes, path)
-    table = pd.DataFrame(
-        {
-            "cause": causes,
-            "category": frame.get("category", pd.Series(pd.NA, index=frame.index)),
-            "failure_count": plain.whole(frame["failure_count"], path),
-            "printed_share": _printed(frame, path),
-        }
-    )
+    no_category = pd.Series(pd.NA, index=frame.index)
+    table = pd.DataFrame({
+        "cause": causes, "category": frame.get("category", no_category),
+        "failure_count": plain.whole(frame["failure_count"], path),
+        "printed_share": _printed(frame, path),
+    })  # fmt: skip
     table = CAUSE_COUNTS.cast(table)
     table.attrs["left_out"] = plain.left_out(path)
     return CAUSE_COUNTS.check(table, str(path))

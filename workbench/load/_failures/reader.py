@@ -170,12 +170,8 @@ def assembled(
     findings = [*passed_over, *_repeated(repeats, "lines"), *_repeated(states, "states")]
     findings += [*_folded(lines, incidents, window_s), *doubts(logs, incidents, timeline)]
     quality = [log.findings.frame() for log in logs] + [quality_frame(findings)]
-    return FailureLog(
-        failures=incidents,
-        timeline=TIMELINE.check(timeline),
-        nodes=node_spans(incidents, timeline, logs),
-        quality=QUALITY.joined(quality),
-    )
+    nodes = node_spans(incidents, timeline, logs)
+    return FailureLog(incidents, TIMELINE.check(timeline), nodes, QUALITY.joined(quality))
 
 
 def _repeated(repeats: pd.DataFrame, noun: str) -> list[Finding]:

@@ -179,13 +179,9 @@ def _inner(source: Source, outer: Stream, *, owns: bool = True) -> Stream:
 def _opened(
     source: Source, blocks: Iterator[bytes], health: Health, file: io.IOBase | None
 ) -> Stream:
+    packed, limit = source.place.length if source.place else 0, source.expansion_limit
     return unpacking.opened(
-        blocks,
-        health,
-        label=source.label,
-        file=file,
-        packed_bytes=source.place.length if source.place else 0,
-        expansion_limit=source.expansion_limit,
+        blocks, health, label=source.label, file=file, packed_bytes=packed, expansion_limit=limit
     )
 
 

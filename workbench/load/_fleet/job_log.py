@@ -152,11 +152,8 @@ def _assembled(logs: Sequence[JobPart], findings: list[Finding]) -> JobLog:
     spans = LOGGED_SPANS.joined([log.spans for log in filled])
     spans = spans.sort_values(["start_ns", "line"], kind="stable", ignore_index=True)
     quality = [log.findings.frame() for log in logs] + [quality_frame(findings)]
-    return JobLog(
-        steps=LOGGED_STEPS.check(steps),
-        spans=LOGGED_SPANS.check(_after_steps(spans, steps)),
-        quality=QUALITY.joined(quality),
-    )
+    spans = LOGGED_SPANS.check(_after_steps(spans, steps))
+    return JobLog(LOGGED_STEPS.check(steps), spans, QUALITY.joined(quality))
 
 
 def _after_steps(spans: pd.DataFrame, steps: pd.DataFrame) -> pd.DataFrame:

@@ -147,13 +147,9 @@ def fleet(  # noqa: PLR0913 - the front door
         read.get(name) or bundle_of(*(table.empty() for table in tables))
         for name, (bundle_of, tables) in _EMPTY.items()
     )
-    return Fleet(
-        power,
-        job,
-        failures,
-        read["traces"].ranks if "traces" in read else RANKS.empty(),
-        joined(frames, files, [*same_job(path, read, tz), *absent, *apart]),
-    )
+    ranks = read["traces"].ranks if "traces" in read else RANKS.empty()
+    quality = joined(frames, files, [*same_job(path, read, tz), *absent, *apart])
+    return Fleet(power, job, failures, ranks, quality)
 
 
 def bundle(  # noqa: PLR0913 - the front door

@@ -105,19 +105,7 @@ def job_operations(
     texts = _renamed(frame["operation"], operations or {}, path)
     marker = texts.eq("first-op")
     frame, texts = frame[~marker].reset_index(drop=True), texts[~marker].reset_index(drop=True)
-    computes = texts.isin(_COMPUTES)
-    integers = [name for name in ("step", "dp_rank", "stage", "sequence", _TENSOR) if name in frame]
-    table = pd.DataFrame(
-        {
-            "operation": texts,
-            **{name: _times(frame[name], path, _NS[time_unit]) for name in ("start_ns", "dur_ns")},
-            **{name: _integers(frame[name], path) for name in integers},
-            **{
-                name: _integers(frame[name].where(computes), path, may_lack=True)
-                for name in ("micro_batch", "chunk")
-            },
-        }
-    )
+    table = _numbers(frame, texts, path, _NS[time_unit])
     doubts = zero_runs(table, np.flatnonzero(~marker), zero_run_rows)
     resolution = _resolution(frame["start_ns"], table, path, _NS[time_unit])
     if "sequence" in table:
@@ -258,6 +246,21 @@ def _within_step(table: pd.DataFrame) -> pd.Series:
     return equal.rank(method="dense").sub(1).astype("Int64")
 
 
+def _numbers(
+    frame: pd.DataFrame, texts: pd.Series, path: str | Path, per_unit: int
+) -> pd.DataFrame:
+    table = pd.DataFrame({"operation": texts})
+    for name in ("start_ns", "dur_ns"):
+        table[name] = _times(frame[name], path, per_unit)
+    for name in (*_WORKER, "sequence", _TENSOR):
+        if name in frame:
+            table[name] = _integers(frame[name], path)
+    computes = texts.isin(_COMPUTES)
+    for name in ("micro_batch", "chunk"):
+        table[name] = _integers(frame[name].where(computes), path, may_lack=True)
+    return table
+
+
 def _times(values: pd.Series, path: str | Path, per_unit: int) -> pd.Series:
     is_duration = values.name == "dur_ns"
     expected = "a finite time" + " from 0" * is_duration
@@ -343,8 +346,7 @@ def _runs(
     first, last = first[long], last[long]
     count = int((last - first).sum())
     runs = "" if len(first) == 1 else f" in {len(first):,} runs, the first"
+    ends = f"{rows[first[0]]:,} to {rows[last[0] - 1]:,}"
     return [
-        f"{count:,} {noun} are exactly 0{runs} in rows {rows[first[0]]:,} to "
-        f"{rows[last[0] - 1]:,}: "
-        "missing values, or a damaged file"
+        f"{count:,} {noun} are exactly 0{runs} in rows {ends}: missing values, or a damaged file"
     ]

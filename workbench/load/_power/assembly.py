@@ -57,13 +57,9 @@ def assembled(contents: Sequence[PowerPart], passed_over: Sequence[Finding] = ()
     power = _frame(readings, "power_w", entities["entity"])
     quality = [content.findings.frame() for content in contents]
     quality.append(quality_frame([*passed_over, *findings]))
-    return PowerLog(
-        power=POWER.check(power),
-        entities=entities,
-        states=joined_states(contents, names, entities["entity"]),
-        counters=POWER_COUNTERS.check(_frame(counters, "energy_j", entities["entity"])),
-        quality=QUALITY.joined(quality),
-    )
+    counted_energy = POWER_COUNTERS.check(_frame(counters, "energy_j", entities["entity"]))
+    states = joined_states(contents, names, entities["entity"])
+    return PowerLog(POWER.check(power), entities, states, counted_energy, QUALITY.joined(quality))
 
 
 def _ordered(content: PowerPart) -> Rows:
@@ -145,14 +141,9 @@ def _frame(rows: Rows, value: str, entities: pd.Series) -> pd.DataFrame:
     code_of = {name: code for code, name in enumerate(entities)}
     codes = np.array([code_of[name] for name in rows.names] or [0], dtype=np.int32)[rows.codes]
     categories = pd.Index(entities.to_numpy(), dtype=pd.Series([""]).dtype)
-    return pd.DataFrame(
-        {
-            "time_ns": rows.time_ns,
-            "entity": pd.Categorical.from_codes(codes, categories=categories),
-            value: rows.numbers,
-        },
-        copy=False,
-    )
+    entity = pd.Categorical.from_codes(codes, categories=categories)
+    data = {"time_ns": rows.time_ns, "entity": entity, value: rows.numbers}
+    return pd.DataFrame(data, copy=False)
 
 
 # Power from counters of energy, where nothing else tells the power.

@@ -299,13 +299,8 @@ def readings_of_windows(
     twice = chosen.index.repeat(2)
     is_end = np.tile([False, True], len(chosen))
     time_ns = np.where(is_end, chosen["end_ns"].loc[twice], chosen["start_ns"].loc[twice])
-    joined = pd.DataFrame(
-        {
-            "time_ns": time_ns.astype(np.int64),
-            "entity": chosen["entity"].loc[twice].to_numpy(),
-            "line": chosen["line"].loc[twice].to_numpy(),
-        }
-    )
+    joined = chosen.loc[twice, ["entity", "line"]].reset_index(drop=True)
+    joined.insert(0, "time_ns", time_ns.astype(np.int64))
     energy = np.where(is_end, chosen["energy_j"].loc[twice], 0.0)
     energy = np.where(np.isnan(chosen["energy_j"].loc[twice]), np.nan, energy)
     readings = joined.assign(power_w=watts.loc[twice].to_numpy())

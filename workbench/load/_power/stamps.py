@@ -25,12 +25,7 @@ from workbench.load._power.part import (
     states_frame,
 )
 
-_MONTHS = {
-    name: number
-    for number, name in enumerate(
-        ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"], 1
-    )
-}
+_MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _CLOCK = (
     r"(?P<hour>\d{1,2}):(?P<minute>\d\d):(?P<second>\d\d)(?:\.(?P<part>\d{1,9})\d*)?"
     r"(?: ?(?P<half>[AP]M))?"
@@ -161,8 +156,9 @@ class Stamps:
         # Two digits below 70 are of this century; others are of a clock that was never set.
         year += 2000 * (year < 70)
         if fields.get("one") is None:
-            month = fields["month"] or ""
-            number = int(month) if month.isdecimal() else _MONTHS.get(month.lower(), 0)
+            month = (fields["month"] or "").lower()
+            number = _MONTHS.index(month) + 1 if month in _MONTHS else 0
+            number = int(month) if month.isdecimal() else number
             return year, number, int(fields["day"] or 0)
         row, two = int(fields["one"] or 0), int(fields["two"] or 0)
         # A first number above 12 can only be a day.

@@ -420,17 +420,13 @@ def devices_table(numbered: Sequence[Ranked[RankTables]]) -> pd.DataFrame:
 
 def groups_table(numbered: Sequence[Ranked[RankTables]]) -> pd.DataFrame:
     rows = [
-        {
-            "rank": rank,
-            "group": metadata_text(group, "pg_name") or "",
-            "description": metadata_text(group, "pg_desc"),
-            "backend": metadata_text(group, "backend_config"),
-            "group_size": to_integer(group.get("pg_size")),
-            "members": _members(group.get("ranks")),
-        }
+        {"rank": rank, "group": metadata_text(group, "pg_name") or "",
+         "description": metadata_text(group, "pg_desc"), "members": _members(group.get("ranks")),
+         "backend": metadata_text(group, "backend_config"),
+         "group_size": to_integer(group.get("pg_size"))}
         for rank, _, file in numbered
         for group in _dicts(file.distributed.get("pg_config"))
-    ]
+    ]  # fmt: skip
     return _table(PROCESS_GROUPS, rows)
 
 
@@ -477,15 +473,9 @@ def key(source: Source, args: Sequence[str], rules: pd.DataFrame | None, directo
     It depends on the bytes of the file and on every option that changes the tables, not on the
     file's name, place or age.
     """
-    options = json.dumps(
-        [
-            LAYOUT,
-            source.member,
-            sorted(set(args)),
-            _digest(SHIPPED_RULES.read_bytes()),
-            None if rules is None else _digest(rules.to_csv(index=False).encode()),
-        ]
-    )
+    shipped = _digest(SHIPPED_RULES.read_bytes())
+    own = None if rules is None else _digest(rules.to_csv(index=False).encode())
+    options = json.dumps([LAYOUT, source.member, sorted(set(args)), shipped, own])
     content = _content_digest(source.path, directory)
     return hashlib.sha256(f"{content}\n{options}".encode()).hexdigest()[:40]
 

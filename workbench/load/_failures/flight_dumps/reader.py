@@ -332,11 +332,9 @@ def _owned(dump: Dump, stated: int | None) -> Owned:
             remark += f"took {only}"
             dump.findings.add("suspicious", remark)
         return Owned(only, "groups", node, dump)
-    why = (
-        f"its name tells rank {named_rank}, which is not a member of all groups of the dump"
-        if named_rank is not None
-        else "neither its name nor its groups tell its rank"
-    )
+    why = "neither its name nor its groups tell its rank"
+    if named_rank is not None:
+        why = f"its name tells rank {named_rank}, which is not a member of all groups of the dump"
     msg = f"{dump.label}: {why}. Pass rank={{'part of the file name': number, ...}}"
     raise LoadError(msg)
 
@@ -389,20 +387,13 @@ def ranks_table(ranks: Sequence[Owned]) -> pd.DataFrame:
     for owned in ranks:
         times = [row["created_ns"] for row in owned.dump.entries if row["created_ns"] is not None]
         operations = [row for row in owned.dump.entries if row["kind"] != "coalesced"]
-        rows.append(
-            {
-                "rank": owned.rank,
-                "rank_source": owned.rank_source,
-                "node": owned.node,
-                "source": owned.dump.label,
-                "version": owned.dump.version,
-                "nccl_version": owned.dump.nccl_version,
-                "entry_count": len(owned.dump.entries),
-                "pending_count": sum(row["state"] != "completed" for row in operations),
-                "first_ns": min(times, default=None),
-                "last_ns": max(times, default=None),
-            }
-        )
+        rows.append({
+            "rank": owned.rank, "rank_source": owned.rank_source, "node": owned.node,
+            "source": owned.dump.label, "version": owned.dump.version,
+            "nccl_version": owned.dump.nccl_version, "entry_count": len(owned.dump.entries),
+            "pending_count": sum(row["state"] != "completed" for row in operations),
+            "first_ns": min(times, default=None), "last_ns": max(times, default=None),
+        })  # fmt: skip
     return table_of_rows(FLIGHT_RANKS, rows)
 
 
@@ -435,16 +426,11 @@ def groups_of(ranks: Sequence[Owned]) -> tuple[pd.DataFrame, NameOf]:
     }
     have = {owned.rank for owned in ranks}
     rows = [
-        {
-            "group": names[key],
-            "description": description,
-            "members": ",".join(map(str, key[1])),
-            "group_size": len(key[1]),
-            "dumped_count": sum(rank in have for rank in key[1]),
-            "is_recorded": key in recorded,
-        }
+        {"group": names[key], "description": description, "members": ",".join(map(str, key[1])),
+         "group_size": len(key[1]), "dumped_count": sum(rank in have for rank in key[1]),
+         "is_recorded": key in recorded}
         for key, description in keys.items()
-    ]
+    ]  # fmt: skip
 
     def name_of(rank: int, group: str | None) -> str | None:
         key = None if group is None else group_of.get((rank, group))
@@ -470,15 +456,10 @@ def status_table(ranks: Sequence[Owned], name_of: NameOf) -> pd.DataFrame:
             group, joined_by = group_of[owned.rank].get(local), "entries"
             if group is None and in_order:
                 group, joined_by = ordered[owned.rank].get(local), "order"
-            rows.append(
-                {
-                    "rank": owned.rank,
-                    "local_group": local,
-                    "group": name_of(owned.rank, group),
-                    "joined_by": "none" if group is None else joined_by,
-                    **numbers,
-                }
-            )
+            rows.append({
+                "rank": owned.rank, "local_group": local, "group": name_of(owned.rank, group),
+                "joined_by": "none" if group is None else joined_by, **numbers,
+            })  # fmt: skip
     return table_of_rows(FLIGHT_STATUS, rows)
 
 

@@ -144,13 +144,10 @@ def _row(event: Record, reason: str, number: int, settings: Given, findings: Fin
     about = "/".join(name_part for name_part in (kind, namespace, name) if name_part)
     row = _meaning(reason, message) | _times(event, number, findings)
     return row | {
-        "node": _node(event, kind, name) or settings.node,
-        "job": name if kind in _JOBS else None,
-        "kind": "kubernetes",
-        "line_count": _count(event, number, findings),
-        "text": one_line(f"{about}: {reason}: {message}"),
-        "line": number,
-    }
+        "node": _node(event, kind, name) or settings.node, "kind": "kubernetes",
+        "job": name if kind in _JOBS else None, "line_count": _count(event, number, findings),
+        "text": one_line(f"{about}: {reason}: {message}"), "line": number,
+    }  # fmt: skip
 
 
 def _meaning(reason: str, message: str) -> Row:

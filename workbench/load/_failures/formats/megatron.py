@@ -18,10 +18,8 @@ from workbench.load._files.time import SECOND, Given, LogPart, log_part, utc_ns
 NAME = "Megatron log"
 _TEXT_LENGTH = 200
 SIGNATURES = (
-    b"elapsed time per iteration (",
-    b" arguments ------",
-    b"[before the start of training step]",
-)
+    b"elapsed time per iteration (", b" arguments ------", b"[before the start of training step]",
+)  # fmt: skip
 _WORDS = ("iteration", "world size", "seq_length")
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _ITERATION = re.compile(r"\biteration\s+(\d{1,15})\s*/\s*(\d{1,15})\s*\|")

@@ -139,18 +139,14 @@ def _failures(job: str | None, runs: list[Run]) -> Iterator[dict[str, Any]]:
             cause = "restarted before the first step"
         else:
             cause = f"restarted after step {last_step}"
-        yield {
-            "start_ns": before.end_ns,
-            "end_ns": after.start_ns,
-            "job": job,
-            "kind": "goodput",
-            "code": "end" if before.is_ended else "disruption",
-            "cause": f"ended in order, {cause}" if before.is_ended else cause,
-            "category": "planned" if before.is_ended else "unknown",
-            "severity": "info" if before.is_ended else "fatal",
-            "text": cause,
-            "line": after.line,
-        }
+        row = {"start_ns": before.end_ns, "end_ns": after.start_ns, "job": job, "line": after.line}
+        row |= {"kind": "goodput", "text": cause}
+        if before.is_ended:
+            cause = f"ended in order, {cause}"
+            yield row | {"code": "end", "cause": cause, "category": "planned", "severity": "info"}
+        else:
+            row |= {"code": "disruption", "cause": cause}
+            yield row | {"category": "unknown", "severity": "fatal"}
 
 
 def _timeline(job: str | None, runs: list[Run], findings: Findings) -> Iterable[dict[str, Any]]:

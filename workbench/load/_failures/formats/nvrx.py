@@ -118,17 +118,12 @@ def _failures(cycles: Mapping[int, list[_Event]], settings: Given) -> Iterable[R
         for event in reports:
             is_first = event is reports[0]
             yield {
-                "start_ns": event.time_ns,
-                "end_ns": event.time_ns,
-                "node": event.node or settings.node,
-                "kind": "nvrx",
-                "code": "failure_detected",
-                "cause": f"worker failure (cycle {cycle})",
+                "start_ns": event.time_ns, "end_ns": event.time_ns, "kind": "nvrx",
+                "node": event.node or settings.node, "code": "failure_detected",
+                "cause": f"worker failure (cycle {cycle})", "severity": "fatal",
                 "category": "unknown" if is_first else "follow-on",
-                "severity": "fatal",
-                "text": event.text,
-                "line": event.line,
-            }
+                "text": event.text, "line": event.line,
+            }  # fmt: skip
 
 
 def _timeline(cycles: Mapping[int, list[_Event]], findings: Findings) -> list[Row]:
@@ -211,16 +206,12 @@ def _row_of_cycle(record: Mapping[str, Any], line: int, findings: Findings) -> R
         end_ns = None
     active = _hosts(record, "active_nodes", line, findings)
     job = record.get("job_id")
+    has_job = isinstance(job, str | int) and job != ""
     return {
-        "start_ns": start_ns,
-        "end_ns": end_ns,
-        "job": str(job)[:255] if isinstance(job, str | int) and job != "" else None,
-        "attempt": None if cycle is None else cycle + 1,
-        "state": "running",
-        "node_count": len(active) or None,
-        "nodes": ",".join(active) or None,
-        "line": line,
-    }
+        "start_ns": start_ns, "end_ns": end_ns, "job": str(job)[:255] if has_job else None,
+        "attempt": None if cycle is None else cycle + 1, "state": "running",
+        "node_count": len(active) or None, "nodes": ",".join(active) or None, "line": line,
+    }  # fmt: skip
 
 
 def _hosts(record: Mapping[str, Any], name: str, line: int, findings: Findings) -> tuple[str, ...]:

@@ -54,13 +54,8 @@ def read_system_log(
         unknown = log.findings.count(UNKNOWN)
         report_reading(log.findings, lines, stream, rows=len(failures), unknown=unknown)
     log.report()
-    return LogPart(
-        failures=failures,
-        timeline=TIMELINE.empty(),
-        findings=log.findings,
-        nodes={settings.node: None} if settings.node else {},
-        watched=log.watched.spans,
-    )
+    nodes = {settings.node: None} if settings.node else {}
+    return LogPart(failures, TIMELINE.empty(), log.findings, nodes, log.watched.spans)
 
 
 class _Log:
@@ -97,14 +92,10 @@ class _Log:
                 self._reported.add((fields.host, failure["code"], failure["device"]))
                 self._note(text, fields, line.number)
                 yield failure | {
-                    "start_ns": fields.time_ns,
-                    "end_ns": fields.time_ns,
-                    "clock": "none" if fields.time_ns is None else "epoch",
-                    "node": host,
-                    "text": shortened(fields.message),
-                    "line": line.number,
-                    "assumed": fields.assumed,
-                }
+                    "start_ns": fields.time_ns, "end_ns": fields.time_ns, "node": host,
+                    "clock": "none" if fields.time_ns is None else "epoch", "line": line.number,
+                    "text": shortened(fields.message), "assumed": fields.assumed,
+                }  # fmt: skip
             elif line.is_hit:
                 self._doubt(fields.message if text.startswith("{") else text, line.number)
 
@@ -435,12 +426,9 @@ def _journal_entry(line: str) -> Said:
     host, program = entry.get("_HOSTNAME"), entry.get("SYSLOG_IDENTIFIER")
     if entry.get("_TRANSPORT") == "kernel":
         program = "kernel"
-    return Said(
-        time_ns,
-        host if isinstance(host, str) else None,
-        str(message or ""),
-        program=program if isinstance(program, str) else None,
-    )
+    host = host if isinstance(host, str) else None
+    program = program if isinstance(program, str) else None
+    return Said(time_ns, host, str(message or ""), program=program)
 
 
 # How long a log watched each host, and whether its clock ran backwards.

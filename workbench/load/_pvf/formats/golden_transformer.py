@@ -65,13 +65,9 @@ def _read_file(source: Source) -> InjectionPart:
     findings.add("noted", "experiments in which the tool itself failed", failed)
     name = stem(source)
     key = {"campaign_id": name, "exp_id": range(len(entries))}
-    outcomes = {
-        "metric_name": metric,
-        "metric_value": pd.Series(
-            [metrics.get(metric or "") for metrics in measures[1:]], dtype="float64"
-        ),
-        "error": pd.Series(errors, dtype=pd.Series([""]).dtype),
-    }
+    values = [metrics.get(metric or "") for metrics in measures[1:]]
+    outcomes = {"metric_name": metric, "metric_value": pd.Series(values, dtype="float64")}
+    outcomes["error"] = pd.Series(errors, dtype=pd.Series([""]).dtype)
     head = campaign(
         campaign_id=name, tool=TOOL, criterion="metric_drop", fault_model="other",
         design="fault_list", metric_name=metric, golden_metric=measures[0].get(metric or ""),

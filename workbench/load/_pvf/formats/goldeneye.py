@@ -93,17 +93,13 @@ def _read_details(sources: list[Source], table: Source | None) -> InjectionPart:
         findings.append(Findings(table.label))
         lost = _lost(details, _layer_rows(table, findings[-1]), table, findings[-1])
     sizes = [len(detail.is_sdc) + missing for detail, missing in zip(details, lost, strict=True)]
-    codes = np.concatenate(
-        [
-            np.concatenate([np.where(detail.is_sdc, SDC, UNKNOWN), np.full(missing, DUE)])
-            for detail, missing in zip(details, lost, strict=True)
-        ]
-    )
-    name = (
-        part.stem(table)
-        if table is not None
-        else f"GoldenEye {part.folder(sources[0]).rsplit('/', 1)[-1]}"
-    )
+    per_detail = [
+        np.r_[np.where(detail.is_sdc, SDC, UNKNOWN), np.full(missing, DUE)]
+        for detail, missing in zip(details, lost, strict=True)
+    ]
+    codes = np.concatenate(per_detail)
+    name = f"GoldenEye {part.folder(sources[0]).rsplit('/', 1)[-1]}"
+    name = name if table is None else part.stem(table)
     exp = np.arange(len(codes))
     # Only the sample sizes of the other table tell how many rows the details lack.
     outcomes = ("sdc", "due") if table is not None else ("sdc",)

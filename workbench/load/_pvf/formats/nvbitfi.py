@@ -95,15 +95,10 @@ def _read_lines(source: Source) -> InjectionPart:
 
 
 def _head(name: str, bfm: int | None, **more: Any) -> pd.DataFrame:
-    return campaign(
-        campaign_id=name,
-        tool=TOOL,
-        fault_model=None if bfm is None else _OURS[bfm],
-        flip_count={0: 1, 1: 2}.get(-1 if bfm is None else bfm),
-        nan_policy="as_is",
-        design="other",
-        **more,
-    )
+    model = None if bfm is None else _OURS[bfm]
+    flips = {0: 1, 1: 2}.get(-1 if bfm is None else bfm)
+    more |= {"fault_model": model, "flip_count": flips, "nan_policy": "as_is", "design": "other"}
+    return campaign(campaign_id=name, tool=TOOL, **more)
 
 
 def _outcomes(name: str, exp: np.ndarray, category: np.ndarray, findings: Findings) -> pd.DataFrame:

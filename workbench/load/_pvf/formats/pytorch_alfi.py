@@ -142,20 +142,13 @@ class _Trials:
             campaign_id, self.exp, codes, outcomes=outcomes_told, beneficial=beneficial
         )
         head = part.campaign(
-            campaign_id=campaign_id,
-            tool=TOOL,
-            task="classification",
-            criterion="argmax",
-            dtype="fp32",
-            nan_policy="as_is" if due is None else "apart",
-            fault_model=sites["model"],
-            flip_count=sites["flips"],
-            design="other",
+            campaign_id=campaign_id, tool=TOOL, task="classification", criterion="argmax",
+            dtype="fp32", nan_policy="as_is" if due is None else "apart", design="other",
+            fault_model=sites["model"], flip_count=sites["flips"], metric_name="accuracy",
             input_count=common(outcomes["input_count"]),
             mitigation="other" if self.model == "resil_corr" else None,
-            metric_name="accuracy",
             golden_metric=float((golden == label)[: self.golden.num_rows].mean()),
-        )
+        )  # fmt: skip
         trials = {
             "campaign_id": campaign_id, "exp_id": self.exp, "input_id": self.row,
             "outcome": part.outcome_categories(codes), "is_beneficial": beneficial,

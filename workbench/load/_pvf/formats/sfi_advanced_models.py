@@ -136,11 +136,8 @@ def _read_summary(source: Source) -> InjectionPart:
     # n_injections is a constant of the data set in the tool; the counts are what was run.
     if "n_injections" in table.column_names:
         stated = pd.Series(whole(column(table, "n_injections", source)))
-        findings.add(
-            "noted",
-            "n_injections that are not the sum of the counts; the sum is taken",
-            int((stated > total).sum()),
-        )
+        remark = "n_injections that are not the sum of the counts; the sum is taken"
+        findings.add("noted", remark, int((stated > total).sum()))
         remark = "counts above n_injections: the analysis was probably appended to twice"
         findings.add("suspicious", remark, int((stated < total).sum()))
     ran = total > 0
@@ -285,17 +282,11 @@ def _predicted(
     indices = index_cells.apply(lambda row: f"({', '.join(map(str, row.dropna()))})", axis=1)
     stuck = {0: "stuck0", 1: "stuck1"}.get(common(first["Fault_Value"]))
     faults = {
-        "campaign_id": name,
-        "exp_id": first["Fault_ID"],
-        "flip": 0,
-        "layer": first["Fault_Layer"],
-        "param": first["Fault_Layer"].map(param_of),
-        "kind": "weight",
-        "index": indices.where(index_cells.notna().any(axis=1)),
-        "bit": first["Fault_Bit"],
-        "bit_role": fp32_roles(first["Fault_Bit"]),
-        "dtype": "fp32",
-    }
+        "campaign_id": name, "exp_id": first["Fault_ID"], "flip": 0, "dtype": "fp32",
+        "layer": first["Fault_Layer"], "param": first["Fault_Layer"].map(param_of),
+        "kind": "weight", "index": indices.where(index_cells.notna().any(axis=1)),
+        "bit": first["Fault_Bit"], "bit_role": fp32_roles(first["Fault_Bit"]),
+    }  # fmt: skip
     # Images count from 0 in each batch.
     inputs = rows["Batch_ID"] * (rows["Image_ID"].max() + 1) + rows["Image_ID"]
     codes = np.full(len(rows), UNKNOWN)
@@ -303,13 +294,10 @@ def _predicted(
     model = "sbf" if first["Fault_Value"].isna().all() else stuck or "other"
     more = {"fault_model": model, "input_count": common(outcomes["input_count"])}
     trials = {"campaign_id": name, "exp_id": rows["Fault_ID"], "input_id": inputs}
-    return InjectionPart(
-        part.campaign(campaign_id=name, **{**RULES, **more}),
-        outcomes,
-        part.filled(FAULTS, faults, len(first)),
-        part.filled(TRIALS, trials, len(rows)),
-        findings=findings,
-    )
+    head = part.campaign(campaign_id=name, **{**RULES, **more})
+    rows_of_faults = part.filled(FAULTS, faults, len(first))
+    inputs_run = part.filled(TRIALS, trials, len(rows))
+    return InjectionPart(head, outcomes, rows_of_faults, inputs_run, findings=findings)
 
 
 def accuracies(sources: list[Source]) -> list[InjectionPart]:
@@ -329,13 +317,9 @@ def _accuracies_of(sources: list[Source]) -> list[InjectionPart]:
         columns: Row = {"exp_id": rows["fault"], "metric_value": rows["accuracy"]}
         columns |= {"campaign_id": name, "metric_name": "accuracy"}
         more = {"metric_name": "accuracy", "criterion": "metric_drop", "masked_rule": None}
-        campaigns.append(
-            InjectionPart(
-                part.campaign(campaign_id=name, **{**RULES, **more}),
-                part.filled(OUTCOMES, columns, len(rows)),
-                findings=[findings],
-            )
-        )
+        head = part.campaign(campaign_id=name, **{**RULES, **more})
+        outcomes = part.filled(OUTCOMES, columns, len(rows))
+        campaigns.append(InjectionPart(head, outcomes, findings=[findings]))
     if mean is not None:
         batches = [findings for number, (_, findings) in enumerate(read) if number != mean]
         for findings in batches:

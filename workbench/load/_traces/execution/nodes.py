@@ -130,14 +130,11 @@ def communication(node: Raw) -> Call | None:
         if isinstance(arguments[at - 2], list) and arguments[at - 2]:
             group = group or _text(arguments[at - 2][0])
     return Call(
-        collective=_SPELLINGS.get(spelled.lower().replace("_", ""), spelled.lower()),
-        rank=rank,
-        group=group or None,
-        address=address,
+        collective=_SPELLINGS.get(spelled.lower().replace("_", ""), spelled.lower()), rank=rank,
+        group=group or None, address=address, group_size=to_integer(attrs.get("pg_size")),
         first_rank=to_integer(attrs.get("global_rank_start")),
         rank_stride=to_integer(attrs.get("global_rank_stride")),
-        group_size=to_integer(attrs.get("pg_size")),
-    )
+    )  # fmt: skip
 
 
 def described_groups(node: Raw, findings: Findings) -> Iterator[tuple[Group, int | None]]:

@@ -106,11 +106,8 @@ def looks_like(head: bytes, label: str) -> bool:  # noqa: ARG001 - the name says
     if any(has_unit(cell) for row in rows for cell in row):
         return True
     remaining = [position for position, name in enumerate(names) if name != time]
-    return bool(rows) and all(
-        number_of(row[position].strip() or "0") is not None
-        for row in rows
-        for position in remaining
-    )
+    cells = (row[position] for row in rows for position in remaining)
+    return bool(rows) and all(number_of(cell.strip() or "0") is not None for cell in cells)
 
 
 def read_power(source: Source, options: PowerOptions) -> PowerPart:
@@ -295,11 +292,8 @@ def _frame(gathered: list[Row], value: str, names: pd.Index) -> pd.DataFrame:
         for name, kind in kinds.items()
     }
     entity = pd.Categorical.from_codes(columns["code"], categories=names)
-    return pd.DataFrame(
-        {"time_ns": columns["time_ns"], "entity": entity, value: columns[value]}
-        | {"line": columns["line"]},
-        copy=False,
-    )
+    data = {"time_ns": columns["time_ns"], "entity": entity, value: columns[value]}
+    return pd.DataFrame(data | {"line": columns["line"]}, copy=False)
 
 
 def _stem(label: str) -> str:
