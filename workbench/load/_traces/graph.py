@@ -209,8 +209,8 @@ def _edges(entry: Ranked[RankGraph]) -> pd.DataFrame:
         np.repeat([0, 1], [len(data), len(control)]),
         categories=pd.Index(["data", "control"], dtype="str"),
     )
-    data = {"rank": np.full(len(pairs), entry.rank, np.int32), "node": pairs[:, 0]}
-    frame = pd.DataFrame(data | {"needs": pairs[:, 1], "edge": kinds})
+    columns = {"rank": np.full(len(pairs), entry.rank, np.int32), "node": pairs[:, 0]}
+    frame = pd.DataFrame({**columns, "needs": pairs[:, 1], "edge": kinds})
     nodes = np.array([row.node for row in graph.rows], np.int64)
     _note_edges(pairs, len(data), nodes, graph.findings)
     return frame.sort_values(["node", "needs"], kind="stable", ignore_index=True)

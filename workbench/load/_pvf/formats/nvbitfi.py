@@ -117,8 +117,8 @@ def _outcomes(name: str, exp: np.ndarray, category: np.ndarray, findings: Findin
     for counts_of in counts.values():
         counts_of[failed] = pd.NA
     error = pd.Series(_UNCATEGORISED, index=range(len(exp))).where(failed)
-    columns = {"campaign_id": name, "exp_id": exp, "error": error, **counts}
-    return filled(OUTCOMES, columns, len(exp))
+    told = {"campaign_id": name, "exp_id": exp, "error": error}
+    return filled(OUTCOMES, {**told, **counts}, len(exp))
 
 
 def _faults(name: str, fields: pd.DataFrame, *, is_flip: bool) -> pd.DataFrame:

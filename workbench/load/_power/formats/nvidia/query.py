@@ -92,9 +92,9 @@ class _Boards:
         # How many GPUs are missing from each snapshot that lacks some.
         self.short: list[int] = []
         self.snapshot_count = 0
-        self._sections = ("Module Power Readings",)
-        if options.scope != "module":
-            self._sections = ("GPU Power Readings", "Power Readings")
+        is_module = options.scope == "module"
+        of_gpu = ("GPU Power Readings", "Power Readings")
+        self._sections = ("Module Power Readings",) if is_module else of_gpu
         self._powers = _POWERS[options.reading]
         self._stamp = NOT_A_TIME
         self._attached = 0
