@@ -118,16 +118,10 @@ def _windows(
     scopes = pd.Series(scope, index=runs.index).mask(together, "unknown")
     models = runs[model] if model in runs else pd.Series(index=runs.index, dtype=object)
     facts: list[Row] = [
-        {
-            "scope": metered,
-            "method": method,
-            "node": options.node,
-            "device": device,
-            "model": product if isinstance(product, str) else None,
-            "assumed": f"tz={options.tz}" if is_local else "",
-            "unit": "W",
-        }
+        {"scope": metered, "method": method, "node": options.node, "device": device, "unit": "W",
+         "model": product if isinstance(product, str) else None,
+         "assumed": f"tz={options.tz}" if is_local else ""}
         for metered, product, is_local in zip(scopes, models, runs["is_local"], strict=True)
-    ]
+    ]  # fmt: skip
     windows["facts"] = pd.Series(facts, index=windows.index, dtype=object)
     return windows[is_known]

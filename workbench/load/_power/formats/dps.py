@@ -89,12 +89,10 @@ class _Log:
                 yield self._row(device, line) | facts | {"device": str(device["id"])}
 
     def _row(self, device: Record, line: int) -> Row:
-        row = {
-            "power_w": self._number(device, "power_usage", line),
-            "limit_w": self._number(device, "set_limit", line),
-            "temperature_c": self._number(device, "temperature_celsius", line),
-            "energy_j": None,
-        }
+        numbers = {"power_w": "power_usage", "limit_w": "set_limit"}
+        numbers |= {"temperature_c": "temperature_celsius"}
+        row = {column: self._number(device, name, line) for column, name in numbers.items()}
+        row["energy_j"] = None
         energy = self._number(device, "energy_usage", line)
         if energy is not None:
             unit = str(device.get("energy_usage_unit", ""))
@@ -149,10 +147,6 @@ def _part(table: pd.DataFrame, findings: Findings, options: PowerOptions, clock:
     states = table.dropna(subset=["limit_w", "temperature_c"], how="all")
     states = states.assign(limit_w=states["limit_w"].where(states["limit_w"] >= 0))
     counters = table.dropna(subset="energy_j")
-    return PowerPart(
-        table[[*common, "power_w"]],
-        entities,
-        findings,
-        counters[[*common, "energy_j"]] if len(counters) else None,
-        states[[*common, "limit_w", "temperature_c"]] if len(states) else None,
-    )
+    energies = counters[[*common, "energy_j"]] if len(counters) else None
+    explained = states[[*common, "limit_w", "temperature_c"]] if len(states) else None
+    return PowerPart(table[[*common, "power_w"]], entities, findings, energies, explained)

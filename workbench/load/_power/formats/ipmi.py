@@ -27,13 +27,8 @@ _FIELDS = {
     "stamp": r"IPMI timestamp|Time ?Stamp",
     "state": r"Power reading state is|Power Measurement",
 }
-_FIELD = re.compile(
-    _HOST
-    + "(?:"
-    + "|".join(f"(?P<{name}>{form})" for name, form in _FIELDS.items())
-    + r")[ \t]*:[ \t]*(?P<said>.*)",
-    re.IGNORECASE,
-)
+_ANY_FIELD = "|".join(f"(?P<{name}>{form})" for name, form in _FIELDS.items())
+_FIELD = re.compile(rf"{_HOST}(?:{_ANY_FIELD})[ \t]*:[ \t]*(?P<said>.*)", re.IGNORECASE)
 _WATTS = re.compile(r"(\d{1,9}(?:\.\d{1,6})?) *Watts?\b", re.IGNORECASE)
 # ipmitool sdr: name | value unit | state, or name | id | state | entity | value unit;
 # ipmitool sensor: name | value | unit | state | ...

@@ -181,12 +181,11 @@ class _Log:
             entities[names[-1]] = fact
         kinds = {"time_ns": np.int64, "power_w": np.float64, "line": np.int64, "code": np.int64}
         pieces = (self.times, self.watts, self.lines, self.codes)
-        readings = pd.DataFrame(
-            {
-                name: np.concatenate([*arrays, np.array([], kind)]).astype(kind)
-                for (name, kind), arrays in zip(kinds.items(), pieces, strict=True)
-            }
-        ).sort_values("line", kind="stable", ignore_index=True)
+        data = {
+            name: np.concatenate([*arrays, np.array([], kind)]).astype(kind)
+            for (name, kind), arrays in zip(kinds.items(), pieces, strict=True)
+        }
+        readings = pd.DataFrame(data).sort_values("line", kind="stable", ignore_index=True)
         categories = pd.Index(names, dtype=pd.Series([""]).dtype)
         codes = readings.pop("code").to_numpy()
         entity = pd.Categorical.from_codes(codes, categories=categories)

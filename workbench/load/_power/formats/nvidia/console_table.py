@@ -34,11 +34,8 @@ def looks_like(head: bytes, label: str) -> bool:  # noqa: ARG001 - the name says
     if _MARK not in head:
         return False
     lines = [line for line in head.split(b"\n")[:-1] or [head] if line.strip()]
-    framed = [
-        line
-        for line in lines
-        if line[:1] in b"|+" or stamp_ns(line.decode(errors="replace")) != NOT_A_TIME
-    ]
+    texts = (line.decode(errors="replace") for line in lines)
+    framed = [text for text in texts if text[:1] in "|+" or stamp_ns(text) != NOT_A_TIME]
     return len(framed) >= _MOSTLY * len(lines)
 
 

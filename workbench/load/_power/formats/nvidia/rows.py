@@ -240,10 +240,10 @@ class RowReader:
             return
         self._columns = columns
         watts = unit_factor(self._options.unit) if self._options.unit else None
+        roles = [role for role in _NUMBERS if role in columns.at]
+        factors = {"power": watts}
         self._numbers = {
-            role: Numbers(role, columns.unit(role), watts if role == "power" else None)
-            for role in _NUMBERS
-            if role in columns.at
+            role: Numbers(role, columns.unit(role), factors.get(role)) for role in roles
         }
 
     def skip(self) -> None:

@@ -469,12 +469,11 @@ def in_their_cells(
 ) -> list[PowerColumn]:
     """Let cells name the unit; one that names none is of the unit given, or of none."""
     stated = set(stated_columns(kinds))
-    return [
-        replace(power, factor=1.0, needs_unit=True)
-        if power.name in stated and power.factor is None and options.unit is None
-        else power
-        for power in powers
-    ]
+    if options.unit is not None:
+        return list(powers)
+    by_cell = [p.name in stated and p.factor is None for p in powers]
+    return [replace(p, factor=1.0, needs_unit=True) if is_bare else p
+            for p, is_bare in zip(powers, by_cell, strict=True)]  # fmt: skip
 
 
 def is_limit(name: str) -> bool:

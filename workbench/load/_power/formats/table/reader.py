@@ -285,12 +285,8 @@ class _Reader:
 
 def _frame(gathered: list[Row], value: str, names: pd.Index) -> pd.DataFrame:
     kinds = {"time_ns": np.int64, "code": np.int32, value: np.float64, "line": np.int64}
-    columns = {
-        name: np.concatenate([subset[name] for subset in gathered])
-        if gathered
-        else np.empty(0, kind)
-        for name, kind in kinds.items()
-    }
+    columns = {n: np.concatenate([np.empty(0, kind), *(subset[n] for subset in gathered)])
+               for n, kind in kinds.items()}  # fmt: skip
     entity = pd.Categorical.from_codes(columns["code"], categories=names)
     data = {"time_ns": columns["time_ns"], "entity": entity, value: columns[value]}
     return pd.DataFrame(data | {"line": columns["line"]}, copy=False)

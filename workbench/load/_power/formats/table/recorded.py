@@ -83,12 +83,9 @@ def recorded(
         column, method = _READINGS.get(options.reading or "", ("power_w", None))
         readings = base.assign(power_w=frame[column].astype("float64"))
         counters = base.assign(energy_j=frame["energy_j"].astype("float64"))
-        states = base.assign(
-            **{
-                n: frame[n].astype("Int64" if n in WHOLE_STATES else "float64")
-                for n in STATE_COLUMNS
-            }
-        )
+        states = base.copy()
+        for name in STATE_COLUMNS:
+            states[name] = frame[name].astype("Int64" if name in WHOLE_STATES else "float64")
     except (KeyError, ValueError, TypeError, OSError, pa.ArrowException) as error:
         msg = f"{source.label}: is no whole part of a recording ({str(error)[:200]})"
         raise LoadError(msg) from None
@@ -96,13 +93,11 @@ def recorded(
     # A counter alone has no power to be missing.
     metered = readings.groupby("entity", observed=True)["power_w"].transform("count") > 0
     labels = states[list(STATE_COLUMNS)].notna().any(axis=1)
-    return PowerPart(
-        readings=readings[metered].reset_index(drop=True),
-        entities={sensor["entity"]: _facts(sensor, method) for sensor in sensors},
-        findings=findings,
-        counters=counters[counters["energy_j"].notna()].reset_index(drop=True),
-        states=states[labels].reset_index(drop=True),
-    )
+    counters = counters[counters["energy_j"].notna()].reset_index(drop=True)
+    entities = {sensor["entity"]: _facts(sensor, method) for sensor in sensors}
+    readings, states = (frame[kept].reset_index(drop=True)
+                        for frame, kept in ((readings, metered), (states, labels)))  # fmt: skip
+    return PowerPart(readings, entities, findings, counters, states)
 
 
 def _facts(sensor: dict[str, Any], method: str | None) -> dict[str, Any]:
