@@ -7,15 +7,11 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from workbench.errors import LoadError
-from workbench.load._files.archive import Source, shown
-from workbench.load._files.findings import DAMAGE
 from workbench.load._files.tables import (
     as_floats,
-    parquet_in,
     read_csv,
     read_parquet,
     refuse_unless,
@@ -33,7 +29,6 @@ COLUMNS: Mapping[str, str] = {
 _TENSOR = "tp_rank"
 _WORKER = ("step", "dp_rank", "stage")
 _COMPUTES = ("forward-compute", "backward-compute")
-_HEAD_BYTES = 1 << 16
 _NS = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "ns": 1}
 
 
@@ -123,35 +118,8 @@ def job_operations(
     return JOB_OPERATIONS.check(table, str(path))
 
 
-def is_job_operations(path: str | Path) -> bool:
-    """Say whether a file holds the operations of a job, by the names of its columns.
-
-    Parameters
-    ----------
-    path
-        Any file or folder.
-
-    Returns
-    -------
-    bool
-        True for a Parquet or CSV file that has most columns of ByteDance-Seed/StragglerAnalysis.
-        Other names are read with ``columns=``, but not recognised.
-    """
-    file = Path(path)
-    if not file.is_file():
-        return False
-    try:
-        if (content := parquet_in(file)) is not None:
-            names = set(pq.read_schema(content).names)
-        else:
-            head = Source(shown(file), file).head(_HEAD_BYTES).decode("utf-8-sig", "replace")
-            names = {name.strip().strip('"') for name in head.split("\n", 1)[0].split(",")}
-    except DAMAGE:
-        return False
-    return names_operations(names)
-
-
 def names_operations(names: Iterable[str]) -> bool:
+    """Say whether a file has most columns of ByteDance-Seed/StragglerAnalysis."""
     return 2 * len(set(names) & set(COLUMNS.values())) > len(COLUMNS)
 
 

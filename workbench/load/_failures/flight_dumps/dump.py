@@ -29,8 +29,6 @@ _MOST_MEMBERS = 1 << 22
 MOST_ENTRIES = 200_000
 MOST_VALUES = 20_000_000
 
-GroupKey = tuple[str, tuple[int, ...] | None]
-
 
 @dataclass
 class Dump:

@@ -153,13 +153,6 @@ class Numbers:
     def __init__(self, findings: Findings) -> None:
         self.findings = findings
 
-    def told(self, cell: object, line: int, unit: str = "") -> float | None:
-        """Return the number of a cell; None if it has none, which is counted if it should."""
-        value = self.read(cell, unit)
-        if value is None and cell is not None and not is_absent(cell):
-            self.tell(cell, line)
-        return value
-
     def read(self, cell: object, unit: str = "") -> float | None:
         """Return the number of a cell, None if it has none; ``unit`` is that of bare numbers."""
         if not isinstance(cell, str | int | float) or isinstance(cell, bool):
