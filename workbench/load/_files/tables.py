@@ -374,7 +374,7 @@ _PARQUET_MAGIC = b"PAR1"
 _TABLE = "Parquet or CSV"
 _MARK = b"\xef\xbb\xbf"
 # The last line of a table is shorter than this.
-_TAIL_BYTES = 1 << 16
+_TAIL_BYTES = _HEAD_BYTES = 1 << 16
 MEND = "get the file again, or add a line end if the row is whole"
 
 
@@ -421,6 +421,16 @@ def parquet_in(path: str | Path) -> Path | io.BytesIO | None:
         if Source(shown(path), path).head(4) != _PARQUET_MAGIC:
             return None
     return whole_file(path)
+
+
+def random_access(source: Source) -> Path | io.BytesIO:
+    """Return the file itself, or its content if it is packed."""
+    if source.place is None:
+        with source.path.open("rb") as file:
+            if not is_packed(file.read(_HEAD_BYTES)):
+                return source.path
+    with source.open() as stream:
+        return io.BytesIO(stream.read())
 
 
 def read_parquet(path: str | Path) -> pd.DataFrame | None:

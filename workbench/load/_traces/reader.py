@@ -167,19 +167,14 @@ def assemble(numbered: Sequence[Ranked[RankTables]]) -> Trace:
         for rank, source, tables in numbered
         if source == "assumed"
     ]
+    remarks = quality_frame(assumed + as_a_set(numbered))
     return Trace(
-        events=EVENTS.check(events),
-        ranks=ranks_table(numbered),
-        devices=devices_table(numbered),
-        process_groups=groups_table(numbered),
+        events=EVENTS.check(events), ranks=ranks_table(numbered), devices=devices_table(numbered),
+        process_groups=groups_table(numbered), nodes=NODES.empty(),
         steps=STEPS.joined(tables.steps for _, _, tables in numbered),
-        nodes=NODES.empty(),
         dependencies=DEPENDENCIES.empty(),
-        quality=QUALITY.joined(
-            [tables.quality for _, _, tables in numbered]
-            + [quality_frame(assumed + as_a_set(numbered))]
-        ),
-    )
+        quality=QUALITY.joined([*(tables.quality for _, _, tables in numbered), remarks]),
+    )  # fmt: skip
 
 
 def format_of(source: Source) -> str:

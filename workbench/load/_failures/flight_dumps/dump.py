@@ -168,24 +168,18 @@ def _entry(
         findings.add("suspicious", "operations in an unknown state", where=f"operation {position}")
         state = "unknown"
     row = {
-        "group": group,
-        "description": description,
-        "local_group": _text(entry.get("pg_id")),
-        "record": position if record is None else record,
+        "group": group, "description": description, "local_group": _text(entry.get("pg_id")),
+        "record": position if record is None else record, "state": state,
         "seq": _natural(entry.get("collective_seq_id", entry.get("seq_id"))),
-        "p2p_seq": _natural(entry.get("p2p_seq_id")),
-        "op": _natural(entry.get("op_id")),
-        "operation": operation.split(" ")[0],
-        "kind": "p2p" if is_p2p else "collective",
+        "p2p_seq": _natural(entry.get("p2p_seq_id")), "op": _natural(entry.get("op_id")),
+        "operation": operation.split(" ")[0], "kind": "p2p" if is_p2p else "collective",
         "peer": _peer(peers, groups.get(group or ""), findings) if peers else None,
-        "state": state,
         "created_ns": _time(entry.get("time_created_ns")),
         "started_ns": _time(entry.get("time_discovered_started_ns")),
         "completed_ns": _time(entry.get("time_discovered_completed_ns")),
-        "timeout_ms": _natural(entry.get("timeout_ms")),
+        "timeout_ms": _natural(entry.get("timeout_ms")), "frame": _frame(entry.get("frames")),
         "retired": entry["retired"] if isinstance(entry.get("retired"), bool) else None,
-        "frame": _frame(entry.get("frames")),
-    }
+    }  # fmt: skip
     if row["operation"] == "coalesced":
         row["kind"] = "coalesced"
     for side, key in (("in", "input"), ("out", "output")):

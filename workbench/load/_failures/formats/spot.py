@@ -127,7 +127,7 @@ def _spans(frame: pd.DataFrame) -> list[Row]:
     ends = ends.fillna(starts["piece"].map(frame.groupby("piece")["at"].last()))
     spans = starts.assign(end=ends).sort_values(["at", "line"])
     return [
-        {"start_ns": row["at"], "end_ns": row["end"], "attempt": row["piece"]}
-        | {"state": "running", "node_count": row["nodes"], "line": row["line"]}
+        {"start_ns": row["at"], "end_ns": row["end"], "attempt": row["piece"], "state": "running",
+         "node_count": row["nodes"], "line": row["line"]}
         for row in spans.to_dict("records")
-    ]
+    ]  # fmt: skip

@@ -275,14 +275,9 @@ class Stamps:
         self.new_year_count = self.clock_change_count = self.second_boot_count = 0
         self.leap_count = 0
         self._readers: dict[str, Callable[[re.Match[str], int], tuple[int | None, str]]] = {
-            "uptime": self._uptime,
-            "kmsg": self._uptime,
-            "ctime": self._ctime,
-            "fabric": self._ctime,
-            "full": self._iso,
-            "iso": self._iso,
-            "talos": self._iso,
-            "rfc5424": self._iso,
+            **dict.fromkeys(("uptime", "kmsg"), self._uptime),
+            **dict.fromkeys(("ctime", "fabric"), self._ctime),
+            **dict.fromkeys(("full", "iso", "talos", "rfc5424"), self._iso),
             "syslog": self._syslog,
             "unix": lambda found, _line: (_decimal_ns(found["unix"]), ""),
         }

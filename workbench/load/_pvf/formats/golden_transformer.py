@@ -72,12 +72,9 @@ def _read_file(source: Source) -> InjectionPart:
         campaign_id=name, tool=TOOL, criterion="metric_drop", fault_model="other",
         design="fault_list", metric_name=metric, golden_metric=measures[0].get(metric or ""),
     )  # fmt: skip
-    return InjectionPart(
-        head,
-        filled(OUTCOMES, {**key, **outcomes}, len(entries)),
-        filled(FAULTS, {**key, **_sites(entries)}, len(entries)),
-        findings=[findings],
-    )
+    of_outcomes = filled(OUTCOMES, {**key, **outcomes}, len(entries))
+    of_faults = filled(FAULTS, {**key, **_sites(entries)}, len(entries))
+    return InjectionPart(head, of_outcomes, of_faults, findings=[findings])
 
 
 def _measures(metrics: object) -> dict[str, float]:
@@ -103,9 +100,7 @@ def _sites(entries: list[Mapping[str, Any]]) -> dict[str, Any]:
     names = [match[1] if (match := _INFO.fullmatch(info)) else "" for info in infos]
     layers = [match[1].replace(" ", "") if (match := _LAYERS.search(i)) else None for i in infos]
     text: Any = pd.Series([""]).dtype
-    return {
-        "flip": 0,
-        "layer": pd.Series(layers, dtype=text).astype("category"),
-        "kind": pd.Series([_KINDS.get(str(name)) for name in names], dtype=text).astype("category"),
-        "index": pd.Series(infos, dtype=text),
-    }
+    kinds = [_KINDS.get(str(name)) for name in names]
+    columns = {"layer": pd.Series(layers, dtype=text).astype("category")}
+    columns |= {"kind": pd.Series(kinds, dtype=text).astype("category")}
+    return {**columns, "flip": 0, "index": pd.Series(infos, dtype=text)}

@@ -107,13 +107,15 @@ def _read_details(sources: list[Source], table: Source | None) -> InjectionPart:
     faults = {"campaign_id": name, "exp_id": exp, "flip": 0, "layer": pd.Categorical(layers)}
     # Of a lost injection nothing but its number is known: it has an outcome and no trial.
     kept = codes != DUE
+    images, margins = (np.concatenate([getattr(detail, name) for detail in details])
+                       for name in ("image", "margin"))  # fmt: skip
     trials = {
         "campaign_id": name,
         "exp_id": exp[kept],
-        "input_id": np.concatenate([detail.image for detail in details]),
-        "outcome": part.outcome_categories(codes[kept]),
-        "golden_margin": np.concatenate([detail.margin for detail in details]),
+        "input_id": images,
+        "golden_margin": margins,
     }
+    trials["outcome"] = part.outcome_categories(codes[kept])
     return InjectionPart(
         _head(name, input_count=1), counted(name, exp, codes, outcomes=outcomes),
         part.filled(FAULTS, faults, len(exp)), part.filled(TRIALS, trials, int(kept.sum())),
@@ -199,9 +201,6 @@ def _read_layers(source: Source) -> InjectionPart:
     text = "layers without details: all injections of a layer are one experiment"
     findings.add("noted", text, len(layers))
     faults = {"flip": 0, "layer": layers["fmap_id"].astype(str).astype("category")}
-    return InjectionPart(
-        _head(name),
-        part.filled(OUTCOMES, {**key, **counts}, len(layers)),
-        part.filled(FAULTS, {**key, **faults}, len(layers)),
-        findings=[findings],
-    )
+    outcomes = part.filled(OUTCOMES, {**key, **counts}, len(layers))
+    of_faults = part.filled(FAULTS, {**key, **faults}, len(layers))
+    return InjectionPart(_head(name), outcomes, of_faults, findings=[findings])

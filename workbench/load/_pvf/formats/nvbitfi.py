@@ -136,16 +136,13 @@ def _faults(name: str, fields: pd.DataFrame, *, is_flip: bool) -> pd.DataFrame:
     is_flipped = masks[row] > 0
     values = fields["values"].str.extract(r"value_before(0x\w{1,16}).*?value_after(0x\w{1,16})")
     columns = {
-        "campaign_id": name,
-        "exp_id": row,
-        "flip": pd.Series(row).groupby(row).cumcount(),
-        "layer": fields["kernel"].astype("category").take(row),
-        "kind": "activation",
+        "campaign_id": name, "exp_id": row, "flip": pd.Series(row).groupby(row).cumcount(),
+        "layer": fields["kernel"].astype("category").take(row), "kind": "activation",
         "index": (fields["opcode"] + " " + fields["pc"]).take(row),
         "bit": pd.Series(bit).where(is_flipped),
         "value_before": _hexadecimal(values[0]).take(row),
         "value_after": _hexadecimal(values[1]).take(row),
-    }
+    }  # fmt: skip
     aligned = {
         key: value.reset_index(drop=True) if isinstance(value, pd.Series) else value
         for key, value in columns.items()

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import io
 import json
 from collections.abc import Mapping
+from pathlib import Path
 
 import pandas as pd
 import pyarrow as pa
@@ -14,6 +14,7 @@ from workbench.errors import LoadError
 from workbench.load._files.archive import Source
 from workbench.load._files.findings import Findings, Row
 from workbench.load._files.stream import DamagedError
+from workbench.load._files.tables import random_access
 from workbench.load._pvf.columns import Cells, converted, header_of, text_table
 from workbench.load._pvf.part import TABLES, InjectionFile, InjectionPart, folder, note_columns
 from workbench.tables import Column
@@ -198,14 +199,9 @@ def parquet_schema(source: Source) -> pa.Schema:
 
 
 def _opened(source: Source) -> pq.ParquetFile:
-    if source.place is None:
-        with source.path.open("rb") as raw:
-            is_plain = raw.read(4) == _MAGIC
-        if is_plain:
-            # Mapped, a file is not copied to memory as a whole; a packed one has to be.
-            return pq.ParquetFile(source.path, memory_map=True)
-    with source.open() as stream:
-        return pq.ParquetFile(io.BytesIO(stream.read()))
+    content = random_access(source)
+    # Mapped, a file is not copied to memory as a whole; a packed one has to be.
+    return pq.ParquetFile(content, memory_map=isinstance(content, Path))
 
 
 def _json_keys(head: bytes) -> list[str]:

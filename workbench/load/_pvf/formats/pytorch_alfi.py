@@ -220,15 +220,11 @@ def _experiments(
     per_experiment = number.max() + 1 if len(number) else 1
     model = ("sbf" if per_experiment == 1 else "mbf") if is_flip else "value"
     faults = {
-        "exp_id": flips["exp"],
-        "flip": number,
-        "layer": flips["layer"].where(flips["layer"] != ""),
-        "kind": "weight" if is_weight else "activation",
+        "exp_id": flips["exp"], "flip": number, "bit": bit, "bit_role": fp32_roles(bit),
+        "layer": flips["layer"].where(flips["layer"] != ""), "dtype": "fp32",
         "index": ("(" + index.str.removeprefix(", ") + ")").where(index != ""),
-        "bit": bit,
-        "bit_role": fp32_roles(bit),
-        "dtype": "fp32",
-    }
+        "kind": "weight" if is_weight else "activation",
+    }  # fmt: skip
     return exp, {"faults": faults, "model": model, "flips": per_experiment}
 
 

@@ -37,22 +37,15 @@ IntArray = npt.NDArray[np.int64]
 
 # Arguments that become columns: name in the file -> (column, how it is stored).
 COLUMNS: Mapping[str, tuple[str, int]] = {
-    "device": ("device", INTEGER),
-    "stream": ("stream", INTEGER),
-    "correlation": ("correlation", INTEGER),
-    "External id": ("external_id", INTEGER),
-    "external id": ("external_id", INTEGER),
-    "bytes": ("size_bytes", INTEGER),
-    "Collective name": ("collective", TEXT),
-    "Process Group Name": ("group", TEXT),
-    "Group size": ("group_size", INTEGER),
-    "Seq": ("seq", INTEGER),
-    "In msg nelems": ("in_count", INTEGER),
-    "Out msg nelems": ("out_count", INTEGER),
-    "dtype": ("dtype", TEXT),
-    "wait_on_stream": ("wait_stream", INTEGER),
+    "device": ("device", INTEGER), "stream": ("stream", INTEGER),
+    "correlation": ("correlation", INTEGER), "External id": ("external_id", INTEGER),
+    "external id": ("external_id", INTEGER), "bytes": ("size_bytes", INTEGER),
+    "Collective name": ("collective", TEXT), "Process Group Name": ("group", TEXT),
+    "Group size": ("group_size", INTEGER), "Seq": ("seq", INTEGER),
+    "In msg nelems": ("in_count", INTEGER), "Out msg nelems": ("out_count", INTEGER),
+    "dtype": ("dtype", TEXT), "wait_on_stream": ("wait_stream", INTEGER),
     "wait_on_cuda_event_record_corr_id": ("wait_correlation", INTEGER),
-}
+}  # fmt: skip
 _NEVER_BELOW_0 = frozenset({"size_bytes", "group_size"})
 # Kineto writes -1 for what it does not know, such as the stream that a wait is for.
 _MINUS_1_IS_MISSING = frozenset(

@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 from workbench.errors import LoadError
 from workbench.load._files.archive import Source
 from workbench.load._files.findings import Findings
-from workbench.load._files.stream import is_packed
+from workbench.load._files.tables import random_access
 from workbench.load._files.text import ValidUtf8, tell_of_damage, text_lines
 from workbench.load._power.formats.table.columns import (
     PowerLayout,
@@ -193,16 +193,6 @@ def _parquet(
         findings.add("read", "rows", row)
 
     return Pieces(table_layout, names, pieces())
-
-
-def random_access(source: Source) -> Path | io.BytesIO:
-    """Return the file itself, or its content if it is packed."""
-    if source.place is None:
-        with source.path.open("rb") as file:
-            if not is_packed(file.read(_HEAD_BYTES)):
-                return source.path
-    with source.open() as stream:
-        return io.BytesIO(stream.read())
 
 
 def _taken(table_layout: PowerLayout, names: Sequence[str], wanted: Sequence[str]) -> list[str]:

@@ -12,6 +12,7 @@ from workbench.errors import LoadError
 from workbench.load._files.archive import Source
 from workbench.load._files.findings import Findings, Row
 from workbench.load._files.stream import plain_name
+from workbench.load._files.tables import random_access
 from workbench.load._files.time import Clock, clock_of, to_ns
 from workbench.load._power.formats.table.columns import PowerLayout, Watts, has_unit, numbers, plain
 from workbench.load._power.formats.table.entities import Things
@@ -31,7 +32,6 @@ from workbench.load._power.formats.table.pieces import (
     header_of,
     open_parquet,
     pieces_of,
-    random_access,
     sample_of,
 )
 from workbench.load._power.formats.table.recorded import recorded, sensors_of
