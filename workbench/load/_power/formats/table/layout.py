@@ -508,7 +508,10 @@ def all_others(
     if columns_found.identity:
         remaining = values or [n for n in stated if kinds[n] == "unit"]
     if not remaining or (columns_found.identity and len(remaining) != 1):
-        msg = f"{label}: no column of powers among {shown(names)}; name it power_w or power [W]"
+        msg = (
+            f"{label}: no column of powers among {shown(names)}; name it power_w, power_kw or "
+            "power [W]"
+        )
         raise NoPowerError(msg)
     if options.unit is None and not stated:
         msg = (
