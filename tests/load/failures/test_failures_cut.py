@@ -2,11 +2,11 @@
 
 import pytest
 
-from tests.load.failures.formats.slurm.test_slurm import HEADER as SACCT
 from tests.load.failures.formats.test_goodput_events import example
 from tests.load.failures.formats.test_megatron import line as megatron_line
 from tests.load.failures.formats.test_nccl_log import caught
 from tests.load.failures.formats.test_nvrx import RESTART
+from tests.load.failures.formats.test_slurm import HEADER as SACCT
 from tests.load.failures.formats.test_torchelastic import BLOCK
 from tests.load.failures.test_failures import line as kernel_line
 from tests.load.failures.test_slurm_output import RAS, STEP

@@ -5,6 +5,7 @@ import pytest
 
 from workbench import load
 from workbench.errors import LoadError
+from workbench.load.kinds import kinds_of
 from workbench.tables import JOB_OPERATIONS
 
 ROW = {
@@ -157,15 +158,13 @@ def test_the_resolution_of_floats_is_told_and_refused_if_too_coarse(job_file):
 
 
 def test_a_file_of_operations_is_told_from_other_files(job_file, tmp_path, imbalance_demo):
-    from workbench.load._imbalance.job_operations import is_job_operations
-
     table, text = tmp_path / "traces.parquet", tmp_path / "notes.csv"
     pd.DataFrame({"name": ["a"], "step": [1]}).to_parquet(table)
     text.write_text("")
     files = [job_file({}), job_file({}, name="job.csv"), imbalance_demo / "synthetic_job.parquet"]
-    assert [is_job_operations(path) for path in files] == [True, True, True]
-    others = [table, text, tmp_path, tmp_path / "absent", imbalance_demo / "truth.csv"]
-    assert [is_job_operations(path) for path in others] == [False] * 5
+    assert all("job operations" in kinds_of(path) for path in files)
+    others = [table, text, imbalance_demo / "truth.csv"]
+    assert not any("job operations" in kinds_of(path) for path in others)
 
 
 TIMES = {"start_ts": [5_000_000_007, 6_000_000_000], "duration": [900_000_001, 500_000_000]}
@@ -231,13 +230,11 @@ def test_numbers_too_large_are_refused_with_their_limit_and_steps_may_be_huge(jo
 
 
 def test_spaces_beside_separators_are_no_part_of_names(job_file):
-    from workbench.load._imbalance.job_operations import is_job_operations
-
     path = job_file({}, name="job.csv")
     plain = load.job_operations(path)
     path.write_text(path.read_text().replace(",", ", "))
     pd.testing.assert_frame_equal(load.job_operations(path), plain)
-    assert is_job_operations(path)
+    assert "job operations" in kinds_of(path)
 
 
 def test_columns_that_cannot_be_told_apart_are_refused(job_file):

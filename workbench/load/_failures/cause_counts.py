@@ -49,22 +49,17 @@ def cause_counts(path: str | Path, *, columns: Mapping[str, str] | None = None) 
     """
     path = Path(path)
     frame = plain.renamed(
-        plain.read(path),
-        path,
-        names=_NAMES,
-        columns=columns,
+        plain.read(path), path, names=_NAMES, columns=columns,
         optional=("category", "printed_share"),
-    )
+    )  # fmt: skip
     causes = frame["cause"].astype(object).where(frame["cause"].notna(), "").astype(str).str.strip()
     _refuse_unnamed(causes, path)
-    table = pd.DataFrame(
-        {
-            "cause": causes,
-            "category": frame.get("category", pd.Series(pd.NA, index=frame.index)),
-            "failure_count": plain.whole(frame["failure_count"], path),
-            "printed_share": _printed(frame, path),
-        }
-    )
+    no_category = pd.Series(pd.NA, index=frame.index)
+    table = pd.DataFrame({
+        "cause": causes, "category": frame.get("category", no_category),
+        "failure_count": plain.whole(frame["failure_count"], path),
+        "printed_share": _printed(frame, path),
+    })  # fmt: skip
     table = CAUSE_COUNTS.cast(table)
     table.attrs["left_out"] = plain.left_out(path)
     return CAUSE_COUNTS.check(table, str(path))
@@ -88,10 +83,7 @@ def _printed(frame: pd.DataFrame, path: Path) -> pd.Series:
     values = plain.numbers(cells.reset_index(drop=True), path)
     if (values > 1).any():
         row = cells.index[int((values > 1).to_numpy().argmax())]
-        msg = (
-            f"{path}: row {row:,}: printed_share is {cells[row]}, which is above 1; write 30.1 % "
-            "as 0.301"
-        )
+        msg = f"{path}: row {row:,}: printed_share is {cells[row]}, above 1; write 30.1 % as 0.301"
         raise LoadError(msg)
     # Causes without a printed share stay unknown.
     shares[cells.index] = values.to_numpy()

@@ -44,9 +44,8 @@ def needles() -> tuple[bytes, ...]:
     """Return what lines hold, in lower case, of which the table knows or an error speaks."""
     needles = {rule.needle.encode() for rule in _rules() if rule.row}
     # Another one that is part of a needle finds its lines as well.
-    return tuple(sorted(needles - {n for n in needles if any(e in n for e in ERROR_NEEDLES)})) + (
-        ERROR_NEEDLES
-    )
+    needles -= {n for n in needles if any(e in n for e in ERROR_NEEDLES)}
+    return (*sorted(needles), *ERROR_NEEDLES)
 
 
 def kernel_message(text: str) -> dict[str, Any]:

@@ -66,14 +66,12 @@ def lifetimes(
     if frame.empty:
         msg = f"{path}: has no rows"
         raise LoadError(msg)
-    table = pd.DataFrame(
-        {
-            "node": _texts(frame, "node", None),
-            "group": _texts(frame, "group", "all"),
-            "lifetime_h": _hours(frame["lifetime_h"], column_of["lifetime_h"], source, time_unit),
-            "is_failure": _answers(frame["is_failure"], column_of["is_failure"], source),
-        }
-    )
+    column, answered = column_of["lifetime_h"], column_of["is_failure"]
+    table = pd.DataFrame({
+        "node": _texts(frame, "node", None), "group": _texts(frame, "group", "all"),
+        "lifetime_h": _hours(frame["lifetime_h"], column, source, time_unit),
+        "is_failure": _answers(frame["is_failure"], answered, source),
+    })  # fmt: skip
     lives = LIFETIMES.cast(table)
     lives.attrs["left_out"] = cut or plain.left_out(source)
     return LIFETIMES.check(lives, str(path))

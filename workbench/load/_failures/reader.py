@@ -170,12 +170,8 @@ def assembled(
     findings = [*passed_over, *_repeated(repeats, "lines"), *_repeated(states, "states")]
     findings += [*_folded(lines, incidents, window_s), *doubts(logs, incidents, timeline)]
     quality = [log.findings.frame() for log in logs] + [quality_frame(findings)]
-    return FailureLog(
-        failures=incidents,
-        timeline=TIMELINE.check(timeline),
-        nodes=node_spans(incidents, timeline, logs),
-        quality=QUALITY.joined(quality),
-    )
+    nodes = node_spans(incidents, timeline, logs)
+    return FailureLog(incidents, TIMELINE.check(timeline), nodes, QUALITY.joined(quality))
 
 
 def _repeated(repeats: pd.DataFrame, noun: str) -> list[Finding]:
@@ -217,7 +213,6 @@ _MOST_AT_ONCE, _AT_ONCE_S = 3, 10.0
 def doubts(
     logs: Sequence[LogPart], incidents: pd.DataFrame, timeline: pd.DataFrame
 ) -> list[Finding]:
-    """Return the findings about what was loaded as a whole."""
     placeless = incidents["node"].isna() & incidents["device"].notna()
     is_early = (incidents["clock"] == "epoch") & (incidents["start_ns"] < _EARLIEST_NS)
     crowded = at_once(incidents, most=_MOST_AT_ONCE, within_s=_AT_ONCE_S)

@@ -179,13 +179,9 @@ def _inner(source: Source, outer: Stream, *, owns: bool = True) -> Stream:
 def _opened(
     source: Source, blocks: Iterator[bytes], health: Health, file: io.IOBase | None
 ) -> Stream:
+    packed, limit = source.place.length if source.place else 0, source.expansion_limit
     return unpacking.opened(
-        blocks,
-        health,
-        label=source.label,
-        file=file,
-        packed_bytes=source.place.length if source.place else 0,
-        expansion_limit=source.expansion_limit,
+        blocks, health, label=source.label, file=file, packed_bytes=packed, expansion_limit=limit
     )
 
 
@@ -351,11 +347,8 @@ def _is_tar(head: bytes) -> bool:
 
 def _tar_members(path: Path, kind: Kind, expansion_limit: float | None) -> Iterator[Member]:
     layer: Literal["plain", "gzip"] = "plain" if kind == "tar" else "gzip"
-    opened = (
-        unpacking.open_file(path, str(path), expansion_limit)
-        if kind == "tar.gz"
-        else path.open("rb")
-    )
+    is_packed = kind == "tar.gz"
+    opened = unpacking.open_file(path, str(path), expansion_limit) if is_packed else path.open("rb")
     with opened as raw:
         reader, count = _TarReader(raw), 0
         try:

@@ -9,10 +9,10 @@ import struct
 import tarfile
 import zipfile
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import pandas as pd
 import pyarrow as pa
@@ -22,6 +22,9 @@ from workbench.load._files.stream import DamagedError
 from workbench.load._files.wanted import printable
 from workbench.tables import QUALITY
 
+# A row of a table under construction, and an object as somebody else wrote it.
+Row = dict[str, Any]
+Record = Mapping[str, Any]
 # Source, finding, what, count and where, as in the quality table.
 Finding = tuple[str, str, str, int, str | None]
 _LISTED = 8
@@ -98,9 +101,8 @@ def unreadable(label: str, error: BaseException, kind: str = "") -> Exception:
 
     Errors of the workbench, and of the system (no file, no right), say themselves what to do.
     """
-    is_of_system = isinstance(error, FileNotFoundError) or (
-        isinstance(error, OSError) and error.errno is not None
-    )
+    has_number = isinstance(error, OSError) and error.errno is not None
+    is_of_system = isinstance(error, FileNotFoundError) or has_number
     if isinstance(error, WorkbenchError) or is_of_system:
         return error if isinstance(error, Exception) else LoadError(str(error))
     # Libraries quote the content, which may be long and hold commands of a terminal.

@@ -134,9 +134,8 @@ def ranked(files: Sequence[File], given: RankArgument) -> list[Ranked[File]]:
     # The caller knows best, then the metadata; the name of a file may have been changed.
     for file, argument in zip(files, asked, strict=True):
         sources = {"argument": argument, "trace": file.stated_rank, "file name": file.name_rank}
-        source, rank = next(
-            ((name, rank) for name, rank in sources.items() if rank is not None), ("", None)
-        )
+        stated = ((name, rank) for name, rank in sources.items() if rank is not None)
+        source, rank = next(stated, ("", None))
         if rank is None:
             unknown.append(file)
         else:

@@ -75,11 +75,8 @@ def _next_document(text: str, at: int, findings: Findings, *, may_be_inside: boo
             return at
     match = _START.search(text, at)
     passed = text[at : match.start() if match else len(text)]
-    findings.add(
-        "skipped by design",
-        "lines that are no JSON",
-        sum(map(bool, map(str.strip, passed.splitlines()))),
-    )
+    count = sum(bool(line.strip()) for line in passed.splitlines())
+    findings.add("skipped by design", "lines that are no JSON", count)
     return match.end() if match else None
 
 
@@ -211,7 +208,8 @@ def left_out(path: Path) -> dict[str, int]:
 def numbers(values: pd.Series, path: Path, *, least: float = 0) -> pd.Series:
     """Return a column as finite floats from ``least``, or name the first that is none."""
     plain = as_floats(values)
-    _refuse(values, np.isfinite(plain) & (plain >= least), path, f"a finite number from {least:g}")
+    good = np.isfinite(plain) & (plain >= least)
+    refuse_unless(values, good, path, f"a finite number from {least:g}")
     return pd.Series(plain)
 
 
@@ -221,7 +219,7 @@ def whole(values: pd.Series, path: Path, *, least: int = 0, most: int = _EXACT -
     with np.errstate(invalid="ignore"):
         good = (plain >= least) & (plain == np.floor(plain)) & (plain <= most)
     to = "" if most == _EXACT - 1 else f" to {most:,}"
-    _refuse(values, good, path, f"a whole number from {least}{to}")
+    refuse_unless(values, good, path, f"a whole number from {least}{to}")
     return pd.Series(plain.astype(np.int64))
 
 
@@ -232,7 +230,8 @@ def texts(values: pd.Series) -> pd.Series:
     return cells.where(values.notna().to_numpy() & (cells != "").to_numpy(), None)
 
 
-def _refuse(values: pd.Series, good: np.ndarray, path: Path, expected: str) -> None:
+def refuse_unless(values: pd.Series, good: np.ndarray, path: str | Path, expected: str) -> None:
+    """Raise for the first value of a column that is not as expected, naming column and row."""
     if not good.all():
         row = int(np.flatnonzero(~good)[0])
         msg = (
@@ -377,7 +376,7 @@ _SYNTHETIC = (b"synthetic", b"true")
 _TABLE = "Parquet or CSV"
 _MARK = b"\xef\xbb\xbf"
 # The last line of a table is shorter than this.
-_TAIL_BYTES = 1 << 16
+_TAIL_BYTES = _HEAD_BYTES = 1 << 16
 MEND = "get the file again, or add a line end if the row is whole"
 
 
@@ -426,6 +425,16 @@ def parquet_in(path: str | Path) -> Path | io.BytesIO | None:
     return whole_file(path)
 
 
+def random_access(source: Source) -> Path | io.BytesIO:
+    """Return the file itself, or its content if it is packed."""
+    if source.place is None:
+        with source.path.open("rb") as file:
+            if not is_packed(file.read(_HEAD_BYTES)):
+                return source.path
+    with source.open() as stream:
+        return io.BytesIO(stream.read())
+
+
 def read_parquet(path: str | Path) -> pd.DataFrame | None:
     """Return the table that a Parquet file holds; None if the file is something else."""
     if (content := parquet_in(path)) is None:
@@ -456,8 +465,9 @@ def read_csv(path: str | Path, *, separator: str = ",", **options: Any) -> pd.Da
         # Without a header no row can be longer than it.
         if options.get("header", 0) == 0:
             refuse_longer_rows(text, Path(path), separator=separator)
+        text_file = io.StringIO(text)
         frame: pd.DataFrame = pd.read_csv(
-            io.StringIO(text), sep=separator, skipinitialspace=True, **options
+            text_file, sep=separator, skipinitialspace=True, **options
         )
     except DAMAGE as error:
         raise unreadable(shown(path), error, _TABLE) from error

@@ -247,23 +247,37 @@ class ConsoleFormat(LogFormat, Protocol):
         """Bytes of which a file holds one if the program wrote anything that matters."""
 
 
+def log_part(
+    findings: Findings,
+    failures: Iterable[Mapping[str, Any]] = (),
+    timeline: Iterable[Mapping[str, Any]] = (),
+    nodes: Mapping[str, int | None] | None = None,
+) -> LogPart:
+    """Make a part of rows as dicts; see :func:`failure_rows` and :func:`timeline_rows`."""
+    label = findings.source
+    failed, spans = failure_rows(failures, label), timeline_rows(timeline, label)
+    return LogPart(failed, spans, findings, nodes or {})
+
+
 def failure_rows(rows: Iterable[Mapping[str, Any]], source: str) -> pd.DataFrame:
     """Make table FAILURES of dicts with some of its columns; the rest is missing or usual."""
     usual = {"clock": "epoch", "other_codes": "", "line_count": 1, "text": "", "assumed": ""}
     usual |= {"devices": "", "ranks": "", "rank_count": 0}  # known once lines are folded
     usual |= {"category": "unknown", "severity": "unknown", "source": source}
-    return _table(FAILURES, rows, usual)
+    return table_of_rows(FAILURES, rows, usual)
 
 
 def timeline_rows(rows: Iterable[Mapping[str, Any]], source: str) -> pd.DataFrame:
     """Make table TIMELINE of dicts with some of its columns; the rest is missing or usual."""
-    return _table(TIMELINE, rows, {"clock": "epoch", "source": source})
+    return table_of_rows(TIMELINE, rows, {"clock": "epoch", "source": source})
 
 
 # In pieces, because dicts take many times the memory of a frame.
-def _table(
-    table: Table, rows: Iterable[Mapping[str, Any]], usual: Mapping[str, Any]
+def table_of_rows(
+    table: Table, rows: Iterable[Mapping[str, Any]], usual: Mapping[str, Any] | None = None
 ) -> pd.DataFrame:
+    """Make a table of dicts with some of its columns; the rest is ``usual`` or missing."""
+    usual = usual or {}
     names, walk, pieces = list(table.columns), iter(rows), []
     while piece := list(islice(walk, _PIECE_ROWS)):
         columns = {n: [row.get(n, usual.get(n)) for row in piece] for n in names}
@@ -492,12 +506,8 @@ def _stamps(times: pa.Array, clock: Clock, lines: np.ndarray, findings: Findings
         zone = zone_of(clock.zone or "UTC")
         placed = naive.dt.tz_localize(zone, ambiguous="NaT", nonexistent="NaT")
         finding = f"local times that the clock change makes ambiguous or impossible in {clock.zone}"
-        _tell(
-            f"{finding}; pass an offset",
-            (placed.isna() & naive.notna()).to_numpy(),
-            lines,
-            findings,
-        )
+        finding += "; pass an offset"
+        _tell(finding, (placed.isna() & naive.notna()).to_numpy(), lines, findings)
         raw = placed.dt.tz_convert("UTC").dt.tz_localize(None).astype("int64")
         return raw.astype("Int64").mask(placed.isna())
     return _ns_or_null(times, lines, findings)
@@ -536,9 +546,8 @@ def _tell(finding: str, bad: np.ndarray, lines: np.ndarray, findings: Findings) 
 
 def _numbers(values: pa.Array) -> np.ndarray:
     if pa.types.is_integer(values.type):
-        integers: np.ndarray = (
-            values.fill_null(0).cast(pa.int64(), safe=False).to_numpy(zero_copy_only=False)
-        )
+        whole = values.fill_null(0).cast(pa.int64(), safe=False)
+        integers: np.ndarray = whole.to_numpy(zero_copy_only=False)
         return integers
     cast: np.ndarray = values.cast(pa.float64()).fill_null(np.nan).to_numpy(zero_copy_only=False)
     return cast

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
 
 from workbench.load._failures.formats import goodput_events
 from workbench.load._failures.formats.goodput_events import Event, events_of
 from workbench.load._files.archive import Source
-from workbench.load._files.findings import Findings
+from workbench.load._files.findings import Findings, Row
 from workbench.load._files.text import text_lines
 from workbench.load._files.time import Given
 from workbench.load._fleet.job_part import (
@@ -52,9 +51,9 @@ class _Job:
     findings: Findings
     given: JobGiven
     attempt: int = 1
-    steps: list[dict[str, Any]] = field(default_factory=list)
-    spans: list[dict[str, Any]] = field(default_factory=list)
-    open: dict[str, dict[str, Any]] = field(default_factory=dict)
+    steps: list[Row] = field(default_factory=list)
+    spans: list[Row] = field(default_factory=list)
+    open: dict[str, Row] = field(default_factory=dict)
 
     def take(self, event: Event) -> None:
         stated = event.rest.get("attempt")

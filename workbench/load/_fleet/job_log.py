@@ -120,7 +120,6 @@ def _given(
 
 
 def _read(source: Source, options: JobGiven, findings: list[Finding]) -> JobPart | None:
-    """Read one file if its beginning is that of a log; else say so."""
     head = source.head(_HEAD_BYTES).removeprefix(BOM_UTF8)
     if options.columns and job_table.looks_like(head, dict(options.columns)):
         return job_table.read_job(source, options)
@@ -153,11 +152,8 @@ def _assembled(logs: Sequence[JobPart], findings: list[Finding]) -> JobLog:
     spans = LOGGED_SPANS.joined([log.spans for log in filled])
     spans = spans.sort_values(["start_ns", "line"], kind="stable", ignore_index=True)
     quality = [log.findings.frame() for log in logs] + [quality_frame(findings)]
-    return JobLog(
-        steps=LOGGED_STEPS.check(steps),
-        spans=LOGGED_SPANS.check(_after_steps(spans, steps)),
-        quality=QUALITY.joined(quality),
-    )
+    spans = LOGGED_SPANS.check(_after_steps(spans, steps))
+    return JobLog(LOGGED_STEPS.check(steps), spans, QUALITY.joined(quality))
 
 
 def _after_steps(spans: pd.DataFrame, steps: pd.DataFrame) -> pd.DataFrame:
@@ -171,11 +167,7 @@ def _after_steps(spans: pd.DataFrame, steps: pd.DataFrame) -> pd.DataFrame:
 def _raise_unknown(path: Paths, logs: Sequence[JobPart], findings: Sequence[Finding]) -> NoReturn:
     paths = shown_all(path)
     read = [tuple(row) for log in logs for row in log.findings.frame().itertuples(index=False)]
-    causes = [
-        (finding[0], finding[1], finding[2], finding[3], None)
-        for finding in read
-        if finding[1] != "read"
-    ]
+    causes = [(*row[:4], None) for row in read if row[1] != "read"]
     msg = (
         f"{paths}: no step and no span of a job found; supported: MLLOG lines of MLPerf Training, "
         "logs of Megatron, JSON events and tables with a column for the step and one for its "

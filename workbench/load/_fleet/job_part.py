@@ -6,12 +6,12 @@ import math
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 import pandas as pd
 
-from workbench.load._files.findings import Findings
-from workbench.tables import LOGGED_SPANS, LOGGED_STEPS, Table
+from workbench.load._files.findings import Findings, Record
+from workbench.load._files.time import table_of_rows
+from workbench.tables import LOGGED_SPANS, LOGGED_STEPS
 
 _NUMBERS = ("step", "attempt", "start_ns", "end_ns", "dur_ns", "token_count", "sample_count")
 # Two stamps written to the millisecond may disagree with a duration by so much.
@@ -52,13 +52,13 @@ class JobPart:
     benchmark_runs: int = 0
 
 
-def span_rows(rows: Iterable[Mapping[str, Any]], source: str) -> pd.DataFrame:
+def span_rows(rows: Iterable[Record], source: str) -> pd.DataFrame:
     """Make table LOGGED_SPANS of dicts, in order of time; ``step`` comes later."""
-    frame = _frame(LOGGED_SPANS, rows, {"attempt": 1, "source": source})
+    frame = table_of_rows(LOGGED_SPANS, rows, {"attempt": 1, "source": source})
     return frame.sort_values(["start_ns", "line"], kind="stable", ignore_index=True)
 
 
-def step_rows(rows: Iterable[Mapping[str, Any]], findings: Findings) -> pd.DataFrame:
+def step_rows(rows: Iterable[Record], findings: Findings) -> pd.DataFrame:
     """Make table LOGGED_STEPS of dicts with what a log says of each step.
 
     Each has ``line`` and two of ``start_ns``, ``end_ns``, ``dur_ns``, or one stamp, and may
@@ -89,9 +89,8 @@ def whole_steps(table: pd.DataFrame, findings: Findings) -> pd.DataFrame:
 def _with_both_ends(table: pd.DataFrame, findings: Findings) -> pd.DataFrame:
     """Work out the missing end of each step from its duration, or from its neighbour."""
     stated = table["end_ns"] - table["start_ns"]
-    odd = ((stated - table["dur_ns"]).abs() > _STAMP_NS + table["dur_ns"].abs() // 50).fillna(
-        value=False
-    )
+    slack = _STAMP_NS + table["dur_ns"].abs() // 50
+    odd = ((stated - table["dur_ns"]).abs() > slack).fillna(value=False)
     _tell(table[odd], findings, "suspicious", "steps whose duration is not that of their stamps")
     start = table["start_ns"].fillna(table["end_ns"] - table["dur_ns"])
     end = table["end_ns"].fillna(table["start_ns"] + table["dur_ns"])
@@ -166,15 +165,6 @@ def _tell(rows: pd.DataFrame, findings: Findings, finding: str, text: str) -> No
         findings.add(finding, text, len(rows), f"line {int(rows['line'].iloc[0]):,}")
 
 
-def _frame(
-    table: Table, rows: Iterable[Mapping[str, Any]], usual: Mapping[str, Any]
-) -> pd.DataFrame:
-    filled = [{name: row.get(name, usual.get(name)) for name in table.columns} for row in rows]
-    if not filled:
-        return table.empty()
-    return table.check(table.cast(pd.DataFrame(filled, dtype=object)))
-
-
 _NS = {"ns": 1, "us": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
 _UNIT = re.compile(r"^(.*?)[_ ]*[(\[]?(ns|us|µs|ms|msec|sec|seconds|secs|s)[)\]]?$")
 _SAME = {"µs": "us", "msec": "ms", "sec": "s", "seconds": "s", "secs": "s"}
@@ -237,7 +227,7 @@ def _rank(kind: str, name: str) -> int:
     return names.index(stem)
 
 
-def first_of(record: Mapping[str, Any], kind: str) -> int | None:
+def first_of(record: Record, kind: str) -> int | None:
     """Return the whole number from 0 that a record holds under a name of this kind."""
     for name in NAMES[kind]:
         value = record.get(name)
@@ -248,7 +238,7 @@ def first_of(record: Mapping[str, Any], kind: str) -> int | None:
     return None
 
 
-def duration_ns_of(record: Mapping[str, Any]) -> int | None:
+def duration_ns_of(record: Record) -> int | None:
     """Return the duration that a record holds under a name with a unit."""
     for name, value in record.items():
         kind, unit = meaning_of(name)

@@ -45,7 +45,6 @@ def looks_like(head: bytes, columns: dict[str, str] | None = None) -> bool:
 
 
 def read_job(source: Source, options: JobGiven) -> JobPart:
-    """Read a row per step."""
     findings = Findings(source.label)
     is_json = not header_of(source.head(1 << 16))
     raw = (json_table if is_json else csv_table)(source, findings)
@@ -79,9 +78,7 @@ def _found(raw: pd.DataFrame, options: JobGiven, label: str) -> dict[str, tuple[
             msg = f"{label}: columns= names {name!r}, which it has not; it has {_few(raw)}"
             raise LoadError(msg)
         kind, _, unit = meaning.partition("_")
-        meanings[kind] = (name, unit or (meaning_of(name)[1] if kind != "duration" else ""))
-        if kind == "duration" and not unit:
-            meanings[kind] = (name, meaning_of(name)[1])
+        meanings[kind] = (name, unit or meaning_of(name)[1])
     if not {"start", "end"} & set(meanings):
         msg = (
             f"{label}: no column with the time of a step; it has {_few(raw)}. Say which it is "
@@ -109,10 +106,8 @@ def _tell_of_ends(
 ) -> None:
     name = meanings.get("end", ("", ""))[0]
     if name and "end" not in options.columns and "start" not in meanings and plain(name) in _EITHER:
-        assumption = (
-            f'stamps of column {name!r} taken as the ends of steps; columns={{"start": ...}}'
-        )
-        findings.add("assumed", f"{assumption} says otherwise")
+        assumption = f"stamps of column {name!r} taken as the ends of steps"
+        findings.add("assumed", f'{assumption}; columns={{"start": ...}} says otherwise')
 
 
 def _few(raw: pd.DataFrame) -> list[str]:
@@ -171,9 +166,8 @@ class _Cells:
         scale = _SCALES[units[0]]
         finding = "noted" if stated else "assumed"
         assumption = f"numbers of column {name!r} taken as {units[0]} since 1970"
-        self._findings.add(
-            finding, assumption if stated else f"{assumption}, by their size", len(values)
-        )
+        assumption += "" if stated else ", by their size"
+        self._findings.add(finding, assumption, len(values))
         good = (values / scale).between(_FIRST, _LAST)
         self._count(name, (~good).reindex(self._raw.index, fill_value=False), "times like the rest")
         # Digits beyond what a float holds are kept: whole and fraction are read apart.
@@ -193,6 +187,5 @@ class _Cells:
             first = bad.index[bad.to_numpy(dtype=bool)][0]
             text = str(self._raw[name][first])[:40]
             where = f"{self._noun} {int(first):,}: {text}"
-            self._findings.add(
-                "dropped", f"cells of {name!r} that are no {noun}", int(bad.sum()), where
-            )
+            remark = f"cells of {name!r} that are no {noun}"
+            self._findings.add("dropped", remark, int(bad.sum()), where)

@@ -10,7 +10,7 @@ import pandas as pd
 from workbench.datasets import choose
 from workbench.errors import LoadError
 from workbench.load._files.archive import Paths, given_paths, shown, shown_all
-from workbench.load._files.findings import Finding
+from workbench.load._files.findings import Finding, Row
 from workbench.load._files.time import BootTime, Hosts
 from workbench.load._fleet.same_job import same_job
 from workbench.load._fleet.several_jobs import read_kind
@@ -51,16 +51,11 @@ _EMPTY: dict[str, tuple[Any, tuple[Table, ...]]] = {
 }
 # By kind of data the field of the bundle; further kinds have no rules that ask for them.
 _FIELDS = {
-    "traces": "trace",
-    "power logs": "power",
-    "job logs": "job",
-    "failure logs": "failures",
-    "failure tables": "failures",
-    "flight-recorder dumps": "flight",
-    "job operations": "operations",
-    "document lengths": "document_lengths",
+    "traces": "trace", "power logs": "power", "job logs": "job", "failure logs": "failures",
+    "failure tables": "failures", "flight-recorder dumps": "flight",
+    "job operations": "operations", "document lengths": "document_lengths",
     "injections": "injections",
-}
+}  # fmt: skip
 _NOT_READ = "holds {}, of which no rule asks anything"
 
 
@@ -139,9 +134,7 @@ def fleet(  # noqa: PLR0913 - the front door
     if not with_traces:
         wanted = [name for name in wanted if name != "traces"]
     options = Options(tz, year, boot_time, node, unit, scope)
-    read: dict[str, Any] = {
-        name: kind_named(name).read(path, options, progress=progress) for name in wanted
-    }
+    read: Row = {name: kind_named(name).read(path, options, progress=progress) for name in wanted}
     absent = [
         (shown_all(path), "noted", NOT_THERE.format(name), 1, None)
         for name, kind in _KINDS.items()
@@ -157,13 +150,9 @@ def fleet(  # noqa: PLR0913 - the front door
         read.get(name) or bundle_of(*(table.empty() for table in tables))
         for name, (bundle_of, tables) in _EMPTY.items()
     )
-    return Fleet(
-        power,
-        job,
-        failures,
-        read["traces"].ranks if "traces" in read else RANKS.empty(),
-        joined(frames, files, [*same_job(path, read, tz), *absent, *apart]),
-    )
+    ranks = read["traces"].ranks if "traces" in read else RANKS.empty()
+    quality = joined(frames, files, [*same_job(path, read, tz), *absent, *apart])
+    return Fleet(power, job, failures, ranks, quality)
 
 
 def bundle(  # noqa: PLR0913 - the front door
@@ -239,9 +228,9 @@ def _not_asked(path: Paths, files: Told) -> LoadError:
 
 def _read(
     path: Paths, files: Told, options: Options, progress: bool
-) -> tuple[dict[str, Any], dict[str, pd.DataFrame], list[Finding], list[LoadError]]:
+) -> tuple[Row, dict[str, pd.DataFrame], list[Finding], list[LoadError]]:
     """Read every kind; return results by field, findings by kind, remarks, and errors."""
-    read: dict[str, Any] = {}
+    read: Row = {}
     frames: dict[str, pd.DataFrame] = {}
     remarks: list[Finding] = []
     errors: list[LoadError] = []

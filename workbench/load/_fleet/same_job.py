@@ -6,14 +6,13 @@ the zone can often be told from the times alone.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
 import pandas as pd
 
 from workbench.load._files.archive import Paths, shown_all
-from workbench.load._files.findings import Finding
+from workbench.load._files.findings import Finding, Record
 from workbench.load._files.time import zone_of
 
 _QUARTER_S = 900
@@ -39,7 +38,7 @@ class _Span(NamedTuple):
         return self.last_s - self.first_s
 
 
-def same_job(path: Paths, read: Mapping[str, Any], tz: str | None) -> list[Finding]:
+def same_job(path: Paths, read: Record, tz: str | None) -> list[Finding]:
     """Give findings on logs of power and of failures that miss the time of the job.
 
     ``read`` has what was loaded, by kind; ``tz`` is the zone that the caller gave for local stamps.

@@ -25,14 +25,9 @@ from workbench.tables import DOCUMENT_LENGTHS
 
 # Columns that hold the length of a document or of a prompt, in the order they are tried.
 KNOWN_COLUMNS = (
-    "length_tokens",
-    "ContextTokens",
-    "input_length",
-    "num_prefill_tokens",
-    "length",
-    "num_tokens",
-    "seq_len",
-)
+    "length_tokens", "ContextTokens", "input_length", "num_prefill_tokens", "length",
+    "num_tokens", "seq_len",
+)  # fmt: skip
 _COMMON_COLUMNS = {"length", "num_tokens", "seq_len"}
 _MOST_COLUMNS = 3
 _LONGEST = 1 << 40
@@ -221,10 +216,8 @@ def _json_frame(path: Path, text: str, *, lines: bool) -> Any:
     try:
         content = [json.loads(line) for line in texts] if lines else json.loads(text)
     except json.JSONDecodeError as error:
-        msg = (
-            f"{path}: is neither a JSON list nor one JSON object per line "
-            f"({str(error).strip()[:100]})"
-        )
+        reason = str(error).strip()[:100]
+        msg = f"{path}: is neither a JSON list nor one JSON object per line ({reason})"
         raise LoadError(msg) from None
     if any(isinstance(row, dict) for row in content):
         return pd.DataFrame([row if isinstance(row, dict) else {} for row in content])
@@ -232,7 +225,6 @@ def _json_frame(path: Path, text: str, *, lines: bool) -> Any:
 
 
 def _names(frame: pd.DataFrame, column: str | Sequence[str] | None, path: Path) -> list[str]:
-    """Return the columns that hold lengths, or say which there are."""
     usual = [name for name in KNOWN_COLUMNS if name in frame][:1]
     requested: Any = column
     if not (requested is None or isinstance(requested, str | list | tuple)):

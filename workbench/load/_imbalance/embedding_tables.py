@@ -54,16 +54,12 @@ def embedding_tables(
         raise LoadError(msg)
     if element_bytes is not None:
         frame = frame.assign(element_bytes=element_bytes)
-    table = pd.DataFrame(
-        {
-            "table": _texts(frame["table"], path),
-            "pooling_ratio": plain.numbers(frame["pooling_ratio"], path),
-            **{
-                name: plain.whole(frame[name], path, least=1)
-                for name in ("row_count", "dim_count", "element_bytes")
-            },
-        }
-    )
+    counts = ("row_count", "dim_count", "element_bytes")
+    table = pd.DataFrame({
+        "table": _texts(frame["table"], path),
+        "pooling_ratio": plain.numbers(frame["pooling_ratio"], path),
+        **{name: plain.whole(frame[name], path, least=1) for name in counts},
+    })  # fmt: skip
     table = EMBEDDING_TABLES.cast(table)
     table.attrs["left_out"] = plain.left_out(path)
     return EMBEDDING_TABLES.check(table, str(path))

@@ -62,9 +62,8 @@ def expert_loads(
     names = {**_NAMES, **(columns or {})}
     filled = 0
     if columns or {names["expert"], names["load_count"]} <= set(frame.columns):
-        table, filled = _filled(
-            _long(plain.renamed(frame, path, names=_NAMES, columns=columns), path), path
-        )
+        named = plain.renamed(frame, path, names=_NAMES, columns=columns)
+        table, filled = _filled(_long(named, path), path)
     else:
         plain.refuse_cut_row(frame, path, frame.columns)
         is_bare = plain.is_csv(path) and not _has_header(frame, path, header)
@@ -75,13 +74,8 @@ def expert_loads(
 
 
 def _long(frame: pd.DataFrame, path: Path) -> pd.DataFrame:
-    table = pd.DataFrame(
-        {
-            "layer": plain.whole(frame["layer"], path),
-            "expert": plain.whole(frame["expert"], path),
-            "load_count": plain.numbers(frame["load_count"], path),
-        }
-    )
+    table = pd.DataFrame({name: plain.whole(frame[name], path) for name in ("layer", "expert")})
+    table["load_count"] = plain.numbers(frame["load_count"], path)
     twice = table.duplicated(["layer", "expert"])
     if twice.any():
         row = int(twice.to_numpy().argmax())
@@ -171,10 +165,6 @@ def _unrolled(
     layers = np.arange(len(matrix)) if layers is None else layers
     experts = list(range(matrix.shape[1])) if experts is None else experts
     loads = [plain.numbers(matrix.iloc[:, at], path).to_numpy() for at in range(matrix.shape[1])]
-    return pd.DataFrame(
-        {
-            "layer": np.tile(layers, len(loads)),
-            "expert": np.repeat(experts, len(layers)),
-            "load_count": np.concatenate(loads),
-        }
-    )
+    of_layer, of_expert = np.tile(layers, len(loads)), np.repeat(experts, len(layers))
+    counts = np.concatenate(loads)
+    return pd.DataFrame({"layer": of_layer, "expert": of_expert, "load_count": counts})

@@ -7,17 +7,14 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from workbench.errors import LoadError
-from workbench.load._files.archive import Source, shown
-from workbench.load._files.findings import DAMAGE
 from workbench.load._files.tables import (
     as_floats,
-    parquet_in,
     read_csv,
     read_parquet,
+    refuse_unless,
     says_synthetic,
     without_cut_row,
 )
@@ -25,21 +22,14 @@ from workbench.tables import JOB_OPERATIONS
 
 # Name in the table -> name in the files of ByteDance-Seed/StragglerAnalysis.
 COLUMNS: Mapping[str, str] = {
-    "step": "step",
-    "dp_rank": "dp_rank",
-    "stage": "stage",
-    "operation": "optype",
-    "sequence": "seq_id",
-    "micro_batch": "mb_id",
-    "chunk": "gmc",
-    "start_ns": "start_ts",
+    "step": "step", "dp_rank": "dp_rank", "stage": "stage", "operation": "optype",
+    "sequence": "seq_id", "micro_batch": "mb_id", "chunk": "gmc", "start_ns": "start_ts",
     "dur_ns": "duration",
-}
+}  # fmt: skip
 # Read where named: rows of the ranks of one tensor-parallel group become one.
 _TENSOR = "tp_rank"
 _WORKER = ("step", "dp_rank", "stage")
 _COMPUTES = ("forward-compute", "backward-compute")
-_HEAD_BYTES = 1 << 16
 _NS = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "ns": 1}
 
 
@@ -106,27 +96,13 @@ def job_operations(
     if time_unit not in _NS:
         msg = f"time_unit must be one of {list(_NS)}, not {time_unit!r}"
         raise LoadError(msg)
-    read, cut = _whole_rows(Path(path), names)
+    # A last row that may be cut is left out, and counted.
+    read, cut = without_cut_row(_read(Path(path)), Path(path), names.values())
     frame = _chosen(read, names, columns or {}, path)
     texts = _renamed(frame["operation"], operations or {}, path)
     marker = texts.eq("first-op")
     frame, texts = frame[~marker].reset_index(drop=True), texts[~marker].reset_index(drop=True)
-    computes = texts.isin(_COMPUTES)
-    integers = [name for name in ("step", "dp_rank", "stage", "sequence", _TENSOR) if name in frame]
-    table = pd.DataFrame(
-        {
-            "operation": texts,
-            **{
-                name: _times(frame[name], name, path, _NS[time_unit])
-                for name in ("start_ns", "dur_ns")
-            },
-            **{name: _integers(frame[name], name, path) for name in integers},
-            **{
-                name: _integers(frame[name].where(computes), name, path, may_lack=True)
-                for name in ("micro_batch", "chunk")
-            },
-        }
-    )
+    table = _numbers(frame, texts, path, _NS[time_unit])
     doubts = zero_runs(table, np.flatnonzero(~marker), zero_run_rows)
     resolution = _resolution(frame["start_ns"], table, path, _NS[time_unit])
     if "sequence" in table:
@@ -144,36 +120,8 @@ def job_operations(
     return JOB_OPERATIONS.check(table, str(path))
 
 
-def is_job_operations(path: str | Path) -> bool:
-    """Say whether a file holds the operations of a job, by the names of its columns.
-
-    Parameters
-    ----------
-    path
-        Any file or folder.
-
-    Returns
-    -------
-    bool
-        True for a Parquet or CSV file that has most columns of ByteDance-Seed/StragglerAnalysis.
-        Other names are read with ``columns=``, but not recognised.
-    """
-    file = Path(path)
-    if not file.is_file():
-        return False
-    try:
-        if (content := parquet_in(file)) is not None:
-            names = set(pq.read_schema(content).names)
-        else:
-            head = Source(shown(file), file).head(_HEAD_BYTES).decode("utf-8-sig", "replace")
-            names = {name.strip().strip('"') for name in head.split("\n", 1)[0].split(",")}
-    except DAMAGE:
-        return False
-    return names_operations(names)
-
-
 def names_operations(names: Iterable[str]) -> bool:
-    """Say whether columns of these names hold the operations of a job."""
+    """Say whether a file has most columns of ByteDance-Seed/StragglerAnalysis."""
     return 2 * len(set(names) & set(COLUMNS.values())) > len(COLUMNS)
 
 
@@ -239,11 +187,6 @@ def _one_per_group(table: pd.DataFrame) -> tuple[pd.DataFrame, int]:
     return joined.drop(columns="end_ns"), len(table) - len(joined)
 
 
-def _whole_rows(path: Path, names: Mapping[str, str]) -> tuple[pd.DataFrame, dict[str, int]]:
-    """Read a file without a last row that may be cut, which is counted."""
-    return without_cut_row(_read(path), path, names.values())
-
-
 def _read(path: Path) -> pd.DataFrame:
     frame = read_parquet(path)
     if frame is None:
@@ -273,61 +216,65 @@ def _within_step(table: pd.DataFrame) -> pd.Series:
     return equal.rank(method="dense").sub(1).astype("Int64")
 
 
-def _times(values: pd.Series, name: str, path: str | Path, per_unit: int) -> pd.Series:
+def _numbers(
+    frame: pd.DataFrame, texts: pd.Series, path: str | Path, per_unit: int
+) -> pd.DataFrame:
+    table = pd.DataFrame({"operation": texts})
+    for name in ("start_ns", "dur_ns"):
+        table[name] = _times(frame[name], path, per_unit)
+    for name in (*_WORKER, "sequence", _TENSOR):
+        if name in frame:
+            table[name] = _integers(frame[name], path)
+    computes = texts.isin(_COMPUTES)
+    for name in ("micro_batch", "chunk"):
+        table[name] = _integers(frame[name].where(computes), path, may_lack=True)
+    return table
+
+
+def _times(values: pd.Series, path: str | Path, per_unit: int) -> pd.Series:
+    is_duration = values.name == "dur_ns"
+    expected = "a finite time" + " from 0" * is_duration
     if values.dtype.kind in "mM":
-        return _exact_times(values, name, path)
+        return _exact_times(values, path, expected, is_duration=is_duration)
     if pd.api.types.is_integer_dtype(values.dtype) and not values.isna().any():
         integers = values.to_numpy(dtype=np.int64)
         if np.abs(integers).max(initial=0) < (1 << 62) // per_unit:
-            _refuse(values, (integers < 0) & (name == "dur_ns"), name, path, "a finite time from 0")
+            refuse_unless(values, (integers >= 0) | (not is_duration), path, expected)
             return pd.Series(integers * per_unit)
     numbers = as_floats(values)
     good = np.isfinite(numbers) & (np.abs(numbers) < (1 << 62) / per_unit)
-    if name == "dur_ns":
+    if is_duration:
         good &= numbers >= 0
-    _refuse(values, ~good, name, path, "a finite time" + " from 0" * (name == "dur_ns"))
+    refuse_unless(values, good, path, expected)
     return pd.Series(np.rint(numbers * per_unit).astype(np.int64))
 
 
-def _exact_times(values: pd.Series, name: str, path: str | Path) -> pd.Series:
+def _exact_times(
+    values: pd.Series, path: str | Path, expected: str, *, is_duration: bool
+) -> pd.Series:
     """Convert points in time, since 1970, and time spans to ns; they know their unit."""
     is_point = values.dtype.kind == "M"
-    if is_point and name == "dur_ns":
-        msg = f"{path}: column for {name!r} holds points in time ({values.dtype}), no durations"
+    if is_point and is_duration:
+        msg = f"{path}: column for 'dur_ns' holds points in time ({values.dtype}), no durations"
         raise LoadError(msg)
-    expected = "a finite time" + " from 0" * (name == "dur_ns")
-    _refuse(values, values.isna().to_numpy(), name, path, expected)
+    refuse_unless(values, values.notna().to_numpy(), path, expected)
     if is_point and values.dt.tz is not None:
         values = values.dt.tz_convert(None)
     times: pd.Series = values.dt.as_unit("ns").astype("int64").reset_index(drop=True)
-    _refuse(values, (times < 0).to_numpy() & (name == "dur_ns"), name, path, expected)
+    refuse_unless(values, (times >= 0).to_numpy() | (not is_duration), path, expected)
     return times
 
 
-def _integers(
-    values: pd.Series, name: str, path: str | Path, *, may_lack: bool = False
-) -> pd.Series:
+def _integers(values: pd.Series, path: str | Path, *, may_lack: bool = False) -> pd.Series:
     # Steps may be of any size that a float64 keeps exactly; the others are int32.
-    most = (1 << 53) - 1 if name == "step" else (1 << 31) - 1
+    most = (1 << 53) - 1 if values.name == "step" else (1 << 31) - 1
     numbers = pd.to_numeric(values, errors="coerce")
     lacking = values.isna().to_numpy() if may_lack else np.zeros(len(values), dtype=bool)
     plain = numbers.to_numpy(dtype=np.float64, na_value=np.nan)
     with np.errstate(invalid="ignore"):
         good = (plain >= 0) & (plain == np.floor(plain)) & (plain <= most)
-    _refuse(values, ~(good | lacking), name, path, f"a whole number from 0 to {most:,}")
+    refuse_unless(values, good | lacking, path, f"a whole number from 0 to {most:,}")
     return pd.Series(plain).astype("Int64")
-
-
-def _refuse(values: pd.Series, bad: np.ndarray, name: str, path: str | Path, expected: str) -> None:
-    if bad.any():
-        row = int(np.flatnonzero(bad)[0])
-        value = values.iloc[row]
-        plain = value.item() if isinstance(value, np.generic) else value
-        msg = (
-            f"{path}: column for {name!r}: {int(bad.sum()):,} values are not {expected}, "
-            f"the first is {plain!r} in row {row:,}"
-        )
-        raise LoadError(msg)
 
 
 # Pages of a file that were lost read as 0; but a worker may begin one or two operations at 0.
@@ -369,8 +316,7 @@ def _runs(
     first, last = first[long], last[long]
     count = int((last - first).sum())
     runs = "" if len(first) == 1 else f" in {len(first):,} runs, the first"
+    ends = f"{rows[first[0]]:,} to {rows[last[0] - 1]:,}"
     return [
-        f"{count:,} {noun} are exactly 0{runs} in rows {rows[first[0]]:,} to "
-        f"{rows[last[0] - 1]:,}: "
-        "missing values, or a damaged file"
+        f"{count:,} {noun} are exactly 0{runs} in rows {ends}: missing values, or a damaged file"
     ]

@@ -5,13 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 
 from workbench.errors import LoadError
 from workbench.load._files.archive import Source, shown
-from workbench.load._files.findings import Findings
+from workbench.load._files.findings import Findings, Row
 from workbench.load._files.text import whole_lines
 from workbench.tables import MEGATRON_TIMERS
 
@@ -92,7 +91,7 @@ def megatron_timers(path: str | Path) -> pd.DataFrame:
     return MEGATRON_TIMERS.check(table, shown(file))
 
 
-def _rows(lines: Iterator[tuple[int, str]]) -> Iterator[dict[str, Any]]:
+def _rows(lines: Iterator[tuple[int, str]]) -> Iterator[Row]:
     """Give one row per printed time; a block goes on until the next head or iteration."""
     block, kind, timer, iteration = -1, "", "", None
     for number, raw in lines:
@@ -120,8 +119,6 @@ def _times(line: str, kind: str, timer: str) -> list[tuple[str, str, int | None,
         return [(timer, "rank", int(match[1]), match[2])] if match and timer else []
     if match := (_LARGEST if kind == "max time" else _EXTREMES).match(line):
         statistics = ("max",) if kind == "max time" else ("min", "max")
-        return [
-            (match[1], name, None, text)
-            for name, text in zip(statistics, match.groups()[1:], strict=True)
-        ]
+        times = zip(statistics, match.groups()[1:], strict=True)
+        return [(match[1], name, None, text) for name, text in times]
     return []

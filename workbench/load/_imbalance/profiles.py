@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from workbench.errors import LoadError
-from workbench.load._files.tables import as_floats, read_csv, without_cut_row
+from workbench.load._files.tables import as_floats, read_csv, refuse_unless, without_cut_row
 from workbench.tables import ATTENTION_PROFILE, LINEAR_PROFILE, Table
 
 _NS_PER_MS = 1_000_000
@@ -89,12 +89,8 @@ def linear_profile(path: str | Path, *, embedding_size: int | None = None) -> pd
         is not a number above 0.
     """
     frame, left_out = _read(path)
-    times = [
-        name
-        for name in map(str, frame)
-        if name.startswith("time_stats.") and name.endswith(".mean")
-        if name.split(".")[1] not in _NOT_PER_LAYER
-    ]
+    means = [n for n in map(str, frame) if n.startswith("time_stats.") and n.endswith(".mean")]
+    times = [name for name in means if name.split(".")[1] not in _NOT_PER_LAYER]
     needed = ("num_tokens", "num_tensor_parallel_workers")
     missing = [name for name in needed if name not in frame]
     if missing or not times:
@@ -111,13 +107,10 @@ def linear_profile(path: str | Path, *, embedding_size: int | None = None) -> pd
         if frame.empty:
             msg = f"{path}: no model of width {embedding_size}; it holds {sizes}"
             raise LoadError(msg)
-    table = pd.DataFrame(
-        {
-            "token_count": frame["num_tokens"],
-            "tensor_parallel": frame["num_tensor_parallel_workers"],
-            "dur_ns": frame[times].apply(pd.to_numeric, errors="coerce").sum(axis=1, skipna=False),
-        }
-    )
+    numbers = frame[times].apply(pd.to_numeric, errors="coerce")
+    columns = {"token_count": needed[0], "tensor_parallel": needed[1]}
+    table = pd.DataFrame({name: frame[column] for name, column in columns.items()})
+    table["dur_ns"] = numbers.sum(axis=1, skipna=False)
     return _checked(table, LINEAR_PROFILE, path, left_out)
 
 
@@ -137,15 +130,10 @@ def _checked(
         numbers = as_floats(table[name])
         is_integer = column.dtype == "int64"
         good = np.isfinite(numbers) & (numbers > 0)
-        bad = ~(good & (numbers == np.floor(numbers)) if is_integer else good)
-        if bad.any():
-            row = int(np.flatnonzero(bad)[0])
-            kind = "a whole number" if is_integer else "a number"
-            msg = (
-                f"{path}: column for {name!r}: {int(bad.sum())} values are not {kind} above 0, "
-                f"the first is {table[name].iloc[[row]].tolist()[0]!r} in row {row}"
-            )
-            raise LoadError(msg)
+        if is_integer:
+            good &= numbers == np.floor(numbers)
+        kind = "a whole number" if is_integer else "a number"
+        refuse_unless(table[name], good, path, f"{kind} above 0")
         table[name] = numbers * (_NS_PER_MS if name == "dur_ns" else 1)
     table = fits.cast(table)
     table.attrs["left_out"] = left_out

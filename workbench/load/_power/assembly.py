@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from hashlib import blake2b
 from itertools import pairwise
 from typing import Any
@@ -37,22 +36,14 @@ _ELSEWHERE = "readings that another file holds as well; taken once"
 _CONFLICT = "readings of one stamp that differ from another file's; those of the other are kept"
 
 
-@dataclass(frozen=True)
-class _File:
-    """One file, put in order."""
-
-    part: PowerPart
-    readings: Rows
-    counters: Rows | None
-
-
 def assembled(contents: Sequence[PowerPart], passed_over: Sequence[Finding] = ()) -> PowerLog:
     """Put the files of one load together: in order, each thing and each reading once."""
-    files = [_ordered(content) for content in contents]
-    names, findings = final_names(contents, [_tracks(file) for file in files])
+    of_readings = [_ordered(content) for content in contents]
+    of_counters = [_ordered_counters(content) for content in contents]
+    tracks = [_tracks(*pair) for pair in zip(of_readings, of_counters, strict=True)]
+    names, findings = final_names(contents, tracks)
     sources = [content.findings.source for content in contents]
-    readings, _ = _together([f.readings for f in files], names, sources, findings)
-    of_counters = [f.counters if f.counters is not None else _no_rows() for f in files]
+    readings, _ = _together(of_readings, names, sources, findings)
     counters, counted = _together(of_counters, names, sources, findings)
     counting = sources[int(counted[0])] if len(counted) else ""
     findings += without_slips(counters, counting)
@@ -62,20 +53,16 @@ def assembled(contents: Sequence[PowerPart], passed_over: Sequence[Finding] = ()
     readings, _ = joined([readings, derived], [readings.names, derived.names])
     entities = entity_table(contents, names, readings, methods)
     _clip(readings, entities, findings)
-    findings += doubts(contents, names, [file.readings for file in files], readings, entities)
+    findings += doubts(contents, names, of_readings, readings, entities)
     power = _frame(readings, "power_w", entities["entity"])
     quality = [content.findings.frame() for content in contents]
     quality.append(quality_frame([*passed_over, *findings]))
-    return PowerLog(
-        power=POWER.check(power),
-        entities=entities,
-        states=joined_states(contents, names, entities["entity"]),
-        counters=POWER_COUNTERS.check(_frame(counters, "energy_j", entities["entity"])),
-        quality=_stacked(quality),
-    )
+    counted_energy = POWER_COUNTERS.check(_frame(counters, "energy_j", entities["entity"]))
+    states = joined_states(contents, names, entities["entity"])
+    return PowerLog(POWER.check(power), entities, states, counted_energy, QUALITY.joined(quality))
 
 
-def _ordered(content: PowerPart) -> _File:
+def _ordered(content: PowerPart) -> Rows:
     # The frames of the reader are given up at once, so each reading is in memory once.
     content.findings.add("read", f"readings ({content.format_name})", len(content.readings))
     rows = rows_of(content.readings, "power_w")
@@ -83,19 +70,24 @@ def _ordered(content: PowerPart) -> _File:
     clean_values(rows, content.entities, content.findings)
     rows = in_order(rows, content.findings)
     tell_of_rhythm(rows, content.findings)
+    return rows
+
+
+def _ordered_counters(content: PowerPart) -> Rows:
     if content.counters is None or not len(content.counters):
-        return _File(content, rows, None)
+        number, none = np.empty(0, np.int64), np.empty(0)
+        return Rows([], number.astype(np.int32), number, none, number)
     counters = rows_of(content.counters, "energy_j")
     content.counters = None
     bad = ~np.isfinite(counters.numbers) | (counters.numbers < 0)
     content.findings.add("noted", "energies that are missing or none", int(bad.sum()))
     counters.numbers[bad] = np.nan
-    return _File(content, rows, in_order(counters, content.findings))
+    return in_order(counters, content.findings)
 
 
-def _tracks(file: _File) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+def _tracks(readings: Rows, counters: Rows) -> dict[str, tuple[np.ndarray, np.ndarray]]:
     result = {}
-    for rows in filter(None, (file.counters, file.readings)):
+    for rows in (counters, readings):
         result.update({n: (rows.time_ns[span], rows.numbers[span]) for n, span in rows.slices()})
     return result
 
@@ -149,26 +141,9 @@ def _frame(rows: Rows, value: str, entities: pd.Series) -> pd.DataFrame:
     code_of = {name: code for code, name in enumerate(entities)}
     codes = np.array([code_of[name] for name in rows.names] or [0], dtype=np.int32)[rows.codes]
     categories = pd.Index(entities.to_numpy(), dtype=pd.Series([""]).dtype)
-    return pd.DataFrame(
-        {
-            "time_ns": rows.time_ns,
-            "entity": pd.Categorical.from_codes(codes, categories=categories),
-            value: rows.numbers,
-        },
-        copy=False,
-    )
-
-
-def _no_rows() -> Rows:
-    number, none = np.empty(0, np.int64), np.empty(0)
-    return Rows([], number.astype(np.int32), number, none, number)
-
-
-def _stacked(frames: Sequence[pd.DataFrame]) -> pd.DataFrame:
-    filled = [frame for frame in frames if len(frame)]
-    if not filled:
-        return QUALITY.empty()
-    return QUALITY.check(QUALITY.cast(pd.concat(filled, ignore_index=True)))
+    entity = pd.Categorical.from_codes(codes, categories=categories)
+    data = {"time_ns": rows.time_ns, "entity": entity, value: rows.numbers}
+    return pd.DataFrame(data, copy=False)
 
 
 # Power from counters of energy, where nothing else tells the power.
@@ -285,7 +260,6 @@ def doubts(
     readings: Rows,
     entities: pd.DataFrame,
 ) -> list[Finding]:
-    """Return the findings about what was loaded as a whole."""
     return [
         *_copies(contents, names, tables),
         *_benchmark_runs(contents, tables),
@@ -342,17 +316,10 @@ def _copies(
             continue
         digest = blake2b(rows.codes.tobytes() + rows.time_ns.tobytes() + rows.numbers.tobytes())
         first_number = first.setdefault(digest.digest(), number)
-        if first_number != number and {*names[first_number].values()}.isdisjoint(
-            names[number].values()
-        ):
-            source = contents[number].findings.source
-            yield (
-                source,
-                "suspicious",
-                _COPY,
-                len(rows.codes),
-                contents[first_number].findings.source,
-            )
+        first_names = {*names[first_number].values()}
+        if first_number != number and first_names.isdisjoint(names[number].values()):
+            source, earlier = (contents[n].findings.source for n in (number, first_number))
+            yield source, "suspicious", _COPY, len(rows.codes), earlier
 
 
 def _outline(rows: Rows) -> tuple[int, ...]:
@@ -375,8 +342,8 @@ def _odd_clocks(entities: pd.DataFrame) -> Iterator[Finding]:
     timed = entities[entities["clock"].eq("epoch") & entities["first_ns"].notna()]
     first = timed["first_ns"].astype("int64")
     last = timed["last_ns"].astype("int64")
-    is_early = pd.Series([is_before_any_clock(first_row) for first_row in first], index=timed.index)
-    yield from _by_file(timed[is_early.astype(bool)], "suspicious", _EARLY)
+    is_early = first < _EARLIEST_NS
+    yield from _by_file(timed[is_early], "suspicious", _EARLY)
     if len(timed) < 3:
         return
     middle = float(((first + last) / 2).median())
@@ -385,7 +352,7 @@ def _odd_clocks(entities: pd.DataFrame) -> Iterator[Finding]:
     is_apart = (first > middle + span + SECOND) | (last < middle - span - SECOND)
     is_apart &= (centre - middle).abs() > 600 * SECOND
     if 0 < is_apart.sum() < len(timed) / 2:
-        yield from _by_file(timed[is_apart & ~is_early.astype(bool)], "suspicious", _APART)
+        yield from _by_file(timed[is_apart & ~is_early], "suspicious", _APART)
 
 
 def _stuck(readings: Rows, entities: pd.DataFrame) -> Iterator[Finding]:
@@ -395,22 +362,12 @@ def _stuck(readings: Rows, entities: pd.DataFrame) -> Iterator[Finding]:
         spans = {name: tracks[name] for name in span["entity"] if name in tracks}
         if len(spans) < 2:
             continue
-        lowest = min(
-            float(readings.numbers[rows].min(initial=np.inf, where=_is_given(readings, rows)))
-            for rows in spans.values()
-        )
-        runs = {
-            n: _longest_run(readings.numbers[rows], _IDLE_RATIO * lowest)
-            for n, rows in spans.items()
-        }
+        values = {name: readings.numbers[rows] for name, rows in spans.items()}
+        lowest = min(float(np.nanmin(own, initial=np.inf)) for own in values.values())
+        runs = {n: _longest_run(own, _IDLE_RATIO * lowest) for n, own in values.items()}
         typical = float(np.median(list(runs.values())))
         stuck = [n for n, run in runs.items() if run >= _STUCK_COUNT and run > 5 * typical]
         yield from _by_file(span[span["entity"].isin(stuck)], "suspicious", _STUCK)
-
-
-def _is_given(readings: Rows, span: slice) -> np.ndarray:
-    options: np.ndarray = ~np.isnan(readings.numbers[span])
-    return options
 
 
 def _longest_run(values: np.ndarray, idle: float) -> int:
@@ -466,11 +423,6 @@ def tell_of_rhythm(rows: Rows, findings: Findings) -> None:
     if uneven:
         text = "entities read at uneven times (more than a tenth of the steps is half a period off)"
         findings.add("noted", text, len(uneven), uneven[0])
-
-
-def is_before_any_clock(time_ns: int) -> bool:
-    """Say whether a time is before the year 2000: the clock was not set."""
-    return time_ns < _EARLIEST_NS
 
 
 # What explains power, of several files, in order and once.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pandas as pd
@@ -153,26 +153,15 @@ def _moments(readings: Readings) -> Moments:
     codes = readings.runs.per_row.astype(np.int64)
     local = of_values(codes * span + (readings.cells - first), readings.watts)
     codes, cells = np.divmod(local.key, span)
-    return _with_key(local, codes, cells + first)
-
-
-def _with_key(moments: Moments, codes: np.ndarray, cells: np.ndarray) -> Moments:
-    key = (codes << _SHIFT) + cells + _HALF
-    return Moments(
-        key, moments.count, moments.mean, moments.low, moments.high, moments.squares
-    )  # fmt: skip
-
-
-def _split(key: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    return key >> _SHIFT, (key & ((1 << _SHIFT) - 1)) - _HALF
+    return replace(local, key=(codes << _SHIFT) + cells + first + _HALF)
 
 
 def _table(moments: Moments, names: list[str], period_ns: int, missing: int) -> pd.DataFrame:
     by_name = sorted(range(len(names)), key=lambda code: natural(names[code]))
     position = np.empty(len(names), dtype=np.int64)
     position[by_name] = np.arange(len(names))
-    codes, cells = _split(moments.key)
-    codes = position[codes]
+    codes = position[moments.key >> _SHIFT]
+    cells = (moments.key & ((1 << _SHIFT) - 1)) - _HALF
     order = np.argsort(codes, kind="stable")
     codes, cells = codes[order], cells[order]
     categories = pd.Index([names[code] for code in by_name], dtype=pd.Series([""]).dtype)
@@ -340,8 +329,6 @@ class _Sums:
 
 
 class _Fleet:
-    """The sums of all parts."""
-
     def __init__(self, entities: Things) -> None:
         self.things = entities
         self.watts, self.counts = _Series(), _Series()

@@ -6,12 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import combinations
-from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from workbench.load._files.findings import Finding
+from workbench.load._files.findings import Finding, Row
 from workbench.load._power.part import PowerPart
 from workbench.load._power.rows import SECOND, Rows, natural
 from workbench.tables import POWER_ENTITIES
@@ -45,7 +44,7 @@ class _Piece:
     """The readings of one entity in one file."""
 
     part: int
-    known: dict[str, Any]
+    known: Row
     time_ns: np.ndarray
     numbers: np.ndarray
     # Pieces of different families have no reading in common; None if nobody looked.
@@ -70,7 +69,6 @@ class _Piece:
 
     @cached_property
     def is_power(self) -> bool:
-        """Say whether its numbers are powers, not counted energies."""
         return self.known.get("method") not in (None, "counter")
 
     @cached_property
@@ -182,9 +180,8 @@ def _may_be_one(left: _Piece, right: _Piece) -> bool:
     _, at_left, at_right = np.intersect1d(
         times, other_times, assume_unique=True, return_indices=True
     )
-    is_equal = np.nan_to_num(values[at_left], nan=-1) == np.nan_to_num(
-        other_values[at_right], nan=-1
-    )
+    own, other = (np.nan_to_num(v, nan=-1) for v in (values[at_left], other_values[at_right]))
+    is_equal = own == other
     return bool(is_equal.sum() >= _EQUAL_SHARE * min(len(times), len(other_times)))
 
 
@@ -291,8 +288,7 @@ def entity_table(
     readings: Rows,
     methods: Mapping[str, str],
 ) -> pd.DataFrame:
-    """Make table POWER_ENTITIES."""
-    is_known: dict[str, dict[str, Any]] = {}
+    is_known: dict[str, Row] = {}
     for content, renamed in zip(contents, names, strict=True):
         for name, facts in content.entities.items():
             row = is_known.setdefault(renamed[name], {"source": content.findings.source})
@@ -311,7 +307,7 @@ def entity_table(
     return POWER_ENTITIES.check(frame)
 
 
-def _told(readings: Rows, span: slice) -> dict[str, Any]:
+def _told(readings: Rows, span: slice) -> Row:
     times = readings.time_ns[span]
     missing = int(np.isnan(readings.numbers[span]).sum())
     period = float(np.median(np.diff(times))) / SECOND if len(times) > 1 else None

@@ -135,9 +135,8 @@ class Rows:
         self._flush()
         empty = (np.zeros(0, np.int32), np.zeros(0, np.int64), np.zeros(0, np.int64))
         pieces = self._pieces or [(*empty, *(np.zeros(0),) * len(self.columns))]
-        code, time_ns, line, *values = (
-            np.concatenate(piece) for piece in zip(*pieces, strict=True)
-        )
+        columns = (np.concatenate(piece) for piece in zip(*pieces, strict=True))
+        code, time_ns, line, *values = columns
         entity = pd.Categorical.from_codes(code, categories=pd.Index(list(self._names), dtype=str))
         data: dict[str, Any] = {"time_ns": time_ns, "entity": entity}
         data |= dict(zip(self.columns, values, strict=True))
@@ -242,7 +241,6 @@ def part_of(
 
 
 def timed(table: pd.DataFrame) -> pd.DataFrame:
-    """Keep the rows that have a time."""
     return table[table["time_ns"].notna()].astype({"time_ns": "int64"}).reset_index(drop=True)
 
 
@@ -301,13 +299,8 @@ def readings_of_windows(
     twice = chosen.index.repeat(2)
     is_end = np.tile([False, True], len(chosen))
     time_ns = np.where(is_end, chosen["end_ns"].loc[twice], chosen["start_ns"].loc[twice])
-    joined = pd.DataFrame(
-        {
-            "time_ns": time_ns.astype(np.int64),
-            "entity": chosen["entity"].loc[twice].to_numpy(),
-            "line": chosen["line"].loc[twice].to_numpy(),
-        }
-    )
+    joined = chosen.loc[twice, ["entity", "line"]].reset_index(drop=True)
+    joined.insert(0, "time_ns", time_ns.astype(np.int64))
     energy = np.where(is_end, chosen["energy_j"].loc[twice], 0.0)
     energy = np.where(np.isnan(chosen["energy_j"].loc[twice]), np.nan, energy)
     readings = joined.assign(power_w=watts.loc[twice].to_numpy())
@@ -331,9 +324,8 @@ def _without_overlap(windows: pd.DataFrame, findings: Findings) -> pd.DataFrame:
     text = "windows inside or across another one, whose energy is in that one"
     _tell(windows.loc[inside], findings, "skipped by design", text)
     chosen = windows.loc[kept]
-    touches = (chosen["start_ns"] == chosen["end_ns"].shift()) & (
-        chosen["entity"] == chosen["entity"].shift()
-    )
+    before = chosen[["end_ns", "entity"]].shift()
+    touches = (chosen["start_ns"] == before["end_ns"]) & (chosen["entity"] == before["entity"])
     # Two readings cannot share a stamp.
     return chosen.assign(start_ns=chosen["start_ns"] + touches.astype("int64"))
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from workbench.load._files.findings import Findings
+from workbench.load._files.findings import Findings, Row
 
 SECOND = 1_000_000_000
 _DIGITS = re.compile(r"(\d+)")
@@ -30,7 +29,6 @@ class Rows:
     lines: np.ndarray
 
     def take(self, at: np.ndarray) -> Rows:
-        """Return some of the rows, or all of them in another order."""
         return Rows(self.names, self.codes[at], self.time_ns[at], self.numbers[at], self.lines[at])
 
     def slices(self) -> Iterator[tuple[str, slice]]:
@@ -60,9 +58,7 @@ def natural(name: str) -> list[tuple[int, str]]:
     ['gpu2', 'gpu10']
     """
     pieces = _DIGITS.split(name)
-    return [
-        (len(piece.lstrip("0")), piece) if n % 2 else (0, piece) for n, piece in enumerate(pieces)
-    ]
+    return [(len(p.lstrip("0")), p) if n % 2 else (0, p) for n, p in enumerate(pieces)]
 
 
 def rows_of(frame: pd.DataFrame, value: str) -> Rows:
@@ -173,11 +169,10 @@ def most_w(scope: object) -> float:
     return _MOST_W.get(str(scope), _MOST_OF_ALL_W)
 
 
-def clean_values(rows: Rows, entities: dict[str, dict[str, Any]], findings: Findings) -> None:
+def clean_values(rows: Rows, entities: dict[str, Row], findings: Findings) -> None:
     """Make what can be no power missing, in place, and count it with the line of the first."""
-    findings.add(
-        "noted", "readings without power in the file", *_first(np.isnan(rows.numbers), rows)
-    )
+    blank = _first(np.isnan(rows.numbers), rows)
+    findings.add("noted", "readings without power in the file", *blank)
     odd = np.isinf(rows.numbers)
     _drop(rows, odd, "readings that are not finite; they are missing", findings)
     _read_as_mw(rows, entities, findings)
@@ -202,7 +197,7 @@ def _first(bad: np.ndarray, rows: Rows) -> tuple[int, str | None]:
     return count, place(rows, int(bad.argmax())) if count else None
 
 
-def _read_as_mw(rows: Rows, entities: dict[str, dict[str, Any]], findings: Findings) -> None:
+def _read_as_mw(rows: Rows, entities: dict[str, Row], findings: Findings) -> None:
     """Divide the readings of GPUs that are plainly milliwatts without a unit, and tell."""
     high = rows.numbers > _MOST_W["gpu"]
     for code in np.unique(rows.codes[high]):

@@ -16,7 +16,7 @@ import pyarrow as pa
 from workbench._shared.progress import progress as progress_bar
 from workbench.errors import LoadError
 from workbench.load._files.archive import Paths, given_paths, shown
-from workbench.load._files.findings import Findings
+from workbench.load._files.findings import Findings, Row
 from workbench.load._files.time import Clock, clock_of, is_exact, to_ns, unit_ns
 from workbench.load._power.formats.table.columns import (
     IDENTITIES,
@@ -75,7 +75,6 @@ class Readings:
 
 
 def period_of(period_s: float) -> int:
-    """Return a period in ns, or raise if it is none."""
     options: object = period_s
     is_none = not isinstance(options, int | float) or isinstance(options, bool)
     if is_none or not 1e-6 <= period_s <= 1e9:
@@ -149,15 +148,11 @@ def _layout(
     return layout
 
 
-def _said(
-    schema: pa.Schema, columns: dict[str, Any], options: PowerOptions, label: str
-) -> PowerLayout:
+def _said(schema: pa.Schema, columns: Row, options: PowerOptions, label: str) -> PowerLayout:
     if unknown := sorted(set(columns) - set(_NAMES)):
         msg = f"columns= names {unknown}; it knows {list(_NAMES)}"
         raise LoadError(msg)
-    by_name = {
-        key: [item] if isinstance(item, str) else list(item) for key, item in columns.items()
-    }
+    by_name = {k: [name] if isinstance(name, str) else list(name) for k, name in columns.items()}
     wanted = [name for names in by_name.values() for name in names]
     if absent := [name for name in wanted if name not in schema.names]:
         msg = f"{label}: no column {absent}; it has {list(schema.names)[:20]}"
@@ -195,9 +190,8 @@ def _named_powers(
         own_factor = words.factor if words and words.factor else factor
         chunk = name if len(names) > 1 else ""
         is_mw = bool(words and words.is_mw) and own_factor is None
-        powers.append(
-            replace(result.powers[0], name=name, part=chunk, factor=own_factor, is_mw=is_mw)
-        )
+        named = replace(result.powers[0], name=name, part=chunk, factor=own_factor, is_mw=is_mw)
+        powers.append(named)
     return tuple(powers)
 
 

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from typing import Any
-
-import pandas as pd
 
 from workbench.errors import LoadError
 from workbench.load._files.archive import Source
@@ -15,14 +13,19 @@ from workbench.load._files.findings import Findings
 from workbench.load._files.tables import text_documents
 from workbench.load._files.text import tell_of_damage
 from workbench.load._files.time import epoch_ns, iso_ns, local_ns, no_zone, zone_of
-from workbench.load._power.part import PowerOptions, PowerPart, number_of, part_of, said, settled
+from workbench.load._power.part import (
+    STATE_COLUMNS,
+    PowerOptions,
+    PowerPart,
+    Rows,
+    number_of,
+    part_of,
+    said,
+    settled,
+    states_frame,
+)
 
-_MONTHS = {
-    name: number
-    for number, name in enumerate(
-        ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"], 1
-    )
-}
+_MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _CLOCK = (
     r"(?P<hour>\d{1,2}):(?P<minute>\d\d):(?P<second>\d\d)(?:\.(?P<part>\d{1,9})\d*)?"
     r"(?: ?(?P<half>[AP]M))?"
@@ -98,16 +101,6 @@ class Stamps:
                 return self._calendar(match.groupdict(), text, line)
         return None
 
-    def part(
-        self, frames: Sequence[pd.DataFrame], entities: dict[str, dict[str, Any]], how: str
-    ) -> PowerPart:
-        """Make a part of readings, counters and states; ``how`` tells the way to log a time."""
-        frames, clock = settled(frames, self.findings, how, self.options)
-        for facts in entities.values():
-            assumed = said(clock["assumed"], self.assumed, facts.get("assumed", ""))
-            facts.update(clock, assumed=assumed)
-        return part_of(frames, entities, self.findings)
-
     def _iso_local(self, text: str, line: int) -> int | None:
         naive = text.replace("_", "T")
         if iso_ns(naive, UTC) is None:
@@ -163,8 +156,9 @@ class Stamps:
         # Two digits below 70 are of this century; others are of a clock that was never set.
         year += 2000 * (year < 70)
         if fields.get("one") is None:
-            month = fields["month"] or ""
-            number = int(month) if month.isdecimal() else _MONTHS.get(month.lower(), 0)
+            month = (fields["month"] or "").lower()
+            number = _MONTHS.index(month) + 1 if month in _MONTHS else 0
+            number = int(month) if month.isdecimal() else number
             return year, number, int(fields["day"] or 0)
         row, two = int(fields["one"] or 0), int(fields["two"] or 0)
         # A first number above 12 can only be a day.
@@ -173,6 +167,26 @@ class Stamps:
         # FreeIPMI puts a dash there, and always writes the month first.
         self.findings.add("assumed", _MONTH_FIRST, int(two <= 12 and not fields.get("dash")))
         return year, row, two
+
+
+class Gathered:
+    """The tables of one file under construction, and what is known of its entities."""
+
+    def __init__(self, source: Source, options: PowerOptions) -> None:
+        self.options, self.findings = options, Findings(source.label)
+        self.stamps = Stamps(source.label, options, self.findings)
+        self.readings, self.counters = Rows("power_w"), Rows("energy_j")
+        self.states = Rows(*STATE_COLUMNS)
+        self.entities: dict[str, dict[str, Any]] = {}
+
+    def part(self, how: str) -> PowerPart:
+        """Make a part of what was gathered; ``how`` tells the way to log a time."""
+        frames = [self.readings.frame(), self.counters.frame(), states_frame(self.states)]
+        settled_frames, clock = settled(frames, self.findings, how, self.options)
+        for facts in self.entities.values():
+            assumed = said(clock["assumed"], self.stamps.assumed, facts.get("assumed", ""))
+            facts.update(clock, assumed=assumed)
+        return part_of(settled_frames, self.entities, self.findings)
 
 
 def _epoch(number: float, text: object) -> int | None:

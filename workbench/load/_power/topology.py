@@ -72,12 +72,9 @@ def power_topology(path: str | Path) -> pd.DataFrame:
         read = [name for name in names if name == "level" or name.lower().startswith(_POWERS)]
         plain.refuse_cut_row(rows, path, read)
     by_name = plain.renamed(
-        rows,
-        path,
-        names={"entity": "entity", "parent": "parent"},
-        columns=None,
+        rows, path, names={"entity": "entity", "parent": "parent"}, columns=None,
         has_lines=not is_json,
-    )
+    )  # fmt: skip
     lines = np.arange(len(rows)) + (2 if plain.is_csv(path) else 1)
     position = "line" if plain.is_csv(path) else "row"
     entity, parent = _names(by_name["entity"]), _names(by_name["parent"])

@@ -108,9 +108,8 @@ def _told_twice(content: InjectionPart, label: str, findings: Findings) -> None:
     stated = content.outcomes.set_index(_KEY)
     shared = stated.index.intersection(counted.index)
     stated, counted = stated.loc[shared], counted.loc[shared]
-    is_whole = (counted[-1] == 0) & (counted.sum(axis=1) == stated["input_count"]).fillna(
-        value=False
-    )
+    is_counted = counted.sum(axis=1) == stated["input_count"]
+    is_whole = (counted[-1] == 0) & is_counted.fillna(value=False)
     findings.add("noted", "experiments with trials of some inputs only", int((~is_whole).sum()))
     for name in OUTCOME_NAMES:
         differs = is_whole & (stated[f"{name}_count"] != counted[name]).fillna(value=False)

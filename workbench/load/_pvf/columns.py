@@ -39,7 +39,6 @@ class Cells:
     column: pa.ChunkedArray
 
     def texts(self) -> pa.ChunkedArray:
-        """Return the cells as text without blanks around it."""
         values = self.column
         if pa.types.is_dictionary(values.type):
             values = pc.cast(values, values.type.value_type)
@@ -155,7 +154,6 @@ def real(cells: Cells, *, lower: float | None = None) -> np.ndarray:
 
 
 def boolean(cells: Cells) -> BooleanArray:
-    """Convert to true and false."""
     if pa.types.is_boolean(cells.column.type):
         lacking = np.array(cells.column.is_null(), np.bool_)
         return BooleanArray(np.array(cells.column.fill_null(fill_value=False)), lacking)
@@ -208,9 +206,8 @@ def _parsed(cells: Cells, kind: pa.DataType, expected: str) -> pa.ChunkedArray:
     lacking = np.isnan(numbers)
     if kind == pa.float64():
         return pa.chunked_array([pa.array(numbers, mask=lacking)])
-    return pa.chunked_array(
-        [pa.array(np.where(lacking, 0, numbers).astype(np.int64), mask=lacking)]
-    )
+    whole_numbers = np.where(lacking, 0, numbers).astype(np.int64)
+    return pa.chunked_array([pa.array(whole_numbers, mask=lacking)])
 
 
 def _is_text(kind: pa.DataType) -> bool:
@@ -295,9 +292,8 @@ def text_table(
     if doubled := sorted({name for name in names if list(names).count(name) > 1}):
         msg = f"{source.label}: columns {doubled} are there twice; rename or drop one of each"
         raise LoadError(msg)
-    table = _csv_columns_parsed(
-        (raw, separator), dict.fromkeys(names, pa.string()), source, findings, integers
-    )
+    types = dict.fromkeys(names, pa.string())
+    table = _csv_columns_parsed((raw, separator), types, source, findings, integers)
     table = _without_headers(table, findings)
     if not table.num_rows and not may_be_empty:
         msg = f"{source.label}: has a header and no rows; the run was stopped or the file is cut"
@@ -308,7 +304,6 @@ def text_table(
 
 
 def column(table: pa.Table, name: str, source: Source) -> Cells:
-    """Return one column of a text table for conversion."""
     return Cells(source.label, name, table[name])
 
 

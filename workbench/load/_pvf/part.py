@@ -16,12 +16,9 @@ from workbench.load._files.stream import plain_name
 from workbench.tables import CAMPAIGN, FAULTS, OUTCOME_NAMES, OUTCOMES, PARAMETERS, TRIALS, Table
 
 TABLES = {
-    "campaign": CAMPAIGN,
-    "faults": FAULTS,
-    "outcomes": OUTCOMES,
-    "trials": TRIALS,
+    "campaign": CAMPAIGN, "faults": FAULTS, "outcomes": OUTCOMES, "trials": TRIALS,
     "parameters": PARAMETERS,
-}
+}  # fmt: skip
 COUNTS = tuple(f"{name}_count" for name in OUTCOME_NAMES)
 LEFT_OUT_COLUMNS = "columns that have no place in the tables"
 _SHOWN_COLUMNS = 8
@@ -67,10 +64,8 @@ class InjectionFormat(Protocol):
 
 def filled(table: Table, columns: Mapping[str, Any], count: int) -> pd.DataFrame:
     """Make a frame of ``table``: given columns, or values for all rows; the rest is missing."""
-    declared = {
-        name: _column(columns.get(name), column.dtype, count)
-        for name, column in table.columns.items()
-    }
+    kinds = {name: column.dtype for name, column in table.columns.items()}
+    declared = {name: _column(columns.get(name), kind, count) for name, kind in kinds.items()}
     extra = {name: values for name, values in columns.items() if name not in table.columns}
     # Not gathered into blocks: that would copy millions of rows once more.
     return table.check(pd.DataFrame({**declared, **extra}, index=pd.RangeIndex(count), copy=False))
@@ -97,7 +92,6 @@ def stacked(frames: Sequence[pd.DataFrame], table: Table) -> pd.DataFrame:
 
 
 def campaign(**values: Any) -> pd.DataFrame:
-    """Make one campaign of what is known of it."""
     return filled(CAMPAIGN, values, 1)
 
 
@@ -107,7 +101,6 @@ def outcome_categories(codes: np.ndarray) -> pd.Categorical:
 
 
 def note_columns(findings: Findings, names: Iterable[str], used: Collection[str] = ()) -> None:
-    """Note the columns of a file that are not taken."""
     if names := [name for name in names if name not in used]:
         shown = ", ".join(names[:_SHOWN_COLUMNS]) + ", ..." * (len(names) > _SHOWN_COLUMNS)
         findings.add("skipped by design", LEFT_OUT_COLUMNS, len(names), shown)

@@ -131,7 +131,6 @@ def _read(
 
 
 def looks_like_injections(source: Source, head: bytes) -> bool:
-    """Say whether a file is one of injection results, by its first bytes."""
     head = head.removeprefix(BOM_UTF8)
     return any(reader.role(head, source) for reader in FORMATS)
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from workbench.errors import LoadError
 from workbench.load._files.archive import Source, survey
-from workbench.load._files.findings import Findings
+from workbench.load._files.findings import Findings, Record, Row
 from workbench.load._files.text import text_lines
 from workbench.load._files.wanted import INJECTIONS
 from workbench.load._pvf.checks import DUE, SDC, UNKNOWN, check_part, counted
@@ -42,7 +42,7 @@ def injection_records(
     path: str | Path,
     *,
     columns: Mapping[str, str] | None = None,
-    campaign: Mapping[str, Any] | None = None,
+    campaign: Record | None = None,
     outcomes: Mapping[str, str] | None = None,
 ) -> Injections:
     """Load results from a CSV file or JSON lines whose columns you name: PyTorchFI, your own.
@@ -137,19 +137,15 @@ def _own_names(names: Sequence[str], source: Source) -> dict[str, str]:
     return {name: name for name in names if name in _KNOWN and name not in alone}
 
 
-def _check_names(
-    columns: Mapping[str, str], campaign: Mapping[str, Any], outcomes: Mapping[str, str]
-) -> None:
+def _check_names(columns: Mapping[str, str], campaign: Record, outcomes: Mapping[str, str]) -> None:
     for argument, names, allowed in (
         ("columns", columns, _KNOWN),
         ("campaign", campaign, CAMPAIGN.columns),
         ("outcomes", set(outcomes.values()), OUTCOME_NAMES),
     ):
         if unknown := sorted(set(names) - set(allowed)):
-            msg = (
-                f"{argument}= names {unknown}, which the tables do not have; "
-                f"they have {list(allowed)}"
-            )
+            msg = f"{argument}= names {unknown}, which the tables do not have; they have "
+            msg += f"{list(allowed)}"
             raise ValueError(msg)
     if ("golden" in columns) != ("faulty" in columns):
         msg = "columns= names one of golden and faulty; decisions are compared, so name both"
@@ -162,7 +158,7 @@ def _check_names(
         raise ValueError(msg)
 
 
-def _check_values(campaign: Mapping[str, Any]) -> None:
+def _check_values(campaign: Record) -> None:
     for name, value in campaign.items():
         try:
             filled(CAMPAIGN, {"campaign_id": "", "tool": "", name: value}, 1)
@@ -182,16 +178,14 @@ def _only(path: str | Path) -> Source:
     return sources[0]
 
 
-def _values(table: pa.Table, columns: Mapping[str, str], source: Source) -> dict[str, Any]:
+def _values(table: pa.Table, columns: Mapping[str, str], source: Source) -> Row:
     return {
         name: pd.Series(converted(Cells(source.label, key, table[key]), _KNOWN[name]))
         for name, key in columns.items()
     }
 
 
-def _part(
-    values: dict[str, Any], head: dict[str, Any], words: Mapping[str, str], source: Source
-) -> InjectionPart:
+def _part(values: Row, head: Row, words: Mapping[str, str], source: Source) -> InjectionPart:
     name, rows = str(head["campaign_id"]), len(next(iter(values.values())))
     exp = values.setdefault("exp_id", pd.Series(np.arange(rows)))
     if "outcome" not in values and "golden" not in values:
@@ -225,7 +219,7 @@ def _part(
 
 
 def _codes(
-    values: dict[str, Any], words: Mapping[str, str], source: Source
+    values: Row, words: Mapping[str, str], source: Source
 ) -> tuple[np.ndarray, tuple[str, ...]]:
     if "outcome" in values:
         stated = values["outcome"].replace(dict(words)) if words else values["outcome"]
@@ -261,7 +255,7 @@ def _alike(decisions: pd.Series) -> pd.Series:
     return decisions.astype(object).str.strip().str.replace(r"^(-?\d+)\.0+$", r"\1", regex=True)
 
 
-def _refuse_missing(values: dict[str, Any], name: str, source: Source) -> None:
+def _refuse_missing(values: Row, name: str, source: Source) -> None:
     bad = values[name].isna()
     # An output that is not finite has no decision to compare.
     if "is_due" in values and name != "is_due":
@@ -276,7 +270,7 @@ def _refuse_missing(values: dict[str, Any], name: str, source: Source) -> None:
         raise LoadError(msg)
 
 
-def _faults(values: dict[str, Any], name: str, source: Source) -> pd.DataFrame:
+def _faults(values: Row, name: str, source: Source) -> pd.DataFrame:
     kept = {key: series for key, series in values.items() if key in FAULTS.columns}
     # Rows of single inputs repeat the fault of their experiment.
     rows = pd.DataFrame(kept).assign(flip=kept.get("flip", 0)).drop_duplicates(ignore_index=True)
@@ -336,14 +330,14 @@ def _record(text: str) -> dict[str, str | None] | None:
         return None
     if not isinstance(value, dict):
         return None
-    flat: dict[str, Any] = {}
+    flat: Row = {}
     for name, inside in value.items():
         inner = inside if isinstance(inside, dict) else None
         flat |= {name: inside} if inner is None else {f"{name}.{k}": v for k, v in inner.items()}
     return {name: _text(inside) for name, inside in flat.items()}
 
 
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _once(pairs: list[tuple[str, Any]]) -> Row:
     unique = dict(pairs)
     if len(unique) < len(pairs):
         msg = "an object names a value twice"

@@ -113,12 +113,8 @@ def _blocks(events: pd.DataFrame, base: int) -> Iterator[str]:
 # Numbers of processes and threads are written as numbers, as profilers do.
 def _texts(column: pd.Series) -> list[str]:
     is_number = column.name in {"process", "thread"}
-    texts = [
-        str(category)
-        if is_number and _WHOLE.fullmatch(str(category))
-        else json.dumps(str(category))
-        for category in column.cat.categories
-    ]
+    names = [str(category) for category in column.cat.categories]
+    texts = [t if is_number and _WHOLE.fullmatch(t) else json.dumps(t) for t in names]
     texts.append('""')
     return [texts[code] for code in column.cat.codes.tolist()]
 

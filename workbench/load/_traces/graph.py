@@ -158,15 +158,10 @@ def assemble(graphs: Sequence[RankGraph], remarks: Sequence[Finding], rank: Rank
     edges = [_edges(entry) for entry in entries]
     rows = [row for entry in entries for row in entry.file.findings.rows()]
     return Trace(
-        events=EVENTS.empty(),
-        ranks=_ranks(entries),
-        devices=DEVICES.empty(),
-        process_groups=_groups(entries),
-        steps=STEPS.empty(),
-        nodes=NODES.check(concat(nodes)),
-        dependencies=DEPENDENCIES.check(concat(edges)),
-        quality=quality_frame([*rows, *remarks]),
-    )
+        events=EVENTS.empty(), ranks=_ranks(entries), devices=DEVICES.empty(),
+        process_groups=_groups(entries), steps=STEPS.empty(), nodes=NODES.check(concat(nodes)),
+        dependencies=DEPENDENCIES.check(concat(edges)), quality=quality_frame([*rows, *remarks]),
+    )  # fmt: skip
 
 
 def with_ranks(graphs: Sequence[RankGraph], wanted: RankArgument) -> list[Ranked[RankGraph]]:
@@ -185,11 +180,7 @@ def _nodes(entry: Ranked[RankGraph]) -> pd.DataFrame:
     entry.file.findings.add("read", "nodes", len(rows))
     columns = dict(zip(NodeRow._fields, zip(*rows, strict=True), strict=True))
     frame = pd.DataFrame(
-        {
-            name: _column(columns[name], column.dtype)
-            for name, column in NODES.columns.items()
-            if name != "rank"
-        }
+        {name: _column(columns[name], NODES.columns[name].dtype) for name in NodeRow._fields}
     )
     frame.insert(0, "rank", np.full(len(frame), entry.rank, np.int32))
     return frame
@@ -218,14 +209,8 @@ def _edges(entry: Ranked[RankGraph]) -> pd.DataFrame:
         np.repeat([0, 1], [len(data), len(control)]),
         categories=pd.Index(["data", "control"], dtype="str"),
     )
-    frame = pd.DataFrame(
-        {
-            "rank": np.full(len(pairs), entry.rank, np.int32),
-            "node": pairs[:, 0],
-            "needs": pairs[:, 1],
-            "edge": kinds,
-        }
-    )
+    columns = {"rank": np.full(len(pairs), entry.rank, np.int32), "node": pairs[:, 0]}
+    frame = pd.DataFrame({**columns, "needs": pairs[:, 1], "edge": kinds})
     nodes = np.array([row.node for row in graph.rows], np.int64)
     _note_edges(pairs, len(data), nodes, graph.findings)
     return frame.sort_values(["node", "needs"], kind="stable", ignore_index=True)
@@ -239,10 +224,8 @@ def _note_edges(pairs: IntArray, data_count: int, nodes: IntArray, findings: Fin
         findings.add("suspicious", "node ids that occur again", count, f"node {number}")
     dangling = ~np.isin(pairs[:, 1], ids)
     if dangling.any():
-        findings.add(
-            "suspicious", "dependencies on nodes that the trace lacks", int(dangling.sum()),
-            f"node {pairs[dangling.argmax(), 0]}",
-        )  # fmt: skip
+        finding, where = "dependencies on nodes that the trace lacks", pairs[dangling.argmax(), 0]
+        findings.add("suspicious", finding, int(dangling.sum()), f"node {where}")
     is_data = np.arange(len(pairs)) < data_count
     for kind, chosen in (("data", is_data), ("data and control", np.ones(len(pairs), np.bool_))):
         if stuck := on_cycles(pairs[~dangling & chosen]):
@@ -307,12 +290,10 @@ def concat(frames: Sequence[pd.DataFrame], *, sort_categories: bool = False) -> 
         return frames[0]
     columns: dict[str, Any] = {}
     for name in frames[0]:
-        columns_of_ranks = [frame[name] for frame in frames]
-        if isinstance(columns_of_ranks[0].dtype, pd.CategoricalDtype):
-            united = pd.api.types.union_categoricals(
-                columns_of_ranks, sort_categories=sort_categories
-            )
+        of_ranks = [frame[name] for frame in frames]
+        if isinstance(of_ranks[0].dtype, pd.CategoricalDtype):
+            united = pd.api.types.union_categoricals(of_ranks, sort_categories=sort_categories)
             columns[str(name)] = united
         else:
-            columns[str(name)] = pd.concat(columns_of_ranks, ignore_index=True).array
+            columns[str(name)] = pd.concat(of_ranks, ignore_index=True).array
     return pd.DataFrame(columns, copy=False)

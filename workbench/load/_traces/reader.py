@@ -9,7 +9,6 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 import pyarrow as pa
@@ -19,7 +18,7 @@ from workbench._shared.progress import progress as progress_bar
 from workbench._shared.writing import write_whole
 from workbench.errors import LoadError, WorkbenchError
 from workbench.load._files.archive import Paths, Source, Survey, shown_all, streams, survey
-from workbench.load._files.findings import Dropped, Finding, guarded, listed, quality_frame
+from workbench.load._files.findings import Dropped, Finding, Row, guarded, listed, quality_frame
 from workbench.load._files.json_events import to_integer
 from workbench.load._files.rank_names import NO_RANK_TOLD, RankArgument, Ranked, ranked
 from workbench.load._files.wanted import is_utf16
@@ -28,7 +27,7 @@ from workbench.load._traces.chakra import reader as chakra
 from workbench.load._traces.execution import reader as execution_trace
 from workbench.load._traces.graph import concat
 from workbench.load._traces.kineto import reader as kineto_format
-from workbench.load._traces.kineto.rank import RankTables, metadata_text, quality_of
+from workbench.load._traces.kineto.rank import RankTables, metadata_text
 from workbench.load._traces.kineto.reader import EngineName, is_worth_compiling, kineto
 from workbench.load._traces.parquet import pack_frame, read_events, unpack_frame, write_events
 from workbench.tables import (
@@ -127,7 +126,7 @@ def traces(  # noqa: PLR0913 - the front door
     trace = loaded[0] if len(loaded) == 1 else _joined(*loaded)
     if not (rows := [*findings, *dropped.rows]):
         return trace
-    return replace(trace, quality=quality_of([trace.quality, quality_frame(rows)]))
+    return replace(trace, quality=QUALITY.joined([trace.quality, quality_frame(rows)]))
 
 
 def _by_format(
@@ -163,25 +162,19 @@ def assemble(numbered: Sequence[Ranked[RankTables]]) -> Trace:
             tables.events["launch"] = tables.events["launch"] + rows
         rows += len(tables.events)
     events = concat([tables.events for _, _, tables in numbered], sort_categories=True)
-    steps = [tables.steps for _, _, tables in numbered if len(tables.steps)]
     assumed = [
         (tables.label, "assumed", NO_RANK_TOLD, 1, f"rank {rank}")
         for rank, source, tables in numbered
         if source == "assumed"
     ]
+    remarks = quality_frame(assumed + as_a_set(numbered))
     return Trace(
-        events=EVENTS.check(events),
-        ranks=ranks_table(numbered),
-        devices=devices_table(numbered),
-        process_groups=groups_table(numbered),
-        steps=STEPS.check(pd.concat(steps, ignore_index=True)) if steps else STEPS.empty(),
-        nodes=NODES.empty(),
+        events=EVENTS.check(events), ranks=ranks_table(numbered), devices=devices_table(numbered),
+        process_groups=groups_table(numbered), nodes=NODES.empty(),
+        steps=STEPS.joined(tables.steps for _, _, tables in numbered),
         dependencies=DEPENDENCIES.empty(),
-        quality=quality_of(
-            [tables.quality for _, _, tables in numbered]
-            + [quality_frame(assumed + as_a_set(numbered))]
-        ),
-    )
+        quality=QUALITY.joined([*(tables.quality for _, _, tables in numbered), remarks]),
+    )  # fmt: skip
 
 
 def format_of(source: Source) -> str:
@@ -301,15 +294,14 @@ def _raise_unknown(path: Paths, findings: Sequence[Finding]) -> None:
 def _joined(profile: Trace, graph: Trace) -> Trace:
     more = graph.ranks[~graph.ranks["rank"].isin(profile.ranks["rank"])]
     ranks = pd.concat([profile.ranks, more], ignore_index=True) if len(more) else profile.ranks
+    groups = profile.process_groups if len(profile.process_groups) else graph.process_groups
     return replace(
         profile,
         ranks=RANKS.check(RANKS.cast(ranks.sort_values("rank", ignore_index=True))),
-        process_groups=profile.process_groups
-        if len(profile.process_groups)
-        else graph.process_groups,
+        process_groups=groups,
         nodes=graph.nodes,
         dependencies=graph.dependencies,
-        quality=quality_of([profile.quality, graph.quality]),
+        quality=QUALITY.joined([profile.quality, graph.quality]),
     )
 
 
@@ -352,16 +344,12 @@ def as_a_set(numbered: Sequence[Ranked[RankTables]]) -> list[Finding]:
         # A file may claim a world of any size; a million ranks is more than any job has.
         lacking = [str(rank) for rank in range(min(world, 1 << 20)) if rank not in loaded]
         shown = ", ".join(lacking[:8]) + (", ..." if len(lacking) > 8 else "")
-        finding = (
-            f"ranks of {world:,} that are not loaded; waiting for them cannot be seen: {shown}"
-        )
-        remarks.append((finding, len(lacking)))
+        finding = f"ranks of {world:,} that are not loaded; waiting for them cannot be seen"
+        remarks.append((f"{finding}: {shown}", len(lacking)))
     remarks += [(finding, len(numbered)) for finding in _apart(numbered)]
     if len({file.clock for _, _, file in numbered if len(file.events)}) > 1:
-        finding = (
-            "ranks on different clocks (see ranks.clock); times across ranks cannot be compared"
-        )
-        remarks.append((finding, 1))
+        finding = "ranks on different clocks (see ranks.clock)"
+        remarks.append((f"{finding}; times across ranks cannot be compared", 1))
     source = short(numbered[0].file.label)
     return [(source, "suspicious", finding, count, None) for finding, count in remarks]
 
@@ -407,7 +395,7 @@ def devices_table(numbered: Sequence[Ranked[RankTables]]) -> pd.DataFrame:
         for device in _dicts(file.metadata.get("deviceProperties")):
             major, minor = device.get("computeMajor"), device.get("computeMinor")
             processors = device.get("numSms", device.get("multiProcessorCount"))
-            row: dict[str, Any] = {"rank": rank, "device": to_integer(device.get("id"))}
+            row: Row = {"rank": rank, "device": to_integer(device.get("id"))}
             row["name"] = str(metadata_text(device, "name") or "")
             row["memory_bytes"] = to_integer(device.get("totalGlobalMem"))
             row["capability"] = None if major is None else f"{major}.{minor}"
@@ -417,17 +405,13 @@ def devices_table(numbered: Sequence[Ranked[RankTables]]) -> pd.DataFrame:
 
 def groups_table(numbered: Sequence[Ranked[RankTables]]) -> pd.DataFrame:
     rows = [
-        {
-            "rank": rank,
-            "group": metadata_text(group, "pg_name") or "",
-            "description": metadata_text(group, "pg_desc"),
-            "backend": metadata_text(group, "backend_config"),
-            "group_size": to_integer(group.get("pg_size")),
-            "members": _members(group.get("ranks")),
-        }
+        {"rank": rank, "group": metadata_text(group, "pg_name") or "",
+         "description": metadata_text(group, "pg_desc"), "members": _members(group.get("ranks")),
+         "backend": metadata_text(group, "backend_config"),
+         "group_size": to_integer(group.get("pg_size"))}
         for rank, _, file in numbered
         for group in _dicts(file.distributed.get("pg_config"))
-    ]
+    ]  # fmt: skip
     return _table(PROCESS_GROUPS, rows)
 
 
@@ -439,11 +423,11 @@ def _members(ranks: object) -> str:
     return ",".join(str(number) for rank in ranks if (number := to_integer(rank)) is not None)
 
 
-def _dicts(value: object) -> list[dict[str, Any]]:
+def _dicts(value: object) -> list[Row]:
     return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 
 
-def _table(table: Table, rows: list[dict[str, Any]]) -> pd.DataFrame:
+def _table(table: Table, rows: list[Row]) -> pd.DataFrame:
     if not rows:
         return table.empty()
     # A number from the metadata that its column cannot hold is missing.
@@ -474,15 +458,9 @@ def key(source: Source, args: Sequence[str], rules: pd.DataFrame | None, directo
     It depends on the bytes of the file and on every option that changes the tables, not on the
     file's name, place or age.
     """
-    options = json.dumps(
-        [
-            LAYOUT,
-            source.member,
-            sorted(set(args)),
-            _digest(SHIPPED_RULES.read_bytes()),
-            None if rules is None else _digest(rules.to_csv(index=False).encode()),
-        ]
-    )
+    shipped = _digest(SHIPPED_RULES.read_bytes())
+    own = None if rules is None else _digest(rules.to_csv(index=False).encode())
+    options = json.dumps([LAYOUT, source.member, sorted(set(args)), shipped, own])
     content = _content_digest(source.path, directory)
     return hashlib.sha256(f"{content}\n{options}".encode()).hexdigest()[:40]
 
@@ -515,7 +493,7 @@ def get_or_store(
 def _not_kept(tables: RankTables, error: OSError) -> RankTables:
     finding = f"the cache cannot be used: {error.strerror or error}"
     note = quality_frame([(tables.label, "noted", finding, 1, None)])
-    return replace(tables, quality=quality_of([tables.quality, note]))
+    return replace(tables, quality=QUALITY.joined([tables.quality, note]))
 
 
 # Hashing reads the whole file, so the digest is remembered while size, time and inode stay.
@@ -552,9 +530,7 @@ def _load(file: Path, label: str) -> RankTables | None:
 
 def _store(tables: RankTables, file: Path) -> None:
     header = {
-        "metadata": tables.metadata,
-        "clock": tables.clock,
-        "quality": pack_frame(tables.quality),
-        "steps": pack_frame(tables.steps),
-    }
+        "metadata": tables.metadata, "clock": tables.clock,
+        "quality": pack_frame(tables.quality), "steps": pack_frame(tables.steps),
+    }  # fmt: skip
     write_events(tables.events, {_HEADER: json.dumps(header).encode()}, file)

@@ -6,10 +6,9 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from math import prod
-from typing import Any
 
 from workbench.errors import LoadError
-from workbench.load._files.findings import Findings
+from workbench.load._files.findings import Findings, Record, Row
 from workbench.load._files.json_events import to_integer
 from workbench.tables import SAYS_SYNTHETIC
 
@@ -30,8 +29,6 @@ _MOST_MEMBERS = 1 << 22
 MOST_ENTRIES = 200_000
 MOST_VALUES = 20_000_000
 
-GroupKey = tuple[str, tuple[int, ...] | None]
-
 
 @dataclass
 class Dump:
@@ -42,7 +39,7 @@ class Dump:
     nccl_version: str | None
     groups: dict[str, tuple[str | None, tuple[int, ...]]]
     status: dict[str, dict[str, int | None]]
-    entries: list[dict[str, Any]]
+    entries: list[Row]
     findings: Findings = field(repr=False)
 
     @property
@@ -56,7 +53,7 @@ def is_dump(content: object) -> bool:
     return isinstance(content, Mapping) and "version" in content and bool(_DUMP_KEYS & set(content))
 
 
-def parse(content: Mapping[str, Any], label: str) -> Dump:
+def parse(content: Record, label: str) -> Dump:
     """Read the content of one dump; what cannot be read is missing and counted."""
     _refuse_floods(content, label)
     findings = Findings(label)
@@ -76,7 +73,7 @@ def parse(content: Mapping[str, Any], label: str) -> Dump:
     )
 
 
-def _refuse_floods(content: Mapping[str, Any], label: str) -> None:
+def _refuse_floods(content: Record, label: str) -> None:
     entries = content.get("entries")
     reason = ""
     if isinstance(entries, list | tuple) and len(entries) > MOST_ENTRIES:
@@ -136,7 +133,7 @@ def _status(status: object, findings: Findings) -> dict[str, dict[str, int | Non
 
 def _entries(
     entries: object, groups: Mapping[str, tuple[str | None, tuple[int, ...]]], findings: Findings
-) -> list[dict[str, Any]]:
+) -> list[Row]:
     if entries is None:
         return []
     if not isinstance(entries, list | tuple):
@@ -155,11 +152,11 @@ def _entries(
 
 
 def _entry(
-    entry: Mapping[str, Any],
+    entry: Record,
     position: int,
     groups: Mapping[str, tuple[str | None, tuple[int, ...]]],
     findings: Findings,
-) -> dict[str, Any]:
+) -> Row:
     group, description = _group_of(entry)
     # Names begin with the backend: nccl:_all_gather_base.
     operation = entry["profiling_name"].split(":", 1)[-1][:_TEXT_LIMIT]
@@ -171,24 +168,18 @@ def _entry(
         findings.add("suspicious", "operations in an unknown state", where=f"operation {position}")
         state = "unknown"
     row = {
-        "group": group,
-        "description": description,
-        "local_group": _text(entry.get("pg_id")),
-        "record": position if record is None else record,
+        "group": group, "description": description, "local_group": _text(entry.get("pg_id")),
+        "record": position if record is None else record, "state": state,
         "seq": _natural(entry.get("collective_seq_id", entry.get("seq_id"))),
-        "p2p_seq": _natural(entry.get("p2p_seq_id")),
-        "op": _natural(entry.get("op_id")),
-        "operation": operation.split(" ")[0],
-        "kind": "p2p" if is_p2p else "collective",
+        "p2p_seq": _natural(entry.get("p2p_seq_id")), "op": _natural(entry.get("op_id")),
+        "operation": operation.split(" ")[0], "kind": "p2p" if is_p2p else "collective",
         "peer": _peer(peers, groups.get(group or ""), findings) if peers else None,
-        "state": state,
         "created_ns": _time(entry.get("time_created_ns")),
         "started_ns": _time(entry.get("time_discovered_started_ns")),
         "completed_ns": _time(entry.get("time_discovered_completed_ns")),
-        "timeout_ms": _natural(entry.get("timeout_ms")),
+        "timeout_ms": _natural(entry.get("timeout_ms")), "frame": _frame(entry.get("frames")),
         "retired": entry["retired"] if isinstance(entry.get("retired"), bool) else None,
-        "frame": _frame(entry.get("frames")),
-    }
+    }  # fmt: skip
     if row["operation"] == "coalesced":
         row["kind"] = "coalesced"
     for side, key in (("in", "input"), ("out", "output")):
@@ -197,7 +188,7 @@ def _entry(
     return row
 
 
-def _group_of(entry: Mapping[str, Any]) -> tuple[str | None, str | None]:
+def _group_of(entry: Record) -> tuple[str | None, str | None]:
     """Read the group; recorders before 2.4 write a name, or a number alone."""
     group = entry.get("process_group")
     if isinstance(group, list | tuple) and group:
@@ -218,13 +209,10 @@ def _peer(
     return group[1][position]
 
 
-def _share_batch_states(rows: list[dict[str, Any]]) -> None:
+def _share_batch_states(rows: list[Row]) -> None:
     # Only the entry that stands for a batch changes its state; nobody watches the members.
-    batches = {
-        (row["group"], row["seq"], row["p2p_seq"]): row
-        for row in rows
-        if row["kind"] == "coalesced"
-    }
+    stand_ins = (row for row in rows if row["kind"] == "coalesced")
+    batches = {(row["group"], row["seq"], row["p2p_seq"]): row for row in stand_ins}
     for row in rows if batches else ():
         batch = batches.get((row["group"], row["seq"], row["p2p_seq"]))
         if batch is not None and row is not batch and row["record"] < batch["record"]:
@@ -232,7 +220,7 @@ def _share_batch_states(rows: list[dict[str, Any]]) -> None:
                 row[name] = batch[name]
 
 
-def _close_batches(rows: list[dict[str, Any]], findings: Findings) -> None:
+def _close_batches(rows: list[Row], findings: Findings) -> None:
     """Take batches for completed whose stand-in is missing from a dump of pending work.
 
     Such a dump drops what has completed, but nobody watches the members of a batch, so
@@ -240,7 +228,7 @@ def _close_batches(rows: list[dict[str, Any]], findings: Findings) -> None:
     """
     if any(row["state"] == "completed" for row in rows):
         return
-    batches: dict[tuple[object, ...], list[dict[str, Any]]] = {}
+    batches: dict[tuple[object, ...], list[Row]] = {}
     for row in rows:
         if row["kind"] != "collective" and row["p2p_seq"] is not None:
             batches.setdefault((row["group"], row["seq"], row["p2p_seq"]), []).append(row)

@@ -32,14 +32,15 @@ from workbench.load._files.archive import (
 )
 from workbench.load._files.findings import Finding, guarded, listed, quality_frame
 from workbench.load._files.rank_names import RankArgument, given_ranks, rank_in_name
+from workbench.load._files.time import table_of_rows
 from workbench.load._files.wanted import ARCHIVE_SUFFIXES
 from workbench.tables import (
     FLIGHT_ENTRIES,
     FLIGHT_GROUPS,
     FLIGHT_RANKS,
     FLIGHT_STATUS,
+    QUALITY,
     FlightRecording,
-    Table,
 )
 
 _NEVER = (".log", ".txt", ".md", ".csv", ".out", ".err", ".yaml", ".yml", ".py", ".ipynb", ".sh")
@@ -130,17 +131,12 @@ def _assembled(ranks: Sequence[Owned], findings: list[Finding]) -> FlightRecordi
     status = status_table(ranks, name_of)
     findings += _of_the_set(ranks, groups, status)
     frames = [owned.dump.findings.frame() for owned in ranks]
-    quality = quality_frame(findings)
-    filled = [frame for frame in (quality, *frames) if len(frame)]
-    if filled:
-        findings_table = pd.concat(filled, ignore_index=True)
-        quality = findings_table.astype({"finding": "category"})
     return FlightRecording(
         ranks=ranks_table(ranks),
         groups=groups,
         status=status,
         entries=entries_table(ranks, name_of),
-        quality=quality,
+        quality=QUALITY.joined([quality_frame(findings), *frames]),
     )
 
 
@@ -180,12 +176,8 @@ def _implausible(file: Path) -> str:
 
 def _opened(file: Path, findings: list[Finding]) -> Iterator[Source]:
     source = Source(shown(file), file, size_bytes=file.stat().st_size)
-    kind = (
-        archive_kind(file, EXPANSION_LIMIT)
-        if file.name.lower().endswith(ARCHIVE_SUFFIXES)
-        else None
-    )
-    if kind is None:
+    may_be_archive = file.name.lower().endswith(ARCHIVE_SUFFIXES)
+    if not may_be_archive or (kind := archive_kind(file, EXPANSION_LIMIT)) is None:
         yield source
         return
     for member in members(file, kind, EXPANSION_LIMIT):
@@ -211,17 +203,12 @@ def _read(source: Source) -> Dump:
         # One byte more than allowed tells that it is too large.
         raw = stream.read(LARGEST_BYTES + 1)
         cut = stream.truncated_at is not None
-    start = raw.lstrip(b"\xef\xbb\xbf \t\r\n")[:1]
-    reader: Callable[[bytes], Any] | None = None
-    if start == b"{":
-        reader = _json
-    elif raw.startswith(_PICKLE_STARTS):
-        reader = plain_values
-    if reader is None:
+    is_json = raw.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"{")
+    if not is_json and not raw.startswith(_PICKLE_STARTS):
         msg = f"{source.label}: {_UNREADABLE}: neither a pickle nor JSON"
         raise LoadError(msg)
     try:
-        content = reader(raw)
+        content = _json(raw) if is_json else plain_values(raw)
     except PickleError as error:
         also = "; the file was cut off when it was packed" if cut else ""
         msg = f"{source.label}: the dump {error}{also}; get the file again, or leave it out"
@@ -316,10 +303,8 @@ class Owned(NamedTuple):
 def owned(dumps: Sequence[Dump], stated_ranks: RankArgument) -> list[Owned]:
     """Give every dump its rank, in order of rank."""
     labels = [dump.label for dump in dumps]
-    ranked = [
-        _owned(dump, stated)
-        for dump, stated in zip(dumps, given_ranks(labels, stated_ranks), strict=True)
-    ]
+    stated = given_ranks(labels, stated_ranks)
+    ranked = [_owned(*pair) for pair in zip(dumps, stated, strict=True)]
     first: dict[int, Owned] = {}
     for entry in ranked:
         if (twin := first.setdefault(entry.rank, entry)) is not entry:
@@ -347,11 +332,9 @@ def _owned(dump: Dump, stated: int | None) -> Owned:
             remark += f"took {only}"
             dump.findings.add("suspicious", remark)
         return Owned(only, "groups", node, dump)
-    why = (
-        f"its name tells rank {named_rank}, which is not a member of all groups of the dump"
-        if named_rank is not None
-        else "neither its name nor its groups tell its rank"
-    )
+    why = "neither its name nor its groups tell its rank"
+    if named_rank is not None:
+        why = f"its name tells rank {named_rank}, which is not a member of all groups of the dump"
     msg = f"{dump.label}: {why}. Pass rank={{'part of the file name': number, ...}}"
     raise LoadError(msg)
 
@@ -404,21 +387,14 @@ def ranks_table(ranks: Sequence[Owned]) -> pd.DataFrame:
     for owned in ranks:
         times = [row["created_ns"] for row in owned.dump.entries if row["created_ns"] is not None]
         operations = [row for row in owned.dump.entries if row["kind"] != "coalesced"]
-        rows.append(
-            {
-                "rank": owned.rank,
-                "rank_source": owned.rank_source,
-                "node": owned.node,
-                "source": owned.dump.label,
-                "version": owned.dump.version,
-                "nccl_version": owned.dump.nccl_version,
-                "entry_count": len(owned.dump.entries),
-                "pending_count": sum(row["state"] != "completed" for row in operations),
-                "first_ns": min(times, default=None),
-                "last_ns": max(times, default=None),
-            }
-        )
-    return _table(FLIGHT_RANKS, rows)
+        rows.append({
+            "rank": owned.rank, "rank_source": owned.rank_source, "node": owned.node,
+            "source": owned.dump.label, "version": owned.dump.version,
+            "nccl_version": owned.dump.nccl_version, "entry_count": len(owned.dump.entries),
+            "pending_count": sum(row["state"] != "completed" for row in operations),
+            "first_ns": min(times, default=None), "last_ns": max(times, default=None),
+        })  # fmt: skip
+    return table_of_rows(FLIGHT_RANKS, rows)
 
 
 def groups_of(ranks: Sequence[Owned]) -> tuple[pd.DataFrame, NameOf]:
@@ -450,22 +426,17 @@ def groups_of(ranks: Sequence[Owned]) -> tuple[pd.DataFrame, NameOf]:
     }
     have = {owned.rank for owned in ranks}
     rows = [
-        {
-            "group": names[key],
-            "description": description,
-            "members": ",".join(map(str, key[1])),
-            "group_size": len(key[1]),
-            "dumped_count": sum(rank in have for rank in key[1]),
-            "is_recorded": key in recorded,
-        }
+        {"group": names[key], "description": description, "members": ",".join(map(str, key[1])),
+         "group_size": len(key[1]), "dumped_count": sum(rank in have for rank in key[1]),
+         "is_recorded": key in recorded}
         for key, description in keys.items()
-    ]
+    ]  # fmt: skip
 
     def name_of(rank: int, group: str | None) -> str | None:
         key = None if group is None else group_of.get((rank, group))
         return None if key is None else names[key]
 
-    return _table(FLIGHT_GROUPS, rows), name_of
+    return table_of_rows(FLIGHT_GROUPS, rows), name_of
 
 
 def status_table(ranks: Sequence[Owned], name_of: NameOf) -> pd.DataFrame:
@@ -485,16 +456,11 @@ def status_table(ranks: Sequence[Owned], name_of: NameOf) -> pd.DataFrame:
             group, joined_by = group_of[owned.rank].get(local), "entries"
             if group is None and in_order:
                 group, joined_by = ordered[owned.rank].get(local), "order"
-            rows.append(
-                {
-                    "rank": owned.rank,
-                    "local_group": local,
-                    "group": name_of(owned.rank, group),
-                    "joined_by": "none" if group is None else joined_by,
-                    **numbers,
-                }
-            )
-    return _table(FLIGHT_STATUS, rows)
+            rows.append({
+                "rank": owned.rank, "local_group": local, "group": name_of(owned.rank, group),
+                "joined_by": "none" if group is None else joined_by, **numbers,
+            })  # fmt: skip
+    return table_of_rows(FLIGHT_STATUS, rows)
 
 
 def entries_table(ranks: Sequence[Owned], name_of: NameOf) -> pd.DataFrame:
@@ -503,7 +469,7 @@ def entries_table(ranks: Sequence[Owned], name_of: NameOf) -> pd.DataFrame:
         for owned in ranks
         for row in owned.dump.entries
     ]
-    return _table(FLIGHT_ENTRIES, rows)
+    return table_of_rows(FLIGHT_ENTRIES, rows)
 
 
 def _by_entries(owned: Owned) -> dict[str, str]:
@@ -525,12 +491,3 @@ def _by_order(owned: Owned) -> dict[str, str]:
 def _listed(members: Sequence[int]) -> str:
     most = 4
     return ", ".join(map(str, members[:most])) + (", ..." if len(members) > most else "")
-
-
-def _table(table: Table, rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
-    if not rows:
-        return table.empty()
-    frame = pd.DataFrame(
-        {name: [row[name] for row in rows] for name in table.columns}, dtype=object
-    )
-    return table.check(table.cast(frame))

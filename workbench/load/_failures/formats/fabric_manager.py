@@ -8,12 +8,11 @@ NVIDIA, *Fabric Manager User Guide*, appendix D: NVSwitch errors by number.
 from __future__ import annotations
 
 import re
-from typing import Any
 
 from workbench.load._failures.formats.system_log import BEGINNING, read_system_log
 from workbench.load._failures.line_prefix import without_prefix
 from workbench.load._files.archive import Source
-from workbench.load._files.findings import Findings
+from workbench.load._files.findings import Findings, Row
 from workbench.load._files.time import Given, LogPart
 from workbench.load._files.xid_codes import pci_address, sxid_meaning
 
@@ -32,15 +31,14 @@ def looks_like(head: bytes, label: str) -> bool:  # noqa: ARG001 - one signature
 
 
 def read(source: Source, settings: Given) -> LogPart:
-    """Read one log of a fabric manager."""
     return read_system_log(source, settings, _NEEDLES, lambda: _failure)
 
 
-def _failure(text: str, _line: int, _findings: Findings) -> dict[str, Any]:
+def _failure(text: str, _line: int, _findings: Findings) -> Row:
     error = _ERROR.search(text)
     if error is None:
         return {}
-    row: dict[str, Any] = {"kind": "sxid", "code": error["code"], "category": "nvlink"}
+    row: Row = {"kind": "sxid", "code": error["code"], "category": "nvlink"}
     row |= sxid_meaning(error["code"])
     row["device"] = pci_address(error["device"]) if error["device"] else None
     row["severity"] = "fatal" if error["severity"] == "fatal" else "warning"

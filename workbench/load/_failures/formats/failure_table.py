@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -14,7 +13,7 @@ from workbench._shared.incidents import fold
 from workbench.errors import LoadError
 from workbench.load._failures.reader import assembled
 from workbench.load._files import tables as plain
-from workbench.load._files.findings import Findings
+from workbench.load._files.findings import Findings, Row
 from workbench.load._files.tables import without_cut_row
 from workbench.load._files.time import (
     LogPart,
@@ -108,7 +107,7 @@ def names_failures(names: Iterable[str]) -> bool:
 
 
 def _log(rows: pd.DataFrame, path: Path, findings: Findings, window_s: float) -> FailureLog:
-    records: list[dict[str, Any]] = rows.to_dict("records")  # type: ignore[assignment]
+    records: list[Row] = rows.to_dict("records")  # type: ignore[assignment]
     failures = failure_rows(records, str(path))
     log = LogPart(failures, timeline_rows([], str(path)), findings, format_name=_NAME)
     return assembled([log], [], window_s)

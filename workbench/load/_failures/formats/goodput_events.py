@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
 import pandas as pd
 
 from workbench.errors import LoadError
 from workbench.load._files.archive import Source
-from workbench.load._files.findings import Findings
+from workbench.load._files.findings import Findings, Record, Row
 from workbench.load._files.text import text_lines
-from workbench.load._files.time import SECOND, Given, LogPart, failure_rows, timeline_rows, utc_ns
+from workbench.load._files.time import SECOND, Given, LogPart, log_part, utc_ns
 from workbench.tables import SAYS_SYNTHETIC
 
 NAME = "goodput events"
@@ -62,26 +61,25 @@ def read(source: Source, settings: Given) -> LogPart:
     jobs: dict[str | None, list[Event]] = {}
     for event in events:
         jobs.setdefault(event.job, []).append(event)
-    failures: list[dict[str, Any]] = []
-    spans: list[dict[str, Any]] = []
+    failures: list[Row] = []
+    spans: list[Row] = []
     for own in jobs.values():
         story = _Story(own, settings, findings)
         failures += story.failures
         spans += story.spans
     failures.sort(key=lambda row: row["start_ns"])
     spans.sort(key=lambda row: (row["start_ns"], row["line"]))
-    label = source.label
-    return LogPart(failure_rows(failures, label), timeline_rows(spans, label), findings)
+    return log_part(findings, failures, spans)
 
 
 class _Story:
     def __init__(self, events: list[Event], settings: Given, findings: Findings) -> None:
-        self.failures: list[dict[str, Any]] = []
-        self.spans: list[dict[str, Any]] = []
+        self.failures: list[Row] = []
+        self.spans: list[Row] = []
         self._findings = findings
         self._zone = f"tz={settings.tz}"
         self._state, self._attempt = "", 1
-        self._size: dict[str, Any] = {}
+        self._size: Row = {}
         self._nodes: list[str] = []
         self._lost_node: str | None = None
         for event, following in zip(events, [*events[1:], None], strict=True):
@@ -226,7 +224,7 @@ class Event:
     at_ns: int
     job: str | None
     is_local: bool
-    rest: Mapping[str, Any]
+    rest: Record
     text: str
 
 
@@ -241,7 +239,7 @@ def is_event(text: str) -> bool:
 
 def events_of(lines: Iterable[tuple[int, str]], settings: Given, findings: Findings) -> list[Event]:
     """Read all events, in order of time; lines that are none are dropped and counted."""
-    kept: list[tuple[int, dict[str, Any], str]] = []
+    kept: list[tuple[int, Row, str]] = []
     for number, text in lines:
         if text.strip() and not text.lstrip().startswith("#"):
             entry = _entry(text, number, findings)
@@ -262,7 +260,7 @@ def events_of(lines: Iterable[tuple[int, str]], settings: Given, findings: Findi
     return ordered
 
 
-def _entry(text: str, number: int, findings: Findings) -> dict[str, Any] | None:
+def _entry(text: str, number: int, findings: Findings) -> Row | None:
     where = f"line {number:,}: {text[:40]}"
     try:
         entry = json.loads(text)
@@ -278,7 +276,7 @@ def _entry(text: str, number: int, findings: Findings) -> dict[str, Any] | None:
     return entry
 
 
-def _job(entry: Mapping[str, Any]) -> str | None:
+def _job(entry: Record) -> str | None:
     value = next((entry[key] for key in _JOBS if entry.get(key) is not None), None)
     return None if value is None else str(value)
 
@@ -298,7 +296,7 @@ def _name_jobs(events: list[Event], findings: Findings) -> None:
 
 
 def _times(
-    kept: list[tuple[int, dict[str, Any], str]], settings: Given, findings: Findings
+    kept: list[tuple[int, Row, str]], settings: Given, findings: Findings
 ) -> tuple[list[int | None], list[bool]]:
     times: list[int | None] = [None] * len(kept)
     texts: dict[int, str] = {}

@@ -20,7 +20,6 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any
 
 from workbench.load._failures.formats.system_log import has_stamp, read_system_log
 from workbench.load._failures.kernel_messages import (
@@ -30,7 +29,7 @@ from workbench.load._failures.kernel_messages import (
     without_recovered,
 )
 from workbench.load._files.archive import Source
-from workbench.load._files.findings import Findings
+from workbench.load._files.findings import Findings, Row
 from workbench.load._files.time import Given, LogPart
 from workbench.load._files.xid_codes import pci_address, sxid_meaning, xid_meaning
 from workbench.tables import SAYS_SYNTHETIC
@@ -86,7 +85,6 @@ def looks_like(head: bytes, label: str) -> bool:  # noqa: ARG001 - one signature
 
 
 def read(source: Source, settings: Given) -> LogPart:
-    """Read one kernel log."""
     log = read_system_log(source, settings, _NEEDLES, lambda: _Kernel().failure, needles() + _BOOT)
     return replace(log, failures=without_recovered(log.failures, log.findings))
 
@@ -98,7 +96,7 @@ class _Kernel:
         self._links_up: set[str | None] = set()
         self._failed: set[tuple[str | None, str | None]] = set()
 
-    def failure(self, text: str, number: int, findings: Findings) -> dict[str, Any]:
+    def failure(self, text: str, number: int, findings: Findings) -> Row:
         if match := _XID.search(text):
             if _XID.search(text, match.start("text") if match["text"] else match.end()):
                 remark = "lines that report several Xids, of which the first is taken"
@@ -115,7 +113,7 @@ class _Kernel:
             findings.add("dropped", remark, 1, f"line {number:,}")
         return self._of_host(text)
 
-    def _of_host(self, text: str) -> dict[str, Any]:
+    def _of_host(self, text: str) -> Row:
         """Recognise what is no matter of a GPU; a link that was never up is no failure."""
         self._is_booted = self._is_booted or bool(_BOOTED.search(text))
         row = kernel_message(text)
@@ -128,7 +126,7 @@ class _Kernel:
         self._failed.add(key)
         return row
 
-    def _off_the_bus(self, text: str, number: int) -> dict[str, Any]:
+    def _off_the_bus(self, text: str, number: int) -> Row:
         """Read the forms that give no number, one of which goes over three lines."""
         address = _DEVICE.search(text.partition("NVRM:")[2])
         if "off the bus" not in text or "NVRM" not in text:
@@ -137,11 +135,11 @@ class _Kernel:
         is_told_before = number - self._named[0] < _LINES_OF_ONE_MESSAGE
         # The long form names the GPU one or two lines before it says that it is gone.
         device = address[0] if address else self._named[1] if is_told_before else ""
-        row: dict[str, Any] = {"kind": "xid", "code": "79", **xid_meaning("79")}
+        row: Row = {"kind": "xid", "code": "79", **xid_meaning("79")}
         return row | {"device": pci_address(device) if device else None}
 
 
-def _nvidia(match: re.Match[str]) -> dict[str, Any]:
+def _nvidia(match: re.Match[str]) -> Row:
     code, text = match["code"], match["text"] or ""
     if match["kind"] == "Xid":
         # Xid 154 is sent as well when the action is taken back: recovery action None.
@@ -163,14 +161,14 @@ def _nvidia(match: re.Match[str]) -> dict[str, Any]:
 
 
 @lru_cache(maxsize=1024)
-def _xid(code: str, device: str) -> dict[str, Any]:
+def _xid(code: str, device: str) -> Row:
     """Return what all lines of one GPU and code have in common; never change it."""
     return {"kind": "xid", "code": code, "device": pci_address(device), **xid_meaning(code)}
 
 
-def _amd(text: str) -> dict[str, Any]:
+def _amd(text: str) -> Row:
     device = _DEVICE.search(text)
-    row: dict[str, Any] = {"kind": "amdgpu", "severity": "fatal"}
+    row: Row = {"kind": "amdgpu", "severity": "fatal"}
     row["device"] = pci_address(device[0]) if device else None
     errors = _AMD_ERRORS.search(text)
     # amdgpu logs its counters without an error, too: "no new uncorrectable hardware errors".

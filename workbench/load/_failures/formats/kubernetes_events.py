@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from typing import Any
 
 from workbench.load._files.archive import Source
-from workbench.load._files.findings import Findings
+from workbench.load._files.findings import Findings, Record, Row
 from workbench.load._files.tables import json_documents, records
-from workbench.load._files.time import Given, LogPart, failure_rows, iso_ns, one_line, timeline_rows
+from workbench.load._files.time import Given, LogPart, iso_ns, log_part, one_line
 from workbench.load._files.xid_codes import pci_address, xid_meaning
 
 NAME = "Kubernetes events"
@@ -97,7 +95,7 @@ def read(source: Source, settings: Given) -> LogPart:
     Kubernetes API, core/v1 Event and events.k8s.io/v1 Event; node-problem-detector: config/.
     """
     findings = Findings(source.label)
-    rows: list[dict[str, Any]] = []
+    rows: list[Row] = []
     seen: dict[str, int] = {}
     for line, document in json_documents(source, findings):
         for number, record in records(line, document, findings, key="items"):
@@ -111,15 +109,11 @@ def read(source: Source, settings: Given) -> LogPart:
                 _put(rows, seen, event, _row(event, reason, number, settings, findings))
     remark = "states of an event that a later one replaces"
     findings.add("skipped by design", remark, seen.get("", 0))
-    return LogPart(
-        failure_rows(rows, source.label),
-        timeline_rows([], source.label),
-        findings,
-        {row["node"]: None for row in rows if row["node"]},
-    )
+    nodes = {row["node"]: None for row in rows if row["node"]}
+    return log_part(findings, rows, nodes=nodes)
 
 
-def _unwrapped(record: Mapping[str, Any]) -> Mapping[str, Any]:
+def _unwrapped(record: Record) -> Record:
     """Take the event out of what watches and exporters put around it."""
     for name in ("object", "event"):
         inner = record.get(name)
@@ -128,9 +122,7 @@ def _unwrapped(record: Mapping[str, Any]) -> Mapping[str, Any]:
     return record
 
 
-def _put(
-    rows: list[dict[str, Any]], seen: dict[str, int], event: Mapping[str, Any], row: dict[str, Any]
-) -> None:
+def _put(rows: list[Row], seen: dict[str, int], event: Record, row: Row) -> None:
     """Append a row; an event that was updated (its count rose) replaces its earlier state."""
     uid = _dict(event, "metadata").get("uid")
     if not isinstance(uid, str) or not uid:
@@ -143,9 +135,7 @@ def _put(
         rows.append(row)
 
 
-def _row(
-    event: Mapping[str, Any], reason: str, number: int, settings: Given, findings: Findings
-) -> dict[str, Any]:
+def _row(event: Record, reason: str, number: int, settings: Given, findings: Findings) -> Row:
     message = event.get("message") or event.get("note") or ""
     message = message if isinstance(message, str) else str(message)[:500]
     involved = _involved(event)
@@ -154,16 +144,13 @@ def _row(
     about = "/".join(name_part for name_part in (kind, namespace, name) if name_part)
     row = _meaning(reason, message) | _times(event, number, findings)
     return row | {
-        "node": _node(event, kind, name) or settings.node,
-        "job": name if kind in _JOBS else None,
-        "kind": "kubernetes",
-        "line_count": _count(event, number, findings),
-        "text": one_line(f"{about}: {reason}: {message}"),
-        "line": number,
-    }
+        "node": _node(event, kind, name) or settings.node, "kind": "kubernetes",
+        "job": name if kind in _JOBS else None, "line_count": _count(event, number, findings),
+        "text": one_line(f"{about}: {reason}: {message}"), "line": number,
+    }  # fmt: skip
 
 
-def _meaning(reason: str, message: str) -> dict[str, Any]:
+def _meaning(reason: str, message: str) -> Row:
     if "xid" in reason.lower() or "NVRM: Xid" in message:
         beginning = message[:4096]
         match = _XID.search(beginning) or _XID_SET.search(beginning) or _XID.search(reason[:200])
@@ -180,7 +167,7 @@ def _meaning(reason: str, message: str) -> dict[str, Any]:
     return {"cause": cause, "category": category, "severity": severity, "code": reason}
 
 
-def _times(event: Mapping[str, Any], number: int, findings: Findings) -> dict[str, Any]:
+def _times(event: Record, number: int, findings: Findings) -> Row:
     series = _dict(event, "series")
     first = _first_time(event, "firstTimestamp", "deprecatedFirstTimestamp", "eventTime")
     last = iso_ns(series.get("lastObservedTime"))
@@ -196,12 +183,12 @@ def _times(event: Mapping[str, Any], number: int, findings: Findings) -> dict[st
     return {"start_ns": first, "end_ns": last or first}
 
 
-def _first_time(event: Mapping[str, Any], *names: str) -> int | None:
+def _first_time(event: Record, *names: str) -> int | None:
     # Kubernetes writes the year 1 for a time it does not have; iso_ns takes that for none.
     return next((ns for name in names if (ns := iso_ns(event.get(name))) is not None), None)
 
 
-def _count(event: Mapping[str, Any], number: int, findings: Findings) -> int:
+def _count(event: Record, number: int, findings: Findings) -> int:
     stated = _dict(event, "series").get("count")
     stated = stated or event.get("count") or event.get("deprecatedCount") or 1
     if not isinstance(stated, int) or isinstance(stated, bool) or not 0 < stated < _MOST_REPEATS:
@@ -213,7 +200,7 @@ def _count(event: Mapping[str, Any], number: int, findings: Findings) -> int:
     return stated
 
 
-def _node(event: Mapping[str, Any], kind: str, name: str) -> str | None:
+def _node(event: Record, kind: str, name: str) -> str | None:
     """Return the host: the object itself, or that of the reporter where it runs on nodes."""
     if kind == "Node" and name:
         return name
@@ -224,15 +211,15 @@ def _node(event: Mapping[str, Any], kind: str, name: str) -> str | None:
     return _text(event, "reportingInstance") or None if is_kubelet else None
 
 
-def _involved(event: Mapping[str, Any]) -> Mapping[str, Any]:
+def _involved(event: Record) -> Record:
     return _dict(event, "involvedObject") or _dict(event, "regarding")
 
 
-def _dict(record: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+def _dict(record: Record, name: str) -> Record:
     value = record.get(name)
     return value if isinstance(value, dict) else {}
 
 
-def _text(record: Mapping[str, Any], name: str) -> str:
+def _text(record: Record, name: str) -> str:
     value = record.get(name)
     return value[:255] if isinstance(value, str) else ""

@@ -7,22 +7,19 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import pairwise
 from statistics import median_low
-from typing import Any
 
 import pandas as pd
 
 from workbench.load._files.archive import Source
-from workbench.load._files.findings import Findings
+from workbench.load._files.findings import Findings, Row
 from workbench.load._files.text import text_lines
-from workbench.load._files.time import SECOND, Given, LogPart, failure_rows, timeline_rows, utc_ns
+from workbench.load._files.time import SECOND, Given, LogPart, log_part, utc_ns
 
 NAME = "Megatron log"
 _TEXT_LENGTH = 200
 SIGNATURES = (
-    b"elapsed time per iteration (",
-    b" arguments ------",
-    b"[before the start of training step]",
-)
+    b"elapsed time per iteration (", b" arguments ------", b"[before the start of training step]",
+)  # fmt: skip
 _WORDS = ("iteration", "world size", "seq_length")
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _ITERATION = re.compile(r"\biteration\s+(\d{1,15})\s*/\s*(\d{1,15})\s*\|")
@@ -100,8 +97,7 @@ def read(source: Source, settings: Given) -> LogPart:
         spans.sort(key=lambda span: (span["start_ns"], span["line"]))
     assumed = f"tz={settings.tz}" if is_stamped and not _has_zone(log.lines[0].stamp) else ""
     losses = [_rollback(*pair, is_stamped=is_stamped) | {"assumed": assumed} for pair in pairs]
-    label = source.label
-    return LogPart(failure_rows(losses, label), timeline_rows(spans, label), findings)
+    return log_part(findings, losses, spans)
 
 
 def log_of(source: Source, settings: Given, findings: Findings) -> tuple[Log, bool]:
@@ -217,9 +213,8 @@ def _time(runs: list[_Run], findings: Findings, *, is_stamped: bool) -> None:
     for run in runs:
         untimed = [line for line in run.lines if line.each_ns is None]
         remark = "lines without the time of an iteration"
-        findings.add(
-            "dropped", remark, len(untimed), f"line {untimed[0].number:,}" if untimed else ""
-        )
+        where = f"line {untimed[0].number:,}" if untimed else ""
+        findings.add("dropped", remark, len(untimed), where)
         counts = [run.lines[0].step - run.done_before, *_steps(run)]
         # A hole in the log is no training time: at most one interval counts per line.
         limits = [counts[0], *(min(count, run.interval) for count in counts[1:])]
@@ -232,22 +227,22 @@ def _time(runs: list[_Run], findings: Findings, *, is_stamped: bool) -> None:
             run.end_ns = now
 
 
-def _span(run: _Run, number: int, clock: str) -> dict[str, Any]:
-    row: dict[str, Any] = {"start_ns": run.start_ns, "end_ns": run.end_ns, "clock": clock}
+def _span(run: _Run, number: int, clock: str) -> Row:
+    row: Row = {"start_ns": run.start_ns, "end_ns": run.end_ns, "clock": clock}
     row |= {"attempt": number, "state": "running", "line": run.lines[0].number}
     return row | {"first_step": run.done_before + 1, "last_step": run.lines[-1].step}
 
 
-def _gap(before: _Run, after: _Run, number: int) -> dict[str, Any]:
+def _gap(before: _Run, after: _Run, number: int) -> Row:
     start, end = before.end_ns or 0, after.start_ns or 0
-    row: dict[str, Any] = {"start_ns": min(start, end), "end_ns": end, "clock": "epoch"}
+    row: Row = {"start_ns": min(start, end), "end_ns": end, "clock": "epoch"}
     return row | {"attempt": number, "state": "down", "line": after.lines[0].number}
 
 
-def _rollback(before: _Run, after: _Run, *, is_stamped: bool) -> dict[str, Any]:
+def _rollback(before: _Run, after: _Run, *, is_stamped: bool) -> Row:
     last, first = before.lines[-1], after.lines[0]
     lost = last.step - after.done_before
-    row: dict[str, Any] = {"clock": "none"}
+    row: Row = {"clock": "none"}
     if is_stamped:
         row = {"clock": "epoch", "start_ns": last.at_ns, "end_ns": first.at_ns}
     row |= {"kind": "megatron", "severity": "fatal", "line": first.number}

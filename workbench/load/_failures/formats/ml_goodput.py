@@ -3,24 +3,16 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
 from operator import attrgetter
 from typing import Any, NamedTuple
 
 from workbench.load._files.archive import Source
-from workbench.load._files.findings import Findings
+from workbench.load._files.findings import Findings, Record
 from workbench.load._files.tables import json_documents, records
-from workbench.load._files.time import (
-    SECOND,
-    Given,
-    LogPart,
-    epoch_ns,
-    failure_rows,
-    iso_ns,
-    timeline_rows,
-)
+from workbench.load._files.time import SECOND, Given, LogPart, epoch_ns, iso_ns, log_part
 
 NAME = "ml-goodput-measurement"
 
@@ -85,14 +77,10 @@ def read(source: Source, settings: Given) -> LogPart:
         runs = runs_of(sorted(_once(recorded, findings), key=attrgetter("time_ns")))
         failures += _failures(job, runs)
         timeline += _timeline(job, runs, findings)
-    return LogPart(
-        failure_rows(failures, source.label), timeline_rows(timeline, source.label), findings
-    )
+    return log_part(findings, failures, timeline)
 
 
-def _entries(
-    record: Mapping[str, Any], line: int, findings: Findings
-) -> Iterator[tuple[str | None, Entry]]:
+def _entries(record: Record, line: int, findings: Findings) -> Iterator[tuple[str | None, Entry]]:
     """Give the times of one record; of Cloud Logging, those of its payload."""
     payload = record.get("jsonPayload", record.get("json_payload", record))
     names = [name for name in _FIELDS if isinstance(payload, dict) and name in payload]
@@ -106,11 +94,8 @@ def _entries(
         time_ns = epoch_ns(payload[name])
         step = _step(payload.get(_STEP_COUNT)) if kind == "step" else None
         if time_ns is None or (kind == "step" and step is None):
-            remark = (
-                "times that are no seconds since 1970"
-                if time_ns is None
-                else "steps without number"
-            )
+            is_timed = time_ns is not None
+            remark = "steps without number" if is_timed else "times that are no seconds since 1970"
             findings.add("dropped", remark, 1, f"line {line:,}")
             continue
         if kind == "custom":
@@ -154,18 +139,14 @@ def _failures(job: str | None, runs: list[Run]) -> Iterator[dict[str, Any]]:
             cause = "restarted before the first step"
         else:
             cause = f"restarted after step {last_step}"
-        yield {
-            "start_ns": before.end_ns,
-            "end_ns": after.start_ns,
-            "job": job,
-            "kind": "goodput",
-            "code": "end" if before.is_ended else "disruption",
-            "cause": f"ended in order, {cause}" if before.is_ended else cause,
-            "category": "planned" if before.is_ended else "unknown",
-            "severity": "info" if before.is_ended else "fatal",
-            "text": cause,
-            "line": after.line,
-        }
+        row = {"start_ns": before.end_ns, "end_ns": after.start_ns, "job": job, "line": after.line}
+        row |= {"kind": "goodput", "text": cause}
+        if before.is_ended:
+            cause = f"ended in order, {cause}"
+            yield row | {"code": "end", "cause": cause, "category": "planned", "severity": "info"}
+        else:
+            row |= {"code": "disruption", "cause": cause}
+            yield row | {"category": "unknown", "severity": "fatal"}
 
 
 def _timeline(job: str | None, runs: list[Run], findings: Findings) -> Iterable[dict[str, Any]]:
@@ -173,13 +154,9 @@ def _timeline(job: str | None, runs: list[Run], findings: Findings) -> Iterable[
         usual = {"job": job, "attempt": number}
         for span in layers(run, findings):
             yield usual | {
-                "start_ns": span.start_ns,
-                "end_ns": span.end_ns,
-                "state": span.state,
-                "first_step": span.first_step,
-                "last_step": span.last_step,
-                "line": span.line,
-            }
+                "start_ns": span.start_ns, "end_ns": span.end_ns, "state": span.state,
+                "first_step": span.first_step, "last_step": span.last_step, "line": span.line,
+            }  # fmt: skip
         if number < len(runs) and not run.is_ended and runs[number].start_ns > run.end_ns:
             times = {"start_ns": run.end_ns, "end_ns": runs[number].start_ns}
             yield usual | times | {"state": "down", "line": runs[number].line}

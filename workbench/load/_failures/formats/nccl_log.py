@@ -6,22 +6,20 @@ import re
 import signal
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
 
 from workbench.load._failures.kernel_messages import is_unknown_error
 from workbench.load._failures.line_prefix import OF_CONTAINER, Prefix, without_prefix
 from workbench.load._files.archive import Source
-from workbench.load._files.findings import Findings
+from workbench.load._files.findings import Findings, Row
 from workbench.load._files.text import console_lines
 from workbench.load._files.time import (
     Given,
     LogPart,
-    failure_rows,
     iso_ns,
     local_ns,
+    log_part,
     needs,
     one_line,
-    timeline_rows,
     zone_for,
 )
 
@@ -76,12 +74,8 @@ _COMPLETIONS = {
 }  # fmt: skip
 _FLUSHED = 5
 _HARMLESS_EVENTS = (
-    "port active",
-    "GID table change",
-    "client reregistration",
-    "P_Key",
-    "LID change",
-)
+    "port active", "GID table change", "client reregistration", "P_Key", "LID change",
+)  # fmt: skip
 _HALF_YEAR = 6
 _HEAD_LENGTH = 1000
 _LARGEST_RANK = 1 << 31
@@ -111,8 +105,7 @@ def read(source: Source, settings: Given) -> LogPart:
         elif "WorkNCCL(" in text and (row := log.known(text)):
             row["line_count"] += 1
     nodes = {row["node"]: None for row in log.rows if row["node"]}
-    failures = failure_rows(log.rows, source.label)
-    return LogPart(failures, timeline_rows([], source.label), log.findings, nodes)
+    return log_part(log.findings, log.rows, nodes=nodes)
 
 
 @dataclass
@@ -120,10 +113,10 @@ class _Log:
     label: str
     given: Given
     findings: Findings
-    rows: list[dict[str, Any]] = field(default_factory=list)
+    rows: list[Row] = field(default_factory=list)
     # Rows of timeouts by rank and number of the collective: the watchdog repeats itself.
-    _works: dict[tuple[int | None, str], dict[str, Any]] = field(default_factory=dict)
-    _unsaid: dict[int | None, dict[str, Any]] = field(default_factory=dict)
+    _works: dict[tuple[int | None, str], Row] = field(default_factory=dict)
+    _unsaid: dict[int | None, Row] = field(default_factory=dict)
     _prefix: Prefix = field(default=Prefix("", None, None, ""))
     _year: int | None = None
     _month: int | None = None
@@ -155,7 +148,7 @@ class _Log:
             self._works[row["rank"], match[1]] = row
         self.rows.append(row)
 
-    def known(self, text: str) -> dict[str, Any] | None:
+    def known(self, text: str) -> Row | None:
         match = _WORK.search(text) or _AT_WORK.search(text)
         return self._works.get((_rank(text), match[1])) if match else None
 
@@ -178,7 +171,7 @@ class _Log:
             row |= {"node": head[1], "device": head[2]}
         self.rows.append(row | meaning | self._stamp_before(number, before))
 
-    def _row(self, number: int, text: str, rank: int | None) -> dict[str, Any]:
+    def _row(self, number: int, text: str, rank: int | None) -> Row:
         self._prefix = without_prefix(text, _BEGINNING)
         return {
             "kind": "nccl", "category": "unknown", "severity": "fatal", "line_count": 1,
@@ -199,7 +192,7 @@ class _Log:
             self._year -= 1
         self._month = month
 
-    def _glog_time(self, match: re.Match[str] | None, number: int, text: str) -> dict[str, Any]:
+    def _glog_time(self, match: re.Match[str] | None, number: int, text: str) -> Row:
         taken_ns = self._prefix.time_ns
         if match is None:
             return self._stamp_before(number, text.partition("ProcessGroupNCCL")[0])
@@ -217,7 +210,7 @@ class _Log:
             instant = None
         return self._time(instant, f"tz={self.given.tz}, year={self.given.year}", number)
 
-    def _stamp_before(self, number: int, before: str) -> dict[str, Any]:
+    def _stamp_before(self, number: int, before: str) -> Row:
         """Take the time from what stands before the message, if there is a date and time."""
         match = _STAMP_BEFORE.search(before)
         if match is None:
@@ -227,12 +220,11 @@ class _Log:
         zone = zone_for(self.given, label=self.label, line=number, text=before)
         return self._time(iso_ns(match[1], zone), f"tz={self.given.tz}", number)
 
-    def _time(self, instant: int | None, assumed: str, number: int) -> dict[str, Any]:
+    def _time(self, instant: int | None, assumed: str, number: int) -> Row:
         if instant is None:
             remark = "stamps that are no time in that year, or ambiguous at a clock change"
-            self.findings.add(
-                "suspicious", f"{remark} (left without a time)", 1, f"line {number:,}"
-            )
+            remark += " (left without a time)"
+            self.findings.add("suspicious", remark, 1, f"line {number:,}")
             return {"clock": "none"}
         return {"start_ns": instant, "end_ns": instant, "assumed": assumed}
 
@@ -240,7 +232,7 @@ class _Log:
 _Match = re.Match[str] | None
 
 
-def _found(text: str, work: _Match, at_work: _Match, ended: _Match) -> dict[str, Any]:
+def _found(text: str, work: _Match, at_work: _Match, ended: _Match) -> Row:
     row = {"code": "timeout", "cause": "NCCL collective timed out"}
     if work:
         words = (
@@ -266,8 +258,7 @@ def _rank(text: str) -> int | None:
     return int(match[1]) if match else None
 
 
-def _meaning(message: str) -> dict[str, Any] | None:
-    """Say what a warning of NCCL tells; None if it tells of no failure."""
+def _meaning(message: str) -> Row | None:
     if match := _ASYNC.search(message):
         event = match[3].strip()
         severity = "fatal" if match[2] or "fatal" in event or "catastrophic" in event else "warning"

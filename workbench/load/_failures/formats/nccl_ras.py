@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 
 from workbench.load._files.archive import Source
-from workbench.load._files.findings import Findings
+from workbench.load._files.findings import Findings, Row
 from workbench.load._files.text import console_lines
-from workbench.load._files.time import Given, LogPart, failure_rows, one_line, timeline_rows
+from workbench.load._files.time import Given, LogPart, log_part, one_line
 
 NAME = "NCCL RAS report"
 # Of its own, not of the log of a job.
@@ -45,8 +44,8 @@ def read(source: Source, settings: Given) -> LogPart:
     NVIDIA, *NCCL User Guide*, RAS.
     """
     findings = Findings(source.label)
-    rows: list[dict[str, Any]] = []
-    problems: dict[str, dict[str, Any]] = {}
+    rows: list[Row] = []
+    problems: dict[str, Row] = {}
     section, current = "", None
     for number, text in console_lines(source, findings):
         if match := _SECTION.match(text):
@@ -64,19 +63,19 @@ def read(source: Source, settings: Given) -> LogPart:
         # Several hosts are at fault: none of them is "the" host.
         hosts = row.pop("hosts")
         row["node"] = next(iter(hosts)) if len(hosts) == 1 else settings.node
-    return LogPart(failure_rows(rows, source.label), timeline_rows([], source.label), findings)
+    return log_part(findings, rows)
 
 
-def _row(status: str, number: int, settings: Given, problems: dict[str, Any]) -> dict[str, Any]:
+def _row(status: str, number: int, settings: Given, problems: Row) -> Row:
     unknown = (f"{status.lower()}, as RAS reports it", "unknown", "fatal")
     cause, category, severity = _MEANINGS.get(status, unknown)
-    row: dict[str, Any] = {"kind": "nccl", "code": f"RAS {status}", "cause": cause, "clock": "none"}
+    row: Row = {"kind": "nccl", "code": f"RAS {status}", "cause": cause, "clock": "none"}
     category = "follow-on" if "DEAD" in problems else category
     row |= {"category": category, "severity": severity, "node": settings.node, "line": number}
     return row | {"line_count": 1, "text": "", "hosts": set()}
 
 
-def _detail(row: dict[str, Any], text: str) -> None:
+def _detail(row: Row, text: str) -> None:
     if text.strip() and len(row["text"]) < 200:
         row["text"] = one_line(f"{row['text']} {text}")
     if match := _PROCESS.search(text):

@@ -9,12 +9,12 @@ from operator import attrgetter
 from typing import Any, NamedTuple
 
 from workbench.errors import LoadError
-from workbench.load._failures.formats.slurm.jobs import hosts
+from workbench.load._failures.formats.slurm import hosts
 from workbench.load._files.archive import Source
-from workbench.load._files.findings import Findings
+from workbench.load._files.findings import Findings, Row
 from workbench.load._files.tables import json_documents, records
 from workbench.load._files.text import console_lines
-from workbench.load._files.time import Given, LogPart, failure_rows, iso_ns, one_line, timeline_rows
+from workbench.load._files.time import Given, LogPart, iso_ns, log_part, one_line
 
 NAME = "NVRx"
 # What a log with events contains somewhere, perhaps not at its beginning.
@@ -87,12 +87,7 @@ def read(source: Source, settings: Given) -> LogPart:
     for event in sorted(events, key=_IN_TIME):
         cycles.setdefault(event.cycle, []).append(event)
     nodes = {event.node: None for event in events if event.node}
-    return LogPart(
-        failure_rows(_failures(cycles, settings), source.label),
-        timeline_rows(_timeline(cycles, findings), source.label),
-        findings,
-        nodes,
-    )
+    return log_part(findings, _failures(cycles, settings), _timeline(cycles, findings), nodes)
 
 
 def _events(source: Source, findings: Findings) -> list[_Event]:
@@ -117,27 +112,22 @@ def _events(source: Source, findings: Findings) -> list[_Event]:
     return list(events.values())
 
 
-def _failures(cycles: Mapping[int, list[_Event]], settings: Given) -> Iterable[dict[str, Any]]:
+def _failures(cycles: Mapping[int, list[_Event]], settings: Given) -> Iterable[Row]:
     for cycle, events in cycles.items():
         reports = [event for event in events if event.name == "failure_detected"]
         for event in reports:
             is_first = event is reports[0]
             yield {
-                "start_ns": event.time_ns,
-                "end_ns": event.time_ns,
-                "node": event.node or settings.node,
-                "kind": "nvrx",
-                "code": "failure_detected",
-                "cause": f"worker failure (cycle {cycle})",
+                "start_ns": event.time_ns, "end_ns": event.time_ns, "kind": "nvrx",
+                "node": event.node or settings.node, "code": "failure_detected",
+                "cause": f"worker failure (cycle {cycle})", "severity": "fatal",
                 "category": "unknown" if is_first else "follow-on",
-                "severity": "fatal",
-                "text": event.text,
-                "line": event.line,
-            }
+                "text": event.text, "line": event.line,
+            }  # fmt: skip
 
 
-def _timeline(cycles: Mapping[int, list[_Event]], findings: Findings) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = []
+def _timeline(cycles: Mapping[int, list[_Event]], findings: Findings) -> list[Row]:
+    rows: list[Row] = []
     ended: int | None = None
     for cycle, events in sorted(cycles.items(), key=lambda item: item[1][0].time_ns):
         passed = _passed(events, findings)
@@ -159,9 +149,8 @@ def _passed(events: list[_Event], findings: Findings) -> list[_Event]:
     if back:
         # A spare node looks on, and may begin to join again and again.
         spares = [event for event in events if event.time_ns > back.get(event.node, -1)]
-        findings.add(
-            "skipped by design", "events of nodes that did not come back in a cycle", len(spares)
-        )
+        remark = "events of nodes that did not come back in a cycle"
+        findings.add("skipped by design", remark, len(spares))
         events = [event for event in events if event.time_ns <= back.get(event.node, -1)]
     order = list(_UNTIL)
     first = events[0]
@@ -177,13 +166,13 @@ def _passed(events: list[_Event], findings: Findings) -> list[_Event]:
     return passed
 
 
-def _span(attempt: int, state: str, begin: _Event, end_ns: int | None) -> dict[str, Any]:
+def _span(attempt: int, state: str, begin: _Event, end_ns: int | None) -> Row:
     span = {"start_ns": begin.time_ns, "end_ns": end_ns, "state": state}
     return span | {"attempt": attempt, "line": begin.line}
 
 
 def _cycle_file(source: Source, findings: Findings) -> LogPart:
-    rows: list[dict[str, Any]] = []
+    rows: list[Row] = []
     nodes: dict[str, int | None] = {}
     for line, document in json_documents(source, findings):
         for number, record in records(line, document, findings):
@@ -195,14 +184,10 @@ def _cycle_file(source: Source, findings: Findings) -> LogPart:
             spare = _hosts(record, "standby_nodes", number, findings)
             nodes |= dict.fromkeys([*(row["nodes"] or "").split(","), *spare])
     nodes.pop("", None)
-    return LogPart(
-        failure_rows([], source.label), timeline_rows(rows, source.label), findings, nodes
-    )
+    return log_part(findings, timeline=rows, nodes=nodes)
 
 
-def _row_of_cycle(
-    record: Mapping[str, Any], line: int, findings: Findings
-) -> dict[str, Any] | None:
+def _row_of_cycle(record: Mapping[str, Any], line: int, findings: Findings) -> Row | None:
     start_ns = iso_ns(record.get("cycle_start_time"))
     if start_ns is None:
         return None
@@ -221,16 +206,12 @@ def _row_of_cycle(
         end_ns = None
     active = _hosts(record, "active_nodes", line, findings)
     job = record.get("job_id")
+    has_job = isinstance(job, str | int) and job != ""
     return {
-        "start_ns": start_ns,
-        "end_ns": end_ns,
-        "job": str(job)[:255] if isinstance(job, str | int) and job != "" else None,
-        "attempt": None if cycle is None else cycle + 1,
-        "state": "running",
-        "node_count": len(active) or None,
-        "nodes": ",".join(active) or None,
-        "line": line,
-    }
+        "start_ns": start_ns, "end_ns": end_ns, "job": str(job)[:255] if has_job else None,
+        "attempt": None if cycle is None else cycle + 1, "state": "running",
+        "node_count": len(active) or None, "nodes": ",".join(active) or None, "line": line,
+    }  # fmt: skip
 
 
 def _hosts(record: Mapping[str, Any], name: str, line: int, findings: Findings) -> tuple[str, ...]:

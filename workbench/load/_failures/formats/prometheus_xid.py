@@ -11,15 +11,7 @@ from workbench.load._files.archive import Source
 from workbench.load._files.findings import Findings
 from workbench.load._files.tables import json_documents
 from workbench.load._files.text import console_lines
-from workbench.load._files.time import (
-    SECOND,
-    Given,
-    LogPart,
-    epoch_ns,
-    failure_rows,
-    one_line,
-    timeline_rows,
-)
+from workbench.load._files.time import SECOND, Given, LogPart, epoch_ns, log_part, one_line
 from workbench.load._files.xid_codes import pci_address, xid_meaning
 
 NAME = "Xid series of DCGM"
@@ -92,9 +84,8 @@ def read(source: Source, settings: Given) -> LogPart:
         key = (entry.host, _identity(labels), entry.code)
         series.setdefault(key, entry).samples.append(sample)
     rows = [row for gpu in series.values() for row in _rows(gpu, findings)]
-    failures = failure_rows(rows, source.label)
     nodes = {gpu.host: None for gpu in series.values() if gpu.host}
-    return LogPart(failures, timeline_rows([], source.label), findings, nodes)
+    return log_part(findings, rows, nodes=nodes)
 
 
 def _of_answer(source: Source, findings: Findings) -> Iterator[tuple[Mapping[str, str], _Sample]]:
@@ -254,12 +245,7 @@ def _row(
         row
         | meaning
         | {
-            "node": series.host,
-            "device": series.device,
-            "kind": "dcgm",
-            "code": code,
-            "line_count": rise,
-            "text": words,
-            "line": sample.number,
+            "node": series.host, "device": series.device, "kind": "dcgm", "code": code,
+            "line_count": rise, "text": words, "line": sample.number,
         }
-    )
+    )  # fmt: skip

@@ -16,12 +16,12 @@ from workbench.load._failures.formats import (
     nccl_ras,
     nvrx,
     prometheus_xid,
+    slurm,
     slurm_output,
     spot,
     torchelastic,
     torchft,
 )
-from workbench.load._failures.formats.slurm import reader as slurm
 from workbench.load._files.archive import Source
 from workbench.load._files.stream import BLOCK_BYTES
 from workbench.load._files.time import ConsoleFormat, LogFormat

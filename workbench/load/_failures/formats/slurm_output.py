@@ -3,31 +3,19 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 
-from workbench.load._failures.formats.slurm.jobs import FAILURE_STATES
+from workbench.load._failures.formats.slurm import FAILURE_STATES
 from workbench.load._files.archive import Source
-from workbench.load._files.findings import Findings
+from workbench.load._files.findings import Findings, Row
 from workbench.load._files.text import console_lines
-from workbench.load._files.time import (
-    Given,
-    LogPart,
-    failure_rows,
-    iso_ns,
-    one_line,
-    timeline_rows,
-    zone_for,
-)
+from workbench.load._files.time import Given, LogPart, iso_ns, log_part, one_line, zone_for
 
 NAME = "Slurm job output"
 # What such an output contains somewhere, often at its end.
 SIGNATURES = (
-    b" CANCELLED AT ",
-    b"oom-kill event",
-    b"oom_kill event",
-    b"srun: error: ",
+    b" CANCELLED AT ", b"oom-kill event", b"oom_kill event", b"srun: error: ",
     b"slurmstepd: error: ",
-)
+)  # fmt: skip
 
 _MARKS = tuple(mark.decode() for mark in SIGNATURES)
 
@@ -54,14 +42,10 @@ _TASKS = {
     "Illegal instruction": ("SIGILL", "ended by SIGILL", "software"),
 }
 _WHY = (
-    ("TIME LIMIT", "TIMEOUT"),
-    ("NODE FAIL", "NODE_FAIL"),
-    ("PREEMPT", "PREEMPTED"),
-    ("OOM", "OUT_OF_MEMORY"),
-    ("MEMORY", "OUT_OF_MEMORY"),
-    ("DEADLINE", "DEADLINE"),
+    ("TIME LIMIT", "TIMEOUT"), ("NODE FAIL", "NODE_FAIL"), ("PREEMPT", "PREEMPTED"),
+    ("OOM", "OUT_OF_MEMORY"), ("MEMORY", "OUT_OF_MEMORY"), ("DEADLINE", "DEADLINE"),
     ("REQUEUE", "REQUEUED"),
-)
+)  # fmt: skip
 _OF_FILE = re.compile(r"slurm-(\d{1,12})(?:_\d+)?(?:\.\w+)?\.(?:out|err)")
 
 
@@ -81,7 +65,7 @@ def read(source: Source, settings: Given) -> LogPart:
     """
     findings = Findings(source.label)
     job_in_name = _OF_FILE.search(source.label)
-    rows: list[dict[str, Any]] = []
+    rows: list[Row] = []
     for number, text in console_lines(source, findings):
         if not any(mark in text for mark in _MARKS):
             continue
@@ -89,12 +73,11 @@ def read(source: Source, settings: Given) -> LogPart:
         if row is not None:
             row = {"job": job_in_name[1] if job_in_name else None, "node": settings.node} | row
             _put(rows, row | {"text": one_line(text), "line": number, "line_count": 1})
-    failures = failure_rows(rows, source.label)
     nodes = {row["node"]: None for row in rows if row.get("node")}
-    return LogPart(failures, timeline_rows([], source.label), findings, nodes)
+    return log_part(findings, rows, nodes=nodes)
 
 
-def _put(rows: list[dict[str, Any]], row: dict[str, Any]) -> None:
+def _put(rows: list[Row], row: Row) -> None:
     """Append a row, or fill in what one of the same job and end dropped."""
     for earlier in rows:
         if earlier["code"] == row["code"] and (earlier["job"] or row["job"]) == (
@@ -108,9 +91,7 @@ def _put(rows: list[dict[str, Any]], row: dict[str, Any]) -> None:
     rows.append(row)
 
 
-def _failure(
-    text: str, settings: Given, label: str, number: int, findings: Findings
-) -> dict[str, Any] | None:
+def _failure(text: str, settings: Given, label: str, number: int, findings: Findings) -> Row | None:
     if match := _CANCELLED.search(text):
         return _cancelled(match, settings, label, number, findings)
     usual = {"kind": "slurmstepd", "severity": "fatal", "clock": "none"}
@@ -129,12 +110,12 @@ def _failure(
 
 def _cancelled(
     match: re.Match[str], settings: Given, label: str, number: int, findings: Findings
-) -> dict[str, Any]:
+) -> Row:
     why = (match["why"] or "").upper()
     state = next((code for word, code in _WHY if word in why), "CANCELLED")
     zone = zone_for(settings, label=label, line=number, text=match[0])
     time_ns = iso_ns(match["stamp"], zone)
-    row: dict[str, Any] = {"kind": "slurmstepd", "job": match["job"], **_of_state(state)}
+    row: Row = {"kind": "slurmstepd", "job": match["job"], **_of_state(state)}
     if why and state == "CANCELLED":
         row |= {"cause": f"cancelled: {why.lower()}", "category": "unknown", "severity": "fatal"}
     if time_ns is None:
@@ -145,5 +126,5 @@ def _cancelled(
     return row | ({"node": match["node"]} if match["node"] else {})
 
 
-def _of_state(state: str) -> dict[str, Any]:
+def _of_state(state: str) -> Row:
     return {"code": state, **FAILURE_STATES[state]._asdict()}

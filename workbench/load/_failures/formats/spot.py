@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from typing import Any
 
 import pandas as pd
 
 from workbench.load._files.archive import Source
-from workbench.load._files.findings import Findings
+from workbench.load._files.findings import Findings, Row
 from workbench.load._files.text import text_lines
-from workbench.load._files.time import Given, LogPart, failure_rows, timeline_rows, utc_ns
+from workbench.load._files.time import Given, LogPart, log_part, utc_ns
 
 NAME = "spot trace"
 _MS = 1_000_000
 _FIRST_LINES = 3
 _CHANGE = re.compile(r"(\d{1,15}),\s*(add|remove),\s*([^\s,][^,]*?)\s*")
 _COUNT = re.compile(r"(\d{4}-\d\d-\d\d),\s*(\d\d:\d\d(?::\d\d(?:\.\d+)?)?),\s*(\d{1,9})\s*")
-_TAKEN: dict[str, Any] = {"kind": "spot", "code": "remove", "cause": "spot instance taken back"}
+_TAKEN: Row = {"kind": "spot", "code": "remove", "cause": "spot instance taken back"}
 _TAKEN |= {"category": "scheduler", "severity": "fatal"}
 
 
@@ -62,9 +61,9 @@ def _matches(
 
 
 def _by_node(matches: Iterator[tuple[int, re.Match[str]]], findings: Findings) -> LogPart:
-    rows: list[dict[str, Any]] = []
-    spans: list[dict[str, Any]] = []
-    alive: dict[str, dict[str, Any]] = {}
+    rows: list[Row] = []
+    spans: list[Row] = []
+    alive: dict[str, Row] = {}
     times: dict[str, int] = {}
     latest = 0
     for line, (stamp, event, node) in ((line, match.groups()) for line, match in matches):
@@ -88,10 +87,9 @@ def _by_node(matches: Iterator[tuple[int, re.Match[str]]], findings: Findings) -
             row = {"start_ns": at, "end_ns": at, "clock": "own", "node": node, "line": line}
             rows.append(_TAKEN | row | {"text": f"{stamp},{event},{node}"})
     findings.add("read", "changes", len(rows) + len(spans))
-    label = findings.source
     by_time = sorted(spans, key=lambda row: row["start_ns"])
     rows.sort(key=lambda row: row["start_ns"])
-    return LogPart(failure_rows(rows, label), timeline_rows(by_time, label), findings)
+    return log_part(findings, rows, by_time)
 
 
 def _by_count(
@@ -109,7 +107,6 @@ def _by_count(
     # Differences between files that were joined are no losses of nodes.
     frame["piece"] = back.astype("int64").cumsum() + 1
     findings.add("read", "counts", len(frame))
-    label = findings.source
     fell = -frame.groupby("piece")["nodes"].diff().fillna(0).astype("int64")
     falls = frame.assign(fell=fell)[fell > 0].sort_values(["at", "line"])
     spans = [
@@ -119,10 +116,10 @@ def _by_count(
         | {"assumed": f"tz={settings.tz}"}
         for row in falls.to_dict("records")
     ]
-    return LogPart(failure_rows(spans, label), timeline_rows(_spans(frame), label), findings)
+    return log_part(findings, spans, _spans(frame))
 
 
-def _spans(frame: pd.DataFrame) -> list[dict[str, Any]]:
+def _spans(frame: pd.DataFrame) -> list[Row]:
     """Give the times over which the count stayed the same; each piece ends at its last stamp."""
     before = frame.groupby("piece")["nodes"].shift()
     starts = frame[before.isna() | (before != frame["nodes"])]
@@ -130,7 +127,7 @@ def _spans(frame: pd.DataFrame) -> list[dict[str, Any]]:
     ends = ends.fillna(starts["piece"].map(frame.groupby("piece")["at"].last()))
     spans = starts.assign(end=ends).sort_values(["at", "line"])
     return [
-        {"start_ns": row["at"], "end_ns": row["end"], "attempt": row["piece"]}
-        | {"state": "running", "node_count": row["nodes"], "line": row["line"]}
+        {"start_ns": row["at"], "end_ns": row["end"], "attempt": row["piece"], "state": "running",
+         "node_count": row["nodes"], "line": row["line"]}
         for row in spans.to_dict("records")
-    ]
+    ]  # fmt: skip

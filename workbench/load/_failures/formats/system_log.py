@@ -26,9 +26,9 @@ from workbench.load._files.time import (
     needs,
     no_zone,
     shortened,
-    timeline_rows,
     zone_of,
 )
+from workbench.tables import TIMELINE
 
 _BOOT = re.compile(r"^-- (?:Re)?[Bb]oot\b|\] Linux version \d")
 _LINES_OF_ONE_MESSAGE = 3
@@ -47,22 +47,15 @@ def read_system_log(
     recogniser: Callable[[], Recognise],
     in_any_case: Sequence[bytes] = ERROR_NEEDLES,
 ) -> LogPart:
-    """Read one log of the kernel or a daemon."""
     log = _Log(source.label, settings, recogniser)
     with source.open() as stream:
         lines = Lines(stream, needles, in_any_case)
         failures = failure_rows(log.rows(lines), source.label)
-        report_reading(
-            log.findings, lines, stream, rows=len(failures), unknown=log.findings.count(UNKNOWN)
-        )
+        unknown = log.findings.count(UNKNOWN)
+        report_reading(log.findings, lines, stream, rows=len(failures), unknown=unknown)
     log.report()
-    return LogPart(
-        failures=failures,
-        timeline=timeline_rows([], source.label),
-        findings=log.findings,
-        nodes={settings.node: None} if settings.node else {},
-        watched=log.watched.spans,
-    )
+    nodes = {settings.node: None} if settings.node else {}
+    return LogPart(failures, TIMELINE.empty(), log.findings, nodes, log.watched.spans)
 
 
 class _Log:
@@ -99,14 +92,10 @@ class _Log:
                 self._reported.add((fields.host, failure["code"], failure["device"]))
                 self._note(text, fields, line.number)
                 yield failure | {
-                    "start_ns": fields.time_ns,
-                    "end_ns": fields.time_ns,
-                    "clock": "none" if fields.time_ns is None else "epoch",
-                    "node": host,
-                    "text": shortened(fields.message),
-                    "line": line.number,
-                    "assumed": fields.assumed,
-                }
+                    "start_ns": fields.time_ns, "end_ns": fields.time_ns, "node": host,
+                    "clock": "none" if fields.time_ns is None else "epoch", "line": line.number,
+                    "text": shortened(fields.message), "assumed": fields.assumed,
+                }  # fmt: skip
             elif line.is_hit:
                 self._doubt(fields.message if text.startswith("{") else text, line.number)
 
@@ -286,20 +275,14 @@ class Stamps:
         self.new_year_count = self.clock_change_count = self.second_boot_count = 0
         self.leap_count = 0
         self._readers: dict[str, Callable[[re.Match[str], int], tuple[int | None, str]]] = {
-            "uptime": self._uptime,
-            "kmsg": self._uptime,
-            "ctime": self._ctime,
-            "fabric": self._ctime,
-            "full": self._iso,
-            "iso": self._iso,
-            "talos": self._iso,
-            "rfc5424": self._iso,
+            **dict.fromkeys(("uptime", "kmsg"), self._uptime),
+            **dict.fromkeys(("ctime", "fabric"), self._ctime),
+            **dict.fromkeys(("full", "iso", "talos", "rfc5424"), self._iso),
             "syslog": self._syslog,
             "unix": lambda found, _line: (_decimal_ns(found["unix"]), ""),
         }
 
     def read(self, line: str, number: int) -> Said:
-        """Take a line apart."""
         if line.startswith("{") and _JSON.match(line):
             return _journal_entry(line)
         # Most lines have the form of the line before.
@@ -325,18 +308,12 @@ class Stamps:
     def _uptime(self, match: re.Match[str], number: int) -> tuple[int | None, str]:
         boot = self._given.boot_time
         if boot is None:
-            raise self._needs(
-                number,
-                match[0],
-                "date, only the time since boot",
-                "boot_time=, when the host was booted (see `uptime --since`), or log with "
-                "`dmesg --time-format iso`",
-            )
+            remedy = "boot_time=, when the host was booted (see `uptime --since`), or log with "
+            remedy += "`dmesg --time-format iso`"
+            raise self._needs(number, match[0], "date, only the time since boot", remedy)
         groups = match.groupdict()
-        if "uptime" in groups:
-            since_boot = _decimal_ns(groups["uptime"])
-        else:
-            since_boot = int(groups["uptime_us"]) * 1000
+        is_kmsg = "uptime" not in groups
+        since_boot = int(groups["uptime_us"]) * 1000 if is_kmsg else _decimal_ns(groups["uptime"])
         self._has_uptime = True
         self._is_rebooted = self._is_rebooted or since_boot < self._uptime_ns - _REBOOT_NS
         if self._is_rebooted:
@@ -346,8 +323,11 @@ class Stamps:
         return boot.as_unit("ns").value + since_boot, f"boot={boot.isoformat()}"
 
     def _ctime(self, match: re.Match[str], number: int) -> tuple[int, str]:
-        local = self._moment(int(match["year"]), match, number)
-        return self._in_zone(local, number, match[0], "")
+        year = int(match["year"])
+        if (moment := self._date(year, match)) is None:
+            is_dated = _YEARS[0] <= year <= _YEARS[1]
+            raise self._no_date(number, match[0], year if is_dated else None)
+        return self._in_zone(moment, number, match[0], "")
 
     def _iso(self, match: re.Match[str], number: int) -> tuple[int, str]:
         text = f"{match['date']}T{match['clock']}"
@@ -383,13 +363,6 @@ class Stamps:
             raise self._no_date(number, match[0], self._year)
         self._last = moment
         return self._in_zone(moment, number, match[0], f"year={self._given.year}")
-
-    def _moment(self, year: int, match: re.Match[str], number: int) -> datetime:
-        moment = self._date(year, match)
-        if moment is None:
-            is_dated = _YEARS[0] <= year <= _YEARS[1]
-            raise self._no_date(number, match[0], year if is_dated else None)
-        return moment
 
     def _date(self, year: int, match: re.Match[str]) -> datetime | None:
         month = _MONTHS.find(match["month"]) // 3 + 1
@@ -448,12 +421,9 @@ def _journal_entry(line: str) -> Said:
     host, program = entry.get("_HOSTNAME"), entry.get("SYSLOG_IDENTIFIER")
     if entry.get("_TRANSPORT") == "kernel":
         program = "kernel"
-    return Said(
-        time_ns,
-        host if isinstance(host, str) else None,
-        str(message or ""),
-        program=program if isinstance(program, str) else None,
-    )
+    host = host if isinstance(host, str) else None
+    program = program if isinstance(program, str) else None
+    return Said(time_ns, host, str(message or ""), program=program)
 
 
 # How long a log watched each host, and whether its clock ran backwards.
@@ -482,9 +452,8 @@ class Watched:
         self._last[host] = time_ns
 
     def report(self, findings: Findings) -> None:
-        remark = (
-            f"clock runs backwards, by up to {self._back_ns / SECOND:,.0f} s; times are as written"
-        )
+        back_s = self._back_ns / SECOND
+        remark = f"clock runs backwards, by up to {back_s:,.0f} s; times are as written"
         where = f"line {self._back_line:,}"
         findings.add("suspicious", remark, self._back_count, where)
 

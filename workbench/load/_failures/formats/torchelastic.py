@@ -20,10 +20,9 @@ from workbench.load._files.time import (
     Given,
     LogPart,
     epoch_ns,
-    failure_rows,
     iso_ns,
+    log_part,
     one_line,
-    timeline_rows,
     zone_for,
 )
 
@@ -87,7 +86,7 @@ def read(source: Source, settings: Given) -> LogPart:
         rows = _console(source, settings, console)
         _refuse_nothing(rows, head, findings)
         findings = console
-    return LogPart(failure_rows(rows, source.label), timeline_rows([], source.label), findings)
+    return log_part(findings, rows)
 
 
 def _refuse_nothing(rows: list[dict[str, Any]], head: bytes, findings: Findings) -> None:
@@ -226,9 +225,7 @@ def _row_of_entry(entry: _Entry, label: str, settings: Given, findings: Findings
     row = _blame(message, exit_code) | _time_of(entry, label, settings, findings)
     if not entry.is_root:
         row["category"] = "follow-on"
-    words = [
-        f"{name} {fields[name]}" for name in ("rank", "exitcode", "error_file") if name in fields
-    ]
+    words = [f"{n} {fields[n]}" for n in ("rank", "exitcode", "error_file") if n in fields]
     return row | {
         "node": fields.get("host") or settings.node,
         "rank": int(rank[1]) if rank and int(rank[1][:12]) < _LARGEST_RANK else None,

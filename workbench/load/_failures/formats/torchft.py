@@ -11,15 +11,7 @@ from typing import Any, NamedTuple
 from workbench.load._files.archive import Source
 from workbench.load._files.findings import Findings
 from workbench.load._files.tables import json_documents, records
-from workbench.load._files.time import (
-    Given,
-    LogPart,
-    epoch_ns,
-    failure_rows,
-    iso_ns,
-    one_line,
-    timeline_rows,
-)
+from workbench.load._files.time import Given, LogPart, epoch_ns, iso_ns, log_part, one_line
 
 NAME = "torchft"
 
@@ -91,9 +83,7 @@ def read(source: Source, settings: Given) -> LogPart:
         events = [e for e in of_replica if e.kind != "error" and e.rank == lowest]
         failures += _restarts(events)
         timeline += _timeline(events)
-    return LogPart(
-        failure_rows(failures, source.label), timeline_rows(timeline, source.label), findings
-    )
+    return log_part(findings, failures, timeline)
 
 
 def _record(record: Mapping[str, Any], line: int, findings: Findings) -> _Record | None:
@@ -117,16 +107,10 @@ def _record(record: Mapping[str, Any], line: int, findings: Findings) -> _Record
     job = fields.get("job_id")
     has_job = isinstance(job, str) and job not in ("", "unknown")
     return _Record(
-        time_ns,
-        line,
-        kind,
-        str(job)[:_LONGEST_NAME] if has_job else None,
-        str(replica_id)[:_LONGEST_NAME],
-        _whole(fields.get("rank"), 1 << 31) or 0,
-        str(fields.get("quorum_id"))[:40],
-        step,
-        value,
-    )
+        time_ns, line, kind, str(job)[:_LONGEST_NAME] if has_job else None,
+        str(replica_id)[:_LONGEST_NAME], _whole(fields.get("rank"), 1 << 31) or 0,
+        str(fields.get("quorum_id"))[:40], step, value,
+    )  # fmt: skip
 
 
 def _time(value: object) -> int | None:
@@ -165,16 +149,10 @@ def _restarts(events: list[_Record]) -> Iterator[dict[str, Any]]:
 
 def _failure(first: _Record, last: _Record, cause: str, code: str) -> dict[str, Any]:
     return {
-        "start_ns": first.time_ns,
-        "end_ns": last.time_ns,
-        "job": first.job,
-        "replica": first.replica,
-        "kind": "torchft",
-        "code": code,
-        "cause": cause,
-        "severity": "fatal",
-        "line": last.line,
-    }
+        "start_ns": first.time_ns, "end_ns": last.time_ns, "job": first.job,
+        "replica": first.replica, "kind": "torchft", "code": code, "cause": cause,
+        "severity": "fatal", "line": last.line,
+    }  # fmt: skip
 
 
 def _timeline(events: list[_Record]) -> list[dict[str, Any]]:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,16 +14,8 @@ from workbench.load._files.archive import Source
 from workbench.load._files.findings import Findings
 from workbench.load._power.formats.prometheus_metrics import PREFERRED
 from workbench.load._power.formats.repeated_tables import Chunk, Numbers, Objects, chunks_of
-from workbench.load._power.part import (
-    NO_TIME,
-    STATE_COLUMNS,
-    PowerOptions,
-    PowerPart,
-    Rows,
-    plain_name,
-    states_frame,
-)
-from workbench.load._power.stamps import Stamps, paged_documents
+from workbench.load._power.part import NO_TIME, PowerOptions, PowerPart, plain_name
+from workbench.load._power.stamps import Gathered, paged_documents
 
 NAME = "amd-smi or rocm-smi"
 
@@ -78,31 +69,6 @@ _CARD = re.compile(r"(?:card|gpu)?(\d{1,4})", re.IGNORECASE)
 _DEEPEST = 6
 
 
-@dataclass
-class _Tables:
-    """The tables of a file under construction."""
-
-    options: PowerOptions
-    readings: Rows = field(default_factory=lambda: Rows("power_w"))
-    counters: Rows = field(default_factory=lambda: Rows("energy_j"))
-    states: Rows = field(default_factory=lambda: Rows(*STATE_COLUMNS))
-    entities: dict[str, dict[str, Any]] = field(default_factory=dict)
-
-    def know(self, gpu: str, kind: str, model: object) -> str:
-        name = f"{self.options.node}/gpu{gpu}" if self.options.node else f"gpu{gpu}"
-        if name not in self.entities:
-            self.entities[name] = {
-                "scope": "gpu", "method": _METHODS.get(kind, "unknown"), "unit": "W",
-                "node": self.options.node, "device": gpu, "model": None,
-            }  # fmt: skip
-        if isinstance(model, str) and self.entities[name]["model"] is None:
-            self.entities[name]["model"] = plain_name(model)
-        return name
-
-    def kind(self, roles: Container[str]) -> str:
-        return next((kind for kind in PREFERRED[self.options.reading] if kind in roles), "")
-
-
 def looks_like(head: bytes, label: str) -> bool:  # noqa: ARG001 - content decides
     """Recognise the names of AMD's power readings in a table or in JSON."""
     return bool(_KNOWN.search(head) and (_TABLE.search(head) or _JSON.search(head)))
@@ -120,18 +86,15 @@ def read_power(source: Source, options: PowerOptions) -> PowerPart:
     ----------
     ROCm: amd-smi CLI, amdsmi_get_energy_count; rocm_smi.py.
     """
-    findings = Findings(source.label)
-    stamps = Stamps(source.label, options, findings)
-    tables = _Tables(options)
+    gathered = Gathered(source, options)
     is_table = _TABLE.search(source.head(_HEAD_BYTES))
-    (_read_table if is_table else _read_json)(source, tables, stamps, findings)
-    frames = [tables.readings.frame(), tables.counters.frame(), states_frame(tables.states)]
-    return stamps.part(frames, tables.entities, _HOW)
+    (_read_table if is_table else _read_json)(source, gathered)
+    return gathered.part(_HOW)
 
 
-def _read_table(source: Source, tables: _Tables, stamps: Stamps, findings: Findings) -> None:
-    numbers = Numbers(findings)
-    for chunk in chunks_of(source, _header, stamps, findings):
+def _read_table(source: Source, gathered: Gathered) -> None:
+    findings = gathered.findings
+    for chunk in chunks_of(source, _header, gathered.stamps, findings):
         where = f"line {chunk.lines[0]:,}"
         if not _POWERS & set(chunk.cells):
             findings.add("skipped by design", _NO_POWER, len(chunk.lines), where)
@@ -140,7 +103,7 @@ def _read_table(source: Source, tables: _Tables, stamps: Stamps, findings: Findi
         is_gpu = gpus != None  # noqa: E711 - of each row
         findings.add("dropped", _OTHER, int((~is_gpu).sum()), where)
         kept = is_gpu & ~_is_repeated(chunk, findings)
-        _add_chunk(chunk.take(kept), gpus[kept], tables, (stamps, numbers))
+        _add_chunk(chunk.take(kept), gpus[kept], gathered)
 
 
 def _is_repeated(chunk: Chunk, findings: Findings) -> npt.NDArray[np.bool_]:
@@ -157,37 +120,47 @@ def _is_repeated(chunk: Chunk, findings: Findings) -> npt.NDArray[np.bool_]:
     return is_die | is_slice
 
 
-def _add_chunk(
-    chunk: Chunk, gpus: Objects, tables: _Tables, reading: tuple[Stamps, Numbers]
-) -> None:
-    stamps, numbers = reading
-    kind = tables.kind(chunk.cells)
+def _add_chunk(chunk: Chunk, gpus: Objects, gathered: Gathered) -> None:
+    numbers = Numbers(gathered.findings)
+    kind = next((k for k in PREFERRED[gathered.options.reading] if k in chunk.cells), "")
     codes, unique = pd.factorize(gpus)
     models = chunk.cells.get("model")
     first = np.unique(codes, return_index=True)[1]
     names = [
-        tables.know(gpu, kind, None if models is None else models[at])
+        _known(gathered, gpu, kind, None if models is None else models[at])
         for gpu, at in zip(unique, first, strict=True)
     ]
-    where = (names, codes, chunk.times(stamps, gpus), chunk.lines)
+    where = (names, codes, chunk.times(gathered.stamps, gpus), chunk.lines)
     if kind:
-        tables.readings.add_table(*where, [chunk.numbers(kind, numbers)])
+        gathered.readings.add_table(*where, [chunk.numbers(kind, numbers)])
     if role := next((role for role in _ENERGIES if role in chunk.cells), ""):
         counted = chunk.numbers(role, numbers, _UNITS.get(role, ""))
         if role == "counts":
             resolution = chunk.numbers("resolution", numbers, "uj")
             counted = counted * np.where(np.isnan(resolution), _JOULES_PER_COUNT, resolution)
-        tables.counters.add_table(*where, [counted])
+        gathered.counters.add_table(*where, [counted])
     if _STATES & set(chunk.cells):
         states = chunk.states(numbers)
         is_known = ~np.isnan(states).all(axis=0)
         columns = [column[is_known] for column in states]
         _, _, time_ns, lines = where
         rows = (codes[is_known], time_ns[is_known], lines[is_known])
-        tables.states.add_table(names, *rows, columns)
+        gathered.states.add_table(names, *rows, columns)
         limits = pd.Series(states[0]).groupby(np.array(names, dtype=object)[codes]).last().dropna()
         for name, limit in limits.items():
-            tables.entities[str(name)]["limit_w"] = float(limit)
+            gathered.entities[str(name)]["limit_w"] = float(limit)
+
+
+def _known(gathered: Gathered, gpu: str, kind: str, model: object) -> str:
+    node = gathered.options.node
+    name = f"{node}/gpu{gpu}" if node else f"gpu{gpu}"
+    facts = gathered.entities.setdefault(name, {
+        "scope": "gpu", "method": _METHODS.get(kind, "unknown"), "unit": "W", "node": node,
+        "device": gpu, "model": None,
+    })  # fmt: skip
+    if isinstance(model, str) and facts["model"] is None:
+        facts["model"] = plain_name(model)
+    return name
 
 
 def _mapped(function: Callable[[str], object], texts: Objects) -> Objects:
@@ -210,7 +183,8 @@ def _role(name: str) -> str | None:
     return match.lastgroup if match else None
 
 
-def _read_json(source: Source, tables: _Tables, stamps: Stamps, findings: Findings) -> None:
+def _read_json(source: Source, gathered: Gathered) -> None:
+    stamps, findings = gathered.stamps, gathered.findings
     # Objects with the same fields are rows of one table.
     rows: dict[tuple[str, ...], list[tuple[Any, ...]]] = {}
     for line, document, page in paged_documents(source, stamps, findings):
@@ -226,13 +200,12 @@ def _read_json(source: Source, tables: _Tables, stamps: Stamps, findings: Findin
                 rows.setdefault(tuple(flat), []).append(row)
         findings.add("skipped by design", _OTHER, int(not result), f"line {line:,}")
     for roles, subset in rows.items():
-        lines, gpus, times, *columns = (
-            np.array(metrics, dtype=object) for metrics in zip(*subset, strict=True)
-        )
+        arrays = (np.array(metrics, dtype=object) for metrics in zip(*subset, strict=True))
+        lines, gpus, times, *columns = arrays
         total = (lines.astype(np.int64), np.arange(len(lines)), times.astype(np.int64))
         chunk = Chunk(total[0], dict(zip(roles, columns, strict=True)), *total[1:])
         kept = ~_is_repeated(chunk, findings)
-        _add_chunk(chunk.take(kept), gpus[kept], tables, (stamps, Numbers(findings)))
+        _add_chunk(chunk.take(kept), gpus[kept], gathered)
 
 
 def _plain(value: Any) -> str:

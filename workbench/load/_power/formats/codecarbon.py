@@ -13,12 +13,10 @@ mlco2/codecarbon, *Output*; issues 985 (last sample) and 1316 (0 kWh without a c
 
 from __future__ import annotations
 
-from typing import Any
-
 import pandas as pd
 
 from workbench.load._files.archive import Source
-from workbench.load._files.findings import Findings
+from workbench.load._files.findings import Findings, Row
 from workbench.load._files.tables import csv_table, header_of
 from workbench.load._files.time import utc_ns
 from workbench.load._power.part import (
@@ -119,17 +117,11 @@ def _windows(
     tell(runs[together], findings, "noted", "GPUs counted together; their scope is unknown")
     scopes = pd.Series(scope, index=runs.index).mask(together, "unknown")
     models = runs[model] if model in runs else pd.Series(index=runs.index, dtype=object)
-    facts: list[dict[str, Any]] = [
-        {
-            "scope": metered,
-            "method": method,
-            "node": options.node,
-            "device": device,
-            "model": product if isinstance(product, str) else None,
-            "assumed": f"tz={options.tz}" if is_local else "",
-            "unit": "W",
-        }
+    facts: list[Row] = [
+        {"scope": metered, "method": method, "node": options.node, "device": device, "unit": "W",
+         "model": product if isinstance(product, str) else None,
+         "assumed": f"tz={options.tz}" if is_local else ""}
         for metered, product, is_local in zip(scopes, models, runs["is_local"], strict=True)
-    ]
+    ]  # fmt: skip
     windows["facts"] = pd.Series(facts, index=windows.index, dtype=object)
     return windows[is_known]

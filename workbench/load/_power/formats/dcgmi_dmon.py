@@ -12,13 +12,12 @@ import math
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 import pandas as pd
 
 from workbench.errors import LoadError
 from workbench.load._files.archive import Source
-from workbench.load._files.findings import Findings
+from workbench.load._files.findings import Findings, Row
 from workbench.load._files.text import COLOURS, text_lines
 from workbench.load._files.time import utc_ns
 from workbench.load._power.part import NoPowerError, PowerOptions, PowerPart, said, timed
@@ -70,7 +69,7 @@ def read_power(source: Source, options: PowerOptions) -> PowerPart:
 class _Log:
     findings: Findings
     reading: str | None
-    rows: list[dict[str, Any]] = field(default_factory=list)
+    rows: list[Row] = field(default_factory=list)
     names: list[str] = field(default_factory=list)
     factors: dict[str, float] = field(default_factory=dict)
     taken: str = ""
@@ -100,14 +99,13 @@ class _Log:
             return
         values = dict(zip(self.names, cells, strict=True))
         power, energy = self._power_name(), "TOTEC"
-        result: dict[str, Any] = {"stamp": row["stamp"].strip(), "kind": row["kind"], "line": line}
+        result: Row = {"stamp": row["stamp"].strip(), "kind": row["kind"], "line": line}
         result |= {"id": row["id"], "power_w": self._number(values, power, line, "W")}
         result["energy_j"] = self._number(values, energy, line, "mJ")
         for name, column in _STATES.items():
             if name in values and column not in result:
-                result[column] = self._number(
-                    values, name, line, "W" if column == "limit_w" else ""
-                )
+                unit = "W" if column == "limit_w" else ""
+                result[column] = self._number(values, name, line, unit)
         if "busy_share" in result:
             result["busy_share"] /= 100
         self.rows.append(result)
@@ -176,11 +174,11 @@ def _part(table: pd.DataFrame, log: _Log, options: PowerOptions, clock: str) -> 
     prefix = f"{options.node}/" if options.node else ""
     table["entity"] = prefix + table["kind"].str.lower() + table["id"]
     assumed = said(f"node={options.node}" if options.node else "", options.assumed_time(clock))
-    facts: dict[str, Any] = {"node": options.node, "clock": clock, "assumed": assumed}
+    facts: Row = {"node": options.node, "clock": clock, "assumed": assumed}
     facts |= {"method": "instant" if log.taken == "POWINST" else "unknown", "unit": "W"}
     devices = table[["entity", "kind", "id"]].drop_duplicates().itertuples(index=False)
     entities = {
-        name: {**facts, "scope": _SCOPES[kind], "device": device} for name, kind, device in devices
+        n: {**facts, "scope": _SCOPES[kind], "device": device} for n, kind, device in devices
     }
     common = ["time_ns", "entity", "line"]
     columns = [name for name in dict.fromkeys(_STATES.values()) if name in table]

@@ -13,15 +13,14 @@ NVIDIA, *Domain Power Service*: dpsctl check metrics.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
 
 import pandas as pd
 
 from workbench.errors import LoadError
 from workbench.load._files.archive import Source
-from workbench.load._files.findings import Findings
+from workbench.load._files.findings import Findings, Record, Row
 from workbench.load._files.json_events import number_of
 from workbench.load._files.tables import json_documents, records
 from workbench.load._files.time import utc_ns
@@ -36,7 +35,6 @@ _SECOND = 1_000_000_000
 
 
 def looks_like(head: bytes, label: str) -> bool:  # noqa: ARG001 - the name says nothing
-    """Recognise a list of nodes with the power they use."""
     return bool(_HEAD.search(head)) and b'"power_usage"' in head
 
 
@@ -61,10 +59,10 @@ def read_power(source: Source, options: PowerOptions) -> PowerPart:
 @dataclass
 class _Log:
     findings: Findings
-    rows: list[dict[str, Any]] = field(default_factory=list)
+    rows: list[Row] = field(default_factory=list)
     polls: int = 0
 
-    def take(self, line: int, record: Mapping[str, Any]) -> None:
+    def take(self, line: int, record: Record) -> None:
         nodes = record.get("nodes")
         if not isinstance(nodes, list):
             self.findings.add("skipped by design", "JSON without nodes", 1, f"record {line:,}")
@@ -78,7 +76,7 @@ class _Log:
                 self.rows.append({**row, "stamp": str(stamp), "poll": self.polls, "line": line})
         self.polls += 1
 
-    def _of_node(self, node: Mapping[str, Any], line: int) -> Iterator[dict[str, Any]]:
+    def _of_node(self, node: Record, line: int) -> Iterator[Row]:
         name = node["name"]
         yield self._row(node, line) | {"entity": name, "node": name, "scope": "", "device": None}
         for scope, devices in (("gpu", node.get("gpus")), ("cpu", node.get("cpus"))):
@@ -90,13 +88,11 @@ class _Log:
                 facts = {"entity": f"{name}/{scope}{device['id']}", "node": name, "scope": scope}
                 yield self._row(device, line) | facts | {"device": str(device["id"])}
 
-    def _row(self, device: Mapping[str, Any], line: int) -> dict[str, Any]:
-        row = {
-            "power_w": self._number(device, "power_usage", line),
-            "limit_w": self._number(device, "set_limit", line),
-            "temperature_c": self._number(device, "temperature_celsius", line),
-            "energy_j": None,
-        }
+    def _row(self, device: Record, line: int) -> Row:
+        numbers = {"power_w": "power_usage", "limit_w": "set_limit"}
+        numbers |= {"temperature_c": "temperature_celsius"}
+        row = {column: self._number(device, name, line) for column, name in numbers.items()}
+        row["energy_j"] = None
         energy = self._number(device, "energy_usage", line)
         if energy is not None:
             unit = str(device.get("energy_usage_unit", ""))
@@ -106,7 +102,7 @@ class _Log:
             row["energy_j"] = None if factor is None else energy * factor
         return row
 
-    def _number(self, device: Mapping[str, Any], name: str, line: int) -> float | None:
+    def _number(self, device: Record, name: str, line: int) -> float | None:
         value = number_of(device.get(name))
         if value is None and device.get(name) is not None:
             where = f"record {line:,}: {str(device[name])[:40]}"
@@ -134,7 +130,7 @@ def _place(table: pd.DataFrame, options: PowerOptions, findings: Findings) -> st
 
 def _part(table: pd.DataFrame, findings: Findings, options: PowerOptions, clock: str) -> PowerPart:
     scope = options.scope or "unknown"
-    entities: dict[str, dict[str, Any]] = {}
+    entities: dict[str, Row] = {}
     for row in table.drop_duplicates("entity").itertuples(index=False):
         by_caller = f"scope={options.scope}" if not row.scope and options.scope else ""
         entities[str(row.entity)] = {
@@ -151,10 +147,6 @@ def _part(table: pd.DataFrame, findings: Findings, options: PowerOptions, clock:
     states = table.dropna(subset=["limit_w", "temperature_c"], how="all")
     states = states.assign(limit_w=states["limit_w"].where(states["limit_w"] >= 0))
     counters = table.dropna(subset="energy_j")
-    return PowerPart(
-        table[[*common, "power_w"]],
-        entities,
-        findings,
-        counters[[*common, "energy_j"]] if len(counters) else None,
-        states[[*common, "limit_w", "temperature_c"]] if len(states) else None,
-    )
+    energies = counters[[*common, "energy_j"]] if len(counters) else None
+    explained = states[[*common, "limit_w", "temperature_c"]] if len(states) else None
+    return PowerPart(table[[*common, "power_w"]], entities, findings, energies, explained)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -20,15 +19,8 @@ from workbench.load._power.formats.repeated_tables import (
     cells_of,
     chunks_of,
 )
-from workbench.load._power.part import (
-    STATE_COLUMNS,
-    PowerOptions,
-    PowerPart,
-    Rows,
-    plain_name,
-    states_frame,
-)
-from workbench.load._power.stamps import Stamps
+from workbench.load._power.part import PowerOptions, PowerPart, plain_name
+from workbench.load._power.stamps import Gathered
 
 NAME = "hl-smi CSV"
 
@@ -74,40 +66,30 @@ def read_power(source: Source, options: PowerOptions) -> PowerPart:
     ----------
     Intel Gaudi: System Management Interface Tool (hl-smi).
     """
-    findings = Findings(source.label)
-    stamps = Stamps(source.label, options, findings)
-    rows = Rows("power_w"), Rows(*STATE_COLUMNS)
-    entities: dict[str, dict[str, Any]] = {}
-    usual = _by_cells(source, findings)
-    for chunk in chunks_of(source, _header, stamps, findings, usual=usual):
-        _add(chunk, rows, entities, (stamps, Numbers(findings), options))
-    readings = rows[0].frame()
-    frames = [readings, readings.iloc[:0], states_frame(rows[1])]
-    return stamps.part(frames, entities, _ASK)
+    gathered = Gathered(source, options)
+    usual = _by_cells(source, gathered.findings)
+    for chunk in chunks_of(source, _header, gathered.stamps, gathered.findings, usual=usual):
+        _add(chunk, gathered)
+    return gathered.part(_ASK)
 
 
-def _add(
-    chunk: Chunk,
-    rows: tuple[Rows, Rows],
-    entities: dict[str, dict[str, Any]],
-    reading: tuple[Stamps, Numbers, PowerOptions],
-) -> None:
-    stamps, numbers, options = reading
-    devices = _devices(chunk, stamps.label)
+def _add(chunk: Chunk, gathered: Gathered) -> None:
+    numbers, options = Numbers(gathered.findings), gathered.options
+    devices = _devices(chunk, gathered.stamps.label)
     codes, unique = pd.factorize(devices)
     first = np.unique(codes, return_index=True)[1]
     names = [f"hpu{device}" if device.isdecimal() else device for device in unique]
     names = [f"{options.node}/{name}" if options.node else name for name in names]
-    where = (names, codes, chunk.times(stamps, devices), chunk.lines)
-    rows[0].add_table(*where, [chunk.numbers("power", numbers)])
+    where = (names, codes, chunk.times(gathered.stamps, devices), chunk.lines)
+    gathered.readings.add_table(*where, [chunk.numbers("power", numbers)])
     states = chunk.states(numbers)
     limits = pd.Series(states[0]).groupby(codes).last()
     if {"limit", "clock", "busy", "temperature"} & set(chunk.cells):
-        rows[1].add_table(*where, states)
+        gathered.states.add_table(*where, states)
     models = chunk.cells.get("model")
     for code, (name, at) in enumerate(zip(names, first, strict=True)):
         model = None if models is None else plain_name(str(models[at])) or None
-        facts = entities.setdefault(name, {"limit_w": None})
+        facts = gathered.entities.setdefault(name, {"limit_w": None})
         facts |= {"scope": "gpu", "method": "unknown", "node": options.node, "unit": "W"}
         facts |= {"device": str(unique[code]), "model": model}
         facts["limit_w"] = float(limits[code]) if limits[code] >= 0 else facts["limit_w"]

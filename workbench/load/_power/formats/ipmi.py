@@ -8,10 +8,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from workbench.load._files.archive import Source
-from workbench.load._files.findings import Findings
 from workbench.load._files.text import whole_lines
-from workbench.load._power.part import PowerOptions, PowerPart, Rows, plain_name
-from workbench.load._power.stamps import Page, Stamps, stamp_line
+from workbench.load._power.part import PowerOptions, PowerPart, plain_name
+from workbench.load._power.stamps import Gathered, Page, Stamps, stamp_line
 
 NAME = "power readings of IPMI"
 
@@ -28,13 +27,8 @@ _FIELDS = {
     "stamp": r"IPMI timestamp|Time ?Stamp",
     "state": r"Power reading state is|Power Measurement",
 }
-_FIELD = re.compile(
-    _HOST
-    + "(?:"
-    + "|".join(f"(?P<{name}>{form})" for name, form in _FIELDS.items())
-    + r")[ \t]*:[ \t]*(?P<said>.*)",
-    re.IGNORECASE,
-)
+_ANY_FIELD = "|".join(f"(?P<{name}>{form})" for name, form in _FIELDS.items())
+_FIELD = re.compile(rf"{_HOST}(?:{_ANY_FIELD})[ \t]*:[ \t]*(?P<said>.*)", re.IGNORECASE)
 _WATTS = re.compile(r"(\d{1,9}(?:\.\d{1,6})?) *Watts?\b", re.IGNORECASE)
 # ipmitool sdr: name | value unit | state, or name | id | state | entity | value unit;
 # ipmitool sensor: name | value | unit | state | ...
@@ -87,21 +81,19 @@ def read_power(source: Source, options: PowerOptions) -> PowerPart:
     ----------
     DCMI 1.5, Get Power Reading; ipmitool dcmi, sdr, sensor; FreeIPMI ipmi-dcmi; ipmiutil dcmi.
     """
-    findings = Findings(source.label)
-    stamps = Stamps(source.label, options, findings)
-    rows = Rows("power_w")
-    entities: dict[str, dict[str, Any]] = {}
-    for host, sensor, block in _readings(source, stamps, options, findings):
+    gathered = Gathered(source, options)
+    findings = gathered.findings
+    for host, sensor, block in _readings(source, gathered):
         name = "/".join(text for text in (host, sensor) if text) or "node"
         kind, watts = _taken(block, options)
         if not block.is_active:
             findings.add("dropped", _INACTIVE, 1, f"line {block.line:,}")
             watts = None
         time_ns = block.page_ns if block.time_ns is None else block.time_ns
-        rows.add(name, time_ns, block.line, watts)
-        entities.setdefault(name, _entity(host, sensor, kind, options))
-    content = stamps.part([rows.frame()], entities, _HOW)
-    is_taken = any(facts["scope"] == "node_ac" for facts in entities.values())
+        gathered.readings.add(name, time_ns, block.line, watts)
+        gathered.entities.setdefault(name, _entity(host, sensor, kind, options))
+    content = gathered.part(_HOW)
+    is_taken = any(facts["scope"] == "node_ac" for facts in content.entities.values())
     findings.add("assumed", _SCOPE, int(is_taken and not options.scope))
     return content
 
@@ -122,10 +114,9 @@ def _entity(host: str, sensor: str, kind: str, options: PowerOptions) -> dict[st
     }  # fmt: skip
 
 
-def _readings(
-    source: Source, stamps: Stamps, options: PowerOptions, findings: Findings
-) -> Iterator[tuple[str, str, _Block]]:
+def _readings(source: Source, gathered: Gathered) -> Iterator[tuple[str, str, _Block]]:
     """Give host, sensor ('' if it is the platform) and reading, in the order of their ends."""
+    stamps, options, findings = gathered.stamps, gathered.options, gathered.findings
     blocks: dict[str, _Block] = {}
     page = Page()
     for number, text in whole_lines(source, findings):

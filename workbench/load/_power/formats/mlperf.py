@@ -25,7 +25,7 @@ import numpy as np
 import pandas as pd
 
 from workbench.load._files.archive import Source
-from workbench.load._files.findings import Findings
+from workbench.load._files.findings import Findings, Row
 from workbench.load._files.json_events import MARK, Entry, entry_of, number_of
 from workbench.load._files.stream import BLOCK_BYTES, Stream, plain_name
 from workbench.load._files.text import repaired, tell_of_damage, tell_of_no_end
@@ -163,19 +163,16 @@ class _Log:
     def _owner(self, words: object, *, count: int = 1, is_estimate: bool = False) -> int:
         metadata = words if isinstance(words, dict) else {}
         self.findings.add("noted", SAYS_SYNTHETIC, count * (metadata.get("synthetic") is True))
-        names = [
-            str(metadata[name]) for name in _NAMES if isinstance(metadata.get(name), str | int)
-        ]
-        owner = _Owner(
-            names[0] if names else "", "switch_id" in metadata or is_estimate, is_estimate
-        )
+        names = [str(metadata[n]) for n in _NAMES if isinstance(metadata.get(n), str | int)]
+        is_switch = "switch_id" in metadata or is_estimate
+        owner = _Owner(names[0] if names else "", is_switch, is_estimate)
         return self.owners.setdefault(owner, len(self.owners))
 
     def part(self, stem: str, options: PowerOptions) -> PowerPart:
         if not self.lines:
             raise self._nothing()
         facts = [_facts(owner, stem, options, self.efficiency) for owner in self.owners]
-        entities: dict[str, dict[str, Any]] = {}
+        entities: dict[str, Row] = {}
         names: list[str] = []
         for fact in facts:
             name = fact.pop("name")
@@ -184,12 +181,11 @@ class _Log:
             entities[names[-1]] = fact
         kinds = {"time_ns": np.int64, "power_w": np.float64, "line": np.int64, "code": np.int64}
         pieces = (self.times, self.watts, self.lines, self.codes)
-        readings = pd.DataFrame(
-            {
-                name: np.concatenate([*arrays, np.array([], kind)]).astype(kind)
-                for (name, kind), arrays in zip(kinds.items(), pieces, strict=True)
-            }
-        ).sort_values("line", kind="stable", ignore_index=True)
+        data = {
+            name: np.concatenate([*arrays, np.array([], kind)]).astype(kind)
+            for (name, kind), arrays in zip(kinds.items(), pieces, strict=True)
+        }
+        readings = pd.DataFrame(data).sort_values("line", kind="stable", ignore_index=True)
         categories = pd.Index(names, dtype=pd.Series([""]).dtype)
         codes = readings.pop("code").to_numpy()
         entity = pd.Categorical.from_codes(codes, categories=categories)
@@ -206,7 +202,7 @@ class _Log:
             return BesidePowerError(msg)
         return NoPowerError(f"{label}: no line of MLPerf's logger in it is a reading of power")
 
-    def _tell(self, readings: pd.DataFrame, entities: dict[str, dict[str, Any]]) -> None:
+    def _tell(self, readings: pd.DataFrame, entities: dict[str, Row]) -> None:
         scopes = readings["entity"].map({name: facts["scope"] for name, facts in entities.items()})
         text = 'readings that do not say whether they are AC or DC; scope="node_ac" would'
         self.findings.add("noted", text, int((scopes == "unknown").sum()))
@@ -218,13 +214,11 @@ class _Log:
         self.findings.add("noted", text, is_low * len(readings))
 
 
-def _facts(
-    owner: _Owner, stem: str, options: PowerOptions, efficiency: float | None
-) -> dict[str, Any]:
+def _facts(owner: _Owner, stem: str, options: PowerOptions, efficiency: float | None) -> Row:
     is_switch = owner.is_switch or (not owner.name and bool(_SWITCH.fullmatch(stem)))
     said_node = options.node if not owner.name and not is_switch else None
     name = owner.name or said_node or stem
-    facts: dict[str, Any] = {"name": name, "node": None if is_switch else name}
+    facts: Row = {"name": name, "node": None if is_switch else name}
     facts["unit"] = "W"
     facts["method"] = "estimate" if owner.is_estimate else "meter"
     facts["clock"] = "own" if owner.is_estimate else "epoch"

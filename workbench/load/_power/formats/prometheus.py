@@ -36,9 +36,8 @@ from workbench.load._power.part import (
     number_of,
     plain_name,
     said,
-    states_frame,
 )
-from workbench.load._power.stamps import Page, Stamps, stamp_line
+from workbench.load._power.stamps import Gathered, Page, Stamps, stamp_line
 
 NAME = "metrics of Prometheus"
 
@@ -82,21 +81,18 @@ def read_power(source: Source, options: PowerOptions) -> PowerPart:
     Prometheus: HTTP API, exposition formats. NVIDIA DCGM: dcgm_fields.h, dcgm_structs.h
     (blank values). Kepler: metrics of the node. AMD device metrics exporter: list of metrics.
     """
-    findings = Findings(source.label)
-    stamps = Stamps(source.label, options, findings)
+    gathered = Gathered(source, options)
+    findings = gathered.findings
     if source.head().lstrip(b"\xef\xbb\xbf \t\r\n")[:1] in (b"{", b"["):
         series: Iterable[Series] = answered(source, findings)
     else:
-        series = scraped(source, stamps, findings)
+        series = scraped(source, gathered.stamps, findings)
     meters, kinds = _grouped(series, options, findings)
     _keep_widest(meters, kinds, findings)
-    rows = Rows("power_w"), Rows("energy_j"), Rows(*STATE_COLUMNS)
-    entities: dict[str, dict[str, Any]] = {}
     for entity, series_by_kind in kinds.items():
-        entities[entity] = _entity(meters[entity], series_by_kind, options)
-        _add(entity, series_by_kind, rows, options, findings)
-    frames = [rows[0].frame(), rows[1].frame(), states_frame(rows[2])]
-    return stamps.part(frames, entities, _HOW)
+        gathered.entities[entity] = _entity(meters[entity], series_by_kind, options)
+        _add(entity, series_by_kind, gathered)
+    return gathered.part(_HOW)
 
 
 def _grouped(
@@ -175,22 +171,18 @@ def _chosen(kinds: _Kinds, options: PowerOptions) -> list[tuple[Meaning, Series]
     return next((kinds[kind] for kind in order if kinds.get(kind)), [])
 
 
-def _add(
-    entity: str,
-    kinds: _Kinds,
-    rows: tuple[Rows, Rows, Rows],
-    options: PowerOptions,
-    findings: Findings,
-) -> None:
-    power = _chosen(kinds, options)
+def _add(entity: str, kinds: _Kinds, gathered: Gathered) -> None:
+    findings = gathered.findings
+    power = _chosen(kinds, gathered.options)
     remaining = sum(len(kinds[kind]) for kind in POWER_KINDS if kind in kinds) - len(power)
     findings.add("noted", _OTHERS, remaining, entity)
-    for group, its_rows in ((power, rows[0]), (kinds.get("energy", []), rows[1])):
+    energy = kinds.get("energy", [])
+    for group, rows in ((power, gathered.readings), (energy, gathered.counters)):
         time_ns, values, line = merged(group, findings)
-        its_rows.add_many(entity, settled_times(time_ns), line, values)
+        rows.add_many(entity, settled_times(time_ns), line, values)
     states = {kind: merged(kinds[kind], findings) for kind in _STATES if kinds.get(kind)}
     if states:
-        _add_states(entity, states, rows[2])
+        _add_states(entity, states, gathered.states)
 
 
 def _add_states(entity: str, states: Mapping[str, Samples], rows: Rows) -> None:
@@ -266,9 +258,8 @@ def host_of(labels: Mapping[str, str], options: PowerOptions) -> str | None:
 def _device(labels: Mapping[str, str], node: str | None) -> str | None:
     indices = (_NUMBERED.fullmatch(labels[series]) for series in _INDICES if labels.get(series))
     index = next((str(int(result[1])) for result in indices if result), None)
-    name, value = next(
-        ((series, labels[series]) for series in _UUIDS if labels.get(series)), ("", "")
-    )
+    stated = ((label, labels[label]) for label in _UUIDS if labels.get(label))
+    name, value = next(stated, ("", ""))
     if value:
         value = pci_address(value) or value if name == "pci_bus_id" else plain_name(value)
         value = f"GPU-{value}" if _BARE_UUID.fullmatch(value) else value
@@ -284,9 +275,8 @@ def _part(name: str, labels: Mapping[str, str], meaning: Meaning) -> str:
         return plain_name(",".join(texts)) if texts or labels else "all"
     result = {series: labels[series] for series in _PARTS if labels.get(series)}
     numbered = (f"{k}{value}" if value.isdecimal() else value for k, value in result.items())
-    return plain_name(
-        "-".join(dict.fromkeys(device for device in (meaning.part, *numbered) if device))
-    )
+    devices = dict.fromkeys(filter(None, (meaning.part, *numbered)))
+    return plain_name("-".join(devices))
 
 
 # Values of Prometheus in the units of the tables: blanks out, repeats once.

@@ -112,27 +112,11 @@ _UNITS = {
 # A limit or an extreme has the unit of a power and is none.
 _NO_READING = frozenset(
     [
-        "min",
-        "minimum",
-        "max",
-        "maximum",
-        "capacity",
-        "default",
-        "rated",
-        "available",
-        "allocated",
-        "requested",
-        "threshold",
-        "target",
-        "slowdown",
-        "supported",
-        "peak",
-        "cap",
-        "limit",
-        "tdp",
-        "budget",
+        "min", "minimum", "max", "maximum", "capacity", "default", "rated", "available",
+        "allocated", "requested", "threshold", "target", "slowdown", "supported", "peak", "cap",
+        "limit", "tdp", "budget",
     ]
-)
+)  # fmt: skip
 _SINGLE_LETTERS = frozenset({"w", "j"})
 _SCOPES = {"gpu": "gpu", "cpu": "cpu", "dram": "memory", "memory": "memory", "pdu": "pdu",
            "rack": "rack"}  # fmt: skip

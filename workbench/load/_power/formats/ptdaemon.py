@@ -69,11 +69,8 @@ def read_power(source: Source, options: PowerOptions) -> PowerPart:
     rows = timed(rows.assign(time_ns=times.ns))
     findings.add("assumed", _SCOPE, int(not options.scope))
     facts = {
-        "scope": options.scope or "node_ac",
-        "method": "average",
-        "node": options.node,
+        "scope": options.scope or "node_ac", "method": "average", "unit": "W", "node": options.node,
         "is_unnamed": options.node is None,
         "assumed": said(f"tz={options.tz}", f"scope={options.scope}" if options.scope else ""),
-        "unit": "W",
-    }
+    }  # fmt: skip
     return part_of([rows[["time_ns", "entity", "power_w", "line"]]], {name: facts}, findings)

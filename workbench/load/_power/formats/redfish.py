@@ -15,16 +15,8 @@ from workbench.load._files.archive import Source
 from workbench.load._files.findings import Findings
 from workbench.load._files.tables import json_documents
 from workbench.load._files.time import one_line
-from workbench.load._power.part import (
-    STATE_COLUMNS,
-    PowerOptions,
-    PowerPart,
-    Rows,
-    number_of,
-    plain_name,
-    states_frame,
-)
-from workbench.load._power.stamps import Stamps
+from workbench.load._power.part import PowerOptions, PowerPart, number_of, plain_name
+from workbench.load._power.stamps import Gathered, Stamps
 
 # Input is hostile: JSON may be nested without end.
 _DEEPEST = 32
@@ -114,7 +106,6 @@ def device_of(path: str) -> str:
 
 
 def watts_of(value: Any) -> float | None:
-    """Return a number, or the reading of a sensor."""
     value = value.get("Reading") if isinstance(value, dict) else value
     result = number_of(value)
     return result if result is not None and abs(result) < float("inf") else None
@@ -259,7 +250,6 @@ _SCOPE = "Redfish says nothing of where a chassis is metered; taken as its input
 
 
 def looks_like(head: bytes, label: str) -> bool:  # noqa: ARG001 - content decides
-    """Recognise the fields of Redfish in which power stands."""
     if head.lstrip()[:1] not in (b"{", b"["):
         return False
     return bool(_KNOWN.search(head) or (b"@odata.id" in head and _SENSOR.search(head)))
@@ -278,11 +268,10 @@ def read_power(source: Source, options: PowerOptions) -> PowerPart:
     DMTF Redfish: EnvironmentMetrics, Power, PowerSupplyMetrics, PowerDistributionMetrics,
     Sensor, MetricReport.
     """
-    findings = Findings(source.label)
-    stamps = Stamps(source.label, options, findings)
-    rows = {"power": Rows("power_w"), "energy": Rows("energy_j"), "limit": Rows(*STATE_COLUMNS)}
-    entities: dict[str, dict[str, Any]] = {}
-    for value in _values(source, options, stamps, findings):
+    gathered = Gathered(source, options)
+    findings, entities = gathered.findings, gathered.entities
+    rows = {"power": gathered.readings, "energy": gathered.counters, "limit": gathered.states}
+    for value in _values(source, options, gathered.stamps, findings):
         name = "/".join(text for text in (value.place.node, value.part) if text) or "node"
         values = (value.value,) + (None,) * (len(rows[value.kind].columns) - 1)
         rows[value.kind].add(name, value.place.time_ns, value.place.line, *values)
@@ -291,11 +280,10 @@ def read_power(source: Source, options: PowerOptions) -> PowerPart:
         described = entities.setdefault(name, _entity(value, options))
         if value.kind == "limit" and value.value is not None:
             described["limit_w"] = value.value
-    frames = [rows["power"].frame(), rows["energy"].frame(), states_frame(rows["limit"])]
-    device = stamps.part(frames, entities, _HOW)
+    content = gathered.part(_HOW)
     is_taken = any(facts["scope"] == "node_ac" for facts in entities.values())
     findings.add("assumed", _SCOPE, int(is_taken and not options.scope))
-    return device
+    return content
 
 
 def _entity(value: Value, options: PowerOptions) -> dict[str, Any]:
@@ -320,6 +308,5 @@ def _values(
             words = one_line(str(error.get("message", error.get("code", ""))))
             findings.add("dropped", f"an answer that is an error: {words}", 1, f"line {line:,}")
         elif not result:
-            findings.add(
-                "skipped by design", "documents without power or energy", 1, f"line {line:,}"
-            )
+            text = "documents without power or energy"
+            findings.add("skipped by design", text, 1, f"line {line:,}")

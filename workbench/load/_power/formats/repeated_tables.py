@@ -79,9 +79,8 @@ class Chunk:
         codes, texts = pd.factorize(self.cells["time"], use_na_sentinel=False)
         first = self.lines[np.unique(codes, return_index=True)[1]] if len(codes) else codes
         instants = [stamps.ns(text, int(line)) for text, line in zip(texts, first, strict=True)]
-        plain = np.array(
-            [NO_TIME if instant is None else instant for instant in instants], np.int64
-        )
+        filled = [NO_TIME if instant is None else instant for instant in instants]
+        plain = np.array(filled, np.int64)
         return plain[codes]
 
     def take(self, kept: npt.NDArray[np.bool_]) -> Chunk:
@@ -153,13 +152,6 @@ class Numbers:
 
     def __init__(self, findings: Findings) -> None:
         self.findings = findings
-
-    def told(self, cell: object, line: int, unit: str = "") -> float | None:
-        """Return the number of a cell; None if it has none, which is counted if it should."""
-        value = self.read(cell, unit)
-        if value is None and cell is not None and not is_absent(cell):
-            self.tell(cell, line)
-        return value
 
     def read(self, cell: object, unit: str = "") -> float | None:
         """Return the number of a cell, None if it has none; ``unit`` is that of bare numbers."""

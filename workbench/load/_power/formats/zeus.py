@@ -8,12 +8,11 @@ You, Chung, Chowdhury: *Zeus*, NSDI 2023; ml-energy/zeus, ``ZeusMonitor(log_file
 from __future__ import annotations
 
 import re
-from typing import Any
 
 import pandas as pd
 
 from workbench.load._files.archive import Source
-from workbench.load._files.findings import Findings
+from workbench.load._files.findings import Findings, Row
 from workbench.load._files.tables import csv_table, header_of
 from workbench.load._power.part import (
     NoPowerError,
@@ -52,7 +51,7 @@ def read_power(source: Source, options: PowerOptions) -> PowerPart:
         msg = f"{source.label}: holds a header and no window with a time"
         raise NoPowerError(msg)
     readings, counters, chosen = readings_of_windows(windows, findings)
-    facts: dict[str, Any] = {"method": "average", "clock": clock, "node": options.node, "unit": "W"}
+    facts: Row = {"method": "average", "clock": clock, "node": options.node, "unit": "W"}
     facts["assumed"] = f"node={options.node}" if options.node else ""
     devices = windows[["entity", "scope", "device"]].drop_duplicates("entity").set_index("entity")
     entities = {

@@ -59,9 +59,8 @@ def _read_file(source: Source) -> InjectionPart:
     rows = _rows(table, metrics[0], source, findings)
     golden = rows[rows["layer"] == _GOLDEN]
     findings.add("skipped by design", "rows without faults: the golden run", len(golden))
-    findings.add(
-        "noted", "no row without faults: the golden quality is not known", int(golden.empty)
-    )
+    text = "no row without faults: the golden quality is not known"
+    findings.add("noted", text, int(golden.empty))
     if golden["metric"].nunique() > 1:
         remark = "golden runs of different quality; the first is taken"
         findings.add("suspicious", remark, int(golden["metric"].nunique()))
@@ -84,15 +83,11 @@ def _rows(table: pa.Table, metric: str, source: Source, findings: Findings) -> p
     findings.add("noted", "rows whose rate of injection is a word", int(is_word.sum()))
     if (bad := (rate < 0) | (rate > 1)).any():
         rates.refuse(bad, "rates of injection from 0 to 1")
-    return pd.DataFrame(
-        {
-            "rate": rate,
-            "told": [f"{n:g}" if n == n else t for n, t in zip(rate, written, strict=True)],
-            "layer": layers,
-            "time_s": real(column(table, "execution_time", source), lower=0),
-            "metric": real(column(table, metric, source)),
-        }
-    )
+    told = [f"{n:g}" if n == n else t for n, t in zip(rate, written, strict=True)]
+    time_s = real(column(table, "execution_time", source), lower=0)
+    quality = real(column(table, metric, source))
+    rows = {"rate": rate, "told": told, "layer": layers, "time_s": time_s, "metric": quality}
+    return pd.DataFrame(rows)
 
 
 def _part(rows: pd.DataFrame, run: tuple[str, str, Any], findings: Findings) -> InjectionPart:
@@ -101,26 +96,17 @@ def _part(rows: pd.DataFrame, run: tuple[str, str, Any], findings: Findings) -> 
     ids = {word: f"{name}, rate {word}" for word in first["told"]}
     heads = [
         part.campaign(
-            campaign_id=ids[word],
-            tool=TOOL,
-            criterion="metric_drop",
-            nan_policy="as_is",
-            bit_error_ratio=rate,
-            design="other",
-            golden_metric=golden,
-            metric_name=metric,
+            campaign_id=ids[word], tool=TOOL, criterion="metric_drop", nan_policy="as_is",
+            bit_error_ratio=rate, design="other", golden_metric=golden, metric_name=metric,
         )
         for word, rate in zip(first["told"], first["rate"], strict=True)
-    ]
+    ]  # fmt: skip
     key = {
         "campaign_id": rows["told"].map(ids).astype(pd.Series([""]).dtype),
         "exp_id": rows.groupby("told").cumcount(),
     }
     measures = {"metric_name": metric, "metric_value": rows["metric"], "time_s": rows["time_s"]}
     faults = {"flip": 0, "layer": rows["layer"].astype("category")}
-    return InjectionPart(
-        part.stacked(heads, CAMPAIGN),
-        part.filled(OUTCOMES, {**key, **measures}, len(rows)),
-        part.filled(FAULTS, {**key, **faults}, len(rows)),
-        findings=[findings],
-    )
+    outcomes = part.filled(OUTCOMES, {**key, **measures}, len(rows))
+    of_faults = part.filled(FAULTS, {**key, **faults}, len(rows))
+    return InjectionPart(part.stacked(heads, CAMPAIGN), outcomes, of_faults, findings=[findings])

@@ -33,7 +33,6 @@ def role(head: bytes, source: Source) -> str:  # noqa: ARG001 - the head tells
 
 
 def read(files: list[InjectionFile]) -> list[InjectionPart]:
-    """Read each document as a campaign."""
     return [_read_file(file.source) for file in files]
 
 
@@ -55,42 +54,27 @@ def _read_file(source: Source) -> InjectionPart:
         msg = f"{source.label}: has no list 'fault_results' of faults beside its baseline"
         raise LoadError(msg)
     findings.add("read", "faults", len(entries))
-    measures = [
-        _measures(document["baseline"]),
-        *(_measures(entry.get("metrics")) for entry in entries),
-    ]
+    stated = [document["baseline"], *(entry.get("metrics") for entry in entries)]
+    measures = [_measures(metrics) for metrics in stated]
     metric = _chosen(measures)
     unused = {name for metrics in measures for name in metrics if name != metric}
     findings.add("skipped by design", _OTHERS, len(unused), ", ".join(sorted(unused)[:8]) or None)
     # An error is a failure of the tool, not an output that is not finite: it is no DUE.
     errors = [None if (e := entry.get("error")) is None else str(e) for entry in entries]
-    findings.add(
-        "noted", "experiments in which the tool itself failed", len(entries) - errors.count(None)
-    )
+    failed = len(entries) - errors.count(None)
+    findings.add("noted", "experiments in which the tool itself failed", failed)
     name = stem(source)
     key = {"campaign_id": name, "exp_id": range(len(entries))}
-    outcomes = {
-        "metric_name": metric,
-        "metric_value": pd.Series(
-            [metrics.get(metric or "") for metrics in measures[1:]], dtype="float64"
-        ),
-        "error": pd.Series(errors, dtype=pd.Series([""]).dtype),
-    }
+    values = [metrics.get(metric or "") for metrics in measures[1:]]
+    outcomes = {"metric_name": metric, "metric_value": pd.Series(values, dtype="float64")}
+    outcomes["error"] = pd.Series(errors, dtype=pd.Series([""]).dtype)
     head = campaign(
-        campaign_id=name,
-        tool=TOOL,
-        criterion="metric_drop",
-        fault_model="other",
-        design="fault_list",
-        metric_name=metric,
-        golden_metric=measures[0].get(metric or ""),
-    )
-    return InjectionPart(
-        head,
-        filled(OUTCOMES, {**key, **outcomes}, len(entries)),
-        filled(FAULTS, {**key, **_sites(entries)}, len(entries)),
-        findings=[findings],
-    )
+        campaign_id=name, tool=TOOL, criterion="metric_drop", fault_model="other",
+        design="fault_list", metric_name=metric, golden_metric=measures[0].get(metric or ""),
+    )  # fmt: skip
+    of_outcomes = filled(OUTCOMES, {**key, **outcomes}, len(entries))
+    of_faults = filled(FAULTS, {**key, **_sites(entries)}, len(entries))
+    return InjectionPart(head, of_outcomes, of_faults, findings=[findings])
 
 
 def _measures(metrics: object) -> dict[str, float]:
@@ -116,9 +100,7 @@ def _sites(entries: list[Mapping[str, Any]]) -> dict[str, Any]:
     names = [match[1] if (match := _INFO.fullmatch(info)) else "" for info in infos]
     layers = [match[1].replace(" ", "") if (match := _LAYERS.search(i)) else None for i in infos]
     text: Any = pd.Series([""]).dtype
-    return {
-        "flip": 0,
-        "layer": pd.Series(layers, dtype=text).astype("category"),
-        "kind": pd.Series([_KINDS.get(str(name)) for name in names], dtype=text).astype("category"),
-        "index": pd.Series(infos, dtype=text),
-    }
+    kinds = [_KINDS.get(str(name)) for name in names]
+    columns = {"layer": pd.Series(layers, dtype=text).astype("category")}
+    columns |= {"kind": pd.Series(kinds, dtype=text).astype("category")}
+    return {**columns, "flip": 0, "index": pd.Series(infos, dtype=text)}

@@ -93,17 +93,13 @@ def _read_details(sources: list[Source], table: Source | None) -> InjectionPart:
         findings.append(Findings(table.label))
         lost = _lost(details, _layer_rows(table, findings[-1]), table, findings[-1])
     sizes = [len(detail.is_sdc) + missing for detail, missing in zip(details, lost, strict=True)]
-    codes = np.concatenate(
-        [
-            np.concatenate([np.where(detail.is_sdc, SDC, UNKNOWN), np.full(missing, DUE)])
-            for detail, missing in zip(details, lost, strict=True)
-        ]
-    )
-    name = (
-        part.stem(table)
-        if table is not None
-        else f"GoldenEye {part.folder(sources[0]).rsplit('/', 1)[-1]}"
-    )
+    per_detail = [
+        np.r_[np.where(detail.is_sdc, SDC, UNKNOWN), np.full(missing, DUE)]
+        for detail, missing in zip(details, lost, strict=True)
+    ]
+    codes = np.concatenate(per_detail)
+    name = f"GoldenEye {part.folder(sources[0]).rsplit('/', 1)[-1]}"
+    name = name if table is None else part.stem(table)
     exp = np.arange(len(codes))
     # Only the sample sizes of the other table tell how many rows the details lack.
     outcomes = ("sdc", "due") if table is not None else ("sdc",)
@@ -111,22 +107,20 @@ def _read_details(sources: list[Source], table: Source | None) -> InjectionPart:
     faults = {"campaign_id": name, "exp_id": exp, "flip": 0, "layer": pd.Categorical(layers)}
     # Of a lost injection nothing but its number is known: it has an outcome and no trial.
     kept = codes != DUE
+    images, margins = (np.concatenate([getattr(detail, name) for detail in details])
+                       for name in ("image", "margin"))  # fmt: skip
     trials = {
         "campaign_id": name,
         "exp_id": exp[kept],
-        "input_id": np.concatenate([detail.image for detail in details]),
-        "outcome": part.outcome_categories(codes[kept]),
-        "golden_margin": np.concatenate([detail.margin for detail in details]),
+        "input_id": images,
+        "golden_margin": margins,
     }
+    trials["outcome"] = part.outcome_categories(codes[kept])
     return InjectionPart(
-        _head(name, input_count=1),
-        counted(name, exp, codes, outcomes=outcomes),
-        part.filled(FAULTS, faults, len(exp)),
-        part.filled(TRIALS, trials, int(kept.sum())),
-        findings=findings,
-        is_counted_here=True,
-        is_numbered_here=True,
-    )
+        _head(name, input_count=1), counted(name, exp, codes, outcomes=outcomes),
+        part.filled(FAULTS, faults, len(exp)), part.filled(TRIALS, trials, int(kept.sum())),
+        findings=findings, is_counted_here=True, is_numbered_here=True,
+    )  # fmt: skip
 
 
 # The layer stands nowhere but in the name of the file.
@@ -204,13 +198,9 @@ def _read_layers(source: Source) -> InjectionPart:
     name = part.stem(source)
     key = {"campaign_id": name, "exp_id": layers["fmap_id"]}
     counts = {"input_count": layers["Sample_Size"], "sdc_count": layers["Mismatches"]}
-    findings.add(
-        "noted", "layers without details: all injections of a layer are one experiment", len(layers)
-    )
+    text = "layers without details: all injections of a layer are one experiment"
+    findings.add("noted", text, len(layers))
     faults = {"flip": 0, "layer": layers["fmap_id"].astype(str).astype("category")}
-    return InjectionPart(
-        _head(name),
-        part.filled(OUTCOMES, {**key, **counts}, len(layers)),
-        part.filled(FAULTS, {**key, **faults}, len(layers)),
-        findings=[findings],
-    )
+    outcomes = part.filled(OUTCOMES, {**key, **counts}, len(layers))
+    of_faults = part.filled(FAULTS, {**key, **faults}, len(layers))
+    return InjectionPart(_head(name), outcomes, of_faults, findings=[findings])

@@ -70,9 +70,8 @@ def _read_lines(source: Source) -> InjectionPart:
         lines = lines[~copies]
     fields = lines.str.extract(rf"^\s*{_LINE}$")
     bad = fields["count"].isna() | ~pd.to_numeric(fields["category"]).between(1, _CATEGORIES)
-    findings.add(
-        "dropped", BAD_ROWS, int(bad.sum()), str(lines[bad].iloc[0])[:60] if bad.any() else None
-    )
+    where = str(lines[bad].iloc[0])[:60] if bad.any() else None
+    findings.add("dropped", BAD_ROWS, int(bad.sum()), where)
     fields = fields[~bad].reset_index(drop=True)
     if fields.empty:
         msg = f"{source.label}: no line tells of an injection; the file is cut or of another tool"
@@ -83,9 +82,8 @@ def _read_lines(source: Source) -> InjectionPart:
     name = stem(source)
     bfm = _BFM.search(name)  # stands nowhere but in the name of the file
     number = int(bfm[1]) if bfm and int(bfm[1]) < len(_MODELS) else None
-    findings.add(
-        "noted", "the fault model is not known: the file name has no .bfm", int(number is None)
-    )
+    text = "the fault model is not known: the file name has no .bfm"
+    findings.add("noted", text, int(number is None))
     head = _head(name, number, input_count=1)
     exp = np.arange(len(fields))
     category = pd.to_numeric(fields["category"]).to_numpy(np.int64)
@@ -97,15 +95,10 @@ def _read_lines(source: Source) -> InjectionPart:
 
 
 def _head(name: str, bfm: int | None, **more: Any) -> pd.DataFrame:
-    return campaign(
-        campaign_id=name,
-        tool=TOOL,
-        fault_model=None if bfm is None else _OURS[bfm],
-        flip_count={0: 1, 1: 2}.get(-1 if bfm is None else bfm),
-        nan_policy="as_is",
-        design="other",
-        **more,
-    )
+    model = None if bfm is None else _OURS[bfm]
+    flips = {0: 1, 1: 2}.get(-1 if bfm is None else bfm)
+    more |= {"fault_model": model, "flip_count": flips, "nan_policy": "as_is", "design": "other"}
+    return campaign(campaign_id=name, tool=TOOL, **more)
 
 
 def _outcomes(name: str, exp: np.ndarray, category: np.ndarray, findings: Findings) -> pd.DataFrame:
@@ -120,16 +113,12 @@ def _outcomes(name: str, exp: np.ndarray, category: np.ndarray, findings: Findin
         "sdc_count": (category > _DUE) & ~failed,
         "due_count": is_due,
     }
-    counts = {
-        key: pd.array(counts_of.astype("int64"), dtype="Int64")
-        for key, counts_of in columns.items()
-    }
+    counts = {n: pd.array(flags.astype("int64"), dtype="Int64") for n, flags in columns.items()}
     for counts_of in counts.values():
         counts_of[failed] = pd.NA
     error = pd.Series(_UNCATEGORISED, index=range(len(exp))).where(failed)
-    return filled(
-        OUTCOMES, {"campaign_id": name, "exp_id": exp, "error": error, **counts}, len(exp)
-    )
+    told = {"campaign_id": name, "exp_id": exp, "error": error}
+    return filled(OUTCOMES, {**told, **counts}, len(exp))
 
 
 def _faults(name: str, fields: pd.DataFrame, *, is_flip: bool) -> pd.DataFrame:
@@ -147,16 +136,13 @@ def _faults(name: str, fields: pd.DataFrame, *, is_flip: bool) -> pd.DataFrame:
     is_flipped = masks[row] > 0
     values = fields["values"].str.extract(r"value_before(0x\w{1,16}).*?value_after(0x\w{1,16})")
     columns = {
-        "campaign_id": name,
-        "exp_id": row,
-        "flip": pd.Series(row).groupby(row).cumcount(),
-        "layer": fields["kernel"].astype("category").take(row),
-        "kind": "activation",
+        "campaign_id": name, "exp_id": row, "flip": pd.Series(row).groupby(row).cumcount(),
+        "layer": fields["kernel"].astype("category").take(row), "kind": "activation",
         "index": (fields["opcode"] + " " + fields["pc"]).take(row),
         "bit": pd.Series(bit).where(is_flipped),
         "value_before": _hexadecimal(values[0]).take(row),
         "value_after": _hexadecimal(values[1]).take(row),
-    }
+    }  # fmt: skip
     aligned = {
         key: value.reset_index(drop=True) if isinstance(value, pd.Series) else value
         for key, value in columns.items()
@@ -199,22 +185,16 @@ def _read_details(source: Source) -> InjectionPart:
         raise LoadError(msg)
     findings.add("read", "rows", len(heads))
     return InjectionPart(
-        stacked(heads, CAMPAIGN),
-        stacked(outcomes, OUTCOMES),
-        stacked(faults, FAULTS),
+        stacked(heads, CAMPAIGN), stacked(outcomes, OUTCOMES), stacked(faults, FAULTS),
         findings=[findings],
-    )
+    )  # fmt: skip
 
 
 def _summed(name: str, counts: np.ndarray, findings: Findings) -> pd.DataFrame:
     findings.add("assumed", _POTENTIAL, int(counts[_CERTAIN_DUE:_DUE].sum()))
     columns = {
-        "campaign_id": name,
-        "exp_id": 0,
-        "input_count": int(counts.sum()),
-        "masked_count": int(counts[:_MASKED].sum()),
-        "benign_count": 0,
-        "sdc_count": int(counts[_DUE:_SDC].sum()),
-        "due_count": int(counts[_MASKED:_DUE].sum()),
-    }
+        "campaign_id": name, "exp_id": 0, "input_count": int(counts.sum()),
+        "masked_count": int(counts[:_MASKED].sum()), "benign_count": 0,
+        "sdc_count": int(counts[_DUE:_SDC].sum()), "due_count": int(counts[_MASKED:_DUE].sum()),
+    }  # fmt: skip
     return filled(OUTCOMES, columns, 1)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import io
 import json
 from collections.abc import Mapping
-from typing import Any
+from pathlib import Path
 
 import pandas as pd
 import pyarrow as pa
@@ -13,8 +12,9 @@ import pyarrow.parquet as pq
 
 from workbench.errors import LoadError
 from workbench.load._files.archive import Source
-from workbench.load._files.findings import Findings
+from workbench.load._files.findings import Findings, Row
 from workbench.load._files.stream import DamagedError
+from workbench.load._files.tables import random_access
 from workbench.load._pvf.columns import Cells, converted, header_of, text_table
 from workbench.load._pvf.part import TABLES, InjectionFile, InjectionPart, folder, note_columns
 from workbench.tables import Column
@@ -29,14 +29,10 @@ _MAGIC = b"PAR1"
 _NO_TAG = "results without a campaign header"
 # Names that other writers of these tables use.
 SYNONYMS: Mapping[str, str] = {
-    "n_inputs": "input_count",
-    "n_masked": "masked_count",
-    "n_benign": "benign_count",
-    "n_sdc": "sdc_count",
-    "n_due": "due_count",
-    "n_beneficial": "beneficial_count",
+    "n_inputs": "input_count", "n_masked": "masked_count", "n_benign": "benign_count",
+    "n_sdc": "sdc_count", "n_due": "due_count", "n_beneficial": "beneficial_count",
     "flip_no": "flip",
-}
+}  # fmt: skip
 _MASK_TOLERANCE = "mask_tol"
 # Detectors have names of their own, so no table can list their columns.
 _DETECTED = Column("Int64", "inputs at which the detector raised an alarm", lower=0, nullable=True)
@@ -106,7 +102,7 @@ def _read_folder(location: str, files: list[InjectionFile]) -> InjectionPart:
         if name != "campaign"
     }
     empty = {name: TABLES[name].empty() for name in ("outcomes", "faults", "trials", "parameters")}
-    tables: dict[str, Any] = {**empty, **frames}
+    tables: Row = {**empty, **frames}
     return InjectionPart(campaign, **tables, findings=list(notes.values()))
 
 
@@ -203,14 +199,9 @@ def parquet_schema(source: Source) -> pa.Schema:
 
 
 def _opened(source: Source) -> pq.ParquetFile:
-    if source.place is None:
-        with source.path.open("rb") as raw:
-            is_plain = raw.read(4) == _MAGIC
-        if is_plain:
-            # Mapped, a file is not copied to memory as a whole; a packed one has to be.
-            return pq.ParquetFile(source.path, memory_map=True)
-    with source.open() as stream:
-        return pq.ParquetFile(io.BytesIO(stream.read()))
+    content = random_access(source)
+    # Mapped, a file is not copied to memory as a whole; a packed one has to be.
+    return pq.ParquetFile(content, memory_map=isinstance(content, Path))
 
 
 def _json_keys(head: bytes) -> list[str]:
@@ -231,7 +222,7 @@ def _json_campaign(source: Source) -> pa.Table:
     return pa.table({name: pa.array([text], pa.string()) for name, text in texts.items()})
 
 
-def _loaded(raw: bytes, source: Source) -> dict[str, Any]:
+def _loaded(raw: bytes, source: Source) -> Row:
     try:
         document = json.loads(raw)
     except (ValueError, RecursionError) as error:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -11,7 +10,7 @@ import pyarrow as pa
 
 from workbench.errors import LoadError
 from workbench.load._files.archive import Source
-from workbench.load._files.findings import Findings
+from workbench.load._files.findings import Findings, Row
 from workbench.load._pvf import part
 from workbench.load._pvf.checks import DUE, SDC, UNKNOWN, common, counted, fp32_roles
 from workbench.load._pvf.columns import boolean, column, header_of, numbers, text, text_table
@@ -37,7 +36,6 @@ _MSB = "bits counted from the most significant, of a float32: bit = 31 - value"
 
 
 def role(head: bytes, source: Source) -> str:  # noqa: ARG001 - the head tells
-    """Recognise golden and faulty outputs by their header."""
     names = set(header_of(head))
     if not names >= set(_ROW):
         return ""
@@ -125,8 +123,7 @@ class _Trials:
     golden_source: Source
     model: str
 
-    def part(self, campaign_id: str, sites: dict[str, Any]) -> InjectionPart:
-        """Make the campaign of this model."""
+    def part(self, campaign_id: str, sites: Row) -> InjectionPart:
         name = _GOLDEN
         if self.model == "resil_corr" and _GOLDEN_RESIL in self.golden.column_names:
             name = _GOLDEN_RESIL
@@ -145,39 +142,25 @@ class _Trials:
             campaign_id, self.exp, codes, outcomes=outcomes_told, beneficial=beneficial
         )
         head = part.campaign(
-            campaign_id=campaign_id,
-            tool=TOOL,
-            task="classification",
-            criterion="argmax",
-            dtype="fp32",
-            nan_policy="as_is" if due is None else "apart",
-            fault_model=sites["model"],
-            flip_count=sites["flips"],
-            design="other",
+            campaign_id=campaign_id, tool=TOOL, task="classification", criterion="argmax",
+            dtype="fp32", nan_policy="as_is" if due is None else "apart", design="other",
+            fault_model=sites["model"], flip_count=sites["flips"], metric_name="accuracy",
             input_count=common(outcomes["input_count"]),
             mitigation="other" if self.model == "resil_corr" else None,
-            metric_name="accuracy",
             golden_metric=float((golden == label)[: self.golden.num_rows].mean()),
-        )
+        )  # fmt: skip
         trials = {
-            "campaign_id": campaign_id,
-            "exp_id": self.exp,
-            "input_id": self.row,
-            "outcome": part.outcome_categories(codes),
-            "is_beneficial": beneficial,
+            "campaign_id": campaign_id, "exp_id": self.exp, "input_id": self.row,
+            "outcome": part.outcome_categories(codes), "is_beneficial": beneficial,
             "golden_margin": self._margins(),
-        }
+        }  # fmt: skip
         faults = {**sites["faults"], "campaign_id": campaign_id}
         count = len(sites["faults"]["exp_id"])
         return InjectionPart(
-            head,
-            outcomes,
-            part.filled(FAULTS, faults, count),
-            part.filled(TRIALS, trials, len(self.exp)),
-            findings=[Findings(self.source.label)],
-            is_counted_here=True,
-            is_numbered_here=True,
-        )
+            head, outcomes, part.filled(FAULTS, faults, count),
+            part.filled(TRIALS, trials, len(self.exp)), findings=[Findings(self.source.label)],
+            is_counted_here=True, is_numbered_here=True,
+        )  # fmt: skip
 
     def _flags(self) -> np.ndarray | None:
         name = _FLAGS[self.model]
@@ -211,7 +194,7 @@ def _first_number(table: pa.Table, name: str, source: Source) -> np.ndarray:
 
 def _experiments(
     corr: pa.Table, row: np.ndarray, source: Source, findings: Findings
-) -> tuple[np.ndarray, dict[str, Any]]:
+) -> tuple[np.ndarray, Row]:
     if missing := [name for name in _SITE if name not in corr.column_names]:
         msg = f"{source.label}: no column {missing} of the place that was hit"
         raise LoadError(msg)
@@ -237,15 +220,11 @@ def _experiments(
     per_experiment = number.max() + 1 if len(number) else 1
     model = ("sbf" if per_experiment == 1 else "mbf") if is_flip else "value"
     faults = {
-        "exp_id": flips["exp"],
-        "flip": number,
-        "layer": flips["layer"].where(flips["layer"] != ""),
-        "kind": "weight" if is_weight else "activation",
+        "exp_id": flips["exp"], "flip": number, "bit": bit, "bit_role": fp32_roles(bit),
+        "layer": flips["layer"].where(flips["layer"] != ""), "dtype": "fp32",
         "index": ("(" + index.str.removeprefix(", ") + ")").where(index != ""),
-        "bit": bit,
-        "bit_role": fp32_roles(bit),
-        "dtype": "fp32",
-    }
+        "kind": "weight" if is_weight else "activation",
+    }  # fmt: skip
     return exp, {"faults": faults, "model": model, "flips": per_experiment}
 
 
@@ -261,13 +240,11 @@ def _flips(cells: pd.DataFrame, source: Source) -> pd.DataFrame:
         raise LoadError(msg)
     for name in lists:
         is_short = sizes[name] < most
-        repeats = [
-            cell * int(n) for cell, n in zip(lists[name][is_short], most[is_short], strict=True)
-        ]
+        pairs = zip(lists[name][is_short], most[is_short], strict=True)
+        repeats = [cell * int(count) for cell, count in pairs]
         lists.loc[is_short, name] = pd.Series(repeats, index=lists.index[is_short])
-    flips: pd.DataFrame = lists.assign(exp=np.arange(len(lists))).explode(
-        list(_SITE), ignore_index=True
-    )
+    numbered = lists.assign(exp=np.arange(len(lists)))
+    flips: pd.DataFrame = numbered.explode(list(_SITE), ignore_index=True)
     for name in _SITE:
         texts = flips[name].astype(str)
         flips[name] = texts.str.removesuffix(".0").where(~texts.isin(_NOTHING), "")

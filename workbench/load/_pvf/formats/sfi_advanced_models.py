@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -12,7 +11,7 @@ import pyarrow as pa
 
 from workbench.errors import LoadError
 from workbench.load._files.archive import Source
-from workbench.load._files.findings import Findings
+from workbench.load._files.findings import Findings, Row
 from workbench.load._pvf import columns as columns_of
 from workbench.load._pvf import part
 from workbench.load._pvf.checks import SDC, UNKNOWN, common, counted, fp32_roles
@@ -33,16 +32,10 @@ _KNOWN = ("masked", "benign", "sdc")
 # The tool compares outputs with ==, takes the plain argmax, and injects single flips into
 # float32 weights; it flips also where a run is named stuck-at, as lists carry no value.
 RULES = {
-    "tool": TOOL,
-    "task": "classification",
-    "dtype": "fp32",
-    "criterion": "argmax",
-    "masked_rule": "bit_equal",
-    "nan_policy": "as_is",
-    "fault_model": "sbf",
-    "flip_count": 1,
+    "tool": TOOL, "task": "classification", "dtype": "fp32", "criterion": "argmax",
+    "masked_rule": "bit_equal", "nan_policy": "as_is", "fault_model": "sbf", "flip_count": 1,
     "design": "fault_list",
-}
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -82,9 +75,8 @@ def read(files: list[InjectionFile]) -> list[InjectionPart]:
         if id(fault_list) in joined:
             continue
         if same := next((result for result in campaigns if _same_faults(fault_list, result)), None):
-            fault_list.findings.add(
-                "skipped by design", "a fault list that a summary repeats; taken once"
-            )
+            remark = "a fault list that a summary repeats; taken once"
+            fault_list.findings.add("skipped by design", remark)
             same.findings.append(fault_list.findings)
         else:
             head = part.campaign(campaign_id=part.stem(fault_list.source), **RULES)
@@ -97,9 +89,8 @@ def read(files: list[InjectionFile]) -> list[InjectionPart]:
 
 
 def _list_of(source: Source, lists: list[_Faults]) -> _Faults | None:
-    beside = [
-        fault_list for fault_list in lists if part.folder(fault_list.source) == part.folder(source)
-    ]
+    own = part.folder(source)
+    beside = [fault_list for fault_list in lists if part.folder(fault_list.source) == own]
     chosen = beside or lists
     if len(chosen) > 1:
         names = ", ".join(fault_list.source.label for fault_list in chosen[:3])
@@ -128,17 +119,10 @@ def _fault_rows(table: pa.Table, source: Source, campaign_id: str) -> pd.DataFra
         column(table, "Bit", source).refuse(bad, "bits of a float32 (0 to 31)")
     layers = columns_of.layer_names(table, "Layer", source)
     columns = {
-        "campaign_id": campaign_id,
-        "exp_id": numbers(table, "Injection", source),
-        "flip": 0,
-        "layer": layers,
-        "param": layers.map(param_of),
-        "kind": "weight",
-        "index": index,
-        "bit": bits,
-        "bit_role": fp32_roles(pd.Series(bits)),
-        "dtype": "fp32",
-    }
+        "campaign_id": campaign_id, "exp_id": numbers(table, "Injection", source), "flip": 0,
+        "layer": layers, "param": layers.map(param_of), "kind": "weight", "index": index,
+        "bit": bits, "bit_role": fp32_roles(pd.Series(bits)), "dtype": "fp32",
+    }  # fmt: skip
     return part.filled(FAULTS, columns, len(index))
 
 
@@ -152,19 +136,14 @@ def _read_summary(source: Source) -> InjectionPart:
     # n_injections is a constant of the data set in the tool; the counts are what was run.
     if "n_injections" in table.column_names:
         stated = pd.Series(whole(column(table, "n_injections", source)))
-        findings.add(
-            "noted",
-            "n_injections that are not the sum of the counts; the sum is taken",
-            int((stated > total).sum()),
-        )
+        remark = "n_injections that are not the sum of the counts; the sum is taken"
+        findings.add("noted", remark, int((stated > total).sum()))
         remark = "counts above n_injections: the analysis was probably appended to twice"
         findings.add("suspicious", remark, int((stated < total).sum()))
     ran = total > 0
     findings.add("skipped by design", "faults whose counts sum to 0: never run", int((~ran).sum()))
     part.note_columns(findings, table.column_names, {*LIST, *COUNTS, "n_injections"})
-    columns = {
-        f"{name_of}_count": count[ran] for name_of, count in zip(_KNOWN, counts, strict=True)
-    }
+    columns = {f"{n}_count": count[ran] for n, count in zip(_KNOWN, counts, strict=True)}
     columns |= {"exp_id": faults["exp_id"].to_numpy()[ran], "input_count": total[ran]}
     outcomes = part.filled(OUTCOMES, {"campaign_id": name, **columns}, int(ran.sum()))
     head = part.campaign(campaign_id=name, input_count=common(outcomes["input_count"]), **RULES)
@@ -188,9 +167,8 @@ def _read_analysis(source: Source, faults: _Faults | None) -> InjectionPart:
     head = part.campaign(campaign_id=name, input_count=common(outcomes["input_count"]), **RULES)
     trials = {"campaign_id": name, "exp_id": fault, "input_id": inputs}
     trials["outcome"] = part.outcome_categories(output)
-    result = InjectionPart(
-        head, outcomes, trials=part.filled(TRIALS, trials, len(fault)), findings=[findings]
-    )
+    rows = part.filled(TRIALS, trials, len(fault))
+    result = InjectionPart(head, outcomes, trials=rows, findings=[findings])
     result.is_counted_here = result.is_numbered_here = True
     if faults is None:
         findings.add("noted", "no fault list beside the analysis: places are not known")
@@ -223,9 +201,8 @@ def _first_of_each(
             "two campaigns, split it"
         )
         raise LoadError(msg)
-    findings.add(
-        "repaired", "rows that are there already, from a file appended to twice", int(again.sum())
-    )
+    remark = "rows that are there already, from a file appended to twice"
+    findings.add("repaired", remark, int(again.sum()))
     return ~again
 
 
@@ -283,7 +260,7 @@ def _prediction_rows(source: Source, findings: Findings) -> pd.DataFrame:
     table = text_table(source, findings)
     part.note_columns(findings, table.column_names, _TAKEN)
     findings.add("noted", _NO_GOLDEN, table.num_rows)
-    columns: dict[str, Any] = {
+    columns: Row = {
         name: numbers(table, name, source)
         for name in ("Fault_ID", "Fault_Bit", "Batch_ID", "Image_ID")
     }
@@ -305,17 +282,11 @@ def _predicted(
     indices = index_cells.apply(lambda row: f"({', '.join(map(str, row.dropna()))})", axis=1)
     stuck = {0: "stuck0", 1: "stuck1"}.get(common(first["Fault_Value"]))
     faults = {
-        "campaign_id": name,
-        "exp_id": first["Fault_ID"],
-        "flip": 0,
-        "layer": first["Fault_Layer"],
-        "param": first["Fault_Layer"].map(param_of),
-        "kind": "weight",
-        "index": indices.where(index_cells.notna().any(axis=1)),
-        "bit": first["Fault_Bit"],
-        "bit_role": fp32_roles(first["Fault_Bit"]),
-        "dtype": "fp32",
-    }
+        "campaign_id": name, "exp_id": first["Fault_ID"], "flip": 0, "dtype": "fp32",
+        "layer": first["Fault_Layer"], "param": first["Fault_Layer"].map(param_of),
+        "kind": "weight", "index": indices.where(index_cells.notna().any(axis=1)),
+        "bit": first["Fault_Bit"], "bit_role": fp32_roles(first["Fault_Bit"]),
+    }  # fmt: skip
     # Images count from 0 in each batch.
     inputs = rows["Batch_ID"] * (rows["Image_ID"].max() + 1) + rows["Image_ID"]
     codes = np.full(len(rows), UNKNOWN)
@@ -323,13 +294,10 @@ def _predicted(
     model = "sbf" if first["Fault_Value"].isna().all() else stuck or "other"
     more = {"fault_model": model, "input_count": common(outcomes["input_count"])}
     trials = {"campaign_id": name, "exp_id": rows["Fault_ID"], "input_id": inputs}
-    return InjectionPart(
-        part.campaign(campaign_id=name, **{**RULES, **more}),
-        outcomes,
-        part.filled(FAULTS, faults, len(first)),
-        part.filled(TRIALS, trials, len(rows)),
-        findings=findings,
-    )
+    head = part.campaign(campaign_id=name, **{**RULES, **more})
+    rows_of_faults = part.filled(FAULTS, faults, len(first))
+    inputs_run = part.filled(TRIALS, trials, len(rows))
+    return InjectionPart(head, outcomes, rows_of_faults, inputs_run, findings=findings)
 
 
 def accuracies(sources: list[Source]) -> list[InjectionPart]:
@@ -346,16 +314,12 @@ def _accuracies_of(sources: list[Source]) -> list[InjectionPart]:
     for number in range(len(read)) if mean is None else [mean]:
         rows, findings = read[number]
         name = part.stem(sources[number])
-        columns: dict[str, Any] = {"exp_id": rows["fault"], "metric_value": rows["accuracy"]}
+        columns: Row = {"exp_id": rows["fault"], "metric_value": rows["accuracy"]}
         columns |= {"campaign_id": name, "metric_name": "accuracy"}
         more = {"metric_name": "accuracy", "criterion": "metric_drop", "masked_rule": None}
-        campaigns.append(
-            InjectionPart(
-                part.campaign(campaign_id=name, **{**RULES, **more}),
-                part.filled(OUTCOMES, columns, len(rows)),
-                findings=[findings],
-            )
-        )
+        head = part.campaign(campaign_id=name, **{**RULES, **more})
+        outcomes = part.filled(OUTCOMES, columns, len(rows))
+        campaigns.append(InjectionPart(head, outcomes, findings=[findings]))
     if mean is not None:
         batches = [findings for number, (_, findings) in enumerate(read) if number != mean]
         for findings in batches:

@@ -65,19 +65,12 @@ def _run(raw: bytes, origin: tuple[Source, int], findings: Findings) -> Injectio
     values = _list(text, source) if text.startswith("[") else _lines(text, source)
     findings.add("read", "aggregates", len(values))
     name = stem(source) if number == 1 else f"{stem(source)}, run {number}"
-    columns = {
-        "campaign_id": name,
-        "exp_id": np.arange(len(values)),
-        "metric_name": "aggregate",
-        "metric_value": np.array(values, np.float64),
-    }
+    columns = {"campaign_id": name, "exp_id": np.arange(len(values)), "metric_name": "aggregate"}
+    columns["metric_value"] = np.array(values, np.float64)
     head = campaign(
-        campaign_id=name,
-        tool=TOOL,
-        criterion="metric_drop",
-        design="other",
+        campaign_id=name, tool=TOOL, criterion="metric_drop", design="other",
         metric_name="aggregate",
-    )
+    )  # fmt: skip
     outcomes = filled(OUTCOMES, columns, len(values))
     return InjectionPart(head, outcomes, findings=[Findings(source.label)])
 

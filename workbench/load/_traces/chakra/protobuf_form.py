@@ -191,9 +191,7 @@ def restored(plain: NodeRow, attribute: object, findings: Findings) -> NodeRow:
     if not is_sound or not isinstance(stated, dict):
         findings.add("dropped", "exact times and types of nodes that cannot be read", 1)
         return plain
-    texts = {
-        name: clean_text(text, findings) for name, text in stated.items() if isinstance(text, str)
-    }
+    texts = {n: clean_text(text, findings) for n, text in stated.items() if isinstance(text, str)}
     return plain._replace(**{**stated, **texts})
 
 

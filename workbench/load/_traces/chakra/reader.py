@@ -5,11 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 from workbench.errors import LoadError
 from workbench.load._files.archive import Source
-from workbench.load._files.findings import Findings
+from workbench.load._files.findings import Findings, Row
 from workbench.load._files.json_events import to_integer
 from workbench.load._files.rank_names import RankArgument
 from workbench.load._files.stream import Stream
@@ -71,7 +70,7 @@ _MESSAGE = re.compile(
     rb'|"type"\s*:\s*"(?:COMP|COMM|MEM|METADATA)_\w*NODE"'
 )
 
-Raw = dict[str, Any]
+Raw = Row
 
 
 def _looks_like_json(head: bytes) -> bool:
@@ -118,22 +117,17 @@ def _add_node(graph: RankGraph, node: object, position: int) -> None:
     collective = values.get("comm_type")
     if isinstance(collective, str):
         collective = to_integer(collective) if collective.isdigit() else collective.encode()
-    graph.rows.append(
-        NodeRow(
-            node=number,
-            name=clean_text(str(values.get("name", "")), findings),
-            type=clean_text(type_name, findings),
-            start_ns=us_to_ns(values.get("start"), findings, "start"),
-            dur_ns=us_to_ns(values.get("duration"), findings, "duration"),
-            record_function=to_integer(values.get("rf_id")) or None,
-            collective=schema.NOW.collective_name(collective)
-            if type_name == "COMM_COLL_NODE"
-            else None,
-            group=clean_text(str(group), findings) if group is not None else None,
-            size_bytes=size if size is not None and size >= 0 else None,
-            is_cpu=cpu if isinstance(cpu, bool) else None,
-        )
-    )
+    name = schema.NOW.collective_name(collective) if type_name == "COMM_COLL_NODE" else None
+    graph.rows.append(NodeRow(
+        node=number, name=clean_text(str(values.get("name", "")), findings),
+        type=clean_text(type_name, findings),
+        start_ns=us_to_ns(values.get("start"), findings, "start"),
+        dur_ns=us_to_ns(values.get("duration"), findings, "duration"),
+        record_function=to_integer(values.get("rf_id")) or None, collective=name,
+        group=clean_text(str(group), findings) if group is not None else None,
+        size_bytes=size if size is not None and size >= 0 else None,
+        is_cpu=cpu if isinstance(cpu, bool) else None,
+    ))  # fmt: skip
     graph.data_edges += _edges(graph, number, values.get("data_deps"))
     graph.control_edges += _edges(graph, number, values.get("ctrl_deps"))
 

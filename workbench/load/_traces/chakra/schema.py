@@ -158,9 +158,8 @@ def is_header(message: bytes) -> bool:
     if any(pair not in {(1, _BYTES), (2, _BYTES)} for pair in present):
         return False
     repeated = present.count((2, _BYTES)) > 1
-    return (
-        (2, _BYTES) not in present or (1, _BYTES) in present or repeated or message[2:3] == b"\x0a"
-    )
+    is_named = (2, _BYTES) not in present or (1, _BYTES) in present
+    return is_named or repeated or message[2:3] == b"\x0a"
 
 
 def version(header: bytes) -> str:

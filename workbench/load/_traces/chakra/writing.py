@@ -177,15 +177,11 @@ def _header(groups: pd.DataFrame) -> bytes:
     metadata += _message(2, _message(1, b"schema") + _message(29, b"workbench"))
     if len(groups):
         described = [
-            {
-                "pg_name": row.group,
-                "pg_desc": _given(row.description),
-                "backend_config": _given(row.backend),
-                "ranks": [int(member) for member in str(row.members).split(",") if member],
-                "group_size": _given(row.group_size),
-            }
+            {"pg_name": row.group, "pg_desc": _given(row.description),
+             "backend_config": _given(row.backend), "group_size": _given(row.group_size),
+             "ranks": [int(member) for member in str(row.members).split(",") if member]}
             for row in groups.itertuples()
-        ]
+        ]  # fmt: skip
         texts = _message(1, b"process_groups") + _message(29, json.dumps(described).encode())
         metadata += _message(2, texts)
     return metadata

@@ -17,12 +17,9 @@ _COMMUNICATION = "record_param_comms"
 _GROUP_INIT = "process_group:init"
 _NO_TRANSFER = ("wait", "barrier")
 _SPELLINGS = {
-    "allreduce": "all_reduce",
-    "allgather": "all_gather",
-    "reducescatter": "reduce_scatter",
-    "alltoall": "all_to_all",
-    "alltoallv": "all_to_allv",
-}
+    "allreduce": "all_reduce", "allgather": "all_gather", "reducescatter": "reduce_scatter",
+    "alltoall": "all_to_all", "alltoallv": "all_to_allv",
+}  # fmt: skip
 # Tensor, storage, offset, elements, bytes of one element, device.
 _TENSOR_FIELDS = 6
 # Lists of lists of tensors occur; hostile files nest deeper.
@@ -90,18 +87,15 @@ def row(node: Raw, number: int, findings: Findings) -> NodeRow:
     if call is not None and call.collective not in _NO_TRANSFER:
         size = sum(use.size_bytes for use in tensors(values(node, "inputs")))
     return NodeRow(
-        node=number,
-        name=name,
-        type=_type(name, category, attrs, call),
-        parent=None if parent == number else parent,
+        node=number, name=name, type=_type(name, category, attrs, call),
+        parent=None if parent == number else parent, is_cpu=category is None,
         start_ns=us_to_ns(node.get("ts"), findings, "start"),
         dur_ns=us_to_ns(node.get("inclusive_dur"), findings, "duration"),
         record_function=to_integer(attrs.get("rf_id")) or None,
         collective=call and clean_text(call.collective, findings),
         group=call and call.group and clean_text(call.group, findings),
         size_bytes=size if size is None or size < 1 << 62 else None,
-        is_cpu=category is None,
-    )
+    )  # fmt: skip
 
 
 def caller(node: Raw) -> int | None:
@@ -133,14 +127,11 @@ def communication(node: Raw) -> Call | None:
         if isinstance(arguments[at - 2], list) and arguments[at - 2]:
             group = group or _text(arguments[at - 2][0])
     return Call(
-        collective=_SPELLINGS.get(spelled.lower().replace("_", ""), spelled.lower()),
-        rank=rank,
-        group=group or None,
-        address=address,
+        collective=_SPELLINGS.get(spelled.lower().replace("_", ""), spelled.lower()), rank=rank,
+        group=group or None, address=address, group_size=to_integer(attrs.get("pg_size")),
         first_rank=to_integer(attrs.get("global_rank_start")),
         rank_stride=to_integer(attrs.get("global_rank_stride")),
-        group_size=to_integer(attrs.get("pg_size")),
-    )
+    )  # fmt: skip
 
 
 def described_groups(node: Raw, findings: Findings) -> Iterator[tuple[Group, int | None]]:
@@ -163,13 +154,9 @@ def _group(entry: Raw, findings: Findings) -> Group:
     texts = [_text(entry.get(key)) for key in ("pg_name", "pg_desc", "backend_config")]
     size = to_integer(entry.get("group_size"))
     name, description, backend = [text and clean_text(text, findings) for text in texts]
-    return Group(
-        name=name or "",
-        description=description,
-        backend=backend,
-        size=size if size is not None and 0 <= size < 1 << 31 else None,
-        members=tuple(number for number in numbers if number is not None and number >= 0),
-    )
+    members = tuple(number for number in numbers if number is not None and number >= 0)
+    size = size if size is not None and 0 <= size < 1 << 31 else None
+    return Group(name or "", description, backend, size, members)
 
 
 def _type(name: str, category: str | None, attrs: Raw, call: Call | None) -> str:

@@ -94,13 +94,10 @@ def _add_edges(graph: RankGraph, nodes: list[tuple[int, dict[str, Any]]]) -> Non
     for row in missing[:1]:
         where = f"node {row.node}"
         graph.findings.add("suspicious", "callers that the trace lacks", len(missing), where)
-    sides = {
-        side: {
-            number: [use.tensor for use in nodes_of.tensors(nodes_of.values(node, side))]
-            for number, node in nodes
-        }
-        for side in ("inputs", "outputs")
-    }
+    sides = {}
+    for side in ("inputs", "outputs"):
+        uses = {number: nodes_of.tensors(nodes_of.values(node, side)) for number, node in nodes}
+        sides[side] = {number: [use.tensor for use in listed] for number, listed in uses.items()}
     graph.data_edges = tensor_edges(sides["inputs"], sides["outputs"], callers)
     finding = "data dependencies that are derived: on the last writer of each tensor read"
     graph.findings.add("noted", finding, len(graph.data_edges))
@@ -119,10 +116,7 @@ def _add_groups(graph: RankGraph, nodes: list[tuple[int, dict[str, Any]]]) -> No
         for number, call in calls.items()
         if call.group is None and call.address in addresses
     }
-    graph.rows = [
-        row._replace(group=by_address[row.node]) if row.node in by_address else row
-        for row in graph.rows
-    ]
+    graph.rows = [row._replace(group=by_address.get(row.node, row.group)) for row in graph.rows]
     nameless = sum(row.type == "collective" and row.group is None for row in graph.rows)
     finding = "collectives whose process group has no name, only an address"
     graph.findings.add("noted", finding, nameless)

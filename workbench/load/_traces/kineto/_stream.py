@@ -111,9 +111,8 @@ class StreamReader:
             self.findings.add("repaired", finding, self.engine.repaired_commas)
         for note in self.stream.notes:
             self.findings.add("suspicious", note)
-        return RawTrace(
-            self.columns, self.engine.all_texts(), self.metadata, self.findings, whole=ended
-        )
+        texts = self.engine.all_texts()
+        return RawTrace(self.columns, texts, self.metadata, self.findings, whole=ended)
 
     # The usual case copies a few bytes in front of the block instead of the block behind them.
     def _extend(self, block: ByteArray, parsed: int) -> None:

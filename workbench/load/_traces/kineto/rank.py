@@ -31,28 +31,21 @@ from workbench.load._traces.kineto.blocks import (
     token,
 )
 from workbench.load._traces.parquet import all_missing
-from workbench.tables import EVENTS, QUALITY, SAYS_SYNTHETIC, STEPS
+from workbench.tables import EVENTS, SAYS_SYNTHETIC, STEPS
 
 IntArray = npt.NDArray[np.int64]
 
 # Arguments that become columns: name in the file -> (column, how it is stored).
 COLUMNS: Mapping[str, tuple[str, int]] = {
-    "device": ("device", INTEGER),
-    "stream": ("stream", INTEGER),
-    "correlation": ("correlation", INTEGER),
-    "External id": ("external_id", INTEGER),
-    "external id": ("external_id", INTEGER),
-    "bytes": ("size_bytes", INTEGER),
-    "Collective name": ("collective", TEXT),
-    "Process Group Name": ("group", TEXT),
-    "Group size": ("group_size", INTEGER),
-    "Seq": ("seq", INTEGER),
-    "In msg nelems": ("in_count", INTEGER),
-    "Out msg nelems": ("out_count", INTEGER),
-    "dtype": ("dtype", TEXT),
-    "wait_on_stream": ("wait_stream", INTEGER),
+    "device": ("device", INTEGER), "stream": ("stream", INTEGER),
+    "correlation": ("correlation", INTEGER), "External id": ("external_id", INTEGER),
+    "external id": ("external_id", INTEGER), "bytes": ("size_bytes", INTEGER),
+    "Collective name": ("collective", TEXT), "Process Group Name": ("group", TEXT),
+    "Group size": ("group_size", INTEGER), "Seq": ("seq", INTEGER),
+    "In msg nelems": ("in_count", INTEGER), "Out msg nelems": ("out_count", INTEGER),
+    "dtype": ("dtype", TEXT), "wait_on_stream": ("wait_stream", INTEGER),
     "wait_on_cuda_event_record_corr_id": ("wait_correlation", INTEGER),
-}
+}  # fmt: skip
 _NEVER_BELOW_0 = frozenset({"size_bytes", "group_size"})
 # Kineto writes -1 for what it does not know, such as the stream that a wait is for.
 _MINUS_1_IS_MISSING = frozenset(
@@ -128,11 +121,9 @@ def rank_tables(
 
     rows = len(timed.start)
     data: dict[str, Any] = {
-        "rank": np.zeros(rows, np.int32),
-        "start_ns": timed.start,
-        "dur_ns": timed.dur,
+        "rank": np.zeros(rows, np.int32), "start_ns": timed.start, "dur_ns": timed.dur,
         "kind": kind,
-    }
+    }  # fmt: skip
     data |= {column: coded.categorical() for column, coded in text_columns.items()}
     for column in EVENTS.columns:
         if column not in data:
@@ -277,9 +268,8 @@ def _note(
     findings.add("noted", "GPU rows whose launch is not in the trace", unlaunched)
     busy, unknown = int(dur[work].sum()), int(dur[work & ~known].sum())
     if unknown:
-        finding = (
-            f"kernels that no rule knows, counted as compute ({unknown / busy:.1%} of kernel time)"
-        )
+        share = f"{unknown / busy:.1%} of kernel time"
+        finding = f"kernels that no rule knows, counted as compute ({share})"
         findings.add("noted", finding, int((work & ~known).sum()))
 
 
@@ -311,14 +301,6 @@ def _parsed(text: str) -> object:
     return value
 
 
-def quality_of(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
-    filled = [table for table in tables if len(table)]
-    if not filled:
-        return QUALITY.empty()
-    joined = pd.concat([table.astype({"finding": "str"}) for table in filled], ignore_index=True)
-    return joined.astype({"finding": "category"})
-
-
 def metadata_text(metadata: Mapping[str, Any], key: str) -> str | None:
     value = metadata.get(key)
     return value if value is None or isinstance(value, str) else json.dumps(value)
@@ -326,14 +308,9 @@ def metadata_text(metadata: Mapping[str, Any], key: str) -> str | None:
 
 # Categories as written in 2020 and 2021, and what they are called today.
 _RENAMED = {
-    "Operator": "cpu_op",
-    "Runtime": "cuda_runtime",
-    "Kernel": "kernel",
-    "Memcpy": "gpu_memcpy",
-    "Memset": "gpu_memset",
-    "Python": "python_function",
-    "Annotation": "user_annotation",
-}
+    "Operator": "cpu_op", "Runtime": "cuda_runtime", "Kernel": "kernel", "Memcpy": "gpu_memcpy",
+    "Memset": "gpu_memset", "Python": "python_function", "Annotation": "user_annotation",
+}  # fmt: skip
 UNCATEGORISED = "uncategorised"
 RUNTIME = frozenset(
     {"cuda_runtime", "cuda_driver", "mtia_runtime", "xpu_runtime", "privateuse1_runtime",
@@ -445,9 +422,7 @@ def absolute(ts: IntArray, base: object, findings: Findings) -> tuple[IntArray, 
     ts = ts + base_ns if base_ns else ts
     wall = (ts >= _EPOCH_FIRST_NS) & (ts <= _EPOCH_LAST_NS)
     unlike = int((wall != (clock == "epoch"))[ts != base_ns].sum())
-    finding = (
-        "time stamps that are no wall time" if clock == "epoch" else "time stamps of wall time"
-    )
+    finding = f"time stamps {'that are no' if clock == 'epoch' else 'of'} wall time"
     findings.add("suspicious", f"{finding}, unlike the others; the trace mixes clocks", unlike)
     return ts, clock
 

@@ -5,19 +5,17 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
 
 import pandas as pd
 
 from workbench.load._files.archive import Source
-from workbench.load._files.findings import Findings
+from workbench.load._files.findings import Findings, Row
 from workbench.load._files.text import text_lines
 from workbench.load._power.formats.nvidia import query as nvidia_query
 from workbench.load._power.formats.nvidia.dmon import DmonReader
 from workbench.load._power.formats.nvidia.part import part_of
 from workbench.load._power.formats.nvidia.polls import QueryReader
-from workbench.load._power.formats.nvidia.rows import Table
-from workbench.load._power.formats.nvidia.stamps import free_ns
+from workbench.load._power.formats.nvidia.rows import Table, free_ns
 from workbench.load._power.part import NoPowerError, PowerOptions, PowerPart
 from workbench.load._power.rows import SECOND
 
@@ -36,7 +34,6 @@ _NOTHING = "sections whose power could not be read"
 
 
 def looks_like(head: bytes, label: str) -> bool:  # noqa: ARG001 - the name says nothing
-    """Recognise the title of a capture in its first lines."""
     return b"nvidia_gpu_exporter GPU capture" in head[:1000]
 
 
@@ -153,19 +150,15 @@ def _read_dmon(section: _Section, options: PowerOptions, findings: Findings) -> 
 
 
 def _merged(contents: list[PowerPart], findings: Findings) -> PowerPart:
-    entities: dict[str, dict[str, Any]] = {}
+    entities: dict[str, Row] = {}
     for content in contents:
         for name, facts in content.entities.items():
             merged = entities.setdefault(name, facts)
             merged.update({key: facts[key] for key in facts if merged.get(key) is None})
     readings = pd.concat([_as_text(content.readings) for content in contents], ignore_index=True)
     states = [_as_text(content.states) for content in contents if content.states is not None]
-    return PowerPart(
-        readings,
-        entities,
-        findings,
-        states=pd.concat(states, ignore_index=True) if states else None,
-    )
+    joined = pd.concat(states, ignore_index=True) if states else None
+    return PowerPart(readings, entities, findings, states=joined)
 
 
 def _as_text(frame: pd.DataFrame) -> pd.DataFrame:

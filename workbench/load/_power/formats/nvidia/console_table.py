@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 
 from workbench.load._files.archive import Source
-from workbench.load._files.findings import Findings
+from workbench.load._files.findings import Findings, Row
 from workbench.load._files.text import text_lines
 from workbench.load._power.formats.nvidia.part import part_of, stamp_ns, table_of
-from workbench.load._power.formats.nvidia.rows import Table
-from workbench.load._power.formats.nvidia.stamps import NOT_A_TIME
+from workbench.load._power.formats.nvidia.rows import NOT_A_TIME, Table
 from workbench.load._power.part import NoPowerError, PowerOptions, PowerPart
 
 NAME = "nvidia-smi table"
@@ -36,7 +34,8 @@ def looks_like(head: bytes, label: str) -> bool:  # noqa: ARG001 - the name says
     if _MARK not in head:
         return False
     lines = [line for line in head.split(b"\n")[:-1] or [head] if line.strip()]
-    framed = [line for line in lines if line[:1] in b"|+" or stamp_ns(_text(line)) != NOT_A_TIME]
+    texts = (line.decode(errors="replace") for line in lines)
+    framed = [text for text in texts if text[:1] in "|+" or stamp_ns(text) != NOT_A_TIME]
     return len(framed) >= _MOSTLY * len(lines)
 
 
@@ -64,10 +63,10 @@ class _Boards:
     def __init__(self) -> None:
         self.cut_count, self.cut_where = 0, ""
         self.lone_count, self.lone_where = 0, ""
-        self._rows: list[dict[str, Any]] = []
+        self._rows: list[Row] = []
         self._stamp = NOT_A_TIME
         self._is_used = False
-        self._begun: dict[str, Any] | None = None
+        self._begun: Row | None = None
 
     def see(self, number: int, line: str) -> None:
         if not line.startswith("|"):
@@ -116,7 +115,3 @@ class _Boards:
         if not stamped:
             table.clock = "none"
         return table
-
-
-def _text(line: bytes) -> str:
-    return line.decode("utf-8", "replace").strip()

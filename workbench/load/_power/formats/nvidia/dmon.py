@@ -49,7 +49,6 @@ class DmonReader:
         self._found: list[str] = []
 
     def read(self, number: int, block: bytes) -> None:
-        """Read whole lines; ``number`` is that of the first."""
         start = 0
         for match in _HEADER.finditer(block):
             if match.start() > start:

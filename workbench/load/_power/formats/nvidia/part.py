@@ -17,15 +17,18 @@ from workbench.load._files.findings import Findings
 from workbench.load._files.text import tell_of_damage
 from workbench.load._files.time import no_zone, zone_of
 from workbench.load._power.formats.nvidia.rows import (
+    EXAMPLE,
+    NOT_A_TIME,
     Batch,
     Columns,
     Key,
     Numbers,
     Table,
     blocks_of,
+    free_ns,
     is_missing,
+    utc_ns,
 )
-from workbench.load._power.formats.nvidia.stamps import EXAMPLE, NOT_A_TIME, free_ns, utc_ns
 from workbench.load._power.formats.repeated_tables import possible
 from workbench.load._power.part import NoPowerError, PowerOptions, PowerPart, said
 from workbench.load._power.rows import SECOND
@@ -86,9 +89,8 @@ def part_of(table: Table, options: PowerOptions, findings: Findings, suffix: str
     if table.clock == "none":
         times = _counted(devices, lines, options, findings.source)
     names = [f"{device.name}{suffix}" for device in devices.devices]
-    entity = pd.Categorical.from_codes(
-        devices.codes, categories=pd.Index(names, dtype=pd.Series([""]).dtype)
-    )
+    categories = pd.Index(names, dtype=pd.Series([""]).dtype)
+    entity = pd.Categorical.from_codes(devices.codes, categories=categories)
     base = pd.DataFrame({"time_ns": times, "entity": entity, "line": lines}, copy=False)
     readings = base.assign(power_w=table.column("power")[rows])
     counters = None
@@ -262,7 +264,6 @@ def devices_of(
     node: str | None,
     findings: Findings,
 ) -> Devices:
-    """Say of which GPU each row is."""
     clean = [tuple("" if is_missing(cell) else cell for cell in key) for key in keys]
     role = _identity(clean, findings)
     if role is None:

@@ -58,7 +58,6 @@ class QueryReader:
         self._refusal = "holds no header of nvidia-smi that names power.draw"
 
     def read(self, number: int, block: bytes) -> None:
-        """Read whole lines; ``number`` is that of the first."""
         if not self._is_begun and _MARK not in block:
             self._begin_without_header(block)
         start = 0
@@ -76,7 +75,6 @@ class QueryReader:
             start, number = end, number + 1
 
     def finished(self) -> Table:
-        """Return what was read."""
         if not self._is_begun:
             msg = f"{self._findings.source}: {self._refusal}; {_ASK}"
             raise NoPowerError(msg)

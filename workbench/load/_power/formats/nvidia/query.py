@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import Any
 
 from workbench.load._files.archive import Source
-from workbench.load._files.findings import Findings
+from workbench.load._files.findings import Findings, Row
 from workbench.load._files.text import text_lines
 from workbench.load._power.formats.nvidia.part import part_of, stamp_ns, table_of
-from workbench.load._power.formats.nvidia.rows import REASON_BITS, Table, active_value, is_missing
-from workbench.load._power.formats.nvidia.stamps import NOT_A_TIME
+from workbench.load._power.formats.nvidia.rows import (
+    NOT_A_TIME,
+    REASON_BITS,
+    Table,
+    active_value,
+    is_missing,
+)
 from workbench.load._power.part import NoPowerError, PowerOptions, PowerPart
 
 NAME = "nvidia-smi -q"
@@ -82,21 +86,19 @@ class _Boards:
     """Gathers what is told of each GPU, line by line."""
 
     def __init__(self, options: PowerOptions) -> None:
-        self.rows: list[dict[str, Any]] = []
+        self.rows: list[Row] = []
         self.cut_count, self.cut_where = 0, ""
         self.damaged_count, self.damaged_where = 0, ""
         # How many GPUs are missing from each snapshot that lacks some.
         self.short: list[int] = []
         self.snapshot_count = 0
-        piece = "Module" if options.scope == "module" else "GPU"
-        self._sections = (
-            f"{piece} Power Readings",
-            *(["Power Readings"] if piece == "GPU" else []),
-        )
+        is_module = options.scope == "module"
+        of_gpu = ("GPU Power Readings", "Power Readings")
+        self._sections = ("Module Power Readings",) if is_module else of_gpu
         self._powers = _POWERS[options.reading]
         self._stamp = NOT_A_TIME
         self._attached = 0
-        self._snapshot: list[dict[str, Any]] = []
+        self._snapshot: list[Row] = []
         self._path: list[str] = []
 
     def see(self, number: int, line: str) -> None:
@@ -151,7 +153,7 @@ class _Boards:
         elif name == "Attached GPUs" and value.isdigit():
             self._attached = int(value)
 
-    def _see_board(self, board: dict[str, Any], path: list[str], name: str, value: str) -> None:
+    def _see_board(self, board: Row, path: list[str], name: str, value: str) -> None:
         section = path[0]
         if name == "Product Name":
             board["model"] = value
@@ -166,7 +168,7 @@ class _Boards:
             board["reasons"] = max(board["reasons"], 0) | bit
 
     @staticmethod
-    def _keep(board: dict[str, Any], name: str, value: str) -> None:
+    def _keep(board: Row, name: str, value: str) -> None:
         """Keep a value with its unit, or a mark that there is none; others are cut off."""
         if value[-1:].isalpha() or value.endswith(("%", "]")):
             board.setdefault(name, value)

@@ -6,6 +6,7 @@ import re
 from codecs import BOM_UTF8
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Literal
 
 import numpy as np
@@ -13,12 +14,129 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 
+from workbench.errors import LoadError
 from workbench.load._files.findings import Findings
 from workbench.load._files.stream import Stream
-from workbench.load._files.text import NOT_UTF8
-from workbench.load._power.formats.nvidia.stamps import EXAMPLE, NOT_A_TIME, local_ns
+from workbench.load._files.text import repaired
 from workbench.load._power.formats.table.columns import unit_factor
 from workbench.load._power.part import PowerOptions
+from workbench.load._power.rows import SECOND
+
+# Stamps of ``nvidia-smi``, which name no zone: read, and placed by the order of the lines.
+
+EXAMPLE = "2025/01/31 08:00:00.000"
+NOT_A_TIME = np.iinfo(np.int64).min
+_FREE = re.compile(
+    r"(\d{4})[/-]?(\d\d)[/-]?(\d\d)[ T]+(\d\d):(\d\d):(\d\d)(?:[.,](\d{1,9})\d*)?", re.ASCII
+)
+_QUARTER_NS = 900 * SECOND
+# Rows of one poll overtake each other by less than this, and a clock that is set back jumps.
+_JUMP_NS = 60 * SECOND
+# Two rows that are nearer belong to one side of the change.
+_NEAR_NS = 1_800 * SECOND
+_EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - local times of the host
+_FIRST_YEAR, _LAST_YEAR = 1971, 2200
+_FIRST_NS, _LAST_NS = (
+    np.datetime64(str(year), "ns").astype(np.int64) for year in (_FIRST_YEAR, _LAST_YEAR)
+)
+# As the driver writes them, which Arrow reads by the million per second.
+_USUAL = r"^\d{4}[/-]\d\d[/-]\d\d[ T]([01]\d|2[0-3]):[0-5]\d:[0-5]\d\.\d{3}$"
+
+
+def local_ns(cells: pa.Array) -> np.ndarray:
+    """Read local stamps as ns since 1970 of the host's own calendar; ``NOT_A_TIME`` if none."""
+    cells = pc.utf8_trim(cells, ' \t"')
+    result = np.full(len(cells), NOT_A_TIME, dtype=np.int64)
+    usual = pc.match_substring_regex(cells, _USUAL).to_numpy(zero_copy_only=False)
+    stamps = cells if usual.all() else cells.filter(pa.array(usual))
+    try:
+        moments = pc.cast(pc.replace_substring(stamps, "/", "-"), pa.timestamp("ns"))
+        result[usual] = moments.cast(pa.int64()).to_numpy(zero_copy_only=False)
+        result[(result < _FIRST_NS) | (result >= _LAST_NS)] = NOT_A_TIME
+    except pa.ArrowInvalid:
+        pass  # one impossible day, such as 2025/02/30, fails the whole cast
+    for row in np.flatnonzero(result == NOT_A_TIME):
+        result[row] = free_ns(cells[int(row)].as_py())
+    return result
+
+
+def free_ns(text: str) -> int:
+    """Read one local stamp in any of the forms that people and tools make of it."""
+    match = _FREE.fullmatch(text.strip()) if len(text) < 64 else None
+    if match is None:
+        return NOT_A_TIME
+    *fields, fraction = match.groups()
+    try:
+        moment = datetime(*map(int, fields))  # type: ignore[arg-type] # noqa: DTZ001
+    except ValueError:
+        return NOT_A_TIME
+    if not _FIRST_YEAR <= moment.year < _LAST_YEAR:
+        return NOT_A_TIME
+    since = moment - _EPOCH
+    total = since.days * 86_400 + since.seconds
+    return total * SECOND + int((fraction or "").ljust(9, "0"))
+
+
+def utc_ns(local: np.ndarray, lines: np.ndarray, zone: tzinfo, label: str) -> np.ndarray:
+    """Turn local times, in the order they were written, into ns since the Unix epoch.
+
+    In the hour that a clock change repeats, the order tells which of the two is meant.
+    """
+    if zone is UTC or not len(local):
+        return local
+    quarters, code = np.unique(local // _QUARTER_NS, return_inverse=True)
+    moments = [_EPOCH + timedelta(seconds=int(q) * 900) for q in quarters]
+    early = np.array([_offset_ns(moment, zone, 0) for moment in moments])
+    late = np.array([_offset_ns(moment, zone, 1) for moment in moments])
+    is_gap = (early < late)[code]
+    if is_gap.any():
+        row = int(is_gap.argmax())
+        raise _impossible(local[row], lines[row], zone, label, "does not exist")
+    result: np.ndarray = local - early[code]
+    is_twice = (early > late)[code]
+    row = _decide(result, local, is_twice, (early - late)[code])
+    if row >= 0:
+        raise _impossible(local[row], lines[row], zone, label, "is there twice")
+    return result
+
+
+def _offset_ns(moment: datetime, zone: tzinfo, fold: int) -> int:
+    offset = moment.replace(tzinfo=zone, fold=fold).utcoffset() or timedelta(0)
+    return int(offset.total_seconds()) * SECOND
+
+
+def _decide(
+    result: np.ndarray, local: np.ndarray, is_twice: np.ndarray, shift_ns: np.ndarray
+) -> int:
+    """Say of each stretch inside a repeated hour whether it is the first or the second one.
+
+    Returns the first row of which nothing tells, -1 if there is none.
+    """
+    edges = np.flatnonzero(np.diff(is_twice.astype(np.int8), prepend=0, append=0))
+    for start, end in zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True):
+        back = start + 1 + np.flatnonzero(np.diff(local[start:end]) < -_JUMP_NS)
+        follows = start > 0 and 0 <= local[start] - local[start - 1] < _NEAR_NS
+        leads = end < len(local) and 0 <= local[end] - local[end - 1] < _NEAR_NS
+        if len(back) == 1:
+            second = int(back[0])
+        elif not len(back) and follows != leads:
+            second = end if follows else start
+        else:
+            return int(start)
+        result[second:end] += shift_ns[second:end]
+    return -1
+
+
+def _impossible(local: int, line: int, zone: tzinfo, label: str, message: str) -> LoadError:
+    moment = _EPOCH + timedelta(microseconds=int(local) // 1_000)
+    text = moment.isoformat(" ", "milliseconds")
+    return LoadError(
+        f"{label}, line {int(line):,}: {text} {message} in {zone} (clock change); pass the offset "
+        'that the host had, such as tz="+02:00", or the zone it really keeps'
+    )
+
+
+# Blocks of lines to cells.
 
 _BLOCK_BYTES = 16 << 20
 _LONGEST_LINE_BYTES = 1 << 20
@@ -31,7 +149,7 @@ def blocks_of(stream: Stream, findings: Findings) -> Iterator[tuple[int, bytes]]
     Only the last block may end without a line end.
     """
     number, remainder, mark, is_inside_long = 1, b"", BOM_UTF8, False
-    while block := _filled(stream):
+    while block := stream.read(_BLOCK_BYTES):
         block, mark = block.removeprefix(mark), b""
         if is_inside_long:
             end = block.find(b"\n")
@@ -51,14 +169,6 @@ def blocks_of(stream: Stream, findings: Findings) -> Iterator[tuple[int, bytes]]
         yield number, _tidy(remainder, number, findings)
 
 
-def _filled(stream: Stream) -> bytes:
-    pieces, size = [], 0
-    while size < _BLOCK_BYTES and (piece := stream.read(_BLOCK_BYTES - size)):
-        pieces.append(piece)
-        size += len(piece)
-    return b"".join(pieces)
-
-
 def _tidy(block: bytes, number: int, findings: Findings) -> bytes:
     if b"\r" in block:
         # A lone carriage return would count as a line end in Arrow, and shift all line numbers.
@@ -69,10 +179,7 @@ def _tidy(block: bytes, number: int, findings: Findings) -> bytes:
         block.decode()
     except UnicodeDecodeError as error:
         bad = number + block.count(b"\n", 0, error.start)
-        text = block.decode(errors="replace")
-        count = text.count("\ufffd") - block.count("\ufffd".encode())
-        findings.add("repaired", NOT_UTF8, count, f"line {bad:,}")
-        return text.encode()
+        return repaired(block, findings, f"line {bad:,}").encode()
     return block
 
 
@@ -133,10 +240,10 @@ class RowReader:
             return
         self._columns = columns
         watts = unit_factor(self._options.unit) if self._options.unit else None
+        roles = [role for role in _NUMBERS if role in columns.at]
+        factors = {"power": watts}
         self._numbers = {
-            role: Numbers(role, columns.unit(role), watts if role == "power" else None)
-            for role in _NUMBERS
-            if role in columns.at
+            role: Numbers(role, columns.unit(role), factors.get(role)) for role in roles
         }
 
     def skip(self) -> None:
@@ -476,7 +583,6 @@ class Columns:
     other_powers: tuple[str, ...] = ()
 
     def unit(self, role: str) -> str:
-        """Return the unit that the header states for a role; '' if it states none."""
         return self.units[self.at[role]]
 
     def name(self, role: str) -> str:

@@ -82,9 +82,7 @@ class PowerLayout:
         """Return the layout with the names that the file has for its columns."""
 
         def back(columns: Sequence[PowerColumn]) -> tuple[PowerColumn, ...]:
-            return tuple(
-                replace(column, name=own.get(column.name, column.name)) for column in columns
-            )
+            return tuple(replace(c, name=own.get(c.name, c.name)) for c in columns)
 
         return replace(
             self,
@@ -385,14 +383,13 @@ def _without_unit(name: str) -> tuple[list[str], float | None, bool]:
         factor, is_mw = _factor(bracketed[1])
         return words_of(name[: bracketed.start()]), factor, is_mw
     words = words_of(name)
+    behind_unit = _MEANS | _STATISTICS | _INSTANT | {"total"}
     for position in range(len(words) - 1, -1, -1):
-        if (
-            words[position].lower() in _MEANS | _STATISTICS | _INSTANT | {"total"}
-            and len(words) > 1
-        ):
+        word = words[position].lower()
+        if word in behind_unit and len(words) > 1:
             continue
         prefix = {"milli": 1e-3, "kilo": 1e3, "mega": 1e6}.get(words[position - 1].lower())
-        if position and prefix and words[position].lower() in ("watt", "watts"):
+        if position and prefix and word in ("watt", "watts"):
             return words[: position - 1] + words[position + 1 :], prefix, False
         factor, is_mw = _factor(words[position])
         if factor is not None or is_mw:

@@ -7,12 +7,12 @@ import re
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 
+from workbench.load._files.findings import Row
 from workbench.load._files.wanted import printable
 from workbench.load._power.formats.table.columns import PowerColumn, PowerLayout, is_text, plain
 
@@ -99,7 +99,7 @@ class Things:
         self._by_name: dict[str, int] = {}
         self._tables: dict[str, tuple[int, np.ndarray]] = {}
         self.names: list[str] = []
-        self.facts: list[dict[str, Any]] = []
+        self.facts: list[Row] = []
 
     def codes(self, identity: list[pa.Array], column: PowerColumn, stem: str, rows: int) -> Runs:
         """Return the codes of rows; -1 where a name is missing.
@@ -159,11 +159,9 @@ class Things:
             self._codes[key] = code
         return code
 
-    def _named(
-        self, who: tuple[str, ...], column: PowerColumn, stem: str
-    ) -> tuple[str, dict[str, Any]]:
+    def _named(self, who: tuple[str, ...], column: PowerColumn, stem: str) -> tuple[str, Row]:
         layout = self._layout
-        facts: dict[str, Any] = {"scope": column.scope, "method": column.method}
+        facts: Row = {"scope": column.scope, "method": column.method}
         facts |= {"unit": "W"} if column.factor is not None else {}
         if layout.entity is not None:
             name = f"{who[0]}/{column.part}" if column.part else who[0]
@@ -185,7 +183,7 @@ class Things:
         return name, facts | {"node": node, "device": last or None}
 
 
-def _of_gpu(name: str, scope: str) -> dict[str, Any]:
+def _of_gpu(name: str, scope: str) -> Row:
     match = _GPU.fullmatch(name)
     if match is None or scope not in ("unknown", "gpu"):
         return {}

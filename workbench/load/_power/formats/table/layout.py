@@ -38,18 +38,12 @@ _TIMES: tuple[str, ...] = (
     # These need no zone.
     *("unixtime", "unix_time", "unix_timestamp", "timestamp_unix", "unix"),
     *(
-        "time",
-        "timestamp",
-        "ts",
-        "datetime",
-        "date_time",
-        "time_utc",
-        "timestamp_utc",
+        "time", "timestamp", "ts", "datetime", "date_time", "time_utc", "timestamp_utc",
         "@timestamp",
     ),
     *("_time", "time_stamp", "epoch", "epoch_time"),
     *("stamp", "date", "t", "elapsed", "elapsed_time", "seconds", "window_start"),
-)
+)  # fmt: skip
 _TIME_UNIT = re.compile(r"_?(ns|us|ms|s|sec|seconds)$")
 _WIDE_GPU = re.compile(r"(?:.+/)?gpu\d+")
 _SUMMIT_PART = re.compile(
@@ -76,7 +70,6 @@ def layout(
     cells: Mapping[str, Cell] | None = None,
     with_counters: bool = False,
 ) -> PowerLayout:
-    """Say what the columns of a table are."""
     if options.columns is not None:
         return named(layout, names, options, label, cells=cells)
     kinds = cells or {}
@@ -90,9 +83,8 @@ def layout(
         )
         raise NoPowerError(msg)
     if set(by_lower) >= _CLUSTER:
-        total = PowerColumn(
-            by_lower["sum_inp"], "cluster", options.scope or "unknown", "average", 1.0
-        )
+        scope = options.scope or "unknown"
+        total = PowerColumn(by_lower["sum_inp"], "cluster", scope, "average", 1.0)
         return PowerLayout(time, (replace(total, is_entity=True),), is_cluster=True)
     columns_found = _with_identity(time, by_lower, options)
     powers, left_out = _powers([name for name in names if name != time], columns_found, options)
@@ -161,7 +153,6 @@ def tells_power(names: Sequence[str]) -> bool:
 
 
 def has_power(names: Iterable[str]) -> bool:
-    """Say whether one of the columns says that it holds powers, or shares of them."""
     listed = [name.strip() for name in names]
     lowered = {name.lower() for name in listed}
     return lowered >= _CLUSTER or bool(lowered & set(SHARES)) or any(map(power_name, listed))
@@ -186,9 +177,8 @@ def _with_identity(time: str, by_lower: dict[str, str], options: PowerOptions) -
 def _powers(
     names: Sequence[str], columns_found: PowerLayout, options: PowerOptions
 ) -> tuple[list[PowerColumn], list[tuple[str, str]]]:
-    meanings = {
-        name: power_name(name.strip()) for name in names if name not in columns_found.identity
-    }
+    identity = columns_found.identity
+    meanings = {name: power_name(name.strip()) for name in names if name not in identity}
     powers = {name: meaning for name, meaning in meanings.items() if meaning is not None}
     left_out = [(name, "another statistic than the mean") for name, meaning in powers.items()
                 if meaning.statistic == "other"]  # fmt: skip
@@ -337,36 +327,24 @@ def counters_of(
     Their factor is missing where the unit may be two: ``mj`` of something that is no GPU. The
     second are sums of the others, which would count them twice.
     """
-    remaining = [
-        name for name in names if name not in (columns_found.time, *columns_found.identity)
-    ]
-    remaining = [name for name in remaining if not NEVER.fullmatch(name.strip())]
-    meaning = {
-        name: scope_told for name in remaining if (scope_told := energy_name(name)) is not None
-    }
+    used = (columns_found.time, *columns_found.identity)
+    remaining = [n for n in names if n not in used and not NEVER.fullmatch(n.strip())]
+    meaning = {n: energy for n in remaining if (energy := energy_name(n)) is not None}
     if not is_named and (columns_found.identity or len(meaning) < len(remaining)):
         return [], []
-    totals = (
-        []
-        if is_named or len(meaning) < 2
-        else [n for n, (words, _) in meaning.items() if not words]
-    )
+    may_sum = not is_named and len(meaning) > 1
+    totals = [name for name, (words, _) in meaning.items() if may_sum and not words]
     counters = []
     for name, (words, unit) in meaning.items():
         if name in totals:
             continue
         device = "" if is_named and len(meaning) == 1 else "_".join(words)
+        device = device if is_named else wide_name(device)
         scope = _scope(words, columns_found, options)
+        factor = joules_in(unit, of_gpu=scope == "gpu")
+        is_mj = unit == "mj"
         counters.append(
-            PowerColumn(
-                name,
-                device if is_named else wide_name(device),
-                scope,
-                "counter",
-                joules_in(unit, of_gpu=scope == "gpu"),
-                is_mw=unit == "mj",
-                is_entity=not is_named,
-            )
+            PowerColumn(name, device, scope, "counter", factor, is_mj, is_entity=not is_named)
         )
     return counters, totals
 
@@ -491,12 +469,11 @@ def in_their_cells(
 ) -> list[PowerColumn]:
     """Let cells name the unit; one that names none is of the unit given, or of none."""
     stated = set(stated_columns(kinds))
-    return [
-        replace(power, factor=1.0, needs_unit=True)
-        if power.name in stated and power.factor is None and options.unit is None
-        else power
-        for power in powers
-    ]
+    if options.unit is not None:
+        return list(powers)
+    by_cell = [p.name in stated and p.factor is None for p in powers]
+    return [replace(p, factor=1.0, needs_unit=True) if is_bare else p
+            for p, is_bare in zip(powers, by_cell, strict=True)]  # fmt: skip
 
 
 def is_limit(name: str) -> bool:

@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 from workbench.errors import LoadError
 from workbench.load._files.archive import Source
 from workbench.load._files.findings import Findings
-from workbench.load._files.stream import is_packed
+from workbench.load._files.tables import random_access
 from workbench.load._files.text import ValidUtf8, tell_of_damage, text_lines
 from workbench.load._power.formats.table.columns import (
     PowerLayout,
@@ -31,7 +31,7 @@ from workbench.load._power.formats.table.columns import (
     refuse_other_types,
 )
 from workbench.load._power.formats.table.layout import Cell, layout
-from workbench.load._power.part import PowerOptions
+from workbench.load._power.part import PowerOptions, number_of
 
 PARQUET_MAGIC = b"PAR1"
 # Small enough for the cache of a core, large enough that threads seldom wait for each other.
@@ -142,16 +142,14 @@ def parquet_layout(
     stamps = [f.name for f in schema if pa.types.is_timestamp(f.type)]
     cells: dict[str, Cell] = {f.name: "text" for f in schema if not is_number(f.type)}
     time = stamps[0] if len(stamps) == 1 else None
-    table_layout = layout(
-        names, options, label, time=time, cells=cells, with_counters=with_counters
-    )
-    numbers = [column.name for column in (*table_layout.powers, *table_layout.counters)]
+    shape = layout(names, options, label, time=time, cells=cells, with_counters=with_counters)
+    numbers = [column.name for column in (*shape.powers, *shape.counters)]
     refuse_other_types(schema, numbers, label)
-    for name in table_layout.identity:
+    for name in shape.identity:
         if pa.types.is_nested(schema.field(name).type):
             msg = f"{label}: column {name!r} holds {schema.field(name).type}, no names"
             raise LoadError(msg)
-    return table_layout
+    return shape
 
 
 def refuse_twice(names: Sequence[str], label: str) -> None:
@@ -197,16 +195,6 @@ def _parquet(
     return Pieces(table_layout, names, pieces())
 
 
-def random_access(source: Source) -> Path | io.BytesIO:
-    """Return the file itself, or its content if it is packed."""
-    if source.place is None:
-        with source.path.open("rb") as file:
-            if not is_packed(file.read(_HEAD_BYTES)):
-                return source.path
-    with source.open() as stream:
-        return io.BytesIO(stream.read())
-
-
 def _taken(table_layout: PowerLayout, names: Sequence[str], wanted: Sequence[str]) -> list[str]:
     numbers = (column.name for column in (*table_layout.powers, *table_layout.counters))
     needed = {table_layout.time, *table_layout.identity, *numbers}
@@ -233,17 +221,9 @@ def _cells_of(columns: Mapping[str, Sequence[str]]) -> dict[str, Cell]:
             table_layout[name] = "unit"
         elif all(is_absent(cell) or not cell.strip("0. ") for cell in cells):
             table_layout[name] = "blank"
-        elif not any(map(_may_be_number, cells)):
+        elif all(number_of(cell.strip().split(" ")[0]) is None for cell in cells):
             table_layout[name] = "text"
     return table_layout
-
-
-def _may_be_number(cell: str) -> bool:
-    try:
-        float(cell.strip().split(" ")[0])
-    except ValueError:
-        return False
-    return True
 
 
 def _blocks(

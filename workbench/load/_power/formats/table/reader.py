@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import PurePosixPath
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -12,8 +10,9 @@ import pyarrow as pa
 
 from workbench.errors import LoadError
 from workbench.load._files.archive import Source
-from workbench.load._files.findings import Findings
+from workbench.load._files.findings import Findings, Row
 from workbench.load._files.stream import plain_name
+from workbench.load._files.tables import random_access
 from workbench.load._files.time import Clock, clock_of, to_ns
 from workbench.load._power.formats.table.columns import PowerLayout, Watts, has_unit, numbers, plain
 from workbench.load._power.formats.table.entities import Things
@@ -29,15 +28,14 @@ from workbench.load._power.formats.table.pieces import (
     Piece,
     Pieces,
     decoded,
-    flat,
+    flat_names,
     header_of,
     open_parquet,
     pieces_of,
-    random_access,
     sample_of,
 )
 from workbench.load._power.formats.table.recorded import recorded, sensors_of
-from workbench.load._power.part import NoPowerError, PowerOptions, PowerPart
+from workbench.load._power.part import NoPowerError, PowerOptions, PowerPart, number_of
 
 # Names in lower case: column of table POWER_STATES, and what one of it is.
 STATE_COLUMNS = {
@@ -97,7 +95,7 @@ def looks_like(head: bytes, label: str) -> bool:  # noqa: ARG001 - the name says
         return True
     text = decoded(head)
     if text.lstrip().startswith("{"):
-        return _is_json(text.lstrip().split("\n", 1)[0])
+        return tells_power(flat_names(text))
     skipped, separator, names = header_of(text)
     time = time_column(names)
     if time is None or len(names) < 2 or len(set(names)) < len(names):
@@ -108,26 +106,8 @@ def looks_like(head: bytes, label: str) -> bool:  # noqa: ARG001 - the name says
     if any(has_unit(cell) for row in rows for cell in row):
         return True
     remaining = [position for position, name in enumerate(names) if name != time]
-    return bool(rows) and all(
-        _is_number_or_empty(row[position]) for row in rows for position in remaining
-    )
-
-
-def _is_json(line: str) -> bool:
-    try:
-        record = json.loads(line)
-    except (ValueError, RecursionError):
-        return False
-    names = list(flat(record)) if isinstance(record, dict) else []
-    return tells_power(names)
-
-
-def _is_number_or_empty(cell: str) -> bool:
-    try:
-        float(cell.strip() or "0")
-    except ValueError:
-        return has_unit(cell)
-    return True
+    cells = (row[position] for row in rows for position in remaining)
+    return bool(rows) and all(number_of(cell.strip() or "0") is not None for cell in cells)
 
 
 def read_power(source: Source, options: PowerOptions) -> PowerPart:
@@ -143,9 +123,8 @@ def read_power(source: Source, options: PowerOptions) -> PowerPart:
     findings = Findings(source.label)
     table = pieces_of(source, options, findings, wanted=[*STATE_COLUMNS, "count_inp", "size_inp"])
     for name, why in table.layout.left_out:
-        findings.add(
-            "dropped" if why == NO_UNIT else "skipped by design", f"column {name!r}: {why}"
-        )
+        finding = "dropped" if why == NO_UNIT else "skipped by design"
+        findings.add(finding, f"column {name!r}: {why}")
     for column in table.layout.counters:
         if column.is_mw:
             text = "counters in mj, taken for millijoules, in which drivers of GPUs count"
@@ -157,7 +136,6 @@ def read_power(source: Source, options: PowerOptions) -> PowerPart:
 
 
 def _recorded(source: Source, options: PowerOptions) -> PowerPart | None:
-    """Read a part of a recording; None if the file is another table."""
     if not source.head().startswith(PARQUET_MAGIC):
         return None
     with open_parquet(random_access(source), source.label) as file:
@@ -180,8 +158,8 @@ class _Reader:
         self._columns = (*self._watts, *self._joules)
         self._clock: Clock | None = None
         self._is_local = False
-        self._readings: list[dict[str, Any]] = []
-        self._counted: list[dict[str, Any]] = []
+        self._readings: list[Row] = []
+        self._counted: list[Row] = []
         self._states: list[pd.DataFrame] = []
 
     def add(self, piece: Piece) -> None:
@@ -251,12 +229,9 @@ class _Reader:
         torn = [name for name in self._things.names if r"\n" in name]
         self._findings.add("suspicious", _TORN, len(torn), torn[0][:60] if torn else None)
         return PowerPart(
-            _frame(self._readings, "power_w", names),
-            self._entities(),
-            self._findings,
-            counters=self._counters(names),
-            states=self._all_states(names),
-        )
+            _frame(self._readings, "power_w", names), self._entities(), self._findings,
+            counters=self._counters(names), states=self._all_states(names),
+        )  # fmt: skip
 
     def _counters(self, names: pd.Index) -> pd.DataFrame | None:
         if not self._counted:
@@ -284,7 +259,7 @@ class _Reader:
         entity = pd.Categorical.from_codes(states["code"].to_numpy(), categories=names)
         return states.drop(columns="code").assign(entity=entity)
 
-    def _entities(self) -> dict[str, dict[str, Any]]:
+    def _entities(self) -> dict[str, Row]:
         clock = self._clock or Clock()
         words = {"clock": clock.kind}
         by_caller = [f"tz={self._options.tz}"] * self._is_local
@@ -308,20 +283,13 @@ class _Reader:
         return self._options.node is not None and layout.node is None and layout.entity is None
 
 
-def _frame(gathered: list[dict[str, Any]], value: str, names: pd.Index) -> pd.DataFrame:
+def _frame(gathered: list[Row], value: str, names: pd.Index) -> pd.DataFrame:
     kinds = {"time_ns": np.int64, "code": np.int32, value: np.float64, "line": np.int64}
-    columns = {
-        name: np.concatenate([subset[name] for subset in gathered])
-        if gathered
-        else np.empty(0, kind)
-        for name, kind in kinds.items()
-    }
+    columns = {n: np.concatenate([np.empty(0, kind), *(subset[n] for subset in gathered)])
+               for n, kind in kinds.items()}  # fmt: skip
     entity = pd.Categorical.from_codes(columns["code"], categories=names)
-    return pd.DataFrame(
-        {"time_ns": columns["time_ns"], "entity": entity, value: columns[value]}
-        | {"line": columns["line"]},
-        copy=False,
-    )
+    data = {"time_ns": columns["time_ns"], "entity": entity, value: columns[value]}
+    return pd.DataFrame(data | {"line": columns["line"]}, copy=False)
 
 
 def _stem(label: str) -> str:

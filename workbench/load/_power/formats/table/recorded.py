@@ -13,15 +13,18 @@ from workbench.errors import LoadError
 from workbench.load._files.archive import Source
 from workbench.load._files.findings import Findings
 from workbench.load._files.json_events import to_integer
-from workbench.load._power.part import BesidePowerError, NoPowerError, PowerOptions, PowerPart
+from workbench.load._power.part import (
+    STATE_COLUMNS,
+    WHOLE_STATES,
+    BesidePowerError,
+    NoPowerError,
+    PowerOptions,
+    PowerPart,
+)
 
 NAME = "recording of the workbench"
 KEY = b"workbench.recording"
 _VERSION = 1
-_STATES = (
-    "limit_w", "clock_mhz", "busy_share", "temperature_c", "reasons", "power_violation_ns",
-)  # fmt: skip
-_NULLABLE = {"reasons": "Int64", "power_violation_ns": "Int64"}
 _READINGS = {"average": ("average_w", "average"), "instant": ("instant_w", "instant")}
 _LONGEST_JSON = 1 << 20
 
@@ -80,23 +83,21 @@ def recorded(
         column, method = _READINGS.get(options.reading or "", ("power_w", None))
         readings = base.assign(power_w=frame[column].astype("float64"))
         counters = base.assign(energy_j=frame["energy_j"].astype("float64"))
-        states = base.assign(
-            **{name: frame[name].astype(_NULLABLE.get(name, "float64")) for name in _STATES}
-        )
+        states = base.copy()
+        for name in STATE_COLUMNS:
+            states[name] = frame[name].astype("Int64" if name in WHOLE_STATES else "float64")
     except (KeyError, ValueError, TypeError, OSError, pa.ArrowException) as error:
         msg = f"{source.label}: is no whole part of a recording ({str(error)[:200]})"
         raise LoadError(msg) from None
     findings.add("read", "moments of sensors", len(frame))
     # A counter alone has no power to be missing.
     metered = readings.groupby("entity", observed=True)["power_w"].transform("count") > 0
-    labels = states[list(_STATES)].notna().any(axis=1)
-    return PowerPart(
-        readings=readings[metered].reset_index(drop=True),
-        entities={sensor["entity"]: _facts(sensor, method) for sensor in sensors},
-        findings=findings,
-        counters=counters[counters["energy_j"].notna()].reset_index(drop=True),
-        states=states[labels].reset_index(drop=True),
-    )
+    labels = states[list(STATE_COLUMNS)].notna().any(axis=1)
+    counters = counters[counters["energy_j"].notna()].reset_index(drop=True)
+    entities = {sensor["entity"]: _facts(sensor, method) for sensor in sensors}
+    readings, states = (frame[kept].reset_index(drop=True)
+                        for frame, kept in ((readings, metered), (states, labels)))  # fmt: skip
+    return PowerPart(readings, entities, findings, counters, states)
 
 
 def _facts(sensor: dict[str, Any], method: str | None) -> dict[str, Any]:

@@ -1,9 +1,11 @@
-"""Records of sacct as runs of jobs: one row per attempt, with times, nodes and GPUs."""
+"""Accounting of Slurm: ``sacct --parsable2 --duplicates``."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
 from itertools import product
 from math import prod
 from typing import Any, NamedTuple
@@ -11,10 +13,234 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from workbench.errors import LoadError
-from workbench.load._failures.formats.slurm.lines import Records
+from workbench.load._files.archive import Source
 from workbench.load._files.findings import Findings
-from workbench.load._files.time import SECOND, Given, duration_ns, failure_rows, utc_ns
+from workbench.load._files.text import text_lines
+from workbench.load._files.time import SECOND, Given, LogPart, duration_ns, failure_rows, utc_ns
 from workbench.tables import SAYS_SYNTHETIC, TIMELINE
+
+NAME = "Slurm accounting"
+
+
+def looks_like(head: bytes, label: str) -> bool:  # noqa: ARG001 - the name says nothing
+    return header_in(head) is not None or is_wide(head)
+
+
+def read(source: Source, settings: Given) -> LogPart:
+    """Read the runs of all jobs of a file.
+
+    Steps are folded into their job. A job that ran again (``--duplicates``) has one attempt
+    per run.
+    """
+    head = source.head()
+    if header_in(head) is None and is_wide(head):
+        msg = (
+            f"{source.label}: sacct's table for people cuts fields off; "
+            "write it again with sacct --parsable2 --duplicates"
+        )
+        raise LoadError(msg)
+    findings = Findings(source.label)
+    jobs = jobs_of(read_records(source, findings, keep=COLUMNS), settings, findings)
+    note_crash_loops(jobs, findings)
+    findings.add("read", "runs of jobs", len(jobs))
+    return LogPart(
+        failures_of(jobs, settings, source.label), timeline_of(jobs, source.label), findings
+    )
+
+
+# Records of ``sacct --parsable2``: texts, put together where a field holds line breaks.
+
+TOO_FEW = "records with too few fields"
+TOO_MANY = "records with too many fields: a text holds the separator"
+NO_JOB = "records without a job number where JobID should be"
+NOT_A_RECORD = "lines that are no part of a record"
+JOINED = "records put together from several lines"
+HEADER_AGAIN = "headers repeated"
+_NEEDED = frozenset({"JobID", "State"})
+_FIRST_LINES = 20
+_MOST_TEXTS = 100_000
+_HEADER = re.compile(r"\w+(\t|[^\w\s]+)\w")
+_JOB_ID = re.compile(r"\d+(?:_(?:\d+|\[[^\]]*\]))?(?:\+\d+)?(?:\.\S+)?")
+_WIDE = re.compile(r"^ *\w+( +\w+)* *\n(-+ )+", re.MULTILINE)
+# Columns that users and administrators write, and that may hold line breaks.
+_FREE = {"AdminComment", "Comment", "Constraints", "Extra", "JobName", "Reason", "StdErr"}
+_FREE |= {"StdIn", "StdOut", "SubmitLine", "SystemComment", "WorkDir"}
+
+
+@dataclass(frozen=True)
+class Header:
+    names: list[str]
+    separator: str
+
+
+@dataclass
+class Records:
+    names: list[str]
+    rows: list[list[str]] = field(default_factory=list)
+    lines: list[int] = field(default_factory=list)
+
+
+def header_of(text: str) -> Header | None:
+    if (match := _HEADER.match(text)) is None:
+        return None
+    names = text.split(match[1])
+    plain = names[:-1] if names[-1] == "" else names  # --parsable ends lines with a separator
+    is_one = all(re.fullmatch(r"\w+", name) for name in plain) and set(plain) >= _NEEDED
+    return Header(names, match[1]) if is_one else None
+
+
+def header_in(head: bytes) -> Header | None:
+    lines = head.decode(errors="replace").removeprefix("\ufeff").split("\n")[:_FIRST_LINES]
+    return next((header for line in lines if (header := header_of(line.rstrip("\r")))), None)
+
+
+def is_wide(head: bytes) -> bool:
+    """Whether a file is sacct's table for people, which cuts long fields off."""
+    match = _WIDE.search(head.decode(errors="replace"))
+    return match is not None and set(match[0].split()) >= _NEEDED
+
+
+def read_records(
+    source: Source, findings: Findings, *, keep: Collection[str] | None = None
+) -> Records:
+    """Read a file; what is no whole record is dropped, and counted by kind with its line."""
+    lines = text_lines(source, findings)
+    header = _first_header(lines, source, findings)
+    # sacct prints a column twice if it is asked for twice.
+    names = _distinct(header.names)
+    columns = [i for i, name in enumerate(names) if name and (keep is None or name in keep)]
+    job = names.index("JobID")
+    records = Records([names[i] for i in columns])
+    texts: dict[str, str] = {}
+    for line, fields in _joined(lines, header, findings):
+        if fields == header.names:
+            findings.add("skipped by design", HEADER_AGAIN, 1, f"line {line:,}")
+        elif _JOB_ID.fullmatch(fields[job]):
+            # Most texts are repeated: states, dates, hosts. Each is kept once.
+            records.rows.append([texts.setdefault(fields[i], fields[i]) for i in columns])
+            if len(texts) > _MOST_TEXTS:
+                texts.clear()
+            records.lines.append(line)
+        else:
+            if header_of(header.separator.join(fields)) is not None:
+                raise _other_header(source.label, line)
+            where = f"line {line:,}: {fields[job][:40]!r}"
+            findings.add("dropped", NO_JOB, 1, where)
+    return records
+
+
+def _first_header(lines: Iterator[tuple[int, str]], source: Source, findings: Findings) -> Header:
+    for number, text in lines:
+        if (header := header_of(text)) is not None:
+            return header
+        if text.strip():
+            findings.add("skipped by design", "lines before the header", 1, f"line {number:,}")
+        if number == _FIRST_LINES:
+            break
+    msg = (
+        f"{source.label}: no header with JobID and State; write it with "
+        "sacct --parsable2 --duplicates --format=ALL (and without --noheader)"
+    )
+    raise LoadError(msg)
+
+
+def _other_header(label: str, line: int) -> LoadError:
+    msg = f"{label}, line {line:,}: another header with other columns; split the file there"
+    return LoadError(msg)
+
+
+def _distinct(names: list[str]) -> list[str]:
+    seen: Counter[str] = Counter()
+    distinct = []
+    for name in names:
+        distinct.append(f"{name}.{seen[name]}" if seen[name] else name)
+        seen[name] += 1
+    return distinct
+
+
+def _joined(
+    lines: Iterator[tuple[int, str]], header: Header, findings: Findings
+) -> Iterator[tuple[int, list[str]]]:
+    """Give line and fields of whole records; a text with line breaks is put together."""
+    joiner = _Joiner(header, findings)
+    for number, text in lines:
+        yield from joiner.add(number, text)
+    yield from joiner.end()
+
+
+class _Joiner:
+    """Takes lines and gives records, one line late: the last text of a record may go on."""
+
+    def __init__(self, header: Header, findings: Findings) -> None:
+        self._wanted = len(header.names)
+        self._separator = header.separator
+        self._may_go_on = header.names[-1] in _FREE
+        self._may_begin = header.names[0] in _FREE
+        self._findings = findings
+        self._held: tuple[int, list[str]] | None = None
+        self._begun: list[str] = []
+        self._begun_at = self._begun_count = 0
+
+    def add(self, number: int, text: str) -> Iterator[tuple[int, list[str]]]:
+        count = text.count(self._separator) + 1
+        # A line break within a text: the line goes on with the record begun.
+        if self._begun and count < self._wanted and self._begun_count + count - 1 <= self._wanted:
+            return self._continue(text, count)
+        self._give_up()
+        # Without any separator it is part of a text, or no part of the table.
+        if count == 1 < self._wanted and not (self._may_begin and text.strip()):
+            self._alone(number, text)
+            return iter(())
+        return self._begin(number, text, count)
+
+    def end(self) -> Iterator[tuple[int, list[str]]]:
+        self._give_up()
+        return self._release(None)
+
+    def _begin(self, number: int, text: str, count: int) -> Iterator[tuple[int, list[str]]]:
+        if count == self._wanted:
+            return self._release((number, text.split(self._separator)))
+        if count > self._wanted:
+            if header_of(text) is not None:
+                raise _other_header(self._findings.source, number)
+            self._findings.add("dropped", TOO_MANY, 1, f"line {number:,}")
+        else:
+            self._begun, self._begun_at, self._begun_count = [text], number, count
+        return self._release(None)
+
+    def _continue(self, text: str, count: int) -> Iterator[tuple[int, list[str]]]:
+        self._begun.append(text)
+        self._begun_count += count - 1
+        if self._begun_count < self._wanted:
+            return iter(())
+        self._findings.add("repaired", JOINED, 1, f"line {self._begun_at:,}")
+        record = (self._begun_at, "\n".join(self._begun).split(self._separator))
+        self._begun = []
+        return self._release(record)
+
+    def _alone(self, number: int, text: str) -> None:
+        """Add a line without separators to the last text before it, if it may be that."""
+        if self._held is not None and self._may_go_on and not text.startswith("sacct: "):
+            self._held[1][-1] += f"\n{text}"
+            if text.strip():
+                self._findings.add("repaired", JOINED, 1, f"line {self._held[0]:,}")
+        elif text.strip():
+            where = f"line {number:,}: {text[:40]}"
+            self._findings.add("dropped", NOT_A_RECORD, 1, where)
+
+    def _give_up(self) -> None:
+        """Leave out a record that was begun and never became whole."""
+        if self._begun:
+            self._findings.add("dropped", TOO_FEW, 1, f"line {self._begun_at:,}")
+            self._begun = []
+
+    def _release(self, record: tuple[int, list[str]] | None) -> Iterator[tuple[int, list[str]]]:
+        # A record is given once the next one begins, as its last text may go on.
+        finished, self._held = self._held, record
+        return iter(() if finished is None else (finished,))
+
+
+# Records as runs of jobs: one row per attempt, with times, nodes and GPUs.
 
 _TIMES = ("Submit", "Eligible", "Start", "End")
 COLUMNS = (
@@ -159,9 +385,8 @@ def _step_states(runs: pd.DataFrame, steps: pd.DataFrame) -> pd.Series:
     if timed.empty or begun.empty:
         return pd.Series("", index=runs.index)
     # Types differ by what a version of pandas makes of Int64 in an as-of join.
-    left = timed.assign(at=timed["start_ns"].astype("int64")).sort_values("at")[
-        ["at", "job", "word"]
-    ]
+    at = timed["start_ns"].astype("int64")
+    left = timed.assign(at=at).sort_values("at")[["at", "job", "word"]]
     right = begun.assign(at=begun["start_ns"].astype("int64"), run=begun.index).sort_values("at")
     met = pd.merge_asof(left, right[["at", "job", "run"]], on="at", by="job").dropna(subset="run")
     states: dict[int, set[str]] = {}
@@ -227,9 +452,8 @@ def _gpus(runs: pd.DataFrame, findings: Findings) -> pd.Series:
     for name in ("AllocTRES", "AllocGRES", "ReqTRES"):
         counted = {text: (gpu_count(text), is_per_node(text)) for text in runs[name].unique()}
         gpus = pd.array([counted[text][0] for text in runs[name]], dtype="Int64")
-        per_node = pd.Series(
-            [counted[text][1] for text in runs[name]], index=runs.index, dtype=bool
-        )
+        is_each = [counted[text][1] for text in runs[name]]
+        per_node = pd.Series(is_each, index=runs.index, dtype=bool)
         numbers = pd.Series(gpus, index=runs.index)
         numbers = numbers.mask(per_node, numbers * runs["node_count"])
         if name == "ReqTRES":

@@ -9,9 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from workbench.errors import LoadError
-from workbench.load._failures.formats.slurm import reader as slurm
-from workbench.load._failures.formats.slurm.jobs import gpu_count, hosts
-from workbench.load._failures.formats.slurm.lines import read_records
+from workbench.load._failures.formats import slurm
+from workbench.load._failures.formats.slurm import gpu_count, hosts, read_records
 from workbench.load._files.archive import Source
 from workbench.load._files.findings import Findings
 from workbench.load._files.time import Given, duration_ns

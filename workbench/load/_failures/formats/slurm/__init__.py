@@ -1,1 +1,0 @@
-"""Slurm's accounting: records, jobs and states."""
