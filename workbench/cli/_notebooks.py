@@ -14,7 +14,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from workbench.cli._app import LOOK, BootTime, Node, Unit, Year, Zone, options_of, plain_options
+from workbench.cli._app import (
+    LOOK,
+    BootTime,
+    Node,
+    Unit,
+    Year,
+    Zone,
+    options_of,
+    plain_options,
+    say,
+)
 from workbench.cli._overview import first_page
 from workbench.errors import WorkbenchError
 
@@ -137,7 +147,10 @@ def report(
             page = Path(folder, "fidelity.ipynb")
             page.write_text(json.dumps(fidelity.notebook()), encoding="utf-8")
             pages = [*pages, page]
-        typer.echo(share.report(pages, out=out, data=data, parameters=options, overview=overview))
+        index = share.report(
+            pages, out=out, data=data, parameters=options, overview=overview, wording=say
+        )
+        typer.echo(index)
 
 
 def publish(

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from workbench.cli._app import say
 from workbench.errors import LoadError
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ def first_page(
     try:
         bundle = load.bundle(data, **options, progress=False)
     except LoadError as error:
-        return Overview(name, _without_findings(name, str(error), pages), str(data))
+        return Overview(name, _without_findings(name, say(str(error)), pages), str(data))
     found = analyze.findings(bundle)
     says_so = bundle.quality is not None and (bundle.quality["what"] == SAYS_SYNTHETIC).any()
     # Formats without a place for it cannot say so; of bundled sets it is known.
