@@ -25,7 +25,7 @@ def test_the_bundled_job_gets_its_injected_faults_told(fleet_demo):
         "GPU has fallen off the bus: the job stood still for 57 s and repeated 19 steps",
         "Rank 6 holds up the other 7: its compute kernels take longer",
         "Rank 3 holds up the other 7: it waits for its data loader",
-        "are capped by their power limit",
+        "capped by the power limit",
     ):
         assert sentence in shown
     assert max(map(len, shown.splitlines())) <= 110

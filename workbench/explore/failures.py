@@ -16,6 +16,7 @@ from workbench.analyze import FaultTolerance
 from workbench.errors import WorkbenchError
 from workbench.explore.goodput import Measured
 from workbench.explore.panel import ALL, Explorer, choice, chosen_rows, numbers
+from workbench.plot._style.text import seconds
 from workbench.tables import FailureLog, FlightRecording, Source, as_source
 
 _PUBLISHED = {
@@ -359,7 +360,7 @@ def lemon_nodes(
         return plot.lemon_recall(recall, source=source, synthetic=synthetic)
 
     views = [("nodes", "nodes"), ("how long to watch", "recall")]
-    spans: list[tuple[str, object]] = [(f"all, {watched:.3g} days on average", ALL)]
+    spans: list[tuple[str, object]] = [(f"all, {seconds(86_400 * watched)} on average", ALL)]
     spans += [(f"the first {days}", days) for days in _DAYS if days < watched]
     return Explorer(
         draw,

@@ -184,9 +184,10 @@ def _slider_px(control: widgets.ValueWidget) -> int:
 
 def chosen(control: widgets.ValueWidget) -> str:
     """Write the value of a control as its user reads it."""
-    if isinstance(control.value, bool):
-        return "on" if control.value else "off"
     label = getattr(control, "label", control.value)
+    # The value of a choice may be a truth value, too: what its user reads is the label.
+    if isinstance(label, bool):
+        return "on" if label else "off"
     return " to ".join(label) if isinstance(label, tuple) else str(label)
 
 

@@ -105,6 +105,7 @@ class ReportExporter(HTMLExporter):
         nb = copy.deepcopy(nb)
         if "widgets" in nb.metadata or _lacks_pictures(nb):
             _snapshot.add_pictures(nb, svg_of)
+        _prose.drop_instructions(nb)
         if self.site.is_foreign:
             _prose.drop_answer(nb)
         if self.site.data:
@@ -115,6 +116,7 @@ class ReportExporter(HTMLExporter):
         self.files = {}
         allowed = {"'unsafe-eval'"} if _COMPILED.search(json.dumps(nb.cells)) else set()
         allowed |= self._reduce(nb)
+        resources["wb"]["contents_cell"] = _before_second_section(nb)
         resources["wb"]["policy"] = self.policy(allowed)
         self._headings: list[tuple[str, str, str]] = []
         page, resources = super().from_notebook_node(nb, resources, **options)
@@ -307,6 +309,15 @@ class ReportExporter(HTMLExporter):
             '<nav class="wb-contents" aria-labelledby="wb-contents"><h2 id="wb-contents">'
             f"On this page</h2><ol>{items}</ol></nav>"
         )
+
+
+def _before_second_section(nb: Any) -> int:
+    """Give the cell that the list of sections follows: findings stand before it."""
+    starts = [
+        at for at, cell in enumerate(nb.cells)
+        if cell.cell_type == "markdown" and _prose.headings_of(cell).startswith("## ")
+    ]  # fmt: skip
+    return starts[1] - 1 if len(starts) > 1 else -1
 
 
 def _noted(style: str, known: set[str]) -> str:

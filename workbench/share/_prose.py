@@ -9,6 +9,9 @@ from typing import Any
 PUBLISHED_CASE = "published-case"
 """Tag of the text that opens a section which never runs on one's own data."""
 
+NOTEBOOK_ONLY = "notebook-only"
+"""Tag of text for whoever runs the notebook; pages leave it out."""
+
 ABSENT_MIME = "application/vnd.workbench.absent+text"
 """MIME type of the line that stands where a section has no data; only reports read it."""
 
@@ -17,6 +20,7 @@ FOLD, FOLD_END = "wb_fold", "wb_fold_end"
 
 _NOT_YOURS = "**Published case, not your data.**"
 _ANSWER = re.compile(r"^\*\*Answer\.?\*\*.*?(?:\n\s*\n|\Z)", re.DOTALL | re.MULTILINE)
+_DATA = re.compile(r"^\*\*Data\.?\*\*.*?(?:\n\s*\n|\Z)", re.DOTALL | re.MULTILINE)
 _HEADING = re.compile(r"\A(#{1,6} [^\n]*)\n*")
 
 Cells = list[Any]
@@ -28,6 +32,14 @@ def drop_answer(notebook: Any) -> None:
     opening = next((cell for cell in cells if cell.get("cell_type") == "markdown"), None)
     if opening is not None:
         opening["source"] = _ANSWER.sub("", "".join(opening["source"]))
+
+
+def drop_instructions(notebook: Any) -> None:
+    """Remove what tells how to run the notebook and on which data: a page has been run."""
+    cells = notebook["cells"]
+    cells[:] = [cell for cell in cells if NOTEBOOK_ONLY not in _tags(cell)]
+    if cells and cells[0].get("cell_type") == "markdown":
+        cells[0]["source"] = _DATA.sub("", "".join(cells[0]["source"])).rstrip()
 
 
 def mark_published_cases(notebook: Any) -> None:

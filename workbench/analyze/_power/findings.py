@@ -102,6 +102,8 @@ def capped_gpu(metered: Metered, *, least_share: float = 0.02) -> Iterator[Findi
     if metered.log.states.empty:
         return
     shares = capped_share(metered.log.power, metered.log.states)
+    # Meters of nodes have no clock that a limit could hold down.
+    shares = shares[shares["entity"].isin(metered.log.states["entity"].unique())]
     held = shares[shares["capped_share"].fillna(0) >= least_share]
     if held.empty:
         return
@@ -122,8 +124,8 @@ def capped_gpu(metered: Metered, *, least_share: float = 0.02) -> Iterator[Findi
                 doubt = doubt or "the interval of the cost includes 0: others set the pace"
     kinds = set(held["evidence"].astype(str))
     yield Finding(
-        f"{len(held)} of {len(shares)} GPUs are capped by their power limit"
-        + (f" and lose {loss:.0%} of their clock" if loss > 0 else ""),
+        f"{len(held)} of {len(shares)} GPUs {'are' if len(held) > 1 else 'is'} capped by the power "
+        "limit" + (f", at {loss:.0%} less clock" if loss > 0 else ""),
         where=f"{_named(held['entity'])}; {held['capped_share'].max():.0%} of the time at most",
         cost=seconds if basis else None,
         cost_unit="s of the job" if basis else "",
@@ -330,7 +332,7 @@ def telemetry_gaps(metered: Metered, *, least_share: float = 0.1) -> Iterator[Fi
         return
     worst = silent.sort_values("lacking", ascending=False)
     yield Finding(
-        f"{len(silent)} of {len(entities)} meters are silent for up to "
+        f"{len(silent)} of {len(entities)} meters {'are' if len(silent) > 1 else 'is'} silent for up to "
         f"{worst['lacking'].iloc[0]:.0%} of the time",
         where=_named(worst["entity"]),
         confidence="high",

@@ -18,6 +18,12 @@ from workbench.plot._style.text import percent
 from workbench.tables import FINDINGS, Findings
 
 _NOTHING = "No rule found anything in this data."
+# Below a tenth a cost is told in a smaller unit.
+_LEAST = 0.1
+_SMALLER = {
+    "GPU-hours": (3600, "GPU-seconds"), "node-hours": (3600, "node-seconds"), "kWh": (1000, "Wh"),
+    "kW": (1000, "W"),
+}  # fmt: skip
 _NOTEBOOK = re.compile(r"\(notebooks? ([\d and,]+)\)")
 
 
@@ -124,9 +130,11 @@ def cost_words(row: pd.Series) -> str:
     """Write the cost of a finding in its own unit; empty if it has none."""
     if pd.isna(row["cost"]):
         return ""
-    cost = float(row["cost"])
-    unit = str(row["cost_unit"]).removesuffix("s") if cost == 1 else row["cost_unit"]
-    return f"{number(cost)} {unit}"
+    cost, unit = float(row["cost"]), str(row["cost_unit"])
+    if abs(cost) < _LEAST and unit in _SMALLER:
+        factor, unit = _SMALLER[unit]
+        cost *= factor
+    return f"{number(cost)} {unit.removesuffix('s') if cost == 1 else unit}"
 
 
 def _text(rank: int, row: pd.Series) -> str:
