@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -38,7 +39,7 @@ def first_page(
         bundle = load.bundle(data, **options, progress=False)
     except LoadError as error:
         return Overview(name, _without_findings(name, say(str(error)), pages), str(data))
-    found = analyze.findings(bundle)
+    found = _in_words_of_commands(analyze.findings(bundle))
     says_so = bundle.quality is not None and (bundle.quality["what"] == SAYS_SYNTHETIC).any()
     # Formats without a place for it cannot say so; of bundled sets it is known.
     is_synthetic = bool(says_so) or datasets.choose(data).is_synthetic
@@ -52,6 +53,13 @@ def first_page(
         downloads=downloads,
     )
     return Overview(f"Findings: {name}", shown.html, str(data), is_synthetic)
+
+
+def _in_words_of_commands(found: Findings) -> Findings:
+    """Name options instead of arguments: ``--node`` where a doubt says ``node=``."""
+    table = found.findings
+    worded = {name: [say(str(text)) for text in table[name]] for name in ("doubt", "next_step")}
+    return replace(found, findings=table.assign(**worded).astype(table.dtypes.to_dict()))
 
 
 def _page(page: PageFacts) -> Page:

@@ -43,6 +43,9 @@ _SUFFIX = re.compile(
 )
 # Names of things that happen to be numbers; a separator would make them amounts.
 _NAMES = re.compile(r"(^|_)(year|pid|tid|id|rank|stream|event|node|correlation|seed|line)$")
+# Columns of names of quantities: those of a table turned on its side, and of inputs of models.
+_OF_QUANTITIES = ("", "quantity")
+_QUANTITY = re.compile(r"[a-z]+(_[a-z0-9]+)+")
 # Amounts whose sum means something, so that the length of a bar does as well.
 _AMOUNT = re.compile(r"(share|_j|_kwh|_gpu_h|_usd|count|(?<!start)(?<!end)(?<!first)(?<!last)_ns)$")
 
@@ -69,7 +72,8 @@ def as_data(frame: Any, include: Any = None, exclude: Any = None) -> dict[str, A
 def _joined(name: Any) -> str:
     if isinstance(name, tuple):
         return " / ".join(map(str, name))
-    return "" if name is None else str(name)
+    # Columns that are only counted have no name.
+    return "" if name is None or isinstance(name, (int, np.integer)) else str(name)
 
 
 def _plain(value: Any) -> Any:
@@ -128,6 +132,7 @@ def _column(name: str, values: Sequence[Any], *, is_number: bool) -> _Cells:
         title, unit, texts = _numbers(name, values)
         left = ""
     else:
+        values = [_quantity(value) for value in values] if name in _OF_QUANTITIES else values
         title, unit, texts = name.replace("_", " "), "", [_text(value) for value in values]
         left = ' class="l"'
     if title:
@@ -136,6 +141,16 @@ def _column(name: str, values: Sequence[Any], *, is_number: bool) -> _Cells:
     else:
         head = "<td></td>"
     return _Cells(head, [f"<td{left}>{text}</td>" for text in texts])
+
+
+def _quantity(value: Any) -> Any:
+    """Write the name of a quantity with its unit: ``recovery_min`` as ``recovery [min]``."""
+    if not isinstance(value, str) or not _QUANTITY.fullmatch(value):
+        return value
+    if (match := _SUFFIX.search(value)) is None or match[1] == "share":
+        return value.replace("_", " ")
+    unit = _LADDERS[match[1]][0][1] if match[1] in _LADDERS else _UNITS[match[1]]
+    return f"{value[: match.start()].replace('_', ' ')} [{unit}]"
 
 
 def _text(value: Any) -> str:

@@ -135,7 +135,8 @@ def table(columns: Sequence[Column], rows: Iterable[Sequence[str]], *, caption: 
 def _head(column: Column, *, first: bool) -> str:
     classes = " ".join(filter(None, ["l" * (first or column.is_text), "opt" * column.is_optional]))
     unit = f" <small>{safe_html(column.unit)}</small>" if column.unit else ""
-    title = safe_html(column.title)
+    # Bars beside a number need no title to be seen, and one to be read aloud.
+    title = safe_html(column.title) or '<span class="vh">Bar</span>'
     return f'<th scope="col" role="columnheader" class="{classes}">{title}{unit}</th>'
 
 
