@@ -53,7 +53,9 @@ def test_numbers_are_written_in_units_that_people_read(name, values, title, cell
 
 
 def test_names_of_quantities_are_written_with_their_units():
-    frame = pd.DataFrame({"quantity": ["recovery_min", "energy_j", "idle_share", "is_sure", "GPUs"]})
+    frame = pd.DataFrame(
+        {"quantity": ["recovery_min", "energy_j", "idle_share", "is_sure", "GPUs"]}
+    )
     _, rows = heads_and_rows(frame)
     assert [row[0] for row in rows] == [
         "recovery [min]", "energy [J]", "idle share", "is sure", "GPUs",

@@ -117,7 +117,7 @@ class Failing:
         return {
             "cost": gpu_h if is_known else None,
             "cost_unit": "GPU-hours" if is_known else "",
-            "cost_basis": f"{count} span{'s' * (count > 1)} of the timeline times the GPUs of the job"
+            "cost_basis": f"{count} span{'s' * (count > 1)} of the timeline times the job's GPUs"
             if is_known else "",
             "time_share": min(gpu_h / self.observed_gpu_h, 1.0) if is_known else None,
             "doubt": "" if is_known else "no cost: the log has no number of GPUs of the job",

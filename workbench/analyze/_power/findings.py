@@ -332,8 +332,8 @@ def telemetry_gaps(metered: Metered, *, least_share: float = 0.1) -> Iterator[Fi
         return
     worst = silent.sort_values("lacking", ascending=False)
     yield Finding(
-        f"{len(silent)} of {len(entities)} meters {'are' if len(silent) > 1 else 'is'} silent for up to "
-        f"{worst['lacking'].iloc[0]:.0%} of the time",
+        f"{len(silent)} of {len(entities)} meters {'are' if len(silent) > 1 else 'is'} silent for "
+        f"up to {worst['lacking'].iloc[0]:.0%} of the time",
         where=_named(worst["entity"]),
         confidence="high",
         doubt="sums and energies lack that time",

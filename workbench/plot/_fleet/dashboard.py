@@ -238,7 +238,11 @@ def _by_domain(found: Findings, pages: Sequence[Page]) -> str:
         answer = ". ".join(filter(None, [safe_html(said), safe_html(page.problems)]))
         rows.append([link, answer or "–", *_counts(domain, sizes, largest)])
     rows += [
-        [safe_html(_NAMES.get(domain, domain)), safe_html(first[domain]), *_counts(domain, sizes, largest)]
+        [
+            safe_html(_NAMES.get(domain, domain)),
+            safe_html(first[domain]),
+            *_counts(domain, sizes, largest),
+        ]
         for domain in sizes.index
         if domain not in linked
     ]
@@ -247,7 +251,7 @@ def _by_domain(found: Findings, pages: Sequence[Page]) -> str:
         Column("Findings", is_optional=True),
         Column("Largest share", "% of the GPU time"),
     ]  # fmt: skip
-    table = parts.table(columns, rows, caption="Pages, their largest finding and how many there are")
+    table = parts.table(columns, rows, caption="Pages and their largest finding")
     told = "A page without data of its own is not written."
     return _section("domains", "By domain", told, table + _absent(found))
 
