@@ -104,8 +104,10 @@ def _rows(path: Path, moves: int) -> Iterator[Row]:
     """Measure the explorers of a notebook, in their order."""
     from playwright.sync_api import sync_playwright
 
+    from workbench.share.svg import find_chrome
+
     with _server(path) as address, sync_playwright() as playwright:
-        browser = playwright.chromium.launch()
+        browser = playwright.chromium.launch(executable_path=find_chrome())
         page = browser.new_page(viewport={"width": 1280, "height": 900})
         page.goto(f"{address}/lab/tree/{path.name}?reset")
         _run_all(page)

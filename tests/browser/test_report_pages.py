@@ -49,8 +49,9 @@ def wait_for_figures(page):
 
 def unfold(page):
     """Open published cases and sections without data, as a reader would."""
-    for summary in page.locator("details.wb-fold:not([open]) > summary").all():
-        summary.click()
+    folded = page.locator("details.wb-fold:not([open]) > summary")
+    while folded.count():
+        folded.first.click()
 
 
 @pytest.fixture(scope="module", params=EXPLORERS_AT_LEAST)

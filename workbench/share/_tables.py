@@ -21,6 +21,8 @@ TABLE_MIME = "application/vnd.workbench.table+json"
 _SHOWN_ROWS, _CSV_ROWS = 200, 100_000
 _FEWEST_BARS, _MOST_BARS = 3, 60
 _LONG_TEXT, _LONG_WORD = 72, 24
+# A sentence wraps and may be longer than a name.
+_LONG_SENTENCE, _FEWEST_WORDS = 240, 6
 _MOST_PLACES = 6
 # So long ago or more is a time of day and no duration; what lies beyond does not fit 64 bits.
 _EPOCH_NS, _END_NS = 10**9 * 86_400 * 365 * 20, 2**63
@@ -163,7 +165,8 @@ def _text(value: Any) -> str:
         is_whole = float(value).is_integer() or abs(value) >= 1e4
         return _signed(f"{value:,.0f}" if is_whole else f"{value:.4g}")
     text = str(value)
-    short = text if len(text) <= _LONG_TEXT else f"{text[: _LONG_TEXT - 20]}…{text[-18:]}"
+    most = _LONG_SENTENCE if len(text.split()) >= _FEWEST_WORDS else _LONG_TEXT
+    short = text if len(text) <= most else f"{text[: most - 20]}…{text[-18:]}"
     if max(map(len, short.split()), default=0) <= _LONG_WORD and len(short) <= 2 * _LONG_WORD:
         return html.escape(short)
     return f'<span class="long" title="{html.escape(text)}">{html.escape(short)}</span>'

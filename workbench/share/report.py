@@ -263,11 +263,12 @@ def _page(path: Path, ran: tuple[Any, list[str]], parameters: Mapping[str, objec
     notebook, written_for = ran
     failed = list(_execute.failures(notebook))
     # Data that lacks what every figure needs still has its quality table to show.
-    if failed and not _titles(notebook) and failed[0][1].ename != WorkbenchError.__name__:
+    unloaded = _unloaded(notebook, failed) if parameters else ""
+    is_expected = unloaded or not failed or failed[0][1].ename == WorkbenchError.__name__
+    if not is_expected and not _titles(notebook):
         number, error = failed[0]
         msg = f"{path}, cell {number}: {error.ename}: {_ANSI.sub('', error.evalue)}"
         raise PublishError(msg)
-    unloaded = _unloaded(notebook, failed) if parameters else ""
     _normalise.without_progress(notebook)
     _normalise.hide_paths(notebook, path.parent)
     _snapshot.add_pictures(notebook, svg_of)

@@ -177,7 +177,7 @@ def test_the_dashboard_names_the_largest_finding_of_each_page(page, found) -> No
     ],
 )
 def test_a_small_cost_is_told_in_a_smaller_unit(found, cost, unit, words) -> None:
-    rows = found.findings.head(1).assign(cost=cost, cost_unit=unit)
+    rows = found.findings.head(1).assign(cost=cost, cost_unit=unit).astype({"cost": "Float64"})
     assert words in repr(plot.findings(replace(found, findings=rows)))
 
 
