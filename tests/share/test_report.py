@@ -387,43 +387,30 @@ def test_files_that_are_synthetic_say_so_even_if_they_are_ones_own(run, notebook
 
 def test_data_that_no_page_can_load_are_refused_with_the_reason_alone(run, notebook, tmp_path):
     run["figure"] = [failed("LoadError", 'k.log: no zone; pass tz="UTC"')]
-    run["table"] = [failed("NameError", "name 'log' is not defined")]
     run["case"] = [shown(figure_of("From 44 to 80 %", origin="published"))]
-    with_published_case(notebook)
+    node = nbformat.read(notebook, as_version=4)
+    case = new_markdown_cell("## Published", metadata={"tags": ["published-case"]})
+    node.cells += [case, new_code_cell("case")]
+    nbformat.write(node, notebook)
     with pytest.raises(PublishError, match=r'^k\.log: no zone; pass tz="UTC"$'):
         share.report(notebook, out=tmp_path / "site", data=tmp_path)
 
 
-def test_a_page_whose_data_could_not_be_loaded_says_so_once(
-    run, notebook, tmp_path, write_notebook
-):
-    run["figure"] = [failed("LoadError", 'k.log: no zone; pass tz="UTC"')]
+def test_a_page_whose_data_could_not_be_loaded_says_so_once(run, tmp_path, write_notebook):
+    run["figure"] = [failed("LoadError", "k.log: no zone; pass tz")]
     run["other"] = [failed("NameError", "name 'log' is not defined")]
     run["loaded"] = [shown(figure_of("Mine is late", origin="own"))]
-    node = nbformat.read(notebook, as_version=4)
-    node.cells.insert(-1, new_markdown_cell("## Which node fails?\n\nOften."))
-    nbformat.write(node, notebook)
+    words = "## Which node fails?\n\nOften."
+    first = write_notebook(tmp_path / "01_waits.ipynb", "figure", words, "other")
     second = write_notebook(tmp_path / "02_power.ipynb", "loaded")
-    index = share.report(
-        [notebook, second],
-        out=tmp_path / "site",
-        data=tmp_path,
-        wording=lambda message: message.replace('tz="UTC"', "--tz UTC"),
-    )
-    (problem,) = soup_of(site_of(index), "01_waits.html").select(".wb-problem")
+    out = tmp_path / "site"
+    share.report([first, second], out=out, data=tmp_path, wording=str.upper)
+    (problem,) = soup_of(out, "01_waits.html").select(".wb-problem")
     assert "could not be loaded" in problem.text
-    assert "pass --tz UTC" in problem.text
+    assert "PASS TZ" in problem.text
     assert "need these data: Which node fails?" in problem.text
-    assert "Often" not in soup_of(site_of(index), "01_waits.html").main.text
-    assert "could not be loaded" in soup_of(site_of(index), "index.html").text
-
-
-def with_published_case(notebook):
-    node = nbformat.read(notebook, as_version=4)
-    case = new_markdown_cell("## Published cases, not your data\n\nThe paper counts otherwise.")
-    case.metadata["tags"] = ["published-case"]
-    node.cells += [case, new_code_cell("case")]
-    nbformat.write(node, notebook)
+    assert "Often" not in soup_of(out, "01_waits.html").main.text
+    assert "could not be loaded" in soup_of(out, "index.html").text
 
 
 def test_a_copy_for_ones_own_data_shows_nothing_of_other_data(notebook):
