@@ -107,7 +107,7 @@ def _draw(
     tables: dict[str, Callable[..., pd.DataFrame]],
     label: dict[str, Any],
 ) -> go.Figure:
-    draw = {
+    draw: dict[str, Callable[..., go.Figure]] = {
         "events": plot.capping_events, "cost": plot.capping_cost, "blame": plot.capping_blame,
     }  # fmt: skip
     return draw[view](tables[view](power_alone, limit_share, gap), **label)

@@ -188,7 +188,7 @@ class ReportExporter(HTMLExporter):
 
     def default_filters(self) -> Iterator[tuple[str, Any]]:
         """Add the filter for folded sections to those of nbconvert."""
-        yield from super().default_filters()
+        yield from super().default_filters()  # type: ignore[no-untyped-call]
         yield "fold_summary", self.fold_summary
 
     def _linked(self, link: re.Match[str]) -> str:
