@@ -1,4 +1,4 @@
-"""Run every benchmark; those of fault injection only where PyTorch is installed."""
+"""Run every benchmark; those that need PyTorch or a browser only where these are installed."""
 
 from __future__ import annotations
 
@@ -19,19 +19,21 @@ from benchmarks import (
 
 _PARTS = (failures, goodput, imbalance, power, replay, diagnose, explorers)
 NEED_TORCH = ("checksums", "low_precision", "injections")
+NEED_BROWSER = ("lab",)
 
 
 def main() -> int:
     """Run them one after another; return the worst of what they return."""
     codes = [part.main([]) for part in _PARTS]
-    codes += [_with_torch(name) for name in NEED_TORCH]
+    codes += [_with("torch", name, "the extra inject") for name in NEED_TORCH]
+    codes += [_with("playwright", name, "playwright and its browser") for name in NEED_BROWSER]
     return max(codes) or traces.main()
 
 
-def _with_torch(name: str) -> int:
-    """Run one that needs PyTorch, or say that it is dropped."""
-    if find_spec("torch") is None:
-        print(f"# {name}: skipped, needs the extra inject", flush=True)
+def _with(package: str, name: str, words: str) -> int:
+    """Run one that needs a package, or say that it is dropped."""
+    if find_spec(package) is None:
+        print(f"# {name}: skipped, needs {words}", flush=True)
         return 0
     return int(import_module(f"benchmarks.{name}").main([]))
 

@@ -480,7 +480,7 @@ def test_every_registry_of_formats_is_in_contributing():
 def test_contributing_explains_the_tags_that_the_product_reads_and_notebooks_have():
     rows = table_after(CONTRIBUTING, "<!-- tags -->")
     explained = {row[0].strip("`") for row in rows}
-    read = {_prose.PUBLISHED_CASE, _prose.ABOUT_PUBLISHED_DATA, _execute._INJECTED, "parameters"}
+    read = {_prose.PUBLISHED_CASE, _prose.NOTEBOOK_ONLY, _execute._INJECTED, "parameters"}
     assert explained == read
     used = set()
     for path in (ROOT / "notebooks").glob("*.ipynb"):

@@ -41,8 +41,17 @@ def wait_for_figures(page):
         return
     # By selector: the policy of a page refuses texts that become code, also those of a test.
     page.wait_for_selector(READY, timeout=60_000, state="attached")
+    unfold(page)
+    page.wait_for_selector(".wb-figure:not(.wb-drawn)", timeout=60_000, state="detached")
     for states in page.query_selector_all(".wb-states .wb-explorer"):
         states.wait_for_selector(".wb-claim", timeout=60_000, state="attached")
+
+
+def unfold(page):
+    """Open published cases and sections without data, as a reader would."""
+    folded = page.locator("details.wb-fold:not([open]) > summary")
+    while folded.count():
+        folded.first.click()
 
 
 @pytest.fixture(scope="module", params=EXPLORERS_AT_LEAST)
@@ -101,6 +110,17 @@ def changes(explorer):
     return False
 
 
+def test_a_published_case_is_folded_and_drawn_at_full_width_when_it_is_opened(site, opened):
+    with opened((site / "06_power.html").as_uri()) as page:
+        page.wait_for_selector(READY, timeout=60_000, state="attached")
+        fold = page.locator("details.wb-published")
+        assert fold.locator(".wb-drawn").count() == 0
+        assert "not your data" in fold.locator("summary").inner_text()
+        fold.locator("summary").click()
+        fold.locator(".wb-figure.wb-drawn").wait_for()
+        assert fold.locator(".wb-plot .main-svg").first.bounding_box()["width"] > 600
+
+
 def test_the_figures_answer_to_the_mouse(site, opened):
     with opened((site / "01_traces.html").as_uri()) as page:
         wait_for_figures(page)
@@ -123,6 +143,7 @@ def test_the_figures_answer_to_the_mouse(site, opened):
 def test_without_scripts_every_figure_is_a_picture(site, opened):
     for name in pages_of(site):
         with opened((site / name).as_uri(), scripts=False) as page:
+            unfold(page)
             for figure in page.locator(".wb-figure, .wb-still").all():
                 picture = figure.locator("img").first
                 assert picture.is_visible()

@@ -85,6 +85,14 @@ def test_the_bundle_says_the_state_in_words(explorer):
     assert not {"text/html", "image/svg+xml"} & set(bundle)
 
 
+def test_a_choice_between_truth_values_is_told_by_its_words():
+    explorer = Explorer(
+        lambda alone: go.Figure(layout_title_text=str(alone)),
+        alone=widgets.Dropdown(options=[("the best", False), ("power", True)], description="by"),
+    )
+    assert explorer.state() == "by = the best"
+
+
 def test_all_parts_are_children_so_that_publishing_finds_the_figure(explorer):
     row, message, out = explorer.children
     assert list(row.children) == list(explorer.controls.values())

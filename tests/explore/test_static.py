@@ -1,10 +1,12 @@
 """Explorers without a kernel: every state is in the page, and only a browser is needed."""
 
+import base64
 import itertools
 import json
 import re
 
 import ipywidgets as widgets
+import numpy as np
 import plotly.graph_objects as go
 import pytest
 from plotly.offline import get_plotlyjs
@@ -55,6 +57,27 @@ def test_equal_figures_and_the_template_are_kept_once(explorer):
     assert len(content["figures"]) == 15
     assert all("template" not in figure.get("layout", {}) for figure in content["figures"])
     assert content["template"]
+
+
+def test_an_array_that_several_states_draw_is_kept_once():
+    def draw(*, factor):
+        x = np.arange(200.0)
+        measured = go.Scatter(x=x, y=x**2, name="measured")
+        return go.Figure([measured, go.Scatter(x=x, y=factor * x**2, name="changed")])
+
+    content = states(static_html(Explorer(draw, factor=widgets.IntSlider(2, 1, 3))))
+    assert len(content["arrays"]) == 4
+    for figure, factor in zip(content["figures"], (1, 2, 3), strict=True):
+        arrays = [
+            content["arrays"][trace[axis]["wbArray"]] for trace in figure["data"] for axis in "xy"
+        ]
+        values = [np.frombuffer(base64.b64decode(array["bdata"]), array["dtype"])
+                  for array in arrays]  # fmt: skip
+        expected = np.arange(200.0)
+        assert np.array_equal(values[0], expected)
+        assert np.array_equal(values[1], expected**2)
+        assert np.array_equal(values[2], expected)
+        assert np.array_equal(values[3], factor * expected**2)
 
 
 def test_the_same_explorer_gives_the_same_text(explorer):

@@ -72,7 +72,7 @@ def test_no_number_of_other_data_is_shown_as_ones_own(path, name, place):
     notebook = nbformat.read(path, as_version=4)
     foreign = marks("\n".join(committed_text(notebook))) - METHOD.get(path.stem, set())
     fitted = copy.deepcopy(notebook)
-    _prose.drop_published_text(fitted)
+    _prose.drop_answer(fitted)
     written = [
         cell.source
         for cell, is_case in sections(fitted)

@@ -42,7 +42,7 @@ METHOD = {
 def shown_text(notebook):
     """Give the text that stands over somebody's own data, without code and names of files."""
     fitted = copy.deepcopy(notebook)
-    _prose.drop_published_text(fitted)
+    _prose.drop_answer(fitted)
     for cell, is_case in sections(fitted):
         if cell.cell_type == "markdown" and not is_case:
             text = re.sub(

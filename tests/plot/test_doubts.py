@@ -90,8 +90,11 @@ HOUR = {
 
 def test_a_rate_of_three_failures_in_an_hour_tells_how_little_it_rests_on(build):
     said = title(plot.failure_rates(build(FAILURE_RATES, [HOUR])))
-    assert "3 in 0.0833 node-days" in said
-    assert "36,000 failures per 1,000 node-days (7,424 to 105,207)" in said
+    assert "3 in 2 node-hours, too short for a rate" in said
+    assert "36,000" not in said
+    days = HOUR | {"exposure_node_days": 2.0}
+    said = title(plot.failure_rates(build(FAILURE_RATES, [days])))
+    assert "3 in 2 node-days, 36,000 failures per 1,000 node-days (7,424 to 105,207)" in said
 
 
 def test_a_group_that_leads_by_chance_is_not_said_to_fail_most(build):

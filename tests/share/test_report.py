@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 from bs4 import BeautifulSoup
 from nbconvert.exporters import get_exporter
-from nbformat.v4 import new_markdown_cell, new_output
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_output
 
 from workbench import share
 from workbench.errors import PublishError
@@ -385,24 +385,32 @@ def test_files_that_are_synthetic_say_so_even_if_they_are_ones_own(run, notebook
     assert f"Data: {tmp_path} (synthetic)." in page.footer.text
 
 
-def test_text_about_the_published_data_does_not_stand_over_ones_own(run, notebook, tmp_path):
-    run["figure"] = [shown(figure_of("Mine is late", origin="own"))]
+def test_data_that_no_page_can_load_are_refused_with_the_reason_alone(run, notebook, tmp_path):
+    run["figure"] = [failed("LoadError", 'k.log: no zone; pass tz="UTC"')]
+    run["case"] = [shown(figure_of("From 44 to 80 %", origin="published"))]
     node = nbformat.read(notebook, as_version=4)
-    about = new_markdown_cell("In this set, 30 of 64 files are copies.")
-    about.metadata["tags"] = ["about-published-data"]
-    case = new_markdown_cell("## From 44 % to 80 %\n\nThe paper counts otherwise.")
-    case.metadata["tags"] = ["published-case"]
-    node.cells[2:2] = [new_markdown_cell("Method stays."), about, case]
+    case = new_markdown_cell("## Published", metadata={"tags": ["published-case"]})
+    node.cells += [case, new_code_cell("case")]
     nbformat.write(node, notebook)
-    share.report(notebook, out=tmp_path / "site", data=tmp_path)
-    text = soup_of(tmp_path / "site", "01_waits.html").main.text
-    assert "30 of 64" not in text
-    assert "Method stays." in text
-    assert re.search(r"From 44 % to 80 %\s+Published case, not your data.\s+The paper", text)
-    share.report(notebook, out=tmp_path / "site")
-    text = soup_of(tmp_path / "site", "01_waits.html").main.text
-    assert "30 of 64" in text
-    assert "not your data" not in text
+    with pytest.raises(PublishError, match=r'^k\.log: no zone; pass tz="UTC"$'):
+        share.report(notebook, out=tmp_path / "site", data=tmp_path)
+
+
+def test_a_page_whose_data_could_not_be_loaded_says_so_once(run, tmp_path, write_notebook):
+    run["figure"] = [failed("LoadError", "k.log: no zone; pass tz")]
+    run["other"] = [failed("NameError", "name 'log' is not defined")]
+    run["loaded"] = [shown(figure_of("Mine is late", origin="own"))]
+    words = "## Which node fails?\n\nOften."
+    first = write_notebook(tmp_path / "01_waits.ipynb", "figure", words, "other")
+    second = write_notebook(tmp_path / "02_power.ipynb", "loaded")
+    out = tmp_path / "site"
+    share.report([first, second], out=out, data=tmp_path, wording=str.upper)
+    (problem,) = soup_of(out, "01_waits.html").select(".wb-problem")
+    assert "could not be loaded" in problem.text
+    assert "PASS TZ" in problem.text
+    assert "need these data: Which node fails?" in problem.text
+    assert "Often" not in soup_of(out, "01_waits.html").main.text
+    assert "could not be loaded" in soup_of(out, "index.html").text
 
 
 def test_a_copy_for_ones_own_data_shows_nothing_of_other_data(notebook):
@@ -416,7 +424,7 @@ def test_a_copy_for_ones_own_data_shows_nothing_of_other_data(notebook):
 def test_a_section_for_which_own_data_hold_nothing_is_not_on_the_page(run, notebook, tmp_path):
     run["figure"] = [shown(figure_of("Mine is late", origin="own"))]
     node = nbformat.read(notebook, as_version=4)
-    code = nbformat.v4.new_code_cell("None if lengths is None else draw(lengths)")
+    code = new_code_cell("None if lengths is None else draw(lengths)")
     words = new_markdown_cell("## Which documents are long?\n\nMany are short.")
     node.cells += [words, code, new_markdown_cell("## What to take away")]
     nbformat.write(node, notebook)

@@ -52,6 +52,24 @@ def test_numbers_are_written_in_units_that_people_read(name, values, title, cell
     assert column(name, values) == (title, cells)
 
 
+def test_names_of_quantities_are_written_with_their_units():
+    frame = pd.DataFrame(
+        {"quantity": ["recovery_min", "energy_j", "idle_share", "is_sure", "GPUs"]}
+    )
+    _, rows = heads_and_rows(frame)
+    assert [row[0] for row in rows] == [
+        "recovery [min]", "energy [J]", "idle share", "is sure", "GPUs",
+    ]  # fmt: skip
+    aside = pd.DataFrame({"offset_s": [0.53], "doubt": [""]}).T
+    heads, rows = heads_and_rows(aside)
+    assert heads == ["", ""]
+    assert rows[0] == ["offset [s]", "0.53"]
+
+
+def test_names_of_operators_stay_as_they_are():
+    assert column("name", ["elementwise_kernel_s"])[1] == ["elementwise_kernel_s"]
+
+
 def test_a_time_of_day_is_no_duration():
     title, cells = column("start_ns", [1768204841957765000, 1768204898957765000])
     assert title == "start UTC"

@@ -68,10 +68,20 @@ def significant(value: float, count: int = 3) -> str:
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
+# Below a tenth a quantity is told in a smaller unit.
+_SMALLER = {
+    "GPU-hours": (3600, "GPU-seconds"), "node-hours": (3600, "node-seconds"), "kWh": (1000, "Wh"),
+    "kW": (1000, "W"),
+}  # fmt: skip
+
+
 def quantity(value: float, unit: str) -> str:
     """Write a number with its unit; of ms no more than 1,000, which are a second."""
     if f"{unit} ".startswith("ms ") and value >= 1000:
         value, unit = value / 1000, unit[1:]
+    if abs(value) < 0.1 and unit in _SMALLER:
+        factor, unit = _SMALLER[unit]
+        value *= factor
     if value == 1:
         unit = unit.replace("hours", "hour")
     return f"{significant(value)} {unit}"

@@ -14,7 +14,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from workbench.cli._app import LOOK, BootTime, Node, Unit, Year, Zone, options_of, plain_options
+from workbench.cli._app import (
+    LOOK,
+    BootTime,
+    Node,
+    Unit,
+    Year,
+    Zone,
+    options_of,
+    plain_options,
+    say,
+)
 from workbench.cli._overview import first_page
 from workbench.errors import WorkbenchError
 
@@ -124,7 +134,8 @@ def report(
     from workbench import datasets, fidelity, share
 
     if data is None and not chosen:
-        data, tz = datasets.path(_DEMO), "UTC"
+        # The bundled files are named after their hosts, and say that they are in UTC.
+        data, tz, node = datasets.path(_DEMO), "UTC", [r"node\d+"]
     # Only numbered ones: they are the pages in order.
     pages = chosen or sorted(notebooks_folder().glob("[0-9]*.ipynb"))
     if data is not None:
@@ -137,7 +148,10 @@ def report(
             page = Path(folder, "fidelity.ipynb")
             page.write_text(json.dumps(fidelity.notebook()), encoding="utf-8")
             pages = [*pages, page]
-        typer.echo(share.report(pages, out=out, data=data, parameters=options, overview=overview))
+        index = share.report(
+            pages, out=out, data=data, parameters=options, overview=overview, wording=say
+        )
+        typer.echo(index)
 
 
 def publish(

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import html
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from workbench.cli._app import say
 from workbench.errors import LoadError
 
 if TYPE_CHECKING:
@@ -35,8 +37,8 @@ def first_page(
     try:
         bundle = load.bundle(data, **options, progress=False)
     except LoadError as error:
-        return Overview(name, _without_findings(name, str(error), pages), str(data))
-    found = analyze.findings(bundle)
+        return Overview(name, _without_findings(name, say(str(error)), pages), str(data))
+    found = _in_words_of_commands(analyze.findings(bundle))
     cuts = _cuts(found, bundle, folder, bundle.is_synthetic)
     downloads = {**_tables(found, bundle, folder), **cuts}
     shown = plot.dashboard(
@@ -48,6 +50,13 @@ def first_page(
         downloads=downloads,
     )
     return Overview(f"Findings: {name}", shown.html, str(data), bundle.is_synthetic)
+
+
+def _in_words_of_commands(found: Findings) -> Findings:
+    """Name options instead of arguments: ``--node`` where a doubt says ``node=``."""
+    table = found.findings
+    worded = {name: [say(str(text)) for text in table[name]] for name in ("doubt", "next_step")}
+    return replace(found, findings=table.assign(**worded).astype(table.dtypes.to_dict()))
 
 
 def _page(page: PageFacts) -> Page:

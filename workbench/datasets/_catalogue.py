@@ -227,7 +227,8 @@ def choose(own: str | Path | None, *candidates: str) -> Choice:
             msg = f"{path}: there is no such file or folder; data= must name your own files"
             raise FileNotFoundError(msg)
         is_synthetic = _is_bundled_synthetic(path)
-        return Choice(path, path.name, is_synthetic, about="your own files", credit="", is_own=True)
+        about = "bundled with the workbench" if is_synthetic else "your own files"
+        return Choice(path, path.name, is_synthetic, about=about, credit="", is_own=True)
     files = dict(candidate.partition("/")[::2] for candidate in candidates)
     path, name, is_synthetic = best(*files)
     if (file := files[name]) and not (path / file).exists():

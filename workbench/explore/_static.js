@@ -12,6 +12,16 @@
     return input.type === "checkbox" ? Number(input.checked) : Number(input.value);
   }
 
+  // An array that several states draw is kept once; a trace holds its place in the list.
+  function whole(value) {
+    if (Array.isArray(value)) return value.map(whole);
+    if (!value || typeof value !== "object") return value;
+    if (value.wbArray !== undefined) return states.arrays[value.wbArray];
+    var copy = {};
+    Object.keys(value).forEach(function (key) { copy[key] = whole(value[key]); });
+    return copy;
+  }
+
   // The states are in the order of an odometer: the last control turns fastest.
   function draw() {
     var number = 0;
@@ -36,7 +46,7 @@
     var words = new DOMParser().parseFromString(title.replace(/<br>/g, " "), "text/html");
     view.setAttribute("aria-label", words.documentElement.textContent);
     var layout = Object.assign({ template: states.template }, figure.layout);
-    window.Plotly.react(view, figure.data, layout, { responsive: true, displaylogo: false });
+    window.Plotly.react(view, whole(figure.data), layout, { responsive: true, displaylogo: false });
   }
 
   function start() {

@@ -15,7 +15,8 @@ from workbench import analyze, datasets, load, plot, simulate
 from workbench.analyze import FaultTolerance
 from workbench.errors import WorkbenchError
 from workbench.explore.goodput import Measured
-from workbench.explore.panel import ALL, Explorer, choice, chosen_rows, numbers
+from workbench.explore.panel import ALL, Explorer, choice, chosen_rows, numbers, prepared
+from workbench.plot._style.text import seconds
 from workbench.tables import FailureLog, FlightRecording, Source, as_source
 
 _PUBLISHED = {
@@ -210,7 +211,11 @@ def flight_suspects(
         If ``recording`` is something else, e.g. one of its tables.
     """
     _refuse_others(recording, FlightRecording, "load.flight_recorder returns")
-    tables = cache(lambda view: _VIEWS[view][1](recording))
+    tables = prepared(
+        lambda view: _VIEWS[view][1](recording),
+        [(view,) for view in _VIEWS],
+        row_count=len(recording.entries),
+    )
 
     def draw(*, view: str, group: str) -> go.Figure:
         # Suspects are found in all groups together.
@@ -277,7 +282,11 @@ def incidents(log: FailureLog, *, source: str = "", synthetic: bool = False) -> 
     )
     rows = cache(lambda kind: chosen_rows(log.failures, kind=kind))
     folded = cache(lambda kind, window_s: analyze.incidents(rows(kind), window_s=window_s))
-    counts = cache(lambda kind: analyze.incident_counts(rows(kind), windows_s=_WINDOWS_S))
+    counts = prepared(
+        lambda kind: analyze.incident_counts(rows(kind), windows_s=_WINDOWS_S),
+        [(kind,) for kind in (ALL, *reporters)],
+        row_count=len(log.failures),
+    )
     kinds = choice("reported by", reporters)
     kinds.value = _first_kind(log.failures)
 
@@ -359,7 +368,7 @@ def lemon_nodes(
         return plot.lemon_recall(recall, source=source, synthetic=synthetic)
 
     views = [("nodes", "nodes"), ("how long to watch", "recall")]
-    spans: list[tuple[str, object]] = [(f"all, {watched:.3g} days on average", ALL)]
+    spans: list[tuple[str, object]] = [(f"all, {seconds(86_400 * watched)} on average", ALL)]
     spans += [(f"the first {days}", days) for days in _DAYS if days < watched]
     return Explorer(
         draw,

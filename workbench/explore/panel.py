@@ -5,6 +5,8 @@ from __future__ import annotations
 import html
 import json
 from collections.abc import Callable, Iterable
+from contextlib import suppress
+from functools import cache
 from typing import Any
 
 import ipywidgets as widgets
@@ -20,6 +22,7 @@ from workbench.plot._style.style import nothing
 from workbench.tables import Trace
 
 ALL = "all"
+_MOST_PREPARED_ROWS = 20_000
 
 
 def rank_choice(trace: Trace) -> widgets.Dropdown:
@@ -32,6 +35,23 @@ def choice(description: str, values: Iterable[object]) -> widgets.Dropdown:
     return widgets.Dropdown(
         options=[(ALL, ALL), *((str(value), value) for value in values)], description=description
     )
+
+
+def prepared(
+    compute: Callable[..., pd.DataFrame], cases: Iterable[tuple[object, ...]], *, row_count: int
+) -> Callable[..., pd.DataFrame]:
+    """Keep what is computed, and compute the cases beforehand where there are few rows.
+
+    A control then only chooses among tables that are there. Of many rows each case takes long,
+    and most are never looked at.
+    """
+    kept = cache(compute)
+    if row_count <= _MOST_PREPARED_ROWS:
+        for case in cases:
+            # What an analysis refuses is told when it is chosen.
+            with suppress(ValueError, WorkbenchError):
+                kept(*case)
+    return kept
 
 
 def chosen_rows(table: pd.DataFrame, **choices: object) -> pd.DataFrame:
@@ -184,9 +204,10 @@ def _slider_px(control: widgets.ValueWidget) -> int:
 
 def chosen(control: widgets.ValueWidget) -> str:
     """Write the value of a control as its user reads it."""
-    if isinstance(control.value, bool):
-        return "on" if control.value else "off"
     label = getattr(control, "label", control.value)
+    # The value of a choice may be a truth value, too: what its user reads is the label.
+    if isinstance(label, bool):
+        return "on" if label else "off"
     return " to ".join(label) if isinstance(label, tuple) else str(label)
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import cache, partial
+from itertools import product
 from typing import Any
 
 import ipywidgets as widgets
@@ -15,12 +16,13 @@ import plotly.graph_objects as go
 from workbench import analyze, plot
 from workbench.analyze import GridSpec, SmoothingPlan
 from workbench.errors import WorkbenchError
-from workbench.explore.panel import Explorer, numbers, slider
+from workbench.explore.panel import Explorer, numbers, prepared, slider
 from workbench.tables import POWER_CURVE, JobLog, PowerLog, Source, as_source
 
 # Explore when devices were held back by power, and what it cost.
 
 _VIEWS = (("when", "events"), ("what it cost", "cost"), ("which device", "blame"))
+_LIMIT_SHARES_AND_GAPS = (0.8, 0.85, 0.9, 0.95, 0.97, 1.0), (1.2, 3.0, 10.0)
 _EVIDENCE = (("the best there is", False), ("power at its limit alone", True))
 
 
@@ -59,15 +61,31 @@ def capping_events(
                 f"a {kind.__name__} is needed, not a {type(loaded).__name__}; pass what {how} gives"
             )
             raise WorkbenchError(msg)
+    label = {"source": source, "synthetic": synthetic}
+    evidence, shares, gaps = ([value for _, value in _EVIDENCE], *_LIMIT_SHARES_AND_GAPS)
+    cases = list(product(evidence, shares, gaps))
+    found = prepared(partial(_found, log), cases, row_count=len(log.states))
     return Explorer(
-        partial(
-            _draw, found=cache(partial(_found, log)), job=job, source=source, synthetic=synthetic
-        ),
+        partial(_draw, tables=_tables_of(found, job), label=label),
         view=widgets.Dropdown(options=_VIEWS if job else _VIEWS[:1], description="view"),
         power_alone=widgets.Dropdown(options=_EVIDENCE, description="judged by"),
-        limit_share=numbers("power counts from [of the limit]", (0.8, 0.85, 0.9, 0.95, 1), 0.97),
-        gap=numbers("longest pause [periods]", (1.2, 3, 10), 3),
+        limit_share=numbers("power counts from [of the limit]", shares, 0.97),
+        gap=numbers("longest pause [periods]", gaps, 3),
     )
+
+
+def _tables_of(
+    found: Callable[..., pd.DataFrame], job: JobLog | None
+) -> dict[str, Callable[..., pd.DataFrame]]:
+    """Give what computes the table of each view; without a job log there is one only."""
+    if job is None:
+        return {"events": found}
+    steps = job.steps
+    return {
+        "events": found,
+        "cost": cache(lambda *case: analyze.capping_cost(found(*case), steps)),
+        "blame": cache(lambda *case: analyze.capping_blame(found(*case), steps)),
+    }
 
 
 def _found(log: PowerLog, power_alone: bool, limit_share: float, gap: float) -> pd.DataFrame:
@@ -86,18 +104,13 @@ def _draw(
     power_alone: bool,
     limit_share: float,
     gap: float,
-    found: Callable[[bool, float, float], pd.DataFrame],
-    job: JobLog | None,
-    source: str,
-    synthetic: bool,
+    tables: dict[str, Callable[..., pd.DataFrame]],
+    label: dict[str, Any],
 ) -> go.Figure:
-    shown: dict[str, Any] = {"source": source, "synthetic": synthetic}
-    events = found(power_alone, limit_share, gap)
-    if view == "cost" and job is not None:
-        return plot.capping_cost(analyze.capping_cost(events, job.steps), **shown)
-    if view == "blame" and job is not None:
-        return plot.capping_blame(analyze.capping_blame(events, job.steps), **shown)
-    return plot.capping_events(events, **shown)
+    draw: dict[str, Callable[..., go.Figure]] = {
+        "events": plot.capping_events, "cost": plot.capping_cost, "blame": plot.capping_blame,
+    }  # fmt: skip
+    return draw[view](tables[view](power_alone, limit_share, gap), **label)
 
 
 # Explore floors, ramps and storage on measured power.

@@ -28,6 +28,8 @@ _CHOICES = (
 )
 # A slider needs two values; a page of more figures than this opens slowly.
 _FEWEST, _ENOUGH, _HEAVY = 2, 120, 200
+# A reference is worth its letters only where the array is longer; the name is known to the script.
+_SHORT_ARRAY, _POOLED = 60, "wbArray"
 _SWITCHES = (widgets.Checkbox, widgets.ToggleButton)
 _SCRIPT = files("workbench.explore").joinpath("_static.js").read_text(encoding="utf-8")
 
@@ -90,9 +92,11 @@ def static_html(explorer: Explorer, *, svg: str | None = None, limit: int = 400)
     )
 
 
-# Equal figures and their common template are kept once: every state is a whole figure.
+# Equal figures, their common template and equal arrays are kept once: every state is a whole
+# figure, and most states draw the same measurement along the same axis of time.
 def _states(explorer: Explorer, options: dict[str, list[tuple[str, Any]]]) -> dict[str, Any]:
     numbers: dict[str, int] = {}
+    arrays: dict[str, int] = {}
     template: Any = {}
     order = []
     for values in itertools.product(*([value for _, value in pairs] for pairs in options.values())):
@@ -104,8 +108,29 @@ def _states(explorer: Explorer, options: dict[str, list[tuple[str, Any]]]) -> di
             figure = {"message": f"Not possible: {error}"}
         else:
             template = figure["layout"].pop("template", template)
+            figure["data"] = _pooled(figure["data"], arrays)
         order.append(numbers.setdefault(json.dumps(figure, sort_keys=True), len(numbers)))
-    return {"template": template, "figures": [json.loads(text) for text in numbers], "order": order}
+    return {
+        "template": template,
+        "arrays": [json.loads(text) for text in arrays],
+        "figures": [json.loads(text) for text in numbers],
+        "order": order,
+    }
+
+
+def _pooled(content: Any, arrays: dict[str, int]) -> Any:
+    """Replace each long array of some traces by its place among all arrays."""
+    is_array = isinstance(content, list) and not any(isinstance(item, dict) for item in content)
+    if is_array or (isinstance(content, dict) and "bdata" in content):
+        text = json.dumps(content, sort_keys=True)
+        if len(text) < _SHORT_ARRAY:
+            return content
+        return {_POOLED: arrays.setdefault(text, len(arrays))}
+    if isinstance(content, list):
+        return [_pooled(item, arrays) for item in content]
+    if isinstance(content, dict):
+        return {name: _pooled(value, arrays) for name, value in content.items()}
+    return content
 
 
 # Sliders thin out, choices and switches do not: a choice that is gone cannot be guessed.

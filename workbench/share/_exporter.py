@@ -33,6 +33,7 @@ _HEADING = re.compile(r"<h([23])>(.*?)</h\1>", re.DOTALL)
 _NOTEBOOK_LINK = re.compile(
     r'<a [^>]*href="(?![a-z]+:)([^"#]*?)\.ipynb((?:#[^"]*)?)"[^>]*>(.*?)</a>', re.DOTALL
 )
+_ANCHOR = re.compile(r'<a class="wb-anchor"[^>]*></a>')
 # A long line scrolls; without a mouse only where the block can have the focus.
 _CODE_BLOCK = re.compile(r"<pre(?=[ >])(?![^>]*tabindex)")
 _H2 = re.compile(r"^##+\s+(.+)$", re.MULTILINE)
@@ -104,15 +105,18 @@ class ReportExporter(HTMLExporter):
         nb = copy.deepcopy(nb)
         if "widgets" in nb.metadata or _lacks_pictures(nb):
             _snapshot.add_pictures(nb, svg_of)
+        _prose.drop_instructions(nb)
         if self.site.is_foreign:
-            _prose.drop_published_text(nb)
+            _prose.drop_answer(nb)
         if self.site.data:
-            _prose.mark_published_cases(nb)
             _prose.drop_silent_sections(nb)
+            _prose.drop_dependent_sections(nb)
+        _prose.fold_sections(nb)
         resources = {**(resources or {}), "wb": self.facts(nb), "language_code": self.language_code}
         self.files = {}
         allowed = {"'unsafe-eval'"} if _COMPILED.search(json.dumps(nb.cells)) else set()
         allowed |= self._reduce(nb)
+        resources["wb"]["contents_cell"] = _before_second_section(nb)
         resources["wb"]["policy"] = self.policy(allowed)
         self._headings: list[tuple[str, str, str]] = []
         page, resources = super().from_notebook_node(nb, resources, **options)
@@ -171,6 +175,21 @@ class ReportExporter(HTMLExporter):
         rendered: str = _HEADING.sub(self._named, super().markdown2html(context, source))
         rendered = _CODE_BLOCK.sub('<pre tabindex="0"', rendered)
         return _NOTEBOOK_LINK.sub(self._linked, rendered) if self.site.pages else rendered
+
+    @pass_context
+    def fold_summary(self, context: Any, fold: dict[str, str]) -> str:
+        """Write what stands on a folded section: its heading, and why it is folded."""
+        heading = _ANCHOR.sub("", self.markdown2html(context, fold["heading"]))
+        # A list of what a page shows names no section that has nothing to show.
+        if fold["kind"] == "absent" and self._headings:
+            self._headings[-1] = ("", *self._headings[-1][1:])
+        line = html.escape(fold["line"])
+        return f'{heading.strip()}<span class="wb-fold-line">{line}</span>' if line else heading
+
+    def default_filters(self) -> Iterator[tuple[str, Any]]:
+        """Add the filter for folded sections to those of nbconvert."""
+        yield from super().default_filters()  # type: ignore[no-untyped-call]
+        yield "fold_summary", self.fold_summary
 
     def _linked(self, link: re.Match[str]) -> str:
         """Link the page of a notebook; a notebook without a page stays a name."""
@@ -253,7 +272,8 @@ class ReportExporter(HTMLExporter):
         section = ""
         for cell in nb.cells:
             if cell.cell_type == "markdown":
-                names = [text.strip().replace(" ", "-") for text in _H2.findall(cell.source)]
+                headings = _H2.findall(_prose.headings_of(cell))
+                names = [text.strip().replace(" ", "-") for text in headings]
                 section = next((name for name in reversed(names) if name in known), section)
             elif section:
                 sections |= {
@@ -289,6 +309,15 @@ class ReportExporter(HTMLExporter):
             '<nav class="wb-contents" aria-labelledby="wb-contents"><h2 id="wb-contents">'
             f"On this page</h2><ol>{items}</ol></nav>"
         )
+
+
+def _before_second_section(nb: Any) -> int:
+    """Give the cell that the list of sections follows: findings stand before it."""
+    starts = [
+        at for at, cell in enumerate(nb.cells)
+        if cell.cell_type == "markdown" and _prose.headings_of(cell).startswith("## ")
+    ]  # fmt: skip
+    return starts[1] - 1 if len(starts) > 1 else -1
 
 
 def _noted(style: str, known: set[str]) -> str:
@@ -355,6 +384,8 @@ def _explain_errors(nb: Any) -> None:
         for output in cell.get("outputs", []):
             if output.output_type != "error":
                 continue
+            if output.ename == "LoadError":
+                output["wb_heading"] = "The data could not be loaded."
             if has_failed and output.ename == "NameError":
                 output["wb_heading"] = "This step needs the result of an earlier one that failed."
             has_failed = True

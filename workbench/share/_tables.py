@@ -21,6 +21,8 @@ TABLE_MIME = "application/vnd.workbench.table+json"
 _SHOWN_ROWS, _CSV_ROWS = 200, 100_000
 _FEWEST_BARS, _MOST_BARS = 3, 60
 _LONG_TEXT, _LONG_WORD = 72, 24
+# A sentence wraps and may be longer than a name.
+_LONG_SENTENCE, _FEWEST_WORDS = 240, 6
 _MOST_PLACES = 6
 # So long ago or more is a time of day and no duration; what lies beyond does not fit 64 bits.
 _EPOCH_NS, _END_NS = 10**9 * 86_400 * 365 * 20, 2**63
@@ -43,6 +45,9 @@ _SUFFIX = re.compile(
 )
 # Names of things that happen to be numbers; a separator would make them amounts.
 _NAMES = re.compile(r"(^|_)(year|pid|tid|id|rank|stream|event|node|correlation|seed|line)$")
+# Columns of names of quantities: those of a table turned on its side, and of inputs of models.
+_OF_QUANTITIES = ("", "quantity")
+_QUANTITY = re.compile(r"[a-z]+(_[a-z0-9]+)+")
 # Amounts whose sum means something, so that the length of a bar does as well.
 _AMOUNT = re.compile(r"(share|_j|_kwh|_gpu_h|_usd|count|(?<!start)(?<!end)(?<!first)(?<!last)_ns)$")
 
@@ -69,7 +74,8 @@ def as_data(frame: Any, include: Any = None, exclude: Any = None) -> dict[str, A
 def _joined(name: Any) -> str:
     if isinstance(name, tuple):
         return " / ".join(map(str, name))
-    return "" if name is None else str(name)
+    # Columns that are only counted have no name.
+    return "" if name is None or isinstance(name, (int, np.integer)) else str(name)
 
 
 def _plain(value: Any) -> Any:
@@ -128,6 +134,7 @@ def _column(name: str, values: Sequence[Any], *, is_number: bool) -> _Cells:
         title, unit, texts = _numbers(name, values)
         left = ""
     else:
+        values = [_quantity(value) for value in values] if name in _OF_QUANTITIES else values
         title, unit, texts = name.replace("_", " "), "", [_text(value) for value in values]
         left = ' class="l"'
     if title:
@@ -136,6 +143,16 @@ def _column(name: str, values: Sequence[Any], *, is_number: bool) -> _Cells:
     else:
         head = "<td></td>"
     return _Cells(head, [f"<td{left}>{text}</td>" for text in texts])
+
+
+def _quantity(value: Any) -> Any:
+    """Write the name of a quantity with its unit: ``recovery_min`` as ``recovery [min]``."""
+    if not isinstance(value, str) or not _QUANTITY.fullmatch(value):
+        return value
+    if (match := _SUFFIX.search(value)) is None or match[1] == "share":
+        return value.replace("_", " ")
+    unit = _LADDERS[match[1]][0][1] if match[1] in _LADDERS else _UNITS[match[1]]
+    return f"{value[: match.start()].replace('_', ' ')} [{unit}]"
 
 
 def _text(value: Any) -> str:
@@ -148,7 +165,8 @@ def _text(value: Any) -> str:
         is_whole = float(value).is_integer() or abs(value) >= 1e4
         return _signed(f"{value:,.0f}" if is_whole else f"{value:.4g}")
     text = str(value)
-    short = text if len(text) <= _LONG_TEXT else f"{text[: _LONG_TEXT - 20]}…{text[-18:]}"
+    most = _LONG_SENTENCE if len(text.split()) >= _FEWEST_WORDS else _LONG_TEXT
+    short = text if len(text) <= most else f"{text[: most - 20]}…{text[-18:]}"
     if max(map(len, short.split()), default=0) <= _LONG_WORD and len(short) <= 2 * _LONG_WORD:
         return html.escape(short)
     return f'<span class="long" title="{html.escape(text)}">{html.escape(short)}</span>'

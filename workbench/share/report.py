@@ -14,9 +14,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from workbench.errors import PublishError, WorkbenchError
-from workbench.share import _execute, _normalise, _snapshot
+from workbench.errors import LoadError, PublishError, WorkbenchError
+from workbench.share import _execute, _normalise, _prose, _snapshot
 from workbench.share._loop import LoopThread
+from workbench.share._prose import ABSENT_MIME
 from workbench.share.bundle import EXPLORER_MIME, title_of
 from workbench.share.svg import svg_of
 
@@ -44,11 +45,14 @@ def _prepare_outputs():
     def table(frame, include=None, exclude=None):
         from workbench.share._tables import as_data
         return as_data(frame)
+    def absent(missing, include=None, exclude=None):
+        return {{{ABSENT_MIME!r}: repr(missing)}}
     formatter = get_ipython().display_formatter.mimebundle_formatter
     formatter.for_type_by_name("workbench.explore.panel", "Explorer", bundle)
     # pandas 3 names its classes by the package, pandas 2 by the module.
     for module in ("pandas", "pandas.core.frame"):
         formatter.for_type_by_name(module, "DataFrame", table)
+    formatter.for_type_by_name("workbench.load.missing", "Missing", absent)
 _prepare_outputs()
 del _prepare_outputs
 """
@@ -98,6 +102,7 @@ class _Page:
     has_own_data: bool
     is_foreign: bool
     problems: str
+    unloaded: str  # why its data could not be loaded, so that it shows nothing of them
 
 
 def report(  # noqa: PLR0913 - the front door
@@ -110,6 +115,7 @@ def report(  # noqa: PLR0913 - the front door
     timeout_s: float = 600.0,
     progress: bool = True,
     overview: Callable[[Sequence[PageFacts], Path], Overview] | None = None,
+    wording: Callable[[str], str] = str,
 ) -> Path:
     """Run notebooks and write them as a site that needs no network.
 
@@ -140,6 +146,8 @@ def report(  # noqa: PLR0913 - the front door
     overview
         Makes the first page from what the pages say; it may write files into the folder that it
         gets, and link them. By default the first page lists the pages.
+    wording
+        Rewrites the messages of steps that failed, e.g. in the words of a command line.
 
     Returns
     -------
@@ -149,7 +157,7 @@ def report(  # noqa: PLR0913 - the front door
     Raises
     ------
     PublishError
-        If a notebook cannot be read or its data cannot be loaded, if no notebook
+        If a notebook cannot be read or the data can be loaded by none, if no notebook
         takes ``data``, or if ``out`` holds something else than a report. An earlier
         report is then left as it was.
     """
@@ -162,6 +170,9 @@ def report(  # noqa: PLR0913 - the front door
     _refuse_foreign(out)
     jobs = _with_data(paths, data, parameters or {})
     pages = _run_all(jobs, timeout_s=timeout_s, progress=progress)
+    _refuse_unloaded(pages)
+    for page in pages:
+        _prose.word_errors(page.notebook, wording)
     with _fresh(out) as folder:
         _write(pages, folder, data=str(data or ""), mode=mode, overview=overview)
     return out / "index.html"
@@ -252,7 +263,9 @@ def _page(path: Path, ran: tuple[Any, list[str]], parameters: Mapping[str, objec
     notebook, written_for = ran
     failed = list(_execute.failures(notebook))
     # Data that lacks what every figure needs still has its quality table to show.
-    if failed and not _titles(notebook) and failed[0][1].ename != WorkbenchError.__name__:
+    unloaded = _unloaded(notebook, failed) if parameters else ""
+    is_expected = unloaded or not failed or failed[0][1].ename == WorkbenchError.__name__
+    if not is_expected and not _titles(notebook):
         number, error = failed[0]
         msg = f"{path}, cell {number}: {error.ename}: {_ANSI.sub('', error.evalue)}"
         raise PublishError(msg)
@@ -264,8 +277,30 @@ def _page(path: Path, ran: tuple[Any, list[str]], parameters: Mapping[str, objec
         notebook,
         has_own_data=bool(parameters),
         is_foreign=bool(parameters) or (bool(written_for) and written_for != _titles(notebook)),
-        problems=f"{len(failed)} of its steps could not be computed." if failed else "",
+        problems=_problems(len(failed), unloaded),
+        unloaded=unloaded,
     )
+
+
+def _unloaded(notebook: Any, failed: list[tuple[int, Any]]) -> str:
+    """Say why data could not be loaded, if a page shows nothing of them; else nothing."""
+    is_unloaded = bool(failed) and failed[0][1].ename == LoadError.__name__
+    if not is_unloaded or _titles(_prose.without_published_cases(notebook)):
+        return ""
+    return _ANSI.sub("", str(failed[0][1].evalue))
+
+
+def _refuse_unloaded(pages: Sequence[_Page]) -> None:
+    """Refuse data that no page could load: pages of error messages help nobody."""
+    own = [page for page in pages if page.has_own_data]
+    if own and all(page.unloaded for page in own):
+        raise PublishError("\n".join(dict.fromkeys(page.unloaded for page in own)))
+
+
+def _problems(count: int, unloaded: str) -> str:
+    if unloaded:
+        return "Its data could not be loaded; the page says why."
+    return f"{count} of its steps could not be computed." if count else ""
 
 
 def _titles(notebook: Any) -> list[str]:

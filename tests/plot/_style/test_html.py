@@ -36,19 +36,6 @@ def test_a_table_has_titles_with_units_and_named_rows():
     assert page.select_one("td.l.opt").text == "late"
 
 
-def test_answers_show_numbers_first_and_escape_names():
-    card = soup(html.answers([("7.6", "% computing", HOSTILE)])).select_one(".answers li")
-    assert card.b.get_text(" ", strip=True) == "7.6 % computing"
-    assert card.select("img") == []
-    assert "\u202e" not in card.text
-
-
-def test_a_published_case_says_so_and_is_folded():
-    case = soup(html.published("44 % to 80 %", "<p>table</p>")).select_one("details.published")
-    assert "not your data" in case.summary.text
-    assert not case.has_attr("open")
-
-
 def test_waiting_is_hatched_and_pale_fills_have_an_outline():
     wait, idle = soup(html.bar([("wait", 0.5)])), soup(html.bar([("idle", 0.5)]))
     assert [rect["fill"] for rect in wait.select("rect")][1] == "url(#wb-hatch)"

@@ -144,6 +144,43 @@ def test_the_dashboard_headline_is_computed(page, found, bundle) -> None:
     assert f"GPUs compute for {100 * share:.0f} %" in plot.dashboard(without, bundle).html
 
 
+def test_the_dashboard_shows_where_the_time_went(page, found, bundle) -> None:
+    states = found.tables["fleet.states"]
+    rows = page.select("#time tbody tr")
+    assert [row.th.text for row in rows] == list(states.index[states["time_s"] > 0])
+    widths = [float(rect["width"].rstrip("%")) for rect in page.select("#time > svg rect")
+              if rect["fill"][0] == "#"]  # fmt: skip
+    assert sum(widths) == pytest.approx(100, abs=0.1)
+    assert "useful steps 23 %" in page.select_one("#time > svg")["aria-label"]
+    by_rank = found.tables["traces.by_rank"]
+    traced = plot.dashboard(replace(found, tables={"traces.by_rank": by_rank}), bundle).html
+    rows = BeautifulSoup(traced, "html.parser").select("#time tbody tr")
+    share = by_rank["compute_ns"].sum() / by_rank["span_ns"].sum()
+    assert rows[0].text.startswith("compute")
+    assert rows[0].text.endswith(f"{100 * share:.0f} %")
+
+
+def test_the_dashboard_names_the_largest_finding_of_each_page(page, found) -> None:
+    rows = {row.th.text: row for row in page.select("#domains tbody tr")}
+    largest = found.findings[found.findings["domain"] == "traces"]["finding"].iloc[0]
+    assert largest in rows["Traces"].text
+    assert "2 steps failed." in rows["Traces"].text
+
+
+@pytest.mark.parametrize(
+    ("cost", "unit", "words"),
+    [
+        (0.02667, "GPU-hours", "96.0 GPU-seconds"),
+        (0.0268, "kWh", "26.8 Wh"),
+        (1.0, "GPU-hours", "1 GPU-hour"),
+        (12.5, "kWh", "12.5 kWh"),
+    ],
+)
+def test_a_small_cost_is_told_in_a_smaller_unit(found, cost, unit, words) -> None:
+    rows = found.findings.head(1).assign(cost=cost, cost_unit=unit).astype({"cost": "Float64"})
+    assert words in repr(plot.findings(replace(found, findings=rows)))
+
+
 def test_the_dashboard_counts_what_was_loaded(page, bundle) -> None:
     facts = page.select_one(".facts").text
     for told in (f"{len(bundle.files)} files", "8 traced ranks", "15 power meters", "128 logged"):

@@ -171,7 +171,7 @@ def test_energies_are_ranked_and_the_largest_is_named(energies):
     figure = plot.energy(energies(6.0, 6.6, 6.0))
     assert list(figure.data[0].x) == [6.6, 6.0, 6.0]
     assert figure.layout.yaxis.ticktext[0] == "node1"
-    assert "3 entities took 18.6 kWh" in figure.layout.title.text
+    assert "3 meters took 18.6 kWh" in figure.layout.title.text
     assert "node1 with 6.60 kWh, 10.0 % above the median" in figure.layout.title.text
 
 

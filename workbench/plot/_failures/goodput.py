@@ -21,7 +21,7 @@ from workbench.plot._style.style import (
     fill,
     ink,
 )
-from workbench.plot._style.text import digits, label, percent, safe, short
+from workbench.plot._style.text import digits, label, percent, plural, safe, short
 from workbench.tables import GOODPUT, GOODPUT_AT_SCALE, GOODPUT_WINDOWS
 
 CONVENTIONS = {
@@ -258,7 +258,7 @@ def goodput_at_scale(
 def _goodput_at_scale_claim(marked: pd.Series) -> str:
     shares = [marked["synchronous_share"], marked["replica_share"]]
     words = ["no answer" if pd.isna(share) else percent(float(share)) for share in shares]
-    gpus = f"At {int(marked['gpu_count']):,} GPUs"
+    gpus = f"At {plural(int(marked['gpu_count']), 'GPU')}"
     return (
         f"{gpus} {words[0]} of the time is productive if all restart, {words[1]} if replicas fail "
         "alone"

@@ -12,7 +12,7 @@ from workbench.plot._failures.goodput import CONVENTIONS
 from workbench.plot._failures.marks import PRODUCTIVE_AXIS, name_rows
 from workbench.plot._style.lanes import extremes
 from workbench.plot._style.style import COLOURS, Frame, colour, distinct, fill
-from workbench.plot._style.text import digits, label, percent, plural, safe, short
+from workbench.plot._style.text import digits, label, percent, plural, safe, seconds, short
 from workbench.tables import (
     CHECKPOINT_CURVE,
     CHECKPOINT_OPTIMUM,
@@ -293,7 +293,7 @@ def checkpoint_curve(
                 x=[row["checkpoint_interval_min"]],
                 y=[row["productive_share"]],
                 mode="markers",
-                name=f"{safe(row['method'])}: {digits(row['checkpoint_interval_min'])} min",
+                name=f"{safe(row['method'])}: {seconds(60 * row['checkpoint_interval_min'])}",
                 marker={"symbol": _SYMBOLS[at % len(_SYMBOLS)], "color": distinct(at)["color"]},
                 marker_size=11,
                 marker_line={"color": COLOURS["reference"], "width": 1},
@@ -303,7 +303,7 @@ def checkpoint_curve(
     figure.update_xaxes(title="useful time between checkpoints [min]", type="log", dtick="D2")
     figure.update_yaxes(title="share of GPU time [%]", tickformat=".0%", range=[0, 1.02])
     claim = (
-        f"Save every {digits(best['checkpoint_interval_min'])} min: "
+        f"Save every {seconds(60 * best['checkpoint_interval_min'])}: "
         f"{percent(best['productive_share'])} of the time is productive"
     )
     note = "synchronous job, failures at random"

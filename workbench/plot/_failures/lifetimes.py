@@ -21,11 +21,14 @@ from workbench.plot._style.text import (
     percent,
     plural,
     reservations,
+    seconds,
     short,
 )
 from workbench.tables import FAILURE_RATES, MTTF_BY_SIZE, RECURRENCE, SURVIVAL
 
 _MOST = 30
+# In less than this one failure more or less makes any rate.
+_LEAST_NODE_DAYS = 1.0
 _ROW_PX = 26
 
 
@@ -82,18 +85,27 @@ def _claim(drawn: pd.DataFrame) -> str:
     low, high = first["low_per_1000_node_days"], first["high_per_1000_node_days"]
     rate = f"{digits(first['per_1000_node_days'])} failures per 1,000 node-days "
     rate += f"({between(low, high)})"
+    watched = float(first["exposure_node_days"])
+    if watched < _LEAST_NODE_DAYS:
+        rate = "too short for a rate"
     # A rate of few failures in little time reads like one of many in years without its count.
-    seen = f"{int(first['failure_count']):,} in {digits(first['exposure_node_days'])} node-days"
+    seen = f"{int(first['failure_count']):,} in {_node_time(watched)}"
     if len(drawn) > 1:
         # Where the first two intervals overlap, their order may be chance.
         is_apart = low > drawn["high_per_1000_node_days"].iloc[1]
         most = "fails most often" if is_apart else "fails most often, perhaps by chance"
         return f"{label(first['group'], 30)} {most}: {seen}, {rate}"
     if pd.isna(first["mtbf_h"]):
-        watched = digits(first["exposure_node_days"])
-        return f"No failure in {watched} node-days: at most {digits(high)} per 1,000"
+        return f"No failure in {_node_time(watched)}: at most {digits(high)} per 1,000"
     nodes = plural(int(first["node_count"]), "node")
-    return f"{nodes} fail every {digits(float(first['mtbf_h']))} h: {seen}, {rate}"
+    return f"{nodes} fail every {seconds(3600 * float(first['mtbf_h']))}: {seen}, {rate}"
+
+
+def _node_time(node_days: float) -> str:
+    """Write how long nodes were watched in all, in a unit that fits."""
+    units = ((1, "node-days"), (24, "node-hours"), (1440, "node-minutes"))
+    factor, unit = next((step for step in units if node_days * step[0] >= 1), units[-1])
+    return f"{digits(factor * node_days)} {unit}"
 
 
 def _hover(row: Mapping[Hashable, Any]) -> str:

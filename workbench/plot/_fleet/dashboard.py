@@ -84,6 +84,7 @@ def dashboard(
     body = [
         head + made,
         _costs(found, bundle, pages, downloads or {}),
+        _time(found),
         _by_domain(found, pages),
         _loaded(found, bundle),
     ]
@@ -186,29 +187,71 @@ def _costs(
     return _section("findings", "What costs most", told, f'{body}<p class="tools">{files}</p>')
 
 
+_PARTS = {
+    "compute": "compute_ns", "exposed communication": "exposed_communication_ns",
+    "exposed memory": "exposed_memory_ns", "exposed other": "exposed_other_ns", "idle": "idle_ns",
+}  # fmt: skip
+
+
+def _time(found: Findings) -> str:
+    """Show where the time of the job went, by its log; without one, that of the traced GPUs."""
+    states, by_rank = found.tables.get("fleet.states"), found.tables.get("traces.by_rank")
+    if states is not None and len(states):
+        lengths_s = states["time_s"].astype("float64").fillna(0.0)
+        words = ("Where the time of the job went", "States of the job by its log.", "State")
+    elif by_rank is not None and len(by_rank):
+        sums = {part: float(by_rank[name].fillna(0).sum()) for part, name in _PARTS.items()}
+        lengths_s = pd.Series(sums) / 1e9
+        told = "Sum over all traced ranks. Exposed is what no computation hides."
+        words = ("Where the GPU time went", told, "Part")
+    else:
+        return ""
+    whole = float(lengths_s.sum())
+    if not whole:
+        return ""
+    shares = lengths_s[lengths_s > 0] / whole
+    parted = [(str(name), float(share)) for name, share in shares.items()]
+    label = ", ".join(f"{name} {percent(share)}" for name, share in parted)
+    longest = float(shares.max())
+    rows = [
+        [safe_html(name), parts.bar([(name, share / longest)]),
+         safe_html(duration(float(lengths_s[name]) * 1e9)), safe_html(percent(share))]
+        for name, share in parted
+    ]  # fmt: skip
+    columns = [Column(words[2]), Column(""), Column("Time"), Column("Share")]
+    table = parts.table(columns, rows, caption=words[0])
+    return _section("time", words[0], words[1], parts.bar(parted, height=26, label=label) + table)
+
+
 def _by_domain(found: Findings, pages: Sequence[Page]) -> str:
     """Give a row per page, and per domain with findings that has no page."""
     by_number = {number: domain for domain, number in _DOMAINS.items()}
     counted = found.findings.groupby(found.findings["domain"].astype(str))["time_share"]
     sizes, largest = counted.size(), counted.max()
+    first = found.findings.groupby(found.findings["domain"].astype(str))["finding"].first()
     rows, linked = [], set()
     for page in pages:
         domain = by_number.get(page.number, "")
         linked.add(domain)
         link = f'<a href="{safe_html(page.href)}">{safe_html(page.label)}</a>'
-        answer = ". ".join(filter(None, [safe_html(page.answer), safe_html(page.problems)]))
+        said = str(first.get(domain, page.answer))
+        answer = ". ".join(filter(None, [safe_html(said), safe_html(page.problems)]))
         rows.append([link, answer or "–", *_counts(domain, sizes, largest)])
     rows += [
-        [safe_html(_NAMES.get(domain, domain)), "–", *_counts(domain, sizes, largest)]
+        [
+            safe_html(_NAMES.get(domain, domain)),
+            safe_html(first[domain]),
+            *_counts(domain, sizes, largest),
+        ]
         for domain in sizes.index
         if domain not in linked
     ]
     columns = [
-        Column("Page"), Column("First answer", is_text=True),
+        Column("Page"), Column("Largest finding, or first answer", is_text=True),
         Column("Findings", is_optional=True),
         Column("Largest share", "% of the GPU time"),
     ]  # fmt: skip
-    table = parts.table(columns, rows, caption="Pages, their first answer and their findings")
+    table = parts.table(columns, rows, caption="Pages and their largest finding")
     told = "A page without data of its own is not written."
     return _section("domains", "By domain", told, table + _absent(found))
 

@@ -125,7 +125,9 @@ def cost_words(row: pd.Series) -> str:
     """Write the cost of a finding in its own unit; empty if it has none."""
     if pd.isna(row["cost"]):
         return ""
-    return quantity(float(row["cost"]), str(row["cost_unit"])).replace("-", "\N{MINUS SIGN}")
+    words = quantity(float(row["cost"]), str(row["cost_unit"]))
+    # The hyphen of GPU-hours stays one.
+    return f"\N{MINUS SIGN}{words[1:]}" if words.startswith("-") else words
 
 
 def _text(rank: int, row: pd.Series) -> str:

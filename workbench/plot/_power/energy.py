@@ -132,6 +132,6 @@ def _claim(ranked: pd.DataFrame) -> str:
         f", {100 * (first['energy_j'] / middle - 1):.1f} % above the median" if middle > 0 else ""
     )
     return (
-        f"{len(ranked):,} entities took {joules(total)}; most of all, "
+        f"{len(ranked):,} meters took {joules(total)}; most of all, "
         f"{label(first['entity'], 30)} with {joules(first['energy_j'])}{more}"
     )

@@ -278,7 +278,9 @@ def _grid_check_claim(table: pd.DataFrame) -> str:
     counts = table["verdict"].value_counts()
     spec = label(table["spec"].iloc[0], 40)
     if len(table) == 1 and table["verdict"].iloc[0] in _VERDICTS:
-        return f"{spec}: {_VERDICTS[table['verdict'].iloc[0]][0][2:]}"
+        visible = float(table["visible_share"].iloc[0])
+        seen = f"; its meter sees {percent(visible)} of the band" if visible < 1 else ""
+        return f"{spec}: {_VERDICTS[table['verdict'].iloc[0]][0][2:]}{safe(seen)}"
     words = [f"{counts[name]:,} {name}" for name in _VERDICTS if counts.get(name, 0)]
     return f"{spec}: {', '.join(words) or 'no verdict'} of {plural(len(table), 'requirement')}"
 

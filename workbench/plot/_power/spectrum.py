@@ -181,7 +181,7 @@ def _claim(rows: pd.DataFrame, peaks: pd.DataFrame | None, limited: pd.DataFrame
 
 def _note(rows: pd.DataFrame) -> str:
     first = rows.iloc[0]
-    note = f"Welch, {int(first['segment_count']):,} segments"
+    note = f"Welch, {plural(int(first['segment_count']), 'segment')}"
     if float(first["covered_share"]) < 1:
         note += f" of {percent(first['covered_share'])} of the cells (longest stretch)"
     if int(first["filled_count"]):

@@ -135,7 +135,8 @@ def table(columns: Sequence[Column], rows: Iterable[Sequence[str]], *, caption: 
 def _head(column: Column, *, first: bool) -> str:
     classes = " ".join(filter(None, ["l" * (first or column.is_text), "opt" * column.is_optional]))
     unit = f" <small>{safe_html(column.unit)}</small>" if column.unit else ""
-    title = safe_html(column.title)
+    # Bars beside a number need no title to be seen, and one to be read aloud.
+    title = safe_html(column.title) or '<span class="vh">Bar</span>'
     return f'<th scope="col" role="columnheader" class="{classes}">{title}{unit}</th>'
 
 
@@ -147,15 +148,6 @@ def _cells(columns: Sequence[Column], row: Sequence[str]) -> str:
     return "".join(cells)
 
 
-def answers(cards: Iterable[tuple[str, str, str]]) -> str:
-    """Lay answers side by side: the number, its unit and a sentence, all of them plain text."""
-    items = (
-        f"<li><b>{safe_html(value)} <small>{safe_html(unit)}</small></b>{safe_html(said)}</li>"
-        for value, unit, said in cards
-    )
-    return f'<ul class="answers">{"".join(items)}</ul>'
-
-
 def note(text: str) -> str:
     """Show a note, e.g. that data were made; the text is HTML."""
     return f'<p class="note" role="note">{text}</p>'
@@ -165,9 +157,3 @@ def fold(summary: str, body: str, *, name: str = "") -> str:
     """Fold what is not asked for at first; both are HTML."""
     place = f' id="{name}"' if name else ""
     return f"<details{place}><summary>{summary}</summary>{body}</details>"
-
-
-def published(summary: str, body: str) -> str:
-    """Fold a published case and set it apart from the data at hand; both are HTML."""
-    head = f"<summary><b>Published case, not your data</b>: {summary}</summary>"
-    return f'<details class="published">{head}{body}</details>'

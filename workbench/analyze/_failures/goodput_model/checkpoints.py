@@ -20,7 +20,12 @@ from workbench.analyze._failures.goodput_model.goodput import (
     shares_of,
 )
 from workbench.analyze._failures.goodput_model.replay import spare_waits
-from workbench.analyze._failures.goodput_model.windows import line_of, mean_of, state_minutes
+from workbench.analyze._failures.goodput_model.windows import (
+    checked_line,
+    line_of,
+    mean_of,
+    state_minutes,
+)
 from workbench.errors import WorkbenchError
 from workbench.tables import (
     CHECKPOINT_CURVE,
@@ -286,7 +291,11 @@ def with_spares(failure_times: pd.DataFrame, *, spares: int) -> pd.DataFrame:
     >>> bool(with_spares(drawn, spares=0)["wait_min"].gt(0).all())
     True
     """
-    whole_number("spares", spares, least=0)
+    return FAILURE_TIMES.check(_waiting(_taking_spares(failure_times), spares))
+
+
+def _taking_spares(failure_times: pd.DataFrame) -> pd.DataFrame:
+    """Check failures and put them in order of run and time."""
     table = FAILURE_TIMES.check(failure_times)
     # A failure before the follow-ons of the same moment, which take over its wait below.
     table = table.sort_values(["run", "time_min", "is_follow_on"], kind="stable")
@@ -297,12 +306,18 @@ def with_spares(failure_times: pd.DataFrame, *, spares: int) -> pd.DataFrame:
             "their nodes are spares again; give FailureProcess(repair_min=...)"
         )
         raise WorkbenchError(msg)
+    return table
+
+
+def _waiting(table: pd.DataFrame, spares: int) -> pd.DataFrame:
+    """Let each failure of a table in order of run and time wait for a spare."""
+    whole_number("spares", spares, least=0)
+    taking = table[~table["is_follow_on"]]
     run, time, repair = (taking[name].to_numpy() for name in ("run", "time_min", "repair_min"))
     waits = spare_waits(run, time, repair, int(spares))
     # A further replica hit by the same failure comes back with the first.
     table = table.assign(wait_min=pd.Series(waits, index=taking.index).reindex(table.index))
-    table["wait_min"] = table["wait_min"].ffill().fillna(0.0)
-    return FAILURE_TIMES.check(table)
+    return table.assign(wait_min=table["wait_min"].ffill().fillna(0.0))
 
 
 def spares(
@@ -354,9 +369,10 @@ def spares(
     within = failure_times["time_min"].between(0, horizon_min, inclusive="left")
     counted = failure_times[within & ~failure_times["is_follow_on"]]
     load = float(counted["repair_min"].sum()) / (runs * horizon_min)
+    ordered = _taking_spares(failure_times)
     for count in spare_counts:
-        waiting = with_spares(failure_times, spares=count)
-        minutes = state_minutes(line_of(waiting, job, horizon_min), None)
+        waiting = _waiting(ordered, count)
+        minutes = state_minutes(checked_line(waiting, job, horizon_min), None)
         shares = mean_of(minutes[PRODUCTIVE, NOBODY] / horizon_min)
         wait = waiting.loc[counted.index, "wait_min"].mean() if len(counted) else 0.0
         rows.append((count, *shares, wait, load))

@@ -222,7 +222,11 @@ def mean_of(shares: Floats) -> tuple[float, float, float]:
 
 
 def line_of(failure_times: pd.DataFrame, job: FaultTolerance, horizon_min: float) -> Line:
-    table = FAILURE_TIMES.check(failure_times)
+    return checked_line(FAILURE_TIMES.check(failure_times), job, horizon_min)
+
+
+def checked_line(table: pd.DataFrame, job: FaultTolerance, horizon_min: float) -> Line:
+    """Do as :func:`line_of` for a table that was checked."""
     positive("horizon_min", horizon_min)
     runs = int(table["run"].max()) + 1 if len(table) else 0
     if runs < 1:

@@ -225,6 +225,14 @@
   function redraw() {
     drawn.forEach(function (figure, plot) { put(react, plot, figure[0], figure[1]); });
   }
+  // What was drawn in a closed fold had no width to fit; what was not drawn is drawn now.
+  function unfolded(fold) {
+    drawn.forEach(function (figure, plot) {
+      if (fold.contains(plot)) put(react, plot, figure[0], figure[1]);
+    });
+    drawAll(Array.from(fold.querySelectorAll(".wb-figure:not(.wb-drawn)")).filter(isShown));
+  }
+  function isShown(box) { return !box.closest("details:not([open])"); }
   var react;
   // Explorers bring scripts of their own; what they draw is framed and coloured here as well.
   function takeOver() {
@@ -303,6 +311,10 @@
   document.addEventListener("DOMContentLoaded", function () {
     themeButton();
     scrollers();
-    if (window.Plotly) drawAll(Array.from(document.querySelectorAll(".wb-figure")));
+    if (!window.Plotly) return;
+    document.querySelectorAll("details").forEach(function (fold) {
+      fold.addEventListener("toggle", function () { if (fold.open) unfolded(fold); });
+    });
+    drawAll(Array.from(document.querySelectorAll(".wb-figure")).filter(isShown));
   });
 })();
