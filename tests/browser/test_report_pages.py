@@ -115,8 +115,8 @@ def test_a_published_case_is_folded_and_drawn_at_full_width_when_it_is_opened(si
         page.wait_for_selector(READY, timeout=60_000, state="attached")
         fold = page.locator("details.wb-published")
         assert fold.locator(".wb-drawn").count() == 0
-        assert "not your data" in fold.locator("summary").inner_text()
-        fold.locator("summary").click()
+        assert "not your data" in fold.locator("> summary").inner_text()
+        fold.locator("> summary").click()
         fold.locator(".wb-figure.wb-drawn").wait_for()
         assert fold.locator(".wb-plot .main-svg").first.bounding_box()["width"] > 600
 

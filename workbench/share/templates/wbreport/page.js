@@ -214,7 +214,8 @@
   var settings = { responsive: true, displaylogo: false, modeBarButtonsToRemove: ["lasso2d", "select2d"] };
   function put(call, plot, data, layout) {
     var laid = framed(plot, data || [], layout || {});
-    var width = plot.clientWidth || window.innerWidth;
+    // Of the box around it: a plot that scrolls is wider than what is seen of it.
+    var width = plot.parentNode.clientWidth || window.innerWidth;
     var isWide = width < NARROW && needsWidth(data || [], laid);
     plot.parentNode.classList.toggle("wb-scroll", isWide);
     if (width < NARROW) laid = narrowed(data || [], laid, width);
