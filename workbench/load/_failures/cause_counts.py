@@ -83,7 +83,10 @@ def _printed(frame: pd.DataFrame, path: Path) -> pd.Series:
     values = plain.numbers(cells.reset_index(drop=True), path)
     if (values > 1).any():
         row = cells.index[int((values > 1).to_numpy().argmax())]
-        msg = f"{path}: row {row:,}: printed_share is {cells[row]}, above 1; write 30.1 % as 0.301"
+        msg = (
+            f"{path}: row {row:,}: printed_share is {cells[row]}, which is above 1; write 30.1 % "
+            "as 0.301"
+        )
         raise LoadError(msg)
     # Causes without a printed share stay unknown.
     shares[cells.index] = values.to_numpy()
