@@ -170,7 +170,7 @@ def test_the_dashboard_names_the_largest_finding_of_each_page(page, found) -> No
 @pytest.mark.parametrize(
     ("cost", "unit", "words"),
     [
-        (0.02667, "GPU-hours", "96.0 GPU-seconds"),
+        (0.02667, "GPU-hours", "96 GPU-seconds"),
         (0.0268, "kWh", "26.8 Wh"),
         (1.0, "GPU-hours", "1 GPU-hour"),
         (12.5, "kWh", "12.5 kWh"),

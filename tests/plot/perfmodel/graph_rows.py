@@ -63,3 +63,12 @@ def layout_what_if(_, n):
 
 def gpu_busy(rank, n):
     return {"rank": rank, "start_ns": n * 1_000_000, "busy_share": n % 10 / 10}
+
+
+def training_runs(rank, n):
+    return {
+        "model": f"{HOSTILE}{n}", "gpu": HOSTILE, "token_count": 10**12 + n,
+        "gpu_time_h": 1e5 + rank, "parameter_count": 10**9, "active_parameter_count": 10**9,
+        "flops_count": 6e21, "tflops_per_gpu": 100.0 + n % 7, "peak_share": 0.3 + 0.001 * (n % 9),
+        "remark": HOSTILE, "source": HOSTILE,
+    }  # fmt: skip

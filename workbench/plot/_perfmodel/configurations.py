@@ -26,6 +26,7 @@ from workbench.plot._style.text import (
 from workbench.tables import ITERATION_ERRORS, LAYOUT_WHAT_IF, PLAN, TRAINING_RUNS
 
 _MOST_POINTS = 4_000
+_MOST_RUNS = 30  # bars; more cannot be read
 # Told apart by shape; shades repeat.
 _SYMBOLS = ("circle", "diamond", "square-open", "triangle-up", "star", "circle-open")
 _SHADES = ("series", "neutral") * 3
@@ -386,13 +387,13 @@ def training_runs(runs: pd.DataFrame, *, source: str = "", synthetic: bool = Fal
     Returns
     -------
     plotly.graph_objects.Figure
-        A bar per run with its GPU-hours; the title states lowest and highest share.
+        A bar per run with its GPU-hours, 30 at most; the title states lowest and highest share.
     """
     frame = Frame(source, synthetic)
     TRAINING_RUNS.check(runs)
     if runs.empty:
         return frame.nothing("There is no training run.", claim="No training run to show")
-    rows = runs.iloc[::-1]
+    rows = runs.head(_MOST_RUNS).iloc[::-1]
     pairs = zip(rows["model"], rows["gpu"], strict=True)
     names = [f"{label(model, 30)}, {label(gpu, 12)}" for model, gpu in pairs]
     columns = ("peak_share", "tflops_per_gpu", "gpu_time_h", "token_count")
@@ -414,4 +415,6 @@ def training_runs(runs: pd.DataFrame, *, source: str = "", synthetic: bool = Fal
     low, high = (percent(runs["peak_share"].agg(end)) for end in ("min", "max"))
     claim = f"{plural(len(runs), 'published run')} came to {low} to {high} of the GPUs' peak"
     note = "6 x active parameters x tokens over GPU-hours: a lower bound of MFU"
+    if len(runs) > len(rows):
+        note += f" · the first {len(rows)} of {len(runs):,} are drawn"
     return frame.finish(figure, claim=claim, note=note)
