@@ -100,18 +100,7 @@ def findings(
     rows = _told_once(rows, answers)
     table = FINDINGS.cast(pd.DataFrame(rows, columns=list(FINDINGS.columns)))
     table = table[~(table["time_share"] < least_time_share).fillna(value=False)]
-    order = table["confidence"].astype(str).map(_CONFIDENCE.index)
-    table = (
-        table.assign(order=order)
-        .sort_values(
-            ["time_share", "order"],
-            ascending=[False, True],
-            na_position="last",
-            kind="stable",
-            ignore_index=True,
-        )
-        .drop(columns="order")
-    )
+    table = _ranked(table)
     tables = {
         f"{kind.domain}.{name}": value
         for kind, inputs in evidence.items()
@@ -119,6 +108,27 @@ def findings(
         if name in vars(kind) and isinstance(value, pd.DataFrame)
     }
     return Findings(FINDINGS.check(table), _rules_table(answers), tables)
+
+
+def _ranked(table: pd.DataFrame) -> pd.DataFrame:
+    """Put the largest share of time first; what has none by cost, costs of one unit together."""
+    units = table["cost_unit"].astype(str)
+    keys = {
+        "_without_cost": table["cost"].isna(),
+        "_unit": units.map({unit: number for number, unit in enumerate(units.unique())}),
+        "_confidence": table["confidence"].astype(str).map(_CONFIDENCE.index),
+    }
+    return (
+        table.assign(**keys)
+        .sort_values(
+            ["time_share", "_without_cost", "_unit", "cost", "_confidence"],
+            ascending=[False, True, True, False, True],
+            na_position="last",
+            kind="stable",
+            ignore_index=True,
+        )
+        .drop(columns=list(keys))
+    )
 
 
 def finding_rules() -> pd.DataFrame:

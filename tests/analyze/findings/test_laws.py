@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.analyze.findings.jobs import MS, even, steps_of, trace
-from workbench import analyze, load, simulate
+from workbench import analyze, datasets, load, simulate
 from workbench.tables import FINDING_RULES, FINDINGS, Bundle
 
 
@@ -147,3 +147,14 @@ def test_no_finding_costs_more_than_there_is():
     own[:, 1] *= 40
     table = analyze.findings(trace(steps_of(own)[0])).findings
     assert pd.to_numeric(table["time_share"]).max() <= 1
+
+
+def test_costs_of_one_unit_come_in_order_where_no_share_of_time_is_known() -> None:
+    """Rules yield by their own order, and confidence says nothing of the cost."""
+    logs = load.bundle(datasets.path("failures-demo"), tz="UTC", year=2026, progress=False)
+    table = analyze.findings(logs).findings
+    for _, rows in table[table["time_share"].isna()].groupby("cost_unit"):
+        costs = rows["cost"].dropna()
+        assert costs.is_monotonic_decreasing
+    assert table["time_share"].dropna().is_monotonic_decreasing
+    assert table["cost_unit"].eq("GPU-hours").sum() > 3
