@@ -400,6 +400,8 @@ def _comparison_lines(table: pd.DataFrame, top: int) -> Iterator[str]:
 def _trend_lines(trend: pd.DataFrame, changes: pd.DataFrame) -> Iterator[str]:
     import pandas as pd
 
+    from workbench._shared.numbers import significant
+
     yield f"{len(trend)} runs; {int((changes['verdict'] == 'changed').sum())} quantities changed."
     named = changes.assign(name=changes["quantity"] + " from " + changes["first_run"] + " on")
     row: Any
@@ -408,7 +410,7 @@ def _trend_lines(trend: pd.DataFrame, changes: pd.DataFrame) -> Iterator[str]:
         if row.doubt:
             yield f"{'':<15} {row.doubt}"
     for row in trend.itertuples():
-        step = "no steps" if pd.isna(row.step_ms) else f"{row.step_ms:.4g} ms per step"
+        step = "no steps" if pd.isna(row.step_ms) else f"{significant(row.step_ms, 4)} ms per step"
         yield f"{row.run:<24} {step}{f'; {row.doubt}' if row.doubt else ''}"
 
 
@@ -416,9 +418,18 @@ def _difference(row: Any) -> str:
     """Write one row of a comparison."""
     import pandas as pd
 
-    span = "" if pd.isna(row.low) else f" ({row.low:+.3g} to {row.high:+.3g})"
+    from workbench._shared.numbers import significant
+
+    span = "" if pd.isna(row.low) else f" ({_signed(row.low)} to {_signed(row.high)})"
     name = row.name if len(row.name) <= 44 else f"{row.name[:41]}..."
     return (
-        f"{row.verdict:<15} {name:<44} {row.a:>9.4g} -> {row.b:>9.4g} {row.unit}, "
-        f"{row.difference:+.3g}{span}"
+        f"{row.verdict:<15} {name:<44} {significant(row.a, 4):>9} -> {significant(row.b, 4):>9} "
+        f"{row.unit}, {_signed(row.difference)}{span}"
     )
+
+
+def _signed(value: float) -> str:
+    """Write a difference with its sign, never as a power of ten."""
+    from workbench._shared.numbers import significant
+
+    return f"{'+' if value >= 0 else ''}{significant(value)}"

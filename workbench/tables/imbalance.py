@@ -42,6 +42,8 @@ JOB_SLOWDOWN = table("""
     communication_ratio: Float64? - of the excess, gone with all transfers and collectives ideal
     pauses_ratio: Float64? - of the excess, gone with the few longest computations ideal, each
         measured by the median of its kind and stage
+    micro_batches_ratio: Float64? - of the excess, gone with each micro-batch at the mean of its
+        worker
     forward_backward_correlation: Float64? -1..1 - Pearson's r of both durations of a micro-batch
     within_rank_correlation: Float64? -1..1 - the same, each by the median of its rank
     verdict: category - no straggler, worker, sequence lengths, last stage, communication, pauses,

@@ -118,7 +118,10 @@ def test_two_recorded_jobs_in_one_folder_give_the_findings_of_the_larger(real_da
     own, ideal = (np.mean([*printed[name].values()]) for name in ("step_t_nodelay", "step_t_noblk"))
     row = analyze.findings(whole, domains=["imbalance"]).findings.iloc[0]
     assert row["rule"] == "sequence_lengths"
-    assert row["time_share"] == pytest.approx(1 - ideal / own, abs=0.01)
+    waste = float(analyze.job_slowdown(whole.operations)["waste_ratio"].iloc[0])
+    assert waste == pytest.approx(1 - ideal / own, abs=0.01)
+    # Equal micro-batches save a part of it; the stage with the loss keeps its own excess.
+    assert 0.5 * waste <= row["time_share"] < waste
 
 
 @pytest.mark.oracle

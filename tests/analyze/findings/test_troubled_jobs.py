@@ -139,9 +139,9 @@ def found_in(path):
         ("kineto-dlrm-8rank", "dlrm_kineto.tar.gz", "straggler", "Rank 7 .* the host is late"),
         ("stragglers-bytedance", "trace-SE.parquet", "sequence_lengths", "sequence lengths"),
         ("stragglers-bytedance", "trace-ST.parquet", "last_stage", "last pipeline stage"),
-        ("flight-recorder", "lock_gil_1st", "hang", "Rank 9 .* never arrived"),
-        ("flight-recorder", "gpu_error_1st", "hang", "Rank 12 .* stalled"),
-        ("failures-spot", "p3-trace.csv", "leading_cause", "spot instance taken back"),
+        ("flight-recorder", "lock_gil_1st", "hang", "Ranks 9 and 14 .* was never called"),
+        ("flight-recorder", "gpu_error_1st", "hang", "Ranks 12 and 14 .* others have completed was not"),
+        ("failures-spot", "p3-trace.csv", "leading_cause", "Spot instance taken back"),
         ("power-mlperf-gpt3-512gpu", "", "power_swing", "Power swings"),
     ],
 )

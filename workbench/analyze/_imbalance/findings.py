@@ -27,6 +27,7 @@ _CAUSES = {
     "last stage": ("last_stage_ratio", "last stage"),
     "network": ("communication_ratio", "communication"),
     "pauses": ("pauses_ratio", "pauses"),
+    "sequence lengths": ("micro_batches_ratio", "sequence lengths"),
 }
 # Jobs that lose less have a cause as well; the study names none below 1.1.
 _STRAGGLING_FROM = 1.015
@@ -237,24 +238,26 @@ def last_stage(
 
 @rule(Operated, reference=_WHATIF)
 def sequence_lengths(
-    operated: Operated, *, least_share: float = 0.02, least_correlation: float = 0.8
+    operated: Operated,
+    *,
+    least_share: float = 0.02,
+    least_explained: float = 0.5,
+    least_correlation: float = 0.8,
 ) -> Iterator[Finding]:
     """Micro-batches of unequal sequence lengths."""
     correlation = operated.slowdown["forward_backward_correlation"]
-    if (
-        pd.isna(correlation)
-        or float(correlation) < least_correlation
-        or operated.excess_share < least_share
-        or operated.slowdown["verdict"] not in ("sequence lengths", "other")
-    ):
+    if pd.isna(correlation) or float(correlation) < least_correlation:
+        return
+    explained = _explained(operated, "sequence lengths", 0.0, least_explained)
+    if explained is None or operated.excess_share < least_share:
         return
     yield Finding(
         "Micro-batches take unequal time, forward and backward alike: unequal sequence lengths",
         where=f"all workers, correlation {float(correlation):.2f}",
-        **operated.cost(operated.excess_share),
-        cost_basis="replayed step with equal operations",
+        **operated.cost(explained.of_step),
+        cost_basis="replayed step with all micro-batches of a worker at its mean",
         confidence="high" if operated.slowdown["verdict"] == "sequence lengths" else "medium",
-        doubt=operated.doubt,
+        doubt=_doubts(explained.doubt, operated.doubt),
         evidence="analyze.job_micro_batches, plot.job_micro_batches (notebook 02)",
         next_step="balance attention over micro-batches: pack by squared length",
     )

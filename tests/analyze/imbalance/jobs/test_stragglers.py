@@ -192,3 +192,17 @@ def test_a_missing_stage_is_named():
 def test_an_unknown_part_is_refused():
     with pytest.raises(ValueError, match="part must be one of"):
         analyze.job_slowdown_by(two_ranks(), "rack")
+
+
+def test_correlated_micro_batches_that_cost_nothing_are_not_the_cause():
+    """Lengths that differ by a little correlate as much as any; the last stage is what costs."""
+    shape = (2, 4, 8, 6)
+    job = simulate.pipeline_job({"last stage": 1.5, "sequence lengths": 0.05}, seed=3, shape=shape)
+    row = analyze.job_slowdown(job.operations).iloc[0]
+    assert row["within_rank_correlation"] > 0.9
+    assert row["micro_batches_ratio"] < 0.2
+    assert row["verdict"] == "last stage"
+    uneven = simulate.pipeline_job({"sequence lengths": 0.6}, seed=3, shape=shape)
+    row = analyze.job_slowdown(uneven.operations).iloc[0]
+    assert row["micro_batches_ratio"] > 0.8
+    assert row["verdict"] == "sequence lengths"

@@ -139,6 +139,8 @@ def job_slowdown(
         name: None if mask is None else _share_of(own - _mixed(job, ~mask), own, ideal)
         for name, mask in masks.items()
     }
+    evened = job.replay(_evened(job)).mean()
+    row["micro_batches_ratio"] = _share_of(own - evened, own, ideal)
     stage = ("last stage", "last_stage_ratio", explained_from)
     pauses = ("pauses", "pauses_ratio", explained_from)
     # The worst worker of the only rank may be the last stage: then both are the same entity.
@@ -150,12 +152,16 @@ def job_slowdown(
     is_pause = (within or 0.0) < correlated_from and (row["pauses_ratio"] or 0.0) > max(
         row[name] or 0.0 for name in masks if name != "pauses_ratio"
     )
+    # A loss that takes a share of the step correlates forward and backward, too; micro-batches of
+    # unequal length only explain a slowdown that goes when they are made equal.
+    is_uneven = (row["micro_batches_ratio"] or 0.0) >= explained_from
+    lengths = ("sequence lengths", "within_rank_correlation", correlated_from)
     limits = (
         *([pauses] if is_pause else []),
         *([stage] if is_stage else []),
         ("worker", "worst_workers_ratio", explained_from),
         ("worker", "slow_workers_ratio", explained_from),
-        ("sequence lengths", "within_rank_correlation", correlated_from),
+        *([lengths] if is_uneven else []),
         stage,
         ("communication", "communication_ratio", explained_from),
         pauses,
@@ -321,6 +327,16 @@ def _worst_workers(job: Job, by_worker: pd.DataFrame, share: float) -> Mask | No
     for rank, stage in zip(worst["dp_rank"], worst["stage"], strict=True):
         workers |= (job.dp_ranks == int(rank))[None, None, :] & _of_stage(job, int(stage))
     return workers
+
+
+def _evened(job: Job) -> Floats:
+    """Return the durations if every worker's micro-batches all took its mean time."""
+    evened = job.own.copy()
+    kinds = [(key.stage, key.operation) for key in job.keys]
+    for kind in {kind for kind in kinds if kind[1] in COMPUTES}:
+        rows = np.array([name == kind for name in kinds])
+        evened[rows] = job.own[rows].mean(axis=(0, 1), keepdims=True)
+    return evened
 
 
 def _share_of(gone: float, own: float, ideal: float) -> float | None:
