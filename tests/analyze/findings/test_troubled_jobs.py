@@ -140,7 +140,12 @@ def found_in(path):
         ("stragglers-bytedance", "trace-SE.parquet", "sequence_lengths", "sequence lengths"),
         ("stragglers-bytedance", "trace-ST.parquet", "last_stage", "last pipeline stage"),
         ("flight-recorder", "lock_gil_1st", "hang", "Ranks 9 and 14 .* was never called"),
-        ("flight-recorder", "gpu_error_1st", "hang", "Ranks 12 and 14 .* others have completed was not"),
+        (
+            "flight-recorder",
+            "gpu_error_1st",
+            "hang",
+            "Ranks 12 and 14 .* others have completed was not",
+        ),
         ("failures-spot", "p3-trace.csv", "leading_cause", "Spot instance taken back"),
         ("power-mlperf-gpt3-512gpu", "", "power_swing", "Power swings"),
     ],
