@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workbench import analyze, load
+from workbench import analyze, load, simulate
 from workbench.errors import TableError, WorkbenchError
 from workbench.tables import COLLECTIVES
 
@@ -130,6 +130,15 @@ def test_what_the_same_groups_use_cannot_be_told_apart_and_is_said():
     assert set(named["doubt"]) == {"the same groups use 4 other suspects"}
 
 
+def test_a_link_with_slow_groups_only_is_not_cleared_by_an_explanation():
+    groups = [ranks_on(0, pair) for pair in ((0, 1), (0, 2), (3, 4))]
+    table = analyze.slow_links(job(groups, {(0, 0)}), gpus_per_node=PER_NODE).set_index("node")
+    assert table["suspect"].to_dict() == {0: "link", 1: "", 2: "", 3: "", 4: ""}
+    assert table["doubt"].str.contains("it is not cleared").to_dict() == {
+        0: False, 1: True, 2: True, 3: False, 4: False,
+    }  # fmt: skip
+
+
 def test_a_group_inside_a_node_tells_of_the_links_inside_it():
     inside = [list(range(node * PER_NODE, (node + 1) * PER_NODE)) for node in range(3)]
     rows = [row for n, members in enumerate(inside)
@@ -182,6 +191,17 @@ def test_the_bundled_job_has_no_slow_link(fleet_demo):
     assert set(table["operation"]) >= {"all-gather", "all-to-all"}
     assert table.loc[table["size_bytes"] > 1e6, "model_ratio"].between(0.3, 1).all()
     assert (analyze.slow_links(table, gpus_per_node=4)["suspect"] == "").all()
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_the_node_with_a_slow_link_of_a_simulated_job_is_found(seed):
+    job = simulate.troubled_job({"slow link": 0.1}, seed=seed, ranks=16)
+    trace = job.bundle.trace
+    collectives = analyze.collectives(trace.events, process_groups=trace.process_groups)
+    table = analyze.collective_bandwidth(collectives, gpus_per_node=4)
+    links = analyze.slow_links(table, gpus_per_node=4)
+    (node,) = links.loc[links["suspect"] == "inside the node", "node"]
+    assert job.truth["where"].tolist() == [f"ranks {4 * node} to {4 * node + 3}"]
 
 
 def test_what_makes_no_sense_is_refused():

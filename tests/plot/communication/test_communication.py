@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from workbench import analyze, plot
-from workbench.tables import EXPERT_LOADS
+from workbench.tables import EXPERT_LOADS, SLOW_LINKS
 
 JOB = analyze.FaultTolerance(recovery_min=5, stall_min=0, replicas=1)
 
@@ -59,6 +59,26 @@ def test_beyond_the_published_sizes_the_title_is_in_doubt_and_gaps_are_counted()
     figure = plot.startup_goodput(table)
     assert title(figure).startswith("In doubt: Starting NCCLX")
     assert "2 cases without an answer" in subtitle(figure)
+
+
+def test_a_slow_link_is_named_and_what_it_slows_is_not_cleared(build):
+    rows = [
+        {"node": 0, "rail": 2, "group_count": 2, "slow_count": 2, "best_ratio": 0.5, "suspect": "link"},
+        {"node": 1, "rail": 2, "group_count": 1, "slow_count": 1, "best_ratio": 0.5, "suspect": ""},
+        {"node": 3, "rail": None, "group_count": 2, "slow_count": 1, "best_ratio": 1.0, "suspect": ""},
+    ]  # fmt: skip
+    figure = plot.slow_links(build(SLOW_LINKS, rows))
+    assert title(figure) == "Slow: node 0, rail 2 (link); at most 50 % of the bandwidth of peers"
+    assert [trace.name for trace in figure.data] == [
+        "suspect", "slow through a suspect", "cleared by a fast group",
+    ]  # fmt: skip
+    assert list(figure.layout.yaxis.ticktext) == [
+        "node 0, rail 2",
+        "node 1, rail 2",
+        "node 3, inside",
+    ]
+    free = plot.slow_links(build(SLOW_LINKS, rows[2:]))
+    assert title(free).startswith("No link is suspected")
 
 
 def test_padding_tells_traffic_and_the_busiest_rank_apart():

@@ -18,6 +18,7 @@ from workbench.tables import COLLECTIVE_BANDWIDTH, COLLECTIVES, SLOW_LINKS
 _KEY = ["operation", "members", "size_bytes"]
 _PEERS = ["operation", "rank_count", "node_count", "size_bytes"]
 _PARTIAL = "ranks of the group are missing: the shortest duration may hold waiting"
+_EXPLAINED = "all its groups are slow, and a suspect explains them: it is not cleared"
 _INSIDE = -1
 _Link = tuple[int, int]
 
@@ -169,7 +170,8 @@ def slow_links(
     per_node = whole_number("gpus_per_node", gpus_per_node, least=1)
     share_between("slow_ratio", slow_ratio)
     rows = bandwidth[bandwidth["peer_ratio"].notna() & (bandwidth["size_bytes"] >= least_bytes)]
-    ratio = rows.groupby("members")["peer_ratio"].median().astype("float64").to_dict()
+    medians = rows.groupby("members")["peer_ratio"].median()
+    ratio = {str(members): float(value) for members, value in medians.items()}
     users: dict[_Link, set[str]] = defaultdict(set)
     for members in ratio:
         for link in sorted(_links(members, per_node)):
@@ -180,6 +182,8 @@ def slow_links(
     for (node, rail), groups in users.items():
         names, alike = suspects.get((node, rail), ("", 0))
         doubt = f"the same groups use {alike} other suspects" if alike else ""
+        if not names and groups <= slow:
+            doubt = _EXPLAINED
         best = max(ratio[members] for members in groups)
         number = pd.NA if rail == _INSIDE else rail
         counts = (len(groups), len(groups & slow))

@@ -139,7 +139,7 @@ class _Used(NamedTuple):
 
     ranks: int
     names: list[str]
-    count: Floats
+    units: Floats
     latency_s: Floats
     bytes_per_s: Floats
     below: Floats
@@ -147,7 +147,7 @@ class _Used(NamedTuple):
     @property
     def share(self) -> Floats:
         """Of the buffer: what is left for a rank at each level."""
-        return np.asarray(1 / np.cumprod([1.0, *self.count[:-1]]))
+        return np.asarray(1 / np.cumprod([1.0, *self.units[:-1]]))
 
     @property
     def peers(self) -> Floats:
@@ -156,7 +156,7 @@ class _Used(NamedTuple):
 
     def at_slowest(self, latencies: float, volume: float) -> tuple[Floats, Floats]:
         """Put all latencies and all volume on the slowest levels."""
-        levels = np.arange(len(self.count))
+        levels = np.arange(len(self.units))
         slow = (levels == self.latency_s.argmax(), levels == self.bytes_per_s.argmin())
         return latencies * slow[0] * self.latency_s, volume * slow[1] / self.bytes_per_s
 
@@ -173,46 +173,46 @@ def _ring(used: _Used, rounds: int) -> _Cost:
 
 
 def _hierarchical_ring(used: _Used, rounds: int) -> _Cost:
-    steps = rounds * (used.count - 1)
-    return steps * used.latency_s, steps / used.count * used.share / used.bytes_per_s, 0.0
+    steps = rounds * (used.units - 1)
+    return steps * used.latency_s, steps / used.units * used.share / used.bytes_per_s, 0.0
 
 
 def _recursive_doubling(used: _Used, rounds: int) -> _Cost:
     _, transfer, _ = _hierarchical_ring(used, rounds)
-    return rounds * _log2(used.count) * used.latency_s, transfer, 0.0
+    return rounds * _log2(used.units) * used.latency_s, transfer, 0.0
 
 
 def _tree(used: _Used, rounds: int) -> _Cost:
     latency, transfer, _ = _hierarchical_ring(used, rounds)
-    beyond = np.arange(len(used.count)) > 0
+    beyond = np.arange(len(used.units)) > 0
     slow = beyond & (used.bytes_per_s == used.bytes_per_s[1:].min(initial=np.inf))
     # Only one of several equally slow levels, since all carry the same bytes at the same time.
     slow &= np.cumsum(slow) == 1
-    trees = rounds * _log2(used.count) * used.latency_s
-    whole = slow * rounds / used.count[0] / used.bytes_per_s
+    trees = rounds * _log2(used.units) * used.latency_s
+    whole = slow * rounds / used.units[0] / used.bytes_per_s
     return np.where(beyond, trees, latency), np.where(beyond, whole, transfer), 0.0
 
 
-def _pat(used: _Used, _: int) -> _Cost:
+def _pat(used: _Used, _rounds: int) -> _Cost:
     return *used.at_slowest(float(_log2(used.ranks)), 1 - 1 / used.ranks), 0.0
 
 
-def _direct(used: _Used, _: int) -> _Cost:
+def _direct(used: _Used, _rounds: int) -> _Cost:
     latency, _ = used.at_slowest(1.0, 0.0)
     return latency, used.peers / used.ranks / used.bytes_per_s, used.ranks - 1.0
 
 
-def _two_phase(used: _Used, _: int) -> _Cost:
+def _two_phase(used: _Used, _rounds: int) -> _Cost:
     latency, transfer, _ = _direct(used, 0)
-    inside = used.count[0]
-    local = np.arange(len(used.count)) == 0
+    inside = used.units[0]
+    local = np.arange(len(used.units)) == 0
     if len(local) > 1:
         latency = latency + local * used.latency_s
     first = (1 - 1 / inside) / used.bytes_per_s
     return latency, np.where(local, first, transfer), inside + np.ceil(used.ranks / inside) - 2
 
 
-def _bruck(used: _Used, _: int) -> _Cost:
+def _bruck(used: _Used, _rounds: int) -> _Cost:
     steps = float(_log2(used.ranks))
     return *used.at_slowest(steps, steps / 2), 0.0
 
@@ -260,9 +260,9 @@ def _compared(
     # Of equally fast ones the first is chosen.
     is_chosen = np.arange(len(algorithms)) == total.argmin(axis=1)[:, None]
     bus = np.full(total.shape, np.nan)
-    factor = bus_factor(collective, used.ranks)
+    factor = bus_factor(collective, used.ranks) or 0.0
     np.divide(sizes[:, None] * factor, total, out=bus, where=total > 0)
-    room = float(used.count.prod()) / used.ranks
+    room = float(used.units.prod()) / used.ranks
     columns = [total, *parts, bus, np.stack(names).T, is_chosen]
     shared = {"collective": collective, "rank_count": used.ranks}
     shared["doubt"] = _PARTIAL if room > 1 + _PARTIAL_SHARE else ""

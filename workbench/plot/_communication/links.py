@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
@@ -14,6 +16,11 @@ from workbench.plot._style.text import is_doubtful as in_doubt
 from workbench.tables import COLLECTIVE_BANDWIDTH, SLOW_LINKS
 
 _MOST_POINTS, _MOST_LINKS = 2_000, 30
+_KINDS = (
+    ("suspect", "diamond", "limit"),
+    ("slow through a suspect", "circle-open", "neutral"),
+    ("cleared by a fast group", "circle", "all others"),
+)
 
 
 def collective_bandwidth(
@@ -66,11 +73,11 @@ def collective_bandwidth(
     figure.update_layout(hovermode="closest")
     worst = drawn.sort_values("model_ratio").iloc[0]
     best = drawn.sort_values("model_ratio").iloc[-1]
-    claim = " and ".join(
-        f"{_of(row['model_ratio'])} in {label(row['operation'], 16)} of {size(row['size_bytes'])}"
-        for row in (best, worst)
-    )
-    claim = f"Collectives reach {claim}, of the bandwidth by the model"
+    ends = [
+        f"{_of(row['model_ratio'])} ({label(row['operation'], 16)} of {size(row['size_bytes'])})"
+        for row in (worst, best)
+    ]
+    claim = f"Collectives reach {' to '.join(ends)} of the modelled bandwidth"
     return frame.finish(figure, claim=claim, is_doubtful=in_doubt(drawn))
 
 
@@ -103,15 +110,15 @@ def slow_links(table: pd.DataFrame, *, source: str = "", synthetic: bool = False
     shown = table.iloc[np.argsort(~is_suspect, kind="stable")[:_MOST_LINKS]]
     names = [_name(row) for row in shown.to_dict("records")]
     figure = go.Figure()
-    for suspect, name, look in (
-        (True, "suspect", {"symbol": "diamond", "color": COLOURS["limit"]}),
-        (False, "cleared by a fast group", {"symbol": "circle", "color": COLOURS["all others"]}),
-    ):
-        at = np.flatnonzero((shown["suspect"] != "").to_numpy() == suspect)
+    is_slow = shown["slow_count"] == shown["group_count"]
+    kinds = np.where(shown["suspect"] != "", 0, np.where(is_slow, 1, 2))
+    for kind, (name, symbol, meaning) in enumerate(_KINDS):
+        at = np.flatnonzero(kinds == kind)
         if len(at):
             figure.add_scatter(
                 mode="markers", x=100 * shown["best_ratio"].to_numpy()[at], y=at, name=name,
-                marker={"size": 11, **look}, hovertemplate="%{x:.0f} %<extra></extra>",
+                marker={"size": 11, "symbol": symbol, "color": COLOURS[meaning]},
+                hovertemplate="%{x:.0f} %<extra></extra>",
             )  # fmt: skip
     figure.update_xaxes(title="best group over it [% of its peers]", rangemode="tozero")
     figure.update_yaxes(
@@ -120,6 +127,8 @@ def slow_links(table: pd.DataFrame, *, source: str = "", synthetic: bool = False
     figure.update_layout(height=max(len(names), 3) * 24, margin_l=left_margin(names))
     suspects = table[is_suspect]
     notes = ["a fast group clears every link that it uses"]
+    if unexplained := table.attrs.get("unexplained"):
+        notes.append(f"{plural(len(unexplained), 'slow group')} that no link explains")
     if len(table) > _MOST_LINKS:
         notes.append(f"{plural(len(table) - _MOST_LINKS, 'link')} not shown")
     return frame.finish(
@@ -128,9 +137,9 @@ def slow_links(table: pd.DataFrame, *, source: str = "", synthetic: bool = False
     )  # fmt: skip
 
 
-def _name(row: dict[str, object]) -> str:
+def _name(row: dict[Any, Any]) -> str:
     rail = row["rail"]
-    return f"node {row['node']}, " + ("inside" if pd.isna(rail) else f"rail {rail}")  # type: ignore[call-overload]
+    return f"node {row['node']}, " + ("inside" if pd.isna(rail) else f"rail {rail}")
 
 
 def _verdict(suspects: pd.DataFrame) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
@@ -90,7 +92,7 @@ def _line(figure: go.Figure, rows: pd.DataFrame, x: str, name: str, position: in
     )
 
 
-def _words(column: str, value: float) -> str:
+def _words(column: str, value: Any) -> str:
     return size(value) if column == "size_bytes" else f"{int(value):,} ranks"
 
 
