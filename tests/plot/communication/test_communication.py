@@ -95,7 +95,8 @@ def test_the_curve_of_speed_ups_leaves_out_what_no_speed_up_reaches():
     figure = plot.communication_speedup(table)
     assert figure.data[0].x == pytest.approx([20, 30, 40, 50])
     assert title(figure) == (
-        "A step is 12 % shorter with communication 2.50 x at 20 % exposed, 1.32 x at 50 %"
+        "A step 12 % shorter takes communication 2.50 times as fast where 20 % is exposed, "
+        "1.32 times as fast where 50 % is exposed"
     )
     none = plot.communication_speedup(analyze.communication_speedup([0.05]))
     assert title(none) == "No speed-up is enough"

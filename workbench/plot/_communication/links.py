@@ -147,7 +147,9 @@ def _verdict(suspects: pd.DataFrame) -> str:
         return "No link is suspected: every one is used by a group as fast as its peers"
     first = suspects.iloc[0]
     most = share_text(float(suspects["best_ratio"].max()))
-    claim = f"Slow: {_name(first.to_dict())} ({label(first['suspect'], 24)})"
+    claim = f"Slow: {_name(first.to_dict())}"
+    # A link inside a node is nothing else.
+    claim += "" if pd.isna(first["rail"]) else f" ({label(first['suspect'], 24)})"
     if len(suspects) > 1:
         claim += f" and {plural(len(suspects) - 1, 'other link')}"
     return f"{claim}; at most {most} of the bandwidth of peers"

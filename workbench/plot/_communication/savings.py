@@ -86,9 +86,10 @@ def communication_speedup(
     figure.update_yaxes(title="speed-up needed [times]", type="log")
     first, last = rows.iloc[0], rows.iloc[-1]
     ends = [
-        f"{digits(float(row['speedup_ratio']))} x at {share_text(row['communication_share'])}"
+        f"{digits(float(row['speedup_ratio']))} times as fast where "
+        f"{share_text(row['communication_share'])} is exposed"
         for row in (first, last)
     ]
     saved = share_text(float(first["saved_share"]))
-    claim = f"A step is {saved} shorter with communication {ends[0]} exposed, {ends[1]}"
+    claim = f"A step {saved} shorter takes communication {ends[0]}, {ends[1]}"
     return frame.finish(figure, claim=claim, note="arithmetic, not measured")
