@@ -1,4 +1,4 @@
-"""Claims about communication at scale: simulated and measured times, start-up, padding."""
+"""Claims about communication at scale: simulated and measured times, and start-up."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ import pandas as pd
 
 from workbench import analyze
 from workbench.fidelity.registry import Reading, claim, published
-from workbench.tables import COLLECTIVE_TIMES, EXPERT_LOADS, NETWORK_LEVELS
+from workbench.tables import COLLECTIVE_TIMES, NETWORK_LEVELS
+
+_STARTUP = "start-up, NCCL / NCCLX"
 
 
 @claim(
@@ -55,7 +57,7 @@ def send_and_receive() -> Iterator[Reading]:
     The H100 table is not claimed: its authors say that its NCCL column has outliers.
     """
     rows = pd.DataFrame(published("send_receive_times"))
-    limit = _printed("median error of send and receive on GB300")
+    (limit,) = (row for row in published("collectives_at_scale") if row["what"] != _STARTUP)
     for library, measured in rows[rows["gpu"] == "GB300"].groupby("library", sort=False):
         times = analyze.collective_times(send_receive(measured))
         error = np.abs(times["held_out_ns"] / times["dur_ns"] - 1).median()
@@ -74,50 +76,18 @@ def send_receive(rows: pd.DataFrame) -> pd.DataFrame:
 
 @claim(
     noun="collectives_at_scale",
-    name="start-up of the library",
+    name="start-up of NCCL over that of NCCLX",
     source="NCCLX, arXiv:2510.20171v4, figure 21",
 )
 def startup() -> Iterator[Reading]:
-    """Compare the curve with every published point, and the speed-up at the largest size."""
-    for row in published("startup_times"):
-        times = analyze.startup_time([int(row["rank_count"])], libraries=[row["library"]])
-        name = f"{row['library']}, {int(row['rank_count']):,} ranks"
-        here = float(times["startup_s"].iloc[0])
-        yield Reading(name, float(row["startup_s"]), here, "s", source=row["source"])
-    both = analyze.startup_time([98_304], libraries=["NCCL", "NCCLX"])["startup_s"].tolist()
-    yield _reading("start-up, NCCL / NCCLX at 98,304 ranks", both[0] / both[1])
+    """Compare printed speed-ups with those of the times printed beside them.
 
-
-@claim(
-    noun="collectives_at_scale",
-    name="what exact sizes and faster communication save",
-    source="NCCLX, arXiv:2510.20171v4",
-)
-def savings() -> Iterator[Reading]:
-    """Compare printed gains with those at the load imbalance and the speed-up that they need.
-
-    This is a reading of the numbers: printed are latencies of decoding from end to end, computed
-    are shares of the traffic, at an imbalance of 1.18 and 5, and of a step at a speed-up of 5 / 3
-    where 30 % of it is exposed.
+    The curve goes through the printed times, so a comparison with these would say nothing.
     """
-    for what, ratio in (
-        ("padded all-to-all, least gain", 1.18), ("padded all-to-all, largest gain", 5.0),
-    ):  # fmt: skip
-        loads = np.full(64, (64 - ratio) / 63)
-        loads[0] = ratio
-        frame = pd.DataFrame({"layer": 0, "expert": range(64), "load_count": loads})
-        padding = analyze.all_to_all_padding(EXPERT_LOADS.cast(frame))
-        yield _reading(what, 100 * float(padding["saved_share"].iloc[0]))
-    needed = analyze.communication_speedup([0.3])["speedup_ratio"].iloc[0]
-    yield _reading("step latency saved", 100 * 0.3 * (1 - 1 / needed))
-
-
-def _printed(what: str) -> dict[str, str]:
-    return next(row for row in published("collectives_at_scale") if row["what"] == what)
-
-
-def _reading(what: str, here: float) -> Reading:
-    row = _printed(what)
-    return Reading(
-        what, float(row["value"]), here, row["unit"], float(row["tolerance"]), row["source"]
-    )
+    for row in published("collectives_at_scale"):
+        if row["what"] == _STARTUP:
+            ranks = int(row["rank_count"])
+            times = analyze.startup_time([ranks], libraries=["NCCL", "NCCLX"])["startup_s"]
+            here = float(times.iloc[0] / times.iloc[1])
+            name, tolerance = f"{ranks:,} ranks", float(row["tolerance"])
+            yield Reading(name, float(row["value"]), here, row["unit"], tolerance, row["source"])
