@@ -132,6 +132,11 @@ from ._failures.goodput_model.windows import (
     goodput_replay as goodput_replay,
     goodput_windows as goodput_windows,
 )
+from ._failures.goodput_model.startup import (
+    startup_goodput as startup_goodput,
+    with_startup as with_startup,
+)
+from ._failures.hang.checklist import fault_checklist as fault_checklist
 from ._failures.hang.suspects import flight_positions as flight_positions
 from ._failures.hang.suspects import flight_suspects as flight_suspects
 from ._failures.hang.waits import flight_waits as flight_waits
@@ -277,6 +282,22 @@ from ._power.spectrum import power_peaks as power_peaks, power_spectrum as power
 from ._power.spectrum import power_swings as power_swings
 from ._power.grid import power_sum as power_sum
 from ._power.hierarchy import power_residual as power_residual, power_tree as power_tree
+
+# Communication at scale
+from ._communication.collective_bandwidth import (
+    collective_bandwidth as collective_bandwidth,
+    slow_links as slow_links,
+)
+from ._communication.collective_scaling import (
+    COLLECTIVE_ALGORITHMS as COLLECTIVE_ALGORITHMS,
+    collective_scaling as collective_scaling,
+    network_levels as network_levels,
+)
+from ._communication.savings import (
+    all_to_all_padding as all_to_all_padding,
+    communication_speedup as communication_speedup,
+)
+from ._communication.startup_time import startup_time as startup_time
 
 # The fleet as a whole
 from ._fleet.clock_offset import clock_correction_s as clock_correction_s

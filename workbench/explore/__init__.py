@@ -1,5 +1,6 @@
 """Widgets around one analysis and one figure each; the only code that knows ipywidgets."""
 
+from workbench.explore.communication import collective_scaling, startup_goodput
 from workbench.explore.failures import (
     cause_shares,
     checkpoint_curve,
@@ -48,6 +49,7 @@ __all__ = [
     "capping_events",
     "cause_shares",
     "checkpoint_curve",
+    "collective_scaling",
     "collective_times",
     "collective_waits",
     "context_sharding",
@@ -82,6 +84,7 @@ __all__ = [
     "pvf_running",
     "row_sharding",
     "spares",
+    "startup_goodput",
     "static_html",
     "table_sharding",
     "time_breakdown",

@@ -7,7 +7,17 @@ data sets themselves. Each domain has a module of claims; importing this package
 them all.
 """
 
-from workbench.fidelity import failures, findings, imbalance, perfmodel, power, pvf, replay, traces
+from workbench.fidelity import (
+    communication,
+    failures,
+    findings,
+    imbalance,
+    perfmodel,
+    power,
+    pvf,
+    replay,
+    traces,
+)
 from workbench.fidelity.findings import finding_cases, finding_quality
 from workbench.fidelity.perfmodel import printed_iterations, printed_predictions
 from workbench.fidelity.registry import (
@@ -28,6 +38,7 @@ __all__ = [
     "Reading",
     "claim",
     "claims",
+    "communication",
     "failed",
     "failures",
     "finding_cases",

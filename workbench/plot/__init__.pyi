@@ -145,6 +145,20 @@ from ._power.spectrum import power_spectrum as power_spectrum
 from ._power.spectrum import power_swings as power_swings
 from ._power.totals import power_totals as power_totals
 
+# Communication at scale
+from ._communication.links import (
+    collective_bandwidth as collective_bandwidth,
+    slow_links as slow_links,
+)
+from ._communication.savings import (
+    all_to_all_padding as all_to_all_padding,
+    communication_speedup as communication_speedup,
+)
+from ._communication.scaling import (
+    collective_scaling as collective_scaling,
+    startup_goodput as startup_goodput,
+)
+
 # The fleet as a whole
 from ._fleet.step_energy import energy_waste as energy_waste
 from ._fleet.step_energy import incident_energy as incident_energy

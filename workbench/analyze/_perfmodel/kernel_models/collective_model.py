@@ -281,7 +281,8 @@ def _expected(key: Key, size: Floats) -> Floats:
     gpu, name, ranks, nodes = key
     if name not in MODELLED:
         msg = f"{name} of {ranks} ranks on {nodes} nodes of {gpu} was not measured, and only "
-        msg += f"{list(MODELLED)} are modelled without; load times of it"
+        msg += f"{list(MODELLED)} are modelled without; load times of it, or take the bound of "
+        msg += "analyze.collective_scaling"
         raise PerformanceModelError(msg)
     return np.array(
         [expected_seconds(gpu, name, ranks, nodes, bytes_moved) for bytes_moved in size]

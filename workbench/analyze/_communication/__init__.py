@@ -1,0 +1,1 @@
+"""Analyze: communication at scale."""

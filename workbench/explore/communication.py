@@ -1,0 +1,98 @@
+"""Explore communication at scale: collectives on a network of levels, start-up and goodput."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+
+import ipywidgets as widgets
+import pandas as pd
+import plotly.graph_objects as go
+
+from workbench import analyze, plot
+from workbench.analyze import COLLECTIVE_ALGORITHMS, FaultTolerance
+from workbench.explore.panel import Explorer, numbers, slider
+from workbench.plot._style.text import size
+from workbench.tables import Source
+
+_RANKS = (8, 32, 128, 512, 2_048, 8_192, 16_384, 32_768, 65_536, 98_304, 131_072, 200_000)
+_SIZES = tuple(10**power * lead for power in range(3, 11) for lead in (1, 4))
+_NCCL = ("ring", "tree", "PAT", "direct")
+_MODEL = Source("closed form on levels of a network", "model")
+
+
+def collective_scaling(levels: pd.DataFrame | None = None) -> Explorer:
+    """Choose collective, size, algorithms, latency and oversubscription; see time by ranks.
+
+    Starts with an all-reduce of 64 MB on 8 to 200,000 ranks.
+
+    Parameters
+    ----------
+    levels
+        Table :data:`workbench.tables.NETWORK_LEVELS`; by default that of
+        :func:`workbench.analyze.network_levels`.
+
+    Returns
+    -------
+    workbench.explore.Explorer
+        Controls above :func:`workbench.plot.collective_scaling`.
+    """
+    network = analyze.network_levels() if levels is None else levels
+    outer = network.index != network.index[0]
+
+    def draw(
+        *, collective: str, size_bytes: int, compared: str, latency: float, oversubscribed: float
+    ) -> go.Figure:
+        changed = network.assign(
+            latency_us=network["latency_us"].where(~outer, network["latency_us"] * latency),
+            oversubscription_ratio=network["oversubscription_ratio"].mask(
+                network["oversubscription_ratio"] > 1, oversubscribed
+            ),
+        )
+        named = _NCCL if compared == "NCCL" else None
+        rows = analyze.collective_scaling(
+            _RANKS, [size_bytes], collective=collective, levels=changed, algorithms=named
+        )
+        return plot.collective_scaling(rows, source=_MODEL)
+
+    return Explorer(
+        draw,
+        collective=widgets.Dropdown(options=list(COLLECTIVE_ALGORITHMS), description="collective"),
+        size_bytes=slider(
+            "size", [(size(n), n) for n in sorted({*_SIZES, 64_000_000})], 64_000_000
+        ),
+        compared=widgets.Dropdown(
+            options=[("all", "all"), ("those of NCCL", "NCCL")], description="algorithms"
+        ),
+        latency=numbers("latency beyond the node [times]", (0.25, 0.5, 1, 2, 4), 1),
+        oversubscribed=numbers("oversubscription", (1, 2, 2.8, 4, 7, 10), 2.8),
+    )
+
+
+def startup_goodput(job: FaultTolerance | None = None) -> Explorer:
+    """Move failure rate, rest of the recovery and replicas; see what start-ups cost by size.
+
+    Parameters
+    ----------
+    job
+        How the job answers a failure, without the start-up; by default it restarts whole in 5 min.
+
+    Returns
+    -------
+    workbench.explore.Explorer
+        Controls above :func:`workbench.plot.startup_goodput`.
+    """
+    base = FaultTolerance(recovery_min=5.0, stall_min=0.0, replicas=1) if job is None else job
+    startup = cache(lambda: analyze.startup_time(_RANKS[5:]))
+
+    def draw(*, rate: float, recovery: float, replicas: float) -> go.Figure:
+        changed = replace(base, recovery_min=recovery, replicas=int(replicas))
+        rows = analyze.startup_goodput(startup(), changed, failures_per_1000_node_days=rate)
+        return plot.startup_goodput(rows, source=_MODEL)
+
+    return Explorer(
+        draw,
+        rate=numbers("failures per 1,000 node-days", (0.5, 1, 2.3, 3.79, 6.5, 13), 6.5),
+        recovery=numbers("rest of the recovery [min]", range(21), base.recovery_total_min),
+        replicas=numbers("replicas", (1, 2, 4, 8, 12, 16, 32), base.replicas),
+    )

@@ -1,0 +1,1 @@
+"""Plot: communication at scale."""
