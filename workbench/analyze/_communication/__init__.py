@@ -1,0 +1,1 @@
+"""Analyze: communication between GPUs, nodes and regions."""

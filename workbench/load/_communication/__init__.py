@@ -1,0 +1,1 @@
+"""Load: communication between GPUs, nodes and regions."""

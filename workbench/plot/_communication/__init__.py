@@ -1,0 +1,1 @@
+"""Plot: communication between GPUs, nodes and regions."""

@@ -1,0 +1,1 @@
+"""Simulate: communication between GPUs, nodes and regions."""
