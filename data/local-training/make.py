@@ -188,7 +188,7 @@ class Trainer:
         return [piece.reshape(shape) for piece, shape in zip(pieces, self.shapes, strict=True)]
 
 
-def replayed(
+def replayed(  # noqa: PLR0915 - one event after the other, as they happen
     events: pd.DataFrame, trainer: Trainer, job: analyze.LocalTrainingJob
 ) -> Iterator[tuple[int, np.ndarray]]:
     """Train along the events; give local steps and global model whenever that changes."""
@@ -271,7 +271,8 @@ def losses(
     table = pd.DataFrame(rows, columns=["step_count", "loss"])
     updates = events.loc[events["event"] == "update", "staleness_count"]
     table = table.assign(
-        scheme=events["scheme"].iloc[0], seed=seed, staleness_count=updates.astype(float).mean()
+        scheme=events["scheme"].iloc[0], seed=seed, staleness_count=updates.astype(float).mean(),
+        model=f"character model, {len(trainer.first):,} parameters",
     )
     return LOCAL_TRAINING_LOSSES.check(LOCAL_TRAINING_LOSSES.cast(table))
 

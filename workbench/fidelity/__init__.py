@@ -7,7 +7,17 @@ data sets themselves. Each domain has a module of claims; importing this package
 them all.
 """
 
-from workbench.fidelity import failures, findings, imbalance, perfmodel, power, pvf, replay, traces
+from workbench.fidelity import (
+    failures,
+    findings,
+    imbalance,
+    perfmodel,
+    power,
+    pvf,
+    regions,
+    replay,
+    traces,
+)
 from workbench.fidelity.findings import finding_cases, finding_quality
 from workbench.fidelity.perfmodel import printed_iterations, printed_predictions
 from workbench.fidelity.registry import (
@@ -41,6 +51,7 @@ __all__ = [
     "printed_iterations",
     "printed_predictions",
     "pvf",
+    "regions",
     "replay",
     "run",
     "summary",

@@ -50,7 +50,10 @@ from ._fleet.job_log import job_log as job_log
 from ._fleet.reader import fleet as fleet
 
 # Communication
-from ._communication.regions import regions as regions
+from ._communication.regions import (
+    local_training_losses as local_training_losses,
+    regions as regions,
+)
 
 # All domains
 from ._traces.parquet import write as write

@@ -123,6 +123,7 @@ LOCAL_TRAINING_LOSSES = table("""
     step_count: int64 >=0 - local steps that the global model holds
     loss: float64 >=0 - held-out cross-entropy (unit: nats per character)
     staleness_count: float64 >=0 - mean staleness of the updates of the run
+    model: category - what was trained
 """)
 
 LOCAL_TRAINING = table("""
@@ -133,6 +134,7 @@ LOCAL_TRAINING = table("""
     step_count: int64 >=0 - local steps that the global model holds
     time_s: float64 >=0 - when the global model holds them
     loss: float64 >=0 - held-out cross-entropy (unit: nats per character)
+    model: category - what was trained; the clock may be that of another model
     doubt: str - why the loss may be another one on this clock; empty if there is no reason
 """)
 
@@ -154,5 +156,7 @@ TIME_TO_LOSS = table("""
     low_step_ratio: float64? >=0 - the same, lowest
     high_step_ratio: float64? >=0 - the same, highest
     clock_ratio: float64? >=0 - time per local step over that of the reference scheme, median
+    reference: category - the reference scheme
+    model: category - as in local_training
     doubt: str - as in local_training
 """)

@@ -125,8 +125,8 @@ def local_training_rate(regions: Regions, job: LocalTrainingJob | None = None) -
     --------
     >>> from workbench import datasets, load
     >>> own = load.regions(datasets.path("local-training") / "regions.csv")
-    >>> local_training_rate(own).set_index("scheme")["halos_ratio"].round(2).to_dict()
-    {'synchronous': 89.65, 'DiLoCo': 7.77, 'DiLoCo dynamic': 5.21, 'Async-Local-SGD': 1.69, 'HALoS': 1.0}
+    >>> local_training_rate(own)["halos_ratio"].round(2).tolist()
+    [89.66, 7.77, 5.21, 1.69, 1.0]
     """
     job = job or LocalTrainingJob()
     speed = checked(regions)[2]
@@ -255,8 +255,9 @@ def local_training(losses: pd.DataFrame, events: pd.DataFrame) -> pd.DataFrame:
     -------
     pandas.DataFrame
         Table :data:`workbench.tables.LOCAL_TRAINING`: ``scheme``, ``seed``, ``step_count``,
-        ``time_s``, ``loss``, ``doubt``. In doubt is a scheme whose mean staleness here differs by
-        more than a third from that of the training runs: their loss per step is then a guess.
+        ``time_s``, ``loss``, ``model``, ``doubt``. In doubt is a scheme whose mean staleness here
+        differs by more than a third from that of the training runs: its loss per step is then a
+        guess.
 
     Raises
     ------
@@ -335,7 +336,7 @@ def time_to_loss(
     >>> curves = pd.DataFrame({
     ...     "scheme": pd.Categorical(["HALoS"] * 2 + ["DiLoCo"] * 2), "seed": np.int32(0),
     ...     "step_count": [0, 100] * 2, "time_s": [0.0, 10, 0, 80], "loss": [4.0, 2, 4, 2],
-    ...     "doubt": "",
+    ...     "model": pd.Categorical(["made up"] * 4), "doubt": "",
     ... })
     >>> time_to_loss(curves, [3.0])[["scheme", "time_ratio", "step_ratio", "clock_ratio"]].values
     array([['HALoS', 1.0, 1.0, 1.0],
@@ -351,7 +352,9 @@ def time_to_loss(
     levels = [not_negative("a level", level) for level in levels]
     groups = curves.groupby(["scheme", "seed"], observed=True, sort=False)
     reached = [
-        _reached(rows, levels).assign(scheme=scheme, seed=seed, doubt=rows["doubt"].iloc[0])
+        _reached(rows, levels).assign(
+            scheme=scheme, seed=seed, **rows.iloc[0][["model", "doubt"]].to_dict()
+        )
         for (scheme, seed), rows in groups
     ]
     runs = pd.concat(reached, ignore_index=True)
@@ -363,7 +366,8 @@ def time_to_loss(
         _summary(float(loss), str(scheme), group)
         for (loss, scheme), group in runs.groupby(["loss", "scheme"], observed=True, sort=False)
     ]
-    return TIME_TO_LOSS.check(TIME_TO_LOSS.cast(pd.DataFrame(rows)))
+    table = pd.DataFrame(rows).assign(reference=reference)
+    return TIME_TO_LOSS.check(TIME_TO_LOSS.cast(table))
 
 
 def _reached(run: pd.DataFrame, levels: list[float]) -> pd.DataFrame:
@@ -385,7 +389,7 @@ def _reached(run: pd.DataFrame, levels: list[float]) -> pd.DataFrame:
 def _summary(loss: float, scheme: str, runs: pd.DataFrame) -> dict[str, Any]:
     known = runs.dropna(subset=["time_s"])
     row: dict[str, Any] = {"loss": loss, "scheme": scheme, "run_count": len(runs)}
-    row |= {"seed_count": len(known), "doubt": runs["doubt"].iloc[0]}
+    row |= {"seed_count": len(known), **runs.iloc[0][["model", "doubt"]].to_dict()}
     # An interval over the runs that happen to arrive would hide those that do not.
     whole = known if len(known) == len(runs) else known.iloc[:0]
     row |= {"time_s": whole["time_s"].median(), "low_s": whole["time_s"].min()}

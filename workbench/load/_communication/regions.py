@@ -10,7 +10,7 @@ import pandas as pd
 
 from workbench.errors import LoadError
 from workbench.load._files import tables as plain
-from workbench.tables import REGION_LINKS, REGION_WORKERS, Regions
+from workbench.tables import LOCAL_TRAINING_LOSSES, REGION_LINKS, REGION_WORKERS, Regions
 
 _NAME, _SPEEDS = "region", "speeds"
 _FORM = "write a row per region: region, a column per region in Gbit/s, speeds ('1 0.9 0.4')"
@@ -99,3 +99,34 @@ def _of_numbers(names: list[str], matrix: np.ndarray, speeds: list[list[str]]) -
         wrong = [text for text, value in zip(cell, values, strict=True) if not 0 < value < np.inf]
         misfits += [f"speed {text!r} in {name!r}" for text in wrong]
     return misfits + ["speeds of no worker at all"] * (not any(speeds))
+
+
+def local_training_losses(path: str | Path) -> pd.DataFrame:
+    """Read losses of training runs by local step.
+
+    Parameters
+    ----------
+    path
+        A CSV or Parquet file with the columns of the table, e.g. the bundled
+        ``local-training/losses.parquet`` or another result of the script beside it.
+
+    Returns
+    -------
+    pandas.DataFrame
+        Table :data:`workbench.tables.LOCAL_TRAINING_LOSSES`: ``scheme``, ``seed``,
+        ``step_count``, ``loss``, ``staleness_count``, ``model``.
+
+    Raises
+    ------
+    FileNotFoundError
+        If ``path`` does not exist.
+    LoadError
+        If a column is missing, or a value is no number from 0.
+    """
+    path = Path(path)
+    names = {name: name for name in LOCAL_TRAINING_LOSSES.columns}
+    frame = plain.renamed(plain.read(path), path, names=names, columns=None)
+    whole = {name: plain.whole(frame[name], path) for name in ("seed", "step_count")}
+    numbers = {name: plain.numbers(frame[name], path) for name in ("loss", "staleness_count")}
+    table = frame.assign(**whole, **numbers)
+    return LOCAL_TRAINING_LOSSES.check(LOCAL_TRAINING_LOSSES.cast(table), str(path))

@@ -57,7 +57,7 @@ def local_training(
     >>> own = load.regions(datasets.path("local-training") / "regions.csv")
     >>> events = local_training(own, "HALoS")
     >>> round(events["time_s"].iloc[-1]), events["event"].value_counts()["push"]
-    (2434, PUSHES)
+    (2434, 396)
     """
     job = job or LocalTrainingJob()
     ticks = clock(regions, job, scheme)
