@@ -83,5 +83,5 @@ def test_losses_of_other_runs_are_read_from_csv_too(tmp_path):
     (tmp_path / "own.csv").write_text(
         "scheme,seed,step_count,loss,staleness_count,model\na,0,1,x,1,b\n"
     )
-    with pytest.raises(LoadError, match="'loss'.*not a finite number"):
+    with pytest.raises(LoadError, match=r"'loss'.*not a finite number"):
         load.local_training_losses(tmp_path / "own.csv")

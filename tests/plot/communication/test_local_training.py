@@ -1,6 +1,5 @@
 """Figures of training across regions: titles state the result, and say whose loss it is."""
 
-import pandas as pd
 import pytest
 
 from workbench import analyze, datasets, load, plot, simulate
@@ -20,7 +19,7 @@ def regions():
 
 @pytest.fixture(scope="module")
 def curves(regions):
-    events = pd.concat([simulate.local_training(regions, scheme) for scheme in SCHEMES])
+    events = simulate.local_training(regions)
     return analyze.local_training(load.local_training_losses(FOLDER / "losses.parquet"), events)
 
 
@@ -65,6 +64,6 @@ def test_a_doubt_about_the_loss_is_in_title_and_note(curves):
 
 
 def test_the_oldest_models_are_named(regions):
-    events = [simulate.local_training(regions, scheme) for scheme in SCHEMES[3:]]
-    figure = plot.staleness(analyze.staleness(pd.concat(events)))
+    events = simulate.local_training(regions, SCHEMES[3:])
+    figure = plot.staleness(analyze.staleness(events))
     assert title(figure).startswith("Oldest models with Async-Local-SGD: ")

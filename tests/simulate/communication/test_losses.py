@@ -5,7 +5,6 @@ import importlib.util
 import lzma
 
 import numpy as np
-import pandas as pd
 import pytest
 
 from tests.analyze.communication.test_local_training import made
@@ -57,7 +56,7 @@ def test_the_text_and_the_size_of_the_bundle_are_fixed(text):
 
 
 def test_every_scheme_has_five_seeds_at_the_full_budget(losses):
-    last = losses.groupby(["scheme", "seed"], observed=True)["step_count"].max().unstack()
+    last = losses.pivot_table("step_count", "scheme", "seed", aggfunc="max", observed=True)
     assert set(last.index) == set(SCHEMES)
     assert list(last.columns) == list(range(5))
     assert (last >= LocalTrainingJob().step_count).all(axis=None)
@@ -200,8 +199,7 @@ def test_delayed_momentum_is_stable_up_to_the_spectral_radius_of_its_period(mome
 @pytest.fixture(scope="module")
 def to_loss(losses):
     regions = load.regions(FOLDER / "regions.csv")
-    events = pd.concat([simulate.local_training(regions, scheme) for scheme in SCHEMES])
-    curves = analyze.local_training(losses, events)
+    curves = analyze.local_training(losses, simulate.local_training(regions))
     assert curves["doubt"].eq("").all()
     return analyze.time_to_loss(curves)
 

@@ -17,7 +17,7 @@ from workbench._shared.local_training import (
     checked,
     clock,
 )
-from workbench._shared.numbers import not_negative, positive
+from workbench._shared.numbers import not_negative, positive, whole_number
 from workbench.errors import WorkbenchError
 from workbench.tables import (
     LOCAL_TRAINING,
@@ -186,15 +186,16 @@ def local_training_sweep(
     [5.79, 2.09, 1.23, 1.0]
     """
     job = job or LocalTrainingJob()
+    if parameter not in (allowed := ("link factor", "local steps")):
+        msg = f"parameter must be one of {allowed}, not {parameter!r}"
+        raise WorkbenchError(msg)
     tables = []
     for value in values:
         if parameter == "link factor":
             table = local_training_rate(scaled_regions(regions, link_factor=value), job)
-        elif parameter == "local steps":
-            table = local_training_rate(regions, replace(job, local_steps=value))  # type: ignore[arg-type]
         else:
-            msg = f"parameter must be 'link factor' or 'local steps', not {parameter!r}"
-            raise WorkbenchError(msg)
+            steps = whole_number("local steps", value, least=1)
+            table = local_training_rate(regions, replace(job, local_steps=steps))
         tables.append(table.assign(parameter=parameter, value_ratio=float(value)))
     return LOCAL_TRAINING_SWEEP.joined(tables)
 
@@ -351,20 +352,14 @@ def time_to_loss(
         levels = np.ceil(20 * least) / 20 + np.arange(8) / 10
     levels = [not_negative("a level", level) for level in levels]
     groups = curves.groupby(["scheme", "seed"], observed=True, sort=False)
-    reached = [
-        _reached(rows, levels).assign(
-            scheme=scheme, seed=seed, **rows.iloc[0][["model", "doubt"]].to_dict()
-        )
-        for (scheme, seed), rows in groups
-    ]
+    reached = [_reached(rows, levels) for _, rows in groups]
     runs = pd.concat(reached, ignore_index=True)
     base = runs[runs["scheme"] == reference]
     runs = runs.merge(base, on=["loss", "seed"], how="left", suffixes=("", "_base"))
     for name, column in (("time", "time_s"), ("step", "step_count")):
         runs[name] = runs[column] / runs[f"{column}_base"]
     rows = [
-        _summary(float(loss), str(scheme), group)
-        for (loss, scheme), group in runs.groupby(["loss", "scheme"], observed=True, sort=False)
+        _summary(group) for _, group in runs.groupby(["loss", "scheme"], observed=True, sort=False)
     ]
     table = pd.DataFrame(rows).assign(reference=reference)
     return TIME_TO_LOSS.check(TIME_TO_LOSS.cast(table))
@@ -373,23 +368,29 @@ def time_to_loss(
 def _reached(run: pd.DataFrame, levels: list[float]) -> pd.DataFrame:
     """Give time and steps at which a run first reaches each level; missing if it never does."""
     ordered = run.sort_values("step_count", kind="stable")
-    # Increasing, as np.interp needs; its left end is the lowest loss, beyond which is nothing.
     fall = -np.minimum.accumulate(ordered["loss"].to_numpy())
-    first = np.flatnonzero(np.diff(fall, prepend=-np.inf) > 0)
-    columns = {
-        name: np.interp(
-            np.negative(levels), fall[first], ordered[name].to_numpy(dtype=float)[first],
-            right=np.nan,
-        )
-        for name in ("time_s", "step_count")
-    }  # fmt: skip
-    return pd.DataFrame({"loss": levels, **columns})
+    targets = np.negative(levels)
+    after = np.searchsorted(fall, targets)
+    is_never = after == len(fall)
+    after = np.where(is_never, 0, after)
+    before = np.maximum(after - 1, 0)
+    # A level above the first loss is reached at once.
+    rise = np.where(after > 0, fall[after] - fall[before], np.inf)
+    part = (targets - fall[before]) / rise
+    columns = {}
+    for name in ("time_s", "step_count"):
+        values = ordered[name].to_numpy(dtype=np.float64)
+        at = values[before] + part * (values[after] - values[before])
+        columns[name] = np.where(is_never, np.nan, at)
+    same = {name: run[name].iloc[0] for name in ("scheme", "seed", "model", "doubt")}
+    return pd.DataFrame({"loss": levels, **columns}).assign(**same)
 
 
-def _summary(loss: float, scheme: str, runs: pd.DataFrame) -> dict[str, Any]:
+def _summary(runs: pd.DataFrame) -> dict[str, Any]:
     known = runs.dropna(subset=["time_s"])
-    row: dict[str, Any] = {"loss": loss, "scheme": scheme, "run_count": len(runs)}
-    row |= {"seed_count": len(known), **runs.iloc[0][["model", "doubt"]].to_dict()}
+    names = ("loss", "scheme", "model", "doubt")
+    row: dict[str, Any] = {name: runs[name].iloc[0] for name in names}
+    row |= {"run_count": len(runs), "seed_count": len(known)}
     # An interval over the runs that happen to arrive would hide those that do not.
     whole = known if len(known) == len(runs) else known.iloc[:0]
     row |= {"time_s": whole["time_s"].median(), "low_s": whole["time_s"].min()}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -54,8 +55,9 @@ def regions(path: str | Path) -> Regions:
         msg = f"{path}: no column {missing}; found {list(frame.columns)[:20]}. {_FORM}"
         raise LoadError(msg)
     plain.refuse_cut_row(frame, path, list(frame.columns))
-    names = plain.texts(frame[_NAME]).tolist()
-    misfits = _of_names(names, [name for name in frame if name not in (_NAME, _SPEEDS)])
+    names: list[Any] = plain.texts(frame[_NAME]).tolist()
+    columns = [str(name) for name in frame if name not in (_NAME, _SPEEDS)]
+    misfits = _of_names(names, columns)
     if misfits:
         msg = f"{path}: {'; '.join(misfits)}. {_FORM}"
         raise LoadError(msg)

@@ -320,7 +320,7 @@ def staleness(table: pd.DataFrame, *, source: str = "", synthetic: bool = False)
     )  # fmt: skip
     figure.update_yaxes(title="updates by others meanwhile [updates]", rangemode="tozero")
     figure.update_layout(margin_b=190)
-    worst = rows.loc[rows["median_count"].idxmax()]
+    worst = rows.iloc[int(rows["median_count"].to_numpy().argmax())]
     claim = (
         f"Oldest models with {label(worst['scheme'], 20)}: {digits(worst['median_count'])} updates "
         f"by others meanwhile, {digits(worst['high_count'])} in one case of twenty"

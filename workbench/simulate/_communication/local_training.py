@@ -4,11 +4,20 @@ from __future__ import annotations
 
 import heapq
 import math
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from workbench._shared.local_training import IN_ROUNDS, Clock, LocalTrainingJob, Scheme, clock
+from workbench._shared.local_training import (
+    IN_ROUNDS,
+    SCHEMES,
+    Clock,
+    LocalTrainingJob,
+    Scheme,
+    clock,
+)
 from workbench.errors import WorkbenchError
 from workbench.tables import LOCAL_TRAINING_EVENTS, Regions
 
@@ -17,17 +26,19 @@ _Row = tuple[str, float, float, int, int | None, int, int | None]
 
 
 def local_training(
-    regions: Regions, scheme: Scheme, job: LocalTrainingJob | None = None
+    regions: Regions,
+    schemes: Scheme | Sequence[Scheme] = SCHEMES,
+    job: LocalTrainingJob | None = None,
 ) -> pd.DataFrame:
-    """Run the clock of one scheme until the global server holds all local steps.
+    """Run the clock of each scheme until the global server holds all local steps.
 
     Parameters
     ----------
     regions
         From :func:`workbench.load.regions`.
-    scheme
-        ``"synchronous"``, ``"DiLoCo"``, ``"DiLoCo dynamic"`` (local steps by speed),
-        ``"Async-Local-SGD"`` or ``"HALoS"``.
+    schemes
+        One or several of ``"synchronous"``, ``"DiLoCo"``, ``"DiLoCo dynamic"`` (local steps by
+        speed), ``"Async-Local-SGD"`` and ``"HALoS"``; all by default.
     job
         Size of the model, length of a step and settings of the schemes; by default those of the
         examples of HALoS.
@@ -35,13 +46,13 @@ def local_training(
     Returns
     -------
     pandas.DataFrame
-        Table :data:`workbench.tables.LOCAL_TRAINING_EVENTS`, in the order of their effect. A
-        model: transfers have no latency and do not slow each other down.
+        Table :data:`workbench.tables.LOCAL_TRAINING_EVENTS`, scheme by scheme, in the order of
+        their effect. A model: transfers have no latency and do not slow each other down.
 
     Raises
     ------
     WorkbenchError
-        If the scheme is unknown, the regions have no clock, or there would be more than 5 million
+        If a scheme is unknown, the regions have no clock, or there would be more than 5 million
         events.
 
     Notes
@@ -60,8 +71,12 @@ def local_training(
     (2434, 396)
     """
     job = job or LocalTrainingJob()
+    names: list[Any] = [schemes] if isinstance(schemes, str) else list(schemes)
+    return LOCAL_TRAINING_EVENTS.joined([_of_scheme(regions, name, job) for name in names])
+
+
+def _of_scheme(regions: Regions, scheme: Scheme, job: LocalTrainingJob) -> pd.DataFrame:
     ticks = clock(regions, job, scheme)
-    # Of the shortest rounds, the fewest local steps that an exchange brings.
     count = job.step_count * len(ticks.steps) / int(ticks.steps.sum())
     if count > _MOST_EVENTS:
         msg = f"about {count:,.0f} events; at most {_MOST_EVENTS:,}: fewer or longer rounds"
@@ -71,9 +86,8 @@ def local_training(
     else:
         rows = _Servers(ticks, job, is_halos=scheme == "HALoS").run()
         table = pd.DataFrame(rows, columns=list(LOCAL_TRAINING_EVENTS.columns)[1:])
-    names = np.array(regions.names, dtype=object)
-    table = table.assign(scheme=scheme, region=names[table["region"].to_numpy()])
-    return LOCAL_TRAINING_EVENTS.check(LOCAL_TRAINING_EVENTS.cast(table))
+    region = np.array(regions.names, dtype=object)[table["region"].to_numpy()]
+    return LOCAL_TRAINING_EVENTS.cast(table.assign(scheme=scheme, region=region))
 
 
 def _in_rounds(ticks: Clock, step_count: int) -> pd.DataFrame:
