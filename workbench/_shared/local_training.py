@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Literal, TypeAlias, get_args
 
@@ -77,14 +77,12 @@ class Clock:
     """What a round of every worker takes under one scheme; one value per worker, in order.
 
     ``transfer_s`` is the all-reduce, or reading the model from the server and sending the steps
-    back; ``read_s`` is the first half of that. By region: ``push_s`` to the global server and
-    ``return_s`` from it.
+    back. By region: ``push_s`` to the global server and ``return_s`` from it.
     """
 
     region: NDArray[np.int64]
     steps: NDArray[np.int64]
     compute_s: Floats
-    read_s: Floats
     transfer_s: Floats
     push_s: Floats
     return_s: Floats
@@ -95,63 +93,73 @@ class Clock:
         return self.compute_s + self.transfer_s
 
 
-def clock(regions: Regions, job: LocalTrainingJob, scheme: str) -> Clock:
-    """Work out what a round of every worker takes under a scheme."""
-    if scheme not in SCHEMES:
-        msg = f"scheme must be one of {SCHEMES}, not {scheme!r}"
-        raise WorkbenchError(msg)
-    matrix, region, speed = checked(regions)
-    server = _server(regions, job)
-    bits = _BITS_PER_PARAMETER * job.parameter_count
-    # Gbit/s: no latency, no sharing of links, no congestion.
-    link_s = bits / (matrix * 1e9)
-    if scheme == "synchronous":
-        steps = np.ones(len(speed), dtype=np.int64)
-    elif scheme == "DiLoCo":
-        steps = np.full(len(speed), job.local_steps, dtype=np.int64)
-    else:
-        local = job.halos_steps if scheme == "HALoS" else job.local_steps
-        steps = np.maximum(np.ceil(local * speed), 1).astype(np.int64)
-    if scheme in IN_ROUNDS:
-        count = len(speed)
-        all_reduce = 2 * (count - 1) / count * bits / (_ring_gbps(matrix, region) * 1e9)
-        read, transfer = np.zeros(count), np.full(count, all_reduce)
-    else:
-        home = region if scheme == "HALoS" else np.full(len(speed), server)
-        read = link_s[home, region]
-        transfer = read + link_s[region, home]
-    compute = steps * job.step_s / speed
-    return Clock(region, steps, compute, read, transfer, link_s[:, server], link_s[server, :])
+@dataclass(frozen=True)
+class Network:
+    """Regions as arrays: bandwidth in Gbit/s from row to column, region and speed by worker."""
 
+    names: list[str]
+    matrix: Floats
+    region: NDArray[np.int64]
+    speed: Floats
 
-def checked(regions: Regions) -> tuple[Floats, NDArray[np.int64], Floats]:
-    """Return bandwidths, and region and speed of every worker; refuse what has no clock."""
-    REGION_LINKS.check(regions.links)
-    REGION_WORKERS.check(regions.workers)
-    names = regions.names
-    matrix = regions.matrix.to_numpy(dtype=np.float64)
-    speed = regions.workers["speed_ratio"].to_numpy(dtype=np.float64)
-    unknown = sorted(set(regions.workers["region"]) - set(names))
-    misfits = [f"{len(names)} regions; at most {_MOST_REGIONS}"] * (len(names) > _MOST_REGIONS)
-    misfits += [f"workers in regions without links: {unknown}"] * bool(unknown)
-    misfits += ["no workers"] * (not len(speed))
-    misfits += ["a bandwidth that is missing or 0"] * (not (matrix > 0).all())
-    misfits += ["a worker of speed 0"] * (not (speed > 0).all())
-    if misfits:
-        msg = f"regions have {'; '.join(misfits)}; load.regions says where"
-        raise WorkbenchError(msg)
-    region = np.array([names.index(name) for name in regions.workers["region"]], dtype=np.int64)
-    return matrix, region, speed / speed.max()
+    @classmethod
+    def of(cls, regions: Regions) -> Network:
+        """Take the tables apart; refuse what has no clock."""
+        REGION_LINKS.check(regions.links)
+        REGION_WORKERS.check(regions.workers)
+        names = regions.names
+        matrix = regions.matrix.to_numpy(dtype=np.float64)
+        speed = regions.workers["speed_ratio"].to_numpy(dtype=np.float64)
+        unknown = sorted(set(regions.workers["region"]) - set(names))
+        misfits = [f"{len(names)} regions; at most {_MOST_REGIONS}"] * (len(names) > _MOST_REGIONS)
+        misfits += [f"workers in regions without links: {unknown}"] * bool(unknown)
+        misfits += ["no workers"] * (not len(speed))
+        misfits += ["a bandwidth that is missing or 0"] * (not (matrix > 0).all())
+        misfits += ["a worker of speed 0"] * (not (speed > 0).all())
+        if misfits:
+            msg = f"regions have {'; '.join(misfits)}; load.regions says where"
+            raise WorkbenchError(msg)
+        region = np.array([names.index(name) for name in regions.workers["region"]], dtype=np.int64)
+        return cls(names, matrix, region, speed / speed.max())
 
+    def faster(self, factor: float) -> Network:
+        """Multiply the bandwidth between regions; links inside a region stay."""
+        inside = np.eye(len(self.names), dtype=bool)
+        return replace(self, matrix=np.where(inside, self.matrix, factor * self.matrix))
 
-def _server(regions: Regions, job: LocalTrainingJob) -> int:
-    names = regions.names
-    if job.server_region is None:
-        return 0
-    if job.server_region not in names:
-        msg = f"server_region must be one of {names}, not {job.server_region!r}"
-        raise WorkbenchError(msg)
-    return names.index(job.server_region)
+    def clock(self, job: LocalTrainingJob, scheme: str) -> Clock:
+        """Work out what a round of every worker takes under a scheme."""
+        if scheme not in SCHEMES:
+            msg = f"scheme must be one of {SCHEMES}, not {scheme!r}"
+            raise WorkbenchError(msg)
+        server = self._server(job)
+        bits = _BITS_PER_PARAMETER * job.parameter_count
+        # Gbit/s: no latency, no sharing of links, no congestion.
+        link_s = bits / (self.matrix * 1e9)
+        count = len(self.speed)
+        if scheme == "synchronous":
+            steps = np.ones(count, dtype=np.int64)
+        elif scheme == "DiLoCo":
+            steps = np.full(count, job.local_steps, dtype=np.int64)
+        else:
+            local = job.halos_steps if scheme == "HALoS" else job.local_steps
+            steps = np.maximum(np.ceil(local * self.speed), 1).astype(np.int64)
+        if scheme in IN_ROUNDS:
+            ring = _ring_gbps(self.matrix, self.region) * 1e9
+            transfer = np.full(count, 2 * (count - 1) / count * bits / ring)
+        else:
+            home = self.region if scheme == "HALoS" else np.full(count, server)
+            transfer = link_s[home, self.region] + link_s[self.region, home]
+        compute = steps * job.step_s / self.speed
+        return Clock(self.region, steps, compute, transfer, link_s[:, server], link_s[server, :])
+
+    def _server(self, job: LocalTrainingJob) -> int:
+        if job.server_region is None:
+            return 0
+        if job.server_region not in self.names:
+            msg = f"server_region must be one of {self.names}, not {job.server_region!r}"
+            raise WorkbenchError(msg)
+        return self.names.index(job.server_region)
 
 
 def _ring_gbps(matrix: Floats, region: NDArray[np.int64]) -> float:

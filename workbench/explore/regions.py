@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Literal
+from typing import Any, Literal
 
 import ipywidgets as widgets
 import plotly.graph_objects as go
@@ -48,7 +48,7 @@ def local_training_rate(
     """
     base = job or LocalTrainingJob()
     origin = source or Source("closed form", "model")
-    label = {"source": origin, "synthetic": synthetic}
+    label: dict[str, Any] = {"source": origin, "synthetic": synthetic}
 
     def draw(
         *,

@@ -13,9 +13,8 @@ from workbench._shared.local_training import (
     IN_ROUNDS,
     SCHEMES,
     LocalTrainingJob,
+    Network,
     Scheme,
-    checked,
-    clock,
 )
 from workbench._shared.numbers import not_negative, positive, whole_number
 from workbench.errors import WorkbenchError
@@ -128,24 +127,30 @@ def local_training_rate(regions: Regions, job: LocalTrainingJob | None = None) -
     >>> local_training_rate(own)["halos_ratio"].round(2).tolist()
     [89.66, 7.77, 5.21, 1.69, 1.0]
     """
-    job = job or LocalTrainingJob()
-    speed = checked(regions)[2]
+    rows = _rates(Network.of(regions), job or LocalTrainingJob())
+    table = pd.DataFrame(rows, columns=list(LOCAL_TRAINING_RATE.columns))
+    return LOCAL_TRAINING_RATE.check(LOCAL_TRAINING_RATE.cast(table))
+
+
+def _rates(network: Network, job: LocalTrainingJob) -> list[tuple[Any, ...]]:
+    """Give a row of the table of rates per scheme."""
     rows = []
     for scheme in SCHEMES:
-        ticks = clock(regions, job, scheme)
+        ticks = network.clock(job, scheme)
         own = ticks.round_s
         whole = np.full(len(own), own.max()) if scheme in IN_ROUNDS else own
         # Of every worker's time, weighted by the steps that it could have done meanwhile.
         used, moved = (
-            float(np.average(part / whole, weights=speed))
+            float(np.average(part / whole, weights=network.speed))
             for part in (ticks.compute_s, ticks.transfer_s)
         )
         rate = float((ticks.steps / whole).sum())
-        rows.append((scheme, rate, job.step_count / rate, whole.min(), whole.max(), used, moved))
-    table = pd.DataFrame(rows, columns=list(LOCAL_TRAINING_RATE.columns)[:7])
-    table["wait_share"] = (1 - table["compute_share"] - table["transfer_share"]).clip(lower=0)
-    table["halos_ratio"] = table["total_s"] / table["total_s"].iloc[SCHEMES.index(_REFERENCE)]
-    return LOCAL_TRAINING_RATE.check(LOCAL_TRAINING_RATE.cast(table))
+        waited = max(1 - used - moved, 0.0)
+        rows.append(
+            (scheme, rate, job.step_count / rate, whole.min(), whole.max(), used, moved, waited)
+        )
+    total_s = rows[SCHEMES.index(_REFERENCE)][2]
+    return [(*row, row[2] / total_s) for row in rows]
 
 
 def local_training_sweep(
@@ -189,15 +194,16 @@ def local_training_sweep(
     if parameter not in (allowed := ("link factor", "local steps")):
         msg = f"parameter must be one of {allowed}, not {parameter!r}"
         raise WorkbenchError(msg)
-    tables = []
+    network, rows = Network.of(regions), []
     for value in values:
         if parameter == "link factor":
-            table = local_training_rate(scaled_regions(regions, link_factor=value), job)
+            rates = _rates(network.faster(positive(parameter, value)), job)
         else:
-            steps = whole_number("local steps", value, least=1)
-            table = local_training_rate(regions, replace(job, local_steps=steps))
-        tables.append(table.assign(parameter=parameter, value_ratio=float(value)))
-    return LOCAL_TRAINING_SWEEP.joined(tables)
+            steps = whole_number(parameter, value, least=1)
+            rates = _rates(network, replace(job, local_steps=steps))
+        rows += [(parameter, value, row[0], row[1], row[-1]) for row in rates]
+    table = pd.DataFrame(rows, columns=list(LOCAL_TRAINING_SWEEP.columns))
+    return LOCAL_TRAINING_SWEEP.check(LOCAL_TRAINING_SWEEP.cast(table))
 
 
 def staleness(events: pd.DataFrame) -> pd.DataFrame:

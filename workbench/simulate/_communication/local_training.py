@@ -15,8 +15,8 @@ from workbench._shared.local_training import (
     SCHEMES,
     Clock,
     LocalTrainingJob,
+    Network,
     Scheme,
-    clock,
 )
 from workbench.errors import WorkbenchError
 from workbench.tables import LOCAL_TRAINING_EVENTS, Regions
@@ -71,12 +71,13 @@ def local_training(
     (2434, 396)
     """
     job = job or LocalTrainingJob()
+    network = Network.of(regions)
     names: list[Any] = [schemes] if isinstance(schemes, str) else list(schemes)
-    return LOCAL_TRAINING_EVENTS.joined([_of_scheme(regions, name, job) for name in names])
+    return LOCAL_TRAINING_EVENTS.joined([_of_scheme(network, name, job) for name in names])
 
 
-def _of_scheme(regions: Regions, scheme: Scheme, job: LocalTrainingJob) -> pd.DataFrame:
-    ticks = clock(regions, job, scheme)
+def _of_scheme(network: Network, scheme: Scheme, job: LocalTrainingJob) -> pd.DataFrame:
+    ticks = network.clock(job, scheme)
     count = job.step_count * len(ticks.steps) / int(ticks.steps.sum())
     if count > _MOST_EVENTS:
         msg = f"about {count:,.0f} events; at most {_MOST_EVENTS:,}: fewer or longer rounds"
@@ -86,7 +87,7 @@ def _of_scheme(regions: Regions, scheme: Scheme, job: LocalTrainingJob) -> pd.Da
     else:
         rows = _Servers(ticks, job, is_halos=scheme == "HALoS").run()
         table = pd.DataFrame(rows, columns=list(LOCAL_TRAINING_EVENTS.columns)[1:])
-    region = np.array(regions.names, dtype=object)[table["region"].to_numpy()]
+    region = np.array(network.names, dtype=object)[table["region"].to_numpy()]
     return LOCAL_TRAINING_EVENTS.cast(table.assign(scheme=scheme, region=region))
 
 
