@@ -208,6 +208,27 @@ def to_loss(losses):
 @pytest.mark.parametrize(
     ("scheme", "low", "high"), [("DiLoCo", 6.0, 8.5), ("Async-Local-SGD", 1.4, 2.3)]
 )
-def test_the_published_ratios_lie_within_those_over_loss_levels(scheme, low, high, to_loss):
+def test_ratios_of_times_are_near_the_published_ones_at_every_level(scheme, low, high, to_loss):
+    """Printed are 7.5 and 2.1, the largest of another model; here medians of five seeds."""
     rows = to_loss[to_loss["scheme"] == scheme]
-    assert low <= rows["low_time_ratio"].min() <= rows["high_time_ratio"].max() <= high
+    assert low <= rows["time_ratio"].min() <= rows["time_ratio"].max() <= high
+    assert (rows["low_time_ratio"] < rows["high_time_ratio"]).all()
+
+
+@pytest.mark.oracle
+def test_a_ratio_is_that_of_clocks_times_that_of_steps_and_early_on_pushes_lag(to_loss):
+    """The ratio of clocks comes near 1.69 only late: the first pushes of HALoS take a while."""
+    rows = to_loss[to_loss["scheme"] == "Async-Local-SGD"].sort_values("loss")
+    clock = rows["clock_ratio"].tolist()
+    assert clock[-1] < clock[0] < 1.692
+    assert clock[0] == pytest.approx(1.692, rel=0.01)
+
+
+@pytest.mark.oracle
+def test_plain_synchronous_training_ends_lower_at_the_same_number_of_steps(losses):
+    """The side of the quality that a ratio of times does not show."""
+    runs = losses.sort_values("step_count").groupby(["scheme", "seed"], observed=True)
+    last = runs["loss"].last().groupby("scheme", observed=True)
+    assert last.max()["synchronous"] < 0.93 * last.min().drop("synchronous").min()
+    others = last.mean().drop("synchronous")
+    assert others.max() - others.min() < 0.03
