@@ -57,7 +57,10 @@ class Regions:
         between = self.links.loc[
             self.links["from_region"] != self.links["to_region"], "bandwidth_gbps"
         ]
-        text = f"Regions: {len(self.names)} regions, {len(self.workers)} workers"
+        counts = {"region": len(self.names), "worker": len(self.workers)}
+        text = "Regions: " + ", ".join(
+            f"{n:,} {noun}{'s' * (n != 1)}" for noun, n in counts.items()
+        )
         if len(between):
             text += f", {between.min():g} to {between.max():g} Gbit/s between regions"
         return text + (", links differ by direction" if self.is_asymmetric else "")

@@ -45,7 +45,7 @@ def test_speeds_are_relative_whatever_their_unit(tmp_path):
 
 def test_one_region_has_no_links_to_others(tmp_path):
     regions = load.regions(written(tmp_path, "region,us\nus,100", ["1 1"]))
-    assert repr(regions) == "Regions: 1 regions, 2 workers"
+    assert repr(regions) == "Regions: 1 region, 2 workers"
 
 
 @pytest.mark.parametrize(

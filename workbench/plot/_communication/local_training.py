@@ -295,8 +295,8 @@ def staleness(table: pd.DataFrame, *, source: str = "", synthetic: bool = False)
         why = "The table has no exchanges; analyze.staleness makes it of events."
         return frame.nothing(why, claim="No exchanges to show")
     rows = table.head(MAX_POINTS)
-    names = rows["event"].astype(str) + " of " + rows["region"].astype(str)
-    names = names.where(rows["worker"].isna(), names + ", worker " + rows["worker"].astype(str))
+    workers = ", worker " + rows["worker"].astype(str)
+    names = rows["region"].astype(str) + workers.where(rows["worker"].notna(), ", push")
     order = {name: at for at, name in enumerate(dict.fromkeys(names))}
     figure = go.Figure()
     schemes = list(dict.fromkeys(rows["scheme"]))
@@ -315,11 +315,11 @@ def staleness(table: pd.DataFrame, *, source: str = "", synthetic: bool = False)
         )  # fmt: skip
     step = -(-len(order) // _MOST_ROWS)
     figure.update_xaxes(
-        tickvals=list(order.values())[::step], showgrid=False,
+        tickvals=list(order.values())[::step], showgrid=False, range=[-0.6, len(order) - 0.4],
         ticktext=[label(name, 30) for name in order][::step],
     )  # fmt: skip
     figure.update_yaxes(title="updates by others meanwhile [updates]", rangemode="tozero")
-    figure.update_layout(margin_b=190)
+    figure.update_layout(margin_b=150)
     worst = rows.iloc[int(rows["median_count"].to_numpy().argmax())]
     claim = (
         f"Oldest models with {label(worst['scheme'], 20)}: {digits(worst['median_count'])} updates "
