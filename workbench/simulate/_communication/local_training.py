@@ -67,7 +67,7 @@ def local_training(
     >>> from workbench import datasets, load
     >>> own = load.regions(datasets.path("local-training") / "regions.csv")
     >>> events = local_training(own, "HALoS")
-    >>> round(events["time_s"].iloc[-1]), events["event"].value_counts()["push"]
+    >>> round(events["time_s"].iloc[-1]), int((events["event"] == "push").sum())
     (2434, 396)
     """
     job = job or LocalTrainingJob()
