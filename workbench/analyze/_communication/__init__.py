@@ -1,1 +1,1 @@
-"""Analyze: communication between GPUs, nodes and regions."""
+"""Analyze: communication at scale."""

@@ -1,1 +1,1 @@
-"""Load: communication between GPUs, nodes and regions."""
+"""Load: communication at scale."""

@@ -1,1 +1,1 @@
-"""Plot: communication between GPUs, nodes and regions."""
+"""Plot: communication at scale."""

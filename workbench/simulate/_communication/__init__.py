@@ -1,1 +1,1 @@
-"""Simulate: communication between GPUs, nodes and regions."""
+"""Simulate: communication at scale."""
