@@ -312,6 +312,19 @@ from ._fleet.step_energy import span_energy as span_energy, step_energy as step_
 from ._fleet.timeline import fleet_timeline as fleet_timeline
 from ._fleet.step_energy import work_energy as work_energy
 
+# Communication
+from ._communication.local_training import (
+    SCHEMES as SCHEMES,
+    LocalTrainingJob as LocalTrainingJob,
+    Scheme as Scheme,
+    local_training as local_training,
+    local_training_rate as local_training_rate,
+    local_training_sweep as local_training_sweep,
+    scaled_regions as scaled_regions,
+    staleness as staleness,
+    time_to_loss as time_to_loss,
+)
+
 # All domains
 from ._lib import intervals as intervals
 from ._lib.pipelines import ScheduleKind as ScheduleKind

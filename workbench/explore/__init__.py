@@ -42,6 +42,7 @@ from workbench.explore.perfmodel import (
     what_if,
 )
 from workbench.explore.power import capping_events, power_smoothing, power_spectrum, provisioning
+from workbench.explore.regions import local_training_rate
 from workbench.explore.traces import collective_waits, kernels, time_breakdown, timeline
 
 __all__ = [
@@ -70,6 +71,7 @@ __all__ = [
     "kernels",
     "lemon_nodes",
     "length_shares",
+    "local_training_rate",
     "packing_balance",
     "parallelism_plan",
     "pipeline",

@@ -15,6 +15,7 @@ from workbench.fidelity import (
     perfmodel,
     power,
     pvf,
+    regions,
     replay,
     traces,
 )
@@ -52,6 +53,7 @@ __all__ = [
     "printed_iterations",
     "printed_predictions",
     "pvf",
+    "regions",
     "replay",
     "run",
     "summary",

@@ -49,6 +49,12 @@ from ._fleet.reader import bundle as bundle
 from ._fleet.job_log import job_log as job_log
 from ._fleet.reader import fleet as fleet
 
+# Communication
+from ._communication.regions import (
+    local_training_losses as local_training_losses,
+    regions as regions,
+)
+
 # All domains
 from ._traces.parquet import write as write
 from .kinds import by_kind as by_kind

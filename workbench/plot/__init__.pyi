@@ -167,5 +167,14 @@ from ._fleet.power_dips import power_dips as power_dips
 from ._fleet.step_energy import step_energy as step_energy
 from ._fleet.timeline import fleet_timeline as fleet_timeline
 
+# Communication
+from ._communication.local_training import (
+    local_training as local_training,
+    local_training_rate as local_training_rate,
+    local_training_sweep as local_training_sweep,
+    staleness as staleness,
+    time_to_loss as time_to_loss,
+)
+
 # All domains
 from ._style import style as style

@@ -30,3 +30,6 @@ from ._fleet.troubled import TROUBLES as TROUBLES, TroubledJob as TroubledJob
 from ._fleet.troubled import troubled_job as troubled_job
 from ._fleet.job import fleet as fleet, fleet_truth as fleet_truth
 from ._fleet.program import FAULTS as FAULTS
+
+# Communication
+from ._communication.local_training import local_training as local_training

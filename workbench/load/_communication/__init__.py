@@ -1,0 +1,1 @@
+"""Load: communication at scale."""
