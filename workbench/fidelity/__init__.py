@@ -7,7 +7,18 @@ data sets themselves. Each domain has a module of claims; importing this package
 them all.
 """
 
-from workbench.fidelity import failures, findings, imbalance, perfmodel, power, pvf, replay, traces
+from workbench.fidelity import (
+    failures,
+    fast_matmul,
+    findings,
+    imbalance,
+    inference,
+    perfmodel,
+    power,
+    pvf,
+    replay,
+    traces,
+)
 from workbench.fidelity.findings import finding_cases, finding_quality
 from workbench.fidelity.perfmodel import printed_iterations, printed_predictions
 from workbench.fidelity.registry import (
@@ -30,11 +41,13 @@ __all__ = [
     "claims",
     "failed",
     "failures",
+    "fast_matmul",
     "finding_cases",
     "finding_quality",
     "findings",
     "html",
     "imbalance",
+    "inference",
     "notebook",
     "perfmodel",
     "power",
