@@ -179,7 +179,7 @@ def inference_node(
     by_name = _models(models)
     known = [analyze.inference_card(card) if isinstance(card, str) else card for card in cards]
 
-    def draw(*, model: str, count: int, batch: int, **shares: float) -> go.Figure:
+    def draw(*, model: str, count: int, batch: int, **shares: Any) -> go.Figure:
         nodes = [InferenceNode(card, count, batch, **shares) for card in known]
         table = analyze.inference_node(by_name[model], nodes)
         where = as_source(source).joined(model)

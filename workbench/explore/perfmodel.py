@@ -148,7 +148,8 @@ def fast_matmul(
         :func:`workbench.plot.fast_matmul_crossover`.
     """
     known = analyze.matrix_peaks() if peaks is None else peaks
-    pairs = [(f"{row.gpu} {row.dtype}", (row.gpu, row.dtype)) for row in known.itertuples()]
+    pairs = [(f"{gpu} {dtype}", (gpu, dtype))
+             for gpu, dtype in known[["gpu", "dtype"]].to_numpy().tolist()]  # fmt: skip
     label: dict[str, Any] = {"source": as_source(source), "synthetic": synthetic}
 
     def draw(*, peak: Any, levels: int) -> go.Figure:

@@ -26,14 +26,14 @@ _COLUMNS = list(MATRIX_PRODUCTS.columns)
 )
 def coefficients(folder: Path) -> Iterator[Reading]:
     """Verify every algorithm by Brent's equations to 1e-12; names tell rank and nonzeros."""
-    for row in analyze.fast_algorithms(load.fast_algorithms(folder)).itertuples():
-        yield Reading(f"{row.algorithm}, deviation", 0, row.residual_ratio, "", 1e-12)
-        if name := re.fullmatch(r"\w+?(\d)(\d)(\d)-(\d+)-(\d+)", str(row.algorithm)):
-            parts = row.m_part_count, row.k_part_count, row.n_part_count
-            yield Reading(f"{row.algorithm}, rank", int(name[4]), row.product_count, "")
-            sums = row.a_addition_count + row.b_addition_count + row.c_addition_count
-            nonzeros = sums + 2 * row.product_count + parts[0] * parts[2]
-            yield Reading(f"{row.algorithm}, nonzeros", int(name[5]), nonzeros, "")
+    for row in analyze.fast_algorithms(load.fast_algorithms(folder)).to_dict("records"):
+        yield Reading(f"{row['algorithm']}, deviation", 0, row["residual_ratio"], "", 1e-12)
+        if name := re.fullmatch(r"\w+?\d\d\d-(\d+)-(\d+)", row["algorithm"]):
+            rank = row["product_count"]
+            sums = sum(row[f"{operand}_addition_count"] for operand in "abc")
+            nonzeros = sums + 2 * rank + row["m_part_count"] * row["n_part_count"]
+            yield Reading(f"{row['algorithm']}, rank", int(name[1]), rank, "")
+            yield Reading(f"{row['algorithm']}, nonzeros", int(name[2]), nonzeros, "")
 
 
 @claim(
@@ -81,8 +81,9 @@ def contractions(folder: Path) -> Iterator[Reading]:
     for name in ("tcb.txt", "shape.txt"):
         lines = [line for line in (folder / name).read_text().splitlines() if line.strip()]
         table = load.tensor_contractions(folder / name)
-        for row, line in zip(table.itertuples(), lines, strict=True):
+        for row, line in zip(table.to_dict("records"), lines, strict=True):
             printed = 1
             for size in re.findall(r":(\d+)", line):
                 printed *= int(size)
-            yield Reading(row.product, printed, row.m_count * row.n_count * row.k_count, "")
+            folded = row["m_count"] * row["n_count"] * row["k_count"]
+            yield Reading(row["product"], printed, folded, "")

@@ -154,8 +154,8 @@ def inference_card(name: str) -> InferenceCard:
     """
     rows = _published("inference_cards")
     row = _named(rows, "card", name, "InferenceCard(...)")
-    return InferenceCard(name, *(float(row[field.name]) for field in fields(InferenceCard)[1:-1]),
-                         doubt=row["doubt"])  # fmt: skip
+    numbers = {field.name: float(row[field.name]) for field in fields(InferenceCard)[1:-1]}
+    return InferenceCard(name=name, **numbers, doubt=row["doubt"])
 
 
 def recommendation_model(name: str, *, element_bytes: int = 1) -> RecommendationModel:

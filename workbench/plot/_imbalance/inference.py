@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -68,7 +69,7 @@ def inference_node(node: pd.DataFrame, *, source: str = "", synthetic: bool = Fa
     return frame.finish(figure, claim=_binding(node, names), note=" · ".join(notes))
 
 
-def _hover(row: dict[str, Any]) -> str:
+def _hover(row: Mapping[Any, Any]) -> str:
     memory = f"{size(row['needed_bytes'])} of {size(row['held_bytes'])}"
     return f"{duration(row['busy_ns'])} per batch, latency {duration(row['latency_ns'])}, {memory}"
 
@@ -148,7 +149,7 @@ def inference_capacity(
     return frame.finish(figure, claim=claim, note=" · ".join(notes))
 
 
-def _plan(row: dict[str, Any]) -> str:
+def _plan(row: Mapping[Any, Any]) -> str:
     latency, fill, wait = (
         duration(float(row[f"{name}_ns"])) for name in ("latency", "fill", "wait")
     )

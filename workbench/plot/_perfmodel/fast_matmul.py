@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
@@ -61,14 +64,15 @@ def fast_matmul(products: pd.DataFrame, *, source: str = "", synthetic: bool = F
     figure.update_layout(hovermode="closest")
     note = f"{_MODEL} · dashed: sums in memory pay from {edge:,.0f} · whiskers: up to a kernel "
     note += "that hides all sums"
-    counts = products["doubt"].str.split("; ").explode().replace("", pd.NA).value_counts()
+    doubts = products["doubt"].str.split("; ").explode()
+    counts = doubts[doubts != ""].value_counts()
     note += "".join(f" · {label(why, 70)}: {count:,}" for why, count in counts.head(3).items())
     return frame.finish(figure, claim=_claim(products), note=note)
 
 
-def _hover(row: dict[str, object]) -> str:
+def _hover(row: Mapping[Any, Any]) -> str:
     sides = " × ".join(f"{row[f'{side}_count']:,}" for side in "mnk")
-    low, high = (digits(float(str(row[f"{name}_ratio"]))) for name in ("unfused", "hidden"))
+    low, high = (digits(float(row[f"{name}_ratio"])) for name in ("unfused", "hidden"))
     words = f"{label(row['product'], 60)}: {sides}, {row['call_count']:,} times"
     return f"{words}<br>{low} to {high} with {label(row['algorithm'], 40)}"
 

@@ -247,7 +247,8 @@ class _Algorithm:
 
 def _useful(algorithms: pd.DataFrame | None) -> list[_Algorithm]:
     table = fast_algorithms() if algorithms is None else FAST_ALGORITHMS.check(algorithms)
-    if useful := [_Algorithm(row) for row in table.itertuples() if row.saving_ratio > 0]:
+    saving = table[table["saving_ratio"] > 0]
+    if useful := [_Algorithm(row) for row in saving.itertuples()]:
         return useful
     msg = "no algorithm here saves a product; pass rows of analyze.fast_algorithms, or None"
     raise PerformanceModelError(msg)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cache
-from typing import Any
+from typing import Any, cast
 
 import pandas as pd
 
@@ -67,11 +67,11 @@ def matrix_products(rows: pd.DataFrame) -> pd.DataFrame:
         raise PerformanceModelError(msg + "record_shapes=True")
     table = pd.DataFrame(shapes, columns=["product", "m_count", "n_count", "k_count", "call_count"])
     keys = ["product", "m_count", "n_count", "k_count"]
-    table = table.groupby(keys, sort=False, as_index=False)["call_count"].sum()
-    return MATRIX_PRODUCTS.check(MATRIX_PRODUCTS.cast(table.assign(basis=basis)))
+    counts = table.groupby(keys, sort=False)["call_count"].sum().reset_index()
+    return MATRIX_PRODUCTS.check(MATRIX_PRODUCTS.cast(counts.assign(basis=basis)))
 
 
-def _of_layout(row: dict[str, Any]) -> Iterator[tuple[Any, ...]]:
+def _of_layout(row: Mapping[Any, Any]) -> Iterator[tuple[Any, ...]]:
     tensor, hidden, width = row["tensor_parallel"], row["hidden"], row["head_width"]
     tokens = row["micro_batch_count"] * row["sequence_tokens"] // row["context_parallel"]
     layers = -(-row["layer_count"] // row["pipeline_parallel"])
@@ -95,7 +95,8 @@ def _of_layout(row: dict[str, Any]) -> Iterator[tuple[Any, ...]]:
 def _of_trace(events: pd.DataFrame) -> Iterator[tuple[Any, ...]]:
     called = events[events["name"].isin(list(_OPERATORS)) & events[_DIMS].notna()]
     counts = called.groupby(["name", _DIMS], observed=True, sort=False).size()
-    for (name, dims), count in counts.items():
+    for key, count in counts.items():
+        name, dims = cast("tuple[Any, Any]", key)
         first, rank = _OPERATORS[str(name)]
         operands = _sizes(dims)[first : first + 2]
         if len(operands) == 2 and all(len(size) == rank and min(size) > 0 for size in operands):
