@@ -103,16 +103,17 @@ def test_every_look_up_and_every_vector_is_somewhere():
     assert busy(own, node)["PCIe"] == pytest.approx(expected, rel=1e-12)
 
 
-def test_more_cards_of_an_exchange_are_not_always_faster():
-    """The naive reading, twice the cards serve twice as much, is wrong where vectors move."""
+def test_a_second_card_can_lower_what_pcie_carries():
+    """The naive reading, twice the lanes carry twice as much, forgets the exchange of vectors."""
     own = analyze.recommendation_model("DLRM, one-hot")
+    card = replace(NNP, memory_gb=64)
     rates = [
-        analyze.inference_node(own, InferenceNode(NNP, cards, 4096, launch_us=0))
-        .set_index("resource")["throughput_per_s"]
-        for cards in (2, 4)
-    ]  # fmt: skip
+        analyze.inference_node(own, InferenceNode(card, cards, 4096)).set_index("resource")
+        for cards in (1, 2)
+    ]
+    rates = [table["throughput_per_s"] for table in rates]
     assert rates[1]["compute"] == pytest.approx(2 * rates[0]["compute"])
-    assert rates[1]["PCIe"] < 1.8 * rates[0]["PCIe"]
+    assert rates[1]["PCIe"] < rates[0]["PCIe"]
 
 
 def test_two_replicas_double_throughput_and_memory_but_not_the_latency():
@@ -309,7 +310,8 @@ def test_a_larger_cache_serves_more_and_the_hottest_rows_serve_most(sizes):
     table = analyze.row_cache(popularity, cached_rows=sorted(sizes))
     assert table["lru_share"].is_monotonic_increasing
     assert (table["lru_share"] <= table["hottest_share"] + 1e-9).all()
-    assert (table.loc[table["cached_row_count"] >= 5_000, "lru_share"] == 1).all()
+    whole = table.loc[table["cached_row_count"] >= 5_000, "lru_share"]
+    assert (whole > 1 - 1e-9).all()
 
 
 def test_a_cache_size_is_a_whole_number():

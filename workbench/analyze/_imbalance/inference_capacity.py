@@ -180,4 +180,7 @@ def _draws(batch: int) -> tuple[Floats, Floats]:
     rng = np.random.default_rng(_SEED)
     place = rng.integers(1, batch + 1, _BATCHES)
     fill = rng.standard_gamma(batch - place)
-    return rng.standard_gamma(place) + fill, fill
+    gap = rng.standard_gamma(place) + fill
+    # With the mean that it should have, the load is exact, and the waits are closer to theirs.
+    exact = batch / gap.mean()
+    return gap * exact, fill * exact
