@@ -192,7 +192,7 @@ def inference_node(
         batch=_steps("batch", (64, 1024), 1024, " samples"),
         compute_share=_steps("of peak compute", _EFFICIENCIES, 0.5),
         memory_share=_steps("of peak bandwidth", _EFFICIENCIES, 0.5),
-        hit_share=_steps("cache hits", (0.0, 0.5, 0.9), 0.0),
+        hit_share=_steps("cache hits", (0.0, 0.8), 0.0),
     )
 
 
