@@ -301,8 +301,9 @@ def inference_node(
     bandwidth x share. PCIe: indices, dense features and the pooled vectors of other cards, or the
     vectors that it sends, whichever is more. Sharded: the smallest tables, up to a tenth of a
     card's memory, lie on every card; :func:`table_sharding` spreads the others by look-ups, and
-    their vectors are exchanged. Dense weights are int8. Batches are pipelined: throughput is that of the slowest resource,
-    latency the sum of all. Random reads and small products come in by the shares alone.
+    their vectors are exchanged. Dense weights are int8. Batches are pipelined: throughput is that
+    of the slowest resource, latency the sum of all. Random reads and small products come in by the
+    shares alone.
     """
     chosen = [nodes] if isinstance(nodes, InferenceNode) else list(nodes)
     rows = [row for node in chosen for row in _rows(model, node)]
