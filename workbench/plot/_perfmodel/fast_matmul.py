@@ -62,8 +62,8 @@ def fast_matmul(products: pd.DataFrame, *, source: str = "", synthetic: bool = F
     figure.update_xaxes(title=_SIDE, type="log", **log_ticks(np.maximum(sides, 1)))
     figure.update_yaxes(title="speed-up over the plain product [×]")
     figure.update_layout(hovermode="closest")
-    note = f"{_MODEL} · dashed: sums in memory pay from {edge:,.0f} · whiskers: up to a kernel "
-    note += "that hides all sums"
+    note = f"{_MODEL} · dots: sums in memory, which pay from {edge:,.0f} (dashed) · whiskers: up "
+    note += "to a kernel that hides all sums"
     doubts = products["doubt"].str.split("; ").explode()
     counts = doubts[doubts != ""].value_counts()
     note += "".join(f" · {label(why, 70)}: {count:,}" for why, count in counts.head(3).items())
@@ -87,8 +87,8 @@ def _claim(products: pd.DataFrame) -> str:
     peak = f"{label(products['gpu'].iloc[0], 16)} in {label(products['dtype'].iloc[0], 12)}"
     whole = f"{pays:,} of {plural(len(products), 'product')} gain" if pays else "No product gains"
     return (
-        f"{whole} by fast multiplication on {peak} if sums go to memory; all together "
-        f"{safe(percent(gains[0]))}, at most {safe(percent(gains[1]))} if they are hidden"
+        f"{whole} by fast multiplication on {peak}: all together {safe(percent(gains[0]))}, at "
+        f"most {safe(percent(gains[1]))} with all sums hidden"
     )
 
 
