@@ -330,7 +330,7 @@ def _rows(model: RecommendationModel, node: InferenceNode) -> list[dict[str, Any
             "batch_count": node.batch,
             "resource": resource,
             "busy_ns": seconds * 1e9,
-            "throughput_per_s": copies * node.batch / max(seconds, 1e-12),
+            "throughput_per_s": copies * node.batch / seconds,
             "is_binding": seconds == slowest,
             "latency_ns": sum(times.values()) * 1e9,
             "needed_bytes": copies * needed,
@@ -339,6 +339,7 @@ def _rows(model: RecommendationModel, node: InferenceNode) -> list[dict[str, Any
             "doubt": "; ".join(filter(None, [node.card.doubt, doubt])),
         }
         for resource, seconds in times.items()
+        if seconds > 0
     ]
 
 

@@ -119,8 +119,8 @@ def fast_matmul_crossover(
     Square products of side n, w bytes per element, peak P, memory bandwidth B. Unfused: each
     addition reads two blocks and writes one, which nothing hides: ``n = 3/2 w P/B s / saved`` with
     s the additions per block of A, B and C, saved = 1 - products / (m k n); 45 w P/B for Winograd.
-    Hidden: the kernel sums while it multiplies, and pays from where it is not memory-bound. A real
-    fused kernel lies between.
+    Hidden: the kernel sums while it multiplies, and pays from where it is not memory-bound; a lower
+    bound, since shared sums count once. A real fused kernel lies between.
 
     References
     ----------
