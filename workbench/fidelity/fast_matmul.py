@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from math import prod
 from pathlib import Path
 
 import pandas as pd
@@ -78,12 +79,10 @@ def strassen() -> Iterator[Reading]:
 )
 def contractions(folder: Path) -> Iterator[Reading]:
     """Compare the work of each folded product with the product of the sizes of its indices."""
-    for name in ("tcb.txt", "shape.txt"):
-        lines = [line for line in (folder / name).read_text().splitlines() if line.strip()]
-        table = load.tensor_contractions(folder / name)
-        for row, line in zip(table.to_dict("records"), lines, strict=True):
-            printed = 1
-            for size in re.findall(r":(\d+)", line):
-                printed *= int(size)
-            folded = row["m_count"] * row["n_count"] * row["k_count"]
-            yield Reading(row["product"], printed, folded, "")
+    path = folder / "tcb.txt"
+    lines = [line for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
+    table = load.tensor_contractions(path)
+    for row, line in zip(table.to_dict("records"), lines, strict=True):
+        printed = prod(int(size) for size in re.findall(r":(\d+)", line))
+        folded = row["m_count"] * row["n_count"] * row["k_count"]
+        yield Reading(row["product"], printed, folded, "")

@@ -104,7 +104,7 @@ def row_cache(popularity: pd.DataFrame, *, cached_rows: Sequence[int]) -> pd.Dat
 
     References
     ----------
-    Che, Tung, Wang: Hierarchical Web Caching Systems, IEEE JSAC 20, 2002.
+    Che et al.: Hierarchical Web Caching Systems, IEEE JSAC 20, 2002.
     """
     classes = _classes(popularity)
     rows, each = classes.rows.astype(np.float64), classes.share
