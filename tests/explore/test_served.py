@@ -41,7 +41,7 @@ def test_products_of_a_model_do_not_pay_on_tensor_cores_but_in_single_precision(
 def test_the_binding_resource_moves_with_the_efficiencies(title):
     board = explore.inference_node()
     board.controls["model"].value = "DLRM v2"
-    assert title(board).startswith("What binds 4 settings: ")
+    assert title(board).startswith("Binding resource of 4 settings: ")
     assert board.message.value == ""
     board.controls["compute_share"].value = 0.25
     board.controls["memory_share"].value = 1.0

@@ -146,8 +146,8 @@ _EFFICIENCIES = (0.25, 0.5, 1.0)
 
 
 def _models(models: Iterable[RecommendationModel | str]) -> dict[str, RecommendationModel]:
-    known = [analyze.recommendation_model(m) if isinstance(m, str) else m for m in models]
-    if not known:
+    chosen = [analyze.recommendation_model(m) if isinstance(m, str) else m for m in models]
+    if not chosen:
         msg = "no models to explore; pass analyze.recommendation_model(...), or names of them"
         raise WorkbenchError(msg)
     return {model.name: model for model in known}
@@ -177,10 +177,10 @@ def inference_node(
         Controls above :func:`workbench.plot.inference_node`.
     """
     by_name = _models(models)
-    known = [analyze.inference_card(card) if isinstance(card, str) else card for card in cards]
+    compared = [analyze.inference_card(card) if isinstance(card, str) else card for card in cards]
 
     def draw(*, model: str, count: int, batch: int, **shares: Any) -> go.Figure:
-        nodes = [InferenceNode(card, count, batch, **shares) for card in known]
+        nodes = [InferenceNode(card, count, batch, **shares) for card in compared]
         table = analyze.inference_node(by_name[model], nodes)
         where = as_source(source).joined(model)
         return plot.inference_node(table, source=where, synthetic=synthetic)

@@ -147,19 +147,19 @@ def fast_matmul(
         Controls above :func:`workbench.plot.fast_matmul`, or, for all GPUs,
         :func:`workbench.plot.fast_matmul_crossover`.
     """
-    known = analyze.matrix_peaks() if peaks is None else peaks
+    listed = analyze.matrix_peaks() if peaks is None else peaks
     pairs = [(f"{gpu} {dtype}", (gpu, dtype))
-             for gpu, dtype in known[["gpu", "dtype"]].to_numpy().tolist()]  # fmt: skip
+             for gpu, dtype in listed[["gpu", "dtype"]].to_numpy().tolist()]  # fmt: skip
     label: dict[str, Any] = {"source": as_source(source), "synthetic": synthetic}
 
     def draw(*, peak: Any, levels: int) -> go.Figure:
-        options: dict[str, Any] = {"algorithms": algorithms, "levels": levels, "peaks": known}
+        options: dict[str, Any] = {"algorithms": algorithms, "levels": levels, "peaks": listed}
         gpu, dtype = pairs[0][1] if peak == ALL else peak
         gains = analyze.fast_matmul(products, gpu=gpu, dtype=dtype, **options)
         if peak != ALL:
             return plot.fast_matmul(gains, **label)
         del options["peaks"]
-        crossover = analyze.fast_matmul_crossover(known, **options)
+        crossover = analyze.fast_matmul_crossover(listed, **options)
         return plot.fast_matmul_crossover(crossover, products=gains, **label)
 
     start = next((pair for _, pair in pairs if pair == ("H100", "bfloat16")), ALL)

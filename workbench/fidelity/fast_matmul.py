@@ -47,26 +47,26 @@ def strassen() -> Iterator[Reading]:
     must, too. The second level pays at twice the size of the first or later. The printed speed-up
     of one level is compared at 16,384, with sums in memory, to 0.03.
     """
-    own = MATRIX_PRODUCTS.cast(
+    square = MATRIX_PRODUCTS.cast(
         pd.DataFrame([("square", _LARGE, _LARGE, _LARGE, 1, "layout")], columns=_COLUMNS)
     )
     first = float("nan")
     for row in published("fast_matmul"):
-        what, levels, printed = row["what"], int(row["level_count"]), float(row["value"])
-        label, source = f"{row['gpu']}, {levels} level, {what}", row["source"]
-        if what == "crossover" and levels == 1:
+        quantity, levels, printed = row["what"], int(row["level_count"]), float(row["value"])
+        label, source = f"{row['gpu']}, {levels} level, {quantity}", row["source"]
+        if quantity == "crossover" and levels == 1:
             first = printed
             sides = analyze.fast_matmul_crossover().query("gpu == 'V100' and dtype == 'float32'")
             hidden, memory = (float(sides[f"{name}_count"].iloc[0]) for name in _ENDS)
             yield Reading(f"{label}, sums hidden", printed, hidden, "", 0, source, "at most")
             yield Reading(f"{label}, sums in memory", printed, memory, "", 0, source, "at least")
-        elif what == "crossover":
+        elif quantity == "crossover":
             yield Reading(f"{label}, of the first", printed / first, 2, "x", 0, source, "at most")
         else:
             bound = (8 / 7) ** levels
             yield Reading(f"{label}, bound", printed, bound, "x", 0, source, "at least")
-        if what == "speed-up" and levels == 1:
-            gain = analyze.fast_matmul(own, gpu=row["gpu"], dtype=row["dtype"])
+        if quantity == "speed-up" and levels == 1:
+            gain = analyze.fast_matmul(square, gpu=row["gpu"], dtype=row["dtype"])
             modelled = float(gain["unfused_ratio"].iloc[0])
             yield Reading(f"{label}, at 16,384", printed, modelled, "x", _SPEED, source)
 

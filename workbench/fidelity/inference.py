@@ -25,9 +25,9 @@ def bounds() -> Iterator[Reading]:
     """
     rows = {(row["what"], row["card_count"]): row for row in published("inference_numbers")}
     pairs = float(rows["pairs of a sample", ""]["value"])
-    for (what, count), row in rows.items():
+    for (quantity, count), row in rows.items():
         label, printed, source = f"{row['model']} {row['card']}", float(row["value"]), row["source"]
-        if what == "served":
+        if quantity == "served":
             card = analyze.inference_card(row["card"])
             ideal = analyze.InferenceNode(
                 card, int(count), 1 << 20, "replicated", 1, 1, 1, weights_on_chip=True, launch_us=0
@@ -36,7 +36,7 @@ def bounds() -> Iterator[Reading]:
             bound = float(table["throughput_per_s"].min())
             name = f"{label} x {count}, pairs per second"
             yield Reading(name, pairs * printed, bound, "1/s", 0, source, "at least")
-        elif what == "size of tables":
+        elif quantity == "size of tables":
             model = analyze.recommendation_model(row["model"], element_bytes=4)
             card = analyze.inference_card("T4")
             node = analyze.InferenceNode(card, 1, row_extra_bytes=0)

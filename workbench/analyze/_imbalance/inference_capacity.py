@@ -119,11 +119,11 @@ def _row(
     if idle > limit:
         return row | {"verdict": "a batch alone takes longer"}
     load = goal.rate_per_s * interval / batch
-    found = _nodes(batch, load, (limit - idle) / interval, goal.latency_share)
-    if found is None:
+    enough = _nodes(batch, load, (limit - idle) / interval, goal.latency_share)
+    if enough is None:
         slow = "the batch fills too slowly" if batch > 1 else "no time is left for a queue"
         return row | {"verdict": slow}
-    count, queue, use = *found, load / found[0]
+    count, queue, use = *enough, load / enough[0]
     latency = queue.latency * interval + idle
     noisy = _NOISY if queue.error * interval > _LARGE_ERROR * latency else ""
     return row | {
@@ -178,9 +178,9 @@ def _queue(batch: int, use: float, share: float) -> _Queue:
 def _draws(batch: int) -> tuple[Floats, Floats]:
     """Draw gaps between full batches, and how long a random query of each waits for the last."""
     rng = np.random.default_rng(_SEED)
-    place = rng.integers(1, batch + 1, _BATCHES)
-    fill = rng.standard_gamma(batch - place)
-    gap = rng.standard_gamma(place) + fill
+    position = rng.integers(1, batch + 1, _BATCHES)
+    fill = rng.standard_gamma(batch - position)
+    gap = rng.standard_gamma(position) + fill
     # With the mean that it should have, the load is exact, and the waits are closer to theirs.
     exact = batch / gap.mean()
     return gap * exact, fill * exact

@@ -205,9 +205,9 @@ def _published(name: str) -> list[dict[str, str]]:
             for row in table.fillna("").to_dict("records")]  # fmt: skip
 
 
-def _named(rows: list[dict[str, str]], key: str, name: str, other: str) -> dict[str, str]:
+def _named(rows: list[dict[str, str]], key: str, name: str, remedy: str) -> dict[str, str]:
     if name not in (names := [row[key] for row in rows]):
-        msg = f"no {key} {name!r}; there are {names}, or make a {other}"
+        msg = f"no {key} {name!r}; there are {names}, or make a {remedy}"
         raise WorkbenchError(msg)
     return rows[names.index(name)]
 
@@ -351,13 +351,13 @@ def _times(model: RecommendationModel, node: InferenceNode) -> tuple[dict[str, f
         model.tables["dim_count"].to_numpy(dtype=np.float64) * node.vector_bytes,
     )
     row_bytes = _row_bytes(model, node)
-    place = _placed(model, node)
-    needed = int((place.copies * model.tables["row_count"] * row_bytes).sum())
-    read = place.share @ (pooling * row_bytes) * batch * (1 - node.hit_share)
+    placement = _placed(model, node)
+    needed = int((placement.copies * model.tables["row_count"] * row_bytes).sum())
+    read = placement.share @ (pooling * row_bytes) * batch * (1 - node.hit_share)
     # Pooled vectors of tables that not every card holds are sent to the card of the sample.
-    sent = ((place.share > 0) & (place.copies < cards)) @ vectors * batch / cards
+    sent = ((placement.share > 0) & (placement.copies < cards)) @ vectors * batch / cards
     dense = model.dense * _DENSE_BYTES * batch
-    received = place.share @ pooling * node.index_bytes * batch + dense / cards
+    received = placement.share @ pooling * node.index_bytes * batch + dense / cards
     received += sent.sum() - sent
     pcie = np.maximum(received, sent * (cards - 1)).max()
     flops = model.flop_count * batch / cards
@@ -372,7 +372,7 @@ def _times(model: RecommendationModel, node: InferenceNode) -> tuple[dict[str, f
         host = pooling.sum() * node.index_bytes * batch + dense
         times["network"] = host / (node.network_gb_per_s * 1e9)
     seconds = {name: float(value) for name, value in times.items()}
-    return seconds, needed + cards * model.weight_count, place.doubt
+    return seconds, needed + cards * model.weight_count, placement.doubt
 
 
 class _Placement(NamedTuple):

@@ -107,34 +107,34 @@ def row_cache(popularity: pd.DataFrame, *, cached_rows: Sequence[int]) -> pd.Dat
     Che et al.: Hierarchical Web Caching Systems, IEEE JSAC 20, 2002.
     """
     classes = _classes(popularity)
-    rows, each = classes.rows.astype(np.float64), classes.share
+    rows, share = classes.rows.astype(np.float64), classes.share
     table = []
     for size in (whole_number("cached_rows", count, least=0) for count in cached_rows):
         cached = np.clip(size - classes.first, 0, rows)
         shares = (
-            float((rows * each * _cached(rows, each, size)).sum()),
-            float((cached * each).sum()),
+            float((rows * share * _cached(rows, share, size)).sum()),
+            float((cached * share).sum()),
         )
         table.append((size, *np.clip(shares, 0, 1)))
     return ROW_CACHE.check(ROW_CACHE.cast(pd.DataFrame(table, columns=list(ROW_CACHE.columns))))
 
 
-def _cached(rows: Floats, each: Floats, size: int) -> Floats:
+def _cached(rows: Floats, share: Floats, size: int) -> Floats:
     """Give the probability that a row of each class is in an LRU cache of some rows."""
     from scipy.optimize import brentq
 
-    used = each > 0
+    used = share > 0
     if size == 0 or size >= rows[used].sum():
         return np.where(used, float(size > 0), 0.0)
 
     def surplus(log_time: float) -> float:
-        return float((rows * -np.expm1(-each * np.exp(log_time))).sum()) - size
+        return float((rows * -np.expm1(-share * np.exp(log_time))).sum()) - size
 
     # Time counts look-ups: the cache is not full before as many as it has rows.
     least = np.log(size)
-    most = least - np.log1p(-size / rows[used].sum()) - np.log(each[used].min() * size)
+    most = least - np.log1p(-size / rows[used].sum()) - np.log(share[used].min() * size)
     log_time = brentq(surplus, least - 1, max(most, least) + 1)
-    return np.asarray(-np.expm1(-each * np.exp(log_time)))
+    return np.asarray(-np.expm1(-share * np.exp(log_time)))
 
 
 def row_sharding(

@@ -116,14 +116,14 @@ def tensor_contractions(path: str | Path) -> pd.DataFrame:
     for number, line in enumerate(whole_text(path).splitlines(), start=1):
         if not line.strip():
             continue
-        found = _CONTRACTION.fullmatch(line.strip())
-        c, a, b = (set(found[at]) for at in (1, 2, 3)) if found else (set(), set(), set())
-        sizes = dict(re.findall(r"(\w):(\d+)", found[4])) if found else {}
+        match = _CONTRACTION.fullmatch(line.strip())
+        c, a, b = (set(match[at]) for at in (1, 2, 3)) if match else (set(), set(), set())
+        sizes = dict(re.findall(r"(\w):(\d+)", match[4])) if match else {}
         sides = (c & a, c & b, a & b)
-        if not found or set.union(*sides) != c | a | b or c & a & b or (c | a | b) - sizes.keys():
+        if not match or set.union(*sides) != c | a | b or c & a & b or (c | a | b) - sizes.keys():
             msg = f"{path}, line {number}: {line[:60]!r} is no contraction like "
             raise LoadError(msg + "'ab ac cb & a:8;b:8;c:8;' with each index in two tensors")
         counts = [prod(int(sizes[index]) for index in side) for side in sides]
-        rows.append((f"{found[1]} = {found[2]} {found[3]}", *counts, 1, "contraction"))
+        rows.append((f"{match[1]} = {match[2]} {match[3]}", *counts, 1, "contraction"))
     table = pd.DataFrame(rows, columns=list(MATRIX_PRODUCTS.columns))
     return MATRIX_PRODUCTS.check(MATRIX_PRODUCTS.cast(table), str(path))

@@ -76,16 +76,16 @@ def _hover(row: Mapping[Any, Any]) -> str:
 
 def _binding(node: pd.DataFrame, names: list[str]) -> str:
     first = node[node["setting"] == names[0]].sort_values("throughput_per_s", kind="stable")
-    what, rate = label(first["resource"].iloc[0], 20), float(first["throughput_per_s"].iloc[0])
+    resource, rate = label(first["resource"].iloc[0], 20), float(first["throughput_per_s"].iloc[0])
     if len(names) == 1 and len(first) > 1:
-        other = float(first["throughput_per_s"].iloc[1]) / max(rate, 1e-9)
+        next_ratio = float(first["throughput_per_s"].iloc[1]) / max(rate, 1e-9)
         return (
-            f"{what[:1].upper()}{what[1:]} binds {label(names[0], 50)} at {rate:,.0f} samples/s; "
-            f"without it the node is {digits(other)} × as fast"
+            f"{resource[:1].upper()}{resource[1:]} binds {label(names[0], 50)} at {rate:,.0f} "
+            f"samples/s; without it the node is {digits(next_ratio)} × as fast"
         )
     bound = node.loc[node["is_binding"]].drop_duplicates("setting")["resource"].value_counts()
-    parts = [f"{label(name, 16)} in {count:,}" for name, count in bound.head(4).items()]
-    return f"What binds {plural(int(bound.sum()), 'setting')}: {', '.join(parts)}"
+    counts = [f"{label(name, 16)} in {count:,}" for name, count in bound.head(4).items()]
+    return f"Binding resource of {plural(int(bound.sum()), 'setting')}: {', '.join(counts)}"
 
 
 def inference_capacity(

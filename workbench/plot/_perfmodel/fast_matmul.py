@@ -123,21 +123,21 @@ def fast_matmul_crossover(
         return frame.nothing(why, claim="No crossover to show")
     rows = crossover.sort_values("unfused_count", kind="stable")[:_MOST_PEAKS]
     names = [f"{gpu} {dtype}" for gpu, dtype in zip(rows["gpu"], rows["dtype"], strict=True)]
-    own = FAST_MATMUL.empty() if products is None else FAST_MATMUL.check(products)
-    own = own[:_MOST_PRODUCTS]
-    places = np.append(np.arange(len(rows)), np.full(len(own), len(rows)))
+    marked = FAST_MATMUL.empty() if products is None else FAST_MATMUL.check(products)
+    marked = marked[:_MOST_PRODUCTS]
+    positions = np.append(np.arange(len(rows)), np.full(len(marked), len(rows)))
     measures = {
-        measure: np.append(rows[column].to_numpy(), np.zeros(len(own)))
+        measure: np.append(rows[column].to_numpy(), np.zeros(len(marked)))
         for measure, column in (
             ("sums hidden", "hidden_count"),
             ("sums in memory", "unfused_count"),
         )
     }
-    if len(own):
-        measures["your products"] = np.append(np.zeros(len(rows)), own["effective_count"])
-    hover = [f"{label(row, 40)}" for row in [*rows["algorithm"], *own["product"]]]
-    shown = [*names, "your products"] if len(own) else names
-    figure = dots(shown, measures, rows=places, hover=hover, title=_SIDE)
+    if len(marked):
+        measures["your products"] = np.append(np.zeros(len(rows)), marked["effective_count"])
+    hover = [f"{label(row, 40)}" for row in [*rows["algorithm"], *marked["product"]]]
+    shown = [*names, "your products"] if len(marked) else names
+    figure = dots(shown, measures, rows=positions, hover=hover, title=_SIDE)
     sides = rows["unfused_count"].to_numpy()
     claim = f"With sums in memory fast multiplication pays from {sides[0]:,.0f} on "
     claim += label(names[0], 24)

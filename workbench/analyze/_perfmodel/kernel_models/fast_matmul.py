@@ -65,7 +65,7 @@ def fast_algorithms(coefficients: pd.DataFrame | None = None) -> pd.DataFrame:
     else:
         FAST_COEFFICIENTS.check(coefficients)
         groups = coefficients.groupby("algorithm", sort=False, observed=True)
-        rows = [_examined(str(name), own) for name, own in groups]
+        rows = [_examined(str(name), coefficient_rows) for name, coefficient_rows in groups]
     table = pd.DataFrame(rows, columns=list(FAST_ALGORITHMS.columns))
     return FAST_ALGORITHMS.check(FAST_ALGORITHMS.cast(table))
 
@@ -75,8 +75,9 @@ def _examined(name: str, rows: pd.DataFrame) -> tuple[Any, ...]:
     rank = int(rows["product"].max()) + 1
     u, v, w = (np.zeros((blocks, rank)) for blocks in (m * k, k * n, m * n))
     for operand, dense in zip("ABC", (u, v, w), strict=True):
-        own = rows[rows["operand"] == operand]
-        dense[own["block"].to_numpy(), own["product"].to_numpy()] = own["coefficient_ratio"]
+        of_operand = rows[rows["operand"] == operand]
+        at = of_operand["block"].to_numpy(), of_operand["product"].to_numpy()
+        dense[at] = of_operand["coefficient_ratio"]
     exact = np.einsum("pq,ix,jy->ipqjxy", np.eye(k), np.eye(m), np.eye(n))
     computed = np.einsum("ar,br,cr->abc", u, v, w)
     residual = np.abs(computed - exact.reshape(computed.shape)).max()
@@ -183,20 +184,20 @@ def fast_matmul(
     """
     levels = whole_number("levels", levels, least=1)
     MATRIX_PRODUCTS.check(products)
-    known = MATRIX_PEAKS.check(matrix_peaks() if peaks is None else peaks)
-    chosen = known[(known["gpu"] == gpu) & (known["dtype"] == dtype)]
+    listed = MATRIX_PEAKS.check(matrix_peaks() if peaks is None else peaks)
+    chosen = listed[(listed["gpu"] == gpu) & (listed["dtype"] == dtype)]
     if chosen.empty:
-        pairs = (known["gpu"] + " " + known["dtype"]).tolist()
+        pairs = (listed["gpu"] + " " + listed["dtype"]).tolist()
         msg = f"no peak of {gpu} for {dtype}; there are {pairs}, or append a row to peaks"
         raise PerformanceModelError(msg)
     peak, useful = chosen.iloc[0], _useful(algorithms)
     m, n, k = sides = products[["m_count", "n_count", "k_count"]].to_numpy(dtype=np.float64).T
     plain = _plain(sides, peak)
-    unfused = np.array([_unfused(each, sides, peak, levels) for each in useful])
+    unfused = np.array([_unfused(algorithm, sides, peak, levels) for algorithm in useful])
     best = unfused.argmin(axis=0)
-    hidden = np.array([_hidden(each, sides, peak, levels) for each in useful])
+    hidden = np.array([_hidden(algorithm, sides, peak, levels) for algorithm in useful])
     rows = np.arange(len(products))
-    added = np.array([each.added for each in useful])[best].T
+    added = np.array([algorithm.added for algorithm in useful])[best].T
     slow, fast = unfused[best, rows], np.minimum(hidden, unfused)[best, rows]
     table = products.assign(
         gpu=gpu, dtype=dtype, level_count=levels, plain_ns=plain * 1e9,
@@ -204,11 +205,11 @@ def fast_matmul(
         effective_count=added.sum(axis=0) / (added / np.array([n, m, k])).sum(axis=0),
         crossover_count=_crossovers(useful, peak, levels)[best],
         unfused_ratio=plain / slow, hidden_ratio=plain / fast,
-        bound_ratio=np.array([(1 + each.saving) ** levels for each in useful])[best],
-        error_growth_ratio=np.array([each.growth**levels for each in useful])[best],
+        bound_ratio=np.array([(1 + algorithm.saving) ** levels for algorithm in useful])[best],
+        error_growth_ratio=np.array([algorithm.growth**levels for algorithm in useful])[best],
         verdict=np.select([slow < plain, fast < plain], ["pays", "only fused"], "does not pay"),
     )  # fmt: skip
-    parts = np.array([each.parts for each in useful])[best].T ** levels
+    parts = np.array([algorithm.parts for algorithm in useful])[best].T ** levels
     table["doubt"] = _doubts(
         {
             "memory-bound: arithmetic is not what it waits for": plain
