@@ -150,7 +150,7 @@ def _models(models: Iterable[RecommendationModel | str]) -> dict[str, Recommenda
     if not chosen:
         msg = "no models to explore; pass analyze.recommendation_model(...), or names of them"
         raise WorkbenchError(msg)
-    return {model.name: model for model in known}
+    return {model.name: model for model in chosen}
 
 
 def inference_node(
