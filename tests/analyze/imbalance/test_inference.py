@@ -275,6 +275,13 @@ def test_large_batches_fill_too_slowly_and_that_is_said():
     assert not table["is_best"].any()
 
 
+def test_replicas_behind_a_single_queue_have_a_doubt():
+    own, goal = model(1000), ServiceGoal(1_000)
+    shared = InferenceNode(NNP, placement="replicated")
+    table = analyze.inference_capacity(own, shared, goal, batches=[1])
+    assert "taken as a single server" in table["doubt"].iloc[0]
+
+
 def test_busy_nodes_have_a_doubt():
     table = plan(50_000, 100, samples=100)
     noisy = table["latency_error_ratio"] > 0.05

@@ -25,6 +25,7 @@ _BATCHES, _WARM_UP, _BLOCKS, _SEED = 105_000, 5_000, 10, 0
 _GRID = (0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99)
 _NEAR, _TRIES = 1.2, 12
 _LARGE_ERROR = 0.05
+_SHARED = "the cards of a node are taken as a single server that is as fast as all of them"
 _NOISY = "the simulated latency is uncertain by more than 5 %: the nodes are very busy"
 
 
@@ -109,9 +110,11 @@ def _row(
     binding = served[served["is_binding"]].iloc[0]
     interval = batch * goal.samples / float(binding["throughput_per_s"])
     idle = max(float(binding["latency_ns"]) / 1e9, interval)
+    is_shared = node.placement == "replicated" and node.cards > 1
+    doubts = [binding["doubt"], _SHARED if is_shared else ""]
     row: dict[str, Any] = {
         "batch_count": batch, "interval_ns": interval * 1e9, "idle_latency_ns": idle * 1e9,
-        "verdict": "feasible", "doubt": binding["doubt"], "is_best": False,
+        "verdict": "feasible", "doubt": "; ".join(filter(None, doubts)), "is_best": False,
     }  # fmt: skip
     limit = goal.latency_ms / 1e3
     if not binding["fits"]:
