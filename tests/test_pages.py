@@ -306,6 +306,12 @@ OWN_TABLES = {
         f"H100,bfloat16,{size},{size},{depth},{5 + size * size * depth / 3e8}"
         for size in SIZES[:8] for depth in SIZES[:6]
     )],
+    "strassen": [
+        "# U", "1 0 1 0 1 -1 0", "0 0 0 0 1 0 1", "0 1 0 0 0 1 0", "1 1 0 1 0 0 -1",
+        "# V", "1 1 0 -1 0 1 0", "0 0 1 0 0 1 0", "0 0 0 1 0 0 1", "1 0 -1 0 1 0 1",
+        "# W", "1 0 0 1 -1 0 1", "0 0 1 0 1 0 0", "0 1 0 1 0 0 0", "1 -1 1 0 0 1 0",
+    ],
+    "contractions.txt": ["abc acd db & a:48;b:48;c:48;d:48;"],
     "collectives.csv": ["gpu,collective,rank_count,node_count,size_bytes,time_us", *(
         f"H100,all-reduce,8,1,{size},{20 + size / 2e5}" for size in SIZES
     )],

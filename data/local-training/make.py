@@ -271,7 +271,9 @@ def losses(
     table = pd.DataFrame(rows, columns=["step_count", "loss"])
     updates = events.loc[events["event"] == "update", "staleness_count"]
     table = table.assign(
-        scheme=events["scheme"].iloc[0], seed=seed, staleness_count=updates.astype(float).mean(),
+        scheme=events["scheme"].iloc[0],
+        seed=seed,
+        staleness_count=updates.astype(float).mean(),
         model=f"character model, {len(trainer.first):,} parameters",
     )
     return LOCAL_TRAINING_LOSSES.check(LOCAL_TRAINING_LOSSES.cast(table))

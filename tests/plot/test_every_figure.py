@@ -360,6 +360,42 @@ def collective_times(rank, n):
     }  # fmt: skip
 
 
+def fast_matmul(_, n):
+    return {
+        "product": f"{HOSTILE}{n}", "m_count": 64 + n, "n_count": 64, "k_count": 64,
+        "call_count": 1 + n, "gpu": HOSTILE, "dtype": HOSTILE, "algorithm": HOSTILE,
+        "level_count": 1, "effective_count": 64.0 + n, "crossover_count": 900.0, "plain_ns": 1e6,
+        "unfused_ratio": 0.9 + n / 9_999, "hidden_ratio": 1.1 + n / 9_999, "bound_ratio": 1.2,
+        "verdict": ("does not pay", "only fused", "pays")[n % 3], "doubt": HOSTILE,
+    }  # fmt: skip
+
+
+def fast_matmul_crossover(rank, n):
+    return {
+        "gpu": f"{HOSTILE}{rank}", "dtype": HOSTILE, "algorithm": HOSTILE, "level_count": 1,
+        "unfused_count": 900.0 + n, "hidden_count": 90.0 + n, "bound_ratio": 1.2,
+    }  # fmt: skip
+
+
+def inference_node(rank, n):
+    resource = ("compute", "memory", "PCIe", "launch", "network")[n % 5]
+    return {
+        "setting": f"{HOSTILE}{n // 5}", "card": HOSTILE, "card_count": 6, "batch_count": 64,
+        "resource": resource, "busy_ns": 1e6 + n, "throughput_per_s": 1e6 / (1 + n),
+        "is_binding": n % 5 == 4, "latency_ns": 4e6, "needed_bytes": 10, "held_bytes": 9 + n % 7,
+        "fits": n % 7 > 0, "doubt": HOSTILE,
+    }  # fmt: skip
+
+
+def inference_capacity(_, n):
+    nodes = {} if n % 3 == 2 else {"node_count": 1 + n % 50, "utilization_share": 0.5}
+    waits = {} if n % 3 == 2 else {"fill_ns": 1e5, "wait_ns": 1e6, "latency_ns": 1e7, "power_w": 72}
+    return {
+        "batch_count": 1 + n, "interval_ns": 1e6, "idle_latency_ns": 2e6, "is_best": n == 0,
+        "verdict": HOSTILE if n % 3 == 2 else "feasible", "doubt": HOSTILE, **nodes, **waits,
+    }  # fmt: skip
+
+
 # Every function that is called as a figure makes a row for it.
 MADE = globals() | {
     name: row

@@ -46,6 +46,18 @@ from ._imbalance.workload import (
     length_shares as length_shares,
     sample_documents as sample_documents,
 )
+from ._imbalance.inference_capacity import (
+    ServiceGoal as ServiceGoal,
+    inference_capacity as inference_capacity,
+)
+from ._imbalance.inference_node import (
+    InferenceCard as InferenceCard,
+    InferenceNode as InferenceNode,
+    RecommendationModel as RecommendationModel,
+    inference_card as inference_card,
+    inference_node as inference_node,
+    recommendation_model as recommendation_model,
+)
 from ._imbalance.jobs.stragglers import complete_steps as complete_steps
 from ._imbalance.jobs.schedule import job_dispersion as job_dispersion
 from ._imbalance.jobs.prediction import (
@@ -82,6 +94,7 @@ from ._imbalance.pipeline import (
     pipeline as pipeline,
     training_steps as training_steps,
 )
+from ._imbalance.row_sharding import row_cache as row_cache
 from ._imbalance.row_sharding import row_popularity as row_popularity, row_sharding as row_sharding
 from ._imbalance.table_sharding import ShardingAssumptions as ShardingAssumptions
 from ._imbalance.table_sharding import (
@@ -188,12 +201,22 @@ from ._perfmodel.kernel_models.collective_model import (
     collective_times as collective_times,
     predicted_collective_times as predicted_collective_times,
 )
+from ._perfmodel.kernel_models.fast_matmul import (
+    fast_algorithms as fast_algorithms,
+    fast_matmul as fast_matmul,
+    fast_matmul_crossover as fast_matmul_crossover,
+    fast_matmul_timing as fast_matmul_timing,
+)
 from ._perfmodel.kernel_models.gemm_model import (
     gemm_errors as gemm_errors,
     gemm_model as gemm_model,
     predicted_gemm_times as predicted_gemm_times,
 )
 from ._perfmodel.kernel_models.hardware import hardware as hardware
+from ._perfmodel.kernel_models.matrix_products import (
+    matrix_peaks as matrix_peaks,
+    matrix_products as matrix_products,
+)
 from ._perfmodel.layouts.iteration_errors import (
     cross_validated as cross_validated,
     iteration_errors as iteration_errors,

@@ -24,6 +24,8 @@ from workbench.explore.fleet_timeline import fleet_timeline
 from workbench.explore.goodput import goodput, goodput_at_scale, goodput_sweep, goodput_windows
 from workbench.explore.imbalance import (
     context_sharding,
+    inference_capacity,
+    inference_node,
     length_shares,
     packing_balance,
     pipeline,
@@ -35,6 +37,7 @@ from workbench.explore.panel import Explorer, static_html
 from workbench.explore.perfmodel import (
     collective_times,
     critical_path,
+    fast_matmul,
     graph_ablation,
     job_slowdown,
     parallelism_plan,
@@ -57,6 +60,7 @@ __all__ = [
     "critical_path",
     "detector_tolerance",
     "expected_ettr",
+    "fast_matmul",
     "fleet_timeline",
     "flight_suspects",
     "goodput",
@@ -65,6 +69,8 @@ __all__ = [
     "goodput_windows",
     "graph_ablation",
     "incidents",
+    "inference_capacity",
+    "inference_node",
     "injection_sample_sizes",
     "interval_funnel",
     "job_slowdown",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, lru_cache
 from typing import Any
@@ -12,7 +12,16 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from workbench import analyze, plot
-from workbench.analyze import Packing, PackingPlan, Parallelism, ShardingAssumptions
+from workbench.analyze import (
+    InferenceCard,
+    InferenceNode,
+    Packing,
+    PackingPlan,
+    Parallelism,
+    RecommendationModel,
+    ServiceGoal,
+    ShardingAssumptions,
+)
 from workbench.errors import WorkbenchError
 from workbench.explore.panel import Explorer, slider
 from workbench.tables import EMBEDDING_TABLES, ROW_POPULARITY, as_source
@@ -127,6 +136,111 @@ def context_sharding(lengths: Lengths, *, source: str = "", synthetic: bool = Fa
         documents=documents_control,
         ranks=_steps("context ranks", (2, 4, 8, 16), 4),
         launch=_steps("lost per kernel", (0, 512, 1024), 512, " queries"),
+    )
+
+
+_CARDS = ("NNP-I 1100", "T4", "L4", "MTIA v1")
+_MODELS = ("DLRM v2", "DLRM, one-hot")
+_SERVED_BATCHES = (1, 4, 16, 64, 256, 1024)
+_EFFICIENCIES = (0.25, 0.5, 1.0)
+
+
+def _models(models: Iterable[RecommendationModel | str]) -> dict[str, RecommendationModel]:
+    chosen = [analyze.recommendation_model(m) if isinstance(m, str) else m for m in models]
+    if not chosen:
+        msg = "no models to explore; pass analyze.recommendation_model(...), or names of them"
+        raise WorkbenchError(msg)
+    return {model.name: model for model in chosen}
+
+
+def inference_node(
+    models: Iterable[RecommendationModel | str] = _MODELS,
+    *,
+    cards: Sequence[InferenceCard | str] = _CARDS,
+    source: str = "",
+    synthetic: bool = False,
+) -> Explorer:
+    """Choose model, cards per node and efficiencies; see which resource binds on each card.
+
+    Parameters
+    ----------
+    models
+        Models to choose from: your own, or names of published ones.
+    cards
+        Cards to compare: your own, or names of known ones.
+    source, synthetic
+        Where the models come from, printed under the figure; whether they were generated.
+
+    Returns
+    -------
+    workbench.explore.Explorer
+        Controls above :func:`workbench.plot.inference_node`.
+    """
+    by_name = _models(models)
+    compared = [analyze.inference_card(card) if isinstance(card, str) else card for card in cards]
+
+    def draw(*, model: str, count: int, batch: int, **shares: Any) -> go.Figure:
+        nodes = [InferenceNode(card, count, batch, **shares) for card in compared]
+        table = analyze.inference_node(by_name[model], nodes)
+        where = as_source(source).joined(model)
+        return plot.inference_node(table, source=where, synthetic=synthetic)
+
+    return Explorer(
+        draw,
+        model=widgets.Dropdown(options=list(by_name), description="model"),
+        count=_steps("cards per node", (1, 6), 6),
+        batch=_steps("batch", (64, 1024), 1024, " samples"),
+        compute_share=_steps("of peak compute", _EFFICIENCIES, 0.5),
+        memory_share=_steps("of peak bandwidth", _EFFICIENCIES, 0.5),
+        hit_share=_steps("cache hits", (0.0, 0.8), 0.0),
+    )
+
+
+def inference_capacity(
+    models: Iterable[RecommendationModel | str] = _MODELS,
+    *,
+    nodes: Sequence[InferenceNode] | None = None,
+    samples: int = 100,
+    source: str = "",
+    synthetic: bool = False,
+) -> Explorer:
+    """Choose model, node, rate and latency; see how many nodes are needed, and which batch.
+
+    Parameters
+    ----------
+    models
+        Models to choose from: your own, or names of published ones.
+    nodes
+        Nodes to choose from; six of each known card, at the default efficiencies, if None.
+    samples
+        Samples per query, e.g. candidates to be ranked.
+    source, synthetic
+        Where the models come from, printed under the figure; whether they were generated.
+
+    Returns
+    -------
+    workbench.explore.Explorer
+        Controls above :func:`workbench.plot.inference_capacity`.
+    """
+    by_name = _models(models)
+    offered = nodes or [InferenceNode(analyze.inference_card(name)) for name in _CARDS]
+    by_node = {f"{node.cards} x {node.card.name}": node for node in offered}
+
+    def draw(*, model: str, node: str, rate: float, latency: float) -> go.Figure:
+        goal = ServiceGoal(rate, latency, samples=samples)
+        table = analyze.inference_capacity(
+            by_name[model], by_node[node], goal, batches=_SERVED_BATCHES
+        )
+        where = as_source(source).joined(model, f"{samples:,} samples per query")
+        return plot.inference_capacity(table, source=where, synthetic=synthetic)
+
+    rates: list[tuple[str, object]] = [(f"{n:,}/s", n) for n in (10_000, 50_000, 250_000, 10**6)]
+    return Explorer(
+        draw,
+        model=widgets.Dropdown(options=list(by_name), description="model"),
+        node=widgets.Dropdown(options=list(by_node), description="node"),
+        rate=slider("queries", rates, 250_000),
+        latency=_steps("latency", (5, 10, 30, 100), 30, " ms"),
     )
 
 

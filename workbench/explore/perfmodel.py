@@ -122,6 +122,55 @@ def critical_path(
     )
 
 
+def fast_matmul(
+    products: pd.DataFrame,
+    *,
+    algorithms: pd.DataFrame | None = None,
+    peaks: pd.DataFrame | None = None,
+    source: str = "",
+    synthetic: bool = False,
+) -> Explorer:
+    """Choose GPU, type and recursion levels; see what fast multiplication would gain.
+
+    Parameters
+    ----------
+    products
+        Table :data:`workbench.tables.MATRIX_PRODUCTS` of your model.
+    algorithms, peaks
+        As for :func:`workbench.analyze.fast_matmul`.
+    source, synthetic
+        Where the sizes come from, printed under the figure; whether they were generated.
+
+    Returns
+    -------
+    workbench.explore.Explorer
+        Controls above :func:`workbench.plot.fast_matmul`, or, for all GPUs,
+        :func:`workbench.plot.fast_matmul_crossover`.
+    """
+    listed = analyze.matrix_peaks() if peaks is None else peaks
+    pairs = [(f"{gpu} {dtype}", (gpu, dtype))
+             for gpu, dtype in listed[["gpu", "dtype"]].to_numpy().tolist()]  # fmt: skip
+    label: dict[str, Any] = {"source": as_source(source), "synthetic": synthetic}
+
+    def draw(*, peak: Any, levels: int) -> go.Figure:
+        options: dict[str, Any] = {"algorithms": algorithms, "levels": levels, "peaks": listed}
+        gpu, dtype = pairs[0][1] if peak == ALL else peak
+        gains = analyze.fast_matmul(products, gpu=gpu, dtype=dtype, **options)
+        if peak != ALL:
+            return plot.fast_matmul(gains, **label)
+        del options["peaks"]
+        crossover = analyze.fast_matmul_crossover(listed, **options)
+        return plot.fast_matmul_crossover(crossover, products=gains, **label)
+
+    start = next((pair for _, pair in pairs if pair == ("H100", "bfloat16")), ALL)
+    options = [("all: from which size on", ALL), *pairs]
+    return Explorer(
+        draw,
+        peak=widgets.Dropdown(options=options, value=start, description="GPU and type"),
+        levels=slider("recursion levels", [("1", 1), ("2", 2), ("3", 3)], 1),
+    )
+
+
 _WHOLE_GRAPH = "nothing: the whole graph"
 
 

@@ -42,6 +42,10 @@ from ._imbalance.sharding import (
     context_chunks as context_chunks,
     context_sharding as context_sharding,
 )
+from ._imbalance.inference import (
+    inference_capacity as inference_capacity,
+    inference_node as inference_node,
+)
 from ._imbalance.pipeline import length_shares as length_shares
 from ._imbalance.job_schedule import job_dispersion as job_dispersion
 from ._imbalance.job_schedule import (
@@ -109,6 +113,10 @@ from ._pvf.sampling import injection_sample_sizes as injection_sample_sizes
 # Performance models
 from ._perfmodel.kernel_models import collective_times as collective_times
 from ._perfmodel.critical_path import critical_path as critical_path
+from ._perfmodel.fast_matmul import (
+    fast_matmul as fast_matmul,
+    fast_matmul_crossover as fast_matmul_crossover,
+)
 from ._perfmodel.kernel_models import gemm_errors as gemm_errors
 from ._perfmodel.replay_fidelity import gpu_busy as gpu_busy
 from ._perfmodel.replay_fidelity import held_out_steps as held_out_steps

@@ -485,6 +485,54 @@ ROW_SHARDING = table("""
     bound_ratio: float64 >=1 - no placement of whole rows can be better
 """)
 
+ROW_CACHE = table("""
+    row_cache: One row per size of a cache of table rows: which share of look-ups it serves.
+
+    cached_row_count: int64 >=0 - rows that the cache holds
+    lru_share: float64 0..1 - of all look-ups: served if the row used least recently gives way
+    hottest_share: float64 0..1 - of all look-ups: served if the most popular rows stay for ever
+""")
+
+INFERENCE_NODE = table("""
+    inference_node: One row per setting of a node that serves a recommendation model, and resource:
+    how fast it would be if only this resource counted. A model of data-sheet peaks, not measured.
+
+    setting: str - model, cards and batch in words
+    card: str - name of the accelerator card
+    card_count: int64 >=1 - cards of the node
+    batch_count: int64 >=1 - samples that are computed together
+    resource: str - compute, memory, PCIe, network or launch
+    busy_ns: float64 >=0 - time per batch of the busiest card, or of the host
+    throughput_per_s: float64 >=0 - samples per second of the node, by this resource
+    is_binding: bool - no other resource is slower
+    latency_ns: float64 >=0 - of one batch on an idle node: the times of all resources
+    needed_bytes: int64 >=0 - embedding tables and weights, on all cards
+    held_bytes: int64 >=0 - memory of all cards
+    fits: bool - whether the node holds the model; if not, nothing else counts
+    doubt: str - why it may be wrong beyond being a model; empty if nothing is known
+""")
+
+INFERENCE_CAPACITY = table("""
+    inference_capacity: One row per batch size: nodes that serve a rate within a latency. Service
+    times of a model, queue simulated.
+
+    batch_count: int64 >=1 - queries that are computed together
+    interval_ns: float64 >=0 - time from batch to batch of a busy node
+    idle_latency_ns: float64 >=0 - of a full batch on an idle node
+    node_count: Int64? >=1 - nodes needed; missing if no number is enough
+    utilization_share: Float64? 0..1 - of the nodes
+    fill_ns: Float64? >=0 - mean wait of a query until its batch is full
+    wait_ns: Float64? >=0 - mean wait of a batch for the node, simulated
+    md1_wait_ns: Float64? >=0 - the same by the formula of the M/D/1 queue; missing for batches of
+        several queries
+    latency_ns: Float64? >=0 - latency of the given share of queries
+    latency_error_ratio: Float64? >=0 - standard error of that, by the simulation alone
+    power_w: Float64? >=0 - TDP of the cards of all nodes, without hosts
+    is_best: bool - fewest nodes; of equals the lowest latency
+    verdict: str - feasible, or what prevents it
+    doubt: str - why it may be wrong beyond being a model; empty if nothing is known
+""")
+
 # What was injected into simulated data.
 
 TROUBLE_TRUTH = table("""

@@ -287,6 +287,124 @@ HARDWARE = table("""
     node_gpu_count: int64 >=1 - GPUs of a node
 """)
 
+MATRIX_PRODUCTS = table("""
+    matrix_products: One row per size of matrix product that a model computes: C (m x n) = A (m x k)
+    times B (k x n).
+
+    product: str - what it is for, or the operator
+    m_count: int64 >=1 - rows of A and C
+    n_count: int64 >=1 - columns of B and C
+    k_count: int64 >=1 - columns of A, rows of B
+    call_count: int64 >=1 - times it is computed: per micro-batch, or in the trace
+    basis: str - layout (worked out from a configuration), trace (recorded) or contraction (folded)
+""")
+
+MATRIX_PEAKS = table("""
+    matrix_peaks: One row per GPU and type of the operands: what its data sheet promises, without
+    sparsity.
+
+    gpu: str - GPU or processor
+    dtype: str - element type of the operands, e.g. bfloat16
+    element_bytes: int64 >=1 - bytes of an element
+    peak_flop_per_s: float64 >=1 - dense peak
+    memory_bytes_per_s: float64 >=1 - peak bandwidth of the memory
+""")
+
+FAST_COEFFICIENTS = table("""
+    fast_coefficients: One row per coefficient of an algorithm of fast matrix multiplication.
+
+    algorithm: str - name of its file
+    m_part_count: int64 >=1 - parts that m is cut into
+    k_part_count: int64 >=1 - parts that k is cut into
+    n_part_count: int64 >=1 - parts that n is cut into
+    operand: str - A, B (summed before the multiplication) or C (after)
+    block: int64 >=0 - block of the operand, row by row
+    product: int64 >=0 - product of the algorithm
+    coefficient_ratio: float64 - factor of the block in the product, or of the product in the block
+""")
+
+FAST_ALGORITHMS = table("""
+    fast_algorithms: One row per algorithm of fast matrix multiplication: what one level saves and
+    adds.
+
+    algorithm: str - name
+    m_part_count: int64 >=1 - parts that m is cut into
+    k_part_count: int64 >=1 - parts that k is cut into
+    n_part_count: int64 >=1 - parts that n is cut into
+    product_count: int64 >=1 - products of blocks (rank)
+    a_addition_count: int64 >=0 - additions of blocks of A
+    b_addition_count: int64 >=0 - additions of blocks of B
+    c_addition_count: int64 >=0 - additions of products to blocks of C
+    saving_ratio: float64 - products of the plain algorithm / products, less 1
+    error_growth_ratio: float64 >=0 - bound on the error, of that of the plain product, per level
+    residual_ratio: float64 >=0 - largest deviation from the equations of a right algorithm
+""")
+
+FAST_MATMUL_CROSSOVER = table("""
+    fast_matmul_crossover: One row per GPU and type: from which size of square products on fast
+    multiplication pays. A model of data-sheet peaks, not measured.
+
+    gpu: str - GPU or processor
+    dtype: str - element type of the operands
+    algorithm: str - algorithm with the smallest crossover
+    level_count: int64 >=1 - recursion levels
+    unfused_count: float64 >=0 - side of the product if sums are written to memory
+    hidden_count: float64 >=0 - side if the kernel sums while it multiplies and hides all of it
+    bound_ratio: float64 >=1 - speed-up that no size exceeds
+""")
+
+FAST_MATMUL = table("""
+    fast_matmul: One row per matrix product: what fast multiplication would gain. A model of
+    data-sheet peaks, not measured.
+
+    product: str - what it is for, or the operator
+    m_count: int64 >=1 - rows of A and C
+    n_count: int64 >=1 - columns of B and C
+    k_count: int64 >=1 - columns of A, rows of B
+    call_count: int64 >=1 - times it is computed
+    gpu: str - GPU or processor
+    dtype: str - element type of the operands
+    algorithm: str - algorithm that is fastest if its sums are written to memory
+    level_count: int64 >=1 - recursion levels
+    effective_count: float64 >=0 - side of the square product that gains as much
+    crossover_count: float64 >=0 - side from which that algorithm pays if sums are written
+    plain_ns: float64 >=0 - time of the plain product
+    unfused_ratio: float64 >=0 - speed-up if sums are written to memory
+    hidden_ratio: float64 >=0 - speed-up if the kernel hides them; a real one lies between
+    bound_ratio: float64 >=1 - speed-up that no size exceeds
+    error_growth_ratio: float64 >=0 - bound on the error, of that of the plain product
+    verdict: str - pays, only fused (perhaps, if sums are not written) or does not pay
+    doubt: str - why it may be wrong beyond being a model; empty if nothing is known
+""")
+
+FAST_MATMUL_TIMES = table("""
+    fast_matmul_times: One row per pair of runs on a CPU: the plain product beside the fast one.
+
+    dtype: str - element type
+    n_count: int64 >=1 - side of the square product
+    level_count: int64 >=1 - recursion levels
+    repeat: int64 >=1 - number of the pair
+    plain_ns: int64 >=1 - time of the plain product
+    fast_ns: int64 >=1 - time of the fast one
+    error_ratio: float64 >=0 - largest difference of both, of the largest entry
+""")
+
+FAST_MATMUL_TIMING = table("""
+    fast_matmul_timing: One row per size and levels: whether fast multiplication was faster on a
+    CPU. Measured, and true of those runs only.
+
+    dtype: str - element type
+    n_count: int64 >=1 - side of the square product
+    level_count: int64 >=1 - recursion levels
+    pair_count: int64 >=1 - pairs of runs
+    plain_ns: float64 >=0 - median time of the plain product
+    speedup_ratio: float64 >=0 - median of plain / fast
+    low_ratio: Float64? >=0 - lower end of its interval; missing with too few pairs
+    high_ratio: Float64? >=0 - upper end
+    error_ratio: float64 >=0 - largest difference of both products, of the largest entry
+    verdict: str - faster, slower or undecided
+""")
+
 KERNEL_MODEL_ERRORS = table("""
     kernel_model_errors: One row per model and class of shapes: error on what it was not fitted on.
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from workbench._shared.numbers import whole_number
 from workbench.errors import WorkbenchError
-from workbench.tables import REUSE_HISTOGRAM, ROW_POPULARITY, ROW_SHARDING
+from workbench.tables import REUSE_HISTOGRAM, ROW_CACHE, ROW_POPULARITY, ROW_SHARDING
 
 _ROUNDING = 1e-6
 
@@ -71,6 +71,70 @@ def row_popularity(histogram: pd.DataFrame) -> pd.DataFrame:
         {"row_count": np.maximum(count, 1).astype(np.int64), "lookup_share": share}
     )
     return ROW_POPULARITY.check(table)
+
+
+def row_cache(popularity: pd.DataFrame, *, cached_rows: Sequence[int]) -> pd.DataFrame:
+    """Work out which share of look-ups a cache of table rows serves.
+
+    Parameters
+    ----------
+    popularity
+        Table :data:`workbench.tables.ROW_POPULARITY`.
+    cached_rows
+        Rows that the cache holds; several sizes to compare.
+
+    Returns
+    -------
+    pandas.DataFrame
+        Table :data:`workbench.tables.ROW_CACHE`: ``cached_row_count``, ``lru_share``,
+        ``hottest_share``.
+
+    Raises
+    ------
+    WorkbenchError
+        If a size is no whole number from 0, or the shares do not add up to 1.
+
+    Notes
+    -----
+    Che's approximation: a row of popularity q is in a cache of c rows with probability
+    ``1 - exp(-q t)``, t such that these add up to c. Look-ups are taken to be independent and of
+    popularity that stays; a batch of real look-ups repeats rows in bursts, which raises the share,
+    and meets rows for the first time, which lowers it. Rows that the popularity lacks count as
+    never looked up.
+
+    References
+    ----------
+    Che et al.: Hierarchical Web Caching Systems, IEEE JSAC 20, 2002.
+    """
+    classes = _classes(popularity)
+    rows, share = classes.rows.astype(np.float64), classes.share
+    table = []
+    for size in (whole_number("cached_rows", count, least=0) for count in cached_rows):
+        cached = np.clip(size - classes.first, 0, rows)
+        shares = (
+            float((rows * share * _cached(rows, share, size)).sum()),
+            float((cached * share).sum()),
+        )
+        table.append((size, *np.clip(shares, 0, 1)))
+    return ROW_CACHE.check(ROW_CACHE.cast(pd.DataFrame(table, columns=list(ROW_CACHE.columns))))
+
+
+def _cached(rows: Floats, share: Floats, size: int) -> Floats:
+    """Give the probability that a row of each class is in an LRU cache of some rows."""
+    from scipy.optimize import brentq
+
+    used = share > 0
+    if size == 0 or size >= rows[used].sum():
+        return np.where(used, float(size > 0), 0.0)
+
+    def surplus(log_time: float) -> float:
+        return float((rows * -np.expm1(-share * np.exp(log_time))).sum()) - size
+
+    # Time counts look-ups: the cache is not full before as many as it has rows.
+    least = np.log(size)
+    most = least - np.log1p(-size / rows[used].sum()) - np.log(share[used].min() * size)
+    log_time = brentq(surplus, least - 1, max(most, least) + 1)
+    return np.asarray(-np.expm1(-share * np.exp(log_time)))
 
 
 def row_sharding(
