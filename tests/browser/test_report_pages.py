@@ -20,9 +20,11 @@ EXPLORERS_AT_LEAST = {
     "02_workload_imbalance": 1,
     "03_goodput_under_failures": 7,
     "04_pvf_fault_injection": 6,
-    "05_performance_model": 5,
+    "05_performance_model": 4,
     "06_power": 4,
     "07_fleet_timeline": 1,
+    "08_communication": 3,
+    "09_planning": 4,
 }
 HOSTILE = "<img src=x onerror=alert(1)></script><script>alert(2)</script>"
 MOVE = """(control) => {

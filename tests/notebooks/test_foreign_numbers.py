@@ -18,6 +18,11 @@ METHOD = {
     "05_performance_model": {("99.9", "%")},
     "06_power": {("99.9", "%")},  # "> 99.9 %", which is how a share that is nearly all is written
 }
+# The shape of somebody's own model, as it is released with its weights.
+CONFIG = """{"model_type": "mistral", "hidden_size": 3072, "intermediate_size": 8192,
+"num_hidden_layers": 26, "num_attention_heads": 24, "num_key_value_heads": 8, "head_dim": 128,
+"vocab_size": 65536, "sliding_window": null, "tie_word_embeddings": false,
+"max_position_embeddings": 32768}"""
 # Real and made data of other people for each page, besides the small files of MAKERS.
 FOREIGN = {
     "00_start_here": ("fleet-demo/traces", "kineto-resnet"),
@@ -28,6 +33,8 @@ FOREIGN = {
     "05_performance_model": ("kineto-resnet",),
     "06_power": ("fleet-demo/power",),
     "07_fleet_timeline": ("power-nvidia-smi",),
+    "08_communication": ("kineto-dlrm-8rank",),
+    "09_planning": ("config.json",),
 }
 ROUTES = [
     (path, name)
@@ -53,6 +60,9 @@ def place(tmp_path, real_data):
     """Give a path with data of a kind, or a data set, and the options that it needs."""
 
     def give(name):
+        if name == "config.json":
+            (tmp_path / name).write_text(CONFIG)
+            return tmp_path / name, {}
         if name in MAKERS:
             (tmp_path / "own").mkdir()
             return MAKERS[name](tmp_path / "own")

@@ -36,6 +36,8 @@ METHOD = {
     ),
     "06_power": ("half the rate of its readings",),
     "07_fleet_timeline": ("the time between two readings", "longer than two seconds"),
+    "08_communication": (),
+    "09_planning": (),
 }
 
 
@@ -135,6 +137,9 @@ def test_a_figure_says_that_it_shows_ones_own_data_or_whose_it_shows(path, kind,
         "flight-recorder",
         "stragglers-bytedance",
         "failures-spot",
+        "local-training",
+        "closed form",
+        "generated loads",
     )
     for meta in metas:
         assert meta in own or any(name in meta["source"] for name in names), meta

@@ -131,7 +131,7 @@ KINDS: tuple[Kind, ...] = (
     ),
     Kind(
         "traces", rules.is_trace, traces,
-        notebooks=("00_start_here", "01_traces", "05_performance_model"),
+        notebooks=("00_start_here", "01_traces", "05_performance_model", "08_communication"),
     ),
     Kind("flight-recorder dumps", rules.is_flight_dump, flight_recorder,
          notebooks=_FAILURE_NOTEBOOKS),
