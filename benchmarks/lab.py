@@ -151,7 +151,7 @@ def _name(cell: Any) -> str:
 
 
 def _times(page: Any, cell: Any, kind: str, moves: int) -> list[float]:
-    """Move the first control of a kind back and forth; return the time of each new picture, in ms."""
+    """Move the first control of a kind back and forth; return each new picture's time in ms."""
     times = []
     for move in range(moves):
         control = cell.locator(_KINDS[kind]).first
