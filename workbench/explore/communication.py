@@ -19,6 +19,7 @@ _RANKS = (8, 32, 128, 512, 2_048, 8_192, 16_384, 32_768, 65_536, 98_304, 131_072
 _SIZES = tuple(10**power * lead for power in range(3, 11) for lead in (1, 4))
 _NCCL = ("ring", "tree", "PAT", "direct")
 _MODEL = Source("closed form on levels of a network", "model")
+_STARTUP = Source("start-up times of arXiv:2510.20171 and others; goodput in closed form", "model")
 
 
 def collective_scaling(levels: pd.DataFrame | None = None) -> Explorer:
@@ -88,7 +89,7 @@ def startup_goodput(job: FaultTolerance | None = None) -> Explorer:
     def draw(*, rate: float, recovery: float, replicas: float) -> go.Figure:
         changed = replace(base, recovery_min=recovery, replicas=int(replicas))
         rows = analyze.startup_goodput(startup(), changed, failures_per_1000_node_days=rate)
-        return plot.startup_goodput(rows, source=_MODEL)
+        return plot.startup_goodput(rows, source=_STARTUP)
 
     return Explorer(
         draw,
