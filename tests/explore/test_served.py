@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from workbench import analyze, explore
+from workbench import analyze, explore, plot
 from workbench.errors import WorkbenchError
 
 
@@ -41,13 +41,21 @@ def test_products_of_a_model_do_not_pay_on_tensor_cores_but_in_single_precision(
 def test_the_binding_resource_moves_with_the_efficiencies(title):
     board = explore.inference_node()
     board.controls["model"].value = "DLRM v2"
-    assert title(board).startswith("Binding resource of 4 settings: ")
+    # The memory of one card is a range, and the bandwidths are not the makers' own.
+    assert title(board).startswith("In doubt: Binding resource of 4 settings: ")
     assert board.message.value == ""
     board.controls["compute_share"].value = 0.25
     board.controls["memory_share"].value = 1.0
     assert "compute in" in title(board)
     board.controls["count"].value = 1
     assert "does not fit into memory" in board.figure().layout.title.subtitle.text
+
+
+def test_a_node_too_small_for_the_tables_binds_on_nothing():
+    node = analyze.InferenceNode(analyze.inference_card("T4"), cards=1)
+    table = analyze.inference_node(analyze.recommendation_model("DLRM v2"), [node])
+    shown = plot.inference_node(table).layout.title.text.replace("<br>", " ")
+    assert shown.endswith("does not fit: it needs 27.8 GB of 16 GB of memory")
 
 
 def test_nodes_follow_the_rate(title):

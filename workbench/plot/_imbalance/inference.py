@@ -62,11 +62,13 @@ def inference_node(node: pd.DataFrame, *, source: str = "", synthetic: bool = Fa
         )  # fmt: skip
     notes = [_MODEL, "large: the binding resource"]
     if len(unfit := shown.loc[~shown["fits"], "setting"].drop_duplicates()):
-        notes.append(f"<b>does not fit into memory: {plural(len(unfit), 'setting')}</b>")
+        notes.append(f"does not fit into memory: {plural(len(unfit), 'setting')}")
     notes += [label(why, 90) for why in shown["doubt"].drop_duplicates() if why][:2]
     if (dropped := node["setting"].nunique() - len(names)) > 0:
         notes.append(f"{plural(dropped, 'setting')} dropped")
-    return frame.finish(figure, claim=_binding(node, names), note=" · ".join(notes))
+    is_doubtful = bool((shown["doubt"] != "").any())
+    claim = _binding(node, names)
+    return frame.finish(figure, claim=claim, note=" · ".join(notes), is_doubtful=is_doubtful)
 
 
 def _hover(row: Mapping[Any, Any]) -> str:
@@ -77,13 +79,20 @@ def _hover(row: Mapping[Any, Any]) -> str:
 def _binding(node: pd.DataFrame, names: list[str]) -> str:
     first = node[node["setting"] == names[0]].sort_values("throughput_per_s", kind="stable")
     resource, rate = label(first["resource"].iloc[0], 20), float(first["throughput_per_s"].iloc[0])
+    if not node["fits"].any():
+        needed = size(first["needed_bytes"].iloc[0]), size(first["held_bytes"].iloc[0])
+        return f"{label(names[0], 50)} does not fit: it needs {needed[0]} of {needed[1]} of memory"
     if len(names) == 1 and len(first) > 1:
         next_ratio = float(first["throughput_per_s"].iloc[1]) / max(rate, 1e-9)
         return (
             f"{resource[:1].upper()}{resource[1:]} binds {label(names[0], 50)} at {rate:,.0f} "
             f"samples/s; without it the node is {digits(next_ratio)} × as fast"
         )
-    bound = node.loc[node["is_binding"]].drop_duplicates("setting")["resource"].value_counts()
+    bound = (
+        node.loc[node["is_binding"] & node["fits"]]
+        .drop_duplicates("setting")["resource"]
+        .value_counts()
+    )
     counts = [f"{label(name, 16)} in {count:,}" for name, count in bound.head(4).items()]
     return f"Binding resource of {plural(int(bound.sum()), 'setting')}: {', '.join(counts)}"
 
@@ -146,7 +155,8 @@ def inference_capacity(
         f"{duration(float(best['latency_ns']))}, {safe(percent(best['utilization_share']))} busy"
     )
     notes += [label(best["doubt"], 150)] if best["doubt"] else []
-    return frame.finish(figure, claim=claim, note=" · ".join(notes))
+    is_doubtful = bool(best["doubt"])
+    return frame.finish(figure, claim=claim, note=" · ".join(notes), is_doubtful=is_doubtful)
 
 
 def _plan(row: Mapping[Any, Any]) -> str:

@@ -67,7 +67,11 @@ def fast_matmul(products: pd.DataFrame, *, source: str = "", synthetic: bool = F
     doubts = products["doubt"].str.split("; ").explode()
     counts = doubts[doubts != ""].value_counts()
     note += "".join(f" · {label(why, 70)}: {count:,}" for why, count in counts.head(3).items())
-    return frame.finish(figure, claim=_claim(products), note=note)
+    # That none gains rests on no sum; that some do may rest on sums that the type cannot hold.
+    gaining = products.loc[products["verdict"] == "pays", "doubt"]
+    return frame.finish(
+        figure, claim=_claim(products), note=note, is_doubtful=bool((gaining != "").any())
+    )
 
 
 def _hover(row: Mapping[Any, Any]) -> str:
