@@ -321,7 +321,8 @@ def _rows(model: RecommendationModel, node: InferenceNode) -> list[dict[str, Any
         times["network"] *= copies
     held = node.cards * node.card.memory_gb * 1e9
     slowest = max(times.values())
-    shown = f"{model.name} on {node.cards} x {node.card.name}, batch {node.batch}"
+    # The node first: where names are cut, it is the part that differs.
+    shown = f"{node.cards} x {node.card.name}, batch {node.batch:,}, {model.name}"
     return [
         {
             "setting": shown + (", replicated" if is_replicated else ""),

@@ -315,10 +315,17 @@ def parallelism_plan(
     figure = go.Figure()
     figure.add_heatmap(
         x=list(range(len(tensors))), y=list(range(len(pipelines))), z=seconds, customdata=names,
-        text=texts, texttemplate="%{text}", textfont={"size": 11}, colorscale="Cividis",
+        text=np.where(np.isnan(seconds), "", texts), texttemplate="%{text}", textfont={"size": 11},
+        colorscale="Cividis",
         reversescale=True, xgap=3, ygap=3, hoverongaps=False,
         colorbar={"title": {"text": "s per<br>iteration"}, "thickness": 12},
         hovertemplate="%{customdata}<br>%{text}<extra></extra>",
+    )  # fmt: skip
+    # Words on the bare page follow the theme; those in a cell keep the contrast with its colour.
+    bare = np.argwhere(np.isnan(seconds) & (texts != ""))
+    figure.add_scatter(
+        x=bare[:, 1], y=bare[:, 0], text=texts[tuple(bare.T)], mode="text",
+        textfont={"size": 11, "color": COLOURS["neutral"]}, hoverinfo="skip", showlegend=False,
     )  # fmt: skip
     for axis, title, values in (
         (figure.layout.xaxis, "tensor-parallel ranks TP [GPUs]", tensors),

@@ -91,8 +91,8 @@ def _claim(products: pd.DataFrame) -> str:
     peak = f"{label(products['gpu'].iloc[0], 16)} in {label(products['dtype'].iloc[0], 12)}"
     whole = f"{pays:,} of {plural(len(products), 'product')} gain" if pays else "No product gains"
     return (
-        f"{whole} by fast multiplication on {peak}: all together {safe(percent(gains[0]))}, at "
-        f"most {safe(percent(gains[1]))} with all sums hidden"
+        f"{whole} by fast multiplication on {peak}: {safe(percent(gains[0]))} in all, at "
+        f"most {safe(percent(gains[1]))} with hidden sums"
     )
 
 
