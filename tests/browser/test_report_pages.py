@@ -24,7 +24,7 @@ EXPLORERS_AT_LEAST = {
     "06_power": 4,
     "07_fleet_timeline": 1,
     "08_communication": 3,
-    "09_planning": 4,
+    "09_planning": 3,
 }
 HOSTILE = "<img src=x onerror=alert(1)></script><script>alert(2)</script>"
 MOVE = """(control) => {

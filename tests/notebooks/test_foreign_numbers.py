@@ -17,6 +17,18 @@ METHOD = {
     "03_goodput_under_failures": {("1,000", "node")},
     "05_performance_model": {("99.9", "%")},
     "06_power": {("99.9", "%")},  # "> 99.9 %", which is how a share that is nearly all is written
+    # What was chosen: GPUs, batch and tokens of the plan, samples per batch, rows in the cache.
+    "09_planning": {
+        ("1,024", "H100"),
+        ("1,024", "x"),
+        ("8,192", "tokens"),
+        ("512,", "GPU"),
+        ("1024,", "tokens"),
+        ("1024", "samples"),
+        ("0.502", "0"),
+        ("0.676", "0"),
+        ("0.838", "0"),
+    },  # fmt: skip
 }
 # The shape of somebody's own model, as it is released with its weights.
 CONFIG = """{"model_type": "mistral", "hidden_size": 3072, "intermediate_size": 8192,
