@@ -28,7 +28,7 @@ METHOD = {
         ("0.502", "0"),
         ("0.676", "0"),
         ("0.838", "0"),
-    },  # fmt: skip
+    },
 }
 # The shape of somebody's own model, as it is released with its weights.
 CONFIG = """{"model_type": "mistral", "hidden_size": 3072, "intermediate_size": 8192,
