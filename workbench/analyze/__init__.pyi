@@ -8,6 +8,8 @@ from ._fleet.run_samples import run_halves as run_halves
 from ._fleet.run_trend import run_changes as run_changes, run_trend as run_trend
 
 # Traces
+from ._lib.scopes import across_ranks as across_ranks, per_rank as per_rank
+from ._traces.by_rank import by_rank as by_rank
 from ._traces.breakdown import time_breakdown as time_breakdown
 from ._traces.clocks import (
     align_clocks as align_clocks,

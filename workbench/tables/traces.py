@@ -116,6 +116,16 @@ RANKS = table("""
     event_count: int64 >=0 - rows of this rank in the events table
 """)
 
+RANK_FILES = table("""
+    rank_files: One row per rank of a job, before its trace is read.
+
+    rank: int32 >=0 - global rank
+    rank_source: str - trace (distributedInfo), argument, file name, or assumed
+    world_size: Int32? >=1 - ranks of the whole job, where the head of the file says
+    size_bytes: int64 >=0 - size of the file as it is stored
+    source: str - file, or archive and member
+""")
+
 DEVICES = table("""
     devices: One row per rank and GPU that its trace describes.
 

@@ -27,6 +27,19 @@ def test_host_and_gpu_times_stand_side_by_side(make_events):
     assert table["busy_ns"].fillna(-1).tolist() == [60, -1]
 
 
+def test_times_since_the_epoch_keep_their_nanoseconds_beside_a_step_without_gpu_work(make_events):
+    epoch = 1_768_204_822_312_927_649  # no float64 holds it
+    events = make_events(
+        step(3, epoch, epoch + 100),
+        step(4, epoch + 100, epoch + 200),
+        {"start_ns": epoch + 1, "end_ns": epoch + 2, "kind": "compute", "step": 3},
+        {"start_ns": epoch + 3, "end_ns": epoch + 5, "kind": "compute", "step": 5},
+    )
+    table = analyze.step_times(events)
+    assert table["start_ns"].dropna().tolist() == [epoch, epoch + 100]
+    assert table["gpu_start_ns"].dropna().tolist() == [epoch + 1, epoch + 3]
+
+
 def test_the_annotation_of_a_step_on_the_gpu_is_no_step_of_the_host(make_events):
     events = make_events(
         step(3, 5, 99, category="gpu_user_annotation"),

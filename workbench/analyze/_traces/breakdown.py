@@ -12,6 +12,7 @@ from workbench._shared.kernel_kinds import KINDS
 from workbench.analyze._lib import rows as arrays
 from workbench.analyze._lib.intervals import coverage
 from workbench.analyze._lib.rows import MISSING, Ints, Work
+from workbench.analyze._lib.scopes import per_rank
 from workbench.tables import COMMUNICATION_OVERLAP, STEP_BREAKDOWN, STEP_TIMES, TIME_BREAKDOWN
 
 By: TypeAlias = Literal["rank", "step"]
@@ -20,6 +21,7 @@ By: TypeAlias = Literal["rank", "step"]
 _COMPUTE, _COMMUNICATION, _MEMORY, _OTHER = (1 << KINDS.index(kind) for kind in KINDS)
 
 
+@per_rank
 def time_breakdown(events: pd.DataFrame, *, by: By = "rank") -> pd.DataFrame:
     """Split the time of each rank's GPUs into compute, exposed communication, copies and idle time.
 
@@ -135,6 +137,7 @@ def _with_gpuless_ranks(table: pd.DataFrame, events: pd.DataFrame) -> pd.DataFra
     return pd.concat([table, rows]).sort_values("rank", ignore_index=True)
 
 
+@per_rank
 def communication_overlap(events: pd.DataFrame, *, by: By = "rank") -> pd.DataFrame:
     """Say what share of the communication runs while something computes.
 
@@ -172,6 +175,7 @@ def communication_overlap(events: pd.DataFrame, *, by: By = "rank") -> pd.DataFr
     return COMMUNICATION_OVERLAP.check(table)
 
 
+@per_rank
 def step_breakdown(events: pd.DataFrame) -> pd.DataFrame:
     """Split the time of every step into parts that add up to the step.
 
@@ -242,6 +246,7 @@ def _of_rank(work: Work, begin: Ints) -> pd.DataFrame:
     return table
 
 
+@per_rank
 def step_times(events: pd.DataFrame) -> pd.DataFrame:
     """List the steps of every rank with their time on the host and on the GPU.
 
@@ -272,6 +277,8 @@ def step_times(events: pd.DataFrame) -> pd.DataFrame:
             "host_ns": marks["dur_ns"].to_numpy(),
         }
     ).drop_duplicates(["rank", "step"])
+    # Where one side lacks a step, integers would become floats, and epoch times lose 100 ns.
+    host = host.astype({"start_ns": "Int64", "host_ns": "Int64"})
     table = host.merge(_gpu_steps(events), on=["rank", "step"], how="outer")
     table = table.sort_values(["rank", "step"], ignore_index=True)
     table = table.astype({name: column.dtype for name, column in STEP_TIMES.columns.items()})
@@ -289,4 +296,5 @@ def _gpu_steps(events: pd.DataFrame) -> pd.DataFrame:
     span = groups.largest(work.end) - first
     columns = (*groups.keys, first, span, busy)
     names = ("rank", "step", "gpu_start_ns", "gpu_ns", "busy_ns")
-    return pd.DataFrame(dict(zip(names, columns, strict=True)))
+    table = pd.DataFrame(dict(zip(names, columns, strict=True)))
+    return table.astype(dict.fromkeys(names[2:], "Int64"))

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from workbench._shared.kernel_kinds import KINDS
 from workbench.analyze._lib import rows as arrays
 from workbench.analyze._lib.rows import MISSING, NOT_MATCHED, OPERATIONS, Ints, Work
+from workbench.analyze._lib.scopes import across_ranks
 from workbench.analyze._traces.clocks import align_clocks, arrival_doubts
 from workbench.tables import BLAME, COLLECTIVE_WAITS, COLLECTIVES, PROCESS_GROUPS
 
@@ -29,6 +30,7 @@ _DOUBTFUL = (
 )
 
 
+@across_ranks
 def collectives(
     events: pd.DataFrame,
     *,
@@ -93,6 +95,7 @@ def collectives(
     return COLLECTIVES.check(_presented(events, _measured(comm)))
 
 
+@across_ranks
 def collective_waits(
     events: pd.DataFrame,
     *,

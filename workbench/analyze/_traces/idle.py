@@ -14,6 +14,7 @@ from workbench.analyze._lib import rows as arrays
 from workbench.analyze._lib.intervals import measure_within, running_end
 from workbench.analyze._lib.latency import usual_latency
 from workbench.analyze._lib.rows import LAUNCH_CATEGORIES, MISSING, Groups, Ints, Work
+from workbench.analyze._lib.scopes import per_rank
 from workbench.tables import IDLE_TIME
 
 ACTIVITIES = ("blocking call", "runtime call", "operator", "Python", "untraced")
@@ -97,6 +98,7 @@ _NO_LAUNCH, _LATE_LAUNCH, _COLLECTIVE, _STREAM_WAIT, _GRAPH = range(len(ACTIVITI
 _COLUMNS = ("name", "category", "process", "thread", "stream", "launch")
 
 
+@per_rank
 def idle_time(
     events: pd.DataFrame,
     *,

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from workbench._shared.kernel_kinds import GPU_MEMORY, KINDS, UNCLASSIFIED, classify
 from workbench.analyze._lib import rows as arrays
 from workbench.analyze._lib.rows import MISSING, Ints, Nest, Work
+from workbench.analyze._lib.scopes import per_rank
 from workbench.tables import KERNEL_KINDS, KERNELS, OPERATORS, UNCLASSIFIED_KERNELS
 
 Rules: TypeAlias = pd.DataFrame | str | Path | None
@@ -20,6 +21,7 @@ Rules: TypeAlias = pd.DataFrame | str | Path | None
 _BY_CATEGORY, _BY_LOADER = "category", "loader"
 
 
+@per_rank
 def kernels(events: pd.DataFrame, *, by_step: bool = False) -> pd.DataFrame:
     """Count and time the GPU work by name, longest total first within each rank.
 
@@ -189,6 +191,7 @@ def _ruled(events: pd.DataFrame, work: Work, rules: Rules) -> tuple[Ints, Ints, 
 _COLUMNS = ("name", "category", "process", "thread", "launch", "external_id", "correlation")
 
 
+@per_rank
 def operators(events: pd.DataFrame) -> pd.DataFrame:
     """Add up host and GPU time by operator, most GPU time first within each rank.
 

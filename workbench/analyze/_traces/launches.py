@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from workbench.analyze._lib import rows as arrays
 from workbench.analyze._lib.intervals import coverage, running_end
 from workbench.analyze._lib.rows import LAUNCH_CATEGORIES, MISSING, Ints, Work
+from workbench.analyze._lib.scopes import per_rank
 from workbench.tables import COPY_BANDWIDTH, LAUNCHES, QUEUE_LENGTH, QUEUE_SUMMARY
 
 # What a call that can start GPU work is called, by any vendor.
@@ -18,6 +19,7 @@ _STARTS_WORK = r"Launch\w*Kernel|GraphLaunch|Mem(?:cpy|set)"
 _COLUMNS = ("name", "category", "stream", "launch")
 
 
+@per_rank
 def launches(events: pd.DataFrame) -> pd.DataFrame:
     """Count and time the calls that start GPU work, and the delay until it begins.
 
@@ -131,6 +133,7 @@ _SPELLINGS = (
 )
 
 
+@per_rank
 def copy_bandwidth(events: pd.DataFrame, *, instant_ns: int = 1_000) -> pd.DataFrame:
     """Give the rate at which each GPU copied memory, by direction.
 
@@ -207,6 +210,7 @@ def _peaks(group: Ints, start: Ints, end: Ints, rate: NDArray[np.float64]) -> pd
     return running.groupby(groups[order]).max()
 
 
+@per_rank
 def queue_length(events: pd.DataFrame, *, limit: int = 1024) -> pd.DataFrame:
     """Follow the number of launches that wait in each stream.
 

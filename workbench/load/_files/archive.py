@@ -116,7 +116,7 @@ def streams(
     Opening the last member of a tar.gz by itself unpacks all that is before it. Each stream is
     closed when the next is requested. Sources that cannot be opened raise without ``dropped``.
     """
-    walk = _Walk()
+    walk = Walk()
     try:
         for source in wanted:
             with nullcontext() if dropped is None else dropped.trying(source.label):
@@ -130,7 +130,7 @@ def streams(
 
 
 # Opening every member by itself would unpack all that is before it once per member.
-class _Walk:
+class Walk:
     def __init__(self) -> None:
         self._outer: Stream | None = None
         self._path: Path | None = None

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from workbench._shared.rank_sets import BY_ITSELF
 from workbench.errors import LoadError
 from workbench.load._files.archive import Paths, Source, shown
 from workbench.load._files.findings import Finding, asks_for_argument
-from workbench.load._traces.reader import BY_ITSELF
 from workbench.load.kinds import Kind, Options, Told
 
 _OTHER_JOB = "other {} than {}, the largest here; name this path by itself to read it"

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from workbench._shared.kernel_kinds import SHIPPED_RULES, read_rules
 from workbench._shared.progress import progress as progress_bar
+from workbench._shared.rank_sets import remarks_on_set
 from workbench._shared.writing import write_whole
 from workbench.errors import LoadError, WorkbenchError
 from workbench.load._files.archive import Paths, Source, Survey, shown_all, streams, survey
@@ -109,18 +110,18 @@ def traces(  # noqa: PLR0913 - the front door
         raise TypeError(msg)
     files, dropped = survey(path), Dropped()
     own_rules = read_rules(rules) if isinstance(rules, str | Path) else rules
-    by_format, findings = _by_format(path, files, dropped)
+    sources, findings = by_format(path, files, dropped)
     loaded = []
-    if "kineto" in by_format:
-        reader = _Reader(tuple(args), own_rules, engine, None if cache is None else Path(cache))
-        if ranks := _read_all(by_format["kineto"], reader, dropped, progress):
+    if "kineto" in sources:
+        reader = RankReader(tuple(args), own_rules, engine, None if cache is None else Path(cache))
+        if ranks := _read_all(sources["kineto"], reader, dropped, progress):
             with guarded(shown_all(path)):
                 loaded.append(assemble(ranked(ranks, rank)))
-    if "parquet" in by_format:
-        loaded.append(_one_parquet(by_format["parquet"]))
-    for name in [name for name in _GRAPHS if name in by_format]:
+    if "parquet" in sources:
+        loaded.append(_one_parquet(sources["parquet"]))
+    for name in [name for name in _GRAPHS if name in sources]:
         with dropped.trying(shown_all(path)):
-            loaded.append(_GRAPHS[name](by_format[name], rank=None if loaded else rank))
+            loaded.append(_GRAPHS[name](sources[name], rank=None if loaded else rank))
     if not loaded:
         dropped.raise_if_all()
     trace = loaded[0] if len(loaded) == 1 else _joined(*loaded)
@@ -129,27 +130,27 @@ def traces(  # noqa: PLR0913 - the front door
     return replace(trace, quality=QUALITY.joined([trace.quality, quality_frame(rows)]))
 
 
-def _by_format(
+def by_format(
     path: Paths, files: Survey, dropped: Dropped
 ) -> tuple[dict[str, list[Source]], list[Finding]]:
     findings = [remark.row for remark in files.remarks]
-    by_format: dict[str, list[Source]] = {}
+    sources: dict[str, list[Source]] = {}
     for source in files.sources:
         with dropped.trying(source.label):
             if name := format_of(source):
-                by_format.setdefault(name, []).append(source)
+                sources.setdefault(name, []).append(source)
             else:
                 is_wide = is_utf16(source.head())
                 reason = _UTF16 if is_wide else "is in an unrecognized format"
                 findings.append((source.label, "dropped", reason, 1, None))
-    if not by_format:
+    if not sources:
         if not findings:
             dropped.raise_if_all()
         _raise_unknown(path, [*findings, *dropped.rows])
     # A profile and the execution trace of its run belong together; no other pair does.
-    if len(by_format) > 1 and ("parquet" in by_format or len(by_format.keys() - {"kineto"}) > 1):
-        _raise_mixed(by_format)
-    return by_format, findings
+    if len(sources) > 1 and ("parquet" in sources or len(sources.keys() - {"kineto"}) > 1):
+        _raise_mixed(sources)
+    return sources, findings
 
 
 def assemble(numbered: Sequence[Ranked[RankTables]]) -> Trace:
@@ -167,9 +168,10 @@ def assemble(numbered: Sequence[Ranked[RankTables]]) -> Trace:
         for rank, source, tables in numbered
         if source == "assumed"
     ]
-    remarks = quality_frame(assumed + as_a_set(numbered))
+    ranks = ranks_table(numbered)
+    remarks = quality_frame(assumed + as_a_set(numbered, ranks))
     return Trace(
-        events=EVENTS.check(events), ranks=ranks_table(numbered), devices=devices_table(numbered),
+        events=EVENTS.check(events), ranks=ranks, devices=devices_table(numbered),
         process_groups=groups_table(numbered), nodes=NODES.empty(),
         steps=STEPS.joined(tables.steps for _, _, tables in numbered),
         dependencies=DEPENDENCIES.empty(),
@@ -199,7 +201,7 @@ def format_of(source: Source) -> str:
 
 
 def _read_all(
-    wanted: Sequence[Source], reader: _Reader, dropped: Dropped, progress: bool
+    wanted: Sequence[Source], reader: RankReader, dropped: Dropped, progress: bool
 ) -> list[RankTables]:
     total = sum(source.size_bytes for source in wanted)
     workers = min(len(wanted), os.cpu_count() or 1)
@@ -220,7 +222,7 @@ def _read_all(
 
 
 @dataclass(frozen=True)
-class _Reader:
+class RankReader:
     """Reads one source, from the cache if it is there; can be sent to a worker process."""
 
     args: tuple[str, ...]
@@ -251,7 +253,7 @@ class _Reader:
 
 
 def _in_processes(
-    reader: _Reader,
+    reader: RankReader,
     wanted: Sequence[Source],
     workers: int,
     advance: Callable[[int], object],
@@ -316,10 +318,6 @@ def _raise_mixed(by_format: Mapping[str, Sequence[Source]]) -> None:
 
 # Ranks, devices and groups from the metadata of profiles.
 
-# Ranks of one job run the same kernels, but for the ends of a pipeline.
-_LEAST_COMMON_SHARE = 0.25
-BY_ITSELF = "of other models or runs? load each by itself"
-
 
 def ranks_table(numbered: Sequence[Ranked[RankTables]]) -> pd.DataFrame:
     rows = []
@@ -335,58 +333,19 @@ def ranks_table(numbered: Sequence[Ranked[RankTables]]) -> pd.DataFrame:
     return _table(RANKS, rows)
 
 
-def as_a_set(numbered: Sequence[Ranked[RankTables]]) -> list[Finding]:
+def as_a_set(numbered: Sequence[Ranked[RankTables]], ranks: pd.DataFrame) -> list[Finding]:
     """Return findings about the set as a whole: ranks that lack, clocks that differ."""
-    remarks: list[tuple[str, int]] = []
-    world = max((file.world_size or 0 for _, _, file in numbered), default=0)
-    if 1 < len(numbered) < world:
-        loaded = {rank for rank, _, _ in numbered}
-        # A file may claim a world of any size; a million ranks is more than any job has.
-        lacking = [str(rank) for rank in range(min(world, 1 << 20)) if rank not in loaded]
-        shown = ", ".join(lacking[:8]) + (", ..." if len(lacking) > 8 else "")
-        finding = f"ranks of {world:,} that are not loaded; waiting for them cannot be seen"
-        remarks.append((f"{finding}: {shown}", len(lacking)))
-    remarks += [(finding, len(numbered)) for finding in _apart(numbered)]
-    if len({file.clock for _, _, file in numbered if len(file.events)}) > 1:
-        finding = "ranks on different clocks (see ranks.clock)"
-        remarks.append((f"{finding}; times across ranks cannot be compared", 1))
+
+    def names() -> list[set[object]]:
+        files = (item.file.events for item in numbered if item.source != "argument")
+        return [set(events.loc[events["kind"].notna(), "name"].unique()) for events in files]
+
+    def communicates() -> bool:
+        return any(item.file.events["kind"].eq("communication").any() for item in numbered)
+
     source = short(numbered[0].file.label)
+    remarks = remarks_on_set(ranks, names, communicates=communicates)
     return [(source, "suspicious", finding, count, None) for finding, count in remarks]
-
-
-def _apart(numbered: Sequence[Ranked[RankTables]]) -> list[str]:
-    """Say why files that were read as ranks of one job may be of several; the surest sign first.
-
-    Ranks that the caller gave are believed.
-    """
-    files = [item.file for item in numbered if item.source != "argument"]
-    if len(files) < 2:
-        return []
-    sizes = {size for file in files if (size := file.world_size)}
-    if len(sizes) > 1:
-        jobs = " and ".join(f"{size:,}" for size in sorted(sizes))
-        return [
-            f"files of jobs of different sizes ({jobs} ranks), read as ranks of one; {BY_ITSELF}"
-        ]
-    names = (file.events.loc[file.events["kind"].notna(), "name"].unique() for file in files)
-    share = _least_in_common([set(of_part) for of_part in names])
-    if share is not None and share < _LEAST_COMMON_SHARE:
-        shown = f"{share:.0%} of the kernel names"
-        return [f"files with little in common ({shown}), read as ranks of one job; {BY_ITSELF}"]
-    is_stated = any(item.source in ("trace", "file name") for item in numbered)
-    if is_stated or any(file.events["kind"].eq("communication").any() for file in files):
-        return []
-    why = "no file tells a rank or holds a collective"
-    return [f"files that nothing ties together ({why}), read as ranks of one job; {BY_ITSELF}"]
-
-
-def _least_in_common(names: Sequence[set[str]]) -> float | None:
-    """Return the smallest share of names that a file has in common with the largest one."""
-    filled = sorted(filter(None, names), key=len)
-    if len(filled) < 2:
-        return None
-    *smaller, largest = filled
-    return min(len(names & largest) / len(names) for names in smaller)
 
 
 def devices_table(numbered: Sequence[Ranked[RankTables]]) -> pd.DataFrame:

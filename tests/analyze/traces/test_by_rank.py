@@ -1,0 +1,230 @@
+"""Rank by rank, with little in memory, gives the tables of all ranks at once."""
+
+import gzip
+import json
+import os
+import tarfile
+from functools import partial
+from pathlib import Path
+
+import pytest
+from pandas.testing import assert_frame_equal
+
+from workbench import analyze, load
+from workbench.errors import LoadError, WorkbenchError
+
+PER_RANK = [
+    analyze.time_breakdown, analyze.communication_overlap, analyze.step_breakdown,
+    analyze.step_times, analyze.idle_time, analyze.kernels, analyze.operators, analyze.launches,
+    analyze.copy_bandwidth, analyze.queue_length,
+]  # fmt: skip
+ACROSS = [analyze.collectives, analyze.collective_waits]
+
+
+def assert_as_a_whole(tables, path, analyses=(*PER_RANK, *ACROSS)):
+    whole = load.traces(path, progress=False)
+    for analysis in analyses:
+        groups = {"process_groups": whole.process_groups} if analysis in ACROSS else {}
+        expected, name = analysis(whole.events, **groups), analysis.__name__
+        assert_frame_equal(tables[name], expected, check_categorical=False)
+        assert tables[name].attrs == expected.attrs
+    for name in ("ranks", "steps", "process_groups"):
+        assert_frame_equal(tables[name], getattr(whole, name))
+    by = ["source", "finding", "what"]
+    told, expected = (table.sort_values(by, ignore_index=True) for table in (
+        tables["quality"], whole.quality
+    ))  # fmt: skip
+    assert_frame_equal(told, expected)
+
+
+@pytest.fixture(scope="module")
+def sixty_four(fleet_demo, tmp_path_factory) -> Path:
+    """Write 64 ranks: the bundled ones again and again, each with a number of its own."""
+    folder = tmp_path_factory.mktemp("job")
+    files = sorted((fleet_demo / "traces").glob("*.json.gz"))
+    for number in range(64):
+        held = json.loads(gzip.decompress(files[number % len(files)].read_bytes()))
+        held["distributedInfo"] |= {"rank": number, "world_size": 64}
+        text = json.dumps(held).encode()
+        (folder / f"trace{number}.json.gz").write_bytes(gzip.compress(text, 1, mtime=0))
+    return folder
+
+
+@pytest.mark.oracle
+def test_eight_real_ranks_give_the_tables_of_the_whole(dlrm):
+    files = load.rank_files(dlrm)
+    assert files.table["rank"].tolist() == list(range(8))
+    assert_as_a_whole(analyze.by_rank(files, [*PER_RANK, *ACROSS], progress=False), dlrm)
+
+
+def test_sixty_four_ranks_give_the_tables_of_the_whole(sixty_four):
+    tables = analyze.by_rank(load.rank_files(sixty_four), [*PER_RANK, *ACROSS], progress=False)
+    assert len(tables["time_breakdown"]) == 64
+    assert_as_a_whole(tables, sixty_four)
+
+
+def test_processes_give_what_one_process_gives(sixty_four):
+    files = load.rank_files(sixty_four)[:6]
+    alone = analyze.by_rank(files, [analyze.kernels, *ACROSS], processes=1, progress=False)
+    spread = analyze.by_rank(files, [analyze.kernels, *ACROSS], processes=2, progress=False)
+    for name, table in alone.items():
+        assert_frame_equal(table, spread[name])
+
+
+def test_a_rank_without_gpu_work_is_one_of_the_job(sixty_four, tmp_path):
+    for number in (0, 1):
+        held = json.loads(gzip.decompress((sixty_four / f"trace{number}.json.gz").read_bytes()))
+        held["distributedInfo"]["world_size"] = 2
+        if number:
+            on_gpu = ("kernel", "gpu_memcpy", "gpu_memset")
+            held["traceEvents"] = [e for e in held["traceEvents"] if e.get("cat") not in on_gpu]
+        (tmp_path / f"{number}.json").write_text(json.dumps(held))
+    tables = analyze.by_rank(load.rank_files(tmp_path), [*PER_RANK, *ACROSS], progress=False)
+    assert tables["time_breakdown"]["device_count"].tolist() == [1, 0]
+    assert_as_a_whole(tables, tmp_path)
+
+
+def test_a_job_without_gpu_work_is_refused_as_by_the_analysis_itself(tmp_path):
+    event = {"ph": "X", "name": "a", "cat": "cpu_op", "ts": 1, "dur": 1, "pid": 1, "tid": 1}
+    for rank in (0, 1):
+        text = json.dumps({"distributedInfo": {"rank": rank}, "traceEvents": [event]})
+        (tmp_path / f"{rank}.json").write_text(text)
+    files = load.rank_files(tmp_path)
+    with pytest.raises(WorkbenchError, match="no GPU work, so no time breakdown"):
+        analyze.by_rank(files, [analyze.time_breakdown], progress=False)
+    assert len(analyze.by_rank(files, [analyze.kernels], progress=False)["kernels"]) == 0
+
+
+def test_one_bad_file_is_one_row_that_says_which_and_why(sixty_four, tmp_path):
+    for file in sorted(sixty_four.iterdir())[:5]:
+        os.link(file, tmp_path / file.name)
+    bad = tmp_path / "trace9.json"
+    bad.write_text('{"distributedInfo": {"rank": 63}, "traceEvents": [{"ph": "X", "ts": ,}]}')
+    files = load.rank_files(tmp_path)
+    assert len(files) == 6
+    tables = analyze.by_rank(files, [analyze.time_breakdown], progress=False)
+    assert len(tables["time_breakdown"]) == 5
+    dropped = tables["quality"].query("finding == 'dropped'")
+    assert dropped["source"].tolist() == [str(bad)]
+    assert "byte" in dropped["what"].iloc[0]
+
+
+def test_traces_come_one_by_one_in_order_of_rank(sixty_four):
+    each = list(load.traces_each(sixty_four, progress=False))
+    assert [trace.ranks["rank"].tolist() for trace in each] == [[rank] for rank in range(64)]
+    alone = load.traces(sixty_four / "trace5.json.gz", progress=False)
+    assert_frame_equal(each[5].events, alone.events)
+
+
+def test_a_file_that_cannot_be_read_is_a_trace_without_rows(trace_files, tmp_path):
+    (trace_files / "b.json").write_text('{"distributedInfo": {"rank": 1}, "traceEvents": [{"ts": ,}]}')
+    good, bad = load.traces_each(trace_files, progress=False)
+    assert (len(good.events), len(bad.events), len(bad.ranks)) == (1, 0, 0)
+    assert bad.quality["finding"].tolist() == ["dropped"]
+
+
+def test_an_archive_is_unpacked_once(sixty_four, tmp_path, monkeypatch):
+    path = tmp_path / "job.tar.gz"
+    with tarfile.open(path, "w:gz", compresslevel=1) as archive:
+        for number in (2, 0, 1):
+            archive.add(sixty_four / f"trace{number}.json.gz", f"trace{number}.json.gz")
+    files = load.rank_files(path)
+    opened = []
+    from workbench.load._files import archive as archives
+
+    open_file = archives.unpacking.open_file
+    monkeypatch.setattr(
+        archives.unpacking, "open_file", lambda *a: opened.append(1) or open_file(*a)
+    )
+    tables = analyze.by_rank(files, [analyze.time_breakdown], progress=False)
+    assert tables["time_breakdown"]["rank"].tolist() == [0, 1, 2]
+    assert len(opened) == 1
+
+
+@pytest.fixture
+def trace_files(tmp_path) -> Path:
+    """Give a folder with rank 0 of two, and room for another file."""
+    kernel = {"ph": "X", "name": "k", "cat": "kernel", "ts": 1, "dur": 1, "pid": 0, "tid": 7}
+    text = json.dumps({"distributedInfo": {"rank": 0}, "traceEvents": [kernel]})
+    (tmp_path / "a.json").write_text(text)
+    return tmp_path
+
+
+def test_two_files_of_one_rank_are_refused_before_anything_is_parsed(trace_files):
+    (trace_files / "b.json").write_text('{"distributedInfo": {"rank": 0}, "traceEvents": [')
+    with pytest.raises(LoadError, match="two files are rank 0"):
+        load.rank_files(trace_files)
+
+
+def test_a_rank_that_is_stated_behind_the_events_is_not_given_another(tmp_path):
+    for name, rank in (("a.json", 5), ("b.json", 4)):
+        text = json.dumps({"traceEvents": [], "distributedInfo": {"rank": rank}})
+        (tmp_path / name).write_text(text)
+    files = load.rank_files(tmp_path)
+    with pytest.raises(LoadError, match=r"a\.json: states rank 5 behind its events, but is rank 0"):
+        files[0].load()
+    told = load.rank_files(tmp_path, rank={"a.json": 5, "b.json": 4})
+    assert [file.load().ranks["rank"].tolist() for file in told] == [[4], [5]]
+
+
+def test_long_metadata_before_the_events_is_read(trace_files):
+    padding = {"deviceProperties": [{"id": 0, "name": "x" * 300_000}]}
+    held = padding | {"distributedInfo": {"rank": 3, "world_size": 4}, "traceEvents": []}
+    (trace_files / "b.json").write_text(json.dumps(held))
+    assert load.rank_files(trace_files).table["rank"].tolist() == [0, 3]
+
+
+def test_execution_traces_are_left_to_the_whole_load(trace_files):
+    nodes = {"schema": "1.0.1", "nodes": [{"id": 1, "name": "[pytorch|profiler|execution_graph]"}]}
+    (trace_files / "b.json").write_text(json.dumps(nodes))
+    files = load.rank_files(trace_files)
+    assert len(files) == 1
+    assert files.quality["what"].tolist() == ["execution trace: read by load.traces only"]
+    (trace_files / "a.json").unlink()
+    with pytest.raises(LoadError, match=r"b\.json: is of the format execution trace"):
+        load.rank_files(trace_files)
+
+
+def test_an_analysis_states_its_scope(trace_files):
+    files = load.rank_files(trace_files)
+    with pytest.raises(WorkbenchError, match="kernel_kinds does not state its scope"):
+        analyze.by_rank(files, [analyze.kernel_kinds], progress=False)
+    with pytest.raises(WorkbenchError, match=r"'kernels'.* is there twice"):
+        analyze.by_rank(files, [analyze.kernels] * 2, progress=False)
+
+
+def test_an_own_analysis_and_options_are_taken(sixty_four):
+    @analyze.per_rank
+    def longest(events):
+        return events.nlargest(1, "dur_ns")[["rank", "dur_ns"]].reset_index(drop=True)
+
+    by_step = partial(analyze.time_breakdown, by="step")
+    files = load.rank_files(sixty_four)[:3]
+    tables = analyze.by_rank(files, [longest, by_step], progress=False)
+    assert tables["longest"]["rank"].tolist() == [0, 1, 2]
+    whole = load.traces([file.source.path for file in files], progress=False)
+    expected = analyze.time_breakdown(whole.events, by="step")
+    assert_frame_equal(tables["time_breakdown"], expected)
+
+
+@pytest.mark.slow
+def test_a_cluster_gives_what_one_process_gives(sixty_four, tmp_path, absent):
+    try:
+        from distributed import Client, LocalCluster
+    except ImportError:
+        absent("Dask is not installed; pip install 'ai-infra-workbench[cluster]'")
+    for number in range(8):
+        os.link(sixty_four / f"trace{number}.json.gz", tmp_path / f"{number}.json.gz")
+    files = load.rank_files(tmp_path)
+    analyses = [analyze.kernels, *ACROSS]
+    alone = analyze.by_rank(files, analyses, progress=False)
+    options = {"threads_per_worker": 1, "dashboard_address": None}
+    with LocalCluster(n_workers=2, **options) as cluster, Client(cluster) as client:
+        spread = analyze.by_rank(files, analyses, client=client, progress=False)
+        for name, table in alone.items():
+            assert_frame_equal(table, spread[name])
+        (tmp_path / "3.json.gz").unlink()
+        left = analyze.by_rank(files, analyses, client=client, progress=False)
+    assert left["ranks"]["rank"].tolist() == [0, 1, 2, 4, 5, 6, 7]
+    gone = left["quality"].query("finding == 'dropped'")["what"]
+    assert gone.str.contains("3.json.gz: not found on worker").tolist() == [True]

@@ -1,0 +1,335 @@
+"""A job of a thousand ranks: one rank at a time, then a small reduce."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import os
+import socket
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeAlias
+
+import numpy as np
+import pandas as pd
+
+from workbench._shared.kernel_kinds import KINDS
+from workbench._shared.progress import progress as progress_bar
+from workbench._shared.rank_sets import remarks_on_set
+from workbench.analyze._lib.scopes import Analysis, name_of, scope_of
+from workbench.errors import MissingExtraError, WorkbenchError
+from workbench.tables import EVENTS, PROCESS_GROUPS, QUALITY, RANKS, STEPS, Trace
+
+# Starting worker processes takes seconds; smaller sets are read sooner without.
+_PARALLEL_FROM_BYTES = 128 << 20
+# Tasks that wait at a worker: one to run, one to follow at once.
+_TASKS_PER_WORKER = 2
+_NO_RANK = (1 << 31) - 1
+
+
+class RankFile(Protocol):
+    """One rank of a job that can be loaded by itself, as ``load.rank_files`` lists them."""
+
+    @property
+    def rank(self) -> int: ...
+    @property
+    def label(self) -> str: ...
+    @property
+    def size_bytes(self) -> int: ...
+    def load(self) -> Trace: ...
+
+
+Loaded: TypeAlias = Iterator[tuple[RankFile, "Trace | Exception"]]
+
+
+class RankFiles(Protocol):
+    """The ranks of a job, as ``load.rank_files`` lists them."""
+
+    @property
+    def quality(self) -> pd.DataFrame: ...
+    @property
+    def needs_one_pass(self) -> bool: ...
+    def __len__(self) -> int: ...
+    def __iter__(self) -> Iterator[RankFile]: ...
+    def each(self) -> Loaded: ...
+
+
+@dataclass(frozen=True)
+class _Part:
+    """What is kept of one rank: its tables, its communication, and what tells whose it is."""
+
+    tables: list[pd.DataFrame]
+    communication: pd.DataFrame
+    trace: dict[str, pd.DataFrame]
+    names: frozenset[int]
+
+
+def by_rank(
+    files: RankFiles,
+    analyses: Sequence[Analysis],
+    *,
+    client: Any = None,
+    processes: int | None = None,
+    progress: bool = True,
+) -> dict[str, pd.DataFrame]:
+    """Run analyses on a job whose ranks do not fit into memory together.
+
+    Each rank is loaded, analysed and forgotten; of its events only communication is kept. Analyses
+    across ranks then run on what was kept of all of them. The tables are those of a load of all
+    ranks at once.
+
+    Parameters
+    ----------
+    files
+        What :func:`workbench.load.rank_files` returned, or a slice of it.
+    analyses
+        Functions of ``analyze`` that state whether they are per rank or across ranks, or your own,
+        marked by :func:`per_rank` or :func:`across_ranks`. Options are given by
+        ``functools.partial``.
+    client
+        A ``distributed.Client``: each rank is a task for one of its workers, which must see the
+        files under the same paths.
+    processes
+        Processes of this machine to use without a client; None uses all cores from 128 MiB of files
+        on.
+    progress
+        Whether to show a progress bar if it takes more than a second.
+
+    Returns
+    -------
+    dict of str to pandas.DataFrame
+        The table of each analysis by its name; ``communication``
+        (:data:`workbench.tables.EVENTS`: the communication of all ranks, for further analyses
+        across ranks; of a rank without any, its first GPU work), ``ranks``, ``steps``,
+        ``process_groups`` and ``quality`` as of a load of all ranks. A file that cannot be read is
+        a row in ``quality`` that says why.
+
+    Raises
+    ------
+    WorkbenchError
+        If an analysis states no scope, two share a name, no rank can be read, or the workers of the
+        client do not see the files.
+    MissingExtraError
+        If a client is given and Dask is not installed.
+    """
+    local = _checked(analyses, "one rank")
+    across = _checked(analyses, "all ranks")
+    names = [name_of(analysis) for analysis in analyses]
+    if twins := sorted({name for name in names if names.count(name) > 1}):
+        msg = f"analyses: {twins} is there twice; its tables would have one name"
+        raise WorkbenchError(msg)
+    parts: dict[int, _Part] = {}
+    dropped: list[tuple[str, Exception]] = []
+    total = sum(file.size_bytes for file in files)
+    with progress_bar(total=total, unit="B", label="ranks", enabled=progress) as bar:
+        for file, part in _parts(files, local, client, _workers(files, total, processes)):
+            if isinstance(part, Exception):
+                dropped.append((file.label, part))
+            else:
+                parts[file.rank] = part
+            bar.update(file.size_bytes)
+    if not parts:
+        raise dropped[0][1]
+    return _reduced([parts[rank] for rank in sorted(parts)], local, across, files, dropped)
+
+
+def _checked(analyses: Sequence[Analysis], scope: str) -> list[Analysis]:
+    for analysis in analyses:
+        if scope_of(analysis) is None:
+            msg = (
+                f"analyses: {name_of(analysis)} does not state its scope; mark it with "
+                "analyze.per_rank or analyze.across_ranks if its rows allow it, else load all ranks"
+            )
+            raise WorkbenchError(msg)
+    return [analysis for analysis in analyses if scope_of(analysis) == scope]
+
+
+def _workers(files: RankFiles, total: int, processes: int | None) -> int:
+    if processes is not None:
+        return max(processes, 1)
+    is_worth_it = total >= _PARALLEL_FROM_BYTES and not files.needs_one_pass
+    return min(len(files), os.cpu_count() or 1) if is_worth_it else 1
+
+
+def _parts(
+    files: RankFiles, local: Sequence[Analysis], client: Any, workers: int
+) -> Iterator[tuple[RankFile, _Part | Exception]]:
+    if client is not None:
+        yield from _on_cluster(files, local, client)
+    elif workers > 1:
+        from joblib import Parallel, delayed
+
+        run = Parallel(n_jobs=workers, return_as="generator")
+        yield from zip(files, run(delayed(_part_of)(file, local) for file in files), strict=True)
+    else:
+        for file, trace in files.each():
+            part = trace if isinstance(trace, Exception) else _part(trace, local)
+            del trace
+            yield file, part
+
+
+def _on_cluster(
+    files: RankFiles, local: Sequence[Analysis], client: Any
+) -> Iterator[tuple[RankFile, _Part | Exception]]:
+    try:
+        distributed = importlib.import_module("distributed")
+    except ImportError as error:
+        msg = "a cluster needs Dask; pip install 'ai-infra-workbench[cluster]'"
+        raise MissingExtraError(msg) from error
+    if files.needs_one_pass:
+        msg = "members of a tar.gz are read in one pass; unpack the archive for a cluster"
+        raise WorkbenchError(msg)
+    waiting, tasks = iter(files), {}
+    limit = _TASKS_PER_WORKER * max(len(client.scheduler_info()["workers"]), 1)
+
+    # Of a thousand ranks only a few are in flight, so that results do not pile up at the workers.
+    def submit() -> Any:
+        file = next(waiting, None)
+        if file is None:
+            return None
+        task = client.submit(_part_of, file, local, worker=True, pure=False)
+        tasks[task] = file
+        return task
+
+    running = distributed.as_completed([task for _ in range(limit) if (task := submit())])
+    try:
+        for task in running:
+            file, part = tasks.pop(task), task.result()
+            task.release()
+            if (follower := submit()) is not None:
+                running.add(follower)
+            yield file, part
+    finally:
+        client.cancel(list(tasks))
+
+
+# An error must not end the process that reads other files.
+def _part_of(
+    file: RankFile, local: Sequence[Analysis], *, worker: bool = False
+) -> _Part | Exception:
+    try:
+        return _part(file.load(), local)
+    except FileNotFoundError as error:
+        if not worker:
+            return error
+        msg = (
+            f"{file.label}: not found on worker {socket.gethostname()}; workers must see the "
+            "files under the same paths"
+        )
+        return WorkbenchError(msg)
+    except (WorkbenchError, OSError) as error:
+        return error
+
+
+def _part(trace: Trace, local: Sequence[Analysis]) -> _Part:
+    events = trace.events
+    is_work = events["kind"].notna()
+    kept = events["kind"].eq("communication")
+    if not kept.any():
+        # A rank that takes no part in any collective still counts as one of the job.
+        kept = is_work & (is_work.cumsum() == 1)
+    communication = events[kept].copy()
+    for name in communication.columns[communication.dtypes == "category"]:
+        communication[name] = communication[name].cat.remove_unused_categories()
+    # The row of the launch is not among those kept.
+    communication["launch"] = pd.array([pd.NA] * len(communication), dtype="Int64")
+    names = events.loc[is_work, "name"].unique()
+    seen = events if is_work.any() or events.empty else _beside_work(events)
+    tables = [analysis(seen) for analysis in local] if len(events) else []
+    if seen is not events:
+        tables = [table[table["rank"] != _NO_RANK].reset_index(drop=True) for table in tables]
+    return _Part(
+        tables,
+        communication,
+        {name: getattr(trace, name) for name in ("ranks", "steps", "process_groups", "quality")},
+        frozenset(zlib.crc32(str(name).encode()) for name in names),
+    )
+
+
+def _beside_work(events: pd.DataFrame) -> pd.DataFrame:
+    """Add a kernel of a rank that does not exist.
+
+    Analyses that need GPU work refuse a rank without any, but give it a row beside ranks that have.
+    """
+    kernel = events.iloc[:1].assign(
+        rank=np.int32(_NO_RANK), kind=pd.Categorical([KINDS[0]]), dur_ns=1, device=0, stream=0
+    )
+    dtypes = {name: "Int32" if name == "device" else "Int64" for name in ("device", "stream")}
+    return _stacked([events, kernel.astype(dtypes)])
+
+
+def _reduced(
+    parts: Sequence[_Part],
+    local: Sequence[Analysis],
+    across: Sequence[Analysis],
+    files: RankFiles,
+    dropped: Sequence[tuple[str, Exception]],
+) -> dict[str, pd.DataFrame]:
+    tables: dict[str, pd.DataFrame] = {}
+    for name, table in (("ranks", RANKS), ("steps", STEPS), ("process_groups", PROCESS_GROUPS)):
+        tables[name] = table.joined(part.trace[name] for part in parts)
+    tables["communication"] = communication = _communication(parts, tables["ranks"])
+    tables["quality"] = _quality(parts, tables["ranks"], files, dropped)
+    if not any(part.names for part in parts):
+        # Without GPU work in any rank each analysis says for itself that it needs some.
+        return tables | {
+            name_of(analysis): analysis(communication) for analysis in [*local, *across]
+        }
+    for place, analysis in enumerate(local):
+        tables[name_of(analysis)] = _stacked([part.tables[place] for part in parts if part.tables])
+    for analysis in across:
+        wants_groups = "process_groups" in inspect.signature(analysis).parameters
+        options = {"process_groups": tables["process_groups"]} if wants_groups else {}
+        tables[name_of(analysis)] = analysis(communication, **options)
+    return tables
+
+
+def _communication(parts: Sequence[_Part], ranks: pd.DataFrame) -> pd.DataFrame:
+    """Stack what was kept of the events, under the row labels of a load of all ranks."""
+    before = ranks["event_count"].cumsum() - ranks["event_count"]
+    table = _stacked([part.communication for part in parts])
+    labels = (part.communication.index + rows for part, rows in zip(parts, before, strict=True))
+    table.index = pd.Index([label for of_rank in labels for label in of_rank], dtype="int64")
+    return EVENTS.check(table)
+
+
+def _quality(
+    parts: Sequence[_Part],
+    ranks: pd.DataFrame,
+    files: RankFiles,
+    dropped: Sequence[tuple[str, Exception]],
+) -> pd.DataFrame:
+    def names() -> list[frozenset[int]]:
+        is_told = ranks["rank_source"] != "argument"
+        return [part.names for part, told in zip(parts, is_told, strict=True) if told]
+
+    def communicates() -> bool:
+        return bool(len(ranks)) and any(
+            part.communication["kind"].eq("communication").any() for part in parts
+        )
+
+    first = str(ranks["source"].iloc[0]).rsplit("!", 1)[-1].replace("\\", "/").rsplit("/", 1)[-1]
+    remarks = remarks_on_set(ranks, names, communicates=communicates)
+    rows = [(first, "suspicious", what, count) for what, count in remarks]
+    rows += [(label, "dropped", str(error), 1) for label, error in dropped]
+    added = pd.DataFrame(rows, columns=["source", "finding", "what", "count"]).assign(where=None)
+    own = [part.trace["quality"] for part in parts]
+    return QUALITY.joined([*own, QUALITY.of(added) if rows else QUALITY.empty(), files.quality])
+
+
+def _stacked(frames: Iterable[pd.DataFrame]) -> pd.DataFrame:
+    """Stack the tables of the ranks; categories are united, counts in ``attrs`` added up."""
+    frames = list(frames)
+    # pandas lets empty frames decide on dtypes.
+    filled = [frame for frame in frames if len(frame)] or frames[:1]
+    columns: dict[str, Any] = {}
+    for name in filled[0]:
+        of_ranks = [frame[name] for frame in filled]
+        if isinstance(of_ranks[0].dtype, pd.CategoricalDtype):
+            is_ordered = of_ranks[0].dtype.ordered or len({c.dtype for c in of_ranks}) == 1
+            unite: Callable[..., Any] = pd.api.types.union_categoricals
+            columns[str(name)] = unite(of_ranks, sort_categories=not is_ordered)
+        else:
+            columns[str(name)] = pd.concat(of_ranks, ignore_index=True).array
+    return pd.DataFrame(columns, copy=False)

@@ -1,0 +1,319 @@
+"""The traces of a job one rank at a time: listed from their heads, then loaded one by one."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import overload
+
+import pandas as pd
+
+from workbench._shared.kernel_kinds import read_rules
+from workbench._shared.progress import progress as progress_bar
+from workbench.errors import LoadError, WorkbenchError
+from workbench.load._files.archive import Paths, Source, Walk, shown_all, streams, survey
+from workbench.load._files.findings import Dropped, guarded, quality_frame
+from workbench.load._files.json_events import to_integer
+from workbench.load._files.rank_names import RankArgument, Ranked, rank_in_name, ranked
+from workbench.load._files.stream import Stream
+from workbench.load._traces.kineto.reader import EngineName, is_worth_compiling
+from workbench.load._traces.reader import RankReader, assemble, by_format
+from workbench.tables import (
+    DEPENDENCIES,
+    DEVICES,
+    EVENTS,
+    NODES,
+    PROCESS_GROUPS,
+    RANK_FILES,
+    RANKS,
+    STEPS,
+    Trace,
+)
+
+# Metadata before the events: device properties of eight GPUs and a thousand process groups.
+_HEAD_BYTES = 64 << 10
+_LONG_HEAD_BYTES = 4 << 20
+_INFO = re.compile(r'"distributedInfo"\s*:\s*')
+_EVENTS = re.compile(r'"traceEvents"\s*:')
+
+
+@dataclass(frozen=True)
+class RankFile:
+    """One rank of a job and the file that holds its trace, which :meth:`load` reads.
+
+    It is plain data of a few hundred bytes, so it can be sent to another process or machine that
+    sees the same file system.
+    """
+
+    rank: int
+    rank_source: str
+    world_size: int | None
+    source: Source
+    reader: RankReader
+
+    @property
+    def label(self) -> str:
+        """The file, or the archive and its member."""
+        return self.source.label
+
+    @property
+    def size_bytes(self) -> int:
+        """Size of the file as it is stored."""
+        return self.source.size_bytes
+
+    def load(self) -> Trace:
+        """Load this rank, as :func:`workbench.load.traces` loads it by itself.
+
+        Returns
+        -------
+        Trace
+            The tables of one rank; its number is that of the set.
+
+        Raises
+        ------
+        FileNotFoundError
+            If the file is gone.
+        LoadError
+            If it is damaged beyond repair, or states another rank behind its events than before.
+        """
+        return self.read(None)
+
+    def read(self, stream: Stream | None) -> Trace:
+        """Load this rank from a stream that is open already; None opens the file."""
+        with guarded(self.label):
+            tables = self.reader.read(self.source, stream)
+            stated = tables.stated_rank
+            if self.rank_source != "argument" and stated not in (None, self.rank):
+                msg = (
+                    f"{self.label}: states rank {stated} behind its events, but is rank "
+                    f"{self.rank} by {self.rank_source}; pass rank={{'part of the file name': "
+                    "number, ...}"
+                )
+                raise LoadError(msg)
+            return assemble([Ranked(self.rank, self.rank_source, tables)])
+
+
+@dataclass(frozen=True)
+class RankFiles(Sequence[RankFile]):
+    """The ranks of a job in order, each with its file; nothing but heads has been read."""
+
+    files: tuple[RankFile, ...]
+    quality: pd.DataFrame
+
+    @overload
+    def __getitem__(self, index: int) -> RankFile: ...
+    @overload
+    def __getitem__(self, index: slice) -> RankFiles: ...
+    def __getitem__(self, index: int | slice) -> RankFile | RankFiles:
+        """Return the file at a place, or some of the files."""
+        if isinstance(index, slice):
+            return replace(self, files=self.files[index])
+        return self.files[index]
+
+    def __len__(self) -> int:
+        """Return the number of ranks."""
+        return len(self.files)
+
+    def each(self) -> Iterator[tuple[RankFile, Trace | Exception]]:
+        """Load one rank after the other, or say why it cannot be read.
+
+        Yields
+        ------
+        tuple of RankFile and Trace
+            In order of rank; members of an archive in their order, so that it is unpacked once.
+            In place of the trace of a file that cannot be read, the error.
+        """
+        files, walk = list(self.files), Walk()
+        if self.needs_one_pass:
+            files.sort(key=_place)
+        try:
+            for file in files:
+                loaded: Trace | Exception
+                try:
+                    loaded = file.read(walk.opened(file.source))
+                except (WorkbenchError, OSError) as error:
+                    loaded = error
+                yield file, loaded
+                # Else this rank would stay in memory while the next one is read.
+                del loaded
+        finally:
+            walk.close()
+
+    @property
+    def needs_one_pass(self) -> bool:
+        """Whether a file by itself would be unpacked from the beginning of its archive."""
+        places = (file.source.place for file in self.files)
+        return any(place is not None and place.layer == "gzip" for place in places)
+
+    @property
+    def table(self) -> pd.DataFrame:
+        """Table :data:`workbench.tables.RANK_FILES`, one row per rank."""
+        names = ("rank", "rank_source", "world_size", "size_bytes")
+        rows = [
+            {name: getattr(file, name) for name in names} | {"source": file.label}
+            for file in self.files
+        ]
+        return RANK_FILES.of(rows) if rows else RANK_FILES.empty()
+
+
+def rank_files(
+    path: Paths,
+    *,
+    rank: RankArgument = None,
+    args: Sequence[str] = (),
+    rules: pd.DataFrame | str | Path | None = None,
+    engine: EngineName = "auto",
+    cache: str | Path | None = None,
+) -> RankFiles:
+    """List the ranks of a job and the file of each, from the heads of the files alone.
+
+    A thousand ranks are listed in seconds and checked for two files of one rank, before anything is
+    parsed. :func:`workbench.analyze.by_rank` then takes one rank after the other.
+
+    Parameters
+    ----------
+    path, rank, args, rules, engine, cache
+        As for :func:`workbench.load.traces`; profiler traces (Kineto) only. With ``"auto"`` the
+        engine is chosen by the size of all files together.
+
+    Returns
+    -------
+    RankFiles
+        A sequence of files in order of rank, each with ``rank``, ``rank_source``, ``world_size``,
+        ``label``, ``size_bytes`` and ``load()``; ``table`` lists them, ``quality`` says what was
+        passed over.
+
+    Raises
+    ------
+    FileNotFoundError
+        If ``path`` does not exist.
+    LoadError
+        If nothing under ``path`` is a profiler trace, or two files claim one rank.
+    """
+    files, dropped = survey(path), Dropped()
+    sources_by_format, findings = by_format(path, files, dropped)
+    if "kineto" not in sources_by_format:
+        name, (source, *_) = next(iter(sources_by_format.items()))
+        msg = (
+            f"{source.label}: is of the format {name}, which is loaded as a whole (load.traces); "
+            "rank by rank goes for profiler traces"
+        )
+        raise LoadError(msg)
+    sources = sources_by_format.pop("kineto")
+    for name, others in sources_by_format.items():
+        reason = f"{name}: read by load.traces only"
+        findings += [(other.label, "skipped by design", reason, 1, None) for other in others]
+    own_rules = read_rules(rules) if isinstance(rules, str | Path) else rules
+    if engine == "auto" and is_worth_compiling(sum(source.size_bytes for source in sources)):
+        engine = "compiled"
+    reader = RankReader(tuple(args), own_rules, engine, None if cache is None else Path(cache))
+    heads = []
+    for source, stream in streams(sources, dropped):
+        with dropped.trying(source.label):
+            heads.append(_head(source, stream))
+    if not heads:
+        dropped.raise_if_all()
+    with guarded(shown_all(path)):
+        numbered = ranked(heads, rank)
+    listed = tuple(
+        RankFile(number, told_by, head.world_size, head.source, reader)
+        for number, told_by, head in numbered
+    )
+    return RankFiles(listed, quality_frame([*findings, *dropped.rows]))
+
+
+def traces_each(
+    path: Paths | RankFiles, *, rank: RankArgument = None, progress: bool = True
+) -> Iterator[Trace]:
+    """Load the ranks of a job one after the other, so that memory holds one at a time.
+
+    Parameters
+    ----------
+    path
+        As for :func:`rank_files`, or what it returned.
+    rank
+        As for :func:`rank_files`.
+    progress
+        Whether to show a progress bar if loading takes more than a second.
+
+    Yields
+    ------
+    Trace
+        The tables of one rank, in order of rank; members of a tar.gz in their order, so that it is
+        unpacked once. For a file that cannot be read, tables without rows and a row in ``quality``
+        that says why.
+
+    Raises
+    ------
+    FileNotFoundError, LoadError
+        As for :func:`rank_files`; LoadError if no file at all can be read.
+    """
+    files = path if isinstance(path, RankFiles) else rank_files(path, rank=rank)
+    dropped = Dropped()
+    total = sum(file.size_bytes for file in files)
+    with progress_bar(total=total, unit="B", label="loading traces", enabled=progress) as bar:
+        for file, loaded in files.each():
+            if isinstance(loaded, Exception):
+                dropped.add(file.label, loaded)
+            bar.update(file.size_bytes)
+            yield _without_rows(dropped) if isinstance(loaded, Exception) else loaded
+            del loaded
+    if len(dropped.rows) == len(files):
+        dropped.raise_if_all()
+
+
+def _without_rows(dropped: Dropped) -> Trace:
+    return Trace(
+        events=EVENTS.empty(), ranks=RANKS.empty(), devices=DEVICES.empty(),
+        process_groups=PROCESS_GROUPS.empty(), steps=STEPS.empty(), nodes=NODES.empty(),
+        dependencies=DEPENDENCIES.empty(), quality=quality_frame(dropped.rows[-1:]),
+    )  # fmt: skip
+
+
+def _place(file: RankFile) -> tuple[str, int]:
+    place = file.source.place
+    return str(file.source.path), place.start if place else 0
+
+
+@dataclass(frozen=True)
+class _Head:
+    """The part of a file before its events that says which rank it is."""
+
+    source: Source
+    stated_rank: int | None
+    world_size: int | None
+
+    @property
+    def label(self) -> str:
+        return self.source.label
+
+    @property
+    def name_rank(self) -> int | None:
+        return rank_in_name(self.label)
+
+
+def _head(source: Source, stream: Stream) -> _Head:
+    head = stream.read(_HEAD_BYTES)
+    info = _distributed_info(head)
+    if info is None:
+        info = _distributed_info(head + stream.read(_LONG_HEAD_BYTES)) or {}
+    rank, world = to_integer(info.get("rank")), to_integer(info.get("world_size"))
+    is_rank = rank is not None and 0 <= rank < 1 << 31
+    return _Head(source, rank if is_rank else None, world if world and world > 0 else None)
+
+
+def _distributed_info(head: bytes) -> dict[str, object] | None:
+    """Return what a head states of the job, {} for nothing; None if it ends too early to tell."""
+    text = head.decode("utf-8", errors="replace")
+    events = _EVENTS.search(text)
+    found = _INFO.search(text, 0, events.start() if events else len(text))
+    if found is None:
+        return {} if events else None
+    try:
+        info, _ = json.JSONDecoder().raw_decode(text, found.end())
+    except (ValueError, RecursionError):
+        return None
+    return info if isinstance(info, dict) else {}
