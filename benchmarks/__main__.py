@@ -13,11 +13,12 @@ from benchmarks import (
     goodput,
     imbalance,
     power,
+    ranks,
     replay,
     traces,
 )
 
-_PARTS = (failures, goodput, imbalance, power, replay, diagnose, explorers)
+_PARTS = (failures, goodput, imbalance, power, replay, diagnose, ranks, explorers)
 NEED_TORCH = ("checksums", "low_precision", "injections")
 NEED_BROWSER = ("lab",)
 

@@ -10,6 +10,7 @@ the screen and to ``benchmarks/results/diagnose.md`` and ``.json``.
 from __future__ import annotations
 
 import argparse
+import gzip
 import re
 import resource
 import statistics
@@ -64,7 +65,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def make_job(archive: Path, scratch: Path, count: int, size_bytes: int) -> Path:
+def make_job(
+    archive: Path, scratch: Path, count: int, size_bytes: int, *, pack: bool = False
+) -> Path:
     """Write the traces of a job of ``count`` ranks into a folder, and return it."""
     folder, once = scratch / "job", scratch / "once.json"
     folder.mkdir()
@@ -82,7 +85,11 @@ def make_job(archive: Path, scratch: Path, count: int, size_bytes: int) -> Path:
             for rank in range(number, count, len(members)):
                 said = b'"rank": %d, "world_size": %d' % (rank, count)
                 path = folder / f"rank{rank}.pt.trace.json"
-                path.write_bytes(_OF_RANK.sub(said, text, count=1))
+                content_of_rank = _OF_RANK.sub(said, text, count=1)
+                if pack:
+                    path = path.with_name(f"{path.name}.gz")
+                    content_of_rank = gzip.compress(content_of_rank, 1, mtime=0)
+                path.write_bytes(content_of_rank)
     return folder
 
 

@@ -32,6 +32,15 @@ def test_without_torch_and_a_browser_all_others_run():
     skipped = [f"# {name}: skipped, needs the extra inject" for name in
                ("checksums", "low_precision", "injections")]  # fmt: skip
     skipped.append("# lab: skipped, needs playwright and its browser")
-    parts = ("failures", "goodput", "imbalance", "power", "replay", "diagnose", "explorers")
+    parts = (
+        "failures",
+        "goodput",
+        "imbalance",
+        "power",
+        "replay",
+        "diagnose",
+        "ranks",
+        "explorers",
+    )
     ran = [f"ran benchmarks.{name}" for name in parts]
     assert done.stdout.splitlines() == [*ran, *skipped, "ran benchmarks.traces"]

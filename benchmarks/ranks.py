@@ -1,0 +1,165 @@
+"""How time and memory grow with the ranks of a job that is analysed rank by rank.
+
+    python benchmarks/ranks.py [--ranks 8 64 512] [--size-mb 15] [--workers 2]
+
+A real step of 8 ranks is repeated until every file has the wished size, and packed with gzip;
+further ranks are copies of the 8 under other numbers. Every run is a fresh process. The table goes
+to the screen and to ``benchmarks/results/ranks.md`` and ``.json``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+if not __package__:
+    sys.path[0] = str(Path(__file__).resolve().parents[1])
+
+from benchmarks._measure import machine
+from benchmarks._table import RESULTS, Row, publish
+from benchmarks.diagnose import ARCHIVE, MB, SET, make_job
+from workbench import datasets
+
+_CHILD = """
+import json, resource, sys, time
+from workbench import analyze, load
+
+def used(who):
+    usage = resource.getrusage(who)
+    return usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024
+
+ANALYSES = [analyze.time_breakdown, analyze.communication_overlap, analyze.idle_time,
+            analyze.kernels, analyze.collective_waits]
+
+def main():
+    folder, how, count = sys.argv[1], sys.argv[2], int(sys.argv[3])
+    began = time.perf_counter()
+    files = load.rank_files(folder)
+    if how == "dask":
+        from distributed import Client, LocalCluster
+        with LocalCluster(n_workers=count, threads_per_worker=1, dashboard_address=None) as cluster:
+            with Client(cluster) as client:
+                client.wait_for_workers(count)
+                # Each worker imports the package and its compiled code before the clock starts.
+                analyze.by_rank(files[:2 * count], ANALYSES, client=client, progress=False)
+                work = lambda: sum(client.run(time.process_time).values())
+                before, began = work(), time.perf_counter()
+                tables = analyze.by_rank(files, ANALYSES, client=client, progress=False)
+                wall, cpu = time.perf_counter() - began, work() - before
+                peak = max(client.run(lambda: used(resource.RUSAGE_SELF)[1]).values())
+    else:
+        analyze.by_rank(files[:2], ANALYSES, processes=1, progress=False)
+        (before, _), began = used(resource.RUSAGE_SELF), time.perf_counter()
+        tables = analyze.by_rank(files, ANALYSES, processes=1, progress=False)
+        wall = time.perf_counter() - began
+        cpu, peak = used(resource.RUSAGE_SELF)
+        cpu -= before
+    rows = {name: len(table) for name, table in tables.items()}
+    print(json.dumps({"wall_s": wall, "cpu_s": cpu, "peak_mib": peak, "rows": rows}))
+
+if __name__ == "__main__":
+    main()
+"""
+_TARGET_EXPONENT, _TARGET_MIB = 1.05, 1024
+_TARGET_SPEEDUP, _TARGET_CPU = 1.7, 1.15
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure, print and write the table; return 0 even if targets are missed."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
+    parser.add_argument("--ranks", type=int, nargs="+", default=[8, 64, 512])
+    parser.add_argument("--size-mb", type=float, default=15.0, help="size of the file of a rank")
+    parser.add_argument("--workers", type=int, default=2, help="workers of Dask; 0 for none")
+    parser.add_argument("--archive", type=Path, help=f"archive of the ranks (from {SET})")
+    parser.add_argument("--scratch", type=Path, help="where files are made; needs 1 GB")
+    parser.add_argument("--out", type=Path, default=RESULTS)
+    options = parser.parse_args(arguments)
+    about = machine()
+    archive = options.archive or datasets.path(SET) / ARCHIVE
+    with tempfile.TemporaryDirectory(prefix="bench-", dir=options.scratch) as scratch:
+        folder = _packed_job(archive, Path(scratch), max(options.ranks), options.size_mb)
+        rows = _growth(folder, sorted(options.ranks), options.size_mb)
+        if options.workers:
+            rows += _cluster(folder, sorted(options.ranks), options.workers)
+    remarks = [
+        "Time breakdown, overlap, idle time, kernels and waits in collectives, rank by rank, in "
+        "one process unless the row says otherwise; imports are not counted. Files are gzipped "
+        f"JSON of about {options.size_mb:g} MB unpacked: a real step of 8 ranks repeated, and "
+        "beyond 8 ranks the same files under other rank numbers. The exponent is that of CPU time "
+        "between the fewest and the most ranks."
+    ]
+    publish("ranks", rows, about, remarks, options.out)
+    return 0
+
+
+def _packed_job(archive: Path, scratch: Path, count: int, size_mb: float) -> Path:
+    folder = make_job(archive, scratch, count, int(size_mb * MB), pack=True)
+    (scratch / "child.py").write_text(_CHILD)
+    return folder
+
+
+def _growth(folder: Path, counts: Sequence[int], size_mb: float) -> list[Row]:
+    runs = {count: _run(_first(folder, count), "serial", 1) for count in counts}
+    rows = []
+    for count, run in runs.items():
+        cost = f"{run['cpu_s']:.1f} CPU s, {run['wall_s']:.1f} s"
+        what = f"peak memory, {count:,} ranks ({size_mb:g} MB each)"
+        rows.append(
+            Row(what, cost, "", run["peak_mib"], _TARGET_MIB, "MiB", smaller_is_better=True)
+        )
+    if len(counts) > 1:
+        low, high = counts[0], counts[-1]
+        grown = math.log(runs[high]["cpu_s"] / runs[low]["cpu_s"]) / math.log(high / low)
+        what = f"exponent of CPU time, {low} to {high:,} ranks"
+        rows.append(Row(what, "", "", grown, _TARGET_EXPONENT, "", smaller_is_better=True))
+    return rows
+
+
+def _cluster(folder: Path, counts: Sequence[int], workers: int) -> list[Row]:
+    count = next((count for count in counts if count >= 64), counts[-1])
+    part = _first(folder, count)
+    serial = _run(part, "serial", 1)
+    one, several = (_run(part, "dask", number) for number in (1, workers))
+    told = f"{several['wall_s']:.1f} s", f"{one['wall_s']:.1f} s with one worker"
+    cpu = f"{several['cpu_s']:.1f} CPU s", f"{serial['cpu_s']:.1f} CPU s in one process"
+    return [
+        Row(
+            f"{workers} Dask workers, {count} ranks", *told, one["wall_s"] / several["wall_s"],
+            _TARGET_SPEEDUP,
+        ),
+        Row(
+            f"CPU of {workers} Dask workers, {count} ranks", *cpu,
+            several["cpu_s"] / serial["cpu_s"], _TARGET_CPU, smaller_is_better=True,
+        ),
+    ]  # fmt: skip
+
+
+def _first(folder: Path, count: int) -> Path:
+    """Give a folder with links to the files of the first ranks."""
+    part = folder.parent / f"first-{count}"
+    if not part.is_dir():
+        part.mkdir()
+        for rank in range(count):
+            name = f"rank{rank}.pt.trace.json.gz"
+            (part / name).hardlink_to(folder / name)
+    return part
+
+
+def _run(folder: Path, how: str, workers: int) -> dict[str, float]:
+    command = [sys.executable, str(folder.parent / "child.py"), str(folder), how, str(workers)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        msg = f"by_rank failed: {done.stderr[-2000:]}"
+        raise RuntimeError(msg)
+    result: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+    return result
+
+
+if __name__ == "__main__":
+    sys.exit(main())
