@@ -242,6 +242,18 @@ def test_convert_writes_a_file_that_loads_to_the_same_events(run, clean_trace, t
     assert len(after) == len(EVENTS)
 
 
+def test_convert_into_a_folder_writes_one_file_per_rank(run, clean_trace, tmp_path):
+    for _ in range(2):
+        result = run("convert", clean_trace, tmp_path / "ranks")
+        assert result.exit_code == 0, result.output
+        assert "1 ranks" in result.stderr
+    assert sorted(path.name for path in (tmp_path / "ranks").iterdir()) == [
+        "quality.csv", "rank00000.parquet",
+    ]  # fmt: skip
+    before, after = (load.traces(path).events for path in (clean_trace, tmp_path / "ranks"))
+    assert after.astype(str).equals(before.astype(str))
+
+
 def test_convert_refuses_a_target_that_is_no_parquet(run, clean_trace, tmp_path):
     result = run("convert", clean_trace, tmp_path / "trace.csv")
     assert result.exit_code == 2

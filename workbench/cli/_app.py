@@ -316,23 +316,36 @@ def check(
 
 def convert(
     source: Annotated[Path, typer.Argument(help="Trace: file, folder or archive.", exists=True)],
-    target: Annotated[Path, typer.Argument(help="File to write, ending in .parquet.")],
+    target: Annotated[
+        Path, typer.Argument(help="File that ends in .parquet, or a folder for one file per rank.")
+    ],
 ) -> None:
     """Write a trace as Parquet, which loads many times faster.
+
+    Into a folder each rank is written by itself, so that any number of ranks fits into memory. A
+    second run does only what is lacking or has changed.
 
     \b
     Examples:
       workbench convert runs/monday monday.parquet
+      workbench convert runs/monday monday/
     """
     from workbench import load
     from workbench.load.kinds import told, unfit
+    from workbench.tables.traces import flagged_text
 
-    if target.suffix != ".parquet":
-        msg = f"{target}: the target must end in .parquet"
+    if target.suffix not in ("", ".parquet") or (target.suffix and target.is_dir()):
+        msg = f"{target}: must end in .parquet for a file, or be a folder without a suffix"
         raise typer.BadParameter(msg)
     # Asked before loading: the message then says what the file is instead.
     if "traces" not in (files := told(source)).names:
         raise unfit(source, files, ("traces",))
+    if not target.suffix:
+        ranks = load.rank_files(source)
+        quality = load.write_ranks(ranks, target)
+        typer.echo(plain(target))
+        typer.echo(f"{len(ranks)} ranks; {flagged_text(quality)}", err=True)
+        return
     trace = load.traces(source)
     load.write(trace, target)
     typer.echo(plain(target))

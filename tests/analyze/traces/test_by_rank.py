@@ -117,7 +117,9 @@ def test_traces_come_one_by_one_in_order_of_rank(sixty_four):
 
 
 def test_a_file_that_cannot_be_read_is_a_trace_without_rows(trace_files, tmp_path):
-    (trace_files / "b.json").write_text('{"distributedInfo": {"rank": 1}, "traceEvents": [{"ts": ,}]}')
+    (trace_files / "b.json").write_text(
+        '{"distributedInfo": {"rank": 1}, "traceEvents": [{"ts": ,}]}'
+    )
     good, bad = load.traces_each(trace_files, progress=False)
     assert (len(good.events), len(bad.events), len(bad.ranks)) == (1, 0, 0)
     assert bad.quality["finding"].tolist() == ["dropped"]

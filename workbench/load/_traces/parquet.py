@@ -53,22 +53,33 @@ def parquet(path: str | Path) -> Trace:
     except (pa.ArrowException, OSError) as error:
         msg = f"{path}: cannot be read as Parquet ({error}); convert the trace again"
         raise LoadError(msg) from None
-    header = json.loads(raw)
-    if header.get("version") != VERSION:
-        msg = (
-            f"{path}: has layout version {header.get('version')}, this is {VERSION}; convert again"
-        )
-        raise LoadError(msg)
-    frames = {
-        name: unpack_frame(header["tables"][name], table_of)
-        for name, table_of in _TABLES.items()
-        if name != "events"
-    }
+    frames = _tables_in(raw, path)
     frames["events"] = events
     return Trace(**{name: _TABLES[name].check(frames[name], str(path)) for name in _TABLES})
 
 
-def write(trace: Trace, path: str | Path) -> Path:
+def header(path: str | Path) -> tuple[str | None, dict[str, pd.DataFrame]]:
+    """Return the origin of a stored trace set and all its tables but the events."""
+    with _open(path) as file:
+        raw = (file.schema_arrow.metadata or {})[_KEY]
+    return json.loads(raw).get("origin"), _tables_in(raw, path)
+
+
+def _tables_in(raw: bytes, path: str | Path) -> dict[str, pd.DataFrame]:
+    stored = json.loads(raw)
+    if stored.get("version") != VERSION:
+        msg = (
+            f"{path}: has layout version {stored.get('version')}, this is {VERSION}; convert again"
+        )
+        raise LoadError(msg)
+    return {
+        name: unpack_frame(stored["tables"][name], table_of)
+        for name, table_of in _TABLES.items()
+        if name != "events"
+    }
+
+
+def write(trace: Trace, path: str | Path, *, origin: str | None = None) -> Path:
     """Store a trace set as one Parquet file, whole or not at all.
 
     Parameters
@@ -77,17 +88,17 @@ def write(trace: Trace, path: str | Path) -> Path:
         What to store.
     path
         The file; an existing one is replaced once the new one is complete.
+    origin
+        A text to store with it that tells this state of its source from others.
 
     Returns
     -------
     pathlib.Path
         The file.
     """
-    header = {
-        "version": VERSION,
-        "tables": {name: pack_frame(getattr(trace, name)) for name in _TABLES if name != "events"},
-    }
-    write_events(trace.events, {_KEY: json.dumps(header).encode()}, Path(path))
+    frames = {name: pack_frame(getattr(trace, name)) for name in _TABLES if name != "events"}
+    stored = {"version": VERSION, "tables": frames} | ({"origin": origin} if origin else {})
+    write_events(trace.events, {_KEY: json.dumps(stored).encode()}, Path(path))
     return Path(path)
 
 

@@ -19,6 +19,7 @@ from workbench.load._files.findings import Dropped, guarded, quality_frame
 from workbench.load._files.json_events import to_integer
 from workbench.load._files.rank_names import RankArgument, Ranked, rank_in_name, ranked
 from workbench.load._files.stream import Stream
+from workbench.load._traces import parquet
 from workbench.load._traces.kineto.reader import EngineName, is_worth_compiling
 from workbench.load._traces.reader import RankReader, assemble, by_format
 from workbench.tables import (
@@ -53,6 +54,7 @@ class RankFile:
     world_size: int | None
     source: Source
     reader: RankReader
+    is_stored: bool = False  # as Parquet, whose tables are complete
 
     @property
     def label(self) -> str:
@@ -84,6 +86,10 @@ class RankFile:
     def read(self, stream: Stream | None) -> Trace:
         """Load this rank from a stream that is open already; None opens the file."""
         with guarded(self.label):
+            if self.is_stored:
+                if stream is not None:
+                    stream.close()
+                return parquet.parquet(self.source.path)
             tables = self.reader.read(self.source, stream)
             stated = tables.stated_rank
             if self.rank_source != "argument" and stated not in (None, self.rank):
@@ -195,34 +201,68 @@ def rank_files(
     """
     files, dropped = survey(path), Dropped()
     sources_by_format, findings = by_format(path, files, dropped)
-    if "kineto" not in sources_by_format:
-        name, (source, *_) = next(iter(sources_by_format.items()))
+    name = next((name for name in ("kineto", "parquet") if name in sources_by_format), None)
+    if name is None:
+        of_format, (source, *_) = next(iter(sources_by_format.items()))
         msg = (
-            f"{source.label}: is of the format {name}, which is loaded as a whole (load.traces); "
-            "rank by rank goes for profiler traces"
+            f"{source.label}: is of the format {of_format}, which is loaded as a whole "
+            "(load.traces); rank by rank goes for profiler traces"
         )
         raise LoadError(msg)
-    sources = sources_by_format.pop("kineto")
-    for name, others in sources_by_format.items():
-        reason = f"{name}: read by load.traces only"
-        findings += [(other.label, "skipped by design", reason, 1, None) for other in others]
-    own_rules = read_rules(rules) if isinstance(rules, str | Path) else rules
-    if engine == "auto" and is_worth_compiling(sum(source.size_bytes for source in sources)):
-        engine = "compiled"
-    reader = RankReader(tuple(args), own_rules, engine, None if cache is None else Path(cache))
-    heads = []
-    for source, stream in streams(sources, dropped):
-        with dropped.trying(source.label):
-            heads.append(_head(source, stream))
+    sources = sources_by_format.pop(name)
+    for other, passed_over in sources_by_format.items():
+        reason = f"{other}: read by load.traces only"
+        findings += [(one.label, "skipped by design", reason, 1, None) for one in passed_over]
+    reader = _reader(sources, args, rules, engine, cache)
+    heads = _stored_heads(sources, dropped) if name == "parquet" else _heads(sources, dropped)
     if not heads:
         dropped.raise_if_all()
     with guarded(shown_all(path)):
         numbered = ranked(heads, rank)
     listed = tuple(
-        RankFile(number, told_by, head.world_size, head.source, reader)
+        RankFile(number, told_by, head.world_size, head.source, reader, name == "parquet")
         for number, told_by, head in numbered
     )
     return RankFiles(listed, quality_frame([*findings, *dropped.rows]))
+
+
+def _reader(
+    sources: Sequence[Source],
+    args: Sequence[str],
+    rules: pd.DataFrame | str | Path | None,
+    engine: EngineName,
+    cache: str | Path | None,
+) -> RankReader:
+    own_rules = read_rules(rules) if isinstance(rules, str | Path) else rules
+    if engine == "auto" and is_worth_compiling(sum(source.size_bytes for source in sources)):
+        engine = "compiled"
+    return RankReader(tuple(args), own_rules, engine, None if cache is None else Path(cache))
+
+
+def _heads(sources: Sequence[Source], dropped: Dropped) -> list[_Head]:
+    heads = []
+    for source, stream in streams(sources, dropped):
+        with dropped.trying(source.label):
+            heads.append(_head(source, stream))
+    return heads
+
+
+def _stored_heads(sources: Sequence[Source], dropped: Dropped) -> list[_Head]:
+    heads = []
+    for source in sources:
+        with dropped.trying(source.label), guarded(source.label):
+            ranks = parquet.header(source.path)[1]["ranks"]
+            if len(ranks) != 1:
+                msg = (
+                    f"{source.label}: holds {len(ranks)} ranks together; 'workbench convert SOURCE "
+                    "FOLDER' writes one file per rank"
+                )
+                raise LoadError(msg)
+            world = ranks["world_size"].iloc[0]
+            heads.append(
+                _Head(source, int(ranks["rank"].iloc[0]), None if pd.isna(world) else int(world))
+            )
+    return heads
 
 
 def traces_each(

@@ -117,8 +117,8 @@ def traces(  # noqa: PLR0913 - the front door
         if ranks := _read_all(sources["kineto"], reader, dropped, progress):
             with guarded(shown_all(path)):
                 loaded.append(assemble(ranked(ranks, rank)))
-    if "parquet" in sources:
-        loaded.append(_one_parquet(sources["parquet"]))
+    if stored := _parquet_sets(sources.get("parquet", ()), dropped):
+        loaded.append(stored)
     for name in [name for name in _GRAPHS if name in sources]:
         with dropped.trying(shown_all(path)):
             loaded.append(_GRAPHS[name](sources[name], rank=None if loaded else rank))
@@ -168,15 +168,15 @@ def assemble(numbered: Sequence[Ranked[RankTables]]) -> Trace:
         for rank, source, tables in numbered
         if source == "assumed"
     ]
-    ranks = ranks_table(numbered)
-    remarks = quality_frame(assumed + as_a_set(numbered, ranks))
-    return Trace(
-        events=EVENTS.check(events), ranks=ranks, devices=devices_table(numbered),
+    trace = Trace(
+        events=EVENTS.check(events), ranks=ranks_table(numbered), devices=devices_table(numbered),
         process_groups=groups_table(numbered), nodes=NODES.empty(),
         steps=STEPS.joined(tables.steps for _, _, tables in numbered),
-        dependencies=DEPENDENCIES.empty(),
-        quality=QUALITY.joined([*(tables.quality for _, _, tables in numbered), remarks]),
+        dependencies=DEPENDENCIES.empty(), quality=QUALITY.empty(),
     )  # fmt: skip
+    remarks = quality_frame(assumed + _set_findings(trace))
+    quality = QUALITY.joined([*(tables.quality for _, _, tables in numbered), remarks])
+    return replace(trace, quality=quality)
 
 
 def format_of(source: Source) -> str:
@@ -272,16 +272,40 @@ def _in_processes(
             raise tables
 
 
-def _one_parquet(wanted: Sequence[Source]) -> Trace:
-    if len(wanted) > 1:
-        msg = f"{wanted[0].label} and {len(wanted) - 1} more: load one Parquet trace set at a time"
+def _parquet_sets(wanted: Sequence[Source], dropped: Dropped) -> Trace | None:
+    sets = []
+    for source in wanted:
+        with dropped.trying(source.label):
+            if source.place is not None:
+                msg = f"{source.label}: Parquet inside an archive cannot be mapped; unpack it first"
+                raise LoadError(msg)
+            with guarded(source.label):
+                sets.append(parquet.parquet(source.path))
+    return _joined_sets(sets) if len(sets) > 1 else next(iter(sets), None)
+
+
+def _joined_sets(sets: Sequence[Trace]) -> Trace:
+    """Join sets of different ranks, as files of one rank each are joined."""
+    sets = sorted(sets, key=lambda of_ranks: int(of_ranks.ranks["rank"].min()))
+    ranks = RANKS.joined(of_ranks.ranks for of_ranks in sets)
+    if len(twins := ranks[ranks["rank"].duplicated(keep=False)]):
+        first, second = twins["source"].iloc[:2]
+        msg = f"two sets hold rank {twins['rank'].iloc[0]} ({first}, {second}); load one of them"
         raise LoadError(msg)
-    source = wanted[0]
-    if source.place is not None:
-        msg = f"{source.label}: Parquet inside an archive cannot be mapped; unpack it first"
-        raise LoadError(msg)
-    with guarded(source.label):
-        return parquet.parquet(source.path)
+    rows, events = 0, []
+    for of_ranks in sets:
+        events.append(of_ranks.events.assign(launch=of_ranks.events["launch"] + rows))
+        rows += len(of_ranks.events)
+    tables = {
+        name: table.joined(getattr(of_ranks, name) for of_ranks in sets)
+        for name, table in (
+            ("devices", DEVICES), ("process_groups", PROCESS_GROUPS), ("steps", STEPS),
+            ("nodes", NODES), ("dependencies", DEPENDENCIES), ("quality", QUALITY),
+        )
+    }  # fmt: skip
+    joined = Trace(events=EVENTS.check(concat(events, sort_categories=True)), ranks=ranks, **tables)
+    remarks = _set_findings(joined)
+    return replace(joined, quality=QUALITY.joined([joined.quality, quality_frame(remarks)]))
 
 
 def _raise_unknown(path: Paths, findings: Sequence[Finding]) -> None:
@@ -333,18 +357,20 @@ def ranks_table(numbered: Sequence[Ranked[RankTables]]) -> pd.DataFrame:
     return _table(RANKS, rows)
 
 
-def as_a_set(numbered: Sequence[Ranked[RankTables]], ranks: pd.DataFrame) -> list[Finding]:
+def _set_findings(trace: Trace) -> list[Finding]:
     """Return findings about the set as a whole: ranks that lack, clocks that differ."""
+    ranks, work = trace.ranks, trace.events[trace.events["kind"].notna()]
 
     def names() -> list[set[object]]:
-        files = (item.file.events for item in numbered if item.source != "argument")
-        return [set(events.loc[events["kind"].notna(), "name"].unique()) for events in files]
+        told = ranks.loc[ranks["rank_source"] != "argument", "rank"]
+        by_rank = work.groupby("rank")["name"].unique()
+        return [set(by_rank.get(rank, ())) for rank in told]
 
     def communicates() -> bool:
-        return any(item.file.events["kind"].eq("communication").any() for item in numbered)
+        return bool(work["kind"].eq("communication").any())
 
-    source = short(numbered[0].file.label)
     remarks = remarks_on_set(ranks, names, communicates=communicates)
+    source = short(str(ranks["source"].iloc[0]))
     return [(source, "suspicious", finding, count, None) for finding, count in remarks]
 
 

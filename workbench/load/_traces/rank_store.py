@@ -1,0 +1,106 @@
+"""A folder with one Parquet file per rank, which a run can leave and the next one resume."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pandas as pd
+import pyarrow as pa
+
+from workbench._shared.progress import progress as progress_bar
+from workbench._shared.writing import write_whole
+from workbench.errors import LoadError, WorkbenchError
+from workbench.load._files.findings import Dropped, quality_frame
+from workbench.load._traces import parquet
+from workbench.load._traces.rank_files import RankFile, RankFiles
+from workbench.tables import QUALITY
+
+QUALITY_NAME = "quality.csv"
+
+
+def write_ranks(files: RankFiles, folder: str | Path, *, progress: bool = True) -> pd.DataFrame:
+    """Store each rank of a job as one Parquet file, and do only what is lacking or has changed.
+
+    Each file is written whole and then renamed, so a run may be stopped at any moment; the next one
+    goes on and ends with the same bytes. The folder loads with :func:`workbench.load.traces` and
+    :func:`workbench.load.rank_files`, and any Parquet engine can query it.
+
+    Parameters
+    ----------
+    files
+        What :func:`workbench.load.rank_files` returned.
+    folder
+        Where ``rank00000.parquet``, ... and ``quality.csv`` are written, by one run at a time.
+    progress
+        Whether to show a progress bar if it takes more than a second.
+
+    Returns
+    -------
+    pandas.DataFrame
+        Table :data:`workbench.tables.QUALITY`, also in ``quality.csv``: ``source``, ``finding``
+        (dropped, repaired, assumed, ...), ``what``, ``count`` and ``where``, of all ranks and of
+        the files that cannot be read.
+
+    Raises
+    ------
+    LoadError
+        If the folder holds ranks that are not of this job, or no rank can be read.
+    """
+    folder = Path(folder)
+    targets = {file.rank: folder / f"rank{file.rank:05d}.parquet" for file in files}
+    foreign = sorted(set(folder.glob("rank*.parquet")) - set(targets.values()))
+    if foreign:
+        msg = (
+            f"{foreign[0]}: {len(foreign)} files of ranks that the source does not have; remove "
+            "them, or convert into an empty folder"
+        )
+        raise LoadError(msg)
+    # A run that was killed leaves the file that it was writing under another name.
+    for unfinished in folder.glob(".rank*.parquet-*"):
+        unfinished.unlink(missing_ok=True)
+    dropped, kept = Dropped(), {}
+    for file in files:
+        quality = _stored_quality(targets[file.rank], _state(file))
+        if quality is not None:
+            kept[file.rank] = quality
+    lacking = replace(files, files=tuple(file for file in files if file.rank not in kept))
+    total = sum(file.size_bytes for file in lacking)
+    with progress_bar(total=total, unit="B", label="converting", enabled=progress) as bar:
+        for file, trace in lacking.each():
+            if isinstance(trace, Exception):
+                dropped.add(file.label, trace)
+                targets[file.rank].unlink(missing_ok=True)
+            else:
+                parquet.write(trace, targets[file.rank], origin=_state(file))
+                kept[file.rank] = trace.quality
+            bar.update(file.size_bytes)
+    if not kept:
+        dropped.raise_if_all()
+    rows = [kept[rank] for rank in sorted(kept)]
+    quality = QUALITY.joined([*rows, files.quality, quality_frame(dropped.rows)])
+    write_whole(folder / QUALITY_NAME, lambda out: quality.to_csv(out, index=False))
+    return quality
+
+
+def _stored_quality(path: Path, state: str | None) -> pd.DataFrame | None:
+    """Return the quality table of a stored rank; None if it is lacking or of another state."""
+    try:
+        origin, tables = parquet.header(path)
+    except (OSError, KeyError, ValueError, pa.ArrowException, WorkbenchError):
+        return None
+    return tables["quality"] if state is not None and origin == state else None
+
+
+def _state(file: RankFile) -> str | None:
+    """Return what a stored rank depends on: file, its state, and the options it was read with."""
+    try:
+        of_file = file.source.path.stat()
+    except OSError:
+        return None
+    rules = None if file.reader.rules is None else file.reader.rules.to_csv(index=False)
+    parts = [file.label, of_file.st_size, of_file.st_mtime_ns, file.rank, file.rank_source]
+    options = [sorted(file.reader.args), rules, parquet.VERSION]
+    return hashlib.sha256(json.dumps([*parts, *options]).encode()).hexdigest()
