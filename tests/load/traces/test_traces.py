@@ -238,3 +238,16 @@ def test_every_public_trace_loads_and_nothing_is_lost(real_data):
             assert len(trace.events) + len(trace.nodes) > 0, path
             needs_a_look = trace.quality[~trace.quality["finding"].isin([*HARMLESS, "assumed"])]
             assert needs_a_look.empty, needs_a_look.to_string()
+
+
+def test_a_trace_loads_where_no_thread_can_start(two_ranks, tmp_path, monkeypatch):
+    expected = load.traces(two_ranks)
+    load.write(expected, tmp_path / "set.parquet")
+
+    def refuse(_thread):
+        msg = "can't start new thread"
+        raise RuntimeError(msg)
+
+    monkeypatch.setattr("threading.Thread.start", refuse)
+    assert_same(load.traces(two_ranks, engine="python"), expected)
+    assert_same(load.traces(tmp_path / "set.parquet"), expected)

@@ -147,9 +147,12 @@ def read_events(path: str | Path, key: bytes) -> tuple[pd.DataFrame, bytes]:
 
     names = [name for name in schema.names if name not in columns]
     threads = _READERS if rows >= _ROWS_WORTH_A_THREAD else 1
-    with ThreadPoolExecutor(threads) as pool:
-        for read in pool.map(read_some, (names[n::threads] for n in range(threads))):
-            columns |= read
+    if threads == 1:
+        columns |= read_some(names)
+    else:
+        with ThreadPoolExecutor(threads) as pool:
+            for read in pool.map(read_some, (names[n::threads] for n in range(threads))):
+                columns |= read
     return pd.DataFrame({name: columns[name] for name in schema.names}, copy=False), header
 
 

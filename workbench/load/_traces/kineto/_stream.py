@@ -377,7 +377,12 @@ def read_ahead(stream: Stream) -> Generator[ByteArray]:
     ready: queue.Queue[ByteArray | BaseException | None] = queue.Queue(maxsize=2)
     stop = threading.Event()
     worker = threading.Thread(target=_read_blocks, args=(stream, ready, stop), daemon=True)
-    worker.start()
+    try:
+        worker.start()
+    except RuntimeError:
+        # Python in a browser starts no threads.
+        yield from _blocks(stream)
+        return
     try:
         while (item := ready.get()) is not None:
             if isinstance(item, BaseException):
@@ -396,16 +401,23 @@ def _read_blocks(
 ) -> None:
     """Put blocks into ``ready`` until the input ends, then None or the error that ended it."""
     last: BaseException | None = None
-    filled = BLOCK_BYTES
     try:
-        while filled == BLOCK_BYTES and not stop.is_set():
-            block = np.empty(HEADROOM_BYTES + BLOCK_BYTES + PADDING_BYTES, np.uint8)
-            # A stream fills what it is given, but at its end.
-            filled = stream.readinto(block.data[HEADROOM_BYTES : HEADROOM_BYTES + BLOCK_BYTES])
-            end = HEADROOM_BYTES + filled
-            block[end : end + PADDING_BYTES] = 0
-            if filled:
-                ready.put(block[: end + PADDING_BYTES])
+        for block in _blocks(stream):
+            ready.put(block)
+            if stop.is_set():
+                break
     except BaseException as error:  # noqa: BLE001 - raised again in the reading thread
         last = error
     ready.put(last)
+
+
+def _blocks(stream: Stream) -> Iterator[ByteArray]:
+    filled = BLOCK_BYTES
+    while filled == BLOCK_BYTES:
+        block = np.empty(HEADROOM_BYTES + BLOCK_BYTES + PADDING_BYTES, np.uint8)
+        # A stream fills what it is given, but at its end.
+        filled = stream.readinto(block.data[HEADROOM_BYTES : HEADROOM_BYTES + BLOCK_BYTES])
+        end = HEADROOM_BYTES + filled
+        block[end : end + PADDING_BYTES] = 0
+        if filled:
+            yield block[: end + PADDING_BYTES]
