@@ -11,9 +11,10 @@ products of all pairs of vectors, Adagrad, batches of 2,048, two epochs. A tenth
 held out, the same ones for every seed; the seed sets the initial weights and the order, so that
 runs with one seed differ by the bound alone.
 
-The forward pass sees what arrives after the exchange, 2 e round(x / 2e), in training and in
-evaluation; gradients pass unchanged. An absolute bound e is one for all tables; a relative one is
-a share of the root mean square of a table's outputs, of every batch anew.
+The forward pass sees what arrives after the exchange, w round(x / w) with w = 2 e 255 / 256 as
+the codec has it, in training and in evaluation; gradients pass unchanged. An absolute bound e is
+one for all tables; a relative one is a share of the root mean square of a table's outputs, of
+every batch anew.
 """
 
 from __future__ import annotations
@@ -41,6 +42,7 @@ TABLES = (
 )  # fmt: skip
 NUMBERS = ("distance", "sched_dep_time", "sched_arr_time")
 DIM, BATCH, EPOCHS, RATE, LATE_MIN = 32, 2_048, 2, 0.02, 15
+NARROWER = 255 / 256
 HELD_OUT_SHARE, DUMPED_SEED, DUMPED_ROWS = 0.1, 0, 1_024
 
 
@@ -89,7 +91,8 @@ class Model(nn.Module):
         if not self.bound:
             return outputs
         scale = outputs.detach().square().mean(dim=(0, 2), keepdim=True).sqrt()
-        width = 2 * self.bound * (scale if self.kind == "relative" else torch.ones_like(scale))
+        unit = scale if self.kind == "relative" else torch.ones_like(scale)
+        width = 2 * self.bound * NARROWER * unit
         return outputs + (torch.round(outputs / width) * width - outputs).detach()
 
     def forward(self, codes: torch.Tensor, numbers: torch.Tensor) -> torch.Tensor:

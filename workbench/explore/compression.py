@@ -13,7 +13,7 @@ from workbench.tables import EmbeddingOutputs, Source
 
 _BOUNDS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3)
 _LINKS = (0.125, 0.25, 0.5, 1, 2, 3, 6, 12.5, 25, 50, 100)
-_CODECS = (0.5, 1, 2.8, 6, 12, 25, 50, 100, 200, 400)
+_CODECS = (0.25, 0.5, 1, 2, 4, 8, 16, 32, 64, 128, 256)
 _SHARES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8)
 _DESTINATIONS = tuple(2**power for power in range(15))
 
@@ -64,6 +64,6 @@ def compression_speedup(
         bound=numbers("bound over scale of a table", _BOUNDS, 0.1),
         destinations=numbers("destinations", offered, start),
         link=numbers("link of a rank [GB/s]", _LINKS, 12.5),
-        codec=numbers("codec [GB/s]", _CODECS, 2.8),
+        codec=numbers("codec [GB/s]", _CODECS, 1),
         share=numbers("exchange, share of the step", _SHARES, 0.6),
     )

@@ -18,7 +18,14 @@ HEADER = struct.Struct("<Ib")
 # Receivers have to know how much arrives: an int64 per block in a small exchange before.
 SIZE_BYTES = 8
 _FLOAT, _LEVEL = 0, 1
+# Bins are narrower than 2 e: up to 2^15 of them, float32 is too coarse by 1 / 256 of e.
+_NARROWER = 255 / 256
 _TYPES: tuple[np.dtype[Any], ...] = (np.dtype(np.int8), np.dtype(np.int16))
+
+
+def bin_width(bound: float) -> float:
+    """Give the width of a bin, such that rounding to float32 keeps the bound as well."""
+    return 2.0 * bound * _NARROWER
 
 
 class Quantized(NamedTuple):
@@ -30,13 +37,13 @@ class Quantized(NamedTuple):
 
 
 def quantized(values: Floats, bound: float) -> Quantized:
-    """Round to bins of width 2 e in the type that takes fewer bytes.
+    """Round to bins in the type that takes fewer bytes.
 
     The error is that of the restored float32, subtracted in float64. A value that misses the
-    bound, because float32 is too coarse there or the bin beyond the type, is kept as it is. With a
-    bound of 0 that is every value that is not 0.
+    bound, because its bin is beyond the type or it is among the smallest of float32, is kept as it
+    is; with a bound of 0 that is every value but 0.
     """
-    width = 2.0 * bound
+    width = bin_width(bound)
     exact = values.astype(np.float64)
     with np.errstate(all="ignore"):
         bins = np.rint(exact / width) if width else np.zeros(values.shape)
@@ -79,9 +86,13 @@ def unpacked(content: bytes, shape: tuple[int, int], bound: float) -> Floats:
         msg = f"a block of {len(content)} bytes is not one of {shape[0]} x {shape[1]} values"
         raise WorkbenchError(msg)
     escaped = np.frombuffer(body[: 4 * escaped_count], "<f4")
-    numbers = _codec().decompress(body[4 * escaped_count :], width * size, asbytes=True)
+    try:
+        numbers = _codec().decompress(body[4 * escaped_count :], width * size, asbytes=True)
+    except OSError as error:
+        msg = f"a block of {len(content)} bytes cannot be decompressed: {error}"
+        raise WorkbenchError(msg) from error
     bins = np.frombuffer(numbers, f"<i{width}").reshape(shape)
-    values = (bins.astype(np.float64) * (2.0 * bound)).astype(np.float32)
+    values = (bins.astype(np.float64) * bin_width(bound)).astype(np.float32)
     is_escaped = bins == np.iinfo(bins.dtype).min
     if np.count_nonzero(is_escaped) != escaped_count:
         msg = f"a block marks {np.count_nonzero(is_escaped)} values, and {escaped_count} follow"

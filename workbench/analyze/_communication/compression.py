@@ -119,9 +119,10 @@ def compression(
 
     Notes
     -----
-    ``q = round(x / 2 e)``, restored as ``2 e q`` in float32. A value that this does not bring
-    within e (in float64 arithmetic), or whose q exceeds 8 or 16 bits, is sent as it is, so
-    the bound holds for every value without a tolerance. Every block counts 8 bytes in the exchange
+    ``q = round(x / w)``, restored as ``w q`` in float32, with ``w = 2 e 255 / 256`` since float32
+    rounds again. A value that this does not bring within e (in float64 arithmetic), or whose q
+    exceeds 8 or 16 bits, is sent as it is, so the bound holds without a tolerance. Every block
+    counts 8 bytes in the exchange
     of sizes and 5 of its header; one that does not become smaller is sent as float32.
 
     ``entropy`` is ``-sum n log2(n / N) / 8`` bytes of a block's whole numbers, the least for any
@@ -137,7 +138,7 @@ def compression(
     >>> halves = np.full((256, 32), 0.5, dtype=np.float32)
     >>> table = compression(EmbeddingOutputs({"users": halves}), destinations=[1, 64])
     >>> table.loc[table["stage"] == "zstd", "ratio"].round(1).tolist()
-    [1092.3, 15.5]
+    [1024.0, 17.1]
     """
     settings = _settings(outputs, bounds)
     _refuse_destinations(destinations, outputs.row_count, len(settings) * len(outputs.arrays))
@@ -259,7 +260,7 @@ def compression_speedup(
     *,
     communication_shares: Sequence[float] = (0.6,),
     link_gb_per_s: Sequence[float] = (12.5,),
-    compress_gb_per_s: Sequence[float] = (2.8,),
+    compress_gb_per_s: Sequence[float] = (1.0,),
     decompress_gb_per_s: float | None = None,
 ) -> pd.DataFrame:
     """Say how much shorter a step becomes when its exchange is compressed, and where it is not.
@@ -275,7 +276,8 @@ def compression_speedup(
         Bandwidths of the exchange per rank, in 10^9 bytes/s.
     compress_gb_per_s
         Raw bytes per second that a rank compresses, in 10^9; infinite for a codec that costs
-        nothing. The default is the order of magnitude of one core of a CPU.
+        nothing. The default is what one core of a CPU does with large blocks, to the order of
+        magnitude.
     decompress_gb_per_s
         The same for decompression; by default three times as many as it compresses.
 
@@ -299,7 +301,7 @@ def compression_speedup(
 
     Examples
     --------
-    >>> row = compression_speedup([20], link_gb_per_s=[1.0]).iloc[0]
+    >>> row = compression_speedup([20], link_gb_per_s=[1], compress_gb_per_s=[2.8]).iloc[0]
     >>> row[["effective_ratio", "speedup_ratio", "break_even_gb_per_s"]].astype(float).round(3)
     effective_ratio        1.900
     speedup_ratio          1.397

@@ -19,10 +19,10 @@ _STAGES = {
     "zstd": "whole numbers, zstd",
 }
 _VARIED = {
-    "ratio": ("ratio", "{}x"),
-    "communication_share": ("share", "{:.0%} of the step"),
-    "compress_gb_per_s": ("codec", "codec {:g} GB/s"),
-    "decompress_gb_per_s": ("codec back", "back {:g} GB/s"),
+    "ratio": lambda value: f"ratio {digits(value)}",
+    "communication_share": lambda value: f"{share_text(value)} of the step",
+    "compress_gb_per_s": lambda value: _codec_text("codec", value),
+    "decompress_gb_per_s": lambda value: _codec_text("decompression", value),
 }
 
 
@@ -142,7 +142,7 @@ def compression_speedup(
         points = group.sort_values("link_gb_per_s", kind="stable")
         points = points.iloc[extremes(points["speedup_ratio"].to_numpy(np.float64))]
         values = points[varied or ["ratio"]].iloc[0]
-        name = ", ".join(_value_text(str(column), value) for column, value in values.items())
+        name = ", ".join(_VARIED[str(column)](value) for column, value in values.items())
         figure.add_scatter(
             mode="lines", x=points["link_gb_per_s"].to_numpy(),
             y=points["speedup_ratio"].to_numpy(), name=name, line=distinct(position),
@@ -162,10 +162,9 @@ def compression_speedup(
     return frame.finish(figure, claim=_speedup_claim(near), note=note)
 
 
-def _value_text(column: str, value: float) -> str:
-    if np.isinf(value):
-        return "codec that costs nothing"
-    return _VARIED[column][1].format(float(digits(value)) if column == "ratio" else value)
+def _codec_text(noun: str, gb_per_s: float) -> str:
+    costs_nothing = np.isinf(gb_per_s)
+    return f"{noun} that costs nothing" if costs_nothing else f"{noun} {gb_per_s:g} GB/s"
 
 
 def _speedup_claim(row: pd.Series) -> str:

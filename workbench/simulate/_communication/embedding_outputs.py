@@ -61,9 +61,9 @@ def embedding_outputs(
     EmbeddingOutputs: 1 table, 256 samples, 0.0328 MB
     """
     sizes = _CARDINALITIES if cardinalities is None else dict(cardinalities)
-    limits = {"row_count": row_count, "dim": dim, "skew": skew + 1, "scale": scale}
+    limits = {"row_count": row_count, "dim": dim, "skew": skew, "scale": scale}
     limits |= {f"rows of {name!r}": size for name, size in sizes.items()}
-    least = {"skew": 1, "scale": 0}
+    least = {"skew": 0, "scale": 0}
     bad = [
         f"{name} is {value:g}"
         for name, value in limits.items()
