@@ -75,10 +75,10 @@ BAD[2, 1] = np.nan
         ([("a.npy", ROWS), ("b.npy", BAD)], "table 'b' has 1 values .* row 2, column 1 is nan"),
         ([("a.npy", np.full_like(ROWS, np.inf))], "12 values .* row 0, column 0 is inf"),
         ([("a.npy", ROWS), ("b.npy", ROWS[:2])], "table 'b' has 2 samples, the first table 4"),
-        ([("a.npy", ROWS.astype(np.float16))], "array 'a' has dtype float16, needs float32"),
-        ([("a.npy", ROWS[0])], "array 'a' has 1 axes, needs 2"),
+        ([("a.npy", ROWS.astype(np.float16))], "array 'a': dtype float16, needs float32"),
+        ([("a.npy", ROWS[0])], r"table 'a' has shape \(3,\); needs samples x numbers"),
         ([("a.npy", ROWS[:0])], "shape .0, 3. takes 0 bytes"),
-        ([("a.npy", np.array([{}], dtype=object))], "array 'a' has dtype object, needs float32"),
+        ([("a.npy", np.array([{}], dtype=object))], "array 'a': dtype object, needs float32"),
         ([("archive/data.pkl", b"\x80\x02}.")], "'archive/data.pkl' is no array"),
         ([("a.npy", b"no array")], "array 'a': the header cannot be read"),
         ([], "no tables at all|neither"),
@@ -96,6 +96,12 @@ def test_two_arrays_of_one_name_are_refused(tmp_path):
     path = archive(tmp_path / "dump.npz", [("a.npy", ROWS), ("a.npy", ROWS)])
     with pytest.raises(LoadError, match="2 arrays, 1 names"):
         load.embedding_outputs(path)
+
+
+def test_an_array_of_one_table_needs_its_axis(tmp_path):
+    np.save(tmp_path / "dump.npy", ROWS)
+    with pytest.raises(LoadError, match="2 axes, needs samples x tables x numbers"):
+        load.embedding_outputs(tmp_path / "dump.npy")
 
 
 def test_what_a_header_claims_is_not_believed(tmp_path):
@@ -117,7 +123,9 @@ def test_an_archive_that_unpacks_to_too_much_is_refused_before_it_is(tmp_path, m
 def test_another_kind_of_file_is_told_how_to_save(tmp_path):
     path = tmp_path / "dump.pt"
     path.write_bytes(b"\x80\x02}q\x00.")
-    with pytest.raises(LoadError, match=r"neither an \.npz nor an \.npy file.*numpy\.savez"):
+    with pytest.raises(
+        LoadError, match=r"begins with .*neither an \.npz nor an \.npy file.*numpy\.savez"
+    ):
         load.embedding_outputs(path)
     with pytest.raises(FileNotFoundError):
         load.embedding_outputs(tmp_path / "none.npz")
@@ -132,6 +140,7 @@ def whole():
 WHOLE = whole()
 
 
+@pytest.mark.filterwarnings("ignore:Reading")
 @given(
     st.integers(0, len(WHOLE) - 1), st.binary(min_size=1, max_size=8), st.integers(0, len(WHOLE))
 )

@@ -122,8 +122,8 @@ def compression(
     ``q = round(x / w)``, restored as ``w q`` in float32, with ``w = 2 e 255 / 256`` since float32
     rounds again. A value that this does not bring within e (in float64 arithmetic), or whose q
     exceeds 8 or 16 bits, is sent as it is, so the bound holds without a tolerance. Every block
-    counts 8 bytes in the exchange
-    of sizes and 5 of its header; one that does not become smaller is sent as float32.
+    counts 8 bytes in the exchange of sizes and 5 of its header; one that does not become smaller
+    is sent as float32.
 
     ``entropy`` is ``-sum n log2(n / N) / 8`` bytes of a block's whole numbers, the least for any
     coder of single values; ``zstd`` (level 1) may send less where rows repeat.
@@ -161,7 +161,7 @@ def _settings(
     """Give the bounds by table of every setting."""
     if not isinstance(bounds, pd.DataFrame):
         settings = {
-            f"{bound:g} for all tables": dict.fromkeys(outputs.arrays, float(bound))
+            f"{bound:.12g} for all tables": dict.fromkeys(outputs.arrays, float(bound))
             for bound in bounds
         }
     else:

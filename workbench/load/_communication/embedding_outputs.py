@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import lzma
+import struct
+import tokenize
 import zipfile
-from collections.abc import Iterator
+import zlib
 from pathlib import Path
 from typing import IO, Any
 
@@ -14,6 +17,15 @@ from workbench.errors import LoadError, TableError
 from workbench.tables import EmbeddingOutputs
 
 _HOW = "save with numpy.savez(path, **{table: rows.float().cpu().numpy()}), samples x numbers each"
+_DAMAGED = (
+    zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error, UnicodeError, RuntimeError,
+    EOFError, OSError,
+)  # fmt: skip
+# NumPy evaluates a header as a literal of Python, and so may fail like a parser.
+_NO_HEADER = (
+    ValueError, TypeError, LookupError, AttributeError, ArithmeticError, SyntaxError, EOFError,
+    tokenize.TokenError, RecursionError, MemoryError,
+)  # fmt: skip
 _MOST_BYTES, _MOST_TABLES = 4_000_000_000, 10_000
 
 
@@ -24,14 +36,14 @@ def embedding_outputs(path: str | Path) -> EmbeddingOutputs:
     ----------
     path
         An ``.npz`` file with an array (samples, numbers) for each table, or an ``.npy`` file with
-        one array (samples, tables, numbers). Found out from the content, not from the name.
+        one array (samples, tables, numbers), whose tables are numbered; told apart by content.
         Values are float32: in another type an exchange has other bytes. Pickles, and so the files
         of ``torch.save``, are not read.
 
     Returns
     -------
     workbench.tables.EmbeddingOutputs
-        Arrays by table, in the order of the file; tables without a name are numbered.
+        Arrays by table, in the order of the file.
 
     Raises
     ------
@@ -53,81 +65,68 @@ def embedding_outputs(path: str | Path) -> EmbeddingOutputs:
         start = stream.read(6)
         stream.seek(0)
         if start.startswith(b"PK\x03\x04"):
-            arrays = dict(_of_archive(stream, path))
+            arrays = _of_archive(stream, path)
         elif start == b"\x93NUMPY":
-            arrays = dict(_tables(_array(stream, path.stat().st_size, str(path)), "", str(path)))
+            stacked = _array(stream, path.stat().st_size, str(path))
+            if stacked.ndim != 3:
+                raise _refused(str(path), f"{stacked.ndim} axes, needs samples x tables x numbers")
+            arrays = {str(at): stacked[:, at] for at in range(stacked.shape[1])}
         else:
-            msg = f"{path}: neither an .npz nor an .npy file, it begins with {start!r}; {_HOW}"
-            raise LoadError(msg)
+            raise _refused(str(path), f"begins with {start!r}: neither an .npz nor an .npy file")
     try:
-        return EmbeddingOutputs(arrays)
+        return EmbeddingOutputs({name: np.ascontiguousarray(rows) for name, rows in arrays.items()})
     except TableError as error:
         msg = f"{path}: {error}"
         raise LoadError(msg) from None
 
 
-def _of_archive(stream: IO[bytes], path: Path) -> Iterator[tuple[str, NDArray[np.float32]]]:
-    """Give the tables of a zip archive; its names are labels and never paths."""
+def _of_archive(stream: IO[bytes], path: Path) -> dict[str, NDArray[np.float32]]:
+    """Read the arrays of a zip archive; their names are labels and never paths."""
+    arrays = {}
     try:
         with zipfile.ZipFile(stream) as archive:
-            members = archive.infolist()
-            names = [member.filename.removesuffix(".npy") for member in members]
-            if len({*names}) < len(names) or len(names) > _MOST_TABLES:
-                msg = f"{path}: {len(names):,} arrays, {len({*names}):,} names; {_HOW}"
-                raise LoadError(msg)
-            if other := [m.filename for m in members if not m.filename.endswith(".npy")]:
-                msg = f"{path}: {other[0]!r} is no array, so this is no .npz file; {_HOW}"
-                raise LoadError(msg)
-            _refuse_size(sum(member.file_size for member in members), str(path))
-            for member, name in zip(members, names, strict=True):
-                where = f"{path}: array {name!r}"
+            members = {member.filename: member for member in archive.infolist()}
+            if len(members) < len(archive.infolist()) or len(members) > _MOST_TABLES:
+                count = f"{len(archive.infolist()):,} arrays, {len(members):,} names"
+                raise _refused(str(path), count)
+            if other := [name for name in members if not name.endswith(".npy")]:
+                raise _refused(str(path), f"{other[0]!r} is no array, so this is no .npz file")
+            _refuse_size(sum(member.file_size for member in members.values()), str(path))
+            for name, member in members.items():
+                table = name.removesuffix(".npy")
                 with archive.open(member) as content:
-                    yield from _tables(_array(content, member.file_size, where), name, where)
-    except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError) as error:
-        msg = f"{path}: the archive is damaged or packed in a way that is not read: {error}; {_HOW}"
-        raise LoadError(msg) from error
+                    arrays[table] = _array(content, member.file_size, f"{path}: array {table!r}")
+    except _DAMAGED as error:
+        raise _refused(str(path), f"the archive is damaged or encrypted: {error}") from error
+    return arrays
 
 
 def _array(stream: IO[bytes], size: int, where: str) -> NDArray[Any]:
-    """Read one array; what its header claims is compared with what is there before it is read."""
+    """Read one array; what its header claims is compared with what follows."""
     _refuse_size(size, where)
     try:
         version = np.lib.format.read_magic(stream)
-        read = {
-            (1, 0): np.lib.format.read_array_header_1_0,
-            (2, 0): np.lib.format.read_array_header_2_0,
-        }[version]
-        shape, is_fortran, dtype = read(stream)
-    except (ValueError, KeyError, EOFError) as error:
-        msg = f"{where}: the header cannot be read: {error}; {_HOW}"
-        raise LoadError(msg) from error
+        header = np.lib.format.read_array_header_1_0
+        if version > (1, 0):
+            header = np.lib.format.read_array_header_2_0
+        shape, is_fortran, dtype = header(stream)
+    except _NO_HEADER as error:
+        raise _refused(where, f"the header cannot be read: {error}") from error
     if dtype.newbyteorder("=") != np.float32:
-        msg = f"{where} has dtype {dtype}, needs float32; {_HOW}"
-        raise LoadError(msg)
-    needed = 4 * int(np.prod([int(length) for length in shape], dtype=object))
+        raise _refused(where, f"dtype {dtype}, needs float32")
+    needed = 4 * int(np.prod(shape, dtype=object))
     content = stream.read(size)
     if min(shape, default=0) < 1 or len(content) != needed:
-        msg = f"{where}: shape {shape} takes {needed:,} bytes, and {len(content):,} follow; {_HOW}"
-        raise LoadError(msg)
+        claimed = f"shape {shape} takes {needed:,} bytes, and {len(content):,} follow"
+        raise _refused(where, claimed)
     flat = np.frombuffer(content, dtype).astype(np.float32)
     return flat.reshape(shape, order="F" if is_fortran else "C")
 
 
-def _tables(
-    array: NDArray[Any], name: str, where: str
-) -> Iterator[tuple[str, NDArray[np.float32]]]:
-    """Take an array of several tables apart."""
-    if array.ndim == 2:
-        yield name or "0", np.ascontiguousarray(array)
-    elif array.ndim == 3 and not name.strip("0123456789"):
-        for at in range(array.shape[1]):
-            yield f"{name}.{at}" if name else str(at), np.ascontiguousarray(array[:, at])
-    else:
-        msg = f"{where} has {array.ndim} axes, needs 2: samples and numbers; {_HOW}"
-        raise LoadError(msg)
-
-
 def _refuse_size(size: int, where: str) -> None:
     if size > _MOST_BYTES:
-        msg = f"{where}: {size:,} bytes unpacked, at most {_MOST_BYTES:,} are read; dump fewer rows"
-        raise LoadError(msg)
+        raise _refused(where, f"{size:,} bytes unpacked, at most {_MOST_BYTES:,} are read")
+
+
+def _refused(where: str, why: str) -> LoadError:
+    return LoadError(f"{where}: {why}; {_HOW}")
