@@ -249,6 +249,10 @@ def test_at_the_limits_a_codec_costs_nothing_or_all():
         [math.inf], link_gb_per_s=[1.0], compress_gb_per_s=[2.0], decompress_gb_per_s=2.0
     ).iloc[0]
     assert (even["effective_ratio"], bool(even["is_faster"])) == (1.0, False)
+    one_way = analyze.compression_speedup(
+        [8.0], link_gb_per_s=[1.0], compress_gb_per_s=[math.inf], decompress_gb_per_s=8.0
+    )
+    assert one_way["effective_ratio"].iloc[0] == 4.0
     larger = analyze.compression_speedup([0.5], compress_gb_per_s=[math.inf]).iloc[0]
     assert (larger["break_even_gb_per_s"], bool(larger["is_faster"])) == (0.0, False)
 

@@ -310,10 +310,9 @@ def compression_speedup(
     """
     names = ("ratio", "communication_share", "link_gb_per_s", "compress_gb_per_s")
     given = (ratios, communication_shares, link_gb_per_s, compress_gb_per_s)
-    cases = pd.DataFrame(list(product(*given)), columns=list(names)).astype("float64")
-    codec = cases["compress_gb_per_s"]
-    back = 3 * codec if decompress_gb_per_s is None else codec * 0 + decompress_gb_per_s
-    cases = cases.assign(decompress_gb_per_s=back)
+    cases = pd.DataFrame(list(product(*given)), columns=list(names))
+    back = 3 * cases["compress_gb_per_s"] if decompress_gb_per_s is None else decompress_gb_per_s
+    cases = cases.assign(decompress_gb_per_s=back).astype("float64")
     _refuse_cases(cases)
     # Seconds per 10^9 raw bytes.
     per_gb = 1 / cases["compress_gb_per_s"] + 1 / cases["decompress_gb_per_s"]

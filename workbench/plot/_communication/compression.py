@@ -12,6 +12,7 @@ from workbench.plot._style.style import COLOURS, MAX_LINES, Frame, distinct
 from workbench.plot._style.text import digits, label, plural, share_text
 from workbench.tables import COMPRESSION, COMPRESSION_SPEEDUP
 
+_MOST_POINTS = 400
 _STAGES = {
     "distinct rows": "distinct rows, lossless",
     "quantized": "whole numbers",
@@ -59,7 +60,7 @@ def compression(table: pd.DataFrame, *, source: str = "", synthetic: bool = Fals
     names = list(dict.fromkeys(ratios[line]))
     for position, name in enumerate(names[:MAX_LINES]):
         points = ratios[ratios[line] == name].sort_values("destination_count")
-        points = points.iloc[extremes(points["ratio"].to_numpy())]
+        points = points.iloc[extremes(points["ratio"].to_numpy(), _MOST_POINTS)]
         figure.add_scatter(
             mode="lines+markers", x=points["destination_count"].to_numpy(),
             y=points["ratio"].to_numpy(), name=_STAGES.get(name, label(name, 32)),
@@ -68,7 +69,7 @@ def compression(table: pd.DataFrame, *, source: str = "", synthetic: bool = Fals
     x = ratios["destination_count"].to_numpy(np.float64)
     figure.update_xaxes(title="destinations of the batch", type="log", **log_ticks(x))
     y = ratios["ratio"].to_numpy(np.float64)
-    figure.update_yaxes(title="raw / sent bytes", type="log", **log_ticks(y))
+    figure.update_yaxes(title="raw / sent bytes [times]", type="log", **log_ticks(y))
     told = rows[(rows["stage"] == last) & (rows["setting"] == rows["setting"].iloc[0])]
     notes = ["sizes, headers and values sent as they are included"]
     notes += [f"{plural(len(names) - MAX_LINES, 'line')} dropped"] * (len(names) > MAX_LINES)
@@ -93,12 +94,14 @@ def _doubts(rows: pd.DataFrame) -> list[str]:
 
 def _ratio_claim(line: pd.DataFrame, setting: str) -> str:
     """State the first and the last ratio of a line."""
-    ends = [
-        f"{digits(row['ratio'])} for {plural(int(row['destination_count']), 'destination')}"
-        for _, row in line.iloc[[0, -1]].iterrows()
-    ]
-    ratios = " and ".join(dict.fromkeys(ends))
-    return f"With a bound of {label(setting, 36)} the exchange is compressed by a ratio of {ratios}"
+    first, last = line.iloc[0], line.iloc[-1]
+    claim = f"With a bound of {label(setting, 28)} the exchange is compressed by a ratio of "
+    claim += (
+        f"{digits(first['ratio'])} for {plural(int(first['destination_count']), 'destination')}"
+    )
+    if len(line) > 1:
+        claim += f" and {digits(last['ratio'])} for {int(last['destination_count']):,}"
+    return claim
 
 
 def compression_speedup(
@@ -140,7 +143,7 @@ def compression_speedup(
     figure = go.Figure()
     for position, (_, group) in enumerate(groups[:MAX_LINES]):
         points = group.sort_values("link_gb_per_s", kind="stable")
-        points = points.iloc[extremes(points["speedup_ratio"].to_numpy(np.float64))]
+        points = points.iloc[extremes(points["speedup_ratio"].to_numpy(), _MOST_POINTS)]
         values = points[varied or ["ratio"]].iloc[0]
         name = ", ".join(_VARIED[str(column)](value) for column, value in values.items())
         figure.add_scatter(
