@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,7 @@ import pandas as pd
 from scipy import stats
 
 from workbench import analyze, load
-from workbench.fidelity.registry import Reading, claim, published
+from workbench.fidelity.registry import Reading, beside, claim, published
 from workbench.tables import EmbeddingOutputs
 
 _SOURCE = "Feng et al., arXiv:2407.04272"
@@ -53,12 +54,9 @@ def speed_up(folder: Path) -> Iterator[Reading]:
     ):
         case = analyze.compression_speedup(
             [ratio], communication_shares=[part], link_gb_per_s=[12.5], compress_gb_per_s=[codec]
-        )
-        yield Reading(
-            f"{part:.0%} of the step, {what}", float(printed["value"]),
-            float(case["speedup_ratio"].iloc[0]), printed["unit"], source=printed["source"],
-            bound="at least", reached=reached,
-        )  # fmt: skip
+        ).iloc[0]
+        reading = beside(printed, case["speedup_ratio"], f"{100 * part:.0f} % of the step, {what}")
+        yield replace(reading, bound="at least", reached=reached)
 
 
 @claim(
@@ -79,12 +77,10 @@ def accuracy(folder: Path) -> Iterator[Reading]:
     plain = runs.pop(("absolute", 0.0))
     for (kind, bound), auc in runs.items():
         lost = plain - auc
-        quantile = stats.t.ppf((1 + _CONFIDENCE_LEVEL) / 2, len(lost) - 1)
-        yield Reading(
-            f"{kind} bound {bound:g}, {len(lost)} seeds", float(printed["value"]),
-            float(lost.mean()), printed["unit"], float(quantile * lost.sem()), printed["source"],
-            "at most", _LOST_REACHED.get(f"{kind} {bound:g}"),
-        )  # fmt: skip
+        half = float(stats.t.ppf((1 + _CONFIDENCE_LEVEL) / 2, len(lost) - 1) * lost.sem())
+        name = f"{kind} bound {bound:g}, {len(lost)} seeds"
+        reading = beside(printed, lost.mean(), name, near=half)
+        yield replace(reading, bound="at most", reached=_LOST_REACHED.get(f"{kind} {bound:g}"))
 
 
 @claim(

@@ -60,25 +60,21 @@ def embedding_outputs(
     >>> embedding_outputs({"users": 1_000}, row_count=256)
     EmbeddingOutputs: 1 table, 256 samples, 0.0328 MB
     """
-    sizes = _CARDINALITIES if cardinalities is None else dict(cardinalities)
-    limits = {"row_count": row_count, "dim": dim, "skew": skew, "scale": scale}
-    limits |= {f"rows of {name!r}": size for name, size in sizes.items()}
-    least = {"skew": 0, "scale": 0}
-    bad = [
-        f"{name} is {value:g}"
-        for name, value in limits.items()
-        if not least.get(name, 1) <= value < np.inf
-    ]
+    sizes = _CARDINALITIES if cardinalities is None else cardinalities
+    counts = {f"rows of {name!r}": size for name, size in sizes.items()}
+    counts |= {"row_count": row_count, "dim": dim}
+    bad = [f"{name} is {value:g}" for name, value in counts.items() if not value >= 1]
+    limits = {"skew": skew, "scale": scale}
+    bad += [f"{name} is {value:g}" for name, value in limits.items() if not 0 <= value < np.inf]
     drawn = (sum(sizes.values()) + len(sizes) * row_count) * dim
     if bad or not sizes or drawn > _MOST_VALUES:
-        msg = f"{'; '.join(bad) or f'{len(sizes)} tables, {drawn:,} values'}: counts are at least "
-        msg += f"1, skew and scale at least 0, and at most {_MOST_VALUES:,} values are drawn"
+        msg = f"{'; '.join(bad) or f'{len(sizes)} tables, {drawn:,} values'}: counts start at 1, "
+        msg += f"skew and scale at 0, and at most {_MOST_VALUES:,} values are drawn"
         raise WorkbenchError(msg)
     generator = np.random.default_rng(seed)
     arrays = {}
     for name, size in sizes.items():
         rows = generator.uniform(-scale, scale, (size, dim)).astype(np.float32)
         popularity = np.arange(1, size + 1, dtype=np.float64) ** -skew
-        drawn_rows = generator.choice(size, row_count, p=popularity / popularity.sum())
-        arrays[name] = rows[drawn_rows]
+        arrays[name] = rows[generator.choice(size, row_count, p=popularity / popularity.sum())]
     return EmbeddingOutputs(arrays)
