@@ -45,9 +45,11 @@ class EmbeddingOutputs:
         return f"EmbeddingOutputs: {tables}, {self.row_count:,} samples, {size:.3g} MB"
 
 
-def _misfit(array: NDArray[np.float32], row_count: int) -> str:
-    if np.ndim(array) != 2 or not np.size(array):
-        return f"has shape {np.shape(array)}; needs samples x numbers, at least one of each"
+def _misfit(array: object, row_count: int) -> str:
+    if not isinstance(array, np.ndarray):
+        return f"is a {type(array).__name__}; needs a NumPy array of float32"
+    if array.ndim != 2 or not array.size:
+        return f"has shape {array.shape}; needs samples x numbers, at least one of each"
     if array.dtype != np.float32:
         return f"has dtype {array.dtype}, needs float32: what is sent and counted in bytes"
     if len(array) != row_count:

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 
-from workbench.analyze._communication.codec import HEADER, packed, quantized, unpacked
-from workbench.errors import WorkbenchError
+from tests.analyze.communication.unpacking import unpacked
+from workbench.analyze._communication.codec import HEADER, packed, quantized
 
 ROOT = Path(__file__).resolve().parents[3]
 FINITE = st.floats(width=32, allow_nan=False, allow_infinity=False)
@@ -82,28 +82,12 @@ def test_values_beyond_8_bits_are_escaped_where_few_and_take_16_where_many():
     assert quantized(few, 0.01).escaped.tolist() == [100.0]
 
 
-CONTENT = packed(quantized(np.full((4, 8), 0.5, np.float32), 0.02))
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (CONTENT[:3], "no header of 5; was it cut"),
-        (b"\xff\xff\0\0" + CONTENT[4:], "not one of 4 x 8 values"),
-        (CONTENT[:4] + b"\x09" + CONTENT[5:], "not one of 4 x 8 values"),
-        (CONTENT[:-3], "cannot be decompressed"),
-    ],
-)
-def test_a_damaged_block_is_refused(content, message):
-    with pytest.raises(WorkbenchError, match=message):
-        unpacked(content, (4, 8), 0.02)
-
-
 EXCHANGE = """
 import sys
 import numpy as np, torch, torch.distributed as dist
+from tests.analyze.communication.unpacking import unpacked
 from workbench import datasets, load
-from workbench.analyze._communication.codec import packed, quantized, unpacked
+from workbench.analyze._communication.codec import packed, quantized
 
 rank, bound = int(sys.argv[1]), 0.02
 dist.init_process_group("gloo", init_method="file://" + sys.argv[2], rank=rank, world_size=2)

@@ -279,6 +279,7 @@ TWO = of(users=np.eye(4, 2), items=np.eye(4))
         ({"destinations": [0]}, "destinations: 0; pass whole numbers from 1 to 4"),
         ({"destinations": [5]}, "destinations: 5"),
         ({"destinations": [1.5]}, "destinations: 1.5"),
+        ({"destinations": [math.nan]}, "destinations: nan"),
         ({"destinations": []}, "destinations: empty"),
         ({"destinations": [4] * 250_001}, "2,000,008 blocks would take hours"),
         ({"bounds": analyze.table_bounds(of(users=np.eye(2)))}, r"no bound for tables \['items'\]"),
@@ -316,6 +317,8 @@ def test_cases_that_make_no_sense_are_named(options, message):
 def test_outputs_are_checked_wherever_they_come_from():
     with pytest.raises(TableError, match="'users' has dtype float64, needs float32"):
         EmbeddingOutputs({"users": np.zeros((2, 2))})
+    with pytest.raises(TableError, match="'users' is a list; needs a NumPy array"):
+        EmbeddingOutputs({"users": [[0.0]]})
     with pytest.raises(TableError, match="no tables at all"):
         EmbeddingOutputs({})
     with pytest.raises(TableError, match="row 1, column 0 is inf"):

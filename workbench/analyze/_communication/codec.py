@@ -9,23 +9,16 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from workbench.errors import WorkbenchError
-
 Floats = NDArray[np.float32]
 
-# Values sent as they are, type of the others. The smallest number of a type marks the former.
+# Values sent as they are, bytes of the others or 0. The smallest number of a type marks the former.
 HEADER = struct.Struct("<Ib")
 # Receivers have to know how much arrives: an int64 per block in a small exchange before.
 SIZE_BYTES = 8
-_FLOAT, _LEVEL = 0, 1
+_PLAIN, _LEVEL = 0, 1
 # Bins are narrower than 2 e: up to 2^15 of them, float32 is too coarse by 1 / 256 of e.
 _NARROWER = 255 / 256
 _TYPES: tuple[np.dtype[Any], ...] = (np.dtype(np.int8), np.dtype(np.int16))
-
-
-def bin_width(bound: float) -> float:
-    """Give the width of a bin, such that rounding to float32 keeps the bound as well."""
-    return 2.0 * bound * _NARROWER
 
 
 class Quantized(NamedTuple):
@@ -43,7 +36,7 @@ def quantized(values: Floats, bound: float) -> Quantized:
     bound, because its bin is beyond the type or it is among the smallest of float32, is kept as it
     is; with a bound of 0 that is every value but 0.
     """
-    width = bin_width(bound)
+    width = 2.0 * bound * _NARROWER
     exact = values.astype(np.float64)
     with np.errstate(all="ignore"):
         bins = np.rint(exact / width) if width else np.zeros(values.shape)
@@ -62,43 +55,17 @@ def quantized(values: Floats, bound: float) -> Quantized:
 
 
 def packed(block: Quantized) -> bytes:
-    """Write what is sent for one block; plain float32 if the codec does not make it smaller."""
+    """Write what is sent for one block; plain float32 if the codec does not make it smaller.
+
+    Header, escaped values, bins by Zstandard; shape and bound are known to both sides.
+    """
     content: bytes = HEADER.pack(block.escaped.size, block.bins.itemsize)
     content += block.escaped.astype("<f4").tobytes()
     little = block.bins.astype(block.bins.dtype.newbyteorder("<"))
     content += _codec().compress(little.tobytes(), asbytes=True)
     if len(content) < HEADER.size + block.restored.nbytes:
         return content
-    return HEADER.pack(0, _FLOAT) + block.restored.astype("<f4").tobytes()
-
-
-def unpacked(content: bytes, shape: tuple[int, int], bound: float) -> Floats:
-    """Read what :func:`packed` wrote; shape and bound are known to both sides."""
-    size = shape[0] * shape[1]
-    if len(content) < HEADER.size:
-        msg = f"a block of {len(content)} bytes has no header of {HEADER.size}; was it cut?"
-        raise WorkbenchError(msg)
-    escaped_count, width = HEADER.unpack_from(content)
-    body = memoryview(content)[HEADER.size :]
-    if width == _FLOAT and len(body) == 4 * size:
-        return np.frombuffer(body, "<f4").reshape(shape).astype(np.float32)
-    if width not in (1, 2) or escaped_count > size or len(body) < 4 * escaped_count:
-        msg = f"a block of {len(content)} bytes is not one of {shape[0]} x {shape[1]} values"
-        raise WorkbenchError(msg)
-    escaped = np.frombuffer(body[: 4 * escaped_count], "<f4")
-    try:
-        numbers = _codec().decompress(body[4 * escaped_count :], width * size, asbytes=True)
-    except OSError as error:
-        msg = f"a block of {len(content)} bytes cannot be decompressed: {error}"
-        raise WorkbenchError(msg) from error
-    bins = np.frombuffer(numbers, f"<i{width}").reshape(shape)
-    values = (bins.astype(np.float64) * bin_width(bound)).astype(np.float32)
-    is_escaped = bins == np.iinfo(bins.dtype).min
-    if np.count_nonzero(is_escaped) != escaped_count:
-        msg = f"a block marks {np.count_nonzero(is_escaped)} values, and {escaped_count} follow"
-        raise WorkbenchError(msg)
-    values[is_escaped] = escaped
-    return values
+    return HEADER.pack(0, _PLAIN) + block.restored.astype("<f4").tobytes()
 
 
 @functools.cache

@@ -180,7 +180,11 @@ def _settings(
 
 
 def _refuse_destinations(destinations: Sequence[int], row_count: int, per_block: int) -> None:
-    bad = [count for count in destinations if count != int(count) or not 1 <= count <= row_count]
+    bad = [
+        count
+        for count in destinations
+        if not float(count).is_integer() or not 1 <= count <= row_count
+    ]
     if bad or not len(destinations):
         msg = f"destinations: {bad[0] if bad else 'empty'}; pass whole numbers from 1 to "
         msg += f"{row_count:,}, the samples of the batch"
