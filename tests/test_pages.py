@@ -331,6 +331,7 @@ def own_files(folder):
         "campaign": "pvf-demo/components/dlrm",
         "power": "fleet-demo/power",
         "job": "fleet-demo",
+        "outputs.npz": "compressed-exchange/outputs.npz",
     }
     for name, source in bundled.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tests.plot.communication import communication_rows, region_rows
+from tests.plot.communication import communication_rows, compression_rows, region_rows
 from tests.plot.conftest import HOSTILE
 from tests.plot.fleet import work_rows
 from tests.plot.perfmodel import graph_rows
@@ -401,7 +401,7 @@ MADE = globals() | {
     name: row
     for rows in (
         communication_rows, graph_rows, injection_rows, limit_rows, power_energy_rows,
-        power_swing_rows, region_rows, trace_rows, work_rows,
+        power_swing_rows, compression_rows, region_rows, trace_rows, work_rows,
     )
     for name, row in vars(rows).items()
 }  # fmt: skip

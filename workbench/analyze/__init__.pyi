@@ -318,6 +318,11 @@ from ._communication.collective_scaling import (
     collective_scaling as collective_scaling,
     network_levels as network_levels,
 )
+from ._communication.compression import (
+    compression as compression,
+    compression_speedup as compression_speedup,
+    table_bounds as table_bounds,
+)
 from ._communication.savings import (
     all_to_all_padding as all_to_all_padding,
     communication_speedup as communication_speedup,

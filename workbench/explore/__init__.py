@@ -1,6 +1,7 @@
 """Widgets around one analysis and one figure each; the only code that knows ipywidgets."""
 
 from workbench.explore.communication import collective_scaling, startup_goodput
+from workbench.explore.compression import compression_speedup
 from workbench.explore.failures import (
     cause_shares,
     checkpoint_curve,
@@ -56,6 +57,7 @@ __all__ = [
     "collective_scaling",
     "collective_times",
     "collective_waits",
+    "compression_speedup",
     "context_sharding",
     "critical_path",
     "detector_tolerance",

@@ -9,6 +9,7 @@ them all.
 
 from workbench.fidelity import (
     communication,
+    compressed_exchange,
     failures,
     fast_matmul,
     findings,
@@ -42,6 +43,7 @@ __all__ = [
     "claim",
     "claims",
     "communication",
+    "compressed_exchange",
     "failed",
     "failures",
     "fast_matmul",

@@ -56,6 +56,7 @@ from ._fleet.job_log import job_log as job_log
 from ._fleet.reader import fleet as fleet
 
 # Communication
+from ._communication.embedding_outputs import embedding_outputs as embedding_outputs
 from ._communication.regions import (
     local_training_losses as local_training_losses,
     regions as regions,

@@ -154,6 +154,10 @@ from ._power.spectrum import power_swings as power_swings
 from ._power.totals import power_totals as power_totals
 
 # Communication at scale
+from ._communication.compression import (
+    compression as compression,
+    compression_speedup as compression_speedup,
+)
 from ._communication.links import (
     collective_bandwidth as collective_bandwidth,
     slow_links as slow_links,

@@ -32,4 +32,5 @@ from ._fleet.job import fleet as fleet, fleet_truth as fleet_truth
 from ._fleet.program import FAULTS as FAULTS
 
 # Communication
+from ._communication.embedding_outputs import embedding_outputs as embedding_outputs
 from ._communication.local_training import local_training as local_training
