@@ -138,6 +138,7 @@ def test_a_figure_says_that_it_shows_ones_own_data_or_whose_it_shows(path, kind,
         "stragglers-bytedance",
         "failures-spot",
         "local-training",
+        "compressed-exchange",
         "closed form",
         "generated loads",
     )
