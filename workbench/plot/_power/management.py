@@ -1,0 +1,301 @@
+"""Who is capped when a feed is short, what demand response costs, and what more machines bring."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import plotly.graph_objects as go
+from plotly.subplots import make_subplots
+
+from workbench.plot._style.lanes import extremes
+from workbench.plot._style.style import COLOURS, Frame, colour, distinct, fill, left_margin
+from workbench.plot._style.text import (
+    amount,
+    digits,
+    is_doubtful,
+    joules,
+    label,
+    plural,
+    power_unit,
+    safe,
+    seconds,
+    share_text,
+    time_axis,
+)
+from workbench.tables import DEMAND_RESPONSE, OVERSUBSCRIPTION, POWER_MANAGEMENT
+
+_MOST_BARS = 16
+_LINES = (
+    ("demand_w", "demand", "neutral", "dot", 1.5),
+    ("granted_w", "granted", "series", "solid", 2.5),
+    ("limit_w", "limit", "limit", "dash", 2),
+)
+_NOTE_LETTERS = 160
+
+
+def power_management(
+    table: pd.DataFrame, *, source: str = "", synthetic: bool = False
+) -> go.Figure:
+    """Show the feed that is short over time, and which loads are capped by how much.
+
+    Parameters
+    ----------
+    table
+        Table :data:`workbench.tables.POWER_MANAGEMENT`.
+    source, synthetic
+        Origin of the data, printed under the figure, and whether it was generated.
+
+    Returns
+    -------
+    plotly.graph_objects.Figure
+        Above, the feed whose demand exceeds its limit most: demand, what is granted, limit. Below,
+        a bar for each of the 16 loads that are cut most. The title tells how many are capped,
+        what the slowest loses, and who is infeasible or trips.
+    """
+    frame = Frame(source, synthetic)
+    POWER_MANAGEMENT.check(table)
+    valid = table[table["granted_w"].notna()]
+    limited = valid[~valid["is_load"] & (valid["limit_w"] > 0)]
+    if limited.empty:
+        why = "No feed has a limit; a topology or an analyze.FeedShortage sets one."
+        why = why if len(table) else "The table is empty; analyze.power_management makes it."
+        return frame.nothing(why, claim="No limit to keep")
+    worst = limited.iloc[int((limited["demand_w"] / limited["limit_w"]).to_numpy().argmax())]
+    figure = make_subplots(rows=2, cols=1, vertical_spacing=0.24, row_heights=[0.5, 0.5])
+    _add_feed(figure, valid[valid["entity"] == worst["entity"]])
+    loads = valid[valid["is_load"]]
+    shown = _cuts(loads).head(_MOST_BARS)
+    ticks = [label(name, 36) for name in shown.index]
+    _add_cuts(figure, shown, ticks)
+    figure.update_layout(
+        height=300 + 20 * max(len(shown), 3), margin_l=20 + left_margin(ticks or [""])
+    )
+    claim = _claim(valid, worst)
+    notes = [f"above: {label(worst['entity'], 40)}", f"the {len(shown)} most cut loads below"]
+    if shown.empty:
+        notes[1] = "no load is cut"
+    notes += _doubts(table["doubt"])
+    return frame.finish(figure, claim=claim, note=" · ".join(notes), is_doubtful=is_doubtful(valid))
+
+
+def _cuts(loads: pd.DataFrame) -> pd.DataFrame:
+    """Give for every load that is capped the most it is cut, most first."""
+    rows = loads.assign(cut_w=loads["demand_w"] - loads["granted_w"])
+    rows = rows[rows["is_capped"] & (rows["demand_w"] > 0)]
+    rows = rows.sort_values("cut_w", ascending=False, kind="stable").drop_duplicates("entity")
+    return rows.set_index(rows["entity"].astype(object))
+
+
+def _add_feed(figure: go.Figure, own: pd.DataFrame) -> None:
+    first, last = int(own["time_ns"].min()), int(own["time_ns"].max())
+    unit_ns, title = time_axis(first, last)
+    scale, unit = power_unit(float(own["demand_w"].max()))
+    for column, name, look, dash, width in _LINES:
+        values = own[column].to_numpy(dtype=np.float64) / scale
+        keep = extremes(values)
+        figure.add_scatter(
+            x=(own["time_ns"].to_numpy()[keep] - first) / unit_ns, y=values[keep], name=name,
+            mode="lines" if len(keep) > 1 else "markers",
+            line={"color": colour(look), "dash": dash, "width": width, "shape": "hv"},
+            hovertemplate=f"{name} %{{y:,.4~g}} {unit}<extra></extra>", row=1, col=1,
+        )  # fmt: skip
+    figure.update_xaxes(title=title, row=1)
+    figure.update_yaxes(title=f"power of the feed [{unit}]", rangemode="tozero", row=1)
+
+
+def _add_cuts(figure: go.Figure, shown: pd.DataFrame, ticks: list[str]) -> None:
+    position = list(range(len(shown)))
+    share = (100 * shown["cut_w"] / shown["demand_w"]).tolist()
+    for name, meaning, chosen in (
+        ("cut, at its floor or above", "capped", ~shown["is_below_floor"]),
+        ("cut below its floor", "power brake", shown["is_below_floor"]),
+    ):
+        rows = np.flatnonzero(chosen)
+        if len(rows):
+            figure.add_bar(
+                orientation="h", y=[position[at] for at in rows], x=[share[at] for at in rows],
+                name=name, marker=fill(meaning, bars=len(shown)),
+                hovertext=[amount(watts) for watts in shown["cut_w"].to_numpy()[rows]],
+                hovertemplate="%{x:.1f} %, %{hovertext}<extra>%{fullData.name}</extra>",
+                row=2, col=1,
+            )  # fmt: skip
+    figure.update_xaxes(title="most it is cut [% of its demand]", rangemode="tozero", row=2)
+    figure.update_yaxes(
+        tickvals=position, ticktext=ticks, range=[max(len(shown), 1) - 0.4, -0.6], row=2
+    )
+
+
+def _claim(valid: pd.DataFrame, worst: pd.Series) -> str:
+    loads = valid[valid["is_load"]]
+    capped = loads.loc[loads["is_capped"], "entity"].nunique()
+    name = label(worst["entity"], 24)
+    demand, limit = float(worst["demand_w"]), float(worst["limit_w"])
+    if demand <= limit:
+        below = share_text(1 - demand / limit)
+        return f"No feed is short: {name} comes nearest, {below} below its limit"
+    # Rounded, so that 10 % is not told as 10.0 %.
+    claim = f"{name} is {share_text(round(1 - limit / demand, 6))} short: {capped:,} of "
+    claim += f"{loads['entity'].nunique():,} loads capped, the slowest loses "
+    claim += share_text(float(loads["slowdown_share"].max()))
+    below = loads.loc[loads["is_below_floor"], "entity"].nunique()
+    if below:
+        claim += f"; infeasible: {below:,} pushed below their floors"
+    tripped = valid[valid["trip_ratio"] >= 1]
+    if len(tripped):
+        claim += f"; {label(tripped['entity'].iloc[0], 20)} trips"
+    return claim
+
+
+def _doubts(column: pd.Series) -> list[str]:
+    """Give what is in doubt, in bold."""
+    texts = dict.fromkeys(part for text in column.unique() for part in text.split("; ") if part)
+    return [f"<b>{label('; '.join(texts), _NOTE_LETTERS)}</b>"] if texts else []
+
+
+# What it costs to draw less for some minutes.
+
+_POLICY = {"cost": "least cost first", "priority": "by priority", "slack": "all by their slack"}
+
+
+def demand_response(
+    table: pd.DataFrame,
+    *,
+    claimed_share: float = 0.1,
+    source: str = "",
+    synthetic: bool = False,
+) -> go.Figure:
+    """Show lost GPU-hours by what is shed, one line per policy.
+
+    Parameters
+    ----------
+    table
+        Table :data:`workbench.tables.DEMAND_RESPONSE` of one feed and duration.
+    claimed_share
+        Share to shed whose cost the title tells; of those in the table the nearest.
+    source, synthetic
+        Origin of the data, printed under the figure, and whether it was generated.
+
+    Returns
+    -------
+    plotly.graph_objects.Figure
+        Hollow marks are shares that push loads below their floors. The title tells what one
+        share costs under the first policy, in steps where their length is known.
+    """
+    frame = Frame(source, synthetic)
+    DEMAND_RESPONSE.check(table)
+    if table.empty:
+        return frame.nothing("Without a share to shed nothing is lost.", claim="Nothing to shed")
+    figure = go.Figure()
+    for at, (policy, own) in enumerate(table.groupby("policy", sort=False)):
+        rows = own.sort_values("shed_share", kind="stable")
+        rows = rows.iloc[extremes(rows["lost_gpu_h"].to_numpy())]
+        name = safe(_POLICY.get(str(policy), policy))
+        figure.add_scatter(
+            mode="lines+markers", x=100 * rows["shed_share"].to_numpy(),
+            y=rows["lost_gpu_h"].to_numpy(), name=name, line=distinct(at),
+            marker={
+                "size": 10, "color": distinct(at)["color"],
+                "symbol": np.where(rows["is_reached"], "circle", "circle-open"),
+            },
+            hovertemplate="shed %{x:.0f} %: %{y:.3g} GPU-hours<extra>%{fullData.name}</extra>",
+        )  # fmt: skip
+    figure.update_xaxes(title="shed of the peak [%]")
+    figure.update_yaxes(title="work lost [GPU-hours]", rangemode="tozero")
+    first = table[table["policy"] == table["policy"].iloc[0]]
+    row = first.iloc[int((first["shed_share"] - claimed_share).abs().to_numpy().argmin())]
+    notes = ["model: a job waits for its slowest GPU"]
+    if not table["is_reached"].all():
+        notes.append("hollow: loads pushed below their floors")
+    return frame.finish(
+        figure, claim=_response_claim(row), note=" · ".join([*notes, *_doubts(table["doubt"])]),
+        is_doubtful=is_doubtful(table),
+    )  # fmt: skip
+
+
+def _response_claim(row: pd.Series) -> str:
+    lost = f"{digits(row['lost_gpu_h'])} GPU-hours"
+    if pd.notna(row["lost_step_count"]):
+        lost = f"{digits(row['lost_step_count'])} steps, {lost}"
+    net = row["saved_j"] - row["catch_up_j"]
+    claim = f"Shedding {share_text(row['shed_share'])} for {seconds(60 * row['duration_min'])} "
+    claim += f"costs {lost}; it saves {joules(row['saved_j'])}, "
+    claim += f"{joules(net)} after catching up" if net >= 0 else "and catching up takes more"
+    count = int(row["below_floor_count"])
+    return claim if row["is_reached"] else f"{claim}; infeasible for {plural(count, 'load')}"
+
+
+# More machines than the limits were made for.
+
+
+def oversubscription(
+    table: pd.DataFrame, *, source: str = "", synthetic: bool = False
+) -> go.Figure:
+    """Show the throughput of more machines on the same feeds, and the time that they are capped.
+
+    Parameters
+    ----------
+    table
+        Table :data:`workbench.tables.OVERSUBSCRIPTION`.
+    source, synthetic
+        Origin of the data, printed under the figure, and whether it was generated.
+
+    Returns
+    -------
+    plotly.graph_objects.Figure
+        Above, throughput beside that without any cap; below, the share of the time with caps. The
+        title tells the best number of machines that keeps all floors.
+    """
+    frame = Frame(source, synthetic)
+    OVERSUBSCRIPTION.check(table)
+    if table.empty:
+        return frame.nothing("There is no number of machines to compare.", claim="No machines")
+    rows = table.sort_values("machines_ratio", kind="stable")
+    rows = rows.iloc[extremes(rows["throughput_ratio"].to_numpy())]
+    figure = make_subplots(rows=2, cols=1, shared_xaxes=True, vertical_spacing=0.1)
+    added = 100 * (rows["machines_ratio"].to_numpy() - 1)
+    kept = (rows["below_floor_share"] == 0).to_numpy()
+    figure.add_scatter(
+        x=added, y=added, mode="lines", name="without caps", row=1, col=1,
+        line={"color": COLOURS["reference"], "dash": "dot", "width": 1.5},
+    )  # fmt: skip
+    for at, (column, name) in enumerate(
+        (("throughput_ratio", "throughput"), ("capped_time_share", "time with any load capped"))
+    ):
+        values = 100 * (rows[column].to_numpy() - (at == 0))
+        figure.add_scatter(
+            x=added, y=values, mode="lines+markers", name=name, row=at + 1, col=1,
+            line=distinct(at),
+            marker={
+                "size": 10, "color": distinct(at)["color"],
+                "symbol": np.where(kept, "circle", "circle-open"),
+            },
+            hovertemplate="%{x:.0f} % more machines: %{y:.1f} %<extra>%{fullData.name}</extra>",
+        )  # fmt: skip
+    figure.update_layout(height=400)
+    figure.update_xaxes(title="machines added [%]", row=2)
+    figure.update_yaxes(title="throughput added [%]", row=1)
+    figure.update_yaxes(title="time capped [%]", rangemode="tozero", row=2)
+    notes = ["the same loads on every machine, at the same instants"]
+    if not kept.all():
+        notes.append("hollow: floors exceed a limit")
+    return frame.finish(
+        figure, claim=_added_claim(table), note=" · ".join([*notes, *_doubts(table["doubt"])]),
+        is_doubtful=is_doubtful(table),
+    )  # fmt: skip
+
+
+def _added_claim(table: pd.DataFrame) -> str:
+    best = table[table["is_best"]]
+    if best.empty:
+        return "No number of machines keeps all floors: limits are below what floors need"
+    row = best.iloc[0]
+    words = f"{_percents(row['machines_ratio'])} machines bring"
+    words = words if row["machines_ratio"] != 1 else "The machines there are do"
+    return (
+        f"{words} {_percents(row['throughput_ratio'])} throughput, with caps in "
+        f"{share_text(row['capped_time_share'])} of the time"
+    )
+
+
+def _percents(ratio: float) -> str:
+    return f"{100 * abs(ratio - 1):.3g} % {'more' if ratio >= 1 else 'less'}"
