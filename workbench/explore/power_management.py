@@ -15,7 +15,7 @@ from workbench.analyze import FeedShortage, PowerPolicy
 from workbench.explore.panel import Explorer, numbers
 from workbench.tables import POWER_LOADS, POWER_TOPOLOGY
 
-_VIEWS = (("who is capped", "who"), ("what it costs", "cost"), ("more machines", "more"))
+_VIEWS = (("who is capped", "who"), ("what it costs", "cost"))
 _POLICIES: tuple[tuple[str, PowerPolicy], ...] = (
     ("least cost first", "cost"),
     ("by priority", "priority"),
@@ -46,8 +46,8 @@ def power_management(
     Returns
     -------
     workbench.explore.Explorer
-        Controls above :func:`workbench.plot.power_management`,
-        :func:`workbench.plot.demand_response` or :func:`workbench.plot.oversubscription`.
+        Controls above :func:`workbench.plot.power_management` or
+        :func:`workbench.plot.demand_response`.
 
     Raises
     ------
@@ -98,14 +98,6 @@ def _draw(
 ) -> go.Figure:
     own, share = demand(feed), short / 100
     peak = own.iloc[int(own["demand_w"].to_numpy().argmax())]
-    if view == "more":
-        # What is missing at the feed is missing all the time here.
-        level = (1 - share) * float(peak["demand_w"])
-        is_lower = (topology["entity"] == feed) & ~(topology["limit_w"] <= level)
-        limited = topology.assign(limit_w=topology["limit_w"].mask(is_lower, level))
-        few = _thinned(loads, _FEW_CELLS)
-        table = analyze.oversubscription(few, limited, policy=policy)
-        return plot.oversubscription(table, **label)
     if view == "cost":
         others = [name for _, name in _POLICIES if name != policy]
         table = analyze.demand_response(

@@ -174,7 +174,9 @@ def _table(case: Case, limits: Floats, granted: Floats, allowance: float) -> pd.
     for at in rows:
         indices = case.below[at][0]
         own[:, at] = [values[indices].max(axis=0) for values in (is_cut, below, slowdown)]
-    own[1] = np.where(case.is_load[:, None], own[1], floor > limits * (1 + _ROUNDING))
+    # An idle load needs less than its floor.
+    needed = case.drawn(np.minimum(case.floor, case.demand))
+    own[1] = np.where(case.is_load[:, None], own[1], needed > limits * (1 + _ROUNDING))
     trip = _trip_ratio(drawn, limits, case.period_s / allowance)
     doubts = [*case.doubts]
     if (trip[rows] > 0).any():

@@ -1,4 +1,4 @@
-"""Who is capped when a feed is short, what demand response costs, and what more machines bring."""
+"""Who is capped when a feed is short, and what demand response costs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from workbench.plot._style.lanes import extremes
-from workbench.plot._style.style import COLOURS, Frame, colour, distinct, fill, left_margin
+from workbench.plot._style.style import Frame, colour, distinct, fill, left_margin
 from workbench.plot._style.text import (
     amount,
     digits,
@@ -22,7 +22,7 @@ from workbench.plot._style.text import (
     share_text,
     time_axis,
 )
-from workbench.tables import DEMAND_RESPONSE, OVERSUBSCRIPTION, POWER_MANAGEMENT
+from workbench.tables import DEMAND_RESPONSE, POWER_MANAGEMENT
 
 _MOST_BARS = 16
 _LINES = (
@@ -222,80 +222,3 @@ def _response_claim(row: pd.Series) -> str:
     claim += f"{joules(net)} after catching up" if net >= 0 else "and catching up takes more"
     count = int(row["below_floor_count"])
     return claim if row["is_reached"] else f"{claim}; infeasible for {plural(count, 'load')}"
-
-
-# More machines than the limits were made for.
-
-
-def oversubscription(
-    table: pd.DataFrame, *, source: str = "", synthetic: bool = False
-) -> go.Figure:
-    """Show the throughput of more machines on the same feeds, and the time that they are capped.
-
-    Parameters
-    ----------
-    table
-        Table :data:`workbench.tables.OVERSUBSCRIPTION`.
-    source, synthetic
-        Origin of the data, printed under the figure, and whether it was generated.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
-        Above, throughput beside that without any cap; below, the share of the time with caps. The
-        title tells the best number of machines that keeps all floors.
-    """
-    frame = Frame(source, synthetic)
-    OVERSUBSCRIPTION.check(table)
-    if table.empty:
-        return frame.nothing("There is no number of machines to compare.", claim="No machines")
-    rows = table.sort_values("machines_ratio", kind="stable")
-    rows = rows.iloc[extremes(rows["throughput_ratio"].to_numpy())]
-    figure = make_subplots(rows=2, cols=1, shared_xaxes=True, vertical_spacing=0.1)
-    added = 100 * (rows["machines_ratio"].to_numpy() - 1)
-    kept = (rows["below_floor_share"] == 0).to_numpy()
-    figure.add_scatter(
-        x=added, y=added, mode="lines", name="without caps", row=1, col=1,
-        line={"color": COLOURS["reference"], "dash": "dot", "width": 1.5},
-    )  # fmt: skip
-    for at, (column, name) in enumerate(
-        (("throughput_ratio", "throughput"), ("capped_time_share", "time with any load capped"))
-    ):
-        values = 100 * (rows[column].to_numpy() - (at == 0))
-        figure.add_scatter(
-            x=added, y=values, mode="lines+markers", name=name, row=at + 1, col=1,
-            line=distinct(at),
-            marker={
-                "size": 10, "color": distinct(at)["color"],
-                "symbol": np.where(kept, "circle", "circle-open"),
-            },
-            hovertemplate="%{x:.0f} % more machines: %{y:.1f} %<extra>%{fullData.name}</extra>",
-        )  # fmt: skip
-    figure.update_layout(height=400)
-    figure.update_xaxes(title="machines added [%]", row=2)
-    figure.update_yaxes(title="throughput added [%]", row=1)
-    figure.update_yaxes(title="time capped [%]", rangemode="tozero", row=2)
-    notes = ["the same loads on every machine, at the same instants"]
-    if not kept.all():
-        notes.append("hollow: floors exceed a limit")
-    return frame.finish(
-        figure, claim=_added_claim(table), note=" · ".join([*notes, *_doubts(table["doubt"])]),
-        is_doubtful=is_doubtful(table),
-    )  # fmt: skip
-
-
-def _added_claim(table: pd.DataFrame) -> str:
-    best = table[table["is_best"]]
-    if best.empty:
-        return "No number of machines keeps all floors: limits are below what floors need"
-    row = best.iloc[0]
-    words = f"{_percents(row['machines_ratio'])} machines bring"
-    words = words if row["machines_ratio"] != 1 else "The machines there are do"
-    return (
-        f"{words} {_percents(row['throughput_ratio'])} throughput, with caps in "
-        f"{share_text(row['capped_time_share'])} of the time"
-    )
-
-
-def _percents(ratio: float) -> str:
-    return f"{100 * abs(ratio - 1):.3g} % {'more' if ratio >= 1 else 'less'}"
