@@ -138,17 +138,20 @@ def test_one_feed_is_enough_to_ask():
     cells = grid(n1=[5e3, 7e3], n2=[6e3, 6e3])
     made, tree = analyze.power_loads(cells), analyze.single_feed(cells)
     assert tree["entity"].tolist() == ["feed", "n1", "n2"]
+    silent = grid(n1=[5e3, 7e3], n2=[6e3, 6e3], n3=[np.nan, np.nan])
+    assert analyze.single_feed(silent).equals(tree)
+    assert "1 meters without readings left out" in analyze.power_loads(silent)["doubt"].iloc[0]
     assert row_of(made, tree, shed_shares=[0.1])["level_w"] == pytest.approx(0.9 * 13e3)
 
 
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: analyze.power_loads(grid(n1=[np.nan])), "1 meters never read, e.g. 'n1'"),
+        (lambda: analyze.power_loads(grid(n1=[np.nan])), "no meter of the grid has a reading"),
         (lambda: analyze.power_loads(grid(n1=[1.0]), floor_share=0), "floor_share is 0"),
         (lambda: analyze.power_loads(grid(n1=[1.0]), gpu_count=0), "gpu_count must be 1 or more"),
         (lambda: analyze.single_feed(grid(feed=[1.0])), "a meter is called 'feed'"),
-        (lambda: analyze.single_feed(grid(n1=[1.0]).iloc[:0]), "the grid is empty"),
+        (lambda: analyze.single_feed(grid(n1=[1.0]).iloc[:0]), "no meter of the grid has a rea"),
         (lambda: analyze.demand_response(loads(("a", 1, {})), TREE, shed_shares=[]), "need a val"),
         (
             lambda: analyze.oversubscription(

@@ -52,13 +52,13 @@ def power_loads(
     -------
     pandas.DataFrame
         Table :data:`workbench.tables.POWER_LOADS`: all of one job with the same priority; the
-        length of a step is missing.
+        length of a step is missing. Meters that never read are left out, and the doubt says so.
 
     Raises
     ------
     WorkbenchError
-        If the grid is empty or uneven, a meter never reads, the curve is none or several, or a
-        number makes no sense.
+        If no meter reads, the grid is uneven, the curve is none or several, or a number makes no
+        sense.
 
     Notes
     -----
@@ -77,14 +77,11 @@ def power_loads(
     POWER_GRID.check(grid)
     in_range("floor_share", floor_share, least=0, most=1)
     in_range("smoothing_share", smoothing_share, least=0, most=1)
-    grid = grid.assign(entity=grid["entity"].cat.remove_unused_categories())
+    grid, silent_count = _heard(grid)
     times, power = by_entity(grid)
-    silent = np.isnan(power).all(axis=1)
-    if silent.any():
-        name = grid["entity"].iloc[int(silent.argmax()) * times.size]
-        msg = f"{silent.sum():,} meters never read, e.g. {str(name)!r}; leave them out of the grid"
-        raise WorkbenchError(msg)
     lost_share, doubts = _lost_share(curve, floor_share)
+    if silent_count:
+        doubts.append(f"{silent_count:,} meters without readings left out")
     count, gpu_w, assumed = _gpus(gpu_count, gpu_w)
     peak = np.nanmax(power, axis=1)
     in_gpus = np.minimum(peak, count * gpu_w)
@@ -99,6 +96,17 @@ def power_loads(
         doubt="; ".join([*assumed, *doubts]),
     )  # fmt: skip
     return POWER_LOADS.of(table)
+
+
+def _heard(grid: pd.DataFrame) -> tuple[pd.DataFrame, int]:
+    """Leave out meters that never read, and count them."""
+    reads = grid["power_w"].notna().groupby(grid["entity"], observed=True).any()
+    if not reads.any():
+        msg = "no meter of the grid has a reading; pass analyze.power_grid of a log with power"
+        raise WorkbenchError(msg)
+    heard = grid[grid["entity"].isin(reads.index[reads])]
+    entity = heard["entity"].cat.remove_unused_categories()
+    return heard.assign(entity=entity), int((~reads).sum())
 
 
 def _lost_share(curve: pd.DataFrame | None, floor_share: float) -> tuple[float, list[str]]:
@@ -156,7 +164,7 @@ def single_feed(
     Raises
     ------
     WorkbenchError
-        If the grid is empty, a meter has the name of the root, or the limit is not positive.
+        If no meter reads, one has the name of the root, or the limit is not positive.
 
     Examples
     --------
@@ -166,10 +174,9 @@ def single_feed(
     ['feed']
     """
     POWER_GRID.check(grid)
-    names = list(dict.fromkeys(grid["entity"].astype(object)))
-    if not names or _FEED in names:
-        words = f"a meter is called {_FEED!r}, as the root is" if names else "the grid is empty"
-        msg = f"{words}; make a topology of your own"
+    names = list(_heard(grid)[0]["entity"].cat.categories)
+    if _FEED in names:
+        msg = f"a meter is called {_FEED!r}, as the root is; make a topology of your own"
         raise WorkbenchError(msg)
     limit = np.nan if limit_w is None else positive("limit_w", limit_w)
     table = pd.DataFrame({
