@@ -191,6 +191,7 @@ POWER_MANAGEMENT = table("""
     time_ns: int64 - instant, as in the loads
     entity: category - what is fed
     is_load: bool - whether it is a load, not a feed
+    job: str? - what a load works for; missing at a feed
     demand_w: float64? >=0 - its own, or of all loads below with the losses on the way
     limit_w: float64? >=0 - what its feed allows at that instant; missing if nothing limits it
     granted_w: float64? >=0 - what it draws

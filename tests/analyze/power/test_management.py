@@ -200,7 +200,7 @@ def test_an_instant_without_a_meter_has_no_result_and_is_counted():
     table = loads(("a", [1_000, np.nan], {}), ("b", [1_000, 1_000], {}))
     managed = analyze.power_management(table, TREE)
     assert managed["granted_w"].isna().tolist() == [False, True] * 3
-    assert managed["doubt"].iloc[0] == "1 of 2 instants lack a meter"
+    assert managed["doubt"].iloc[0] == "1 of 2 instants without all meters"
 
 
 @pytest.mark.parametrize(

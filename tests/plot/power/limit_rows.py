@@ -69,6 +69,7 @@ def power_management(rank, n):
     demand = 1_000.0 + n % 13
     return {
         "time_ns": n // 4 * 10**9, "entity": f"{HOSTILE}{rank}", "is_load": rank % 4 > 0,
+        "job": f"{HOSTILE}{rank % 3}" if rank % 4 else None,
         "demand_w": demand, "limit_w": 900.0 if rank % 4 == 0 else None, "granted_w": 900.0,
         "loss_w": 9.0, "floor_w": 800.0, "is_capped": True, "is_below_floor": rank % 8 == 7,
         "slowdown_share": 0.1, "trip_ratio": 0.5 + rank % 2, "doubt": HOSTILE if n % 2 else "",

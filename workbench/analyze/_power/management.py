@@ -193,11 +193,15 @@ def _table(case: Case, limits: Floats, granted: Floats, allowance: float) -> pd.
         table[name] = table[name] & case.is_known
     frame = pd.DataFrame({name: values[rows].ravel() for name, values in table.items()})
     names = case.fed.names[rows]
+    jobs = [
+        case.job_names[case.job[case.below[at][0][0]]] if case.is_load[at] else None for at in rows
+    ]
     codes = np.repeat(np.arange(len(rows)), case.times.size)
     return frame.assign(
         time_ns=np.tile(case.times, len(rows)),
         entity=pd.Categorical.from_codes(codes, categories=names),
         is_load=np.repeat(case.is_load[rows], case.times.size),
+        job=np.repeat(np.array(jobs, dtype=object), case.times.size),
         doubt="; ".join(doubts),
     )
 
@@ -233,6 +237,7 @@ class Case:
     floor: Floats
     priority: Ints
     job: Ints
+    job_names: NDArray[np.object_]
     gpu_count: Floats
     slowdown_per_w: Floats
     step_s: Floats
@@ -261,13 +266,14 @@ class Case:
         loss = _losses(topology)
         doubts = [text for text in loads["doubt"].unique() if text]
         if not is_known.all():
-            doubts.append(f"{(~is_known).sum():,} of {times.size:,} instants lack a meter")
+            doubts.append(f"{(~is_known).sum():,} of {times.size:,} instants without all meters")
+        number, jobs = pd.factorize(first["job"])
         is_load = np.zeros(len(fed.names), dtype=bool)
         is_load[positions] = True
         fixed = {name: _fixed(loads, name) for name in ("priority", "gpu_count", "slowdown_per_w")}
         return cls(
             fed, times, np.where(is_known, demand, 0.0), is_known, by_entity(loads, "floor_w")[1],
-            fixed["priority"].astype(np.int64), pd.factorize(first["job"])[0].astype(np.int64),
+            fixed["priority"].astype(np.int64), number.astype(np.int64), np.asarray(jobs, object),
             fixed["gpu_count"], fixed["slowdown_per_w"],
             first["step_s"].to_numpy(dtype=np.float64),
             topology["limit_w"].fillna(np.inf).to_numpy(dtype=np.float64),

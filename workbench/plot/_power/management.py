@@ -10,7 +10,6 @@ from plotly.subplots import make_subplots
 from workbench.plot._style.lanes import extremes
 from workbench.plot._style.style import Frame, colour, distinct, fill, left_margin
 from workbench.plot._style.text import (
-    amount,
     digits,
     is_doubtful,
     joules,
@@ -25,6 +24,7 @@ from workbench.plot._style.text import (
 from workbench.tables import DEMAND_RESPONSE, POWER_MANAGEMENT
 
 _MOST_BARS = 16
+_FEED_PX, _BAR_PX, _BETWEEN_PX = 170, 20, 70
 _LINES = (
     ("demand_w", "demand", "neutral", "dot", 1.5),
     ("granted_w", "granted", "series", "solid", 2.5),
@@ -49,8 +49,8 @@ def power_management(
     -------
     plotly.graph_objects.Figure
         Above, the feed whose demand exceeds its limit most: demand, what is granted, limit. Below,
-        a bar for each of the 16 loads that are cut most. The title tells how many are capped,
-        what the slowest loses, and who is infeasible or trips.
+        a bar for each of the 16 loads that are cut most; of several jobs, for each job.
+        The title tells how many are capped, what the slowest loses, and who is infeasible or trips.
     """
     frame = Frame(source, synthetic)
     POWER_MANAGEMENT.check(table)
@@ -61,29 +61,40 @@ def power_management(
         why = why if len(table) else "The table is empty; analyze.power_management makes it."
         return frame.nothing(why, claim="No limit to keep")
     worst = limited.iloc[int((limited["demand_w"] / limited["limit_w"]).to_numpy().argmax())]
-    figure = make_subplots(rows=2, cols=1, vertical_spacing=0.24, row_heights=[0.5, 0.5])
-    _add_feed(figure, valid[valid["entity"] == worst["entity"]])
-    loads = valid[valid["is_load"]]
-    shown = _cuts(loads).head(_MOST_BARS)
+    shown = _cuts(valid[valid["is_load"]]).head(_MOST_BARS)
     ticks = [label(name, 36) for name in shown.index]
+    height = _FEED_PX + _BAR_PX * max(len(shown), 3) + _BETWEEN_PX
+    figure = make_subplots(
+        rows=2, cols=1, vertical_spacing=_BETWEEN_PX / height,
+        row_heights=[_FEED_PX, height - _FEED_PX - _BETWEEN_PX],
+    )  # fmt: skip
+    _add_feed(figure, valid[valid["entity"] == worst["entity"]])
     _add_cuts(figure, shown, ticks)
-    figure.update_layout(
-        height=300 + 20 * max(len(shown), 3), margin_l=20 + left_margin(ticks or [""])
-    )
+    figure.update_layout(height=height, margin_l=20 + left_margin(ticks or [""]))
     claim = _claim(valid, worst)
-    notes = [f"above: {label(worst['entity'], 40)}", f"the {len(shown)} most cut loads below"]
-    if shown.empty:
-        notes[1] = "no load is cut"
+    notes = [f"above: {label(worst['entity'], 40)}"]
+    notes.append("below: those cut most" if len(shown) else "no load is cut")
     notes += _doubts(table["doubt"])
     return frame.finish(figure, claim=claim, note=" · ".join(notes), is_doubtful=is_doubtful(valid))
 
 
 def _cuts(loads: pd.DataFrame) -> pd.DataFrame:
-    """Give for every load that is capped the most it is cut, most first."""
-    rows = loads.assign(cut_w=loads["demand_w"] - loads["granted_w"])
-    rows = rows[rows["is_capped"] & (rows["demand_w"] > 0)]
-    rows = rows.sort_values("cut_w", ascending=False, kind="stable").drop_duplicates("entity")
-    return rows.set_index(rows["entity"].astype(object))
+    """Give the most that a load is cut and whether below its floor, by job if there are several."""
+    key = "job" if loads["job"].nunique() > 1 else "entity"
+    counts = loads.groupby(key, observed=True)["entity"].nunique()
+    capped = loads[loads["is_capped"] & (loads["demand_w"] > 0)]
+    capped = capped.assign(cut_share=1 - capped["granted_w"] / capped["demand_w"])
+    by_key = capped.groupby(key, observed=True)
+    cuts = by_key.agg(
+        cut_share=("cut_share", "max"), is_below_floor=("is_below_floor", "any"),
+        count=("entity", "nunique"),
+    ).sort_values("cut_share", ascending=False, kind="stable")  # fmt: skip
+    if key == "job":
+        cuts.index = pd.Index([
+            f"{name}: {count:,} of {counts[name]:,}"
+            for name, count in zip(cuts.index, cuts["count"], strict=True)
+        ])  # fmt: skip
+    return cuts
 
 
 def _add_feed(figure: go.Figure, own: pd.DataFrame) -> None:
@@ -104,8 +115,6 @@ def _add_feed(figure: go.Figure, own: pd.DataFrame) -> None:
 
 
 def _add_cuts(figure: go.Figure, shown: pd.DataFrame, ticks: list[str]) -> None:
-    position = list(range(len(shown)))
-    share = (100 * shown["cut_w"] / shown["demand_w"]).tolist()
     for name, meaning, chosen in (
         ("cut, at its floor or above", "capped", ~shown["is_below_floor"]),
         ("cut below its floor", "power brake", shown["is_below_floor"]),
@@ -113,15 +122,18 @@ def _add_cuts(figure: go.Figure, shown: pd.DataFrame, ticks: list[str]) -> None:
         rows = np.flatnonzero(chosen)
         if len(rows):
             figure.add_bar(
-                orientation="h", y=[position[at] for at in rows], x=[share[at] for at in rows],
+                orientation="h", y=rows, x=100 * shown["cut_share"].to_numpy()[rows],
                 name=name, marker=fill(meaning, bars=len(shown)),
-                hovertext=[amount(watts) for watts in shown["cut_w"].to_numpy()[rows]],
-                hovertemplate="%{x:.1f} %, %{hovertext}<extra>%{fullData.name}</extra>",
-                row=2, col=1,
+                hovertemplate="%{x:.1f} %<extra>%{fullData.name}</extra>", row=2, col=1,
             )  # fmt: skip
-    figure.update_xaxes(title="most it is cut [% of its demand]", rangemode="tozero", row=2)
+    figure.update_xaxes(
+        title="most that a load is cut [% of its demand]", rangemode="tozero", row=2
+    )
     figure.update_yaxes(
-        tickvals=position, ticktext=ticks, range=[max(len(shown), 1) - 0.4, -0.6], row=2
+        tickvals=list(range(len(shown))),
+        ticktext=ticks,
+        range=[max(len(shown), 1) - 0.4, -0.6],
+        row=2,
     )
 
 
