@@ -33,13 +33,13 @@ def test_the_title_tells_feed_caps_and_slowdown_and_the_bars_are_the_cuts():
 
 def test_who_is_infeasible_and_what_trips_stand_in_the_title():
     assert title(plot.power_management(managed(limit_w=1_500.0))).endswith(
-        "; infeasible: 2 pushed below their floors"
+        "; infeasible: 2 below their floors"
     )
     table = loads(("a", [3_000.0] * 200, {}), ("b", [0.0] * 200, {}), period_s=1)
     late = analyze.power_management(table, TREE, delay_s=150)
     figure = plot.power_management(late)
     assert title(figure).startswith("In doubt: feed is 43 % short")
-    assert title(figure).endswith("; feed trips")
+    assert title(figure).endswith("; 1 breaker trips")
 
 
 def test_a_feed_with_room_is_named_without_a_cap():

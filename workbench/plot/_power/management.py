@@ -140,7 +140,7 @@ def _add_cuts(figure: go.Figure, shown: pd.DataFrame, ticks: list[str]) -> None:
 def _claim(valid: pd.DataFrame, worst: pd.Series) -> str:
     loads = valid[valid["is_load"]]
     capped = loads.loc[loads["is_capped"], "entity"].nunique()
-    name = label(worst["entity"], 24)
+    name = label(worst["entity"], 20)
     demand, limit = float(worst["demand_w"]), float(worst["limit_w"])
     if demand <= limit:
         below = share_text(1 - demand / limit)
@@ -151,10 +151,10 @@ def _claim(valid: pd.DataFrame, worst: pd.Series) -> str:
     claim += share_text(float(loads["slowdown_share"].max()))
     below = loads.loc[loads["is_below_floor"], "entity"].nunique()
     if below:
-        claim += f"; infeasible: {below:,} pushed below their floors"
-    tripped = valid[valid["trip_ratio"] >= 1]
-    if len(tripped):
-        claim += f"; {label(tripped['entity'].iloc[0], 20)} trips"
+        claim += f"; infeasible: {below:,} below their floors"
+    tripped = valid.loc[valid["trip_ratio"] >= 1, "entity"].nunique()
+    if tripped:
+        claim += f"; {plural(tripped, 'breaker')} trip{'s' if tripped == 1 else ''}"
     return claim
 
 
