@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from workbench._shared.numbers import positive
 from workbench.analyze._power.management import (
@@ -100,47 +101,31 @@ def demand_response(
 def _response(case: Case, limits: Floats, policy: str, name: str) -> dict[str, Any]:
     at = case.position(name)
     cut = case.cuts(policy, limits)
-    managed = Managed.of(case, cut)
-    loads, weights = case.below[at]
-    demand, cut = case.demand[:, case.is_known], cut[:, case.is_known]
-    lost = managed.slowdown.mean(axis=1)
+    slowdown, below = _outcome(case, cut)
+    lost = slowdown.mean(axis=1)
     step_s = np.full(len(lost), np.nan)
     step_s[case.job] = case.step_s
     largest = int(np.where(step_s > 0, case.job_gpus, 0).argmax())
+    # What catching up takes is the power of the whole job for as long as it was behind.
+    late = case.demand[:, case.is_known] * slowdown[case.job]
+    drawn, again = case.drawn(cut)[:, case.is_known], case.drawn(late)
     return {
         "level_w": limits[at].min(),
-        "reduced_w": (weights @ cut[loads]).mean(),
+        "reduced_w": drawn[at].mean(),
         "lost_step_count": lost[largest] / step_s[largest] if step_s[largest] > 0 else np.nan,
         "lost_gpu_h": case.job_gpus @ lost,
-        "saved_j": managed.root_w(cut).mean(),
-        "catch_up_j": managed.root_w(managed.slowdown[case.job] * demand).mean(),
+        "saved_j": drawn[case.roots].sum(axis=0).mean(),
+        "catch_up_j": again[case.roots].sum(axis=0).mean(),
         "capped_count": int((cut > 0).any(axis=1).sum()),
-        "below_floor_count": int(managed.is_below_floor.any(axis=1).sum()),
-        "is_reached": not managed.is_below_floor.any(),
+        "below_floor_count": int(below.any(axis=1).sum()),
+        "is_reached": not below.any(),
     }
 
 
-@dataclass(frozen=True, eq=False)
-class Managed:
-    """What cuts do, at the instants at which all demands are known."""
-
-    case: Case
-    slowdown: Floats  # of every job
-    is_below_floor: Any  # every load
-
-    @classmethod
-    def of(cls, case: Case, cut: Floats) -> Managed:
-        known = case.is_known
-        below = cut > case.slack + _ROUNDING * case.demand
-        return cls(case, case.slowdowns(cut)[:, known], below[:, known])
-
-    def root_w(self, watts: Floats) -> Floats:
-        """Give the watts at all roots that watts of the loads come to."""
-        total = np.zeros(watts.shape[1])
-        for root in self.case.roots:
-            loads, weights = self.case.below[root]
-            total += weights @ watts[loads]
-        return total
+def _outcome(case: Case, cut: Floats) -> tuple[Floats, NDArray[np.bool_]]:
+    """Give slowdowns of jobs, and loads below their floors, where all demands are known."""
+    below = cut > case.slack + _ROUNDING * case.demand
+    return case.slowdowns(cut)[:, case.is_known], below[:, case.is_known]
 
 
 def oversubscription(
@@ -201,13 +186,13 @@ def oversubscription(
 
 def _oversubscribed(case: Case, policy: str) -> dict[str, float]:
     cut = case.cuts(policy, case.limits())
-    managed = Managed.of(case, cut)
+    slowdown, below = _outcome(case, cut)
     known = case.is_known
     drawn, limit = case.drawn(case.demand - cut)[case.roots][:, known], case.limit_w[case.roots]
     used = drawn.sum(axis=0).mean() / limit.sum() if limit.sum() > 0 else np.nan
     return {
         "capped_time_share": float((cut[:, known] > 0).any(axis=0).mean()),
-        "lost_share": float(case.job_gpus @ managed.slowdown.mean(axis=1) / case.gpu_count.sum()),
+        "lost_share": float(case.job_gpus @ slowdown.mean(axis=1) / case.gpu_count.sum()),
         "unused_share": max(1 - used, 0.0) if np.isfinite(limit).all() else np.nan,
-        "below_floor_share": float(managed.is_below_floor.any(axis=0).mean()),
+        "below_floor_share": float(below.any(axis=0).mean()),
     }
