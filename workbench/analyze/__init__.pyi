@@ -299,6 +299,12 @@ from ._power.curve import (
 from ._power.energy import pue as pue
 from ._power.spectrum import power_ramps as power_ramps
 from ._power.grid import power_sampled as power_sampled
+from ._power.loads import power_loads as power_loads, single_feed as single_feed
+from ._power.management import POWER_POLICIES as POWER_POLICIES
+from ._power.management import FeedShortage as FeedShortage, PowerPolicy as PowerPolicy
+from ._power.management import power_management as power_management
+from ._power.demand_response import demand_response as demand_response
+from ._power.demand_response import oversubscription as oversubscription
 from ._power.smoothing import power_smoothing as power_smoothing
 from ._power.smoothing import SmoothingPlan as SmoothingPlan
 from ._power.smoothing import smoothing_plans as smoothing_plans

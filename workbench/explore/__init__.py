@@ -46,6 +46,7 @@ from workbench.explore.perfmodel import (
     what_if,
 )
 from workbench.explore.power import capping_events, power_smoothing, power_spectrum, provisioning
+from workbench.explore.power_management import power_management
 from workbench.explore.regions import local_training_rate
 from workbench.explore.traces import collective_waits, kernels, time_breakdown, timeline
 
@@ -84,6 +85,7 @@ __all__ = [
     "parallelism_plan",
     "pipeline",
     "pipeline_schedule",
+    "power_management",
     "power_smoothing",
     "power_spectrum",
     "provisioning",

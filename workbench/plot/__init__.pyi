@@ -143,6 +143,8 @@ from ._power.curve import power_curve as power_curve, power_knees as power_knees
 from ._power.energy import energy as energy
 from ._power.smoothing import grid_check as grid_check
 from ._power.hierarchy import power_hierarchy as power_hierarchy
+from ._power.management import power_management as power_management
+from ._power.management import demand_response as demand_response
 from ._power.curve import provisioning as provisioning
 from ._power.hierarchy import pue as pue
 from ._power.spectrum import power_ramps as power_ramps

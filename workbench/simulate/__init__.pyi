@@ -34,3 +34,6 @@ from ._fleet.program import FAULTS as FAULTS
 # Communication
 from ._communication.embedding_outputs import embedding_outputs as embedding_outputs
 from ._communication.local_training import local_training as local_training
+
+# Power and energy
+from ._power.loads import power_loads as power_loads

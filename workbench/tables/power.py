@@ -84,6 +84,8 @@ POWER_TOPOLOGY = table("""
     level: str - gpu, node, rack, panel, switchboard, msb, utility, ...
     nameplate_w: float64? >=0 - rated power
     limit_w: float64? >=0 - what its feed allows
+    loss_share: float64? optional 0..1 - of what it draws, what is lost in it before what it feeds:
+        transformer, uninterruptible supply, fans; missing is none
 """)
 
 

@@ -167,6 +167,78 @@ PROVISIONING_FACTS = table("""
     source: str - publication, and who reported it
 """)
 
+# Power shared out along the delivery tree while a job runs: who is capped, and what it costs.
+
+POWER_LOADS = table("""
+    power_loads: One row per load and instant: what it would draw, and what holding it back costs.
+
+    time_ns: int64 - instant, or start of the cell; the same for all loads
+    entity: category - what draws, as in the topology: node001, node001/gpu3
+    demand_w: float64? >=0 - what it draws if nothing limits it; missing where unknown
+    floor_w: float64 >=0 - least it can be held to: smallest limit, or floor of power smoothing
+    job: str - what it works for; all loads of a job wait for its slowest
+    priority: int64 - loads of a lower priority are cut first; the same at all instants
+    gpu_count: int64 >=1 - GPUs behind it
+    slowdown_per_w: float64 >=0 - share of its speed that it loses per watt it is cut
+    step_s: float64? >=0 - length of a step of its job; missing where unknown
+    doubt: str - what was assumed; empty if nothing
+""")
+
+POWER_MANAGEMENT = table("""
+    power_management: One row per entity in the delivery tree and instant, in order of the topology
+    and time: what it would draw, what it is granted, and what its breaker bears.
+
+    time_ns: int64 - instant, as in the loads
+    entity: category - what is fed
+    is_load: bool - whether it is a load, not a feed
+    job: str? - what a load works for; missing at a feed
+    demand_w: float64? >=0 - its own, or of all loads below with the losses on the way
+    limit_w: float64? >=0 - what its feed allows at that instant; missing if nothing limits it
+    granted_w: float64? >=0 - what it draws
+    loss_w: float64? >=0 - granted_w minus what its children draw; 0 in a load
+    floor_w: float64? >=0 - its own, or of all loads below with the losses on the way
+    is_capped: bool - whether it, or a load below it, is granted less than its demand
+    is_below_floor: bool - load: granted less than its floor; feed: floors below it exceed its limit
+    slowdown_share: float64? 0..1 - speed that it loses; of a feed, the most of any load below
+    trip_ratio: float64? >=0 - of the overload that its breaker bears; from 1 on it has tripped
+    doubt: str - what the numbers rest on; empty if nothing
+""")
+
+DEMAND_RESPONSE = table("""
+    demand_response: One row per policy and share to shed: what it costs to hold a feed to a level
+    for some time.
+
+    policy: str - who is cut first: cost (least work lost), priority, slack (all alike)
+    entity: str - feed that is held to the level
+    shed_share: float64 0..1 - of the peak of the feed's demand, what must not be drawn
+    level_w: float64 >=0 - what it may draw
+    duration_min: float64 >=0 - how long it is held
+    reduced_w: float64 >=0 - mean reduction of the feed
+    lost_step_count: float64? >=0 - steps not done by the largest job whose step time is known;
+        missing if none is
+    lost_gpu_h: float64 >=0 - GPU-hours of work not done, waiting for the slowest included
+    saved_j: float64 >=0 - energy not drawn at the root meanwhile, losses included
+    catch_up_j: float64 >=0 - energy that the lost work draws when it is done later
+    capped_count: int64 >=0 - loads capped at any instant
+    below_floor_count: int64 >=0 - loads that would be pushed below their floor
+    is_reached: bool - whether the level is kept with every load at its floor or above
+    doubt: str - what the numbers rest on; empty if nothing
+""")
+
+OVERSUBSCRIPTION = table("""
+    oversubscription: One row per number of machines on the same feeds: how often they are capped,
+    and what they do together.
+
+    machines_ratio: float64 >=0 - machines / those there are, with loads of the same kind
+    capped_time_share: float64 0..1 - of the instants, those with any load capped
+    lost_share: float64 0..1 - speed lost to caps, mean over GPUs and instants
+    throughput_ratio: float64 >=0 - machines_ratio x (1 - lost_share)
+    unused_share: float64? 0..1 - of the limits of the roots, what is not drawn on average
+    below_floor_share: float64 0..1 - of the instants, those with floors that exceed a limit
+    is_best: bool - most throughput of all rows in which every floor is kept
+    doubt: str - what the numbers rest on; empty if nothing
+""")
+
 # Power that swings: steps, ramps, spectra, what a grid allows, and what smoothing would do.
 
 

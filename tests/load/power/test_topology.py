@@ -38,6 +38,16 @@ def test_units_stand_in_the_names_of_the_columns(tmp_path):
     assert tree["level"].tolist() == ["unknown", "unknown"]
 
 
+def test_losses_are_read_where_a_file_has_them_and_checked(tmp_path):
+    text = "entity,parent,loss_share\ngpu,ups,\nups,,0.04\n"
+    tree = load.power_topology(write(tmp_path, text))
+    assert tree["loss_share"].fillna(-1).tolist() == [0.04, -1]
+    for bad in ("1", "4 %", "-0.1"):
+        with pytest.raises(LoadError, match=r"line 3: 1 rows have a loss_share that is no share"):
+            load.power_topology(write(tmp_path, text.replace("0.04", bad)))
+    assert "loss_share" not in load.power_topology(write(tmp_path, "entity,parent\na,\n"))
+
+
 def test_parents_come_before_their_children(tmp_path):
     path = write(tmp_path, "entity,parent,level\ngpu0,n1,GPU\nn1,r1,node\nr1,,rack\nr2,,rack\n")
     tree = load.power_topology(path)

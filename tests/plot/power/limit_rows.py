@@ -63,3 +63,24 @@ def capping_blame(_, n):
         "blamed_step_count": n % 50, "blamed_share": 0.5, "blamed_s": 1.0,
         "clock_loss_ratio": 0.1, "doubt": HOSTILE if n % 2 else "",
     }  # fmt: skip
+
+
+def power_management(rank, n):
+    demand = 1_000.0 + n % 13
+    return {
+        "time_ns": n // 4 * 10**9, "entity": f"{HOSTILE}{rank}", "is_load": rank % 4 > 0,
+        "job": f"{HOSTILE}{rank % 3}" if rank % 4 else None,
+        "demand_w": demand, "limit_w": 900.0 if rank % 4 == 0 else None, "granted_w": 900.0,
+        "loss_w": 9.0, "floor_w": 800.0, "is_capped": True, "is_below_floor": rank % 8 == 7,
+        "slowdown_share": 0.1, "trip_ratio": 0.5 + rank % 2, "doubt": HOSTILE if n % 2 else "",
+    }  # fmt: skip
+
+
+def demand_response(rank, n):
+    return {
+        "policy": ("cost", "priority", HOSTILE)[rank % 3], "entity": HOSTILE,
+        "shed_share": n % 100 / 100, "level_w": 1e5, "duration_min": 15.0, "reduced_w": 1e4,
+        "lost_step_count": None if n % 2 else 3.0, "lost_gpu_h": 1.0 + n, "saved_j": 9e6,
+        "catch_up_j": 9.5e6 if n % 2 else 2e6, "capped_count": 8, "below_floor_count": n % 3,
+        "is_reached": n % 3 == 0, "doubt": HOSTILE if n % 2 else "",
+    }  # fmt: skip

@@ -19,6 +19,7 @@ from workbench.tables import POWER_TOPOLOGY
 _ROOTS = ("", "-", "none", "null", "nan", "n/a", "root", "<na>")
 _PER_UNIT_W = {"w": 1.0, "kw": 1e3, "mw": 1e6}
 _POWERS = ("nameplate", "limit")
+_LOSS = "loss_share"
 _MOST_W = 1e11
 _SHOWN = 8
 
@@ -31,7 +32,8 @@ def power_topology(path: str | Path) -> pd.DataFrame:
     path
         A CSV file, a JSON file (a list of objects, or an object that holds one) or a Parquet
         file, with a row per thing: ``entity`` and ``parent`` (empty at a root), perhaps
-        ``level``, ``nameplate_w`` and ``limit_w``. The powers may be in another unit, said by
+        ``level``, ``nameplate_w``, ``limit_w`` and ``loss_share`` (of what it draws, lost before
+        what it feeds). The powers may be in another unit, said by
         the name of the column: ``limit_kw``, ``limit_mw`` (megawatts). Other columns are
         ignored.
 
@@ -39,8 +41,8 @@ def power_topology(path: str | Path) -> pd.DataFrame:
     -------
     pandas.DataFrame
         Table :data:`workbench.tables.POWER_TOPOLOGY`: ``entity``, ``parent``, ``level``,
-        ``nameplate_w``, ``limit_w``; parents before their children, otherwise in the order of
-        the file.
+        ``nameplate_w``, ``limit_w``, and ``loss_share`` if the file has it; parents before their
+        children, otherwise in the order of the file.
 
     Raises
     ------
@@ -48,8 +50,8 @@ def power_topology(path: str | Path) -> pd.DataFrame:
         If ``path`` does not exist.
     LoadError
         If a column is missing, a thing is listed twice, has two parents, an unknown one or is
-        fed by itself over others, or a power is none. All rows of a kind are counted, and the
-        first is named with its line.
+        fed by itself over others, or a power or share is none. All rows of a kind are counted, and
+        the first is named with its line.
 
     Notes
     -----
@@ -69,7 +71,7 @@ def power_topology(path: str | Path) -> pd.DataFrame:
     rows = rows.rename(columns=lambda name: str(name).strip())
     if not is_json:
         names = [str(name) for name in rows]
-        read = [name for name in names if name == "level" or name.lower().startswith(_POWERS)]
+        read = [n for n in names if n in ("level", _LOSS) or n.lower().startswith(_POWERS)]
         plain.refuse_cut_row(rows, path, read)
     by_name = plain.renamed(
         rows, path, names={"entity": "entity", "parent": "parent"}, columns=None,
@@ -87,6 +89,8 @@ def power_topology(path: str | Path) -> pd.DataFrame:
     table = pd.DataFrame({"entity": entity, "parent": parent, "level": _levels(rows)})
     for name in _POWERS:
         table[f"{name}_w"] = _watts(rows, name, check)
+    if _LOSS in rows:
+        table[_LOSS] = _losses(rows[_LOSS], check)
     order = _parents_first(check, entity, parent)
     result = POWER_TOPOLOGY.cast(table.iloc[order].reset_index(drop=True))
     result.attrs["left_out"] = {} if is_json else plain.left_out(path)
@@ -180,6 +184,16 @@ def _watts(rows: pd.DataFrame, name: str, check: _Check) -> pd.Series:
     good = empty | ((values >= 0) & (values <= _MOST_W)).to_numpy(dtype=bool, na_value=False)
     check.refuse(~good, f"have a {name} that is no power from 0 to {_MOST_W:.0e} W", texts)
     return values
+
+
+def _losses(cells: pd.Series, check: _Check) -> pd.Series:
+    texts = _names(cells)
+    is_empty = texts.str.lower().isin(_ROOTS)
+    losses = pd.to_numeric(texts.mask(is_empty), errors="coerce").astype("float64")
+    # What loses all would feed nothing.
+    good = is_empty | (losses.ge(0) & losses.lt(1))
+    check.refuse(~good.to_numpy(), f"have a {_LOSS} that is no share from 0 to below 1", texts)
+    return losses
 
 
 def _parents_first(check: _Check, entity: pd.Series, parent: pd.Series) -> np.ndarray:
