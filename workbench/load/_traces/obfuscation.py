@@ -1,0 +1,536 @@
+"""Traces that may be shared: same behaviour, without names, hosts, sizes and true times."""
+
+from __future__ import annotations
+
+import re
+import secrets
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from workbench._shared.collective_names import UNKNOWN, operation_of
+from workbench._shared.kernel_kinds import classify
+from workbench._shared.profiler_steps import step_number
+from workbench.errors import LoadError
+from workbench.load._files.archive import Paths, given_paths
+from workbench.load._files.findings import quality_frame
+from workbench.load._traces.chakra.schema import NOW
+from workbench.load._traces.chakra.writing import write_chakra
+from workbench.load._traces.chrome_writing import write_trace_file
+from workbench.load._traces.kineto.rank import ON_STREAM, RUNTIME, UNCATEGORISED
+from workbench.load._traces.reader import traces
+from workbench.tables import (
+    DEPENDENCIES,
+    DEVICES,
+    EVENTS,
+    NODES,
+    PROCESS_GROUPS,
+    QUALITY,
+    RANKS,
+    SAYS_OBFUSCATED,
+    SAYS_SYNTHETIC,
+    STEPS,
+    VISIBLE,
+    Trace,
+)
+
+IntArray = npt.NDArray[np.int64]
+Scale = Callable[[IntArray], IntArray]
+
+# Below a tenth, kernels of nanoseconds would become equal; a factor near 1 would hide nothing.
+_LEAST_FACTOR, _MOST_FACTOR = 0.1, 10.0
+_DRAWN_FACTOR = (1.25, 2.5)
+# Where wall time is known, all ranks begin here: 2020-01-01, so that ranks stay comparable.
+_ORIGIN_NS = 1_577_836_800_000_000_000
+_EPOCH = "epoch"
+_LARGEST_EXACT = 100  # two significant digits hold it
+_LISTED = 6
+
+_WORDS = {
+    "cpu_op": "operator", "user_annotation": "annotation", "gpu_user_annotation": "annotation",
+    "python_function": "python_function", **dict.fromkeys(RUNTIME, "runtime_call"),
+}  # fmt: skip
+_CATEGORIES = {
+    *_WORDS, *ON_STREAM, UNCATEGORISED, "overhead", "cpu_instant_event", "python_main_thread",
+    "ac2g", "fwdbwd", "async_gpu", "Trace",
+}  # fmt: skip
+# One name for each rule of kernel_kinds.csv, which the rules classify as before.
+KERNEL_WORDS = {
+    "elementwise": "elementwise", "normalisation": "layer_norm", "loss": "loss",
+    "reduction": "reduction", "kv-cache": "store_kv_cache", "mixture-of-experts": "moe",
+    "attention": "attention", "convolution": "conv", "tensor-layout": "transpose",
+    "quantisation": "quant", "matrix-multiply": "gemm", "rotary-embedding": "rope",
+    "embedding": "embedding", "optimiser": "optimizer", "state-space": "ssm",
+    "sampling": "sampling", "pooling": "pool", "indexing": "index", "triton": "triton",
+    "copy": "Memcpy", "dma": "dma",
+}  # fmt: skip
+_KIND_WORDS = {"compute": "kernel", "memory": "Memcpy", "other": "other_kernel"}
+_SPELLED = {"send-receive": "SendRecv", "receive": "Recv"}
+_ONLY_AS_PREFIX = ("wait", "coalesced")
+# Names made of these words alone belong to the driver or the profiler, not to whoever traced.
+_PUBLIC = re.compile(
+    r"(?:cuda|cu|hip)(?:Launch|Cooperative|Kernel|Ext?|C|Graph|Mem|cpy|set|Async|Device|Stream"
+    r"|Event|Synchronize|Wait|Record|With|Flags|Query|Malloc|Free|Host|Get|Set|Attributes?"
+    r"|Func|Create|Destroy|Occupancy|Max|Active|Blocks|Per|Multiprocessor|Ctx|Peek|At|Last"
+    r"|Error|Is|Capturing|Instantiate|Exec|Info|_v[0-9]{1,5}|_ptsz)+"
+    r"|(?:Mem(?:cpy|set)|(?:Unknown|[HDAP]to[HDAP])|Pageable|Pinned|Device|Managed|Array|Unknown"
+    r"|Copy|Host|To|->|[ ()])+"
+    r"|(?:Stream|Event|Context|Device)(?: Wait Event| Sync)"
+    # Passes of a pipeline, by which jobs are read from traces.
+    r"|PP:[0-9]{1,4}(?:(?:SEND|RECV)_)?[FBIW][0-9]{1,6}|(?:Forward|Backward) [0-9]{1,6}"
+)
+_DATA_LOADER = re.compile(r"dataloader.*__next__|enumerate\(dataloader\)", re.IGNORECASE)
+_DTYPES = re.compile(
+    r"(?:c10::)?(?:Q?U?Int(?:8|16|32|64)?|B?Float(?:16|32|64)?|Float8_e[0-9]m[0-9](?:fn|fnuz)?"
+    r"|Half|Double|Long|Short|Char|Byte|Bool|Complex(?:Half|Float|Double))",
+    re.IGNORECASE,
+)
+_NODE_TYPES = {*NOW.types, "cpu_op", "annotation", "root", "collective", "wait"}
+
+
+class ObfuscatedFiles(list[Path]):
+    """The files that were written, and what they still show."""
+
+    def __init__(self, files: Iterable[Path], visible: pd.DataFrame, quality: pd.DataFrame) -> None:
+        super().__init__(files)
+        self.visible = visible
+        """Table :data:`workbench.tables.VISIBLE`: what a reader can still tell."""
+        self.quality = quality
+        """Table :data:`workbench.tables.QUALITY`: what was not read of the source, so is not
+        in the files."""
+
+
+def obfuscated_trace(trace: Trace, *, factor: float | None = None) -> Trace:
+    """Take the names, hosts, exact sizes and true times out of a trace; its behaviour stays.
+
+    Parameters
+    ----------
+    trace
+        From :func:`traces`.
+    factor
+        What all times are multiplied by, 0.1 to 10; a secret one is drawn by default.
+
+    Returns
+    -------
+    Trace
+        The same tables, row by row: ``events``, ``steps``, ``nodes``, ``dependencies``, ``ranks``
+        and ``process_groups``; ``devices`` is empty.
+
+    Raises
+    ------
+    LoadError
+        If the factor is out of range, or nothing is in the trace.
+
+    Notes
+    -----
+    Names become a word for their kind and a number; words that analyses ask for stay (calls
+    of CUDA and HIP, directions of copies, kinds of collectives, steps, passes of a pipeline).
+    Other categories, types and arguments are dropped. Numbers of processes, threads,
+    streams, correlations, groups and sequences are counted anew in their order. Sizes are rounded
+    to two significant digits. A time t becomes ``round((t - origin) factor)`` with one origin for
+    all ranks, ends like starts, so that order, nesting and offsets of clocks stay; there is no
+    jitter. The factor hides speeds only as long as no duration is known from elsewhere.
+    """
+    factor = _factor(factor)
+    if trace.events.empty and trace.nodes.empty:
+        msg = "the trace has neither events nor nodes; load a profile or an execution trace"
+        raise LoadError(msg)
+    groups = _groups(trace)
+    clocks = set(trace.ranks.loc[trace.ranks["format"] == "kineto", "clock"])
+    clock = _EPOCH if clocks == {_EPOCH} else "own"
+    scale = _scale(trace.events["start_ns"], factor, _ORIGIN_NS if clock == _EPOCH else 0)
+    ids = _node_ids(trace)
+    nodes = _nodes(trace.nodes, ids, groups, factor)
+    first_step = int(trace.steps["step"].min()) if len(trace.steps) else 0
+    steps = trace.steps.assign(step=trace.steps["step"] - first_step, **_times(trace.steps, scale))
+    rows = [("obfuscated", "noted", SAYS_OBFUSCATED, 1, None)]
+    rows += [("obfuscated", "noted", SAYS_SYNTHETIC, 1, None)] * trace.is_synthetic
+    result = Trace(
+        events=_events(trace.events, groups, scale, first_step),
+        ranks=RANKS.empty(), devices=DEVICES.empty(), steps=STEPS.check(STEPS.cast(steps)),
+        process_groups=_described(trace.process_groups, groups), nodes=nodes,
+        dependencies=_dependencies(trace.dependencies, ids), quality=quality_frame(rows),
+    )  # fmt: skip
+    return replace(result, ranks=_ranks(trace.ranks, result.events, clock=clock))
+
+
+def write_obfuscated(
+    path: Paths, out: str | Path, *, factor: float | None = None
+) -> ObfuscatedFiles:
+    """Write a copy of traces that may be shared: behaviour without names, hosts and true times.
+
+    Parameters
+    ----------
+    path
+        Traces of one job, as for :func:`traces`.
+    out
+        Folder to write, new or empty, outside of ``path``: ``rank_0.json.gz``, ... for profiles,
+        ``chakra/job.0.et``, ... for execution traces.
+    factor
+        What all times are multiplied by; a secret one, written nowhere, is drawn by default.
+
+    Returns
+    -------
+    list of pathlib.Path
+        The files. Its ``visible`` is table :data:`workbench.tables.VISIBLE`, with columns
+        ``what``, ``value`` and ``reveals``; its ``quality`` tells what could not be read.
+
+    Raises
+    ------
+    FileNotFoundError
+        If ``path`` does not exist.
+    FileExistsError
+        If ``out`` holds anything.
+    LoadError
+        If ``out`` lies in ``path``, the factor is out of range, or nothing can be read.
+
+    Notes
+    -----
+    See :func:`obfuscated_trace` for how. Breakdown, overlap, idle and waiting shares, and replay
+    over the factor, stay within 2 %. PyTorch execution traces are written as Chakra.
+    """
+    folder = _new_folder(Path(out), path)
+    secret = _factor(factor)
+    source = traces(path, progress=False)
+    trace = obfuscated_trace(source, factor=secret)
+    files = []
+    for row in trace.ranks[trace.ranks["format"] == "kineto"].itertuples():
+        events = trace.events[trace.events["rank"] == row.rank]
+        base = _ORIGIN_NS if row.clock == _EPOCH else 0
+        head = {"schemaVersion": 1, "displayTimeUnit": "ns", "baseTimeNanoseconds": base}
+        head |= {"distributedInfo": _distributed(row, trace.process_groups), "obfuscated": True}
+        head |= {"synthetic": True} if trace.is_synthetic else {}
+        files.append(folder / f"rank_{row.rank}.json.gz")
+        write_trace_file(events, files[-1], head)
+    if len(trace.nodes):
+        files += write_chakra(trace, folder / "chakra" / "job", allow_stuck=True)
+    lost = source.quality["finding"].isin(["dropped", "truncated"])
+    quality = QUALITY.check(source.quality[lost].reset_index(drop=True))
+    return ObfuscatedFiles(files, _visible(trace), quality)
+
+
+def _new_folder(folder: Path, path: Paths) -> Path:
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        msg = f"{folder} exists and is not an empty folder; name a new one"
+        raise FileExistsError(msg)
+    resolved = folder.resolve()
+    for source in given_paths(path):
+        given = Path(source).resolve()
+        if given == resolved or given in resolved.parents:
+            msg = f"{folder} lies in {source}, which is read; name a folder outside of it"
+            raise LoadError(msg)
+    return folder
+
+
+def _factor(factor: float | None) -> float:
+    if factor is None:
+        drawn = secrets.SystemRandom()
+        larger = drawn.uniform(*_DRAWN_FACTOR)
+        return drawn.choice([larger, 1 / larger])
+    # A comparison that also refuses what is no number.
+    if not _LEAST_FACTOR <= factor <= _MOST_FACTOR:
+        msg = f"factor must be from {_LEAST_FACTOR} to {_MOST_FACTOR:.0f}, not {factor!r}"
+        raise LoadError(msg)
+    return float(factor)
+
+
+# One monotonic function for starts and ends of all ranks keeps order, nesting and clock offsets.
+def _scale(start: pd.Series, factor: float, origin_ns: int) -> Scale:
+    first = int(start.min()) if len(start) and start.notna().any() else 0
+    return lambda time: np.rint((time - first) * factor).astype(np.int64) + origin_ns
+
+
+def _times(frame: pd.DataFrame, scale: Scale) -> dict[str, IntArray]:
+    begin = frame["start_ns"].to_numpy(np.int64)
+    start, end = scale(begin), scale(begin + frame["dur_ns"].to_numpy(np.int64))
+    return {"start_ns": start, "dur_ns": end - start}
+
+
+def _groups(trace: Trace) -> dict[str, str]:
+    names = dict.fromkeys(trace.process_groups["group"])
+    for table in (trace.events, trace.nodes):
+        names |= dict.fromkeys(table["group"].dropna().unique())
+    return {str(name): str(number) for number, name in enumerate(names, start=1)}
+
+
+def _events(
+    events: pd.DataFrame, groups: dict[str, str], scale: Scale, first_step: int
+) -> pd.DataFrame:
+    # Columns that EVENTS does not declare, arguments asked for by name, are dropped.
+    table = events[list(EVENTS.columns)].assign(
+        **_times(events, scale),
+        name=_names(events, first_step),
+        category=_mapped(events["category"], lambda t: t if t in _CATEGORIES else UNCATEGORISED),
+        process=_numbered(events["process"]),
+        thread=_numbered(events["thread"]),
+        collective=_mapped(
+            events["collective"], lambda text: _spelled(operation_of(text)).lower() or None
+        ),
+        group=_mapped(events["group"], lambda text: groups[text]),
+        dtype=_mapped(events["dtype"], lambda text: text if _DTYPES.fullmatch(text) else None),
+        step=events["step"] - first_step,
+        seq=_sequence(events),
+        **{name: _rounded(events[name]) for name in ("size_bytes", "in_count", "out_count")},
+        **_renumbered(events, ["correlation", "external_id", "wait_correlation"], by_rank=True),
+        **_renumbered(events, ["stream", "wait_stream"], by_rank=False),
+    )
+    return EVENTS.check(EVENTS.cast(table))
+
+
+def _mapped(column: pd.Series, name_of: Callable[[str], str | None]) -> pd.Categorical:
+    texts = [name_of(str(text)) for text in column.cat.categories]
+    return _categorical(column.cat.codes.to_numpy(np.int64), texts)
+
+
+def _categorical(codes: npt.NDArray[np.integer[Any]], texts: list[str | None]) -> pd.Categorical:
+    known = list(dict.fromkeys(text for text in texts if text is not None))
+    position = {text: at for at, text in enumerate(known)}
+    of_code = np.array([-1 if text is None else position[text] for text in texts] + [-1])
+    categories = pd.Index(known, dtype="str")
+    return pd.Categorical.from_codes(of_code[codes], categories=categories)
+
+
+def _numbered(column: pd.Series) -> pd.Categorical:
+    codes = column.cat.codes.to_numpy(np.int64)
+    numbers = {code: str(n) for n, code in enumerate(pd.unique(codes[codes >= 0]).tolist())}
+    return _categorical(codes, [numbers.get(code) for code in range(len(column.cat.categories))])
+
+
+def _names(events: pd.DataFrame, first_step: int) -> pd.Categorical:
+    columns = [events[name] for name in ("name", "category", "kind")]
+    codes = [column.cat.codes.to_numpy(np.int64) for column in columns]
+    sizes = [len(column.cat.categories) + 1 for column in columns]
+    key = ((codes[0] + 1) * sizes[1] + codes[1] + 1) * sizes[2] + codes[2] + 1
+    # In order of appearance, so that numbers say nothing about the names.
+    position, keys = pd.factorize(key)
+    picked = [keys // (sizes[1] * sizes[2]), keys // sizes[2] % sizes[1], keys % sizes[2]]
+    texts = [
+        [["", *map(str, column.cat.categories)][code] for code in of_column]
+        for column, of_column in zip(columns, picked, strict=True)
+    ]
+    rules = classify(texts[0])["rule"].tolist()
+    steps = [step_number(name) for name in texts[0]]
+    numbers: Counter[str] = Counter()
+    new: dict[tuple[str, str], str] = {}
+    names: list[str | None] = []
+    for name, category, kind, rule, step in zip(*texts, rules, steps, strict=True):
+        if not name or _PUBLIC.fullmatch(name):
+            names.append(name)
+        elif step is not None:
+            names.append(f"ProfilerStep#{max(step - first_step, 0)}")
+        else:
+            word = _word(name, category, kind, rule)
+            if (word, name) not in new:
+                numbers[word] += 1
+                new[word, name] = f"{word}_{numbers[word]}"
+            names.append(new[word, name])
+    return _categorical(position.astype(np.int64), names)
+
+
+def _word(name: str, category: str, kind: str, rule: str) -> str:
+    if kind == "communication":
+        return kernel_name(operation_of(name))
+    if kind:
+        word = KERNEL_WORDS.get(rule, "")
+        # Rules of the user's own are not at hand where the copy is read.
+        return (
+            word if word and (kind == "memory") == (rule in ("copy", "dma")) else _KIND_WORDS[kind]
+        )
+    return "DataLoader___next__" if _DATA_LOADER.search(name) else _WORDS.get(category, "event")
+
+
+def kernel_name(operation: str) -> str:
+    """Name a kernel that communicates so that its operation can be told."""
+    prefix = "nccl" if operation in _ONLY_AS_PREFIX else "ncclDevKernel_"
+    return (prefix + _spelled(operation)).rstrip("_")
+
+
+def _spelled(operation: str) -> str:
+    if operation == UNKNOWN:
+        return ""
+    return _SPELLED.get(operation) or operation.title().replace("-", "")
+
+
+def _sequence(events: pd.DataFrame) -> pd.Series:
+    key = events["group"].astype(object).where(events["group"].notna(), "")
+    return events["seq"] - events["seq"].groupby(key, sort=False).transform("min")
+
+
+def _rounded(column: pd.Series) -> pd.Series:
+    """Round to two significant digits, halves up."""
+    values = column.to_numpy(dtype=np.float64, na_value=0.0)
+    digits = np.floor(np.log10(np.maximum(np.abs(values), _LARGEST_EXACT / 10))).astype(np.int64)
+    unit = 10 ** (digits - 1)
+    whole = column.to_numpy(dtype=np.int64, na_value=0)
+    rounded = (whole + unit // 2) // unit * unit
+    return pd.Series(rounded, index=column.index, dtype="Int64").mask(column.isna())
+
+
+# Ids that are equal stay equal, and keep their order; 0 and -1 mean none.
+def _renumbered(events: pd.DataFrame, names: list[str], *, by_rank: bool) -> dict[str, pd.Series]:
+    columns = {name: events[name].to_numpy(dtype=np.int64, na_value=0).copy() for name in names}
+    rank = events["rank"].to_numpy() if by_rank else np.zeros(len(events), np.int64)
+    for number in np.unique(rank):
+        rows = np.flatnonzero(rank == number)
+        values = np.concatenate([column[rows] for column in columns.values()])
+        known = np.unique(values[(values != 0) & (values != -1)])
+        for column in columns.values():
+            is_id = rows[(column[rows] != 0) & (column[rows] != -1)]
+            column[is_id] = np.searchsorted(known, column[is_id]) + 1
+    return {
+        name: pd.Series(values, index=events.index, dtype="Int64").mask(events[name].isna())
+        for name, values in columns.items()
+    }
+
+
+def _described(described: pd.DataFrame, groups: dict[str, str]) -> pd.DataFrame:
+    names = [groups[name] for name in described["group"]]
+    table = described.assign(group=names, description=None, backend=None)
+    return PROCESS_GROUPS.check(PROCESS_GROUPS.cast(table))
+
+
+def _ranks(ranks: pd.DataFrame, events: pd.DataFrame, *, clock: str) -> pd.DataFrame:
+    span = events.assign(end_ns=events["start_ns"] + events["dur_ns"]).groupby("rank")
+    first, last = span["start_ns"].min(), span["end_ns"].max()
+    files = [
+        f"rank_{rank}.json.gz" if form == "kineto" else f"chakra/job.{rank}.et"
+        for rank, form in zip(ranks["rank"], ranks["format"], strict=True)
+    ]
+    table = ranks.assign(
+        source=files,
+        backend=None,
+        clock=clock,
+        first_ns=ranks["rank"].map(first),
+        last_ns=ranks["rank"].map(last),
+    )
+    return RANKS.check(RANKS.cast(table))
+
+
+def _distributed(row: Any, described: pd.DataFrame) -> dict[str, Any]:
+    world = {} if pd.isna(row.world_size) else {"world_size": int(row.world_size)}
+    groups = [
+        {"pg_name": group.group, "ranks": [int(text) for text in group.members.split(",") if text]}
+        | ({} if pd.isna(group.group_size) else {"pg_size": int(group.group_size)})
+        for group in described[described["rank"] == row.rank].itertuples()
+    ]
+    return {"rank": int(row.rank), **world, **({"pg_config": groups} if groups else {})}
+
+
+# Gaps in the ids are closed; those that only callers or dependencies name count too.
+def _node_ids(trace: Trace) -> dict[int, IntArray]:
+    listed: dict[int, list[IntArray]] = {}
+    for table, names in (
+        (trace.nodes, ("node", "parent")),
+        (trace.dependencies, ("node", "needs")),
+    ):
+        for rank, rows in table.groupby("rank"):
+            ids = [rows[name].dropna().to_numpy(dtype=np.int64) for name in names]
+            listed.setdefault(int(str(rank)), []).extend(ids)
+    return {rank: np.unique(np.concatenate(ids)) for rank, ids in listed.items()}
+
+
+def _counted(frame: pd.DataFrame, name: str, ids: dict[int, IntArray]) -> pd.Series:
+    values = frame[name].to_numpy(dtype=np.int64, na_value=0).copy()
+    rank = frame["rank"].to_numpy()
+    for number, known in ids.items():
+        rows = rank == number
+        values[rows] = np.searchsorted(known, values[rows]) + 1
+    return pd.Series(values, index=frame.index, dtype="Int64").mask(frame[name].isna())
+
+
+def _nodes(
+    nodes: pd.DataFrame, ids: dict[int, IntArray], groups: dict[str, str], factor: float
+) -> pd.DataFrame:
+    start = nodes["start_ns"].to_numpy(dtype=np.float64, na_value=np.nan)
+    dur = nodes["dur_ns"].to_numpy(dtype=np.float64, na_value=np.nan)
+    first = np.nanmin(start) if np.isfinite(start).any() else 0.0
+    begin = np.rint((start - first) * factor)
+    end = np.where(np.isnan(start), dur * factor, (start + dur - first) * factor)
+    took = np.rint(end) - np.where(np.isnan(start), 0.0, begin)
+    table = nodes.assign(
+        node=_counted(nodes, "node", ids),
+        parent=_counted(nodes, "parent", ids),
+        name=_node_names(nodes),
+        type=_mapped(nodes["type"], lambda text: text if text in _NODE_TYPES else "COMP_NODE"),
+        start_ns=pd.array(begin, dtype="Float64").astype("Int64"),
+        dur_ns=pd.array(took, dtype="Float64").astype("Int64"),
+        record_function=None,
+        collective=_mapped(nodes["collective"], _node_collective),
+        group=_mapped(nodes["group"], lambda text: groups[text]),
+        size_bytes=_rounded(nodes["size_bytes"]),
+    )
+    return NODES.check(NODES.cast(table))
+
+
+def _node_collective(text: str) -> str | None:
+    operation = operation_of(text)
+    return None if operation == UNKNOWN else operation.replace("-", "_")
+
+
+def _node_names(nodes: pd.DataFrame) -> pd.Categorical:
+    on_gpu = (~nodes["is_cpu"].fillna(True).astype(bool)).to_numpy()
+    names, talk = nodes["name"].astype(str), nodes["collective"].astype(object)
+    key, keys = pd.factorize(pd.MultiIndex.from_arrays([names, talk.fillna(""), on_gpu]))
+    rules = classify([name for name, *_ in keys])["rule"]
+    numbers: Counter[str] = Counter()
+    texts: list[str | None] = []
+    for (_, collective, is_gpu), rule in zip(keys, rules, strict=True):
+        word = KERNEL_WORDS.get(rule, "kernel") if is_gpu else "operator"
+        word = _node_collective(collective) or word
+        numbers[word] += 1
+        texts.append(f"{word}_{numbers[word]}")
+    return _categorical(np.array(key, np.int64), texts)
+
+
+def _dependencies(dependencies: pd.DataFrame, ids: dict[int, IntArray]) -> pd.DataFrame:
+    table = dependencies.assign(
+        **{name: _counted(dependencies, name, ids) for name in ("node", "needs")}
+    )
+    return DEPENDENCIES.check(DEPENDENCIES.cast(table))
+
+
+def _visible(trace: Trace) -> pd.DataFrame:
+    """List what names and factor do not hide, with its values in the copy."""
+    work = trace.events[trace.events["kind"].notna()]
+    per_step = work.groupby(["rank", "step", "name"], observed=True).size()
+    repeats = per_step.groupby("name", observed=True).median().round().value_counts()
+    talk = trace.events[trace.events["collective"].notna()]
+    sent = talk.dropna(subset=["in_count"]).drop_duplicates(["in_count", "dtype"])
+    types = sent["dtype"].astype(object).fillna("")
+    messages = [f"{n:,} {text}" for n, text in zip(sent["in_count"], types, strict=True)]
+    sizes = pd.concat([work["size_bytes"], trace.nodes["size_bytes"]]).dropna().unique()
+    words = work["name"].astype(str).str.replace(r"_?[0-9]+$", "", regex=True)
+    members = [text for text in trace.process_groups["members"].unique() if text]
+    of_size = Counter([text.count(",") + 1 for text in members])
+    steps = per_step.groupby(["rank", "step"]).sum()
+    facts = [
+        ("ranks", f"{len(trace.ranks)}", "size of the job"),
+        ("process groups", _some(f"{n} of {size} ranks" for size, n in sorted(of_size.items())),
+         "how the job is parallelised"),
+        ("steps", f"{len(trace.steps['step'].unique())}", "how long was recorded, in steps"),
+        ("GPU work per step", f"{steps.median():.0f}" if len(steps) else "", "size of the model"),
+        ("repeats of one kernel in a step", _some(f"{int(n)}" for n in repeats.index if n > 1),
+         "multiples of the number of layers and of micro-batches"),
+        ("kinds of work", _some(words.value_counts().index, most=20), "family of the model"),
+        ("elements of messages, 2 digits", _some(messages),
+         "products of hidden width, sequence and batch; parameters"),
+        ("bytes of copies and nodes, 2 digits", _some(f"{n:,}" for n in sorted(sizes)[::-1] if n),
+         "widths of tensors"),
+        ("nodes", f"{len(trace.nodes)}" if len(trace.nodes) else "", "size of the graph"),
+        ("ratios of times", "all", "every speed, for whoever knows one duration from elsewhere"),
+    ]  # fmt: skip
+    table = pd.DataFrame([fact for fact in facts if fact[1]], columns=list(VISIBLE.columns))
+    return VISIBLE.check(VISIBLE.cast(table))
+
+
+def _some(texts: Iterable[str], most: int = _LISTED) -> str:
+    listed = list(dict.fromkeys(texts))
+    return ", ".join(listed[:most]) + (
+        f" and {len(listed) - most} more" if len(listed) > most else ""
+    )
