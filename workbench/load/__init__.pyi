@@ -4,7 +4,6 @@
 from ._traces.chakra.writing import write_chakra as write_chakra
 from ._traces.chrome_writing import write_chrome_trace as write_chrome_trace
 from ._traces.obfuscation import (
-    ObfuscatedFiles as ObfuscatedFiles,
     obfuscated_trace as obfuscated_trace,
     write_obfuscated as write_obfuscated,
 )
