@@ -12,12 +12,25 @@ from hypothesis import strategies as st
 
 from tests.load.conftest import event, launched
 from tests.load.traces.chakra.chakra_files import attributes_of, nodes_of
+from tests.plot.conftest import build
 from workbench import analyze, load
 from workbench._shared.collective_names import OPERATIONS, operation_of
 from workbench._shared.kernel_kinds import classify, shipped_rules
 from workbench.errors import LoadError, WorkbenchError
 from workbench.load._traces.obfuscation import KERNEL_WORDS, kernel_name
-from workbench.tables import EVENTS, SAYS_OBFUSCATED, VISIBLE
+from workbench.tables import (
+    DEPENDENCIES,
+    DEVICES,
+    EVENTS,
+    NODES,
+    PROCESS_GROUPS,
+    QUALITY,
+    RANKS,
+    SAYS_OBFUSCATED,
+    STEPS,
+    VISIBLE,
+    Trace,
+)
 
 # What a copy may say: the format's own keys, public calls, and words for kinds.
 ALLOWED = {
@@ -208,13 +221,40 @@ def test_sizes_keep_two_digits_and_ids_their_relations(job, tmp_path):
     assert copy.devices.empty
 
 
-@given(st.lists(st.integers(0, 10**15), min_size=1))
+@given(st.lists(st.integers(0, 2**63 - 1), min_size=1))
 def test_sizes_are_rounded_to_two_digits(sizes):
     from workbench.load._traces.obfuscation import _rounded
 
     for size, rounded in zip(sizes, _rounded(pd.Series(sizes, dtype="Int64")), strict=True):
         assert len(str(rounded).rstrip("0")) <= 2
-        assert abs(rounded - size) <= size / 20
+        assert abs(int(rounded) - size) <= size / 20
+
+
+NAMES = st.text(max_size=12) | st.sampled_from(
+    ["Unknown" * 60 + "x", "dataloader" * 20_000, "cuda" + "Ex" * 60 + "!", "ProfilerStep#9x", "->"]
+)
+
+
+@given(
+    st.lists(st.tuples(NAMES, st.sampled_from(["cpu_op", "kernel", "acme", "ac2g"])), min_size=1)
+)
+def test_whatever_a_name_is_only_words_of_the_copy_are_written(pairs):
+    rows = [
+        {"rank": 0, "start_ns": at, "dur_ns": 1, "name": name, "category": category,
+         "kind": "compute" if category == "kernel" else None}
+        for at, (name, category) in enumerate(pairs)
+    ]  # fmt: skip
+    trace = load.obfuscated_trace(_trace_of(build(EVENTS, rows)))
+    words = {*KERNEL_WORDS.values(), "kernel", "operator", "event", "DataLoader___next__"}
+    assert set(trace.events["category"]) <= {"cpu_op", "kernel", "uncategorised"}
+    for (name, _), new in zip(pairs, trace.events["name"], strict=True):
+        assert re.sub(r"_\d+$", "", new) in words or (new == name and not set(new) - set("->() "))
+
+
+def _trace_of(events):
+    tables = {"ranks": RANKS, "devices": DEVICES, "process_groups": PROCESS_GROUPS, "steps": STEPS,
+              "nodes": NODES, "dependencies": DEPENDENCIES, "quality": QUALITY}  # fmt: skip
+    return Trace(events=events, **{name: table.empty() for name, table in tables.items()})
 
 
 def test_execution_traces_are_copied_without_their_names(tmp_path):

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 import secrets
-from collections import Counter
-from collections.abc import Callable, Iterable
-from dataclasses import replace
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +42,6 @@ from workbench.tables import (
 )
 
 IntArray = npt.NDArray[np.int64]
-Scale = Callable[[IntArray], IntArray]
 
 # Below a tenth, kernels of nanoseconds would become equal; a factor near 1 would hide nothing.
 _LEAST_FACTOR, _MOST_FACTOR = 0.1, 10.0
@@ -51,14 +51,14 @@ _ORIGIN_NS = 1_577_836_800_000_000_000
 _EPOCH = "epoch"
 _LARGEST_EXACT = 100  # two significant digits hold it
 _LISTED = 6
+_LONGEST_NAME = 1000  # of a data loader; hostile ones would be searched for minutes
 
 _WORDS = {
     "cpu_op": "operator", "user_annotation": "annotation", "gpu_user_annotation": "annotation",
     "python_function": "python_function", **dict.fromkeys(RUNTIME, "runtime_call"),
 }  # fmt: skip
 _CATEGORIES = {
-    *_WORDS, *ON_STREAM, UNCATEGORISED, "overhead", "cpu_instant_event", "python_main_thread",
-    "ac2g", "fwdbwd", "async_gpu", "Trace",
+    *_WORDS, *ON_STREAM, UNCATEGORISED, "overhead", "cpu_instant_event", "Trace",
 }  # fmt: skip
 # One name for each rule of kernel_kinds.csv, which the rules classify as before.
 KERNEL_WORDS = {
@@ -79,7 +79,7 @@ _PUBLIC = re.compile(
     r"|Event|Synchronize|Wait|Record|With|Flags|Query|Malloc|Free|Host|Get|Set|Attributes?"
     r"|Func|Create|Destroy|Occupancy|Max|Active|Blocks|Per|Multiprocessor|Ctx|Peek|At|Last"
     r"|Error|Is|Capturing|Instantiate|Exec|Info|_v[0-9]{1,5}|_ptsz)+"
-    r"|(?:Mem(?:cpy|set)|(?:Unknown|[HDAP]to[HDAP])|Pageable|Pinned|Device|Managed|Array|Unknown"
+    r"|(?:Mem(?:cpy|set)|[HDAP]to[HDAP]|Pageable|Pinned|Device|Managed|Array|Unknown"
     r"|Copy|Host|To|->|[ ()])+"
     r"|(?:Stream|Event|Context|Device)(?: Wait Event| Sync)"
     # Passes of a pipeline, by which jobs are read from traces.
@@ -144,18 +144,23 @@ def obfuscated_trace(trace: Trace, *, factor: float | None = None) -> Trace:
     groups = _groups(trace)
     clocks = set(trace.ranks.loc[trace.ranks["format"] == "kineto", "clock"])
     clock = _EPOCH if clocks == {_EPOCH} else "own"
-    scale = _scale(trace.events["start_ns"], factor, _ORIGIN_NS if clock == _EPOCH else 0)
-    ids = _node_ids(trace)
-    nodes = _nodes(trace.nodes, ids, groups, factor)
+    scale = _Clock.of(trace.events["start_ns"], factor, _ORIGIN_NS if clock == _EPOCH else 0)
+    # Ids that only callers or dependencies name count too.
+    graph = ((trace.nodes, ("node", "parent")), (trace.dependencies, ("node", "needs")))
+    of_nodes, of_edges = _counted(graph)
+    names = [groups[name] for name in trace.process_groups["group"]]
+    described = trace.process_groups.assign(group=names, description=None, backend=None)
     first_step = int(trace.steps["step"].min()) if len(trace.steps) else 0
-    steps = trace.steps.assign(step=trace.steps["step"] - first_step, **_times(trace.steps, scale))
+    steps = trace.steps.assign(step=trace.steps["step"] - first_step, **scale.times(trace.steps))
     rows = [("obfuscated", "noted", SAYS_OBFUSCATED, 1, None)]
     rows += [("obfuscated", "noted", SAYS_SYNTHETIC, 1, None)] * trace.is_synthetic
     result = Trace(
         events=_events(trace.events, groups, scale, first_step),
-        ranks=RANKS.empty(), devices=DEVICES.empty(), steps=STEPS.check(STEPS.cast(steps)),
-        process_groups=_described(trace.process_groups, groups), nodes=nodes,
-        dependencies=_dependencies(trace.dependencies, ids), quality=quality_frame(rows),
+        ranks=RANKS.empty(), devices=DEVICES.empty(), steps=STEPS.of(steps),
+        process_groups=PROCESS_GROUPS.of(described),
+        nodes=_nodes(trace.nodes, of_nodes, groups, factor),
+        dependencies=DEPENDENCIES.of(trace.dependencies.assign(**of_edges)),
+        quality=quality_frame(rows),
     )  # fmt: skip
     return replace(result, ranks=_ranks(trace.ranks, result.events, clock=clock))
 
@@ -240,16 +245,26 @@ def _factor(factor: float | None) -> float:
     return float(factor)
 
 
-# One monotonic function for starts and ends of all ranks keeps order, nesting and clock offsets.
-def _scale(start: pd.Series, factor: float, origin_ns: int) -> Scale:
-    first = int(start.min()) if len(start) and start.notna().any() else 0
-    return lambda time: np.rint((time - first) * factor).astype(np.int64) + origin_ns
+@dataclass(frozen=True)
+class _Clock:
+    """One monotonic function for starts and ends of all ranks keeps order, nesting, offsets."""
 
+    first_ns: int
+    factor: float
+    origin_ns: int
 
-def _times(frame: pd.DataFrame, scale: Scale) -> dict[str, IntArray]:
-    begin = frame["start_ns"].to_numpy(np.int64)
-    start, end = scale(begin), scale(begin + frame["dur_ns"].to_numpy(np.int64))
-    return {"start_ns": start, "dur_ns": end - start}
+    @classmethod
+    def of(cls, start: pd.Series, factor: float, origin_ns: int) -> _Clock:
+        return cls(int(start.min()) if start.notna().any() else 0, factor, origin_ns)
+
+    def times(self, frame: pd.DataFrame) -> dict[str, pd.Series]:
+        """Give starts and durations anew; missing ones stay missing."""
+        start = frame["start_ns"].to_numpy(dtype=np.int64, na_value=self.first_ns)
+        end = start + frame["dur_ns"].to_numpy(dtype=np.int64, na_value=0)
+        begin, done = (np.rint((t - self.first_ns) * self.factor).astype(np.int64)
+                       for t in (start, end))  # fmt: skip
+        new = {"start_ns": begin + self.origin_ns, "dur_ns": done - begin}
+        return {n: pd.Series(v, frame.index, "Int64").mask(frame[n].isna()) for n, v in new.items()}
 
 
 def _groups(trace: Trace) -> dict[str, str]:
@@ -260,15 +275,16 @@ def _groups(trace: Trace) -> dict[str, str]:
 
 
 def _events(
-    events: pd.DataFrame, groups: dict[str, str], scale: Scale, first_step: int
+    events: pd.DataFrame, groups: dict[str, str], scale: _Clock, first_step: int
 ) -> pd.DataFrame:
+    numbers = count()
     # Columns that EVENTS does not declare, arguments asked for by name, are dropped.
     table = events[list(EVENTS.columns)].assign(
-        **_times(events, scale),
+        **scale.times(events),
         name=_names(events, first_step),
         category=_mapped(events["category"], lambda t: t if t in _CATEGORIES else UNCATEGORISED),
-        process=_numbered(events["process"]),
-        thread=_numbered(events["thread"]),
+        process=_mapped(events["process"], lambda _: str(next(numbers))),
+        thread=_mapped(events["thread"], lambda _: str(next(numbers))),
         collective=_mapped(
             events["collective"], lambda text: _spelled(operation_of(text)).lower() or None
         ),
@@ -277,10 +293,10 @@ def _events(
         step=events["step"] - first_step,
         seq=_sequence(events),
         **{name: _rounded(events[name]) for name in ("size_bytes", "in_count", "out_count")},
-        **_renumbered(events, ["correlation", "external_id", "wait_correlation"], by_rank=True),
-        **_renumbered(events, ["stream", "wait_stream"], by_rank=False),
+        **_counted([(events, ("correlation", "external_id", "wait_correlation"))], none=(0, -1))[0],
+        **_counted([(events, ("stream", "wait_stream"))], none=(0, -1))[0],
     )
-    return EVENTS.check(EVENTS.cast(table))
+    return EVENTS.of(table)
 
 
 def _mapped(column: pd.Series, name_of: Callable[[str], str | None]) -> pd.Categorical:
@@ -288,7 +304,9 @@ def _mapped(column: pd.Series, name_of: Callable[[str], str | None]) -> pd.Categ
     return _categorical(column.cat.codes.to_numpy(np.int64), texts)
 
 
-def _categorical(codes: npt.NDArray[np.integer[Any]], texts: list[str | None]) -> pd.Categorical:
+def _categorical(
+    codes: npt.NDArray[np.integer[Any]], texts: Sequence[str | None]
+) -> pd.Categorical:
     known = list(dict.fromkeys(text for text in texts if text is not None))
     position = {text: at for at, text in enumerate(known)}
     of_code = np.array([-1 if text is None else position[text] for text in texts] + [-1])
@@ -296,53 +314,53 @@ def _categorical(codes: npt.NDArray[np.integer[Any]], texts: list[str | None]) -
     return pd.Categorical.from_codes(of_code[codes], categories=categories)
 
 
-def _numbered(column: pd.Series) -> pd.Categorical:
-    codes = column.cat.codes.to_numpy(np.int64)
-    numbers = {code: str(n) for n, code in enumerate(pd.unique(codes[codes >= 0]).tolist())}
-    return _categorical(codes, [numbers.get(code) for code in range(len(column.cat.categories))])
+def _distinct(frame: pd.DataFrame) -> tuple[IntArray, list[tuple[str, ...]]]:
+    """Give the distinct rows of texts in order of appearance, and the position of each row."""
+    # In that order numbers say nothing about names.
+    codes = frame.apply(lambda column: column.cat.codes)
+    number = codes.groupby(list(codes), sort=False).ngroup().to_numpy(np.int64)
+    first = codes.drop_duplicates()
+    texts = [
+        [["", *map(str, frame[name].cat.categories)][code + 1] for code in first[name]]
+        for name in first
+    ]
+    return number, list(zip(*texts, strict=True))
+
+
+def _numbering() -> Callable[[str, str], str]:
+    numbers: defaultdict[str, dict[str, int]] = defaultdict(dict)
+
+    def numbered(word: str, name: str) -> str:
+        of_word = numbers[word]
+        return f"{word}_{of_word.setdefault(name, len(of_word) + 1)}"
+
+    return numbered
 
 
 def _names(events: pd.DataFrame, first_step: int) -> pd.Categorical:
-    columns = [events[name] for name in ("name", "category", "kind")]
-    codes = [column.cat.codes.to_numpy(np.int64) for column in columns]
-    sizes = [len(column.cat.categories) + 1 for column in columns]
-    key = ((codes[0] + 1) * sizes[1] + codes[1] + 1) * sizes[2] + codes[2] + 1
-    # In order of appearance, so that numbers say nothing about the names.
-    position, keys = pd.factorize(key)
-    picked = [keys // (sizes[1] * sizes[2]), keys // sizes[2] % sizes[1], keys % sizes[2]]
-    texts = [
-        [["", *map(str, column.cat.categories)][code] for code in of_column]
-        for column, of_column in zip(columns, picked, strict=True)
-    ]
-    rules = classify(texts[0])["rule"].tolist()
-    steps = [step_number(name) for name in texts[0]]
-    numbers: Counter[str] = Counter()
-    new: dict[tuple[str, str], str] = {}
-    names: list[str | None] = []
-    for name, category, kind, rule, step in zip(*texts, rules, steps, strict=True):
+    position, rows = _distinct(events[["name", "category", "kind"]])
+    rules = classify([name for name, *_ in rows])["rule"]
+    numbered, names = _numbering(), []
+    for (name, category, kind), rule in zip(rows, rules, strict=True):
         if not name or _PUBLIC.fullmatch(name):
             names.append(name)
-        elif step is not None:
+        elif (step := step_number(name)) is not None:
             names.append(f"ProfilerStep#{max(step - first_step, 0)}")
+        elif kind:
+            names.append(numbered(_kernel_word(name, kind, rule), name))
         else:
-            word = _word(name, category, kind, rule)
-            if (word, name) not in new:
-                numbers[word] += 1
-                new[word, name] = f"{word}_{numbers[word]}"
-            names.append(new[word, name])
-    return _categorical(position.astype(np.int64), names)
+            is_loader = _DATA_LOADER.search(name[:_LONGEST_NAME])
+            word = "DataLoader___next__" if is_loader else _WORDS.get(category, "event")
+            names.append(numbered(word, name))
+    return _categorical(position, names)
 
 
-def _word(name: str, category: str, kind: str, rule: str) -> str:
+def _kernel_word(name: str, kind: str, rule: str) -> str:
     if kind == "communication":
         return kernel_name(operation_of(name))
-    if kind:
-        word = KERNEL_WORDS.get(rule, "")
-        # Rules of the user's own are not at hand where the copy is read.
-        return (
-            word if word and (kind == "memory") == (rule in ("copy", "dma")) else _KIND_WORDS[kind]
-        )
-    return "DataLoader___next__" if _DATA_LOADER.search(name) else _WORDS.get(category, "event")
+    # Rules of the user's own are not at hand where the copy is read.
+    is_fitting = rule in KERNEL_WORDS and (kind == "memory") == (rule in ("copy", "dma"))
+    return KERNEL_WORDS[rule] if is_fitting else _KIND_WORDS[kind]
 
 
 def kernel_name(operation: str) -> str:
@@ -368,31 +386,33 @@ def _rounded(column: pd.Series) -> pd.Series:
     digits = np.floor(np.log10(np.maximum(np.abs(values), _LARGEST_EXACT / 10))).astype(np.int64)
     unit = 10 ** (digits - 1)
     whole = column.to_numpy(dtype=np.int64, na_value=0)
-    rounded = (whole + unit // 2) // unit * unit
+    rounded = (whole // unit + (whole % unit * 2 >= unit)) * unit
     return pd.Series(rounded, index=column.index, dtype="Int64").mask(column.isna())
 
 
-# Ids that are equal stay equal, and keep their order; 0 and -1 mean none.
-def _renumbered(events: pd.DataFrame, names: list[str], *, by_rank: bool) -> dict[str, pd.Series]:
-    columns = {name: events[name].to_numpy(dtype=np.int64, na_value=0).copy() for name in names}
-    rank = events["rank"].to_numpy() if by_rank else np.zeros(len(events), np.int64)
-    for number in np.unique(rank):
-        rows = np.flatnonzero(rank == number)
-        values = np.concatenate([column[rows] for column in columns.values()])
-        known = np.unique(values[(values != 0) & (values != -1)])
-        for column in columns.values():
-            is_id = rows[(column[rows] != 0) & (column[rows] != -1)]
-            column[is_id] = np.searchsorted(known, column[is_id]) + 1
-    return {
-        name: pd.Series(values, index=events.index, dtype="Int64").mask(events[name].isna())
-        for name, values in columns.items()
-    }
+def _counted(
+    tables: Sequence[tuple[pd.DataFrame, Sequence[str]]], *, none: Sequence[int] = ()
+) -> list[dict[str, pd.Series]]:
+    """Count the ids of each rank anew, from 1 in their order; equal ones stay equal.
 
-
-def _described(described: pd.DataFrame, groups: dict[str, str]) -> pd.DataFrame:
-    names = [groups[name] for name in described["group"]]
-    table = described.assign(group=names, description=None, backend=None)
-    return PROCESS_GROUPS.check(PROCESS_GROUPS.cast(table))
+    Ids in all columns of all tables are counted together.
+    """
+    columns = [table[name] for table, names in tables for name in names]
+    ranks = [table["rank"] for table, names in tables for _ in names]
+    ids = pd.DataFrame(
+        {
+            "rank": np.concatenate(ranks),
+            "id": np.concatenate([c.to_numpy(dtype=np.int64, na_value=0) for c in columns]),
+        }
+    )
+    is_id = ~(np.concatenate([c.isna() for c in columns]) | ids["id"].isin(none))
+    number = ids[is_id].groupby("rank")["id"].rank("dense").astype("int64")
+    new = iter(np.split(number.reindex(ids.index).fillna(ids["id"]).astype("int64").to_numpy(),
+                        np.cumsum([len(column) for column in columns])[:-1]))  # fmt: skip
+    return [
+        {n: pd.Series(next(new), table.index, "Int64").mask(table[n].isna()) for n in names}
+        for table, names in tables
+    ]
 
 
 def _ranks(ranks: pd.DataFrame, events: pd.DataFrame, *, clock: str) -> pd.DataFrame:
@@ -409,7 +429,7 @@ def _ranks(ranks: pd.DataFrame, events: pd.DataFrame, *, clock: str) -> pd.DataF
         first_ns=ranks["rank"].map(first),
         last_ns=ranks["rank"].map(last),
     )
-    return RANKS.check(RANKS.cast(table))
+    return RANKS.of(table)
 
 
 def _distributed(row: Any, described: pd.DataFrame) -> dict[str, Any]:
@@ -422,50 +442,20 @@ def _distributed(row: Any, described: pd.DataFrame) -> dict[str, Any]:
     return {"rank": int(row.rank), **world, **({"pg_config": groups} if groups else {})}
 
 
-# Gaps in the ids are closed; those that only callers or dependencies name count too.
-def _node_ids(trace: Trace) -> dict[int, IntArray]:
-    listed: dict[int, list[IntArray]] = {}
-    for table, names in (
-        (trace.nodes, ("node", "parent")),
-        (trace.dependencies, ("node", "needs")),
-    ):
-        for rank, rows in table.groupby("rank"):
-            ids = [rows[name].dropna().to_numpy(dtype=np.int64) for name in names]
-            listed.setdefault(int(str(rank)), []).extend(ids)
-    return {rank: np.unique(np.concatenate(ids)) for rank, ids in listed.items()}
-
-
-def _counted(frame: pd.DataFrame, name: str, ids: dict[int, IntArray]) -> pd.Series:
-    values = frame[name].to_numpy(dtype=np.int64, na_value=0).copy()
-    rank = frame["rank"].to_numpy()
-    for number, known in ids.items():
-        rows = rank == number
-        values[rows] = np.searchsorted(known, values[rows]) + 1
-    return pd.Series(values, index=frame.index, dtype="Int64").mask(frame[name].isna())
-
-
 def _nodes(
-    nodes: pd.DataFrame, ids: dict[int, IntArray], groups: dict[str, str], factor: float
+    nodes: pd.DataFrame, ids: dict[str, pd.Series], groups: dict[str, str], factor: float
 ) -> pd.DataFrame:
-    start = nodes["start_ns"].to_numpy(dtype=np.float64, na_value=np.nan)
-    dur = nodes["dur_ns"].to_numpy(dtype=np.float64, na_value=np.nan)
-    first = np.nanmin(start) if np.isfinite(start).any() else 0.0
-    begin = np.rint((start - first) * factor)
-    end = np.where(np.isnan(start), dur * factor, (start + dur - first) * factor)
-    took = np.rint(end) - np.where(np.isnan(start), 0.0, begin)
     table = nodes.assign(
-        node=_counted(nodes, "node", ids),
-        parent=_counted(nodes, "parent", ids),
+        **ids,
         name=_node_names(nodes),
         type=_mapped(nodes["type"], lambda text: text if text in _NODE_TYPES else "COMP_NODE"),
-        start_ns=pd.array(begin, dtype="Float64").astype("Int64"),
-        dur_ns=pd.array(took, dtype="Float64").astype("Int64"),
+        **_Clock.of(nodes["start_ns"], factor, 0).times(nodes),
         record_function=None,
         collective=_mapped(nodes["collective"], _node_collective),
         group=_mapped(nodes["group"], lambda text: groups[text]),
         size_bytes=_rounded(nodes["size_bytes"]),
     )
-    return NODES.check(NODES.cast(table))
+    return NODES.of(table)
 
 
 def _node_collective(text: str) -> str | None:
@@ -474,25 +464,16 @@ def _node_collective(text: str) -> str | None:
 
 
 def _node_names(nodes: pd.DataFrame) -> pd.Categorical:
-    on_gpu = (~nodes["is_cpu"].fillna(True).astype(bool)).to_numpy()
-    names, talk = nodes["name"].astype(str), nodes["collective"].astype(object)
-    key, keys = pd.factorize(pd.MultiIndex.from_arrays([names, talk.fillna(""), on_gpu]))
-    rules = classify([name for name, *_ in keys])["rule"]
-    numbers: Counter[str] = Counter()
-    texts: list[str | None] = []
-    for (_, collective, is_gpu), rule in zip(keys, rules, strict=True):
-        word = KERNEL_WORDS.get(rule, "kernel") if is_gpu else "operator"
-        word = _node_collective(collective) or word
-        numbers[word] += 1
-        texts.append(f"{word}_{numbers[word]}")
-    return _categorical(np.array(key, np.int64), texts)
-
-
-def _dependencies(dependencies: pd.DataFrame, ids: dict[int, IntArray]) -> pd.DataFrame:
-    table = dependencies.assign(
-        **{name: _counted(dependencies, name, ids) for name in ("node", "needs")}
+    is_cpu = nodes["is_cpu"].astype(object).map({True: "", False: "GPU"}).fillna("")
+    position, rows = _distinct(
+        nodes[["name", "collective"]].assign(device=is_cpu.astype("category"))
     )
-    return DEPENDENCIES.check(DEPENDENCIES.cast(table))
+    rules = classify([name for name, *_ in rows])["rule"]
+    numbered, names = _numbering(), []
+    for (name, collective, device), rule in zip(rows, rules, strict=True):
+        word = KERNEL_WORDS.get(rule, "kernel") if device else "operator"
+        names.append(numbered(_node_collective(collective) or word, name))
+    return _categorical(position, names)
 
 
 def _visible(trace: Trace) -> pd.DataFrame:
@@ -526,7 +507,7 @@ def _visible(trace: Trace) -> pd.DataFrame:
         ("ratios of times", "all", "every speed, for whoever knows one duration from elsewhere"),
     ]  # fmt: skip
     table = pd.DataFrame([fact for fact in facts if fact[1]], columns=list(VISIBLE.columns))
-    return VISIBLE.check(VISIBLE.cast(table))
+    return VISIBLE.of(table)
 
 
 def _some(texts: Iterable[str], most: int = _LISTED) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import count
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -235,32 +235,25 @@ class _Template:
     received: int = 0
 
     def compute(self, name: str, seconds: float) -> None:
-        self._chain(_Row(self._next(), name, "COMP_NODE", round(1e9 * seconds)))
+        self._add(name, "COMP_NODE", dur_ns=round(1e9 * seconds))
 
-    def collective(self, name: str, kind: str, group: str, size_bytes: int) -> None:
-        row = _Row(self._next(), name, _COLLECTIVE, None, kind, group, size_bytes)
-        self._chain(row)
+    def talk(self, name: str, kind: str, group: str, size_bytes: int) -> None:
+        """Add a collective, or beside the chain a send or receive."""
+        if kind in (_SEND, _RECEIVE):
+            self._add(name, kind, group=group, size_bytes=size_bytes)
+        else:
+            self._add(name, _COLLECTIVE, collective=kind, group=group, size_bytes=size_bytes)
 
-    def message(self, name: str, kind: str, group: str, size_bytes: int) -> None:
-        """Add a send or receive, beside the chain: what follows waits for a receive alone."""
-        row = _Row(self._next(), name, kind, None, None, group, size_bytes)
-        self._add(row)
+    def _add(self, name: str, kind: str, **more: Any) -> None:
+        node = len(self.rows) + 1
+        self.rows.append(_Row(node, name, kind, **more))
+        waits_for = [self.last] if self.last else []
         if kind == _RECEIVE:
-            self.received = row.node
-
-    def _next(self) -> int:
-        return len(self.rows) + 1
-
-    def _add(self, row: _Row) -> None:
-        self.rows.append(row)
-        if self.last:
-            self.edges.append((row.node, self.last))
-
-    def _chain(self, row: _Row) -> None:
-        self._add(row)
-        if self.received:
-            self.edges.append((row.node, self.received))
-        self.last, self.received = row.node, 0
+            self.received = node
+        elif kind != _SEND:
+            waits_for += [self.received] if self.received else []
+            self.last, self.received = node, 0
+        self.edges += [(node, needed) for needed in waits_for]
 
 
 def _stage(job: _Job, stage: int) -> _Template:
@@ -279,7 +272,7 @@ def _stage(job: _Job, stage: int) -> _Template:
             elif 0 <= other < layout.pipeline:
                 name = f"{'receive' if kind == _RECEIVE else 'send'} {words}"
                 group = f"pipeline {min(stage, other)}"
-                template.message(name, kind, group, job.activation_bytes)
+                template.talk(name, kind, group, job.activation_bytes)
     _gradients(template, job, stage)
     return template
 
@@ -308,7 +301,7 @@ def _layer(template: _Template, job: _Job, nodes: Sequence[str], words: str) -> 
             template.compute(words.format(node), times[node])
         elif job.layout.tensor > 1:
             size_bytes = job.activation_bytes
-            template.collective(words.format(node), "all_reduce", "tensor", size_bytes)
+            template.talk(words.format(node), "all_reduce", "tensor", size_bytes)
 
 
 def _gradients(template: _Template, job: _Job, stage: int) -> None:
@@ -316,12 +309,12 @@ def _gradients(template: _Template, job: _Job, stage: int) -> None:
     is_sharded = job.layout.sharding == "zero1" and replicas > 1
     if replicas > 1:
         kind = "reduce_scatter" if is_sharded else "all_reduce"
-        template.collective("gradients", kind, "data", _VALUE_BYTES * held)
+        template.talk("gradients", kind, "data", _VALUE_BYTES * held)
     share = -(-held // replicas) if is_sharded else held
     template.compute("optimizer", job.times.optimizer_per_parameter * share)
     if is_sharded:
         # What one rank puts in, as Chakra counts.
-        template.collective("weights", "all_gather", "data", _VALUE_BYTES * share)
+        template.talk("weights", "all_gather", "data", _VALUE_BYTES * share)
 
 
 def _ranks_of(layout: Layout, stage: int) -> range:
