@@ -254,38 +254,6 @@ def test_convert_leaves_nothing_behind_for_a_file_it_cannot_read(run, no_trace, 
     assert not (tmp_path / "trace.parquet").exists()
 
 
-# --- obfuscate --------------------------------------------------------------
-
-
-def test_obfuscate_writes_a_copy_and_tells_what_stays_visible(run, clean_trace, tmp_path):
-    result = run("obfuscate", clean_trace, tmp_path / "copy", "--factor", "2")
-    assert result.exit_code == 0
-    assert "ratios of times" in result.stdout
-    events = load.traces(tmp_path / "copy", progress=False).events
-    assert events["dur_ns"].tolist() == [4_000, 10_000]
-    assert set(events["name"]) == {"cudaLaunchKernel", "kernel_1"}
-
-
-def test_obfuscate_names_what_it_could_not_read_and_exits_with_1(run, clean_trace, tmp_path):
-    folder = tmp_path / "job"
-    folder.mkdir()
-    clean_trace.rename(folder / clean_trace.name)
-    (folder / "rank1.json").write_text("this is not a trace")
-    result = run("obfuscate", folder, tmp_path / "copy", "--json")
-    assert result.exit_code == 1
-    assert "not in the copy" in result.stderr
-    assert "rank1.json" in result.stderr
-    assert {row["what"] for row in json.loads(result.stdout)} >= {"ranks", "ratios of times"}
-
-
-def test_obfuscate_overwrites_nothing(run, clean_trace, tmp_path):
-    assert run("obfuscate", clean_trace, tmp_path / "copy").exit_code == 0
-    result = run("obfuscate", clean_trace, tmp_path / "copy")
-    assert result.exit_code == 2
-    assert "is not an empty folder" in result.stderr
-    assert run("obfuscate", clean_trace.parent, clean_trace.parent / "new").exit_code == 2
-
-
 # --- datasets ---------------------------------------------------------------
 
 
