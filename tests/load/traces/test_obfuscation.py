@@ -276,6 +276,7 @@ def test_execution_traces_are_copied_without_their_names(tmp_path):
     assert (second.id, list(second.data_deps), second.name) == (2, [1], "all_reduce_1")
     assert attributes_of(second)["comm_size"] == 120_000
     assert attributes_of(second)["pg_name"] == "1"
+    assert load.traces(files, progress=False).quality["what"].eq(SAYS_OBFUSCATED).sum() == 1
 
 
 def test_what_stays_visible_is_told(job, tmp_path):

@@ -199,6 +199,7 @@ def test_what_is_read_again_is_what_was_made_and_says_that_it_is_synthetic(tmp_p
     assert trace.is_synthetic
     load.write_chakra(trace, tmp_path / "job")
     again = load.traces(tmp_path, progress=False)
+    assert again.is_synthetic
     for name in ("node", "name", "type", "dur_ns", "collective", "group", "size_bytes"):
         before, after = (t.nodes[name].astype(object).where(t.nodes[name].notna(), None)
                          for t in (trace, again))  # fmt: skip

@@ -166,9 +166,9 @@ class _Job:
 
     def layers(self, stage: int) -> range:
         """Return the layers of a stage; the first stages hold one more where they do not divide."""
-        each, rest = divmod(self.shape.layers, self.layout.pipeline)
-        first = stage * each + min(stage, rest)
-        return range(first, first + each + (stage < rest))
+        per_stage, remainder = divmod(self.shape.layers, self.layout.pipeline)
+        first = stage * per_stage + min(stage, remainder)
+        return range(first, first + per_stage + (stage < remainder))
 
     def parameters(self, stage: int) -> int:
         """Return the parameters that a rank of a stage holds, rounded up."""

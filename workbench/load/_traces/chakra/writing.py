@@ -123,7 +123,7 @@ def write_chakra(
     for rank, of_rank in nodes_of.items():
         numbers = {name: number for (of, name), number in groups.number.items() if of == rank}
         nodes_as = _messages(of_rank, needed[rank], numbers, messages_of.get(rank, {}))
-        all_messages = (_header(described[described["rank"] == rank]), *nodes_as)
+        all_messages = (_header(described[described["rank"] == rank], graph), *nodes_as)
         content = b"".join(_varint(len(message)) + message for message in all_messages)
         written.append(stem.parent / f"{stem.name}.{rank}.et")
         write_whole(written[-1], lambda opened, content=content: opened.write(content))
@@ -171,9 +171,12 @@ def _some(ids: pd.Series) -> str:
 
 
 # Process groups as PyTorch writes them.
-def _header(groups: pd.DataFrame) -> bytes:
+def _header(groups: pd.DataFrame, graph: object) -> bytes:
     metadata = _message(1, _VERSION)
     metadata += _message(2, _message(1, b"schema") + _message(29, b"workbench"))
+    noted = set(graph.quality["what"]) if isinstance(graph, Trace) else set()
+    for mark, words in protobuf_form.ORIGINS.items():
+        metadata += _message(2, _message(1, mark) + _message(29, b"yes")) if words in noted else b""
     if len(groups):
         described = [
             {"pg_name": row.group, "pg_desc": _given(row.description),
