@@ -3,10 +3,7 @@
 # Traces
 from ._traces.chakra.writing import write_chakra as write_chakra
 from ._traces.chrome_writing import write_chrome_trace as write_chrome_trace
-from ._traces.obfuscation import (
-    obfuscated_trace as obfuscated_trace,
-    write_obfuscated as write_obfuscated,
-)
+from ._traces.obfuscation import write_obfuscated as write_obfuscated
 from ._traces.reader import traces as traces
 
 # Workload imbalance

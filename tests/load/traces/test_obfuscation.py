@@ -16,8 +16,8 @@ from tests.plot.conftest import build
 from workbench import analyze, load
 from workbench._shared.collective_names import OPERATIONS, operation_of
 from workbench._shared.kernel_kinds import classify, shipped_rules
-from workbench.errors import LoadError, WorkbenchError
-from workbench.load._traces.obfuscation import KERNEL_WORDS, kernel_name
+from workbench.errors import LoadError
+from workbench.load._traces.obfuscation import KERNEL_WORDS, kernel_name, obfuscated_trace
 from workbench.tables import (
     DEPENDENCIES,
     DEVICES,
@@ -169,7 +169,7 @@ def test_who_was_late_stays_where_ranks_scaled_alone_would_look_punctual(job, tm
     events = shifted.events.assign(
         start_ns=shifted.events["start_ns"] + 5_000 * shifted.events["rank"].astype("int64")
     )
-    scaled = load.obfuscated_trace(
+    scaled = obfuscated_trace(
         type(shifted)(**{**vars(shifted), "events": EVENTS.check(events)}), factor=2
     ).events
     first = scaled.groupby("rank")["start_ns"].min()
@@ -209,7 +209,7 @@ def test_kernels_that_communicate_still_tell_their_operation(operation):
 
 def test_sizes_keep_two_digits_and_ids_their_relations(job, tmp_path):
     trace = load.traces(job, progress=False)
-    copy = load.obfuscated_trace(trace, factor=0.5)
+    copy = obfuscated_trace(trace, factor=0.5)
     talk = copy.events[copy.events["kind"] == "communication"]
     assert talk["in_count"].tolist() == [12_000_000] * 2
     assert talk["seq"].tolist() == [0, 0]
@@ -244,7 +244,7 @@ def test_whatever_a_name_is_only_words_of_the_copy_are_written(pairs):
          "kind": "compute" if category == "kernel" else None}
         for at, (name, category) in enumerate(pairs)
     ]  # fmt: skip
-    trace = load.obfuscated_trace(_trace_of(build(EVENTS, rows)))
+    trace = obfuscated_trace(_trace_of(build(EVENTS, rows)), 1.5)
     words = {*KERNEL_WORDS.values(), "kernel", "operator", "event", "DataLoader___next__"}
     assert set(trace.events["category"]) <= {"cpu_op", "kernel", "uncategorised"}
     for (name, _), new in zip(pairs, trace.events["name"], strict=True):
@@ -313,11 +313,15 @@ def test_a_factor_that_hides_or_breaks_is_refused(job, tmp_path, factor):
     assert not (tmp_path / "out").exists()
 
 
-def test_a_trace_without_content_is_refused(job):
-    trace = load.traces(job, progress=False)
-    empty = {"events": trace.events.iloc[:0], "nodes": trace.nodes}
-    with pytest.raises(WorkbenchError, match="neither events nor nodes"):
-        load.obfuscated_trace(type(trace)(**{**vars(trace), **empty}))
+def test_a_trace_without_content_is_refused(trace_file, tmp_path):
+    with pytest.raises(LoadError, match="no events and no nodes, so there is nothing to share"):
+        load.write_obfuscated(trace_file([]), tmp_path / "out")
+
+
+def test_a_parquet_of_traces_is_copied_too(job, tmp_path):
+    load.write(load.traces(job, progress=False), tmp_path / "job.parquet")
+    files = load.write_obfuscated(tmp_path / "job.parquet", tmp_path / "out")
+    assert [file.name for file in files] == ["rank_0.json.gz", "rank_1.json.gz"]
 
 
 @pytest.mark.slow

@@ -6,7 +6,7 @@ import re
 import secrets
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from workbench._shared.collective_names import UNKNOWN, operation_of
 from workbench._shared.kernel_kinds import classify
 from workbench._shared.profiler_steps import step_number
 from workbench.errors import LoadError
-from workbench.load._files.archive import Paths, given_paths
+from workbench.load._files.archive import Paths, given_paths, shown_all
 from workbench.load._files.findings import quality_frame
 from workbench.load._traces.chakra.schema import NOW
 from workbench.load._traces.chakra.writing import write_chakra
@@ -106,65 +106,6 @@ class ObfuscatedFiles(list[Path]):
         in the files."""
 
 
-def obfuscated_trace(trace: Trace, *, factor: float | None = None) -> Trace:
-    """Take the names, hosts, exact sizes and true times out of a trace; its behaviour stays.
-
-    Parameters
-    ----------
-    trace
-        From :func:`traces`.
-    factor
-        What all times are multiplied by, 0.1 to 10; a secret one is drawn by default.
-
-    Returns
-    -------
-    Trace
-        The same tables, row by row: ``events``, ``steps``, ``nodes``, ``dependencies``, ``ranks``
-        and ``process_groups``; ``devices`` is empty.
-
-    Raises
-    ------
-    LoadError
-        If the factor is out of range, or nothing is in the trace.
-
-    Notes
-    -----
-    Names become a word for their kind and a number; words that analyses ask for stay (calls
-    of CUDA and HIP, directions of copies, kinds of collectives, steps, passes of a pipeline).
-    Other categories, types and arguments are dropped. Numbers of processes, threads,
-    streams, correlations, groups and sequences are counted anew in their order. Sizes are rounded
-    to two significant digits. A time t becomes ``round((t - origin) factor)`` with one origin for
-    all ranks, ends like starts, so that order, nesting and offsets of clocks stay; there is no
-    jitter. The factor hides speeds only as long as no duration is known from elsewhere.
-    """
-    factor = _factor(factor)
-    if trace.events.empty and trace.nodes.empty:
-        msg = "the trace has neither events nor nodes; load a profile or an execution trace"
-        raise LoadError(msg)
-    groups = _groups(trace)
-    clocks = set(trace.ranks.loc[trace.ranks["format"] == "kineto", "clock"])
-    clock = _EPOCH if clocks == {_EPOCH} else "own"
-    scale = _Clock.of(trace.events["start_ns"], factor, _ORIGIN_NS if clock == _EPOCH else 0)
-    # Ids that only callers or dependencies name count too.
-    graph = ((trace.nodes, ("node", "parent")), (trace.dependencies, ("node", "needs")))
-    of_nodes, of_edges = _counted(graph)
-    names = [groups[name] for name in trace.process_groups["group"]]
-    described = trace.process_groups.assign(group=names, description=None, backend=None)
-    first_step = int(trace.steps["step"].min()) if len(trace.steps) else 0
-    steps = trace.steps.assign(step=trace.steps["step"] - first_step, **scale.times(trace.steps))
-    rows = [("obfuscated", "noted", SAYS_OBFUSCATED, 1, None)]
-    rows += [("obfuscated", "noted", SAYS_SYNTHETIC, 1, None)] * trace.is_synthetic
-    result = Trace(
-        events=_events(trace.events, groups, scale, first_step),
-        ranks=RANKS.empty(), devices=DEVICES.empty(), steps=STEPS.of(steps),
-        process_groups=PROCESS_GROUPS.of(described),
-        nodes=_nodes(trace.nodes, of_nodes, groups, factor),
-        dependencies=DEPENDENCIES.of(trace.dependencies.assign(**of_edges)),
-        quality=quality_frame(rows),
-    )  # fmt: skip
-    return replace(result, ranks=_ranks(trace.ranks, result.events, clock=clock))
-
-
 def write_obfuscated(
     path: Paths, out: str | Path, *, factor: float | None = None
 ) -> ObfuscatedFiles:
@@ -178,7 +119,8 @@ def write_obfuscated(
         Folder to write, new or empty, outside of ``path``: ``rank_0.json.gz``, ... for profiles,
         ``chakra/job.0.et``, ... for execution traces.
     factor
-        What all times are multiplied by; a secret one, written nowhere, is drawn by default.
+        What all times are multiplied by, 0.1 to 10; a secret one, written nowhere, is drawn by
+        default.
 
     Returns
     -------
@@ -197,15 +139,26 @@ def write_obfuscated(
 
     Notes
     -----
-    See :func:`obfuscated_trace` for how. Breakdown, overlap, idle and waiting shares, and replay
-    over the factor, stay within 2 %. PyTorch execution traces are written as Chakra.
+    Breakdown, overlap, idle and waiting shares, and replay over the factor, stay within 2 %.
+
+    Names become a word for their kind and a number; words that analyses ask for stay (calls of
+    CUDA and HIP, directions of copies, kinds of collectives, steps, passes of a pipeline). Other
+    categories, types and arguments are dropped. Numbers of processes, threads, streams,
+    correlations, groups and sequences are counted anew. Sizes are rounded to two significant
+    digits. A time t becomes ``round((t - origin) factor)`` with one origin for all ranks, ends like
+    starts, so that order, nesting and offsets of clocks stay; there is no jitter. The factor hides
+    speeds only as long as no duration is known from elsewhere. PyTorch execution traces are
+    written as Chakra.
     """
     folder = _new_folder(Path(out), path)
     secret = _factor(factor)
     source = traces(path, progress=False)
-    trace = obfuscated_trace(source, factor=secret)
+    trace = obfuscated_trace(source, secret)
+    if trace.events.empty and trace.nodes.empty:
+        msg = f"{shown_all(path)}: no events and no nodes, so there is nothing to share"
+        raise LoadError(msg)
     files = []
-    for row in trace.ranks[trace.ranks["format"] == "kineto"].itertuples():
+    for row in trace.ranks[trace.ranks["rank"].isin(trace.events["rank"])].itertuples():
         events = trace.events[trace.events["rank"] == row.rank]
         base = _ORIGIN_NS if row.clock == _EPOCH else 0
         head = {"schemaVersion": 1, "displayTimeUnit": "ns", "baseTimeNanoseconds": base}
@@ -218,6 +171,35 @@ def write_obfuscated(
     lost = source.quality["finding"].isin(["dropped", "truncated"])
     quality = QUALITY.check(source.quality[lost].reset_index(drop=True))
     return ObfuscatedFiles(files, _visible(trace), quality)
+
+
+def obfuscated_trace(trace: Trace, factor: float) -> Trace:
+    """Return the same tables, row by row, without names, hosts, exact sizes and true times."""
+    groups = _groups(trace)
+    clocks = set(trace.ranks.loc[trace.ranks["rank"].isin(trace.events["rank"]), "clock"])
+    clock = _EPOCH if clocks == {_EPOCH} else "own"
+    scale = _Clock.of(trace.events["start_ns"], factor, _ORIGIN_NS if clock == _EPOCH else 0)
+    # Ids that only callers or dependencies name count too.
+    graph = ((trace.nodes, ("node", "parent")), (trace.dependencies, ("node", "needs")))
+    of_nodes, of_edges = _counted(graph)
+    names = [groups[name] for name in trace.process_groups["group"]]
+    described = trace.process_groups.assign(group=names, description=None, backend=None)
+    first_step = int(trace.steps["step"].min()) if len(trace.steps) else 0
+    steps = trace.steps.assign(step=trace.steps["step"] - first_step, **scale.times(trace.steps))
+    rows = [("obfuscated", "noted", SAYS_OBFUSCATED, 1, None)]
+    rows += [("obfuscated", "noted", SAYS_SYNTHETIC, 1, None)] * trace.is_synthetic
+    # What the ranks of the copy say of themselves, the loader finds in its files.
+    unsaid = dict.fromkeys(("backend", "first_ns", "last_ns"))
+    return Trace(
+        events=_events(trace.events, groups, scale, first_step),
+        ranks=RANKS.of(trace.ranks.assign(source="obfuscated", clock=clock, **unsaid)),
+        devices=DEVICES.empty(),
+        steps=STEPS.of(steps),
+        process_groups=PROCESS_GROUPS.of(described),
+        nodes=_nodes(trace.nodes, of_nodes, groups, factor),
+        dependencies=DEPENDENCIES.of(trace.dependencies.assign(**of_edges)),
+        quality=quality_frame(rows),
+    )
 
 
 def _new_folder(folder: Path, path: Paths) -> Path:
@@ -413,23 +395,6 @@ def _counted(
         {n: pd.Series(next(new), table.index, "Int64").mask(table[n].isna()) for n in names}
         for table, names in tables
     ]
-
-
-def _ranks(ranks: pd.DataFrame, events: pd.DataFrame, *, clock: str) -> pd.DataFrame:
-    span = events.assign(end_ns=events["start_ns"] + events["dur_ns"]).groupby("rank")
-    first, last = span["start_ns"].min(), span["end_ns"].max()
-    files = [
-        f"rank_{rank}.json.gz" if form == "kineto" else f"chakra/job.{rank}.et"
-        for rank, form in zip(ranks["rank"], ranks["format"], strict=True)
-    ]
-    table = ranks.assign(
-        source=files,
-        backend=None,
-        clock=clock,
-        first_ns=ranks["rank"].map(first),
-        last_ns=ranks["rank"].map(last),
-    )
-    return RANKS.of(table)
 
 
 def _distributed(row: Any, described: pd.DataFrame) -> dict[str, Any]:
