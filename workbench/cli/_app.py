@@ -362,7 +362,13 @@ def obfuscate(
     written = load.write_obfuscated(source, target, factor=factor)
     for file in written:
         typer.echo(plain(file), err=True)
-    print_table(written.visible, as_json=as_json)
+    if as_json:
+        print_json(records(written.visible))
+    else:
+        # Whole lines: what is shown to others must not be cut.
+        typer.echo("Still visible, and what it reveals:")
+        for row in records(written.visible):
+            typer.echo(f"  {row['what']}: {row['value']} ({row['reveals']})")
     for row in records(written.quality):
         tell(f"not in the copy: {row['source']}: {row['what']} ({row['count']:,})")
     if len(written.quality):

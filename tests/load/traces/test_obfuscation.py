@@ -283,7 +283,7 @@ def test_what_stays_visible_is_told(job, tmp_path):
     files = load.write_obfuscated(job, tmp_path / "out")
     visible = VISIBLE.check(files.visible).set_index("what")["value"]
     assert visible["ranks"] == "2"
-    assert visible["process groups"] == "1 of 2 ranks"
+    assert visible["process groups"] == "1 x 2 ranks"
     assert visible["elements of messages, 2 digits"] == "12,000,000 BFloat16"
     assert visible["GPU work per step"] == "3"
 

@@ -457,7 +457,7 @@ def _visible(trace: Trace) -> pd.DataFrame:
     steps = per_step.groupby(["rank", "step"]).sum()
     facts = [
         ("ranks", f"{len(trace.ranks)}", "size of the job"),
-        ("process groups", _some(f"{n} of {size} ranks" for size, n in sorted(of_size.items())),
+        ("process groups", _some(f"{n} x {size} ranks" for size, n in sorted(of_size.items())),
          "how the job is parallelised"),
         ("steps", f"{len(trace.steps['step'].unique())}", "how long was recorded, in steps"),
         ("GPU work per step", f"{steps.median():.0f}" if len(steps) else "", "size of the model"),

@@ -75,7 +75,8 @@ def execution_traces(shape: ModelShape, layout: Layout, *, gpu: str | GpuType = 
     * gradients and weights have 2 bytes: all ranks of a replica together reduce 2 P bytes.
 
     Times are those of the closed form (:func:`iteration_model`) with its assumed constants: the
-    nodes of a stage add up to its ``compute`` and ``optimizer``. Left out, as there: embedding
+    nodes of a stage add up to its ``compute`` and, but for the embedding that it counts on every
+    stage, to its ``optimizer``. Left out, as there: embedding
     look-up and its collectives, the loss, clipping. Nothing overlaps but messages; a tied output
     embedding is counted on the first stage. Ranks are numbered with tensor parallelism fastest,
     then data, then pipeline.
