@@ -8,7 +8,17 @@ from typing import Annotated
 
 import typer
 
-from workbench.cli._app import check, convert, fetch, fidelity, group, list_sets, record, verify
+from workbench.cli._app import (
+    check,
+    convert,
+    fetch,
+    fidelity,
+    group,
+    list_sets,
+    obfuscate,
+    record,
+    verify,
+)
 from workbench.cli._diagnose import compare, diagnose
 from workbench.cli._notebooks import lab, publish, report
 
@@ -24,7 +34,7 @@ app = group(
 _PANELS = {
     "Look": (diagnose, check, lab),
     "Compare": (compare, fidelity),
-    "Share": (report,),
+    "Share": (report, obfuscate),
     "Data": (convert, record),
     "Develop": (publish,),
 }

@@ -22,8 +22,7 @@ LOOK = 1
 IMPOSSIBLE = 2
 
 _EXIT_CODES = """\b
-Exit codes: 0 all is well; 1 there is something to look at;
-2 error (wrong usage, unreadable or missing input)."""
+Exit codes: 0 all is well; 1 something to look at; 2 error (usage or input)."""
 
 
 class _CleanErrors(TyperGroup):
@@ -350,6 +349,43 @@ def convert(
     load.write(trace, target)
     typer.echo(plain(target))
     typer.echo(repr(trace), err=True)
+
+
+def obfuscate(
+    source: Annotated[Path, typer.Argument(help="Traces: file, folder or archive.", exists=True)],
+    target: Annotated[Path, typer.Argument(help="Folder to write, new or empty.")],
+    factor: Annotated[
+        float | None,
+        typer.Option(help="What times are multiplied by; drawn, and told nobody, by default."),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Write a copy of traces without names, hosts and true times.
+
+    Sizes are rounded. The copy behaves like the source: shares, waits and replays are equal.
+    What a reader can still tell from it is printed. Exit code 1 if something could not be
+    read, which is named and missing in the copy.
+
+    \b
+    Examples:
+      workbench obfuscate runs/monday shared/monday
+    """
+    from workbench import load
+
+    written = load.write_obfuscated(source, target, factor=factor)
+    for file in written:
+        typer.echo(plain(file), err=True)
+    if as_json:
+        print_json(records(written.visible))
+    else:
+        # Whole lines: what is shown to others must not be cut.
+        typer.echo("Still visible, and what it reveals:")
+        for row in records(written.visible):
+            typer.echo(f"  {row['what']}: {row['value']} ({row['reveals']})")
+    for row in records(written.quality):
+        tell(f"not in the copy: {row['source']}: {row['what']} ({row['count']:,})")
+    if len(written.quality):
+        raise typer.Exit(LOOK)
 
 
 def _checked(file: Path, options: dict[str, Any]) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from workbench.fidelity import (
     pvf,
     regions,
     replay,
+    synthetic_traces,
     traces,
 )
 from workbench.fidelity.findings import finding_cases, finding_quality
@@ -65,6 +66,7 @@ __all__ = [
     "replay",
     "run",
     "summary",
+    "synthetic_traces",
     "text",
     "traces",
 ]

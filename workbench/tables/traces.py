@@ -200,11 +200,20 @@ QUALITY = table("""
     where: str? - first place: byte offset, line or event
 """)
 
+VISIBLE = table("""
+    visible: One row per property that an obfuscated trace still shows.
+
+    what: str - property
+    value: str - its value in the copy
+    reveals: str - what a reader can tell from it about the source
+""")
+
 
 # Findings that do not ask for anybody's attention.
 HARMLESS = ("read", "skipped by design", "noted")
 _LISTED_FINDINGS = 5
 SAYS_SYNTHETIC = "the file says that it is synthetic"
+SAYS_OBFUSCATED = "the file says that it is obfuscated: times are scaled, names are made up"
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from workbench import analyze
-from workbench.analyze._lib.rows import operation_of
+from workbench._shared.collective_names import operation_of
 from workbench.tables import BLAME, COLLECTIVE_WAITS, COLLECTIVES, EVENTS, PROCESS_GROUPS
 
 DLRM = ("kineto-dlrm-8rank", "dlrm_kineto.tar.gz")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import Literal, NamedTuple, TypeAlias
 
@@ -10,6 +9,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from workbench._shared.collective_names import OPERATIONS, UNKNOWN, operation_of
 from workbench._shared.kernel_kinds import KINDS
 from workbench._shared.profiler_steps import STEP_CATEGORIES, step_number
 from workbench.errors import WorkbenchError
@@ -319,26 +319,6 @@ def _by_external_id(events: pd.DataFrame, operator: Ints, row: Ints, launch: Int
     return starter
 
 
-UNKNOWN = "unknown"
-# Names as PyTorch records them and as kernels are called, without anything but letters,
-# in lower case. The first that a name contains decides.
-_SPELLINGS = (
-    ("barrier", "barrier"),
-    ("coalesced", "^coalesced|^endcoalescing|^startcoalescing"),
-    ("wait", "^wait"),
-    ("all-reduce", "allreduce|crossdevicereduce"),
-    ("all-gather", "allgather"),
-    ("reduce-scatter", "reducescatter"),
-    ("all-to-all", "alltoall|all2all"),
-    ("send-receive", "sendrecv"),
-    ("broadcast", "broadcast"),
-    ("scatter", "scatter"),
-    ("gather", "gather"),
-    ("reduce", "reduce"),
-    ("receive", "recv"),
-    ("send", "send"),
-)
-OPERATIONS = (*(operation for operation, _ in _SPELLINGS), UNKNOWN)
 # Such rows move no data of their own, or their partner cannot be told.
 NOT_MATCHED = {
     "barrier": "moves no data",
@@ -356,21 +336,6 @@ _ELEMENT_BYTES = {
     8: ("double", "float64", "long", "int64", "uint64", "complexfloat"),
     16: ("complexdouble",),
 }
-
-
-def operation_of(name: str) -> str:
-    """Tell from a recorded name which operation is meant.
-
-    Examples
-    --------
-    >>> operation_of("_allgather_base"), operation_of("ncclDevKernel_SendRecv(ncclDevKernelArg)")
-    ('all-gather', 'send-receive')
-    """
-    letters = re.sub("[^a-z0-9]", "", name.split("(", maxsplit=1)[0].lower())
-    letters = re.sub("^(?:nccl|rccl|c10d)", "", letters)
-    return next(
-        (operation for operation, spelling in _SPELLINGS if re.search(spelling, letters)), UNKNOWN
-    )
 
 
 def operations(events: pd.DataFrame, row: Ints) -> Ints:

@@ -6,9 +6,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from workbench._shared.collective_names import OPERATIONS
 from workbench.analyze._lib.rows import (
     MISSING,
-    OPERATIONS,
     Ints,
     checked,
     input_sizes,

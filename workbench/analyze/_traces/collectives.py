@@ -9,9 +9,10 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from workbench._shared.collective_names import OPERATIONS
 from workbench._shared.kernel_kinds import KINDS
 from workbench.analyze._lib import rows as arrays
-from workbench.analyze._lib.rows import MISSING, NOT_MATCHED, OPERATIONS, Ints, Work
+from workbench.analyze._lib.rows import MISSING, NOT_MATCHED, Ints, Work
 from workbench.analyze._lib.scopes import across_ranks
 from workbench.analyze._traces.clocks import align_clocks, arrival_doubts
 from workbench.tables import BLAME, COLLECTIVE_WAITS, COLLECTIVES, PROCESS_GROUPS

@@ -73,20 +73,25 @@ def write_chrome_trace(events: pd.DataFrame, path: str | Path, *, synthetic: boo
     head["baseTimeNanoseconds"] = base
     head |= {"distributedInfo": {"rank": ranks[0]}} if ranks else {}
     head |= {"synthetic": True} if synthetic else {}
+    write_trace_file(events, Path(path), head)
+    return Path(path)
+
+
+def write_trace_file(events: pd.DataFrame, path: Path, head: Mapping[str, Any]) -> None:
+    """Write a Chrome trace with fields beside its events; ``head`` states their base time."""
 
     def write_to(file: BinaryIO) -> None:
-        if Path(path).suffix != ".gz":
+        if path.suffix != ".gz":
             _write(events, head, file)
             return
         # Without a time in the header the same events give the same bytes.
         with gzip.GzipFile("", "wb", _PACKED_LEVEL, file, mtime=0) as packed:
             _write(events, head, packed)
 
-    write_whole(Path(path), write_to)
-    return Path(path)
+    write_whole(path, write_to)
 
 
-def _write(events: pd.DataFrame, head: dict[str, Any], file: Any) -> None:
+def _write(events: pd.DataFrame, head: Mapping[str, Any], file: Any) -> None:
     file.write((json.dumps(head)[:-1] + ', "traceEvents": [\n').encode("ascii"))
     first = True
     for block in _blocks(events, head["baseTimeNanoseconds"]):

@@ -284,3 +284,52 @@ def test_ranks_that_do_the_same_always_finish(tmp_path_factory, rows):
             assert "pg_name" not in told or int(told["pg_name"]) > 0
             assert told.get("pg_name", "1") in groups or "pg_name" not in told
     assert simulate(files, files.groups) is not None
+
+
+def pair(rank, other, **more):
+    members = f"{min(rank, other)},{max(rank, other)}"
+    return {"rank": rank, "group": "pp", "group_size": 2, "members": members} | more
+
+
+def message(number, rank, kind, **more):
+    return node(number, rank, type=f"COMM_{kind}_NODE", group="pp", size_bytes=64) | more
+
+
+def messages_of(files):
+    return {
+        int(path.name.split(".")[-2]): [
+            tuple(attributes_of(n).get(f"comm_{name}") for name in ("src", "dst", "tag", "size"))
+            for n in nodes_of(path)
+            if n.type != COMPUTE
+        ]
+        for path in files
+    }
+
+
+def test_messages_in_a_group_of_two_have_ranks_and_a_tag(tmp_path):
+    rows = [
+        message(1, 0, "SEND"), message(2, 0, "SEND", size_bytes=32), message(3, 0, "RECV"),
+        message(7, 5, "RECV"), message(8, 5, "SEND"), message(9, 5, "RECV", size_bytes=32),
+    ]  # fmt: skip
+    groups = build(PROCESS_GROUPS, [pair(0, 5), pair(5, 0)])
+    files = written(tmp_path, rows, process_groups=groups)
+    assert messages_of(files) == {
+        0: [(0, 5, 0, 64), (0, 5, 1, 32), (5, 0, 0, 64)],
+        5: [(0, 5, 0, 64), (5, 0, 0, 64), (0, 5, 1, 32)],
+    }
+    assert files.quality.empty
+    again = load.traces(tmp_path, progress=False).nodes
+    assert again["group"].tolist() == ["pp"] * 6
+    assert set(again["type"]) == {"COMM_SEND_NODE", "COMM_RECV_NODE"}
+
+
+@pytest.mark.parametrize("other_side", [[], [message(1, 5, "RECV", size_bytes=65)]])
+def test_a_message_that_the_other_side_does_not_expect_would_hang_and_becomes_compute(
+    tmp_path, other_side
+):
+    rows = [message(1, 0, "SEND"), node(2, 5), *(row | {"node": 3} for row in other_side)]
+    groups = build(PROCESS_GROUPS, [pair(0, 5), pair(5, 0)])
+    files = written(tmp_path, rows, process_groups=groups)
+    assert messages_of(files) == {0: [], 5: []}
+    assert files.quality["what"].str.contains("partner").all()
+    assert len(files.quality)

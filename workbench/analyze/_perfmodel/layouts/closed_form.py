@@ -48,7 +48,7 @@ def parts(c: Columns, k: Constants) -> dict[str, Array]:
     stage = matrix + launch + tensor + context + expert
     # A layer for a further token is followed by the same head.
     heads = 1 + c.ahead
-    head = heads * 6 * c.tokens * c.h * c.vocabulary / c.t / (c.peak_16 * _share_of_peak(c, k))
+    head = heads * 6 * c.tokens * c.h * c.vocabulary / c.t / (c.peak_16 * share_of_peak(c, k))
     rounds = c.rounds
     # Tensor-parallel ranks send a share each and gather it behind their links.
     sent = 2 * c.tokens * c.h / c.t
@@ -71,7 +71,7 @@ def parts(c: Columns, k: Constants) -> dict[str, Array]:
     }
 
 
-def _share_of_peak(c: Columns, k: Constants) -> Array:
+def share_of_peak(c: Columns, k: Constants) -> Array:
     """Narrow matrices and few tokens reach less of the peak."""
     return k.matrix_share / (1 + k.half_width * c.t / c.h) / (1 + k.half_tokens / c.tokens)
 
@@ -108,7 +108,7 @@ def _layer(
 ) -> tuple[Array, ...]:
     """Give the parts of a layer whose tokens meet so much width of experts and of other blocks."""
     scores = 2 * c.tokens * np.where(c.flash > 0, c.seen / 2, c.s) * (c.key + c.value)
-    dense = _share_of_peak(c, k)
+    dense = share_of_peak(c, k)
     # Backward is two products for each of forward; flash attention stores no scores and
     # needs five for two, as it computes them again.
     plain = c.attention_parameters + c.matrices * c.h * ffn

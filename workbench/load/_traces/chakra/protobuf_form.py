@@ -14,10 +14,13 @@ from workbench.load._files.findings import Findings
 from workbench.load._files.json_events import to_integer
 from workbench.load._traces.chakra import schema
 from workbench.load._traces.graph import NodeRow, RankGraph, clean_text, us_to_ns
+from workbench.tables import SAYS_OBFUSCATED, SAYS_SYNTHETIC
 
 # What of a node the schema cannot hold (nanoseconds, a recorded 0, callers) is one attribute of it,
 # so that files stay readable by every tool of Chakra and still give back the rows written.
 ATTRIBUTE = b"workbench_row"
+# Attributes of the metadata by which a file says that nobody recorded it so.
+ORIGINS = {b"workbench_synthetic": SAYS_SYNTHETIC, b"workbench_obfuscated": SAYS_OBFUSCATED}
 _TEXTS = ("type", "collective", "group")
 _COUNTS = ("dur_ns", "size_bytes")
 _NUMBERS = ("parent", "start_ns", "record_function", *_COUNTS)
@@ -71,7 +74,7 @@ def read(data: bytes, graph: RankGraph) -> None:
         raise LoadError(msg)
     generation = schema.recognise(split[0][1], [raw for _, raw in split[1:_SAMPLES]])
     if schema.is_header(split[0][1]):
-        stated = schema.version(split.pop(0)[1]) or generation.name
+        stated = _header(split.pop(0)[1], graph.findings) or generation.name
     else:
         stated = generation.name
         finding = "metadata in front of the nodes" if generation.has_header else ""
@@ -96,6 +99,12 @@ def read(data: bytes, graph: RankGraph) -> None:
     if broken:
         finding = "nodes that cannot be decoded"
         graph.findings.add("dropped", finding, len(broken), f"byte {broken[0]:,}")
+
+
+def _header(header: bytes, findings: Findings) -> str:
+    for mark, words in ORIGINS.items():
+        findings.add("noted", words, int(mark in header))
+    return schema.version(header)
 
 
 def _add_node(graph: RankGraph, node: Any, generation: schema.Generation) -> None:

@@ -82,9 +82,11 @@ def write_chakra(
     -----
     ``GlobalMetadata`` and then one ``Node`` after the other, each behind its length. Node types of
     PyTorch become ``COMP_NODE``, calls of the communication library ``COMM_COLL_NODE``, with the
-    bytes that one rank puts in. Simulators stop at collectives without a size or of a kind that
-    they do not model (reduce, gather, scatter, barrier), and at sends and receives without a
-    partner: these become ``COMP_NODE`` of their measured time. Process groups have a number above
+    bytes that one rank puts in. Sends and receives in a group of two ranks become
+    ``COMM_SEND_NODE`` and ``COMM_RECV_NODE`` with ranks and tag, if both sides list the same sizes
+    in the same order. Simulators stop at collectives without a size or of a kind that they do not
+    model (reduce, gather, scatter, barrier), and at sends and receives without a partner: these
+    become ``COMP_NODE`` of their measured time. Process groups have a number above
     0: names that are such a number stay, others get one. Times are rounded to microseconds. What
     the schema cannot hold (nanoseconds, callers, a recorded 0, names of groups) is in the attribute
     ``workbench_row``. Callers are not written as control edges, as other converters do: a caller
@@ -103,29 +105,26 @@ def write_chakra(
     else:
         described = graph.process_groups if isinstance(graph, Trace) else PROCESS_GROUPS.empty()
     tables = (graph.nodes, graph.dependencies) if isinstance(graph, Trace) else graph
-    nodes, dependencies = (
-        NODES.check(tables[0], "nodes"),
-        DEPENDENCIES.check(tables[1], "dependencies"),
-    )
+    nodes, dependencies = NODES.check(tables[0], "nodes"), DEPENDENCIES.check(tables[1])
     if nodes.empty:
         msg = "there are no nodes to write; load an execution trace, or use analyze.chakra_nodes"
         raise LoadError(msg)
     stem = Path(path).with_suffix("") if Path(path).suffix == ".et" else Path(path)
-    ranks: list[int] = sorted(nodes["rank"].unique().tolist())
-    nodes_of = {rank: nodes[nodes["rank"] == rank] for rank in ranks}
-    needed = {rank: dependencies[dependencies["rank"] == rank] for rank in ranks}
+    nodes_of = {rank: nodes[nodes["rank"] == rank] for rank in sorted(set(nodes["rank"]))}
+    needed = {rank: dependencies[dependencies["rank"] == rank] for rank in nodes_of}
     for rank, of_rank in nodes_of.items():
         _refuse(rank, of_rank, needed[rank], allow_stuck=allow_stuck)
     findings = Findings(stem.name)
     talking = nodes[nodes["type"].isin(COMMUNICATION)]
     rows_of = {rank: list(_rows(talking[talking["rank"] == rank])) for rank in nodes_of}
-    groups = groups_of(calls(rows_of, findings), described, findings)
+    messages_of = messages_between(rows_of, described)
+    groups = groups_of(calls(rows_of, messages_of, findings), described, findings)
     written = []
     for rank, of_rank in nodes_of.items():
-        header = _header(described[described["rank"] == rank])
         numbers = {name: number for (of, name), number in groups.number.items() if of == rank}
-        messages = [header, *_messages(of_rank, needed[rank], numbers)]
-        content = b"".join(_varint(len(message)) + message for message in messages)
+        nodes_as = _messages(of_rank, needed[rank], numbers, messages_of.get(rank, {}))
+        all_messages = (_header(described[described["rank"] == rank], graph), *nodes_as)
+        content = b"".join(_varint(len(message)) + message for message in all_messages)
         written.append(stem.parent / f"{stem.name}.{rank}.et")
         write_whole(written[-1], lambda opened, content=content: opened.write(content))
     if not groups.members:
@@ -172,9 +171,12 @@ def _some(ids: pd.Series) -> str:
 
 
 # Process groups as PyTorch writes them.
-def _header(groups: pd.DataFrame) -> bytes:
+def _header(groups: pd.DataFrame, graph: object) -> bytes:
     metadata = _message(1, _VERSION)
     metadata += _message(2, _message(1, b"schema") + _message(29, b"workbench"))
+    noted = set(graph.quality["what"]) if isinstance(graph, Trace) else set()
+    for mark, words in protobuf_form.ORIGINS.items():
+        metadata += _message(2, _message(1, mark) + _message(29, b"yes")) if words in noted else b""
     if len(groups):
         described = [
             {"pg_name": row.group, "pg_desc": _given(row.description),
@@ -193,23 +195,29 @@ def _rows(nodes: pd.DataFrame) -> Iterator[NodeRow]:
 
 
 def _messages(
-    nodes: pd.DataFrame, edges: pd.DataFrame, groups: Mapping[str, int]
+    nodes: pd.DataFrame,
+    edges: pd.DataFrame,
+    groups: Mapping[str, int],
+    messages: Mapping[int, Message],
 ) -> Iterator[bytes]:
     needed: dict[tuple[str, int], list[int]] = {}
     columns = (edges[name].tolist() for name in ("edge", "node", "needs"))
     for edge, node, needs in zip(*columns, strict=True):
         needed.setdefault((edge, node), []).append(needs)
     for row in _rows(nodes):
-        yield _node(row, needed, groups)
+        yield _node(row, needed, groups, messages.get(row.node))
 
 
 def _node(
-    row: NodeRow, needed: Mapping[tuple[str, int], list[int]], groups: Mapping[str, int]
+    row: NodeRow,
+    needed: Mapping[tuple[str, int], list[int]],
+    groups: Mapping[str, int],
+    between: Message | None,
 ) -> bytes:
     make = schema.NOW.decoder()
     message = make(id=row.node, name=str(row.name).encode("utf-8", "replace"))
-    kind = kind_of(row)
-    is_collective = kind.type == COLLECTIVE
+    kind = kind_of(row, between)
+    is_collective, is_talk = kind.type == COLLECTIVE, kind.type in COMMUNICATION
     message.type = schema.NOW.types.index(kind.type)
     message.data_deps.extend(needed.get(("data", row.node), ()))
     message.ctrl_deps.extend(needed.get(("control", row.node), ()))
@@ -225,16 +233,17 @@ def _node(
         group=str(groups[row.group]) if is_collective and row.group is not None else None,
         size_bytes=None if kind.reason else row.size_bytes,
         # Feeders refuse nodes that do not tell, and communication of the CPU.
-        is_cpu=not is_collective and row.is_cpu is not False,
+        is_cpu=not is_talk and row.is_cpu is not False,
     )
     stated = {
         "comm_type": ("int64_val", kind.collective),
         # Chakra's feeder wants these two in fields of their own.
-        "comm_size": ("int64_val", plain.size_bytes if is_collective else None),
-        "tensor_size": ("uint64_val", None if is_collective else plain.size_bytes),
+        "comm_size": ("int64_val", plain.size_bytes if is_talk else None),
+        "tensor_size": ("uint64_val", None if is_talk else plain.size_bytes),
         "pg_name": ("string_val", plain.group and plain.group.encode()),
         "rf_id": ("int64_val", row.record_function),
         "is_cpu_op": ("bool_val", plain.is_cpu),
+        **({} if between is None else between.attributes()),
     }
     for name, (field, value) in stated.items():
         if value is not None:
@@ -279,6 +288,19 @@ _MOST_GROUP_NUMBER = (1 << 31) - 1
 Calls = dict[tuple[int, str | None], list[tuple[str, int]]]
 
 
+class Message(NamedTuple):
+    """A send or receive whose partner is known; messages between two ranks are counted."""
+
+    source: int
+    target: int
+    tag: int
+
+    def attributes(self) -> dict[str, tuple[str, int]]:
+        """Return what Chakra's feeder asks of a message, and in which field."""
+        names = ("comm_src", "comm_dst", "comm_tag")
+        return {name: ("int32_val", value) for name, value in zip(names, self, strict=True)}
+
+
 class Kind(NamedTuple):
     """Node type and number of the collective in the schema; why it is not a collective there."""
 
@@ -294,14 +316,52 @@ class Groups(NamedTuple):
     members: Mapping[int, Sequence[int]]  # ranks, by number of the group
 
 
-def kind_of(row: NodeRow) -> Kind:
+def _direction(row: NodeRow) -> str:
+    """Return the node type of a send or receive; empty for everything else."""
+    of_name = {"send": "COMM_SEND_NODE", "recv": "COMM_RECV_NODE", "receive": "COMM_RECV_NODE"}
+    return row.type if row.type in COMMUNICATION[2:] else of_name.get(row.collective or "", "")
+
+
+def messages_between(
+    ranks: Mapping[int, Sequence[NodeRow]], described: pd.DataFrame
+) -> dict[int, dict[int, Message]]:
+    """Give the messages of each rank by node: those whose two sides agree in number and sizes.
+
+    The partner is the other member of a group of two.
+    """
+    partner = {
+        (row.rank, row.group): set(map(int, str(row.members).split(","))) - {row.rank}
+        for row in described.itertuples()
+        if str(row.members).count(",") == 1
+    }
+    sides: dict[tuple[int, int], dict[int, list[tuple[int, int | None]]]] = {}
+    for rank, rows in ranks.items():
+        for row in sorted(rows, key=lambda row: (row.start_ns or 0, row.node)):
+            others = partner.get((rank, row.group or ""), set())
+            if (direction := _direction(row)) and len(others) == 1:
+                ends = (rank, *others) if direction == "COMM_SEND_NODE" else (*others, rank)
+                of_rank = sides.setdefault((ends[0], ends[1]), {}).setdefault(rank, [])
+                of_rank.append((row.node, row.size_bytes))
+    messages: dict[int, dict[int, Message]] = {}
+    for ends, of_ranks in sides.items():
+        sent, received = ([size for _, size in of_ranks.get(rank, [])] for rank in ends)
+        # A message that one side lacks would keep a simulator waiting for ever.
+        if sent == received and all(sent):
+            for rank, listed in of_ranks.items():
+                numbered = {node: Message(*ends, tag) for tag, (node, _) in enumerate(listed)}
+                messages.setdefault(rank, {}).update(numbered)
+    return messages
+
+
+def kind_of(row: NodeRow, between: Message | None = None) -> Kind:
     """Tell what a node becomes in a file that is to be simulated."""
     if row.type not in COMMUNICATION:
         return Kind(row.type if row.type in schema.NOW.types else COMPUTE)
-    recorded = row.collective or ""
-    name = _SAME_AS.get(recorded, recorded)
-    if name in ("send", "recv", "receive") or row.type in COMMUNICATION[2:]:
+    if direction := _direction(row):
+        if between is not None:
+            return Kind(direction)
         return Kind(COMPUTE, reason="sends and receives, whose partner is not in the tables")
+    name = _SAME_AS.get(row.collective or "", row.collective or "")
     if name not in _MODELLED:
         return Kind(COMPUTE, reason="collectives of a kind that simulators do not model")
     if not row.size_bytes:
@@ -309,13 +369,17 @@ def kind_of(row: NodeRow) -> Kind:
     return Kind(COLLECTIVE, schema.NOW.collectives.index(name))
 
 
-def calls(ranks: Mapping[int, Sequence[NodeRow]], findings: Findings) -> Calls:
+def calls(
+    ranks: Mapping[int, Sequence[NodeRow]],
+    messages: Mapping[int, Mapping[int, Message]],
+    findings: Findings,
+) -> Calls:
     """List the collectives of each rank and group as they began; note what is no collective."""
     listed: Calls = {}
     for rank, nodes in ranks.items():
         # Ranks must list the collectives of a group in the same order, or simulators wait forever.
         for row in sorted(nodes, key=lambda row: (row.start_ns or 0, row.node)):
-            kind = kind_of(row)
+            kind = kind_of(row, messages.get(rank, {}).get(row.node))
             if kind.reason:
                 finding, where = _AS_COMPUTE + kind.reason, f"rank {rank} node {row.node}"
                 findings.add("repaired", finding, 1, where)

@@ -31,7 +31,7 @@ from workbench.load._traces.kineto.blocks import (
     token,
 )
 from workbench.load._traces.parquet import all_missing
-from workbench.tables import EVENTS, SAYS_SYNTHETIC, STEPS
+from workbench.tables import EVENTS, SAYS_OBFUSCATED, SAYS_SYNTHETIC, STEPS
 
 IntArray = npt.NDArray[np.int64]
 
@@ -136,8 +136,13 @@ def rank_tables(
         if argument not in frame:
             frame[argument] = _extra(raw, argument, timed, texts)
     findings.add("read", "events", rows)
-    findings.add("noted", SAYS_SYNTHETIC, int(bool(raw.metadata.get("synthetic"))))
+    _note_origin(findings, raw.metadata)
     return RankTables(label, frame, steps, findings.frame(), raw.metadata, timed.clock)
+
+
+def _note_origin(findings: Findings, metadata: Mapping[str, Any]) -> None:
+    findings.add("noted", SAYS_SYNTHETIC, int(bool(metadata.get("synthetic"))))
+    findings.add("noted", SAYS_OBFUSCATED, int(bool(metadata.get("obfuscated"))))
 
 
 @dataclass(frozen=True)
