@@ -4,6 +4,10 @@
 from ._traces.chakra.writing import write_chakra as write_chakra
 from ._traces.chrome_writing import write_chrome_trace as write_chrome_trace
 from ._traces.reader import traces as traces
+from ._traces.trace_profile import (
+    trace_profile as trace_profile,
+    write_trace_profile as write_trace_profile,
+)
 
 # Workload imbalance
 from ._imbalance.document_lengths import document_lengths as document_lengths

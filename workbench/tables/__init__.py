@@ -301,6 +301,7 @@ from workbench.tables.trace_analyses import (
     TIME_BREAKDOWN,
     UNCLASSIFIED_KERNELS,
 )
+from workbench.tables.trace_profile import TRACE_LIKENESS, TraceProfile
 from workbench.tables.traces import (
     CLOCKS,
     DEPENDENCIES,
@@ -364,10 +365,10 @@ __all__ = [
     "SLOW_LINKS", "SLOW_TIMES", "SMOOTHING_PLANS", "SMOOTHING_SUMMARY", "SPAN_ENERGY", "SPARES",
     "STALENESS", "STARTUP_GOODPUT", "STARTUP_TIME", "STEPS", "STEP_BREAKDOWN", "STEP_ENERGY",
     "STEP_TIMES", "SURVIVAL", "TABLE_SHARDING", "TASKS", "TASK_EDGES", "TIMELINE", "TIMER_RANKS",
-    "TIME_BREAKDOWN", "TIME_TO_LOSS", "TRACE_DIFF", "TRAINING_RUNS", "TRAINING_SPEED",
+    "TIME_BREAKDOWN", "TIME_TO_LOSS", "TRACE_DIFF", "TRACE_LIKENESS", "TRAINING_RUNS", "TRAINING_SPEED",
     "TRAINING_STEPS", "TRIALS", "TROUBLE_TRUTH", "TUNED_PACKING", "UNCLASSIFIED_KERNELS",
     "UTILIZATION", "WASTE_STATES", "WEIBULL", "WHAT_IF", "WORK_ENERGY", "Bundle", "Column",
     "ExecutionGraph", "ExhaustiveInjections", "FailureLog", "Findings", "Fleet", "FlightRecording",
     "Injections", "JobLog", "Origin", "PowerLog", "Regions", "Source", "Table", "TaskGraph",
-    "Trace", "as_source", "folded_findings",
+    "Trace", "TraceProfile", "as_source", "folded_findings",
 ]  # fmt: skip

@@ -1,0 +1,241 @@
+"""How like a synthetic trace is the real one, and how much of it shows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from typing import TypeAlias
+
+import numpy as np
+import pandas as pd
+
+from workbench._shared.numbers import not_negative
+from workbench.analyze._perfmodel.graph.execution_graph import execution_graph
+from workbench.analyze._perfmodel.replays.change import Change, changed_weights
+from workbench.analyze._perfmodel.timing.replay import replay
+from workbench.analyze._perfmodel.twins.chain import Chain, fitted_chain, perplexity
+from workbench.analyze._perfmodel.twins.leaks import leak_scores
+from workbench.analyze._perfmodel.twins.operations import (
+    KIND_NAMES,
+    host_operations,
+    on_one_clock,
+)
+from workbench.analyze._traces.breakdown import time_breakdown
+from workbench.analyze._traces.collectives import collectives
+from workbench.tables import TRACE_LIKENESS, ExecutionGraph, Trace
+from workbench.tables.trace_profile import CHAIN_DEPTH, SYNC, bucket
+
+Score: TypeAlias = tuple[str, str, float, float | None, bool]
+_CHANGES = (Change(factor=0.5, kind="compute"), Change(factor=2.0, kind="communication"))
+_PARTS = ("compute", "exposed_communication", "exposed_memory", "exposed_other", "idle")
+_SHAPES = {"duration": "dur", "size": "size", "gap": "gap"}
+_MOST_RANKS = 8
+# Sizes and durations within a factor of 4 are alike when the order is compared.
+_HALVES = 4
+
+
+@dataclass(frozen=True, kw_only=True)
+class LikenessLimits:
+    """From which scores on a synthetic trace is unlike the real one; chosen, and changeable.
+
+    Parameters
+    ----------
+    mix_share
+        Most total variation distance of kinds, and of kinds with sizes.
+    shape_distance
+        Most Kolmogorov-Smirnov distance of sizes, durations and gaps of a kind.
+    order_share
+        Least share of the order in the real trace that the synthetic one predicts.
+    move_ratio
+        Most difference from 1 of ratios: the time of a step, and what a what-if makes of it.
+    part_share
+        Most difference between the shares of a part of the time.
+    """
+
+    mix_share: float = 0.1
+    shape_distance: float = 0.2
+    order_share: float = 0.9
+    move_ratio: float = 0.1
+    part_share: float = 0.1
+
+    def __post_init__(self) -> None:
+        for limit in fields(self):
+            not_negative(limit.name, getattr(self, limit.name))
+
+
+def trace_likeness(
+    real: Trace, synthetic: Trace, *, limits: LikenessLimits | None = None
+) -> pd.DataFrame:
+    """Score a synthetic trace beside a real one: is it like it, and does it leak?
+
+    Behaviour is the score that counts: the same what-if must move both alike. A trace with the
+    right kernels in the wrong order passes mix and shape, and fails there.
+
+    Parameters
+    ----------
+    real
+        The trace that the synthetic one stands for, or a held-out rank of its job: then the
+        scores tell what the profile says of ranks it has not seen.
+    synthetic
+        From :func:`workbench.simulate.traces_like`, or any other generator.
+    limits
+        From which scores on it is unlike.
+
+    Returns
+    -------
+    pandas.DataFrame
+        Table :data:`workbench.tables.TRACE_LIKENESS`: ``score`` (mix, shape, order, behaviour,
+        leak), ``kind``, ``value``, ``limit`` (missing where nothing can tell) and ``verdict``:
+        pass, FAIL or not checked.
+
+    Raises
+    ------
+    WorkbenchError
+        If one of the traces has no GPU work.
+
+    Notes
+    -----
+    Mix: total variation distance, of kinds and of kinds with sizes (durations without) to a factor
+    of 4. Shape: Kolmogorov-Smirnov distance per kind. Order: perplexity of the real order under a
+    chain of depth 5 fitted on the synthetic one (limit: that of the kinds independent of each
+    other), and (H0 - Hs) / (H0 - Hr) with H the log perplexity of the real order under no order,
+    the synthetic and the real chain. Behaviour: each of up to 8 ranks is replayed alone, the median
+    counts; a move is the replayed time with a change over that without. Of several ranks the job
+    is replayed as well, with waits between ranks. Leak: share of source names, not counting those
+    of the CUDA runtime; longest run of equal (kind, size, duration) beside the 99 % quantile for
+    independent sequences with the same frequencies, ln(n m (1 - p)) / -ln p plus a Gumbel term; and
+    the distance to the nearest source rank over that of the source ranks from each other.
+
+    References
+    ----------
+    Run by chance: R. Arratia and M. S. Waterman, Advances in Mathematics 55 (1985) 13.
+    """
+    bounds = limits or LikenessLimits()
+    events = [on_one_clock(trace.events) for trace in (real, synthetic)]
+    sides = [_sequences(table) for table in events]
+    scores = [
+        *_mix(*sides, bounds),
+        *_shape(*sides, bounds),
+        *_order(*sides, bounds),
+        *_behaviour(*events, bounds),
+        *leak_scores(*events, *sides),
+    ]
+    table = pd.DataFrame(scores, columns=["score", "kind", "value", "limit", "holds"])
+    verdict = np.where(table["holds"], "pass", "FAIL")
+    table["verdict"] = np.where(table["limit"].isna(), "not checked", verdict)
+    return TRACE_LIKENESS.of(table)
+
+
+def _sequences(events: pd.DataFrame) -> pd.DataFrame:
+    """Give the operations, each with its token: kind, and size (duration without) roughly."""
+    rows = host_operations(events)
+    size = rows["size"].where(rows["size"] > 0, rows["dur"])
+    rough = bucket(size) // _HALVES
+    is_sync = rows["kind"] == KIND_NAMES.index(SYNC)
+    return rows.assign(token=100 * rows["kind"] + np.where(is_sync, 0, rough))
+
+
+def _mix(real: pd.DataFrame, other: pd.DataFrame, limits: LikenessLimits) -> Iterator[Score]:
+    for kind, column in (("kinds", "kind"), ("kinds and sizes", "token")):
+        shares = [side[column].value_counts(normalize=True) for side in (real, other)]
+        distance = 0.5 * float(shares[0].sub(shares[1], fill_value=0).abs().sum())
+        yield "mix", kind, distance, limits.mix_share, distance <= limits.mix_share
+
+
+def _shape(real: pd.DataFrame, other: pd.DataFrame, limits: LikenessLimits) -> Iterator[Score]:
+    for number, kind in enumerate(KIND_NAMES):
+        for words, column in _SHAPES.items():
+            sides = [side.loc[side["kind"] == number, column] for side in (real, other)]
+            if column == "size":
+                sides = [side[side > 0] for side in sides]
+            if kind == SYNC or not (len(sides[0]) and len(sides[1])):
+                continue
+            distance = ks_distance(*(side.to_numpy(dtype=np.float64) for side in sides))
+            holds = distance <= limits.shape_distance
+            yield "shape", f"{words} of {kind}", distance, limits.shape_distance, holds
+
+
+def ks_distance(first: np.ndarray, second: np.ndarray) -> float:
+    """Give the largest difference of two empirical distributions."""
+    points = np.concatenate([first, second])
+    shares = [np.searchsorted(np.sort(x), points, side="right") / len(x) for x in (first, second)]
+    return float(np.abs(shares[0] - shares[1]).max())
+
+
+def _order(real: pd.DataFrame, other: pd.DataFrame, limits: LikenessLimits) -> Iterator[Score]:
+    tokens = sorted({*real["token"], *other["token"]})
+    sides = [_by_rank(side) for side in (real, other)]
+    chain = fitted_chain(sides[1], depth=CHAIN_DEPTH)
+
+    def log_perplexity(model: Chain) -> float:
+        return float(np.log(perplexity(model, sides[0], symbol_count=len(tokens))))
+
+    under, without = (log_perplexity(model) for model in (chain, {(): chain.get((), {})}))
+    best = log_perplexity(fitted_chain(sides[0], depth=CHAIN_DEPTH))
+    free = log_perplexity(fitted_chain(sides[0], depth=0))
+    values = np.exp([under, without]).tolist()
+    yield "order", "perplexity under its chain", values[0], values[1], under <= without
+    # A sequence without any order has none to predict.
+    share = (free - under) / (free - best) if free - best > 1e-9 else 1.0
+    yield "order", "share of the order", share, limits.order_share, share >= limits.order_share
+
+
+def _by_rank(side: pd.DataFrame) -> list[list[int]]:
+    return [group.tolist() for _, group in side.groupby("rank")["token"]]
+
+
+def _behaviour(real: pd.DataFrame, other: pd.DataFrame, limits: LikenessLimits) -> Iterator[Score]:
+    sides = [_rank_behaviours(events) for events in (real, other)]
+    medians = [side.median() for side in sides]
+    for part in [f"{name} share" for name in _PARTS]:
+        difference = abs(medians[1][part] - medians[0][part])
+        holds = difference <= limits.part_share
+        yield "behaviour", part.replace("_", " "), difference, limits.part_share, holds
+    for kind in [name for name in medians[0].index if not name.endswith("share")]:
+        yield _moved("", kind, (medians[0][kind], medians[1][kind]), limits)
+    if min(events["rank"].nunique() for events in (real, other)) < 2:  # noqa: PLR2004 - two ranks
+        return
+    jobs = [_job_behaviour(events) for events in (real, other)]
+    for kind in jobs[0]:
+        yield _moved("job, ", kind, (jobs[0][kind], jobs[1][kind]), limits)
+
+
+def _moved(whose: str, kind: str, values: tuple[float, float], limits: LikenessLimits) -> Score:
+    ratio = values[1] / values[0] if values[0] else float(values[1] == values[0])
+    # One below the other by the limit is as far as one above: 0.9 to 1.1.
+    return (
+        "behaviour", f"{whose}{kind}", ratio, 1 + limits.move_ratio,
+        abs(ratio - 1) <= limits.move_ratio,
+    )  # fmt: skip
+
+
+def _rank_behaviours(events: pd.DataFrame) -> pd.DataFrame:
+    """Replay ranks alone: shares of the time, time of a step, and moves."""
+    ranks = np.unique(events.loc[events["kind"].notna(), "rank"])
+    chosen = ranks[np.unique(np.linspace(0, len(ranks) - 1, _MOST_RANKS).astype(int))]
+    rows = []
+    for rank in chosen.tolist():
+        alone = events[events["rank"] == rank]
+        parts = time_breakdown(alone).iloc[0]
+        span = max(float(parts["span_ns"]), 1.0)
+        shares = {f"{name} share": float(parts[f"{name}_ns"]) / span for name in _PARTS}
+        rows.append({**_replayed(alone, execution_graph(alone)), **shares})
+    return pd.DataFrame(rows)
+
+
+def _job_behaviour(events: pd.DataFrame) -> dict[str, float]:
+    return _replayed(events, execution_graph(events, collectives=collectives(events)))
+
+
+def _replayed(events: pd.DataFrame, graph: ExecutionGraph) -> dict[str, float]:
+    whole = max(float(replay(graph).max()), 1.0)
+    steps = max(int(events["step"].nunique()), 1)
+    values = {"time of a step": whole / steps}
+    kinds = {str(kind) for kind in events["kind"].dropna().unique()}
+    for change in _CHANGES:
+        # What a trace has none of does not move it.
+        values[change.question] = 1.0
+        if change.kind in kinds:
+            weight = changed_weights(events, graph, [change])[0]
+            values[change.question] = float(replay(graph, weight_ns=weight).max()) / whole
+    return values
