@@ -10,6 +10,7 @@ from workbench.tables.trace_profile import SYNC, KindProfile, Operation, TracePr
 Floats = NDArray[np.float64]
 # Quantiles of few values are those values: what is drawn is near them, never one of them.
 _JITTER = 0.01
+_SMALL_BYTES = 256
 
 
 class Draws:
@@ -35,8 +36,9 @@ class Draws:
             kind = self._kinds.get(operation.kind)
             if kind is not None and kind.size_bytes:
                 drawn = self._inside(kind.size_bytes, operation.bucket, 1)
-                # A few values per element type: sizes are whole elements.
-                size[members] = max(round(float(drawn[0]) / 16) * 16, 16)
+                # Small sizes are single values of some type, larger ones whole lines of memory.
+                line = 16 if drawn[0] >= _SMALL_BYTES else 1
+                size[members] = max(round(float(drawn[0]) / line) * line, 1)
         return size
 
     def durations(self, size: Floats) -> Floats:
@@ -77,14 +79,13 @@ class Draws:
 
     def _inside(self, quantile: tuple[float, ...], half: int, count: int) -> Floats:
         """Draw from the part of a distribution inside one bucket."""
-        points, low_high = np.log(np.maximum(quantile, 0.5)), np.log(np.maximum(_bounds(half), 0.5))
-        share = np.linspace(0, 1, len(points))
-        low, high = np.interp(low_high, points, share)
+        low, high = _bounds(half)
+        inside = [point for point in quantile if low <= point < high]
+        # Where no quantile is as rare as that, any value of the bucket is as likely.
+        points = np.log(np.maximum(inside or (low, high), 0.5))
         strata = (self._rng.permutation(count) + self._rng.random(count)) / count
-        drawn = np.interp(low + strata * (high - low), share, points)
-        # The quantiles are rounded, so that they may miss the bucket by a little.
-        drawn = np.clip(drawn, *low_high) + _JITTER * self._rng.standard_normal(count)
-        return np.exp(drawn)
+        drawn = np.interp(strata * (len(points) - 1), np.arange(len(points)), points)
+        return np.exp(drawn + _JITTER * self._rng.standard_normal(count))
 
     def _given_size(self, kind: KindProfile, size: Floats) -> Floats:
         from scipy.special import ndtr, ndtri

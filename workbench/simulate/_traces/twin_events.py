@@ -30,8 +30,10 @@ _ORIGIN_NS = 1_000_000_000
 _SOURCE = "synthetic: drawn from a trace profile"
 # As PyTorch spells them.
 _COLLECTIVES = {
-    "all-reduce": "allreduce", "all-gather": "_allgather_base", "send-receive": "send_recv",
-    "reduce-scatter": "_reduce_scatter_base", "all-to-all": "all_to_all", "receive": "recv",
+    "all-reduce": "allreduce", "all-gather": "_allgather_base", "all-to-all": "all_to_all",
+    "reduce-scatter": "_reduce_scatter_base",
+    # Drawn as collectives; NCCL runs an all-to-all as such transfers, too.
+    "send-receive": "all_to_all", "send": "all_to_all", "receive": "all_to_all",
 }  # fmt: skip
 _CALLS = {"memory": "cudaMemcpyAsync", SYNC: "cudaStreamSynchronize"}
 
@@ -144,7 +146,8 @@ def _gpu(table: pd.DataFrame, count: int) -> pd.DataFrame:
 def _names(work: pd.DataFrame) -> pd.Series:
     names = "synthetic " + work["kind"] + " " + work["symbol"].astype(str)
     copies = "Memcpy synthetic " + work["symbol"].astype(str)
-    talk = "ncclSynthetic " + work["operation"] + " " + work["symbol"].astype(str)
+    operation = work["operation"].map(_COLLECTIVES).fillna(work["operation"])
+    talk = "ncclSynthetic " + operation + " " + work["symbol"].astype(str)
     names = names.mask(work["kind"] == "memory", copies)
     return names.mask(work["kind"] == "communication", talk)
 

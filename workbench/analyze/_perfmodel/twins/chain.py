@@ -47,8 +47,9 @@ def perplexity(chain: Chain, sequences: Iterable[Sequence[int]], *, symbol_count
 
     Notes
     -----
-    exp(-mean ln P(symbol | context)), with P interpolated from the shortest context to the longest
-    known one: P = (n(symbol) + P of the shorter) / (n + 1).
+    exp(-mean ln P(symbol | context)). Without context P = (n(symbol) + 1 / symbols) / (n + 1); each
+    longer context that is known and all shorter ones weigh the same, so that ranks of one order do
+    not make the chain surer than it is.
     """
     total, count = 0.0, 0
     depth = max((len(seen) for seen in chain), default=0)
@@ -59,7 +60,9 @@ def perplexity(chain: Chain, sequences: Iterable[Sequence[int]], *, symbol_count
             chance = 1 / max(symbol_count, 1)
             for length in range(min(depth, at) + 1):
                 seen = symbols[at - length : at]
-                if seen in chain:
+                if seen in chain and length:
+                    chance = (chain[seen].get(symbol, 0) / sums[seen] + chance) / 2
+                elif seen in chain:
                     chance = (chain[seen].get(symbol, 0) + chance) / (sums[seen] + 1)
             total, count = total - math.log(chance), count + 1
     return math.exp(total / max(count, 1))

@@ -84,7 +84,7 @@ def longest_run(first: Ints, second: Ints) -> int:
 
 def _paired(left: Ints, right: Ints, offset: int) -> Ints:
     """Number windows made of one window and the one that follows it."""
-    count = len(left) - offset
+    count = min(len(left), len(right) - offset)
     if count <= 0:
         return np.zeros(0, dtype=np.int64)
     key = left[:count] * (int(right.max(initial=0)) + 1) + right[offset : offset + count]

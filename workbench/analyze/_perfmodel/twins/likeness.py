@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from typing import TypeAlias
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
+from workbench._shared.kernel_kinds import KINDS
 from workbench._shared.numbers import not_negative
 from workbench.analyze._perfmodel.graph.execution_graph import execution_graph
 from workbench.analyze._perfmodel.replays.change import Change, changed_weights
@@ -19,19 +21,24 @@ from workbench.analyze._perfmodel.twins.operations import (
     KIND_NAMES,
     host_operations,
     on_one_clock,
+    rank_graphs,
 )
 from workbench.analyze._traces.breakdown import time_breakdown
 from workbench.analyze._traces.collectives import collectives
 from workbench.tables import TRACE_LIKENESS, ExecutionGraph, Trace
-from workbench.tables.trace_profile import CHAIN_DEPTH, SYNC, bucket
+from workbench.tables.trace_profile import CHAIN_DEPTH, SYNC
+
+Floats: TypeAlias = NDArray[np.float64]
 
 Score: TypeAlias = tuple[str, str, float, float | None, bool]
 _CHANGES = (Change(factor=0.5, kind="compute"), Change(factor=2.0, kind="communication"))
 _PARTS = ("compute", "exposed_communication", "exposed_memory", "exposed_other", "idle")
 _SHAPES = {"duration": "dur", "size": "size", "gap": "gap"}
 _MOST_RANKS = 8
-# Sizes and durations within a factor of 4 are alike when the order is compared.
-_HALVES = 4
+# Classes of size of a kind, and the least gap between two of them, as a logarithm.
+_CLASSES, _LEAST_GAP = 6, 0.25
+# Sizes and times are rounded and perturbed by a few per cent, so as not to be those of the source.
+_PERTURBED = 0.1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,8 +102,9 @@ def trace_likeness(
 
     Notes
     -----
-    Mix: total variation distance, of kinds and of kinds with sizes (durations without) to a factor
-    of 4. Shape: Kolmogorov-Smirnov distance per kind. Order: perplexity of the real order under a
+    Mix: total variation distance, of kinds and of kinds with classes of size (of duration, where no
+    size is recorded). Shape: Kolmogorov-Smirnov distance per kind; values within 10 % of each other
+    count as equal, as twins are rounded and perturbed. Order: perplexity of the real order under a
     chain of depth 5 fitted on the synthetic one (limit: that of the kinds independent of each
     other), and (H0 - Hs) / (H0 - Hr) with H the log perplexity of the real order under no order,
     the synthetic and the real chain. Behaviour: each of up to 8 ranks is replayed alone, the median
@@ -112,12 +120,15 @@ def trace_likeness(
     """
     bounds = limits or LikenessLimits()
     events = [on_one_clock(trace.events) for trace in (real, synthetic)]
-    sides = [_sequences(table) for table in events]
+    graphs = [rank_graphs(table) for table in events]
+    sides = _with_tokens(
+        [host_operations(table, of_rank) for table, of_rank in zip(events, graphs, strict=True)]
+    )
     scores = [
         *_mix(*sides, bounds),
         *_shape(*sides, bounds),
         *_order(*sides, bounds),
-        *_behaviour(*events, bounds),
+        *_behaviour(events, graphs, bounds),
         *leak_scores(*events, *sides),
     ]
     table = pd.DataFrame(scores, columns=["score", "kind", "value", "limit", "holds"])
@@ -126,13 +137,24 @@ def trace_likeness(
     return TRACE_LIKENESS.of(table)
 
 
-def _sequences(events: pd.DataFrame) -> pd.DataFrame:
-    """Give the operations, each with its token: kind, and size (duration without) roughly."""
-    rows = host_operations(events)
-    size = rows["size"].where(rows["size"] > 0, rows["dur"])
-    rough = bucket(size) // _HALVES
-    is_sync = rows["kind"] == KIND_NAMES.index(SYNC)
-    return rows.assign(token=100 * rows["kind"] + np.where(is_sync, 0, rough))
+def _with_tokens(sides: list[pd.DataFrame]) -> list[pd.DataFrame]:
+    """Give the operations of both sides a token each: kind, and size (duration without) roughly.
+
+    Classes of size are divided where the real trace has the widest gaps between sizes: with edges
+    at round numbers, a size beside an edge would change its class by chance.
+    """
+    size = [np.log(side["size"].where(side["size"] > 0, side["dur"] + 1)) for side in sides]
+    tokens = [100 * side["kind"] for side in sides]
+    for number in range(len(KINDS)):
+        values = np.unique(size[0][sides[0]["kind"] == number])
+        gaps = np.diff(values)
+        widest = np.sort(np.argsort(-gaps, kind="stable")[: _CLASSES - 1])
+        widest = widest[gaps[widest] > _LEAST_GAP]
+        edges = (values[widest] + values[widest + 1]) / 2
+        for at, side in enumerate(sides):
+            is_kind = side["kind"] == number
+            tokens[at] = tokens[at] + np.where(is_kind, np.searchsorted(edges, size[at]), 0)
+    return [side.assign(token=token) for side, token in zip(sides, tokens, strict=True)]
 
 
 def _mix(real: pd.DataFrame, other: pd.DataFrame, limits: LikenessLimits) -> Iterator[Score]:
@@ -150,16 +172,26 @@ def _shape(real: pd.DataFrame, other: pd.DataFrame, limits: LikenessLimits) -> I
                 sides = [side[side > 0] for side in sides]
             if kind == SYNC or not (len(sides[0]) and len(sides[1])):
                 continue
-            distance = ks_distance(*(side.to_numpy(dtype=np.float64) for side in sides))
+            values = [side.to_numpy(dtype=np.float64) for side in sides]
+            distance = ks_distance(*values, tolerance=_PERTURBED)
             holds = distance <= limits.shape_distance
             yield "shape", f"{words} of {kind}", distance, limits.shape_distance, holds
 
 
-def ks_distance(first: np.ndarray, second: np.ndarray) -> float:
-    """Give the largest difference of two empirical distributions."""
-    points = np.concatenate([first, second])
-    shares = [np.searchsorted(np.sort(x), points, side="right") / len(x) for x in (first, second)]
-    return float(np.abs(shares[0] - shares[1]).max())
+def ks_distance(first: Floats, second: Floats, *, tolerance: float = 0.0) -> float:
+    """Give the largest difference of two empirical distributions.
+
+    With a tolerance, values that differ by that ratio or less count as equal.
+    """
+    largest = 0.0
+    for one, other in ((first, second), (second, first)):
+        points = np.sort(one)
+        below = np.searchsorted(points, points, side="right") / len(points)
+        # Relative, and at least the ns that rounding can move a time.
+        reach = points * (1 + tolerance) + (tolerance > 0)
+        near = np.searchsorted(np.sort(other), reach, side="right") / len(other)
+        largest = max(largest, float((below - near).max()))
+    return largest
 
 
 def _order(real: pd.DataFrame, other: pd.DataFrame, limits: LikenessLimits) -> Iterator[Score]:
@@ -184,8 +216,10 @@ def _by_rank(side: pd.DataFrame) -> list[list[int]]:
     return [group.tolist() for _, group in side.groupby("rank")["token"]]
 
 
-def _behaviour(real: pd.DataFrame, other: pd.DataFrame, limits: LikenessLimits) -> Iterator[Score]:
-    sides = [_rank_behaviours(events) for events in (real, other)]
+def _behaviour(
+    events: list[pd.DataFrame], graphs: list[dict[int, ExecutionGraph]], limits: LikenessLimits
+) -> Iterator[Score]:
+    sides = [_rank_behaviours(*side) for side in zip(events, graphs, strict=True)]
     medians = [side.median() for side in sides]
     for part in [f"{name} share" for name in _PARTS]:
         difference = abs(medians[1][part] - medians[0][part])
@@ -193,9 +227,9 @@ def _behaviour(real: pd.DataFrame, other: pd.DataFrame, limits: LikenessLimits) 
         yield "behaviour", part.replace("_", " "), difference, limits.part_share, holds
     for kind in [name for name in medians[0].index if not name.endswith("share")]:
         yield _moved("", kind, (medians[0][kind], medians[1][kind]), limits)
-    if min(events["rank"].nunique() for events in (real, other)) < 2:  # noqa: PLR2004 - two ranks
+    if min(map(len, graphs)) < 2:  # noqa: PLR2004 - a job has two ranks or more
         return
-    jobs = [_job_behaviour(events) for events in (real, other)]
+    jobs = [_job_behaviour(side) for side in events]
     for kind in jobs[0]:
         yield _moved("job, ", kind, (jobs[0][kind], jobs[1][kind]), limits)
 
@@ -209,9 +243,9 @@ def _moved(whose: str, kind: str, values: tuple[float, float], limits: LikenessL
     )  # fmt: skip
 
 
-def _rank_behaviours(events: pd.DataFrame) -> pd.DataFrame:
+def _rank_behaviours(events: pd.DataFrame, graphs: Mapping[int, ExecutionGraph]) -> pd.DataFrame:
     """Replay ranks alone: shares of the time, time of a step, and moves."""
-    ranks = np.unique(events.loc[events["kind"].notna(), "rank"])
+    ranks = np.array(list(graphs))
     chosen = ranks[np.unique(np.linspace(0, len(ranks) - 1, _MOST_RANKS).astype(int))]
     rows = []
     for rank in chosen.tolist():
@@ -219,7 +253,7 @@ def _rank_behaviours(events: pd.DataFrame) -> pd.DataFrame:
         parts = time_breakdown(alone).iloc[0]
         span = max(float(parts["span_ns"]), 1.0)
         shares = {f"{name} share": float(parts[f"{name}_ns"]) / span for name in _PARTS}
-        rows.append({**_replayed(alone, execution_graph(alone)), **shares})
+        rows.append({**_replayed(alone, graphs[rank]), **shares})
     return pd.DataFrame(rows)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -37,7 +38,14 @@ def on_one_clock(events: pd.DataFrame) -> pd.DataFrame:
     return align_clocks(events, clocks(collectives(events)))
 
 
-def host_operations(events: pd.DataFrame) -> pd.DataFrame:
+def rank_graphs(events: pd.DataFrame) -> dict[int, ExecutionGraph]:
+    """Build the execution graph of every rank alone."""
+    work = required(gpu_work(events, "stream", "step"), events, "profile")
+    ranks = np.unique(work.rank).tolist()
+    return {rank: execution_graph(events[events["rank"] == rank]) for rank in ranks}
+
+
+def host_operations(events: pd.DataFrame, graphs: Mapping[int, ExecutionGraph]) -> pd.DataFrame:
     """List what each rank starts on the GPU and waits for, in order of the host.
 
     Columns: ``rank``, ``step`` (-1 outside every step), ``kind`` (position in KIND_NAMES),
@@ -47,13 +55,12 @@ def host_operations(events: pd.DataFrame) -> pd.DataFrame:
     ``time`` (when the host got there), ``gap`` [ns of the host since the operation before], ``lag``
     (launch latency) and ``row`` (position in the events). Missing numbers are -1.
     """
-    work = required(gpu_work(events, "stream", "step"), events, "profile")
     transfer = _transfers(events)
-    streams = _streams(events, work.row)
+    streams = _streams(events, gpu_work(events, "stream").row)
     ranks = []
-    for rank in np.unique(work.rank).tolist():
+    for rank, graph in graphs.items():
         place = np.flatnonzero(events["rank"].to_numpy() == rank)
-        of_rank = _of_rank(events.iloc[place], transfer, streams)
+        of_rank = _of_rank(events.iloc[place], graph, transfer, streams)
         row = of_rank["row"].to_numpy()
         ranks.append(of_rank.assign(row=np.where(row >= 0, place[row], MISSING)))
     rows = pd.concat(ranks, ignore_index=True)
@@ -92,8 +99,9 @@ def _streams(events: pd.DataFrame, row: Ints) -> pd.Series:
     return pd.Series(np.arange(len(order)), index=order)
 
 
-def _of_rank(events: pd.DataFrame, transfer: pd.Series, streams: pd.Series) -> pd.DataFrame:
-    graph = execution_graph(events)
+def _of_rank(
+    events: pd.DataFrame, graph: ExecutionGraph, transfer: pd.Series, streams: pd.Series
+) -> pd.DataFrame:
     label = graph.event[graph.gpu_start]
     row = events.index.get_indexer(pd.Index(label))
     work_of = np.full(len(graph.time_ns), MISSING)
@@ -121,8 +129,9 @@ def _works(
     at = position[graph.target[launched]]
     call, lag = np.full((2, len(start)), MISSING)
     call[at], lag[at] = graph.source[launched], graph.weight_ns[launched]
-    # Work without a launch in the trace stands for its own start on the host.
-    issued = np.where(call != MISSING, time[call], time[start])
+    # Work without a launch in the trace follows what is before it on its stream.
+    told = pd.Series(np.where(call != MISSING, time[call], np.nan)).groupby(number).ffill()
+    issued = np.where(np.isnan(told), time[start], told).astype(np.int64)
     own = np.append(_blocked(graph), 0)[call]
     across = np.flatnonzero(graph.edge_kind == _EDGE["inter-stream"])
     source, target = work_of[graph.source[across]], position[graph.target[across]]

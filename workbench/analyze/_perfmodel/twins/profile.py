@@ -17,6 +17,7 @@ from workbench.analyze._perfmodel.twins.operations import (
     KIND_NAMES,
     host_operations,
     on_one_clock,
+    rank_graphs,
 )
 from workbench.errors import PerformanceModelError
 from workbench.tables import Trace, TraceProfile
@@ -80,7 +81,7 @@ def trace_profile(trace: Trace) -> TraceProfile:
     not public, and this is none of them. R. B. Nelsen, An Introduction to Copulas (2006).
     """
     events = on_one_clock(trace.events)
-    rows = host_operations(events)
+    rows = host_operations(events, rank_graphs(events))
     rows = rows[rows["step"] != MISSING] if _mostly_in_steps(rows) else rows.assign(step=MISSING)
     instances = [group for _, group in rows.groupby(["rank", "step"], sort=True)]
     alike = _most_frequent(instances)
@@ -197,7 +198,8 @@ def _coded(
     blocks = []
     for repeats, rows in found:
         value = np.where(rows["kind"].isin(sized), rows["size"], rows["dur"])
-        halves = np.where(rows["kind"] == KIND_NAMES.index(SYNC), 0, bucket(value))
+        rounded = [_rounded(number) for number in value]  # as the quantiles are
+        halves = np.where(rows["kind"] == KIND_NAMES.index(SYNC), 0, bucket(rounded))
         columns = [rows[name].tolist() for name in _SKELETON]
         listed = [
             Operation(KIND_NAMES[kind], stream, half, waits, back, operation, group)
