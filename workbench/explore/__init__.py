@@ -42,6 +42,7 @@ from workbench.explore.perfmodel import (
     job_slowdown,
     parallelism_plan,
     pipeline_schedule,
+    trace_like,
     what_if,
 )
 from workbench.explore.power import capping_events, power_smoothing, power_spectrum, provisioning
@@ -97,6 +98,7 @@ __all__ = [
     "table_sharding",
     "time_breakdown",
     "timeline",
+    "trace_like",
     "training_speed",
     "what_if",
 ]

@@ -33,6 +33,8 @@ TRACE_LIKENESS = table("""
     kind: str - of the score: a kind of work, a part of the time, a change or a sign of the source
     value: float64 - the score
     limit: Float64? - what the value may be at most, or at least; missing if nothing can tell
+    used_ratio: Float64? 0..10 - of the allowed distance from a perfect score: above 1 fails; 10
+        stands for more, too
     verdict: str - pass, FAIL or not checked
 """)
 
@@ -40,7 +42,8 @@ TRACE_LIKENESS = table("""
 def bucket(values: ArrayLike) -> NDArray[np.int64]:
     """Give the half octave of positive numbers, and -1 for those below 1."""
     number = np.maximum(np.asarray(values, dtype=np.float64), 0.5)
-    return np.maximum(np.floor(2 * np.log2(number)), -1).astype(np.int64)
+    half: NDArray[np.int64] = np.maximum(np.floor(2 * np.log2(number)), -1).astype(np.int64)
+    return half
 
 
 class Operation(NamedTuple):

@@ -53,5 +53,5 @@ def write_trace_profile(profile: TraceProfile, path: str | Path) -> Path:
     """
     text = profile.as_json().encode()
     read_profile(text, str(path))
-    write_whole(path, lambda file: file.write(text))
+    write_whole(Path(path), lambda file: file.write(text))
     return Path(path)

@@ -85,7 +85,8 @@ class Draws:
         points = np.log(np.maximum(inside or (low, high), 0.5))
         strata = (self._rng.permutation(count) + self._rng.random(count)) / count
         drawn = np.interp(strata * (len(points) - 1), np.arange(len(points)), points)
-        return np.exp(drawn + _JITTER * self._rng.standard_normal(count))
+        values: Floats = np.exp(drawn + _JITTER * self._rng.standard_normal(count))
+        return values
 
     def _given_size(self, kind: KindProfile, size: Floats) -> Floats:
         from scipy.special import ndtr, ndtri
@@ -100,7 +101,8 @@ class Draws:
         normal += np.sqrt(1 - kind.correlation**2) * noise
         points = np.log(np.maximum(kind.dur_ns, 0.5))
         drawn = np.interp(ndtr(normal), share, points)
-        return np.exp(drawn + _JITTER * self._rng.standard_normal(len(size)))
+        values: Floats = np.exp(drawn + _JITTER * self._rng.standard_normal(len(size)))
+        return values
 
 
 def _bounds(half: int) -> tuple[float, float]:

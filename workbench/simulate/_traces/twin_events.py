@@ -109,7 +109,8 @@ def _calls(table: pd.DataFrame) -> pd.DataFrame:
     whole = (table["kind"] == SYNC) & (table["stream"] < 0)
     return pd.DataFrame(
         {
-            "rank": table["rank"], "start_ns": table["call"], "dur_ns": table["back"] - table["call"],
+            "rank": table["rank"], "start_ns": table["call"],
+            "dur_ns": table["back"] - table["call"],
             "name": names.mask(whole, "cudaDeviceSynchronize"), "category": "cuda_runtime",
             "step": table["step"], "thread": "1", "correlation": table["correlation"],
         }

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -14,24 +15,25 @@ _GUMBEL_99 = 4.6
 _LEAST_RANKS = 2
 # Calls, waits and steps have the names that every trace has.
 _COMMON = {*LAUNCH_CATEGORIES, "cuda_sync"}
-Score = tuple[str, str, float, float | None, bool]
+# Score, kind, value, limit and the share of the allowed distance that is used.
+Score: TypeAlias = tuple[str, str, float, float | None, float | None]
 
 
 def leak_scores(
-    real: pd.DataFrame, other: pd.DataFrame, source: pd.DataFrame, drawn: pd.DataFrame
+    events: Sequence[pd.DataFrame], operations: Sequence[pd.DataFrame]
 ) -> Iterator[Score]:
     """Score events and operations of a synthetic trace by what they share with the source."""
-    names = [_names(events) for events in (real, other)]
+    names = [_names(side) for side in events]
     share = len(names[0] & names[1]) / max(len(names[0]), 1)
-    yield "leak", "share of source names", share, 0.0, share == 0
-    both = _exact(source, drawn)
+    yield "leak", "share of source names", share, 0.0, np.inf if share else 0.0
+    both = _exact(*operations)
     pairs = [(a, b) for a in both[0] for b in both[1]]
     run = max(longest_run(a, b) for a, b in pairs)
     chance = max(run_by_chance(a, b) for a, b in pairs)
-    yield "leak", "longest exact run", float(run), chance, run <= chance
+    yield "leak", "longest exact run", float(run), chance, run / max(chance, 0.1)
     nearest = min(_distance(a, b) for a, b in pairs)
     if len(both[0]) < _LEAST_RANKS:
-        yield "leak", "nearest source / held-out", nearest, None, True
+        yield "leak", "nearest source / held-out", nearest, None, None
         return
     others = [
         min(_distance(a, b) for at, b in enumerate(both[0]) if at != rank)
@@ -39,7 +41,7 @@ def leak_scores(
     ]
     typical = float(np.median(others))
     ratio = nearest / typical if typical else float(nearest >= typical)
-    yield "leak", "nearest source / held-out", ratio, 1.0, ratio >= 1
+    yield "leak", "nearest source / held-out", ratio, 1.0, 1 / max(ratio, 0.1)
 
 
 def _names(events: pd.DataFrame) -> set[str]:
@@ -49,7 +51,7 @@ def _names(events: pd.DataFrame) -> set[str]:
 
 
 def _exact(source: pd.DataFrame, drawn: pd.DataFrame) -> list[list[Ints]]:
-    """Number the triples of kind, exact size and exact duration, by side and rank."""
+    """Assign numbers to triples of kind, exact size and exact duration, by side and rank."""
     sides = [side[side["row"] >= 0] for side in (source, drawn)]
     both = pd.concat(sides, keys=[0, 1], names=["side"])
     codes = both.groupby(["kind", "size", "dur"]).ngroup().to_numpy()
@@ -83,7 +85,7 @@ def longest_run(first: Ints, second: Ints) -> int:
 
 
 def _paired(left: Ints, right: Ints, offset: int) -> Ints:
-    """Number windows made of one window and the one that follows it."""
+    """Assign numbers to windows made of one window and the one that follows it."""
     count = min(len(left), len(right) - offset)
     if count <= 0:
         return np.zeros(0, dtype=np.int64)

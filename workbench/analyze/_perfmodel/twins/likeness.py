@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import TypeAlias
 
@@ -16,7 +16,7 @@ from workbench.analyze._perfmodel.graph.execution_graph import execution_graph
 from workbench.analyze._perfmodel.replays.change import Change, changed_weights
 from workbench.analyze._perfmodel.timing.replay import replay
 from workbench.analyze._perfmodel.twins.chain import Chain, fitted_chain, perplexity
-from workbench.analyze._perfmodel.twins.leaks import leak_scores
+from workbench.analyze._perfmodel.twins.leaks import Score, leak_scores
 from workbench.analyze._perfmodel.twins.operations import (
     KIND_NAMES,
     host_operations,
@@ -29,8 +29,8 @@ from workbench.tables import TRACE_LIKENESS, ExecutionGraph, Trace
 from workbench.tables.trace_profile import CHAIN_DEPTH, SYNC
 
 Floats: TypeAlias = NDArray[np.float64]
+Frames: TypeAlias = Sequence[pd.DataFrame]
 
-Score: TypeAlias = tuple[str, str, float, float | None, bool]
 _CHANGES = (Change(factor=0.5, kind="compute"), Change(factor=2.0, kind="communication"))
 _PARTS = ("compute", "exposed_communication", "exposed_memory", "exposed_other", "idle")
 _SHAPES = {"duration": "dur", "size": "size", "gap": "gap"}
@@ -73,7 +73,7 @@ class LikenessLimits:
 def trace_likeness(
     real: Trace, synthetic: Trace, *, limits: LikenessLimits | None = None
 ) -> pd.DataFrame:
-    """Score a synthetic trace beside a real one: is it like it, and does it leak?
+    """Score how like the real trace a synthetic one is, and what it gives away.
 
     Behaviour is the score that counts: the same what-if must move both alike. A trace with the
     right kernels in the wrong order passes mix and shape, and fails there.
@@ -92,8 +92,9 @@ def trace_likeness(
     -------
     pandas.DataFrame
         Table :data:`workbench.tables.TRACE_LIKENESS`: ``score`` (mix, shape, order, behaviour,
-        leak), ``kind``, ``value``, ``limit`` (missing where nothing can tell) and ``verdict``:
-        pass, FAIL or not checked.
+        leak), ``kind``, ``value``, ``limit`` (missing where nothing can tell), ``used_ratio``
+        (distance from a perfect score, of what is allowed) and ``verdict``: pass, FAIL or not
+        checked.
 
     Raises
     ------
@@ -125,15 +126,16 @@ def trace_likeness(
         [host_operations(table, of_rank) for table, of_rank in zip(events, graphs, strict=True)]
     )
     scores = [
-        *_mix(*sides, bounds),
-        *_shape(*sides, bounds),
-        *_order(*sides, bounds),
+        *_mix(sides, bounds),
+        *_shape(sides, bounds),
+        *_order(sides, bounds),
         *_behaviour(events, graphs, bounds),
-        *leak_scores(*events, *sides),
+        *leak_scores(events, sides),
     ]
-    table = pd.DataFrame(scores, columns=["score", "kind", "value", "limit", "holds"])
-    verdict = np.where(table["holds"], "pass", "FAIL")
+    table = pd.DataFrame(scores, columns=["score", "kind", "value", "limit", "used_ratio"])
+    verdict = np.where(table["used_ratio"] <= 1, "pass", "FAIL")
     table["verdict"] = np.where(table["limit"].isna(), "not checked", verdict)
+    table["used_ratio"] = table["used_ratio"].clip(0, 10)
     return TRACE_LIKENESS.of(table)
 
 
@@ -157,25 +159,25 @@ def _with_tokens(sides: list[pd.DataFrame]) -> list[pd.DataFrame]:
     return [side.assign(token=token) for side, token in zip(sides, tokens, strict=True)]
 
 
-def _mix(real: pd.DataFrame, other: pd.DataFrame, limits: LikenessLimits) -> Iterator[Score]:
+def _mix(operations: Frames, limits: LikenessLimits) -> Iterator[Score]:
     for kind, column in (("kinds", "kind"), ("kinds and sizes", "token")):
-        shares = [side[column].value_counts(normalize=True) for side in (real, other)]
+        shares = [side[column].value_counts(normalize=True) for side in operations]
         distance = 0.5 * float(shares[0].sub(shares[1], fill_value=0).abs().sum())
-        yield "mix", kind, distance, limits.mix_share, distance <= limits.mix_share
+        yield "mix", kind, distance, limits.mix_share, _used(distance, limits.mix_share)
 
 
-def _shape(real: pd.DataFrame, other: pd.DataFrame, limits: LikenessLimits) -> Iterator[Score]:
+def _shape(operations: Frames, limits: LikenessLimits) -> Iterator[Score]:
     for number, kind in enumerate(KIND_NAMES):
         for words, column in _SHAPES.items():
-            sides = [side.loc[side["kind"] == number, column] for side in (real, other)]
+            sides = [side.loc[side["kind"] == number, column] for side in operations]
             if column == "size":
                 sides = [side[side > 0] for side in sides]
             if kind == SYNC or not (len(sides[0]) and len(sides[1])):
                 continue
             values = [side.to_numpy(dtype=np.float64) for side in sides]
             distance = ks_distance(*values, tolerance=_PERTURBED)
-            holds = distance <= limits.shape_distance
-            yield "shape", f"{words} of {kind}", distance, limits.shape_distance, holds
+            used = _used(distance, limits.shape_distance)
+            yield "shape", f"{words} of {kind}", distance, limits.shape_distance, used
 
 
 def ks_distance(first: Floats, second: Floats, *, tolerance: float = 0.0) -> float:
@@ -194,22 +196,23 @@ def ks_distance(first: Floats, second: Floats, *, tolerance: float = 0.0) -> flo
     return largest
 
 
-def _order(real: pd.DataFrame, other: pd.DataFrame, limits: LikenessLimits) -> Iterator[Score]:
-    tokens = sorted({*real["token"], *other["token"]})
-    sides = [_by_rank(side) for side in (real, other)]
+def _order(operations: Frames, limits: LikenessLimits) -> Iterator[Score]:
+    tokens = {token for side in operations for token in side["token"]}
+    sides = [_by_rank(side) for side in operations]
     chain = fitted_chain(sides[1], depth=CHAIN_DEPTH)
 
     def log_perplexity(model: Chain) -> float:
         return float(np.log(perplexity(model, sides[0], symbol_count=len(tokens))))
 
-    under, without = (log_perplexity(model) for model in (chain, {(): chain.get((), {})}))
+    under, without = log_perplexity(chain), log_perplexity({(): chain[()]})
     best = log_perplexity(fitted_chain(sides[0], depth=CHAIN_DEPTH))
     free = log_perplexity(fitted_chain(sides[0], depth=0))
     values = np.exp([under, without]).tolist()
-    yield "order", "perplexity under its chain", values[0], values[1], under <= without
+    yield "order", "perplexity under its chain", values[0], values[1], values[0] / values[1]
     # A sequence without any order has none to predict.
     share = (free - under) / (free - best) if free - best > 1e-9 else 1.0
-    yield "order", "share of the order", share, limits.order_share, share >= limits.order_share
+    used = _used(1 - share, 1 - limits.order_share)
+    yield "order", "share of the order", share, limits.order_share, used
 
 
 def _by_rank(side: pd.DataFrame) -> list[list[int]]:
@@ -223,11 +226,11 @@ def _behaviour(
     medians = [side.median() for side in sides]
     for part in [f"{name} share" for name in _PARTS]:
         difference = abs(medians[1][part] - medians[0][part])
-        holds = difference <= limits.part_share
-        yield "behaviour", part.replace("_", " "), difference, limits.part_share, holds
+        used = _used(difference, limits.part_share)
+        yield "behaviour", part.replace("_", " "), difference, limits.part_share, used
     for kind in [name for name in medians[0].index if not name.endswith("share")]:
         yield _moved("", kind, (medians[0][kind], medians[1][kind]), limits)
-    if min(map(len, graphs)) < 2:  # noqa: PLR2004 - a job has two ranks or more
+    if min(map(len, graphs)) < 2:
         return
     jobs = [_job_behaviour(side) for side in events]
     for kind in jobs[0]:
@@ -235,12 +238,16 @@ def _behaviour(
 
 
 def _moved(whose: str, kind: str, values: tuple[float, float], limits: LikenessLimits) -> Score:
-    ratio = values[1] / values[0] if values[0] else float(values[1] == values[0])
-    # One below the other by the limit is as far as one above: 0.9 to 1.1.
-    return (
-        "behaviour", f"{whose}{kind}", ratio, 1 + limits.move_ratio,
-        abs(ratio - 1) <= limits.move_ratio,
-    )  # fmt: skip
+    ratio = values[1] / values[0] if values[0] else 1.0
+    used = _used(abs(ratio - 1), limits.move_ratio)
+    return "behaviour", f"{whose}{kind}", ratio, 1 + limits.move_ratio, used
+
+
+def _used(distance: float, allowed: float) -> float:
+    """Give the share of the allowed distance that is used; all of none only if there is none."""
+    if allowed > 0:
+        return max(distance, 0.0) / allowed
+    return 0.0 if distance <= 0 else np.inf
 
 
 def _rank_behaviours(events: pd.DataFrame, graphs: Mapping[int, ExecutionGraph]) -> pd.DataFrame:

@@ -92,7 +92,7 @@ def _transfers(events: pd.DataFrame) -> pd.Series:
 
 
 def _streams(events: pd.DataFrame, row: Ints) -> pd.Series:
-    """Number the streams of all ranks, the busiest first."""
+    """Assign numbers to the streams of all ranks, the busiest first."""
     stream = taken(events["stream"], row)
     busy = pd.Series(events["dur_ns"].to_numpy()[row] + 1).groupby(stream).sum()
     order = busy.sort_values(ascending=False, kind="stable").index
@@ -106,7 +106,7 @@ def _of_rank(
     row = events.index.get_indexer(pd.Index(label))
     work_of = np.full(len(graph.time_ns), MISSING)
     work_of[graph.gpu_start + 1] = np.arange(len(row))
-    number = streams.loc[taken(events["stream"], row)].to_numpy()
+    number = streams.reindex(taken(events["stream"], row)).to_numpy()
     works = _works(events, graph, row, work_of, number)
     shortest = transfer.reindex(label).to_numpy(dtype=np.float64)
     works["dur"] = np.where(np.isnan(shortest), works["dur"], shortest)
@@ -143,7 +143,8 @@ def _works(
     waits = np.where(cause != MISSING, number[cause], MISSING)
     columns: dict[str, Any] = {
         "kind": codes(events["kind"].cat.set_categories(list(KINDS)))[row],
-        "stream": number, "waits": waits, "back": _back(number, issued, cause), "row": row, "time": issued, "own": own, "lag": lag,
+        "stream": number, "waits": waits, "row": row, "lag": lag,
+        "back": _back(number, issued, cause), "time": issued, "own": own,
         "dur": (time[start + 1] - time[start]).astype("float64"),
     }  # fmt: skip
     return pd.DataFrame(columns)
@@ -186,7 +187,8 @@ def _syncs(graph: ExecutionGraph, work_of: Ints, number: Ints) -> pd.DataFrame:
     time = graph.time_ns[begin.astype(np.int64)] if len(point) else point
     return pd.DataFrame(
         {
-            "kind": _SYNC_CODE, "waits": MISSING, "back": 0, "row": MISSING, "lag": MISSING, "dur": 0.0,
+            "kind": _SYNC_CODE, "waits": MISSING, "back": 0, "row": MISSING, "lag": MISSING,
+            "dur": 0.0,
             "stream": np.where(streams["min"] == streams["max"], streams["min"], MISSING),
             "time": time, "own": graph.time_ns[point] - time,
         }

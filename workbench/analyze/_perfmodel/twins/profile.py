@@ -90,7 +90,7 @@ def trace_profile(trace: Trace) -> TraceProfile:
         raise PerformanceModelError(msg + "profile a trace with steps (profiler.step())")
     mean, tail_ns = _mean_step(events, alike, instances)
     found = folds(mean)
-    sized = {int(kind) for kind, group in rows.groupby("kind") if (group["size"] > 0).any()}
+    sized = set(rows.loc[rows["size"] > 0, "kind"].tolist())
     operations, motif = _coded(found, sized)
     launches = rows.loc[rows["lag"] >= 0, "lag"]
     compute = rows[rows["kind"] == KINDS.index("compute")]
@@ -166,7 +166,9 @@ def _mean_step(
     mean["gap"] = np.mean([step["gap"].to_numpy(dtype=np.float64) for step in steps], axis=0)
     mean.loc[0, "gap"], tail_ns = _step_marks(events, instances)
     inside = np.mean([step["gap"].iloc[1:].sum() for step in instances])
-    mean.loc[1:, "gap"] *= inside / max(float(mean["gap"].iloc[1:].sum()), 1.0)
+    scale = float(inside) / max(float(mean["gap"].iloc[1:].sum()), 1.0)
+    # The host time before the first operation was measured from the mark of the step.
+    mean["gap"] = mean["gap"].where(mean.index == 0, mean["gap"] * scale)
     return mean, tail_ns
 
 
@@ -220,9 +222,8 @@ def _chain(motif: Sequence[Block]) -> Any:
 
 def _kinds(rows: pd.DataFrame) -> dict[str, KindProfile]:
     kinds = {}
-    for code, group in rows.groupby("kind"):
-        if KIND_NAMES[code] == SYNC:
-            continue
+    for code in sorted(set(_works(rows)["kind"].tolist())):
+        group = rows[rows["kind"] == code]
         sized = group[group["size"] > 0]
         kinds[KIND_NAMES[code]] = KindProfile(
             count=len(group),
