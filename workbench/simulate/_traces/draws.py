@@ -35,10 +35,11 @@ class Draws:
         for members, operation in self._groups():
             kind = self._kinds.get(operation.kind)
             if kind is not None and kind.size_bytes:
-                drawn = self._inside(kind.size_bytes, operation.bucket, 1)
+                drawn = np.median(_points(kind.size_bytes, operation.bucket))
+                drawn *= np.exp(_JITTER * self._rng.standard_normal())
                 # Small sizes are single values of some type, larger ones whole lines of memory.
-                line = 16 if drawn[0] >= _SMALL_BYTES else 1
-                size[members] = max(round(float(drawn[0]) / line) * line, 1)
+                line = 16 if drawn >= _SMALL_BYTES else 1
+                size[members] = max(round(float(drawn) / line) * line, 1)
         return size
 
     def durations(self, size: Floats) -> Floats:
@@ -79,10 +80,7 @@ class Draws:
 
     def _inside(self, quantile: tuple[float, ...], half: int, count: int) -> Floats:
         """Draw from the part of a distribution inside one bucket."""
-        low, high = _bounds(half)
-        inside = [point for point in quantile if low <= point < high]
-        # Where no quantile is as rare as that, any value of the bucket is as likely.
-        points = np.log(np.maximum(inside or (low, high), 0.5))
+        points = np.log(np.maximum(_points(quantile, half), 0.5))
         strata = (self._rng.permutation(count) + self._rng.random(count)) / count
         drawn = np.interp(strata * (len(points) - 1), np.arange(len(points)), points)
         values: Floats = np.exp(drawn + _JITTER * self._rng.standard_normal(count))
@@ -103,6 +101,12 @@ class Draws:
         drawn = np.interp(ndtr(normal), share, points)
         values: Floats = np.exp(drawn + _JITTER * self._rng.standard_normal(len(size)))
         return values
+
+
+def _points(quantile: tuple[float, ...], half: int) -> tuple[float, ...]:
+    """Give the quantiles in a bucket; its bounds where work is too rare for a quantile."""
+    low, high = _bounds(half)
+    return tuple(point for point in quantile if low <= point < high) or (low, high)
 
 
 def _bounds(half: int) -> tuple[float, float]:

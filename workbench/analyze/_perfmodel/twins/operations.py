@@ -129,9 +129,10 @@ def _works(
     at = position[graph.target[launched]]
     call, lag = np.full((2, len(start)), MISSING)
     call[at], lag[at] = graph.source[launched], graph.weight_ns[launched]
-    # Work without a launch in the trace follows what is before it on its stream.
+    # Work without a launch in the trace follows what is before it on its stream; the first of a
+    # stream was launched before the trace began.
     told = pd.Series(np.where(call != MISSING, time[call], np.nan)).groupby(number).ffill()
-    issued = np.where(np.isnan(told), time[start], told).astype(np.int64)
+    issued = told.fillna(0).to_numpy(dtype=np.int64)
     own = np.append(_blocked(graph), 0)[call]
     across = np.flatnonzero(graph.edge_kind == _EDGE["inter-stream"])
     source, target = work_of[graph.source[across]], position[graph.target[across]]

@@ -112,13 +112,13 @@ def trace_profile(trace: Trace) -> TraceProfile:
 
 
 def quantiles(values: Any) -> tuple[float, ...]:
-    """Give the quantiles of a profile, to two digits: exact values are nobody's business."""
+    """Give the quantiles of a profile, to three digits: exact values are nobody's business."""
     points = np.quantile(np.asarray(values, dtype=np.float64), np.linspace(0, 1, QUANTILE_COUNT))
     return tuple(_rounded(point) for point in points)
 
 
 def _rounded(value: float) -> float:
-    return float(f"{float(value):.2g}")
+    return float(f"{float(value):.3g}")
 
 
 def _mostly_in_steps(rows: pd.DataFrame) -> bool:
