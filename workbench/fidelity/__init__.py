@@ -19,6 +19,7 @@ from workbench.fidelity import (
     pvf,
     regions,
     replay,
+    trace_likeness,
     traces,
 )
 from workbench.fidelity.findings import finding_cases, finding_quality
@@ -62,5 +63,6 @@ __all__ = [
     "run",
     "summary",
     "text",
+    "trace_likeness",
     "traces",
 ]

@@ -31,7 +31,12 @@ from workbench.tables.trace_profile import CHAIN_DEPTH, SYNC
 Floats: TypeAlias = NDArray[np.float64]
 Frames: TypeAlias = Sequence[pd.DataFrame]
 
-_CHANGES = (Change(factor=0.5, kind="compute"), Change(factor=2.0, kind="communication"))
+# A trace that waits for the host is moved by neither of the first two.
+_CHANGES = (
+    Change(factor=0.5, kind="compute"),
+    Change(factor=2.0, kind="communication"),
+    Change(factor=0.5, part="CPU"),
+)
 _PARTS = ("compute", "exposed_communication", "exposed_memory", "exposed_other", "idle")
 _SHAPES = {"duration": "dur", "size": "size", "gap": "gap"}
 _MOST_RANKS = 8
@@ -272,7 +277,7 @@ def _replayed(events: pd.DataFrame, graph: ExecutionGraph) -> dict[str, float]:
     whole = max(float(replay(graph).max()), 1.0)
     steps = max(int(events["step"].nunique()), 1)
     values = {"time of a step": whole / steps}
-    kinds = {str(kind) for kind in events["kind"].dropna().unique()}
+    kinds = {None, *events["kind"].dropna().unique()}
     for change in _CHANGES:
         # What a trace has none of does not move it.
         values[change.question] = 1.0
