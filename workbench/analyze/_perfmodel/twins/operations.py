@@ -142,6 +142,11 @@ def _works(
     cause[target[by_end]] = source[by_end]
     cause = np.where(number[cause] == number, MISSING, cause)
     waits = np.where(cause != MISSING, number[cause], MISSING)
+    # Latency shows where nothing else can hold up the work; with no such work, the least weight.
+    before = pd.Series(time[start + 1]).groupby(number).shift(fill_value=0).to_numpy()
+    is_free = (lag != MISSING) & (before <= issued) & (waits == MISSING)
+    least = lag[lag != MISSING].min(initial=np.iinfo(np.int64).max)
+    lag = np.where(is_free if is_free.any() else lag == least, lag, MISSING)
     columns: dict[str, Any] = {
         "kind": codes(events["kind"].cat.set_categories(list(KINDS)))[row],
         "stream": number, "waits": waits, "row": row, "lag": lag,
