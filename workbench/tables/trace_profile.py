@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, NamedTuple
@@ -272,7 +271,7 @@ class _Reader:
         self, name: str, value: Any, most: float = _MOST_VALUE, *, least: float = 0
     ) -> float:
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
-        if not is_number or not math.isfinite(value) or not least <= value <= most:
+        if not (is_number and least <= value <= most):  # which NaN is not
             raise _misfit(self._origin, name, value, f"a number from {least:g} to {most:g}")
         return float(value)
 

@@ -7,7 +7,7 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from workbench.plot._style.style import COLOURS, Frame, colour, left_margin
-from workbench.plot._style.text import label, plural, safe
+from workbench.plot._style.text import label, plural
 from workbench.tables import TRACE_LIKENESS
 
 _MOST_ROWS, _ROW_PX = 40, 21
@@ -16,7 +16,7 @@ _WIDEST = 3.0
 _VERDICTS = (("pass", "allowed", "circle"), ("FAIL", "limit", "x"))
 
 
-def trace_likeness(table: pd.DataFrame, *, source: str = "", synthetic: bool = True) -> go.Figure:
+def trace_likeness(table: pd.DataFrame, *, source: str = "", synthetic: bool = False) -> go.Figure:
     """Show every score of a synthetic trace beside what is allowed.
 
     Parameters
@@ -24,8 +24,7 @@ def trace_likeness(table: pd.DataFrame, *, source: str = "", synthetic: bool = T
     table
         Table :data:`workbench.tables.TRACE_LIKENESS`.
     source, synthetic
-        Where the data comes from, printed under the figure; whether it was generated: one of the
-        two traces was.
+        Where the data comes from, printed under the figure; whether it was generated.
 
     Returns
     -------
@@ -89,15 +88,13 @@ def _claim(table: pd.DataFrame) -> str:
     words = "Behaves like the real trace"
     if len(behaviour):
         worst = behaviour.sort_values("used_ratio").iloc[-1]
-        words = f"Does not behave like the real trace: {label(worst['kind'], 34)} "
-        words += f"{_size(worst)}"
+        words = f"Does not behave like the real trace: {label(worst['kind'], 27)} {_size(worst)}"
     elif not (table["score"] == "behaviour").any():
         words = "Behaviour was not compared"
-    words += f", and leaks: {label(leaks['kind'].iloc[0], 30)}" if len(leaks) else ""
-    others = len(failed) - len(behaviour) - len(leaks)
-    return safe(words) + (
-        f"; {plural(others, 'other score')} of {len(table)} fail" if others else ""
-    )
+    words += f", and leaks: {label(leaks['kind'].iloc[0], 25)}" if len(leaks) else ""
+    if others := len(failed) - len(behaviour) - len(leaks):
+        words += f"; {plural(others, 'other score')} {'fails' if others == 1 else 'fail'}"
+    return words
 
 
 def _size(row: pd.Series) -> str:
