@@ -30,8 +30,9 @@ TRACE_LIKENESS = table("""
 
     score: str - mix, shape, order, behaviour or leak
     kind: str - of the score: a kind of work, a part of the time, a change or a sign of the source
-    value: float64 - the score
-    limit: Float64? - what the value may be at most, or at least; missing if nothing can tell
+    value: float64 - the score, a number without unit
+    limit: Float64? - what the value may be at most, or at least, without unit; missing if nothing
+        can tell
     used_ratio: Float64? 0..10 - of the allowed distance from a perfect score: above 1 fails; 10
         stands for more, too
     verdict: str - pass, FAIL or not checked
