@@ -27,9 +27,15 @@ def title(figure):
 @pytest.mark.parametrize(
     ("rows", "words"),
     [
-        ([ALIKE], "Behaves like the real trace"),
-        ([ALIKE, NAMES], "Behaves like the real trace, and leaks: share of source names"),
-        ([ALIKE, SIZE], "Behaves like the real trace; 1 other score fails"),
+        ([ALIKE], "Behaves like the real trace: what-ifs move both alike to 2.0 %"),
+        (
+            [ALIKE, NAMES],
+            "Behaves like the real trace: what-ifs move both alike to 2.0 %, and leaks: share of",
+        ),
+        (
+            [ALIKE, SIZE],
+            "Behaves like the real trace: what-ifs move both alike to 2.0 %; 1 other score fails",
+        ),
         ([UNLIKE, ALIKE], "Does not behave like the real trace: communication x2 is 1.33 times"),
         ([SHARE], "Does not behave like the real trace: idle share is 21 points off"),
         ([SIZE], "Behaviour was not compared; 1 other score fails"),

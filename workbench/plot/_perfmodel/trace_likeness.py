@@ -7,7 +7,7 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from workbench.plot._style.style import COLOURS, Frame, colour, left_margin
-from workbench.plot._style.text import label, plural
+from workbench.plot._style.text import label, plural, share_text
 from workbench.tables import TRACE_LIKENESS
 
 _MOST_ROWS, _ROW_PX = 40, 21
@@ -91,6 +91,8 @@ def _claim(table: pd.DataFrame) -> str:
         words = f"Does not behave like the real trace: {label(worst['kind'], 27)} {_size(worst)}"
     elif not (table["score"] == "behaviour").any():
         words = "Behaviour was not compared"
+    elif len(ratios := table.loc[table["kind"].str.contains(r" x[\d.]+$"), "value"]):
+        words += f": what-ifs move both alike to {share_text(float((ratios - 1).abs().max()))}"
     words += f", and leaks: {label(leaks['kind'].iloc[0], 25)}" if len(leaks) else ""
     if others := len(failed) - len(behaviour) - len(leaks):
         words += f"; {plural(others, 'other score')} {'fails' if others == 1 else 'fail'}"
