@@ -152,7 +152,7 @@ class _Reader:
             raise _misfit(self._origin, wrong[0], shown, f"the fields {', '.join(names)}")
         listed = self._list("operations", data["operations"], self._operation)
         motif = self._list("motif", data["motif"], self._block(len(listed)))
-        self._limited(motif)
+        self._limited(motif, listed)
         kinds = self._dict("kinds", data["kinds"])
         profile = TraceProfile(
             rank_count=self._whole("rank_count", data["rank_count"], 1),
@@ -174,11 +174,13 @@ class _Reader:
             raise _misfit(self._origin, "kinds", sorted(kinds), f"an entry for {lacking[0]}")
         return profile
 
-    def _limited(self, motif: tuple[Block, ...]) -> None:
+    def _limited(self, motif: tuple[Block, ...], listed: tuple[Operation, ...]) -> None:
         count = sum(block.repeats * len(block.operations) for block in motif)
         if not 0 < count <= MOST_OPERATIONS:
             limit = f"1 to {MOST_OPERATIONS:,} operations"
             raise _misfit(self._origin, "motif", f"{count:,} operations", limit)
+        if all(listed[code].kind == SYNC for block in motif for code in block.operations):
+            raise _misfit(self._origin, "motif", "waits alone", "work among the operations")
 
     def _operation(self, name: str, value: Any) -> Operation:
         row = self._row(name, value, 7)

@@ -68,6 +68,11 @@ def test_a_profile_goes_through_a_file(tmp_path):
         ({"motif": [[0, [0], [1]]]}, "motif[0][0] is 0", "a number from 1"),
         ({"motif": []}, "motif is '0 operations'", "1 to 200,000"),
         ({"motif": [[MOST_OPERATIONS, [0, 0], [1, 1]]]}, "motif is '400,000", "1 to 200,000"),
+        (
+            {"operations": [["sync", 0, 1, -1, 0, "", 0]], "motif": [[1, [0], [1]]], "chain": []},
+            "motif is 'waits alone'",
+            "work among the operations",
+        ),
         ({"chain": [[[0] * 6, [[0, 1]]]]}, "chain[0][0] is", "at most 5 operations"),
         ({"chain": [[[], [[0]]]]}, "chain[0][1][0] is [0]", "a list of 2"),
         ({"doubts": ["x" * 500]}, "doubts[0] is", "at most 400 characters"),

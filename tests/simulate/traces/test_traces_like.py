@@ -153,6 +153,11 @@ def test_numbers_out_of_range_are_refused(changes, message):
         simulate.traces_like(overlapped(), **changes)
 
 
+def test_a_twin_of_centuries_is_refused_and_no_time_wraps_round():
+    with pytest.raises(WorkbenchError, match="look at the durations and gaps of the profile"):
+        simulate.traces_like(overlapped(), change=TwinChange(compute_ratio=1e15))
+
+
 @pytest.mark.parametrize("name", ["compute_ratio", "communication_ratio"])
 def test_a_change_is_a_positive_ratio(name):
     with pytest.raises(WorkbenchError, match=f"{name} must be above 0"):

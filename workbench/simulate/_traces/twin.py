@@ -14,6 +14,7 @@ from workbench.tables import Trace, TraceProfile
 from workbench.tables.trace_profile import SYNC
 
 _MOST_ROWS = 2_000_000
+_LONGEST_S = 1e9  # times are int64 [ns]
 # What the host spends in a call that waits, and between neighbours on a stream [ns].
 _SYNC_NS, _STREAM_GAP_NS = 5_000, 1_000
 _LEAST_CALL_NS = 2_000
@@ -74,7 +75,8 @@ def traces_like(
     Raises
     ------
     WorkbenchError
-        If a number is out of range, or the trace would have more than 2,000,000 operations.
+        If a number is out of range, or the trace would have more than 2,000,000 operations or last
+        for decades.
 
     Notes
     -----
@@ -97,6 +99,9 @@ def traces_like(
     factors = _factors(draws, change or TwinChange())
     size = draws.sizes()
     launches = [job.step(size, factors) for _ in range(steps)]
+    if (last := launches[-1].times.max() / 1e9) >= _LONGEST_S:
+        msg = f"the twin would last {last:.3g} s, more than {_LONGEST_S:.3g} s; "
+        raise WorkbenchError(msg + "look at the durations and gaps of the profile")
     return trace_of(profile, draws, Launches.joined(launches), size)
 
 

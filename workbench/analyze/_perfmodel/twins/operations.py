@@ -132,7 +132,7 @@ def _works(
     # Work without a launch in the trace follows what is before it on its stream; the first of a
     # stream was launched before the trace began.
     told = pd.Series(np.where(call != MISSING, time[call], np.nan)).groupby(number).ffill()
-    issued = told.fillna(0).to_numpy(dtype=np.int64)
+    issued: Ints = told.fillna(0).to_numpy().astype(np.int64)
     own = np.append(_blocked(graph), 0)[call]
     across = np.flatnonzero(graph.edge_kind == _EDGE["inter-stream"])
     source, target = work_of[graph.source[across]], position[graph.target[across]]
