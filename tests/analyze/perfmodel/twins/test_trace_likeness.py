@@ -112,7 +112,7 @@ def test_the_longest_run_is_that_of_all_pairs_of_places(first, second):
 @given(VALUES, VALUES)
 def test_the_distance_of_distributions_is_that_of_scipy(first, second):
     sides = np.array(first, float), np.array(second, float)
-    assert ks_distance(*sides) == pytest.approx(ks_2samp(*sides).statistic)
+    assert ks_distance(*sides) == pytest.approx(ks_2samp(*sides, method="asymp").statistic)
     assert ks_distance(*sides, tolerance=0.1) <= ks_distance(*sides) + 1e-12
 
 

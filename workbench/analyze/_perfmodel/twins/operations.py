@@ -113,10 +113,11 @@ def _of_rank(
     rows = pd.concat([works, _syncs(graph, work_of, number)], ignore_index=True)
     # A copy that blocks is launched, then waited for, at one moment.
     rows = rows.iloc[np.lexsort((rows["kind"] == _SYNC_CODE, rows["time"]))]
-    rows["step"] = _steps(events, rows)
     before = (rows["time"] + rows["own"]).shift(fill_value=0).to_numpy()
-    rows["gap"] = np.maximum(rows["time"].to_numpy() - before, 0)
-    return rows.assign(rank=int(events["rank"].iloc[0]), time=rows["time"] + graph.origin_ns)
+    return rows.assign(
+        rank=int(events["rank"].iloc[0]), step=_steps(events, rows),
+        gap=np.maximum(rows["time"].to_numpy() - before, 0), time=rows["time"] + graph.origin_ns,
+    )  # fmt: skip
 
 
 def _works(

@@ -253,7 +253,7 @@ def _noise(rows: pd.DataFrame, column: str) -> float:
 
 def _starts(trace: Trace, rows: pd.DataFrame) -> NDArray[np.float64]:
     first = rows.groupby("rank")["time"].min().to_numpy(dtype=np.float64)
-    first -= first.min()
+    first = first - first.min()
     comparable = bool((trace.ranks["clock"] == "epoch").all()) and first.max() < _LONGEST_START_NS
     return first if comparable else np.zeros(1)
 
