@@ -70,8 +70,8 @@ DRAWN_AS_IS = {
     "timeline_live",
     "packing_queues",
 }
-# What explorers share; no noun.
-EXPLORER_PARTS = {"Explorer", "static_html"}
+# What explorers share, no noun; and a trace drawn anew, which is seen as its time breakdown.
+EXPLORER_PARTS = {"Explorer", "static_html", "trace_like"}
 
 UNITS = ("_ns", "_us", "_ms", "_s", "_min", "_h", "_w", "_j", "_c", "_mhz", "_gbps")
 UNITS += ("_days", "_hz", "_level")

@@ -268,6 +268,11 @@ from ._perfmodel.schedule_times import (
 )
 from ._perfmodel.graph_tasks import chakra_nodes as chakra_nodes, graph_tasks as graph_tasks
 from ._perfmodel.timing.replay import replay as replay, replayed_events as replayed_events
+from ._perfmodel.twins.likeness import (
+    LikenessLimits as LikenessLimits,
+    trace_likeness as trace_likeness,
+)
+from ._perfmodel.twins.profile import trace_profile as trace_profile
 
 # Power and energy
 from ._power.spectrum import band_shares as band_shares

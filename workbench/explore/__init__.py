@@ -43,6 +43,7 @@ from workbench.explore.perfmodel import (
     job_slowdown,
     parallelism_plan,
     pipeline_schedule,
+    trace_like,
     what_if,
 )
 from workbench.explore.power import capping_events, power_smoothing, power_spectrum, provisioning
@@ -101,6 +102,7 @@ __all__ = [
     "table_sharding",
     "time_breakdown",
     "timeline",
+    "trace_like",
     "training_speed",
     "what_if",
 ]

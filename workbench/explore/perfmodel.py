@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
-from workbench import analyze, plot
+from workbench import analyze, plot, simulate
 from workbench.analyze import GRAPH_STEPS, Change, GraphRules, PassTimes, ScheduleKind
 from workbench.explore.panel import (
     ALL,
@@ -24,7 +24,8 @@ from workbench.explore.panel import (
     slider,
     standard_questions,
 )
-from workbench.tables import JOB_OPERATIONS, ExecutionGraph, Source, as_source
+from workbench.simulate import TwinChange
+from workbench.tables import JOB_OPERATIONS, ExecutionGraph, Source, TraceProfile, as_source
 
 
 def collective_times(times: pd.DataFrame, *, source: str = "", synthetic: bool = False) -> Explorer:
@@ -460,6 +461,47 @@ _TIMES = (
     ("removed", 0.0), ("1/4", 0.25), ("1/2", 0.5), ("3/4", 0.75), ("x1.1", 1.1), ("x1.5", 1.5),
     ("x2", 2.0),
 )  # fmt: skip
+
+
+def trace_like(profile: TraceProfile, *, source: str = "", synthetic: bool = False) -> Explorer:
+    """Choose steps, ranks, and times of compute and communication; see where a twin spends time.
+
+    Starts with one step of as many ranks as the profile was taken from, 16 at most, unchanged.
+
+    Parameters
+    ----------
+    profile
+        From :func:`workbench.analyze.trace_profile` or :func:`workbench.load.trace_profile`.
+    source, synthetic
+        Where the profile comes from, printed under the figure. A twin is synthetic in any case.
+
+    Returns
+    -------
+    workbench.explore.Explorer
+        Controls above :func:`workbench.plot.time_breakdown` of the twin.
+    """
+    whose = source or "a trace profile"
+    origin = Source(f"drawn from {whose}{', itself synthetic' * synthetic}", "model")
+    start = min(profile.rank_count, 16)
+
+    @cache
+    def breakdown(repeats: int, ranks: int, compute: float, communication: float) -> pd.DataFrame:
+        change = TwinChange(compute_ratio=compute, communication_ratio=communication)
+        twin = simulate.traces_like(profile, ranks=ranks, repeats=repeats, change=change)
+        return analyze.time_breakdown(twin.events)
+
+    def draw(*, repeats: float, ranks: float, compute: float, communication: float) -> go.Figure:
+        rows = breakdown(int(repeats), int(ranks), compute, communication)
+        return plot.time_breakdown(rows, source=origin, synthetic=True)
+
+    ratios = (0.25, 0.5, 1, 2, 4)
+    return Explorer(
+        draw,
+        repeats=numbers("steps", (1, 2, 4, 8), 1),
+        ranks=numbers("ranks", (1, 2, 4, 8, 16), start),
+        compute=numbers("compute [times]", ratios, 1),
+        communication=numbers("communication [times]", ratios, 1),
+    )
 
 
 def what_if(

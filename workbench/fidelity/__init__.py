@@ -22,6 +22,7 @@ from workbench.fidelity import (
     regions,
     replay,
     synthetic_traces,
+    trace_likeness,
     traces,
 )
 from workbench.fidelity.findings import finding_cases, finding_quality
@@ -68,5 +69,6 @@ __all__ = [
     "summary",
     "synthetic_traces",
     "text",
+    "trace_likeness",
     "traces",
 ]

@@ -7,6 +7,10 @@ from ._traces.rank_files import rank_files as rank_files, traces_each as traces_
 from ._traces.rank_store import write_ranks as write_ranks
 from ._traces.obfuscation import write_obfuscated as write_obfuscated
 from ._traces.reader import traces as traces
+from ._traces.trace_profile import (
+    trace_profile as trace_profile,
+    write_trace_profile as write_trace_profile,
+)
 
 # Workload imbalance
 from ._imbalance.document_lengths import document_lengths as document_lengths

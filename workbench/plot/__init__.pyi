@@ -132,6 +132,7 @@ from ._perfmodel.replay_fidelity import (
     graph_ablation as graph_ablation,
     replay_fidelity as replay_fidelity,
 )
+from ._perfmodel.trace_likeness import trace_likeness as trace_likeness
 from ._perfmodel.critical_path import slack as slack
 from ._perfmodel.critical_path import what_if as what_if
 

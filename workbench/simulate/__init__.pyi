@@ -1,5 +1,8 @@
 # Each name is imported when it is first used; this list is its only one.
 
+# Traces
+from ._traces.twin import TwinChange as TwinChange, traces_like as traces_like
+
 # Workload imbalance
 from ._imbalance.demo import imbalance as imbalance
 from ._imbalance.demo import document_lengths as document_lengths

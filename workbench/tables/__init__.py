@@ -311,6 +311,7 @@ from workbench.tables.trace_analyses import (
     TIME_BREAKDOWN,
     UNCLASSIFIED_KERNELS,
 )
+from workbench.tables.trace_profile import TRACE_LIKENESS, TraceProfile
 from workbench.tables.traces import (
     CLOCKS,
     DEPENDENCIES,
@@ -583,6 +584,7 @@ __all__ = [
     "TIME_BREAKDOWN",
     "TIME_TO_LOSS",
     "TRACE_DIFF",
+    "TRACE_LIKENESS",
     "TRAINING_RUNS",
     "TRAINING_SPEED",
     "TRAINING_STEPS",
@@ -614,6 +616,7 @@ __all__ = [
     "Table",
     "TaskGraph",
     "Trace",
+    "TraceProfile",
     "as_source",
     "folded_findings",
 ]  # fmt: skip

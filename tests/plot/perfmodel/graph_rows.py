@@ -40,6 +40,15 @@ def slack(rank, n):
     }  # fmt: skip
 
 
+def trace_likeness(_, n):
+    return {
+        "score": ("mix", "behaviour", "leak", HOSTILE)[n % 4], "kind": f"{HOSTILE}{n}",
+        "value": n / 7, "limit": 0.1 if n % 5 != 3 else None,
+        "used_ratio": n % 11 if n % 5 != 3 else None,
+        "verdict": ("pass" if n % 11 <= 1 else "FAIL") if n % 5 != 3 else "not checked",
+    }  # fmt: skip
+
+
 def what_if(_, n):
     return {
         "question": f"{HOSTILE}{n}", "measured_ns": 2_000_000, "replayed_ns": 2_000_000,

@@ -1,0 +1,1 @@
+"""Statistical twins: the profile of a trace, and how like it another trace is."""

@@ -1,0 +1,1 @@
+"""Simulate: traces of GPU work."""
