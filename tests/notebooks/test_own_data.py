@@ -140,6 +140,7 @@ def test_a_figure_says_that_it_shows_ones_own_data_or_whose_it_shows(path, kind,
         "local-training",
         "compressed-exchange",
         "closed form",
+        "statistical twin",
         "generated loads",
     )
     for meta in metas:

@@ -71,8 +71,8 @@ def test_it_says_that_the_data_is_synthetic_on_every_figure_of_data(run):
     _, notebook, *_ = run
     for figure in figures_of(notebook):
         meta = figure["layout"]["meta"]
-        # A formula and a published table need no data, and handwritten digits are real.
-        if not re.search("closed form|arXiv|handwritten|data sheets|cards", meta["source"]):
+        # A formula and a published table need no data, and handwritten digits and flights are real.
+        if not re.search("closed form|arXiv|handwritten|flights|data sheets|cards", meta["source"]):
             assert meta["synthetic"] is True, title_of(figure)
             assert re.search("-demo|-truth|seed", meta["source"]), title_of(figure)
         assert meta["synthetic"] or "-demo" not in meta["source"], title_of(figure)

@@ -9,15 +9,16 @@ from workbench._shared.numbers import in_range, positive, whole_number
 from workbench.analyze._power.curve import extended_curve, published_curve
 from workbench.analyze._power.grid import by_entity
 from workbench.errors import WorkbenchError
-from workbench.tables import POWER_GRID, POWER_LOADS, POWER_TOPOLOGY
+from workbench.tables import LOGGED_STEPS, POWER_GRID, POWER_LOADS, POWER_TOPOLOGY
 
 _ASSUMED_GPUS, _ASSUMED_GPU_W = 8, 700.0
 _FEED = "feed"
 
 
-def power_loads(
+def power_loads(  # noqa: PLR0913 - each is a fact that meters do not tell
     grid: pd.DataFrame,
     *,
+    steps: pd.DataFrame | None = None,
     gpu_count: int | None = None,
     gpu_w: float | None = None,
     floor_share: float = 0.7,
@@ -33,6 +34,9 @@ def power_loads(
     ----------
     grid
         Table :data:`workbench.tables.POWER_GRID` of meters of one level, GPUs or nodes.
+    steps
+        Table :data:`workbench.tables.LOGGED_STEPS` of the job; without it, or where it is empty,
+        the length of a step is missing.
     gpu_count
         GPUs behind each meter; 8 are assumed by default, and the doubt says so.
     gpu_w
@@ -51,8 +55,8 @@ def power_loads(
     Returns
     -------
     pandas.DataFrame
-        Table :data:`workbench.tables.POWER_LOADS`: all of one job with the same priority; the
-        length of a step is missing. Meters that never read are left out, and the doubt says so.
+        Table :data:`workbench.tables.POWER_LOADS`: all of one job with the same priority;
+        ``step_s`` is the median step. Meters that never read are left out, and the doubt says so.
 
     Raises
     ------
@@ -92,10 +96,17 @@ def power_loads(
     table = grid[["time_ns", "entity"]].assign(
         demand_w=np.maximum(power, held[:, None]).ravel(),
         floor_w=np.repeat(floor, times.size), job="job", priority=0, gpu_count=count,
-        slowdown_per_w=np.repeat(per_w, times.size), step_s=np.nan,
+        slowdown_per_w=np.repeat(per_w, times.size), step_s=_step_s(steps),
         doubt="; ".join([*assumed, *doubts]),
     )  # fmt: skip
     return POWER_LOADS.of(table)
+
+
+def _step_s(steps: pd.DataFrame | None) -> float:
+    if steps is None or steps.empty:
+        return np.nan
+    LOGGED_STEPS.check(steps)
+    return float((steps["end_ns"] - steps["start_ns"]).median() / 1e9)
 
 
 def _heard(grid: pd.DataFrame) -> tuple[pd.DataFrame, int]:
