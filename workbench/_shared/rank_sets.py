@@ -33,7 +33,12 @@ def remarks_on_set(
         finding = f"ranks of {world:,} that are not loaded; waiting for them cannot be seen"
         remarks.append((f"{finding}: {shown}", len(lacking)))
     remarks += [(finding, len(ranks)) for finding in _apart(ranks, names, communicates)]
-    if ranks.loc[ranks["event_count"] > 0, "clock"].nunique() > 1:
+    filled = ranks[ranks["event_count"] > 0]
+    on_wall_time = len(filled) > 1 and filled["clock"].eq("epoch").all()
+    if on_wall_time and filled["first_ns"].max() > filled["last_ns"].min():
+        finding = "ranks recorded at different times; waiting across them cannot be seen"
+        remarks.append((f"{finding}: other windows of the job, or clocks far apart", 1))
+    if filled["clock"].nunique() > 1:
         finding = "ranks on different clocks (see ranks.clock)"
         remarks.append((f"{finding}; times across ranks cannot be compared", 1))
     return remarks

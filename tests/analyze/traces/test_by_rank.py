@@ -209,24 +209,87 @@ def test_an_own_analysis_and_options_are_taken(sixty_four):
     assert_frame_equal(tables["time_breakdown"], expected)
 
 
-@pytest.mark.slow
-def test_a_cluster_gives_what_one_process_gives(sixty_four, tmp_path, absent):
+@pytest.fixture(scope="module")
+def client(absent):
+    """Start a cluster of two processes."""
     try:
+        import dask
         from distributed import Client, LocalCluster
     except ImportError:
         absent("Dask is not installed; pip install 'ai-infra-workbench[cluster]'")
+    options = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": None}
+    with (
+        dask.config.set({"distributed.scheduler.allowed-failures": 1}),
+        LocalCluster(**options) as cluster,
+        Client(cluster) as client,
+    ):
+        yield client
+
+
+@pytest.fixture
+def eight(sixty_four, tmp_path):
+    """Give a folder with the first eight ranks."""
+    folder = tmp_path / "eight"
+    folder.mkdir()
     for number in range(8):
-        os.link(sixty_four / f"trace{number}.json.gz", tmp_path / f"{number}.json.gz")
-    files = load.rank_files(tmp_path)
+        os.link(sixty_four / f"trace{number}.json.gz", folder / f"{number}.json.gz")
+    return folder
+
+
+@pytest.mark.slow
+def test_a_cluster_gives_what_one_process_gives(eight, client):
+    files = load.rank_files(eight)
     analyses = [analyze.kernels, *ACROSS]
     alone = analyze.by_rank(files, analyses, progress=False)
-    options = {"threads_per_worker": 1, "dashboard_address": None}
-    with LocalCluster(n_workers=2, **options) as cluster, Client(cluster) as client:
-        spread = analyze.by_rank(files, analyses, client=client, progress=False)
-        for name, table in alone.items():
-            assert_frame_equal(table, spread[name])
-        (tmp_path / "3.json.gz").unlink()
-        left = analyze.by_rank(files, analyses, client=client, progress=False)
+    spread = analyze.by_rank(files, analyses, client=client, progress=False)
+    for name, table in alone.items():
+        assert_frame_equal(table, spread[name])
+    (eight / "3.json.gz").unlink()
+    left = analyze.by_rank(files, analyses, client=client, progress=False)
     assert left["ranks"]["rank"].tolist() == [0, 1, 2, 4, 5, 6, 7]
     gone = left["quality"].query("finding == 'dropped'")["what"]
     assert gone.str.contains("3.json.gz: not found on worker").tolist() == [True]
+
+
+@pytest.mark.slow
+def test_a_cluster_stores_the_bytes_of_one_process(eight, client, tmp_path):
+    files = load.rank_files(eight)
+    load.write_ranks(files, tmp_path / "alone", progress=False)
+    load.write_ranks(files, tmp_path / "spread", client=client, progress=False)
+    alone, spread = (
+        {path.name: path.read_bytes() for path in (tmp_path / name).iterdir()}
+        for name in ("alone", "spread")
+    )
+    assert len(alone) == 9
+    assert alone == spread
+
+
+@pytest.mark.slow
+def test_a_rank_whose_worker_dies_is_run_by_another(eight, client, tmp_path):
+    @analyze.per_rank
+    def dying(events):
+        deaths = tmp_path / f"{os.getpid()}"
+        is_first = not list(tmp_path.glob("[0-9]*"))
+        if events["rank"].iloc[0] == 2 and is_first:
+            deaths.touch()
+            os._exit(1)
+        return events[["rank"]].head(1)
+
+    tables = analyze.by_rank(load.rank_files(eight), [dying], client=client, progress=False)
+    assert tables["dying"]["rank"].tolist() == list(range(8))
+    assert len(list(tmp_path.glob("[0-9]*"))) == 1
+
+
+@pytest.mark.slow
+def test_a_rank_that_kills_its_workers_is_a_row(eight, client):
+    @analyze.per_rank
+    def deadly(events):
+        if events["rank"].iloc[0] == 5:
+            os._exit(1)
+        return events[["rank"]].head(1)
+
+    tables = analyze.by_rank(load.rank_files(eight), [deadly], client=client, progress=False)
+    dropped = tables["quality"].query("finding == 'dropped'")
+    assert dropped["source"].str.endswith("5.json.gz").tolist() == [True]
+    assert dropped["what"].str.contains("its workers died").all()
+    assert 5 not in set(tables["deadly"]["rank"])

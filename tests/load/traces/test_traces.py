@@ -251,3 +251,50 @@ def test_a_trace_loads_where_no_thread_can_start(two_ranks, tmp_path, monkeypatc
     monkeypatch.setattr("threading.Thread.start", refuse)
     assert_same(load.traces(two_ranks, engine="python"), expected)
     assert_same(load.traces(tmp_path / "set.parquet"), expected)
+
+
+@pytest.fixture
+def two_windows(trace_file):
+    """Two recordings of each of two ranks, the later ones first by name."""
+    for rank in (0, 1):
+        for name, start in (("a", 5_000_000), ("b", 1_000_000)):
+            about = {"distributedInfo": {"rank": rank, "world_size": 2}}
+            file = trace_file(launched(1, start), name=f"run/{name}{rank}.json", **about)
+    return file.parent
+
+
+@pytest.mark.parametrize(
+    ("window", "start_ns"), [("first", 1e9), ("last", 5e9), (0, 1e9), (1, 5e9)]
+)
+def test_one_window_of_each_rank_is_chosen_by_its_time(two_windows, window, start_ns):
+    files = load.rank_files(two_windows, window=window)
+    trace = load.traces(two_windows, window=window)
+    assert trace.ranks["rank"].tolist() == files.table["rank"].tolist() == [0, 1]
+    assert (trace.events["start_ns"] >= start_ns).all()
+    assert (trace.events["start_ns"] < start_ns + 1e9).all()
+    assert trace.ranks["source"].tolist() == files.table["source"].tolist()
+
+
+def test_windows_are_refused_until_one_is_named(two_windows):
+    for load_them in (load.traces, load.rank_files):
+        with pytest.raises(LoadError, match=r"two files are rank 0: .*window='first', 'last'"):
+            load_them(two_windows)
+        with pytest.raises(LoadError, match="window=2: rank 0 has 2 windows, numbered from 0"):
+            load_them(two_windows, window=2)
+        with pytest.raises(LoadError, match="window='middle': must be 'first', 'last' or the"):
+            load_them(two_windows, window="middle")
+
+
+def test_copies_of_a_rank_are_no_windows(two_windows):
+    shutil.copy(two_windows / "a0.json", two_windows / "c0.json")
+    with pytest.raises(LoadError, match="files of rank 0 do not tell when they were recorded, or"):
+        load.traces(two_windows, window="first")
+
+
+def test_ranks_recorded_at_different_times_are_flagged(trace_file):
+    for rank, hour in ((0, 0), (1, 1)):
+        start = 1_700_000_000_000_000 + hour * 3_600_000_000
+        about = {"distributedInfo": {"rank": rank, "world_size": 2}}
+        file = trace_file(launched(1, start), name=f"run/{rank}.json", **about)
+    found = load.traces(file.parent).quality.query("finding == 'suspicious'")["what"]
+    assert found.str.startswith("ranks recorded at different times").any()

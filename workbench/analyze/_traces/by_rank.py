@@ -2,29 +2,27 @@
 
 from __future__ import annotations
 
-import importlib
 import inspect
 import os
-import socket
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 import pandas as pd
 
+from workbench._shared.cluster import missing_on_worker, on_cluster
 from workbench._shared.kernel_kinds import KINDS
 from workbench._shared.progress import progress as progress_bar
 from workbench._shared.rank_sets import remarks_on_set
 from workbench.analyze._lib.scopes import Analysis, name_of, scope_of
-from workbench.errors import MissingExtraError, WorkbenchError
+from workbench.errors import WorkbenchError
 from workbench.tables import EVENTS, PROCESS_GROUPS, QUALITY, RANKS, STEPS, Trace
 
 # Starting worker processes takes seconds; smaller sets are read sooner without.
 _PARALLEL_FROM_BYTES = 128 << 20
-# Tasks that wait at a worker: one to run, one to follow at once.
-_TASKS_PER_WORKER = 2
 _NO_RANK = (1 << 31) - 1
 
 
@@ -156,7 +154,10 @@ def _parts(
     files: RankFiles, local: Sequence[Analysis], client: Any, workers: int
 ) -> Iterator[tuple[RankFile, _Part | Exception]]:
     if client is not None:
-        yield from _on_cluster(files, local, client)
+        if files.needs_one_pass:
+            msg = "members of a tar.gz are read in one pass; unpack the archive for a cluster"
+            raise WorkbenchError(msg)
+        yield from on_cluster(client, partial(_part_of, local=local, is_worker=True), files)
     elif workers > 1:
         from joblib import Parallel, delayed
 
@@ -169,55 +170,14 @@ def _parts(
             yield file, part
 
 
-def _on_cluster(
-    files: RankFiles, local: Sequence[Analysis], client: Any
-) -> Iterator[tuple[RankFile, _Part | Exception]]:
-    try:
-        distributed = importlib.import_module("distributed")
-    except ImportError as error:
-        msg = "a cluster needs Dask; pip install 'ai-infra-workbench[cluster]'"
-        raise MissingExtraError(msg) from error
-    if files.needs_one_pass:
-        msg = "members of a tar.gz are read in one pass; unpack the archive for a cluster"
-        raise WorkbenchError(msg)
-    waiting, tasks = iter(files), {}
-    limit = _TASKS_PER_WORKER * max(len(client.scheduler_info()["workers"]), 1)
-
-    # Of a thousand ranks only a few are in flight, so that results do not pile up at the workers.
-    def submit() -> Any:
-        file = next(waiting, None)
-        if file is None:
-            return None
-        task = client.submit(_part_of, file, local, worker=True, pure=False)
-        tasks[task] = file
-        return task
-
-    running = distributed.as_completed([task for _ in range(limit) if (task := submit())])
-    try:
-        for task in running:
-            file, part = tasks.pop(task), task.result()
-            task.release()
-            if (follower := submit()) is not None:
-                running.add(follower)
-            yield file, part
-    finally:
-        client.cancel(list(tasks))
-
-
 # An error must not end the process that reads other files.
 def _part_of(
-    file: RankFile, local: Sequence[Analysis], *, worker: bool = False
+    file: RankFile, local: Sequence[Analysis], *, is_worker: bool = False
 ) -> _Part | Exception:
     try:
         return _part(file.load(), local)
     except FileNotFoundError as error:
-        if not worker:
-            return error
-        msg = (
-            f"{file.label}: not found on worker {socket.gethostname()}; workers must see the "
-            "files under the same paths"
-        )
-        return WorkbenchError(msg)
+        return missing_on_worker(file.label) if is_worker else error
     except (WorkbenchError, OSError) as error:
         return error
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Generic, NamedTuple, Protocol, TypeVar
+from typing import Generic, Literal, NamedTuple, NoReturn, Protocol, TypeVar
 
 import numpy as np
 
@@ -14,6 +14,8 @@ from workbench.errors import LoadError
 NO_RANK_TOLD = "rank by the order of the files; not found in the metadata or the file name"
 
 RankArgument = int | Mapping[str, int] | Sequence[int] | None
+# Which of several recordings of one rank, in order of time.
+Window = Literal["first", "last"] | int | None
 
 # Whole numbers only, and not the digits of a date or process id that follow.
 _RANK = re.compile(r"(?:^|[^a-z])(?:rank|worker)[-_]?(\d{1,6})(?!\d)|(?:^|[-_/.])r(\d{1,6})-")
@@ -34,6 +36,8 @@ class HasRank(Protocol):
     def name_rank(self) -> int | None: ...
     @property
     def world_size(self) -> int | None: ...
+    @property
+    def first_ns(self) -> int | None: ...
 
 
 File = TypeVar("File", bound=HasRank)
@@ -122,12 +126,13 @@ def _by_name(label: str, given: Mapping[str, int]) -> int | None:
     return hits.pop() if hits else None
 
 
-def ranked(files: Sequence[File], given: RankArgument) -> list[Ranked[File]]:
-    """Give every file its rank, in order of rank.
+def ranked(files: Sequence[File], given: RankArgument, window: Window = None) -> list[Ranked[File]]:
+    """Give every file its rank, in order of rank, and take one window of each.
 
     The argument goes first, then what the trace states, then the file's name. Files of which
     nothing is known are numbered in order, and that is called assumed.
     """
+    _check_window(window)
     settled: list[Ranked[File]] = []
     unknown: list[File] = []
     asked = given_ranks([file.label for file in files], given)
@@ -148,19 +153,51 @@ def ranked(files: Sequence[File], given: RankArgument) -> list[Ranked[File]]:
         )
         raise LoadError(msg)
     settled += [Ranked(number, "assumed", file) for number, file in enumerate(unknown)]
-    _refuse_twins(settled)
-    return sorted(settled, key=lambda entry: entry.rank)
-
-
-def _refuse_twins(settled: Sequence[Ranked[File]]) -> None:
-    first: dict[int, Ranked[File]] = {}
+    by_rank: dict[int, list[Ranked[File]]] = {}
     for entry in settled:
-        if (twin := first.setdefault(entry.rank, entry)) is not entry:
-            alone = entry.file.world_size == twin.file.world_size == 1
-            why = "; each says that it is the only one of its job" if alone else ""
-            msg = (
-                f"two files are rank {entry.rank}: {twin.file.label} ({twin.source}) and "
-                f"{entry.file.label} ({entry.source}){why}. Load one job and one time window at "
-                "a time, or pass rank={'part of the file name': number, ...}"
-            )
-            raise LoadError(msg)
+        by_rank.setdefault(entry.rank, []).append(entry)
+    return [_one_window(by_rank[rank], window) for rank in sorted(by_rank)]
+
+
+def _check_window(window: Window) -> None:
+    is_number = isinstance(window, int) and not isinstance(window, bool) and window >= 0
+    if not (window in (None, "first", "last") or is_number):
+        msg = f"window={window!r}: must be 'first', 'last' or the number of a window, from 0"
+        raise LoadError(msg)
+
+
+def _one_window(windows: Sequence[Ranked[File]], window: Window) -> Ranked[File]:
+    """Choose among the files of one rank, which a profiler writes one after the other."""
+    if window is None or (len(windows) == 1 and isinstance(window, str)):
+        if len(windows) > 1:
+            _refuse_twins(*windows[:2])
+        return windows[0]
+    starts = [entry.file.first_ns for entry in windows]
+    if len(windows) > 1 and (None in starts or len(set(starts)) < len(starts)):
+        names = " and ".join(entry.file.label for entry in windows[:2])
+        msg = (
+            f"window={window!r}: files of rank {windows[0].rank} do not tell when they were "
+            f"recorded, or are copies: {names}; pass the files of one window"
+        )
+        raise LoadError(msg)
+    in_order = sorted(windows, key=lambda entry: entry.file.first_ns or 0)
+    number = {"first": 0, "last": -1}.get(window) if isinstance(window, str) else window
+    if number is None or number >= len(windows):
+        msg = (
+            f"window={window}: rank {windows[0].rank} has {len(windows)} "
+            f"window{'s' * (len(windows) > 1)}, numbered from 0 ({windows[0].file.label})"
+        )
+        raise LoadError(msg)
+    return in_order[number]
+
+
+def _refuse_twins(twin: Ranked[File], entry: Ranked[File]) -> NoReturn:
+    alone = entry.file.world_size == twin.file.world_size == 1
+    why = "; each says that it is the only one of its job" if alone else ""
+    msg = (
+        f"two files are rank {entry.rank}: {twin.file.label} ({twin.source}) and "
+        f"{entry.file.label} ({entry.source}){why}. Load one job and one time window at "
+        "a time (window='first', 'last' or a number takes one of several), or pass "
+        "rank={'part of the file name': number, ...}"
+    )
+    raise LoadError(msg)

@@ -84,6 +84,7 @@ class RankGraph:
     groups: list[Group] = field(default_factory=list)
     stated_rank: int | None = None
     world_size: int | None = None
+    first_ns: int | None = None
     backend: str | None = None
 
     @property

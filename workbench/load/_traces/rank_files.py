@@ -17,7 +17,7 @@ from workbench.errors import LoadError, WorkbenchError
 from workbench.load._files.archive import Paths, Source, Walk, shown_all, streams, survey
 from workbench.load._files.findings import Dropped, guarded, quality_frame
 from workbench.load._files.json_events import to_integer
-from workbench.load._files.rank_names import RankArgument, Ranked, rank_in_name, ranked
+from workbench.load._files.rank_names import RankArgument, Ranked, Window, rank_in_name, ranked
 from workbench.load._files.stream import Stream
 from workbench.load._traces import parquet
 from workbench.load._traces.kineto.reader import EngineName, is_worth_compiling
@@ -39,6 +39,8 @@ _HEAD_BYTES = 64 << 10
 _LONG_HEAD_BYTES = 4 << 20
 _INFO = re.compile(r'"distributedInfo"\s*:\s*')
 _EVENTS = re.compile(r'"traceEvents"\s*:')
+_STAMP = re.compile(rb'"ts"\s*:\s*"?(\d+(?:\.\d*)?)')
+_BASE = re.compile(rb'"baseTimeNanoseconds"\s*:\s*(\d{1,19})\b')
 
 
 @dataclass(frozen=True)
@@ -165,10 +167,11 @@ class RankFiles(Sequence[RankFile]):
         return RANK_FILES.of(rows) if rows else RANK_FILES.empty()
 
 
-def rank_files(
+def rank_files(  # noqa: PLR0913 - the options of load.traces
     path: Paths,
     *,
     rank: RankArgument = None,
+    window: Window = None,
     args: Sequence[str] = (),
     rules: pd.DataFrame | str | Path | None = None,
     engine: EngineName = "auto",
@@ -181,7 +184,7 @@ def rank_files(
 
     Parameters
     ----------
-    path, rank, args, rules, engine, cache
+    path, rank, window, args, rules, engine, cache
         As for :func:`workbench.load.traces`; profiler traces (Kineto) only. With ``"auto"`` the
         engine is chosen by the size of all files together.
 
@@ -218,7 +221,7 @@ def rank_files(
     if not heads:
         dropped.raise_if_all()
     with guarded(shown_all(path)):
-        numbered = ranked(heads, rank)
+        numbered = ranked(heads, rank, window)
     listed = tuple(
         RankFile(number, told_by, head.world_size, head.source, reader, name == "parquet")
         for number, told_by, head in numbered
@@ -258,10 +261,9 @@ def _stored_heads(sources: Sequence[Source], dropped: Dropped) -> list[_Head]:
                     "FOLDER' writes one file per rank"
                 )
                 raise LoadError(msg)
-            world = ranks["world_size"].iloc[0]
-            heads.append(
-                _Head(source, int(ranks["rank"].iloc[0]), None if pd.isna(world) else int(world))
-            )
+            number, world, first = ranks[["rank", "world_size", "first_ns"]].iloc[0]
+            known = (None if pd.isna(value) else int(value) for value in (world, first))
+            heads.append(_Head(source, int(number), *known))
     return heads
 
 
@@ -325,6 +327,7 @@ class _Head:
     source: Source
     stated_rank: int | None
     world_size: int | None
+    first_ns: int | None
 
     @property
     def label(self) -> str:
@@ -337,12 +340,21 @@ class _Head:
 
 def _head(source: Source, stream: Stream) -> _Head:
     head = stream.read(_HEAD_BYTES)
-    info = _distributed_info(head)
-    if info is None:
-        info = _distributed_info(head + stream.read(_LONG_HEAD_BYTES)) or {}
+    if _distributed_info(head) is None or _first_ns(head) is None:
+        head += stream.read(_LONG_HEAD_BYTES)
+    info = _distributed_info(head) or {}
     rank, world = to_integer(info.get("rank")), to_integer(info.get("world_size"))
     is_rank = rank is not None and 0 <= rank < 1 << 31
-    return _Head(source, rank if is_rank else None, world if world and world > 0 else None)
+    world = world if world and world > 0 else None
+    return _Head(source, rank if is_rank else None, world, _first_ns(head))
+
+
+def _first_ns(head: bytes) -> int | None:
+    """Return the time of the first event as written, which tells windows of one rank apart."""
+    events = re.search(rb'"traceEvents"\s*:', head)
+    stamp = events and _STAMP.search(head, events.end())
+    base = _BASE.search(head)
+    return int(float(stamp[1]) * 1e3) + (int(base[1]) if base else 0) if stamp else None
 
 
 def _distributed_info(head: bytes) -> dict[str, object] | None:

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pyarrow as pa
 
+from workbench._shared.cluster import missing_on_worker, on_cluster
 from workbench._shared.progress import progress as progress_bar
 from workbench._shared.writing import write_whole
 from workbench.errors import LoadError, WorkbenchError
@@ -21,7 +25,9 @@ from workbench.tables import QUALITY
 QUALITY_NAME = "quality.csv"
 
 
-def write_ranks(files: RankFiles, folder: str | Path, *, progress: bool = True) -> pd.DataFrame:
+def write_ranks(
+    files: RankFiles, folder: str | Path, *, client: Any = None, progress: bool = True
+) -> pd.DataFrame:
     """Store each rank of a job as one Parquet file, and do only what is lacking or has changed.
 
     Each file is written whole and then renamed, so a run may be stopped at any moment; the next one
@@ -34,6 +40,8 @@ def write_ranks(files: RankFiles, folder: str | Path, *, progress: bool = True) 
         What :func:`workbench.load.rank_files` returned.
     folder
         Where ``rank00000.parquet``, ... and ``quality.csv`` are written, by one run at a time.
+    client
+        A ``distributed.Client``, whose workers see source and folder under the same paths.
     progress
         Whether to show a progress bar if it takes more than a second.
 
@@ -50,7 +58,7 @@ def write_ranks(files: RankFiles, folder: str | Path, *, progress: bool = True) 
         If the folder holds ranks that are not of this job, or no rank can be read.
     """
     folder = Path(folder)
-    targets = {file.rank: folder / f"rank{file.rank:05d}.parquet" for file in files}
+    targets = {file.rank: _target(file, folder) for file in files}
     foreign = sorted(set(folder.glob("rank*.parquet")) - set(targets.values()))
     if foreign:
         msg = (
@@ -69,13 +77,12 @@ def write_ranks(files: RankFiles, folder: str | Path, *, progress: bool = True) 
     lacking = replace(files, files=tuple(file for file in files if file.rank not in kept))
     total = sum(file.size_bytes for file in lacking)
     with progress_bar(total=total, unit="B", label="converting", enabled=progress) as bar:
-        for file, trace in lacking.each():
-            if isinstance(trace, Exception):
-                dropped.add(file.label, trace)
+        for file, stored in _stored(lacking, folder, client):
+            if isinstance(stored, Exception):
+                dropped.add(file.label, stored)
                 targets[file.rank].unlink(missing_ok=True)
             else:
-                parquet.write(trace, targets[file.rank], origin=_state(file))
-                kept[file.rank] = trace.quality
+                kept[file.rank] = stored
             bar.update(file.size_bytes)
     if not kept:
         dropped.raise_if_all()
@@ -83,6 +90,37 @@ def write_ranks(files: RankFiles, folder: str | Path, *, progress: bool = True) 
     quality = QUALITY.joined([*rows, files.quality, quality_frame(dropped.rows)])
     write_whole(folder / QUALITY_NAME, lambda out: quality.to_csv(out, index=False))
     return quality
+
+
+def _stored(
+    files: RankFiles, folder: Path, client: Any
+) -> Iterator[tuple[RankFile, pd.DataFrame | Exception]]:
+    """Store ranks; give the quality table of each, or the error."""
+    if client is not None:
+        yield from on_cluster(client, partial(_store, folder=folder.resolve()), files)
+        return
+    for file, trace in files.each():
+        if isinstance(trace, Exception):
+            yield file, trace
+        else:
+            parquet.write(trace, _target(file, folder), origin=_state(file))
+            yield file, trace.quality
+        del trace
+
+
+def _store(file: RankFile, folder: Path) -> pd.DataFrame | Exception:
+    try:
+        trace = file.load()
+        parquet.write(trace, _target(file, folder), origin=_state(file))
+    except FileNotFoundError:
+        return missing_on_worker(file.label)
+    except (WorkbenchError, OSError) as error:
+        return error
+    return trace.quality
+
+
+def _target(file: RankFile, folder: Path) -> Path:
+    return folder / f"rank{file.rank:05d}.parquet"
 
 
 def _stored_quality(path: Path, state: str | None) -> pd.DataFrame | None:

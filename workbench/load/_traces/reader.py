@@ -21,7 +21,7 @@ from workbench.errors import LoadError, WorkbenchError
 from workbench.load._files.archive import Paths, Source, Survey, shown_all, streams, survey
 from workbench.load._files.findings import Dropped, Finding, Row, guarded, listed, quality_frame
 from workbench.load._files.json_events import to_integer
-from workbench.load._files.rank_names import NO_RANK_TOLD, RankArgument, Ranked, ranked
+from workbench.load._files.rank_names import NO_RANK_TOLD, RankArgument, Ranked, Window, ranked
 from workbench.load._files.wanted import is_utf16
 from workbench.load._traces import parquet
 from workbench.load._traces.chakra import reader as chakra
@@ -56,6 +56,7 @@ def traces(  # noqa: PLR0913 - the front door
     path: Paths,
     *,
     rank: RankArgument = None,
+    window: Window = None,
     args: Sequence[str] = (),
     rules: pd.DataFrame | str | Path | None = None,
     engine: EngineName = "auto",
@@ -78,6 +79,9 @@ def traces(  # noqa: PLR0913 - the front door
     rank
         Ranks where the files do not tell them: one number for one file, a list in order of the
         files, or a dict from a part of the file name to the number.
+    window
+        Which of several recordings of each rank, in order of time: ``"first"``, ``"last"`` or a
+        number from 0. None refuses a second file of one rank.
     args
         Names of further event arguments to keep as columns, e.g. ``("Input Dims",)``.
     rules
@@ -116,7 +120,7 @@ def traces(  # noqa: PLR0913 - the front door
         reader = RankReader(tuple(args), own_rules, engine, None if cache is None else Path(cache))
         if ranks := _read_all(sources["kineto"], reader, dropped, progress):
             with guarded(shown_all(path)):
-                loaded.append(assemble(ranked(ranks, rank)))
+                loaded.append(assemble(ranked(ranks, rank, window)))
     if stored := _parquet_sets(sources.get("parquet", ()), dropped):
         loaded.append(stored)
     for name in [name for name in _GRAPHS if name in sources]:

@@ -85,6 +85,10 @@ class RankTables:
     def world_size(self) -> int | None:
         return to_integer(self.distributed.get("world_size"))
 
+    @property
+    def first_ns(self) -> int | None:
+        return int(self.events["start_ns"].min()) if len(self.events) else None
+
 
 def slots(args: Sequence[str]) -> Slots:
     """Return what to keep of each event's arguments: the columns, and ``args`` as asked."""

@@ -1,0 +1,64 @@
+"""Tasks on the workers of a Dask cluster: futures, a few in flight at a time."""
+
+from __future__ import annotations
+
+import importlib
+import socket
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, TypeVar
+
+from workbench.errors import MissingExtraError, WorkbenchError
+
+# Tasks that wait at a worker: one to run, one to follow at once.
+_TASKS_PER_WORKER = 2
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+def on_cluster(
+    client: Any, function: Callable[[Item], Result], items: Iterable[Item]
+) -> Iterator[tuple[Item, Result | Exception]]:
+    """Run ``function`` on every item at some worker; results come as they are ready.
+
+    Of a thousand items only a few are in flight, so that results do not pile up. A task whose
+    worker dies is run by another one; one that kills them all is an error in place of its result.
+    """
+    try:
+        distributed = importlib.import_module("distributed")
+    except ImportError as error:
+        msg = "a cluster needs Dask; pip install 'ai-infra-workbench[cluster]'"
+        raise MissingExtraError(msg) from error
+    waiting, tasks = iter(items), {}
+
+    def submit() -> Any:
+        for item in waiting:
+            task = client.submit(function, item, pure=False)
+            tasks[task] = item
+            return task
+        return None
+
+    limit = _TASKS_PER_WORKER * max(sum(client.nthreads().values()), 1)
+    running = distributed.as_completed([task for _ in range(limit) if (task := submit())])
+    try:
+        for task in running:
+            item = tasks.pop(task)
+            result: Result | Exception
+            try:
+                result = task.result()
+            except distributed.KilledWorker as error:
+                shown = getattr(item, "label", item)
+                result = WorkbenchError(f"{shown}: its workers died, of memory perhaps ({error})")
+            task.release()
+            if (follower := submit()) is not None:
+                running.add(follower)
+            yield item, result
+    finally:
+        client.cancel(list(tasks))
+
+
+def missing_on_worker(label: str) -> WorkbenchError:
+    return WorkbenchError(
+        f"{label}: not found on worker {socket.gethostname()}; workers must see the files under "
+        "the same paths"
+    )
