@@ -29,6 +29,30 @@ def on_cluster(
     except ImportError as error:
         msg = "a cluster needs Dask; pip install 'ai-infra-workbench[cluster]'"
         raise MissingExtraError(msg) from error
+    suspects = []
+    limit = _TASKS_PER_WORKER * max(sum(client.nthreads().values()), 1)
+    for item, result in _in_flight(client, distributed, function, items, limit):
+        if isinstance(result, distributed.KilledWorker):
+            suspects.append(item)
+        else:
+            yield item, result
+    # A task that waits at a worker which dies is suspected as well, so each is tried alone.
+    for item, result in _in_flight(client, distributed, function, suspects, 1):
+        if isinstance(result, distributed.KilledWorker):
+            shown = getattr(item, "label", item)
+            yield item, WorkbenchError(f"{shown}: its workers died, of memory perhaps ({result})")
+        else:
+            yield item, result
+
+
+def _in_flight(
+    client: Any,
+    distributed: Any,
+    function: Callable[[Item], Result],
+    items: Iterable[Item],
+    limit: int,
+) -> Iterator[tuple[Item, Result | Exception]]:
+    """Run tasks, at most ``limit`` at a time; the death of its workers is a task's result."""
     waiting, tasks = iter(items), {}
 
     def submit() -> Any:
@@ -38,17 +62,14 @@ def on_cluster(
             return task
         return None
 
-    limit = _TASKS_PER_WORKER * max(sum(client.nthreads().values()), 1)
     running = distributed.as_completed([task for _ in range(limit) if (task := submit())])
     try:
         for task in running:
             item = tasks.pop(task)
-            result: Result | Exception
             try:
                 result = task.result()
             except distributed.KilledWorker as error:
-                shown = getattr(item, "label", item)
-                result = WorkbenchError(f"{shown}: its workers died, of memory perhaps ({error})")
+                result = error
             task.release()
             if (follower := submit()) is not None:
                 running.add(follower)

@@ -71,8 +71,8 @@ def group(about: str) -> typer.Typer:
 _OPTIONS = ("tz", "year", "boot_time", "node", "unit")
 _ONLY_PYTHON = (
     "period_s", "scope", "rank", "reading", "columns", "column", "operations", "time_unit", "tool",
-    "tokens_per_step", "args", "rules", "engine", "cache", "window_s", "campaign", "outcomes",
-    "zero_run_rows",
+    "tokens_per_step", "args", "rules", "engine", "cache", "window", "window_s", "campaign",
+    "outcomes", "zero_run_rows",
 )  # fmt: skip
 _VALUE = r"""(?:"([^"]*)"|'([^']*)'|([\w.+:-]*\w))?"""
 _ARGUMENT = re.compile(rf"(?<![\w.-])({'|'.join(_OPTIONS)})={_VALUE}")
