@@ -300,7 +300,7 @@ def _distinct(frame: pd.DataFrame) -> tuple[IntArray, list[tuple[str, ...]]]:
     """Give the distinct rows of texts in order of appearance, and the position of each row."""
     # In that order numbers say nothing about names.
     codes = frame.apply(lambda column: column.cat.codes)
-    number = codes.groupby(list(codes), sort=False).ngroup().to_numpy(np.int64)
+    number = codes.groupby(list(codes), sort=False, observed=True).ngroup().to_numpy(np.int64)
     first = codes.drop_duplicates()
     texts = [
         [["", *map(str, frame[name].cat.categories)][code + 1] for code in first[name]]
@@ -359,7 +359,7 @@ def _spelled(operation: str) -> str:
 
 def _sequence(events: pd.DataFrame) -> pd.Series:
     key = events["group"].astype(object).where(events["group"].notna(), "")
-    return events["seq"] - events["seq"].groupby(key, sort=False).transform("min")
+    return events["seq"] - events["seq"].groupby(key, sort=False, observed=True).transform("min")
 
 
 def _rounded(column: pd.Series) -> pd.Series:
@@ -388,7 +388,7 @@ def _counted(
         }
     )
     is_id = ~(np.concatenate([c.isna() for c in columns]) | ids["id"].isin(none))
-    number = ids[is_id].groupby("rank")["id"].rank("dense").astype("int64")
+    number = ids[is_id].groupby("rank", observed=True)["id"].rank("dense").astype("int64")
     new = iter(np.split(number.reindex(ids.index).fillna(ids["id"]).astype("int64").to_numpy(),
                         np.cumsum([len(column) for column in columns])[:-1]))  # fmt: skip
     return [
@@ -454,7 +454,7 @@ def _visible(trace: Trace) -> pd.DataFrame:
     words = work["name"].astype(str).str.replace(r"_?[0-9]+$", "", regex=True)
     members = [text for text in trace.process_groups["members"].unique() if text]
     of_size = Counter([text.count(",") + 1 for text in members])
-    steps = per_step.groupby(["rank", "step"]).sum()
+    steps = per_step.groupby(["rank", "step"], observed=True).sum()
     facts = [
         ("ranks", f"{len(trace.ranks)}", "size of the job"),
         ("process groups", _some(f"{n} x {size} ranks" for size, n in sorted(of_size.items())),
