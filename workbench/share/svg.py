@@ -6,6 +6,7 @@ import atexit
 import copy
 import functools
 import hashlib
+import logging
 import os
 import re
 import shutil
@@ -97,6 +98,9 @@ class _Browser:
     def __init__(self, program: str) -> None:
         import kaleido
 
+        # A message that the end of the browser cuts in two is logged with a traceback and ignored;
+        # an answer that really lacks ends in a timeout of ours.
+        logging.getLogger("choreographer.channels").setLevel(logging.CRITICAL)
         # Without mathjax=False every page would ask a public server for it.
         page = kaleido.PageGenerator(mathjax=False)
         self._kaleido = kaleido.Kaleido(path=program, page_generator=page)

@@ -67,7 +67,7 @@ def write_ranks(
         )
         raise LoadError(msg)
     # A run that was killed leaves the file that it was writing under another name.
-    for unfinished in folder.glob(".rank*.parquet-*"):
+    for unfinished in (*folder.glob(".rank*.parquet-*"), *folder.glob(f".{QUALITY_NAME}-*")):
         unfinished.unlink(missing_ok=True)
     dropped, kept = Dropped(), {}
     for file in files:
