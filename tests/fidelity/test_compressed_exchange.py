@@ -6,7 +6,7 @@ import pytest
 from scipy import stats
 
 from workbench import datasets
-from workbench.fidelity.compressed_exchange import accuracy
+from workbench.fidelity.communication import accuracy
 
 
 @pytest.mark.oracle

@@ -342,7 +342,7 @@ def compare(
 
 
 class _Runs(Mapping[str, Any]):
-    """Runs by name, each loaded when it is asked for: many traces do not fit into memory."""
+    """Runs by name, each loaded when its name is looked up: many traces do not fit into memory."""
 
     def __init__(self, paths: Sequence[Path], options: dict[str, Any]) -> None:
         self.paths: dict[str, Path] = {}

@@ -9,20 +9,13 @@ them all.
 
 from workbench.fidelity import (
     communication,
-    compressed_exchange,
     failures,
-    fast_matmul,
     findings,
     imbalance,
-    inference,
     perfmodel,
     power,
-    power_management,
     pvf,
-    regions,
     replay,
-    synthetic_traces,
-    trace_likeness,
     traces,
 )
 from workbench.fidelity.findings import finding_cases, finding_quality

@@ -10,15 +10,16 @@ import tarfile
 import tempfile
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from workbench import analyze, load
+from workbench import analyze, load, simulate
 from workbench.analyze import intervals
-from workbench.fidelity.registry import Reading, claim, printed_ns, published
+from workbench.fidelity.registry import Reading, beside_named, claim, printed_ns, published
 from workbench.tables import Trace
 
 _traces = functools.partial(claim, noun="traces")
@@ -358,3 +359,238 @@ def _varint(content: bytes, at: int) -> tuple[int, int]:
         at, shift = at + 1, shift + 7
         if byte < 0x80:
             return value, at
+
+
+# Claims about traces that nobody recorded: obfuscated copies, and graphs made from a model.
+
+_SAME = 0.02  # what a copy may differ by and still stand for its source
+_FACTOR = 1.7
+_VALUE_BYTES = {"BFloat16": 2, "Float": 4}
+_PUBLIC = ("cuda", "Memcpy", "Memset")
+_LLAMA_70B, _SEQUENCE, _ROUNDS = "Llama 3 70B", 4096, 8
+
+
+@claim(
+    noun="synthetic_traces",
+    name="an obfuscated copy behaves as its source",
+    source="the source itself, read and analysed in the same way",
+    needs=("kineto-dlrm-8rank",),
+)
+def obfuscation(folder: Path) -> Iterator[Reading]:
+    """Compare shares and replay of a copy with those of eight measured ranks, to 2 %."""
+    source = load.traces(folder / "dlrm_kineto.tar.gz", progress=False)
+    with tempfile.TemporaryDirectory() as out:
+        copies = Path(out, "copy")
+        load.write_obfuscated(folder / "dlrm_kineto.tar.gz", copies, factor=_FACTOR)
+        copy = load.traces(copies, progress=False)
+        text = "".join(gzip.decompress(file.read_bytes()).decode() for file in copies.iterdir())
+    before, after = _behaviour(source), _behaviour(copy)
+    for what, printed in before.items():
+        yield Reading(f"{what}, copy / source", 1, after[what] / printed, "x", _SAME)
+    ratio = _replayed_ns(copy) / _FACTOR / _replayed_ns(source)
+    yield Reading("replay, copy / factor / source", 1, ratio, "x", _SAME)
+    names = {str(name) for name in source.events["name"].cat.categories}
+    left = [name for name in names if not name.startswith(_PUBLIC) and f'"{name}"' in text]
+    yield Reading("names of operators and kernels in the copy", 0, len(left), "")
+
+
+def _behaviour(trace: Trace) -> dict[str, float]:
+    parts = analyze.time_breakdown(trace.events).sum(numeric_only=True)
+    waits = analyze.collective_waits(trace.events)
+    return {
+        "compute share": parts["compute_ns"] / parts["span_ns"],
+        "exposed communication share": parts["exposed_communication_ns"] / parts["span_ns"],
+        "overlapped share": parts["overlap_ns"] / parts["communication_ns"],
+        "idle share": parts["idle_ns"] / parts["span_ns"],
+        "waiting share": waits["wait_ns"].sum() / parts["span_ns"],
+    }
+
+
+def _replayed_ns(trace: Trace) -> int:
+    replayed = analyze.replay(analyze.execution_graph(trace.events))
+    return int(replayed.max() - replayed.min())
+
+
+@claim(
+    noun="synthetic_traces",
+    name="collectives of an exported job, once each and with their bytes",
+    source="the same files, counted in their JSON without the package",
+    needs=("fleet-demo",),
+)
+def exported(folder: Path) -> Iterator[Reading]:
+    """Compare nodes of the Chakra export, kind by kind, with communication kernels; exactly."""
+    counts: Counter[str] = Counter()
+    size: Counter[str] = Counter()
+    for file in (folder / "traces").iterdir():
+        for event in json.loads(gzip.decompress(file.read_bytes()))["traceEvents"]:
+            told = event.get("args", {})
+            if event.get("cat") == "kernel" and "Collective name" in told:
+                kind = str(told["Collective name"]).strip("_").removesuffix("_base")
+                counts[kind.replace("_", "")] += 1
+                values = int(told["In msg nelems"]) * _VALUE_BYTES[told["dtype"]]
+                size[kind.replace("_", "")] += values
+    events = load.traces(folder / "traces", progress=False).events
+    tasks = analyze.graph_tasks(events, analyze.execution_graph(events))
+    nodes = analyze.chakra_nodes(events, tasks.tasks, tasks.edges)
+    with tempfile.TemporaryDirectory() as out:
+        load.write_chakra(nodes, Path(out, "job"))
+        again = load.traces(out, progress=False).nodes
+    talk = again[again["type"] == "COMM_COLL_NODE"]
+    yield Reading("communication nodes", sum(counts.values()), len(talk), "")
+    kinds = talk["collective"].astype(str)
+    for kind in sorted(counts):
+        of_kind = talk[kinds.str.replace("_", "") == kind]
+        yield Reading(f"{kind}: nodes", counts[kind], len(of_kind), "")
+        yield Reading(f"{kind}: bytes", size[kind], int(of_kind["size_bytes"].sum()), "bytes")
+
+
+@claim(
+    noun="synthetic_traces",
+    name="execution traces of a model: counts and bytes",
+    source="closed forms; Megatron-LM, arXiv 2104.04473, and the planner's time of compute",
+)
+def from_a_model() -> Iterator[Reading]:
+    """Compare the nodes of a 70-billion-parameter step with closed forms, exactly.
+
+    Bytes of gradients are rounded up per rank, and times per node to nanoseconds: a tolerance
+    of one value per rank, and of half a nanosecond per node.
+    """
+    shape = analyze.model_shape(_LLAMA_70B)
+    layout = analyze.Layout(
+        tensor=8, pipeline=4, data=2, global_batch=2 * _ROUNDS, sequence=_SEQUENCE, sharding="zero1"
+    )
+    nodes = analyze.execution_traces(shape, layout).nodes
+    kinds = nodes["collective"].astype(object)
+    reduces = nodes[kinds == "all_reduce"]
+    per_layer = len(reduces) / (layout.gpu_count / layout.pipeline * shape.layers * _ROUNDS)
+    yield Reading("all-reduces of a layer, rank and micro-batch", 4, per_layer, "")
+    bytes_each = reduces["size_bytes"].unique().tolist()
+    yield Reading("bytes of each", 2 * _SEQUENCE * shape.hidden, max(bytes_each), "bytes")
+    yield Reading("different sizes", 1, len(bytes_each), "")
+    columns_of_stages = layout.tensor * layout.data
+    for kind in ("SEND", "RECV"):
+        here = int((nodes["type"] == f"COMM_{kind}_NODE").sum()) / columns_of_stages
+        printed = 2 * (layout.pipeline - 1) * _ROUNDS
+        yield Reading(f"{kind} nodes of a column of stages", printed, here, "")
+    printed, slack = 2 * shape.parameter_count, 2 * layout.gpu_count
+    for kind, copies in (("reduce_scatter", layout.data), ("all_gather", 1)):
+        here = int(nodes.loc[kinds == kind, "size_bytes"].sum()) / copies
+        yield Reading(f"{kind}: bytes of a replica", printed, here, "bytes", slack)
+    yield _compute(nodes, analyze.configurations(shape, layout))
+
+
+def _compute(nodes: pd.DataFrame, table: pd.DataFrame) -> Reading:
+    """Compare compute of a rank of the fullest stage, the last one, with the planner's."""
+    last = nodes[nodes["rank"] == nodes["rank"].max()]
+    own = last[(last["type"] == "COMP_NODE") & (last["name"] != "optimizer")]
+    planned = analyze.assumed_model().predict(table)["compute_ns"].iloc[0]
+    here = int(own["dur_ns"].sum())
+    return Reading("compute of the last stage", int(planned), here, "ns", len(own) / 2)
+
+
+# Claims about statistical twins: held-out ranks, other traces, and a twin of a twin.
+
+_SOURCE = "target of this project"
+_FILE = "trace_likeness"
+# Ranks of which all what-ifs alone agree: the others wait for a host whose delay no profile knows.
+_ALONE_REACHED = 3
+# Times in whole microseconds: what is drawn near them is spread a little more each time.
+_TWIN_REACHED = 1.5
+_OTHERS = {
+    "H100, Qwen": "Qwen_Qwen1.5-0.5B-Chat__1016005.json.gz",
+    "H100, BERT": "gaunernst_bert-small-uncased__1016001.json.gz",
+    "ResNet": "resnet_kineto.json.gz",
+    "HTA, control": "trace_diff/control",
+}
+
+
+@claim(
+    noun="trace_likeness",
+    name="behaviour of held-out ranks",
+    source=_SOURCE,
+    needs=("kineto-dlrm-8rank",),
+)
+def held_out(folder: Path) -> Iterator[Reading]:
+    """Fit on seven of eight ranks, and count held-out ranks whose behaviour agrees to 10 %.
+
+    A rank alone is asked too much: what its collectives wait depends on when its host was there,
+    which the other ranks do not tell. In the job, where waits arise, it is not. Seed 0.
+    """
+    trace = load.traces(folder, progress=False)
+    ranks = trace.ranks["rank"].tolist()
+    alone, moves, steps = [], [], []
+    for rank in ranks:
+        profile = analyze.trace_profile(of_ranks(trace, [n for n in ranks if n != rank]))
+        twin = simulate.traces_like(profile, ranks=len(ranks))
+        scores = analyze.trace_likeness(of_ranks(trace, [rank]), twin).set_index("kind")
+        alone.append(bool((_moves(scores, "")["verdict"] == "pass").all()))
+        scores = analyze.trace_likeness(trace, twin).set_index("kind")
+        moves.append(bool((_moves(scores, "job, ")["verdict"] == "pass").all()))
+        steps.append(bool(scores.loc["job, time of a step", "verdict"] == "pass"))
+    name = "held-out ranks alone: what-if moves alike to 10 %"
+    yield replace(beside_named(_FILE, name, sum(alone)), reached=_ALONE_REACHED)
+    name = "held-out ranks in their job: what-if moves alike to 10 %"
+    yield beside_named(_FILE, name, sum(moves))
+    yield beside_named(_FILE, "held-out ranks in their job: step time alike to 10 %", sum(steps))
+
+
+def _moves(scores: pd.DataFrame, whose: str) -> pd.DataFrame:
+    changes = ("compute x0.5", "communication x2", "CPU x0.5")
+    return scores.loc[[f"{whose}{change}" for change in changes]]
+
+
+def of_ranks(trace: Trace, ranks: list[int]) -> Trace:
+    """Keep some ranks of a trace."""
+    kept = trace.events["rank"].isin(ranks)
+    of_rank = trace.ranks["rank"].isin(ranks)
+    return replace(trace, events=trace.events[kept], ranks=trace.ranks[of_rank])
+
+
+@claim(
+    noun="trace_likeness",
+    name="behaviour and leaks of other traces",
+    source=_SOURCE,
+    needs=("kineto-h100", "kineto-resnet", "kineto-hta"),
+)
+def other_traces(h100: Path, resnet: Path, hta: Path) -> Iterator[Reading]:
+    """Compare twins of single ranks with their sources: inference on H100, training on V100."""
+    folders = (h100, h100, resnet, hta)
+    for folder, (name, file) in zip(folders, _OTHERS.items(), strict=True):
+        trace = load.traces(folder / file, progress=False)
+        profile = analyze.trace_profile(trace)
+        scores = analyze.trace_likeness(trace, simulate.traces_like(profile))
+        failed = scores[scores["verdict"] == "FAIL"]["score"]
+        for score, words in (("behaviour", "behaviour"), ("leak", "leaks")):
+            what = f"other traces: scores of {words} beyond their limit"
+            count = int((failed == score).sum())
+            yield beside_named(_FILE, what, count, f"{name}: scores of {words} beyond their limit")
+
+
+@claim(
+    noun="trace_likeness",
+    name="a twin of a twin",
+    source="Kolmogorov-Smirnov critical value at 5 %",
+    needs=("kineto-h100", "kineto-resnet"),
+)
+def twin_of_twin(h100: Path, resnet: Path) -> Iterator[Reading]:
+    """Fit a twin, draw from it, and compare durations of compute: scipy's test is independent.
+
+    One rank each: ranks share a factor, so that their durations are no independent draws.
+    """
+    from scipy.stats import ks_2samp
+
+    for name, path in (
+        ("H100, Qwen", h100 / _OTHERS["H100, Qwen"]),
+        ("ResNet", resnet / _OTHERS["ResNet"]),
+    ):
+        trace = load.traces(path, progress=False)
+        first = simulate.traces_like(analyze.trace_profile(trace), seed=1)
+        second = simulate.traces_like(analyze.trace_profile(first), seed=2)
+        durations = [
+            twin.events.loc[twin.events["kind"] == "compute", "dur_ns"] for twin in (first, second)
+        ]
+        chance = 1.36 * np.sqrt(2 / len(durations[0]))
+        ratio = float(ks_2samp(*durations, method="asymp").statistic / chance)
+        what = "twin of a twin: distance of durations over that of chance at 5 %"
+        reading = beside_named(_FILE, what, ratio, f"{name}: distance over that of chance")
+        yield replace(reading, reached=_TWIN_REACHED) if name == "ResNet" else reading

@@ -72,7 +72,7 @@ def run_trend(runs: Mapping[str, Bundle], *, confidence_level: float = 0.95) -> 
     """
     level = share_between("confidence_level", confidence_level)
     rows, known, logs = [], [], []
-    # One run at a time: a mapping may load them as they are asked for, and traces are large.
+    # One run at a time: a mapping may load each when its name is looked up, and traces are large.
     for name, run in runs.items():
         rows.append({"run": name, **_described(run), **_of_steps(run, level)})
         known.append(traits(run))

@@ -106,7 +106,7 @@ def read_records(
     """Read a file; what is no whole record is dropped, and counted by kind with its line."""
     lines = text_lines(source, findings)
     header = _first_header(lines, source, findings)
-    # sacct prints a column twice if it is asked for twice.
+    # sacct prints a column twice if --format names it twice.
     names = _distinct(header.names)
     columns = [i for i, name in enumerate(names) if name and (keep is None or name in keep)]
     job = names.index("JobID")
