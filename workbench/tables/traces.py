@@ -233,6 +233,23 @@ class Trace:
     dependencies: pd.DataFrame
     quality: pd.DataFrame
 
+    @classmethod
+    def of(cls, **tables: pd.DataFrame) -> Trace:
+        """Make a trace of some of its tables; the others are empty.
+
+        Parameters
+        ----------
+        **tables
+            Tables by the names of the fields; checked by whoever made them.
+
+        Returns
+        -------
+        Trace
+            All eight tables.
+        """
+        declared = (EVENTS, RANKS, DEVICES, PROCESS_GROUPS, STEPS, NODES, DEPENDENCIES, QUALITY)
+        return cls(**{table.name: table.empty() for table in declared} | tables)
+
     @property
     def is_synthetic(self) -> bool:
         """Whether any of the files says that it was simulated; figures should say so too."""

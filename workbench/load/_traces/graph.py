@@ -28,12 +28,9 @@ from workbench.load._files.stream import Stream
 from workbench.load._files.text import tell_of_damage
 from workbench.tables import (
     DEPENDENCIES,
-    DEVICES,
-    EVENTS,
     NODES,
     PROCESS_GROUPS,
     RANKS,
-    STEPS,
     Trace,
 )
 
@@ -158,9 +155,8 @@ def assemble(graphs: Sequence[RankGraph], remarks: Sequence[Finding], rank: Rank
     nodes = [_nodes(entry) for entry in entries]
     edges = [_edges(entry) for entry in entries]
     rows = [row for entry in entries for row in entry.file.findings.rows()]
-    return Trace(
-        events=EVENTS.empty(), ranks=_ranks(entries), devices=DEVICES.empty(),
-        process_groups=_groups(entries), steps=STEPS.empty(), nodes=NODES.check(concat(nodes)),
+    return Trace.of(
+        ranks=_ranks(entries), process_groups=_groups(entries), nodes=NODES.check(concat(nodes)),
         dependencies=DEPENDENCIES.check(concat(edges)), quality=quality_frame([*rows, *remarks]),
     )  # fmt: skip
 

@@ -28,7 +28,6 @@ from workbench.load._traces.kineto.rank import ON_STREAM, RUNTIME, UNCATEGORISED
 from workbench.load._traces.reader import traces
 from workbench.tables import (
     DEPENDENCIES,
-    DEVICES,
     EVENTS,
     NODES,
     PROCESS_GROUPS,
@@ -190,10 +189,9 @@ def obfuscated_trace(trace: Trace, factor: float) -> Trace:
     rows += [("obfuscated", "noted", SAYS_SYNTHETIC, 1, None)] * trace.is_synthetic
     # What the ranks of the copy say of themselves, the loader finds in its files.
     unsaid = dict.fromkeys(("backend", "first_ns", "last_ns"))
-    return Trace(
+    return Trace.of(
         events=_events(trace.events, groups, scale, first_step),
         ranks=RANKS.of(trace.ranks.assign(source="obfuscated", clock=clock, **unsaid)),
-        devices=DEVICES.empty(),
         steps=STEPS.of(steps),
         process_groups=PROCESS_GROUPS.of(described),
         nodes=_nodes(trace.nodes, of_nodes, groups, factor),

@@ -23,14 +23,7 @@ from workbench.load._traces import parquet
 from workbench.load._traces.kineto.reader import EngineName, is_worth_compiling
 from workbench.load._traces.reader import RankReader, assemble, by_format
 from workbench.tables import (
-    DEPENDENCIES,
-    DEVICES,
-    EVENTS,
-    NODES,
-    PROCESS_GROUPS,
     RANK_FILES,
-    RANKS,
-    STEPS,
     Trace,
 )
 
@@ -308,11 +301,7 @@ def traces_each(
 
 
 def _without_rows(dropped: Dropped) -> Trace:
-    return Trace(
-        events=EVENTS.empty(), ranks=RANKS.empty(), devices=DEVICES.empty(),
-        process_groups=PROCESS_GROUPS.empty(), steps=STEPS.empty(), nodes=NODES.empty(),
-        dependencies=DEPENDENCIES.empty(), quality=quality_frame(dropped.rows[-1:]),
-    )  # fmt: skip
+    return Trace.of(quality=quality_frame(dropped.rows[-1:]))
 
 
 def _place(file: RankFile) -> tuple[str, int]:

@@ -172,11 +172,10 @@ def assemble(numbered: Sequence[Ranked[RankTables]]) -> Trace:
         for rank, source, tables in numbered
         if source == "assumed"
     ]
-    trace = Trace(
+    trace = Trace.of(
         events=EVENTS.check(events), ranks=ranks_table(numbered), devices=devices_table(numbered),
-        process_groups=groups_table(numbered), nodes=NODES.empty(),
+        process_groups=groups_table(numbered),
         steps=STEPS.joined(tables.steps for _, _, tables in numbered),
-        dependencies=DEPENDENCIES.empty(), quality=QUALITY.empty(),
     )  # fmt: skip
     remarks = quality_frame(assumed + _set_findings(trace))
     quality = QUALITY.joined([*(tables.quality for _, _, tables in numbered), remarks])

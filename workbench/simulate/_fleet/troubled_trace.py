@@ -25,14 +25,8 @@ from workbench.simulate._fleet.program import (
     Op,
 )
 from workbench.tables import (
-    DEPENDENCIES,
-    DEVICES,
     EVENTS,
-    NODES,
-    PROCESS_GROUPS,
-    QUALITY,
     RANKS,
-    STEPS,
     Trace,
 )
 
@@ -305,10 +299,7 @@ def trace_of(history: History) -> Trace:
             "last_ns": history.end_ns, "event_count": count,
         }
     )  # fmt: skip
-    return Trace(
-        events, RANKS.check(RANKS.cast(ranks)), DEVICES.empty(), PROCESS_GROUPS.empty(),
-        STEPS.empty(), NODES.empty(), DEPENDENCIES.empty(), QUALITY.empty(),
-    )  # fmt: skip
+    return Trace.of(events=events, ranks=RANKS.of(ranks))
 
 
 _CALLS = {"kernel": "cudaLaunchKernel", "collective": "cudaLaunchKernelExC",

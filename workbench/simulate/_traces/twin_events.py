@@ -12,10 +12,7 @@ from numpy.typing import NDArray
 
 from workbench.simulate._traces.draws import Draws
 from workbench.tables import (
-    DEPENDENCIES,
-    DEVICES,
     EVENTS,
-    NODES,
     PROCESS_GROUPS,
     QUALITY,
     RANKS,
@@ -76,10 +73,9 @@ def trace_of(
     quality = [(_SOURCE, "noted", SAYS_SYNTHETIC, count, None)]
     quality += [(_SOURCE, "assumed", doubt, 1, None) for doubt in profile.doubts]
     steps = marks[["rank", "step", "start_ns", "dur_ns"]]
-    return Trace(
-        events=events, ranks=RANKS.of(ranks), devices=DEVICES.empty(),
-        process_groups=_groups(table, count), steps=STEPS.of(steps), nodes=NODES.empty(),
-        dependencies=DEPENDENCIES.empty(), quality=QUALITY.of(quality),
+    return Trace.of(
+        events=events, ranks=RANKS.of(ranks), process_groups=_groups(table, count),
+        steps=STEPS.of(steps), quality=QUALITY.of(quality),
     )  # fmt: skip
 
 

@@ -17,14 +17,11 @@ from workbench.analyze._perfmodel.layouts.model_shape import GpuType, ModelShape
 from workbench.errors import PerformanceModelError
 from workbench.tables import (
     DEPENDENCIES,
-    DEVICES,
-    EVENTS,
     NODES,
     PROCESS_GROUPS,
     QUALITY,
     RANKS,
     SAYS_SYNTHETIC,
-    STEPS,
     Table,
     Trace,
 )
@@ -112,8 +109,7 @@ def execution_traces(shape: ModelShape, layout: Layout, *, gpu: str | GpuType = 
         rank_source="argument", world_size=layout.gpu_count, source=model, format="chakra",
         clock="own", event_count=0,
     )  # fmt: skip
-    return Trace(
-        events=EVENTS.empty(), devices=DEVICES.empty(), steps=STEPS.empty(),
+    return Trace.of(
         ranks=_filled(RANKS, ranks),
         process_groups=groups, quality=QUALITY.of([(model, "noted", SAYS_SYNTHETIC, 1, None)]),
         nodes=_filled(NODES, pd.concat(nodes, ignore_index=True).assign(is_cpu=False)),
