@@ -17,6 +17,7 @@ import pytest
 from workbench import datasets
 from workbench.datasets import _catalogue
 from workbench.datasets import _catalogue as _places
+from workbench.datasets._fetch import record
 from workbench.errors import DatasetError
 from workbench.tables import DATASET_FILES, DATASETS
 
@@ -63,6 +64,19 @@ def test_bundled_files_are_exactly_those_of_the_source_list():
         )
         assert row.licence, name
         assert row.origin, name
+
+
+def test_listing_a_set_again_keeps_the_licence_of_each_file(tmp_path):
+    folder = datasets.path("published")
+    shutil.copytree(folder, tmp_path / "published")
+    listed = (folder.parent / "SOURCES.csv").read_text(encoding="utf-8")
+    (tmp_path / "SOURCES.csv").write_text(listed, encoding="utf-8")
+    (tmp_path / "published" / "new.csv").write_text("a\n1\n", encoding="utf-8")
+    record(tmp_path, "published", licence="BSD-3-Clause", origin="a table made here")
+    again = (tmp_path / "SOURCES.csv").read_text(encoding="utf-8").splitlines()
+    added = set(again) - set(listed.splitlines())
+    assert set(listed.splitlines()) <= set(again)
+    assert [row.split(",")[1::3] for row in added] == [["new.csv", "BSD-3-Clause"]]
 
 
 def test_the_demo_is_small_and_says_that_it_is_synthetic():

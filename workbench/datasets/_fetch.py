@@ -197,19 +197,23 @@ def _quiet(pooch: Any) -> Iterator[None]:
 
 # Record a bundled set in ``data/SOURCES.csv``, for those who add data to the repository.
 # ``python -m workbench.datasets._fetch SET LICENCE ORIGIN`` lists every file of ``data/SET``
-# with its size and checksum; earlier rows of the set are replaced.
+# with its size and checksum. A file that is listed keeps its licence and origin: those of a set
+# need not be those of each file.
 
 
 def record(data: Path, name: str, *, licence: str, origin: str) -> None:
     """Write the rows of one set into the source list of a data folder."""
     path = data / "SOURCES.csv"
     with path.open(newline="", encoding="utf-8") as stream:
-        rows = [row for row in csv.reader(stream) if row[0] != name]
+        listed = list(csv.reader(stream))
+    rows = [row for row in listed if row[0] != name]
+    known = {row[1]: row[4:] for row in listed if row[0] == name}
     for file in sorted(file for file in (data / name).rglob("*") if file.is_file()):
         content = file.read_bytes()
         digest = hashlib.sha256(content).hexdigest()
         inside = file.relative_to(data / name).as_posix()
-        rows.append([name, inside, str(len(content)), digest, licence, origin])
+        terms = known.get(inside, [licence, origin])
+        rows.append([name, inside, str(len(content)), digest, *terms])
     with path.open("w", newline="", encoding="utf-8") as stream:
         csv.writer(stream, lineterminator="\n").writerows(rows)
 
