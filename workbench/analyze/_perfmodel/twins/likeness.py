@@ -217,7 +217,7 @@ def _order(operations: Frames, limits: LikenessLimits) -> Iterator[Score]:
     # A sequence without any order has none to predict.
     share = (free - under) / (free - best) if free - best > 1e-9 else 1.0
     used = _used(1 - share, 1 - limits.order_share)
-    yield "order", "predicted share of the order in the real trace", share, limits.order_share, used
+    yield "order", "share of the order predicted", share, limits.order_share, used
 
 
 def _by_rank(side: pd.DataFrame) -> list[list[int]]:
