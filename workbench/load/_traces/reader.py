@@ -29,7 +29,7 @@ from workbench.load._traces.execution import reader as execution_trace
 from workbench.load._traces.graph import concat
 from workbench.load._traces.kineto import reader as kineto_format
 from workbench.load._traces.kineto.rank import RankTables, metadata_text
-from workbench.load._traces.kineto.reader import EngineName, is_worth_compiling, kineto
+from workbench.load._traces.kineto.reader import EngineName, kineto
 from workbench.load._traces.parquet import pack_frame, read_events, unpack_frame, write_events
 from workbench.tables import (
     DEPENDENCIES,
@@ -88,7 +88,8 @@ def traces(  # noqa: PLR0913 - the front door
         Kernel rules of your own, as a frame or CSV file (``kind``, ``rule``, ``pattern``), asked
         before the shipped ones.
     engine
-        ``"auto"``, ``"compiled"`` (needs numba) or ``"python"``; the tables are the same.
+        ``"auto"``, ``"compiled"`` (needs a compiler at installation) or ``"python"``; the
+        tables are the same.
     cache
         Directory in which parsed files are kept, by content; None keeps nothing.
     progress
@@ -211,9 +212,6 @@ def _read_all(
     # Members of a tar.gz are read in one pass; each process would unpack all before its own.
     one_pass = any(source.place is not None for source in wanted)
     in_parallel = workers > 1 and total >= _PARALLEL_FROM_BYTES and not one_pass
-    # Many files of a middling size are as much work as one large file.
-    if reader.engine == "auto" and is_worth_compiling(total // workers if in_parallel else total):
-        reader = replace(reader, engine="compiled")
     with progress_bar(total=total, unit="B", label="loading traces", enabled=progress) as bar:
         if in_parallel:
             return list(_in_processes(reader, wanted, workers, bar.update, dropped))

@@ -57,8 +57,6 @@ class Engine(Protocol):
 
     @property
     def repaired_commas(self) -> int: ...
-    @property
-    def hint(self) -> int: ...
     def scan(self, buf: ByteArray, pos: int, n: int) -> tuple[int, int]: ...
     def code(self, text: str) -> int: ...
     def all_texts(self) -> list[str]: ...
@@ -228,8 +226,8 @@ class StreamReader:
 
     # Most events are short, and the general parser is slow: it looks no further than needed.
     def _read_odd(self, position: int, *, final: bool) -> Read | None:
-        hint = self.engine.hint - position
-        if hint > 0 and (read := mend_event(self._bytes(position, hint))) is not None:
+        size = closing(self.window[position : self.length].data)
+        if size and (read := mend_event(self._bytes(position, size))) is not None:
             return read
         # Mending takes time that grows with the window, and most odd events are short.
         for size in _LOOK_AHEAD_BYTES:
@@ -282,6 +280,7 @@ class StreamReader:
         tail = tail.strip(_BLANK)
         if not ended:
             finding = "the file ends inside the list of events; all whole events were read"
+            self._drop(self.length - len(self._bytes(0, self.length).lstrip(b", \t\r\n")))
             if self.length:
                 finding += f", the last {self.length:,} bytes hold a part of one"
             self.findings.add("truncated", finding, where=f"byte {self.offset:,}")
@@ -356,6 +355,26 @@ def event_list(head: bytes, start: int) -> tuple[int, int] | None:
     # Metadata that JSON cannot read, or that is cut by the end of the window.
     match_behind = _ARRAY.search(head, start + _byte(text, at))
     return (match_behind.start(), match_behind.end()) if match_behind else None
+
+
+_STRING_OR_BRACKET = re.compile(rb'"(?:[^"\\]++|\\["\\/bfnrtu])*+("?)|[\[{]|([\]}])')
+
+
+def closing(raw: memoryview) -> int:
+    """Return the size of the object that opens ``raw``; 0 if it has no end that is sure.
+
+    Behind an escape that JSON does not know a quote may close the string or belong to it.
+    """
+    depth = 0
+    for token in _STRING_OR_BRACKET.finditer(raw):
+        if raw[token.start()] == ord('"'):
+            if not token[1]:
+                break
+        else:
+            depth += -1 if token[2] else 1
+            if depth == 0:
+                return token.end()
+    return 0
 
 
 def _skip(text: str, at: int) -> int:
