@@ -513,6 +513,7 @@ static inline Status read_value(Scanner *self, Event *event, int key, int slot, 
         token = scalar_end(start, end);
         /* Of the keys, only processes and threads may be numbers here. */
         int is_id = (key == PID || key == TID) && (*start == '-' || is_digit(*start));
+        is_id &= memcmp(start, "-0", 2) != 0; /* kept as written, and -0 is spelled 0 */
         if (token.status == FINE && ((key != OTHER && !is_id) || type == TEXT)) return UNUSUAL;
     }
     if (token.status != FINE) return token.status;

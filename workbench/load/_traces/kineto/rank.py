@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from workbench._shared.kernel_kinds import GPU_MEMORY, GPU_WORK, KINDS, classify
+from workbench._shared.kernel_kinds import GPU_MEMORY, GPU_WORK, KINDS, rules_of
 from workbench._shared.profiler_steps import STEP_CATEGORIES, is_step_name, step_number
 from workbench.load._files.findings import Findings
 from workbench.load._files.json_events import decoder, to_integer
@@ -31,7 +31,7 @@ from workbench.load._traces.kineto.blocks import (
     token,
 )
 from workbench.load._traces.parquet import all_missing
-from workbench.tables import EVENTS, SAYS_OBFUSCATED, SAYS_SYNTHETIC, STEPS
+from workbench.tables import EVENTS, SAYS_OBFUSCATED, SAYS_SYNTHETIC
 
 IntArray = npt.NDArray[np.int64]
 
@@ -261,7 +261,8 @@ def _steps(
 ) -> tuple[tuple[IntArray, IntArray, IntArray], pd.DataFrame]:
     rows, numbers = step_rows(name, category, findings)
     start, dur = timed.start[rows], timed.dur[rows]
-    frame = STEPS.cast(pd.DataFrame({"rank": 0, "step": numbers, "start_ns": start, "dur_ns": dur}))
+    columns = {"rank": np.zeros(len(rows), np.int32), "step": numbers.astype(np.int32)}
+    frame = pd.DataFrame({**columns, "start_ns": start, "dur_ns": dur}, copy=False)
     return (numbers, start, start + dur), frame
 
 
@@ -449,11 +450,11 @@ def kinds(
     by_name = work & ~copies
     # Each name once: millions of kernels share a few hundred names.
     used = np.unique(name.codes[by_name])
-    table = classify([name.texts[code] for code in used], rules=rules)
+    answers = rules_of([name.texts[code] for code in used], rules=rules)
     kind_of = np.full(len(name.texts) + 1, -1, np.int8)
     is_known_of = np.ones(len(name.texts) + 1, np.bool_)
-    kind_of[used] = table["kind"].map(KINDS.index).to_numpy(dtype=np.int8)
-    is_known_of[used] = (table["rule"] != "default").to_numpy()
+    kind_of[used] = [KINDS.index(kind or "compute") for kind, _ in answers]
+    is_known_of[used] = [kind != "" for kind, _ in answers]
     codes = np.full(len(work), -1, np.int8)
     codes[by_name] = kind_of[name.codes[by_name]]
     codes[copies] = KINDS.index("memory")

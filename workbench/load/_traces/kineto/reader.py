@@ -45,6 +45,11 @@ def kineto(
     return rank_tables(raw, label=source.label, args=args, rules=rules)
 
 
+def is_compiled(name: EngineName) -> bool:
+    """Say whether the compiled scanner reads where ``name`` is asked for."""
+    return _engine(name) is not PythonEngine
+
+
 def _engine(name: EngineName) -> Callable[..., Engine]:
     if name not in get_args(EngineName):
         msg = f"engine must be one of {get_args(EngineName)}, not {name!r}"
