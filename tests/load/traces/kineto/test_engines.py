@@ -16,6 +16,8 @@ from workbench import load
 from workbench.errors import LoadError
 from workbench.load._files.archive import sources
 from workbench.load._traces import kineto as kineto_format
+from workbench.load._traces.kineto.blocks import ARRAY_END, Block
+from workbench.load._traces.kineto.rank import slots
 from workbench.load._traces.kineto.reader import kineto
 
 pytestmark = pytest.mark.usefixtures("compiled_scanner")
@@ -175,6 +177,55 @@ def test_asking_for_what_is_not_built_says_how_to_get_it(trace_file, monkeypatch
     without_scanner(monkeypatch)
     with pytest.raises(ValueError, match="not built here; install again where there are a C comp"):
         load.traces(trace_file([event("a", 1)]), engine="compiled")
+
+
+def scanner_of(module, rows=4):
+    block = Block(slots(()), rows=rows)
+    names = [
+        (name.encode(), int(kind))
+        for name, kind in zip(block.slots.names, block.slots.types, strict=True)
+    ]
+    return module.Scanner(names, block.arrays()), block
+
+
+def test_input_may_end_at_any_byte(compiled_scanner):
+    rows = [event("a\\n", 1.5, stream=7, x=[{"y": -1e3}, "é"], dtype="f"), event("b", 2)]
+    data = json.dumps(rows, ensure_ascii=False).encode()
+    for end in range(1, len(data) + 1):
+        scanner, _ = scanner_of(compiled_scanner)
+        # No byte behind the padding is the program's own, which a sanitizer would tell.
+        position, status = scanner.scan(memoryview(data[:end] + bytes(64)), 1, end)
+        assert position <= end
+        assert (status == ARRAY_END, scanner.rows == 2) == (end == len(data), end >= len(data) - 1)
+
+
+@pytest.mark.parametrize(
+    ("data", "start", "length"),
+    [
+        (b"{}" + bytes(63), 0, 2), (b"{}" + bytes(63) + b"x", 0, 2), (bytes(64), 1, 0),
+        (bytes(70), -1, 6), (bytes(10), 0, 0), (bytes(70), 0, 2**62),
+    ],
+)  # fmt: skip
+def test_the_scanner_refuses_what_lies_outside_its_input(compiled_scanner, data, start, length):
+    scanner, _ = scanner_of(compiled_scanner)
+    with pytest.raises(ValueError, match="zeros behind it"):
+        scanner.scan(memoryview(data), start, length)
+
+
+def test_the_scanner_refuses_arrays_and_rows_that_do_not_fit(compiled_scanner):
+    scanner, block = scanner_of(compiled_scanner)
+    scanner.rows = 5
+    with pytest.raises(ValueError, match="room for rows"):
+        scanner.scan(memoryview(bytes(64)), 0, 0)
+    names = [(b"stream", 0)]
+    for at in range(len(block.arrays())):
+        arrays = list(block.arrays())
+        arrays[at] = arrays[at][..., :-1].copy()
+        with pytest.raises(ValueError, match=r"array \d+ of the block"):
+            compiled_scanner.Scanner(names, tuple(arrays))
+    for bad in ([(b"a", 0), (b"a", 0)], [(b"a", 3)]):
+        with pytest.raises(ValueError, match="distinct names and known types"):
+            compiled_scanner.Scanner(bad, block.arrays())
 
 
 def without_scanner(monkeypatch):

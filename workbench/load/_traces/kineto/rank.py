@@ -103,8 +103,8 @@ def rank_tables(
     """Interpret a parsed Kineto file, whose columns are used up; its rank is still 0."""
     findings = raw.findings
     count_phases(raw.columns, findings)
+    texts = _clean(raw)
     timed = _timed(raw)
-    texts = _clean(raw.texts, findings)
     text_columns = _named(raw, timed, texts)
     on_stream = is_any(text_columns["category"], ON_STREAM)
     numbers = _numbers(raw, timed.pick, on_stream)
@@ -204,11 +204,15 @@ def _picker(
     return lambda values: values[picked]
 
 
-def _clean(texts: list[str], findings: Findings) -> list[str]:
+def _clean(raw: RawTrace) -> list[str]:
+    texts = raw.texts
     bad = [
         code for code, text in enumerate(texts) if not text.isascii() and _SURROGATES.search(text)
     ]
-    findings.add("repaired", "texts with bytes that are not UTF-8, shown as \ufffd", len(bad))
+    # The scanner also keeps texts of events that are passed over.
+    used = raw.columns.used(len(texts)) if bad else np.zeros(0, np.bool_)
+    finding = "texts with bytes that are not UTF-8, shown as \ufffd"
+    raw.findings.add("repaired", finding, int(used[bad].sum()))
     for code in bad:
         texts[code] = _SURROGATES.sub("\ufffd", texts[code])
     return texts
