@@ -5,6 +5,8 @@ BIN = .venv/bin
 DATA_SETS = $(shell sed 's/\#.*//' tests/data_sets.txt)
 PUBLISHED_WITH = $(patsubst %,--data-set %,$(shell sed 's/\#.*//' tests/notebooks/data_sets.txt))
 FETCH = $(BIN)/workbench datasets fetch $(DATA_SETS) || true
+# The editable installation follows all sources but these.
+INSTALLED = pyproject.toml hatch_build.py workbench/load/_traces/kineto/_scanner.c
 PARALLEL = --numprocesses=auto --dist=loadfile
 
 .PHONY: help lab test unit quick check fuzz report publish bench lock
@@ -57,12 +59,12 @@ bench: .venv/ready-to-test  ## compare speed and memory with other tools
 lock:  ## write uv.lock anew, from the public index only
 	uv lock --no-config --default-index https://pypi.org/simple
 
-.venv/ready: pyproject.toml
+.venv/ready: $(INSTALLED)
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --editable '.[all]'
 	touch .venv/ready
 
-.venv/ready-to-test: pyproject.toml
+.venv/ready-to-test: $(INSTALLED)
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --editable '.[dev]'
 	touch .venv/ready .venv/ready-to-test

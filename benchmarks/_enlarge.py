@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 import re
 import shutil
 from collections.abc import Iterator
@@ -49,6 +50,19 @@ def enlarge(source: Path, target: Path, size_bytes: int) -> int:
             out.write(body)
         out.write(raw[end:])
     return copies
+
+
+def split(source: Path, folder: Path, ranks: int) -> None:
+    """Write files of about 1 MB, one per rank, of events in the middle of a plain trace."""
+    document = json.loads(source.read_bytes())
+    events = sorted(document.pop("traceEvents"), key=lambda event: float(event.get("ts", 0)))
+    count = len(events) * 1_000_000 // source.stat().st_size
+    middle = events[len(events) // 2 :][:count]
+    folder.mkdir()
+    for rank in range(ranks):
+        document["distributedInfo"] = {"rank": rank, "world_size": ranks}
+        text = json.dumps({**document, "traceEvents": middle}, indent=1)
+        (folder / f"rank{rank}.json").write_text(text, encoding="utf-8")
 
 
 def pack(source: Path, target: Path) -> None:

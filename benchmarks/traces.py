@@ -3,7 +3,7 @@
     python benchmarks/traces.py [--quick]
 
 A real trace is repeated to about 500 MB. Every measurement is a fresh process; the tools
-take turns; files are in memory and compiled code is on disk before the first one.
+take turns; files are in memory before the first one.
 The table goes to the screen and to ``benchmarks/results/traces.md`` and ``.json``.
 """
 
@@ -23,7 +23,7 @@ from pathlib import Path
 if not __package__:
     sys.path[0] = str(Path(__file__).resolve().parents[1])
 
-from benchmarks._enlarge import enlarge, pack
+from benchmarks._enlarge import enlarge, pack, split
 from benchmarks._measure import PEER, Runs, machine, peer, read_once, run
 from benchmarks._table import RESULTS, Row, markdown
 from workbench import datasets
@@ -32,6 +32,7 @@ MIRROR = Path(__file__).resolve().parents[2] / "shared" / "data"
 SET = "kineto-hta"
 LARGE = "df_index_resolver/df_index_resolver.json.gz"
 SMALL = "ns_resolution_trace/rank-0.Apr_03_18_51_38.1102.pt.trace.json.gz"
+RANKS = 200
 MB = 1_000_000
 # Both read whole microseconds from the large file.
 AGREE_S = 1e-6
@@ -47,6 +48,8 @@ class Files:
     packed: Path
     small: Path
     small_packed: Path
+    many: Path
+    one: Path
     huge: Path | None
     source: str
     copies: int
@@ -62,7 +65,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     python = None if options.no_peer else peer()
     with tempfile.TemporaryDirectory(prefix="bench-", dir=options.scratch) as scratch:
         files = _files(Path(scratch), options)
-        cold_s = _warm_up(files, None if options.quick else Path(scratch))
+        _warm_up(files)
         measured: All = defaultdict(Runs)
         for number in range(options.runs):
             _say(f"round {number + 1} of {options.runs}")
@@ -73,10 +76,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sizes = {
             name: path.stat().st_size
             for name, path in vars(files).items()
-            if isinstance(path, Path)
+            if isinstance(path, Path) and path.is_file()
         }
     rows = [*_loading(measured, sizes), *_fractions(measured, sizes)]
-    remarks = _remarks(measured, files, options.runs, cold_s)
+    remarks = _remarks(measured, files, options.runs)
     text = markdown(rows, about, remarks)
     _write(options.out, text, rows, measured, about)
     print(text)
@@ -114,26 +117,23 @@ def _files(scratch: Path, options: argparse.Namespace) -> Files:
     enlarge(small_source, small, 0)
     for path in (plain, small):
         pack(path, path.with_suffix(".json.gz"))
+    many, one = scratch / "many", scratch / "one.json"
+    split(small, many, RANKS)
+    enlarge(many / "rank0.json", one, sum(path.stat().st_size for path in many.iterdir()))
     huge = scratch / "huge.json" if options.huge_mb else None
     if huge is not None:
         enlarge(source, huge, int(options.huge_mb * MB))
     packed, small_packed = (path.with_suffix(".json.gz") for path in (plain, small))
-    return Files(plain, packed, small, small_packed, huge, source.name, copies)
+    return Files(plain, packed, small, small_packed, many, one, huge, source.name, copies)
 
 
-def _warm_up(files: Files, scratch: Path | None) -> float | None:
-    """Bring files into memory and compiled code onto disk; return what compiling costs."""
+def _warm_up(files: Files) -> None:
+    """Bring files into memory."""
     _say("warming up")
-    for path in (files.plain, files.packed, files.small, files.small_packed):
+    for path in (files.plain, files.packed, files.small, files.small_packed, files.one):
         read_once(path)
-    run("workbench", files.small, engine="compiled")
-    if scratch is None:
-        return None
-    empty = {"NUMBA_CACHE_DIR": str(scratch / "numba")}
-    cold, warm = (
-        run("workbench", files.small, engine="compiled", environment=empty) for _ in range(2)
-    )
-    return float(cold["load"]["wall_s"] - warm["load"]["wall_s"])
+    for path in files.many.iterdir():
+        read_once(path)
 
 
 def _round(measured: All, files: Files, python: Path | None, cache: Path) -> None:
@@ -148,6 +148,8 @@ def _round(measured: All, files: Files, python: Path | None, cache: Path) -> Non
         measured[name].results.append(run("workbench", path))
         if python is not None:
             measured[f"{name}, peer"].results.append(run("hta", path, python=python))
+    for name, path in (("many", files.many), ("one", files.one)):
+        measured[name].results.append(run("workbench", path))
     for name in ("first", "second"):
         measured[name].results.append(run("workbench", files.plain, cache=cache))
     measured["gunzip"].results.append(run("gunzip", files.packed))
@@ -156,13 +158,15 @@ def _round(measured: All, files: Files, python: Path | None, cache: Path) -> Non
 
 def _loading(measured: All, sizes: dict[str, int]) -> list[Row]:
     rows = [
-        _times("load", measured, "plain", sizes["plain"], 20),
+        _times("load", measured, "plain", sizes["plain"], 26),
         _peaks(measured, "plain", sizes["plain"]),
-        _times("load, gzipped", measured, "gzipped", sizes["plain"], 15),
-        _times("time breakdown + overlap + idle", measured, "plain", None, 15),
-        _times("load, small", measured, "small", sizes["small"], None),
+        _times("load, gzipped", measured, "gzipped", sizes["plain"], 26),
+        _times("time breakdown + overlap + idle", measured, "plain", None, 15, part="analyses"),
+        _times("load, small", measured, "small", sizes["small"], 8),
+        _times("load it again in the same process", measured, "small", None, 11, part="again"),
         _times("load, small, gzipped", measured, "small gzipped", sizes["small"], None),
     ]
+    rows += _processor_times(measured)
     first, second = measured["first"], measured["second"]
     ratio, note = _ratio(second, first, "load")
     rows.append(
@@ -184,10 +188,15 @@ def _loading(measured: All, sizes: dict[str, int]) -> list[Row]:
 
 
 def _times(
-    what: str, measured: All, name: str, size_bytes: int | None, target: float | None
+    what: str,
+    measured: All,
+    name: str,
+    size_bytes: int | None,
+    target: float | None,
+    *,
+    part: str = "load",
 ) -> Row:
     ours, theirs = measured[name], measured.get(f"{name}, peer")
-    part = "load" if size_bytes else "analyses"
     size = f" ({size_bytes / MB:.0f} MB)" if size_bytes else ""
     if theirs is None:
         return Row(f"{what}{size}", _seconds(ours, part), "", target=target)
@@ -195,6 +204,20 @@ def _times(
     return Row(
         f"{what}{size}", _seconds(ours, part), _seconds(theirs, part), ratio, target, note=note
     )
+
+
+def _processor_times(measured: All) -> list[Row]:
+    """Compare what whole processes cost, and many small files with a large one."""
+    rows = []
+    for what, names, part, most in (
+        ("cold process to tables, small", ("small", "small, peer"), "process", 0.45),
+        (f"{RANKS} files of 1 MB against one file", ("many", "one"), "load", 1.1),
+    ):
+        if names[1] in measured:
+            ours, theirs = (measured[name].median(part, "cpu_s") for name in names)
+            texts = (f"CPU {cpu:.2f} s" for cpu in (ours, theirs))
+            rows.append(Row(what, *texts, ours / theirs, most, smaller_is_better=True))
+    return rows
 
 
 def _peaks(measured: All, name: str, size_bytes: int) -> Row:
@@ -241,12 +264,11 @@ def _fractions(measured: All, sizes: dict[str, int]) -> list[Row]:
     return rows
 
 
-def _remarks(measured: All, files: Files, runs: int, cold_s: float | None) -> list[str]:
+def _remarks(measured: All, files: Files, runs: int) -> list[str]:
     """Say how the numbers were made, and whether both tools saw the same."""
-    cold = "" if cold_s is None else f" (the first load after installation: {cold_s:.0f} s more)"
     remarks = [
         f"Medians of {runs} rounds; every measurement is a fresh process, the tools take turns; "
-        f"files are in memory and compiled code is on disk{cold}. Time and peak count from after "
+        "files are in memory. Time and peak count from after "
         "the imports, the peak as resident memory above that, children included. The ratio is of "
         f"wall time, in brackets of CPU time. The large file is {files.source} {files.copies} "
         f"times, each with its own ids and times. The peer is {PEER}."

@@ -124,7 +124,6 @@ BROUGHT_ALONG = {
     "ipython": "ipywidgets",
     "jinja2": "nbconvert",
     "jupyter-client": "nbclient",
-    "llvmlite": "numba",
     "traitlets": "nbconvert",
 }
 # anywidget makes plotly's figures live; jupyterlab is started as a program.

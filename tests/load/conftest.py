@@ -1,7 +1,9 @@
 """The smallest traces, made by hand, and tables of power."""
 
 import gzip
+import importlib
 import json
+import os
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -49,7 +51,20 @@ def trace_file(tmp_path):
 @pytest.fixture(params=["python", "compiled"])
 def engine(request):
     """Both parsers, which must behave alike."""
+    if request.param == "compiled":
+        request.getfixturevalue("compiled_scanner")
     return request.param
+
+
+@pytest.fixture(scope="session")
+def compiled_scanner():
+    """The compiled scanner; tests of it are skipped where it could not be built."""
+    try:
+        return importlib.import_module("workbench.load._traces.kineto._scanner")
+    except ImportError:
+        if "CI" in os.environ:
+            raise
+        pytest.skip("the compiled scanner is not built: python hatch_build.py says why")
 
 
 @pytest.fixture

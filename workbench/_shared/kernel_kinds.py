@@ -14,10 +14,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 
 from workbench.errors import LoadError
@@ -31,6 +30,9 @@ _SIGNS = re.compile(r"[^A-Za-z0-9]+")
 _WORD_EDGES = re.compile(
     r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|(?<=[A-Za-z])(?=[0-9])|(?<=[0-9])(?=[A-Za-z])"
 )
+
+# Kind and rule; whether words are searched; the search.
+_Rule = tuple[tuple[str, str], bool, Callable[[str], object]]
 
 # Categories whose rows occupy the GPU. Annotations and synchronisation records span
 # or wait for such work but do none.
@@ -121,24 +123,43 @@ def classify(
         msg = f"default must be one of {KINDS}, not {default!r}"
         raise ValueError(msg)
     texts = [str(name) for name in names]
-    kinds = np.full(len(texts), default, dtype=object)
-    matched = np.full(len(texts), UNCLASSIFIED, dtype=object)
-    divided = [_in_words(text) for text in texts]
-    # Rule by rule over the names still undecided, so that each pattern is compiled once.
-    open_positions = list(range(len(texts)))
-    ordered = shipped_rules()
-    if rules is not None:
-        own = (
-            _checked(rules, "rules, row ") if isinstance(rules, pd.DataFrame) else read_rules(rules)
-        )
-        ordered = pd.concat([own, ordered], ignore_index=True)
-    for kind, rule, pattern in ordered.itertuples(index=False, name=None):
-        search = _search(pattern)
-        searched = divided if pattern.startswith(_WORDS) else texts
-        hits = [position for position in open_positions if search(searched[position])]
-        kinds[hits] = kind
-        matched[hits] = rule
-        if hits:
-            hit_set = set(hits)
-            open_positions = [p for p in open_positions if p not in hit_set]
-    return pd.DataFrame({"name": texts, "kind": kinds, "rule": matched})
+    answers = rules_of(texts, rules=rules)
+    kinds = [kind or default for kind, _ in answers]
+    return pd.DataFrame({"name": texts, "kind": kinds, "rule": [rule for _, rule in answers]})
+
+
+def rules_of(
+    names: Iterable[str], *, rules: pd.DataFrame | str | Path | None = None
+) -> list[tuple[str, str]]:
+    """Return kind and rule of each name, as :func:`classify` does; of none ``("", "default")``."""
+    if rules is None:
+        return [_shipped_rule_of(name) for name in names]
+    own = _checked(rules, "rules, row ") if isinstance(rules, pd.DataFrame) else read_rules(rules)
+    searches = _searches(own)
+    return [_first(searches, name) or _shipped_rule_of(name) for name in names]
+
+
+# The ranks of a job run the same kernels, and asking all rules takes longer than parsing.
+@lru_cache(maxsize=1 << 16)
+def _shipped_rule_of(name: str) -> tuple[str, str]:
+    return _first(_shipped_searches(), name) or ("", UNCLASSIFIED)
+
+
+@cache
+def _shipped_searches() -> list[_Rule]:
+    return _searches(shipped_rules())
+
+
+def _searches(rules: pd.DataFrame) -> list[_Rule]:
+    return [
+        ((kind, rule), pattern.startswith(_WORDS), _search(pattern))
+        for kind, rule, pattern in rules[_COLUMNS].itertuples(index=False, name=None)
+    ]
+
+
+def _first(searches: list[_Rule], name: str) -> tuple[str, str] | None:
+    divided = _in_words(name)
+    for answer, among_words, search in searches:
+        if search(divided if among_words else name):
+            return answer
+    return None

@@ -192,7 +192,9 @@ def test_long_metadata_before_the_events_is_searched_a_few_times_only(
 
     calls = []
     find = _kineto_stream.event_list
-    monkeypatch.setattr(_kineto_stream, "event_list", lambda *a: calls.append(1) or find(*a))
+    monkeypatch.setattr(
+        _kineto_stream, "event_list", lambda *a, **k: calls.append(1) or find(*a, **k)
+    )
     trace = load.traces(trace_file([event("a", 1)], padding=["x" * 1_000] * 60_000), engine=engine)
     assert len(trace.events) == 1
     assert 1 < len(calls) < 10

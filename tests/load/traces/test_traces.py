@@ -5,6 +5,7 @@ import json
 import shutil
 import tarfile
 import zipfile
+from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -12,6 +13,7 @@ import pytest
 from tests.load.conftest import event, launched
 from workbench import load
 from workbench.errors import LoadError
+from workbench.load._files.archive import Source
 from workbench.tables import HARMLESS, Trace
 
 
@@ -210,9 +212,31 @@ def test_nothing_half_written_stays_behind(two_ranks, tmp_path, monkeypatch):
 def test_large_sets_are_read_by_several_processes(two_ranks, monkeypatch):
     front_door = importlib.import_module("workbench.load._traces.reader")
     plain = load.traces(two_ranks)
-    monkeypatch.setattr(front_door, "_PARALLEL_FROM_BYTES", 0)
+    monkeypatch.setattr(front_door, "_PARALLEL_FROM_S", 0)
     monkeypatch.setattr(front_door.os, "cpu_count", lambda: 2)
     assert_same(plain, load.traces(two_ranks))
+
+
+@pytest.mark.parametrize(
+    ("engine", "size", "count", "packed", "is_parallel"),
+    [
+        ("compiled", 1, 200, "", False),  # 1.3 s in all, as long as two processes take to start
+        ("compiled", 60, 8, "", False),
+        ("compiled", 60, 64, "", True),
+        ("compiled", 60, 8, ".gz", True),
+        ("python", 1, 200, "", True),
+        ("python", 1, 8, "", False),
+    ],
+)
+def test_processes_are_started_for_work_that_takes_longer_than_they_do(
+    monkeypatch, engine, size, count, packed, is_parallel
+):
+    front_door = importlib.import_module("workbench.load._traces.reader")
+    monkeypatch.setattr(front_door, "is_compiled", lambda name: name == "compiled")
+    files = [
+        Source(f"r{at}.json{packed}", Path("x"), size_bytes=size * 1_000_000) for at in range(count)
+    ]
+    assert (front_door._expected_s(files, engine) >= front_door._PARALLEL_FROM_S) == is_parallel
 
 
 def test_profiles_and_execution_traces_of_one_job_go_together(trace_file):

@@ -1,7 +1,7 @@
 """Reading single trace events with a general JSON parser, mending what can be mended.
 
 This is the path for everything the compiled scanner does not understand, and the whole path where
-numba is missing. What is legal is decided here and nowhere else.
+it could not be built. What is legal is decided here and nowhere else.
 """
 
 from __future__ import annotations

@@ -211,8 +211,10 @@ def open_file(path: Path, label: str, expansion_limit: float | None) -> Stream:
 def file_blocks(file: BinaryIO, start: int, length: int | None, health: Health) -> Iterator[bytes]:
     file.seek(start)
     left = length
+    size = _LOOK_BYTES  # enough to recognize a format; many files are opened for no more
     while left is None or left > 0:
-        block = file.read(_INPUT_BYTES if left is None else min(left, _INPUT_BYTES))
+        block = file.read(size if left is None else min(left, size))
+        size = _INPUT_BYTES
         if not block:
             if left:
                 health.cut(f"the file ends {left:,} bytes too early")

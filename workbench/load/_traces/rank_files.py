@@ -20,7 +20,7 @@ from workbench.load._files.json_events import to_integer
 from workbench.load._files.rank_names import RankArgument, Ranked, Window, rank_in_name, ranked
 from workbench.load._files.stream import Stream
 from workbench.load._traces import parquet
-from workbench.load._traces.kineto.reader import EngineName, is_worth_compiling
+from workbench.load._traces.kineto.reader import EngineName
 from workbench.load._traces.reader import RankReader, assemble, by_format
 from workbench.tables import (
     RANK_FILES,
@@ -209,7 +209,8 @@ def rank_files(  # noqa: PLR0913 - the options of load.traces
     for other, passed_over in sources_by_format.items():
         reason = f"{other}: read by load.traces only"
         findings += [(one.label, "skipped by design", reason, 1, None) for one in passed_over]
-    reader = _reader(sources, args, rules, engine, cache)
+    own_rules = read_rules(rules) if isinstance(rules, str | Path) else rules
+    reader = RankReader(tuple(args), own_rules, engine, None if cache is None else Path(cache))
     heads = _stored_heads(sources, dropped) if name == "parquet" else _heads(sources, dropped)
     if not heads:
         dropped.raise_if_all()
@@ -220,19 +221,6 @@ def rank_files(  # noqa: PLR0913 - the options of load.traces
         for number, told_by, head in numbered
     )
     return RankFiles(listed, quality_frame([*findings, *dropped.rows]))
-
-
-def _reader(
-    sources: Sequence[Source],
-    args: Sequence[str],
-    rules: pd.DataFrame | str | Path | None,
-    engine: EngineName,
-    cache: str | Path | None,
-) -> RankReader:
-    own_rules = read_rules(rules) if isinstance(rules, str | Path) else rules
-    if engine == "auto" and is_worth_compiling(sum(source.size_bytes for source in sources)):
-        engine = "compiled"
-    return RankReader(tuple(args), own_rules, engine, None if cache is None else Path(cache))
 
 
 def _heads(sources: Sequence[Source], dropped: Dropped) -> list[_Head]:

@@ -22,6 +22,7 @@ from workbench.load._files.archive import Paths, Source, Survey, shown_all, stre
 from workbench.load._files.findings import Dropped, Finding, Row, guarded, listed, quality_frame
 from workbench.load._files.json_events import to_integer
 from workbench.load._files.rank_names import NO_RANK_TOLD, RankArgument, Ranked, Window, ranked
+from workbench.load._files.stream import plain_name
 from workbench.load._files.wanted import is_utf16
 from workbench.load._traces import parquet
 from workbench.load._traces.chakra import reader as chakra
@@ -29,7 +30,7 @@ from workbench.load._traces.execution import reader as execution_trace
 from workbench.load._traces.graph import concat
 from workbench.load._traces.kineto import reader as kineto_format
 from workbench.load._traces.kineto.rank import RankTables, metadata_text
-from workbench.load._traces.kineto.reader import EngineName, is_worth_compiling, kineto
+from workbench.load._traces.kineto.reader import EngineName, is_compiled, kineto
 from workbench.load._traces.parquet import pack_frame, read_events, unpack_frame, write_events
 from workbench.tables import (
     DEPENDENCIES,
@@ -46,8 +47,10 @@ from workbench.tables import (
 
 _GRAPHS = {"chakra": chakra.chakra, "execution trace": execution_trace.execution_trace}
 
-# Starting worker processes takes seconds; smaller sets are read sooner without.
-_PARALLEL_FROM_BYTES = 128 << 20
+# Two worker processes take a second of processor time before they read, and as long to answer.
+_PARALLEL_FROM_S = 2.0
+_COMPILED_BYTES_PER_S, _PYTHON_BYTES_PER_S, _FILES_PER_S = 800e6, 28e6, 200
+_UNPACKED_RATIO = 12  # as traces are packed
 _LONG_HEAD_BYTES = 4 << 20
 _UTF16 = "is UTF-16, no trace is; convert it: iconv -f UTF-16 -t UTF-8"
 
@@ -88,7 +91,8 @@ def traces(  # noqa: PLR0913 - the front door
         Kernel rules of your own, as a frame or CSV file (``kind``, ``rule``, ``pattern``), asked
         before the shipped ones.
     engine
-        ``"auto"``, ``"compiled"`` (needs numba) or ``"python"``; the tables are the same.
+        ``"auto"``, ``"compiled"`` (needs a compiler at installation) or ``"python"``; the
+        tables are the same.
     cache
         Directory in which parsed files are kept, by content; None keeps nothing.
     progress
@@ -210,10 +214,8 @@ def _read_all(
     workers = min(len(wanted), os.cpu_count() or 1)
     # Members of a tar.gz are read in one pass; each process would unpack all before its own.
     one_pass = any(source.place is not None for source in wanted)
-    in_parallel = workers > 1 and total >= _PARALLEL_FROM_BYTES and not one_pass
-    # Many files of a middling size are as much work as one large file.
-    if reader.engine == "auto" and is_worth_compiling(total // workers if in_parallel else total):
-        reader = replace(reader, engine="compiled")
+    expected_s = _expected_s(wanted, reader.engine)
+    in_parallel = workers > 1 and expected_s >= _PARALLEL_FROM_S and not one_pass
     with progress_bar(total=total, unit="B", label="loading traces", enabled=progress) as bar:
         if in_parallel:
             return list(_in_processes(reader, wanted, workers, bar.update, dropped))
@@ -222,6 +224,16 @@ def _read_all(
             with dropped.trying(source.label), stream:
                 tables.append(reader.read(source, stream, bar.update))
         return tables
+
+
+def _expected_s(wanted: Sequence[Source], engine: EngineName) -> float:
+    """Return how long one process reads, about."""
+    size = sum(
+        source.size_bytes * (_UNPACKED_RATIO if plain_name(source.label) != source.label else 1)
+        for source in wanted
+    )
+    rate = _COMPILED_BYTES_PER_S if is_compiled(engine) else _PYTHON_BYTES_PER_S
+    return size / rate + len(wanted) / _FILES_PER_S
 
 
 @dataclass(frozen=True)

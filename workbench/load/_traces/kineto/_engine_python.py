@@ -35,7 +35,6 @@ class PythonEngine:
         self.code, self.all_texts = self.texts.code, self.texts.all
         self.rows = 0
         self.repaired_commas = 0
-        self.hint = -1  # json tells where it stumbled, not where the event ends
         self._after_event = False
 
     def scan(self, buf: npt.NDArray[np.uint8], pos: int, n: int) -> tuple[int, int]:
@@ -88,6 +87,8 @@ def _whole_objects(raw: bytes) -> str:
     cut = raw.rfind(b"}") + 1
     behind = _BEHIND.match(raw, cut)
     cut = behind.end() if behind else cut
+    # One more byte where no event begins: it shows what stands there.
+    cut += raw[cut : cut + 1] != b"{"
     try:
         return raw[:cut].decode()
     except UnicodeDecodeError:

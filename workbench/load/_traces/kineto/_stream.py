@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import queue
 import re
 import threading
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, NoReturn, Protocol
 
 import numpy as np
@@ -40,6 +40,7 @@ BLOCK_BYTES = 8 << 20
 # Room in front of a block for the event that the block before ended in.
 HEADROOM_BYTES = 1 << 18
 PADDING_BYTES = 64
+_ROOM_BYTES = HEADROOM_BYTES + BLOCK_BYTES + PADDING_BYTES
 ByteArray = npt.NDArray[np.uint8]
 
 # Bounds of memory: a hostile file may never close an event, or never end behind the list.
@@ -57,8 +58,6 @@ class Engine(Protocol):
 
     @property
     def repaired_commas(self) -> int: ...
-    @property
-    def hint(self) -> int: ...
     def scan(self, buf: ByteArray, pos: int, n: int) -> tuple[int, int]: ...
     def code(self, text: str) -> int: ...
     def all_texts(self) -> list[str]: ...
@@ -165,7 +164,8 @@ class StreamReader:
         if head[start : start + 1] == b"[":
             self.bare_list = True
             return start + 1
-        match = event_list(head, start)
+        # Most metadata are short, and decoding a whole block to find their end is slow.
+        match = event_list(head[:_SHORT_HEAD_BYTES], start, surely=True) or event_list(head, start)
         if match is None and not final and len(head) < LARGEST_METADATA:
             return None
         if match is None:
@@ -228,8 +228,8 @@ class StreamReader:
 
     # Most events are short, and the general parser is slow: it looks no further than needed.
     def _read_odd(self, position: int, *, final: bool) -> Read | None:
-        hint = self.engine.hint - position
-        if hint > 0 and (read := mend_event(self._bytes(position, hint))) is not None:
+        size = closing(self.window[position : self.length].data)
+        if size and (read := mend_event(self._bytes(position, size))) is not None:
             return read
         # Mending takes time that grows with the window, and most odd events are short.
         for size in _LOOK_AHEAD_BYTES:
@@ -282,6 +282,7 @@ class StreamReader:
         tail = tail.strip(_BLANK)
         if not ended:
             finding = "the file ends inside the list of events; all whole events were read"
+            self._drop(self.length - len(self._bytes(0, self.length).lstrip(b", \t\r\n")))
             if self.length:
                 finding += f", the last {self.length:,} bytes hold a part of one"
             self.findings.add("truncated", finding, where=f"byte {self.offset:,}")
@@ -328,11 +329,15 @@ class StreamReader:
         raise LoadError(msg)
 
 
+_SHORT_HEAD_BYTES = 1 << 16
 _ARRAY = re.compile(rb'"traceEvents"\s*:\s*\[')
 
 
-def event_list(head: bytes, start: int) -> tuple[int, int] | None:
-    """Find the key ``traceEvents`` of the outermost object: where it and its events begin."""
+def event_list(head: bytes, start: int, *, surely: bool = False) -> tuple[int, int] | None:
+    """Find the key ``traceEvents`` of the outermost object: where it and its events begin.
+
+    ``surely``: not by its looks behind metadata that cannot be read, or are cut off.
+    """
     if head[start : start + 1] != b"{":
         return None
     text = head[start:].decode(errors="surrogateescape")
@@ -351,11 +356,31 @@ def event_list(head: bytes, start: int) -> tuple[int, int] | None:
             if key == "traceEvents" and text[at : at + 1] == "[":
                 return start + _byte(text, key_at), start + _byte(text, at + 1)
             _, at = decoder.raw_decode(text, at)
-    except (json.JSONDecodeError, RecursionError):
+    except (ValueError, RecursionError):
         pass
     # Metadata that JSON cannot read, or that is cut by the end of the window.
-    match_behind = _ARRAY.search(head, start + _byte(text, at))
+    match_behind = None if surely else _ARRAY.search(head, start + _byte(text, at))
     return (match_behind.start(), match_behind.end()) if match_behind else None
+
+
+_STRING_OR_BRACKET = re.compile(rb'"(?:[^"\\]++|\\["\\/bfnrtu])*+("?)|[\[{]|([\]}])')
+
+
+def closing(raw: memoryview) -> int:
+    """Return the size of the object that opens ``raw``; 0 if it has no end that is sure.
+
+    Behind an escape that JSON does not know a quote may close the string or belong to it.
+    """
+    depth = 0
+    for token in _STRING_OR_BRACKET.finditer(raw):
+        if raw[token.start()] == ord('"'):
+            if not token[1]:
+                break
+        else:
+            depth += -1 if token[2] else 1
+            if depth == 0:
+                return token.end()
+    return 0
 
 
 def _skip(text: str, at: int) -> int:
@@ -371,23 +396,31 @@ def _byte(text: str, at: int) -> int:
 def read_ahead(stream: Stream) -> Generator[ByteArray]:
     """Read blocks in a second thread, so that unpacking and parsing overlap.
 
-    Each block has room in front for what is left of the one before, and padding behind.
+    Each block has room in front for what is left of the one before, and padding behind. Two blocks
+    after it was given a block is filled anew.
     """
+    spare: queue.SimpleQueue[ByteArray] = queue.SimpleQueue()
+    blocks = _blocks(stream, spare)
     # Two blocks ahead, so that memory stays bounded whatever is unpacked.
     ready: queue.Queue[ByteArray | BaseException | None] = queue.Queue(maxsize=2)
     stop = threading.Event()
-    worker = threading.Thread(target=_read_blocks, args=(stream, ready, stop), daemon=True)
+    worker = threading.Thread(target=_read_blocks, args=(blocks, ready, stop), daemon=True)
+    item: ByteArray | BaseException | None = next(blocks, None)
+    following: Callable[[], ByteArray | BaseException | None] = partial(next, blocks, None)
+    # A thread for a single block would cost more than it saves; in a browser none can be started.
+    if isinstance(item, np.ndarray) and len(item) == _ROOM_BYTES:
+        with contextlib.suppress(RuntimeError):
+            worker.start()
+            following = ready.get
+    before: ByteArray | None = None
     try:
-        worker.start()
-    except RuntimeError:
-        # Python in a browser starts no threads.
-        yield from _blocks(stream)
-        return
-    try:
-        while (item := ready.get()) is not None:
+        while item is not None:
             if isinstance(item, BaseException):
                 raise item
             yield item
+            if before is not None:
+                spare.put(before)
+            before, item = item, following()
     finally:
         stop.set()
         # The worker may wait for room to put a block, so blocks are taken until it has ended.
@@ -397,12 +430,14 @@ def read_ahead(stream: Stream) -> Generator[ByteArray]:
 
 
 def _read_blocks(
-    stream: Stream, ready: queue.Queue[ByteArray | BaseException | None], stop: threading.Event
+    blocks: Iterator[ByteArray],
+    ready: queue.Queue[ByteArray | BaseException | None],
+    stop: threading.Event,
 ) -> None:
     """Put blocks into ``ready`` until the input ends, then None or the error that ended it."""
     last: BaseException | None = None
     try:
-        for block in _blocks(stream):
+        for block in blocks:
             ready.put(block)
             if stop.is_set():
                 break
@@ -411,10 +446,10 @@ def _read_blocks(
     ready.put(last)
 
 
-def _blocks(stream: Stream) -> Iterator[ByteArray]:
+def _blocks(stream: Stream, spare: queue.SimpleQueue[ByteArray]) -> Iterator[ByteArray]:
     filled = BLOCK_BYTES
     while filled == BLOCK_BYTES:
-        block = np.empty(HEADROOM_BYTES + BLOCK_BYTES + PADDING_BYTES, np.uint8)
+        block = np.empty(_ROOM_BYTES, np.uint8) if spare.empty() else spare.get()
         # A stream fills what it is given, but at its end.
         filled = stream.readinto(block.data[HEADROOM_BYTES : HEADROOM_BYTES + BLOCK_BYTES])
         end = HEADROOM_BYTES + filled

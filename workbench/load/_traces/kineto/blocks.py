@@ -175,6 +175,16 @@ class Columns:
         block.unreadable.clear()
         self.rows += rows
 
+    def used(self, count: int) -> npt.NDArray[np.bool_]:
+        """Say which of the first ``count`` texts stand in a row; before any field is taken."""
+        used = np.zeros(count + 1, np.bool_)
+        pieces = [piece for name in ("name", "cat", "pid", "tid") for piece in self._fields[name]]
+        for at in np.flatnonzero(self.slots.types != INTEGER):
+            pieces += [np.maximum(piece, -1) for _, piece in self._values[at]]
+        for piece in pieces:
+            used[piece] = True
+        return used[:-1]
+
     def field(self, name: str) -> npt.NDArray[Any]:
         pieces = self._fields.pop(name)
         return pieces[0] if len(pieces) == 1 else np.concatenate(pieces or [np.zeros(0, np.int64)])
@@ -239,4 +249,4 @@ class CodedTexts:
 
 # What a parser found where it stopped.
 
-ARRAY_END, NEED_MORE, BLOCK_FULL, STRINGS_FULL, ODD, NO_EVENT = 0, 1, 2, 3, 4, 5
+ARRAY_END, NEED_MORE, BLOCK_FULL, ODD, NO_EVENT = range(5)

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from workbench._shared.kernel_kinds import GPU_MEMORY, GPU_WORK, KINDS, classify
+from workbench._shared.kernel_kinds import GPU_MEMORY, GPU_WORK, KINDS, rules_of
 from workbench._shared.profiler_steps import STEP_CATEGORIES, is_step_name, step_number
 from workbench.load._files.findings import Findings
 from workbench.load._files.json_events import decoder, to_integer
@@ -31,7 +31,7 @@ from workbench.load._traces.kineto.blocks import (
     token,
 )
 from workbench.load._traces.parquet import all_missing
-from workbench.tables import EVENTS, SAYS_OBFUSCATED, SAYS_SYNTHETIC, STEPS
+from workbench.tables import EVENTS, SAYS_OBFUSCATED, SAYS_SYNTHETIC
 
 IntArray = npt.NDArray[np.int64]
 
@@ -103,8 +103,8 @@ def rank_tables(
     """Interpret a parsed Kineto file, whose columns are used up; its rank is still 0."""
     findings = raw.findings
     count_phases(raw.columns, findings)
+    texts = _clean(raw)
     timed = _timed(raw)
-    texts = _clean(raw.texts, findings)
     text_columns = _named(raw, timed, texts)
     on_stream = is_any(text_columns["category"], ON_STREAM)
     numbers = _numbers(raw, timed.pick, on_stream)
@@ -204,11 +204,15 @@ def _picker(
     return lambda values: values[picked]
 
 
-def _clean(texts: list[str], findings: Findings) -> list[str]:
+def _clean(raw: RawTrace) -> list[str]:
+    texts = raw.texts
     bad = [
         code for code, text in enumerate(texts) if not text.isascii() and _SURROGATES.search(text)
     ]
-    findings.add("repaired", "texts with bytes that are not UTF-8, shown as \ufffd", len(bad))
+    # The scanner also keeps texts of events that are passed over.
+    used = raw.columns.used(len(texts)) if bad else np.zeros(0, np.bool_)
+    finding = "texts with bytes that are not UTF-8, shown as \ufffd"
+    raw.findings.add("repaired", finding, int(used[bad].sum()))
     for code in bad:
         texts[code] = _SURROGATES.sub("\ufffd", texts[code])
     return texts
@@ -261,7 +265,8 @@ def _steps(
 ) -> tuple[tuple[IntArray, IntArray, IntArray], pd.DataFrame]:
     rows, numbers = step_rows(name, category, findings)
     start, dur = timed.start[rows], timed.dur[rows]
-    frame = STEPS.cast(pd.DataFrame({"rank": 0, "step": numbers, "start_ns": start, "dur_ns": dur}))
+    columns = {"rank": np.zeros(len(rows), np.int32), "step": numbers.astype(np.int32)}
+    frame = pd.DataFrame({**columns, "start_ns": start, "dur_ns": dur}, copy=False)
     return (numbers, start, start + dur), frame
 
 
@@ -449,11 +454,11 @@ def kinds(
     by_name = work & ~copies
     # Each name once: millions of kernels share a few hundred names.
     used = np.unique(name.codes[by_name])
-    table = classify([name.texts[code] for code in used], rules=rules)
+    answers = rules_of([name.texts[code] for code in used], rules=rules)
     kind_of = np.full(len(name.texts) + 1, -1, np.int8)
     is_known_of = np.ones(len(name.texts) + 1, np.bool_)
-    kind_of[used] = table["kind"].map(KINDS.index).to_numpy(dtype=np.int8)
-    is_known_of[used] = (table["rule"] != "default").to_numpy()
+    kind_of[used] = [KINDS.index(kind or "compute") for kind, _ in answers]
+    is_known_of[used] = [kind != "" for kind, _ in answers]
     codes = np.full(len(work), -1, np.int8)
     codes[by_name] = kind_of[name.codes[by_name]]
     codes[copies] = KINDS.index("memory")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 from collections.abc import Callable, Sequence
 from typing import Literal, get_args
@@ -17,8 +16,6 @@ from workbench.load._traces.kineto.rank import RankTables, rank_tables, slots
 
 EngineName = Literal["auto", "compiled", "python"]
 
-# Below this size of all files of a process, importing the compiler takes longer than it saves.
-_COMPILED_FROM_BYTES = 24 << 20
 # Surer than any other mark: only such files have it.
 EVENT_LIST = re.compile(rb'"traceEvents"\s*:\s*\[')
 _HEAD = re.compile(rb'"traceEvents"|"ph"\s*:|"schemaVersion"|"deviceProperties"')
@@ -42,26 +39,32 @@ def kineto(
     ``advance`` is called with the bytes of each block, for a progress bar.
     """
     wanted = slots(args)
-    parser = _engine(engine, source.size_bytes)(wanted)
+    parser = _engine(engine)(wanted)
     with stream or source.open() as opened:
         raw = StreamReader(opened, parser, wanted, source.label, advance).read()
     return rank_tables(raw, label=source.label, args=args, rules=rules)
 
 
-def is_worth_compiling(size_bytes: int) -> bool:
-    """Say whether a process that reads so many bytes in all ends sooner with compiled code."""
-    return size_bytes >= _COMPILED_FROM_BYTES and importlib.util.find_spec("numba") is not None
+def is_compiled(name: EngineName) -> bool:
+    """Say whether the compiled scanner reads where ``name`` is asked for."""
+    return _engine(name) is not PythonEngine
 
 
-def _engine(name: EngineName, size_bytes: int) -> Callable[..., Engine]:
+def _engine(name: EngineName) -> Callable[..., Engine]:
     if name not in get_args(EngineName):
         msg = f"engine must be one of {get_args(EngineName)}, not {name!r}"
         raise ValueError(msg)
-    if name == "compiled" and importlib.util.find_spec("numba") is None:
-        msg = "engine='compiled' needs numba: pip install 'ai-infra-workbench[fast]'"
-        raise ValueError(msg)
-    if name == "python" or (name == "auto" and not is_worth_compiling(size_bytes)):
+    if name == "python":
         return PythonEngine
-    from workbench.load._traces.kineto._engine_compiled import CompiledEngine
-
+    try:
+        from workbench.load._traces.kineto._engine_compiled import CompiledEngine
+    except ImportError:
+        # Installed without a compiler, or for another kind of machine.
+        if name == "auto":
+            return PythonEngine
+        msg = (
+            "engine='compiled' is not built here; install again where there are a C compiler and "
+            "Python's headers (Debian: apt install gcc python3-dev), or use engine='auto'"
+        )
+        raise ValueError(msg) from None
     return CompiledEngine

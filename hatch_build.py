@@ -1,0 +1,82 @@
+"""Build the compiled scanner of traces where there is a C compiler; without one Python reads them.
+
+Hatchling runs this at installation; ``python hatch_build.py`` builds beside the source by hand.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tempfile
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+SOURCE = "workbench/load/_traces/kineto/_scanner.c"
+BUILT = SOURCE.replace(".c", ".abi3.so")
+FLAGS = ["-std=c11", "-O2", "-g0", "-Wall", "-Wextra", "-fPIC", "-fvisibility=hidden"]
+
+
+def build(target: Path, flags: tuple[str, ...] = ()) -> str:
+    """Compile the scanner to ``target``; '' on success, else why there is none."""
+    compiler = os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc"
+    tried = dict.fromkeys([compiler, "cc"])
+    linking = (
+        ["-bundle", "-undefined", "dynamic_lookup"] if sys.platform == "darwin" else ["-shared"]
+    )
+    reason = "no compiler"
+    for words in map(shlex.split, tried):
+        # Written whole, then renamed: a process may have the old one open.
+        unfinished = target.with_name(f"{target.name}.{os.getpid()}")
+        includes = [f"-I{sysconfig.get_path(name)}" for name in ("include", "platinclude")]
+        command = [*words, *FLAGS, *flags, *includes, str(HERE / SOURCE), *linking]
+        try:
+            done = subprocess.run(
+                [*command, "-o", str(unfinished)], capture_output=True, text=True, check=False
+            )
+            if done.returncode == 0:
+                unfinished.replace(target)
+                return ""
+            reason = done.stderr.strip()
+        except OSError as error:
+            reason = str(error)
+        finally:
+            unfinished.unlink(missing_ok=True)
+    return reason
+
+
+if __name__ == "__main__":
+    why_not = build(HERE / BUILT, tuple(sys.argv[1:]))
+    sys.exit(f"{SOURCE} is not built: {why_not}" if why_not else 0)
+else:
+    from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+
+    class ScannerHook(BuildHookInterface[Any]):
+        """Adds the built scanner to a wheel, or puts it beside the source of an editable one."""
+
+        _scratch: str | None = None
+
+        def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+            """Build; a wheel without the scanner stays a wheel for every platform."""
+            if version == "editable":
+                target = HERE / BUILT
+            else:
+                self._scratch = tempfile.mkdtemp()
+                target = Path(self._scratch, Path(BUILT).name)
+            if why_not := build(target):
+                self.app.display_warning(f"traces will be read by Python alone: {why_not[-500:]}")
+            elif version != "editable":
+                platform = sysconfig.get_platform().replace("-", "_").replace(".", "_")
+                build_data["tag"] = f"cp311-abi3-{platform}"
+                build_data["pure_python"] = False
+                build_data["force_include"][str(target)] = BUILT
+
+        def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
+            """Remove what only the wheel needed."""
+            del version, build_data, artifact_path
+            if self._scratch is not None:
+                shutil.rmtree(self._scratch, ignore_errors=True)
