@@ -213,7 +213,8 @@ def _sweep(starts: Ns, ends: Ns, classes: Ns, groups: Ns, shape: tuple[int, int]
 def _edges(starts: Ns, ends: Ns, classes: Ns) -> tuple[Ns, Ns]:
     times, changes = [], []
     for number in range(int(classes.max()) + 1):
-        merged = union(starts[classes == number], ends[classes == number])
+        row = np.flatnonzero(classes == number)
+        merged = union(starts[row], ends[row])
         times.append(np.column_stack(merged).reshape(-1))
         changes.append(np.tile([1 << number, -(1 << number)], len(merged[0])))
     time, change = np.concatenate(times), np.concatenate(changes)

@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple, TypeAlias
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from pandas.arrays import IntegerArray
+from pandas.arrays import FloatingArray, IntegerArray
 
 from workbench._shared.collective_names import OPERATIONS, UNKNOWN, operation_of
 from workbench._shared.kernel_kinds import KINDS
@@ -120,7 +120,7 @@ def step_marks(events: pd.DataFrame) -> tuple[Ints, Ints]:
         return used, used
     # Names lie in order, so that those of steps are neighbours and few others are looked up.
     name = codes(events["name"])
-    row = np.flatnonzero((name >= used[0]) & (name <= used[-1]))
+    row = np.flatnonzero((name >= int(used[0])) & (name <= int(used[-1])))
     marks = [str(category) in STEP_CATEGORIES for category in events["category"].cat.categories]
     is_mark = np.array([*marks, False])[codes(events["category"])[row]]
     row = row[is_mark & (number[name[row]] != MISSING)]
@@ -222,9 +222,12 @@ def nullable(values: Ints, dtype: Literal["Int32", "Int64"]) -> pd.Series:
 
 def shares(amount: pd.Series | Ints, total: pd.Series | Ints) -> pd.Series:
     """Divide; undefined shares (nothing of nothing) are missing."""
-    amount = pd.Series(amount).astype("Float64").reset_index(drop=True)
-    total = pd.Series(total).astype("Float64").reset_index(drop=True)
-    return amount / total.mask(total == 0)
+    over, under = (
+        pd.Series(numbers).to_numpy(dtype="float64", na_value=np.nan) for numbers in (amount, total)
+    )
+    is_missing = np.isnan(over) | np.isnan(under) | (under == 0)
+    share = np.divide(over, under, out=np.zeros(len(over)), where=~is_missing)
+    return pd.Series(FloatingArray(share, is_missing))
 
 
 def labelled(positions: Ints, names: Sequence[str]) -> pd.Categorical:

@@ -131,7 +131,7 @@ def parts(mixed: Ints) -> dict[str, Ints]:
 def _with_gpuless_ranks(table: pd.DataFrame, events: pd.DataFrame) -> pd.DataFrame:
     rank = events["rank"].to_numpy()
     # Events lie rank by rank: only where the rank changes is there something to compare.
-    every = np.unique(rank[np.append(True, rank[1:] != rank[:-1])])
+    every = np.unique(rank[np.append(0, np.flatnonzero(rank[1:] != rank[:-1]) + 1)])
     absent = np.setdiff1d(every, table["rank"])
     if len(absent) == 0:
         return table

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from itertools import pairwise
 from typing import Literal, NamedTuple, TypeAlias, get_args
 
@@ -18,6 +19,7 @@ from workbench.analyze._lib.scopes import per_rank
 from workbench.tables import IDLE_TIME
 
 ACTIVITIES = ("blocking call", "runtime call", "operator", "Python", "untraced")
+_COPY = re.compile("(?:cuda|cu|hip)Mem(?:cpy|set)")
 _BLOCKING, _RUNTIME, _OPERATOR, _PYTHON, _UNTRACED = range(len(ACTIVITIES))
 
 
@@ -34,27 +36,34 @@ def time_by_activity(events: pd.DataFrame, call: Ints, start: Ints, end: Ints) -
     level, ordered_rank = _levels(events), rank if order is None else rank[order]
     begin, lasting = events["start_ns"].to_numpy(), events["dur_ns"].to_numpy()
     times = np.zeros((len(call), len(ACTIVITIES)), dtype=np.int64)
-    for number, (its_rank, *its_thread) in enumerate(zip(*threads.keys, strict=True)):
+    for number, (its_rank, *its_thread) in enumerate(
+        # Python's numbers leave the small types of the columns as they are.
+        zip(*(key.tolist() for key in threads.keys), strict=True)
+    ):
         # Rows of one rank are searched, so that many threads do not each cost all events.
-        of_rank = slice(*np.searchsorted(ordered_rank, [its_rank, its_rank + 1]).tolist())
+        limits = np.array([its_rank, its_rank + 1], dtype=rank.dtype)
+        of_rank = slice(*np.searchsorted(ordered_rank, limits).tolist())
         row = of_rank if order is None else order[of_rank]
         is_own = (process[row] == its_thread[0]) & (thread[row] == its_thread[1])
-        activity = np.where(is_own, level[row], _UNTRACED)
         windows = np.flatnonzero(threads.number == number)
-        times[windows] = _split(activity, (begin[row], lasting[row]), start[windows], end[windows])
+        own = (level[row], begin[row], lasting[row])
+        times[windows] = _split(own, is_own, start[windows], end[windows])
     return times
 
 
-def _split(activity: Ints, records: tuple[Ints, Ints], start: Ints, end: Ints) -> Ints:
-    begin, lasting = records
+def _split(
+    records: tuple[NDArray[np.int8], Ints, Ints], is_own: NDArray[np.bool_], start: Ints, end: Ints
+) -> Ints:
+    level, begin, lasting = records
     times = np.zeros((len(start), len(ACTIVITIES)), dtype=np.int64)
     covered = np.zeros(len(start), dtype=np.int64)
     # All that is at least as telling, so that what hides behind it drops out.
     merged = union([], [])
     for number in range(_UNTRACED):
-        row = np.flatnonzero(activity == number)
+        row = np.flatnonzero(is_own & (level == number))
         if len(row):
-            own = union(begin[row], begin[row] + lasting[row])
+            opening = begin[row]
+            own = union(opening, opening + lasting[row])
             merged = union(*map(np.append, merged, own))
             upto = measure_merged(*merged, start, end)
             times[:, number], covered = upto - covered, upto
@@ -71,17 +80,18 @@ def _levels(events: pd.DataFrame) -> NDArray[np.int8]:
     # Comparing the codes of each category is quicker than looking up every row.
     for code, name in enumerate(events["category"].cat.categories):
         if name in meanings:
-            np.copyto(level, meanings[name], where=category == code)
+            level -= (category == code) * np.int8(_UNTRACED - meanings[name])
     # A step is around all operators and is none itself, in whatever category it was written.
     level[arrays.step_marks(events)[0]] = _UNTRACED
-    names = events["name"].cat.categories.astype("str")
-    # Copies without Async in their name hold the caller until they are done.
-    copies = names.str.contains("^(?:cuda|cu|hip)Mem(?:cpy|set)")
-    blocks = names.str.contains("Synchronize") | (copies & ~names.str.contains("Async"))
-    is_blocking = np.append(np.asarray(blocks, dtype=bool), False)
+    is_blocking = np.array([*map(_blocks, map(str, events["name"].cat.categories)), False])
     calls = np.flatnonzero(level == _RUNTIME)
     level[calls[is_blocking[arrays.codes(events["name"])[calls]]]] = _BLOCKING
     return level
+
+
+# Copies without Async in their name hold the caller until they are done.
+def _blocks(name: str) -> bool:
+    return "Synchronize" in name or ("Async" not in name and _COPY.match(name) is not None)
 
 
 Method: TypeAlias = Literal["device", "stream"]
@@ -306,8 +316,11 @@ def _on_its_way(
 
 
 def _of_graph(events: pd.DataFrame, launch: Ints) -> NDArray[np.bool_]:
-    names = events["name"].cat.categories.astype("str")
-    is_graph = np.append(np.asarray(names.str.contains("GraphLaunch"), dtype=bool), False)
+    is_graph = np.array(
+        ["GraphLaunch" in str(name) for name in events["name"].cat.categories] + [False]
+    )
+    if not is_graph.any():
+        return np.zeros(len(launch), dtype=bool)
     return is_graph[np.where(launch == MISSING, MISSING, arrays.codes(events["name"])[launch])]
 
 
@@ -318,10 +331,12 @@ def _waited_for(events: pd.DataFrame, work: Work, gaps: Gaps) -> Ints:
     the previous work on that stream and before it launched this one.
     """
     waited = np.full(len(gaps.queue), MISSING)
-    is_wait = arrays.codes(events["category"]) == arrays.code_of(events["category"], "cuda_sync")
-    is_wait &= arrays.codes(events["name"]) == arrays.code_of(events["name"], "Stream Wait Event")
-    waits = events.loc[is_wait, ["rank", "stream", "start_ns"]].dropna()
-    if len(waits):
+    code = arrays.code_of(events["name"], "Stream Wait Event")
+    row = np.flatnonzero(arrays.codes(events["name"]) == code) if code >= 0 else np.zeros(0, int)
+    sync = arrays.code_of(events["category"], "cuda_sync")
+    row = row[arrays.codes(events["category"])[row] == sync]
+    if len(row):
+        waits = events[["rank", "stream", "start_ns"]].iloc[row].dropna()
         stream = arrays.taken(events["stream"], work.row)
         earliest = _launch_of_previous(events, work, stream, gaps)
         rank, stream = work.rank[gaps.following], stream[gaps.following]
