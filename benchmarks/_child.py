@@ -62,16 +62,13 @@ def _workbench(path: str, cache: str | None, engine: str) -> dict[str, Any]:
     from workbench import analyze, load
 
     # Names of the faces are imported when they are first used; imports do not count.
-    _ = load.traces, analyze.time_breakdown, analyze.communication_overlap, analyze.idle_time
+    traces = load.traces
+    of_events = (analyze.time_breakdown, analyze.communication_overlap, analyze.idle_time)
     trace, parts = _twice(
-        lambda: load.traces(path, cache=cache or None, engine=engine, progress=False), path
+        lambda: traces(path, cache=cache or None, engine=engine, progress=False), path
     )
     (breakdown, _, _), analyses = measured(
-        lambda: (
-            analyze.time_breakdown(trace.events),
-            analyze.communication_overlap(trace.events),
-            analyze.idle_time(trace.events),
-        )
+        lambda: [analysis(trace.events) for analysis in of_events]
     )
     seen = {"rows": len(trace.events), "compute_s": _seconds(breakdown, "compute_ns", 1e9)}
     return {**parts, "analyses": analyses, "seen": seen}

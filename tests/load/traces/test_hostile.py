@@ -169,7 +169,7 @@ def test_a_cache_that_cannot_be_used_is_noted(trace_file, tmp_path):
 def test_a_kept_file_with_a_flipped_bit_is_parsed_anew(trace_file, tmp_path):
     trace = trace_file([event(f"name {at}", at) for at in range(1_000)])
     first = load.traces(trace, cache=tmp_path / "cache").events
-    (kept,) = (tmp_path / "cache").glob("*.parquet")
+    (kept,) = (tmp_path / "cache").glob("*.columns")
     raw = bytearray(kept.read_bytes())
     raw[len(raw) // 3] ^= 0x40
     kept.write_bytes(raw)

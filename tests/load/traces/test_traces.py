@@ -155,12 +155,12 @@ def test_the_cache_gives_the_same_and_survives_moving_the_file(two_ranks, tmp_pa
     plain = load.traces(two_ranks)
     cache = tmp_path / "cache"
     assert_same(plain, load.traces(two_ranks, cache=cache))
-    kept = {file: file.stat().st_mtime_ns for file in cache.glob("*.parquet")}
+    kept = {file: file.stat().st_mtime_ns for file in cache.glob("*.columns")}
     assert len(kept) == 2
     moved = tmp_path / "elsewhere"
     shutil.copytree(two_ranks, moved)
     pd.testing.assert_frame_equal(load.traces(moved, cache=cache).events, plain.events)
-    assert {file: file.stat().st_mtime_ns for file in cache.glob("*.parquet")} == kept
+    assert {file: file.stat().st_mtime_ns for file in cache.glob("*.columns")} == kept
 
 
 def test_a_table_from_the_cache_can_be_written_to(trace_file, tmp_path):
@@ -190,7 +190,7 @@ def test_the_cache_notices_changed_content_options_and_rules(two_ranks, tmp_path
 def test_a_damaged_cache_file_is_made_again(two_ranks, tmp_path, damage):
     cache = tmp_path / "cache"
     plain = load.traces(two_ranks, cache=cache)
-    for file in cache.glob("*.parquet"):
+    for file in cache.glob("*.columns"):
         file.write_bytes(file.read_bytes()[:-100] if damage is None else damage)
     assert_same(plain, load.traces(two_ranks, cache=cache))
     assert_same(plain, load.traces(two_ranks, cache=cache))

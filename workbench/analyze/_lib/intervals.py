@@ -124,8 +124,11 @@ def measure_within(
     >>> measure_within([0, 20], [10, 30], [5, 12], [25, 18]).tolist()
     [10, 0]
     """
-    starts, ends = union(starts, ends)
-    low, high = _checked(window_starts, window_ends)
+    return measure_merged(*union(starts, ends), *_checked(window_starts, window_ends))
+
+
+def measure_merged(starts: Ns, ends: Ns, low: Ns, high: Ns) -> Ns:
+    """Do what :func:`measure_within` does, for intervals that :func:`union` has merged."""
     if len(starts) == 0:
         return np.zeros(len(low), dtype=np.int64)
     until = np.append(0, np.cumsum(ends - starts))
@@ -143,7 +146,16 @@ def running_end(ends: ArrayLike, groups: ArrayLike) -> Ns:
 
     Intervals come in order of their start within each group.
     """
-    return pd.Series(np.asarray(ends)).groupby(np.asarray(groups)).cummax().to_numpy()
+    ends, groups = _checked(ends, groups)
+    if len(ends) == 0:
+        return ends
+    low, count = int(ends.min()), int(groups.max()) + 1
+    width = int(ends.max()) - low + 1
+    if count * width > _LINE_LENGTH or groups.min() < 0 or (groups[1:] < groups[:-1]).any():
+        return pd.Series(ends).groupby(groups).cummax().to_numpy()
+    # Laid end to end on one line, no group reaches into the next.
+    shift = groups * width - low
+    return np.asarray(np.maximum.accumulate(ends + shift) - shift)
 
 
 def coverage(starts: ArrayLike, ends: ArrayLike, classes: ArrayLike, groups: ArrayLike) -> Ns:
@@ -163,6 +175,8 @@ def coverage(starts: ArrayLike, ends: ArrayLike, classes: ArrayLike, groups: Arr
         raise ValueError(msg)
     shape = (int(groups.max(initial=-1)) + 1, 1 << (int(classes.max(initial=-1)) + 1))
     is_proper = ends > starts
+    if is_proper.all():
+        return _sweep(starts, ends, classes, groups, shape)
     return _sweep(starts[is_proper], ends[is_proper], classes[is_proper], groups[is_proper], shape)
 
 
@@ -185,9 +199,12 @@ def _sweep(starts: Ns, ends: Ns, classes: Ns, groups: Ns, shape: tuple[int, int]
         )
     shift = groups * width - low
     time, change = _edges(starts + shift, ends + shift, classes)
-    group, active = time[:-1] // width, np.cumsum(change[:-1])
-    inside = group == time[1:] // width
-    np.add.at(covered.reshape(-1), (group * shape[1] + active)[inside], np.diff(time)[inside])
+    active, lasting = np.cumsum(change[:-1]), np.diff(time)
+    if shape[0] > 1:
+        group = time // width
+        inside = group[:-1] == group[1:]
+        active, lasting = (group[:-1] * shape[1] + active)[inside], lasting[inside]
+    np.add.at(covered.reshape(-1), active, lasting)
     return covered
 
 
@@ -196,7 +213,8 @@ def _sweep(starts: Ns, ends: Ns, classes: Ns, groups: Ns, shape: tuple[int, int]
 def _edges(starts: Ns, ends: Ns, classes: Ns) -> tuple[Ns, Ns]:
     times, changes = [], []
     for number in range(int(classes.max()) + 1):
-        merged = union(starts[classes == number], ends[classes == number])
+        row = np.flatnonzero(classes == number)
+        merged = union(starts[row], ends[row])
         times.append(np.column_stack(merged).reshape(-1))
         changes.append(np.tile([1 << number, -(1 << number)], len(merged[0])))
     time, change = np.concatenate(times), np.concatenate(changes)
@@ -210,7 +228,7 @@ def _proper(starts: ArrayLike, ends: ArrayLike) -> Intervals:
     if not is_proper.all():
         starts, ends = starts[is_proper], ends[is_proper]
     if (starts[1:] < starts[:-1]).any():
-        order = np.argsort(starts)
+        order = np.argsort(starts, kind="stable")  # of sorted pieces it only merges
         starts, ends = starts[order], ends[order]
     return starts, ends
 

@@ -8,6 +8,7 @@ from typing import Literal, NamedTuple, TypeAlias
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from pandas.arrays import FloatingArray, IntegerArray
 
 from workbench._shared.collective_names import OPERATIONS, UNKNOWN, operation_of
 from workbench._shared.kernel_kinds import KINDS
@@ -104,13 +105,26 @@ def code_of(column: pd.Series, value: str) -> int:
 
 def step_numbers(events: pd.DataFrame) -> Ints:
     """Return the number of the step of training that each row marks; -1 where it marks none."""
+    numbers = np.full(len(events), MISSING)
+    row, number = step_marks(events)
+    numbers[row] = number
+    return numbers
+
+
+def step_marks(events: pd.DataFrame) -> tuple[Ints, Ints]:
+    """Return the rows that mark a step of training, and the numbers of these steps."""
     numbers = [step_number(str(name)) for name in events["name"].cat.categories]
-    number = np.array(
-        [MISSING if number_of is None else number_of for number_of in numbers] + [MISSING]
-    )
-    marks = [str(name) in STEP_CATEGORIES for name in events["category"].cat.categories]
-    is_mark = np.append(np.array(marks, dtype=bool), False)[codes(events["category"])]
-    return np.where(is_mark, number[codes(events["name"])], MISSING)
+    number = np.array([MISSING if of_name is None else of_name for of_name in numbers], np.int64)
+    used = np.flatnonzero(number != MISSING)
+    if len(used) == 0:
+        return used, used
+    # Names lie in order, so that those of steps are neighbours and few others are looked up.
+    name = codes(events["name"])
+    row = np.flatnonzero((name >= int(used[0])) & (name <= int(used[-1])))
+    marks = [str(category) in STEP_CATEGORIES for category in events["category"].cat.categories]
+    is_mark = np.array([*marks, False])[codes(events["category"])[row]]
+    row = row[is_mark & (number[name[row]] != MISSING)]
+    return row, number[name[row]]
 
 
 def taken(column: pd.Series, row: Ints) -> Ints:
@@ -186,12 +200,13 @@ def launches_of(events: pd.DataFrame, row: Ints) -> Ints:
         position = np.where(label < len(events), label, MISSING)
     else:
         position = events.index.get_indexer(pd.Index(label)).astype(np.int64)
-    is_found = np.flatnonzero(position >= 0)
+    is_found = position >= 0
     ranks = events["rank"].to_numpy()
-    launching = position[is_found]
-    wrong = (codes(events["kind"])[launching] >= 0) | (ranks[launching] != ranks[row[is_found]])
+    # Where all have a launch, as usual, there is nothing to choose.
+    launching, of_row = (position, row) if is_found.all() else (position[is_found], row[is_found])
+    wrong = (codes(events["kind"])[launching] >= 0) | (ranks[launching] != ranks[of_row])
     if wrong.any():
-        bad = is_found[wrong][0]
+        bad = np.flatnonzero(is_found)[wrong][0]
         msg = (
             f"row {events.index[row[bad]]}: launch {label[bad]} is not a call on its rank; "
             "keep the index of the loaded table when you select rows"
@@ -202,15 +217,17 @@ def launches_of(events: pd.DataFrame, row: Ints) -> Ints:
 
 def nullable(values: Ints, dtype: Literal["Int32", "Int64"]) -> pd.Series:
     """Turn an array with -1 for missing into a column with missing values."""
-    column: pd.Series = pd.Series(values).astype(dtype)
-    return column.mask(values == MISSING)
+    return pd.Series(IntegerArray(values.astype(dtype.lower()), values == MISSING))
 
 
 def shares(amount: pd.Series | Ints, total: pd.Series | Ints) -> pd.Series:
     """Divide; undefined shares (nothing of nothing) are missing."""
-    amount = pd.Series(amount).astype("Float64").reset_index(drop=True)
-    total = pd.Series(total).astype("Float64").reset_index(drop=True)
-    return amount / total.mask(total == 0)
+    over, under = (
+        pd.Series(numbers).to_numpy(dtype="float64", na_value=np.nan) for numbers in (amount, total)
+    )
+    is_missing = np.isnan(over) | np.isnan(under) | (under == 0)
+    share = np.divide(over, under, out=np.zeros(len(over)), where=~is_missing)
+    return pd.Series(FloatingArray(share, is_missing))
 
 
 def labelled(positions: Ints, names: Sequence[str]) -> pd.Categorical:

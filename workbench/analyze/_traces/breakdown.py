@@ -7,6 +7,7 @@ from typing import Literal, TypeAlias, get_args
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from pandas.arrays import IntegerArray
 
 from workbench._shared.kernel_kinds import KINDS
 from workbench.analyze._lib import rows as arrays
@@ -67,6 +68,10 @@ def time_breakdown(events: pd.DataFrame, *, by: By = "rank") -> pd.DataFrame:
     Traceback (most recent call last):
     workbench.errors.WorkbenchError: no GPU work, so no time breakdown: there are no events
     """
+    return TIME_BREAKDOWN.check(_breakdown(events, by))
+
+
+def _breakdown(events: pd.DataFrame, by: By) -> pd.DataFrame:
     if by not in get_args(By):
         msg = f"by must be one of {get_args(By)}, not {by!r}"
         raise ValueError(msg)
@@ -74,23 +79,23 @@ def time_breakdown(events: pd.DataFrame, *, by: By = "rank") -> pd.DataFrame:
     if by == "step":
         groups = arrays.grouped(work.rank, arrays.taken(events["step"], work.row))
         rank, step = groups.keys
-        has_window = step != MISSING
     else:
         groups = arrays.grouped(work.rank)
         rank, step = groups.keys[0], np.full(len(groups.bounds), MISSING)
-        has_window = np.ones(len(rank), dtype=bool)
-    table = pd.DataFrame({"rank": rank.astype("int32"), "step": arrays.nullable(step, "Int32")})
     # Distinct pairs of group and GPU, so their number per group is that of its GPUs.
     pairs = arrays.grouped(groups.number, work.device)
-    table["device_count"] = np.bincount(pairs.keys[0]).astype(np.int32)
-    for name, time in parts(mixes(work, groups.number)).items():
-        table[name] = time
+    times = parts(mixes(work, groups.number))
     span = groups.largest(work.end) - groups.smallest(work.start)
-    table["span_ns"] = pd.Series(span, dtype="Int64").where(has_window)
-    table["idle_ns"] = table["span_ns"] - table["busy_ns"]
-    if by == "rank":
-        table = _with_gpuless_ranks(table, events)
-    return TIME_BREAKDOWN.check(table[list(TIME_BREAKDOWN.columns)])
+    has_no_window = (step == MISSING) & (by == "step")
+    columns = times | {
+        "rank": rank.astype(np.int32),
+        "step": arrays.nullable(step, "Int32"),
+        "device_count": np.bincount(pairs.keys[0]).astype(np.int32),
+        "span_ns": IntegerArray(span, has_no_window),
+        "idle_ns": IntegerArray(span - times["busy_ns"], has_no_window),
+    }
+    table = pd.DataFrame({name: columns[name] for name in TIME_BREAKDOWN.columns})
+    return _with_gpuless_ranks(table, events) if by == "rank" else table
 
 
 def mixes(work: Work, group: Ints) -> Ints:
@@ -126,7 +131,7 @@ def parts(mixed: Ints) -> dict[str, Ints]:
 def _with_gpuless_ranks(table: pd.DataFrame, events: pd.DataFrame) -> pd.DataFrame:
     rank = events["rank"].to_numpy()
     # Events lie rank by rank: only where the rank changes is there something to compare.
-    every = np.unique(rank[np.append(True, rank[1:] != rank[:-1])])
+    every = np.unique(rank[np.append(0, np.flatnonzero(rank[1:] != rank[:-1]) + 1)])
     absent = np.setdiff1d(every, table["rank"])
     if len(absent) == 0:
         return table
@@ -168,7 +173,7 @@ def communication_overlap(events: pd.DataFrame, *, by: By = "rank") -> pd.DataFr
     -----
     With N and C the times in which communication and compute run, the share is ``|N ∩ C| / |N|``.
     """
-    breakdown = time_breakdown(events, by=by)
+    breakdown = _breakdown(events, by)
     table = breakdown[["rank", "step", "communication_ns", "overlap_ns"]].copy()
     table["exposed_ns"] = breakdown["exposed_communication_ns"]
     table["overlap_share"] = arrays.shares(table["overlap_ns"], table["communication_ns"])

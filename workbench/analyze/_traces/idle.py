@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from itertools import pairwise
 from typing import Literal, NamedTuple, TypeAlias, get_args
 
@@ -11,13 +12,14 @@ from numpy.typing import NDArray
 
 from workbench._shared.kernel_kinds import KINDS
 from workbench.analyze._lib import rows as arrays
-from workbench.analyze._lib.intervals import measure_within, running_end
+from workbench.analyze._lib.intervals import measure_merged, running_end, union
 from workbench.analyze._lib.latency import usual_latency
 from workbench.analyze._lib.rows import LAUNCH_CATEGORIES, MISSING, Groups, Ints, Work
 from workbench.analyze._lib.scopes import per_rank
 from workbench.tables import IDLE_TIME
 
 ACTIVITIES = ("blocking call", "runtime call", "operator", "Python", "untraced")
+_COPY = re.compile("(?:cuda|cu|hip)Mem(?:cpy|set)")
 _BLOCKING, _RUNTIME, _OPERATOR, _PYTHON, _UNTRACED = range(len(ACTIVITIES))
 
 
@@ -31,51 +33,65 @@ def time_by_activity(events: pd.DataFrame, call: Ints, start: Ints, end: Ints) -
     process, thread = arrays.codes(events["process"]), arrays.codes(events["thread"])
     threads = arrays.grouped(*(column[call].astype(np.int64) for column in (rank, process, thread)))
     order = arrays.in_order(rank)
-    order = np.arange(len(rank)) if order is None else order
-    level = _levels(events)
-    begin, ordered_rank = events["start_ns"].to_numpy(), rank[order]
+    level, ordered_rank = _levels(events), rank if order is None else rank[order]
+    begin, lasting = events["start_ns"].to_numpy(), events["dur_ns"].to_numpy()
     times = np.zeros((len(call), len(ACTIVITIES)), dtype=np.int64)
-    for number, (its_rank, *its_thread) in enumerate(zip(*threads.keys, strict=True)):
+    for number, (its_rank, *its_thread) in enumerate(
+        # Python's numbers leave the small types of the columns as they are.
+        zip(*(key.tolist() for key in threads.keys), strict=True)
+    ):
         # Rows of one rank are searched, so that many threads do not each cost all events.
-        of_rank = order[slice(*np.searchsorted(ordered_rank, [its_rank, its_rank + 1]))]
-        is_own = (process[of_rank] == its_thread[0]) & (thread[of_rank] == its_thread[1])
-        row = of_rank[is_own]
+        limits = np.array([its_rank, its_rank + 1], dtype=rank.dtype)
+        of_rank = slice(*np.searchsorted(ordered_rank, limits).tolist())
+        row = of_rank if order is None else order[of_rank]
+        is_own = (process[row] == its_thread[0]) & (thread[row] == its_thread[1])
         windows = np.flatnonzero(threads.number == number)
-        finish = begin[row] + events["dur_ns"].to_numpy()[row]
-        times[windows] = _split(level[row], (begin[row], finish), start[windows], end[windows])
+        own = (level[row], begin[row], lasting[row])
+        times[windows] = _split(own, is_own, start[windows], end[windows])
     return times
 
 
-def _split(level: Ints, records: tuple[Ints, Ints], start: Ints, end: Ints) -> Ints:
-    begin, finish = records
+def _split(
+    records: tuple[NDArray[np.int8], Ints, Ints], is_own: NDArray[np.bool_], start: Ints, end: Ints
+) -> Ints:
+    level, begin, lasting = records
     times = np.zeros((len(start), len(ACTIVITIES)), dtype=np.int64)
     covered = np.zeros(len(start), dtype=np.int64)
+    # All that is at least as telling, so that what hides behind it drops out.
+    merged = union([], [])
     for number in range(_UNTRACED):
-        if (level == number).any():
-            # All that is at least as telling, so that what hides behind it drops out.
-            chosen = level <= number
-            upto = measure_within(begin[chosen], finish[chosen], start, end)
+        row = np.flatnonzero(is_own & (level == number))
+        if len(row):
+            opening = begin[row]
+            own = union(opening, opening + lasting[row])
+            merged = union(*map(np.append, merged, own))
+            upto = measure_merged(*merged, start, end)
             times[:, number], covered = upto - covered, upto
     times[:, _UNTRACED] = end - start - covered
     return times
 
 
-def _levels(events: pd.DataFrame) -> Ints:
+def _levels(events: pd.DataFrame) -> NDArray[np.int8]:
     """Give the activity that each row stands for; the last one where it means none."""
     meanings = dict.fromkeys(LAUNCH_CATEGORIES, _RUNTIME)
     meanings |= {"cpu_op": _OPERATOR, "python_function": _PYTHON}
-    categories = events["category"].cat.categories
-    level = np.array([meanings.get(name, _UNTRACED) for name in categories], dtype=np.int64)
-    level = level[arrays.codes(events["category"])]
+    category = arrays.codes(events["category"])
+    level = np.full(len(events), _UNTRACED, dtype=np.int8)
+    # Comparing the codes of each category is quicker than looking up every row.
+    for code, name in enumerate(events["category"].cat.categories):
+        if name in meanings:
+            level -= (category == code) * np.int8(_UNTRACED - meanings[name])
     # A step is around all operators and is none itself, in whatever category it was written.
-    level[arrays.step_numbers(events) != MISSING] = _UNTRACED
-    names = events["name"].cat.categories.astype("str")
-    # Copies without Async in their name hold the caller until they are done.
-    copies = names.str.contains("^(?:cuda|cu|hip)Mem(?:cpy|set)")
-    blocks = names.str.contains("Synchronize") | (copies & ~names.str.contains("Async"))
-    is_blocking = np.append(np.asarray(blocks, dtype=bool), False)[arrays.codes(events["name"])]
-    level[(level == _RUNTIME) & is_blocking] = _BLOCKING
-    return np.asarray(level)
+    level[arrays.step_marks(events)[0]] = _UNTRACED
+    is_blocking = np.array([*map(_blocks, map(str, events["name"].cat.categories)), False])
+    calls = np.flatnonzero(level == _RUNTIME)
+    level[calls[is_blocking[arrays.codes(events["name"])[calls]]]] = _BLOCKING
+    return level
+
+
+# Copies without Async in their name hold the caller until they are done.
+def _blocks(name: str) -> bool:
+    return "Synchronize" in name or ("Async" not in name and _COPY.match(name) is not None)
 
 
 Method: TypeAlias = Literal["device", "stream"]
@@ -194,7 +210,8 @@ class Gaps(NamedTuple):
     following: Ints  # the work that ended the gap, as a position in the GPU work
     start: Ints
     end: Ints
-    launch: Ints  # the call that launched that work, as a position in the events table; -1 if none
+    launches: Ints  # the call that launched each work, as a position in the events table; or -1
+    launch: Ints  # that of the work that ended the gap
     launch_start: Ints
     launch_end: Ints
 
@@ -217,7 +234,8 @@ def _gaps(events: pd.DataFrame, work: Work, queues: Groups) -> Gaps:
     before = running_end(work.end[order], number)[:-1]
     gap = np.flatnonzero((number[1:] == number[:-1]) & (start[1:] > before))
     following = order[gap + 1]
-    launch = arrays.launches_of(events, work.row[following])
+    launches = arrays.launches_of(events, work.row)
+    launch = launches[following]
     begun = events["start_ns"].to_numpy()[launch]
     return Gaps(
         queue=number[gap],
@@ -225,6 +243,7 @@ def _gaps(events: pd.DataFrame, work: Work, queues: Groups) -> Gaps:
         following=following,
         start=before[gap],
         end=start[gap + 1],
+        launches=launches,
         launch=launch,
         launch_start=begun,
         launch_end=begun + events["dur_ns"].to_numpy()[launch],
@@ -257,7 +276,8 @@ def _device_causes(
         [unknown, kernel, sync],
         dark,
     )
-    in_graph = _of_graph(events, work, gaps.previous) | _of_graph(events, work, gaps.following)
+    is_graph = _of_graph(events, gaps.launches)
+    in_graph = is_graph[gaps.previous] | is_graph[gaps.following]
     detail = np.select(
         [unlaunched, skewed, cause == sync, (cause == dark) & in_graph],
         [_NO_LAUNCH, _LATE_LAUNCH, waited, _GRAPH],
@@ -295,10 +315,12 @@ def _on_its_way(
     return late | lasts, until
 
 
-def _of_graph(events: pd.DataFrame, work: Work, pieces: Ints) -> NDArray[np.bool_]:
-    names = events["name"].cat.categories.astype("str")
-    is_graph = np.append(np.asarray(names.str.contains("GraphLaunch"), dtype=bool), False)
-    launch = arrays.launches_of(events, work.row[pieces])
+def _of_graph(events: pd.DataFrame, launch: Ints) -> NDArray[np.bool_]:
+    is_graph = np.array(
+        ["GraphLaunch" in str(name) for name in events["name"].cat.categories] + [False]
+    )
+    if not is_graph.any():
+        return np.zeros(len(launch), dtype=bool)
     return is_graph[np.where(launch == MISSING, MISSING, arrays.codes(events["name"])[launch])]
 
 
@@ -309,12 +331,14 @@ def _waited_for(events: pd.DataFrame, work: Work, gaps: Gaps) -> Ints:
     the previous work on that stream and before it launched this one.
     """
     waited = np.full(len(gaps.queue), MISSING)
-    is_wait = arrays.codes(events["category"]) == arrays.code_of(events["category"], "cuda_sync")
-    is_wait &= arrays.codes(events["name"]) == arrays.code_of(events["name"], "Stream Wait Event")
-    waits = events.loc[is_wait, ["rank", "stream", "start_ns"]].dropna()
-    if len(waits):
+    code = arrays.code_of(events["name"], "Stream Wait Event")
+    row = np.flatnonzero(arrays.codes(events["name"]) == code) if code >= 0 else np.zeros(0, int)
+    sync = arrays.code_of(events["category"], "cuda_sync")
+    row = row[arrays.codes(events["category"])[row] == sync]
+    if len(row):
+        waits = events[["rank", "stream", "start_ns"]].iloc[row].dropna()
         stream = arrays.taken(events["stream"], work.row)
-        earliest = _launch_of_previous(events, work, stream, gaps.following)
+        earliest = _launch_of_previous(events, work, stream, gaps)
         rank, stream = work.rank[gaps.following], stream[gaps.following]
         for (its_rank, its_stream), issued in waits.groupby(["rank", "stream"])["start_ns"]:
             on_stream = (rank == its_rank) & (stream == its_stream)
@@ -326,14 +350,14 @@ def _waited_for(events: pd.DataFrame, work: Work, gaps: Gaps) -> Ints:
     return waited
 
 
-def _launch_of_previous(events: pd.DataFrame, work: Work, stream: Ints, pieces: Ints) -> Ints:
+def _launch_of_previous(events: pd.DataFrame, work: Work, stream: Ints, gaps: Gaps) -> Ints:
     order = np.lexsort((work.start, stream, work.device, work.rank))
     queue = arrays.grouped(work.rank, work.device, stream).number[order]
     previous = np.full(len(order), MISSING)
     same = queue[1:] == queue[:-1]
     previous[order[1:][same]] = order[:-1][same]
-    ahead = previous[pieces]
-    launch = arrays.launches_of(events, work.row[ahead])
+    ahead = previous[gaps.following]
+    launch = gaps.launches[ahead]
     is_known = (ahead != MISSING) & (launch != MISSING)
     # Without a known launch before, every wait that was issued before this launch counts.
     long_ago = np.iinfo(np.int64).min
@@ -344,11 +368,14 @@ def _summary(causes: list[Cause], queues: Groups, work: Work, method: Method) ->
     shape = (len(queues.bounds), len(CAUSES[method]), len(DETAILS) + 1)
     idle, count = np.zeros(shape, dtype=np.int64), np.zeros(shape, dtype=np.int64)
     for piece in causes:
+        lasts = np.flatnonzero(piece.time)
+        queue, cause, detail = (
+            column if isinstance(column, int) else column[lasts] for column in piece[:3]
+        )
         # Detail -1, none, is the first cell.
-        bucket = (piece.queue * shape[1] + piece.cause) * shape[2] + piece.detail + 1
-        positive = np.flatnonzero(piece.time)
-        np.add.at(idle.reshape(-1), bucket[positive], piece.time[positive])
-        count += np.bincount(bucket[positive], minlength=count.size).reshape(shape)
+        bucket = (queue * shape[1] + cause) * shape[2] + detail + 1
+        np.add.at(idle.reshape(-1), bucket, piece.time[lasts])
+        count += np.bincount(bucket, minlength=count.size).reshape(shape)
     number, cause, detail = np.nonzero(idle)
     rank, device, stream = (key[number] for key in queues.keys)
     span = queues.largest(work.end) - queues.smallest(work.start)

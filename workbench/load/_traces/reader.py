@@ -6,6 +6,7 @@ import contextlib
 import hashlib
 import json
 import os
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -28,10 +29,11 @@ from workbench.load._traces import parquet
 from workbench.load._traces.chakra import reader as chakra
 from workbench.load._traces.execution import reader as execution_trace
 from workbench.load._traces.graph import concat
+from workbench.load._traces.kept_columns import read_columns, write_columns
 from workbench.load._traces.kineto import reader as kineto_format
 from workbench.load._traces.kineto.rank import RankTables, metadata_text
 from workbench.load._traces.kineto.reader import EngineName, is_compiled, kineto
-from workbench.load._traces.parquet import pack_frame, read_events, unpack_frame, write_events
+from workbench.load._traces.parquet import pack_frame, unpack_frame
 from workbench.tables import (
     DEPENDENCIES,
     DEVICES,
@@ -52,6 +54,7 @@ _PARALLEL_FROM_S = 2.0
 _COMPILED_BYTES_PER_S, _PYTHON_BYTES_PER_S, _FILES_PER_S = 800e6, 28e6, 200
 _UNPACKED_RATIO = 12  # as traces are packed
 _LONG_HEAD_BYTES = 4 << 20
+_PIECE_ROWS = 1 << 16
 _UTF16 = "is UTF-16, no trace is; convert it: iconv -f UTF-16 -t UTF-8"
 
 
@@ -362,27 +365,34 @@ def ranks_table(numbered: Sequence[Ranked[RankTables]]) -> pd.DataFrame:
     rows = []
     for rank, source, file in numbered:
         events, world = file.events, file.world_size
-        ends = events["start_ns"] + events["dur_ns"]
         row = {"rank": rank, "rank_source": source, "source": file.label, "format": "kineto"}
         row |= {"backend": metadata_text(file.distributed, "backend"), "clock": file.clock}
         row["world_size"] = world if world and world > 0 else None
         row["first_ns"] = int(events["start_ns"].iloc[0]) if len(events) else None
-        row["last_ns"] = int(ends.max()) if len(events) else None
+        row["last_ns"] = _last(events) if len(events) else None
         rows.append(row | {"event_count": len(events)})
     return _table(RANKS, rows)
 
 
+# Piece by piece: the ends of all events at once would take as much memory as their starts.
+def _last(events: pd.DataFrame) -> int:
+    start, lasting = events["start_ns"].to_numpy(), events["dur_ns"].to_numpy()
+    pieces = (slice(row, row + _PIECE_ROWS) for row in range(0, len(start), _PIECE_ROWS))
+    return max(int((start[piece] + lasting[piece]).max()) for piece in pieces)
+
+
 def _set_findings(trace: Trace) -> list[Finding]:
     """Return findings about the set as a whole: ranks that lack, clocks that differ."""
-    ranks, work = trace.ranks, trace.events[trace.events["kind"].notna()]
+    ranks, events = trace.ranks, trace.events
 
     def names() -> list[set[object]]:
         told = ranks.loc[ranks["rank_source"] != "argument", "rank"]
+        work = events.loc[events["kind"].notna(), ["rank", "name"]]
         by_rank = work.groupby("rank")["name"].unique()
         return [set(by_rank.get(rank, ())) for rank in told]
 
     def communicates() -> bool:
-        return bool(work["kind"].eq("communication").any())
+        return bool(events["kind"].eq("communication").any())
 
     remarks = remarks_on_set(ranks, names, communicates=communicates)
     source = short(str(ranks["source"].iloc[0]))
@@ -448,8 +458,9 @@ def short(label: str) -> str:
 # Parsed files kept on disk, by content, so that the second load is quick.
 
 # Part of every key: raise it whenever the same bytes would give other tables.
-LAYOUT = 3
-_HEADER = b"workbench-rank"
+LAYOUT = 4
+# A file that changed a moment ago may change again and keep its time: clocks of disks are coarse.
+_SETTLED_NS = 2_000_000_000
 
 
 def key(source: Source, args: Sequence[str], rules: pd.DataFrame | None, directory: Path) -> str:
@@ -477,7 +488,7 @@ def get_or_store(
     kept, the tables say so in their quality.
     """
     try:
-        file = directory / f"{key(source, *options, directory)}.parquet"
+        file = directory / f"{key(source, *options, directory)}.columns"
     except OSError as error:
         return _not_kept(parse(), error)
     if (kept := _load(file, source.label)) is not None:
@@ -496,10 +507,9 @@ def _not_kept(tables: RankTables, error: OSError) -> RankTables:
     return replace(tables, quality=QUALITY.joined([tables.quality, note]))
 
 
-# Hashing reads the whole file, so the digest is remembered while size, time and inode stay.
+# Hashing reads the whole file, so the digest is remembered while size, times and inode stay.
 def _content_digest(path: Path, directory: Path) -> str:
-    state = path.stat()
-    seen = f"{path.resolve()}|{state.st_size}|{state.st_mtime_ns}|{state.st_ino}"
+    seen = _state(path)
     memo = directory / "seen" / hashlib.sha256(seen.encode()).hexdigest()[:40]
     with contextlib.suppress(OSError):
         digest_before = memo.read_text(encoding="ascii")
@@ -507,8 +517,17 @@ def _content_digest(path: Path, directory: Path) -> str:
             return digest_before
     with path.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
-    write_whole(memo, lambda file: file.write(digest.encode("ascii")))
+    changed_ns = max(path.stat().st_ctime_ns, path.stat().st_mtime_ns)
+    if _state(path) == seen and time.time_ns() - changed_ns > _SETTLED_NS:
+        write_whole(memo, lambda file: file.write(digest.encode("ascii")))
     return digest
+
+
+# The time of the last change (ctime) moves even where someone sets that of the content back.
+def _state(path: Path) -> str:
+    now = path.stat()
+    times = f"{now.st_mtime_ns}|{now.st_ctime_ns}"
+    return f"{path.resolve()}|{now.st_size}|{times}|{now.st_dev}|{now.st_ino}"
 
 
 def _digest(raw: bytes) -> str:
@@ -517,8 +536,7 @@ def _digest(raw: bytes) -> str:
 
 def _load(file: Path, label: str) -> RankTables | None:
     try:
-        table, raw = read_events(file, _HEADER)
-        header = json.loads(raw)
+        table, header = read_columns(file)
         quality = unpack_frame(header["quality"], QUALITY)
         steps = unpack_frame(header["steps"], STEPS)
         events = EVENTS.check(table, str(file))
@@ -529,8 +547,8 @@ def _load(file: Path, label: str) -> RankTables | None:
 
 
 def _store(tables: RankTables, file: Path) -> None:
-    header = {
+    more = {
         "metadata": tables.metadata, "clock": tables.clock,
         "quality": pack_frame(tables.quality), "steps": pack_frame(tables.steps),
     }  # fmt: skip
-    write_events(tables.events, {_HEADER: json.dumps(header).encode()}, file)
+    write_columns(tables.events, more, file)

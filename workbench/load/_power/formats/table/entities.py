@@ -112,15 +112,16 @@ class Things:
         raw = [coded(item) for item in identity]
         begins = changes([numbers for numbers, _ in raw])
         starts = begins if len(begins) * _LONG_RUN <= rows else None
-        if starts is None and len(raw) == 1 and raw[0][1] is None:
-            return Runs(None, self._by_table(raw[0][0], column), rows)
+        if len(raw) == 1 and raw[0][1] is None:
+            numbers = raw[0][0] if starts is None else raw[0][0][starts]
+            return Runs(starts, self._by_table(numbers, column), rows)
         subset = [(item if starts is None else item[starts], texts) for item, texts in raw]
         inside, who = grouped(subset)
         codes_of = [self._code((column.part, *item), item, column, stem) for item in who]
         return Runs(starts, np.array(codes_of, dtype=np.int32)[inside], rows)
 
     def _by_table(self, numbers: np.ndarray, column: PowerColumn) -> np.ndarray:
-        """Return the codes of whole numbers that change from row to row."""
+        """Return the codes of whole numbers, without looking at any twice."""
         low, high = (int(numbers.min()), int(numbers.max())) if len(numbers) else (0, 0)
         if high - low >= _FEW:
             inside, names = grouped([(numbers, None)])
