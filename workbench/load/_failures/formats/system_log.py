@@ -8,7 +8,12 @@ from codecs import BOM_UTF8
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from workbench.errors import LoadError
 from workbench.load._failures.kernel_messages import ERROR_NEEDLES, is_unknown_error
@@ -462,6 +467,7 @@ class Watched:
 
 # Longer lines are no log's; what follows in them is passed over.
 LONGEST_LINE_BYTES = 1 << 20
+_LINE_END = ord("\n")
 
 
 class Line(NamedTuple):
@@ -482,7 +488,8 @@ class Lines:
     def __init__(
         self, stream: Stream, needles: Sequence[bytes], in_any_case: Sequence[bytes] = ()
     ) -> None:
-        self._stream, self._needles, self._in_any_case = stream, needles, in_any_case
+        self._stream = stream
+        self._pattern = _any_of(tuple(needles), tuple(in_any_case))
         self.count = 0
         self.long_count = 0
         # The last line, if it has no end.
@@ -498,26 +505,18 @@ class Lines:
             yield Line(self.count, last, is_hit=False)
 
     def _found(self, block: bytes) -> Iterator[Line]:
-        starts = {0}
-        starts.update(_line_starts(block, self._needles))
-        if self._in_any_case:
-            starts.update(_line_starts(block.lower(), self._in_any_case))
-        number, before = self.count + 1, 0
-        for start in sorted(starts):
-            number += block.count(b"\n", before, start)
-            before = start
-            end = block.find(b"\n", start)
-            text = block[start : end if end >= 0 else len(block)]
-            is_hit = start > 0 or self._holds(text)
-            yield Line(number, text, is_hit)
-        is_whole = block.endswith(b"\n")
-        self.count = number - 1 + block.count(b"\n", before) + (not is_whole)
-
-    def _holds(self, text: bytes) -> bool:
-        if any(needle in text for needle in self._needles):
-            return True
-        lower = text.lower()
-        return any(needle in lower for needle in self._in_any_case)
+        ends = np.flatnonzero(np.frombuffer(block, dtype=np.uint8) == _LINE_END) + 1
+        if not block.endswith(b"\n"):
+            ends = np.append(ends, len(block))
+        bounds = np.concatenate(([0], ends)).astype(np.int32)
+        # Nothing is copied: the lines are views of the block, matched in one call.
+        buffers = [None, pa.py_buffer(bounds), pa.py_buffer(block)]
+        lines = pa.Array.from_buffers(pa.binary(), len(ends), buffers)
+        is_hit = np.asarray(pc.match_substring_regex(lines, self._pattern))
+        for index in sorted({0, *np.flatnonzero(is_hit).tolist()}):
+            text = block[bounds[index] : bounds[index + 1]].removesuffix(b"\n")
+            yield Line(self.count + 1 + index, text, bool(is_hit[index]))
+        self.count += len(ends)
 
     def _blocks(self) -> Iterator[bytes]:
         """Give blocks of whole lines; of a line that is too long, its beginning only."""
@@ -542,14 +541,14 @@ class Lines:
             yield tail
 
 
-def _line_starts(block: bytes, needles: Sequence[bytes]) -> Iterator[int]:
-    for needle in needles:
-        at = block.find(needle)
-        while at >= 0:
-            yield block.rfind(b"\n", 0, at) + 1
-            # A line is given once, however often it holds the needle.
-            end = block.find(b"\n", at)
-            at = block.find(needle, end) if end >= 0 else -1
+@cache
+def _any_of(needles: tuple[bytes, ...], in_any_case: tuple[bytes, ...]) -> str:
+    """Return a regular expression of RE2, which takes time linear in the text."""
+    exact, folded = (
+        "|".join(re.sub(r"(\W)", r"\\\1", text.decode("ascii")) for text in texts)
+        for texts in (needles, in_any_case)
+    )
+    return f"{exact}|(?i:{folded})" if exact and folded else exact or f"(?i:{folded})"
 
 
 def report_reading(
