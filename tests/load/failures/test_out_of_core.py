@@ -1,6 +1,7 @@
 """Thousands of logs, each read by itself: the tables are those of all of them together."""
 
 import gzip
+import io
 import os
 import random
 import re
@@ -50,9 +51,8 @@ PIECES = st.one_of(
 @given(pieces=st.lists(PIECES, max_size=30), size=st.integers(1, 60))
 def test_the_lines_found_are_those_that_hold_a_word(pieces, size):
     text = b"".join(pieces)
-    blocks = iter([text[at : at + size] for at in range(0, len(text), size)])
-    words = kernel_log.needles() + kernel_log._BOOT
-    stream = SimpleNamespace(read1=lambda: next(blocks, b""))
+    file, words = io.BytesIO(text), kernel_log.needles() + kernel_log._BOOT
+    stream = SimpleNamespace(readinto=lambda block: file.readinto(block[:size]))
     lines = Lines(stream, kernel_log._NEEDLES, words)
     hits = [line for line in lines if line.is_hit]
     # The independent path: one line after the other, one word after the other.

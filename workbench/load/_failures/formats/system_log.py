@@ -20,7 +20,7 @@ from workbench.load._failures.kernel_messages import ERROR_NEEDLES, is_unknown_e
 from workbench.load._failures.line_prefix import OF_CONTAINER, Prefix, without_prefix
 from workbench.load._files.archive import Source
 from workbench.load._files.findings import Findings
-from workbench.load._files.stream import Stream
+from workbench.load._files.stream import BLOCK_BYTES, Stream
 from workbench.load._files.text import COLOURS, tell_of_no_end
 from workbench.load._files.time import (
     REMEDY,
@@ -490,23 +490,26 @@ class Lines:
     ) -> None:
         self._stream = stream
         self._pattern = _any_of(tuple(needles), tuple(in_any_case))
+        # Used again for every block: fresh memory costs more than the search in it.
+        self._bytes = bytearray(LONGEST_LINE_BYTES + BLOCK_BYTES)
+        self._ends_line = np.empty(len(self._bytes), dtype=np.bool_)
+        self._last = b""
         self.count = 0
         self.long_count = 0
         # The last line, if it has no end.
         self.rest = b""
 
     def __iter__(self) -> Iterator[Line]:
-        last = b""
         for block in self._blocks():
             yield from self._found(block)
-            # A block ends in a line end, save the last one.
-            last = block[block.rfind(b"\n", 0, len(block) - 1) + 1 :]
-        if last:
-            yield Line(self.count, last, is_hit=False)
+        if self._last:
+            yield Line(self.count, self._last, is_hit=False)
 
-    def _found(self, block: bytes) -> Iterator[Line]:
-        ends = np.flatnonzero(np.frombuffer(block, dtype=np.uint8) == _LINE_END) + 1
-        if not block.endswith(b"\n"):
+    def _found(self, block: memoryview) -> Iterator[Line]:
+        ends_line = self._ends_line[: len(block)]
+        np.equal(np.frombuffer(block, dtype=np.uint8), _LINE_END, out=ends_line)
+        ends = np.flatnonzero(ends_line) + 1
+        if not ends_line[-1]:
             ends = np.append(ends, len(block))
         bounds = np.concatenate(([0], ends)).astype(np.int32)
         # Nothing is copied: the lines are views of the block, matched in one call.
@@ -514,31 +517,38 @@ class Lines:
         lines = pa.Array.from_buffers(pa.binary(), len(ends), buffers)
         is_hit = np.asarray(pc.match_substring_regex(lines, self._pattern))
         for index in sorted({0, *np.flatnonzero(is_hit).tolist()}):
-            text = block[bounds[index] : bounds[index + 1]].removesuffix(b"\n")
+            text = bytes(block[bounds[index] : bounds[index + 1]]).removesuffix(b"\n")
             yield Line(self.count + 1 + index, text, bool(is_hit[index]))
+        self._last = bytes(block[bounds[-2] :])
         self.count += len(ends)
 
-    def _blocks(self) -> Iterator[bytes]:
-        """Give blocks of whole lines; of a line that is too long, its beginning only."""
-        tail, is_inside_long, mark = b"", False, BOM_UTF8
-        while block := self._stream.read1():
-            block, mark = block.removeprefix(mark), b""
+    def _blocks(self) -> Iterator[memoryview]:
+        """Give blocks of whole lines, each until the next; of too long a line, its beginning."""
+        held, is_inside_long, mark = 0, False, BOM_UTF8
+        block = memoryview(self._bytes)
+        while count := self._stream.readinto(block[held : held + BLOCK_BYTES]):
+            begin, end = 0, held + count
+            if mark and self._bytes.startswith(mark):
+                begin = len(mark)
+            mark = b""
             if is_inside_long:
-                end = block.find(b"\n")
-                if end < 0:
+                begin = self._bytes.find(b"\n", 0, end) + 1
+                is_inside_long = not begin
+                if is_inside_long:
                     continue
-                block, is_inside_long = block[end + 1 :], False
-            block = tail + block
-            end = block.rfind(b"\n") + 1
-            lines, tail = block[:end], block[end:]
-            if len(tail) > LONGEST_LINE_BYTES:
-                lines, tail, is_inside_long = lines + tail[:LONGEST_LINE_BYTES] + b"\n", b"", True
+            after = max(self._bytes.rfind(b"\n", begin, end) + 1, begin)
+            held = end - after
+            if held > LONGEST_LINE_BYTES:
+                after += LONGEST_LINE_BYTES + 1
+                self._bytes[after - 1] = _LINE_END
+                held, is_inside_long = 0, True
                 self.long_count += 1
-            if lines:
-                yield lines
-        if tail:
-            self.rest = tail
-            yield tail
+            if after > begin:
+                yield block[begin:after]
+            self._bytes[:held] = self._bytes[end - held : end]
+        if held:
+            self.rest = bytes(block[:held])
+            yield block[:held]
 
 
 @cache
