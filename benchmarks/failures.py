@@ -72,7 +72,7 @@ def main():
         log, cost = measured(loaded)
     else:
         from distributed import Client, LocalCluster
-        with LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address=None) as local:
+        with LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address=":0") as local:
             with Client(local) as client:
                 client.wait_for_workers(workers)
                 client.run(lambda: __import__("workbench.load").load.failures and None)

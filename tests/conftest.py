@@ -292,7 +292,7 @@ def two_workers(absent):
         from distributed import Client, LocalCluster
     except ImportError:
         absent("Dask is not installed; pip install 'ai-infra-workbench[cluster]'")
-    options = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": None}
+    options = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": ":0"}
     with (
         dask.config.set({"distributed.scheduler.allowed-failures": 1}),
         LocalCluster(**options) as cluster,

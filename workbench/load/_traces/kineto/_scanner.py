@@ -11,6 +11,7 @@ from __future__ import annotations
 import numba as nb
 import numpy as np
 
+from workbench._shared.compiled import compiled
 from workbench.load._traces.kineto._scanner_tokens import (
     PADDING,
     byte_at,
@@ -86,7 +87,7 @@ def _close_event(buf, i, n):
     return -1
 
 
-@nb.njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def scan(data, pos, n, rows, keys, strings, state):
     """Scan events from ``pos`` until the array ends, the input ends or a block is full.
 
@@ -378,7 +379,7 @@ def intern_at(buf, start, end, mixed, strings, state):
     return code
 
 
-@nb.njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def intern(buf, start, end, mixed, strings, state):
     """Return the code of the text ``buf[start:end]``, a new one if it was not seen yet.
 
@@ -387,7 +388,7 @@ def intern(buf, start, end, mixed, strings, state):
     return intern_at(np.int64(buf.ctypes.data), start, end, mixed, strings, state)
 
 
-@nb.njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def rehash(slots, hashes, count):
     """Fill the empty hash table ``slots`` with the first ``count`` codes."""
     mask = np.int64(len(slots) - 1)

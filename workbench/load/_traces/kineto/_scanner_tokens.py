@@ -16,6 +16,8 @@ from llvmlite import ir
 from numba.core import types
 from numba.extending import intrinsic
 
+from workbench._shared.compiled import compiled
+
 PADDING = 64
 
 
@@ -89,7 +91,7 @@ def hash_at(buf, start, end):
     return mix(mixed, low_bytes(word_at(buf, start), end - start) ^ np.uint64(end - start + 1))
 
 
-@nb.njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def hash_bytes(buf, start, end):
     return hash_at(np.int64(buf.ctypes.data), start, end)
 
