@@ -28,7 +28,7 @@ print(json.dumps({"compiled": counts, "events": len(trace.events)}))
 @pytest.mark.slow
 def test_a_read_only_cache_compiles_once_per_process(fleet_demo):
     pytest.importorskip("numba")
-    file = sorted((fleet_demo / "traces").glob("*.json.gz"))[0]
+    file = min((fleet_demo / "traces").glob("*.json.gz"))
     done = subprocess.run(
         [sys.executable, "-c", SCRIPT, str(file)], capture_output=True, text=True, check=True
     )
