@@ -1,11 +1,13 @@
 """How fast failures are found in kernel logs, and how little memory a large one takes.
 
-    python benchmarks/failures.py [--rounds N] [--lines N] [--large-gb N]
+    python benchmarks/failures.py [--rounds N] [--lines N] [--large-gb N] [--fleet-gb N ...]
 
 The logs are written for the purpose: ordinary kernel lines with one Xid in a thousand, and a
 storm in which every line is one. The peer is what a script would do: one regular expression
 on every line, matches into a list. Medians of the rounds, after one that is not counted; the
-large log is loaded in a process of its own. The table goes to the screen and to
+large log is loaded in a process of its own. The fleet is one log of 100 MB under the names of many
+nodes (hard links, so little disk is used and files are in memory), loaded in fresh processes, and
+on two Dask workers. The table goes to the screen and to
 ``benchmarks/results/failures.md`` and ``.json``.
 """
 
@@ -15,6 +17,7 @@ import argparse
 import gzip
 import json
 import math
+import os
 import random
 import re
 import shutil
@@ -35,7 +38,7 @@ from workbench import analyze, load
 
 _NOISE = (
     "eth0: renamed from veth{:d}",
-    "nfs: server data{:02d} not responding, still trying",
+    "NFS: Registering the id_resolver key type {:02d}",
     'audit: type=1400 audit(1740327858.{:03d}:123): apparmor="ALLOWED" operation="open"',
     "docker0: port {:d}(veth1) entered blocking state",
     "NVRM:      0    103  GSP_RM_ALLOC  0x{:016x} 0x0000000000000004 0x00062ed1a6bd61fa  y",
@@ -52,6 +55,40 @@ from workbench import load
 log, cost = measured(lambda: load.failures(sys.argv[1], node="a", progress=False))
 print(json.dumps(cost | {"lines": int(log.failures["line_count"].sum())}))
 """
+_FLEET = """
+import json, re, resource, sys, time
+from benchmarks._child import measured
+from workbench import load
+
+def peak_mib():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+def loaded(client=None, path=sys.argv[1]):
+    return load.failures(path, node=re.compile("node[0-9]+"), client=client, progress=False)
+
+def main():
+    workers = int(sys.argv[2])
+    if not workers:
+        log, cost = measured(loaded)
+    else:
+        from distributed import Client, LocalCluster
+        with LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address=":0") as local:
+            with Client(local) as client:
+                client.wait_for_workers(workers)
+                # Each worker imports the package before the clock starts.
+                client.run(load.failures, sys.argv[3], node="a", progress=False)
+                work = lambda: sum(client.run(time.process_time).values())
+                before = work()
+                log, cost = measured(lambda: loaded(client))
+                cost["cpu_s"] = work() - before
+                cost["peak_mib"] = max(client.run(peak_mib).values())
+    read = log.quality.query("finding == 'read' and what == 'lines'")["count"].sum()
+    print(json.dumps(cost | {"lines": int(read), "incidents": len(log.failures)}))
+
+if __name__ == "__main__":
+    main()
+"""
+_NODE_MB, _FLEET_MIB, _TARGET_EXPONENT = 100, 512, 1.05
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -60,15 +97,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--lines", type=int, default=1_000_000)
     parser.add_argument("--large-gb", type=float, default=2)
+    parser.add_argument("--fleet-gb", type=float, nargs="*", default=[0.5, 2, 8])
     parser.add_argument("--out", type=Path, default=RESULTS)
     options = parser.parse_args(arguments)
     about = machine()
     with tempfile.TemporaryDirectory() as folder:
         rows = list(_rows(Path(folder), options.lines, options.rounds))
         rows.append(_large(Path(folder) / "usual.log", options.large_gb * 1e9))
+        rows += _fleet(Path(folder), sorted(options.fleet_gb))
     remarks = [
         f"Medians of {options.rounds} rounds in one process, after one that is not counted; files "
-        "are in memory. Peaks are resident memory above that after the imports.",
+        "are in memory. Peaks are resident memory above that after the imports; those of Dask are "
+        "the whole of a worker. The logs of the fleet are synthetic, one line in 10,000 an Xid; "
+        "1 TB is 10,000 of them, extrapolated in proportion from the largest that was measured.",
     ]
     publish("failures", rows, about, remarks, options.out)
     return 0
@@ -128,6 +169,62 @@ def _large(path: Path, size_bytes: float) -> Row:
     what = f"peak of loading {size:.1f} GB ({cost['lines']:,} Xid lines)"
     peak = cost["peak_mib"] / 1024
     return Row(what, f"{cost['wall_s']:.1f} s", "", peak, 0.5, "GB", smaller_is_better=True)
+
+
+def _fleet(folder: Path, sizes_gb: Sequence[float]) -> Iterator[Row]:
+    """Load the logs of more and more nodes."""
+    if not sizes_gb:
+        return
+    log = folder / "node.log"
+    lines = _write(log, 10_000, xid_share=0).read_bytes().splitlines(keepends=True)
+    xids = _write(log, 100, xid_share=1).read_bytes().splitlines(keepends=True)
+    with log.open("wb") as file:
+        for number in range(_NODE_MB * 1_000_000 // sum(map(len, lines))):
+            file.writelines([*lines, xids[number % len(xids)]])
+    runs = {}
+    for size_gb in sizes_gb:
+        count = max(round(size_gb * 1000 / _NODE_MB), 1)
+        runs[size_gb] = run = _child(_FLEET, _linked(log, count), 0)
+        what = f"peak, logs of {count:,} nodes ({size_gb:g} GB, {run['incidents']:,} incidents)"
+        cost = f"{run['cpu_s']:.1f} CPU s, {run['lines'] / run['cpu_s'] / 1e6:.2f} M lines/s"
+        yield Row(what, cost, "", run["peak_mib"], _FLEET_MIB, "MiB", smaller_is_better=True)
+    low, high = sizes_gb[0], sizes_gb[-1]
+    if low < high:
+        grown = math.log(runs[high]["cpu_s"] / runs[low]["cpu_s"]) / math.log(high / low)
+        what = f"exponent of CPU time, {low:g} to {high:g} GB"
+        yield Row(what, "", "", grown, _TARGET_EXPONENT, "", smaller_is_better=True)
+    hours = runs[high]["cpu_s"] * 1000 / high / 3600
+    yield Row("1 TB (10,000 nodes), extrapolated", "", "", hours, unit="CPU h")
+    middle = sizes_gb[len(sizes_gb) // 2]
+    count = max(round(middle * 1000 / _NODE_MB), 1)
+    spread = _child(_FLEET, _linked(log, count), 2, folder / "usual.log")
+    told = f"{spread['wall_s']:.1f} s, {spread['cpu_s']:.1f} CPU s"
+    alone = f"{runs[middle]['wall_s']:.1f} s, {runs[middle]['cpu_s']:.1f} CPU s in one process"
+    peak = spread["peak_mib"]
+    what = f"peak of a worker, two Dask workers, {middle:g} GB"
+    yield Row(what, told, alone, peak, _FLEET_MIB, "MiB", smaller_is_better=True)
+
+
+def _linked(log: Path, count: int) -> Path:
+    folder = log.parent / f"nodes-{count}"
+    folder.mkdir(exist_ok=True)
+    for number in range(count):
+        path = folder / f"node{number:05d}.log"
+        if not path.exists():
+            path.hardlink_to(log)
+    return folder
+
+
+def _child(code: str, path: Path, *more: object) -> dict[str, float]:
+    root = Path(__file__).resolve().parents[1]
+    script = path.parent / "child.py"  # workers start by importing it
+    script.write_text(code)
+    done = subprocess.run(
+        [sys.executable, str(script), str(path), *map(str, more)],
+        capture_output=True, text=True, check=True, env={**os.environ, "PYTHONPATH": str(root)},
+    )  # fmt: skip
+    run: dict[str, float] = json.loads(done.stdout)
+    return run
 
 
 def _load(path: Path) -> int:

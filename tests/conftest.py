@@ -282,3 +282,20 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     if verdicts:
         counts = ", ".join(f"{count} {verdict}" for verdict, count in sorted(verdicts.items()))
         terminalreporter.write_line(f"fidelity: {counts}")
+
+
+@pytest.fixture(scope="session")
+def two_workers(absent):
+    """Start a cluster of two processes, whose death once is one too many."""
+    try:
+        import dask
+        from distributed import Client, LocalCluster
+    except ImportError:
+        absent("Dask is not installed; pip install 'ai-infra-workbench[cluster]'")
+    options = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": ":0"}
+    with (
+        dask.config.set({"distributed.scheduler.allowed-failures": 1}),
+        LocalCluster(**options) as cluster,
+        Client(cluster) as client,
+    ):
+        yield client

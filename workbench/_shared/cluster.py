@@ -17,12 +17,13 @@ Result = TypeVar("Result")
 
 
 def on_cluster(
-    client: Any, function: Callable[[Item], Result], items: Iterable[Item]
+    client: Any, function: Callable[..., Result], items: Iterable[Item], *shared: Any
 ) -> Iterator[tuple[Item, Result | Exception]]:
     """Run ``function`` on every item at some worker; results come as they are ready.
 
     Of a thousand items only a few are in flight, so that results do not pile up. A task whose
     worker dies is run by another one; one that kills them all is an error in place of its result.
+    Further arguments, ``shared`` by all items, travel to each worker once.
     """
     try:
         distributed = importlib.import_module("distributed")
@@ -30,14 +31,19 @@ def on_cluster(
         msg = "a cluster needs Dask; pip install 'ai-infra-workbench[cluster]'"
         raise MissingExtraError(msg) from error
     suspects = []
+    sent = [_sent(client, value) for value in shared]
+
+    def submit(item: Item) -> Any:
+        return client.submit(function, item, *sent, pure=False)
+
     limit = _TASKS_PER_WORKER * max(sum(client.nthreads().values()), 1)
-    for item, result in _in_flight(client, distributed, function, items, limit):
+    for item, result in _in_flight(client, distributed, submit, items, limit):
         if isinstance(result, distributed.KilledWorker):
             suspects.append(item)
         else:
             yield item, result
     # A task that waits at a worker which dies is suspected as well, so each is tried alone.
-    for item, result in _in_flight(client, distributed, function, suspects, 1):
+    for item, result in _in_flight(client, distributed, submit, suspects, 1):
         if isinstance(result, distributed.KilledWorker):
             shown = getattr(item, "label", item)
             yield item, WorkbenchError(f"{shown}: its workers died, of memory perhaps ({result})")
@@ -45,10 +51,19 @@ def on_cluster(
             yield item, result
 
 
+def _sent(client: Any, value: Any) -> Any:
+    """Give a future of a value, which a worker that has lost it can make again."""
+    pickling = importlib.import_module("distributed.protocol.pickle")
+    config = importlib.import_module("dask").config
+    # A model of 100 MB is meant to be sent: Dask warns from 10 MB on.
+    with config.set({"distributed.admin.large-graph-warning-threshold": "1TB"}):
+        return client.submit(pickling.loads, pickling.dumps(value), pure=False)
+
+
 def _in_flight(
     client: Any,
     distributed: Any,
-    function: Callable[[Item], Result],
+    submit_one: Callable[[Item], Any],
     items: Iterable[Item],
     limit: int,
 ) -> Iterator[tuple[Item, Result | Exception]]:
@@ -57,7 +72,7 @@ def _in_flight(
 
     def submit() -> Any:
         for item in waiting:
-            task = client.submit(function, item, pure=False)
+            task = submit_one(item)
             tasks[task] = item
             return task
         return None

@@ -142,6 +142,7 @@ from ._failures.goodput_model.goodput import (
 )
 from ._failures.goodput_model.checkpoints import spares as spares, with_spares as with_spares
 from ._failures.goodput_model.inputs import goodput_inputs as goodput_inputs
+from ._failures.goodput_model.replay_sweep import goodput_replay_sweep as goodput_replay_sweep
 from ._failures.goodput_model.windows import (
     goodput_mean as goodput_mean,
     goodput_replay as goodput_replay,

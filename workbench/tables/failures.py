@@ -357,8 +357,10 @@ GOODPUT_SWEEP = table("""
 
     parameter: str - input that is varied, e.g. replicas
     value: float64 - its value, in the unit its name ends in
-    convention: str - interval, poisson or renewal
+    convention: str - interval, poisson, renewal, or replay
     productive_share: float64? 0..1 - share of GPU time; missing where the convention has no answer
+    low_share: float64? optional 0..1 - lower end of the 95 % interval over runs, of a replay
+    high_share: float64? optional 0..1 - its upper end
 """)
 
 GOODPUT_LADDER = table("""

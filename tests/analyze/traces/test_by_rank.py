@@ -209,21 +209,10 @@ def test_an_own_analysis_and_options_are_taken(sixty_four):
     assert_frame_equal(tables["time_breakdown"], expected)
 
 
-@pytest.fixture(scope="module")
-def client(absent):
-    """Start a cluster of two processes."""
-    try:
-        import dask
-        from distributed import Client, LocalCluster
-    except ImportError:
-        absent("Dask is not installed; pip install 'ai-infra-workbench[cluster]'")
-    options = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": None}
-    with (
-        dask.config.set({"distributed.scheduler.allowed-failures": 1}),
-        LocalCluster(**options) as cluster,
-        Client(cluster) as client,
-    ):
-        yield client
+@pytest.fixture
+def client(two_workers):
+    """Give a cluster of two processes."""
+    return two_workers
 
 
 @pytest.fixture

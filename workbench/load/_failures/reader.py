@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 from codecs import BOM_UTF8
-from collections.abc import Hashable, Iterator, Sequence
-from dataclasses import replace
-from typing import NoReturn
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import chain, groupby
+from pathlib import Path
+from typing import Any, NoReturn
 
+import numpy as np
 import pandas as pd
 
+from workbench._shared.cluster import missing_on_worker, on_cluster
 from workbench._shared.follow_ons import is_told_as_alone
 from workbench._shared.incidents import at_once, fold
 from workbench._shared.progress import progress as progress_bar
-from workbench.errors import LoadError
+from workbench.errors import LoadError, WorkbenchError
 from workbench.load._failures.formats.registry import FORMATS, readers_of
 from workbench.load._files.archive import Paths, Source, shown_all, survey
 from workbench.load._files.findings import Dropped, Finding, guarded, listed, quality_frame
 from workbench.load._files.time import (
     SECOND,
     BootTime,
+    Given,
     Hosts,
     LogFormat,
     LogPart,
@@ -28,7 +34,7 @@ from workbench.load._files.time import (
 )
 from workbench.load._files.wanted import FAILURE_LOGS, appearance, is_utf16
 from workbench.load.power_kind import is_power_log
-from workbench.tables import FAILURES, NODE_SPANS, QUALITY, TIMELINE, FailureLog
+from workbench.tables import FAILURES, NODE_SPANS, TIMELINE, FailureLog
 
 _HEAD_BYTES = 1 << 16
 _PRINTED = "lines of the kernel (Xid) inside a log of another kind; load the kernel's own log"
@@ -44,6 +50,7 @@ def failures(  # noqa: PLR0913 - the front door
     boot_time: BootTime = None,
     node: Hosts = None,
     window_s: float = 300.0,
+    client: Any = None,
     progress: bool = True,
 ) -> FailureLog:
     """Load what failed, when and where, from the logs a cluster writes anyway.
@@ -71,6 +78,9 @@ def failures(  # noqa: PLR0913 - the front door
         has one) is the host.
     window_s
         Longest pause inside an incident, in s; 0 keeps every line as a row.
+    client
+        A ``distributed.Client``: files are read by its workers, which must see them under the same
+        paths; only their failures travel.
     progress
         Whether to show a progress bar if loading takes more than a second.
 
@@ -90,9 +100,16 @@ def failures(  # noqa: PLR0913 - the front door
         or ``boot_time`` and none is given (names file, line and argument).
     ValueError
         If an argument is no zone, year, stamp or window.
+    MissingExtraError
+        If a client is given and Dask is not installed.
 
     Notes
     -----
+    Each file is read by itself and only its failures are kept, so memory grows with them and not
+    with the logs; then the failures of all files are compared and folded. Neither the order of
+    the files nor how they are spread over workers changes the tables. A file that cannot be read is
+    a row in ``quality`` that says why.
+
     A failure that two files of one host hold at the same time, to the nanosecond (``dmesg``
     and ``kern.log``), is taken once; so is a state of a job, where accounts overlap.
 
@@ -107,71 +124,130 @@ def failures(  # noqa: PLR0913 - the front door
     check_hosts(node)
     fold(FAILURES.empty(), window_s=window_s)  # a bad window is refused before minutes of reading
     files = survey(path, wanted=FAILURE_LOGS)
-    passed_over = [remark.row for remark in files.remarks]
-    dropped = Dropped()
-    recognised, unknown = _recognised(files.sources, dropped)
-    if not recognised:
-        _raise_unknown(path, [*passed_over, *unknown], dropped)
-    total = sum(source.size_bytes for source, _ in recognised)
-    logs = []
+    # In this order, whatever that of the paths or of what workers return: the table is the same.
+    sources = sorted(files.sources, key=lambda source: (source.label, source.path))
+    read: dict[Source, _Read] = {}
+    total = sum(source.size_bytes for source in sources)
     with progress_bar(total=total, unit="B", label="loading logs", enabled=progress) as bar:
-        for source, reader in recognised:
-            host = host_of(source.label, node)
-            with dropped.trying(source.label):
-                log = reader.read(source, replace(settings, node=host))
-                logs.append(replace(log, format_name=reader.NAME))
+        for source, result in _each(sources, partial(_read, settings=settings, node=node), client):
+            read[source] = result
             bar.update(source.size_bytes)
+    results = [read[source] for source in sources]
+    dropped = Dropped([error for result in results for error in result.errors])
+    findings = sorted((remark.row for remark in files.remarks), key=lambda row: row[:3])
+    findings += [finding for result in results for finding in result.unknown]
+    if not any(result.is_recognised for result in results):
+        _raise_unknown(path, findings, dropped)
+    logs = [log for result in results for log in result.logs]
     if not logs:
         dropped.raise_if_all()
     with guarded(shown_all(path)):
-        return assembled(logs, [*passed_over, *unknown, *dropped.rows], window_s)
+        return assembled(logs, [*findings, *dropped.rows], window_s)
 
 
-def _recognised(
-    sources: Sequence[Source], dropped: Dropped
-) -> tuple[list[tuple[Source, LogFormat]], list[Finding]]:
-    recognised: list[tuple[Source, LogFormat]] = []
-    unknown: list[Finding] = []
-    for source in sources:
+@dataclass
+class _Read:
+    """What one file gave: its logs, why it was passed over, and why a log of it was dropped."""
+
+    logs: list[LogPart] = field(default_factory=list)
+    unknown: list[Finding] = field(default_factory=list)
+    errors: list[tuple[str, Exception]] = field(default_factory=list)
+    is_recognised: bool = False
+
+
+# An error must not end the process that reads other files.
+def _read(source: Source, settings: Given, node: Hosts) -> _Read:
+    result, readers = _Read(), []
+    dropped = Dropped(result.errors)
+    with dropped.trying(source.label):
+        readers = _recognised(source, result.unknown)
+    result.is_recognised = bool(readers)
+    host = host_of(source.label, node)
+    for reader in readers:
         with dropped.trying(source.label):
-            _recognise(source, recognised, unknown)
-    return recognised, unknown
+            log = reader.read(source, replace(settings, node=host))
+            result.logs.append(replace(log, format_name=reader.NAME))
+    return result
 
 
-def _recognise(
-    source: Source, recognised: list[tuple[Source, LogFormat]], unknown: list[Finding]
-) -> None:
+def _recognised(source: Source, unknown: list[Finding]) -> list[LogFormat]:
     head = source.head(_HEAD_BYTES).removeprefix(BOM_UTF8)
     if is_utf16(head):
         remark = "is UTF-16, no log is; convert it: iconv -f UTF-16 -t UTF-8"
         unknown.append((source.label, "dropped", remark, 1, None))
-        return
+        return []
     # A console log can hold what several programs wrote, so several formats may read it.
     readers, misses_xids = readers_of(source, head)
-    recognised += [(source, reader) for reader in readers]
     if misses_xids:
         unknown.append((source.label, "dropped", _PRINTED, 1, None))
     elif not readers and is_power_log(source, head):
         unknown.append((source.label, "skipped by design", _POWER, 1, None))
     elif not readers:
         unknown.append((source.label, "dropped", _UNKNOWN, 1, appearance(head)))
+    return readers
+
+
+# A task takes milliseconds to send, so small files travel together.
+_TASK_BYTES, _OF_A_FILE_BYTES = 64 << 20, 256 << 10
+_Task = tuple[Source, ...]
+
+
+def _each(
+    sources: Sequence[Source], read: Callable[[Source], _Read], client: Any
+) -> Iterator[tuple[Source, _Read]]:
+    """Read every file, here or at the workers of a cluster; those come as they are ready."""
+    if client is None:
+        yield from ((source, read(source)) for source in sources)
+        return
+    if any(source.place is not None and source.place.layer == "gzip" for source in sources):
+        msg = "members of a tar.gz are read in one pass; unpack the archive for a cluster"
+        raise WorkbenchError(msg)
+    at_worker, alone = partial(_at_worker, read=read, folder=Path.cwd()), list[_Task]()
+    for task, results in on_cluster(client, at_worker, _tasks(sources)):
+        if isinstance(results, Exception):
+            alone += [(source,) for source in task]  # one of them killed the workers that read it
+        else:
+            yield from zip(task, results, strict=True)
+    for (source,), results in on_cluster(client, at_worker, alone):
+        if isinstance(results, Exception):
+            yield source, _Read(errors=[(source.label, results)])
+        else:
+            yield source, results[0]
+
+
+def _tasks(sources: Sequence[Source]) -> Iterator[_Task]:
+    sizes = np.cumsum([source.size_bytes + _OF_A_FILE_BYTES for source in sources])
+    for _, numbered in groupby(enumerate(sources), lambda pair: sizes[pair[0]] // _TASK_BYTES):
+        yield tuple(source for _, source in numbered)
+
+
+def _at_worker(task: _Task, read: Callable[[Source], _Read], folder: Path) -> list[_Read]:
+    # Workers may stand in another folder.
+    results = [read(replace(source, path=folder / source.path)) for source in task]
+    for result in results:
+        for number, (label, error) in enumerate(result.errors):
+            if isinstance(error, FileNotFoundError):
+                result.errors[number] = (label, missing_on_worker(label))
+    return results
 
 
 def assembled(
     logs: Sequence[LogPart], passed_over: Sequence[Finding], window_s: float
 ) -> FailureLog:
     lines = FAILURES.joined([log.failures for log in logs])
+    timeline = TIMELINE.joined([log.timeline for log in logs])
+    digests = _digests(logs, lines, timeline)
     # Before folding, which would count a line that two files hold twice.
     lines, repeats = without_repeats(lines)
     incidents = fold(lines, window_s=window_s)
-    timeline = TIMELINE.joined([log.timeline for log in logs])
     timeline, states = without_repeated_states(timeline)
     timeline = timeline.sort_values(["start_ns", "line"], kind="stable", ignore_index=True)
     findings = [*passed_over, *_repeated(repeats, "lines"), *_repeated(states, "states")]
-    findings += [*_folded(lines, incidents, window_s), *doubts(logs, incidents, timeline)]
-    quality = [log.findings.frame() for log in logs] + [quality_frame(findings)]
+    findings += _folded(lines, incidents, window_s)
+    findings += [*_copies(logs, digests, incidents, timeline), *doubts(logs, incidents, timeline)]
+    quality = quality_frame([*chain.from_iterable(log.findings.rows() for log in logs), *findings])
     nodes = node_spans(incidents, timeline, logs)
-    return FailureLog(incidents, TIMELINE.check(timeline), nodes, QUALITY.joined(quality))
+    return FailureLog(incidents, TIMELINE.check(timeline), nodes, quality)
 
 
 def _repeated(repeats: pd.DataFrame, noun: str) -> list[Finding]:
@@ -225,7 +301,6 @@ def doubts(
     # A device or job goes on reporting after a failure, and here no failure goes before it.
     alone = "follow-on messages with no failure before them; counted as failures of unknown trigger"
     return [
-        *_copies(logs, incidents, timeline),
         *_by_file(incidents[placeless], placeless_remark),
         *_by_file(incidents[is_early.fillna(value=False)], early_remark),
         *_shared_boot(incidents),
@@ -238,26 +313,35 @@ def doubts(
 
 
 def _copies(
-    logs: Sequence[LogPart], incidents: pd.DataFrame, timeline: pd.DataFrame
+    logs: Sequence[LogPart],
+    digests: Sequence[bytes],
+    incidents: pd.DataFrame,
+    timeline: pd.DataFrame,
 ) -> Iterator[Finding]:
     """Flag files that hold what another one does and whose rows were counted all the same."""
     counted = {*incidents["source"], *timeline["source"]}
     first: dict[bytes, str] = {}
-    for log in logs:
+    for log, digest in zip(logs, digests, strict=True):
         count = len(log.failures) + len(log.timeline)
         if count and log.findings.source in counted:
-            earlier = first.setdefault(_digest(log), log.findings.source)
+            earlier = first.setdefault(digest, log.findings.source)
             if earlier != log.findings.source:
                 remark = "rows equal to those of another file, counted again; is one a copy?"
                 yield log.findings.source, "suspicious", remark, count, earlier
 
 
-def _digest(log: LogPart) -> bytes:
-    rows = (log.failures, log.timeline)
-    numbers = (
-        pd.util.hash_pandas_object(table.drop(columns="source"), index=False) for table in rows
-    )
-    return b"|".join(table.to_numpy().tobytes() for table in numbers)
+def _digests(
+    logs: Sequence[LogPart], failures: pd.DataFrame, timeline: pd.DataFrame
+) -> list[bytes]:
+    """Describe the rows of each file, of those of all files joined."""
+    pieces = []
+    for table, counts in (
+        (failures, [len(log.failures) for log in logs]),
+        (timeline, [len(log.timeline) for log in logs]),
+    ):
+        rows = pd.util.hash_pandas_object(table.drop(columns="source"), index=False).to_numpy()
+        pieces.append(np.split(rows, np.cumsum(counts)[:-1]))
+    return [b"|".join(of_log.tobytes() for of_log in pair) for pair in zip(*pieces, strict=True)]
 
 
 def _by_file(rows: pd.DataFrame, remark: str, finding: str = "suspicious") -> list[Finding]:

@@ -139,8 +139,8 @@ class Dropped:
     A file whose reader asks for an argument is whole, so that is still raised.
     """
 
-    def __init__(self) -> None:
-        self._errors: list[tuple[str, Exception]] = []
+    def __init__(self, errors: list[tuple[str, Exception]] | None = None) -> None:
+        self._errors = [] if errors is None else errors
 
     @contextmanager
     def trying(self, label: str) -> Iterator[None]:

@@ -32,6 +32,8 @@ INPUTS = {
     "rejoin_min": "stall at re-join [min]",
     "checkpoint_interval_min": "time between checkpoints [min]",
     "checkpoint_write_min": "writing a checkpoint [min]",
+    "min_replicas": "replicas needed to go on",
+    "global_recovery_min": "restart of all replicas [min]",
 }
 _MOST_ROWS = 20
 
@@ -60,7 +62,7 @@ def goodput_sweep(table: pd.DataFrame, *, source: str = "", synthetic: bool = Fa
     figure = go.Figure()
     ordered = answered.sort_values("value", kind="stable")
     # In the order of the table, so that a convention keeps its colour while inputs change.
-    conventions = list(dict.fromkeys(table["convention"]))
+    conventions = [*dict.fromkeys(table["convention"])]
     for at, name in enumerate(conventions):
         rows = ordered[ordered["convention"] == name]
         if rows.empty:
@@ -72,6 +74,7 @@ def goodput_sweep(table: pd.DataFrame, *, source: str = "", synthetic: bool = Fa
             mode="lines+markers" if len(rows) < 40 else "lines",
             name=safe(CONVENTIONS.get(str(name), name)),
             line=distinct(at),
+            error_y=_intervals(rows),
             hovertemplate="%{x:.4g}: %{y:.1%}<extra></extra>",
         )
     parameter = str(answered["parameter"].iloc[0])
@@ -93,7 +96,17 @@ def goodput_sweep(table: pd.DataFrame, *, source: str = "", synthetic: bool = Fa
     note = "counted: " + ", ".join(map(safe, dict.fromkeys(answered["convention"])))
     if missing := len(table) - len(answered):
         note += f" · {missing} cases have no answer under their convention"
+    note += " · whiskers: 95 % interval of the mean over runs" if _intervals(ordered) else ""
     return frame.finish(figure, claim=claim, note=note)
+
+
+def _intervals(rows: pd.DataFrame) -> dict[str, object]:
+    """Give whiskers where the shares are means over runs."""
+    if "low_share" not in rows or rows["low_share"].isna().all():
+        return {}
+    share = rows["productive_share"]
+    below, above = share - rows["low_share"], rows["high_share"] - share
+    return {"array": above.to_numpy(), "arrayminus": below.to_numpy(), "symmetric": False}
 
 
 def goodput_ladder(table: pd.DataFrame, *, source: str = "", synthetic: bool = False) -> go.Figure:

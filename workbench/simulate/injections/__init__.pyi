@@ -13,7 +13,6 @@ from ._judge import Judge as Judge
 from .campaigns.work import CampaignSettings as CampaignSettings
 from .campaigns.campaign import campaign as campaign, running as running, outcomes_of as outcomes_of
 from .campaigns.exhaustive import exhaustive as exhaustive
-from .campaigns.on_dask import campaign_on_dask as campaign_on_dask
 from .engines.flip_and_run import FlipAndRun as FlipAndRun
 
 # Detectors and protections

@@ -219,7 +219,8 @@ def goodput_sweep(
         if parameter != _INTERVAL:
             interval, changed = failure_interval_min, _with(job, parameter, value)
         rows += [(parameter, value, c, share_or_nan(changed, interval, c)) for c in conventions]
-    return GOODPUT_SWEEP.of(rows)
+    names = ["parameter", "value", "convention", "productive_share"]
+    return GOODPUT_SWEEP.of(pd.DataFrame(rows, columns=names))
 
 
 def goodput_ladder(

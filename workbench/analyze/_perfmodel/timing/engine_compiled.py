@@ -2,11 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numba as nb
 import numpy as np
 
 
-@nb.njit(cache=True)
+def compiled() -> Callable[[Any], Any]:
+    """Compile a function and keep the code; without a folder to write to, once per process."""
+
+    def compile_it(function: Any) -> Any:
+        try:
+            return nb.njit(cache=True)(function)
+        except RuntimeError:  # an installation and a home that are read-only, as on many nodes
+            return nb.njit(function)
+
+    return compile_it
+
+
+@compiled()
 def ordered(source, target, point_count):  # type: ignore[no-untyped-def]
     """Give edges gathered by source as (bounds, positions), and predecessors per point."""
     bounds = np.zeros(point_count + 1, np.int32)
@@ -24,7 +39,7 @@ def ordered(source, target, point_count):  # type: ignore[no-untyped-def]
     return bounds, by_source, waiting
 
 
-@nb.njit(cache=True)
+@compiled()
 def first_pass(bounds, target, weight, waiting, order, time):  # type: ignore[no-untyped-def]
     """Walk the graph once: fill an order and the times; give how many points were reached."""
     head = tail = 0
@@ -48,7 +63,7 @@ def first_pass(bounds, target, weight, waiting, order, time):  # type: ignore[no
     return tail
 
 
-@nb.njit(cache=True)
+@compiled()
 def next_pass(order, bounds, target, weight, time):  # type: ignore[no-untyped-def]
     """Fill the times in an order that is known."""
     for position in range(len(order)):

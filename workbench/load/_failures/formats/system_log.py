@@ -8,14 +8,19 @@ from codecs import BOM_UTF8
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from workbench.errors import LoadError
 from workbench.load._failures.kernel_messages import ERROR_NEEDLES, is_unknown_error
 from workbench.load._failures.line_prefix import OF_CONTAINER, Prefix, without_prefix
 from workbench.load._files.archive import Source
 from workbench.load._files.findings import Findings
-from workbench.load._files.stream import Stream
+from workbench.load._files.stream import BLOCK_BYTES, Stream
 from workbench.load._files.text import COLOURS, tell_of_no_end
 from workbench.load._files.time import (
     REMEDY,
@@ -462,6 +467,7 @@ class Watched:
 
 # Longer lines are no log's; what follows in them is passed over.
 LONGEST_LINE_BYTES = 1 << 20
+_LINE_END = ord("\n")
 
 
 class Line(NamedTuple):
@@ -482,74 +488,77 @@ class Lines:
     def __init__(
         self, stream: Stream, needles: Sequence[bytes], in_any_case: Sequence[bytes] = ()
     ) -> None:
-        self._stream, self._needles, self._in_any_case = stream, needles, in_any_case
+        self._stream = stream
+        self._pattern = _any_of(tuple(needles), tuple(in_any_case))
+        # Used again for every block: fresh memory costs more than the search in it.
+        self._bytes = bytearray(LONGEST_LINE_BYTES + BLOCK_BYTES)
+        self._ends_line = np.empty(len(self._bytes), dtype=np.bool_)
+        self._last = b""
         self.count = 0
         self.long_count = 0
         # The last line, if it has no end.
         self.rest = b""
 
     def __iter__(self) -> Iterator[Line]:
-        last = b""
         for block in self._blocks():
             yield from self._found(block)
-            # A block ends in a line end, save the last one.
-            last = block[block.rfind(b"\n", 0, len(block) - 1) + 1 :]
-        if last:
-            yield Line(self.count, last, is_hit=False)
+        if self._last:
+            yield Line(self.count, self._last, is_hit=False)
 
-    def _found(self, block: bytes) -> Iterator[Line]:
-        starts = {0}
-        starts.update(_line_starts(block, self._needles))
-        if self._in_any_case:
-            starts.update(_line_starts(block.lower(), self._in_any_case))
-        number, before = self.count + 1, 0
-        for start in sorted(starts):
-            number += block.count(b"\n", before, start)
-            before = start
-            end = block.find(b"\n", start)
-            text = block[start : end if end >= 0 else len(block)]
-            is_hit = start > 0 or self._holds(text)
-            yield Line(number, text, is_hit)
-        is_whole = block.endswith(b"\n")
-        self.count = number - 1 + block.count(b"\n", before) + (not is_whole)
+    def _found(self, block: memoryview) -> Iterator[Line]:
+        ends_line = self._ends_line[: len(block)]
+        np.equal(np.frombuffer(block, dtype=np.uint8), _LINE_END, out=ends_line)
+        ends = np.flatnonzero(ends_line) + 1
+        if not ends_line[-1]:
+            ends = np.append(ends, len(block))
+        bounds = np.concatenate(([0], ends)).astype(np.int32)
+        # Nothing is copied: the lines are views of the block, matched in one call.
+        buffers = [None, pa.py_buffer(bounds), pa.py_buffer(block)]
+        lines = pa.Array.from_buffers(pa.binary(), len(ends), buffers)
+        is_hit = np.asarray(pc.match_substring_regex(lines, self._pattern))
+        for index in sorted({0, *np.flatnonzero(is_hit).tolist()}):
+            text = bytes(block[bounds[index] : bounds[index + 1]]).removesuffix(b"\n")
+            yield Line(self.count + 1 + index, text, bool(is_hit[index]))
+        self._last = bytes(block[bounds[-2] :])
+        self.count += len(ends)
 
-    def _holds(self, text: bytes) -> bool:
-        if any(needle in text for needle in self._needles):
-            return True
-        lower = text.lower()
-        return any(needle in lower for needle in self._in_any_case)
-
-    def _blocks(self) -> Iterator[bytes]:
-        """Give blocks of whole lines; of a line that is too long, its beginning only."""
-        tail, is_inside_long, mark = b"", False, BOM_UTF8
-        while block := self._stream.read1():
-            block, mark = block.removeprefix(mark), b""
+    def _blocks(self) -> Iterator[memoryview]:
+        """Give blocks of whole lines, each until the next; of too long a line, its beginning."""
+        held, is_inside_long, mark = 0, False, BOM_UTF8
+        block = memoryview(self._bytes)
+        while count := self._stream.readinto(block[held : held + BLOCK_BYTES]):
+            begin, end = 0, held + count
+            if mark and self._bytes.startswith(mark):
+                begin = len(mark)
+            mark = b""
             if is_inside_long:
-                end = block.find(b"\n")
-                if end < 0:
+                begin = self._bytes.find(b"\n", 0, end) + 1
+                is_inside_long = not begin
+                if is_inside_long:
                     continue
-                block, is_inside_long = block[end + 1 :], False
-            block = tail + block
-            end = block.rfind(b"\n") + 1
-            lines, tail = block[:end], block[end:]
-            if len(tail) > LONGEST_LINE_BYTES:
-                lines, tail, is_inside_long = lines + tail[:LONGEST_LINE_BYTES] + b"\n", b"", True
+            after = max(self._bytes.rfind(b"\n", begin, end) + 1, begin)
+            held = end - after
+            if held > LONGEST_LINE_BYTES:
+                after += LONGEST_LINE_BYTES + 1
+                self._bytes[after - 1] = _LINE_END
+                held, is_inside_long = 0, True
                 self.long_count += 1
-            if lines:
-                yield lines
-        if tail:
-            self.rest = tail
-            yield tail
+            if after > begin:
+                yield block[begin:after]
+            self._bytes[:held] = self._bytes[end - held : end]
+        if held:
+            self.rest = bytes(block[:held])
+            yield block[:held]
 
 
-def _line_starts(block: bytes, needles: Sequence[bytes]) -> Iterator[int]:
-    for needle in needles:
-        at = block.find(needle)
-        while at >= 0:
-            yield block.rfind(b"\n", 0, at) + 1
-            # A line is given once, however often it holds the needle.
-            end = block.find(b"\n", at)
-            at = block.find(needle, end) if end >= 0 else -1
+@cache
+def _any_of(needles: tuple[bytes, ...], in_any_case: tuple[bytes, ...]) -> str:
+    """Return a regular expression of RE2, which takes time linear in the text."""
+    exact, folded = (
+        "|".join(re.sub(r"(\W)", r"\\\1", text.decode("ascii")) for text in texts)
+        for texts in (needles, in_any_case)
+    )
+    return f"{exact}|(?i:{folded})" if exact and folded else exact or f"(?i:{folded})"
 
 
 def report_reading(

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import numpy.typing as npt
 import pandas as pd
 
 import workbench
+from workbench._shared.cluster import on_cluster
 from workbench._shared.progress import progress
 from workbench._shared.writing import write_whole
 from workbench.errors import InjectionError
@@ -38,6 +40,9 @@ from workbench.tables import (
 )
 
 _ARGMAX = Judge()
+_Span = tuple[int, int]
+_Tables = tuple[pd.DataFrame, pd.DataFrame]
+_Load = tuple[Any, Any, pd.DataFrame, Judge, CampaignSettings]
 _PLAIN = CampaignSettings()
 
 
@@ -48,11 +53,13 @@ def campaign(
     *,
     judge: Judge = _ARGMAX,
     settings: CampaignSettings = _PLAIN,
+    client: Any = None,
 ) -> Injections:
     """Inject faults into a model, one experiment after another, and count what comes of it.
 
     The model is run in evaluation mode and put back as it was, whatever happens. With
-    ``settings.folder`` a campaign that was stopped goes on where it was.
+    ``settings.folder`` a campaign that was stopped goes on where it was, with or without a
+    cluster.
 
     Parameters
     ----------
@@ -67,6 +74,10 @@ def campaign(
         When an output counts as wrong.
     settings
         Everything else.
+    client
+        A ``distributed.Client``: each chunk runs at some worker, on a copy of the model. What is
+        done is kept by this process, so workers need no common file system. The tables are the
+        same but for times.
 
     Returns
     -------
@@ -78,19 +89,24 @@ def campaign(
     ------
     InjectionError
         If faults, inputs, judge or settings do not fit the model, the run without faults
-        is not the same twice, the folder holds another campaign, or a chunk of it is not the
-        one that was written.
+        is not the same twice, the folder holds another campaign, a chunk of it is not the
+        one that was written, or one kills the workers that run it.
+    MissingExtraError
+        If a client is given and Dask is not installed.
     """
     work = prepared(model, inputs, faults, judge, settings)
     kept = Checkpoint.of(work)
-    chunks = [*progress(
-        _chunks(work, kept),
+    # Without a folder or a bar, as a worker runs it.
+    alone = replace(settings, folder=None, progress=False)
+    load = (model, inputs, faults, judge, alone)
+    done = dict(progress(
+        _chunks(work, kept) if client is None else _spread(client, load, work, kept),
         total=-(-len(work.exp_ids) // kept.chunk_size),
         unit="chunks",
         label=f"injecting into {work.name}",
         enabled=settings.progress,
-    )]  # fmt: skip
-    return gathered(work, kept, chunks)
+    ))  # fmt: skip
+    return gathered(work, kept, [done[span] for span in sorted(done)])
 
 
 def running(
@@ -118,18 +134,44 @@ def running(
     """
     work = prepared(model, inputs, faults, judge, settings)
     kept = Checkpoint.of(work)
-    for outcomes, _ in _chunks(work, kept):
+    for _, (outcomes, _) in _chunks(work, kept):
         yield outcomes
 
 
-def _chunks(work: Work, kept: Checkpoint) -> Iterator[tuple[pd.DataFrame, pd.DataFrame]]:
+def _chunks(work: Work, kept: Checkpoint) -> Iterator[tuple[_Span, _Tables]]:
     """Give the chunks in order, from the folder where they are done."""
     for start, stop in kept.ranges(len(work.exp_ids)):
         tables = kept.read(start, stop)
         if tables is None:
             tables = work.chunk(start, stop)
             kept.write(start, stop, *tables)
-        yield tables
+        yield (start, stop), tables
+
+
+def _spread(
+    client: Any, load: _Load, work: Work, kept: Checkpoint
+) -> Iterator[tuple[_Span, _Tables]]:
+    """Give the chunks that are done, then the others as workers finish them."""
+    lacking = []
+    for span in kept.ranges(len(work.exp_ids)):
+        tables = kept.read(*span)
+        if tables is None:
+            lacking.append(span)
+        else:
+            yield span, tables
+    for span, result in on_cluster(client, _chunk, lacking, load):
+        if isinstance(result, Exception):
+            msg = f"experiments {span[0]:,} to {span[1] - 1:,}: their workers died ({result})"
+            raise InjectionError(msg)
+        kept.write(*span, *result)
+        yield span, result
+
+
+def _chunk(span: _Span, load: _Load) -> _Tables:
+    """Run one chunk on a copy: threads of a worker share what was sent to it."""
+    model, inputs, faults, judge, settings = load
+    model, settings = copy.deepcopy((model, settings))
+    return prepared(model, inputs, faults, judge, settings).chunk(*span)
 
 
 def gathered(
