@@ -328,6 +328,8 @@ from workbench.tables.traces import (
     SAYS_SYNTHETIC,
     STEPS,
     VISIBLE,
+    RankFile,
+    RankFiles,
     Trace,
     folded_findings,
 )
@@ -384,6 +386,6 @@ __all__ = [
     "TROUBLE_TRUTH", "TUNED_PACKING", "UNCLASSIFIED_KERNELS", "UTILIZATION", "VISIBLE",
     "WASTE_STATES", "WEIBULL", "WHAT_IF", "WORK_ENERGY", "Bundle", "Column", "EmbeddingOutputs",
     "ExecutionGraph", "ExhaustiveInjections", "FailureLog", "Findings", "Fleet", "FlightRecording",
-    "Injections", "JobLog", "Origin", "PowerLog", "Regions", "Source", "Table", "TaskGraph",
-    "Trace", "TraceProfile", "as_source", "folded_findings",
+    "Injections", "JobLog", "Origin", "PowerLog", "RankFile", "RankFiles", "Regions", "Source",
+    "Table", "TaskGraph", "Trace", "TraceProfile", "as_source", "folded_findings",
 ]  # fmt: skip

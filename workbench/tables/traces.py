@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import pandas as pd
 
@@ -266,6 +266,50 @@ class Trace:
             f"Trace of {len(self.ranks)} rank{'s' * (len(self.ranks) != 1)}: {sizes or 'no events'}"
             f"; {flagged_text(self.quality)}"
         )
+
+
+class RankFile(Protocol):
+    """One rank of a job that can be loaded by itself, as ``load.rank_files`` lists them."""
+
+    @property
+    def rank(self) -> int:
+        """Global rank."""
+        ...
+
+    @property
+    def label(self) -> str:
+        """The file, or the archive and its member."""
+        ...
+
+    @property
+    def size_bytes(self) -> int:
+        """Size of the file."""
+        ...
+
+    def load(self) -> Trace:
+        """Load the rank."""
+        ...
+
+
+@runtime_checkable
+class RankFiles(Protocol):
+    """The ranks of a job, as ``load.rank_files`` lists them."""
+
+    @property
+    def quality(self) -> pd.DataFrame:
+        """Say what was passed over."""
+        ...
+
+    @property
+    def needs_one_pass(self) -> bool:
+        """Whether they lie in one compressed archive."""
+        ...
+
+    def __len__(self) -> int: ...
+    def __iter__(self) -> Iterator[RankFile]: ...
+    def each(self) -> Iterator[tuple[RankFile, Trace | Exception]]:
+        """Load one rank after the other, or say why it cannot be read."""
+        ...
 
 
 def folded_findings(
