@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,8 @@ from workbench.load._files.time import BootTime, Hosts
 from workbench.load._fleet.same_job import same_job
 from workbench.load._fleet.several_jobs import read_kind
 from workbench.load._power.part import Unit
+from workbench.load._traces.rank_files import RankFiles, many_ranks
+from workbench.load._traces.reader import traces
 from workbench.load.kinds import NAMES, Options, Told, kind_named, told, unfit
 from workbench.load.quality import joined
 from workbench.tables import (
@@ -36,6 +40,7 @@ from workbench.tables import (
     JobLog,
     PowerLog,
     Table,
+    Trace,
 )
 
 NOT_THERE = "no {} in what was given"
@@ -164,6 +169,7 @@ def bundle(  # noqa: PLR0913 - the front door
     node: Hosts = None,
     scope: str | None = None,
     unit: Unit | None = None,
+    most_ranks: int | None = None,
     progress: bool = True,
 ) -> Bundle:
     """Load whatever is under a path, one table or bundle of tables per kind of data.
@@ -177,6 +183,9 @@ def bundle(  # noqa: PLR0913 - the front door
         A folder (searched to any depth), an archive, a file or a list of these.
     tz, year, boot_time, node, scope, unit, progress
         As for :func:`fleet`.
+    most_ranks
+        Ranks whose traces are loaded; of a job of more ``rank_files`` lists them, for
+        :func:`workbench.analyze.findings` to load one after the other. None loads any number.
 
     Returns
     -------
@@ -201,7 +210,7 @@ def bundle(  # noqa: PLR0913 - the front door
     if not files.names:
         raise unfit(path, files)
     options = Options(tz, year, boot_time, node, unit, scope)
-    read, frames, remarks, errors = _read(path, files, options, progress)
+    read, frames, remarks, errors = _read(path, files, options, most_ranks, progress)
     if not read:
         raise errors[0] if errors else _not_asked(path, files)
     of_file = [
@@ -227,7 +236,7 @@ def _not_asked(path: Paths, files: Told) -> LoadError:
 
 
 def _read(
-    path: Paths, files: Told, options: Options, progress: bool
+    path: Paths, files: Told, options: Options, most_ranks: int | None, progress: bool
 ) -> tuple[Row, dict[str, pd.DataFrame], list[Finding], list[LoadError]]:
     """Read every kind; return results by field, findings by kind, remarks, and errors."""
     read: Row = {}
@@ -241,6 +250,8 @@ def _read(
             continue
         try:
             kind = kind_named(name)
+            if name == "traces":
+                kind = replace(kind, door=partial(_traces, most_ranks=most_ranks))
             read[field], notes = read_kind(path, files, kind, options, progress=progress)
         except LoadError as error:
             errors.append(error)
@@ -249,4 +260,10 @@ def _read(
         remarks += notes
         if hasattr(read[field], "quality"):
             frames[name] = read[field].quality
+    if isinstance(read.get("trace"), RankFiles):
+        read["rank_files"] = read.pop("trace")
     return read, frames, remarks, errors
+
+
+def _traces(path: Paths, *, most_ranks: int | None, progress: bool) -> Trace | RankFiles:
+    return many_ranks(path, most_ranks) or traces(path, progress=progress)
