@@ -248,7 +248,8 @@ class Trace:
             All eight tables.
         """
         declared = (EVENTS, RANKS, DEVICES, PROCESS_GROUPS, STEPS, NODES, DEPENDENCIES, QUALITY)
-        return cls(**{table.name: table.empty() for table in declared} | tables)
+        lacking = [table for table in declared if table.name not in tables]
+        return cls(**{table.name: table.empty() for table in lacking}, **tables)
 
     @property
     def is_synthetic(self) -> bool:
