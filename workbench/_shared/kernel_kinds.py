@@ -14,10 +14,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
+from typing import TypeAlias
 
-import numpy as np
 import pandas as pd
 
 from workbench.errors import LoadError
@@ -99,6 +99,35 @@ def shipped_rules() -> pd.DataFrame:
     return read_rules(SHIPPED_RULES)
 
 
+_Patterns: TypeAlias = tuple[tuple[str, str, bool, Callable[[str], object]], ...]
+
+
+def _patterns(rules: pd.DataFrame) -> _Patterns:
+    return tuple(
+        (kind, rule, pattern.startswith(_WORDS), _search(pattern))
+        for kind, rule, pattern in rules.itertuples(index=False, name=None)
+    )
+
+
+@cache
+def _shipped_patterns() -> _Patterns:
+    return _patterns(shipped_rules())
+
+
+def _first_match(text: str, patterns: _Patterns) -> tuple[str, str] | None:
+    divided = _in_words(text) if patterns else ""
+    for kind, rule, is_of_words, search in patterns:
+        if search(divided if is_of_words else text):
+            return kind, rule
+    return None
+
+
+# The ranks of a job run the same kernels, so most names have been seen.
+@lru_cache(maxsize=1 << 14)
+def _by_shipped_rules(text: str) -> tuple[str, str] | None:
+    return _first_match(text, _shipped_patterns())
+
+
 def classify(
     names: Iterable[str],
     *,
@@ -121,24 +150,12 @@ def classify(
         msg = f"default must be one of {KINDS}, not {default!r}"
         raise ValueError(msg)
     texts = [str(name) for name in names]
-    kinds = np.full(len(texts), default, dtype=object)
-    matched = np.full(len(texts), UNCLASSIFIED, dtype=object)
-    divided = [_in_words(text) for text in texts]
-    # Rule by rule over the names still undecided, so that each pattern is compiled once.
-    open_positions = list(range(len(texts)))
-    ordered = shipped_rules()
+    own: _Patterns = ()
     if rules is not None:
-        own = (
+        own = _patterns(
             _checked(rules, "rules, row ") if isinstance(rules, pd.DataFrame) else read_rules(rules)
         )
-        ordered = pd.concat([own, ordered], ignore_index=True)
-    for kind, rule, pattern in ordered.itertuples(index=False, name=None):
-        search = _search(pattern)
-        searched = divided if pattern.startswith(_WORDS) else texts
-        hits = [position for position in open_positions if search(searched[position])]
-        kinds[hits] = kind
-        matched[hits] = rule
-        if hits:
-            hit_set = set(hits)
-            open_positions = [p for p in open_positions if p not in hit_set]
+    found = [_first_match(text, own) or _by_shipped_rules(text) for text in texts]
+    kinds = [default if match is None else match[0] for match in found]
+    matched = [UNCLASSIFIED if match is None else match[1] for match in found]
     return pd.DataFrame({"name": texts, "kind": kinds, "rule": matched})

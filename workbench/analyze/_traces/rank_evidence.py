@@ -42,7 +42,7 @@ def _matches(column: pd.Series, pattern: str) -> NDArray[np.bool_]:
 def _slices(rank: Ints) -> Iterator[tuple[int, slice]]:
     """Give the rows of each rank, which lie together."""
     numbers, first = np.unique(rank, return_index=True)
-    for number, low, high in zip(numbers, first, [*first[1:], len(rank)], strict=True):
+    for number, low, high in zip(numbers, first, [*first[1:], len(rank)], strict=False):
         yield int(number), slice(int(low), int(high))
 
 
@@ -130,12 +130,16 @@ def host_calls(events: pd.DataFrame) -> pd.DataFrame:
 @per_rank
 def step_starts(events: pd.DataFrame) -> pd.DataFrame:
     """Return rank, step and ``time_ns``: its first event; step -1 is the whole rank."""
-    rank = events["rank"].astype("int64")
-    step = events["step"].fillna(MISSING).astype("int64")
-    first = events["start_ns"].groupby([rank, step]).min().rename("time_ns").reset_index()
-    whole = first.groupby("rank", as_index=False)["time_ns"].min().assign(step=MISSING)
-    rows: pd.DataFrame = pd.concat([whole, first[first["step"] != MISSING]])
-    return rows[["rank", "step", "time_ns"]].sort_values(["rank", "step"], ignore_index=True)
+    rank, start = (events[name].to_numpy("int64") for name in ("rank", "start_ns"))
+    step = events["step"].to_numpy("int64", na_value=MISSING)
+    of_rank, of_step = arrays.grouped(rank), arrays.grouped(rank, step)
+    inside = of_step.keys[1] != MISSING
+    columns = {
+        "rank": np.append(of_rank.keys[0], of_step.keys[0][inside]),
+        "step": np.append(np.full(len(of_rank.keys[0]), MISSING), of_step.keys[1][inside]),
+        "time_ns": np.append(of_rank.smallest(start), of_step.smallest(start)[inside]),
+    }
+    return pd.DataFrame(columns).sort_values(["rank", "step"], ignore_index=True)
 
 
 @per_rank
