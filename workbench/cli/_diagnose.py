@@ -7,7 +7,6 @@ import re
 import shutil
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -88,17 +87,11 @@ def diagnose(
       workbench diagnose traces/ power/ --json > findings.json
       workbench diagnose runs/monday --csv tables/
     """
-    from workbench import analyze, load
-    from workbench.load._traces.rank_files import MOST_RANKS
+    from workbench.cli._job import judged
 
     options = options_of(tz, year, boot_time, node, unit)
     path = paths[0] if len(paths) == 1 else paths
-    bundle = load.bundle(path, **options, most_ranks=MOST_RANKS)
-    found = analyze.findings(bundle, least_time_share=min_cost / 100)
-    if _is_of_several_jobs(found):
-        bundle = load.bundle(path, **options)
-        found = analyze.findings(bundle, least_time_share=min_cost / 100)
-    bundle = _with_ranks(bundle, found)
+    bundle, found = judged(path, options, least_time_share=min_cost / 100)
     if as_json:
         print_json({"findings": records(found.findings), "rules": records(found.rules),
                     "files": records(bundle.files),
@@ -116,27 +109,6 @@ def diagnose(
         raise typer.Exit(LOOK)
     if (found.rules["state"] == "no data").all():
         raise typer.Exit(IMPOSSIBLE)
-
-
-def _is_of_several_jobs(found: Findings) -> bool:
-    """Say whether traces that were read as ranks of one job turned out to be of several."""
-    from workbench._shared.rank_sets import BY_ITSELF
-
-    quality = found.tables.get("traces.quality")
-    return quality is not None and bool(quality["what"].str.endswith(BY_ITSELF).any())
-
-
-def _with_ranks(bundle: Bundle, found: Findings) -> Bundle:
-    """Put what is left of traces that were loaded rank by rank into the bundle."""
-    from workbench.tables import QUALITY, Trace
-
-    if bundle.rank_files is None:
-        return bundle
-    ranks, quality = found.tables["traces.ranks"], found.tables["traces.quality"]
-    rows = [quality] if bundle.quality is None else [bundle.quality, quality]
-    together = QUALITY.joined(rows).drop_duplicates(ignore_index=True)
-    trace = Trace.of(ranks=ranks, quality=quality)
-    return replace(bundle, trace=trace, rank_files=None, quality=together)
 
 
 def cost_text(row: Any) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Protocol, runtime_checkable
 
@@ -124,6 +124,16 @@ RANK_FILES = table("""
     world_size: Int32? >=1 - ranks of the whole job, where the head of the file says
     size_bytes: int64 >=0 - size of the file as it is stored
     source: str - file, or archive and member
+""")
+
+TELLING_RANKS = table("""
+    telling_ranks: One row per rank that a page shows of a job of many, the most telling first.
+
+    rank: int32 >=0 - global rank
+    reason: str - why it is shown
+    lost_ms: Float64? >=0 - time that the job would gain if the rank were never late; missing where
+        no collective is matched
+    exposed_communication_ns: int64 >=0 - communication that no computation hides
 """)
 
 DEVICES = table("""
@@ -308,6 +318,10 @@ class RankFiles(Protocol):
 
     def __len__(self) -> int: ...
     def __iter__(self) -> Iterator[RankFile]: ...
+    def load(self, ranks: Collection[int]) -> Trace:
+        """Load some ranks together."""
+        ...
+
     def each(self) -> Iterator[tuple[RankFile, Trace | Exception]]:
         """Load one rank after the other, or say why it cannot be read."""
         ...

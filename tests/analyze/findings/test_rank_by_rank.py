@@ -19,11 +19,12 @@ from workbench.analyze._traces import rank_evidence
 from workbench.analyze._traces.job_evidence import _ANALYSES
 from workbench.analyze._traces.late_arrivals import positions_of
 from workbench.cli import app
+from workbench.errors import LoadError
 from workbench.load._traces import reader
 from workbench.load._traces.rank_files import RankFile
 from workbench.simulate._fleet.kineto import trace_text
 from workbench.simulate._fleet.troubled_trace import run_traced, traced_job
-from workbench.tables import Bundle
+from workbench.tables import TELLING_RANKS, Bundle
 
 # So low that every rule on traces which can find something does.
 ANY = {
@@ -229,3 +230,50 @@ def test_work_between_two_moments_is_that_of_the_events(seed):
 def test_a_bundle_refuses_what_is_no_table():
     with pytest.raises(TypeError, match=r"load\.rank_files"):
         Bundle.of(pd.DataFrame())
+
+
+def test_the_telling_ranks_of_a_large_job_are_the_late_the_waiting_and_a_usual_one(job):
+    """The naive choice, the ranks with most communication, shows only the victims."""
+    files = load.rank_files(job("slow rank"))
+    found = analyze.findings(files)
+    shown = TELLING_RANKS.check(analyze.telling_ranks(found, most_ranks=4))
+    late = int(found.findings["where"].iloc[0].removeprefix("rank ").split(",")[0])
+    exposed = found.tables["traces.by_rank"]["exposed_communication_ns"].astype("int64")
+    assert shown["rank"].iloc[0] == late
+    last = exposed[shown["rank"].iloc[-2:]].tolist()
+    assert last == [exposed.max(), exposed.sort_values().iloc[8]]
+    assert late not in exposed.nlargest(4).index
+    assert len(analyze.telling_ranks(found)) <= 8
+    trace = files.load(shown["rank"])
+    assert trace.ranks["rank"].tolist() == sorted(shown["rank"])
+    whole = load.traces(job("slow rank")).events
+    for rank in shown["rank"]:
+        expected = whole[whole["rank"] == rank].drop(columns="launch").reset_index(drop=True)
+        events = trace.events[trace.events["rank"] == rank].drop(columns="launch")
+        assert_frame_equal(events.reset_index(drop=True), expected, check_categorical=False)
+    assert analyze.telling_ranks(found, largest_whole_job=16).empty
+    assert analyze.telling_ranks(analyze.findings(Bundle())).empty
+    with pytest.raises(ValueError, match="at least 3"):
+        analyze.telling_ranks(found, most_ranks=2)
+    with pytest.raises(LoadError, match="99 of 16 listed ranks, 0 to 15"):
+        files.load([99])
+
+
+def test_a_bundle_reads_the_kinds_that_are_wanted(fleet_demo):
+    held = load.bundle(fleet_demo, kinds=["traces"], progress=False)
+    assert held.trace is not None
+    assert held.power is None
+    with pytest.raises(LoadError, match="but no injections"):
+        load.bundle(fleet_demo, kinds=["injections"], progress=False)
+
+
+@pytest.mark.slow
+def test_a_cluster_finds_what_one_process_finds(job, absent):
+    try:
+        from distributed import Client, LocalCluster
+    except ImportError:
+        absent("Dask is not installed; pip install 'ai-infra-workbench[cluster]'")
+    files = load.rank_files(job("slow rank"))
+    options = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": None}
+    with LocalCluster(**options) as cluster, Client(cluster) as client:
+        assert_same(analyze.findings(files), analyze.findings(files, client=client))

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import pandas as pd
 
@@ -61,6 +62,7 @@ _FIELDS = {
     "job operations": "operations", "document lengths": "document_lengths",
     "injections": "injections",
 }  # fmt: skip
+_Chosen: TypeAlias = tuple[Collection[str], int | None]  # kinds of data, and most ranks
 _NOT_READ = "holds {}, of which no rule asks anything"
 
 
@@ -169,6 +171,7 @@ def bundle(  # noqa: PLR0913 - the front door
     node: Hosts = None,
     scope: str | None = None,
     unit: Unit | None = None,
+    kinds: Collection[str] = (),
     most_ranks: int | None = None,
     progress: bool = True,
 ) -> Bundle:
@@ -183,6 +186,8 @@ def bundle(  # noqa: PLR0913 - the front door
         A folder (searched to any depth), an archive, a file or a list of these.
     tz, year, boot_time, node, scope, unit, progress
         As for :func:`fleet`.
+    kinds
+        Kinds of data to read, e.g. ``{"traces"}``; all by default.
     most_ranks
         Ranks whose traces are loaded; of a job of more ``rank_files`` lists them, for
         :func:`workbench.analyze.findings` to load one after the other. None loads any number.
@@ -207,10 +212,10 @@ def bundle(  # noqa: PLR0913 - the front door
     Bundle of trace, power, job, failures, quality, files
     """
     files = told(path)
-    if not files.names:
-        raise unfit(path, files)
+    if not files.names or (kinds and not set(kinds) & set(files.names)):
+        raise unfit(path, files, tuple(kinds) or NAMES)
     options = Options(tz, year, boot_time, node, unit, scope)
-    read, frames, remarks, errors = _read(path, files, options, most_ranks, progress)
+    read, frames, remarks, errors = _read(path, files, options, (kinds, most_ranks), progress)
     if not read:
         raise errors[0] if errors else _not_asked(path, files)
     of_file = [
@@ -236,14 +241,15 @@ def _not_asked(path: Paths, files: Told) -> LoadError:
 
 
 def _read(
-    path: Paths, files: Told, options: Options, most_ranks: int | None, progress: bool
+    path: Paths, files: Told, options: Options, chosen: _Chosen, progress: bool
 ) -> tuple[Row, dict[str, pd.DataFrame], list[Finding], list[LoadError]]:
     """Read every kind; return results by field, findings by kind, remarks, and errors."""
+    kinds, most_ranks = chosen
     read: Row = {}
     frames: dict[str, pd.DataFrame] = {}
     remarks: list[Finding] = []
     errors: list[LoadError] = []
-    for name in files.names:
+    for name in (name for name in files.names if not kinds or name in kinds):
         field = _FIELDS.get(name)
         if field is None or field in read:
             remarks.append((shown_all(path), "noted", _NOT_READ.format(name), 1, None))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import overload
@@ -22,7 +22,7 @@ from workbench.load._files.rank_names import RankArgument, Ranked, Window, rank_
 from workbench.load._files.stream import Stream
 from workbench.load._traces import parquet
 from workbench.load._traces.kineto.reader import EngineName, is_worth_compiling
-from workbench.load._traces.reader import RankReader, assemble, by_format
+from workbench.load._traces.reader import RankReader, assemble, by_format, joined_sets
 from workbench.tables import (
     QUALITY,
     RANK_FILES,
@@ -146,6 +146,32 @@ class RankFiles(Sequence[RankFile]):
                 del loaded
         finally:
             walk.close()
+
+    def load(self, ranks: Collection[int]) -> Trace:
+        """Load some ranks together; the files of the others are not parsed.
+
+        Parameters
+        ----------
+        ranks
+            Numbers of ranks, at least one.
+
+        Returns
+        -------
+        Trace
+            Their tables; ``quality`` says that ranks of the job are not loaded.
+
+        Raises
+        ------
+        LoadError
+            If a rank is not there, or its file cannot be read.
+        """
+        by_rank = {file.rank: file for file in self.files}
+        wanted = sorted({int(rank) for rank in ranks})
+        if not wanted or not set(wanted) <= set(by_rank):
+            lacking = next((rank for rank in wanted if rank not in by_rank), "none")
+            msg = f"ranks: {lacking} of {len(self)} listed ranks, {min(by_rank)} to {max(by_rank)}"
+            raise LoadError(msg)
+        return joined_sets([by_rank[rank].load() for rank in wanted])
 
     @property
     def needs_one_pass(self) -> bool:
