@@ -1,16 +1,29 @@
-"""Signs that files read as the ranks of one job are not, or not all of its ranks."""
+"""The ranks of a job one after the other, and signs that files are not the ranks of one job."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import os
+import zlib
+from collections.abc import Callable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, TypeVar
 
 import pandas as pd
+
+from workbench._shared.cluster import missing_on_worker, on_cluster
+from workbench.errors import WorkbenchError
+from workbench.tables import QUALITY, RANKS, RankFile, RankFiles, Trace
 
 # Ranks of one job run the same kernels, but for the ends of a pipeline.
 _LEAST_COMMON_SHARE = 0.25
 BY_ITSELF = "of other models or runs? load each by itself"
 
+# Starting worker processes takes seconds; smaller sets are read sooner without.
+_PARALLEL_FROM_BYTES = 128 << 20
+
+Result = TypeVar("Result")
 Names = Sequence[AbstractSet[object]]
 
 
@@ -77,3 +90,92 @@ def _least_in_common(names: Names) -> float | None:
         return None
     *smaller, largest = filled
     return min(len(of_file & largest) / len(of_file) for of_file in smaller)
+
+
+def over_ranks(
+    files: RankFiles,
+    function: Callable[[Trace], Result],
+    *,
+    client: Any = None,
+    processes: int | None = None,
+) -> Iterator[tuple[RankFile, Result | Exception]]:
+    """Run ``function`` on each rank: in this process, in several, or on the workers of a client.
+
+    In place of the result of a rank that cannot be read there is the error.
+    """
+    workers = _workers(files, processes)
+    if client is not None:
+        if files.needs_one_pass:
+            msg = "members of a tar.gz are read in one pass; unpack the archive for a cluster"
+            raise WorkbenchError(msg)
+        yield from on_cluster(client, partial(_of_file, function=function, is_worker=True), files)
+    elif workers > 1:
+        from joblib import Parallel, delayed
+
+        run = Parallel(n_jobs=workers, return_as="generator")
+        yield from zip(files, run(delayed(_of_file)(file, function) for file in files), strict=True)
+    else:
+        for file, trace in files.each():
+            result = trace if isinstance(trace, Exception) else function(trace)
+            del trace
+            yield file, result
+
+
+def _workers(files: RankFiles, processes: int | None) -> int:
+    if processes is not None:
+        return max(processes, 1)
+    total = sum(file.size_bytes for file in files)
+    is_worth_it = total >= _PARALLEL_FROM_BYTES and not files.needs_one_pass
+    return min(len(files), os.cpu_count() or 1) if is_worth_it else 1
+
+
+# An error must not end the process that reads other files.
+def _of_file(
+    file: RankFile, function: Callable[[Trace], Result], *, is_worker: bool = False
+) -> Result | Exception:
+    try:
+        return function(file.load())
+    except FileNotFoundError as error:
+        return missing_on_worker(file.label) if is_worker else error
+    except (WorkbenchError, OSError) as error:
+        return error
+
+
+@dataclass(frozen=True)
+class RankState:
+    """What the quality of a set of ranks is told from: of one rank, or of several."""
+
+    ranks: pd.DataFrame
+    quality: pd.DataFrame
+    names: frozenset[int]  # checksums of the names of its GPU work
+    communicates: bool
+
+
+def rank_state(trace: Trace) -> RankState:
+    """Return what is kept of a rank to judge the set."""
+    kind = trace.events["kind"]
+    names = trace.events.loc[kind.notna(), "name"].unique()
+    checksums = frozenset(zlib.crc32(str(name).encode()) for name in names)
+    communicates = bool(kind.eq("communication").any())
+    return RankState(trace.ranks, trace.quality, checksums, communicates)
+
+
+def quality_of_set(
+    states: Sequence[RankState],
+    listed: pd.DataFrame,
+    dropped: Sequence[tuple[str, Exception]],
+) -> pd.DataFrame:
+    """Return the quality of ranks in order, of what was passed over and of what was dropped."""
+    ranks = RANKS.joined(state.ranks for state in states)
+    is_told = ranks["rank_source"] != "argument"
+    first = str(ranks["source"].iloc[0]).rsplit("!", 1)[-1].replace("\\", "/").rsplit("/", 1)[-1]
+    remarks = remarks_on_set(
+        ranks,
+        lambda: [state.names for state, told in zip(states, is_told, strict=True) if told],
+        communicates=lambda: any(state.communicates for state in states),
+    )
+    rows = [(first, "suspicious", what, count) for what, count in remarks]
+    rows += [(label, "dropped", str(error), 1) for label, error in dropped]
+    added = pd.DataFrame(rows, columns=["source", "finding", "what", "count"]).assign(where=None)
+    own = [state.quality for state in states]
+    return QUALITY.joined([*own, QUALITY.of(added) if rows else QUALITY.empty(), listed])

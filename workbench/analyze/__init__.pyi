@@ -38,6 +38,7 @@ from ._traces.breakdown import (
 from ._traces.launches import queue_length as queue_length, queue_summary as queue_summary
 from ._traces.breakdown import step_breakdown as step_breakdown
 from ._traces.breakdown import step_times as step_times
+from ._traces.telling_ranks import telling_ranks as telling_ranks
 
 # Workload imbalance
 from ._imbalance.context_sharding import (

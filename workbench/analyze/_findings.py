@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 import pandas as pd
@@ -18,6 +18,7 @@ from workbench.analyze._perfmodel import findings as _perfmodel  # noqa: F401
 from workbench.analyze._power import findings as _power  # noqa: F401
 from workbench.analyze._pvf import findings as _pvf  # noqa: F401
 from workbench.analyze._traces import findings as _traces  # noqa: F401
+from workbench.analyze._traces.job_evidence import reduced
 from workbench.errors import WorkbenchError
 from workbench.tables import (
     FINDING_RULES,
@@ -29,10 +30,11 @@ from workbench.tables import (
     Injections,
     JobLog,
     PowerLog,
+    RankFiles,
     Trace,
 )
 
-Loaded = Bundle | Trace | PowerLog | JobLog | FailureLog | FlightRecording | Injections
+Loaded = Bundle | Trace | RankFiles | PowerLog | JobLog | FailureLog | FlightRecording | Injections
 _CONFIDENCE = ("high", "medium", "low")
 # A name such as node-1e05 is no number.
 _POWER_OF_TEN = re.compile(r"(?<![\w.-])\d(?:\.\d+)?e[+-]\d+(?![\w.])")
@@ -46,14 +48,19 @@ def findings(
     rules: Collection[str] | None = None,
     thresholds: Mapping[str, float] | None = None,
     least_time_share: float = 0.0,
+    client: Any = None,
 ) -> Findings:
     """Ask every rule that has data, and rank what they find by cost.
+
+    Of traces that :func:`workbench.load.rank_files` lists one rank after the other is loaded,
+    reduced to small tables and forgotten, so that any number of ranks fits into memory. The
+    findings are those of a load of all ranks at once.
 
     Parameters
     ----------
     bundle
         All that is known about one job, from :func:`workbench.load.bundle`; or what one loader
-        returned, e.g. :func:`workbench.load.traces`.
+        returned, e.g. :func:`workbench.load.traces`, or :func:`workbench.load.rank_files`.
     domains
         Domains whose rules are asked; all by default.
     rules
@@ -63,13 +70,18 @@ def findings(
         ``{"straggler.least_share": 0.02}``; :func:`finding_rules` lists them.
     least_time_share
         Findings with a smaller share of the GPU time are dropped; those without a share stay.
+    client
+        A ``distributed.Client`` whose workers load the ranks of ``rank_files``; None uses this
+        machine.
 
     Returns
     -------
     workbench.tables.Findings
         ``findings`` (:data:`workbench.tables.FINDINGS`), the largest share of GPU time first,
         those without a share last; and ``rules`` (:data:`workbench.tables.FINDING_RULES`), how
-        each rule answered. Costs may overlap, so they need not add up.
+        each rule answered. Costs may overlap, so they need not add up. ``tables`` has what rules
+        computed on the way; of traces loaded rank by rank also ``traces.ranks`` and
+        ``traces.quality``, which names the ranks that cannot be read and why.
 
     Raises
     ------
@@ -86,6 +98,8 @@ def findings(
     'fleet'
     """
     held = Bundle.of(bundle)
+    if held.rank_files is not None:
+        held = replace(held, trace=reduced(held.rank_files, client))
     chosen = _chosen(domains, rules)
     settings = _settings(thresholds or {}, chosen)
     evidence: dict[type[Any], Any] = {}
@@ -105,8 +119,10 @@ def findings(
         f"{kind.domain}.{name}": value
         for kind, inputs in evidence.items()
         for name, value in vars(inputs or object).items()
-        if name in vars(kind) and isinstance(value, pd.DataFrame)
+        if name in vars(kind) and name[0] != "_" and isinstance(value, pd.DataFrame)
     }
+    if held.rank_files is not None and held.trace is not None:
+        tables |= {"traces.ranks": held.trace.ranks, "traces.quality": held.trace.quality}
     return Findings(FINDINGS.check(table), _rules_table(answers), tables)
 
 

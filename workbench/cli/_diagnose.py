@@ -87,11 +87,11 @@ def diagnose(
       workbench diagnose traces/ power/ --json > findings.json
       workbench diagnose runs/monday --csv tables/
     """
-    from workbench import analyze, load
+    from workbench.cli._job import judged
 
     options = options_of(tz, year, boot_time, node, unit)
-    bundle = load.bundle(paths[0] if len(paths) == 1 else paths, **options)
-    found = analyze.findings(bundle, least_time_share=min_cost / 100)
+    path = paths[0] if len(paths) == 1 else paths
+    bundle, found = judged(path, options, least_time_share=min_cost / 100)
     if as_json:
         print_json({"findings": records(found.findings), "rules": records(found.rules),
                     "files": records(bundle.files),

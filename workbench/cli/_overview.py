@@ -30,15 +30,16 @@ def first_page(
 
     Tables behind the findings, and a cut of the traces, are written into the folder.
     """
-    from workbench import analyze, load, plot
+    from workbench import plot
+    from workbench.cli._job import judged
     from workbench.share import Overview
 
     name = data.resolve().name
     try:
-        bundle = load.bundle(data, **options, progress=False)
+        bundle, found = judged(data, options, progress=False)
     except LoadError as error:
         return Overview(name, _without_findings(name, say(str(error)), pages), str(data))
-    found = _in_words_of_commands(analyze.findings(bundle))
+    found = _in_words_of_commands(found)
     cuts = _cuts(found, bundle, folder, bundle.is_synthetic)
     downloads = {**_tables(found, bundle, folder), **cuts}
     shown = plot.dashboard(
@@ -102,13 +103,12 @@ def _cuts(found: Findings, bundle: Bundle, folder: Path, is_synthetic: bool) -> 
     if window is None or bundle.trace is None:
         return {}
     first_ns, last_ns, ranks = window
-    events = bundle.trace.events
-    within = events[
-        (events["start_ns"] < last_ns) & (events["start_ns"] + events["dur_ns"] > first_ns)
-    ]
     addresses = {}
     for rank, role in ranks:
-        rows = within[within["rank"] == rank].reset_index(drop=True)
+        events = _events_of(bundle, rank)
+        is_within = events["start_ns"] < last_ns
+        is_within &= events["start_ns"] + events["dur_ns"] > first_ns
+        rows = events[is_within].reset_index(drop=True)
         if len(rows):
             file = folder / "perfetto" / f"rank_{rank}.json.gz"
             file.parent.mkdir(exist_ok=True)
@@ -116,6 +116,14 @@ def _cuts(found: Findings, bundle: Bundle, folder: Path, is_synthetic: bool) -> 
             words = f"Longest wait, rank {rank} ({role}): drag this file into ui.perfetto.dev"
             addresses[words] = f"perfetto/{file.name}"
     return addresses
+
+
+def _events_of(bundle: Bundle, rank: int) -> pd.DataFrame:
+    """Return the events of a rank, from its file where the ranks were loaded one by one."""
+    assert bundle.trace is not None
+    if bundle.rank_files is None:
+        return bundle.trace.events[bundle.trace.events["rank"] == rank]
+    return next(file for file in bundle.rank_files if file.rank == rank).load().events
 
 
 def _window(found: Findings) -> tuple[int, int, list[tuple[int, str]]] | None:

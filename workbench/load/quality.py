@@ -15,6 +15,7 @@ from workbench.load._files.text import CUT_LINE, REST
 from workbench.load._files.time import BootTime, Hosts
 from workbench.load._fleet.same_job import same_job
 from workbench.load._power.part import Unit
+from workbench.load._traces.rank_files import MOST_RANKS, many_ranks, quality_of_ranks
 from workbench.load.kinds import Kind, Options, Told, kind_named, told, unfit
 from workbench.tables import QUALITY, SAYS_SYNTHETIC, FailureLog, Injections
 
@@ -106,6 +107,8 @@ def joined(
 def _read(
     kind: Kind, path: Paths, files: Told, options: Options, progress: bool
 ) -> tuple[Any, pd.DataFrame]:
+    if kind.name == "traces" and (ranks := many_ranks(path, MOST_RANKS)) is not None:
+        return None, quality_of_ranks(ranks, progress=progress)
     if not kind.is_one_file:
         loaded = kind.read(path, options, progress=progress)
         return loaded, loaded.quality

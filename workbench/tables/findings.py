@@ -11,7 +11,7 @@ from workbench.tables.failures import FailureLog, FlightRecording
 from workbench.tables.power import JobLog, PowerLog
 from workbench.tables.pvf import Injections
 from workbench.tables.table import table
-from workbench.tables.traces import SAYS_SYNTHETIC, Trace
+from workbench.tables.traces import SAYS_SYNTHETIC, RankFiles, Trace
 
 FINDINGS = table("""
     findings: One row per finding about a job, the most expensive first.
@@ -151,6 +151,7 @@ RUN_CHANGES = table("""
 
 _KINDS: Mapping[str, type] = {
     "trace": Trace,
+    "rank_files": RankFiles,
     "power": PowerLog,
     "job": JobLog,
     "failures": FailureLog,
@@ -163,7 +164,9 @@ _KINDS: Mapping[str, type] = {
 class Bundle:
     """All that is known about a job: what each loader returned, None where there was nothing.
 
-    ``quality`` says what could not be read, ``files`` which kinds of data each file holds.
+    ``quality`` says what could not be read, ``files`` which kinds of data each file holds. Of a job
+    of many ranks ``rank_files`` may list the traces in place of ``trace``;
+    :func:`workbench.analyze.findings` then loads one rank after the other.
     """
 
     trace: Trace | None = None
@@ -176,6 +179,7 @@ class Bundle:
     injections: Injections | None = None
     quality: pd.DataFrame | None = None
     files: pd.DataFrame | None = None
+    rank_files: RankFiles | None = None
 
     @classmethod
     def of(cls, loaded: object) -> Bundle:
@@ -193,8 +197,8 @@ class Bundle:
                 return cls(**{name: loaded})  # type: ignore[arg-type]
         msg = (
             f"a {type(loaded).__name__} has no findings; give what load.bundle, load.traces, "
-            "load.power, load.job_log, load.failures, load.flight_recorder or load.injections "
-            "returned, or a tables.Bundle of several"
+            "load.rank_files, load.power, load.job_log, load.failures, load.flight_recorder or "
+            "load.injections returned, or a tables.Bundle of several"
         )
         raise TypeError(msg)
 

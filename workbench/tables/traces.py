@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import pandas as pd
 
@@ -124,6 +124,16 @@ RANK_FILES = table("""
     world_size: Int32? >=1 - ranks of the whole job, where the head of the file says
     size_bytes: int64 >=0 - size of the file as it is stored
     source: str - file, or archive and member
+""")
+
+TELLING_RANKS = table("""
+    telling_ranks: One row per rank that a page shows of a job of many, the most telling first.
+
+    rank: int32 >=0 - global rank
+    reason: str - why it is shown
+    lost_ms: Float64? >=0 - time that the job would gain if the rank were never late; missing where
+        no collective is matched
+    exposed_communication_ns: int64 >=0 - communication that no computation hides
 """)
 
 DEVICES = table("""
@@ -248,7 +258,8 @@ class Trace:
             All eight tables.
         """
         declared = (EVENTS, RANKS, DEVICES, PROCESS_GROUPS, STEPS, NODES, DEPENDENCIES, QUALITY)
-        return cls(**{table.name: table.empty() for table in declared} | tables)
+        lacking = [table for table in declared if table.name not in tables]
+        return cls(**{table.name: table.empty() for table in lacking}, **tables)
 
     @property
     def is_synthetic(self) -> bool:
@@ -266,6 +277,54 @@ class Trace:
             f"Trace of {len(self.ranks)} rank{'s' * (len(self.ranks) != 1)}: {sizes or 'no events'}"
             f"; {flagged_text(self.quality)}"
         )
+
+
+class RankFile(Protocol):
+    """One rank of a job that can be loaded by itself, as ``load.rank_files`` lists them."""
+
+    @property
+    def rank(self) -> int:
+        """Global rank."""
+        ...
+
+    @property
+    def label(self) -> str:
+        """The file, or the archive and its member."""
+        ...
+
+    @property
+    def size_bytes(self) -> int:
+        """Size of the file."""
+        ...
+
+    def load(self) -> Trace:
+        """Load the rank."""
+        ...
+
+
+@runtime_checkable
+class RankFiles(Protocol):
+    """The ranks of a job, as ``load.rank_files`` lists them."""
+
+    @property
+    def quality(self) -> pd.DataFrame:
+        """Say what was passed over."""
+        ...
+
+    @property
+    def needs_one_pass(self) -> bool:
+        """Whether they lie in one compressed archive."""
+        ...
+
+    def __len__(self) -> int: ...
+    def __iter__(self) -> Iterator[RankFile]: ...
+    def load(self, ranks: Collection[int]) -> Trace:
+        """Load some ranks together."""
+        ...
+
+    def each(self) -> Iterator[tuple[RankFile, Trace | Exception]]:
+        """Load one rank after the other, or say why it cannot be read."""
+        ...
 
 
 def folded_findings(

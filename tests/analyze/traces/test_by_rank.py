@@ -16,7 +16,7 @@ from workbench.errors import LoadError, WorkbenchError
 PER_RANK = [
     analyze.time_breakdown, analyze.communication_overlap, analyze.step_breakdown,
     analyze.step_times, analyze.idle_time, analyze.kernels, analyze.operators, analyze.launches,
-    analyze.copy_bandwidth, analyze.queue_length,
+    analyze.copy_bandwidth, analyze.queue_length, analyze.kernel_kinds,
 ]  # fmt: skip
 ACROSS = [analyze.collectives, analyze.collective_waits]
 
@@ -189,8 +189,8 @@ def test_execution_traces_are_left_to_the_whole_load(trace_files):
 
 def test_an_analysis_states_its_scope(trace_files):
     files = load.rank_files(trace_files)
-    with pytest.raises(WorkbenchError, match="kernel_kinds does not state its scope"):
-        analyze.by_rank(files, [analyze.kernel_kinds], progress=False)
+    with pytest.raises(WorkbenchError, match="unclassified_kernels does not state its scope"):
+        analyze.by_rank(files, [analyze.unclassified_kernels], progress=False)
     with pytest.raises(WorkbenchError, match=r"'kernels'.* is there twice"):
         analyze.by_rank(files, [analyze.kernels] * 2, progress=False)
 

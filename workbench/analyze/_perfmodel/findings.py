@@ -20,8 +20,10 @@ from workbench.analyze._perfmodel.replays.change import Change
 from workbench.analyze._perfmodel.replays.fidelity import replay_fidelity
 from workbench.analyze._perfmodel.replays.what_if import critical_path, what_if
 from workbench.analyze._traces.breakdown import step_times, time_breakdown
+from workbench.analyze._traces.job_evidence import JobEvidence
+from workbench.analyze._traces.rank_evidence import rank_facts
 from workbench.errors import PerformanceModelError, WorkbenchError
-from workbench.tables import EDGE_KINDS, Bundle, ExecutionGraph, Trace
+from workbench.tables import EDGE_KINDS, Bundle, ExecutionGraph
 
 _LUMOS = "arXiv:2504.09307, Lumos: modelling of large-scale LLM training with execution graphs"
 _GRAPHS = "pytorch.org/blog/accelerating-pytorch-with-cuda-graphs"
@@ -42,12 +44,11 @@ class Built(NamedTuple):
     fidelity: pd.DataFrame
 
 
-def _events_of(events: pd.DataFrame, rank: int) -> pd.DataFrame:
+def _replayable(events: pd.DataFrame, rank: int) -> pd.DataFrame:
     """Return the events of a rank; of a long trace three steps around the median one.
 
     Row labels stay, as launches name their events by them.
     """
-    events = events[events["rank"] == rank]
     if len(events) <= _MOST_EVENTS:
         return events
     times = step_times(events).dropna(subset="gpu_ns").sort_values("step")
@@ -78,14 +79,11 @@ def _refuse_unlaunched(rank: int, graph: ExecutionGraph) -> None:
         raise PerformanceModelError(msg)
 
 
-class Replayed:
+class Replayed(JobEvidence):
     """The replay of one rank, and what it predicts; the rank that waits least for the others."""
 
     domain = "perfmodel"
     needs = ("traces",)
-
-    def __init__(self, trace: Trace) -> None:
-        self.trace = trace
 
     @classmethod
     def of(cls, bundle: Bundle) -> Replayed | None:
@@ -93,13 +91,13 @@ class Replayed:
         trace = bundle.trace
         if trace is None or not trace.events["kind"].notna().any():
             return None
-        names = trace.events["category"].astype(str)
-        return cls(trace) if names.str.endswith(("_runtime", "_driver")).any() else None
+        replayed = cls(trace)
+        return replayed if replayed.table(rank_facts)["has_launches"].any() else None
 
     @cached_property
     def parts(self) -> pd.DataFrame:
         """Time breakdown of each rank that has GPU work."""
-        table = time_breakdown(self.trace.events)
+        table = self.table(time_breakdown)
         return table[table["device_count"] > 0].set_index("rank")
 
     @cached_property
@@ -112,7 +110,7 @@ class Replayed:
         first: Built | str = "no rank has GPU work"
         for rank in self.parts["exposed_communication_ns"].sort_values().index[:_MOST_RANKS]:
             try:
-                events = _events_of(self.trace.events, int(rank))
+                events = _replayable(self.events_of(int(rank)), int(rank))
                 graph = execution_graph(events)
                 _refuse_unlaunched(int(rank), graph)
                 built = Built(int(rank), events, graph, replay_fidelity(events, graph))
@@ -150,7 +148,7 @@ class Replayed:
         doubts = [str(row["doubt"])] if row["doubt"] else []
         if abs(row["error_ratio"]) > _MOST_ERROR:
             doubts.append(f"the replay is {100 * row['error_ratio']:+.1f} % off the measured time")
-        if self.trace.events["rank"].nunique() > 1:
+        if len(self.table(rank_facts)) > 1:
             doubts.append(
                 f"of rank {self.built.rank} alone, which waits least: another may then be last"
             )

@@ -3,64 +3,39 @@
 from __future__ import annotations
 
 import inspect
-import os
-import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol, TypeAlias
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from workbench._shared.cluster import missing_on_worker, on_cluster
 from workbench._shared.kernel_kinds import KINDS
 from workbench._shared.progress import progress as progress_bar
-from workbench._shared.rank_sets import remarks_on_set
+from workbench._shared.rank_sets import RankState, over_ranks, quality_of_set, rank_state
 from workbench.analyze._lib.scopes import Analysis, name_of, scope_of
 from workbench.errors import WorkbenchError
-from workbench.tables import EVENTS, PROCESS_GROUPS, QUALITY, RANKS, STEPS, Trace
+from workbench.tables import (
+    EVENTS,
+    PROCESS_GROUPS,
+    RANKS,
+    STEPS,
+    RankFiles,
+    Trace,
+)
 
-# Starting worker processes takes seconds; smaller sets are read sooner without.
-_PARALLEL_FROM_BYTES = 128 << 20
 _NO_RANK = (1 << 31) - 1
-
-
-class RankFile(Protocol):
-    """One rank of a job that can be loaded by itself, as ``load.rank_files`` lists them."""
-
-    @property
-    def rank(self) -> int: ...
-    @property
-    def label(self) -> str: ...
-    @property
-    def size_bytes(self) -> int: ...
-    def load(self) -> Trace: ...
-
-
-Loaded: TypeAlias = Iterator[tuple[RankFile, "Trace | Exception"]]
-
-
-class RankFiles(Protocol):
-    """The ranks of a job, as ``load.rank_files`` lists them."""
-
-    @property
-    def quality(self) -> pd.DataFrame: ...
-    @property
-    def needs_one_pass(self) -> bool: ...
-    def __len__(self) -> int: ...
-    def __iter__(self) -> Iterator[RankFile]: ...
-    def each(self) -> Loaded: ...
 
 
 @dataclass(frozen=True)
 class _Part:
     """What is kept of one rank: its tables, its communication, and what tells whose it is."""
 
-    tables: list[pd.DataFrame]
+    tables: list[Any]
     communication: pd.DataFrame
     trace: dict[str, pd.DataFrame]
-    names: frozenset[int]
+    state: RankState
 
 
 def by_rank(
@@ -117,11 +92,42 @@ def by_rank(
     if twins := sorted({name for name in names if names.count(name) > 1}):
         msg = f"analyses: {twins} is there twice; its tables would have one name"
         raise WorkbenchError(msg)
+    collected = collect(files, local, client, processes, progress=progress)
+    tables, communication = collected.tables, collected.tables["communication"]
+    if not collected.has_work:
+        # Without GPU work in any rank each analysis says for itself that it needs some.
+        return tables | {
+            name_of(analysis): analysis(communication) for analysis in [*local, *across]
+        }
+    for analysis in across:
+        wants_groups = "process_groups" in inspect.signature(analysis).parameters
+        options = {"process_groups": tables["process_groups"]} if wants_groups else {}
+        tables[name_of(analysis)] = analysis(communication, **options)
+    return tables
+
+
+class Collected(NamedTuple):
+    """What is left of all ranks: by name the tables of analyses, and those of every load."""
+
+    tables: dict[str, Any]
+    has_work: bool  # GPU work in any of the ranks; without, no analysis was run
+
+
+def collect(
+    files: RankFiles,
+    local: Sequence[Callable[[pd.DataFrame], Any]],
+    client: Any,
+    processes: int | None = None,
+    *,
+    progress: bool = True,
+) -> Collected:
+    """Run analyses of single ranks on each file; an analysis may return an error as its answer."""
     parts: dict[int, _Part] = {}
     dropped: list[tuple[str, Exception]] = []
     total = sum(file.size_bytes for file in files)
     with progress_bar(total=total, unit="B", label="ranks", enabled=progress) as bar:
-        for file, part in _parts(files, local, client, _workers(files, total, processes)):
+        part_of = partial(_part, local=local)
+        for file, part in over_ranks(files, part_of, client=client, processes=processes):
             if isinstance(part, Exception):
                 dropped.append((file.label, part))
             else:
@@ -129,7 +135,7 @@ def by_rank(
             bar.update(file.size_bytes)
     if not parts:
         raise dropped[0][1]
-    return _reduced([parts[rank] for rank in sorted(parts)], local, across, files, dropped)
+    return _reduced([parts[rank] for rank in sorted(parts)], local, files, dropped)
 
 
 def _checked(analyses: Sequence[Analysis], scope: str) -> list[Analysis]:
@@ -143,68 +149,43 @@ def _checked(analyses: Sequence[Analysis], scope: str) -> list[Analysis]:
     return [analysis for analysis in analyses if scope_of(analysis) == scope]
 
 
-def _workers(files: RankFiles, total: int, processes: int | None) -> int:
-    if processes is not None:
-        return max(processes, 1)
-    is_worth_it = total >= _PARALLEL_FROM_BYTES and not files.needs_one_pass
-    return min(len(files), os.cpu_count() or 1) if is_worth_it else 1
-
-
-def _parts(
-    files: RankFiles, local: Sequence[Analysis], client: Any, workers: int
-) -> Iterator[tuple[RankFile, _Part | Exception]]:
-    if client is not None:
-        if files.needs_one_pass:
-            msg = "members of a tar.gz are read in one pass; unpack the archive for a cluster"
-            raise WorkbenchError(msg)
-        yield from on_cluster(client, partial(_part_of, local=local, is_worker=True), files)
-    elif workers > 1:
-        from joblib import Parallel, delayed
-
-        run = Parallel(n_jobs=workers, return_as="generator")
-        yield from zip(files, run(delayed(_part_of)(file, local) for file in files), strict=True)
-    else:
-        for file, trace in files.each():
-            part = trace if isinstance(trace, Exception) else _part(trace, local)
-            del trace
-            yield file, part
-
-
-# An error must not end the process that reads other files.
-def _part_of(
-    file: RankFile, local: Sequence[Analysis], *, is_worker: bool = False
-) -> _Part | Exception:
-    try:
-        return _part(file.load(), local)
-    except FileNotFoundError as error:
-        return missing_on_worker(file.label) if is_worker else error
-    except (WorkbenchError, OSError) as error:
-        return error
-
-
-def _part(trace: Trace, local: Sequence[Analysis]) -> _Part:
+def _part(trace: Trace, local: Sequence[Callable[[pd.DataFrame], Any]]) -> _Part:
     events = trace.events
     is_work = events["kind"].notna()
-    kept = events["kind"].eq("communication")
-    if not kept.any():
-        # A rank that takes no part in any collective still counts as one of the job.
-        kept = is_work & (is_work.cumsum() == 1)
-    communication = events[kept].copy()
+    communication = communication_of(events).copy()
     for name in communication.columns[communication.dtypes == "category"]:
         communication[name] = communication[name].cat.remove_unused_categories()
     # The row of the launch is not among those kept.
     communication["launch"] = pd.array([pd.NA] * len(communication), dtype="Int64")
-    names = events.loc[is_work, "name"].unique()
     seen = events if is_work.any() or events.empty else _beside_work(events)
     tables = [analysis(seen) for analysis in local] if len(events) else []
     if seen is not events:
-        tables = [table[table["rank"] != _NO_RANK].reset_index(drop=True) for table in tables]
+        tables = [_of_ranks_that_exist(table) for table in tables]
     return _Part(
         tables,
         communication,
-        {name: getattr(trace, name) for name in ("ranks", "steps", "process_groups", "quality")},
-        frozenset(zlib.crc32(str(name).encode()) for name in names),
+        {name: getattr(trace, name) for name in ("ranks", "steps", "process_groups")},
+        rank_state(trace),
     )
+
+
+def communication_of(events: pd.DataFrame) -> pd.DataFrame:
+    """Return the communication of all ranks; of a rank without any, its first GPU work.
+
+    A rank that takes no part in any collective still counts as one of the job.
+    """
+    rank, kind = events["rank"].to_numpy(), events["kind"]
+    is_communication = kind.eq("communication").to_numpy(copy=True)
+    others = np.flatnonzero(kind.notna() & ~np.isin(rank, rank[is_communication]))
+    _, first = np.unique(rank[others], return_index=True)
+    is_communication[others[first]] = True
+    return events[is_communication]
+
+
+def _of_ranks_that_exist(table: Any) -> Any:
+    if isinstance(table, Exception):
+        return table
+    return table[table["rank"] != _NO_RANK].reset_index(drop=True)
 
 
 def _beside_work(events: pd.DataFrame) -> pd.DataFrame:
@@ -221,28 +202,22 @@ def _beside_work(events: pd.DataFrame) -> pd.DataFrame:
 
 def _reduced(
     parts: Sequence[_Part],
-    local: Sequence[Analysis],
-    across: Sequence[Analysis],
+    local: Sequence[Callable[[pd.DataFrame], Any]],
     files: RankFiles,
     dropped: Sequence[tuple[str, Exception]],
-) -> dict[str, pd.DataFrame]:
-    tables: dict[str, pd.DataFrame] = {}
+) -> Collected:
+    tables: dict[str, Any] = {}
     for name, table in (("ranks", RANKS), ("steps", STEPS), ("process_groups", PROCESS_GROUPS)):
         tables[name] = table.joined(part.trace[name] for part in parts)
-    tables["communication"] = communication = _communication(parts, tables["ranks"])
-    tables["quality"] = _quality(parts, tables["ranks"], files, dropped)
-    if not any(part.names for part in parts):
-        # Without GPU work in any rank each analysis says for itself that it needs some.
-        return tables | {
-            name_of(analysis): analysis(communication) for analysis in [*local, *across]
-        }
-    for place, analysis in enumerate(local):
-        tables[name_of(analysis)] = _stacked([part.tables[place] for part in parts if part.tables])
-    for analysis in across:
-        wants_groups = "process_groups" in inspect.signature(analysis).parameters
-        options = {"process_groups": tables["process_groups"]} if wants_groups else {}
-        tables[name_of(analysis)] = analysis(communication, **options)
-    return tables
+    tables["communication"] = _communication(parts, tables["ranks"])
+    states = [part.state for part in parts]
+    tables["quality"] = quality_of_set(states, files.quality, dropped)
+    has_work = any(state.names for state in states)
+    for place, analysis in enumerate(local if has_work else ()):
+        of_ranks = [part.tables[place] for part in parts if part.tables]
+        errors = [answer for answer in of_ranks if isinstance(answer, Exception)]
+        tables[name_of(analysis)] = errors[0] if errors else _stacked(of_ranks)
+    return Collected(tables, has_work)
 
 
 def _communication(parts: Sequence[_Part], ranks: pd.DataFrame) -> pd.DataFrame:
@@ -252,30 +227,6 @@ def _communication(parts: Sequence[_Part], ranks: pd.DataFrame) -> pd.DataFrame:
     labels = (part.communication.index + rows for part, rows in zip(parts, before, strict=True))
     table.index = pd.Index([label for of_rank in labels for label in of_rank], dtype="int64")
     return EVENTS.check(table)
-
-
-def _quality(
-    parts: Sequence[_Part],
-    ranks: pd.DataFrame,
-    files: RankFiles,
-    dropped: Sequence[tuple[str, Exception]],
-) -> pd.DataFrame:
-    def names() -> list[frozenset[int]]:
-        is_told = ranks["rank_source"] != "argument"
-        return [part.names for part, told in zip(parts, is_told, strict=True) if told]
-
-    def communicates() -> bool:
-        return bool(len(ranks)) and any(
-            part.communication["kind"].eq("communication").any() for part in parts
-        )
-
-    first = str(ranks["source"].iloc[0]).rsplit("!", 1)[-1].replace("\\", "/").rsplit("/", 1)[-1]
-    remarks = remarks_on_set(ranks, names, communicates=communicates)
-    rows = [(first, "suspicious", what, count) for what, count in remarks]
-    rows += [(label, "dropped", str(error), 1) for label, error in dropped]
-    added = pd.DataFrame(rows, columns=["source", "finding", "what", "count"]).assign(where=None)
-    own = [part.trace["quality"] for part in parts]
-    return QUALITY.joined([*own, QUALITY.of(added) if rows else QUALITY.empty(), files.quality])
 
 
 def _stacked(frames: Iterable[pd.DataFrame]) -> pd.DataFrame:

@@ -11,7 +11,8 @@ from workbench.analyze._lib.finding_rules import Confidence, Finding, first_of, 
 from workbench.analyze._traces.idle import ACTIVITIES
 from workbench.analyze._traces.kernels import kernel_kinds
 from workbench.analyze._traces.launches import copy_bandwidth
-from workbench.analyze._traces.traced import SYNC_CALLS, Traced
+from workbench.analyze._traces.rank_evidence import host_calls
+from workbench.analyze._traces.traced import Traced
 
 _HTA = "HolisticTraceAnalysis, https://hta.readthedocs.io"
 _FALCON = "arXiv:2410.12588, Falcon: pinpointing stragglers in hybrid-parallel training"
@@ -116,8 +117,9 @@ def _cause(
     )
     top = first_of(rows)
     where = ""
-    if reason == "idle" and pd.notna(top["host_operator"]):
-        where = f"host in {top['host_operator']}"
+    if reason == "idle":
+        operator = traced.host_operator(rank, int(top["begin_ns"]), int(top["end_ns"]))
+        where = f"host in {operator}" if operator else ""
     elif reason == "compute" and pd.notna(top["compute_ratio"]):
         ratio = float(rows["compute_ratio"].median())
         where = f"compute {ratio:.2f} times the median of the other ranks"
@@ -250,7 +252,7 @@ def long_pauses(traced: Traced, *, least_share: float = 0.015) -> Iterator[Findi
     table = traced.pauses
     if table.empty:
         return
-    others = table.assign(dur_ns=table["dur_ns"] - traced.loading_ns(table))
+    others = table.assign(dur_ns=table["dur_ns"] - table["loading_ns"])
     others = others[others["dur_ns"] > table["dur_ns"] / 2]
     is_told = float(traced.sum_by_rank(others).min()) < least_share * traced.gpu_ns
     # Pauses in which hosts load data are left to that rule, if it finds them.
@@ -260,13 +262,13 @@ def long_pauses(traced: Traced, *, least_share: float = 0.015) -> Iterator[Findi
     if least < least_share * traced.gpu_ns:
         return
     longest = first_of(table.nlargest(1, "dur_ns"))
-    first = int(traced.events.loc[traced.events["kind"].notna(), "start_ns"].min())
+    after_ns = longest["start_ns"] - traced.first_ns
     count = int(table.groupby("rank").size().min())
     yield Finding(
         f"GPUs pause for {least / traced.gpu_ns:.0%} of the trace in {count} "
         f"gap{'s' * (count > 1)} of {_time(float(table['dur_ns'].min()))} and more",
         where=f"{_ranks(by_rank.index)}; longest {_time(longest['dur_ns'])} on rank "
-        f"{int(longest['rank'])}, {_time(longest['start_ns'] - first)} after the first kernel",
+        f"{int(longest['rank'])}, {_time(after_ns)} after the first kernel",
         **traced.cost(least),
         cost_basis="gaps without GPU work that are longer than those of launches, rank with the "
         "least of them",
@@ -285,9 +287,9 @@ def synchronising_calls(traced: Traced, *, least_share: float = 0.015) -> Iterat
     total = float(idle.median())
     if total < least_share * traced.gpu_ns:
         return
-    named = traced.events["name"].astype(str)
-    is_sync = named.str.contains(SYNC_CALLS, regex=True)
-    names = named[is_sync & traced.events["kind"].isna()].value_counts()
+    calls = traced.table(host_calls)
+    names = calls[calls["is_sync"]].groupby("name")["call_count"].sum()
+    names = names.sort_values(ascending=False, kind="stable")
     yield Finding(
         f"Synchronising calls leave the GPUs idle {total / traced.gpu_ns:.0%} of the time",
         where=_ranks(idle.index[idle > 0])
@@ -319,7 +321,7 @@ def graph_holes(traced: Traced, *, least_share: float = 0.05) -> Iterator[Findin
 @rule(Traced, reference=_TUNING)
 def data_loader(traced: Traced, *, least_share: float = 0.015) -> Iterator[Finding]:
     """All ranks wait for the data loader at the start of a step."""
-    calls = traced.loads[traced.loads["step"].notna()]
+    calls = traced.loads
     if calls.empty:
         return
     # A step that every rank loses; a single rank is a straggler and found as such.
@@ -369,7 +371,7 @@ def slow_copies(
     least_share: float = 0.01,
 ) -> Iterator[Finding]:  # fmt: skip
     """Copies between host and GPU far below the bandwidth of PCIe."""
-    table = copy_bandwidth(traced.events)
+    table = traced.table(copy_bandwidth)
     rows = table[table["direction"].isin(["HtoD", "DtoH"]) & (table["size_bytes"] >= least_bytes)
                  & (table["mean_gb_per_s"] < least_gb_per_s)]  # fmt: skip
     rows = rows[rows["busy_ns"] > least_share * traced.gpu_ns]
@@ -421,16 +423,15 @@ def tiny_kernels(
 @rule(Traced, reference=_TUNING)
 def allocator_calls(traced: Traced, *, least_share: float = 0.01) -> Iterator[Finding]:
     """CudaMalloc and cudaFree inside steps: the caching allocator misses."""
-    events = traced.events
-    calls = events[events["name"].astype(str).str.fullmatch(r"(cuda|hip)(Malloc|Free)(Async)?")
-                   & events["step"].notna()]  # fmt: skip
+    calls = traced.table(host_calls)
+    calls = calls[~calls["is_sync"]]
     by_rank = calls.groupby("rank")["dur_ns"].sum()
     if by_rank.empty or float(by_rank.max()) < least_share * traced.gpu_ns:
         return
     idle = float(_idle_of(traced, "host late", "sync wait").max())
     yield Finding(
         f"cudaMalloc and cudaFree take {by_rank.max() / traced.gpu_ns:.0%} of the time on the host",
-        where=f"{_ranks(by_rank.index)}; {len(calls):,} calls",
+        where=f"{_ranks(by_rank.index)}; {calls['call_count'].sum():,} calls",
         **traced.cost(min(float(by_rank.max()), idle)),
         cost_basis="time of the calls, at most the idle time that the host causes",
         confidence="medium",
@@ -560,7 +561,7 @@ def missing_ranks(traced: Traced) -> Iterator[Finding]:
 @rule(Traced, reference=_HTA)
 def unclassified_kernels(traced: Traced, *, least_share: float = 0.1) -> Iterator[Finding]:
     """GPU time in kernels whose kind is a guess."""
-    kinds = kernel_kinds(traced.events)
+    kinds = traced.table(kernel_kinds)
     guessed = kinds[kinds["is_unclassified"]].groupby("rank")["total_ns"].sum()
     total = kinds.groupby("rank")["total_ns"].sum()
     share = float((guessed / total).max()) if len(guessed) else 0.0

@@ -77,6 +77,7 @@ def kernels(events: pd.DataFrame, *, by_step: bool = False) -> pd.DataFrame:
     return KERNELS.check(table.iloc[order].reset_index(drop=True))
 
 
+@per_rank
 def kernel_kinds(events: pd.DataFrame, *, rules: Rules = None) -> pd.DataFrame:
     """Say what the GPU work is for, which rule says so, and how much no rule knows.
 

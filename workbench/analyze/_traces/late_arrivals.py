@@ -7,10 +7,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from workbench._shared.kernel_kinds import KINDS
 from workbench.analyze._lib import rows as arrays
-from workbench.analyze._lib.intervals import gaps, measure_within, running_end
+from workbench.analyze._lib.intervals import gaps, running_end
 from workbench.analyze._lib.rows import LAUNCH_CATEGORIES, MISSING, Ints, Work
+from workbench.analyze._traces.rank_evidence import COVERED, coverage_moments, step_starts
 from workbench.errors import WorkbenchError
 from workbench.tables import COLLECTIVE_WAITS, LATE_ARRIVALS
 
@@ -77,21 +77,42 @@ def late_arrivals(events: pd.DataFrame, waits: pd.DataFrame) -> pd.DataFrame:
     """
     COLLECTIVE_WAITS.check(waits)
     work = arrays.gpu_work(events, *_COLUMNS)
-    windows = windows_of(events, work, waits)
-    rows = _compared(waits, windows, parts_of(work, windows))
-    compute = compute_between(events, work, windows)
-    launched = pd.Series(compute, dtype="Float64").mask(compute == MISSING)
-    usual = launched[~rows["is_late"]].groupby(rows["collective"]).median()
-    rows["ratio"] = arrays.shares(launched, usual.reindex(rows["collective"]))
+    rows = compared_arrivals(waits, coverage_moments(events), step_starts(events))
     late = rows[rows["is_late"]].drop_duplicates("collective").sort_values("collective")
-    longest = longest_of(events, work, windows.at(late.index.to_numpy()))
-    table = _presented(events, late, longest)
+    windows = (late[name].to_numpy("int64") for name in ("rank", "begin_ns", "end_ns"))
+    table = presented(late).assign(
+        **_described(events, longest_of(events, work, Windows(*windows)))
+    )
     table.attrs["kernels_left_out"] = dict(waits.attrs.get("left_out", {}))
-    return LATE_ARRIVALS.check(table)
+    return LATE_ARRIVALS.check(LATE_ARRIVALS.cast(table))
 
 
-def _compared(waits: pd.DataFrame, windows: Windows, times: Ints) -> pd.DataFrame:
-    rows = pd.DataFrame(times, columns=list(_PARTS))
+def compared_arrivals(
+    waits: pd.DataFrame, moments: pd.DataFrame, starts: pd.DataFrame
+) -> pd.DataFrame:
+    """Compare what each rank did before each collective with the median of the others.
+
+    ``moments`` and ``starts`` are what :func:`coverage_moments` and :func:`step_starts` return, on
+    the clock of ``waits``. One row per row of ``waits``.
+    """
+    at, previous = _windows(waits, starts)
+    begin, end = _moments_of(moments, waits, at)
+    covered = moments[list(COVERED)].to_numpy("int64")
+    upto = covered[end] - covered[begin]
+    idle = at.end - at.begin - upto[:, -1]
+    rows = pd.DataFrame(
+        np.column_stack([np.diff(upto, axis=1, prepend=0), idle]), columns=[*_PARTS]
+    )
+    rows = _compared(waits, rows.assign(rank=at.rank, begin_ns=at.begin, end_ns=at.end), previous)
+    launched = moments["launched_ns"].to_numpy("int64")[end]
+    between = launched - launched[previous]
+    is_known = (previous != MISSING) & (launched != MISSING) & (launched[previous] != MISSING)
+    compute = pd.Series(between, dtype="Float64").where(is_known & (between >= 0))
+    usual = compute[~rows["is_late"]].groupby(rows["collective"]).median()
+    return rows.assign(ratio=arrays.shares(compute, usual.reindex(rows["collective"])))
+
+
+def _compared(waits: pd.DataFrame, rows: pd.DataFrame, previous: Ints) -> pd.DataFrame:
     for name in ("collective", "operation", "group", "step", "blamed_rank"):
         rows[name] = waits[name].array
     rows["is_late"] = waits["rank"].to_numpy() == rows["blamed_rank"].to_numpy()
@@ -99,64 +120,68 @@ def _compared(waits: pd.DataFrame, windows: Windows, times: Ints) -> pd.DataFram
     rows["wait_ns"] = by_collective["wait_ns"].transform("sum")
     # Relative to the collective, so that medians of times since 1970 stay exact.
     base = by_collective["start_ns"].transform("min").to_numpy()
-    rows["window_ns"] = windows.end - windows.start
-    rows["began_late_ns"], rows["late_ns"] = windows.start - base, windows.end - base
+    rows["window_ns"] = rows["end_ns"] - rows["begin_ns"]
+    rows["began_late_ns"], rows["late_ns"] = rows["begin_ns"] - base, rows["end_ns"] - base
     usual = rows[~rows["is_late"]].groupby("collective")[_MEASURES].median()
     median = usual.reindex(rows["collective"]).set_axis(rows.index)
     for name in _MEASURES:
         rows[f"excess {name}"] = (rows[name] - median[name]).round().astype("Int64")
     sure = by_collective["is_sure"].transform("all")
     complete = waits["is_complete"].fillna(value=True)
-    follows = pd.Series(windows.previous != MISSING).groupby(rows["collective"]).transform("all")
+    follows = pd.Series(previous != MISSING).groupby(rows["collective"]).transform("all")
     doubt = np.select([~sure, ~complete.to_numpy(bool), ~follows], range(len(_DOUBTS)), MISSING)
     return rows.assign(doubt=doubt)
 
 
-def _presented(events: pd.DataFrame, late: pd.DataFrame, longest: Longest) -> pd.DataFrame:
+def presented(late: pd.DataFrame) -> pd.DataFrame:
+    """Give rows of late ranks the columns of the table, but for those that describe its events."""
     late = late.reset_index(drop=True)
     excess = late[[f"excess {name}" for name in _MEASURES[:-1]]].fillna(0).to_numpy("int64")
     most = excess.max(axis=1, initial=0)
     kind = np.where(most > 0, excess.argmax(axis=1), MISSING)
-    names = np.append(events["name"].cat.categories.astype(str).to_numpy(dtype=object), "")
-    code = arrays.codes(events["name"])
-
-    def if_any(values: Any, row: Ints) -> pd.Series:
-        column = pd.Series(values)
-        return column.astype("Int64" if column.dtype == np.int64 else object).mask(row == MISSING)
-
-    table = late.assign(
+    return late.assign(
         late_ns=late["excess late_ns"],
         began_late_ns=late["excess began_late_ns"],
         excess_kind=arrays.labelled(kind, EXCESSES),
-        excess_ns=if_any(most, kind),
+        excess_ns=_if_any(most, kind),
         compute_ratio=late["ratio"],
-        longest_kernel=if_any(names[code[longest.kernel]], longest.kernel),
-        longest_kernel_ns=if_any(longest.kernel_ns, longest.kernel),
-        longest_idle_ns=pd.Series(longest.idle_ns, dtype="Int64").mask(longest.idle_ns == 0),
-        host_operator=if_any(names[code[longest.host]], longest.host),
-        host_operator_ns=if_any(longest.host_ns, longest.host),
         is_sure=~late["doubt"].isin(_SERIOUS),
         note=arrays.texts(late["doubt"].to_numpy(), _DOUBTS),
     )
-    return LATE_ARRIVALS.cast(table)
 
 
-# Earlier kinds hide later ones, as in the time breakdown.
-_LAYERS = tuple(KINDS.index(kind) for kind in ("compute", "communication", "memory", "other"))
+def _described(events: pd.DataFrame, longest: Longest) -> dict[str, pd.Series]:
+    names = np.append(events["name"].cat.categories.astype(str).to_numpy(dtype=object), "")
+    code = arrays.codes(events["name"])
+    return {
+        "longest_kernel": _if_any(names[code[longest.kernel]], longest.kernel),
+        "longest_kernel_ns": _if_any(longest.kernel_ns, longest.kernel),
+        "longest_idle_ns": pd.Series(longest.idle_ns, dtype="Int64").mask(longest.idle_ns == 0),
+        "host_operator": _if_any(names[code[longest.host]], longest.host),
+        "host_operator_ns": _if_any(longest.host_ns, longest.host),
+    }
+
+
+def host_operator(events: pd.DataFrame, begin_ns: int, end_ns: int) -> str | None:
+    """Return what the host of the one rank did in the longest idle time of a window."""
+    rank, begin, end = (np.array([time]) for time in (events["rank"].iloc[0], begin_ns, end_ns))
+    work = arrays.gpu_work(events, *_COLUMNS)
+    longest = longest_of(events, work, Windows(rank.astype(np.int64), begin, end))
+    operator = _described(events, longest)["host_operator"].iloc[0]
+    return None if pd.isna(operator) else str(operator)
+
+
+def _if_any(values: Any, row: Ints) -> pd.Series:
+    column = pd.Series(values)
+    return column.astype("Int64" if column.dtype == np.int64 else object).mask(row == MISSING)
 
 
 class Windows(NamedTuple):
     """The time before each start of a collective on a rank."""
 
     rank: Ints
-    start: Ints
+    begin: Ints
     end: Ints  # when the rank entered the collective
-    kernel: Ints  # the kernel of the collective, as a position in the GPU work
-    # that of the group's collective before it, at whose end the window begins; -1 if none
-    previous: Ints
-
-    def at(self, chosen: Ints) -> Windows:
-        return Windows(*(column[chosen] for column in self))
 
 
 class Longest(NamedTuple):
@@ -170,11 +195,13 @@ class Longest(NamedTuple):
     host_ns: Ints
 
 
-def windows_of(events: pd.DataFrame, work: Work, waits: pd.DataFrame) -> Windows:
-    """Find the window before each row of a table of waits."""
+def _windows(waits: pd.DataFrame, starts: pd.DataFrame) -> tuple[Windows, Ints]:
+    """Find the window before each row of a table of waits, and the row of the collective before.
+
+    A window begins at the end of that collective, of the same group; the row is -1 if none is.
+    """
     rank = waits["rank"].to_numpy().astype(np.int64)
     arrival = waits["start_ns"].to_numpy()
-    kernel = _kernels_of(work, waits)
     left = arrival + waits["wait_ns"].to_numpy() + waits["transfer_ns"].to_numpy()
     order = np.lexsort((arrival, arrays.codes(waits["group"]), rank))
     lane = arrays.grouped(rank, arrays.codes(waits["group"]).astype(np.int64)).number[order]
@@ -182,49 +209,43 @@ def windows_of(events: pd.DataFrame, work: Work, waits: pd.DataFrame) -> Windows
     start, previous = arrival.copy(), np.full(len(rank), MISSING)
     # Collectives of one group may overlap, and then the latest end so far counts.
     start[order[later]] = running_end(left[order], lane)[later - 1]
-    previous[order[later]] = kernel[order[later - 1]]
+    previous[order[later]] = order[later - 1]
     first = np.flatnonzero(previous == MISSING)
-    start[first] = _first_events(events, rank[first], arrays.taken(waits["step"], first))
-    return Windows(rank, np.minimum(start, arrival), arrival, kernel, previous)
+    keys = [rank[first], arrays.taken(waits["step"], first)]
+    times = pd.MultiIndex.from_frame(starts[["rank", "step"]].astype("int64"))
+    position = times.get_indexer(pd.MultiIndex.from_arrays(keys))
+    # Of a rank that is not there the error names the collective.
+    start[first] = np.append(starts["time_ns"].to_numpy(), arrival[:1])[position]
+    return Windows(rank, np.minimum(start, arrival), arrival), previous
 
 
-def parts_of(work: Work, windows: Windows) -> Ints:
-    """Split windows into compute, communication, memory, other and idle time [ns], exactly."""
-    times = np.zeros((len(windows.rank), len(_LAYERS) + 1), dtype=np.int64)
-    for rank in np.unique(windows.rank).tolist():
-        of_rank = np.flatnonzero(windows.rank == rank)
-        work_of_rank = _of_rank(work, rank)
-        kind, covered = work.kind[work_of_rank], np.zeros(len(of_rank), dtype=np.int64)
-        for column in range(len(_LAYERS)):
-            chosen = np.isin(kind, _LAYERS[: column + 1])
-            upto = measure_within(
-                work.start[work_of_rank][chosen],
-                work.end[work_of_rank][chosen],
-                windows.start[of_rank],
-                windows.end[of_rank],
-            )
-            times[of_rank, column], covered = upto - covered, upto
-        times[of_rank, -1] = windows.end[of_rank] - windows.start[of_rank] - covered
-    return times
+def positions_of(moments: pd.DataFrame, rank: Ints, time: Ints) -> Ints:
+    """Return the rows of coverage moments at some times of ranks, -1 where there is none."""
+    known_rank, known_time = moments["rank"].to_numpy(np.int64), moments["time_ns"].to_numpy()
+    position = np.full(len(rank), MISSING)
+    for number in np.unique(rank).tolist():
+        low, high = np.searchsorted(known_rank, [number, number + 1]).tolist()
+        of_rank = np.flatnonzero(rank == number)
+        at = low + np.searchsorted(known_time[low:high], time[of_rank])
+        is_there = np.append(known_time[:high], time[:1])[at] == time[of_rank]
+        position[of_rank[is_there & (at < high)]] = at[is_there & (at < high)]
+    return position
 
 
-def compute_between(events: pd.DataFrame, work: Work, windows: Windows) -> Ints:
-    """Add up the compute that was launched between both collectives of a window [ns].
-
-    Every rank launches the same work in the same order, whenever it runs. Returns -1 where no
-    collective came before, or a launch is not in the trace.
-    """
-    launch = arrays.launches_of(events, work.row)
-    when = events["start_ns"].to_numpy()[launch]
-    # In order of launch, which is the same on all ranks; that of execution is not.
-    order = np.lexsort((work.start, when, work.rank))
-    spent = np.where(work.kind == KINDS.index("compute"), work.end - work.start, 0)[order]
-    until = np.empty_like(spent)
-    until[order] = np.cumsum(spent)
-    is_known = (windows.previous != MISSING) & (launch[windows.kernel] != MISSING)
-    is_known &= launch[windows.previous] != MISSING
-    between = until[windows.kernel] - until[windows.previous]
-    return np.where(is_known & (between >= 0), between, MISSING)
+def _moments_of(moments: pd.DataFrame, waits: pd.DataFrame, at: Windows) -> tuple[Ints, Ints]:
+    """Return the moments at which windows begin and end; refuse waits of other events."""
+    begin, end = (positions_of(moments, at.rank, time) for time in (at.begin, at.end))
+    is_arrival = np.append(moments["is_arrival"].to_numpy(), False)
+    absent = (begin == MISSING) | ~is_arrival[end]
+    if absent.any():
+        row = waits[absent].iloc[0]
+        msg = (
+            f"collective {row['collective']} begins at {row['start_ns']} ns on rank {row['rank']}, "
+            f"where the events have no communication kernel ({absent.sum():,} such rows); pass the "
+            "events that the waits were made from, with clocks those of align_clocks"
+        )
+        raise WorkbenchError(msg)
+    return begin, end
 
 
 def longest_of(events: pd.DataFrame, work: Work, windows: Windows) -> Longest:
@@ -239,7 +260,7 @@ def longest_of(events: pd.DataFrame, work: Work, windows: Windows) -> Longest:
         # Ends do not ascend with starts, and a search needs values that do.
         reach = np.maximum.accumulate(end)
         for at in np.flatnonzero(windows.rank == rank).tolist():
-            low, high = int(windows.start[at]), int(windows.end[at])
+            low, high = int(windows.begin[at]), int(windows.end[at])
             first, last = np.searchsorted(reach, low, "right"), np.searchsorted(start, high)
             begin, finish = start[first:last], end[first:last]
             inside = np.minimum(finish, high) - np.maximum(begin, low)
@@ -253,36 +274,6 @@ def longest_of(events: pd.DataFrame, work: Work, windows: Windows) -> Longest:
                 following[at] = of_rank.start + np.searchsorted(start, closing[widest])
     host, host_ns = _host_of(events, work, following, idle_start, idle_end)
     return Longest(kernel, kernel_ns, idle_end - idle_start, host, host_ns)
-
-
-def _kernels_of(work: Work, waits: pd.DataFrame) -> Ints:
-    communication = np.flatnonzero(work.kind == KINDS.index("communication"))
-    recorded = pd.DataFrame(
-        {"rank": work.rank[communication], "start": work.start[communication]}
-    ).drop_duplicates()
-    wanted = pd.MultiIndex.from_arrays([waits["rank"].astype("int64"), waits["start_ns"]])
-    position = pd.MultiIndex.from_frame(recorded).get_indexer(wanted)
-    absent = position < 0
-    if absent.any():
-        row = waits[absent].iloc[0]
-        msg = (
-            f"collective {row['collective']} begins at {row['start_ns']} ns on rank {row['rank']}, "
-            f"where the events have no communication kernel ({absent.sum():,} such rows); pass the "
-            "events that the waits were made from, with clocks those of align_clocks"
-        )
-        raise WorkbenchError(msg)
-    return np.asarray(communication[recorded.index.to_numpy()[position]])
-
-
-def _first_events(events: pd.DataFrame, rank: Ints, step: Ints) -> Ints:
-    if len(rank) == 0:
-        return np.zeros(0, dtype=np.int64)
-    number = events["step"].fillna(MISSING).astype("int64")
-    first = events["start_ns"].groupby([events["rank"].astype("int64"), number]).min()
-    of_rank = first.groupby(level=0).min()
-    position = first.index.get_indexer(pd.MultiIndex.from_arrays([rank, step]))
-    in_step = first.to_numpy()[position]
-    return np.where(step == MISSING, of_rank.reindex(rank).to_numpy(), in_step)
 
 
 def _of_rank(work: Work, rank: int) -> slice:

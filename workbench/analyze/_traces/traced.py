@@ -6,36 +6,45 @@ from functools import cached_property
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from workbench.analyze._lib.finding_rules import Cost
-from workbench.analyze._lib.intervals import measure_within
 from workbench.analyze._traces.breakdown import step_times, time_breakdown
 from workbench.analyze._traces.clocks import align_clocks, clocks
 from workbench.analyze._traces.collectives import collective_waits, collectives
 from workbench.analyze._traces.idle import idle_time
+from workbench.analyze._traces.job_evidence import JobEvidence
 from workbench.analyze._traces.kernels import kernels
-from workbench.analyze._traces.late_arrivals import late_arrivals
-from workbench.analyze._traces.launches import launches
-from workbench.tables import Bundle, Trace
+from workbench.analyze._traces.late_arrivals import (
+    compared_arrivals,
+    host_operator,
+    positions_of,
+    presented,
+)
+from workbench.analyze._traces.rank_evidence import (
+    COVERED,
+    coverage_moments,
+    gpu_gaps,
+    loader_calls,
+    rank_facts,
+    step_starts,
+)
+from workbench.tables import LATE_ARRIVALS, Bundle
 
 # A host that launches too slowly leaves gaps of microseconds; in longer ones it does other things.
 # Gaps from 1 to 5 ms may still be a slow step on the host, which every step has: pauses are rare.
 _PAUSE_NS = 5_000_000
 _RARE_PAUSE_NS = 1_000_000
-_NEVER_NS = np.iinfo(np.int64).max
-_LOADER_CALLS = r"dataloader.*__next__|enumerate\(dataloader\)"
-SYNC_CALLS = r"Synchronize|hipMemcpyWithStream|^cudaMemcpy$"
+# Columns of late arrivals that need the events of the rank.
+_OF_EVENTS = (
+    "longest_kernel", "longest_kernel_ns", "longest_idle_ns", "host_operator", "host_operator_ns",
+)  # fmt: skip
 
 
-class Traced:
+class Traced(JobEvidence):
     """The tables that several rules on a trace read, each computed once."""
 
     domain = "traces"
     needs = ("traces",)
-
-    def __init__(self, trace: Trace) -> None:
-        self.trace = trace
 
     @classmethod
     def of(cls, bundle: Bundle) -> Traced | None:
@@ -46,52 +55,75 @@ class Traced:
     @cached_property
     def by_rank(self) -> pd.DataFrame:
         """Time breakdown of each rank that has GPU work."""
-        table = time_breakdown(self.events)
+        table = self.table(time_breakdown)
         return table[table["device_count"] > 0].set_index("rank")
 
     @cached_property
     def clocks(self) -> pd.DataFrame:
         """Clocks of the ranks as they were recorded."""
-        table = collectives(self.trace.events, process_groups=self.trace.process_groups)
-        return clocks(table)
+        return clocks(collectives(self.communication, process_groups=self.trace.process_groups))
 
     @cached_property
-    def events(self) -> pd.DataFrame:
-        """Events of all ranks on one clock, as far as it is sure how far each is off.
+    def _offsets(self) -> pd.Series:
+        """By rank what is to be subtracted from its times, as far as it is sure.
 
         On clocks of their own, a slow rank and its victims cannot be told apart: a clock that is
         milliseconds behind makes its rank arrive first.
         """
+        sure = self.clocks[self.clocks["is_sure"]].drop_duplicates("rank")
+        return sure.set_index("rank")["offset_ns"].dropna().astype("int64")
+
+    def _on_one_clock(self, table: pd.DataFrame, column: str) -> pd.DataFrame:
+        """Shift the times of a table of ranks onto the common clock."""
+        offset = table["rank"].map(self._offsets).fillna(0).astype("int64")
+        return table.assign(**{column: table[column] - offset})
+
+    @cached_property
+    def _aligned(self) -> pd.DataFrame:
+        """Communication of all ranks on one clock."""
         sure = self.clocks[self.clocks["is_sure"]]
         if not (sure["offset_ns"] != 0).any():
-            return self.trace.events
-        return align_clocks(self.trace.events, sure)
+            return self.communication
+        return align_clocks(self.communication, sure)
 
     @cached_property
     def collectives(self) -> pd.DataFrame:
         """Collectives matched across ranks."""
-        return collectives(self.events, process_groups=self.trace.process_groups)
+        return collectives(self._aligned, process_groups=self.trace.process_groups)
+
+    @cached_property
+    def _moments(self) -> pd.DataFrame:
+        return self._on_one_clock(self.table(coverage_moments), "time_ns")
 
     @cached_property
     def late(self) -> pd.DataFrame:
-        """Late arrivals, with the cause of each."""
-        waits = collective_waits(self.events, process_groups=self.trace.process_groups)
-        return late_arrivals(self.events, waits)
+        """Late arrivals, with the cause of each and the window in which it lies."""
+        waits = collective_waits(self._aligned, process_groups=self.trace.process_groups)
+        starts = self._on_one_clock(self.table(step_starts), "time_ns")
+        rows = compared_arrivals(waits, self._moments, starts)
+        late = rows[rows["is_late"]].drop_duplicates("collective").sort_values("collective")
+        columns = [name for name in LATE_ARRIVALS.columns if name not in _OF_EVENTS]
+        return presented(late)[[*columns, "begin_ns", "end_ns"]]
+
+    def host_operator(self, rank: int, begin_ns: int, end_ns: int) -> str | None:
+        """Return what the host did while the GPU of a rank had no work for longest in a window."""
+        offset = int(self._offsets.get(rank, 0))
+        return host_operator(self.events_of(rank), begin_ns + offset, end_ns + offset)
+
+    @property
+    def first_ns(self) -> int:
+        """Start of the first GPU work of all ranks."""
+        return int(self._on_one_clock(self.table(rank_facts), "first_ns")["first_ns"].min())
 
     @cached_property
     def idle(self) -> pd.DataFrame:
         """Idle time by rank and cause."""
-        return idle_time(self.events)
-
-    @cached_property
-    def launches(self) -> pd.DataFrame:
-        """Launch calls of the host."""
-        return launches(self.events)
+        return self.table(idle_time)
 
     @cached_property
     def kernels(self) -> pd.DataFrame:
         """Kernels by rank and name."""
-        return kernels(self.events)
+        return self.table(kernels)
 
     @cached_property
     def periods(self) -> pd.DataFrame:
@@ -99,13 +131,14 @@ class Traced:
 
         Ends, because a rank that is late starts its work late, while all end together.
         """
-        table = step_times(self.events)
+        table = self.table(step_times)
         table = table[table["gpu_ns"].notna()].sort_values(["rank", "step"])
-        end = (table["gpu_start_ns"] + table["gpu_ns"]).astype("int64")
+        # Nullable, as a shift of integers would give floats, and epoch times lose 100 ns.
+        end = table["gpu_start_ns"] + table["gpu_ns"]
         begin = table["start_ns"].fillna(table["gpu_start_ns"])
         follows = table["step"].groupby(table["rank"]).diff() == 1
         # Before the first step there is no end: its period begins with the host's.
-        begin = end.groupby(table["rank"]).shift().where(follows, begin).astype("int64")
+        begin = end.groupby(table["rank"]).shift().where(follows, begin)
         return table.assign(period_ns=(end - begin).astype("float64"))
 
     @cached_property
@@ -125,17 +158,11 @@ class Traced:
         table = table.assign(
             exposed_ns=table["dur_ns"].astype("float64"), step=table["step"].fillna(-1)
         )
-        compute = self.events[self.events["kind"] == "compute"]
-        for rank, rows in table.groupby("rank"):
-            work = compute[compute["rank"] == rank]
-            begin = rows["start_ns"].to_numpy("int64")
-            hidden = measure_within(
-                work["start_ns"].to_numpy("int64"),
-                (work["start_ns"] + work["dur_ns"]).to_numpy("int64"),
-                begin,
-                begin + rows["dur_ns"].to_numpy("int64"),
-            )
-            table.loc[rows.index, "exposed_ns"] -= hidden
+        begin, rank = table["start_ns"].to_numpy("int64"), table["rank"].to_numpy("int64")
+        compute = self._moments[COVERED[0]].to_numpy("int64")
+        end = begin + table["dur_ns"].to_numpy("int64")
+        done = [compute[positions_of(self._moments, rank, time)] for time in (begin, end)]
+        table["exposed_ns"] -= done[1] - done[0]
         last = table[table["rank"] == table["blamed_rank"]]
         usual = table["collective"].map(last.set_index("collective")["exposed_ns"])
         lost = (table["exposed_ns"] - usual.fillna(0.0)).clip(lower=0)
@@ -168,19 +195,7 @@ class Traced:
     @cached_property
     def gaps(self) -> pd.DataFrame:
         """Times without any GPU work of a rank, and the lengths of the work before and after."""
-        frames = []
-        work = self.events[self.events["kind"].notna()]
-        for rank, of_rank in work.groupby("rank"):
-            of_rank = of_rank.sort_values("start_ns")  # noqa: PLW2901
-            start, length = of_rank["start_ns"].to_numpy("int64"), of_rank["dur_ns"].to_numpy()
-            end = np.maximum.accumulate(start + length)[:-1]
-            gap = np.flatnonzero(start[1:] > end)
-            columns = (end[gap], (start[1:] - end)[gap], length[:-1][gap], length[1:][gap])
-            names = ("start_ns", "dur_ns", "before_ns", "after_ns")
-            frames.append(
-                pd.DataFrame(dict(zip(names, columns, strict=True))).assign(rank=int(str(rank)))
-            )
-        return pd.concat(frames, ignore_index=True)
+        return self._on_one_clock(self.table(gpu_gaps), "start_ns")
 
     @cached_property
     def _is_pause(self) -> pd.Series:
@@ -201,45 +216,18 @@ class Traced:
         """Gaps that are longer than the time of launches."""
         return self.gaps[self._is_pause]
 
-    def loading_ns(self, gaps: pd.DataFrame) -> pd.Series:
-        """Give for how long of gaps the host of their rank loads data."""
-        loading = pd.Series(0.0, index=gaps.index)
-        for rank, rows in gaps.groupby("rank"):
-            loads = self.loads[self.loads["rank"] == rank]
-            begin = rows["start_ns"].to_numpy("int64")
-            end = begin + rows["dur_ns"].to_numpy("int64")
-            starts = loads["start_ns"].to_numpy("int64")
-            loading[rows.index] = measure_within(starts, _ends(loads), begin, end)
-        return loading
-
-    @cached_property
+    @property
     def loads(self) -> pd.DataFrame:
-        """Calls of the data loader."""
-        names = self.events["name"].astype(str)
-        return self.events[names.str.contains(_LOADER_CALLS, case=False)]
+        """Time in calls of the data loader by rank and step."""
+        return self.table(loader_calls)
 
-    @cached_property
+    @property
     def drained(self) -> pd.DataFrame:
         """Shorter gaps that began while the host waited for the GPU, so nothing was queued.
 
         Those in which it mostly loads data are left to that.
         """
-        named = self.events["name"].astype(str)
-        is_call = named.str.contains(SYNC_CALLS, regex=True) & self.events["kind"].isna()
-        short = self.gaps[~self._is_pause]
-        kept = [short.iloc[:0]]
-        for rank, rows in short.groupby("rank"):
-            calls = self.events[is_call & (self.events["rank"] == rank)]
-            begin, end = rows["start_ns"], rows["start_ns"] + rows["dur_ns"]
-            order = np.argsort(ends := _ends(calls))
-            # The call that ended first after the GPU had run dry.
-            at = np.searchsorted(ends[order], begin.to_numpy("int64"))
-            call = np.append(order, -1)[at]
-            held = begin >= np.append(calls["start_ns"].to_numpy("int64"), _NEVER_NS)[call]
-            held &= np.append(ends, _NEVER_NS)[call] < end
-            kept.append(rows[held])
-        drained = pd.concat(kept)
-        return drained[self.loading_ns(drained) < drained["dur_ns"] / 2]
+        return self.gaps[self.gaps["is_drained"] & ~self._is_pause]
 
     def sum_by_rank(self, gaps: pd.DataFrame) -> pd.Series:
         """Add up the lengths of gaps for every rank with GPU work."""
@@ -269,7 +257,3 @@ def _by_step(waits: pd.DataFrame) -> pd.DataFrame:
     """Add up exposed waiting by step (row) and rank (column)."""
     table = waits.pivot_table(index="step", columns="rank", values="lost_ns", aggfunc="sum")
     return table.fillna(0.0)
-
-
-def _ends(events: pd.DataFrame) -> NDArray[np.int64]:
-    return (events["start_ns"] + events["dur_ns"]).to_numpy("int64")

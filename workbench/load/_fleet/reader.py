@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import pandas as pd
 
@@ -15,6 +18,8 @@ from workbench.load._files.time import BootTime, Hosts
 from workbench.load._fleet.same_job import same_job
 from workbench.load._fleet.several_jobs import read_kind
 from workbench.load._power.part import Unit
+from workbench.load._traces.rank_files import RankFiles, many_ranks
+from workbench.load._traces.reader import traces
 from workbench.load.kinds import NAMES, Options, Told, kind_named, told, unfit
 from workbench.load.quality import joined
 from workbench.tables import (
@@ -36,6 +41,7 @@ from workbench.tables import (
     JobLog,
     PowerLog,
     Table,
+    Trace,
 )
 
 NOT_THERE = "no {} in what was given"
@@ -56,6 +62,7 @@ _FIELDS = {
     "job operations": "operations", "document lengths": "document_lengths",
     "injections": "injections",
 }  # fmt: skip
+_Chosen: TypeAlias = tuple[Collection[str], int | None]  # kinds of data, and most ranks
 _NOT_READ = "holds {}, of which no rule asks anything"
 
 
@@ -164,6 +171,8 @@ def bundle(  # noqa: PLR0913 - the front door
     node: Hosts = None,
     scope: str | None = None,
     unit: Unit | None = None,
+    kinds: Collection[str] = (),
+    most_ranks: int | None = None,
     progress: bool = True,
 ) -> Bundle:
     """Load whatever is under a path, one table or bundle of tables per kind of data.
@@ -177,6 +186,11 @@ def bundle(  # noqa: PLR0913 - the front door
         A folder (searched to any depth), an archive, a file or a list of these.
     tz, year, boot_time, node, scope, unit, progress
         As for :func:`fleet`.
+    kinds
+        Kinds of data to read, e.g. ``{"traces"}``; all by default.
+    most_ranks
+        Ranks whose traces are loaded; of a job of more ``rank_files`` lists them, for
+        :func:`workbench.analyze.findings` to load one after the other. None loads any number.
 
     Returns
     -------
@@ -198,10 +212,10 @@ def bundle(  # noqa: PLR0913 - the front door
     Bundle of trace, power, job, failures, quality, files
     """
     files = told(path)
-    if not files.names:
-        raise unfit(path, files)
+    if not files.names or (kinds and not set(kinds) & set(files.names)):
+        raise unfit(path, files, tuple(kinds) or NAMES)
     options = Options(tz, year, boot_time, node, unit, scope)
-    read, frames, remarks, errors = _read(path, files, options, progress)
+    read, frames, remarks, errors = _read(path, files, options, (kinds, most_ranks), progress)
     if not read:
         raise errors[0] if errors else _not_asked(path, files)
     of_file = [
@@ -227,20 +241,23 @@ def _not_asked(path: Paths, files: Told) -> LoadError:
 
 
 def _read(
-    path: Paths, files: Told, options: Options, progress: bool
+    path: Paths, files: Told, options: Options, chosen: _Chosen, progress: bool
 ) -> tuple[Row, dict[str, pd.DataFrame], list[Finding], list[LoadError]]:
     """Read every kind; return results by field, findings by kind, remarks, and errors."""
+    kinds, most_ranks = chosen
     read: Row = {}
     frames: dict[str, pd.DataFrame] = {}
     remarks: list[Finding] = []
     errors: list[LoadError] = []
-    for name in files.names:
+    for name in (name for name in files.names if not kinds or name in kinds):
         field = _FIELDS.get(name)
         if field is None or field in read:
             remarks.append((shown_all(path), "noted", _NOT_READ.format(name), 1, None))
             continue
         try:
             kind = kind_named(name)
+            if name == "traces":
+                kind = replace(kind, door=partial(_traces, most_ranks=most_ranks))
             read[field], notes = read_kind(path, files, kind, options, progress=progress)
         except LoadError as error:
             errors.append(error)
@@ -249,4 +266,10 @@ def _read(
         remarks += notes
         if hasattr(read[field], "quality"):
             frames[name] = read[field].quality
+    if isinstance(read.get("trace"), RankFiles):
+        read["rank_files"] = read.pop("trace")
     return read, frames, remarks, errors
+
+
+def _traces(path: Paths, *, most_ranks: int | None, progress: bool) -> Trace | RankFiles:
+    return many_ranks(path, most_ranks) or traces(path, progress=progress)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import overload
@@ -13,6 +13,7 @@ import pandas as pd
 
 from workbench._shared.kernel_kinds import read_rules
 from workbench._shared.progress import progress as progress_bar
+from workbench._shared.rank_sets import over_ranks, quality_of_set, rank_state
 from workbench.errors import LoadError, WorkbenchError
 from workbench.load._files.archive import Paths, Source, Walk, shown_all, streams, survey
 from workbench.load._files.findings import Dropped, guarded, quality_frame
@@ -21,12 +22,15 @@ from workbench.load._files.rank_names import RankArgument, Ranked, Window, rank_
 from workbench.load._files.stream import Stream
 from workbench.load._traces import parquet
 from workbench.load._traces.kineto.reader import EngineName
-from workbench.load._traces.reader import RankReader, assemble, by_format
+from workbench.load._traces.reader import RankReader, assemble, by_format, joined_sets
 from workbench.tables import (
+    QUALITY,
     RANK_FILES,
     Trace,
 )
 
+# Traces of more ranks are read one after the other by whoever needs no more than a part of each.
+MOST_RANKS = 15
 # Metadata before the events: device properties of eight GPUs and a thousand process groups.
 _HEAD_BYTES = 64 << 10
 _LONG_HEAD_BYTES = 4 << 20
@@ -143,6 +147,32 @@ class RankFiles(Sequence[RankFile]):
         finally:
             walk.close()
 
+    def load(self, ranks: Collection[int]) -> Trace:
+        """Load some ranks together; the files of the others are not parsed.
+
+        Parameters
+        ----------
+        ranks
+            Numbers of ranks, at least one.
+
+        Returns
+        -------
+        Trace
+            Their tables; ``quality`` says that ranks of the job are not loaded.
+
+        Raises
+        ------
+        LoadError
+            If a rank is not there, or its file cannot be read.
+        """
+        by_rank = {file.rank: file for file in self.files}
+        wanted = sorted({int(rank) for rank in ranks})
+        if not wanted or not set(wanted) <= set(by_rank):
+            lacking = next((rank for rank in wanted if rank not in by_rank), "none")
+            msg = f"ranks: {lacking} of {len(self)} listed ranks, {min(by_rank)} to {max(by_rank)}"
+            raise LoadError(msg)
+        return joined_sets([by_rank[rank].load() for rank in wanted])
+
     @property
     def needs_one_pass(self) -> bool:
         """Whether a file by itself would be unpacked from the beginning of its archive."""
@@ -221,6 +251,42 @@ def rank_files(  # noqa: PLR0913 - the options of load.traces
         for number, told_by, head in numbered
     )
     return RankFiles(listed, quality_frame([*findings, *dropped.rows]))
+
+
+def many_ranks(path: Paths, most_ranks: int | None) -> RankFiles | None:
+    """List the ranks of a job of more than ``most_ranks``, None for any other set of traces.
+
+    Files that are of several jobs by their heads, and formats without ranks of their own, are left
+    to whoever loads them as a whole and says so.
+    """
+    if most_ranks is None:
+        return None
+    try:
+        files = rank_files(path)
+    except LoadError as error:
+        # Two files of one rank are two in a whole load as well, but only after parsing all.
+        if "rank=" in str(error):
+            raise
+        return None
+    sizes = {file.world_size for file in files} - {None}
+    return files if len(files) > most_ranks and len(sizes) <= 1 else None
+
+
+def quality_of_ranks(files: RankFiles, *, progress: bool = True) -> pd.DataFrame:
+    """Read one rank after the other for its quality alone."""
+    states, dropped = {}, Dropped()
+    total = sum(file.size_bytes for file in files)
+    with progress_bar(total=total, unit="B", label="checking traces", enabled=progress) as bar:
+        for file, state in over_ranks(files, rank_state):
+            if isinstance(state, Exception):
+                dropped.add(file.label, state)
+            else:
+                states[file.rank] = state
+            bar.update(file.size_bytes)
+    if not states:
+        dropped.raise_if_all()
+    quality = quality_of_set([states[rank] for rank in sorted(states)], files.quality, ())
+    return QUALITY.joined([quality, quality_frame(dropped.rows)])
 
 
 def _heads(sources: Sequence[Source], dropped: Dropped) -> list[_Head]:

@@ -299,10 +299,10 @@ def _parquet_sets(wanted: Sequence[Source], dropped: Dropped) -> Trace | None:
                 raise LoadError(msg)
             with guarded(source.label):
                 sets.append(parquet.parquet(source.path))
-    return _joined_sets(sets) if len(sets) > 1 else next(iter(sets), None)
+    return joined_sets(sets) if len(sets) > 1 else next(iter(sets), None)
 
 
-def _joined_sets(sets: Sequence[Trace]) -> Trace:
+def joined_sets(sets: Sequence[Trace]) -> Trace:
     """Join sets of different ranks, as files of one rank each are joined."""
     sets = sorted(sets, key=lambda of_ranks: int(of_ranks.ranks["rank"].min()))
     ranks = RANKS.joined(of_ranks.ranks for of_ranks in sets)

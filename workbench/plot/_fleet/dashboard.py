@@ -314,11 +314,16 @@ def _doubts(files: set[str], flagged: pd.DataFrame) -> str:
     return f'<a href="#quality">{plural(count, "reading")}</a>' if count else "nothing"
 
 
+def _counted(ranks: pd.DataFrame) -> range:
+    """Stand for the events of ranks; those of ranks that were loaded one by one are gone."""
+    return range(int(ranks["event_count"].sum()))
+
+
 def _covers(kind: str, bundle: Bundle) -> str:
     """Say what a kind of data covers, with its size."""
     of_kind: dict[str, list[tuple[str, Any]]] = {
         "traces": [("{:,} ranks", bundle.trace and bundle.trace.ranks["rank"].unique()),
-                   ("{:,} events", bundle.trace and bundle.trace.events)],
+                   ("{:,} events", bundle.trace and _counted(bundle.trace.ranks))],
         "power logs": [("{:,} meters", bundle.power and bundle.power.entities),
                        ("{:,} readings", bundle.power and bundle.power.power)],
         "job logs": [("{:,} steps", bundle.job and bundle.job.steps)],
