@@ -45,6 +45,7 @@ class Source:
     size_bytes: int = 0
     expansion_limit: float | None = EXPANSION_LIMIT
     place: Place | None = field(default=None, repr=False)
+    part: int | None = None  # the process of one rank, in a file with several
 
     def open(self) -> Stream:
         """Open the content, unpacked, from its beginning.

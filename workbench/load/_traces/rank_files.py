@@ -21,7 +21,8 @@ from workbench.load._files.rank_names import RankArgument, Ranked, Window, rank_
 from workbench.load._files.stream import Stream
 from workbench.load._traces import parquet
 from workbench.load._traces.kineto.reader import EngineName, is_worth_compiling
-from workbench.load._traces.reader import RankReader, assemble, by_format
+from workbench.load._traces.nsight.reader import nsight_ranks
+from workbench.load._traces.reader import PROFILES, RankReader, assemble, by_format
 from workbench.tables import (
     RANK_FILES,
     Trace,
@@ -197,7 +198,9 @@ def rank_files(  # noqa: PLR0913 - the options of load.traces
     """
     files, dropped = survey(path), Dropped()
     sources_by_format, findings = by_format(path, files, dropped)
-    name = next((name for name in ("kineto", "parquet") if name in sources_by_format), None)
+    name = next(
+        (name for name in ("kineto", *PROFILES, "parquet") if name in sources_by_format), None
+    )
     if name is None:
         of_format, (source, *_) = next(iter(sources_by_format.items()))
         msg = (
@@ -209,8 +212,9 @@ def rank_files(  # noqa: PLR0913 - the options of load.traces
     for other, passed_over in sources_by_format.items():
         reason = f"{other}: read by load.traces only"
         findings += [(one.label, "skipped by design", reason, 1, None) for one in passed_over]
-    reader = _reader(sources, args, rules, engine, cache)
-    heads = _stored_heads(sources, dropped) if name == "parquet" else _heads(sources, dropped)
+    reader = replace(_reader(sources, args, rules, engine, cache), format=name)
+    heads_of = {"kineto": _heads, "parquet": _stored_heads}.get(name, _profile_heads)
+    heads = heads_of(sources, dropped)
     if not heads:
         dropped.raise_if_all()
     with guarded(shown_all(path)):
@@ -240,6 +244,17 @@ def _heads(sources: Sequence[Source], dropped: Dropped) -> list[_Head]:
     for source, stream in streams(sources, dropped):
         with dropped.trying(source.label):
             heads.append(_head(source, stream))
+    return heads
+
+
+def _profile_heads(sources: Sequence[Source], dropped: Dropped) -> list[_Head]:
+    heads = []
+    for source, stream in streams(sources, dropped):
+        with dropped.trying(source.label), stream:
+            heads += [
+                _Head(part, process.rank, process.world_size, None)
+                for part, process in nsight_ranks(source, stream)
+            ]
     return heads
 
 

@@ -22,7 +22,7 @@ from workbench.load._files.archive import Paths, Source, Survey, shown_all, stre
 from workbench.load._files.findings import Dropped, Finding, Row, guarded, listed, quality_frame
 from workbench.load._files.json_events import to_integer
 from workbench.load._files.rank_names import NO_RANK_TOLD, RankArgument, Ranked, Window, ranked
-from workbench.load._files.wanted import is_utf16
+from workbench.load._files.wanted import export_advice, is_utf16
 from workbench.load._traces import parquet
 from workbench.load._traces.chakra import reader as chakra
 from workbench.load._traces.execution import reader as execution_trace
@@ -30,6 +30,7 @@ from workbench.load._traces.graph import concat
 from workbench.load._traces.kineto import reader as kineto_format
 from workbench.load._traces.kineto.rank import RankTables, metadata_text
 from workbench.load._traces.kineto.reader import EngineName, is_worth_compiling, kineto
+from workbench.load._traces.nsight import reader as nsight
 from workbench.load._traces.parquet import pack_frame, read_events, unpack_frame, write_events
 from workbench.tables import (
     DEPENDENCIES,
@@ -44,6 +45,8 @@ from workbench.tables import (
     Trace,
 )
 
+# Formats of profilers other than Kineto: a file may hold several ranks.
+PROFILES = {"nsight": nsight.nsight}
 _GRAPHS = {"chakra": chakra.chakra, "execution trace": execution_trace.execution_trace}
 
 # Starting worker processes takes seconds; smaller sets are read sooner without.
@@ -66,16 +69,16 @@ def traces(  # noqa: PLR0913 - the front door
     """Load the traces of one job, one rank or thousands, into tables.
 
     Formats are recognised by content: PyTorch profiler (Kineto) traces of any generation and
-    vendor, PyTorch execution traces, Chakra execution traces (protobuf and JSON), and the
-    workbench's own Parquet. Damage is repaired where that is safe, and everything dropped, repaired
-    or assumed is counted in the quality table.
+    vendor, exports of Nsight Systems (SQLite, or a folder of Parquet), PyTorch execution traces,
+    Chakra execution traces (protobuf and JSON), and the workbench's own Parquet. Damage is repaired
+    where that is safe, and everything dropped, repaired or assumed is counted in the quality table.
 
     Parameters
     ----------
     path
-        A file (``.json``, ``.json.gz``, ``.et``, ``.parquet``), a directory, an archive
-        (``.tar.gz``, ``.zip``) or a list of these. Profiles and execution traces of one job may lie
-        together.
+        A file (``.json``, ``.json.gz``, ``.sqlite``, ``.et``, ``.parquet``), a directory, an
+        archive (``.tar.gz``, ``.zip``) or a list of these. Profiles and execution traces of one job
+        may lie together.
     rank
         Ranks where the files do not tell them: one number for one file, a list in order of the
         files, or a dict from a part of the file name to the number.
@@ -90,7 +93,7 @@ def traces(  # noqa: PLR0913 - the front door
     engine
         ``"auto"``, ``"compiled"`` (needs numba) or ``"python"``; the tables are the same.
     cache
-        Directory in which parsed files are kept, by content; None keeps nothing.
+        Directory in which parsed files of Kineto are kept, by content; None keeps nothing.
     progress
         Whether to show a progress bar if loading takes more than a second.
 
@@ -116,11 +119,10 @@ def traces(  # noqa: PLR0913 - the front door
     own_rules = read_rules(rules) if isinstance(rules, str | Path) else rules
     sources, findings = by_format(path, files, dropped)
     loaded = []
-    if "kineto" in sources:
-        reader = RankReader(tuple(args), own_rules, engine, None if cache is None else Path(cache))
-        if ranks := _read_all(sources["kineto"], reader, dropped, progress):
-            with guarded(shown_all(path)):
-                loaded.append(assemble(ranked(ranks, rank, window)))
+    reader = RankReader(tuple(args), own_rules, engine, None if cache is None else Path(cache))
+    if ranks := _profiles(sources, reader, dropped, progress):
+        with guarded(shown_all(path)):
+            loaded.append(assemble(ranked(ranks, rank, window)))
     if stored := _parquet_sets(sources.get("parquet", ()), dropped):
         loaded.append(stored)
     for name in [name for name in _GRAPHS if name in sources]:
@@ -146,14 +148,19 @@ def by_format(
             else:
                 is_wide = is_utf16(source.head())
                 reason = _UTF16 if is_wide else "is in an unrecognized format"
+                reason = export_advice(source.label) or reason
                 findings.append((source.label, "dropped", reason, 1, None))
     if not sources:
         if not findings:
             dropped.raise_if_all()
         _raise_unknown(path, [*findings, *dropped.rows])
     # A profile and the execution trace of its run belong together; no other pair does.
-    if len(sources) > 1 and ("parquet" in sources or len(sources.keys() - {"kineto"}) > 1):
+    profiles = sources.keys() & {"kineto", *PROFILES}
+    is_mixed = len(profiles) > 1 or len(sources.keys() - profiles) > 1
+    if len(sources) > 1 and ("parquet" in sources or is_mixed):
         _raise_mixed(sources)
+    if "nsight" in sources:
+        sources["nsight"] = nsight.exports(sources["nsight"])
     return sources, findings
 
 
@@ -189,12 +196,15 @@ def format_of(source: Source) -> str:
         return "kineto"
     # From the surest mark to the least: many formats are JSON objects that begin alike.
     for name, module in (
+        ("nsight", nsight),
         ("parquet", parquet),
         ("chakra", chakra),
         ("execution trace", execution_trace),
         ("kineto", kineto_format),
     ):
-        if module.looks_like(head, source.label):
+        if module.looks_like(head, source.label) and (
+            module is not nsight or nsight.is_export(source)
+        ):
             return name
     # Some profilers write long metadata before the events.
     is_object = head.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"{")
@@ -232,10 +242,17 @@ class RankReader:
     rules: pd.DataFrame | None
     engine: EngineName
     cache: Path | None
+    format: str = "kineto"
 
     def read(
         self, source: Source, stream: object = None, advance: Callable[[int], object] | None = None
     ) -> RankTables:
+        if self.format != "kineto":
+            (tables,) = PROFILES[self.format](
+                source, args=self.args, rules=self.rules, stream=stream,  # type: ignore[arg-type]
+            )  # fmt: skip
+            return tables
+
         def parse() -> RankTables:
             return kineto(
                 source, args=self.args, rules=self.rules, engine=self.engine,
@@ -273,6 +290,20 @@ def _in_processes(
             continue
         with dropped.trying(source.label):
             raise tables
+
+
+def _profiles(
+    sources: Mapping[str, Sequence[Source]], reader: RankReader, dropped: Dropped, progress: bool
+) -> list[RankTables]:
+    """Read the profiles, which are all of one format; a file may hold several ranks."""
+    if "kineto" in sources:
+        return _read_all(sources["kineto"], reader, dropped, progress)
+    ranks: list[RankTables] = []
+    for name in PROFILES.keys() & sources.keys():
+        for source, stream in streams(sources[name], dropped):
+            with dropped.trying(source.label), stream:
+                ranks += PROFILES[name](source, args=reader.args, rules=reader.rules, stream=stream)
+    return ranks
 
 
 def _parquet_sets(wanted: Sequence[Source], dropped: Dropped) -> Trace | None:
@@ -314,7 +345,8 @@ def _joined_sets(sets: Sequence[Trace]) -> Trace:
 def _raise_unknown(path: Paths, findings: Sequence[Finding]) -> None:
     msg = (
         f"{shown_all(path)}: no readable trace found; supported: Kineto JSON, "
-        f"PyTorch execution traces, Chakra ET and the workbench's own Parquet."
+        "exports of Nsight Systems, PyTorch execution traces, Chakra ET and the workbench's own "
+        "Parquet."
         f"{listed(findings)}"
     )
     raise LoadError(msg)
@@ -351,7 +383,7 @@ def ranks_table(numbered: Sequence[Ranked[RankTables]]) -> pd.DataFrame:
     for rank, source, file in numbered:
         events, world = file.events, file.world_size
         ends = events["start_ns"] + events["dur_ns"]
-        row = {"rank": rank, "rank_source": source, "source": file.label, "format": "kineto"}
+        row = {"rank": rank, "rank_source": source, "source": file.label, "format": file.format}
         row |= {"backend": metadata_text(file.distributed, "backend"), "clock": file.clock}
         row["world_size"] = world if world and world > 0 else None
         row["first_ns"] = int(events["start_ns"].iloc[0]) if len(events) else None
