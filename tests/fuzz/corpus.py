@@ -105,7 +105,7 @@ _DOORS = (
     ("published/*incidents*", "causes"), ("failures-kmsg/*", "failures"),
     ("failures-slurm/*", "failures"), ("failures-spot/*", "failures"),
     ("flight-recorder/*", "flight_recorder"), ("iterations-vtrain/*", "iterations"),
-    ("kineto-*", "traces"), ("chakra-et/*", "traces"),
+    ("kineto-*", "traces"), ("chakra-et/*", "traces"), ("rocprofv3/*", "traces"),
     ("astra-sim-inputs/*.et", "traces"), ("lengths-*", "lengths"), ("power-zeus-sweeps/*", "sweeps"),
     ("power-*", "power"), ("profiles-h100-llama2/mlp.csv", "linear"),
     ("profiles-*/*attn*", "attention"), ("profiles-*", "collectives"),

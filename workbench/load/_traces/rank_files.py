@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import overload
+from typing import Any, overload
 
 import pandas as pd
 
@@ -23,6 +24,7 @@ from workbench.load._traces import parquet
 from workbench.load._traces.kineto.reader import EngineName, is_worth_compiling
 from workbench.load._traces.nsight.reader import nsight_ranks
 from workbench.load._traces.reader import PROFILES, RankReader, assemble, by_format
+from workbench.load._traces.rocm.rocpd import rocpd_ranks
 from workbench.tables import (
     RANK_FILES,
     Trace,
@@ -213,7 +215,7 @@ def rank_files(  # noqa: PLR0913 - the options of load.traces
         reason = f"{other}: read by load.traces only"
         findings += [(one.label, "skipped by design", reason, 1, None) for one in passed_over]
     reader = replace(_reader(sources, args, rules, engine, cache), format=name)
-    heads_of = {"kineto": _heads, "parquet": _stored_heads}.get(name, _profile_heads)
+    heads_of = {"kineto": _heads, "parquet": _stored_heads}.get(name, partial(_profile_heads, name))
     heads = heads_of(sources, dropped)
     if not heads:
         dropped.raise_if_all()
@@ -247,13 +249,23 @@ def _heads(sources: Sequence[Source], dropped: Dropped) -> list[_Head]:
     return heads
 
 
-def _profile_heads(sources: Sequence[Source], dropped: Dropped) -> list[_Head]:
+# Databases list their processes at once; other profiles are taken for one rank each.
+_RANKS_OF: Mapping[str, Callable[..., Sequence[tuple[Source, Any]]]] = {
+    "nsight": nsight_ranks,
+    "rocpd": rocpd_ranks,
+}
+
+
+def _profile_heads(name: str, sources: Sequence[Source], dropped: Dropped) -> list[_Head]:
     heads = []
     for source, stream in streams(sources, dropped):
         with dropped.trying(source.label), stream:
+            if name not in _RANKS_OF:
+                heads.append(_Head(source, None, None, None))
+                continue
             heads += [
                 _Head(part, process.rank, process.world_size, None)
-                for part, process in nsight_ranks(source, stream)
+                for part, process in _RANKS_OF[name](source, stream)
             ]
     return heads
 

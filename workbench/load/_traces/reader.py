@@ -32,6 +32,9 @@ from workbench.load._traces.kineto.rank import RankTables, metadata_text
 from workbench.load._traces.kineto.reader import EngineName, is_worth_compiling, kineto
 from workbench.load._traces.nsight import reader as nsight
 from workbench.load._traces.parquet import pack_frame, read_events, unpack_frame, write_events
+from workbench.load._traces.perfetto import packets as perfetto_packets
+from workbench.load._traces.perfetto.reader import perfetto
+from workbench.load._traces.rocm import rocpd, rocprofv3
 from workbench.tables import (
     DEPENDENCIES,
     DEVICES,
@@ -46,7 +49,12 @@ from workbench.tables import (
 )
 
 # Formats of profilers other than Kineto: a file may hold several ranks.
-PROFILES = {"nsight": nsight.nsight}
+PROFILES = {
+    "nsight": nsight.nsight, "rocprofv3": rocprofv3.rocprofv3, "rocpd": rocpd.rocpd,
+    "perfetto": perfetto,
+}  # fmt: skip
+# Databases of several tools begin alike; these are opened to be sure.
+_OPENED = {"nsight": nsight.is_export, "rocpd": rocpd.is_rocpd}
 _GRAPHS = {"chakra": chakra.chakra, "execution trace": execution_trace.execution_trace}
 
 # Starting worker processes takes seconds; smaller sets are read sooner without.
@@ -197,14 +205,15 @@ def format_of(source: Source) -> str:
     # From the surest mark to the least: many formats are JSON objects that begin alike.
     for name, module in (
         ("nsight", nsight),
+        ("rocpd", rocpd),
+        ("rocprofv3", rocprofv3),
+        ("perfetto", perfetto_packets),
         ("parquet", parquet),
         ("chakra", chakra),
         ("execution trace", execution_trace),
         ("kineto", kineto_format),
     ):
-        if module.looks_like(head, source.label) and (
-            module is not nsight or nsight.is_export(source)
-        ):
+        if module.looks_like(head, source.label) and (name not in _OPENED or _OPENED[name](source)):
             return name
     # Some profilers write long metadata before the events.
     is_object = head.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"{")
@@ -248,10 +257,16 @@ class RankReader:
         self, source: Source, stream: object = None, advance: Callable[[int], object] | None = None
     ) -> RankTables:
         if self.format != "kineto":
-            (tables,) = PROFILES[self.format](
+            ranks = PROFILES[self.format](
                 source, args=self.args, rules=self.rules, stream=stream,  # type: ignore[arg-type]
             )  # fmt: skip
-            return tables
+            if len(ranks) > 1:
+                msg = (
+                    f"{source.label}: holds {len(ranks)} processes with GPU work, each of them a "
+                    "rank; load.traces reads them together"
+                )
+                raise LoadError(msg)
+            return ranks[0]
 
         def parse() -> RankTables:
             return kineto(

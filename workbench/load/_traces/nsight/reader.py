@@ -154,7 +154,7 @@ def nsight_ranks(source: Source, stream: Stream | None = None) -> list[tuple[Sou
     ]
 
 
-def part_label(source: Source, pid: int) -> str:
+def part_label(source: Source, pid: int | None) -> str:
     """Return the label of one process of a file with several."""
     if source.part is not None:
         return source.label
