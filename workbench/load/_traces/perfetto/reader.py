@@ -72,6 +72,8 @@ def perfetto(
         )
         raise LoadError(msg)
     by_process = trace.by_process()
+    idle = len(trace.slices) - sum(map(len, by_process.values()))
+    findings.add("skipped by design", "slices of processes that used no GPU", idle)
     ranks = []
     for at, (pid, slices) in enumerate(by_process.items()):
         label = source.label if len(by_process) == 1 else part_label(source, pid)
@@ -79,7 +81,7 @@ def perfetto(
         of_rank = findings if at == 0 else Findings(label)
         of_rank.source = label
         texts = Texts()
-        parts = _rows(slices, trace.tracks, texts, of_rank)
+        parts = _rows(slices, trace, texts, of_rank)
         tables = rank_of(parts, texts, of_rank, metadata={}, args=args, rules=rules)
         ranks.append(replace(tables, format="perfetto"))
     return ranks
@@ -199,7 +201,7 @@ class _Trace:
 
     def by_process(self) -> dict[int | None, list[_Slice]]:
         """Return the slices of each process with GPU work; one for all if at most one has any."""
-        pids = {uuid: self._pid(uuid) for uuid in {one.track for one in self.slices}}
+        pids = self.pids()
         working = {
             pids[one.track] for one in self.slices if category_of(one.category) in GPU_WORK
         } - {None}
@@ -210,6 +212,10 @@ class _Trace:
             if pids[one.track] in slices:
                 slices[pids[one.track]].append(one)
         return slices
+
+    def pids(self) -> dict[int, int | None]:
+        """Return the process of each track with slices, where it or a parent tells it."""
+        return {uuid: self._pid(uuid) for uuid in {one.track for one in self.slices}}
 
     def _pid(self, uuid: int) -> int | None:
         for _ in range(_LONGEST_CHAIN):
@@ -240,9 +246,8 @@ def _text(raw: bytes) -> str:
     return raw.decode("utf-8", "replace")
 
 
-def _rows(
-    slices: Sequence[_Slice], tracks: dict[int, _Track], texts: Texts, findings: Findings
-) -> list[Rows]:
+def _rows(slices: Sequence[_Slice], trace: _Trace, texts: Texts, findings: Findings) -> list[Rows]:
+    tracks, pids = trace.tracks, trace.pids()
     of_category: defaultdict[str, list[_Slice]] = defaultdict(list)
     for one in slices:
         of_category[category_of(one.category)].append(one)
@@ -256,7 +261,7 @@ def _rows(
         if category in GPU_WORK:
             _place_on_gpu(records, group, tracks, findings)
         made.append(records)
-        processes.append(next((t.pid for one in group if (t := tracks.get(one.track))), None))
+        processes.append(integers([pids[one.track] for one in group]))
     name_collectives(made, texts, findings)
     return [one.rows(pid, texts, findings) for one, pid in zip(made, processes, strict=True)]
 

@@ -91,8 +91,8 @@ class Records:
         numbers = {name: values[rows] for name, values in self.numbers.items()}
         return Records(self.category, *columns, numbers)
 
-    def rows(self, pid: int | None, texts: Texts, findings: Findings) -> Rows:
-        """Return the rows of the records that have both times."""
+    def rows(self, pid: int | IntArray | None, texts: Texts, findings: Findings) -> Rows:
+        """Return the rows of the records that have both times; ``pid`` of all, or of each."""
         # MISSING lies below the limit.
         unread = np.any(
             [np.clip(t, -_LATEST_NS, _LATEST_NS) != t for t in (self.start, self.end)], 0
@@ -102,11 +102,12 @@ class Records:
         )
         dur = np.where(unread, 0, self.end) - np.where(unread, 0, self.start)
         count = len(self.start)
-        process = np.full(count, texts.code("" if pid is None else str(pid)), np.int32)
+        pids = np.full(count, MISSING if pid is None else pid, np.int64)
+        process = coded(pids, lambda number: _spelled(number, ""), texts)
         thread = self.numbers.get("stream", self.thread) if self.is_on_gpu else self.thread
         prefix = "stream " if self.is_on_gpu else ""
         spelled = coded(thread, lambda number: _spelled(number, prefix), texts)
-        category = np.full(count, texts.code(self.category), np.int32)
+        category = np.full(count, texts.code(self.category) if self.category else -1, np.int32)
         rows = Rows(self.start, dur, self.name, category, process, spelled, self.numbers)
         return rows.take(~unread) if unread.any() else rows
 

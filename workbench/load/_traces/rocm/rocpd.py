@@ -84,7 +84,10 @@ def rocpd(
                 "again: rocprofv3 --output-format rocpd --sys-trace -- COMMAND"
             )
             raise LoadError(msg)
-        processes = _with_work([one for reader in readers for one in reader.processes()])
+        everyone = [one for reader in readers for one in reader.processes()]
+    processes = _with_work(everyone)
+    idle = "processes that used no GPU, and so are no rank"
+    findings.add("skipped by design", idle, len(everyone) - len(processes))
     several = len(processes) > 1
     ranks: list[RankTables] = []
     for process in processes:
@@ -95,10 +98,7 @@ def rocpd(
         of_rank = findings if not ranks else Findings(label)
         of_rank.source = label
         name_collectives(process.records, process.texts, of_rank)
-        parts = [
-            one.rows(None if process.pid == MISSING else process.pid, process.texts, of_rank)
-            for one in process.records
-        ]
+        parts = [one.rows(process.pid, process.texts, of_rank) for one in process.records]
         tables = rank_of(
             parts, process.texts, of_rank, metadata=process.metadata, args=args, rules=rules
         )
