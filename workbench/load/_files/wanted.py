@@ -12,7 +12,7 @@ ARCHIVE_SUFFIXES = (
     *(".tar", ".tgz", ".tbz2", ".txz", ".tzst", ".zip"),
     *(f".tar{packing}" for packing in PACKED_SUFFIXES),
 )
-_TRACE_SUFFIXES = (".json", ".et", ".parquet", ".tmp", ".sqlite", ".pb")
+_TRACE_SUFFIXES = (".json", ".et", ".parquet", ".tmp", ".sqlite", ".xplane.pb")
 _REPORT_SUFFIXES = (".nsys-rep", ".qdrep", ".qdstrm")
 _NO_TRACE_SUFFIXES = (".ipynb", ".jsonl", ".comm_groups.json")
 _NO_LOG_SUFFIXES = (".ipynb", ".py", ".md", ".html", ".png", ".svg", ".pdf", ".parquet")

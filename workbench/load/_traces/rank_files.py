@@ -213,8 +213,8 @@ def rank_files(  # noqa: PLR0913 - the options of load.traces
         reason = f"{other}: read by load.traces only"
         findings += [(one.label, "skipped by design", reason, 1, None) for one in passed_over]
     reader = replace(_reader(sources, args, rules, engine, cache), format=name)
-    heads_of = {"kineto": _heads, "parquet": _stored_heads}.get(name, _profile_heads)
-    heads = heads_of(sources, dropped)
+    heads_of = {"kineto": _heads, "parquet": _stored_heads, "nsight": _heads_of_processes}
+    heads = heads_of.get(name, _heads_without_rank)(sources, dropped)
     if not heads:
         dropped.raise_if_all()
     with guarded(shown_all(path)):
@@ -247,7 +247,11 @@ def _heads(sources: Sequence[Source], dropped: Dropped) -> list[_Head]:
     return heads
 
 
-def _profile_heads(sources: Sequence[Source], dropped: Dropped) -> list[_Head]:
+def _heads_without_rank(sources: Sequence[Source], dropped: Dropped) -> list[_Head]:  # noqa: ARG001 - one signature for all formats
+    return [_Head(source, None, None, None) for source in sources]
+
+
+def _heads_of_processes(sources: Sequence[Source], dropped: Dropped) -> list[_Head]:
     heads = []
     for source, stream in streams(sources, dropped):
         with dropped.trying(source.label), stream:

@@ -32,6 +32,7 @@ from workbench.load._traces.kineto.rank import RankTables, metadata_text
 from workbench.load._traces.kineto.reader import EngineName, is_worth_compiling, kineto
 from workbench.load._traces.nsight import reader as nsight
 from workbench.load._traces.parquet import pack_frame, read_events, unpack_frame, write_events
+from workbench.load._traces.xplane import reader as xplane
 from workbench.tables import (
     DEPENDENCIES,
     DEVICES,
@@ -46,7 +47,7 @@ from workbench.tables import (
 )
 
 # Formats of profilers other than Kineto: a file may hold several ranks.
-PROFILES = {"nsight": nsight.nsight}
+PROFILES = {"nsight": nsight.nsight, "xplane": xplane.xplane}
 _GRAPHS = {"chakra": chakra.chakra, "execution trace": execution_trace.execution_trace}
 
 # Starting worker processes takes seconds; smaller sets are read sooner without.
@@ -197,6 +198,7 @@ def format_of(source: Source) -> str:
     # From the surest mark to the least: many formats are JSON objects that begin alike.
     for name, module in (
         ("nsight", nsight),
+        ("xplane", xplane),
         ("parquet", parquet),
         ("chakra", chakra),
         ("execution trace", execution_trace),
