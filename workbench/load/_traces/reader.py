@@ -32,6 +32,7 @@ from workbench.load._traces.kineto.rank import RankTables, metadata_text
 from workbench.load._traces.kineto.reader import EngineName, is_worth_compiling, kineto
 from workbench.load._traces.nsight import reader as nsight
 from workbench.load._traces.parquet import pack_frame, read_events, unpack_frame, write_events
+from workbench.load._traces.xplane import json_form
 from workbench.load._traces.xplane import reader as xplane
 from workbench.tables import (
     DEPENDENCIES,
@@ -47,7 +48,9 @@ from workbench.tables import (
 )
 
 # Formats of profilers other than Kineto: a file may hold several ranks.
-PROFILES = {"nsight": nsight.nsight, "xplane": xplane.xplane}
+PROFILES = {
+    "nsight": nsight.nsight, "xplane": xplane.xplane, "xprof json": json_form.xprof_json,
+}  # fmt: skip
 _GRAPHS = {"chakra": chakra.chakra, "execution trace": execution_trace.execution_trace}
 
 # Starting worker processes takes seconds; smaller sets are read sooner without.
@@ -155,6 +158,11 @@ def by_format(
         if not findings:
             dropped.raise_if_all()
         _raise_unknown(path, [*findings, *dropped.rows])
+    # JAX writes both beside each other.
+    if "xplane" in sources:
+        same = "the JSON form of a profile, whose .xplane.pb is read"
+        left = sources.pop("xprof json", [])
+        findings += [(source.label, "skipped by design", same, 1, None) for source in left]
     # A profile and the execution trace of its run belong together; no other pair does.
     profiles = sources.keys() & {"kineto", *PROFILES}
     is_mixed = len(profiles) > 1 or len(sources.keys() - profiles) > 1
@@ -193,6 +201,8 @@ def assemble(numbered: Sequence[Ranked[RankTables]]) -> Trace:
 def format_of(source: Source) -> str:
     """Recognise the format of a source by its first bytes; '' if it is unknown."""
     head = source.head()
+    if json_form.looks_like(head, source.label):
+        return "xprof json"
     if kineto_format.EVENT_LIST.search(head):
         return "kineto"
     # From the surest mark to the least: many formats are JSON objects that begin alike.
