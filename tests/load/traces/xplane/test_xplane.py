@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 from tests.load.traces.xplane.xplane_files import (
     REAL,
     add_line,
+    as_json,
     gpu_space,
+    names_of,
     real_space,
     space_class,
     stat_id,
@@ -38,10 +40,6 @@ def stored(tmp_path, space, name="a.xplane.pb"):
 def told(trace, finding):
     rows = trace.quality[trace.quality["finding"] == finding]
     return dict(zip(rows["what"], rows["count"], strict=True))
-
-
-def names_of(plane):
-    return {entry.key: entry.value.name for entry in plane.event_metadata}
 
 
 def test_every_event_is_the_one_that_protobuf_decodes():
@@ -149,31 +147,6 @@ def test_figures_that_a_kind_of_events_has_are_those_of_its_events(tmp_path):
     events = loaded(stored(tmp_path, space), args=("flops",)).events.set_index("name")
     assert events.loc["fusion.3", "flops"] == 7_000
     assert pd.isna(events.loc["copy.1", "flops"])
-
-
-def as_json(space):
-    """Spell a profile as XProf does: processes and threads named first, arguments as text."""
-    named, timed = [], []
-    for pid, plane in enumerate(space.planes):
-        stats = {entry.key: entry.value.name for entry in plane.stat_metadata}
-        told_name = {"ph": "M", "pid": pid, "name": "process_name", "args": {"name": plane.name}}
-        named.append(told_name)
-        for tid, line in enumerate(plane.lines):
-            thread = {"pid": pid, "tid": tid}
-            named.append({"ph": "M", "name": "thread_name", "args": {"name": line.name}, **thread})
-            for event in line.events:
-                args = {
-                    stats[stat.metadata_id]: stats.get(stat.ref_value) or str(stat.int64_value)
-                    for stat in event.stats
-                }
-                # Events of other lines may touch only after the time stamp of their line is added.
-                start = line.timestamp_ns + event.offset_ps // 1000
-                end = line.timestamp_ns + (event.offset_ps + event.duration_ps) // 1000
-                timed.append({
-                    "ph": "X", "name": names_of(plane)[event.metadata_id], "args": args,
-                    "ts": start / 1000, "dur": (end - start) / 1000, **thread,
-                })  # fmt: skip
-    return {"displayTimeUnit": "ns", "traceEvents": [*named, *timed, {}]}
 
 
 @pytest.mark.parametrize("space", [gpu_space, tpu_space])

@@ -133,3 +133,32 @@ def tpu_space():
     add_line(tpu, "Steps", [("4", 0, 9_000_000, {})])
     add_line(tpu, "Framework Name Scope", [("jit(f)", 0, 9_000_000, {})])
     return space
+
+
+def names_of(plane):
+    return {entry.key: entry.value.name for entry in plane.event_metadata}
+
+
+def as_json(space):
+    """Spell a profile as XProf does: processes and threads named first, arguments as text."""
+    named, timed = [], []
+    for pid, plane in enumerate(space.planes):
+        stats = {entry.key: entry.value.name for entry in plane.stat_metadata}
+        told_name = {"ph": "M", "pid": pid, "name": "process_name", "args": {"name": plane.name}}
+        named.append(told_name)
+        for tid, line in enumerate(plane.lines):
+            thread = {"pid": pid, "tid": tid}
+            named.append({"ph": "M", "name": "thread_name", "args": {"name": line.name}, **thread})
+            for event in line.events:
+                args = {
+                    stats[stat.metadata_id]: stats.get(stat.ref_value) or str(stat.int64_value)
+                    for stat in event.stats
+                }
+                # Events of other lines may touch only after the time stamp of their line is added.
+                start = line.timestamp_ns + event.offset_ps // 1000
+                end = line.timestamp_ns + (event.offset_ps + event.duration_ps) // 1000
+                timed.append({
+                    "ph": "X", "name": names_of(plane)[event.metadata_id], "args": args,
+                    "ts": start / 1000, "dur": (end - start) / 1000, **thread,
+                })  # fmt: skip
+    return {"displayTimeUnit": "ns", "traceEvents": [*named, *timed, {}]}
