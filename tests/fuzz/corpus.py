@@ -2,20 +2,24 @@
 
 import gzip
 import io
+import json
 import re
 import tarfile
 from collections.abc import Callable
 from fnmatch import fnmatch
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 import pandas as pd
 
+from tests.load.traces.nsight.nsight_files import two_processes, write
+from tests.load.traces.xplane.xplane_files import as_json, gpu_space, tpu_space
 from workbench import datasets, load
 from workbench.tables import HARMLESS
 
 LARGEST_BYTES = 32 << 10
-LARGEST_BINARY_BYTES = 200 << 10
+LARGEST_BINARY_BYTES = 300 << 10
 _EVENT = re.compile(rb"\},\s*\{")
 
 
@@ -106,6 +110,7 @@ _DOORS = (
     ("failures-slurm/*", "failures"), ("failures-spot/*", "failures"),
     ("flight-recorder/*", "flight_recorder"), ("iterations-vtrain/*", "iterations"),
     ("kineto-*", "traces"), ("chakra-et/*", "traces"), ("rocprofv3/*", "traces"),
+    ("nsight-systems/*", "traces"), ("xplane/*", "traces"),
     ("astra-sim-inputs/*.et", "traces"), ("lengths-*", "lengths"), ("power-zeus-sweeps/*", "sweeps"),
     ("power-*", "power"), ("profiles-h100-llama2/mlp.csv", "linear"),
     ("profiles-*/*attn*", "attention"), ("profiles-*", "collectives"),
@@ -124,7 +129,23 @@ def seeds() -> list[Seed]:
             if door and file.suffix != ".md" and "LICENSE" not in file.name:
                 parts = _beginnings(file)
                 found += [Seed(f"{label}{'#' * at}", data, door) for at, data in enumerate(parts)]
-    return found
+    return [*found, *_made()]
+
+
+def _made() -> list[Seed]:
+    """Make small files of formats whose real samples are large, or of one version only."""
+    with TemporaryDirectory() as place:
+        export = write(Path(place) / "a.sqlite", two_processes()).read_bytes()
+    named = json.dumps(as_json(gpu_space())).encode()
+    profiles = {"gpu": gpu_space(), "tpu": tpu_space()}
+    return [
+        Seed("made/nsight.sqlite", export, "traces"),
+        Seed("made/xla.trace.json", named, "traces"),
+        *(
+            Seed(f"made/{name}.xplane.pb", space.SerializeToString(), "traces")
+            for name, space in profiles.items()
+        ),
+    ]
 
 
 def _beginnings(file: Path) -> list[bytes]:

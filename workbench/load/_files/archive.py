@@ -16,6 +16,7 @@ from typing import BinaryIO, Literal
 from workbench.errors import LoadError
 from workbench.load._files import stream as unpacking
 from workbench.load._files.findings import Dropped, Remark, listed
+from workbench.load._files.foreign import identity
 from workbench.load._files.stream import GZIP_MAGIC, DamagedError, Feed, Health, Stream
 from workbench.load._files.wanted import (
     ARCHIVE_SUFFIXES,
@@ -226,7 +227,10 @@ def _add(survey: Survey, file: Path, *, is_named: bool, expansion_limit: float |
         if not reason:
             may_be_archive = is_named or file.name.lower().endswith(ARCHIVE_SUFFIXES)
             if may_be_archive and (kind := archive_kind(file, expansion_limit)):
-                _add_members(survey, source, kind)
+                # Workbooks and checkpoints are archives, too.
+                reason = identity(b"", file.name).removeprefix("it ")
+                if not reason:
+                    _add_members(survey, source, kind)
             else:
                 survey.sources.append(replace(source, size_bytes=unpacked_size(file)))
     except (LoadError, OSError) as error:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from workbench.load._files.foreign import identity
 from workbench.load._files.stream import PACKED_SUFFIXES, is_packed, plain_name
 
 ARCHIVE_SUFFIXES = (
@@ -13,7 +14,8 @@ ARCHIVE_SUFFIXES = (
     *(f".tar{packing}" for packing in PACKED_SUFFIXES),
 )
 _TRACE_SUFFIXES = (
-    *(".json", ".et", ".parquet", ".tmp", ".sqlite", ".pb", ".db", ".pftrace", ".perfetto-trace"),
+    *(".json", ".et", ".parquet", ".tmp", ".sqlite", ".xplane.pb", ".db", ".pftrace"),
+    ".perfetto-trace",
 )
 _REPORT_SUFFIXES = (".nsys-rep", ".qdrep", ".qdstrm")
 _NO_TRACE_SUFFIXES = (".ipynb", ".jsonl", ".comm_groups.json")
@@ -115,16 +117,18 @@ def is_utf16(head: bytes) -> bool:
     return half > 1 and max(zeros) > 0.9 * half and min(zeros) < 0.1 * half
 
 
-def appearance(head: bytes) -> str:
-    r"""Say how a file begins.
+def appearance(head: bytes, name: str = "") -> str:
+    r"""Say what a file is and how to export it if that can be told, else how it begins.
 
     Examples
     --------
     >>> appearance(b"id,name\n1,a\n")
     "it begins with 'id,name'"
-    >>> appearance(bytes([127, 69, 76, 70, 0, 1, 2, 3]))
-    'binary data, it begins with the bytes 7f 45 4c 46 00 01 02 03'
+    >>> appearance(bytes([255, 2, 7, 4, 0, 1, 2, 3]))
+    'binary data, it begins with the bytes ff 02 07 04 00 01 02 03'
     """
+    if known := identity(head, name):
+        return known
     text = head.decode(errors="replace").lstrip()
     odd = sum(not (c.isprintable() or c.isspace()) or c == "\ufffd" for c in text)
     if 10 * odd > len(text):

@@ -215,8 +215,9 @@ def rank_files(  # noqa: PLR0913 - the options of load.traces
         reason = f"{other}: read by load.traces only"
         findings += [(one.label, "skipped by design", reason, 1, None) for one in passed_over]
     reader = replace(_reader(sources, args, rules, engine, cache), format=name)
-    heads_of = {"kineto": _heads, "parquet": _stored_heads}.get(name, partial(_profile_heads, name))
-    heads = heads_of(sources, dropped)
+    heads_of = {"kineto": _heads, "parquet": _stored_heads}
+    heads_of |= {database: partial(_heads_of_processes, database) for database in _RANKS_OF}
+    heads = heads_of.get(name, _heads_without_rank)(sources, dropped)
     if not heads:
         dropped.raise_if_all()
     with guarded(shown_all(path)):
@@ -249,20 +250,21 @@ def _heads(sources: Sequence[Source], dropped: Dropped) -> list[_Head]:
     return heads
 
 
-# Databases list their processes at once; other profiles are taken for one rank each.
+def _heads_without_rank(sources: Sequence[Source], dropped: Dropped) -> list[_Head]:  # noqa: ARG001 - one signature for all formats
+    return [_Head(source, None, None, None) for source in sources]
+
+
+# Databases list their processes at once.
 _RANKS_OF: Mapping[str, Callable[..., Sequence[tuple[Source, Any]]]] = {
     "nsight": nsight_ranks,
     "rocpd": rocpd_ranks,
 }
 
 
-def _profile_heads(name: str, sources: Sequence[Source], dropped: Dropped) -> list[_Head]:
+def _heads_of_processes(name: str, sources: Sequence[Source], dropped: Dropped) -> list[_Head]:
     heads = []
     for source, stream in streams(sources, dropped):
         with dropped.trying(source.label), stream:
-            if name not in _RANKS_OF:
-                heads.append(_Head(source, None, None, None))
-                continue
             heads += [
                 _Head(part, process.rank, process.world_size, None)
                 for part, process in _RANKS_OF[name](source, stream)

@@ -22,7 +22,7 @@ from workbench.load._files.archive import Paths, Source, Survey, shown_all, stre
 from workbench.load._files.findings import Dropped, Finding, Row, guarded, listed, quality_frame
 from workbench.load._files.json_events import to_integer
 from workbench.load._files.rank_names import NO_RANK_TOLD, RankArgument, Ranked, Window, ranked
-from workbench.load._files.wanted import export_advice, is_utf16
+from workbench.load._files.wanted import appearance, is_utf16
 from workbench.load._traces import parquet
 from workbench.load._traces.chakra import reader as chakra
 from workbench.load._traces.execution import reader as execution_trace
@@ -35,6 +35,8 @@ from workbench.load._traces.parquet import pack_frame, read_events, unpack_frame
 from workbench.load._traces.perfetto import packets as perfetto_packets
 from workbench.load._traces.perfetto.reader import perfetto
 from workbench.load._traces.rocm import rocpd, rocprofv3
+from workbench.load._traces.xplane import json_form
+from workbench.load._traces.xplane import reader as xplane
 from workbench.tables import (
     DEPENDENCIES,
     DEVICES,
@@ -51,7 +53,7 @@ from workbench.tables import (
 # Formats of profilers other than Kineto: a file may hold several ranks.
 PROFILES = {
     "nsight": nsight.nsight, "rocprofv3": rocprofv3.rocprofv3, "rocpd": rocpd.rocpd,
-    "perfetto": perfetto,
+    "perfetto": perfetto, "xplane": xplane.xplane, "xprof json": json_form.xprof_json,
 }  # fmt: skip
 # Databases of several tools begin alike; these are opened to be sure.
 _OPENED = {"nsight": nsight.is_export, "rocpd": rocpd.is_rocpd}
@@ -77,9 +79,10 @@ def traces(  # noqa: PLR0913 - the front door
     """Load the traces of one job, one rank or thousands, into tables.
 
     Formats are recognised by content: PyTorch profiler (Kineto) traces of any generation and
-    vendor, exports of Nsight Systems (SQLite, or a folder of Parquet), PyTorch execution traces,
-    Chakra execution traces (protobuf and JSON), and the workbench's own Parquet. Damage is repaired
-    where that is safe, and everything dropped, repaired or assumed is counted in the quality table.
+    vendor, exports of Nsight Systems (SQLite, or a folder of Parquet), rocprofv3 (JSON and rocpd),
+    Perfetto (``.pftrace``), PyTorch execution traces, Chakra execution traces (protobuf and JSON),
+    and the workbench's own Parquet. Damage is repaired where that is safe, and everything dropped,
+    repaired or assumed is counted in the quality table.
 
     Parameters
     ----------
@@ -154,14 +157,19 @@ def by_format(
             if name := format_of(source):
                 sources.setdefault(name, []).append(source)
             else:
-                is_wide = is_utf16(source.head())
-                reason = _UTF16 if is_wide else "is in an unrecognized format"
-                reason = export_advice(source.label) or reason
-                findings.append((source.label, "dropped", reason, 1, None))
+                head = source.head()
+                reason = _UTF16 if is_utf16(head) else "is in an unrecognized format"
+                seen = None if is_utf16(head) else appearance(head, source.label)
+                findings.append((source.label, "dropped", reason, 1, seen))
     if not sources:
         if not findings:
             dropped.raise_if_all()
         _raise_unknown(path, [*findings, *dropped.rows])
+    # JAX writes both beside each other.
+    if "xplane" in sources:
+        same = "the JSON form of a profile, whose .xplane.pb is read"
+        left = sources.pop("xprof json", [])
+        findings += [(source.label, "skipped by design", same, 1, None) for source in left]
     # A profile and the execution trace of its run belong together; no other pair does.
     profiles = sources.keys() & {"kineto", *PROFILES}
     is_mixed = len(profiles) > 1 or len(sources.keys() - profiles) > 1
@@ -200,6 +208,8 @@ def assemble(numbered: Sequence[Ranked[RankTables]]) -> Trace:
 def format_of(source: Source) -> str:
     """Recognise the format of a source by its first bytes; '' if it is unknown."""
     head = source.head()
+    if json_form.looks_like(head, source.label):
+        return "xprof json"
     if kineto_format.EVENT_LIST.search(head):
         return "kineto"
     # From the surest mark to the least: many formats are JSON objects that begin alike.
@@ -207,6 +217,7 @@ def format_of(source: Source) -> str:
         ("nsight", nsight),
         ("rocpd", rocpd),
         ("rocprofv3", rocprofv3),
+        ("xplane", xplane),
         ("perfetto", perfetto_packets),
         ("parquet", parquet),
         ("chakra", chakra),
@@ -360,8 +371,8 @@ def _joined_sets(sets: Sequence[Trace]) -> Trace:
 def _raise_unknown(path: Paths, findings: Sequence[Finding]) -> None:
     msg = (
         f"{shown_all(path)}: no readable trace found; supported: Kineto JSON, "
-        "exports of Nsight Systems, PyTorch execution traces, Chakra ET and the workbench's own "
-        "Parquet."
+        "exports of Nsight Systems, rocprofv3 (JSON, rocpd), Perfetto (.pftrace), PyTorch "
+        "execution traces, Chakra ET and the workbench's own Parquet."
         f"{listed(findings)}"
     )
     raise LoadError(msg)

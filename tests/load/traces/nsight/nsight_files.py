@@ -77,3 +77,16 @@ def write_parquet(folder, content):
                 frame[column] = frame[column].astype("Int64")
         frame.to_parquet(folder / f"{name}.parquet")
     return folder
+
+
+def two_processes(*, first=0, second=1):
+    """Two processes on one node; correlation ids are the same in both."""
+    content, other = tables(101), tables(102)
+    for name in (f"{K}KERNEL", f"{K}MEMCPY", f"{K}MEMSET"):
+        rows = [(*row[:2], first, *row[3:]) for row in content[name][1]]
+        rows += [(row[0] + 5, row[1] + 5, second, *row[3:]) for row in other[name][1]]
+        content[name] = (content[name][0], rows)
+    for name in (f"{K}RUNTIME", "NVTX_EVENTS"):
+        content[name] = (content[name][0], [*content[name][1], *other[name][1]])
+    content["OSRT_API"] = ("start end globalTid nameId", [(1, 9, pid(999) | 5, 7)])
+    return content

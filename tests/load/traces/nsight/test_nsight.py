@@ -9,7 +9,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.load.traces.nsight.nsight_files import GPU, KERNEL, K, pid, tables, write, write_parquet
+from tests.load.traces.nsight.nsight_files import (
+    GPU,
+    KERNEL,
+    K,
+    pid,
+    tables,
+    two_processes,
+    write,
+    write_parquet,
+)
 from workbench import analyze, datasets, load
 from workbench.errors import LoadError
 from workbench.load.kinds import kinds_of
@@ -162,19 +171,6 @@ def test_every_form_holds_the_same(tmp_path, form):
     for name, frame in frames(loaded(other)).items():
         pd.testing.assert_frame_equal(frame, frames(loaded(file))[name])
     assert kinds_of(other) == {"traces"}
-
-
-def two_processes(*, first=0, second=1):
-    """Two processes on one node; correlation ids are the same in both."""
-    content, other = tables(101), tables(102)
-    for name in (f"{K}KERNEL", f"{K}MEMCPY", f"{K}MEMSET"):
-        rows = [(*row[:2], first, *row[3:]) for row in content[name][1]]
-        rows += [(row[0] + 5, row[1] + 5, second, *row[3:]) for row in other[name][1]]
-        content[name] = (content[name][0], rows)
-    for name in (f"{K}RUNTIME", "NVTX_EVENTS"):
-        content[name] = (content[name][0], [*content[name][1], *other[name][1]])
-    content["OSRT_API"] = ("start end globalTid nameId", [(1, 9, pid(999) | 5, 7)])
-    return content
 
 
 def test_each_process_is_a_rank_and_correlations_are_its_own(tmp_path):

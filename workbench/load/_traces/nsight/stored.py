@@ -105,8 +105,8 @@ def _connected(path: Path, label: str) -> sqlite3.Connection:
     except sqlite3.Error as error:
         database.close()
         msg = (
-            f"{label}: is damaged, SQLite cannot open it ({error}); export the report again: "
-            "nsys export --type sqlite REPORT.nsys-rep"
+            f"{label}: is damaged, SQLite cannot open it ({error}); get it again: "
+            "nsys export --type sqlite REPORT.nsys-rep, or rocprofv3 --output-format rocpd"
         )
         raise LoadError(msg) from error
     return database
