@@ -14,6 +14,8 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from tests.load.traces.nsight.nsight_files import two_processes, write
+from tests.load.traces.perfetto import perfetto_files
+from tests.load.traces.rocm import rocm_files
 from tests.load.traces.xplane.xplane_files import as_json, gpu_space, tpu_space
 from workbench import datasets, load
 from workbench.tables import HARMLESS
@@ -129,7 +131,18 @@ def seeds() -> list[Seed]:
             if door and file.suffix != ".md" and "LICENSE" not in file.name:
                 parts = _beginnings(file)
                 found += [Seed(f"{label}{'#' * at}", data, door) for at, data in enumerate(parts)]
-    return [*found, *_made()]
+    return [*found, *_made(), *_of_rocm()]
+
+
+def _of_rocm() -> list[Seed]:
+    """Make a small file of each format of ROCm's profilers."""
+    made = {"rocm.json": json.dumps({"rocprofiler-sdk-tool": [rocm_files.process()]}).encode()}
+    made["rocm.pftrace"] = perfetto_files.rocm()
+    with TemporaryDirectory() as place:
+        for name, has_tracks in (("rows.db", False), ("tracks.db", True)):
+            tables = rocm_files.rocpd_tables(has_tracks=has_tracks)
+            made[name] = rocm_files.write_rocpd(Path(place) / name, tables).read_bytes()
+    return [Seed(f"made/{name}", data, "traces") for name, data in made.items()]
 
 
 def _made() -> list[Seed]:

@@ -66,7 +66,8 @@ class Wanted:
 def _no_trace(base: str, head: bytes) -> str:
     if (reason := export_advice(base)) or base.endswith(_NO_TRACE_SUFFIXES):
         return reason or _OTHER
-    is_likely = plain_name(base).endswith(_TRACE_SUFFIXES)
+    # ROCm Systems Profiler ends the names of its traces as schemas are.
+    is_likely = plain_name(base).endswith(_TRACE_SUFFIXES) or base.startswith("perfetto-trace")
     return "" if is_likely or is_packed(head) or _TRACE_START.match(head) else _OTHER
 
 

@@ -49,6 +49,16 @@ def test_slices_of_rocm_are_gpu_work_with_their_launches(write):
     assert "GPU rows numbered as agents of the node, of which CPUs are some" in told(trace, "noted")
 
 
+def test_a_folder_of_rocm_systems_profiler_is_read(tmp_path):
+    """It puts its name before the domains, and ends file names as schemas end."""
+    for pid in (70, 71):
+        span = pf.span(10, 20, "rocm_kernel_dispatch", "k", track=1)
+        (tmp_path / f"perfetto-trace-{pid}.proto").write_bytes(pf.track(1, pid=pid) + span)
+    trace = loaded(tmp_path)
+    assert trace.events["kind"].tolist() == ["compute"] * 2
+    assert trace.ranks["rank_source"].tolist() == ["assumed"] * 2
+
+
 def test_nested_slices_end_innermost_first(write):
     trace = loaded(
         write(

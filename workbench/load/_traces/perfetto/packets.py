@@ -20,7 +20,7 @@ _PACKET = (1, 2)  # field and wire type of a packet in a trace
 _LOOKED_AT = 16
 # Timestamp, sequence, clock snapshot, synchronisation marker, configuration, track descriptor.
 _SURE = {(8, 0), (10, 0), (6, 2), (36, 2), (33, 2), (60, 2)}
-_ENDINGS = (".pftrace", ".perfetto-trace", ".perfetto")
+_NAMES = (".pftrace", ".perfetto", "perfetto-trace")
 
 _TYPES = {"int64": 3, "uint64": 4, "int32": 5, "bool": 8, "bytes": 12, "uint32": 13, "double": 1}
 # Message -> field: number and type, "*" where repeated; other types are messages named here.
@@ -70,7 +70,7 @@ def looks_like(head: bytes, label: str) -> bool:
         present |= packet
         at = start + length
     if at == 0:
-        return head.startswith(b"\x0a") and label.lower().endswith(_ENDINGS)
+        return head.startswith(b"\x0a") and any(name in label.lower() for name in _NAMES)
     return len(_SURE & present) > 1
 
 

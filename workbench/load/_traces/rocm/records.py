@@ -39,10 +39,10 @@ def category_of(domain: str) -> str:
 
     Examples
     --------
-    >>> category_of("HIP_RUNTIME_API"), category_of("scratch_memory")
-    ('cuda_runtime', 'scratch_memory')
+    >>> category_of("HIP_RUNTIME_API"), category_of("rocm_rccl_api"), category_of("cpu_op")
+    ('cuda_runtime', 'rccl_api', 'cpu_op')
     """
-    name = domain.lower()
+    name = domain.lower().removeprefix("rocm_")
     return next((known for start, known in _CATEGORIES.items() if name.startswith(start)), name)
 
 
