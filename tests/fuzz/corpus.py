@@ -2,20 +2,26 @@
 
 import gzip
 import io
+import json
 import re
 import tarfile
 from collections.abc import Callable
 from fnmatch import fnmatch
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 import pandas as pd
 
+from tests.load.traces.nsight.nsight_files import two_processes, write
+from tests.load.traces.perfetto import perfetto_files
+from tests.load.traces.rocm import rocm_files
+from tests.load.traces.xplane.xplane_files import as_json, gpu_space, tpu_space
 from workbench import datasets, load
 from workbench.tables import HARMLESS
 
 LARGEST_BYTES = 32 << 10
-LARGEST_BINARY_BYTES = 200 << 10
+LARGEST_BINARY_BYTES = 300 << 10
 _EVENT = re.compile(rb"\},\s*\{")
 
 
@@ -105,7 +111,8 @@ _DOORS = (
     ("published/*incidents*", "causes"), ("failures-kmsg/*", "failures"),
     ("failures-slurm/*", "failures"), ("failures-spot/*", "failures"),
     ("flight-recorder/*", "flight_recorder"), ("iterations-vtrain/*", "iterations"),
-    ("kineto-*", "traces"), ("chakra-et/*", "traces"),
+    ("kineto-*", "traces"), ("chakra-et/*", "traces"), ("rocprofv3/*", "traces"),
+    ("nsight-systems/*", "traces"), ("xplane/*", "traces"),
     ("astra-sim-inputs/*.et", "traces"), ("lengths-*", "lengths"), ("power-zeus-sweeps/*", "sweeps"),
     ("power-*", "power"), ("profiles-h100-llama2/mlp.csv", "linear"),
     ("profiles-*/*attn*", "attention"), ("profiles-*", "collectives"),
@@ -124,7 +131,34 @@ def seeds() -> list[Seed]:
             if door and file.suffix != ".md" and "LICENSE" not in file.name:
                 parts = _beginnings(file)
                 found += [Seed(f"{label}{'#' * at}", data, door) for at, data in enumerate(parts)]
-    return found
+    return [*found, *_made(), *_of_rocm()]
+
+
+def _of_rocm() -> list[Seed]:
+    """Make a small file of each format of ROCm's profilers."""
+    made = {"rocm.json": json.dumps({"rocprofiler-sdk-tool": [rocm_files.process()]}).encode()}
+    made["rocm.pftrace"] = perfetto_files.rocm()
+    with TemporaryDirectory() as place:
+        for name, has_tracks in (("rows.db", False), ("tracks.db", True)):
+            tables = rocm_files.rocpd_tables(has_tracks=has_tracks)
+            made[name] = rocm_files.write_rocpd(Path(place) / name, tables).read_bytes()
+    return [Seed(f"made/{name}", data, "traces") for name, data in made.items()]
+
+
+def _made() -> list[Seed]:
+    """Make small files of formats whose real samples are large, or of one version only."""
+    with TemporaryDirectory() as place:
+        export = write(Path(place) / "a.sqlite", two_processes()).read_bytes()
+    named = json.dumps(as_json(gpu_space())).encode()
+    profiles = {"gpu": gpu_space(), "tpu": tpu_space()}
+    return [
+        Seed("made/nsight.sqlite", export, "traces"),
+        Seed("made/xla.trace.json", named, "traces"),
+        *(
+            Seed(f"made/{name}.xplane.pb", space.SerializeToString(), "traces")
+            for name, space in profiles.items()
+        ),
+    ]
 
 
 def _beginnings(file: Path) -> list[bytes]:

@@ -65,7 +65,9 @@ def _apart(
     Ranks that the caller gave are believed.
     """
     told = ranks[ranks["rank_source"] != "argument"]
-    if len(told) < 2:
+    # Processes that one profiler recorded together are of one job.
+    files = told["source"].str.rpartition("!process ")[0]
+    if len(told) < 2 or (files.nunique() == 1 and files.iloc[0]):
         return []
     sizes = sorted(told["world_size"].dropna().unique())
     if len(sizes) > 1:

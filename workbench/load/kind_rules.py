@@ -131,7 +131,7 @@ def is_trace(sample: Sample, kinds: Set[str]) -> bool:
     if kinds or _job_mllog.looks_like(sample.head):
         return False
     if sample.schema is not None:
-        return parquet.is_trace(sample.schema)
+        return parquet.is_trace(sample.schema) or format_of(sample.source) == "nsight"
     is_met = not sample.is_named and TRACES.refused(sample.source.label, sample.head)
     return not is_met and bool(format_of(sample.source))
 

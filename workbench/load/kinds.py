@@ -204,7 +204,9 @@ def told(path: Paths, *, most_files: int | None = None) -> Told:
             continue
         if not kinds[source.label]:
             reason = f"{UNKNOWN}; {_OWN_TABLE}" if sample.is_table else UNKNOWN
-            unknown.append((source.label, "dropped", reason, 1, appearance(sample.head)))
+            unknown.append(
+                (source.label, "dropped", reason, 1, appearance(sample.head, source.label))
+            )
     sources = {source.label: source for source in files.sources}
     return Told(kinds, sources, [remark.row for remark in files.remarks], unknown)
 

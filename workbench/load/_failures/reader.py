@@ -183,7 +183,7 @@ def _recognised(source: Source, unknown: list[Finding]) -> list[LogFormat]:
     elif not readers and is_power_log(source, head):
         unknown.append((source.label, "skipped by design", _POWER, 1, None))
     elif not readers:
-        unknown.append((source.label, "dropped", _UNKNOWN, 1, appearance(head)))
+        unknown.append((source.label, "dropped", _UNKNOWN, 1, appearance(head, source.label)))
     return readers
 
 

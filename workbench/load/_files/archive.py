@@ -16,6 +16,7 @@ from typing import BinaryIO, Literal
 from workbench.errors import LoadError
 from workbench.load._files import stream as unpacking
 from workbench.load._files.findings import Dropped, Remark, listed
+from workbench.load._files.foreign import identity
 from workbench.load._files.stream import GZIP_MAGIC, DamagedError, Feed, Health, Stream
 from workbench.load._files.wanted import (
     ARCHIVE_SUFFIXES,
@@ -45,6 +46,7 @@ class Source:
     size_bytes: int = 0
     expansion_limit: float | None = EXPANSION_LIMIT
     place: Place | None = field(default=None, repr=False)
+    part: int | None = None  # the process of one rank, in a file with several
 
     def open(self) -> Stream:
         """Open the content, unpacked, from its beginning.
@@ -225,7 +227,10 @@ def _add(survey: Survey, file: Path, *, is_named: bool, expansion_limit: float |
         if not reason:
             may_be_archive = is_named or file.name.lower().endswith(ARCHIVE_SUFFIXES)
             if may_be_archive and (kind := archive_kind(file, expansion_limit)):
-                _add_members(survey, source, kind)
+                # Workbooks and checkpoints are archives, too.
+                reason = identity(b"", file.name).removeprefix("it ")
+                if not reason:
+                    _add_members(survey, source, kind)
             else:
                 survey.sources.append(replace(source, size_bytes=unpacked_size(file)))
     except (LoadError, OSError) as error:

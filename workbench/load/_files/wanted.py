@@ -6,13 +6,18 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from workbench.load._files.foreign import identity
 from workbench.load._files.stream import PACKED_SUFFIXES, is_packed, plain_name
 
 ARCHIVE_SUFFIXES = (
     *(".tar", ".tgz", ".tbz2", ".txz", ".tzst", ".zip"),
     *(f".tar{packing}" for packing in PACKED_SUFFIXES),
 )
-_TRACE_SUFFIXES = (".json", ".et", ".parquet", ".tmp")
+_TRACE_SUFFIXES = (
+    *(".json", ".et", ".parquet", ".tmp", ".sqlite", ".xplane.pb", ".db", ".pftrace"),
+    ".perfetto-trace",
+)
+_REPORT_SUFFIXES = (".nsys-rep", ".qdrep", ".qdstrm")
 _NO_TRACE_SUFFIXES = (".ipynb", ".jsonl", ".comm_groups.json")
 _NO_LOG_SUFFIXES = (".ipynb", ".py", ".md", ".html", ".png", ".svg", ".pdf", ".parquet")
 # Pickles, arrays and weights beside results; nothing of them is opened.
@@ -21,14 +26,18 @@ _NO_RESULT_SUFFIXES = (
     *(".bin", ".pkl", ".pickle", ".npy", ".npz", ".pt", ".pth"),
 )
 _NO_LOG_NAMES = ("license", "licence", "copying", "readme", "readme.txt", "truth.csv")
-_TRACE_START = re.compile(rb'(\xef\xbb\xbf)?\s*(\{\s*["}]|\[\s*[{\]])|PAR1')
+_TRACE_START = re.compile(rb'(\xef\xbb\xbf)?\s*(\{\s*["}]|\[\s*[{\]])|PAR1|SQLite format 3')
 
 _HIDDEN, _OTHER = "is a hidden file", "does not look like a trace"
+_REPORT = (
+    "is a report of Nsight Systems, which nsys alone reads; export it: nsys export --type sqlite "
+    "FILE"
+)
 _NO_LOG = "is documentation or data, no log"
 _NO_RESULT = "is code, documentation, a pickle or an array, no table of results"
 GIVEN_BEFORE, REPLACED = "was given before", "is replaced by a later member of the same name"
 # Reasons to pass a file over that need nobody's attention.
-HARMLESS_REASONS = (_HIDDEN, _OTHER, _NO_LOG, _NO_RESULT, GIVEN_BEFORE, REPLACED)
+HARMLESS_REASONS = (_HIDDEN, _OTHER, _REPORT, _NO_LOG, _NO_RESULT, GIVEN_BEFORE, REPLACED)
 
 
 @dataclass(frozen=True)
@@ -55,10 +64,16 @@ class Wanted:
 
 
 def _no_trace(base: str, head: bytes) -> str:
-    if base.endswith(_NO_TRACE_SUFFIXES):
-        return _OTHER
-    is_likely = plain_name(base).endswith(_TRACE_SUFFIXES)
+    if (reason := export_advice(base)) or base.endswith(_NO_TRACE_SUFFIXES):
+        return reason or _OTHER
+    # ROCm Systems Profiler ends the names of its traces as schemas are.
+    is_likely = plain_name(base).endswith(_TRACE_SUFFIXES) or base.startswith("perfetto-trace")
     return "" if is_likely or is_packed(head) or _TRACE_START.match(head) else _OTHER
+
+
+def export_advice(name: str) -> str:
+    """Say how to export a file of a name that its own tool alone reads; '' for other names."""
+    return _REPORT if name.lower().endswith(_REPORT_SUFFIXES) else ""
 
 
 def _no_log(base: str, _head: bytes) -> str:
@@ -103,16 +118,18 @@ def is_utf16(head: bytes) -> bool:
     return half > 1 and max(zeros) > 0.9 * half and min(zeros) < 0.1 * half
 
 
-def appearance(head: bytes) -> str:
-    r"""Say how a file begins.
+def appearance(head: bytes, name: str = "") -> str:
+    r"""Say what a file is and how to export it if that can be told, else how it begins.
 
     Examples
     --------
     >>> appearance(b"id,name\n1,a\n")
     "it begins with 'id,name'"
-    >>> appearance(bytes([127, 69, 76, 70, 0, 1, 2, 3]))
-    'binary data, it begins with the bytes 7f 45 4c 46 00 01 02 03'
+    >>> appearance(bytes([255, 2, 7, 4, 0, 1, 2, 3]))
+    'binary data, it begins with the bytes ff 02 07 04 00 01 02 03'
     """
+    if known := identity(head, name):
+        return known
     text = head.decode(errors="replace").lstrip()
     odd = sum(not (c.isprintable() or c.isspace()) or c == "\ufffd" for c in text)
     if 10 * odd > len(text):

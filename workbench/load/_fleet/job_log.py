@@ -128,7 +128,9 @@ def _read(source: Source, options: JobGiven, findings: list[Finding]) -> JobPart
         if form.looks_like(head):
             part: JobPart = form.read_job(source, options)
             return part
-    findings.append((source.label, "skipped by design", _UNKNOWN, 1, appearance(head)))
+    findings.append(
+        (source.label, "skipped by design", _UNKNOWN, 1, appearance(head, source.label))
+    )
     return None
 
 

@@ -191,7 +191,7 @@ def _recognise(
     elif looks_like_a_log(head, source.label):
         unknown.append((source.label, "skipped by design", _FAILURES, 1, None))
     else:
-        unknown.append((source.label, "dropped", _UNKNOWN, 1, appearance(head)))
+        unknown.append((source.label, "dropped", _UNKNOWN, 1, appearance(head, source.label)))
     return None
 
 

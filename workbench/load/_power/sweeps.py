@@ -83,7 +83,9 @@ def power_sweeps(path: Paths) -> pd.DataFrame:
         head = source.head(_HEAD_BYTES)
         rows = rows_of(source, head)
         if rows is None:
-            passed_over.append((source.label, "skipped by design", _UNKNOWN, 1, appearance(head)))
+            passed_over.append(
+                (source.label, "skipped by design", _UNKNOWN, 1, appearance(head, source.label))
+            )
         else:
             tables.append(rows)
     if not any(map(len, tables)):

@@ -186,7 +186,7 @@ def _recognise(source: Source, formats: Sequence[InjectionFormat], recognised: _
             files.append(InjectionFile(source, role))
             return
     text = _EXHAUSTIVE if is_exhaustive(source, head) else _UNKNOWN
-    recognised.unknown.append((source.label, "dropped", text, 1, appearance(head)))
+    recognised.unknown.append((source.label, "dropped", text, 1, appearance(head, source.label)))
 
 
 def _rename(result: InjectionPart, seen: set[str]) -> None:

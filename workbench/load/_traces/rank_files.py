@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import overload
+from typing import Any, overload
 
 import pandas as pd
 
@@ -22,7 +23,15 @@ from workbench.load._files.rank_names import RankArgument, Ranked, Window, rank_
 from workbench.load._files.stream import Stream
 from workbench.load._traces import parquet
 from workbench.load._traces.kineto.reader import EngineName
-from workbench.load._traces.reader import RankReader, assemble, by_format, joined_sets
+from workbench.load._traces.nsight.reader import nsight_ranks
+from workbench.load._traces.reader import (
+    PROFILES,
+    RankReader,
+    assemble,
+    by_format,
+    joined_sets,
+)
+from workbench.load._traces.rocm.rocpd import rocpd_ranks
 from workbench.tables import (
     QUALITY,
     RANK_FILES,
@@ -208,8 +217,7 @@ def rank_files(  # noqa: PLR0913 - the options of load.traces
     Parameters
     ----------
     path, rank, window, args, rules, engine, cache
-        As for :func:`workbench.load.traces`; profiler traces (Kineto) only. With ``"auto"`` the
-        engine is chosen by the size of all files together.
+        As for :func:`workbench.load.traces`; execution traces, which are graphs, are refused.
 
     Returns
     -------
@@ -227,7 +235,9 @@ def rank_files(  # noqa: PLR0913 - the options of load.traces
     """
     files, dropped = survey(path), Dropped()
     sources_by_format, findings = by_format(path, files, dropped)
-    name = next((name for name in ("kineto", "parquet") if name in sources_by_format), None)
+    name = next(
+        (name for name in ("kineto", *PROFILES, "parquet") if name in sources_by_format), None
+    )
     if name is None:
         of_format, (source, *_) = next(iter(sources_by_format.items()))
         msg = (
@@ -240,8 +250,11 @@ def rank_files(  # noqa: PLR0913 - the options of load.traces
         reason = f"{other}: read by load.traces only"
         findings += [(one.label, "skipped by design", reason, 1, None) for one in passed_over]
     own_rules = read_rules(rules) if isinstance(rules, str | Path) else rules
-    reader = RankReader(tuple(args), own_rules, engine, None if cache is None else Path(cache))
-    heads = _stored_heads(sources, dropped) if name == "parquet" else _heads(sources, dropped)
+    kept = None if cache is None else Path(cache)
+    reader = RankReader(tuple(args), own_rules, engine, kept, format=name)
+    heads_of = {"kineto": _heads, "parquet": _stored_heads}
+    heads_of |= {database: partial(_heads_of_processes, database) for database in _RANKS_OF}
+    heads = heads_of.get(name, _heads_without_rank)(sources, dropped)
     if not heads:
         dropped.raise_if_all()
     with guarded(shown_all(path)):
@@ -294,6 +307,28 @@ def _heads(sources: Sequence[Source], dropped: Dropped) -> list[_Head]:
     for source, stream in streams(sources, dropped):
         with dropped.trying(source.label):
             heads.append(_head(source, stream))
+    return heads
+
+
+def _heads_without_rank(sources: Sequence[Source], dropped: Dropped) -> list[_Head]:  # noqa: ARG001 - one signature for all formats
+    return [_Head(source, None, None, None) for source in sources]
+
+
+# Databases list their processes at once.
+_RANKS_OF: Mapping[str, Callable[..., Sequence[tuple[Source, Any]]]] = {
+    "nsight": nsight_ranks,
+    "rocpd": rocpd_ranks,
+}
+
+
+def _heads_of_processes(name: str, sources: Sequence[Source], dropped: Dropped) -> list[_Head]:
+    heads = []
+    for source, stream in streams(sources, dropped):
+        with dropped.trying(source.label), stream:
+            heads += [
+                _Head(part, process.rank, process.world_size, None)
+                for part, process in _RANKS_OF[name](source, stream)
+            ]
     return heads
 
 

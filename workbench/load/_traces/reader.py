@@ -24,7 +24,7 @@ from workbench.load._files.findings import Dropped, Finding, Row, guarded, liste
 from workbench.load._files.json_events import to_integer
 from workbench.load._files.rank_names import NO_RANK_TOLD, RankArgument, Ranked, Window, ranked
 from workbench.load._files.stream import plain_name
-from workbench.load._files.wanted import is_utf16
+from workbench.load._files.wanted import appearance, is_utf16
 from workbench.load._traces import parquet
 from workbench.load._traces.chakra import reader as chakra
 from workbench.load._traces.execution import reader as execution_trace
@@ -33,7 +33,13 @@ from workbench.load._traces.kept_columns import read_columns, write_columns
 from workbench.load._traces.kineto import reader as kineto_format
 from workbench.load._traces.kineto.rank import RankTables, metadata_text
 from workbench.load._traces.kineto.reader import EngineName, is_compiled, kineto
+from workbench.load._traces.nsight import reader as nsight
 from workbench.load._traces.parquet import pack_frame, unpack_frame
+from workbench.load._traces.perfetto import packets as perfetto_packets
+from workbench.load._traces.perfetto.reader import perfetto
+from workbench.load._traces.rocm import rocpd, rocprofv3
+from workbench.load._traces.xplane import json_form
+from workbench.load._traces.xplane import reader as xplane
 from workbench.tables import (
     DEPENDENCIES,
     DEVICES,
@@ -47,6 +53,13 @@ from workbench.tables import (
     Trace,
 )
 
+# Formats of profilers other than Kineto: a file may hold several ranks.
+PROFILES = {
+    "nsight": nsight.nsight, "rocprofv3": rocprofv3.rocprofv3, "rocpd": rocpd.rocpd,
+    "perfetto": perfetto, "xplane": xplane.xplane, "xprof json": json_form.xprof_json,
+}  # fmt: skip
+# Databases of several tools begin alike; these are opened to be sure.
+_OPENED = {"nsight": nsight.is_export, "rocpd": rocpd.is_rocpd}
 _GRAPHS = {"chakra": chakra.chakra, "execution trace": execution_trace.execution_trace}
 
 # Two worker processes take a second of processor time before they read, and as long to answer.
@@ -72,16 +85,17 @@ def traces(  # noqa: PLR0913 - the front door
     """Load the traces of one job, one rank or thousands, into tables.
 
     Formats are recognised by content: PyTorch profiler (Kineto) traces of any generation and
-    vendor, PyTorch execution traces, Chakra execution traces (protobuf and JSON), and the
-    workbench's own Parquet. Damage is repaired where that is safe, and everything dropped, repaired
-    or assumed is counted in the quality table.
+    vendor, exports of Nsight Systems (SQLite, or a folder of Parquet), rocprofv3 (JSON and rocpd),
+    Perfetto (``.pftrace``), PyTorch execution traces, Chakra execution traces (protobuf and JSON),
+    and the workbench's own Parquet. Damage is repaired where that is safe, and everything dropped,
+    repaired or assumed is counted in the quality table.
 
     Parameters
     ----------
     path
-        A file (``.json``, ``.json.gz``, ``.et``, ``.parquet``), a directory, an archive
-        (``.tar.gz``, ``.zip``) or a list of these. Profiles and execution traces of one job may lie
-        together.
+        A file (``.json``, ``.json.gz``, ``.sqlite``, ``.et``, ``.parquet``), a directory, an
+        archive (``.tar.gz``, ``.zip``) or a list of these. Profiles and execution traces of one job
+        may lie together.
     rank
         Ranks where the files do not tell them: one number for one file, a list in order of the
         files, or a dict from a part of the file name to the number.
@@ -97,7 +111,7 @@ def traces(  # noqa: PLR0913 - the front door
         ``"auto"``, ``"compiled"`` (needs a compiler at installation) or ``"python"``; the
         tables are the same.
     cache
-        Directory in which parsed files are kept, by content; None keeps nothing.
+        Directory in which parsed files of Kineto are kept, by content; None keeps nothing.
     progress
         Whether to show a progress bar if loading takes more than a second.
 
@@ -123,11 +137,10 @@ def traces(  # noqa: PLR0913 - the front door
     own_rules = read_rules(rules) if isinstance(rules, str | Path) else rules
     sources, findings = by_format(path, files, dropped)
     loaded = []
-    if "kineto" in sources:
-        reader = RankReader(tuple(args), own_rules, engine, None if cache is None else Path(cache))
-        if ranks := _read_all(sources["kineto"], reader, dropped, progress):
-            with guarded(shown_all(path)):
-                loaded.append(assemble(ranked(ranks, rank, window)))
+    reader = RankReader(tuple(args), own_rules, engine, None if cache is None else Path(cache))
+    if ranks := _profiles(sources, reader, dropped, progress):
+        with guarded(shown_all(path)):
+            loaded.append(assemble(ranked(ranks, rank, window)))
     if stored := _parquet_sets(sources.get("parquet", ()), dropped):
         loaded.append(stored)
     for name in [name for name in _GRAPHS if name in sources]:
@@ -151,16 +164,26 @@ def by_format(
             if name := format_of(source):
                 sources.setdefault(name, []).append(source)
             else:
-                is_wide = is_utf16(source.head())
-                reason = _UTF16 if is_wide else "is in an unrecognized format"
-                findings.append((source.label, "dropped", reason, 1, None))
+                head = source.head()
+                reason = _UTF16 if is_utf16(head) else "is in an unrecognized format"
+                seen = None if is_utf16(head) else appearance(head, source.label)
+                findings.append((source.label, "dropped", reason, 1, seen))
     if not sources:
         if not findings:
             dropped.raise_if_all()
         _raise_unknown(path, [*findings, *dropped.rows])
+    # JAX writes both beside each other.
+    if "xplane" in sources:
+        same = "the JSON form of a profile, whose .xplane.pb is read"
+        left = sources.pop("xprof json", [])
+        findings += [(source.label, "skipped by design", same, 1, None) for source in left]
     # A profile and the execution trace of its run belong together; no other pair does.
-    if len(sources) > 1 and ("parquet" in sources or len(sources.keys() - {"kineto"}) > 1):
+    profiles = sources.keys() & {"kineto", *PROFILES}
+    is_mixed = len(profiles) > 1 or len(sources.keys() - profiles) > 1
+    if len(sources) > 1 and ("parquet" in sources or is_mixed):
         _raise_mixed(sources)
+    if "nsight" in sources:
+        sources["nsight"] = nsight.exports(sources["nsight"])
     return sources, findings
 
 
@@ -192,16 +215,23 @@ def assemble(numbered: Sequence[Ranked[RankTables]]) -> Trace:
 def format_of(source: Source) -> str:
     """Recognise the format of a source by its first bytes; '' if it is unknown."""
     head = source.head()
+    if json_form.looks_like(head, source.label):
+        return "xprof json"
     if kineto_format.EVENT_LIST.search(head):
         return "kineto"
     # From the surest mark to the least: many formats are JSON objects that begin alike.
     for name, module in (
+        ("nsight", nsight),
+        ("rocpd", rocpd),
+        ("rocprofv3", rocprofv3),
+        ("xplane", xplane),
+        ("perfetto", perfetto_packets),
         ("parquet", parquet),
         ("chakra", chakra),
         ("execution trace", execution_trace),
         ("kineto", kineto_format),
     ):
-        if module.looks_like(head, source.label):
+        if module.looks_like(head, source.label) and (name not in _OPENED or _OPENED[name](source)):
             return name
     # Some profilers write long metadata before the events.
     is_object = head.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"{")
@@ -247,10 +277,23 @@ class RankReader:
     rules: pd.DataFrame | None
     engine: EngineName
     cache: Path | None
+    format: str = "kineto"
 
     def read(
         self, source: Source, stream: object = None, advance: Callable[[int], object] | None = None
     ) -> RankTables:
+        if self.format != "kineto":
+            ranks = PROFILES[self.format](
+                source, args=self.args, rules=self.rules, stream=stream,  # type: ignore[arg-type]
+            )  # fmt: skip
+            if len(ranks) > 1:
+                msg = (
+                    f"{source.label}: holds {len(ranks)} processes with GPU work, each of them a "
+                    "rank; load.traces reads them together"
+                )
+                raise LoadError(msg)
+            return ranks[0]
+
         def parse() -> RankTables:
             return kineto(
                 source, args=self.args, rules=self.rules, engine=self.engine,
@@ -288,6 +331,20 @@ def _in_processes(
             continue
         with dropped.trying(source.label):
             raise tables
+
+
+def _profiles(
+    sources: Mapping[str, Sequence[Source]], reader: RankReader, dropped: Dropped, progress: bool
+) -> list[RankTables]:
+    """Read the profiles, which are all of one format; a file may hold several ranks."""
+    if "kineto" in sources:
+        return _read_all(sources["kineto"], reader, dropped, progress)
+    ranks: list[RankTables] = []
+    for name in PROFILES.keys() & sources.keys():
+        for source, stream in streams(sources[name], dropped):
+            with dropped.trying(source.label), stream:
+                ranks += PROFILES[name](source, args=reader.args, rules=reader.rules, stream=stream)
+    return ranks
 
 
 def _parquet_sets(wanted: Sequence[Source], dropped: Dropped) -> Trace | None:
@@ -329,7 +386,8 @@ def joined_sets(sets: Sequence[Trace]) -> Trace:
 def _raise_unknown(path: Paths, findings: Sequence[Finding]) -> None:
     msg = (
         f"{shown_all(path)}: no readable trace found; supported: Kineto JSON, "
-        f"PyTorch execution traces, Chakra ET and the workbench's own Parquet."
+        "exports of Nsight Systems, rocprofv3 (JSON, rocpd), Perfetto (.pftrace), PyTorch "
+        "execution traces, Chakra ET and the workbench's own Parquet."
         f"{listed(findings)}"
     )
     raise LoadError(msg)
@@ -365,7 +423,7 @@ def ranks_table(numbered: Sequence[Ranked[RankTables]]) -> pd.DataFrame:
     rows = []
     for rank, source, file in numbered:
         events, world = file.events, file.world_size
-        row = {"rank": rank, "rank_source": source, "source": file.label, "format": "kineto"}
+        row = {"rank": rank, "rank_source": source, "source": file.label, "format": file.format}
         row |= {"backend": metadata_text(file.distributed, "backend"), "clock": file.clock}
         row["world_size"] = world if world and world > 0 else None
         row["first_ns"] = int(events["start_ns"].iloc[0]) if len(events) else None

@@ -65,6 +65,7 @@ class RankTables:
     quality: pd.DataFrame
     metadata: dict[str, Any]
     clock: str
+    format: str = "kineto"
 
     @property
     def distributed(self) -> Mapping[str, Any]:

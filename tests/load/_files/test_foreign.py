@@ -1,0 +1,87 @@
+"""Files that nothing here reads are named, with the command that makes them readable."""
+
+import pickle
+import sqlite3
+import zipfile
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.load.traces.perfetto.perfetto_files import message
+from workbench import load
+from workbench.errors import LoadError
+from workbench.load._files.foreign import identity
+from workbench.load._files.wanted import appearance
+from workbench.load.kinds import told
+
+MADE = {
+    "report.pdf": (b"%PDF-1.7\n%\xe2\xe3", "a PDF document"),
+    "plot.png": (b"\x89PNG\r\n\x1a\n\0\0", "a picture"),
+    "a.out": (b"\x7fELF\x02\x01" + bytes(60), "a program, library or core dump"),
+    "train.py.txt": (b"#!/usr/bin/env python3\nprint(1)\n", "Python source"),
+    "step.txt": (b"import torch\nfrom torch import nn\n", "Python source"),
+    "index.txt": (b"<!DOCTYPE html>\n<html>", "a page in HTML"),
+    "sheet.xls": (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(50), "save the sheet as CSV"),
+    "run.nsys-rep": (bytes(range(200)), "nsys export --type sqlite"),
+    "k.ncu-rep": (b"NVR\0" + bytes(range(200)), "ncu --import FILE --csv"),
+    "x.pickle": (pickle.dumps({"segments": [], "device_traces": []}), "_memory_viz trace_plot"),
+    "y.pickle": (pickle.dumps([1, 2]), "a pickle, which is not opened"),
+    "lfs.json": (b"version https://git-lfs.github.com/spec/v1\noid sha256:1\n", "git lfs pull"),
+    "system.journal": (b"LPKSHHRH" + bytes(80), "journalctl --file"),
+    "a.npy": (b"\x93NUMPY\x01\0v\0", "numpy.savetxt"),
+    "b.bin": (
+        message((1, "name"), (2, 5), (3, b"\x08\x01"), (4, 7), (5, "x")), "protobuf of an unknown",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MADE)
+def test_the_file_is_named_with_what_to_do(tmp_path, name):
+    content, words = MADE[name]
+    path = tmp_path / name
+    path.write_bytes(content)
+    assert words in appearance(content, name)
+    with pytest.raises(LoadError) as raised:
+        load.traces(path, progress=False)
+    assert words in str(raised.value)
+
+
+def test_a_workbook_is_no_archive_of_traces(tmp_path):
+    path = tmp_path / "numbers.xlsx"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("xl/worksheets/sheet1.xml", "<worksheet/>")
+    with pytest.raises(LoadError, match="workbook of a spreadsheet program; save each sheet"):
+        load.traces(path, progress=False)
+
+
+def test_check_says_it_too(tmp_path):
+    path = tmp_path / "report"
+    path.write_bytes(MADE["report.pdf"][0])
+    assert "a PDF document" in str(told(path).unknown)
+
+
+def test_a_database_is_named_by_its_tables_and_their_names_run_nothing(tmp_path):
+    path = tmp_path / "a.db"
+    database = sqlite3.connect(path)
+    for name in ("runs", "evil\x1b[31m", "losses"):
+        database.execute(f'CREATE TABLE "{name}" (a)')
+    database.commit()
+    database.close()
+    assert "rpd2tracing.py" in identity(path.read_bytes(), "a.rpd")
+    said = identity(path.read_bytes())
+    assert "SQLite database with the tables evil, losses, runs" in said
+    assert "\x1b" not in said
+
+
+@pytest.mark.parametrize(
+    "text",
+    [b"2025-01-01 import failed\n", b"time,value\n1,2\n", b"\nplain words\n" * 9, b"\n" * 99],
+)
+def test_plain_text_is_only_shown(text):
+    assert identity(text) == ""
+
+
+@given(st.binary(max_size=300), st.text(max_size=20))
+def test_any_bytes_and_name_give_printable_text(head, name):
+    assert identity(head, name).isprintable()

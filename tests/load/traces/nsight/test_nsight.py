@@ -1,0 +1,346 @@
+"""Exports of Nsight Systems: equal to counts by SQL, whatever tables a version has."""
+
+import gzip
+import sqlite3
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.load.traces.nsight.nsight_files import (
+    GPU,
+    KERNEL,
+    K,
+    pid,
+    tables,
+    two_processes,
+    write,
+    write_parquet,
+)
+from workbench import analyze, datasets, load
+from workbench.errors import LoadError
+from workbench.load.kinds import kinds_of
+from workbench.tables import EVENTS
+
+REAL = ("h100_2gpu_1s.sqlite", "healthy_1pct.sqlite")
+
+
+@pytest.fixture(params=REAL)
+def real(request):
+    return datasets.path("nsight-systems") / request.param
+
+
+def loaded(path, **options):
+    return load.traces(path, progress=False, **options)
+
+
+def told(trace, finding):
+    rows = trace.quality[trace.quality["finding"] == finding]
+    return dict(zip(rows["what"], rows["count"], strict=True))
+
+
+def sql(path, query):
+    database = sqlite3.connect(f"{path.as_uri()}?mode=ro&immutable=1", uri=True)
+    try:
+        return database.execute(query).fetchall()
+    finally:
+        database.close()
+
+
+BY_CATEGORY = {
+    "kernel": "KERNEL", "gpu_memcpy": "MEMCPY", "gpu_memset": "MEMSET",
+    "cuda_sync": "SYNCHRONIZATION", "overhead": "OVERHEAD",
+}  # fmt: skip
+GPU_TABLES = [f"{K}{name}" for name in ("KERNEL", "MEMCPY", "MEMSET")]
+
+
+def present(path, names):
+    there = {name for (name,) in sql(path, "SELECT name FROM sqlite_master WHERE type = 'table'")}
+    return [name for name in names if name in there]
+
+
+def test_rows_and_times_are_those_that_sql_counts(real):
+    events = loaded(real).events
+    for category, name in BY_CATEGORY.items():
+        rows = events[events["category"] == category]
+        if present(real, [K + name]):
+            query = f'SELECT count(*), coalesce(sum("end" - start), 0) FROM {K}{name}'
+            assert sql(real, query) == [(len(rows), rows["dur_ns"].sum())]
+    calls = events["category"].isin(["cuda_runtime", "cuda_driver"])
+    assert sql(real, f"SELECT count(*) FROM {K}RUNTIME") == [(calls.sum(),)]
+
+
+# Busy time by a query: where no row runs before the start of a row, a stretch begins.
+BUSY = """
+WITH work AS ({work}),
+marked AS (
+  SELECT device, start, "end", max("end") OVER (
+    PARTITION BY device ORDER BY start, "end" ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+  ) AS before FROM work
+)
+SELECT device, sum("end" - max(start, coalesce(before, start)))
+FROM marked WHERE before IS NULL OR "end" > before GROUP BY device ORDER BY device
+"""
+
+
+def test_busy_time_of_each_device_is_that_of_a_query(real):
+    work = " UNION ALL ".join(
+        f'SELECT deviceId AS device, start, "end" FROM {table}'
+        for table in present(real, GPU_TABLES)
+    )
+    by_query = [busy for _, busy in sql(real, BUSY.format(work=work))]
+    table = analyze.time_breakdown(loaded(real).events)
+    assert table["busy_ns"].tolist() == by_query
+
+
+def test_launches_are_those_that_a_join_by_process_finds(real):
+    events = loaded(real).events
+    pairs = 0
+    for table in present(real, GPU_TABLES):
+        columns = {column for _, column, *_ in sql(real, f"PRAGMA table_info({table})")}
+        of_process = "AND r.globalTid & ~0xFFFFFF = k.globalPid" if "globalPid" in columns else ""
+        query = (
+            f"SELECT count(*) FROM {table} k JOIN {K}RUNTIME r "
+            f"ON r.correlationId = k.correlationId {of_process}"
+        )
+        # SQLite knows no hexadecimal complement of 64 bits as a literal of a mask.
+        pairs += sql(real, query.replace("~0xFFFFFF", "-16777216"))[0][0]
+    launched = events[events["launch"].notna()]
+    assert len(launched) == pairs
+    calls = events.loc[launched["launch"].astype("int64")]
+    assert (calls["correlation"].to_numpy() == launched["correlation"].to_numpy()).all()
+    assert (calls["rank"].to_numpy() == launched["rank"].to_numpy()).all()
+
+
+def test_operators_of_pytorch_are_known_by_their_names(real):
+    if not present(real, ["NVTX_EVENTS"]):
+        return
+    operators = loaded(real).events.query("category == 'cpu_op'")["name"]
+    query = (
+        "SELECT substr(text, 1, instr(text, ',') - 1) AS n, count(*) FROM NVTX_EVENTS GROUP BY n"
+    )
+    assert operators.value_counts()[lambda count: count > 0].to_dict() == dict(sql(real, query))
+
+
+def test_a_made_export_says_what_was_written(tmp_path):
+    trace = loaded(write(tmp_path / "a.sqlite", tables()))
+    base = 1_779_630_014_975_716_426
+    events = trace.events.assign(at=trace.events["start_ns"] - base).set_index("at")
+    gemm, reduce = events.loc[100], events.loc[300]
+    assert (gemm["name"], gemm["kind"], gemm["step"]) == (
+        "void gemm_kernel<float>(float*)",
+        "compute",
+        8,
+    )
+    assert (reduce["kind"], reduce["stream"], reduce["dur_ns"]) == ("communication", 13, 100)
+    assert trace.events.loc[int(reduce["launch"]), "name"] == "cuLaunchKernelEx"
+    assert trace.events.loc[int(gemm["launch"]), "name"] == "cudaLaunchKernel"
+    assert trace.events.loc[int(reduce["launch"]), "category"] == "cuda_driver"
+    copy = events.loc[20]
+    assert (copy["name"], copy["size_bytes"], copy["step"]) == ("Memcpy HtoD", 4096, 7)
+    assert events.loc[88]["name"] == "aten::mm"
+    assert (trace.steps["step"].tolist(), trace.steps["dur_ns"].tolist()) == ([7, 8], [75, 335])
+    assert trace.ranks["clock"].tolist() == ["epoch"]
+    device = trace.devices.iloc[0]
+    assert (device["name"], device["capability"], device["processor_count"]) == (
+        "NVIDIA H100 80GB HBM3", "9.0", 132,
+    )  # fmt: skip
+    assert told(trace, "dropped") == {"NVTX ranges that never ended": 1}
+    assert told(trace, "skipped by design") == {"names of NVTX domains and categories": 1}
+
+
+def frames(trace):
+    return {
+        name: getattr(trace, name).drop(columns="source", errors="ignore")
+        for name in ("events", "ranks", "devices", "steps")
+    }
+
+
+@pytest.mark.parametrize("form", ["parquet", "gzip", "convert"])
+def test_every_form_holds_the_same(tmp_path, form):
+    file = write(tmp_path / "a.sqlite", tables())
+    if form == "parquet":
+        other = write_parquet(tmp_path / "a_pqtdir", tables())
+    elif form == "gzip":
+        other = tmp_path / "a.sqlite.gz"
+        other.write_bytes(gzip.compress(file.read_bytes()))
+    else:
+        other = load.write(loaded(file), tmp_path / "a.parquet")
+    for name, frame in frames(loaded(other)).items():
+        pd.testing.assert_frame_equal(frame, frames(loaded(file))[name])
+    assert kinds_of(other) == {"traces"}
+
+
+def test_each_process_is_a_rank_and_correlations_are_its_own(tmp_path):
+    path = write(tmp_path / "node0.sqlite", two_processes(first=1, second=0))
+    trace = loaded(path)
+    # The naive join by correlation alone finds two calls for every kernel.
+    assert trace.events["launch"].notna().sum() == 8
+    launched = trace.events[trace.events["launch"].notna()]
+    calls = trace.events.loc[launched["launch"].astype("int64"), "process"].astype(str)
+    assert calls.tolist() == launched["rank"].map({0: "102", 1: "101"}).tolist()
+    assert trace.ranks["rank_source"].tolist() == ["assumed", "assumed"]
+    assert any("in order of their GPUs" in what for what in told(trace, "assumed"))
+    assert any("used no GPU" in what for what in told(trace, "dropped"))
+    files = load.rank_files(path)
+    for file, alone in files.each():
+        assert len(alone.events) == (trace.events["rank"] == file.rank).sum()
+
+
+def test_ranks_that_mpi_states_go_before_the_order(tmp_path):
+    content = two_processes()
+    content["MPI_RANKS"] = ("globalPid rank", [(pid(101), 9), (pid(102), 8)])
+    trace = loaded(write(tmp_path / "rank_3.sqlite", content))
+    assert trace.ranks["rank"].tolist() == [8, 9]
+    assert trace.ranks["rank_source"].tolist() == ["trace", "trace"]
+    assert trace.events.query("rank == 9 and category == 'kernel'")["device"].eq(0).all()
+
+
+def test_one_process_is_the_rank_of_its_environment_or_its_file(tmp_path):
+    environment = "PATH=/bin;RANK=5;WORLD_SIZE=16"
+    content = tables() | {
+        "TARGET_INFO_SYSTEM_ENV": ("name value", [("DeviceEnvironment", environment)])
+    }
+    ranks = loaded(write(tmp_path / "rank_3.sqlite", content)).ranks
+    assert ranks[["rank", "world_size"]].to_numpy().tolist() == [[5, 16]]
+    ranks = loaded(write(tmp_path / "rank_3.sqlite", tables())).ranks
+    assert (ranks["rank"].tolist(), ranks["rank_source"].tolist()) == ([3], ["file name"])
+
+
+def test_an_old_export_without_processes_names_and_ranges_loads(tmp_path):
+    content = {
+        f"{K}KERNEL": ("start end deviceId streamId correlationId shortName", [(5, 9, 0, 7, 1, 4)]),
+        f"{K}RUNTIME": ("start end globalTid correlationId nameId", [(1, 2, 1, 1, 77)]),
+    }
+    trace = loaded(write(tmp_path / "a.sqlite", content))
+    assert trace.events["launch"].notna().sum() == 1
+    assert trace.ranks["clock"].tolist() == ["own"]
+    assert told(trace, "suspicious") == {"names that StringIds does not hold": 3}
+
+
+def test_ranges_that_nothing_numbers_are_steps_in_order(tmp_path):
+    content = tables()
+    thread = pid(101) | 101
+    content["NVTX_EVENTS"] = (
+        "start end globalTid eventType text",
+        [(200, 400, thread, 59, "train_step"), (0, 190, thread, 59, "train_step")],
+    )
+    trace = loaded(write(tmp_path / "a.sqlite", content))
+    assert trace.steps[["step", "dur_ns"]].to_numpy().tolist() == [[0, 190], [1, 200]]
+    assert any("numbered in order" in what for what in told(trace, "assumed"))
+    assert analyze.step_times(trace.events)["step"].tolist() == [0, 1]
+
+
+def test_whole_graphs_are_told_to_hide_their_kernels(tmp_path):
+    key = pid(101)
+    content = tables() | {
+        f"{K}GRAPH_TRACE": (f"{GPU} graphId", [(410, 900, 0, 7, 2, key, 12)]),
+    }
+    trace = loaded(write(tmp_path / "a.sqlite", content))
+    row = trace.events[trace.events["name"] == "CUDA graph 12"].iloc[0]
+    assert (row["dur_ns"], row["kind"], pd.notna(row["launch"])) == (490, "compute", True)
+    assert any("whole CUDA graphs" in what for what in told(trace, "suspicious"))
+
+
+def test_a_wait_for_an_event_knows_the_call_that_recorded_it(tmp_path):
+    key = pid(101)
+    content = tables() | {
+        f"{K}SYNCHRONIZATION": (f"{GPU} syncType eventSyncId", [(300, 301, 0, 7, 9, key, 2, 55)]),
+        f"{K}CUDA_EVENT": (
+            "eventSyncId globalPid correlationId streamId timestamp",
+            [(55, pid(1), 3, 3, 0), (55, key, 21, 13, 0)],
+        ),
+    }
+    row = loaded(write(tmp_path / "a.sqlite", content)).events.query("category == 'cuda_sync'")
+    columns = ["name", "stream", "wait_stream", "wait_correlation"]
+    assert row[columns].to_numpy().tolist() == [["Stream Wait Event", 7, 13, 21]]
+
+
+def test_further_columns_are_kept_on_request(tmp_path):
+    content = tables()
+    columns, rows = content[f"{K}KERNEL"]
+    content[f"{K}KERNEL"] = (f"{columns} gridX", [(*row, 128) for row in rows])
+    events = loaded(write(tmp_path / "a.sqlite", content), args=("gridX",)).events
+    assert events.loc[events["category"] == "kernel", "gridX"].tolist() == [128, 128]
+    assert events["gridX"].notna().sum() == 2
+
+
+def test_reports_are_refused_with_the_command_that_exports_them(tmp_path):
+    for name in ("run.nsys-rep", "run.qdrep"):
+        path = tmp_path / name
+        path.write_bytes(b"\x00NVIDIA\x01\x02" * 40)
+        with pytest.raises(LoadError, match="nsys export --type sqlite"):
+            loaded(path)
+    with pytest.raises(LoadError, match="nsys export --type sqlite"):
+        loaded(tmp_path)
+    write(tmp_path / "run.sqlite", tables())
+    assert "nsys alone reads" in " ".join(told(loaded(tmp_path), "skipped by design"))
+
+
+# Hostile databases.
+
+
+def test_a_database_of_something_else_is_no_trace(tmp_path):
+    path = write(tmp_path / "a.sqlite", {"photos": ("id start", [(1, 2)])})
+    assert kinds_of(path) == set()
+    with pytest.raises(LoadError, match=r"a\.sqlite"):
+        loaded(path)
+
+
+def test_views_triggers_and_generated_columns_do_not_run(tmp_path):
+    path = write(tmp_path / "a.sqlite", tables())
+    database = sqlite3.connect(path)
+    endless = (
+        "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) SELECT x AS start FROM n"
+    )
+    database.execute(f"CREATE VIEW {K}GRAPH_TRACE AS {endless}")
+    database.execute("CREATE VIEW OSRT_API AS SELECT load_extension('evil') AS start")
+    database.execute(
+        "ALTER TABLE TARGET_INFO_GPU ADD COLUMN cuDevice AS (hex(zeroblob(500000000))) VIRTUAL"
+    )
+    database.commit()
+    database.close()
+    assert len(loaded(path).events) == len(loaded(write(tmp_path / "b.sqlite", tables())).events)
+
+
+ODD = [None, -5, 1 << 62, -(1 << 63), 2.5, 1e300, "text", b"\xff\x00", "9" * 5000]
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.tuples(*[st.sampled_from([0, 7, 40, *ODD])] * 8), max_size=6))
+def test_values_of_any_type_are_rows_or_findings(tmp_path_factory, rows):
+    content = tables()
+    content[f"{K}KERNEL"] = (KERNEL, [*content[f"{K}KERNEL"][1], *rows])
+    path = write(tmp_path_factory.mktemp("odd") / "a.sqlite", content)
+    trace = loaded(path)
+    EVENTS.check(trace.events)
+    assert (trace.events["category"] == "kernel").sum() <= 2 + len(rows)
+    assert (trace.events["dur_ns"] >= 0).all()
+
+
+@pytest.mark.parametrize("share", [0.1, 0.4, 0.8, 0.99])
+def test_a_truncated_database_is_refused_or_told(tmp_path, share):
+    whole = (datasets.path("nsight-systems") / REAL[0]).read_bytes()
+    path = tmp_path / "a.sqlite"
+    path.write_bytes(whole[: int(len(whole) * share)])
+    reason = ""
+    try:
+        reason = str(told(loaded(path), "truncated"))
+    except LoadError as error:
+        reason = str(error)
+    assert "damaged" in reason
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 1000), st.integers(0, 300)), min_size=1, max_size=12))
+def test_busy_time_is_that_of_the_nanoseconds_counted_one_by_one(tmp_path_factory, spans):
+    key = pid(101)
+    rows = [(start, start + dur, 0, 7, 1, key, 3, 3) for start, dur in spans]
+    path = write(tmp_path_factory.mktemp("busy") / "a.sqlite", {f"{K}KERNEL": (KERNEL, rows)})
+    table = analyze.time_breakdown(loaded(path).events)
+    covered = np.zeros(1400, bool)
+    for start, dur in spans:
+        covered[start : start + dur] = True
+    assert table["busy_ns"].sum() == covered.sum()

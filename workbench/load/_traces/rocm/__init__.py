@@ -1,0 +1,1 @@
+"""ROCm profiler files: JSON of rocprofv3 and the rocpd database."""

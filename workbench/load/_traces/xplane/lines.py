@@ -1,0 +1,170 @@
+"""What the lines of XLA's profiles are: streams of devices, threads of hosts, or repetitions."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from workbench.load._traces.columns import Codes, IntArray, Rows
+from workbench.load._traces.kineto.blocks import MISSING, Texts
+
+# Statistics that have a column: correlation of a call and its work, number of a step, size.
+CORRELATION, STEP = "correlation_id", "step_num"
+COPIES = ("memcpy_details", "memset_details")
+_SIZE = re.compile(r"\bsize:(\d{1,18})\b")
+
+_DEVICE = re.compile(r"^/device:(GPU|TPU):(\d{1,6})")
+_STREAM = re.compile(r"^Stream #(\d{1,18})")
+_OPS = ("XLA Ops", "Async XLA Ops")
+_SPANS = ("XLA Modules", "Steps")
+_CALL = re.compile(r"^(?:cuda|hip)[A-Z]")
+_DRIVER_CALL = re.compile(r"^cu[A-Z]")
+_MARK = "ProfilerStep#"
+# Operations of XLA that move data between or within devices, asked before the shipped rules.
+_HLO_RULES = pd.DataFrame(
+    {
+        "kind": ["communication", "memory"],
+        "rule": ["hlo-collective", "hlo-copy"],
+        "pattern": [
+            r"^%?(?:all-reduce|all-gather|reduce-scatter|all-to-all|ragged-all-to-all"
+            r"|collective-permute|collective-broadcast|send|recv)(?:-start|-done)?(?:\.\d+)*$",
+            r"^%?(?:copy|slice|dynamic-slice)(?:-start|-done)(?:\.\d+)*$|^%?copy(?:\.\d+)*$",
+        ],
+    }
+)
+
+
+def with_rules(rules: pd.DataFrame | None) -> pd.DataFrame:
+    """Return the rules of the user and behind them those for operations of XLA."""
+    return _HLO_RULES if rules is None else pd.concat([rules, _HLO_RULES], ignore_index=True)
+
+
+def copied_bytes(details: str) -> int:
+    """Return the size that the details of a copy state.
+
+    Examples
+    --------
+    >>> copied_bytes("kind_src:host kind_dst:device size:4096 dest:0 async:1")
+    4096
+    """
+    match = _SIZE.search(details)
+    return int(match[1]) if match else MISSING
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line of a plane.
+
+    Attributes
+    ----------
+    has_streams
+        Whether a line of the plane shows a stream, so that lines of operations repeat its work.
+    """
+
+    plane: str
+    name: str
+    number: int = 0
+    has_streams: bool = False
+
+    @property
+    def device(self) -> int | None:
+        match = _DEVICE.match(self.plane)
+        return int(match[2]) if match else None
+
+    @property
+    def is_work(self) -> bool:
+        """Whether the rows occupy a device."""
+        if self.device is None:
+            return False
+        return bool(is_stream(self.name)) or (self.name in _OPS and not self.has_streams)
+
+    @property
+    def is_device_steps(self) -> bool:
+        return self.device is not None and self.name == "Steps"
+
+    @property
+    def left_out(self) -> str:
+        """Say why the line has no place in the tables; '' if it has one."""
+        if self.device is None:
+            is_host = self.plane.startswith("/host:")
+            return "" if is_host else f"plane {self.plane[:60]!r}, which has no place here"
+        if self.is_work or self.name in _SPANS:
+            return ""
+        return f"line {self.name[:60]!r} of devices, which repeats the work of other lines"
+
+    def rows(
+        self,
+        times: tuple[IntArray, IntArray],
+        name: Codes,
+        numbers: Mapping[str, IntArray],
+        texts: Texts,
+    ) -> Rows:
+        """Make rows of the events of this line, given the numbers of their names."""
+        count, spelled = len(name), texts.all()
+        used = np.unique(name)
+        number = dict(numbers)
+        steps = number.pop(STEP, np.full(count, MISSING, np.int64))
+        correlation = number.pop(CORRELATION, None)
+        if correlation is not None:
+            number["correlation"] = correlation
+        categories = {int(code): self._category(spelled[code]) for code in used}
+        if self.is_device_steps:
+            steps = _mapped(name, {int(code): _step(spelled[code]) for code in used})
+        category = _mapped(name, {code: texts.code(text) for code, text in categories.items()})
+        name = name.copy()
+        for row in np.flatnonzero((steps >= 0) & (steps < 10**9)):
+            name[row] = texts.code(f"{_MARK}{steps[row]}")
+            category[row] = texts.code("user_annotation")
+        device = self.device
+        if device is not None:
+            stream = is_stream(self.name)
+            number["device"] = np.full(count, device, np.int64)
+            number["stream"] = np.full(count, int(stream[1]) if stream else self.number, np.int64)
+        process = str(device) if device is not None else self.plane
+        process_code = np.full(count, texts.code(process), np.int32)
+        thread_code = np.full(count, texts.code(self.name), np.int32)
+        kinds = category.astype(np.int32)
+        return Rows(*times, name, kinds, process_code, thread_code, number)
+
+    def _category(self, name: str) -> str:
+        if self.device is not None:
+            if not self.is_work:
+                return "gpu_user_annotation"
+            is_copy = name.startswith(("Memcpy", "MemCpy")), name.startswith(("Memset", "MemSet"))
+            return {(True, False): "gpu_memcpy", (False, True): "gpu_memset"}.get(is_copy, "kernel")
+        if name.startswith("$"):
+            return "python_function"
+        if _CALL.match(name):
+            return "cuda_runtime"
+        return "cuda_driver" if _DRIVER_CALL.match(name) else "cpu_op"
+
+
+def is_stream(name: str) -> re.Match[str] | None:
+    """Recognise a line that shows a stream of a GPU."""
+    return _STREAM.match(name)
+
+
+def _step(name: str) -> int:
+    return int(name) if name.isdecimal() and len(name) < 10 else MISSING
+
+
+def _mapped(values: Codes, table: Mapping[int, int]) -> IntArray:
+    codes, distinct = pd.factorize(values)
+    numbers = np.array([table[int(value)] for value in distinct], np.int64)
+    return numbers[codes] if len(numbers) else np.zeros(len(codes), np.int64)
+
+
+def one_kind_of_steps(parts: Sequence[tuple[Line, Rows]], texts: Texts) -> list[Rows]:
+    """Leave out the steps of devices where the host marked its steps, or another device did."""
+    spelled, kept, is_marked = texts.all(), [], False
+    # Hosts first: they know when a step began, devices when its work did.
+    for line, rows in sorted(parts, key=lambda part: part[0].is_device_steps):
+        if line.is_device_steps and is_marked:
+            continue
+        kept.append(rows)
+        is_marked |= any(spelled[code].startswith(_MARK) for code in np.unique(rows.name))
+    return kept

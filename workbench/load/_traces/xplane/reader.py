@@ -1,0 +1,288 @@
+"""XPlane, the profile that JAX, TensorFlow and PyTorch/XLA write (``*.xplane.pb``)."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+from google.protobuf.message import DecodeError
+
+from workbench.errors import LoadError
+from workbench.load._files.archive import Source
+from workbench.load._files.findings import Findings, Row
+from workbench.load._files.stream import Stream
+from workbench.load._traces.columns import IntArray, Rows, coded, rank_of
+from workbench.load._traces.graph import read_all
+from workbench.load._traces.kineto.blocks import MISSING, Texts
+from workbench.load._traces.kineto.rank import RankTables
+from workbench.load._traces.xplane.lines import (
+    COPIES,
+    CORRELATION,
+    STEP,
+    Line,
+    copied_bytes,
+    is_stream,
+    one_kind_of_steps,
+    with_rules,
+)
+from workbench.load._traces.xplane.wire import Fields, fields, space_class
+
+# A plane begins with its id or its name.
+_HEAD = re.compile(
+    rb"\x0a[\x80-\xff]{0,4}[\x00-\x7f](?:\x08[\x80-\xff]{0,9}[\x00-\x7f])?\x12[\x01-\x7f]"
+    rb"(?:/host:|/device:|Task Environment|#Chip|/task:)"
+)
+_BATCH_BYTES = 16 << 20
+_LONGEST_TEXT = 4096
+# Fields of an event and of a statistic.
+_EVENT_NAME, _OFFSET, _DURATION, _STATS, _OCCURRENCES = 1, 2, 3, 4, 5
+_STAT_NAME, _DOUBLE, _UNSIGNED, _SIGNED, _STRING, _BYTES, _REFERENCE = range(1, 8)
+_WALL_TIME_FROM_NS = 1_000_000_000_000_000_000
+_LATEST_NS = 1 << 61
+
+
+def looks_like(head: bytes, label: str) -> bool:
+    """Say whether a file begins with a plane, or is named so and begins as a message does."""
+    named = label.lower().endswith((".xplane.pb", ".xplane.pb.gz"))
+    return _HEAD.match(head) is not None or (named and head.startswith(b"\x0a"))
+
+
+@dataclass(frozen=True)
+class _Plane:
+    """One plane: texts by their numbers, and what it says of itself."""
+
+    name: str
+    events: Mapping[int, Any]
+    stats: Mapping[int, str]
+
+    def event_name(self, number: int) -> str:
+        entry = self.events.get(number)
+        return "" if entry is None else _text(entry.display_name or entry.name)
+
+    def stat_name(self, number: int) -> str:
+        return self.stats.get(number, "")
+
+
+def xplane(
+    source: Source,
+    *,
+    args: Sequence[str] = (),
+    rules: pd.DataFrame | None = None,
+    stream: Stream | None = None,
+) -> list[RankTables]:
+    """Read the profile of one host, which is one rank with all its devices.
+
+    References
+    ----------
+    openxla/xla: third_party/tsl/tsl/profiler/protobuf/xplane.proto.
+    """
+    findings, texts = Findings(source.label), Texts()
+    with stream or source.open() as opened:
+        data = read_all(opened, findings)
+    try:
+        space = space_class().FromString(data)
+    except DecodeError as error:
+        msg = f"{source.label}: is cut off or damaged, no XPlane can be decoded; copy it again"
+        raise LoadError(msg) from error
+    parts: list[tuple[Line, Rows]] = []
+    metadata: Row = {"deviceProperties": []}
+    for message in space.planes:
+        plane = _plane(message)
+        for name, value in _of_plane(plane, message.stats):
+            if name == "profile_start_time" and isinstance(value, int) and value > 0:
+                metadata["baseTimeNanoseconds"] = value
+        device = Line(plane.name, "").device
+        if device is not None and message.lines:
+            metadata["deviceProperties"].append(_device(plane, message.stats, device))
+        parts += _rows(plane, message.lines, (texts, findings, tuple(args)))
+    if not parts:
+        msg = f"{source.label}: holds no events; was the profiler stopped before the work?"
+        raise LoadError(msg)
+    if any(len(rows) and np.median(rows.start) > _WALL_TIME_FROM_NS for _, rows in parts):
+        metadata.pop("baseTimeNanoseconds", None)
+    hosts = ", ".join(_text(host) for host in space.hostnames[:8])
+    findings.add("read", f"XPlane{f' of {hosts[:80]}' if hosts else ''}")
+    rows = one_kind_of_steps(parts, texts)
+    tables = rank_of(rows, texts, findings, metadata=metadata, args=args, rules=with_rules(rules))
+    return [replace(tables, format="xplane")]
+
+
+def _plane(message: Any) -> _Plane:
+    return _Plane(
+        _text(message.name),
+        {entry.key: entry.value for entry in message.event_metadata},
+        {entry.key: _text(entry.value.name) for entry in message.stat_metadata},
+    )
+
+
+def _text(raw: bytes) -> str:
+    return raw[:_LONGEST_TEXT].decode("utf-8", "replace")
+
+
+def _device(plane: _Plane, stats: Sequence[bytes], device: int) -> Row:
+    told = dict(_of_plane(plane, stats))
+    names = {
+        "name": "device_type_string", "totalGlobalMem": "memory_size", "numSms": "core_count",
+        "computeMajor": "compute_cap_major", "computeMinor": "compute_cap_minor",
+    }  # fmt: skip
+    return {"id": device} | {ours: told[theirs] for ours, theirs in names.items() if theirs in told}
+
+
+def _of_plane(plane: _Plane, stats: Sequence[bytes]) -> Iterator[tuple[str, object]]:
+    """Give name and value of statistics that stand beside a plane or a kind of events."""
+    read = _Stats(*_joined(stats))
+    for row in range(len(read)):
+        yield plane.stat_name(int(read.name[row])), read.value(row, plane)
+
+
+def _joined(messages: Sequence[bytes]) -> tuple[npt.NDArray[np.uint8], IntArray, IntArray]:
+    data = np.frombuffer(b"".join(messages), np.uint8)
+    ends = np.cumsum(np.fromiter(map(len, messages), np.int64, len(messages)))
+    return data, np.concatenate([[0], ends[:-1]]).astype(np.int64)[: len(ends)], ends
+
+
+class _Stats:
+    """Statistics of events, decoded: the number of the name, and which field has the value."""
+
+    def __init__(self, data: npt.NDArray[np.uint8], begin: IntArray, end: IntArray) -> None:
+        self._data, decoded = data, fields(data, begin, end)
+        self.damaged_count = decoded.damaged_count
+        self.name, self.field, self.number, self.begin, self.end = (
+            np.zeros(len(begin), np.int64) for _ in range(5)
+        )
+        names = decoded.of(_STAT_NAME)
+        self.name[names.message] = names.value
+        rows = np.flatnonzero((decoded.number > _STAT_NAME) & (decoded.number <= _REFERENCE))
+        message = decoded.message[rows]
+        self.field[message] = decoded.number[rows]
+        self.number[message] = decoded.value[rows]
+        self.begin[message], self.end[message] = decoded.begin[rows], decoded.end[rows]
+
+    def __len__(self) -> int:
+        return len(self.name)
+
+    def value(self, row: int, plane: _Plane) -> object:
+        field = self.field[row]
+        if field == _REFERENCE:
+            return plane.stat_name(int(self.number[row]))
+        if field in (_UNSIGNED, _SIGNED):
+            return int(self.number[row])
+        raw = self._data[self.begin[row] : self.end[row]].tobytes()
+        if field == _DOUBLE:
+            return float(np.frombuffer(raw, "<f8")[0]) if len(raw) == 8 else None
+        return _text(raw) if field else None
+
+
+_Context = tuple[Texts, Findings, tuple[str, ...]]
+
+
+def _rows(plane: _Plane, lines: Sequence[Any], context: _Context) -> Iterator[tuple[Line, Rows]]:
+    """Return the rows of the lines of a plane, and say which lines are left out."""
+    names = [_text(message.display_name or message.name) for message in lines]
+    has_streams = any(map(is_stream, names))
+    batch: list[tuple[Line, Any]] = []
+    size = 0
+    for name, message in zip(names, lines, strict=True):
+        line = Line(plane.name, name, message.id, has_streams)
+        if line.left_out:
+            context[1].add("skipped by design", line.left_out, len(message.events))
+        elif message.events:
+            batch.append((line, message))
+            size += sum(map(len, message.events))
+        # Lines of few events are decoded together.
+        if size >= _BATCH_BYTES:
+            yield from _batch(plane, batch, context)
+            batch, size = [], 0
+    yield from _batch(plane, batch, context)
+
+
+def _batch(
+    plane: _Plane, lines: Sequence[tuple[Line, Any]], context: _Context
+) -> Iterator[tuple[Line, Rows]]:
+    texts, findings, args = context
+    events = [event for _, message in lines for event in message.events]
+    data, begin, end = _joined(events)
+    decoded = fields(data, begin, end)
+    findings.add("truncated", "events that break off", decoded.damaged_count)
+    columns = {}
+    for number in (_EVENT_NAME, _OFFSET, _DURATION):
+        columns[number] = np.zeros(len(events), np.int64)
+        of_number = decoded.of(number)
+        columns[number][of_number.message] = of_number.value
+    is_counted = np.zeros(len(events), np.bool_)
+    is_counted[decoded.of(_OCCURRENCES).message] = True
+    findings.add("dropped", "events that are counted, not timed", int(is_counted.sum()))
+    stats = decoded.of(_STATS)
+    numbers = _statistics(plane, data, stats, (columns[_EVENT_NAME], args, texts, findings))
+    first = 0
+    for line, message in lines:
+        rows = np.arange(first, first + len(message.events))
+        first += len(rows)
+        kept = rows[~is_counted[rows]]
+        name = columns[_EVENT_NAME][kept]
+        start, dur = _times(message.timestamp_ns, columns[_OFFSET][kept], columns[_DURATION][kept])
+        of_line = {key: values[kept] for key, values in numbers.items()}
+        codes = coded(name, plane.event_name, texts)
+        yield line, line.rows((start, dur), codes, of_line, texts)
+
+
+def _times(first_ns: int, offset_ps: IntArray, dur_ps: IntArray) -> tuple[IntArray, IntArray]:
+    start = offset_ps // 1000
+    # Ends are rounded as starts are, so that what touched still does.
+    end = (offset_ps + dur_ps) // 1000
+    is_sound = (np.abs(offset_ps) < _LATEST_NS) & (dur_ps >= 0) & (dur_ps < _LATEST_NS)
+    is_sound &= abs(first_ns) < _LATEST_NS
+    base = first_ns if abs(first_ns) < _LATEST_NS else 0
+    return start + base, np.where(is_sound, end - start, -1)
+
+
+def _statistics(
+    plane: _Plane,
+    data: npt.NDArray[np.uint8],
+    stats: Fields,
+    context: tuple[IntArray, tuple[str, ...], Texts, Findings],
+) -> dict[str, IntArray]:
+    """Return the statistics that have a column, a value per event."""
+    event_name, args, texts, findings = context
+    numbers = {name: number for number, name in plane.stats.items()}
+    columns: dict[str, IntArray] = {
+        name: _of_kinds(plane, name, event_name, texts) for name in args
+    }
+    wanted = [name for name in (CORRELATION, STEP, *COPIES, *args) if name in numbers]
+    if not wanted:
+        return columns
+    read = _Stats(data, stats.begin, stats.end)
+    findings.add("truncated", "statistics that break off", read.damaged_count)
+    for name in wanted:
+        column = "bytes" if name in COPIES else name
+        values = columns.setdefault(column, np.full(len(event_name), MISSING, np.int64))
+        rows = np.flatnonzero(read.name == numbers[name])
+        if name in (CORRELATION, STEP):
+            rows = rows[np.isin(read.field[rows], (_UNSIGNED, _SIGNED))]
+            values[stats.message[rows]] = read.number[rows]
+        else:
+            spelled = [read.value(row, plane) for row in rows.tolist()]
+            stored = [
+                copied_bytes(str(value)) if name in COPIES else texts.code(json.dumps(value))
+                for value in spelled
+            ]
+            values[stats.message[rows]] = stored
+    return columns
+
+
+def _of_kinds(plane: _Plane, name: str, event_name: IntArray, texts: Texts) -> IntArray:
+    """Return a statistic that XLA wrote once for all events of a kind, such as FLOPs on TPUs."""
+    codes = {}
+    for number, entry in plane.events.items():
+        told = dict(_of_plane(plane, entry.stats)) if entry.stats else {}
+        if told.get(name) is not None:
+            codes[number] = texts.code(json.dumps(told[name]))
+    kinds, distinct = pd.factorize(event_name)
+    table = np.array([codes.get(number, MISSING) for number in distinct.tolist()], np.int64)
+    return table[kinds] if len(table) else np.zeros(0, np.int64)
