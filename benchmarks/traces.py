@@ -159,7 +159,7 @@ def _loading(measured: All, sizes: dict[str, int]) -> list[Row]:
         _times("load", measured, "plain", sizes["plain"], 20),
         _peaks(measured, "plain", sizes["plain"]),
         _times("load, gzipped", measured, "gzipped", sizes["plain"], 15),
-        _times("time breakdown + overlap + idle", measured, "plain", None, 15),
+        _times("time breakdown + overlap + idle", measured, "plain", None, 30),
         _times("load, small", measured, "small", sizes["small"], None),
         _times("load, small, gzipped", measured, "small gzipped", sizes["small"], None),
     ]
@@ -171,7 +171,7 @@ def _loading(measured: All, sizes: dict[str, int]) -> list[Row]:
             _seconds(second),
             f"{_seconds(first)} the first time",
             ratio,
-            8,
+            10,
             note=note,
         )
     )

@@ -93,7 +93,8 @@ def traces(  # noqa: PLR0913 - the front door
     engine
         ``"auto"``, ``"compiled"`` (needs numba) or ``"python"``; the tables are the same.
     cache
-        Directory in which parsed files are kept, by content; None keeps nothing.
+        Directory in which parsed files are kept, by content, about 80 bytes per event; None keeps
+        nothing. Tables that come from there are mapped: files may be deleted, not overwritten.
     progress
         Whether to show a progress bar if loading takes more than a second.
 
