@@ -167,7 +167,7 @@ def _fleet(
 ) -> Iterator[Row]:
     count = options.gpus * options.hours * HOUR_S
     for what, words, target in (
-        ("total", "fleet total per second", 2.0),
+        ("total", "fleet total per second", 1.2),
         ("rollup", "roll-up to 1 min", None),
     ):
         ours, theirs = [], []

@@ -161,7 +161,7 @@ def _loading(measured: All, sizes: dict[str, int]) -> list[Row]:
         _times("load", measured, "plain", sizes["plain"], 26),
         _peaks(measured, "plain", sizes["plain"]),
         _times("load, gzipped", measured, "gzipped", sizes["plain"], 26),
-        _times("time breakdown + overlap + idle", measured, "plain", None, 15, part="analyses"),
+        _times("time breakdown + overlap + idle", measured, "plain", None, 30, part="analyses"),
         _times("load, small", measured, "small", sizes["small"], 8),
         _times("load it again in the same process", measured, "small", None, 11, part="again"),
         _times("load, small, gzipped", measured, "small gzipped", sizes["small"], None),
@@ -175,7 +175,7 @@ def _loading(measured: All, sizes: dict[str, int]) -> list[Row]:
             _seconds(second),
             f"{_seconds(first)} the first time",
             ratio,
-            8,
+            10,
             note=note,
         )
     )

@@ -86,6 +86,20 @@ def test_coverage_counts_each_combination_of_classes_in_each_group(some):
             assert covered[group, combination] == (mask == combination).sum()
 
 
+@given(
+    st.lists(st.tuples(st.integers(-2, 3), moment | st.sampled_from([-(1 << 62), 1 << 62]))),
+    st.booleans(),
+)
+def test_the_running_end_is_the_latest_so_far_of_its_group(some, is_sorted):
+    some = sorted(some, key=lambda pair: pair[0]) if is_sorted else some
+    latest, expected = {}, []
+    for group, end in some:
+        latest[group] = max(latest.get(group, end), end)
+        expected.append(latest[group])
+    groups, ends = (np.array([pair[at] for pair in some], dtype=np.int64) for at in (0, 1))
+    assert intervals.running_end(ends, groups).tolist() == expected
+
+
 def test_coverage_survives_clocks_that_are_decades_apart():
     epoch = 1_700_000_000_000_000_000
     starts = np.array([0, epoch, 5, 2 * epoch, 3 * epoch, 4 * epoch])

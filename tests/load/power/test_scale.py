@@ -2,6 +2,7 @@
 
 import threading
 from contextlib import suppress
+from unittest import mock
 
 import numpy as np
 import pandas as pd
@@ -76,6 +77,44 @@ def test_totals_are_those_of_the_plain_sum_however_files_are_cut(
     assert known.index.tolist() == power.index.tolist()
     assert (total["expected_count"] == expected).all()
     assert total.loc[total["entity_count"] == 0, "power_w"].isna().all()
+
+
+runs = st.lists(
+    st.tuples(st.integers(0, 3), st.integers(0, 40), st.integers(8, 40), st.integers(0, 3)),
+    min_size=1,
+    max_size=8,
+)
+
+
+@given(runs, st.sampled_from([1, 2]))
+def test_adding_run_by_run_gives_the_bits_of_adding_row_by_row(tmp_path_factory, drawn, period_s):
+    draw = np.random.default_rng(len(drawn))
+    frames = []
+    for gpu, first, length, gap in drawn:
+        # A run may lack a second, or the next of the same GPU may say some of them again.
+        seconds = np.delete(np.arange(first, first + length), gap or [])
+        frames.append(
+            pd.DataFrame(
+                {
+                    "time_ms": (START_S + seconds) * 1_000,
+                    "gpu": gpu,
+                    "power_w": draw.uniform(0, 700, len(seconds)),
+                }
+            )
+        )
+    frame = pd.concat(frames)
+    folder = write(tmp_path_factory.mktemp("runs"), [frame])
+    totals = []
+    for long in (1, 1 << 30):
+        with mock.patch.object(fleet, "_LONG_RUN", long):
+            totals.append(load.power_fleet_total(folder, period_s=period_s, least_covered_share=0))
+    pd.testing.assert_frame_equal(*totals, check_exact=True)
+    power, count, expected = total_of(frame, period_s)
+    known = totals[0][totals[0]["entity_count"] > 0]
+    assert known["time_ns"].tolist() == power.index.tolist()
+    np.testing.assert_allclose(known["power_w"], power, rtol=1e-12)
+    assert known["entity_count"].tolist() == count.tolist()
+    assert (totals[0]["expected_count"] == expected).all()
 
 
 @given(rows, st.sampled_from([1, 5, 60]), st.integers(1, 4), st.integers(1, 30))

@@ -111,7 +111,9 @@ def traces(  # noqa: PLR0913 - the front door
         ``"auto"``, ``"compiled"`` (needs a compiler at installation) or ``"python"``; the
         tables are the same.
     cache
-        Directory in which parsed files of Kineto are kept, by content; None keeps nothing.
+        Directory in which parsed files of Kineto are kept, by content, about 80 bytes per event;
+        None keeps nothing. Tables that come from there are mapped: files may be deleted, not
+        overwritten.
     progress
         Whether to show a progress bar if loading takes more than a second.
 
