@@ -190,7 +190,8 @@ def goodput_sweep(
     pandas.DataFrame
         Table :data:`workbench.tables.GOODPUT_SWEEP`: ``parameter``, ``value``,
         ``convention``, ``productive_share`` (missing where a convention has no answer: all GPUs
-        would stand still throughout, or there is no closed form).
+        would stand still throughout, or there is no closed form). Only replays have ``low_share``
+        and ``high_share``: see :func:`goodput_replay_sweep`.
 
     Raises
     ------
