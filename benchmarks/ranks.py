@@ -34,6 +34,12 @@ def used(who):
     usage = resource.getrusage(who)
     return usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024
 
+# One process in every case, so that memory and CPU time are those of the work.
+import workbench._shared.rank_sets
+import workbench.load._traces.reader
+for module in (workbench._shared.rank_sets, workbench.load._traces.reader):
+    module._PARALLEL_FROM_BYTES = 1 << 60
+
 ANALYSES = [analyze.time_breakdown, analyze.communication_overlap, analyze.idle_time,
             analyze.kernels, analyze.collective_waits]
 
@@ -53,6 +59,14 @@ def main():
                 tables = analyze.by_rank(files, ANALYSES, client=client, progress=False)
                 wall, cpu = time.perf_counter() - began, work() - before
                 peak = max(client.run(lambda: used(resource.RUSAGE_SELF)[1]).values())
+    elif how == "findings":
+        analyze.findings(files[:2])
+        (before, _), began = used(resource.RUSAGE_SELF), time.perf_counter()
+        whole = None if count else load.traces(folder, progress=False)
+        tables = analyze.findings(files if whole is None else whole).tables
+        wall = time.perf_counter() - began
+        cpu, peak = used(resource.RUSAGE_SELF)
+        cpu -= before
     else:
         analyze.by_rank(files[:2], ANALYSES, processes=1, progress=False)
         (before, _), began = used(resource.RUSAGE_SELF), time.perf_counter()
@@ -85,6 +99,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with tempfile.TemporaryDirectory(prefix="bench-", dir=options.scratch) as scratch:
         folder = _packed_job(archive, Path(scratch), max(options.ranks), options.size_mb)
         rows = _growth(folder, sorted(options.ranks), options.size_mb)
+        rows += _findings(folder, sorted(options.ranks))
         if options.workers:
             rows += _cluster(folder, sorted(options.ranks), options.workers)
     remarks = [
@@ -92,7 +107,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "one process unless the row says otherwise; imports are not counted. Files are gzipped "
         f"JSON of about {options.size_mb:g} MB unpacked: a real step of 8 ranks repeated, and "
         "beyond 8 ranks the same files under other rank numbers. The exponent is that of CPU time "
-        "between the fewest and the most ranks."
+        "between the fewest and the most ranks. Findings go through all rules of all domains."
     ]
     publish("ranks", rows, about, remarks, options.out)
     return 0
@@ -136,6 +151,25 @@ def _cluster(folder: Path, counts: Sequence[int], workers: int) -> list[Row]:
         Row(
             f"CPU of {workers} Dask workers, {count} ranks", *cpu,
             several["cpu_s"] / serial["cpu_s"], _TARGET_CPU, smaller_is_better=True,
+        ),
+    ]  # fmt: skip
+
+
+def _findings(folder: Path, counts: Sequence[int]) -> list[Row]:
+    """Compare findings of ranks one after the other with those of a load of all."""
+    count = next((count for count in counts if count >= 64), counts[-1])
+    part = _first(folder, count)
+    whole, each = (_run(part, "findings", number) for number in (0, 1))
+    memory = f"{each['peak_mib']:,.0f} MiB", f"{whole['peak_mib']:,.0f} MiB of a whole load"
+    cpu = f"{each['cpu_s']:.1f} CPU s", f"{whole['cpu_s']:.1f} CPU s of a whole load"
+    return [
+        Row(
+            f"peak memory of findings, {count} ranks", *memory,
+            each["peak_mib"] / whole["peak_mib"], 0.5, smaller_is_better=True,
+        ),
+        Row(
+            f"CPU of findings, {count} ranks", *cpu, each["cpu_s"] / whole["cpu_s"], None,
+            smaller_is_better=True,
         ),
     ]  # fmt: skip
 

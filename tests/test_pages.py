@@ -173,7 +173,7 @@ def test_cells_of_the_table_of_domains_link_the_folder_of_their_functions():
 
 
 # load.fleet opens power logs through the loader of their kind.
-OPENED_BY = {"load.power": "load.fleet"}
+OPENED_BY = {"load.power": "load.fleet", "load.traces": "load.bundle"}
 
 
 def test_the_notebook_of_a_domain_calls_every_function_that_its_row_names():
@@ -191,6 +191,7 @@ def test_the_notebook_of_a_domain_calls_every_function_that_its_row_names():
 
 def test_load_fleet_opens_power_logs_with_load_power():
     assert kinds.kind_named("power logs").door is load.power
+    assert kinds.kind_named("traces").door is load.traces
 
 
 # -- functions by domain ----------------------------------------------------------------------

@@ -20,6 +20,8 @@ from workbench.tables import QUALITY, RANKS, RankFile, RankFiles, Trace
 _LEAST_COMMON_SHARE = 0.25
 BY_ITSELF = "of other models or runs? load each by itself"
 
+# Traces of more ranks are read one after the other by whoever needs no more than a part of each.
+MOST_RANKS = 15
 # Starting worker processes takes seconds; smaller sets are read sooner without.
 _PARALLEL_FROM_BYTES = 128 << 20
 

@@ -23,8 +23,7 @@ def judged(
     Of a job of many ranks the bundle has ``rank_files``, and a trace without events.
     """
     from workbench import analyze, load
-    from workbench._shared.rank_sets import BY_ITSELF
-    from workbench.load._traces.rank_files import MOST_RANKS
+    from workbench._shared.rank_sets import BY_ITSELF, MOST_RANKS
     from workbench.tables import QUALITY, Trace
 
     bundle = load.bundle(path, **options, most_ranks=MOST_RANKS, progress=progress)

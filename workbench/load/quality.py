@@ -8,6 +8,7 @@ from typing import Any
 
 import pandas as pd
 
+from workbench._shared.rank_sets import MOST_RANKS
 from workbench.errors import LoadError
 from workbench.load._files.archive import Paths, given_paths, shown_all
 from workbench.load._files.findings import Finding, quality_frame
@@ -15,7 +16,7 @@ from workbench.load._files.text import CUT_LINE, REST
 from workbench.load._files.time import BootTime, Hosts
 from workbench.load._fleet.same_job import same_job
 from workbench.load._power.part import Unit
-from workbench.load._traces.rank_files import MOST_RANKS, many_ranks, quality_of_ranks
+from workbench.load._traces.rank_files import many_ranks, quality_of_ranks
 from workbench.load.kinds import Kind, Options, Told, kind_named, told, unfit
 from workbench.tables import QUALITY, SAYS_SYNTHETIC, FailureLog, Injections
 

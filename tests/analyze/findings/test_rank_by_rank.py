@@ -240,8 +240,7 @@ def test_the_telling_ranks_of_a_large_job_are_the_late_the_waiting_and_a_usual_o
     late = int(found.findings["where"].iloc[0].removeprefix("rank ").split(",")[0])
     exposed = found.tables["traces.by_rank"]["exposed_communication_ns"].astype("int64")
     assert shown["rank"].iloc[0] == late
-    last = exposed[shown["rank"].iloc[-2:]].tolist()
-    assert last == [exposed.max(), exposed.sort_values().iloc[8]]
+    assert {exposed.max(), exposed.sort_values().iloc[8]} <= set(exposed[shown["rank"]])
     assert late not in exposed.nlargest(4).index
     assert len(analyze.telling_ranks(found)) <= 8
     trace = files.load(shown["rank"])

@@ -38,8 +38,6 @@ from workbench.tables import (
     Trace,
 )
 
-# Traces of more ranks are read one after the other by whoever needs no more than a part of each.
-MOST_RANKS = 15
 # Metadata before the events: device properties of eight GPUs and a thousand process groups.
 _HEAD_BYTES = 64 << 10
 _LONG_HEAD_BYTES = 4 << 20
