@@ -9,6 +9,7 @@ from importlib.util import find_spec
 from benchmarks import (
     diagnose,
     explorers,
+    exports,
     failures,
     goodput,
     imbalance,
@@ -18,7 +19,7 @@ from benchmarks import (
     traces,
 )
 
-_PARTS = (failures, goodput, imbalance, power, replay, diagnose, ranks, explorers)
+_PARTS = (failures, goodput, imbalance, power, replay, diagnose, ranks, exports, explorers)
 NEED_TORCH = ("checksums", "low_precision", "injections")
 NEED_BROWSER = ("lab",)
 

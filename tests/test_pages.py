@@ -14,6 +14,8 @@ import pytest
 import typer
 
 from tests.analyze.imbalance.jobs import test_traced
+from tests.load.traces.nsight.nsight_files import tables, write
+from tests.load.traces.xplane.xplane_files import gpu_space
 from workbench import analyze, explore, load, plot, simulate
 from workbench.cli import app
 from workbench.load import kinds
@@ -341,6 +343,9 @@ def own_files(folder):
     pd.DataFrame(incidents).to_csv(folder / "incidents.csv", index=False)
     times = pd.date_range("2026-01-12 08:00", periods=4, freq="s")
     (folder / "runs" / "pipelined").mkdir()
+    write(folder / "runs" / "report.sqlite", tables())
+    (folder / "runs" / "jax").mkdir()
+    (folder / "runs" / "jax" / "h.xplane.pb").write_bytes(gpu_space().SerializeToString())
     test_traced.traced(test_traced.job(), folder / "runs" / "pipelined")
     by_rank = "".join(f"     rank {rank:2d}: {100 + rank}.00\n" for rank in range(8))
     timers = f"times across ranks (ms):\n  forward-compute:\n{by_rank}"

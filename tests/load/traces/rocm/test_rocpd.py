@@ -84,6 +84,16 @@ def test_the_rank_is_that_of_the_environment(tmp_path):
     assert len(files[0].load().events) == len(trace.events) // 2
 
 
+def test_events_may_refer_to_the_process_id(tmp_path):
+    tables = rocpd_tables(environment=RANK_3)
+    for name in SPANS:
+        columns, rows = tables[f"rocpd_{name}_abc"]
+        tables[f"rocpd_{name}_abc"] = (columns, [(row[0], 400, *row[2:]) for row in rows])
+    path = write_rocpd(tmp_path / "a.db", tables)
+    assert loaded(path).ranks["rank"].tolist() == [3]
+    assert [file.rank for file in load.rank_files(path)] == [3]
+
+
 def test_each_process_of_a_merged_database_is_a_rank(tmp_path):
     sets = [rocpd_tables(f"_{at}", {"RANK": at}, pid=100 + at) for at in range(2)]
     path = write_rocpd(tmp_path / "merged.db", *sets)

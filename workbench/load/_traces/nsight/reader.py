@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -124,7 +124,8 @@ def nsight(
             raise LoadError(msg)
         reader = _Reader(stored, findings, tuple(args))
         parts = reader.parts()
-        processes = reader.processes()
+        work = [part for part in parts if part.is_gpu]
+        processes = reader.processes((p.process, p.rows.numbers["device"]) for p in work)
         wanted = [process for process in processes if source.part in (None, process.pid)]
         metadata = {process: reader.metadata(process, parts) for process in wanted}
     _tell_of_host(parts, processes, findings)
@@ -145,7 +146,8 @@ def nsight(
 def nsight_ranks(source: Source, stream: Stream | None = None) -> list[tuple[Source, Process]]:
     """List the ranks in a file without reading their events, each with where it is read from."""
     with opened(source, stream, Findings(source.label)) as stored:
-        processes = _Reader(stored, Findings(source.label), ()).processes()
+        reader = _Reader(stored, Findings(source.label), ())
+        processes = reader.processes(reader.gpu_rows())
     if len(processes) == 1:
         return [(source, processes[0])]
     return [
@@ -362,14 +364,13 @@ class _Reader:
             category = np.where(is_told, _table(kinds, self.texts)[codes], category)
         return names.astype(np.int32), category.astype(np.int32)
 
-    def processes(self) -> list[Process]:
+    def processes(self, pairs: Iterable[tuple[IntArray, IntArray]]) -> list[Process]:
         """List the processes that used a GPU, in order of their first device and id."""
         ranks = self._stated_ranks()
         lowest: dict[int, int] = {}
-        for table in filter(self._has, _GPU):
-            read = self._read(table, ("globalPid", "deviceId")).numbers
-            for key, device in pd.Series(read["deviceId"]).groupby(read["globalPid"]).min().items():
-                lowest[int(key)] = min(device, lowest.get(int(key), device))  # type: ignore[call-overload]
+        for process, device in pairs:
+            for key, first in pd.Series(device).groupby(process).min().items():
+                lowest[int(key)] = min(first, lowest.get(int(key), first))  # type: ignore[call-overload]
         keys = sorted(lowest, key=lambda key: (lowest[key], key))
         # Before 2021 GPU rows did not tell their process.
         if len(keys) <= 1 or MISSING in lowest:
@@ -377,6 +378,12 @@ class _Reader:
             rank, world = self._environment_rank()
             return [Process(None, ranks.get(key, rank), world)]
         return [Process(key, ranks.get(key)) for key in keys]
+
+    def gpu_rows(self) -> Iterator[tuple[IntArray, IntArray]]:
+        """Give process and device of the GPU work of each table."""
+        for table in filter(self._has, _GPU):
+            read = self._read(table, ("globalPid", "deviceId")).numbers
+            yield read["globalPid"], read["deviceId"]
 
     def _stated_ranks(self) -> dict[int, int]:
         read = self._read("MPI_RANKS", ("globalPid", "rank")).numbers

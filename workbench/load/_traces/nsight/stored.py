@@ -27,7 +27,8 @@ from workbench.load._traces.kineto.blocks import MISSING
 IntArray = npt.NDArray[np.int64]
 
 MAGIC = b"SQLite format 3\x00"
-_CHUNK_ROWS = 1 << 14
+# Few enough that the objects of a chunk stay in the cache of a core.
+_CHUNK_ROWS = 512
 _LONGEST_TEXT = 4096
 _LONGEST_VALUE_BYTES = 64 << 20
 # The fewest bytes that a row can take in a sound file.
@@ -158,7 +159,7 @@ class SqliteTables:
         chunks: dict[str, list[Any]] = {name: [] for name in (*numbers_there, *texts_there)}
         lookups = {name: _numbering() for name in texts_there}
         # The length of a text is bounded where it is read.
-        wanted = [_quoted(name) for name in numbers_there]
+        wanted = [f"ifnull({_quoted(name)}, {MISSING})" for name in numbers_there]
         wanted += [f"substr({_quoted(name)}, 1, {_LONGEST_TEXT})" for name in texts_there]
         rows_count = 0
         query = f"SELECT {', '.join(wanted)} FROM {_quoted(table)}"

@@ -95,7 +95,7 @@ class _Track:
     parent: int
 
 
-@dataclass
+@dataclass(slots=True)
 class _Slice:
     track: int
     category: str

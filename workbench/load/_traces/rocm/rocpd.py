@@ -144,7 +144,7 @@ def _places(stored: Stored, suffix: str) -> list[Place]:
         told = _place(row)
         rank, world = (to_integer(told[key]) for key in ("rank", "world_size"))
         pid = row["id"] if row["pid"] == MISSING else row["pid"]
-        places.append(Place(pid, rank, world, row["id"] in working))
+        places.append(Place(pid, rank, world, bool({row["id"], row["pid"]} & working)))
     return places
 
 
@@ -176,6 +176,7 @@ class _Reader:
             zip(strings.numbers["id"].tolist(), _texts(strings, "string"), strict=True)
         )
         self._tracks = self._read("track", ["id", *_TRACK])
+        self._threads = self._read("info_thread", ["id", "tid"]).numbers
         stamps = self._read("timestamp", ["id", "value"]).numbers
         self._stamps = stamps["id"], stamps["value"]
         self._events = self._read("event", ["id", "stack_id", "category_id"]).numbers
@@ -195,9 +196,9 @@ class _Reader:
         for table in _PASSED_OVER:
             count = len(self._read(table, ["id"]).numbers["id"])
             self._findings.add("skipped by design", f"{table} records, which are no spans", count)
-        told = {row["id"]: row for row in _rows(
-            self._read("info_process", ["id", "pid"], ["environment"])
-        )}  # fmt: skip
+        listed = _rows(self._read("info_process", ["id", "pid"], ["environment"]))
+        # Events refer to a process by its key, in some versions by its process id.
+        told = {row[key]: row for key in ("pid", "id") for row in listed}
         ids = sorted({int(number) for _, process in spans for number in np.unique(process)})
         made = []
         for number in ids or [MISSING]:
@@ -296,8 +297,7 @@ class _Reader:
                 "stream": streams_or_queues(place["stream_id"], place["queue_id"]),
             }
             more |= {"bytes": numbers["size"]} if "size" in numbers else {}
-        threads = self._read("info_thread", ["id", "tid"]).numbers
-        tid = joined(place["tid"], threads["id"], threads["tid"])
+        tid = joined(place["tid"], self._threads["id"], self._threads["tid"])
         thread = np.where(tid == MISSING, place["tid"], tid)
         return [(Records(category, start, end, name, thread, more), place["pid"])]
 

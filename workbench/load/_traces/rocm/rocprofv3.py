@@ -227,6 +227,8 @@ class _Process:
             columns = {
                 name: np.concatenate([block[name] for block in blocks]) for name in blocks[0]
             }
+            if not len(columns["start"]):
+                continue
             numbers = {"correlation": columns["correlation"]}
             if domain in _MORE_COLUMNS:
                 numbers |= self._on_gpu(columns, findings)
