@@ -13,12 +13,13 @@ from benchmarks import (
     goodput,
     imbalance,
     power,
+    power_rollup,
     ranks,
     replay,
     traces,
 )
 
-_PARTS = (failures, goodput, imbalance, power, replay, diagnose, ranks, explorers)
+_PARTS = (failures, goodput, imbalance, power, replay, diagnose, ranks, power_rollup, explorers)
 NEED_TORCH = ("checksums", "low_precision", "injections")
 NEED_BROWSER = ("lab",)
 

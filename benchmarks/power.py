@@ -44,8 +44,8 @@ import json, sys
 from benchmarks._child import measured
 from workbench import load
 work = {"total": lambda: load.power_fleet_total(sys.argv[2], progress=False),
-        "rollup": lambda: load.power_rollup(sys.argv[2], processes=1, progress=False).rollup}[sys.argv[1]]
-table, cost = measured(work)
+        "rollup": lambda: load.power_rollup(sys.argv[2], processes=1, progress=False).rollup}
+table, cost = measured(work[sys.argv[1]])
 seen = float(table["power_w"].sum()) if sys.argv[1] == "total" else len(table)
 print(json.dumps(cost | {"seen": seen}))
 """

@@ -45,7 +45,7 @@ class Cells:
     def __len__(self) -> int:
         return len(self.first_ns)
 
-    def take(self, at: NDArray[np.int64] | NDArray[np.bool_]) -> Cells:
+    def take(self, at: NDArray[np.int64] | NDArray[np.bool_] | slice) -> Cells:
         own = {f.name: getattr(self, f.name)[at] for f in fields(self)[1:]}
         moments = Moments(*(getattr(self.moments, f.name)[at] for f in fields(Moments)))
         return Cells(moments, **own)
@@ -118,10 +118,14 @@ def merged(pieces: Cells, gap_ns: int) -> tuple[Cells, Cells]:
     ones the first counts; where they overlap otherwise the cell is contested.
     """
     key = pieces.moments.key
+    if (key[1:] > key[:-1]).all():
+        return pieces, pieces.take(np.zeros(0, np.int64))
     order = np.lexsort((pieces.owner, pieces.last_ns, pieces.first_ns, key))
     cells = pieces.take(order)
     is_copy = _repeats(cells)
-    copies, cells = cells.take(is_copy), cells.take(~is_copy)
+    copies = cells.take(is_copy)
+    if len(copies):
+        cells = cells.take(~is_copy)
     key = cells.moments.key
     is_first = np.r_[True, key[1:] != key[:-1]][: len(key)]
     if is_first.all():

@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import pairwise
 from typing import Any, TypeVar
 
 import numpy as np
@@ -54,6 +55,7 @@ from workbench.tables import POWER_ROLLUP, PowerRollup
 _CHUNK_ROWS = 1 << 20
 _MANY_CELLS = 1 << 20
 _MOST_READINGS = 1 << 22
+_BLOCK_CELLS = 1 << 18
 # Starting worker processes takes seconds; smaller sets are read sooner without.
 _PARALLEL_FROM_BYTES = 128 << 20
 # Half of the cells that a key holds, at this length, reach beyond the year 2100.
@@ -359,8 +361,11 @@ def _compact(pieces: list[Cells], copies: list[Cells], gap_ns: int, most: int) -
 
 
 def _merge(pieces: list[Cells], copies: list[Cells], gap_ns: int) -> None:
-    cells, left_out = merged(stacked(pieces), gap_ns)
-    pieces[:] = [cells]
+    whole = stacked(pieces)
+    # The pieces are given up, so that each cell is in memory once.
+    pieces.clear()
+    cells, left_out = merged(whole, gap_ns)
+    pieces.append(cells)
     copies.append(left_out)
 
 
@@ -420,10 +425,11 @@ class _Together:
     def table(self, run: Callable[..., Any], *, is_worker: bool) -> PowerRollup:
         """Merge all parts, and read again what they contest."""
         rules = self._rules
-        cells, left_out = merged(stacked(self._pieces), rules.gap_ns)
-        self._pieces = [cells]
+        self._sort_names()
+        _merge(self._pieces, self._copies, rules.gap_ns)
+        cells = self._pieces.pop()
         contested = cells.take(cells.is_contested)
-        self._tell_copies([*self._copies, left_out], contested)
+        self._tell_copies(contested)
         if len(contested):
             settled = [
                 self._settled(contested.take(chosen), run, is_worker=is_worker)
@@ -431,10 +437,26 @@ class _Together:
             ]
             whole = stacked([cells.take(~cells.is_contested), *settled])
             cells = whole.take(np.argsort(whole.moments.key, kind="stable"))
-        filled = with_time_between(cells, period_ns=rules.period_ns, gap_ns=rules.gap_ns)
-        self._tell_sparse(filled)
-        table = _table(filled, list(self.names), rules.period_ns)
+        blocks = []
+        for block in _blocks(cells):
+            part = cells.take(block)
+            filled = with_time_between(part, period_ns=rules.period_ns, gap_ns=rules.gap_ns)
+            self._tell_sparse(filled)
+            blocks.append(_table(filled, list(self.names), rules.period_ns))
+        del cells
+        table = POWER_ROLLUP.check(pd.concat(blocks, ignore_index=True))
         return PowerRollup(table, quality_frame(counted([*self.findings, *self.dropped.rows])))
+
+    def _sort_names(self) -> None:
+        """Give entities the codes of their natural order, which is that of the table."""
+        names = sorted(self.names, key=natural)
+        new = {name: code for code, name in enumerate(names)}
+        code_of = np.array([new[name] for name in self.names])
+        self.names = new
+        self._pieces = [_renamed(piece, code_of) for piece in self._pieces]
+        self._copies = [_renamed(piece, code_of) for piece in self._copies]
+        for number, (codes, *span) in self._extents.items():
+            self._extents[number] = (code_of[codes], *span)
 
     def _settled(self, contested: Cells, run: Callable[..., Any], *, is_worker: bool) -> Cells:
         """Read the readings of some contested cells again, and reduce them together."""
@@ -472,8 +494,8 @@ class _Together:
         low[own], high[own] = first // self._rules.period_ns, last // self._rules.period_ns
         return bool(((cells >= low[codes]) & (cells <= high[codes])).any())
 
-    def _tell_copies(self, copies: Sequence[Cells], contested: Cells) -> None:
-        cells = stacked(copies)
+    def _tell_copies(self, contested: Cells) -> None:
+        cells = stacked(self._copies)
         # Those of contested cells are met again, one by one.
         counted = cells.take(~np.isin(cells.moments.key, contested.moments.key))
         counts = np.bincount(counted.owner, weights=counted.moments.count)
@@ -533,21 +555,25 @@ def _windows(contested: Cells) -> Iterator[np.ndarray]:
         yield order[window == number]
 
 
+def _blocks(cells: Cells) -> Iterator[slice]:
+    """Cut cells between entities, so that what is worked out of them stays small."""
+    codes, _ = codes_and_cells(cells.moments.key)
+    starts = np.flatnonzero(np.r_[True, codes[1:] != codes[:-1]])
+    chosen = starts[np.r_[True, np.diff(starts // _BLOCK_CELLS) > 0]]
+    for start, end in pairwise([*chosen.tolist(), len(cells)]):
+        yield slice(start, end)
+
+
 def _table(cells: Cells, names: list[str], period_ns: int) -> pd.DataFrame:
-    by_name = sorted(range(len(names)), key=lambda code: natural(names[code]))
-    position = np.empty(len(names), dtype=np.int64)
-    position[by_name] = np.arange(len(names))
     codes, numbers = codes_and_cells(cells.moments.key)
-    order = np.argsort(position[codes], kind="stable")
-    categories = pd.Index([names[code] for code in by_name], dtype=pd.Series([""]).dtype)
-    moments, covered = cells.moments, cells.covered_ns[order]
-    table = pd.DataFrame({
-        "time_ns": numbers[order] * period_ns,
-        "entity": pd.Categorical.from_codes(position[codes][order], categories=categories),
-        "period_s": period_ns / SECOND, "reading_count": moments.count[order],
-        "mean_w": moments.mean[order], "min_w": moments.low[order], "max_w": moments.high[order],
-        "m2_w2": moments.squares[order],
-        "energy_j": np.where(covered > 0, cells.energy_j[order], np.nan),
+    categories = pd.Index(names, dtype=pd.Series([""]).dtype)
+    moments, covered = cells.moments, cells.covered_ns
+    return pd.DataFrame({
+        "time_ns": numbers * period_ns,
+        "entity": pd.Categorical.from_codes(codes, categories=categories),
+        "period_s": period_ns / SECOND, "reading_count": moments.count,
+        "mean_w": moments.mean, "min_w": moments.low, "max_w": moments.high,
+        "m2_w2": moments.squares,
+        "energy_j": np.where(covered > 0, cells.energy_j, np.nan),
         "covered_share": covered / period_ns,
     }, copy=False)  # fmt: skip
-    return POWER_ROLLUP.check(table)
