@@ -92,6 +92,7 @@ def test_any_cut_into_files_in_any_order_gives_the_plain_sums(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(rolling, "_CHUNK_ROWS", data.draw(st.sampled_from([1, 7, 10**6])))
         patch.setattr(rolling, "_MANY_CELLS", data.draw(st.sampled_from([0, 5, 10**6])))
+        patch.setattr(rolling, "_BLOCK_CELLS", data.draw(st.sampled_from([1, 10**6])))
         patch.setattr(rolling, "_MOST_READINGS", data.draw(st.sampled_from([1, 10, 10**6])))
         patch.setattr(pieces, "BATCH_ROWS", data.draw(st.sampled_from([1, 5, 10**5])))
         table = POWER_ROLLUP.check(rolled(folder, period_s=period_s, longest_gap_s=gap_s).rollup)

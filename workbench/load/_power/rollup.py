@@ -52,7 +52,7 @@ from workbench.tables import POWER_ROLLUP, PowerRollup
 
 # Rows of a table that are reduced at once, cells that wait to be merged, and readings of contested
 # cells that are sorted at once: some 100 MB each.
-_CHUNK_ROWS = 1 << 20
+_CHUNK_ROWS = 1 << 18
 _MANY_CELLS = 1 << 20
 _MOST_READINGS = 1 << 22
 _BLOCK_CELLS = 1 << 18
@@ -132,7 +132,7 @@ def power_rollup(  # noqa: PLR0913 - the files say little, and the rest must be 
 ) -> PowerRollup:
     """Shorten readings too many for memory to one row per entity and cell of time.
 
-    One file is read at a time, a table about a million rows at a time; memory grows with the
+    One file is read at a time, a table some hundred thousand rows at a time; memory grows with the
     result, not with the readings. Files may be sorted by anything, overlap and repeat each other:
     the table is that of all their readings in one file, each stamp of an entity counted once.
 
