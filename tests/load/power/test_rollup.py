@@ -234,7 +234,7 @@ def test_what_the_files_do_not_say_is_asked_for(tmp_path):
     result = rolled(tmp_path, tz="UTC")
     assert result.rollup["energy_j"].sum() == pytest.approx((500 + 501) * 179)
     assert result.quality["what"].str.contains("unknown host").sum() == 1
-    with pytest.raises(ValueError, match=r"from 0\.01; got 0.001"):
+    with pytest.raises(ValueError, match=r"from 0\.02; got 0.001"):
         rolled(tmp_path, period_s=0.001)
     with pytest.raises(WorkbenchError, match="longest_gap_s must be above 0"):
         rolled(tmp_path, longest_gap_s=0)
@@ -244,6 +244,22 @@ def test_what_the_files_do_not_say_is_asked_for(tmp_path):
     (tmp_path / "empty" / "notes.txt").write_text("nothing to see\n")
     with pytest.raises(LoadError, match="no readable power telemetry found"):
         rolled(tmp_path / "empty")
+
+
+def test_stamps_of_a_wrong_clock_and_endless_gaps_do_not_ask_for_all_memory(tmp_path, monkeypatch):
+    frame = readings_of([(10 * s, 0, 100) for s in range(9)])
+    far = frame.assign(time_ns=frame["time_ns"] + 500_000_000 * SECOND)
+    folder = written(tmp_path, [frame, far])
+    table = rolled(folder, period_s=0.02, longest_gap_s=2).rollup
+    assert table["energy_j"].sum() == pytest.approx(2 * 800)
+    with pytest.raises(LoadError, match=r"cells lie between .* pass a longer period_s"):
+        rolled(folder, period_s=0.02, longest_gap_s=1e9)
+    with pytest.raises(WorkbenchError, match="at most 1e"):
+        rolled(folder, longest_gap_s=1e300)
+    monkeypatch.setattr("workbench.load._power.cells._MOST_ENTITIES", 1)
+    (tmp_path / "two.csv").write_text(smi())
+    with pytest.raises(LoadError, match="is the column of their names the right one"):
+        rolled(tmp_path / "two.csv", tz="UTC", node="a")
 
 
 def test_slow_meters_say_that_the_gap_is_too_short_for_them(tmp_path):
@@ -362,3 +378,30 @@ def test_a_client_without_dask_names_the_extra(nodes, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "distributed", None)
     with pytest.raises(MissingExtraError, match=r"ai-infra-workbench\[cluster\]"):
         rolled(nodes, client=object(), **HOSTS)
+
+
+def test_files_without_any_power_are_an_error_or_no_rows(tmp_path):
+    folder = written(tmp_path, [readings_of([(10 * s, 0, 100) for s in range(9)])])
+    (tmp_path / "blank.csv").write_text(
+        smi().replace("500.00 W", "[N/A]").replace("501.00 W", "N/A")
+    )
+    result = rolled(folder, tz="UTC", node="n2")
+    assert set(result.rollup["entity"]) == {"n1/gpu0"}
+    (tmp_path / "0.parquet").unlink()
+    with pytest.raises(LoadError, match=r"(?s)no readable power.*blank\.csv"):
+        rolled(folder, tz="UTC", node="n2")
+
+
+def test_a_file_that_vanishes_before_it_is_read_again_is_a_row(tmp_path, monkeypatch):
+    frame = readings_of([(s, 0, 100 + s) for s in range(90)])
+    folder = written(tmp_path, [frame.iloc[::2], frame.iloc[1::2]])
+    again = rolling._again
+
+    def vanishing(file, **options):
+        file.source.path.unlink(missing_ok=True)
+        return again(file, **options)
+
+    monkeypatch.setattr(rolling, "_again", vanishing)
+    result = rolled(folder)
+    assert result.rollup.empty
+    assert (result.quality["finding"] == "dropped").sum() == 2

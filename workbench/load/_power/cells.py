@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from workbench._shared.numbers import Moments, joined, of_values, together
+from workbench.errors import LoadError
 from workbench.load._power.rows import SECOND
 
 Ints = NDArray[np.int64]
@@ -17,6 +18,9 @@ Floats = NDArray[np.float64]
 # Entity and cell in one number, entity first; half of the cells lie before 1970.
 _SHIFT = 40
 _HALF = 1 << (_SHIFT - 1)
+_MOST_ENTITIES = 1 << (63 - _SHIFT)
+# Rows without readings that long gaps may ask for.
+_MOST_BETWEEN = 50_000_000
 # Odd constants of splitmix64.
 _MIX = np.array([0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB], dtype=np.uint64)
 
@@ -52,6 +56,10 @@ class Cells:
 
 
 def keys_of(codes: NDArray[np.integer], cells: Ints) -> Ints:
+    """Return entity and cell in one number."""
+    if codes.max(initial=0) >= _MOST_ENTITIES:
+        msg = f"{_MOST_ENTITIES:,} entities or more; is the column of their names the right one?"
+        raise LoadError(msg)
     return (codes.astype(np.int64) << _SHIFT) + cells + _HALF
 
 
@@ -169,12 +177,18 @@ def with_time_between(cells: Cells, *, period_ns: int, gap_ns: int) -> Cells:
     """
     code, cell = codes_and_cells(cells.moments.key)
     step = cells.first_ns[1:] - cells.last_ns[:-1]
-    before = np.flatnonzero((code[1:] == code[:-1]) & (step <= gap_ns))
+    before = np.flatnonzero((code[1:] == code[:-1]) & (step > 0) & (step <= gap_ns))
     after = before + 1
     count = cell[after] - cell[before] + 1
+    if (between := int(count.sum()) - 2 * len(count)) > _MOST_BETWEEN:
+        msg = (
+            f"{between:,} cells lie between readings no further apart than longest_gap_s; pass a "
+            "longer period_s or a shorter longest_gap_s"
+        )
+        raise LoadError(msg)
     segment = np.repeat(np.arange(len(before)), count)
-    place = np.arange(len(segment)) - np.repeat(np.cumsum(count) - count, count)
-    of_piece = cell[before][segment] + place
+    offset = np.arange(len(segment)) - np.repeat(np.cumsum(count) - count, count)
+    of_piece = cell[before][segment] + offset
     start, end = cells.last_ns[before][segment], cells.first_ns[after][segment]
     low, high = cells.last_w[before][segment], cells.first_w[after][segment]
     begins = np.maximum(start, of_piece * period_ns)

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from workbench._shared.cluster import missing_on_worker, on_cluster
-from workbench._shared.numbers import positive
+from workbench._shared.numbers import in_range
 from workbench._shared.progress import progress as progress_bar
 from workbench.errors import LoadError, WorkbenchError
 from workbench.load._files.archive import Paths, Source, survey
@@ -58,8 +58,9 @@ _MOST_READINGS = 1 << 22
 _BLOCK_CELLS = 1 << 18
 # Starting worker processes takes seconds; smaller sets are read sooner without.
 _PARALLEL_FROM_BYTES = 128 << 20
-# Half of the cells that a key holds, at this length, reach beyond the year 2100.
-_LEAST_PERIOD_S = 0.01
+# Cells of this length have a key at every stamp that int64 holds.
+_LEAST_PERIOD_S = 0.02
+_LONGEST_GAP_S = 1e9
 # Stamps are rounded to ms or s, so a gap of exactly the longest may look longer by that much.
 _SLACK = 1 + 1e-9
 _LEAST_COVERED_SHARE = 0.5
@@ -141,7 +142,7 @@ def power_rollup(  # noqa: PLR0913 - the files say little, and the rest must be 
     paths
         Files, folders or archives of any format that :func:`workbench.load.power` reads.
     period_s
-        Length of a cell, in s, from 0.01. Cells begin at multiples of it since 1970, UTC.
+        Length of a cell, in s, from 0.02. Cells begin at multiples of it since 1970, UTC.
     longest_gap_s
         Longest time between two readings of an entity that counts as known: three times the time
         between readings is usual.
@@ -207,11 +208,11 @@ def power_rollup(  # noqa: PLR0913 - the files say little, and the rest must be 
     if period_s < _LEAST_PERIOD_S:
         msg = f"period_s must be a time in seconds from {_LEAST_PERIOD_S:g}; got {period_s!r}"
         raise ValueError(msg)
-    gap_ns = int(positive("longest_gap_s", longest_gap_s) * SECOND * _SLACK)
+    longest = in_range("longest_gap_s", longest_gap_s, least=0, most=_LONGEST_GAP_S, strictly=True)
     options = PowerOptions(tz=checked(tz, None, None).tz, unit=unit, columns=columns)
     check_columns(options)
     check_hosts(node)
-    rules = _Rules(options, node, period_ns, gap_ns)
+    rules = _Rules(options, node, period_ns, int(longest * SECOND * _SLACK))
     files = survey(paths, wanted=POWER_LOGS)
     tasks = [_File(number, source) for number, source in enumerate(files.sources)]
     run = partial(_results, client=client, workers=_workers(files.sources, processes))
@@ -391,7 +392,7 @@ class _Together:
             self.dropped.add(file.label, part)
             return
         self.findings += part.findings
-        if not part.pieces:
+        if not any(map(len, part.pieces)):
             return
         codes_of = np.array([self.names.setdefault(n, len(self.names)) for n in part.names] or [0])
         self._pieces += [_renamed(piece, codes_of) for piece in part.pieces]
@@ -475,6 +476,8 @@ class _Together:
                 keys = keys_of(code, rows.time_ns // self._rules.period_ns)
                 owner = np.full(len(keys), file.number)
                 pieces.append((keys, rows.time_ns, rows.numbers, owner, rows.lines))
+        if not pieces:
+            return contested.take(slice(0))
         columns = [np.concatenate(column) for column in zip(*pieces, strict=True)]
         # Sorting is stable: of one stamp the reading of the first file comes first.
         order = np.lexsort((columns[1], columns[0]))
