@@ -14,12 +14,15 @@ from benchmarks import (
     goodput,
     imbalance,
     power,
+    power_rollup,
     ranks,
     replay,
     traces,
 )
 
-_PARTS = (failures, goodput, imbalance, power, replay, diagnose, ranks, exports, explorers)
+_PARTS = (
+    failures, goodput, imbalance, power, replay, diagnose, ranks, power_rollup, exports, explorers,
+)  # fmt: skip
 NEED_TORCH = ("checksums", "low_precision", "injections")
 NEED_BROWSER = ("lab",)
 

@@ -373,7 +373,7 @@ RUN = [
     *(
         page
         for page in ROOT.glob("docs/*.md")
-        if "```python" in page.read_text() and page.stem not in {"traces", "imbalance"}
+        if "```python" in page.read_text() and page.stem not in {"traces", "imbalance", "cluster"}
     ),
 ]
 

@@ -40,6 +40,7 @@ def test_without_torch_and_a_browser_all_others_run():
         "replay",
         "diagnose",
         "ranks",
+        "power_rollup",
         "exports",
         "explorers",
     )

@@ -51,7 +51,7 @@ from ._perfmodel.kernel_times import collective_times as collective_times, gemm_
 # Power and energy
 from ._power.fleets import power_fleet_total as power_fleet_total
 from ._power.reader import power as power
-from ._power.fleets import power_rollup as power_rollup
+from ._power.rollup import power_rollup as power_rollup
 from ._power.sweeps import power_sweeps as power_sweeps
 from ._power.topology import power_topology as power_topology
 

@@ -203,6 +203,7 @@ from workbench.tables.power import (
     SCOPES,
     JobLog,
     PowerLog,
+    PowerRollup,
 )
 from workbench.tables.power_limits import (
     BAND_SHARES,
@@ -388,6 +389,6 @@ __all__ = [
     "TROUBLE_TRUTH", "TUNED_PACKING", "UNCLASSIFIED_KERNELS", "UTILIZATION", "VISIBLE",
     "WASTE_STATES", "WEIBULL", "WHAT_IF", "WORK_ENERGY", "Bundle", "Column", "EmbeddingOutputs",
     "ExecutionGraph", "ExhaustiveInjections", "FailureLog", "Findings", "Fleet", "FlightRecording",
-    "Injections", "JobLog", "Origin", "PowerLog", "RankFile", "RankFiles", "Regions", "Source",
-    "Table", "TaskGraph", "Trace", "TraceProfile", "as_source", "folded_findings",
+    "Injections", "JobLog", "Origin", "PowerLog", "PowerRollup", "RankFile", "RankFiles", "Regions",
+    "Source", "Table", "TaskGraph", "Trace", "TraceProfile", "as_source", "folded_findings",
 ]  # fmt: skip

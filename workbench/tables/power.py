@@ -170,6 +170,27 @@ class PowerLog:
 
 
 @dataclass(frozen=True, eq=False)
+class PowerRollup:
+    """The tables of a roll-up of power telemetry; a plain bundle without methods."""
+
+    rollup: pd.DataFrame
+    quality: pd.DataFrame
+
+    @property
+    def is_synthetic(self) -> bool:
+        """Whether any of the files says that it was simulated; figures should say so too."""
+        return bool((self.quality["what"] == SAYS_SYNTHETIC).any())
+
+    def __repr__(self) -> str:
+        """Say what was rolled up, and list the first findings that need a look."""
+        readings = int(self.rollup["reading_count"].sum())
+        return (
+            f"PowerRollup: {readings:,} readings of {self.rollup['entity'].nunique():,} entities "
+            f"in {len(self.rollup):,} cells; {flagged_text(self.quality)}"
+        )
+
+
+@dataclass(frozen=True, eq=False)
 class JobLog:
     """The tables of the log of one training job; a plain bundle without methods."""
 
@@ -325,19 +346,21 @@ POWER_HIERARCHY = table("""
 # Power of whole fleets over long times, in fewer numbers.
 
 POWER_ROLLUP = table("""
-    power_rollup: One row per entity and cell of time that holds readings, in order of entity and
-    time: what suffices to make longer cells of it without loss.
+    power_rollup: One row per entity and cell of time that holds readings or time between two of
+    them, in order of entity and time: what suffices to make longer cells of it.
 
-    time_ns: int64 - start of the cell; ns since the Unix epoch, or since an own zero where
-        `entities.clock` is own
+    time_ns: int64 - start of the cell; ns since the Unix epoch
     entity: category - what was metered, unique in the load: node001, node001/gpu3, rack7
     period_s: float64 >=0 - length of the cell
-    reading_count: int64 >=1 - readings in the cell
-    mean_w: float64 >=0 - mean of the readings
-    min_w: float64 >=0 - lowest reading
-    max_w: float64 >=0 - highest reading
+    reading_count: int64 >=0 - readings in the cell, each stamp of an entity once
+    mean_w: float64? >=0 - mean of the readings, each counted alike; missing where there are none
+    min_w: float64? >=0 - lowest reading
+    max_w: float64? >=0 - highest reading
     m2_w2: float64 >=0 - sum of squared deviations of the readings from their mean, W^2; their
         variance is this over reading_count
+    energy_j: float64? >=0 - energy of the covered time, straight lines between readings; missing
+        where none is covered
+    covered_share: float64 0..1 - of the cell that lies between readings near enough to know it
 """)
 
 POWER_SAMPLED = table("""

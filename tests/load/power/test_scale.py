@@ -1,4 +1,4 @@
-"""Readings too many for memory: roll-ups and totals against the plainest sum there is."""
+"""Readings too many for memory: totals against the plainest sum there is."""
 
 import threading
 from contextlib import suppress
@@ -117,27 +117,6 @@ def test_adding_run_by_run_gives_the_bits_of_adding_row_by_row(tmp_path_factory,
     assert (totals[0]["expected_count"] == expected).all()
 
 
-@given(rows, st.sampled_from([1, 5, 60]), st.integers(1, 4), st.integers(1, 30))
-def test_rollups_are_those_of_the_plain_groups_however_files_are_cut(
-    tmp_path_factory, drawn, period_s, files, group
-):
-    frame = frame_of(drawn)
-    pieces = [frame.iloc[start::files] for start in range(files)]
-    folder = write(tmp_path_factory.mktemp("power"), pieces, row_group_size=group)
-    rollup = POWER_ROLLUP.check(load.power_rollup(folder, period_s=period_s))
-    known = frame[frame["power_w"].notna()]
-    cell = known["time_ms"] * 1_000_000 // (period_s * SECOND) * (period_s * SECOND)
-    by = known.groupby(["gpu", cell])["power_w"]
-    assert rollup["reading_count"].tolist() == by.count().tolist()
-    assert rollup["entity"].tolist() == [f"gpu{gpu}" for gpu, _ in by.count().index]
-    assert rollup["time_ns"].tolist() == [time for _, time in by.count().index]
-    for name, expected in (("mean_w", by.mean()), ("min_w", by.min()), ("max_w", by.max())):
-        np.testing.assert_allclose(rollup[name], expected, rtol=1e-12)
-    squares = by.apply(lambda watts: ((watts - watts.mean()) ** 2).sum())
-    np.testing.assert_allclose(rollup["m2_w2"], squares, rtol=1e-9, atol=1e-6)
-    assert rollup.attrs["missing_count"] == int(frame["power_w"].isna().sum())
-
-
 def hour(gpus=6, seconds=50, **columns):
     times = np.tile(START_S + np.arange(seconds), gpus)
     gpu = np.repeat(np.arange(gpus), seconds)
@@ -181,7 +160,7 @@ def test_stamps_of_any_unit_and_zone_give_the_same(tmp_path, unit, zone):
 def test_names_of_hosts_and_devices_are_those_of_the_front_door(tmp_path):
     frame = hour(gpus=2).assign(hostname="n1")
     folder = write(tmp_path, [frame])
-    names = set(load.power_rollup(folder)["entity"])
+    names = set(load.power_rollup(folder).rollup["entity"])
     assert names == set(load.power(folder).entities["entity"]) == {"n1/gpu0", "n1/gpu1"}
 
 
@@ -192,8 +171,10 @@ def test_columns_may_be_named_by_the_caller(tmp_path):
     total = load.power_fleet_total(folder, columns=named, unit="kW")
     assert total["power_w"].iloc[0] == pytest.approx(615e3)
     pair = {**named, "entity": ["host", "who"]}
-    folder = write(tmp_path, [frame.assign(host="a")])
-    assert "a/gpu0" in set(load.power_rollup(folder, columns=pair, unit="W")["entity"])
+    hosts = [frame.assign(host=host) for host in "ab"]
+    folder = write(tmp_path, [pd.concat(hosts)])
+    totals = load.power_fleet_total(folder, columns=pair, unit="W")
+    assert totals["expected_count"].unique().tolist() == [12]
 
 
 def test_several_columns_of_powers_are_things_of_their_own(tmp_path):
@@ -227,28 +208,21 @@ def test_negative_and_absurd_powers_are_missing_and_counted(tmp_path):
     total = load.power_fleet_total(folder, least_covered_share=0)
     assert total.attrs["missing_count"] == 3
     assert total["entity_count"].tolist()[:11] == [1, 1, *[2] * 8, 1]
-    assert load.power_rollup(folder).attrs["missing_count"] == 3
 
 
 def test_several_parts_of_a_large_file_are_put_together(tmp_path, monkeypatch):
     folder = write(tmp_path, [hour()], row_group_size=7)
-    expected = load.power_fleet_total(folder), load.power_rollup(folder, period_s=10)
+    expected = load.power_fleet_total(folder)
     monkeypatch.setattr(scan, "_PART_ROWS", 20)
-    for before, now in zip(
-        expected,
-        (load.power_fleet_total(folder), load.power_rollup(folder, period_s=10)),
-        strict=True,
-    ):
-        pd.testing.assert_frame_equal(now, before)
+    pd.testing.assert_frame_equal(load.power_fleet_total(folder), expected)
 
 
 def test_batches_of_any_size_give_the_same(tmp_path, monkeypatch):
     write(tmp_path, [hour(), hour().sample(frac=1, random_state=1)])
-    totals, rollup = load.power_fleet_total(tmp_path), load.power_rollup(tmp_path, period_s=10)
+    totals = load.power_fleet_total(tmp_path)
     for rows_at_once in (1, 7, 64):
         monkeypatch.setattr(pieces, "BATCH_ROWS", rows_at_once)
         pd.testing.assert_frame_equal(load.power_fleet_total(tmp_path), totals)
-        pd.testing.assert_frame_equal(load.power_rollup(tmp_path, period_s=10), rollup)
 
 
 def test_giving_up_stops_the_threads_and_leaves_nothing(tmp_path, monkeypatch):
@@ -293,7 +267,7 @@ def test_local_stamps_ask_for_their_zone(tmp_path):
     frame = hour().assign(time_s=lambda f: pd.to_datetime(f["time_s"], unit="s"))
     folder = write(tmp_path, [frame.rename(columns={"time_s": "time"})])
     with pytest.raises(LoadError, match=r"part0.parquet: times in column 'time' .* pass tz="):
-        load.power_rollup(folder)
+        load.power_fleet_total(folder)
 
 
 def test_a_wrong_clock_does_not_ask_for_all_memory(tmp_path):
@@ -314,7 +288,7 @@ def test_damaged_files_are_named(tmp_path, keep):
     with pytest.raises(
         LoadError, match=r"part0.parquet: cannot be read as Parquet .*copy it again"
     ):
-        load.power_rollup(folder)
+        load.power_fleet_total(folder)
 
 
 @given(st.integers(4, 3_000), st.integers(0, 255))
@@ -324,23 +298,26 @@ def test_any_damaged_byte_gives_a_table_or_a_load_error(tmp_path_factory, at, va
     raw = bytearray(path.read_bytes())
     raw[at % len(raw)] = value
     path.write_bytes(bytes(raw))
-    for function in (load.power_fleet_total, load.power_rollup):
-        with suppress(LoadError):
-            assert set(function(folder)) >= {"time_ns"}
+    with suppress(LoadError):
+        assert set(load.power_fleet_total(folder)) >= {"time_ns"}
+    with suppress(LoadError):
+        POWER_ROLLUP.check(load.power_rollup(folder, progress=False).rollup)
 
 
 def test_paths_without_parquet_are_named(tmp_path):
     with pytest.raises(LoadError, match=r"no Parquet file found; load\.power reads other"):
-        load.power_rollup(tmp_path)
+        load.power_fleet_total(tmp_path)
     with pytest.raises(FileNotFoundError, match="there is no such file"):
-        load.power_rollup(tmp_path / "none")
+        load.power_fleet_total(tmp_path / "none")
     (tmp_path / "a.csv").write_text("time,power_w\n")
     with pytest.raises(LoadError, match=r"a.csv: cannot be read as Parquet"):
-        load.power_rollup(tmp_path / "a.csv")
+        load.power_fleet_total(tmp_path / "a.csv")
 
 
 @pytest.mark.parametrize("period_s", [0, -1, 1e-9, np.nan, True, "60"])
 def test_a_period_that_is_none_is_refused(tmp_path, period_s):
+    with pytest.raises(ValueError, match="period_s must be a time in seconds"):
+        load.power_fleet_total(tmp_path, period_s=period_s)
     with pytest.raises(ValueError, match="period_s must be a time in seconds"):
         load.power_rollup(tmp_path, period_s=period_s)
 
@@ -361,4 +338,4 @@ def test_a_share_that_is_none_is_refused(tmp_path):
 )
 def test_names_that_are_not_there_are_refused(tmp_path, columns, words):
     with pytest.raises(LoadError, match=words):
-        load.power_rollup(write(tmp_path, [hour()]), columns=columns)
+        load.power_fleet_total(write(tmp_path, [hour()]), columns=columns)

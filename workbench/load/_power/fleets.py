@@ -1,22 +1,20 @@
-"""Fleets too large for memory: roll-ups per entity, and the power of all together."""
+"""Fleets too large for memory: the power of all entities together."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 import pandas as pd
 
-from workbench._shared.numbers import Moments, joined, of_values, together
+from workbench._shared.numbers import of_values
 from workbench.errors import LoadError
 from workbench.load._files.archive import Paths
 from workbench.load._power.formats.table.entities import Runs, Things
 from workbench.load._power.part import Unit
-from workbench.load._power.rows import natural
 from workbench.load._power.scan import (
-    SECOND,
     Columns,
     Part,
     Readings,
@@ -26,155 +24,7 @@ from workbench.load._power.scan import (
     period_of,
     readings_of,
 )
-from workbench.tables import POWER_ROLLUP, POWER_TOTALS
-
-_MANY_ROWS = 1 << 20
-# Cells and entities in one number: entity first.
-_SHIFT = 40
-# Cells before 1970 are negative; half of the range is theirs.
-_HALF = 1 << (_SHIFT - 1)
-
-
-def power_rollup(
-    paths: Paths,
-    *,
-    period_s: float = 60.0,
-    columns: Columns | None = None,
-    unit: Unit | None = None,
-    tz: str | None = None,
-    progress: bool = True,
-) -> pd.DataFrame:
-    """Shorten readings too many for memory to one row per entity and cell of time.
-
-    Parquet files are read a few ten thousand rows at a time, and only the columns that are
-    needed; memory grows with the result, not with the readings. Files may be sorted by time, by
-    entity or not at all.
-
-    Parameters
-    ----------
-    paths
-        Parquet files, or folders that are searched for them to any depth. All have the same
-        columns: a time, a name (``entity``, or ``node`` and ``gpu``), a power.
-    period_s
-        Length of a cell, in s. Cells begin at multiples of it since 1970.
-    columns
-        Names that do not tell: ``{"time": ..., "entity": ..., "power": ...}``. Two columns may
-        name the entity (host and GPU), and several hold powers, each of a thing of its own.
-    unit
-        Unit of powers whose column names none.
-    tz
-        Time zone of stamps that have none.
-    progress
-        Whether to show a progress bar if loading takes more than a second.
-
-    Returns
-    -------
-    pandas.DataFrame
-        Table :data:`workbench.tables.POWER_ROLLUP`, in order of entity and time. Cells without
-        readings have no row. ``attrs["missing_count"]`` counts rows of the files without time,
-        name or power, and powers that are none.
-
-    Raises
-    ------
-    FileNotFoundError
-        If a path does not exist.
-    LoadError
-        If there is no Parquet file, one is damaged or has other columns than the first, or a
-        unit or time zone is needed and not given.
-    ValueError
-        If ``period_s`` is no period.
-
-    Notes
-    -----
-    Parts of a cell are merged with the formulae of Chan et al. (1983): the squared deviations
-    are summed about the mean, so none is lost where powers hardly change.
-
-    References
-    ----------
-    T. F. Chan, G. H. Golub, R. J. LeVeque, The American Statistician 37 (1983) 242. That tiers
-    of 10 s and 1 min keep count, mean, extremes and deviation is the practice of OLCF Summit.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> readings = pd.DataFrame({"time_ms": range(1_700_000_000_000, 1_700_000_120_000, 1_000)})
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     readings.assign(gpu=0, power_w=600.0).to_parquet(f"{folder}/hour.parquet")
-    ...     rollup = power_rollup(folder)
-    >>> rollup[["entity", "reading_count", "mean_w"]].values.tolist()
-    [['gpu0', 40, 600.0], ['gpu0', 60, 600.0], ['gpu0', 20, 600.0]]
-    """
-    period_ns = period_of(period_s)
-    chunks = parts_of(paths, columns=columns, unit=unit, tz=tz)
-
-    entities = Things(chunks[0].layout)
-
-    def work(chunk: Part, go_on: Callable[[], None]) -> tuple[Moments, Seen]:
-        seen, moments = Seen(), Gathered()
-        for readings in readings_of(chunk, period_ns, entities, seen, go_on):
-            moments.add(_moments(readings))
-        return moments.all(), seen
-
-    moments, missing = Gathered(), 0
-    for subset, seen in over_parts(chunks, work, label="rolling up power", progress=progress):
-        moments.add(subset)
-        missing += seen.missing_count
-    return _table(moments.all(), entities.names, period_ns, missing)
-
-
-class Gathered:
-    """Moments that come in many tables, merged now and then so that they stay few."""
-
-    def __init__(self) -> None:
-        self._parts: list[Moments] = []
-        self._rows = self._merged_rows = 0
-
-    def add(self, chunk: Moments) -> None:
-        if not len(chunk):
-            return
-        self._parts.append(chunk)
-        self._rows += len(chunk)
-        # Merged once new rows outnumber the merged ones, so that the work stays in proportion.
-        if self._rows > 2 * self._merged_rows + _MANY_ROWS:
-            self._parts = [together(joined(self._parts))]
-            self._rows = self._merged_rows = len(self._parts[0])
-
-    def all(self) -> Moments:
-        if not self._parts:
-            return of_values(np.zeros(0, np.int64), np.zeros(0))
-        return together(joined(self._parts))
-
-
-def _moments(readings: Readings) -> Moments:
-    if not len(readings.cells):
-        return of_values(readings.cells, readings.watts)
-    first = int(readings.cells.min())
-    span = int(readings.cells.max()) - first + 1
-    codes = readings.runs.per_row.astype(np.int64)
-    local = of_values(codes * span + (readings.cells - first), readings.watts)
-    codes, cells = np.divmod(local.key, span)
-    return replace(local, key=(codes << _SHIFT) + cells + first + _HALF)
-
-
-def _table(moments: Moments, names: list[str], period_ns: int, missing: int) -> pd.DataFrame:
-    by_name = sorted(range(len(names)), key=lambda code: natural(names[code]))
-    position = np.empty(len(names), dtype=np.int64)
-    position[by_name] = np.arange(len(names))
-    codes = position[moments.key >> _SHIFT]
-    cells = (moments.key & ((1 << _SHIFT) - 1)) - _HALF
-    order = np.argsort(codes, kind="stable")
-    codes, cells = codes[order], cells[order]
-    categories = pd.Index([names[code] for code in by_name], dtype=pd.Series([""]).dtype)
-    table = pd.DataFrame({
-        "time_ns": cells * period_ns,
-        "entity": pd.Categorical.from_codes(codes, categories=categories),
-        "period_s": period_ns / SECOND, "reading_count": moments.count[order],
-        "mean_w": moments.mean[order], "min_w": moments.low[order], "max_w": moments.high[order],
-        "m2_w2": moments.squares[order],
-    }, copy=False)  # fmt: skip
-    table.attrs = {"missing_count": missing}
-    return POWER_ROLLUP.check(table)
-
+from workbench.tables import POWER_TOTALS
 
 # 231 days of seconds: one wrong clock must not ask for all memory.
 _MOST_CELLS = 20_000_000
@@ -204,10 +54,22 @@ def power_fleet_total(  # noqa: PLR0913 - the file says little, and the sum must
 
     Parameters
     ----------
+    paths
+        Parquet files, or folders that are searched for them to any depth. All have the same
+        columns: a time, a name (``entity``, or ``node`` and ``gpu``), a power.
+    period_s
+        Length of a cell, in s. Cells begin at multiples of it since 1970.
     least_covered_share
         Share of the entities that a cell must know, from 0 to 1; the power of others is missing.
-    paths, period_s, columns, unit, tz, progress
-        As for :func:`workbench.load.power_rollup`.
+    columns
+        Names that do not tell: ``{"time": ..., "entity": ..., "power": ...}``. Two columns may
+        name the entity (host and GPU), and several hold powers, each of a thing of its own.
+    unit
+        Unit of powers whose column names none.
+    tz
+        Time zone of stamps that have none.
+    progress
+        Whether to show a progress bar if loading takes more than a second.
 
     Returns
     -------
@@ -220,9 +82,13 @@ def power_fleet_total(  # noqa: PLR0913 - the file says little, and the sum must
 
     Raises
     ------
-    FileNotFoundError, LoadError, ValueError
-        As :func:`workbench.load.power_rollup`; also if the powers are of several scopes, or
-        ``least_covered_share`` is no share.
+    FileNotFoundError
+        If a path does not exist.
+    LoadError
+        If there is no Parquet file, one is damaged or has other columns than the first, the powers
+        are of several scopes, or a unit or time zone is needed and not given.
+    ValueError
+        If ``period_s`` is no period, or ``least_covered_share`` is no share.
 
     Notes
     -----

@@ -73,10 +73,15 @@ class _Piece:
 
     @cached_property
     def is_named(self) -> bool:
-        device = str(self.known.get("device") or "")
-        is_gpu = self.known.get("scope", "") in ("gpu", "module", "cpu", "memory")
-        is_vague = is_gpu or bool(self.known.get("is_unnamed"))
-        return bool(self.known.get("node")) or device.startswith("GPU-") or not is_vague
+        return is_named(self.known)
+
+
+def is_named(known: Row) -> bool:
+    """Say whether the name of an entity is of it alone, in any file."""
+    device = str(known.get("device") or "")
+    is_gpu = known.get("scope", "") in ("gpu", "module", "cpu", "memory")
+    is_vague = is_gpu or bool(known.get("is_unnamed"))
+    return bool(known.get("node")) or device.startswith("GPU-") or not is_vague
 
 
 def final_names(
@@ -104,7 +109,7 @@ def final_names(
                     findings.append((source, "noted", _CONTINUED, 1, new))
                 if len(groups) > 1:
                     findings.append((source, kind, text, 1, new))
-    return names, _counted(findings)
+    return names, counted(findings)
 
 
 def _pieces(
@@ -249,11 +254,12 @@ def _is_doubtful(left: _Piece, right: _Piece) -> bool:
     return not left.is_own and not right.is_own and _are_alike(left, right)
 
 
-def _counted(findings: Sequence[Finding]) -> list[Finding]:
+def counted(findings: Sequence[Finding]) -> list[Finding]:
+    """Add up findings of one file that say the same; the first place that is known stays."""
     result: dict[tuple[str, str, str], tuple[int, str | None]] = {}
     for source, kind, text, count, where in findings:
         facts, first = result.get((source, kind, text), (0, where))
-        result[source, kind, text] = (facts + count, first)
+        result[source, kind, text] = (facts + count, where if first is None else first)
     return [(*key, count, where) for key, (count, where) in result.items()]
 
 

@@ -141,7 +141,7 @@ def power(  # noqa: PLR0913 - the front door
                 contents += _read(source, reader, replace(options, node=host), passed_over)
             bar.update(source.size_bytes)
     if not contents:
-        _raise_unknown(path, passed_over, dropped)
+        raise_unknown(path, passed_over, dropped)
     with guarded(shown_all(path)):
         return assembled(contents, [*passed_over, *dropped.rows])
 
@@ -172,14 +172,15 @@ def _recognised(
     unknown: list[Finding] = []
     for source in sources:
         with dropped.trying(source.label):
-            if format_ := _recognise(source, own_table, unknown):
+            if format_ := recognise(source, own_table, unknown):
                 recognised.append((source, format_))
     return recognised, unknown
 
 
-def _recognise(
+def recognise(
     source: Source, own_table: PowerFormat | None, unknown: list[Finding]
 ) -> PowerFormat | None:
+    """Return the reader of a file by its first bytes; what nobody reads becomes a finding."""
     head = source.head(_HEAD_BYTES).removeprefix(BOM_UTF8)
     if is_utf16(head):
         unknown.append((source.label, "dropped", _UTF16, 1, None))
@@ -214,7 +215,8 @@ def _checked(options: PowerOptions) -> PowerOptions:
     return replace(options, tz=checked(options.tz, None, None).tz)
 
 
-def _raise_unknown(path: Paths, findings: Sequence[Finding], dropped: Dropped) -> NoReturn:
+def raise_unknown(path: Paths, findings: Sequence[Finding], dropped: Dropped) -> NoReturn:
+    """Say that no file holds power, and why each was passed over."""
     # All files failed to read: their own error says more than a list of formats.
     if not findings:
         dropped.raise_if_all()

@@ -22,6 +22,7 @@ from workbench.load._power.formats.nvidia import polls as nvidia_smi
 from workbench.load._power.formats.nvidia import query as nvidia_query
 from workbench.load._power.formats.table import reader as power_table
 from workbench.load._power.formats.table import recorded as recorded_power
+from workbench.load._power.formats.table.pieces import PARQUET_MAGIC
 from workbench.load._power.part import PowerFormat
 
 # What is sure comes first; a plain table could be anything and is asked last.
@@ -34,4 +35,7 @@ FORMATS: tuple[PowerFormat, ...] = (
 
 def power_format_of(head: bytes, label: str) -> PowerFormat | None:
     """Give the reader for a file that begins like this; None if nobody knows it."""
+    # Searching Parquet for the words of other formats takes as long as reading the file.
+    if head.startswith(PARQUET_MAGIC):
+        return power_table
     return next((format_ for format_ in FORMATS if format_.looks_like(head, label)), None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import PurePosixPath
 
 import numpy as np
@@ -120,6 +121,35 @@ def read_power(source: Source, options: PowerOptions) -> PowerPart:
     """
     if (content := _recorded(source, options)) is not None:
         return content
+    table, reader = _opened(source, options)
+    for piece in table.pieces:
+        reader.add(piece)
+    return reader.part()
+
+
+def read_power_in_parts(
+    source: Source, options: PowerOptions, row_count: int
+) -> Iterator[PowerPart]:
+    """Read a table of any length, about ``row_count`` rows at a time.
+
+    Entities and findings are those of all rows so far; the findings are one object.
+    """
+    if (content := _recorded(source, options)) is not None:
+        yield content
+        return
+    table, reader = _opened(source, options)
+    is_any = False
+    for piece in table.pieces:
+        reader.add(piece)
+        if reader.row_count >= row_count:
+            yield reader.part()
+            is_any = True
+            reader.forget()
+    if reader.row_count or not is_any:
+        yield reader.part()
+
+
+def _opened(source: Source, options: PowerOptions) -> tuple[Pieces, _Reader]:
     findings = Findings(source.label)
     table = pieces_of(source, options, findings, wanted=[*STATE_COLUMNS, "count_inp", "size_inp"])
     for name, why in table.layout.left_out:
@@ -129,10 +159,7 @@ def read_power(source: Source, options: PowerOptions) -> PowerPart:
         if column.is_mw:
             text = "counters in mj, taken for millijoules, in which drivers of GPUs count"
             findings.add("assumed", text, 1, column.name)
-    reader = _Reader(table, options, findings, source.label)
-    for piece in table.pieces:
-        reader.add(piece)
-    return reader.part()
+    return table, _Reader(table, options, findings, source.label)
 
 
 def _recorded(source: Source, options: PowerOptions) -> PowerPart | None:
@@ -161,6 +188,14 @@ class _Reader:
         self._readings: list[Row] = []
         self._counted: list[Row] = []
         self._states: list[pd.DataFrame] = []
+
+    @property
+    def row_count(self) -> int:
+        return sum(len(rows["code"]) for rows in (*self._readings, *self._counted))
+
+    def forget(self) -> None:
+        """Drop the rows that were given out; what is known of their entities stays."""
+        self._readings, self._counted, self._states = [], [], []
 
     def add(self, piece: Piece) -> None:
         layout, findings = self._layout, self._findings
