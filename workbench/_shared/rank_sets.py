@@ -53,8 +53,8 @@ def _apart(
     """
     told = ranks[ranks["rank_source"] != "argument"]
     # Processes that one profiler recorded together are of one job.
-    files = told["source"].str.rpartition("!process ")[0]
-    if len(told) < 2 or (files.nunique() == 1 and files.iloc[0]):
+    files = {str(label).rpartition("!process ")[0] for label in told["source"]}
+    if len(told) < 2 or (len(files) == 1 and "" not in files):
         return []
     sizes = sorted(told["world_size"].dropna().unique())
     if len(sizes) > 1:
