@@ -6,6 +6,7 @@ import contextlib
 import hashlib
 import json
 import os
+import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -68,6 +69,7 @@ _COMPILED_BYTES_PER_S, _PYTHON_BYTES_PER_S, _FILES_PER_S = 800e6, 28e6, 200
 _UNPACKED_RATIO = 12  # as traces are packed
 _LONG_HEAD_BYTES = 4 << 20
 _PIECE_ROWS = 1 << 16
+_FORM = re.compile(r"\.(?:db|json|pftrace)(?:\.\w{2,4})?$", re.IGNORECASE)
 _UTF16 = "is UTF-16, no trace is; convert it: iconv -f UTF-16 -t UTF-8"
 
 
@@ -179,6 +181,7 @@ def by_format(
         same = "the JSON form of a profile, whose .xplane.pb is read"
         left = sources.pop("xprof json", [])
         findings += [(source.label, "skipped by design", same, 1, None) for source in left]
+    findings += _without_twins(sources)
     # A profile and the execution trace of its run belong together; no other pair does.
     profiles = sources.keys() & {"kineto", *PROFILES}
     is_mixed = len(profiles) > 1 or len(sources.keys() - profiles) > 1
@@ -187,6 +190,22 @@ def by_format(
     if "nsight" in sources:
         sources["nsight"] = nsight.exports(sources["nsight"])
     return sources, findings
+
+
+def _without_twins(sources: dict[str, list[Source]]) -> list[Finding]:
+    """Leave one form of each recording that rocprofv3 wrote in several, by their names."""
+    findings: list[Finding] = []
+    seen: dict[str, str] = {}
+    # From the form that tells most to the one that tells least.
+    for name in ("rocpd", "rocprofv3", "perfetto"):
+        for source in sources.pop(name, []):
+            first = seen.setdefault(_FORM.sub("", source.label), name)
+            if first == name:
+                sources.setdefault(name, []).append(source)
+            else:
+                same = f"the same recording as {first}, which is read"
+                findings.append((source.label, "skipped by design", same, 1, None))
+    return findings
 
 
 def assemble(numbered: Sequence[Ranked[RankTables]]) -> Trace:

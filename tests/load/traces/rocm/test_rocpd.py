@@ -7,7 +7,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.load.traces.rocm.rocm_files import SPANS, rocpd_tables, write_rocpd
+from tests.load.traces.perfetto import perfetto_files
+from tests.load.traces.rocm.rocm_files import (
+    SPANS,
+    process,
+    rocpd_tables,
+    write_json,
+    write_rocpd,
+)
 from workbench import analyze, load
 from workbench.errors import LoadError
 from workbench.load.kinds import kinds_of
@@ -103,6 +110,18 @@ def test_each_process_of_a_merged_database_is_a_rank(tmp_path):
     files = load.rank_files(path)
     assert [file.rank for file in files] == [0, 1]
     assert files[1].load().events["process"].unique().tolist() == ["101"]
+
+
+def test_of_one_recording_in_several_forms_one_is_read(path, tmp_path):
+    write_json(tmp_path / "400_results.json", process())
+    (tmp_path / "400_results.pftrace").write_bytes(perfetto_files.rocm())
+    trace = loaded(tmp_path)
+    assert trace.ranks["format"].tolist() == ["rocpd"]
+    assert told(trace, "skipped by design") == {"the same recording as rocpd, which is read": 1}
+    assert trace.events.equals(loaded(path).events)
+    write_json(tmp_path / "401_results.json", process())
+    with pytest.raises(LoadError, match="files of different formats"):
+        loaded(tmp_path)
 
 
 def test_a_packed_database_gives_the_same(path, tmp_path):
