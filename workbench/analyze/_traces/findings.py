@@ -216,12 +216,16 @@ def _size(number_of_bytes: float) -> str:
 
 
 def _idle_of(traced: Traced, *causes: str, is_blocking: bool | None = None) -> pd.Series:
-    """Sum the idle time of some causes by rank; of blocking calls alone, or without them."""
+    """Sum the idle time of some causes by rank; of blocking calls alone, or without them.
+
+    It is the mean over the devices of a rank, so that no share of its time is above one.
+    """
     rows = traced.idle[traced.idle["cause"].isin(causes) & traced.idle["stream"].isna()]
     if is_blocking is not None:
         rows = rows[(rows["detail"] == _BLOCKING) == is_blocking]
     by_rank = rows.groupby("rank")["idle_ns"].sum()
-    return by_rank.reindex(traced.by_rank.index, fill_value=0).astype("float64")
+    sums = by_rank.reindex(traced.by_rank.index, fill_value=0).astype("float64")
+    return sums / traced.by_rank["device_count"]
 
 
 @rule(Traced, reference=_NSYS)

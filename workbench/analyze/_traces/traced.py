@@ -230,9 +230,10 @@ class Traced(JobEvidence):
         return self.gaps[self.gaps["is_drained"] & ~self._is_pause]
 
     def sum_by_rank(self, gaps: pd.DataFrame) -> pd.Series:
-        """Add up the lengths of gaps for every rank with GPU work."""
+        """Add up the lengths of gaps for every rank with GPU work, as a mean over its devices."""
         sums = gaps.groupby("rank")["dur_ns"].sum()
-        return sums.reindex(self.by_rank.index, fill_value=0).astype("float64")
+        sums = sums.reindex(self.by_rank.index, fill_value=0).astype("float64")
+        return sums / self.by_rank["device_count"]
 
     @property
     def gpu_ns(self) -> float:

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import re
 
 import numpy as np
 import pandas as pd
@@ -168,6 +169,13 @@ def test_a_folder_of_jax_is_read_once(tmp_path):
     trace = loaded(tmp_path)
     assert trace.ranks["format"].tolist() == ["xplane"]
     assert any("JSON form" in what for what in told(trace, "skipped by design"))
+
+
+def test_no_finding_takes_more_than_all_of_the_time_of_eight_devices():
+    bundle = load.bundle(datasets.path("xplane") / REAL)
+    rows = analyze.findings(bundle).findings
+    titles = " ".join(rows["finding"].astype(str))
+    assert all(int(share) <= 100 for share in re.findall(r"(\d+) %", titles))
 
 
 # Hostile files.
