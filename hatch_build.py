@@ -5,6 +5,7 @@ Hatchling runs this at installation; ``python hatch_build.py`` builds beside the
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shlex
 import shutil
@@ -28,6 +29,8 @@ def build(target: Path, flags: tuple[str, ...] = ()) -> str:
     linking = (
         ["-bundle", "-undefined", "dynamic_lookup"] if sys.platform == "darwin" else ["-shared"]
     )
+    digest = hashlib.sha256((HERE / SOURCE).read_bytes()).hexdigest()
+    flags = (*flags, f'-DSOURCE_DIGEST="{digest}"')
     reason = "no compiler"
     for words in map(shlex.split, tried):
         # Written whole, then renamed: a process may have the old one open.

@@ -1,5 +1,6 @@
 """The two parsers give the same tables, whatever the bytes; and nothing but LoadError is raised."""
 
+import importlib
 import json
 import os
 import random
@@ -173,9 +174,18 @@ def test_without_the_compiled_scanner_python_reads(trace_file, monkeypatch, path
         pd.testing.assert_frame_equal(getattr(expected, table), getattr(found, table))
 
 
+def test_a_scanner_built_from_another_source_is_not_taken(compiled_scanner, tmp_path):
+    engine = importlib.import_module(f"{kineto_format.__name__}._engine_compiled")
+    source = tmp_path / "_scanner.c"
+    engine._check_source(source)  # an installation may hold no source
+    source.write_bytes(b"int main(void) { return 0; }")
+    with pytest.raises(ImportError, match="has changed since the scanner was built"):
+        engine._check_source(source)
+
+
 def test_asking_for_what_is_not_built_says_how_to_get_it(trace_file, monkeypatch):
     without_scanner(monkeypatch)
-    with pytest.raises(ValueError, match="not built here; install again where there are a C comp"):
+    with pytest.raises(ValueError, match="not built here, or from another source; install again where there are a C comp"):
         load.traces(trace_file([event("a", 1)]), engine="compiled")
 
 

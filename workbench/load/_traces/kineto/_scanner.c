@@ -810,7 +810,8 @@ static PyType_Spec TYPE_SPEC = {
 
 static int add_type(PyObject *module) {
     PyObject *type = PyType_FromSpec(&TYPE_SPEC);
-    int failed = type == NULL || PyModule_AddObjectRef(module, "Scanner", type) < 0;
+    int failed = type == NULL || PyModule_AddObjectRef(module, "Scanner", type) < 0 ||
+                 PyModule_AddStringConstant(module, "SOURCE_DIGEST", SOURCE_DIGEST) < 0;
     Py_XDECREF(type);
     return failed ? -1 : 0;
 }

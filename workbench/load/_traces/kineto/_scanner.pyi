@@ -1,5 +1,7 @@
 from typing import Any
 
+SOURCE_DIGEST: str
+
 class Scanner:
     rows: int
     @property

@@ -59,12 +59,13 @@ def _engine(name: EngineName) -> Callable[..., Engine]:
     try:
         from workbench.load._traces.kineto._engine_compiled import CompiledEngine
     except ImportError:
-        # Installed without a compiler, or for another kind of machine.
+        # Installed without a compiler, for another kind of machine, or from another source.
         if name == "auto":
             return PythonEngine
         msg = (
-            "engine='compiled' is not built here; install again where there are a C compiler and "
-            "Python's headers (Debian: apt install gcc python3-dev), or use engine='auto'"
+            "engine='compiled' is not built here, or from another source; install again where "
+            "there are a C compiler and Python's headers (Debian: apt install gcc python3-dev), or "
+            "use engine='auto'"
         )
         raise ValueError(msg) from None
     return CompiledEngine
