@@ -72,7 +72,7 @@ _OPTIONS = ("tz", "year", "boot_time", "node", "unit")
 _ONLY_PYTHON = (
     "period_s", "scope", "rank", "reading", "columns", "column", "operations", "time_unit", "tool",
     "tokens_per_step", "args", "rules", "engine", "cache", "window", "window_s", "campaign",
-    "outcomes", "zero_run_rows", "most_ranks", "client",
+    "outcomes", "zero_run_rows", "most_ranks", "client", "steps",
 )  # fmt: skip
 _VALUE = r"""(?:"([^"]*)"|'([^']*)'|([\w.+:-]*\w))?"""
 _ARGUMENT = re.compile(rf"(?<![\w.-])({'|'.join(_OPTIONS)})={_VALUE}")

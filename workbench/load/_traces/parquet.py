@@ -20,6 +20,7 @@ from workbench import tables
 from workbench._shared.kernel_kinds import KINDS
 from workbench._shared.writing import write_whole
 from workbench.errors import LoadError
+from workbench.load._traces.step_window import Kept, Steps, narrowed, rows_of, rows_within
 from workbench.tables import Table, Trace
 
 # Raised when the layout changes; other versions are refused.
@@ -40,9 +41,10 @@ def is_trace(schema: pa.Schema) -> bool:
     return _KEY in (schema.metadata or {})
 
 
-def parquet(path: str | Path) -> Trace:
+def parquet(path: str | Path, steps: Steps = None) -> Trace:
     try:
-        events, raw = read_events(path, _KEY)
+        kept = None if steps is None else _rows_within(path, steps)
+        events, raw = read_events(path, _KEY, kept)
     except FileNotFoundError:
         raise
     except KeyError:
@@ -54,8 +56,21 @@ def parquet(path: str | Path) -> Trace:
         msg = f"{path}: cannot be read as Parquet ({error}); convert the trace again"
         raise LoadError(msg) from None
     frames = _tables_in(raw, path)
+    if kept is not None:
+        events = rows_of(events, events["launch"], kept)
     frames["events"] = events
-    return Trace(**{name: _TABLES[name].check(frames[name], str(path)) for name in _TABLES})
+    trace = Trace(**{name: _TABLES[name].check(frames[name], str(path)) for name in _TABLES})
+    if steps is None or kept is None:
+        return trace
+    return narrowed(trace, int(len(kept) - kept.sum()), steps, str(path))
+
+
+def _rows_within(path: str | Path, steps: tuple[int, int]) -> Kept:
+    with _open(path) as file:
+        if not is_trace(file.schema_arrow):
+            raise KeyError(_KEY)
+        step = file.read(["step"], use_threads=False).to_pandas()["step"]
+    return rows_within(step.astype("Int64"), steps, str(path))
 
 
 def header(path: str | Path) -> tuple[str | None, dict[str, pd.DataFrame]]:
@@ -131,19 +146,24 @@ def _with_typed_categories(table: pa.Table) -> pa.Table:
     return table
 
 
-def read_events(path: str | Path, key: bytes) -> tuple[pd.DataFrame, bytes]:
+def read_events(
+    path: str | Path, key: bytes, kept: Kept | None = None
+) -> tuple[pd.DataFrame, bytes]:
+    """Read the events, or those rows of them that are ``kept``."""
     with _open(path) as file:
         schema, rows = file.schema_arrow, file.metadata.num_rows
         header = (schema.metadata or {})[key]
+        count = rows if kept is None else int(kept.sum())
         columns: dict[str, Any] = {
-            name: all_missing(rows, "Int32" if schema.field(name).type.bit_width == 32 else "Int64")
+            name: all_missing(count, f"Int{schema.field(name).type.bit_width}")
             for name in _without_values(file)
         }
 
     def read_some(chosen: list[str]) -> dict[str, Any]:
         # One by one: all at once would take twice the memory, which costs time.
         with _open(path) as file:
-            return {name: _column(file, name) for name in chosen}
+            read = ((name, _column(file, name)) for name in chosen)
+            return {name: column if kept is None else column[kept] for name, column in read}
 
     names = [name for name in schema.names if name not in columns]
     threads = _READERS if rows >= _ROWS_WORTH_A_THREAD else 1

@@ -32,6 +32,7 @@ from workbench.load._traces.reader import (
     joined_sets,
 )
 from workbench.load._traces.rocm.rocpd import rocpd_ranks
+from workbench.load._traces.step_window import Steps, checked_steps, within_steps
 from workbench.tables import (
     QUALITY,
     RANK_FILES,
@@ -61,6 +62,7 @@ class RankFile:
     source: Source
     reader: RankReader
     is_stored: bool = False  # as Parquet, whose tables are complete
+    steps: Steps = None
 
     @property
     def label(self) -> str:
@@ -95,7 +97,7 @@ class RankFile:
             if self.is_stored:
                 if stream is not None:
                     stream.close()
-                return parquet.parquet(self.source.path)
+                return parquet.parquet(self.source.path, self.steps)
             tables = self.reader.read(self.source, stream)
             stated = tables.stated_rank
             if self.rank_source != "argument" and stated not in (None, self.rank):
@@ -105,7 +107,8 @@ class RankFile:
                     "number, ...}"
                 )
                 raise LoadError(msg)
-            return assemble([Ranked(self.rank, self.rank_source, tables)])
+            whole = assemble([Ranked(self.rank, self.rank_source, tables)])
+            return within_steps(whole, self.steps, self.label)
 
 
 @dataclass(frozen=True)
@@ -206,6 +209,7 @@ def rank_files(  # noqa: PLR0913 - the options of load.traces
     rules: pd.DataFrame | str | Path | None = None,
     engine: EngineName = "auto",
     cache: str | Path | None = None,
+    steps: Steps = None,
 ) -> RankFiles:
     """List the ranks of a job and the file of each, from the heads of the files alone.
 
@@ -214,7 +218,7 @@ def rank_files(  # noqa: PLR0913 - the options of load.traces
 
     Parameters
     ----------
-    path, rank, window, args, rules, engine, cache
+    path, rank, window, args, rules, engine, cache, steps
         As for :func:`workbench.load.traces`; execution traces, which are graphs, are refused.
 
     Returns
@@ -231,6 +235,7 @@ def rank_files(  # noqa: PLR0913 - the options of load.traces
     LoadError
         If nothing under ``path`` is a profiler trace, or two files claim one rank.
     """
+    steps = checked_steps(steps)
     files, dropped = survey(path), Dropped()
     sources_by_format, findings = by_format(path, files, dropped)
     name = next(
@@ -258,7 +263,7 @@ def rank_files(  # noqa: PLR0913 - the options of load.traces
     with guarded(shown_all(path)):
         numbered = ranked(heads, rank, window)
     listed = tuple(
-        RankFile(number, told_by, head.world_size, head.source, reader, name == "parquet")
+        RankFile(number, told_by, head.world_size, head.source, reader, name == "parquet", steps)
         for number, told_by, head in numbered
     )
     return RankFiles(listed, quality_frame([*findings, *dropped.rows]))

@@ -140,5 +140,5 @@ def _state(file: RankFile) -> str | None:
         return None
     rules = None if file.reader.rules is None else file.reader.rules.to_csv(index=False)
     parts = [file.label, of_file.st_size, of_file.st_mtime_ns, file.rank, file.rank_source]
-    options = [sorted(file.reader.args), rules, parquet.VERSION]
+    options = [sorted(file.reader.args), rules, parquet.VERSION, file.steps]
     return hashlib.sha256(json.dumps([*parts, *options]).encode()).hexdigest()

@@ -39,6 +39,7 @@ from workbench.load._traces.parquet import pack_frame, unpack_frame
 from workbench.load._traces.perfetto import packets as perfetto_packets
 from workbench.load._traces.perfetto.reader import perfetto
 from workbench.load._traces.rocm import rocpd, rocprofv3
+from workbench.load._traces.step_window import Steps, checked_steps, within_steps
 from workbench.load._traces.xplane import json_form
 from workbench.load._traces.xplane import reader as xplane
 from workbench.tables import (
@@ -82,6 +83,7 @@ def traces(  # noqa: PLR0913 - the front door
     rules: pd.DataFrame | str | Path | None = None,
     engine: EngineName = "auto",
     cache: str | Path | None = None,
+    steps: Steps = None,
     progress: bool = True,
 ) -> Trace:
     """Load the traces of one job, one rank or thousands, into tables.
@@ -116,6 +118,9 @@ def traces(  # noqa: PLR0913 - the front door
         Directory in which parsed files of Kineto are kept, by content, about 80 bytes per event;
         None keeps nothing. Tables that come from there are mapped: files may be deleted, not
         overwritten.
+    steps
+        First and last step to keep, as the events number them; events of other steps and of none
+        are left out, which ``quality`` counts. Of Parquet only those rows come into memory.
     progress
         Whether to show a progress bar if loading takes more than a second.
 
@@ -134,6 +139,7 @@ def traces(  # noqa: PLR0913 - the front door
         one), formats are mixed, or two files claim one rank. Of several files those that are
         damaged beyond repair are dropped, with a finding in ``quality``.
     """
+    steps = checked_steps(steps)
     if isinstance(args, str):
         msg = f"args must list names, e.g. args=({args!r},); got the text {args!r}"
         raise TypeError(msg)
@@ -144,8 +150,9 @@ def traces(  # noqa: PLR0913 - the front door
     reader = RankReader(tuple(args), own_rules, engine, None if cache is None else Path(cache))
     if ranks := _profiles(sources, reader, dropped, progress):
         with guarded(shown_all(path)):
-            loaded.append(assemble(ranked(ranks, rank, window)))
-    if stored := _parquet_sets(sources.get("parquet", ()), dropped):
+            whole = assemble(ranked(ranks, rank, window))
+        loaded.append(within_steps(whole, steps, shown_all(path)))
+    if stored := _parquet_sets(sources.get("parquet", ()), dropped, steps):
         loaded.append(stored)
     for name in [name for name in _GRAPHS if name in sources]:
         with dropped.trying(shown_all(path)):
@@ -368,7 +375,7 @@ def _profiles(
     return ranks
 
 
-def _parquet_sets(wanted: Sequence[Source], dropped: Dropped) -> Trace | None:
+def _parquet_sets(wanted: Sequence[Source], dropped: Dropped, steps: Steps) -> Trace | None:
     sets = []
     for source in wanted:
         with dropped.trying(source.label):
@@ -376,7 +383,7 @@ def _parquet_sets(wanted: Sequence[Source], dropped: Dropped) -> Trace | None:
                 msg = f"{source.label}: Parquet inside an archive cannot be mapped; unpack it first"
                 raise LoadError(msg)
             with guarded(source.label):
-                sets.append(parquet.parquet(source.path))
+                sets.append(parquet.parquet(source.path, steps))
     return joined_sets(sets) if len(sets) > 1 else next(iter(sets), None)
 
 

@@ -185,7 +185,10 @@ def test_a_scanner_built_from_another_source_is_not_taken(compiled_scanner, tmp_
 
 def test_asking_for_what_is_not_built_says_how_to_get_it(trace_file, monkeypatch):
     without_scanner(monkeypatch)
-    with pytest.raises(ValueError, match="not built here, or from another source; install again where there are a C comp"):
+    with pytest.raises(
+        ValueError,
+        match="not built here, or from another source; install again where there are a C comp",
+    ):
         load.traces(trace_file([event("a", 1)]), engine="compiled")
 
 

@@ -1,0 +1,84 @@
+"""Some steps of a trace: what lies in other steps or in none is left out."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TypeAlias
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from workbench.errors import LoadError
+from workbench.load._files.findings import quality_frame
+from workbench.tables import QUALITY, Trace
+
+Steps: TypeAlias = tuple[int, int] | None
+Kept: TypeAlias = NDArray[np.bool_]
+
+
+def checked_steps(steps: Steps) -> Steps:
+    if steps is None:
+        return None
+    try:
+        first, last = (int(step) for step in steps)
+    except (TypeError, ValueError):
+        first, last = 1, 0
+    if first > last:
+        msg = f"steps must be (first, last), the numbers of two steps in order, not {steps!r}"
+        raise ValueError(msg)
+    return first, last
+
+
+def rows_within(step: pd.Series, steps: tuple[int, int], label: str) -> Kept:
+    """Return which rows lie in the steps; LoadError if none does."""
+    kept: Kept = step.between(*steps).fillna(value=False).to_numpy("bool")
+    if not kept.any():
+        known = step.dropna()
+        there = f"steps {known.min()} to {known.max()}" if len(known) else "no marks of steps"
+        msg = f"{label}: no event lies in steps {steps[0]} to {steps[1]}; the trace has {there}"
+        raise LoadError(msg)
+    return kept
+
+
+def rows_of(events: pd.DataFrame, launch: pd.Series, kept: Kept) -> pd.DataFrame:
+    """Link rows that are kept to launches that are; ``launch`` counts rows of all events."""
+    position = np.cumsum(kept) - 1
+    row = launch.fillna(0).to_numpy("int64")
+    is_known = launch.notna().to_numpy("bool") & kept[row]
+    values = pd.array(position[row], dtype="Int64")
+    values[~is_known] = pd.NA
+    return events.assign(launch=values).reset_index(drop=True)
+
+
+def narrowed(trace: Trace, left_out: int, steps: tuple[int, int], label: str) -> Trace:
+    """Return the other tables of a trace whose events are those of some steps."""
+    events, ranks = trace.events, trace.ranks
+    ends = events["start_ns"] + events["dur_ns"]
+
+    def of_rank(values: pd.Series, how: str) -> pd.Series:
+        return ranks["rank"].map(values.groupby(events["rank"]).agg(how))
+
+    ranks = ranks.assign(
+        first_ns=of_rank(events["start_ns"], "min").astype("Int64"),
+        last_ns=of_rank(ends, "max").astype("Int64"),
+        event_count=of_rank(events["start_ns"], "size").fillna(0).astype("int64"),
+    )
+    reason = f"outside of steps {steps[0]} to {steps[1]}"
+    remark = quality_frame([(label, "skipped by design", reason, left_out, None)])
+    return replace(
+        trace,
+        ranks=ranks,
+        steps=trace.steps[trace.steps["step"].between(*steps)].reset_index(drop=True),
+        quality=QUALITY.joined([trace.quality, remark]) if left_out else trace.quality,
+    )
+
+
+def within_steps(trace: Trace, steps: Steps, label: str) -> Trace:
+    """Return a trace with the events of some steps, those of all where ``steps`` is None."""
+    if steps is None:
+        return trace
+    kept = rows_within(trace.events["step"], steps, label)
+    events = rows_of(trace.events[kept], trace.events.loc[kept, "launch"], kept)
+    left_out = int(len(kept) - kept.sum())
+    return narrowed(replace(trace, events=events), left_out, steps, label)
