@@ -40,6 +40,7 @@ _ADDS = {
     "job logs": "interruptions, lost work and slower steps",
     "power logs": "capped, throttled and odd GPUs",
     "failure logs": "causes, lemon nodes and crash loops",
+    "memory snapshots": "what ran out of memory",
     "flight-recorder dumps": "the root cause of a hang",
     "job operations": "slow workers and pipeline bubbles",
     "document lengths": "unequal attention",

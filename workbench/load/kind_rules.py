@@ -28,6 +28,7 @@ from workbench.load._pvf.formats.own_tables import is_exhaustive, parquet_schema
 from workbench.load._pvf.reader import looks_like_injections
 from workbench.load._pvf.records import names_records
 from workbench.load._traces import parquet
+from workbench.load._traces.memory import snapshot as memory_snapshot
 from workbench.load._traces.reader import format_of
 from workbench.load.power_kind import is_power_log
 
@@ -134,6 +135,11 @@ def is_trace(sample: Sample, kinds: Set[str]) -> bool:
         return parquet.is_trace(sample.schema)
     is_met = not sample.is_named and TRACES.refused(sample.source.label, sample.head)
     return not is_met and bool(format_of(sample.source))
+
+
+def is_memory_snapshot(sample: Sample, kinds: Set[str]) -> bool:
+    """Recognise a snapshot of PyTorch's memory allocator."""
+    return not kinds and memory_snapshot.looks_like(sample.head)
 
 
 def is_flight_dump(sample: Sample, kinds: Set[str]) -> bool:
