@@ -4,6 +4,7 @@ import gzip
 import io
 import re
 import tarfile
+import tempfile
 from collections.abc import Callable
 from fnmatch import fnmatch
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from workbench import datasets, load
+from workbench import datasets, load, simulate
 from workbench.tables import HARMLESS
 
 LARGEST_BYTES = 32 << 10
@@ -79,6 +80,10 @@ DOORS = {
         lambda path: load.flight_recorder(path, rank=0, progress=False),
         _of(("entries.", "groups.", "status.")),
     ),
+    "memory": Door(
+        lambda path: load.memory(path, rank=0, progress=False),
+        _of(("memory.", "memory.size_bytes", "blocks.size_bytes")),
+    ),
     "injections": Door(lambda path: load.injections(path, progress=False), _INJECTIONS),
     "exhaustive": Door(load.exhaustive_injections, _of(("sites.", "sites.sdc_count"))),
     # Tables of one's own, which note what they dropped beside the table.
@@ -124,7 +129,14 @@ def seeds() -> list[Seed]:
             if door and file.suffix != ".md" and "LICENSE" not in file.name:
                 parts = _beginnings(file)
                 found += [Seed(f"{label}{'#' * at}", data, door) for at, data in enumerate(parts)]
-    return found
+    return found + _made()
+
+
+def _made() -> list[Seed]:
+    """Make files of formats of which no data set holds one."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = simulate.memory_snapshot(Path(folder) / "rank0.pickle", seed=1, steps=2, layers=3)
+        return [Seed("made/rank0.pickle", path.read_bytes(), "memory")]
 
 
 def _beginnings(file: Path) -> list[bytes]:

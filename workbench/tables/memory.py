@@ -42,7 +42,7 @@ MEMORY_BLOCKS = table("""
 
     rank: int32 >=0 - global rank
     device: category - GPU 0, ...
-    segment: Int64 - address of its segment
+    segment_address: Int64 - address of its segment
     segment_bytes: int64 >=0 - size of its segment
     segment_type: category - small, large or empty if not recorded
     pool: category - memory pool; 0,0 is the default, others belong to CUDA graphs or the user

@@ -299,10 +299,10 @@ def _segments_at(memory: pd.DataFrame, blocks: pd.DataFrame, event: int) -> pd.D
     Each range of the snapshot counts +1, each later growth takes 1 back; what sums to more than
     0 was held. Neighbouring ranges stay apart unless segments can grow.
     """
-    known = blocks.drop_duplicates("segment")
+    known = blocks.drop_duplicates("segment_address")
     later = memory[(memory["event"] > event) & memory["action"].isin([*_GROWTH])]
     ranges = pd.DataFrame({
-        "start": [*known["segment"], *later["address"]],
+        "start": [*known["segment_address"], *later["address"]],
         "size": [*known["segment_bytes"], *later["size_bytes"]],
         "stream": [*known["stream"], *later["stream"]],
         "weight": [1] * len(known) + [-_GROWTH[action] for action in later["action"]],

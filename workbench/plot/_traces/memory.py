@@ -10,12 +10,14 @@ import plotly.graph_objects as go
 from numpy.typing import NDArray
 
 from workbench.plot._style.bars import largest
+from workbench.plot._style.lanes import extremes
 from workbench.plot._style.style import Frame, colour, distinct_fill, fill, left_margin
-from workbench.plot._style.text import percent, plural, safe, short, size, time_axis
+from workbench.plot._style.text import label, percent, plural, safe, short, size, time_axis
 from workbench.tables import MEMORY_FRAGMENTATION, MEMORY_PEAK, MEMORY_TIMELINE
 
 _GB = 1e9
-_BAR_PX, _LONGEST = 30, 70
+_MOST_POINTS = 1_000
+_BAR_PX, _LONGEST, _MOST_BARS = 30, 70, 20
 _LINES = {
     "highest_reserved_bytes": ("reserved by the allocator", "memory", "dash"),
     "highest_active_bytes": ("allocated, or freed but still in use", "faint", "dot"),
@@ -49,7 +51,9 @@ def memory_timeline(
     highest = timeline["highest_allocated_bytes"].to_numpy()
     row = timeline.iloc[int(highest.argmax())]
     is_shown = (timeline["rank"] == row["rank"]) & (timeline["device"] == row["device"])
-    shown = timeline[is_shown].reset_index(drop=True)
+    shown = timeline[is_shown]
+    shown = shown.iloc[extremes(shown["highest_allocated_bytes"].to_numpy(), _MOST_POINTS)]
+    shown = shown.reset_index(drop=True)
     x, title = _axis(shown)
     at = int(shown["highest_allocated_bytes"].to_numpy().argmax())
     figure = go.Figure()
@@ -70,7 +74,8 @@ def memory_timeline(
     figure.update_xaxes(title=title)
     figure.update_yaxes(title="memory [GB]", rangemode="tozero")
     reserved = shown["highest_reserved_bytes"].max()
-    claim = f"{row['device']} of rank {row['rank']} allocates up to {size(float(highest.max()))}"
+    device = f"{label(row['device'], 20)} of rank {row['rank']}"
+    claim = f"{device} allocates up to {size(float(highest.max()))}"
     if not pd.isna(peak["step"]):
         claim += f", in step {peak['step']}"
     claim += "" if pd.isna(reserved) else f"; the allocator reserves up to {size(float(reserved))}"
@@ -102,7 +107,7 @@ def memory_peak(
     frame = Frame(source, synthetic)
     MEMORY_PEAK.check(peak)
     if peak.empty:
-        return frame.nothing("Nothing is allocated.", claim="No peak to show")
+        return frame.nothing("Nothing is allocated in this recording.", claim="No peak to show")
     totals = peak.groupby(["rank", "device"], observed=True)["size_bytes"].transform("sum")
     row = peak.iloc[int(totals.to_numpy().argmax())]
     shown = peak[(peak["rank"] == row["rank"]) & (peak["device"] == row["device"])]
@@ -134,8 +139,8 @@ def memory_peak(
     )
     first = shown.iloc[int(shown["size_bytes"].to_numpy().argmax())]
     claim = (
-        f"{short(first['group'], 50)} holds {percent(float(first['size_share']))} of the peak of "
-        f"{size(float(totals.max()))} on {row['device']} of rank {row['rank']}"
+        f"{label(first['group'], 50)} holds {percent(float(first['size_share']))} of the peak of "
+        f"{size(float(totals.max()))} on {label(row['device'], 20)} of rank {row['rank']}"
     )
     before = int(shown["before_trace_bytes"].sum())
     note = f"{size(before)} of it were allocated before the recording began" if before else ""
@@ -182,7 +187,10 @@ def memory_fragmentation(
         return frame.nothing(
             "Only memory snapshots hold the segments of the allocator.", claim="No division to show"
         )
-    rows = fragmentation.reset_index(drop=True)
+    # The snapshots last: of many failures the first are drawn.
+    is_last = fragmentation["moment"] == "snapshot"
+    order = fragmentation.assign(is_last=is_last).sort_values("is_last", kind="stable")
+    rows = order.head(_MOST_BARS).reset_index(drop=True)
     rest = rows["free_bytes"] - rows["largest_free_bytes"]
     pieces = {
         "allocated": rows["allocated_bytes"], "freed, still in use": rows["pending_bytes"],
@@ -191,7 +199,7 @@ def memory_fragmentation(
     labels = [
         f"{moment}, rank {rank} {device}, action {event:,}"
         for moment, rank, device, event in zip(
-            rows["moment"], rows["rank"], rows["device"].map(safe), rows["event"], strict=True
+            rows["moment"], rows["rank"], rows["device"].map(_device), rows["event"], strict=True
         )
     ]
     figure = go.Figure()
@@ -208,10 +216,17 @@ def memory_fragmentation(
     row = (failed if len(failed) else rows).iloc[0]
     usable, in_one = (size(float(row[f"{name}_free_bytes"])) for name in ("usable", "largest"))
     free = f"{usable} are free, {in_one} in one range"
-    claim = f"{row['device']} of rank {row['rank']}: {free}"
+    claim = f"{label(row['device'], 20)} of rank {row['rank']}: {free}"
     if len(failed):
-        claim = f"{size(float(row['requested_bytes']))} failed by {row['cause']}: {free}"
-    return frame.finish(figure, claim=claim)
+        claim = f"{size(float(row['requested_bytes']))} failed by {label(row['cause'], 30)}: {free}"
+    hidden = len(fragmentation) - len(rows)
+    return frame.finish(
+        figure, claim=claim, note=f"{hidden:,} further ones dropped" if hidden else ""
+    )
+
+
+def _device(name: object) -> str:
+    return label(name, 20)
 
 
 def _axis(timeline: pd.DataFrame) -> tuple[NDArray[Any], str]:

@@ -119,10 +119,10 @@ def test_every_protocol_is_read_and_torch_counts_the_same(read, protocol):
     blocks = MEMORY_BLOCKS.check(read(content, protocol=protocol).blocks)
     said = viewer.segsum(content)
     used = blocks[blocks["state"] == "active_allocated"]
-    total = blocks.drop_duplicates("segment")["segment_bytes"].sum()
+    total = blocks.drop_duplicates("segment_address")["segment_bytes"].sum()
     assert f"total_allocated: {viewer.Bytes(int(used['requested_bytes'].sum()))}" in said
     assert f"total_reserved: {viewer.Bytes(int(total))}" in said
-    assert re.search(rf"segments: {blocks['segment'].nunique()}\b", said)
+    assert re.search(rf"segments: {blocks['segment_address'].nunique()}\b", said)
     with redirect_stdout(io.StringIO()):
         assert "8 entries" in viewer.trace(content) or "entries" in viewer.trace(content)
 
@@ -199,7 +199,7 @@ def test_a_pickle_that_asks_for_a_function_is_refused_and_not_run(tmp_path, monk
     monkeypatch.setattr(os, "system", ran.append)
     allocator, _ = run([("alloc", 5 << 20, 0)])
     content = allocator.snapshot(more=Evil) | {"allocator_settings": Evil()}
-    with pytest.raises(LoadError, match="a dump holds plain values only|asks for"):
+    with pytest.raises(LoadError, match=r"a dump holds plain values only|asks for"):
         load.memory(written(tmp_path, content, protocol=protocol))
     assert not ran
 
@@ -242,11 +242,12 @@ def test_any_plain_content_gives_tables_or_our_error(tmp_path_factory, inner):
         "device_traces": [[act, inner, act | {"addr": 3}], inner], "external_annotations": inner,
     }  # fmt: skip
     path = written(tmp_path_factory.mktemp("odd"), content)
+    said = ""
     try:
         MEMORY.check(load.memory(path).memory)
     except LoadError as error:
-        assert "KeyError" not in str(error)
-        assert "TypeError" not in str(error), str(error)
+        said = str(error)
+    assert not re.search("KeyError|TypeError|AttributeError", said)
 
 
 def test_no_module_of_torch_is_needed():

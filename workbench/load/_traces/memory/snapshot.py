@@ -124,7 +124,7 @@ class _Snapshot:
         acts["size_bytes"] = acts["size_bytes"].astype("int64")
         own = blocks[blocks["device"] == number]
         in_use = own[own["state"].isin(_IN_USE)].assign(size_bytes=own["requested_bytes"])
-        segments = own.drop_duplicates("segment")
+        segments = own.drop_duplicates("segment_address")
         held = Held(in_use, int(segments["segment_bytes"].sum()))
         table = replayed(acts, held, self.findings).assign(device=f"GPU {number}")
         return table.assign(step=self._steps(number, table["time_ns"]))
@@ -206,7 +206,7 @@ class _Snapshot:
 
 
 _BLOCK_COLUMNS = [
-    "device", "segment", "segment_bytes", "segment_type", "pool", "stream", "is_expandable",
+    "device", "segment_address", "segment_bytes", "segment_type", "pool", "stream", "is_expandable",
     "address", "size_bytes", "requested_bytes", "state", "phase", "stack",
 ]  # fmt: skip
 _ACT_COLUMNS = [
