@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
+from tests.load.fleet.test_job_scalars import VERSION, records, run
 from workbench import datasets, load, simulate
 from workbench.tables import HARMLESS
 
@@ -136,7 +137,9 @@ def _made() -> list[Seed]:
     """Make files of formats of which no data set holds one."""
     with tempfile.TemporaryDirectory() as folder:
         path = simulate.memory_snapshot(Path(folder) / "rank0.pickle", seed=1, steps=2, layers=3)
-        return [Seed("made/rank0.pickle", path.read_bytes(), "memory")]
+        made = [Seed("made/rank0.pickle", path.read_bytes(), "memory")]
+    events = records(VERSION, *run(40))
+    return [*made, Seed("made/events.out.tfevents.1.gpu7", events, "job_log")]
 
 
 def _beginnings(file: Path) -> list[bytes]:
