@@ -49,6 +49,12 @@ class Remembered:
         """Division of memory at each failure and at the end."""
         return memory_fragmentation(self.recording)
 
+    def can_grow(self, rank: int, device: str) -> bool:
+        """Say whether segments of a device are expandable."""
+        blocks = self.recording.blocks
+        of_device = (blocks["rank"] == rank) & (blocks["device"] == device)
+        return bool(blocks.loc[of_device, "is_expandable"].any())
+
     def holder(self, rank: int, device: str, event: int) -> str:
         """Name the largest group of what is held after an action."""
         rows = self.recording.memory
@@ -97,24 +103,24 @@ def out_of_memory(remembered: Remembered) -> Iterator[Finding]:
 
 @rule(Remembered, reference=_NOTES)
 def stranded_memory(
-    remembered: Remembered, *, least_free_share: float = 0.15, least_stranded_share: float = 0.5
+    remembered: Remembered, *, least_share: float = 0.1, least_bytes: float = 5e7
 ) -> Iterator[Finding]:
-    """Free memory lies in pieces that no large allocation can use."""
-    table = remembered.fragmentation
-    for row in rows_of(table[table["moment"] == "snapshot"]):
-        stranded = row.free_bytes - row.largest_free_bytes
-        share = row.free_bytes / max(1, row.reserved_bytes)
-        if pd.isna(row.stranded_share) or row.stranded_share < least_stranded_share:
+    """More is reserved than was ever in use at once: what fragmentation costs."""
+    memory = remembered.recording.memory
+    for (rank, device), rows in memory.groupby(["rank", "device"], observed=True):
+        reserved, active = rows["reserved_bytes"].max(), int(rows["active_bytes"].max())
+        if pd.isna(reserved) or reserved - active < max(least_bytes, least_share * reserved):
             continue
-        if share < least_free_share:
-            continue
+        is_grown = remembered.can_grow(int(rows["rank"].iloc[0]), str(device))
+        is_late = bool(rows["is_before_trace"].any())
         yield Finding(
-            f"{_amount(stranded)} of reserved memory are free in pieces: "
-            f"{share:.0%} is free, and the largest range is "
-            f"{_amount(row.largest_free_bytes)}",
-            where=f"rank {row.rank}, {row.device}",
-            confidence="medium",
-            doubt="small tensors can use the pieces; it costs only where memory is short",
-            evidence="analyze.memory_fragmentation, plot.memory_fragmentation (docs/traces.md)",
-            next_step=_GROWN if row.is_expandable else _EXPAND,
+            f"Fragmentation costs {_amount(int(reserved) - active)}: the allocator reserves up to "
+            f"{_amount(int(reserved))}, of which {_amount(active)} were in use at most",
+            where=f"rank {rank}, {device}",
+            confidence="low" if is_late else "medium",
+            doubt="memory may have been in use before the recording began"
+            if is_late
+            else "it costs only where memory is short",
+            evidence="analyze.memory_timeline, plot.memory_timeline (docs/traces.md)",
+            next_step=_GROWN if is_grown else _EXPAND,
         )
