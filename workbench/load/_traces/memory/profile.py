@@ -70,9 +70,11 @@ def _device(events: pd.DataFrame, device: str, findings: Findings) -> pd.DataFra
 
 def _with_older(table: pd.DataFrame, size_bytes: int) -> pd.DataFrame:
     """Put one row for all that was allocated before the trace in front."""
+    joined = table.iloc[[0, *range(len(table))]].reset_index(drop=True)
     row = {"action": ALLOC, "size_bytes": size_bytes, "is_before_trace": True}
-    older = pd.DataFrame([row | {"allocated_bytes": 0, "active_bytes": 0}])
-    joined = pd.concat([older.reindex(columns=table.columns), table], ignore_index=True)
+    for name in joined.columns:
+        is_sum = name in ("allocated_bytes", "active_bytes")
+        joined.loc[0, name] = row.get(name, 0 if is_sum else None)
     for name in ("freed_event", "released_event"):
         joined[name] = joined[name].astype("Int64") + 1
     for name in ("allocated_bytes", "active_bytes"):

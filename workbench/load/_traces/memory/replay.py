@@ -109,7 +109,10 @@ def _with_held(lives: pd.DataFrame, held: Held, findings: Findings) -> pd.DataFr
     older = held.blocks[~held.blocks["address"].isin(still["address"])]
     is_pending = older["state"].isin(PENDING)
     more = older[_FIELDS].assign(alloc=-1, freed=np.where(is_pending, -1, _NEVER), released=_NEVER)
-    return pd.concat([lives, more], ignore_index=True) if len(more) else lives
+    # The same types, so that columns without any value decide nothing.
+    types = {"address": "Int64", "stream": "Int64", "phase": object, "stack": object}
+    filled = [piece.astype(types) for piece in (lives, more) if len(piece)]
+    return pd.concat(filled, ignore_index=True) if filled else lives
 
 
 def _shifted(ends: NDArray[np.int64], shift: int) -> NDArray[np.int64]:
