@@ -71,7 +71,7 @@ def _device(events: pd.DataFrame, device: str, findings: Findings) -> pd.DataFra
 def _with_older(table: pd.DataFrame, size_bytes: int) -> pd.DataFrame:
     """Put one row for all that was allocated before the trace in front."""
     joined = table.iloc[[0, *range(len(table))]].reset_index(drop=True)
-    row = {"action": ALLOC, "size_bytes": size_bytes, "is_before_trace": True}
+    row: dict[str, Any] = {"action": ALLOC, "size_bytes": size_bytes, "is_before_trace": True}
     for name in joined.columns:
         is_sum = name in ("allocated_bytes", "active_bytes")
         joined.loc[0, name] = row.get(name, 0 if is_sum else None)

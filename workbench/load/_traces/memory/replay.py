@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -110,7 +111,12 @@ def _with_held(lives: pd.DataFrame, held: Held, findings: Findings) -> pd.DataFr
     is_pending = older["state"].isin(PENDING)
     more = older[_FIELDS].assign(alloc=-1, freed=np.where(is_pending, -1, _NEVER), released=_NEVER)
     # The same types, so that columns without any value decide nothing.
-    types = {"address": "Int64", "stream": "Int64", "phase": object, "stack": object}
+    types: dict[str, Any] = {
+        "address": "Int64",
+        "stream": "Int64",
+        "phase": object,
+        "stack": object,
+    }
     filled = [piece.astype(types) for piece in (lives, more) if len(piece)]
     return pd.concat(filled, ignore_index=True) if filled else lives
 
