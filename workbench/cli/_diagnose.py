@@ -169,6 +169,7 @@ def _held(bundle: Bundle) -> str:
         "power of {} meters": bundle.power and bundle.power.entities,
         "{} logged failures": bundle.failures and bundle.failures.failures,
         "a flight recording of {} ranks": bundle.flight and bundle.flight.ranks,
+        "memory of {} ranks": bundle.memory and bundle.memory.memory["rank"].unique(),
         "{} job operations": bundle.operations,
         "{} document lengths": bundle.document_lengths,
         "{} injected faults": bundle.injections and bundle.injections.faults,

@@ -218,7 +218,8 @@ def memory_fragmentation(
     free = f"{usable} are free, {in_one} in one range"
     claim = f"{label(row['device'], 20)} of rank {row['rank']}: {free}"
     if len(failed):
-        claim = f"{size(float(row['requested_bytes']))} failed by {label(row['cause'], 30)}: {free}"
+        asked, cause = size(float(row["requested_bytes"])), label(row["cause"], 30)
+        claim = f"An allocation of {asked} failed by {cause}: {free}"
     hidden = len(fragmentation) - len(rows)
     return frame.finish(
         figure, claim=claim, note=f"{hidden:,} further ones dropped" if hidden else ""
