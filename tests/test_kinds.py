@@ -20,6 +20,7 @@ from workbench.cli import _notebooks
 from workbench.cli._app import _ONLY_PYTHON, _OPTIONS, say
 from workbench.errors import LoadError
 from workbench.load.kinds import KINDS, NAMES, by_kind, kind_named, kinds_of
+from workbench.simulate import MemoryAllocator
 
 KERNEL = {"ph": "X", "cat": "kernel", "name": "k", "pid": 0, "tid": 7, "ts": 10, "dur": 5}
 TRACE = {
@@ -52,6 +53,8 @@ MLLOG = "".join(
          ("INTERVAL_END", "block_stop"), ("INTERVAL_END", "run_stop")]
     )
 )  # fmt: skip
+MEMORY = MemoryAllocator(1 << 30)
+MEMORY.alloc(5 << 20)
 GPU = "timestamp, index, power.draw [W]\n2025/01/31 08:00:00.000, 0, 70.00 W\n"
 GPU += "2025/01/31 08:00:01.000, 0, 71.00 W\n"
 
@@ -60,6 +63,7 @@ SAMPLES = {
     "operations": ("job.csv", OPERATIONS, [], {"job operations"}, ["02"]),
     "dump": ("nccl_trace_rank_0", pickle.dumps(DUMP, 2), [], {"flight-recorder dumps"}, ["03"]),
     "JSON dump": ("dump_0.json", json.dumps(DUMP), [], {"flight-recorder dumps"}, ["03"]),
+    "memory": ("rank0.pickle", pickle.dumps(MEMORY.snapshot(), 4), [], {"memory snapshots"}, []),
     "Megatron": ("out.log", MEGATRON, ["--tz", "UTC"], {"failure logs", "job logs"}, ["03"]),
     "lengths": ("lengths.txt", "512\n8192\n77\n", [], {"document lengths"}, ["02"]),
     "list": ("lengths.json", "[512, 8192, 77]", [], {"document lengths"}, ["02"]),

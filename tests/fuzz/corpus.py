@@ -13,11 +13,12 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
+from tests.load.fleet.test_job_scalars import VERSION, records, run
 from tests.load.traces.nsight.nsight_files import two_processes, write
 from tests.load.traces.perfetto import perfetto_files
 from tests.load.traces.rocm import rocm_files
 from tests.load.traces.xplane.xplane_files import as_json, gpu_space, tpu_space
-from workbench import datasets, load
+from workbench import datasets, load, simulate
 from workbench.tables import HARMLESS
 
 LARGEST_BYTES = 32 << 10
@@ -85,6 +86,10 @@ DOORS = {
         lambda path: load.flight_recorder(path, rank=0, progress=False),
         _of(("entries.", "groups.", "status.")),
     ),
+    "memory": Door(
+        lambda path: load.memory(path, rank=0, progress=False),
+        _of(("memory.", "memory.size_bytes", "blocks.size_bytes")),
+    ),
     "injections": Door(lambda path: load.injections(path, progress=False), _INJECTIONS),
     "exhaustive": Door(load.exhaustive_injections, _of(("sites.", "sites.sdc_count"))),
     # Tables of one's own, which note what they dropped beside the table.
@@ -149,11 +154,15 @@ def _made() -> list[Seed]:
     """Make small files of formats whose real samples are large, or of one version only."""
     with TemporaryDirectory() as place:
         export = write(Path(place) / "a.sqlite", two_processes()).read_bytes()
+        path = simulate.memory_snapshot(Path(place) / "rank0.pickle", seed=1, steps=2, layers=3)
+        snapshot = path.read_bytes()
     named = json.dumps(as_json(gpu_space())).encode()
     profiles = {"gpu": gpu_space(), "tpu": tpu_space()}
     return [
         Seed("made/nsight.sqlite", export, "traces"),
         Seed("made/xla.trace.json", named, "traces"),
+        Seed("made/rank0.pickle", snapshot, "memory"),
+        Seed("made/events.out.tfevents.1.gpu7", records(VERSION, *run(40)), "job_log"),
         *(
             Seed(f"made/{name}.xplane.pb", space.SerializeToString(), "traces")
             for name, space in profiles.items()

@@ -35,6 +35,12 @@ from ._traces.kernels import operators as operators
 from ._traces.breakdown import (
     communication_overlap as communication_overlap,
 )
+from ._traces.memory import (
+    memory_fragmentation as memory_fragmentation,
+    memory_peak as memory_peak,
+    memory_steps as memory_steps,
+    memory_timeline as memory_timeline,
+)
 from ._traces.launches import queue_length as queue_length, queue_summary as queue_summary
 from ._traces.breakdown import step_breakdown as step_breakdown
 from ._traces.breakdown import step_times as step_times

@@ -18,6 +18,7 @@ from workbench.analyze._perfmodel import findings as _perfmodel  # noqa: F401
 from workbench.analyze._power import findings as _power  # noqa: F401
 from workbench.analyze._pvf import findings as _pvf  # noqa: F401
 from workbench.analyze._traces import findings as _traces  # noqa: F401
+from workbench.analyze._traces import memory_findings as _memory  # noqa: F401
 from workbench.analyze._traces.job_evidence import reduced
 from workbench.errors import WorkbenchError
 from workbench.tables import (
@@ -29,12 +30,14 @@ from workbench.tables import (
     FlightRecording,
     Injections,
     JobLog,
+    MemoryRecording,
     PowerLog,
     RankFiles,
     Trace,
 )
 
-Loaded = Bundle | Trace | RankFiles | PowerLog | JobLog | FailureLog | FlightRecording | Injections
+Loaded = Bundle | Trace | RankFiles | PowerLog | JobLog | FailureLog | FlightRecording
+Loaded |= MemoryRecording | Injections
 _CONFIDENCE = ("high", "medium", "low")
 # A name such as node-1e05 is no number.
 _POWER_OF_TEN = re.compile(r"(?<![\w.-])\d(?:\.\d+)?e[+-]\d+(?![\w.])")

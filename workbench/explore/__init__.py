@@ -49,7 +49,13 @@ from workbench.explore.perfmodel import (
 from workbench.explore.power import capping_events, power_smoothing, power_spectrum, provisioning
 from workbench.explore.power_management import power_management
 from workbench.explore.regions import local_training_rate
-from workbench.explore.traces import collective_waits, kernels, time_breakdown, timeline
+from workbench.explore.traces import (
+    collective_waits,
+    kernels,
+    memory_peak,
+    time_breakdown,
+    timeline,
+)
 
 __all__ = [
     "Explorer",
@@ -82,6 +88,7 @@ __all__ = [
     "lemon_nodes",
     "length_shares",
     "local_training_rate",
+    "memory_peak",
     "packing_balance",
     "parallelism_plan",
     "pipeline",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cache, partial
-from typing import Any
+from typing import Any, Literal
 
 import ipywidgets as widgets
 import numpy as np
@@ -13,7 +13,7 @@ import plotly.graph_objects as go
 from workbench import analyze, plot
 from workbench.errors import WorkbenchError
 from workbench.explore.panel import ALL, Explorer, choice, chosen_rows, rank_choice
-from workbench.tables import Trace
+from workbench.tables import MemoryRecording, Trace
 
 # More cuts than a slider has pixels could not be set.
 _WINDOW_CUTS = 200
@@ -119,6 +119,40 @@ def kernels(trace: Trace, *, source: str = "", synthetic: bool = False) -> Explo
         rank=rank_choice(trace),
         kind=choice("kind", map(str, kinds)),
         top=widgets.Dropdown(options=[6, 12], value=12, description="names"),
+    )
+
+
+def memory_peak(
+    recording: MemoryRecording, *, source: str = "", synthetic: bool = False
+) -> Explorer:
+    """Choose a rank and what allocations are summed by; see what was held at the peak.
+
+    Starts with the call stacks of the device that holds most.
+
+    Parameters
+    ----------
+    recording
+        What :func:`workbench.load.memory` returns.
+    source, synthetic
+        Where the data comes from, and whether it was generated; the figure says both.
+
+    Returns
+    -------
+    workbench.explore.Explorer
+        Controls above :func:`workbench.plot.memory_peak`.
+    """
+    table = cache(partial(analyze.memory_peak, recording.memory))
+
+    def draw(*, rank: int | str, by: Literal["stack", "phase", "size"], top: int) -> go.Figure:
+        rows = chosen_rows(table(by=by), rank=rank)
+        return plot.memory_peak(rows, top=top, source=source, synthetic=synthetic)
+
+    names = {"call stack": "stack", "phase of training": "phase", "size": "size"}
+    return Explorer(
+        draw,
+        rank=choice("rank", map(int, recording.memory["rank"].unique())),
+        by=widgets.Dropdown(options=[*names.items()], description="sum by"),
+        top=widgets.Dropdown(options=[5, 10, 20], value=10, description="groups"),
     )
 
 

@@ -5,6 +5,7 @@ from ._traces.chakra.writing import write_chakra as write_chakra
 from ._traces.chrome_writing import write_chrome_trace as write_chrome_trace
 from ._traces.rank_files import rank_files as rank_files, traces_each as traces_each
 from ._traces.rank_store import write_ranks as write_ranks
+from ._traces.memory.reader import memory as memory
 from ._traces.obfuscation import write_obfuscated as write_obfuscated
 from ._traces.reader import traces as traces
 from ._traces.trace_profile import (

@@ -19,6 +19,7 @@ from workbench.load._files.wanted import FAILURE_LOGS, TRACES
 from workbench.load._fleet import job_events as _job_events
 from workbench.load._fleet import job_megatron as _job_megatron
 from workbench.load._fleet import job_mllog as _job_mllog
+from workbench.load._fleet import job_scalars as _job_scalars
 from workbench.load._fleet import job_table as _job_table
 from workbench.load._imbalance.document_lengths import looks_like_lengths
 from workbench.load._imbalance.job_operations import names_operations
@@ -28,6 +29,7 @@ from workbench.load._pvf.formats.own_tables import is_exhaustive, parquet_schema
 from workbench.load._pvf.reader import looks_like_injections
 from workbench.load._pvf.records import names_records
 from workbench.load._traces import parquet
+from workbench.load._traces.memory import snapshot as memory_snapshot
 from workbench.load._traces.reader import format_of
 from workbench.load.power_kind import is_power_log
 
@@ -136,6 +138,11 @@ def is_trace(sample: Sample, kinds: Set[str]) -> bool:
     return not is_met and bool(format_of(sample.source))
 
 
+def is_memory_snapshot(sample: Sample, kinds: Set[str]) -> bool:
+    """Recognise a snapshot of PyTorch's memory allocator."""
+    return not kinds and memory_snapshot.looks_like(sample.head)
+
+
 def is_flight_dump(sample: Sample, kinds: Set[str]) -> bool:
     """Recognise a dump of the flight recorder, pickled or JSON."""
     return not kinds and not looks_like_a_trace(sample.head) and looks_like_a_dump(sample.head)
@@ -154,7 +161,11 @@ def is_job_log(sample: Sample, kinds: Set[str]) -> bool:
     """Recognise a log of steps; one logger may write them beside what they draw."""
     if "power logs" in kinds:
         return _job_table.looks_like(sample.head)
-    if _job_mllog.looks_like(sample.head):
+    is_scalars = _job_scalars.looks_like(sample.head, sample.source.label)
+    if is_scalars or _job_mllog.looks_like(sample.head):
+        return True
+    # It cannot be read here, but the reader says how to export it.
+    if sample.head.startswith(_job_scalars.WANDB_MAGIC):
         return True
     return not sample.is_document and any(reader.looks_like(sample.head) for reader in _JOB_READERS)
 

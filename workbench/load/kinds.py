@@ -30,6 +30,7 @@ from workbench.load._power.reader import power
 from workbench.load._pvf.exhaustive import exhaustive_injections
 from workbench.load._pvf.reader import injections
 from workbench.load._pvf.records import injection_records
+from workbench.load._traces.memory.reader import memory
 from workbench.load._traces.reader import traces
 from workbench.load.kind_rules import Sample
 
@@ -132,6 +133,11 @@ KINDS: tuple[Kind, ...] = (
     Kind(
         "traces", rules.is_trace, traces,
         notebooks=("00_start_here", "01_traces", "05_performance_model", "08_communication"),
+    ),
+    Kind(
+        "memory snapshots", rules.is_memory_snapshot, memory,
+        advice="in Python, plot.memory_peak(analyze.memory_peak(load.memory(path).memory), "
+        "source=...) does",
     ),
     Kind("flight-recorder dumps", rules.is_flight_dump, flight_recorder,
          notebooks=_FAILURE_NOTEBOOKS),

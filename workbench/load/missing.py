@@ -16,6 +16,7 @@ _FILES = {
     "job logs": "a log of the job's steps with their times",
     "failure logs": "kernel logs (dmesg, journal), Slurm accounting, torchelastic or NCCL output",
     "job sizes": "Slurm accounting or goodput events, which tell the GPUs of a job",
+    "memory snapshots": "snapshots of GPU memory (torch.cuda.memory._dump_snapshot)",
     "flight-recorder dumps": "dumps of NCCL's flight recorder (TORCH_NCCL_DUMP_ON_TIMEOUT=1)",
     "job operations": "a table with step, rank, stage, kind, start and duration of operations",
     "document lengths": "the lengths of the documents that the job trains on",

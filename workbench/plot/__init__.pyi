@@ -22,6 +22,11 @@ from ._traces.collectives import (
     collective_waits as collective_waits,
     collectives as collectives,
 )
+from ._traces.memory import (
+    memory_fragmentation as memory_fragmentation,
+    memory_peak as memory_peak,
+    memory_timeline as memory_timeline,
+)
 from ._traces.kernels import trace_diff as trace_diff
 from ._traces.breakdown import idle_time as idle_time
 from ._traces.kernels import (

@@ -1,6 +1,11 @@
 # Each name is imported when it is first used; this list is its only one.
 
 # Traces
+from ._traces.memory import (
+    Frame as Frame,
+    MemoryAllocator as MemoryAllocator,
+    memory_snapshot as memory_snapshot,
+)
 from ._traces.twin import TwinChange as TwinChange, traces_like as traces_like
 
 # Workload imbalance

@@ -147,6 +147,15 @@ from workbench.tables.imbalance import (
     TROUBLE_TRUTH,
     TUNED_PACKING,
 )
+from workbench.tables.memory import (
+    MEMORY,
+    MEMORY_BLOCKS,
+    MEMORY_FRAGMENTATION,
+    MEMORY_PEAK,
+    MEMORY_STEPS,
+    MEMORY_TIMELINE,
+    MemoryRecording,
+)
 from workbench.tables.perfmodel import (
     COLLECTIVE_MODEL,
     COLLECTIVE_TIMES,
@@ -364,9 +373,10 @@ __all__ = [
     "LAYOUT_WHAT_IF", "LEMON_NODES", "LEMON_RECALL", "LENGTH_SHARES", "LIFETIMES", "LINEAR_PROFILE",
     "LOAD_IMBALANCE", "LOCAL_TRAINING", "LOCAL_TRAINING_EVENTS", "LOCAL_TRAINING_LOSSES",
     "LOCAL_TRAINING_RATE", "LOCAL_TRAINING_SWEEP", "LOGGED_SPANS", "LOGGED_STEPS", "MATRIX_PEAKS",
-    "MATRIX_PRODUCTS", "MEGATRON_TIMERS", "MEMORY_FOOTPRINT", "METHODS", "MICRO_BATCHES",
-    "MICRO_BATCH_COSTS", "MODEL_FLOPS", "MTTF_BY_SIZE", "NETWORK_LEVELS", "NODES", "NODE_SPANS",
-    "OPERATORS", "OUTCOMES", "OUTCOME_NAMES", "OUTCOME_SHARES", "OVERSUBSCRIPTION",
+    "MATRIX_PRODUCTS", "MEGATRON_TIMERS", "MEMORY", "MEMORY_BLOCKS", "MEMORY_FOOTPRINT",
+    "MEMORY_FRAGMENTATION", "MEMORY_PEAK", "MEMORY_STEPS", "MEMORY_TIMELINE", "METHODS",
+    "MICRO_BATCHES", "MICRO_BATCH_COSTS", "MODEL_FLOPS", "MTTF_BY_SIZE", "NETWORK_LEVELS", "NODES",
+    "NODE_SPANS", "OPERATORS", "OUTCOMES", "OUTCOME_NAMES", "OUTCOME_SHARES", "OVERSUBSCRIPTION",
     "PACKED_DOCUMENTS", "PACKING_BALANCE", "PACKING_QUEUES", "PARAMETERS", "PHASE_POWER",
     "PIPELINE", "PIPELINE_SCHEDULE", "PLAN", "POINT_KINDS", "POWER", "POWER_CLOCK_OFFSET",
     "POWER_COUNTERS", "POWER_CURVE", "POWER_DIPS", "POWER_ENTITIES", "POWER_GRID",
@@ -389,6 +399,7 @@ __all__ = [
     "TROUBLE_TRUTH", "TUNED_PACKING", "UNCLASSIFIED_KERNELS", "UTILIZATION", "VISIBLE",
     "WASTE_STATES", "WEIBULL", "WHAT_IF", "WORK_ENERGY", "Bundle", "Column", "EmbeddingOutputs",
     "ExecutionGraph", "ExhaustiveInjections", "FailureLog", "Findings", "Fleet", "FlightRecording",
-    "Injections", "JobLog", "Origin", "PowerLog", "PowerRollup", "RankFile", "RankFiles", "Regions",
-    "Source", "Table", "TaskGraph", "Trace", "TraceProfile", "as_source", "folded_findings",
+    "Injections", "JobLog", "MemoryRecording", "Origin", "PowerLog", "PowerRollup", "RankFile",
+    "RankFiles", "Regions", "Source", "Table", "TaskGraph", "Trace", "TraceProfile", "as_source",
+    "folded_findings",
 ]  # fmt: skip

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, fields
 import pandas as pd
 
 from workbench.tables.failures import FailureLog, FlightRecording
+from workbench.tables.memory import MemoryRecording
 from workbench.tables.power import JobLog, PowerLog
 from workbench.tables.pvf import Injections
 from workbench.tables.table import table
@@ -156,6 +157,7 @@ _KINDS: Mapping[str, type] = {
     "job": JobLog,
     "failures": FailureLog,
     "flight": FlightRecording,
+    "memory": MemoryRecording,
     "injections": Injections,
 }
 
@@ -174,6 +176,7 @@ class Bundle:
     job: JobLog | None = None
     failures: FailureLog | None = None
     flight: FlightRecording | None = None
+    memory: MemoryRecording | None = None
     operations: pd.DataFrame | None = None
     document_lengths: pd.DataFrame | None = None
     injections: Injections | None = None
@@ -197,7 +200,8 @@ class Bundle:
                 return cls(**{name: loaded})  # type: ignore[arg-type]
         msg = (
             f"a {type(loaded).__name__} has no findings; give what load.bundle, load.traces, "
-            "load.rank_files, load.power, load.job_log, load.failures, load.flight_recorder or "
+            "load.rank_files, load.power, load.job_log, load.failures, load.flight_recorder, "
+            "load.memory or "
             "load.injections returned, or a tables.Bundle of several"
         )
         raise TypeError(msg)

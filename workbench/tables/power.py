@@ -126,8 +126,9 @@ LOGGED_STEPS = table("""
     end_ns: int64 - end, ns since the Unix epoch
     token_count: Int64? >=0 - tokens of the step, all ranks
     sample_count: Int64? >=0 - samples of the step, all ranks
+    loss: float64? optional - training loss in the unit of the objective, where the log states it
     source: str - file, or archive and member
-    line: int64 >=1 - line of the file, from 1
+    line: int64 >=1 - line or record of the file, from 1
 """)
 
 LOGGED_SPANS = table("""

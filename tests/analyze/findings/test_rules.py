@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import pickle
+import tempfile
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -293,6 +296,22 @@ def lengths(tokens):
     return Bundle(document_lengths=pd.DataFrame({"length_tokens": np.asarray(tokens, "int64")}))
 
 
+def short_of_memory():
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "rank0.pickle"
+        return load.bundle(simulate.memory_snapshot(path, seed=1, limit_bytes=400 << 20))
+
+
+def enough_memory():
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "rank0.pickle"
+        allocator = simulate.MemoryAllocator(1 << 30)
+        for _ in range(3):
+            allocator.free(allocator.alloc(64 << 20))
+        path.write_bytes(pickle.dumps(allocator.snapshot()))
+        return load.bundle(path)
+
+
 CASES = {
     "straggler": straggler,
     "exposed_communication": lambda: trace(rows_of(transfer_us=600, hidden=0.2)),
@@ -351,6 +370,8 @@ CASES = {
     "communication_on_path": lambda: replayed(
         [700, 300], [100, 300], kinds=("compute", "communication")
     ),
+    "out_of_memory": short_of_memory,
+    "stranded_memory": short_of_memory,
     "hang": lambda: load.bundle(datasets.path("hang-demo"), progress=False),
     "interruption": interrupted,
     "initialisation": lambda: job_with(
@@ -407,6 +428,7 @@ QUIET = {
     "failures": lambda: Bundle(failures=failure_log(spread(5))),
     "fleet": job_with,
     "power": power,
+    "memory": enough_memory,
     "imbalance": lambda: lengths([4_096] * 60_000),
 }
 

@@ -194,7 +194,7 @@ def test_the_dashboard_names_what_would_fill_a_page_that_is_not_there(page) -> N
     assert "workload imbalance (needs job operations or document lengths)" in told
     assert "traces" not in told
     missing = page.select_one("#loaded details")
-    assert "4 kinds" in missing.summary.text
+    assert "5 kinds" in missing.summary.text
     assert "TORCH_NCCL_TRACE_BUFFER_SIZE" in missing.text
 
 

@@ -95,6 +95,30 @@ def late_arrivals(rank, n):
     }  # fmt: skip
 
 
+def memory_timeline(rank, n):
+    return {
+        "rank": rank, "device": HOSTILE, "first_event": n, "start_ns": n, "step": n,
+        "lowest_allocated_bytes": n, "highest_allocated_bytes": 5 * n + 1,
+        "highest_active_bytes": 6 * n + 1, "highest_reserved_bytes": 90_000,
+    }  # fmt: skip
+
+
+def memory_peak(rank, n):
+    return {
+        "rank": rank, "device": HOSTILE, "group": f"{HOSTILE}{n}", "size_bytes": n + 1,
+        "size_share": 0.01, "count": 3, "before_trace_bytes": 1, "peak_event": 7,
+    }  # fmt: skip
+
+
+def memory_fragmentation(rank, n):
+    return {
+        "rank": rank, "device": HOSTILE, "moment": ("snapshot", "out of memory")[n % 2],
+        "event": n, "requested_bytes": 9_000, "reserved_bytes": 100 + n, "allocated_bytes": 60,
+        "pending_bytes": 10, "free_bytes": 30 + n, "largest_free_bytes": 20,
+        "usable_free_bytes": 30, "cause": HOSTILE, "is_expandable": False,
+    }  # fmt: skip
+
+
 def trace_diff(_, n):
     return {
         "category": "kernel", "name": f"{HOSTILE}{n}", "change": "both", "a_count": 1,

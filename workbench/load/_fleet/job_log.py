@@ -14,7 +14,7 @@ from workbench.load._files.archive import Paths, Source, shown_all, survey
 from workbench.load._files.findings import Dropped, Finding, guarded, listed, quality_frame
 from workbench.load._files.time import checked
 from workbench.load._files.wanted import FAILURE_LOGS, appearance
-from workbench.load._fleet import job_events, job_megatron, job_mllog, job_table
+from workbench.load._fleet import job_events, job_megatron, job_mllog, job_scalars, job_table
 from workbench.load._fleet.job_part import JobGiven, JobPart
 from workbench.tables import LOGGED_SPANS, LOGGED_STEPS, QUALITY, JobLog
 
@@ -40,8 +40,8 @@ def job_log(
     Steps are what power and energy are laid beside: joules per step, per token, and what was
     drawn while nothing was learnt. Known are results of MLPerf Training (MLLOG), logs of
     Megatron-LM, JSON events of a training script (``start``, ``step``, ``checkpoint_start``,
-    ``interrupt``, ...), and tables of steps, CSV or JSON objects. Formats are recognised by
-    content, never by name.
+    ``interrupt``, ...), event files of TensorBoard, metrics of MLflow, and tables of steps, CSV or
+    JSON objects, such as histories of Weights & Biases. Formats are recognised by content.
 
     Parameters
     ----------
@@ -52,7 +52,8 @@ def job_log(
     columns
         Names of columns in a table of your own, where they are not found or not the right
         ones: from ``step``, ``attempt``, ``start``, ``end``, ``duration_s``, ``duration_ms``,
-        ``tokens``, ``samples`` to the name in the file.
+        ``tokens``, ``tokens_per_s`` (of all ranks), ``samples``, ``loss`` to the name in the file,
+        of TensorBoard and MLflow the name of the scalar.
     tokens_per_step
         Tokens of one step, all ranks, where the log does not say.
     progress
@@ -78,6 +79,8 @@ def job_log(
     -----
     A log says when a step ended and how long it took: ``start = end - duration``. Where it
     gives no duration, a step begins where the one before it ended, which counts pauses in.
+    Of scalars a step ends when the first of them was written; all files of one run (a folder) are
+    one log. The offline format of Weights & Biases is refused with the way to export it.
 
     Examples
     --------
@@ -90,14 +93,21 @@ def job_log(
     files = survey(path, wanted=FAILURE_LOGS)
     findings = [remark.row for remark in files.remarks]
     logs: list[JobPart] = []
+    runs: dict[str, list[Source]] = {}
     dropped = Dropped()
     total = sum(source.size_bytes for source in files.sources)
     with progress_bar(total=total, unit="B", label="loading logs", enabled=progress) as bar:
         for source in files.sources:
             with dropped.trying(source.label):
-                log = _read(source, options, findings)
-                logs += [log] if log else []
+                if job_scalars.looks_like(source.head(), source.label):
+                    runs.setdefault(job_scalars.run_of(source), []).append(source)
+                else:
+                    log = _read(source, options, findings)
+                    logs += [log] if log else []
             bar.update(source.size_bytes)
+        for sources in runs.values():
+            with dropped.trying(sources[0].label):
+                logs.append(job_scalars.read_run(sources, options))
     if not any(len(log.steps) or len(log.spans) for log in logs):
         if not findings and not logs:
             dropped.raise_if_all()
@@ -121,6 +131,9 @@ def _given(
 
 def _read(source: Source, options: JobGiven, findings: list[Finding]) -> JobPart | None:
     head = source.head(_HEAD_BYTES).removeprefix(BOM_UTF8)
+    if head.startswith(job_scalars.WANDB_MAGIC):
+        msg = f"{source.label}: {job_scalars.WANDB_ADVICE}"
+        raise LoadError(msg)
     if options.columns and job_table.looks_like(head, dict(options.columns)):
         return job_table.read_job(source, options)
     # The plain table comes last: it may hold columns of any name.
@@ -172,7 +185,7 @@ def _raise_unknown(path: Paths, logs: Sequence[JobPart], findings: Sequence[Find
     causes = [(*row[:4], None) for row in read if row[1] != "read"]
     msg = (
         f"{paths}: no step and no span of a job found; supported: MLLOG lines of MLPerf Training, "
-        "logs of Megatron, JSON events and tables with a column for the step and one for its "
+        "logs of Megatron, JSON events, TensorBoard, MLflow and tables with columns for step and "
         f"time; name columns of your own with columns=.{listed([*findings, *causes])}"
     )
     raise LoadError(msg)

@@ -72,14 +72,19 @@ def step_rows(rows: Iterable[Record], findings: Findings) -> pd.DataFrame:
 def whole_steps(table: pd.DataFrame, findings: Findings) -> pd.DataFrame:
     """Complete steps, order them by time, and count what is wrong with them.
 
-    ``table`` has the columns of LOGGED_STEPS without ``source``, and ``dur_ns``, as Int64. A
-    number of the step that does not rise begins another run of the job, where the log does
-    not number the runs.
+    ``table`` has the columns of LOGGED_STEPS without ``source``, and ``dur_ns``, as Int64; it may
+    have ``token_rate``, in tokens of all ranks per second. A number of the step that does not rise
+    begins another run of the job, where the log does not number the runs.
     """
     table = _with_both_ends(table.reset_index(drop=True), findings)
     table = _in_order(table, findings)
     table = _numbered(table, findings)
     table = _in_runs(table, findings)
+    if "token_rate" in table:
+        seconds = (table["end_ns"] - table["start_ns"]).astype("float64") / 1e9
+        tokens = (table["token_rate"] * seconds).round()
+        tokens = tokens.where(tokens.between(0, 1 << 53)).astype("Int64")
+        table = table.assign(token_count=table["token_count"].fillna(tokens))
     findings.add("read", "steps", len(table))
     table = table.assign(source=findings.source)
     _tell_of_overlaps(table, findings)
@@ -182,6 +187,7 @@ NAMES: dict[str, tuple[str, ...]] = {
         *("time_per_step", "step_timing"),
     ),
     "tokens": ("tokens", "token_count", "tokens_per_step", "num_tokens", "step_tokens"),
+    "loss": ("loss", "train_loss", "training_loss", "lm_loss"),
     "samples": ("samples", "sample_count", "samples_per_step", "global_batch_size", "batch_size"),
 }
 
@@ -196,7 +202,7 @@ def meaning_of(name: str) -> tuple[str, str]:
 
     Examples
     --------
-    >>> meaning_of("Step Time (ms)"), meaning_of("iteration"), meaning_of("loss")
+    >>> meaning_of("Step Time (ms)"), meaning_of("iteration"), meaning_of("accuracy")
     (('duration', 'ms'), ('step', ''), ('', ''))
     """
     column = plain(name)

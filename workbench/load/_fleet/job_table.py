@@ -25,7 +25,7 @@ from workbench.tables import SAYS_SYNTHETIC
 
 NAME = "table of steps"
 _UNITS = ("duration_s", "duration_ms", "duration_us", "duration_ns")
-_MEANT = (*NAMES, *_UNITS)
+_MEANT = (*NAMES, *_UNITS, "tokens_per_s")
 # Columns whose stamps may be of the beginning of a step as well as of its end.
 _EITHER = ("time", "timestamp", "_timestamp", "ts", "datetime", "wall_time", "date")
 # Numbers that can only be times since 1970 in one unit: the years 2001 to 2096.
@@ -59,6 +59,9 @@ def read_job(source: Source, options: JobGiven) -> JobPart:
     for name in ("start", "end"):
         table[f"{name}_ns"] = steps.stamps(meanings.get(name), options.tz)
     table["dur_ns"] = steps.durations(meanings.get("duration"))
+    for name, kind in (("loss", "loss"), ("token_rate", "rate")):
+        if kind in meanings:
+            table[name] = steps.numbers(meanings[kind][0])
     if "synthetic" in raw:
         says = raw["synthetic"].str.lower().isin(["true", "1", "yes"])
         findings.add("noted", SAYS_SYNTHETIC, int(says.sum()))
@@ -77,7 +80,7 @@ def _found(raw: pd.DataFrame, options: JobGiven, label: str) -> dict[str, tuple[
         if name not in raw:
             msg = f"{label}: columns= names {name!r}, which it has not; it has {_few(raw)}"
             raise LoadError(msg)
-        kind, _, unit = meaning.partition("_")
+        kind, _, unit = meaning.partition("_") if meaning != "tokens_per_s" else ("rate", "", "")
         meanings[kind] = (name, unit or meaning_of(name)[1])
     if not {"start", "end"} & set(meanings):
         msg = (
@@ -123,7 +126,7 @@ class _Cells:
     def whole(self, column: tuple[str, str] | None) -> pd.Series:
         if column is None:
             return pd.Series(pd.NA, index=self._raw.index, dtype="Int64")
-        values = self._numbers(column[0])
+        values = self.numbers(column[0])
         with np.errstate(invalid="ignore"):
             good = (values >= 0) & (values % 1 == 0) & (values < 1 << 53)
         self._count(column[0], ~good & self._raw[column[0]].notna(), "whole numbers from 0")
@@ -132,7 +135,7 @@ class _Cells:
     def durations(self, column: tuple[str, str] | None) -> pd.Series:
         if column is None:
             return pd.Series(pd.NA, index=self._raw.index, dtype="Int64")
-        values = self._numbers(column[0]) * factor_ns(column[1])
+        values = self.numbers(column[0]) * factor_ns(column[1])
         good = values.between(0, 1 << 62)
         self._count(column[0], ~good & self._raw[column[0]].notna(), "durations from 0")
         return values.where(good).round().astype("Int64")
@@ -179,7 +182,7 @@ class _Cells:
         rough = (values[good] * (1e9 / scale)).round().astype("Int64")
         return exact.fillna(rough)
 
-    def _numbers(self, name: str) -> pd.Series:
+    def numbers(self, name: str) -> pd.Series:
         return pd.to_numeric(self._raw[name], errors="coerce").astype("float64")
 
     def _count(self, name: str, bad: pd.Series, noun: str) -> None:

@@ -59,6 +59,7 @@ _EMPTY: dict[str, tuple[Any, tuple[Table, ...]]] = {
 _FIELDS = {
     "traces": "trace", "power logs": "power", "job logs": "job", "failure logs": "failures",
     "failure tables": "failures", "flight-recorder dumps": "flight",
+    "memory snapshots": "memory",
     "job operations": "operations", "document lengths": "document_lengths",
     "injections": "injections",
 }  # fmt: skip

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from workbench import load
 from workbench.errors import LoadError
 from workbench.load._failures.flight_dumps.reader import node_in_name, rank_in_dump_name
-from workbench.load._failures.flight_dumps.safe_pickle import PickleError, plain_values
+from workbench.load._files.safe_pickle import PickleError, plain_values
 from workbench.tables import FLIGHT_ENTRIES, FLIGHT_GROUPS, FLIGHT_RANKS, FLIGHT_STATUS
 
 GROUPS = {"0": (0, 1), "1": (0,), "2": (1,)}
@@ -258,7 +258,7 @@ def test_hostile_and_damaged_pickles_are_refused(raw, message):
 @pytest.mark.parametrize("limit", ["LARGEST_BYTES", "_MOST_OPCODES"])
 def test_pickles_beyond_any_dump_are_refused(limit, content, monkeypatch):
     monkeypatch.setattr(
-        f"workbench.load._failures.flight_dumps.safe_pickle.{limit}",
+        f"workbench.load._files.safe_pickle.{limit}",
         100 if limit[0] == "_" else 1 << 9,
     )
     with pytest.raises(PickleError, match=r"larger than|more than 100 instructions"):

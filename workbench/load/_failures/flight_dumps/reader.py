@@ -15,11 +15,6 @@ import pandas as pd
 from workbench._shared.progress import progress as progress_bar
 from workbench.errors import LoadError
 from workbench.load._failures.flight_dumps.dump import Dump, is_dump, parse
-from workbench.load._failures.flight_dumps.safe_pickle import (
-    LARGEST_BYTES,
-    PickleError,
-    plain_values,
-)
 from workbench.load._files.archive import (
     EXPANSION_LIMIT,
     Paths,
@@ -32,6 +27,11 @@ from workbench.load._files.archive import (
 )
 from workbench.load._files.findings import Finding, guarded, listed, quality_frame
 from workbench.load._files.rank_names import RankArgument, given_ranks, rank_in_name
+from workbench.load._files.safe_pickle import (
+    LARGEST_BYTES,
+    PickleError,
+    plain_values,
+)
 from workbench.load._files.time import table_of_rows
 from workbench.load._files.wanted import ARCHIVE_SUFFIXES
 from workbench.tables import (

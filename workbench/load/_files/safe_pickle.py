@@ -1,8 +1,9 @@
 """Pickles of plain values, read without ever running what they ask for.
 
 A pickle is a program; ``pickle.load`` of one from a stranger runs the stranger's code.
-Flight-recorder dumps hold lists, dicts, tuples, texts and numbers only, so the few instructions
-that make those are allowed and everything else is refused before the first one is carried out.
+Flight-recorder dumps and memory snapshots hold lists, dicts, tuples, texts and numbers only, so the
+few instructions that make those are allowed and everything else is refused before the first one is
+carried out.
 """
 
 from __future__ import annotations
@@ -50,7 +51,9 @@ class _MisfitError(Exception):
     """An instruction cannot be carried out; says why."""
 
 
-def plain_values(raw: bytes) -> Any:
+def plain_values(
+    raw: bytes, *, largest_bytes: int | None = None, most_opcodes: int | None = None
+) -> Any:
     r"""Return what a pickle of plain values holds.
 
     Examples
@@ -58,11 +61,12 @@ def plain_values(raw: bytes) -> Any:
     >>> plain_values(b"\x80\x02]q\x00(K\x01K\x02e.")
     [1, 2]
     """
-    if len(raw) > LARGEST_BYTES:
-        msg = f"is larger than {LARGEST_BYTES >> 20} MiB, more than a dump is"
+    largest_bytes = largest_bytes or LARGEST_BYTES
+    if len(raw) > largest_bytes:
+        msg = f"is larger than {largest_bytes >> 20} MiB, more than a dump is"
         raise PickleError(msg)
     try:
-        _scan(raw)
+        _scan(raw, most_opcodes or _MOST_OPCODES)
         return _PlainUnpickler(io.BytesIO(raw)).load()
     except PickleError:
         raise
@@ -93,12 +97,12 @@ class _PlainUnpickler(pickle.Unpickler):
         raise PickleError(msg)
 
 
-def _scan(raw: bytes) -> None:
+def _scan(raw: bytes, most_opcodes: int) -> None:
     """Walk the instructions without carrying them out; raise for the first one refused."""
     machine = _Weights(len(raw))
     for count, (opcode, argument, position) in enumerate(pickletools.genops(raw)):
-        if count >= _MOST_OPCODES:
-            msg = f"has more than {_MOST_OPCODES:,} instructions"
+        if count >= most_opcodes:
+            msg = f"has more than {most_opcodes:,} instructions"
             raise PickleError(msg)
         machine.step(opcode.name, argument, position or 0)
         end = (position or 0) + 1

@@ -1,0 +1,318 @@
+"""Scalars that trackers of runs keep by name: TensorBoard event files and MLflow metrics."""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Iterator, Sequence
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+from google.protobuf.message import DecodeError
+
+from workbench.errors import LoadError
+from workbench.load._files.archive import Source
+from workbench.load._files.findings import Findings
+from workbench.load._files.stream import Stream
+from workbench.load._files.text import text_lines
+from workbench.load._fleet.job_part import (
+    JobGiven,
+    JobPart,
+    factor_ns,
+    meaning_of,
+    plain,
+    span_rows,
+    whole_steps,
+)
+
+NAME = "scalars of a run"
+WANDB_MAGIC = b":W&B"
+WANDB_ADVICE = (
+    "is an offline run of Weights & Biases; upload it (wandb sync FOLDER) and export its history: "
+    "wandb.Api().run('entity/project/id').history(pandas=True).to_csv('history.csv')"
+)
+_HEADER, _FOOTER_BYTES = struct.Struct("<QI"), 4
+# Scalars take some 50 bytes; images, graphs and histograms are passed over unread.
+_LARGEST_RECORD_BYTES = 1 << 14
+_CHUNK_BYTES = 1 << 20
+_METRIC = re.compile(rb"\A(?:1\d{12} \S{1,40} \d{1,12}\r?\n)+", re.ASCII)
+_METRIC_LINE = re.compile(r"(1\d{12}) (\S{1,40}) (\d{1,12})")
+_FOLDER_OF_METRICS = re.compile(r"(?:^|[/!])metrics/(?!.*(?:^|/)metrics/)")
+_NOT_TRAINING = re.compile(r"(?:^|[/!])(?:val|valid|validation|eval|test)(?:/|$)", re.IGNORECASE)
+# Names of known writers whose unit their source tells: Megatron-LM, NeMo and torchtitan.
+_KNOWN = {
+    "iteration_time": ("duration", "s"),
+    "train_step_timing_in_s": ("duration", "s"),
+    "end_to_end(s)": ("duration", "s"),
+    "global_avg_loss": ("loss", ""),
+}
+_READ = ("duration", "loss", "tokens", "samples", "rate")
+_LATEST_S = 4e9
+
+Rows = list[tuple[int, int, float, int]]  # step, time in ns, value, record
+
+
+def looks_like(head: bytes, label: str) -> bool:
+    """Recognise an event file by the checksum of its first length, or a file of one metric."""
+    if len(head) >= _HEADER.size:
+        length, check = _HEADER.unpack_from(head)
+        if 0 < length < 1 << 32 and check == _masked(head[:8]):
+            return True
+    return bool(_FOLDER_OF_METRICS.search(label)) and _METRIC.match(head) is not None
+
+
+def run_of(source: Source) -> str:
+    """Return the folder of the run that a file belongs to."""
+    if match := _FOLDER_OF_METRICS.search(source.label):
+        return source.label[: match.start()]
+    return source.label.rpartition("/")[0]
+
+
+def read_run(sources: Sequence[Source], options: JobGiven) -> JobPart:
+    """Read the files of one run as one log, in order of time.
+
+    The end of a step is when the first of its scalars was written.
+    """
+    findings = Findings(sources[0].label)
+    scalars: dict[str, Rows] = {}
+    for source in sources:
+        head = source.head()
+        is_metric = _METRIC.match(head) is not None
+        (_read_metric if is_metric else _read_events)(source, scalars, findings)
+    columns = _columns(scalars, options, findings)
+    table = _table(scalars, columns)
+    if options.tokens_per_step is not None and len(table):
+        table["token_count"] = table["token_count"].fillna(options.tokens_per_step)
+    return JobPart(whole_steps(table, findings), span_rows([], ""), findings, says_attempt=False)
+
+
+def _columns(
+    scalars: dict[str, Rows], options: JobGiven, findings: Findings
+) -> dict[str, tuple[str, str]]:
+    """Return tag and unit for what is read: as the caller says, or by name."""
+    columns: dict[str, tuple[str, str]] = {}
+    for tag in sorted(scalars, key=lambda tag: (tag.count("/"), len(tag), tag)):
+        kind, unit = _meaning(tag)
+        if kind == "duration" and not unit:
+            words = f"scalar {tag!r} does not say its unit; not read"
+            findings.add("noted", f'{words}, columns={{"duration_s": {tag!r}}} says it')
+        elif kind and kind not in columns:
+            columns[kind] = (tag, unit)
+    for meaning, tag in options.columns.items():
+        kind = {"tokens_per_s": "rate"}.get(meaning, meaning.partition("_")[0])
+        if tag not in scalars or kind not in _READ:
+            some = ", ".join(sorted(scalars)[:20])
+            msg = (
+                f"{findings.source}: columns= names {tag!r} as {meaning}, which it lacks; it has "
+                f"{some}; a scalar is duration_s, loss, tokens, tokens_per_s or samples"
+            )
+            raise LoadError(msg)
+        columns[kind] = (tag, meaning.partition("_")[2] if kind == "duration" else "")
+    others = sorted(set(scalars) - {tag for tag, _ in columns.values()})
+    if others:
+        findings.add("noted", "scalars that are not read", len(others), ", ".join(others[:8]))
+    return columns
+
+
+def _meaning(tag: str) -> tuple[str, str]:
+    """Return what a tag means and its unit.
+
+    Scalars over samples (``loss vs samples``) have no step, those of validation another one.
+    """
+    if " vs " in tag or _NOT_TRAINING.search(tag):
+        return "", ""
+    last = tag.rpartition("/")[2]
+    kind, unit = _KNOWN.get(plain(last)) or meaning_of(last)
+    return (kind, unit) if kind in _READ else ("", "")
+
+
+def _table(scalars: dict[str, Rows], columns: dict[str, tuple[str, str]]) -> pd.DataFrame:
+    """Make one row per step and pass of the run over it."""
+    pieces = []
+    for kind, (tag, unit) in columns.items():
+        rows = pd.DataFrame(scalars[tag], columns=["step", "end_ns", "value", "line"])
+        rows = rows.sort_values(["end_ns", "line"], kind="stable", ignore_index=True)
+        # A step number that does not rise begins another pass, after a restart.
+        rows["pass"] = (rows["step"].diff() <= 0).cumsum()
+        rows = rows.drop_duplicates(["pass", "step"], keep="last")
+        values = rows["value"] * (factor_ns(unit) if kind == "duration" else 1)
+        pieces.append(rows.assign(kind=kind, value=values))
+    names = {"duration": "dur_ns", "tokens": "token_count", "samples": "sample_count"}
+    empty = pd.DataFrame(columns=["step", "pass", "end_ns", "value", "line", "kind"])
+    long = pd.concat(pieces, ignore_index=True) if pieces else empty
+    keys = ["pass", "step"]
+    table = long.groupby(keys)[["end_ns", "line"]].min()
+    for kind in _READ:
+        of_kind = long[long["kind"] == kind].set_index(keys)["value"]
+        values = of_kind.reindex(table.index).astype("float64")
+        if kind in ("loss", "rate"):
+            table[{"rate": "token_rate"}.get(kind, kind)] = values
+        else:
+            # Durations have fractions of a nanosecond; counts that are no whole number are none.
+            whole = values.round() if kind == "duration" else values.where(values % 1 == 0)
+            table[names[kind]] = whole.where(whole.between(0, 1 << 53)).astype("Int64")
+    table = table.reset_index().sort_values(["end_ns", "line"], ignore_index=True)
+    return table.assign(
+        start_ns=pd.array([pd.NA] * len(table), "Int64"),
+        attempt=pd.array([pd.NA] * len(table), "Int64"),
+        step=table["step"].astype("Int64"), end_ns=table["end_ns"].astype("Int64"),
+    ).drop(columns="pass")  # fmt: skip
+
+
+def _read_metric(source: Source, scalars: dict[str, Rows], findings: Findings) -> None:
+    match = _FOLDER_OF_METRICS.search(source.label)
+    tag = source.label[match.end() :] if match else source.label
+    rows = scalars.setdefault(tag, [])
+    for number, text in text_lines(source, findings):
+        line = _METRIC_LINE.fullmatch(text.strip())
+        value = _number(line[2]) if line else None
+        if line is None or value is None:
+            findings.add("dropped", "lines without time, value and step", 1, f"line {number:,}")
+        else:
+            rows.append((int(line[3]), int(line[1]) * 1_000_000, value, number))
+
+
+def _number(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None
+
+
+def _read_events(source: Source, scalars: dict[str, Rows], findings: Findings) -> None:
+    decode = _event_class().FromString
+    count = 0
+    with source.open() as stream:
+        for number, payload in enumerate(_records(stream, findings), start=1):
+            try:
+                event = decode(payload)
+            except DecodeError:
+                findings.add("dropped", "records that are no event", 1, f"record {number:,}")
+                continue
+            if not event.summary.value:
+                continue
+            if not 0 <= event.wall_time < _LATEST_S or not 0 <= event.step < 1 << 53:
+                findings.add(
+                    "dropped", "events without a usable time or step", 1, f"record {number:,}"
+                )
+                continue
+            for value in event.summary.value:
+                if (scalar := _scalar(value)) is not None:
+                    tag = value.tag.decode("utf-8", "replace")
+                    time_ns = round(event.wall_time * 1e9)
+                    scalars.setdefault(tag, []).append((event.step, time_ns, scalar, number))
+                    count += 1
+        if stream.truncated_at is not None:
+            findings.add("truncated", "the packed file ends early: the rest is dropped")
+    findings.add("read", "scalars", count)
+
+
+def _records(stream: Stream, findings: Findings) -> Iterator[bytes]:
+    """Give the payloads of TFRecords; those too large for scalars are passed over."""
+    at = 0
+    while header := stream.read(_HEADER.size):
+        length, check = _HEADER.unpack(header.ljust(_HEADER.size, b"\0"))
+        if len(header) < _HEADER.size or check != _masked(header[:8]):
+            words = "a length is damaged or cut off: the rest is dropped"
+            findings.add("truncated", words, 1, f"byte {at:,}")
+            return
+        is_large = length > _LARGEST_RECORD_BYTES
+        kept = 0 if is_large else length
+        body = stream.read(kept + _FOOTER_BYTES) if _passed_over(stream, length - kept) else b""
+        if len(body) < kept + _FOOTER_BYTES:
+            findings.add("truncated", "the file ends inside a record", 1, f"byte {at:,}")
+            return
+        is_sound = is_large or int.from_bytes(body[kept:], "little") == _masked(body[:kept])
+        where = f"byte {at:,}"
+        findings.add("skipped by design", "records of images, graphs and the like", int(is_large))
+        findings.add("dropped", "records whose checksum does not fit", int(not is_sound), where)
+        yield body[:kept] if is_sound else b""
+        at += _HEADER.size + length + _FOOTER_BYTES
+
+
+def _passed_over(stream: Stream, size_bytes: int) -> bool:
+    """Read so many bytes; False if there are fewer."""
+    while size_bytes:
+        piece = stream.read(min(size_bytes, _CHUNK_BYTES))
+        if not piece:
+            return False
+        size_bytes -= len(piece)
+    return True
+
+
+def _scalar(value: Any) -> float | None:
+    """Return the number of a value; None if it is none, e.g. an image or a histogram."""
+    if value.HasField("simple_value"):
+        return float(value.simple_value)
+    if not value.HasField("tensor"):
+        return None
+    tensor = value.tensor
+    for numbers in (tensor.float_val, tensor.double_val, tensor.int_val, tensor.int64_val):
+        if len(numbers) == 1:
+            return float(numbers[0])
+    dtype = {1: "<f4", 2: "<f8", 3: "<i4", 9: "<i8"}.get(tensor.dtype)
+    if dtype is None or len(tensor.tensor_content) != np.dtype(dtype).itemsize:
+        return None
+    return float(np.frombuffer(tensor.tensor_content, dtype)[0])
+
+
+@cache
+def _crc_table() -> list[int]:
+    """Make the table of CRC-32C (Castagnoli, reflected)."""
+    table = list(range(256))
+    for _ in range(8):
+        table = [(value >> 1) ^ (0x82F63B78 if value & 1 else 0) for value in table]
+    return table
+
+
+def _masked(data: bytes) -> int:
+    r"""Return the checksum of TFRecords: CRC-32C, rotated and shifted.
+
+    Examples
+    --------
+    >>> hex(_masked(bytes(8)))
+    '0x7980329'
+    """
+    table, crc = _crc_table(), 0xFFFFFFFF
+    for byte in data:
+        crc = table[(crc ^ byte) & 0xFF] ^ (crc >> 8)
+    crc ^= 0xFFFFFFFF
+    return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
+
+
+# Field number, type as descriptors number it (1 double, 2 float, 3 int64, 5 int32, 11 message,
+# 12 bytes) and label (1 optional, 3 repeated); text is read as bytes, so that a wrong byte spoils
+# one name only.
+_MESSAGES: dict[str, dict[str, tuple[int, int, int, str]]] = {
+    "Tensor": {
+        "dtype": (1, 5, 1, ""), "tensor_content": (4, 12, 1, ""), "float_val": (5, 2, 3, ""),
+        "double_val": (6, 1, 3, ""), "int_val": (7, 5, 3, ""), "int64_val": (10, 3, 3, ""),
+    },
+    "Value": {
+        "tag": (1, 12, 1, ""), "simple_value": (2, 2, 1, ""), "tensor": (8, 11, 1, "Tensor"),
+    },
+    "Summary": {"value": (1, 11, 3, "Value")},
+    "Event": {
+        "wall_time": (1, 1, 1, ""), "step": (2, 3, 1, ""), "summary": (5, 11, 1, "Summary"),
+    },
+}  # fmt: skip
+
+
+@cache
+def _event_class() -> Any:
+    """Describe the messages of an event file at run time, with the fields that are read."""
+    package = "workbench_tensorboard"
+    file = descriptor_pb2.FileDescriptorProto(name="events.proto", package=package, syntax="proto2")
+    for name, layout in _MESSAGES.items():
+        message = file.message_type.add(name=name)
+        for field, (number, kind, label, inner) in layout.items():
+            entry = message.field.add(name=field, number=number, type=kind, label=label)
+            if inner:
+                entry.type_name = f".{package}.{inner}"
+    # A pool of its own, so that an installed TensorBoard cannot collide with it.
+    pool = descriptor_pool.DescriptorPool()
+    pool.Add(file)
+    return message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{package}.Event"))

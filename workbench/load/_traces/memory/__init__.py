@@ -1,0 +1,1 @@
+"""What the memory allocator did: PyTorch memory snapshots, and memory events of profiles."""
