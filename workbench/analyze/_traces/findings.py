@@ -557,7 +557,7 @@ def missing_ranks(traced: Traced) -> Iterator[Finding]:
         "of them",
         where=_ranks(ranks["rank"]) + " loaded",
         confidence="high",
-        evidence="load.traces(...).ranks (notebook 01)",
+        evidence="load.traces(...).ranks (notebook 00)",
         next_step="copy the traces of all ranks into one folder",
     )
 

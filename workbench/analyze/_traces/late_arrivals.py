@@ -83,8 +83,9 @@ def late_arrivals(events: pd.DataFrame, waits: pd.DataFrame) -> pd.DataFrame:
     table = presented(late).assign(
         **_described(events, longest_of(events, work, Windows(*windows)))
     )
+    table = LATE_ARRIVALS.check(LATE_ARRIVALS.cast(table))
     table.attrs["kernels_left_out"] = dict(waits.attrs.get("left_out", {}))
-    return LATE_ARRIVALS.check(LATE_ARRIVALS.cast(table))
+    return table
 
 
 def compared_arrivals(
