@@ -139,7 +139,9 @@ def test_rules_say_how_they_answered():
     assert rules["rule"].is_unique
     assert len(rules) >= 40
     quiet = analyze.findings(trace(steps_of(even())[0])).rules
-    assert set(quiet.loc[quiet["domain"] == "traces", "state"]) == {"nothing"}
+    of_traces = quiet[(quiet["domain"] == "traces") & (quiet["note"] != "needs memory snapshots")]
+    assert len(of_traces) >= 15
+    assert set(of_traces["state"]) == {"nothing"}
 
 
 def test_no_finding_costs_more_than_there_is():

@@ -134,6 +134,18 @@ def copies(name, dur_ns=2 * MS, size_bytes=8_000_000):
     return trace(rows)
 
 
+def copies_in_turn(name, gb_per_s=25, hidden=False):
+    """Give kernels and copies of 200 µs, one after the other, or at the same time."""
+    rows = []
+    for number in range(60):
+        at = START + number * 800 * US
+        rows += launched(0, 0, at, (800 if hidden else 600) * US, str(number), GEMM)
+        rows.append({"start_ns": at + 600 * US, "dur_ns": 200 * US, "step": 0,
+                     "category": "gpu_memcpy", "kind": "memory", "name": name, "stream": 9,
+                     "size_bytes": round(gb_per_s * 200e3)})  # fmt: skip
+    return trace(rows)
+
+
 def allocator_calls():
     calls = [
         {"start_ns": START + n * MS, "dur_ns": 400 * US, "step": 0, "name": "cudaMalloc",
@@ -323,6 +335,7 @@ CASES = {
     "data_loader": data_loader,
     "pageable_copies": lambda: copies("Memcpy HtoD (Pageable -> Device)"),
     "slow_copies": lambda: copies("Memcpy HtoD (Pinned -> Device)"),
+    "exposed_copies": lambda: copies_in_turn("Memcpy HtoD (Pinned -> Device)"),
     "tiny_kernels": lambda: idle_host(3.0, 4.0, count=2_000),
     "allocator_calls": allocator_calls,
     "first_step": lambda: long_steps(0),
@@ -446,6 +459,23 @@ def test_a_rule_finds_its_trouble(rule):
 
 def test_every_rule_has_a_made_case():
     assert set(CASES) == set(analyze.finding_rules()["rule"])
+
+
+@pytest.mark.parametrize(
+    ("options", "rules"),
+    [
+        (("Memcpy HtoD (Pinned -> Device)",), {"exposed_copies"}),
+        (("Memcpy DtoD (Device -> Device)", 2.0), {"exposed_copies"}),
+        # The reason is told, and with it the cost.
+        (("Memcpy HtoD (Pageable -> Device)",), {"pageable_copies"}),
+        (("Memcpy HtoD (Pinned -> Device)", 5.0), {"slow_copies"}),
+        # As long as before, but computing goes on.
+        (("Memcpy HtoD (Pinned -> Device)", 25, True), set()),
+    ],
+)
+def test_copies_are_told_once_and_only_where_they_cost_time(options, rules):
+    told = {"exposed_copies", "pageable_copies", "slow_copies"}
+    assert found_in(copies_in_turn(*options)) & told == rules
 
 
 @pytest.mark.parametrize("domain", QUIET)

@@ -21,6 +21,7 @@ _TUNING = "PyTorch performance tuning guide, pytorch.org/tutorials/recipes/recip
 _NCCL = "nccl-tests, doc/PERFORMANCE.md"
 _BLOCKING = ACTIVITIES[0]
 # Longer gaps between short kernels are no matter of launches.
+_PCIE_GB_PER_S = 6.0  # half of what PCIe 3.0 x16 moves
 _LAUNCH_GAP_NS = 50_000
 
 
@@ -371,7 +372,7 @@ def pageable_copies(traced: Traced, *, least_share: float = 0.005) -> Iterator[F
 
 @rule(Traced, reference=_NSYS)
 def slow_copies(
-    traced: Traced, *, least_bytes: float = 5e7, least_gb_per_s: float = 6.0,
+    traced: Traced, *, least_bytes: float = 5e7, least_gb_per_s: float = _PCIE_GB_PER_S,
     least_share: float = 0.01,
 ) -> Iterator[Finding]:  # fmt: skip
     """Copies between host and GPU far below the bandwidth of PCIe."""
@@ -397,6 +398,39 @@ def slow_copies(
         next_step="pinned memory, larger copies; check the PCIe width with nvidia-smi -q",
         # Pageable memory is why they are slow.
         told_by="pageable_copies" if pageable_ns > 0.5 * rows["busy_ns"].max() else "",
+    )
+
+
+@rule(Traced, reference=_NSYS)
+def exposed_copies(traced: Traced, *, least_share: float = 0.05) -> Iterator[Finding]:
+    """Copies that no compute and no communication hides."""
+    exposed = float(traced.by_rank["exposed_memory_ns"].astype("float64").median())
+    if exposed < least_share * traced.gpu_ns:
+        return
+    table = traced.table(copy_bandwidth)
+    most = first_of(table.sort_values("busy_ns", ascending=False))
+    is_over_pcie = most["direction"] in ("HtoD", "DtoH")
+    names = traced.kernels["name"].astype(str)
+    pageable = traced.kernels[names.str.contains("Pageable")]
+    pageable_ns = pageable.groupby("rank")["total_ns"].sum().max() if len(pageable) else 0
+    is_slow = is_over_pcie and most["mean_gb_per_s"] < _PCIE_GB_PER_S
+    yield Finding(
+        f"Copies that nothing hides take {exposed / traced.gpu_ns:.0%} of the time",
+        where=f"{_ranks(traced.by_rank.index)}; mostly {most['direction']} at "
+        f"{most['mean_gb_per_s']:.3g} GB/s",
+        **traced.cost(exposed),
+        cost_basis="memory work outside of compute and communication, median rank",
+        evidence="analyze.time_breakdown, analyze.copy_bandwidth (docs/traces.md)",
+        next_step="keep on the GPU what is copied in every step, or copy it from pinned memory on "
+        "another stream while the GPU computes (non_blocking=True)"
+        if is_over_pcie
+        else "fewer copies: contiguous tensors, views, fused or in-place operators",
+        # Pageable memory or a slow link is why they take long.
+        told_by="pageable_copies"
+        if pageable_ns > exposed / 2
+        else "slow_copies"
+        if is_slow
+        else "",
     )
 
 

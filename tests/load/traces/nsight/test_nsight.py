@@ -289,6 +289,22 @@ def test_a_database_of_something_else_is_no_trace(tmp_path):
         loaded(path)
 
 
+@pytest.mark.parametrize(
+    ("kinds", "name"),
+    [((1, 0, 2), "HtoD (Pageable -> Device)"), ((2, 2, 1), "DtoH (Device -> Pinned)"),
+     ((1, None, 2), "HtoD"), ((99, 0, 2), "unknown (Pageable -> Device)"), ((1, 7, 2), "HtoD")],
+)  # fmt: skip
+def test_a_copy_says_between_which_memories(tmp_path, kinds, name):
+    made = tables()
+    words, (row,) = made["CUPTI_ACTIVITY_KIND_MEMCPY"]
+    kind, *memories = kinds
+    row = (*row[:6], kind, row[7], *memories)
+    made["CUPTI_ACTIVITY_KIND_MEMCPY"] = (f"{words} srcKind dstKind", [row])
+    trace = load.traces(write(tmp_path / "a.sqlite", made), progress=False)
+    names = trace.events.loc[trace.events["kind"] == "memory", "name"].astype(str)
+    assert f"Memcpy {name}" in set(names)
+
+
 def test_views_triggers_and_generated_columns_do_not_run(tmp_path):
     path = write(tmp_path / "a.sqlite", tables())
     database = sqlite3.connect(path)

@@ -43,6 +43,9 @@ _COPIES = (
     "", "HtoD", "DtoH", "HtoA", "AtoH", "AtoA", "AtoD", "DtoA", "DtoD", "HtoH", "PtoP",
     "HtoD", "DtoH", "DtoD",
 )  # fmt: skip
+_MEMORIES = (
+    "Pageable", "Pinned", "Device", "Array", "Managed", "Device Static", "Managed Static",
+)  # fmt: skip
 _SYNCS = ("", "Event Sync", "Stream Wait Event", "Stream Sync", "Context Sync")
 _MARKS = (34, 65)  # NvtxMark, NvtxtMark
 _RANGES = (35, 37, 59, 60, 66, 68)
@@ -263,13 +266,18 @@ class _Reader:
         return _Part(Rows(start, dur, name, kind, process, thread, numbers), pid, is_gpu=False)
 
     def _gpu(self, table: str) -> _Part:
-        names = ("demangledName", "shortName", "copyKind", "bytes", "graphId")
+        names = ("demangledName", "shortName", "copyKind", "srcKind", "dstKind", "bytes", "graphId")
         columns = self._stored.columns[table]
         extra = tuple(name for name in self._args if name in columns)
         read = self._read(table, (*_ON_GPU, *names, *extra)).numbers
         category, rows = _GPU[table], len(read["start"])
         if category == "gpu_memcpy":
-            name = coded(read["copyKind"], _copied, self.texts)
+            # Three small numbers in one, 255 for one that a version does not write.
+            numbers_in = [np.where(read[kind] == MISSING, 255, read[kind]) & 255 for kind in
+                          ("copyKind", "srcKind", "dstKind")]  # fmt: skip
+            name = coded(
+                numbers_in[0] << 16 | numbers_in[1] << 8 | numbers_in[2], _copied, self.texts
+            )
         elif category == "gpu_memset":
             name = self._constant("Memset (Device)", rows)
         elif table.endswith("GRAPH_TRACE"):
@@ -477,7 +485,9 @@ def _of(names: Sequence[str], number: int, otherwise: str) -> str:
 
 
 def _copied(number: int) -> str:
-    return f"Memcpy {_of(_COPIES, number, 'unknown')}"
+    name = f"Memcpy {_of(_COPIES, number >> 16, 'unknown')}"
+    memories = [_of(_MEMORIES, number >> shift & 255, "") for shift in (8, 0)]
+    return f"{name} ({memories[0]} -> {memories[1]})" if all(memories) else name
 
 
 def _graph(number: int) -> str:
