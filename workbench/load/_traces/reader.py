@@ -235,9 +235,8 @@ def assemble(numbered: Sequence[Ranked[RankTables]]) -> Trace:
         process_groups=groups_table(numbered),
         steps=STEPS.joined(tables.steps for _, _, tables in numbered),
     )  # fmt: skip
-    remarks = quality_frame(assumed + _set_findings(trace))
-    quality = QUALITY.joined([*(tables.quality for _, _, tables in numbered), remarks])
-    return replace(trace, quality=quality)
+    of_files = [finding for _, _, tables in numbered for finding in tables.findings]
+    return replace(trace, quality=quality_frame(of_files + assumed + _set_findings(trace)))
 
 
 def format_of(source: Source) -> str:
@@ -544,7 +543,7 @@ def short(label: str) -> str:
 # Parsed files kept on disk, by content, so that the second load is quick.
 
 # Part of every key: raise it whenever the same bytes would give other tables.
-LAYOUT = 4
+LAYOUT = 5
 # A file that changed a moment ago may change again and keep its time: clocks of disks are coarse.
 _SETTLED_NS = 2_000_000_000
 
@@ -589,8 +588,7 @@ def get_or_store(
 
 def _not_kept(tables: RankTables, error: OSError) -> RankTables:
     finding = f"the cache cannot be used: {error.strerror or error}"
-    note = quality_frame([(tables.label, "noted", finding, 1, None)])
-    return replace(tables, quality=QUALITY.joined([tables.quality, note]))
+    return replace(tables, findings=(*tables.findings, (tables.label, "noted", finding, 1, None)))
 
 
 # Hashing reads the whole file, so the digest is remembered while size, times and inode stay.
@@ -623,18 +621,25 @@ def _digest(raw: bytes) -> str:
 def _load(file: Path, label: str) -> RankTables | None:
     try:
         table, header = read_columns(file)
-        quality = unpack_frame(header["quality"], QUALITY)
+        findings = tuple(_finding(label, *row) for row in header["findings"])
         steps = unpack_frame(header["steps"], STEPS)
         events = EVENTS.check(table, str(file))
-    except (OSError, pa.ArrowException, KeyError, ValueError):
+    except (OSError, pa.ArrowException, KeyError, TypeError, ValueError):
         return None
-    quality["source"] = pd.Series(label, index=quality.index, dtype=quality["source"].dtype)
-    return RankTables(label, events, steps, quality, header["metadata"], header["clock"])
+    return RankTables(label, events, steps, findings, header["metadata"], header["clock"])
+
+
+def _finding(label: str, finding: str, what: str, count: int, where: str | None) -> Finding:
+    texts = (finding, what, where or "")
+    if not all(isinstance(text, str) for text in texts) or not isinstance(count, int):
+        msg = "a finding is kept as (finding, what, count, where)"
+        raise TypeError(msg)
+    return label, finding, what, count, where
 
 
 def _store(tables: RankTables, file: Path) -> None:
     more = {
         "metadata": tables.metadata, "clock": tables.clock,
-        "quality": pack_frame(tables.quality), "steps": pack_frame(tables.steps),
+        "findings": [row[1:] for row in tables.findings], "steps": pack_frame(tables.steps),
     }  # fmt: skip
     write_columns(tables.events, more, file)

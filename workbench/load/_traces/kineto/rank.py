@@ -14,7 +14,7 @@ import pandas as pd
 
 from workbench._shared.kernel_kinds import GPU_MEMORY, GPU_WORK, KINDS, rules_of
 from workbench._shared.profiler_steps import STEP_CATEGORIES, is_step_name, step_number
-from workbench.load._files.findings import Findings
+from workbench.load._files.findings import Finding, Findings, quality_frame
 from workbench.load._files.json_events import decoder, to_integer
 from workbench.load._files.rank_names import rank_in_name
 from workbench.load._traces.kineto._stream import RawTrace
@@ -62,10 +62,14 @@ class RankTables:
     label: str
     events: pd.DataFrame
     steps: pd.DataFrame
-    quality: pd.DataFrame
+    findings: tuple[Finding, ...]  # a table of them takes as long as a small file
     metadata: dict[str, Any]
     clock: str
     format: str = "kineto"
+
+    @property
+    def quality(self) -> pd.DataFrame:
+        return quality_frame(self.findings)
 
     @property
     def distributed(self) -> Mapping[str, Any]:
@@ -142,7 +146,7 @@ def rank_tables(
             frame[argument] = _extra(raw, argument, timed, texts)
     findings.add("read", "events", rows)
     _note_origin(findings, raw.metadata)
-    return RankTables(label, frame, steps, findings.frame(), raw.metadata, timed.clock)
+    return RankTables(label, frame, steps, tuple(findings.rows()), raw.metadata, timed.clock)
 
 
 def _note_origin(findings: Findings, metadata: Mapping[str, Any]) -> None:
