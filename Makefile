@@ -43,8 +43,9 @@ check: .venv/ready-to-test  ## format, lint, types, layers, spelling: seconds
 	$(BIN)/codespell
 
 COUNT ?= 100000
-fuzz: .venv/ready-to-test  ## load damaged copies of every file at hand (COUNT=100000)
-	$(BIN)/python -m tests.fuzz --workers $$(nproc) --count $(COUNT)
+ONLY ?= *
+fuzz: .venv/ready-to-test  ## load damaged copies of the files at hand (COUNT=100000 ONLY='made/*')
+	$(BIN)/python -m tests.fuzz --workers $$(nproc) --count $(COUNT) --only '$(ONLY)'
 
 report: .venv/ready  ## write the notebooks as an offline site to _report/
 	$(BIN)/workbench report --out _report

@@ -13,6 +13,7 @@ import sys
 import tempfile
 import warnings
 from collections import Counter
+from fnmatch import fnmatch
 from pathlib import Path
 
 from tests.fuzz.corpus import seeds as all_seeds
@@ -33,10 +34,11 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
         known: dict[str, Before] = {}
-        for seed in all_seeds():
+        chosen = [seed for seed in all_seeds() if fnmatch(seed.name, asked.only)]
+        for seed in chosen:
             if whole := before(seed, folder):
                 known[seed.name] = whole
-        seeds = [seed for seed in all_seeds() if seed.name in known]
+        seeds = [seed for seed in chosen if seed.name in known]
         if asked.keep:
             seed, mutation = drawn(asked.first, seeds)
             kept = asked.keep / f"{seed.name.rsplit('/', 1)[-1]}{mutation.ending}"
@@ -56,6 +58,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--count", type=int, default=1000, help="trials to run")
     parser.add_argument("--first", type=int, default=0, help="number of the first trial")
     parser.add_argument("--step", type=int, default=1, help="distance of their numbers")
+    parser.add_argument("--only", default="*", help="pattern of the names of seeds: made/*.sqlite")
     parser.add_argument("--workers", type=int, default=1, help="processes to share them")
     parser.add_argument("--keep", type=Path, help="folder for the file of the first trial")
     parser.add_argument("--verbose", action="store_true", help="print the number of each trial")
@@ -77,6 +80,7 @@ def _in_processes(asked: argparse.Namespace) -> int:
             [
                 *(sys.executable, "-m", "tests.fuzz", "--verbose", "--count", str(count)),
                 *("--first", str(asked.first + n), "--step", str(asked.workers)),
+                *("--only", asked.only),
             ],
             stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[2],
             env=os.environ | {"OMP_NUM_THREADS": "1"},

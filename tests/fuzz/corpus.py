@@ -4,7 +4,9 @@ import gzip
 import io
 import json
 import re
+import shutil
 import tarfile
+import zipfile
 from collections.abc import Callable
 from fnmatch import fnmatch
 from pathlib import Path
@@ -13,8 +15,9 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from tests.load.fleet.test_job_scalars import VERSION, records, run
-from tests.load.traces.nsight.nsight_files import two_processes, write
+from tests.fuzz.structures import zipped
+from tests.load.fleet.test_job_scalars import T0, VERSION, records, run
+from tests.load.traces.nsight.nsight_files import tables, two_processes, write, write_parquet
 from tests.load.traces.perfetto import perfetto_files
 from tests.load.traces.rocm import rocm_files
 from tests.load.traces.xplane.xplane_files import as_json, gpu_space, tpu_space
@@ -61,6 +64,22 @@ def _of(names: tuple[str, ...]) -> Callable[[Any], dict[str, float]]:
     return totals
 
 
+def _export_folder(path: Path) -> Any:
+    """Load the folder that an archive holds: exports of several files are read on disk only."""
+    with TemporaryDirectory() as place, zipfile.ZipFile(path) as archive:
+        archive.extractall(place)
+        return load.traces(place, progress=False)
+
+
+def _metrics(path: Path) -> Any:
+    """Load lines as a metric in a store of MLflow, which its place tells."""
+    with TemporaryDirectory() as place:
+        folder = Path(place) / "mlruns/0/0123abc/metrics"
+        folder.mkdir(parents=True)
+        shutil.copyfile(path, folder / "loss")
+        return load.job_log(place, progress=False)
+
+
 _TRACE = _of(("events.", "events.dur_ns", "nodes.", "dependencies."))
 _POWER = _of(("power.", "power.power_w", "counters."))
 _FAILURES = _of(("failures.line_count", "timeline."))
@@ -82,6 +101,8 @@ DOORS = {
     "job_log": Door(
         lambda path: load.job_log(path, tz="UTC", progress=False), _of(("steps.", "spans."))
     ),
+    "export_folder": Door(_export_folder, _TRACE),
+    "metrics": Door(_metrics, _of(("steps.", "spans."))),
     "flight_recorder": Door(
         lambda path: load.flight_recorder(path, rank=0, progress=False),
         _of(("entries.", "groups.", "status.")),
@@ -136,7 +157,12 @@ def seeds() -> list[Seed]:
             if door and file.suffix != ".md" and "LICENSE" not in file.name:
                 parts = _beginnings(file)
                 found += [Seed(f"{label}{'#' * at}", data, door) for at, data in enumerate(parts)]
-    return [*found, *_made(), *_of_rocm()]
+    return [*found, *made_files()]
+
+
+def made_files() -> list[Seed]:
+    """Make a small file of each format that profilers and trackers write."""
+    return [*_made(), *_of_rocm()]
 
 
 def _of_rocm() -> list[Seed]:
@@ -156,10 +182,19 @@ def _made() -> list[Seed]:
         export = write(Path(place) / "a.sqlite", two_processes()).read_bytes()
         path = simulate.memory_snapshot(Path(place) / "rank0.pickle", seed=1, steps=2, layers=3)
         snapshot = path.read_bytes()
+        folder = write_parquet(Path(place) / "export", tables())
+        export_folder = zipped({file.name: file.read_bytes() for file in folder.iterdir()})
+    history = [
+        {"_step": n, "_timestamp": T0 + 2 * n, "loss": 9 / (n + 1), "note": "x"} for n in range(40)
+    ]
+    metric = "".join(f"{1000 * (T0 + 2 * n)} {9 / (n + 1)} {n}\n" for n in range(40))
     named = json.dumps(as_json(gpu_space())).encode()
     profiles = {"gpu": gpu_space(), "tpu": tpu_space()}
     return [
         Seed("made/nsight.sqlite", export, "traces"),
+        Seed("made/parquetdir.zip", export_folder, "export_folder"),
+        Seed("made/history.jsonl", b"".join(map(_line, history)), "job_log"),
+        Seed("made/mlflow.metric", metric.encode(), "metrics"),
         Seed("made/xla.trace.json", named, "traces"),
         Seed("made/rank0.pickle", snapshot, "memory"),
         Seed("made/events.out.tfevents.1.gpu7", records(VERSION, *run(40)), "job_log"),
@@ -168,6 +203,10 @@ def _made() -> list[Seed]:
             for name, space in profiles.items()
         ),
     ]
+
+
+def _line(row: dict[str, Any]) -> bytes:
+    return json.dumps(row).encode() + b"\n"
 
 
 def _beginnings(file: Path) -> list[bytes]:

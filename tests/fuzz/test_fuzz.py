@@ -10,8 +10,9 @@ import pandas as pd
 import pytest
 
 from tests.fuzz import trial
-from tests.fuzz.corpus import DOORS, Door, Seed, flagged
+from tests.fuzz.corpus import DOORS, Door, Seed, flagged, made_files
 from tests.fuzz.mutations import PLAIN, mutated
+from tests.fuzz.structures import STRUCTURES, parquet_folder, sqlite
 from workbench.errors import LoadError
 
 ROOT = Path(__file__).parents[2]
@@ -20,17 +21,21 @@ TEXT = b"".join(b"%d,%d,70.5 W\n" % (at, at % 8) for at in range(500))
 
 
 @pytest.mark.slow
-def test_a_thousand_damaged_files_give_tables_findings_or_our_errors(record_property, real_data):
+@pytest.mark.parametrize(("only", "least"), [("*", 200), ("made/*", 13)])
+def test_a_thousand_damaged_files_give_tables_findings_or_our_errors(
+    record_property, real_data, only, least
+):
     real_data("flight-recorder")
+    command = [sys.executable, "-m", "tests.fuzz", "--workers", "2", "--count", str(COUNT)]
     done = subprocess.run(
-        [sys.executable, "-m", "tests.fuzz", "--workers", "2", "--count", str(COUNT)],
+        [*command, "--only", only],
         cwd=ROOT, capture_output=True, text=True, timeout=900, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr[-2000:]
     counts = json.loads(done.stdout.splitlines()[-1])
     record_property("fuzz", json.dumps(counts))
     assert counts["mutations"] == COUNT
-    assert counts["inputs"] >= 200
+    assert counts["inputs"] >= least
 
 
 @pytest.mark.parametrize("number", range(0, 200, 7))
@@ -44,6 +49,17 @@ def test_every_way_of_damage_takes_any_content(name):
     for data in (TEXT, b'{"traceEvents": [{"ph": "X", "ts": 1}]}', b"x" * 20, b"\x80\x02]q\x00."):
         for number in range(20):
             assert isinstance(PLAIN[name](Random(number), data), bytes)
+
+
+@pytest.mark.parametrize("ending", STRUCTURES)
+def test_every_structure_of_the_made_files_is_damaged_and_stays_a_container(ending):
+    seeds = [seed for seed in made_files() if seed.name.endswith(ending)]
+    for seed in seeds:
+        damaged = {STRUCTURES[ending](Random(number), seed.data) for number in range(8)}
+        assert len(damaged - {seed.data}) > 2
+        if STRUCTURES[ending] in (sqlite, parquet_folder):
+            assert all(data[:4] == seed.data[:4] for data in damaged)
+    assert seeds
 
 
 def judged(load, number=0):

@@ -407,17 +407,20 @@ def exposed_copies(traced: Traced, *, least_share: float = 0.05) -> Iterator[Fin
     exposed = float(traced.by_rank["exposed_memory_ns"].astype("float64").median())
     if exposed < least_share * traced.gpu_ns:
         return
-    table = traced.table(copy_bandwidth)
-    most = first_of(table.sort_values("busy_ns", ascending=False))
-    is_over_pcie = most["direction"] in ("HtoD", "DtoH")
+    # ROCm and TPUs also copy with kernels, which state no size and so have no bandwidth.
+    sized = traced.table(copy_bandwidth).nlargest(1, "busy_ns")
+    where, is_over_pcie, is_slow = _ranks(traced.by_rank.index), False, False
+    if len(sized):
+        most = first_of(sized)
+        where += f"; mostly {most['direction']} at {most['mean_gb_per_s']:.3g} GB/s"
+        is_over_pcie = most["direction"] in ("HtoD", "DtoH")
+        is_slow = is_over_pcie and bool(most["mean_gb_per_s"] < _PCIE_GB_PER_S)
     names = traced.kernels["name"].astype(str)
     pageable = traced.kernels[names.str.contains("Pageable")]
     pageable_ns = pageable.groupby("rank")["total_ns"].sum().max() if len(pageable) else 0
-    is_slow = is_over_pcie and most["mean_gb_per_s"] < _PCIE_GB_PER_S
     yield Finding(
         f"Copies that nothing hides take {exposed / traced.gpu_ns:.0%} of the time",
-        where=f"{_ranks(traced.by_rank.index)}; mostly {most['direction']} at "
-        f"{most['mean_gb_per_s']:.3g} GB/s",
+        where=where,
         **traced.cost(exposed),
         cost_basis="memory work outside of compute and communication, median rank",
         evidence="analyze.time_breakdown, analyze.copy_bandwidth (docs/traces.md)",

@@ -66,6 +66,14 @@ class _Whole:
         self.phases: Counter[str] = Counter()
         self.unreadable: Counter[tuple[str, str]] = Counter()
 
+    def used(self, count: int) -> npt.NDArray[np.bool_]:
+        """Say which of the first ``count`` texts are a name, category, process or thread."""
+        used = np.zeros(count, np.bool_)
+        for part in self._parts:
+            for codes in (part.name, part.category, part.process, part.thread):
+                used[codes] = True
+        return used
+
     def field(self, name: str) -> npt.NDArray[Any]:
         if name in _FIELDS:
             columns = [getattr(part, _FIELDS[name]) for part in self._parts]

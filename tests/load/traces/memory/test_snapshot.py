@@ -172,6 +172,16 @@ def test_old_snapshots_without_times_addresses_of_blocks_and_devices_are_read(re
     assert memory["allocated_bytes"].iloc[-1] == 6 << 20
 
 
+def test_an_address_above_what_a_float_holds_stays_exact_beside_a_missing_one(read):
+    allocator = MemoryAllocator(1 << 30)
+    allocator.alloc(5 << 20)
+    content = allocator.snapshot()
+    acts = content["device_traces"][0]
+    acts[-1] |= {"addr": (1 << 62) + 1}
+    acts.append({"action": "oom", "size": 1, "device_free": 2, "frames": []})
+    assert (1 << 62) + 1 in read(content).memory["address"].dropna().tolist()
+
+
 def test_steps_come_from_the_marks_of_the_profiler(tmp_path):
     path = simulate.memory_snapshot(tmp_path / "rank0.pickle", seed=1, steps=3)
     recording = load.memory(path)

@@ -5,6 +5,7 @@ import sqlite3
 
 import numpy as np
 import pandas as pd
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -171,6 +172,16 @@ def test_every_form_holds_the_same(tmp_path, form):
     for name, frame in frames(loaded(other)).items():
         pd.testing.assert_frame_equal(frame, frames(loaded(file))[name])
     assert kinds_of(other) == {"traces"}
+
+
+def test_a_table_with_two_columns_of_one_name_is_left_out_and_told(tmp_path):
+    folder = write_parquet(tmp_path / "a_pqtdir", tables())
+    path = folder / f"{K}MEMSET.parquet"
+    stored = pq.read_table(path)
+    pq.write_table(stored.append_column("start", stored.column("end")), path)
+    trace = loaded(folder)
+    assert "gpu_memset" not in set(trace.events["category"])
+    assert any("several columns of one name" in what for what in told(trace, "dropped"))
 
 
 def test_each_process_is_a_rank_and_correlations_are_its_own(tmp_path):

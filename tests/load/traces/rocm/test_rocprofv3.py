@@ -184,6 +184,13 @@ def test_a_file_cut_off_before_its_records_is_refused(tmp_path):
         loaded(path)
 
 
+def test_a_file_without_a_process_is_refused(tmp_path):
+    path = tmp_path / "a_results.json"
+    path.write_text('{"rocprofiler-sdk-tool": []}')
+    with pytest.raises(LoadError, match=r"lists no process .*rocprofv3 --runtime-trace"):
+        loaded(path)
+
+
 def test_deep_nesting_is_damage_and_no_crash(tmp_path):
     path = tmp_path / "a.json"
     path.write_text('{"rocprofiler-sdk-tool": [{"agents": ' + "[" * 200_000)

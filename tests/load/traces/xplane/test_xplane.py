@@ -239,3 +239,11 @@ def test_numbers_are_those_that_protobuf_wrote(rows):
         full[of_number.message] = of_number.value
         assert full.tolist() == values
     assert len(decoded.of(4).message) == sum(count for *_, count in rows)
+
+
+def test_a_name_that_no_encoding_has_is_repaired_and_told(tmp_path):
+    document = json.dumps(as_json(gpu_space())).replace('"gemm"', '"gemm\\ud800"')
+    (tmp_path / "host.trace.json").write_text(document)
+    trace = loaded(tmp_path / "host.trace.json")
+    assert "gemm\ufffd" in set(trace.events["name"])
+    assert "repaired" in set(trace.quality["finding"])

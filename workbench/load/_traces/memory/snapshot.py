@@ -119,8 +119,10 @@ class _Snapshot:
     def _device(self, number: int, entries: object, blocks: pd.DataFrame) -> pd.DataFrame:
         rows = [*self._acts(entries if isinstance(entries, list) else [])]
         acts = pd.DataFrame(rows, columns=_ACT_COLUMNS)
-        for name in ("time_ns", "address", "stream", "device_free_bytes"):
-            acts[name] = acts[name].astype("Int64")
+        for at, name in enumerate(_ACT_COLUMNS):
+            if name in _NULLABLE:
+                # From the rows: beside missing ones pandas would keep large numbers as floats.
+                acts[name] = pd.array([row[at] for row in rows], dtype="Int64")
         acts["size_bytes"] = acts["size_bytes"].astype("int64")
         own = blocks[blocks["device"] == number]
         in_use = own[own["state"].isin(_IN_USE)].assign(size_bytes=own["requested_bytes"])
@@ -209,6 +211,7 @@ _BLOCK_COLUMNS = [
     "device", "segment_address", "segment_bytes", "segment_type", "pool", "stream", "is_expandable",
     "address", "size_bytes", "requested_bytes", "state", "phase", "stack",
 ]  # fmt: skip
+_NULLABLE = {"time_ns", "address", "stream", "device_free_bytes"}
 _ACT_COLUMNS = [
     "action", "address", "size_bytes", "stream", "time_ns", "phase", "stack", "device_free_bytes",
 ]  # fmt: skip

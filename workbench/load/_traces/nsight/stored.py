@@ -222,7 +222,11 @@ class ParquetTables:
         self.columns: dict[str, list[str]] = {}
         for path in sorted(folder.glob("*.parquet")):
             try:
-                self.columns[path.stem] = list(pq.read_schema(path).names)
+                names = list(pq.read_schema(path).names)
+                if len(set(names)) == len(names):
+                    self.columns[path.stem] = names
+                else:
+                    findings.add("dropped", f"{path.name}: has several columns of one name")
             except (pa.ArrowException, OSError) as error:
                 reason = " ".join(str(error).split())[:80]
                 findings.add("dropped", f"{path.name}: is damaged ({reason})")

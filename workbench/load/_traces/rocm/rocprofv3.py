@@ -110,6 +110,12 @@ def rocprofv3(
         except Damaged as damage:
             _tell(damage, processes, findings)
         tell_of_damage(opened, findings)
+    if not processes:
+        msg = (
+            f"{source.label}: lists no process under {_TOOL!r}; was the profiled command started? "
+            "Record again: rocprofv3 --runtime-trace --output-format json -- COMMAND"
+        )
+        raise LoadError(msg)
     tables = []
     for process in processes:
         label = source.label if len(processes) == 1 else part_label(source, process.pid)
