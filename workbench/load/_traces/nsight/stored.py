@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 import tempfile
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +23,7 @@ from workbench.load._files.findings import Findings
 from workbench.load._files.stream import Stream
 from workbench.load._files.text import tell_of_damage
 from workbench.load._traces.kineto.blocks import MISSING
+from workbench.load._traces.nsight.pages import Wanted, columns_of
 
 IntArray = npt.NDArray[np.int64]
 
@@ -72,7 +73,7 @@ def opened(source: Source, stream: Stream | None, findings: Findings) -> Iterato
         _on_disk(source, stream, findings) as path,
         closing(_connected(path, source.label)) as database,
     ):
-        yield SqliteTables(database, path.stat().st_size, findings)
+        yield SqliteTables(database, path, findings)
 
 
 @contextmanager
@@ -116,18 +117,22 @@ def _connected(path: Path, label: str) -> sqlite3.Connection:
 class SqliteTables:
     """The tables of a database; views, virtual tables and generated columns are none."""
 
-    def __init__(self, database: sqlite3.Connection, size_bytes: int, findings: Findings) -> None:
-        self._database, self._findings = database, findings
-        self._most_rows = size_bytes // _ROW_BYTES
+    def __init__(self, database: sqlite3.Connection, path: Path, findings: Findings) -> None:
+        self._database, self._path, self._findings = database, path, findings
+        self._most_rows = path.stat().st_size // _ROW_BYTES
         # A root page is what views and virtual tables lack.
-        query = "SELECT name FROM sqlite_master WHERE type = 'table' AND rootpage > 0"
+        query = "SELECT name, rootpage FROM sqlite_master WHERE type = 'table' AND rootpage > 0"
         self.columns: dict[str, list[str]] = {}
-        for (name,) in self._rows(query, "the list of tables"):
+        self._roots: dict[str, int] = {}
+        for name, root in self._rows(query, "the list of tables"):
             table = _decoded(name)
             if table is not None:
-                query = f"PRAGMA table_info({_quoted(table)})"
-                rows = self._rows(query, table)
-                self.columns[table] = [_decoded(row[1]) or "" for row in rows]
+                query = f"PRAGMA table_xinfo({_quoted(table)})"
+                rows = [*self._rows(query, table)]
+                self.columns[table] = [_decoded(row[1]) or "" for row in rows if not row[6]]
+                # Keys stand apart from the record, and what is generated may not stand in it.
+                if isinstance(root, int) and not any(row[5] or row[6] for row in rows):
+                    self._roots[table] = root
 
     def _rows(self, query: str, table: str) -> Iterator[tuple[Any, ...]]:
         for rows in self._chunks(query, table):
@@ -156,29 +161,51 @@ class SqliteTables:
         there = self.columns.get(table, [])
         numbers_there = [name for name in numbers if name in there]
         texts_there = [name for name in texts if name in there]
-        chunks: dict[str, list[Any]] = {name: [] for name in (*numbers_there, *texts_there)}
         lookups = {name: _numbering() for name in texts_there}
+        columns = self._of_pages(table, numbers_there, lookups)
+        if columns is None:
+            for lookup in lookups.values():
+                lookup.clear()
+            columns = self._of_sql(table, numbers_there, lookups)
+        rows_count = len(next(iter(columns.values()))) if columns else 0
+        absent = np.full(rows_count, MISSING, np.int64)
+        return Read(
+            {name: columns.get(name, absent) for name in numbers},
+            {name: columns[name] for name in texts_there},
+            {name: [_decoded(value) for value in lookups[name]] for name in texts_there},
+        )
+
+    def _of_pages(
+        self, table: str, numbers: Sequence[str], lookups: Mapping[str, defaultdict[Any, int]]
+    ) -> dict[str, Any] | None:
+        if table not in self._roots or not (numbers or lookups):
+            return None
+        at = {name: self.columns[table].index(name) for name in (*numbers, *lookups)}
+        texts = {at[name]: lookup.__getitem__ for name, lookup in lookups.items()}
+        wanted = Wanted([at[name] for name in numbers], texts)
+        read = columns_of(self._path, self._roots[table], wanted)
+        return None if read is None else {name: read[place] for name, place in at.items()}
+
+    def _of_sql(
+        self, table: str, numbers: Sequence[str], lookups: Mapping[str, defaultdict[Any, int]]
+    ) -> dict[str, Any]:
+        chunks: dict[str, list[Any]] = {name: [] for name in (*numbers, *lookups)}
         # The length of a text is bounded where it is read.
-        wanted = [f"ifnull({_quoted(name)}, {MISSING})" for name in numbers_there]
-        wanted += [f"substr({_quoted(name)}, 1, {_LONGEST_TEXT})" for name in texts_there]
-        rows_count = 0
+        wanted = [f"ifnull({_quoted(name)}, {MISSING})" for name in numbers]
+        wanted += [f"substr({_quoted(name)}, 1, {_LONGEST_TEXT})" for name in lookups]
         query = f"SELECT {', '.join(wanted)} FROM {_quoted(table)}"
         for rows in self._chunks(query, table) if wanted else ():
-            rows_count += len(rows)
             for name, column in zip(chunks, zip(*rows, strict=True), strict=True):
                 if name in lookups:
                     codes = map(lookups[name].__getitem__, column)
                     chunks[name].append(np.fromiter(codes, np.int32, len(rows)))
                 else:
                     chunks[name].append(self._integers(column, f"{table}.{name}"))
-        absent = np.full(rows_count, MISSING, np.int64)
-        columns = {name: np.concatenate(parts) for name, parts in chunks.items() if parts}
-        none = np.zeros(0, np.int32)
-        return Read(
-            {name: columns.get(name, absent) for name in numbers},
-            {name: columns.get(name, none) for name in texts_there},
-            {name: [_decoded(value) for value in lookups[name]] for name in texts_there},
-        )
+        kinds = dict.fromkeys(numbers, np.int64) | dict.fromkeys(lookups, np.int32)
+        return {
+            name: np.concatenate(parts) if parts else np.zeros(0, kinds[name])
+            for name, parts in chunks.items()
+        }
 
     def _integers(self, column: Sequence[Any], name: str) -> IntArray:
         try:
