@@ -26,6 +26,7 @@ from workbench.load._traces.xplane.lines import (
     CORRELATION,
     STEP,
     Line,
+    Names,
     copied_bytes,
     is_stream,
     one_kind_of_steps,
@@ -120,9 +121,10 @@ def _parts(
         findings.add("dropped", "events without a readable time stamp", int((~is_timed).sum()))
         dur = np.where(is_timed, np.where(dur == MISSING, 0, dur), -1)
         spelled = [str(event.get("name") or "")[:4096] for event in events]
-        codes = np.array([texts.code(text) for text in spelled], np.int32)
+        kind, distinct = pd.factorize(np.array(spelled, object))
         numbers = _numbers(events, args, texts)
-        yield line, line.rows((np.where(is_timed, start, 0), dur), codes, numbers, texts)
+        times = (np.where(is_timed, start, 0), dur)
+        yield line, line.rows(times, kind, Names(distinct.tolist(), texts), numbers)
 
 
 def _column(values: Any) -> IntArray:

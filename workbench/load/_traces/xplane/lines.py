@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import pandas as pd
@@ -99,25 +100,23 @@ class Line:
     def rows(
         self,
         times: tuple[IntArray, IntArray],
-        name: Codes,
+        kind: IntArray,
+        names: Names,
         numbers: Mapping[str, IntArray],
-        texts: Texts,
     ) -> Rows:
-        """Make rows of the events of this line, given the numbers of their names."""
-        count, spelled = len(name), texts.all()
-        used = np.unique(name)
+        """Make rows of the events of this line, given which of the names each has."""
+        count, texts = len(kind), names.texts
         number = dict(numbers)
-        steps = number.pop(STEP, np.full(count, MISSING, np.int64))
+        steps = number.pop(STEP, None)
         correlation = number.pop(CORRELATION, None)
         if correlation is not None:
             number["correlation"] = correlation
-        categories = {int(code): self._category(spelled[code]) for code in used}
         if self.is_device_steps:
-            steps = _mapped(name, {int(code): _step(spelled[code]) for code in used})
-        category = _mapped(name, {code: texts.code(text) for code, text in categories.items()})
-        name = name.copy()
-        for row in np.flatnonzero((steps >= 0) & (steps < 10**9)):
-            name[row] = texts.code(f"{_MARK}{steps[row]}")
+            steps = names.steps[kind]
+        name, category = names.codes[kind], names.of_category(self)[kind]
+        is_step = np.zeros(0, np.bool_) if steps is None else (steps >= 0) & (steps < 10**9)
+        for row in np.flatnonzero(is_step):
+            name[row] = texts.code(f"{_MARK}{steps[row]}")  # type: ignore[index]
             category[row] = texts.code("user_annotation")
         device = self.device
         if device is not None:
@@ -127,10 +126,9 @@ class Line:
         process = str(device) if device is not None else self.plane
         process_code = np.full(count, texts.code(process), np.int32)
         thread_code = np.full(count, texts.code(self.name), np.int32)
-        kinds = category.astype(np.int32)
-        return Rows(*times, name, kinds, process_code, thread_code, number)
+        return Rows(*times, name, category, process_code, thread_code, number)
 
-    def _category(self, name: str) -> str:
+    def category(self, name: str) -> str:
         if self.device is not None:
             if not self.is_work:
                 return "gpu_user_annotation"
@@ -152,10 +150,25 @@ def _step(name: str) -> int:
     return int(name) if name.isdecimal() and len(name) < 10 else MISSING
 
 
-def _mapped(values: Codes, table: Mapping[int, int]) -> IntArray:
-    codes, distinct = pd.factorize(values)
-    numbers = np.array([table[int(value)] for value in distinct], np.int64)
-    return numbers[codes] if len(numbers) else np.zeros(len(codes), np.int64)
+class Names:
+    """The distinct names of the events of some lines, and what follows from them, found once."""
+
+    def __init__(self, spelled: Sequence[str], texts: Texts) -> None:
+        self._spelled, self.texts = spelled, texts
+        self.codes = np.array([texts.code(text) for text in spelled], np.int32)
+        self._categories: dict[tuple[bool, bool], Codes] = {}
+
+    @cached_property
+    def steps(self) -> IntArray:
+        return np.array([_step(text) for text in self._spelled], np.int64)
+
+    def of_category(self, line: Line) -> Codes:
+        """Return the category of each name, which depends on the line."""
+        key = (line.device is None, line.is_work)
+        if key not in self._categories:
+            coded = [self.texts.code(line.category(text)) for text in self._spelled]
+            self._categories[key] = np.array(coded, np.int32)
+        return self._categories[key]
 
 
 def one_kind_of_steps(parts: Sequence[tuple[Line, Rows]], texts: Texts) -> list[Rows]:

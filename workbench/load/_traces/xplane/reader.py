@@ -6,6 +6,8 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -17,7 +19,7 @@ from workbench.errors import LoadError
 from workbench.load._files.archive import Source
 from workbench.load._files.findings import Findings, Row
 from workbench.load._files.stream import Stream
-from workbench.load._traces.columns import IntArray, Rows, coded, rank_of
+from workbench.load._traces.columns import IntArray, Rows, rank_of
 from workbench.load._traces.graph import read_all
 from workbench.load._traces.kineto.blocks import MISSING, Texts
 from workbench.load._traces.kineto.rank import RankTables
@@ -26,6 +28,7 @@ from workbench.load._traces.xplane.lines import (
     CORRELATION,
     STEP,
     Line,
+    Names,
     copied_bytes,
     is_stream,
     one_kind_of_steps,
@@ -90,7 +93,7 @@ def xplane(
     except DecodeError as error:
         msg = f"{source.label}: is cut off or damaged, no XPlane can be decoded; copy it again"
         raise LoadError(msg) from error
-    parts: list[tuple[Line, Rows]] = []
+    planes: list[tuple[_Plane, Sequence[Any]]] = []
     metadata: Row = {"deviceProperties": []}
     for message in space.planes:
         plane = _plane(message)
@@ -100,7 +103,8 @@ def xplane(
         device = Line(plane.name, "").device
         if device is not None and message.lines:
             metadata["deviceProperties"].append(_device(plane, message.stats, device))
-        parts += _rows(plane, message.lines, (texts, findings, tuple(args)))
+        planes.append((plane, message.lines))
+    parts = [*_rows(planes, (texts, findings, tuple(args)))]
     if not parts:
         msg = f"{source.label}: holds no events; was the profiler stopped before the work?"
         raise LoadError(msg)
@@ -182,31 +186,42 @@ class _Stats:
 _Context = tuple[Texts, Findings, tuple[str, ...]]
 
 
-def _rows(plane: _Plane, lines: Sequence[Any], context: _Context) -> Iterator[tuple[Line, Rows]]:
-    """Return the rows of the lines of a plane, and say which lines are left out."""
-    names = [_text(message.display_name or message.name) for message in lines]
-    has_streams = any(map(is_stream, names))
-    batch: list[tuple[Line, Any]] = []
-    size = 0
-    for name, message in zip(names, lines, strict=True):
-        line = Line(plane.name, name, message.id, has_streams)
-        if line.left_out:
-            context[1].add("skipped by design", line.left_out, len(message.events))
-        elif message.events:
-            batch.append((line, message))
-            size += sum(map(len, message.events))
-        # Lines of few events are decoded together.
-        if size >= _BATCH_BYTES:
-            yield from _batch(plane, batch, context)
-            batch, size = [], 0
-    yield from _batch(plane, batch, context)
-
-
-def _batch(
-    plane: _Plane, lines: Sequence[tuple[Line, Any]], context: _Context
+def _rows(
+    planes: Sequence[tuple[_Plane, Sequence[Any]]], context: _Context
 ) -> Iterator[tuple[Line, Rows]]:
-    texts, findings, args = context
-    events = [event for _, message in lines for event in message.events]
+    """Return the rows of the lines of all planes, and say which lines are left out."""
+    batch: list[_Piece] = []
+    size = 0
+    for plane, lines in planes:
+        names = [_text(message.display_name or message.name) for message in lines]
+        has_streams = any(map(is_stream, names))
+        for name, message in zip(names, lines, strict=True):
+            line, events = Line(plane.name, name, message.id, has_streams), list(message.events)
+            if line.left_out:
+                context[1].add("skipped by design", line.left_out, len(events))
+            elif events:
+                batch.append(_Piece(plane, line, message.timestamp_ns, events))
+                size += sum(map(len, events))
+            # Many lines have few events: they are decoded together, and those of all planes.
+            if size >= _BATCH_BYTES:
+                yield from _batch(batch, context)
+                batch, size = [], 0
+    yield from _batch(batch, context)
+
+
+@dataclass(frozen=True)
+class _Piece:
+    """A line of a plane with its events, still encoded."""
+
+    plane: _Plane
+    line: Line
+    first_ns: int
+    events: Sequence[bytes]
+
+
+def _batch(pieces: Sequence[_Piece], context: _Context) -> Iterator[tuple[Line, Rows]]:
+    texts, findings, _ = context
+    events = [event for piece in pieces for event in piece.events]
     data, begin, end = _joined(events)
     decoded = fields(data, begin, end)
     findings.add("truncated", "events that break off", decoded.damaged_count)
@@ -218,18 +233,23 @@ def _batch(
     is_counted = np.zeros(len(events), np.bool_)
     is_counted[decoded.of(_OCCURRENCES).message] = True
     findings.add("dropped", "events that are counted, not timed", int(is_counted.sum()))
-    stats = decoded.of(_STATS)
-    numbers = _statistics(plane, data, stats, (columns[_EVENT_NAME], args, texts, findings))
+    stats = _OfEvents(data, decoded.of(_STATS), findings)
     first = 0
-    for line, message in lines:
-        rows = np.arange(first, first + len(message.events))
-        first += len(rows)
-        kept = rows[~is_counted[rows]]
-        name = columns[_EVENT_NAME][kept]
-        start, dur = _times(message.timestamp_ns, columns[_OFFSET][kept], columns[_DURATION][kept])
-        of_line = {key: values[kept] for key, values in numbers.items()}
-        codes = coded(name, plane.event_name, texts)
-        yield line, line.rows((start, dur), codes, of_line, texts)
+    for _, group in groupby(pieces, key=lambda piece: id(piece.plane)):
+        of_plane = [*group]
+        plane, behind = of_plane[0].plane, first + sum(len(piece.events) for piece in of_plane)
+        name = columns[_EVENT_NAME][first:behind]
+        numbers = _statistics(plane, stats, (first, behind), name, context)
+        kinds, distinct = pd.factorize(name)
+        names = Names([plane.event_name(number) for number in distinct.tolist()], texts)
+        begun = first
+        for piece in of_plane:
+            rows = np.arange(first, first + len(piece.events))
+            first += len(rows)
+            kept = rows[~is_counted[rows]]
+            times = _times(piece.first_ns, columns[_OFFSET][kept], columns[_DURATION][kept])
+            of_line = {key: values[kept - begun] for key, values in numbers.items()}
+            yield piece.line, piece.line.rows(times, kinds[kept - begun], names, of_line)
 
 
 def _times(first_ns: int, offset_ps: IntArray, dur_ps: IntArray) -> tuple[IntArray, IntArray]:
@@ -242,14 +262,35 @@ def _times(first_ns: int, offset_ps: IntArray, dur_ps: IntArray) -> tuple[IntArr
     return start + base, np.where(is_sound, end - start, -1)
 
 
+class _OfEvents:
+    """Statistics of all events of a batch, in the order of the events; decoded when asked for."""
+
+    def __init__(self, data: npt.NDArray[np.uint8], stats: Fields, findings: Findings) -> None:
+        order = np.argsort(stats.message, kind="stable")
+        self._data, self._findings, self._event = data, findings, stats.message[order]
+        self._begin, self._end = stats.begin[order], stats.end[order]
+
+    @cached_property
+    def read(self) -> _Stats:
+        read = _Stats(self._data, self._begin, self._end)
+        self._findings.add("truncated", "statistics that break off", read.damaged_count)
+        return read
+
+    def between(self, first: int, behind: int) -> tuple[IntArray, IntArray]:
+        """Give the event of each statistic, counted from ``first``, and where the statistic is."""
+        rows = np.arange(*np.searchsorted(self._event, [first, behind]))
+        return self._event[rows] - first, rows
+
+
 def _statistics(
     plane: _Plane,
-    data: npt.NDArray[np.uint8],
-    stats: Fields,
-    context: tuple[IntArray, tuple[str, ...], Texts, Findings],
+    stats: _OfEvents,
+    between: tuple[int, int],
+    event_name: IntArray,
+    context: _Context,
 ) -> dict[str, IntArray]:
     """Return the statistics that have a column, a value per event."""
-    event_name, args, texts, findings = context
+    texts, _, args = context
     numbers = {name: number for number, name in plane.stats.items()}
     columns: dict[str, IntArray] = {
         name: _of_kinds(plane, name, event_name, texts) for name in args
@@ -257,22 +298,23 @@ def _statistics(
     wanted = [name for name in (CORRELATION, STEP, *COPIES, *args) if name in numbers]
     if not wanted:
         return columns
-    read = _Stats(data, stats.begin, stats.end)
-    findings.add("truncated", "statistics that break off", read.damaged_count)
+    event, places = stats.between(*between)
+    read = stats.read
+    of_name, of_field = read.name[places], read.field[places]
     for name in wanted:
         column = "bytes" if name in COPIES else name
         values = columns.setdefault(column, np.full(len(event_name), MISSING, np.int64))
-        rows = np.flatnonzero(read.name == numbers[name])
+        rows = np.flatnonzero(of_name == numbers[name])
         if name in (CORRELATION, STEP):
-            rows = rows[np.isin(read.field[rows], (_UNSIGNED, _SIGNED))]
-            values[stats.message[rows]] = read.number[rows]
+            rows = rows[np.isin(of_field[rows], (_UNSIGNED, _SIGNED))]
+            values[event[rows]] = read.number[places[rows]]
         else:
-            spelled = [read.value(row, plane) for row in rows.tolist()]
+            spelled = [read.value(row, plane) for row in places[rows].tolist()]
             stored = [
                 copied_bytes(str(value)) if name in COPIES else texts.code(json.dumps(value))
                 for value in spelled
             ]
-            values[stats.message[rows]] = stored
+            values[event[rows]] = stored
     return columns
 
 

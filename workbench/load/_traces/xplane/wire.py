@@ -92,9 +92,9 @@ def fields(data: npt.NDArray[np.uint8], begin: IntArray, end: IntArray) -> Field
         key, content = _varints(data, at[rows], stop)
         wire = key & 7
         value, behind = np.zeros_like(key), content.copy()
-        is_number = np.flatnonzero((content >= 0) & ((wire == _VARINT) | (wire == _BYTES)))
-        begun = is_number[content[is_number] < stop[is_number]]
-        behind[np.setdiff1d(is_number, begun, assume_unique=True)] = -1
+        is_number = (content >= 0) & ((wire == _VARINT) | (wire == _BYTES))
+        behind[is_number & (content >= stop)] = -1
+        begun = np.flatnonzero(is_number & (content < stop))
         value[begun], behind[begun] = _varints(data, content[begun], stop[begun])
         sized = (wire == _BYTES) & (behind >= 0)
         # A length beyond the file would overflow when it is added.
