@@ -71,12 +71,12 @@ class Line:
     number: int = 0
     has_streams: bool = False
 
-    @property
+    @cached_property
     def device(self) -> int | None:
         match = _DEVICE.match(self.plane)
         return int(match[2]) if match else None
 
-    @property
+    @cached_property
     def is_work(self) -> bool:
         """Whether the rows occupy a device."""
         if self.device is None:

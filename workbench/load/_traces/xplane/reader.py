@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import groupby
+from itertools import groupby, islice
 from typing import Any
 
 import numpy as np
@@ -93,17 +93,17 @@ def xplane(
     except DecodeError as error:
         msg = f"{source.label}: is cut off or damaged, no XPlane can be decoded; copy it again"
         raise LoadError(msg) from error
-    planes: list[tuple[_Plane, Sequence[Any]]] = []
+    planes = [(_plane(message), message.lines) for message in space.planes]
     metadata: Row = {"deviceProperties": []}
-    for message in space.planes:
-        plane = _plane(message)
-        for name, value in _of_plane(plane, message.stats):
-            if name == "profile_start_time" and isinstance(value, int) and value > 0:
-                metadata["baseTimeNanoseconds"] = value
+    told_of = _told([(plane, message.stats) for (plane, _), message in
+                     zip(planes, space.planes, strict=True)])  # fmt: skip
+    for (plane, lines), told in zip(planes, told_of, strict=True):
+        began = told.get("profile_start_time")
+        if isinstance(began, int) and began > 0:
+            metadata["baseTimeNanoseconds"] = began
         device = Line(plane.name, "").device
-        if device is not None and message.lines:
-            metadata["deviceProperties"].append(_device(plane, message.stats, device))
-        planes.append((plane, message.lines))
+        if device is not None and lines:
+            metadata["deviceProperties"].append(_device(told, device))
     parts = [*_rows(planes, (texts, findings, tuple(args)))]
     if not parts:
         msg = f"{source.label}: holds no events; was the profiler stopped before the work?"
@@ -129,8 +129,7 @@ def _text(raw: bytes) -> str:
     return raw[:_LONGEST_TEXT].decode("utf-8", "replace")
 
 
-def _device(plane: _Plane, stats: Sequence[bytes], device: int) -> Row:
-    told = dict(_of_plane(plane, stats))
+def _device(told: Mapping[str, object], device: int) -> Row:
     names = {
         "name": "device_type_string", "totalGlobalMem": "memory_size", "numSms": "core_count",
         "computeMajor": "compute_cap_major", "computeMinor": "compute_cap_minor",
@@ -138,11 +137,18 @@ def _device(plane: _Plane, stats: Sequence[bytes], device: int) -> Row:
     return {"id": device} | {ours: told[theirs] for ours, theirs in names.items() if theirs in told}
 
 
-def _of_plane(plane: _Plane, stats: Sequence[bytes]) -> Iterator[tuple[str, object]]:
-    """Give name and value of statistics that stand beside a plane or a kind of events."""
-    read = _Stats(*_joined(stats))
-    for row in range(len(read)):
-        yield plane.stat_name(int(read.name[row])), read.value(row, plane)
+def _told(owners: Sequence[tuple[_Plane, Sequence[bytes]]]) -> list[dict[str, object]]:
+    """Return what statistics say that stand beside planes or kinds of events, an entry per owner.
+
+    Those of all owners are decoded at once.
+    """
+    read = _Stats(*_joined([stat for _, stats in owners for stat in stats]))
+    rows = iter(range(len(read)))
+    return [
+        {plane.stat_name(int(read.name[row])): read.value(row, plane)
+         for row in islice(rows, len(stats))}
+        for plane, stats in owners
+    ]  # fmt: skip
 
 
 def _joined(messages: Sequence[bytes]) -> tuple[npt.NDArray[np.uint8], IntArray, IntArray]:
@@ -320,11 +326,12 @@ def _statistics(
 
 def _of_kinds(plane: _Plane, name: str, event_name: IntArray, texts: Texts) -> IntArray:
     """Return a statistic that XLA wrote once for all events of a kind, such as FLOPs on TPUs."""
-    codes = {}
-    for number, entry in plane.events.items():
-        told = dict(_of_plane(plane, entry.stats)) if entry.stats else {}
-        if told.get(name) is not None:
-            codes[number] = texts.code(json.dumps(told[name]))
+    told_of = _told([(plane, entry.stats) for entry in plane.events.values()])
+    codes = {
+        number: texts.code(json.dumps(told[name]))
+        for number, told in zip(plane.events, told_of, strict=True)
+        if told.get(name) is not None
+    }
     kinds, distinct = pd.factorize(event_name)
     table = np.array([codes.get(number, MISSING) for number in distinct.tolist()], np.int64)
     return table[kinds] if len(table) else np.zeros(0, np.int64)
