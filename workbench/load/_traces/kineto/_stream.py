@@ -68,14 +68,14 @@ class RawTrace:
     """A parsed file before any of it is interpreted."""
 
     columns: Columns
-    texts: list[str]
+    texts: Callable[[], list[str]]  # of all files that the engine has read
     metadata: dict[str, Any]
     findings: Findings
     whole: bool = field(default=True)
 
 
 class StreamReader:
-    """Parses a Kineto stream with a fresh engine, made with the same slots, in a moving window."""
+    """Parses a Kineto stream with an engine, made with the same slots, in a moving window."""
 
     def __init__(
         self,
@@ -90,6 +90,7 @@ class StreamReader:
         self.findings = Findings(label)
         self.metadata: dict[str, Any] = {}
         self.bare_list = False
+        self._commas_before = engine.repaired_commas
         self._searched = 0  # bytes in which the list of events was looked for
         # Bytes not parsed yet, of which the first ``length`` are input, then padding.
         self.window: ByteArray = np.zeros(PADDING_BYTES, np.uint8)
@@ -105,12 +106,11 @@ class StreamReader:
             blocks.close()
         self._after(ended, tail)
         self._flush()
-        if self.engine.repaired_commas:
-            finding = "commas between events that were missing or one too many"
-            self.findings.add("repaired", finding, self.engine.repaired_commas)
+        finding = "commas between events that were missing or one too many"
+        self.findings.add("repaired", finding, self.engine.repaired_commas - self._commas_before)
         for note in self.stream.notes:
             self.findings.add("suspicious", note)
-        texts = self.engine.all_texts()
+        texts = self.engine.all_texts
         return RawTrace(self.columns, texts, self.metadata, self.findings, whole=ended)
 
     # The usual case copies a few bytes in front of the block instead of the block behind them.
