@@ -145,8 +145,8 @@ class Files:
     def counts(self, rows: npt.NDArray[Any]) -> list[int]:
         """Count the rows of each file among ``rows``, a mask or positions in order."""
         positions = np.flatnonzero(rows) if rows.dtype == np.bool_ else rows
-        if len(self.findings) == 1:
-            return [len(positions)]
+        if len(positions) == 0 or len(self.findings) == 1:
+            return [len(positions)] * len(self.findings)
         counts: list[int] = np.diff(np.searchsorted(positions, self.bounds)).tolist()
         return counts
 
