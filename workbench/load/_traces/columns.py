@@ -92,7 +92,7 @@ class _Whole:
 @dataclass
 class _Raw:
     columns: Any
-    texts: list[str]
+    texts: Callable[[], list[str]]
     metadata: dict[str, Any]
     findings: Findings
 
@@ -107,5 +107,5 @@ def rank_of(
     rules: pd.DataFrame | None = None,
 ) -> RankTables:
     """Interpret the rows of one rank as those of a Kineto file are."""
-    raw: Any = _Raw(_Whole(parts), texts.all(), metadata, findings)
+    raw: Any = _Raw(_Whole(parts), texts.all, metadata, findings)
     return rank_tables(raw, label=findings.source, args=args, rules=rules)

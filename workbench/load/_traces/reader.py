@@ -12,10 +12,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from workbench._shared.kernel_kinds import SHIPPED_RULES, read_rules
+from workbench._shared.kernel_kinds import KINDS, SHIPPED_RULES, read_rules
 from workbench._shared.progress import progress as progress_bar
 from workbench._shared.rank_sets import remarks_on_set
 from workbench._shared.writing import write_whole
@@ -24,7 +25,7 @@ from workbench.load._files.archive import Paths, Source, Survey, shown_all, stre
 from workbench.load._files.findings import Dropped, Finding, Row, guarded, listed, quality_frame
 from workbench.load._files.json_events import to_integer
 from workbench.load._files.rank_names import NO_RANK_TOLD, RankArgument, Ranked, Window, ranked
-from workbench.load._files.stream import plain_name
+from workbench.load._files.stream import Stream, plain_name
 from workbench.load._files.wanted import appearance, is_utf16
 from workbench.load._traces import parquet
 from workbench.load._traces.chakra import reader as chakra
@@ -32,8 +33,16 @@ from workbench.load._traces.execution import reader as execution_trace
 from workbench.load._traces.graph import concat
 from workbench.load._traces.kept_columns import read_columns, write_columns
 from workbench.load._traces.kineto import reader as kineto_format
-from workbench.load._traces.kineto.rank import RankTables, metadata_text
-from workbench.load._traces.kineto.reader import EngineName, is_compiled, kineto
+from workbench.load._traces.kineto.rank import (
+    IntArray,
+    Joint,
+    RankTables,
+    RawRank,
+    joint_tables,
+    metadata_text,
+    rank_tables,
+)
+from workbench.load._traces.kineto.reader import EngineName, Parser, is_compiled, kineto
 from workbench.load._traces.nsight import reader as nsight
 from workbench.load._traces.parquet import pack_frame, unpack_frame
 from workbench.load._traces.perfetto import packets as perfetto_packets
@@ -68,6 +77,8 @@ _GRAPHS = {"chakra": chakra.chakra, "execution trace": execution_trace.execution
 _PARALLEL_FROM_S = 2.0
 _COMPILED_BYTES_PER_S, _PYTHON_BYTES_PER_S, _FILES_PER_S = 800e6, 28e6, 200
 _UNPACKED_RATIO = 12  # as traces are packed
+# A file of fewer rows takes longer by itself than in a group; a group is as large as a large file.
+_SMALL_ROWS, _GROUP_ROWS = 1 << 18, 1 << 20
 _LONG_HEAD_BYTES = 4 << 20
 _PIECE_ROWS = 1 << 16
 _FORM = re.compile(r"\.(?:db|json|pftrace)(?:\.\w{2,4})?$", re.IGNORECASE)
@@ -148,9 +159,9 @@ def traces(  # noqa: PLR0913 - the front door
     sources, findings = by_format(path, files, dropped)
     loaded = []
     reader = RankReader(tuple(args), own_rules, engine, None if cache is None else Path(cache))
-    if ranks := _profiles(sources, reader, dropped, progress):
+    if ranks := _profiles(sources, reader, dropped, window, progress=progress):
         with guarded(shown_all(path)):
-            whole = assemble(ranked(ranks, rank, window))
+            whole = assemble(ranked(ranks, rank, window), own_rules)
         loaded.append(within_steps(whole, steps, shown_all(path)))
     if stored := _parquet_sets(sources.get("parquet", ()), dropped, steps):
         loaded.append(stored)
@@ -215,28 +226,66 @@ def _without_twins(sources: dict[str, list[Source]]) -> list[Finding]:
     return findings
 
 
-def assemble(numbered: Sequence[Ranked[RankTables]]) -> Trace:
-    rows = 0
-    for rank, _, tables in numbered:
-        tables.events["rank"] = pd.Series(rank, index=tables.events.index, dtype="int32")
-        tables.steps["rank"] = pd.Series(rank, index=tables.steps.index, dtype="int32")
-        if rows:
-            # Positions in the table of one rank become positions in that of all ranks.
-            tables.events["launch"] = tables.events["launch"] + rows
-        rows += len(tables.events)
-    events = concat([tables.events for _, _, tables in numbered], sort_categories=True)
+def assemble(
+    numbered: Sequence[Ranked[RankTables | RawRank]], rules: pd.DataFrame | None = None
+) -> Trace:
+    ranks, groups = np.array([rank for rank, _, _ in numbered], np.int32), []
+    sizes: list[int] = []
+    for files in _groups([file for _, _, file in numbered]):
+        group = _joint(files, rules)
+        ranks_here = ranks[len(sizes) :][: len(files)]
+        group.events["rank"] = np.repeat(ranks_here, group.sizes)
+        group.steps["rank"] = np.repeat(ranks_here, group.step_counts)
+        if sizes:
+            # Positions in the table of some ranks become positions in that of all.
+            group.events["launch"] = group.events["launch"] + sum(sizes)
+        sizes += group.sizes
+        groups.append(group)
+    events = concat([group.events for group in groups], sort_categories=True)
+    if len(numbered) > 1:
+        # As where each file has a table of its own.
+        events["kind"] = events["kind"].cat.reorder_categories(sorted(KINDS))
     assumed = [
-        (tables.label, "assumed", NO_RANK_TOLD, 1, f"rank {rank}")
-        for rank, source, tables in numbered
+        (file.label, "assumed", NO_RANK_TOLD, 1, f"rank {rank}")
+        for rank, source, file in numbered
         if source == "assumed"
     ]
     trace = Trace.of(
-        events=EVENTS.check(events), ranks=ranks_table(numbered), devices=devices_table(numbered),
-        process_groups=groups_table(numbered),
-        steps=STEPS.joined(tables.steps for _, _, tables in numbered),
+        events=EVENTS.check(events), ranks=ranks_table(numbered, events, sizes),
+        devices=devices_table(numbered), process_groups=groups_table(numbered),
+        steps=STEPS.joined(group.steps for group in groups),
     )  # fmt: skip
-    of_files = [finding for _, _, tables in numbered for finding in tables.findings]
+    of_files = [finding for _, _, file in numbered for finding in file.findings]
     return replace(trace, quality=quality_frame(of_files + assumed + _set_findings(trace)))
+
+
+def _groups(files: Sequence[RankTables | RawRank]) -> Iterator[list[RankTables | RawRank]]:
+    """Give files in order, those together that can be interpreted together."""
+    group: list[RankTables | RawRank] = []
+    rows = 0
+    for file in files:
+        if group and not (
+            isinstance(file, RawRank) and isinstance(group[0], RawRank)
+            and file.raw.texts == group[0].raw.texts
+            and rows + file.raw.columns.rows <= _GROUP_ROWS
+        ):  # fmt: skip
+            yield group
+            group, rows = [], 0
+        group.append(file)
+        rows += file.raw.columns.rows if isinstance(file, RawRank) else 0
+    yield group
+
+
+def _joint(files: Sequence[RankTables | RawRank], rules: pd.DataFrame | None) -> Joint:
+    if isinstance(first := files[0], RankTables):
+        return Joint(
+            first.events, first.steps, [len(first.events)], [len(first.steps)], [first.clock]
+        )
+    raws = [file for file in files if isinstance(file, RawRank)]
+    tables = joint_tables([file.raw for file in raws], rules=rules)
+    for file, clock in zip(raws, tables.clocks, strict=True):
+        file.clock = clock
+    return tables
 
 
 def format_of(source: Source) -> str:
@@ -268,8 +317,13 @@ def format_of(source: Source) -> str:
 
 
 def _read_all(
-    wanted: Sequence[Source], reader: RankReader, dropped: Dropped, progress: bool
-) -> list[RankTables]:
+    wanted: Sequence[Source],
+    reader: RankReader,
+    dropped: Dropped,
+    window: Window,
+    *,
+    progress: bool,
+) -> list[RankTables | RawRank]:
     total = sum(source.size_bytes for source in wanted)
     workers = min(len(wanted), os.cpu_count() or 1)
     # Members of a tar.gz are read in one pass; each process would unpack all before its own.
@@ -279,10 +333,13 @@ def _read_all(
     with progress_bar(total=total, unit="B", label="loading traces", enabled=progress) as bar:
         if in_parallel:
             return list(_in_processes(reader, wanted, workers, bar.update, dropped))
-        tables = []
+        tables: list[RankTables | RawRank] = []
+        # Of which window a file is, its times tell; other columns are of one file.
+        is_plain = window is None and reader.cache is None and not reader.args
+        read = reader.parse_with(Parser((), reader.engine)) if is_plain else reader.read
         for source, stream in streams(wanted, dropped):
             with dropped.trying(source.label), stream:
-                tables.append(reader.read(source, stream, bar.update))
+                tables.append(read(source, stream, bar.update))
         return tables
 
 
@@ -331,6 +388,19 @@ class RankReader:
             return parse()
         return get_or_store(self.cache, source, (self.args, self.rules), parse)
 
+    def parse_with(self, parser: Parser) -> Callable[..., RankTables | RawRank]:
+        """Return a function that leaves small files to be interpreted together."""
+
+        def parse(
+            source: Source, stream: Stream, advance: Callable[[int], object]
+        ) -> RankTables | RawRank:
+            raw = parser.parse(source, stream, advance)
+            if raw.columns.rows <= _SMALL_ROWS:
+                return RawRank(raw)
+            return rank_tables(raw, label=source.label, rules=self.rules)
+
+        return parse
+
     # An error must not end the process that reads other files.
     def read_or_error(self, source: Source) -> RankTables | Exception:
         try:
@@ -361,12 +431,17 @@ def _in_processes(
 
 
 def _profiles(
-    sources: Mapping[str, Sequence[Source]], reader: RankReader, dropped: Dropped, progress: bool
-) -> list[RankTables]:
+    sources: Mapping[str, Sequence[Source]],
+    reader: RankReader,
+    dropped: Dropped,
+    window: Window,
+    *,
+    progress: bool,
+) -> list[RankTables | RawRank]:
     """Read the profiles, which are all of one format; a file may hold several ranks."""
     if "kineto" in sources:
-        return _read_all(sources["kineto"], reader, dropped, progress)
-    ranks: list[RankTables] = []
+        return _read_all(sources["kineto"], reader, dropped, window, progress=progress)
+    ranks: list[RankTables | RawRank] = []
     for name in PROFILES.keys() & sources.keys():
         for source, stream in streams(sources[name], dropped):
             with dropped.trying(source.label), stream:
@@ -446,22 +521,25 @@ def _raise_mixed(by_format: Mapping[str, Sequence[Source]]) -> None:
 # Ranks, devices and groups from the metadata of profiles.
 
 
-def ranks_table(numbered: Sequence[Ranked[RankTables]]) -> pd.DataFrame:
-    rows = []
-    for rank, source, file in numbered:
-        events, world = file.events, file.world_size
+def ranks_table(
+    numbered: Sequence[Ranked[RankTables | RawRank]], events: pd.DataFrame, sizes: Sequence[int]
+) -> pd.DataFrame:
+    start, lasting = events["start_ns"].to_numpy(), events["dur_ns"].to_numpy()
+    rows, end = [], 0
+    for (rank, source, file), size in zip(numbered, sizes, strict=True):
+        world, own = file.world_size, slice(end, end + size)
+        end += size
         row = {"rank": rank, "rank_source": source, "source": file.label, "format": file.format}
         row |= {"backend": metadata_text(file.distributed, "backend"), "clock": file.clock}
         row["world_size"] = world if world and world > 0 else None
-        row["first_ns"] = int(events["start_ns"].iloc[0]) if len(events) else None
-        row["last_ns"] = _last(events) if len(events) else None
-        rows.append(row | {"event_count": len(events)})
+        row["first_ns"] = int(start[own][0]) if size else None
+        row["last_ns"] = _last(start[own], lasting[own]) if size else None
+        rows.append(row | {"event_count": size})
     return _table(RANKS, rows)
 
 
 # Piece by piece: the ends of all events at once would take as much memory as their starts.
-def _last(events: pd.DataFrame) -> int:
-    start, lasting = events["start_ns"].to_numpy(), events["dur_ns"].to_numpy()
+def _last(start: IntArray, lasting: IntArray) -> int:
     pieces = (slice(row, row + _PIECE_ROWS) for row in range(0, len(start), _PIECE_ROWS))
     return max(int((start[piece] + lasting[piece]).max()) for piece in pieces)
 
@@ -484,7 +562,7 @@ def _set_findings(trace: Trace) -> list[Finding]:
     return [(source, "suspicious", finding, count, None) for finding, count in remarks]
 
 
-def devices_table(numbered: Sequence[Ranked[RankTables]]) -> pd.DataFrame:
+def devices_table(numbered: Sequence[Ranked[RankTables | RawRank]]) -> pd.DataFrame:
     rows = []
     for rank, _, file in numbered:
         for device in _dicts(file.metadata.get("deviceProperties")):
@@ -498,7 +576,7 @@ def devices_table(numbered: Sequence[Ranked[RankTables]]) -> pd.DataFrame:
     return _table(DEVICES, rows)
 
 
-def groups_table(numbered: Sequence[Ranked[RankTables]]) -> pd.DataFrame:
+def groups_table(numbered: Sequence[Ranked[RankTables | RawRank]]) -> pd.DataFrame:
     rows = [
         {"rank": rank, "group": metadata_text(group, "pg_name") or "",
          "description": metadata_text(group, "pg_desc"), "members": _members(group.get("ranks")),

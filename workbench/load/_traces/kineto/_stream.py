@@ -42,6 +42,7 @@ HEADROOM_BYTES = 1 << 18
 PADDING_BYTES = 64
 _ROOM_BYTES = HEADROOM_BYTES + BLOCK_BYTES + PADDING_BYTES
 ByteArray = npt.NDArray[np.uint8]
+Spare = queue.SimpleQueue[ByteArray]
 
 # Bounds of memory: a hostile file may never close an event, or never end behind the list.
 LARGEST_EVENT = 64 << 20
@@ -68,14 +69,14 @@ class RawTrace:
     """A parsed file before any of it is interpreted."""
 
     columns: Columns
-    texts: list[str]
+    texts: Callable[[], list[str]]  # of all files that the engine has read
     metadata: dict[str, Any]
     findings: Findings
     whole: bool = field(default=True)
 
 
 class StreamReader:
-    """Parses a Kineto stream with a fresh engine, made with the same slots, in a moving window."""
+    """Parses a Kineto stream with an engine, made with the same slots, in a moving window."""
 
     def __init__(
         self,
@@ -84,12 +85,15 @@ class StreamReader:
         slots: Slots,
         label: str,
         advance: Callable[[int], object] | None,
+        spare: Spare | None = None,
     ) -> None:
         self.stream, self.engine, self.label, self.advance = stream, engine, label, advance
+        self._spare = spare
         self.columns = Columns(slots)
         self.findings = Findings(label)
         self.metadata: dict[str, Any] = {}
         self.bare_list = False
+        self._commas_before = engine.repaired_commas
         self._searched = 0  # bytes in which the list of events was looked for
         # Bytes not parsed yet, of which the first ``length`` are input, then padding.
         self.window: ByteArray = np.zeros(PADDING_BYTES, np.uint8)
@@ -97,7 +101,7 @@ class StreamReader:
         self.offset = 0  # where in the input the window begins
 
     def read(self) -> RawTrace:
-        blocks = read_ahead(self.stream)
+        blocks = read_ahead(self.stream, self._spare)
         try:
             ended = self._array(blocks)
             tail = self._rest(blocks) if ended else b""
@@ -105,12 +109,11 @@ class StreamReader:
             blocks.close()
         self._after(ended, tail)
         self._flush()
-        if self.engine.repaired_commas:
-            finding = "commas between events that were missing or one too many"
-            self.findings.add("repaired", finding, self.engine.repaired_commas)
+        finding = "commas between events that were missing or one too many"
+        self.findings.add("repaired", finding, self.engine.repaired_commas - self._commas_before)
         for note in self.stream.notes:
             self.findings.add("suspicious", note)
-        texts = self.engine.all_texts()
+        texts = self.engine.all_texts
         return RawTrace(self.columns, texts, self.metadata, self.findings, whole=ended)
 
     # The usual case copies a few bytes in front of the block instead of the block behind them.
@@ -158,14 +161,16 @@ class StreamReader:
         if not final and self.length < 2 * self._searched:
             return None  # else long metadata would be searched once per block
         self._searched = self.length
-        head = self.window[: self.length].tobytes()
-        start = 3 if head.startswith(b"\xef\xbb\xbf") else 0
-        start += len(head) - start - len(head[start:].lstrip(_BLANK))
-        if head[start : start + 1] == b"[":
-            self.bare_list = True
-            return start + 1
         # Most metadata are short, and decoding a whole block to find their end is slow.
-        match = event_list(head[:_SHORT_HEAD_BYTES], start, surely=True) or event_list(head, start)
+        for size, surely in ((_SHORT_HEAD_BYTES, True), (self.length, False)):
+            head = self._bytes(0, size)
+            start = 3 if head.startswith(b"\xef\xbb\xbf") else 0
+            start += len(head) - start - len(head[start:].lstrip(_BLANK))
+            if head[start : start + 1] == b"[":
+                self.bare_list = True
+                return start + 1
+            if match := event_list(head, start, surely=surely):
+                break
         if match is None and not final and len(head) < LARGEST_METADATA:
             return None
         if match is None:
@@ -393,13 +398,13 @@ def _byte(text: str, at: int) -> int:
     return at if text.isascii() else len(text[:at].encode(errors="surrogateescape"))
 
 
-def read_ahead(stream: Stream) -> Generator[ByteArray]:
+def read_ahead(stream: Stream, spare: Spare | None = None) -> Generator[ByteArray]:
     """Read blocks in a second thread, so that unpacking and parsing overlap.
 
     Each block has room in front for what is left of the one before, and padding behind. Two blocks
-    after it was given a block is filled anew.
+    after it was given a block is filled anew. The only block of a small file goes to ``spare``.
     """
-    spare: queue.SimpleQueue[ByteArray] = queue.SimpleQueue()
+    spare = queue.SimpleQueue() if spare is None else spare
     blocks = _blocks(stream, spare)
     # Two blocks ahead, so that memory stays bounded whatever is unpacked.
     ready: queue.Queue[ByteArray | BaseException | None] = queue.Queue(maxsize=2)
@@ -422,6 +427,8 @@ def read_ahead(stream: Stream) -> Generator[ByteArray]:
                 spare.put(before)
             before, item = item, following()
     finally:
+        if worker.ident is None and isinstance(before, np.ndarray) and before.base is not None:
+            spare.put(before.base)
         stop.set()
         # The worker may wait for room to put a block, so blocks are taken until it has ended.
         while worker.is_alive():
@@ -446,7 +453,7 @@ def _read_blocks(
     ready.put(last)
 
 
-def _blocks(stream: Stream, spare: queue.SimpleQueue[ByteArray]) -> Iterator[ByteArray]:
+def _blocks(stream: Stream, spare: Spare) -> Iterator[ByteArray]:
     filled = BLOCK_BYTES
     while filled == BLOCK_BYTES:
         block = np.empty(_ROOM_BYTES, np.uint8) if spare.empty() else spare.get()

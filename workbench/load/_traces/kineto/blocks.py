@@ -161,6 +161,18 @@ class Columns:
         }
         self._values: list[list[tuple[int, IntArray]]] = [[] for _ in range(len(slots))]
 
+    @classmethod
+    def joined(cls, several: Sequence[Columns]) -> Columns:
+        """Put the rows of several files below those of the first, which are used up all."""
+        whole, *others = several
+        for other in others:
+            for name, pieces in other._fields.items():
+                whole._fields[name] += pieces
+            for at, values in enumerate(other._values):
+                whole._values[at] += [(start + whole.rows, piece) for start, piece in values]
+            whole.rows += other.rows
+        return whole
+
     def take(self, block: Block, rows: int) -> None:
         for name, pieces in self._fields.items():
             pieces.append(getattr(block, name)[:rows].copy())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -55,21 +55,11 @@ _MINUS_1_IS_MISSING = frozenset(
 _SURROGATES = re.compile("[\ud800-\udfff]")
 
 
-@dataclass(frozen=True)
-class RankTables:
-    """What one file says, before it has a place among other ranks."""
+class Stating:
+    """What a file states of its rank, before it has a place among other ranks."""
 
     label: str
-    events: pd.DataFrame
-    steps: pd.DataFrame
-    findings: tuple[Finding, ...]  # a table of them takes as long as a small file
     metadata: dict[str, Any]
-    clock: str
-    format: str = "kineto"
-
-    @property
-    def quality(self) -> pd.DataFrame:
-        return quality_frame(self.findings)
 
     @property
     def distributed(self) -> Mapping[str, Any]:
@@ -90,9 +80,91 @@ class RankTables:
     def world_size(self) -> int | None:
         return to_integer(self.distributed.get("world_size"))
 
+
+@dataclass(frozen=True)
+class RankTables(Stating):
+    """What one file says, before it has a place among other ranks."""
+
+    label: str
+    events: pd.DataFrame
+    steps: pd.DataFrame
+    findings: tuple[Finding, ...]  # a table of them takes as long as a small file
+    metadata: dict[str, Any]
+    clock: str
+    format: str = "kineto"
+
+    @property
+    def quality(self) -> pd.DataFrame:
+        return quality_frame(self.findings)
+
     @property
     def first_ns(self) -> int | None:
         return int(self.events["start_ns"].min()) if len(self.events) else None
+
+
+@dataclass
+class RawRank(Stating):
+    """A parsed file that is interpreted later, together with others."""
+
+    raw: RawTrace
+    clock: str = ""
+    format: str = "kineto"
+    first_ns: int | None = None  # not before it is interpreted
+
+    def __post_init__(self) -> None:
+        """Take over what is known by now."""
+        self.label, self.metadata = self.raw.findings.source, self.raw.metadata
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        return tuple(self.raw.findings.rows())
+
+
+@dataclass(frozen=True)
+class Files:
+    """Where the rows of several files lie that are interpreted together, and their findings."""
+
+    bounds: IntArray
+    findings: Sequence[Findings]
+
+    @classmethod
+    def of(cls, sizes: Sequence[int], findings: Sequence[Findings]) -> Files:
+        return cls(np.cumsum([0, *sizes]), findings)
+
+    def __iter__(self) -> Iterator[tuple[Findings, slice]]:
+        """Give the findings of each file and its rows."""
+        ends = self.bounds.tolist()
+        return zip(self.findings, map(slice, ends, ends[1:]), strict=False)
+
+    @property
+    def seams(self) -> IntArray:
+        """The last row of each file, but for the last row of all."""
+        ends: IntArray = np.unique(self.bounds[1:])[:-1]
+        return ends[ends > 0] - 1
+
+    def counts(self, rows: npt.NDArray[Any]) -> list[int]:
+        """Count the rows of each file among ``rows``, a mask or positions in order."""
+        positions = np.flatnonzero(rows) if rows.dtype == np.bool_ else rows
+        if len(positions) == 0 or len(self.findings) == 1:
+            return [len(positions)] * len(self.findings)
+        counts: list[int] = np.diff(np.searchsorted(positions, self.bounds)).tolist()
+        return counts
+
+    def add(self, finding: str, what: str, rows: npt.NDArray[Any]) -> None:
+        """Add to the findings of each file how many of its rows are among ``rows``."""
+        for findings, count in zip(self.findings, self.counts(rows), strict=True):
+            findings.add(finding, what, count)
+
+
+@dataclass(frozen=True)
+class Joint:
+    """The tables of several files, one below the other, and how much of them is of each file."""
+
+    events: pd.DataFrame
+    steps: pd.DataFrame
+    sizes: Sequence[int]
+    step_counts: Sequence[int]
+    clocks: Sequence[str]
 
 
 def slots(args: Sequence[str]) -> Slots:
@@ -106,47 +178,67 @@ def rank_tables(
     raw: RawTrace, *, label: str, args: Sequence[str] = (), rules: pd.DataFrame | None = None
 ) -> RankTables:
     """Interpret a parsed Kineto file, whose columns are used up; its rank is still 0."""
-    findings = raw.findings
-    count_phases(raw.columns, findings)
-    texts = _clean(raw)
-    timed = _timed(raw)
-    text_columns = _named(raw, timed, texts)
+    tables = joint_tables([raw], args=args, rules=rules)
+    findings = tuple(raw.findings.rows())
+    return RankTables(label, tables.events, tables.steps, findings, raw.metadata, tables.clocks[0])
+
+
+def joint_tables(
+    raws: Sequence[RawTrace], *, args: Sequence[str] = (), rules: pd.DataFrame | None = None
+) -> Joint:
+    """Interpret parsed files whose texts have common numbers, and whose columns are used up.
+
+    Many small files take far less time together than one by one; further arguments are columns
+    of other types from file to file, so that ``args`` go with a single file only.
+    """
+    for raw in raws:
+        count_phases(raw.columns, raw.findings)
+    texts = _clean(raws, raws[0].texts())
+    files = Files.of([raw.columns.rows for raw in raws], [raw.findings for raw in raws])
+    columns = Columns.joined([raw.columns for raw in raws])
+    timed = _timed(columns, texts, files, [raw.metadata for raw in raws])
+    files = timed.files
+    text_columns = _named(columns, timed, texts)
     on_stream = is_any(text_columns["category"], ON_STREAM)
-    numbers = _numbers(raw, timed.pick, on_stream)
+    numbers = _numbers(columns, timed, on_stream)
     numbers["stream"] = streams(numbers.get("stream"), text_columns["thread"], on_stream)
     work = is_any(text_columns["category"], GPU_WORK)
     numbers["launch"], repeated = launches(
         is_any(text_columns["category"], RUNTIME), work,
-        (numbers.get("correlation"), numbers.get("external_id")), (timed.start, timed.dur),
+        (numbers.get("correlation"), numbers.get("external_id")), timed,
     )  # fmt: skip
     finding = (
         "launch calls with the correlation of an earlier one; GPU rows take the nearest before"
     )
-    findings.add("suspicious", finding, repeated)
-    windows, steps = _steps(timed, text_columns["name"], text_columns["category"], findings)
-    numbers["step"] = assign_steps(timed.start, numbers["launch"], windows)
+    files.add("suspicious", finding, repeated)
+    step_of = step_rows(text_columns["name"], text_columns["category"], files)
+    numbers["step"] = assign_steps(timed, numbers["launch"], step_of)
     kind, is_known = kinds(text_columns["name"], text_columns["category"], rules)
-    _note(findings, dur=timed.dur, work=work, launch=numbers["launch"], known=is_known)
+    _note(files, dur=timed.dur, work=work, launch=numbers["launch"], known=is_known)
 
-    rows = len(timed.start)
-    data: dict[str, Any] = {
-        "rank": np.zeros(rows, np.int32), "start_ns": timed.start, "dur_ns": timed.dur,
-        "kind": kind,
+    data = {"rank": np.zeros(len(timed.start), np.int32), "kind": kind} | {
+        "start_ns": timed.start, "dur_ns": timed.dur
     }  # fmt: skip
     data |= {column: coded.categorical() for column, coded in text_columns.items()}
-    for column in EVENTS.columns:
-        if column not in data:
-            dtype = EVENTS.columns[column].dtype
-            values = numbers.pop(column, None)
-            data[column], beyond = _nullable(values, dtype, rows)
-            findings.add("dropped", f"values of {column} beyond 32 bits", beyond)
-    frame = pd.DataFrame({column: data[column] for column in EVENTS.columns}, copy=False)
+    frame = _frame(data, numbers, files)
     for argument in args:
         if argument not in frame:
-            frame[argument] = _extra(raw, argument, timed, texts)
-    findings.add("read", "events", rows)
-    _note_origin(findings, raw.metadata)
-    return RankTables(label, frame, steps, tuple(findings.rows()), raw.metadata, timed.clock)
+            frame[argument] = _extra(columns, argument, timed, texts)
+    sizes = np.diff(files.bounds).tolist()
+    for raw, size in zip(raws, sizes, strict=True):
+        raw.findings.add("read", "events", size)
+        _note_origin(raw.findings, raw.metadata)
+    steps = _steps(timed, *step_of)
+    return Joint(frame, steps, sizes, files.counts(step_of[0]), timed.clocks)
+
+
+def _frame(data: dict[str, Any], numbers: dict[str, IntArray], files: Files) -> pd.DataFrame:
+    rows = len(data["rank"])
+    for column in [column for column in EVENTS.columns if column not in data]:
+        dtype = EVENTS.columns[column].dtype
+        data[column], beyond = _nullable(numbers.pop(column, None), dtype, rows)
+        files.add("dropped", f"values of {column} beyond 32 bits", beyond)
+    return pd.DataFrame({column: data[column] for column in EVENTS.columns}, copy=False)
 
 
 def _note_origin(findings: Findings, metadata: Mapping[str, Any]) -> None:
@@ -158,29 +250,37 @@ def _note_origin(findings: Findings, metadata: Mapping[str, Any]) -> None:
 class _Timed:
     start: IntArray
     dur: IntArray
-    clock: str
+    clocks: Sequence[str]
+    files: Files
     pick: Callable[[npt.NDArray[Any]], npt.NDArray[Any]]
     pid: npt.NDArray[Any]
     tid: npt.NDArray[Any]
     name: npt.NDArray[Any]
 
 
-def _timed(raw: RawTrace) -> _Timed:
+def _timed(
+    columns: Columns, texts: list[str], files: Files, metadata: Sequence[Mapping[str, Any]]
+) -> _Timed:
     names = ("ph", "flags", "ts", "dur", "pid", "tid", "name")
-    fields = {name: raw.columns.field(name) for name in names}
+    fields = {name: columns.field(name) for name in names}
     # An empty name says as little as none.
-    if "" in raw.texts:
-        fields["name"][fields["name"] == raw.texts.index("")] = -1
-    keep = plausible(fields, raw.findings)
-    base = raw.metadata.get("baseTimeNanoseconds")
-    start, clock = absolute(fields["ts"], base, raw.findings)
-    pick = _picker(keep, start, fields["dur"])
-    texts = (pick(fields[name]) for name in ("pid", "tid", "name"))
-    return _Timed(pick(start), pick(fields["dur"]), clock, pick, *texts)
+    if "" in texts:
+        fields["name"][fields["name"] == texts.index("")] = -1
+    keep = plausible(fields, files)
+    start, clocks = fields["ts"], []
+    for told, (findings, rows) in zip(metadata, files, strict=True):
+        base = told.get("baseTimeNanoseconds")
+        base_ns, clock = base_and_clock(start[rows], base, findings)
+        if base_ns:
+            start[rows] += base_ns
+        clocks.append(clock)
+    pick, files = _picker(keep, start, fields["dur"], files)
+    picked = (pick(fields[name]) for name in ("pid", "tid", "name"))
+    return _Timed(pick(start), pick(fields["dur"]), clocks, files, pick, *picked)
 
 
-def _named(raw: RawTrace, timed: _Timed, texts: list[str]) -> dict[str, CodedTexts]:
-    columns, pick = raw.columns, timed.pick
+def _named(columns: Columns, timed: _Timed, texts: list[str]) -> dict[str, CodedTexts]:
+    pick = timed.pick
     # A missing category is uncategorised; others get their present spelling.
     spelled = [_RENAMED.get(text, text) for text in texts]
     columns_of = {
@@ -198,47 +298,46 @@ def _named(raw: RawTrace, timed: _Timed, texts: list[str]) -> dict[str, CodedTex
 
 
 def _picker(
-    keep: npt.NDArray[np.bool_], start: IntArray, dur: IntArray
-) -> Callable[[npt.NDArray[Any]], npt.NDArray[Any]]:
+    keep: npt.NDArray[np.bool_], start: IntArray, dur: IntArray, files: Files
+) -> tuple[Callable[[npt.NDArray[Any]], npt.NDArray[Any]], Files]:
     if keep.all():
-        by = order(start, dur)
-        return (lambda values: values) if by is None else (lambda values: values[by])
+        by = order(start, dur, files)
+        return (lambda values: values) if by is None else (lambda values: values[by]), files
     kept = np.flatnonzero(keep)
-    by = order(start[kept], dur[kept])
+    files = Files.of(files.counts(kept), files.findings)
+    by = order(start[kept], dur[kept], files)
     picked = kept if by is None else kept[by]
-    return lambda values: values[picked]
+    return lambda values: values[picked], files
 
 
-def _clean(raw: RawTrace) -> list[str]:
-    texts = raw.texts
+def _clean(raws: Sequence[RawTrace], texts: list[str]) -> list[str]:
     bad = [
         code for code, text in enumerate(texts) if not text.isascii() and _SURROGATES.search(text)
     ]
-    # The scanner also keeps texts of events that are passed over.
-    used = raw.columns.used(len(texts)) if bad else np.zeros(0, np.bool_)
     finding = "texts with bytes that are not UTF-8, shown as \ufffd"
-    raw.findings.add("repaired", finding, int(used[bad].sum()))
+    for raw in raws if bad else ():
+        # The scanner also keeps texts of events that are passed over.
+        used = raw.columns.used(len(texts))
+        raw.findings.add("repaired", finding, int(used[bad].sum()))
     for code in bad:
         texts[code] = _SURROGATES.sub("\ufffd", texts[code])
     return texts
 
 
 def _numbers(
-    raw: RawTrace,
-    pick: Callable[[npt.NDArray[Any]], npt.NDArray[Any]],
-    on_stream: npt.NDArray[np.bool_],
+    parsed: Columns, timed: _Timed, on_stream: npt.NDArray[np.bool_]
 ) -> dict[str, IntArray]:
     columns: dict[str, IntArray] = {}
     for argument, (column, kind) in COLUMNS.items():
-        if kind != INTEGER or (values := raw.columns.values(argument)) is None:
+        if kind != INTEGER or (values := parsed.values(argument)) is None:
             continue
-        values = pick(values)
+        values = timed.pick(values)
         if column in columns:
             values = np.where(columns[column] == MISSING, values, columns[column])
         columns[column] = values
     for column in _NEVER_BELOW_0 & columns.keys():
         below = (columns[column] < 0) & (columns[column] != MISSING)
-        raw.findings.add("dropped", f"negative values of {column}", int(below.sum()))
+        timed.files.add("dropped", f"negative values of {column}", below)
         columns[column][below] = MISSING
     for column in _MINUS_1_IS_MISSING & columns.keys():
         columns[column][columns[column] == -1] = MISSING
@@ -251,49 +350,51 @@ def _numbers(
     return columns
 
 
-def _nullable(values: IntArray | None, dtype: str, rows: int) -> tuple[Any, int]:
+def _nullable(values: IntArray | None, dtype: str, rows: int) -> tuple[Any, IntArray]:
     narrow: type = np.int32 if dtype == "Int32" else np.int64
+    beyond = np.zeros(0, np.int64)
     if values is None:
-        return all_missing(rows, dtype), 0
-    mask, beyond = values == MISSING, 0
+        return all_missing(rows, dtype), beyond
+    mask = values == MISSING
     if narrow is np.int32:
         limits = np.iinfo(np.int32)
         unfit = ((values < limits.min) | (values > limits.max)) & ~mask
-        beyond = int(unfit.sum())
+        beyond = np.flatnonzero(unfit)
         mask |= unfit
         values = np.where(mask, 1, values).astype(np.int32)
     return pd.arrays.IntegerArray(values, mask), beyond
 
 
-def _steps(
-    timed: _Timed, name: CodedTexts, category: CodedTexts, findings: Findings
-) -> tuple[tuple[IntArray, IntArray, IntArray], pd.DataFrame]:
-    rows, numbers = step_rows(name, category, findings)
-    start, dur = timed.start[rows], timed.dur[rows]
-    columns = {"rank": np.zeros(len(rows), np.int32), "step": numbers.astype(np.int32)}
-    frame = pd.DataFrame({**columns, "start_ns": start, "dur_ns": dur}, copy=False)
-    return (numbers, start, start + dur), frame
+def _steps(timed: _Timed, rows: IntArray, numbers: IntArray) -> pd.DataFrame:
+    columns: dict[str, npt.NDArray[Any]] = {
+        "rank": np.zeros(len(rows), np.int32), "step": numbers.astype(np.int32),
+        "start_ns": timed.start[rows], "dur_ns": timed.dur[rows],
+    }  # fmt: skip
+    return pd.DataFrame(columns, copy=False)
 
 
 def _note(
-    findings: Findings,
+    files: Files,
     *,
     dur: IntArray,
     work: npt.NDArray[np.bool_],
     launch: IntArray,
     known: npt.NDArray[np.bool_],
 ) -> None:
-    unlaunched = int((work & (launch == MISSING)).sum())
-    findings.add("noted", "GPU rows whose launch is not in the trace", unlaunched)
-    busy, unknown = int(dur[work].sum()), int(dur[work & ~known].sum())
-    if unknown:
-        share = f"{unknown / busy:.1%} of kernel time"
-        finding = f"kernels that no rule knows, counted as compute ({share})"
-        findings.add("noted", finding, int((work & ~known).sum()))
+    files.add("noted", "GPU rows whose launch is not in the trace", work & (launch == MISSING))
+    unlike = work & ~known
+    if not unlike.any():
+        return
+    for findings, rows in files:
+        busy, unknown = (int(dur[rows][of[rows]].sum()) for of in (work, unlike))
+        if unknown:
+            share = f"{unknown / busy:.1%} of kernel time"
+            finding = f"kernels that no rule knows, counted as compute ({share})"
+            findings.add("noted", finding, int(unlike[rows].sum()))
 
 
-def _extra(raw: RawTrace, argument: str, timed: _Timed, texts: list[str]) -> Any:
-    codes = raw.columns.values(argument)
+def _extra(columns: Columns, argument: str, timed: _Timed, texts: list[str]) -> Any:
+    codes = columns.values(argument)
     if codes is None:
         return CodedTexts(np.full(len(timed.start), -1, np.int32), []).categorical()
     codes = timed.pick(codes)
@@ -343,6 +444,7 @@ _OF_STREAM_ROWS = ("stream", "device")
 _STEPS_BACK = 4
 # 2010 to 2100; clocks that count from a boot stay far below.
 _EPOCH_FIRST_NS, _EPOCH_LAST_NS = 1_262_304_000_000_000_000, 4_102_444_800_000_000_000
+_TODAY = 1
 # No stream, as int32 and as uint32.
 _NO_STREAM = (-1, 4_294_967_295)
 _IMPLAUSIBLE_DUR_NS = 7 * 24 * 3600 * 1_000_000_000
@@ -399,51 +501,64 @@ def pair_begin_end(
     return keep
 
 
-def plausible(fields: dict[str, npt.NDArray[Any]], findings: Findings) -> npt.NDArray[np.bool_]:
+def plausible(fields: dict[str, npt.NDArray[Any]], files: Files) -> npt.NDArray[np.bool_]:
     """Say which rows have usable times, counting the others and what was assumed."""
     ph, flags, dur = fields["ph"], fields["flags"], fields["dur"]
     keep = np.ones(len(ph), np.bool_)
-    if ((ph == ord("B")) | (ph == ord("E"))).any():
-        keep = pair_begin_end(fields, findings)
+    is_half = (ph == ord("B")) | (ph == ord("E"))
+    for findings, rows in files if is_half.any() else ():
+        if is_half[rows].any():
+            of_file = {name: values[rows] for name, values in fields.items()}
+            keep[rows] = pair_begin_end(of_file, findings)
     timed = (flags & HAS_TIME) != 0
-    findings.add("dropped", "events without a readable time stamp", int((keep & ~timed).sum()))
+    files.add("dropped", "events without a readable time stamp", keep & ~timed)
     keep &= timed
     complete = (ph == ord("X")) | (ph == ord("B"))
     no_dur = keep & complete & ((flags & HAS_DUR) == 0)
-    findings.add("assumed", "duration 0 of complete events that state none", int(no_dur.sum()))
+    files.add("assumed", "duration 0 of complete events that state none", no_dur)
     for finding, bad in (
         ("events with a negative duration", keep & (dur < 0)),
         ("events longer than 7 days (an overflow)", keep & (dur > _IMPLAUSIBLE_DUR_NS)),
     ):
-        findings.add("dropped", finding, int(bad.sum()))
+        files.add("dropped", finding, bad)
         keep &= ~bad
-    zeroed = int((keep & complete & (fields["ts"] == 0) & (dur == 0)).sum())
-    if zeroed > 1 and (fields["ts"][keep] != 0).any():
-        findings.add("suspicious", "events with time stamp 0 and duration 0", zeroed)
+    zeroed = files.counts(keep & complete & (fields["ts"] == 0) & (dur == 0))
+    for (findings, rows), count in zip(files, zeroed, strict=True):
+        if count > 1 and (fields["ts"][rows][keep[rows]] != 0).any():
+            findings.add("suspicious", "events with time stamp 0 and duration 0", count)
     return keep
 
 
-def absolute(ts: IntArray, base: object, findings: Findings) -> tuple[IntArray, str]:
-    """Add the base time; say whether the result is wall time (epoch) or the trace's own."""
+def base_and_clock(ts: IntArray, base: object, findings: Findings) -> tuple[int, str]:
+    """Return the time to add, and whether the sum is wall time (epoch) or the trace's own."""
     usable = isinstance(base, int) and not isinstance(base, bool) and abs(base) < 1 << 61
     base_ns = base if isinstance(base, int) and usable else 0
     if base is not None and not usable:
         findings.add("suspicious", f"baseTimeNanoseconds is no time: {str(base)[:40]!r}; not added")
     if len(ts) == 0:
-        return ts, "own"
-    # The median: events of time 0, or of another clock, must not decide for all.
-    middle = int(np.median(ts[:: max(1, len(ts) // 10_000)]))
-    if base_ns and _EPOCH_FIRST_NS <= middle <= _EPOCH_LAST_NS:
+        return 0, "own"
+    middle, last = int(ts.min()), int(ts.max())
+    is_mixed = any(_era(middle + added) != _era(last + added) for added in (0, base_ns))
+    if is_mixed:
+        # The median: events of time 0, or of another clock, must not decide for all.
+        middle = int(np.median(ts[:: max(1, len(ts) // 10_000)]))
+    if base_ns and _era(middle) == _TODAY:
         finding = "baseTimeNanoseconds with time stamps that are epoch already; not added"
         findings.add("suspicious", finding)
         base_ns = 0
-    clock = "epoch" if _EPOCH_FIRST_NS <= middle + base_ns <= _EPOCH_LAST_NS else "own"
-    ts = ts + base_ns if base_ns else ts
-    wall = (ts >= _EPOCH_FIRST_NS) & (ts <= _EPOCH_LAST_NS)
-    unlike = int((wall != (clock == "epoch"))[ts != base_ns].sum())
-    finding = f"time stamps {'that are no' if clock == 'epoch' else 'of'} wall time"
-    findings.add("suspicious", f"{finding}, unlike the others; the trace mixes clocks", unlike)
-    return ts, clock
+    clock = "epoch" if _era(middle + base_ns) == _TODAY else "own"
+    if is_mixed:
+        absolute = ts + base_ns
+        wall = (absolute >= _EPOCH_FIRST_NS) & (absolute <= _EPOCH_LAST_NS)
+        unlike = int((wall != (clock == "epoch"))[absolute != base_ns].sum())
+        finding = f"time stamps {'that are no' if clock == 'epoch' else 'of'} wall time"
+        findings.add("suspicious", f"{finding}, unlike the others; the trace mixes clocks", unlike)
+    return base_ns, clock
+
+
+# Before what wall clocks say in a trace, as they say, or after.
+def _era(time_ns: int) -> int:
+    return (time_ns >= _EPOCH_FIRST_NS) + (time_ns > _EPOCH_LAST_NS)
 
 
 def is_any(category: CodedTexts, wanted: frozenset[str]) -> npt.NDArray[np.bool_]:
@@ -472,11 +587,23 @@ def kinds(
     return pd.Categorical.from_codes(codes, categories=pd.Index(KINDS, dtype="str")), is_known
 
 
-def order(start: IntArray, dur: IntArray) -> IntArray | None:
-    """Return the order by start, longest first; None if the rows stand in it already."""
+def order(start: IntArray, dur: IntArray, files: Files) -> IntArray | None:
+    """Return the order by start, longest first, in each file; None if the rows stand in it."""
     step = np.diff(start)
-    if (step > 0).all() or ((step >= 0).all() and not ((step == 0) & (np.diff(dur) > 0)).any()):
+    unsorted = step < 0
+    if (tied := step == 0).any():
+        unsorted |= tied & (np.diff(dur) > 0)
+    unsorted[files.seams] = False
+    if not unsorted.any():
         return None
+    by_start = np.arange(len(start))
+    for _, rows in files:
+        if unsorted[rows.start : rows.stop - 1].any():
+            by_start[rows] = rows.start + _order(start[rows], dur[rows])
+    return by_start
+
+
+def _order(start: IntArray, dur: IntArray) -> IntArray:
     by_start = np.argsort(start, kind="stable")
     sorted_start = start[by_start]
     same = np.flatnonzero(np.diff(sorted_start) == 0)
@@ -512,29 +639,51 @@ def launches(
     runtime: npt.NDArray[np.bool_],
     work: npt.NDArray[np.bool_],
     ids_of: Sequence[IntArray | None],
-    times: tuple[IntArray, IntArray],
-) -> tuple[IntArray, int]:
+    timed: _Timed,
+) -> tuple[IntArray, IntArray]:
     """Return, for GPU work, the position of the call that launched it, else MISSING.
 
-    Also returns how many calls have the id of an earlier one. Joined on the first of ``ids_of``
-    (correlation, external id) that a GPU row has. One launch may start many kernels (CUDA graphs).
-    Where several calls have one id, as after a counter started anew, the last one before the GPU
-    row counts.
+    Also returns the calls that have the id of an earlier one. Joined on the first of ``ids_of``
+    (correlation, external id) that GPU rows of the file have. One launch may start many kernels
+    (CUDA graphs). Where several calls have one id, as after a counter started anew, the last one
+    before the GPU row counts.
     """
-    launch, repeated = np.full(len(work), MISSING, np.int64), 0
-    for ids in ids_of:
-        if ids is None:
-            continue
-        rows = np.flatnonzero(work & (ids != MISSING))
-        if len(rows) == 0:
-            continue
-        calls = np.flatnonzero(runtime & (ids != MISSING))
-        if len(calls):
-            by_id = _outermost(ids, calls, times)
-            launch[rows] = _nearest_call(ids, by_id, rows)
-            repeated = int((np.diff(ids[by_id]) == 0).sum())
-        break
-    return launch, repeated
+    launch = np.full(len(work), MISSING, np.int64)
+    ids = _first_ids(work, ids_of, timed.files)
+    has_id = ids != MISSING
+    rows, calls = np.flatnonzero(work & has_id), np.flatnonzero(runtime & has_id)
+    if len(rows) == 0 or len(calls) == 0:
+        return launch, np.zeros(0, np.int64)
+    ids = _apart(ids, np.concatenate([rows, calls]), timed.files)
+    by_id = _outermost(ids, calls, (timed.start, timed.dur))
+    launch[rows] = _nearest_call(ids, by_id, rows)
+    return launch, np.sort(by_id[1:][np.diff(ids[by_id]) == 0])
+
+
+def _first_ids(
+    work: npt.NDArray[np.bool_], ids_of: Sequence[IntArray | None], files: Files
+) -> IntArray:
+    first = np.full(len(work), MISSING, np.int64)
+    for ids in reversed([ids for ids in ids_of if ids is not None]):
+        counts = files.counts(work & (ids != MISSING))
+        for (_, rows), count in zip(files, counts, strict=True):
+            if count:
+                first[rows] = ids[rows]
+    return first
+
+
+# Each file counts its calls by itself.
+def _apart(ids: IntArray, used: IntArray, files: Files) -> IntArray:
+    if (count := len(files.findings)) == 1:
+        return ids
+    values = ids[used]
+    if (int(values.max()) - int(values.min()) + 1) * count >= 1 << 62:
+        values = pd.factorize(values)[0]
+    values = values - values.min()
+    file = np.repeat(np.arange(count), np.diff(files.bounds))
+    apart = np.full(len(ids), MISSING, np.int64)
+    apart[used] = values + file[used] * (int(values.max()) + 1)
+    return apart
 
 
 # Counters may start anew, so of several calls with one id the last before the GPU row counts.
@@ -559,40 +708,45 @@ def _outermost(ids: IntArray, calls: IntArray, times: tuple[IntArray, IntArray])
     return kept
 
 
-def step_rows(
-    name: CodedTexts, category: CodedTexts, findings: Findings
-) -> tuple[IntArray, IntArray]:
+def step_rows(name: CodedTexts, category: CodedTexts, files: Files) -> tuple[IntArray, IntArray]:
     number_of = np.full(len(name.texts) + 1, MISSING, np.int64)
     for code, text in enumerate(name.texts):
         if (number := step_number(text)) is not None:
             number_of[code] = number
         elif is_step_name(text):
-            findings.add("dropped", "step numbers of ten and more digits")
+            for findings, own in files:
+                is_there = int((name.codes[own] == code).any())
+                findings.add("dropped", "step numbers of ten and more digits", is_there)
     numbers = number_of[name.codes]
     rows = np.flatnonzero((numbers != MISSING) & is_any(category, STEP_CATEGORIES))
-    repeated = len(rows) - len(np.unique(numbers[rows]))
-    findings.add("suspicious", "step numbers that occur more than once", repeated)
-    return rows, numbers[rows]
+    numbers = numbers[rows]
+    for findings, steps in Files.of(files.counts(rows), files.findings):
+        repeated = steps.stop - steps.start - len(set(numbers[steps].tolist()))
+        findings.add("suspicious", "step numbers that occur more than once", repeated)
+    return rows, numbers
 
 
-def assign_steps(
-    start: IntArray, launch: IntArray, windows: tuple[IntArray, IntArray, IntArray]
-) -> IntArray:
+def assign_steps(timed: _Timed, launch: IntArray, windows: tuple[IntArray, IntArray]) -> IntArray:
     """Return the step of every row: by time, and for launched GPU work that of its launch.
 
-    ``windows`` are number, start and end of the steps, in order of start.
+    ``windows`` are the rows and numbers of the steps, in order of start in each file.
     """
-    numbers, first, last = windows
-    if len(numbers) == 0:
-        return np.full(len(start), MISSING, np.int64)
-    at = np.searchsorted(first, start, side="right") - 1
+    start, (rows, numbers) = timed.start, windows
     step = np.full(len(start), MISSING, np.int64)
+    if len(numbers) == 0:
+        return step
+    first, last = start[rows], start[rows] + timed.dur[rows]
+    of_files = Files.of(timed.files.counts(rows), timed.files.findings)
+    at = np.empty(len(start), np.int64)
+    for (_, own), (_, steps) in zip(timed.files, of_files, strict=True):
+        at[own] = np.searchsorted(first[steps], start[own], side="right") + (steps.start - 1)
+    lowest = np.repeat(of_files.bounds[:-1], np.diff(timed.files.bounds))
+    overlap = first[1:] < last[:-1]
+    overlap[of_files.seams] = False
     # Windows may overlap or lie inside each other: the one that began last and goes on counts.
-    for _ in range(_STEPS_BACK):
-        inside = (at >= 0) & (step == MISSING) & (start < last[np.maximum(at, 0)])
+    for _ in range(_STEPS_BACK if overlap.any() else 1):
+        inside = (at >= lowest) & (step == MISSING) & (start < last[np.maximum(at, 0)])
         step[inside] = numbers[at[inside]]
-        if (first[1:] >= last[:-1]).all():
-            break
         at = at - 1
     launched = launch != MISSING
     step[launched] = step[launch[launched]]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from queue import SimpleQueue
 from typing import Literal, get_args
 
 import pandas as pd
@@ -11,7 +12,7 @@ import pandas as pd
 from workbench.load._files.archive import Source
 from workbench.load._files.stream import Stream
 from workbench.load._traces.kineto._engine_python import PythonEngine
-from workbench.load._traces.kineto._stream import Engine, StreamReader
+from workbench.load._traces.kineto._stream import Engine, RawTrace, Spare, StreamReader
 from workbench.load._traces.kineto.rank import RankTables, rank_tables, slots
 
 EngineName = Literal["auto", "compiled", "python"]
@@ -38,11 +39,32 @@ def kineto(
 
     ``advance`` is called with the bytes of each block, for a progress bar.
     """
-    wanted = slots(args)
-    parser = _engine(engine)(wanted)
-    with stream or source.open() as opened:
-        raw = StreamReader(opened, parser, wanted, source.label, advance).read()
+    raw = Parser(args, engine).parse(source, stream, advance)
     return rank_tables(raw, label=source.label, args=args, rules=rules)
+
+
+class Parser:
+    """Parses one file after the other with one engine, so that their texts have common numbers."""
+
+    def __init__(self, args: Sequence[str], engine: EngineName) -> None:
+        self._slots, self._make = slots(args), _engine(engine)
+        self._engine: Engine | None = None
+        self._spare: Spare = SimpleQueue()  # memory that the system has not to clear for each file
+
+    def parse(
+        self,
+        source: Source,
+        stream: Stream | None,
+        advance: Callable[[int], object] | None = None,
+    ) -> RawTrace:
+        engine, self._engine = self._engine or self._make(self._slots), None
+        with stream or source.open() as opened:
+            raw = StreamReader(
+                opened, engine, self._slots, source.label, advance, self._spare
+            ).read()
+        # After an error, rows of the damaged file would be left in it.
+        self._engine = engine
+        return raw
 
 
 def is_compiled(name: EngineName) -> bool:

@@ -1,0 +1,139 @@
+"""Small files are interpreted together: the tables are those of one file after the other."""
+
+import importlib
+import json
+
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.load.conftest import event, launched
+from tests.load.traces.kineto.test_engines import events, quick
+from workbench import load
+from workbench.load._traces.kineto import rank as interpretation
+
+ENGINES = ["compiled", "python"]
+
+
+def apart(path, **options):
+    """Load file by file: which window a file is has to be known before others are read."""
+    return load.traces(path, window=0, progress=False, **options)
+
+
+def assert_equal(one, other):
+    for name in one.__dataclass_fields__:
+        pd.testing.assert_frame_equal(getattr(one, name), getattr(other, name), obj=name)
+
+
+def write_job(folder, files):
+    folder.mkdir(exist_ok=True)
+    for rank, (rows, metadata) in enumerate(files):
+        told = {"distributedInfo": {"rank": rank, "world_size": len(files)}} | metadata
+        text = json.dumps({**told, "traceEvents": rows}, ensure_ascii=False)
+        (folder / f"t{rank}.json").write_bytes(text.encode("utf-8", "surrogatepass"))
+    return folder
+
+
+def count_of_interpretations(monkeypatch):
+    seen = []
+    front_door = importlib.import_module("workbench.load._traces.reader")
+
+    def counted(raws, **options):
+        seen.append(len(raws))
+        return interpretation.joint_tables(raws, **options)
+
+    monkeypatch.setattr(front_door, "joint_tables", counted)
+    return seen
+
+
+# Every rank counts its calls from 1, and its clock began where it wanted.
+def job_of_alike_ranks(tmp_path, ranks=12):
+    files = []
+    for rank in range(ranks):
+        start = 1_000 * (ranks - rank)
+        rows = [
+            *launched(1, start + 10, kernel=f"gemm_{rank}"),
+            *launched(2, start + 40, kernel="ncclDevKernel_AllReduce"),
+            event("ProfilerStep#7", start, 90, cat="user_annotation"),
+            event("cut", 0, -5),
+        ]
+        files.append((rows, {}))
+    return write_job(tmp_path / "job", files)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_ids_times_and_steps_of_one_rank_never_reach_into_another(tmp_path, engine, monkeypatch):
+    seen = count_of_interpretations(monkeypatch)
+    job = job_of_alike_ranks(tmp_path)
+    trace = load.traces(job, engine=engine)
+    assert seen == [12]
+    events = trace.events
+    launch = events["launch"].dropna().astype(int)
+    assert len(launch) == 24
+    # By id alone all kernels of one correlation would have one launch.
+    assert launch.is_unique
+    assert (events["rank"].loc[launch].to_numpy() == events["rank"].loc[launch.index]).all()
+    assert (trace.events.groupby("rank")["step"].count() == 5).all()
+    assert trace.steps["rank"].tolist() == list(range(12))
+    lost = trace.quality[trace.quality["what"] == "events with a negative duration"]
+    assert lost["count"].tolist() == [1] * 12
+    assert_equal(trace, apart(job, engine=engine))
+
+
+@quick
+@given(st.lists(st.lists(events, max_size=8), min_size=2, max_size=4), st.data())
+def test_any_files_together_give_the_tables_of_each(tmp_path_factory, jobs, data):
+    bases = st.sampled_from([{}, {"baseTimeNanoseconds": 1_700_000_000 * 10**9}, {"synthetic": 1}])
+    files = [(rows, data.draw(bases)) for rows in jobs]
+    job = write_job(tmp_path_factory.mktemp("jobs") / "job", files)
+    assert_equal(load.traces(job, progress=False), apart(job))
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_damaged_file_among_others_is_named_and_leaves_no_rows(tmp_path, engine):
+    job = job_of_alike_ranks(tmp_path)
+    (job / "t3.json").write_text('{"traceEvents": [' + json.dumps(event("x", 1)) + ", oops")
+    trace = load.traces(job, engine=engine)
+    assert trace.ranks["rank"].tolist() == [0, 1, 2, *range(4, 12)]
+    assert "x" not in set(trace.events["name"])
+    (row,) = (
+        trace.quality[trace.quality["finding"] == "dropped"]
+        .query("source.str.endswith('t3.json')")
+        .itertuples()
+    )
+    assert "cannot read the event list at byte" in row.what
+    assert_equal(trace, apart(job, engine=engine))
+
+
+def test_large_files_are_interpreted_by_themselves(tmp_path, monkeypatch):
+    front_door = importlib.import_module("workbench.load._traces.reader")
+    seen = count_of_interpretations(monkeypatch)
+    job = job_of_alike_ranks(tmp_path)
+    expected = apart(job)
+    monkeypatch.setattr(front_door, "_GROUP_ROWS", 30)
+    del seen[:]
+    assert_equal(load.traces(job), expected)
+    assert seen == [5, 5, 2]
+    monkeypatch.setattr(front_door, "_SMALL_ROWS", 3)
+    del seen[:]
+    assert_equal(load.traces(job), expected)
+    assert seen == []
+
+
+@pytest.mark.oracle
+def test_real_files_of_all_generations_in_one_folder(tmp_path, real_data):
+    job = tmp_path / "job"
+    job.mkdir()
+    names = ["kineto-hta", "kineto-h100", "kineto-dlrm-8rank"]
+    found = [
+        path
+        for name in names
+        for path in sorted(real_data(name).rglob("*.gz"))
+        if "_et." not in path.name and path.stat().st_size < 300_000
+    ]
+    assert len(found) > 5
+    for number, path in enumerate(found):
+        (job / f"file-{number:03}-{path.name}").symlink_to(path)
+    ranks = {f"file-{number:03}-": number for number in range(len(found))}
+    assert_equal(load.traces(job, rank=ranks), apart(job, rank=ranks))
