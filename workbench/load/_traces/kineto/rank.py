@@ -46,6 +46,11 @@ COLUMNS: Mapping[str, tuple[str, int]] = {
     "dtype": ("dtype", TEXT), "wait_on_stream": ("wait_stream", INTEGER),
     "wait_on_cuda_event_record_corr_id": ("wait_correlation", INTEGER),
 }  # fmt: skip
+# Arguments that hold one JSON value per operator. Few differ, so that each column is a small code.
+SHAPES: Mapping[str, str] = {
+    "Input Dims": "input_shapes", "Input dims": "input_shapes", "Input type": "input_types",
+    "Input Strides": "input_strides", "Concrete Inputs": "input_values",
+}  # fmt: skip
 _NEVER_BELOW_0 = frozenset({"size_bytes", "group_size"})
 # Kineto writes -1 for what it does not know, such as the stream that a wait is for.
 _MINUS_1_IS_MISSING = frozenset(
@@ -53,6 +58,7 @@ _MINUS_1_IS_MISSING = frozenset(
 )
 # What surrogateescape makes of bytes that are not UTF-8.
 _SURROGATES = re.compile("[\ud800-\udfff]")
+_NOT_UTF8 = "texts with bytes that are not UTF-8, shown as \ufffd"
 
 
 @dataclass(frozen=True)
@@ -98,7 +104,7 @@ class RankTables:
 def slots(args: Sequence[str]) -> Slots:
     """Return what to keep of each event's arguments: the columns, and ``args`` as asked."""
     wanted = {name: kind for name, (_, kind) in COLUMNS.items()}
-    wanted |= {name: TOKEN for name in args if name not in wanted}
+    wanted |= {name: TOKEN for name in (*SHAPES, *args) if name not in wanted}
     return Slots(wanted)
 
 
@@ -110,6 +116,7 @@ def rank_tables(
     count_phases(raw.columns, findings)
     texts = _clean(raw)
     timed = _timed(raw)
+    shapes = _shapes(raw, timed, texts)
     text_columns = _named(raw, timed, texts)
     on_stream = is_any(text_columns["category"], ON_STREAM)
     numbers = _numbers(raw, timed.pick, on_stream)
@@ -134,19 +141,28 @@ def rank_tables(
         "kind": kind,
     }  # fmt: skip
     data |= {column: coded.categorical() for column, coded in text_columns.items()}
-    for column in EVENTS.columns:
-        if column not in data:
-            dtype = EVENTS.columns[column].dtype
-            values = numbers.pop(column, None)
-            data[column], beyond = _nullable(values, dtype, rows)
-            findings.add("dropped", f"values of {column} beyond 32 bits", beyond)
-    frame = pd.DataFrame({column: data[column] for column in EVENTS.columns}, copy=False)
+    data |= shapes
+    frame = _frame(data, numbers, findings)
     for argument in args:
-        if argument not in frame:
+        if SHAPES.get(argument) in data:
+            frame[argument] = frame[SHAPES[argument]]
+        elif argument not in frame:
             frame[argument] = _extra(raw, argument, timed, texts)
     findings.add("read", "events", rows)
     _note_origin(findings, raw.metadata)
     return RankTables(label, frame, steps, tuple(findings.rows()), raw.metadata, timed.clock)
+
+
+def _frame(data: dict[str, Any], numbers: dict[str, IntArray], findings: Findings) -> pd.DataFrame:
+    columns: dict[str, Any] = {}
+    for column, declared in EVENTS.columns.items():
+        if column in data:
+            columns[column] = data[column]
+        elif not declared.optional:
+            values, dtype = numbers.pop(column, None), declared.dtype
+            columns[column], beyond = _nullable(values, dtype, len(data["start_ns"]))
+            findings.add("dropped", f"values of {column} beyond 32 bits", beyond)
+    return pd.DataFrame(columns, copy=False)
 
 
 def _note_origin(findings: Findings, metadata: Mapping[str, Any]) -> None:
@@ -216,8 +232,7 @@ def _clean(raw: RawTrace) -> list[str]:
     ]
     # The scanner also keeps texts of events that are passed over.
     used = raw.columns.used(len(texts)) if bad else np.zeros(0, np.bool_)
-    finding = "texts with bytes that are not UTF-8, shown as \ufffd"
-    raw.findings.add("repaired", finding, int(used[bad].sum()))
+    raw.findings.add("repaired", _NOT_UTF8, int(used[bad].sum()))
     for code in bad:
         texts[code] = _SURROGATES.sub("\ufffd", texts[code])
     return texts
@@ -292,6 +307,30 @@ def _note(
         findings.add("noted", finding, int((work & ~known).sum()))
 
 
+def _shapes(raw: RawTrace, timed: _Timed, texts: list[str]) -> dict[str, pd.Categorical]:
+    columns: dict[str, pd.Categorical] = {}
+    for argument, column in SHAPES.items():
+        if (codes := raw.columns.values(argument)) is not None and column not in columns:
+            codes = timed.pick(codes)
+            columns[column] = CodedTexts.of(
+                codes, _spelled(codes, texts, raw.findings)
+            ).categorical()
+    return columns
+
+
+def _spelled(codes: npt.NDArray[Any], texts: list[str], findings: Findings) -> list[str]:
+    """Spell each JSON value that occurs in one way, so that both parsers give the same texts."""
+    spelled, repaired = list(texts), 0
+    for code in np.flatnonzero(np.bincount(codes[codes >= 0], minlength=len(texts))).tolist():
+        value = _parsed(texts[code])
+        text = value if isinstance(value, str) else token(value)
+        # Half characters may stand behind escapes, which only show when the value is parsed.
+        spelled[code] = text if text.isascii() else _SURROGATES.sub("\ufffd", text)
+        repaired += spelled[code] != text
+    findings.add("repaired", _NOT_UTF8, repaired)
+    return spelled
+
+
 def _extra(raw: RawTrace, argument: str, timed: _Timed, texts: list[str]) -> Any:
     codes = raw.columns.values(argument)
     if codes is None:
@@ -302,10 +341,7 @@ def _extra(raw: RawTrace, argument: str, timed: _Timed, texts: list[str]) -> Any
         is_whole = all(type(value) is int for value in values.values())
         table = pd.Series(values, dtype="Int64" if is_whole else "Float64")
         return table.reindex(pd.Index(codes)).array
-    spelled = list(texts)
-    for code, value in values.items():
-        spelled[code] = value if isinstance(value, str) else token(value)
-    return CodedTexts.of(codes, spelled).categorical()
+    return CodedTexts.of(codes, _spelled(codes, texts, raw.findings)).categorical()
 
 
 def _parsed(text: str) -> object:
