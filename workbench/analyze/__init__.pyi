@@ -223,6 +223,7 @@ from ._perfmodel.kernel_models.gemm_model import (
     predicted_gemm_times as predicted_gemm_times,
 )
 from ._perfmodel.kernel_models.hardware import hardware as hardware
+from ._perfmodel.kernel_models.roofline import roofline as roofline
 from ._perfmodel.kernel_models.matrix_products import (
     matrix_peaks as matrix_peaks,
     matrix_products as matrix_products,

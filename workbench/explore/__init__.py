@@ -53,6 +53,7 @@ from workbench.explore.traces import (
     collective_waits,
     kernels,
     memory_peak,
+    roofline,
     time_breakdown,
     timeline,
 )
@@ -102,6 +103,7 @@ __all__ = [
     "pvf_by_flips",
     "pvf_protection",
     "pvf_running",
+    "roofline",
     "row_sharding",
     "spares",
     "startup_goodput",

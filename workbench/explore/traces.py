@@ -156,6 +156,48 @@ def memory_peak(
     )
 
 
+def roofline(
+    trace: Trace, *, peaks: pd.DataFrame | None = None, source: str = "", synthetic: bool = False
+) -> Explorer:
+    """Choose operators, how many, and how much of its data-sheet peak the GPU keeps; see the roof.
+
+    Starts with the forty rows of the longest time, below the peaks of the data sheet.
+
+    Parameters
+    ----------
+    trace
+        What :func:`workbench.load.traces` returns, recorded with shapes.
+    peaks
+        Table :data:`workbench.tables.MATRIX_PEAKS` of a GPU that data sheets here lack.
+    source, synthetic
+        Where the data comes from, and whether it was generated; the figure says both.
+
+    Returns
+    -------
+    workbench.explore.Explorer
+        Controls above :func:`workbench.plot.roofline`.
+    """
+
+    @cache
+    def table(kept: float) -> pd.DataFrame:
+        return analyze.roofline(trace.events, devices=trace.devices, peaks=peaks, peak_share=kept)
+
+    def draw(*, rank: int | str, family: str, kept: float, top: int) -> go.Figure:
+        rows = chosen_rows(table(kept), rank=rank, family=family)
+        return plot.roofline(rows, top=top, source=source, synthetic=synthetic)
+
+    told = table(1.0)
+    families = told.loc[told["flop_count"].notna(), "family"].unique()
+    peak = [("data sheet", 1.0), ("90 % of it", 0.9), ("80 %", 0.8), ("70 %", 0.7)]
+    return Explorer(
+        draw,
+        rank=rank_choice(trace),
+        family=choice("operators", map(str, families)),
+        kept=widgets.Dropdown(options=peak, description="peak"),
+        top=widgets.Dropdown(options=[10, 20, 40], value=40, description="rows"),
+    )
+
+
 def time_breakdown(trace: Trace, *, source: str = "", synthetic: bool = False) -> Explorer:
     """Choose a rank, and whether its time is grouped by step; see where the time goes.
 

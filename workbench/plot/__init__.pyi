@@ -118,6 +118,7 @@ from ._pvf.sampling import injection_sample_sizes as injection_sample_sizes
 # Performance models
 from ._perfmodel.kernel_models import collective_times as collective_times
 from ._perfmodel.critical_path import critical_path as critical_path
+from ._perfmodel.roofline import roofline as roofline
 from ._perfmodel.fast_matmul import (
     fast_matmul as fast_matmul,
     fast_matmul_crossover as fast_matmul_crossover,

@@ -117,6 +117,40 @@ OPERATORS = table("""
     gpu_ns: int64 >=0 - the same including operators inside; recursion counted once
 """)
 
+ROOFLINE = table("""
+    roofline: One row per rank, operator and the shapes and types of its inputs: work and time of
+    the GPU work that it started itself. The row without a name holds the GPU work for which no
+    operator was found.
+
+    rank: int32 >=0 - global rank
+    name: category? - operator, e.g. aten::mm
+    family: category - matrix product, convolution, attention, normalisation, reduction, embedding,
+        elementwise, communication, or unknown
+    shapes: category? - sizes of its inputs as JSON; missing where not recorded
+    types: category? - types of its inputs as JSON
+    operators_around: str optional - operators that called it, outermost first
+    dtype: str? - type whose peak holds, e.g. bfloat16, or tf32 where a kernel's name says so
+    call_count: int64 >=0 - calls that started GPU work
+    kernel_count: int64 >=0 - kernels, copies and sets that they started
+    kernel_ns: int64 >=0 - summed durations of these
+    time_share: Float64? 0..1 - of the summed durations of the rank
+    flop_count: Float64? >=0 - floating-point operations of all calls; outside matrix products,
+        convolutions and attention one per element, which is a lower bound
+    moved_bytes: Float64? >=0 - bytes that must be read and written, each once
+    flop_per_s: Float64? >=0 - operations / time
+    bytes_per_s: Float64? >=0 - bytes / time
+    intensity_flop_per_byte: Float64? >=0 - operations / bytes
+    peak_flop_per_s: Float64? >=0 - peak of the type
+    memory_bytes_per_s: Float64? >=0 - peak of the memory
+    bound: category? - compute or memory: which of the two peaks takes longer
+    roof_ns: Float64? >=0 - shortest time that the peaks allow
+    roof_share: Float64? >=0 - shortest time / time; above 1 something is wrong, see the note
+    gain_ns: Float64? >=0 - time above the shortest
+    kernel: str - GPU work of the longest time
+    is_sure: bool - not above the roof, as far as can be told
+    note: str? - why a number is missing, or what is doubtful
+""")
+
 LAUNCHES = table("""
     launches: One row per rank and name of the call that starts GPU work. The row without a name
     holds GPU work whose launch is not in the trace.

@@ -99,6 +99,11 @@ EVENTS = table("""
     dtype: category? - element type of the collective, e.g. Float
     wait_stream: Int64? - cuda_sync: stream that is waited for
     wait_correlation: Int64? - cuda_sync: correlation of the event record that is waited for
+    input_shapes: category? optional - sizes of an operator's inputs as JSON, [] for what is no
+        tensor; like the three below only where the profiler recorded shapes
+    input_types: category? optional - types of the inputs as JSON, e.g. ["c10::BFloat16","Scalar"]
+    input_strides: category? optional - strides of the inputs as JSON
+    input_values: category? optional - values of inputs that are numbers or flags, as JSON
 """)
 
 RANKS = table("""

@@ -13,13 +13,15 @@ import pandas as pd
 
 from workbench._shared.writing import write_whole
 from workbench.errors import LoadError
-from workbench.load._traces.kineto.rank import COLUMNS
+from workbench.load._traces.kineto.rank import COLUMNS, SHAPES
 from workbench.tables import EVENTS
 
 # Columns that are arguments of an event, and how Kineto spells them today.
 _ARGUMENTS: Mapping[str, str] = {
     column: argument for argument, (column, _) in COLUMNS.items() if argument != "external id"
 }
+# The same for columns of JSON, in their present spelling.
+_SHAPES = {column: argument for argument, column in SHAPES.items() if argument != "Input dims"}
 _BLOCK = 50_000
 _NS_PER_MS = 1_000_000
 _PACKED_LEVEL = 6
@@ -47,8 +49,8 @@ def write_chrome_trace(events: pd.DataFrame, path: str | Path, *, synthetic: boo
     -------
     pathlib.Path
         The file. Read back it gives the same times (to the ns), names, categories, processes,
-        threads, devices, streams, correlations, sizes and process groups. Kinds, launches and steps
-        are not in the format; the loader finds them again.
+        threads, devices, streams, correlations, sizes, process groups and shapes. Kinds,
+        launches and steps are not in the format; the loader finds them again.
 
     Raises
     ------
@@ -101,7 +103,8 @@ def _write(events: pd.DataFrame, head: Mapping[str, Any], file: Any) -> None:
 
 
 def _blocks(events: pd.DataFrame, base: int) -> Iterator[str]:
-    names = [name for name in _ARGUMENTS if events[name].notna().any()]
+    kept = [name for name in (*_ARGUMENTS, *_SHAPES) if name in events]
+    names = [name for name in kept if events[name].notna().any()]
     for begin in range(0, len(events), _BLOCK):
         block = events.iloc[begin : begin + _BLOCK]
         texts = {name: _texts(block[name]) for name in ("name", "category", "process", "thread")}
@@ -119,15 +122,25 @@ def _blocks(events: pd.DataFrame, base: int) -> Iterator[str]:
 def _texts(column: pd.Series) -> list[str]:
     is_number = column.name in {"process", "thread"}
     names = [str(category) for category in column.cat.categories]
-    texts = [t if is_number and _WHOLE.fullmatch(t) else json.dumps(t) for t in names]
+    if column.name in _SHAPES:
+        texts = [t if _is_list(t) else json.dumps(t) for t in names]
+    else:
+        texts = [t if is_number and _WHOLE.fullmatch(t) else json.dumps(t) for t in names]
     texts.append('""')
     return [texts[code] for code in column.cat.codes.tolist()]
+
+
+def _is_list(text: str) -> bool:
+    try:
+        return text.isascii() and isinstance(json.loads(text), list)
+    except (ValueError, RecursionError):
+        return False
 
 
 def _arguments(block: pd.DataFrame, names: list[str]) -> list[str]:
     listed: list[list[str]] = [[] for _ in range(len(block))]
     for name in names:
-        column, label = block[name], json.dumps(_ARGUMENTS[name])
+        column, label = block[name], json.dumps({**_ARGUMENTS, **_SHAPES}[name])
         if isinstance(column.dtype, pd.CategoricalDtype):
             texts = _texts(column)
         else:

@@ -287,14 +287,20 @@ def concat(frames: Sequence[pd.DataFrame], *, sort_categories: bool = False) -> 
     if len(frames) == 1:
         return frames[0]
     columns: dict[str, Any] = {}
-    for name in frames[0]:
-        of_ranks = [frame[name] for frame in frames]
+    for name in dict.fromkeys(chain.from_iterable(frames)):
+        # Columns of texts may lack in some: not every profile records shapes.
+        of_ranks = [frame[name] if name in frame else _texts_missing(frame) for frame in frames]
         if isinstance(of_ranks[0].dtype, pd.CategoricalDtype):
             arrays = [values.array for values in of_ranks]
             columns[str(name)] = _united(arrays, sort_categories=sort_categories)
         else:
             columns[str(name)] = pd.concat(of_ranks, ignore_index=True).array
     return pd.DataFrame(columns, copy=False)
+
+
+def _texts_missing(frame: pd.DataFrame) -> pd.Series:
+    codes, none = np.full(len(frame), -1, np.int8), pd.Index([], dtype="str")
+    return pd.Series(pd.Categorical.from_codes(codes, categories=none))
 
 
 def _united(arrays: Sequence[pd.Categorical], *, sort_categories: bool) -> pd.Categorical:

@@ -258,8 +258,9 @@ def _events(
     events: pd.DataFrame, groups: dict[str, str], scale: _Clock, first_step: int
 ) -> pd.DataFrame:
     numbers = count()
-    # Columns that EVENTS does not declare, arguments asked for by name, are dropped.
-    table = events[list(EVENTS.columns)].assign(
+    # Arguments asked for by name, and shapes, which are widths of the model, are dropped.
+    kept = [name for name, column in EVENTS.columns.items() if not column.optional]
+    table = events[kept].assign(
         **scale.times(events),
         name=_names(events, first_step),
         category=_mapped(events["category"], lambda t: t if t in _CATEGORIES else UNCATEGORISED),

@@ -20,6 +20,7 @@ from workbench.errors import LoadError, WorkbenchError
 from workbench.load._files.findings import Dropped, quality_frame
 from workbench.load._traces import parquet
 from workbench.load._traces.rank_files import RankFile, RankFiles
+from workbench.load._traces.reader import LAYOUT
 from workbench.tables import QUALITY
 
 QUALITY_NAME = "quality.csv"
@@ -140,5 +141,5 @@ def _state(file: RankFile) -> str | None:
         return None
     rules = None if file.reader.rules is None else file.reader.rules.to_csv(index=False)
     parts = [file.label, of_file.st_size, of_file.st_mtime_ns, file.rank, file.rank_source]
-    options = [sorted(file.reader.args), rules, parquet.VERSION, file.steps]
+    options = [sorted(file.reader.args), rules, parquet.VERSION, LAYOUT, file.steps]
     return hashlib.sha256(json.dumps([*parts, *options]).encode()).hexdigest()

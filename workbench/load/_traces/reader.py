@@ -118,7 +118,8 @@ def traces(  # noqa: PLR0913 - the front door
         Which of several recordings of each rank, in order of time: ``"first"``, ``"last"`` or a
         number from 0. None refuses a second file of one rank.
     args
-        Names of further event arguments to keep as columns, e.g. ``("Input Dims",)``.
+        Names of further event arguments to keep as columns, e.g. ``("Ev Idx",)``; shapes,
+        types, strides and values of inputs are kept without asking.
     rules
         Kernel rules of your own, as a frame or CSV file (``kind``, ``rule``, ``pattern``), asked
         before the shipped ones.
@@ -621,7 +622,7 @@ def short(label: str) -> str:
 # Parsed files kept on disk, by content, so that the second load is quick.
 
 # Part of every key: raise it whenever the same bytes would give other tables.
-LAYOUT = 5
+LAYOUT = 6
 # A file that changed a moment ago may change again and keep its time: clocks of disks are coarse.
 _SETTLED_NS = 2_000_000_000
 

@@ -229,7 +229,7 @@ def test_tensor_parallelism_divides_the_work_and_experts_share_the_tokens():
 
 
 def events(*rows):
-    return pd.DataFrame(rows, columns=["name", "Input Dims"])
+    return pd.DataFrame(rows, columns=["name", "input_shapes"])
 
 
 def test_a_trace_tells_the_sizes_of_its_products():
@@ -252,7 +252,7 @@ def test_a_trace_tells_the_sizes_of_its_products():
 @pytest.mark.oracle
 def test_a_real_trace_with_shapes_gives_products(real_data):
     path = real_data("kineto-h100") / "gaunernst_bert-small-uncased__1016001.json.gz"
-    trace = load.traces(path, args=("Input Dims",), progress=False)
+    trace = load.traces(path, progress=False)
     table = analyze.matrix_products(trace.events)
     called = trace.events["name"].isin(["aten::addmm", "aten::mm", "aten::bmm", "aten::baddbmm"])
     is_bmm = table["product"].isin(["aten::bmm", "aten::baddbmm"])

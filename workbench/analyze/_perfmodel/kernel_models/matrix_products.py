@@ -14,7 +14,7 @@ from workbench.analyze._perfmodel.kernel_models.hardware import hardware
 from workbench.errors import PerformanceModelError
 from workbench.tables import CONFIGURATIONS, MATRIX_PEAKS, MATRIX_PRODUCTS
 
-_DIMS = "Input Dims"
+_DIMS = "input_shapes"
 # Where the two operands stand among the inputs of an operator, and how many dimensions they have.
 _OPERATORS = {
     "aten::mm": (0, 2),
@@ -33,7 +33,7 @@ def matrix_products(rows: pd.DataFrame) -> pd.DataFrame:
     rows
         Table :data:`workbench.tables.CONFIGURATIONS`, e.g. from ``analyze.configurations`` or a
         plan: the products of a forward pass, per rank and micro-batch. Or the events of a
-        trace, loaded with ``load.traces(path, args=("Input Dims",))``.
+        trace that was recorded with shapes.
 
     Returns
     -------
@@ -59,8 +59,8 @@ def matrix_products(rows: pd.DataFrame) -> pd.DataFrame:
     elif _DIMS in rows and "name" in rows:
         shapes, basis = list(_of_trace(rows)), "trace"
     else:
-        msg = "matrix products come from configurations, or from events loaded with "
-        msg += f"load.traces(path, args=({_DIMS!r},)); these rows have neither"
+        msg = "matrix products come from configurations, or from events of a profile with "
+        msg += "record_shapes=True; these rows have neither layers nor shapes"
         raise PerformanceModelError(msg)
     if not shapes:
         msg = f"no {' or '.join(_OPERATORS)} with recorded shapes in these events; profile with "

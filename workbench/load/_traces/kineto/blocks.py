@@ -19,6 +19,8 @@ INTEGER, TEXT, TOKEN = 0, 1, 2
 MISSING = np.iinfo(np.int64).min
 HAS_TIME, HAS_DUR = 1, 2
 ROWS_PER_BLOCK = 1 << 15
+# Lists in lists of an argument; as many as the compiled scanner follows.
+_DEEPEST = 64
 
 # Phases that have a place in time: complete, instant (old and new), begin, end.
 KEPT_PHASES = frozenset(b"XiIBE")
@@ -119,7 +121,7 @@ class Block:
             stored = _text_code(value, texts)
             stored = MISSING if stored < 0 else stored
         else:
-            stored = texts.code(token(value))
+            stored = _token_code(value, texts)
         self.values[at, row] = stored
         self.seen[at] += stored != MISSING
         return bool(stored != MISSING)
@@ -131,6 +133,13 @@ def _text_code(value: object, texts: Numbering) -> int:
     return texts.code(value if type(value) is str else token(value))
 
 
+def _token_code(value: object, texts: Numbering) -> int:
+    try:
+        return texts.code(token(value))
+    except RecursionError:
+        return int(MISSING)
+
+
 def token(value: object) -> str:
     """Spell a parsed JSON value the one way it is kept in a column of extra arguments."""
     if isinstance(value, FloatText):
@@ -138,14 +147,22 @@ def token(value: object) -> str:
     return json.dumps(_plain(value), ensure_ascii=False, separators=(",", ":"))
 
 
-def _plain(value: object) -> object:
+def _plain(value: object, levels: int = _DEEPEST) -> object:
     if isinstance(value, FloatText):
         return float(value)
+    if isinstance(value, list | dict) and levels == 0:
+        raise RecursionError
     if isinstance(value, list):
-        return [_plain(item) for item in value]
+        return [_plain(item, levels - 1) for item in value]
     if isinstance(value, dict):
-        return {key: _plain(item) for key, item in value.items()}
+        return {key: _plain(item, levels - 1) for key, item in value.items()}
     return value
+
+
+def _narrow(codes: IntArray) -> npt.NDArray[Any]:
+    """Copy numbers of texts, mostly small, into a quarter of the memory; -1 where absent."""
+    is_small = codes.max(initial=0) <= np.iinfo(np.int16).max
+    return np.maximum(codes, -1).astype(np.int16 if is_small else np.int32)
 
 
 class Columns:
@@ -159,7 +176,7 @@ class Columns:
         self._fields: dict[str, list[npt.NDArray[Any]]] = {
             name: [] for name in ("ph", "flags", "ts", "dur", "name", "cat", "pid", "tid")
         }
-        self._values: list[list[tuple[int, IntArray]]] = [[] for _ in range(len(slots))]
+        self._values: list[list[tuple[int, npt.NDArray[Any]]]] = [[] for _ in range(len(slots))]
 
     @classmethod
     def joined(cls, several: Sequence[Columns]) -> Columns:
@@ -177,7 +194,9 @@ class Columns:
         for name, pieces in self._fields.items():
             pieces.append(getattr(block, name)[:rows].copy())
         for at in np.flatnonzero(block.seen[: len(self.slots)]):
-            self._values[at].append((self.rows, block.values[at, :rows].copy()))  # noqa: PD011 - no pandas object
+            values = block.values[at, :rows]  # noqa: PD011 - no pandas object
+            kept = values.copy() if self.slots.types[at] == INTEGER else _narrow(values)
+            self._values[at].append((self.rows, kept))
             block.values[at] = MISSING  # noqa: PD011
         block.seen[:] = 0
         for kind in np.flatnonzero(block.skipped):
@@ -201,12 +220,16 @@ class Columns:
         pieces = self._fields.pop(name)
         return pieces[0] if len(pieces) == 1 else np.concatenate(pieces or [np.zeros(0, np.int64)])
 
-    def values(self, name: str) -> IntArray | None:
-        """Return one argument for all rows, :data:`MISSING` where absent; None if it never is."""
+    def values(self, name: str) -> npt.NDArray[Any] | None:
+        """Return one argument for all rows; None if it never is there.
+
+        Where absent, integers are :data:`MISSING` and the numbers of texts -1.
+        """
         pieces = self._values[self.slots.position[name]]
         if not pieces:
             return None
-        full = np.full(self.rows, MISSING, np.int64)
+        is_integer = self.slots.types[self.slots.position[name]] == INTEGER
+        full = np.full(self.rows, *((MISSING, np.int64) if is_integer else (-1, np.int32)))
         # Popped, so that a piece is freed as soon as it is copied.
         while pieces:
             start, piece = pieces.pop()

@@ -46,6 +46,11 @@ COLUMNS: Mapping[str, tuple[str, int]] = {
     "dtype": ("dtype", TEXT), "wait_on_stream": ("wait_stream", INTEGER),
     "wait_on_cuda_event_record_corr_id": ("wait_correlation", INTEGER),
 }  # fmt: skip
+# Arguments that hold one JSON value per operator. Few differ, so that each column is a small code.
+SHAPES: Mapping[str, str] = {
+    "Input Dims": "input_shapes", "Input dims": "input_shapes", "Input type": "input_types",
+    "Input Strides": "input_strides", "Concrete Inputs": "input_values",
+}  # fmt: skip
 _NEVER_BELOW_0 = frozenset({"size_bytes", "group_size"})
 # Kineto writes -1 for what it does not know, such as the stream that a wait is for.
 _MINUS_1_IS_MISSING = frozenset(
@@ -53,6 +58,7 @@ _MINUS_1_IS_MISSING = frozenset(
 )
 # What surrogateescape makes of bytes that are not UTF-8.
 _SURROGATES = re.compile("[\ud800-\udfff]")
+_NOT_UTF8 = "texts with bytes that are not UTF-8, shown as \ufffd"
 
 
 class Stating:
@@ -170,7 +176,7 @@ class Joint:
 def slots(args: Sequence[str]) -> Slots:
     """Return what to keep of each event's arguments: the columns, and ``args`` as asked."""
     wanted = {name: kind for name, (_, kind) in COLUMNS.items()}
-    wanted |= {name: TOKEN for name in args if name not in wanted}
+    wanted |= {name: TOKEN for name in (*SHAPES, *args) if name not in wanted}
     return Slots(wanted)
 
 
@@ -220,9 +226,12 @@ def joint_tables(
         "start_ns": timed.start, "dur_ns": timed.dur
     }  # fmt: skip
     data |= {column: coded.categorical() for column, coded in text_columns.items()}
+    data |= _shapes(columns, timed, texts)
     frame = _frame(data, numbers, files)
     for argument in args:
-        if argument not in frame:
+        if SHAPES.get(argument) in data:
+            frame[argument] = frame[SHAPES[argument]]
+        elif argument not in frame:
             frame[argument] = _extra(columns, argument, timed, texts)
     sizes = np.diff(files.bounds).tolist()
     for raw, size in zip(raws, sizes, strict=True):
@@ -233,12 +242,15 @@ def joint_tables(
 
 
 def _frame(data: dict[str, Any], numbers: dict[str, IntArray], files: Files) -> pd.DataFrame:
-    rows = len(data["rank"])
-    for column in [column for column in EVENTS.columns if column not in data]:
-        dtype = EVENTS.columns[column].dtype
-        data[column], beyond = _nullable(numbers.pop(column, None), dtype, rows)
-        files.add("dropped", f"values of {column} beyond 32 bits", beyond)
-    return pd.DataFrame({column: data[column] for column in EVENTS.columns}, copy=False)
+    columns: dict[str, Any] = {}
+    for column, declared in EVENTS.columns.items():
+        if column in data:
+            columns[column] = data[column]
+        elif not declared.optional:
+            values, dtype = numbers.pop(column, None), declared.dtype
+            columns[column], beyond = _nullable(values, dtype, len(data["start_ns"]))
+            files.add("dropped", f"values of {column} beyond 32 bits", beyond)
+    return pd.DataFrame(columns, copy=False)
 
 
 def _note_origin(findings: Findings, metadata: Mapping[str, Any]) -> None:
@@ -314,11 +326,10 @@ def _clean(raws: Sequence[RawTrace], texts: list[str]) -> list[str]:
     bad = [
         code for code, text in enumerate(texts) if not text.isascii() and _SURROGATES.search(text)
     ]
-    finding = "texts with bytes that are not UTF-8, shown as \ufffd"
     for raw in raws if bad else ():
         # The scanner also keeps texts of events that are passed over.
         used = raw.columns.used(len(texts))
-        raw.findings.add("repaired", finding, int(used[bad].sum()))
+        raw.findings.add("repaired", _NOT_UTF8, int(used[bad].sum()))
     for code in bad:
         texts[code] = _SURROGATES.sub("\ufffd", texts[code])
     return texts
@@ -393,6 +404,33 @@ def _note(
             findings.add("noted", finding, int(unlike[rows].sum()))
 
 
+def _shapes(parsed: Columns, timed: _Timed, texts: list[str]) -> dict[str, pd.Categorical]:
+    codes_of: dict[str, npt.NDArray[Any]] = {}
+    for argument, column in SHAPES.items():
+        if (codes := parsed.values(argument)) is not None:
+            codes = timed.pick(codes)
+            before = codes_of.get(column, codes)
+            codes_of[column] = np.where(before < 0, codes, before)
+    return {
+        column: CodedTexts.of(codes, _spelled(codes, texts, timed.files)).categorical()
+        for column, codes in codes_of.items()
+    }
+
+
+def _spelled(codes: npt.NDArray[Any], texts: list[str], files: Files) -> list[str]:
+    """Spell each JSON value that occurs in one way, so that both parsers give the same texts."""
+    spelled = list(texts)
+    for code in np.flatnonzero(np.bincount(codes[codes >= 0], minlength=len(texts))).tolist():
+        value = _parsed(texts[code])
+        text = value if isinstance(value, str) else token(value)
+        # Half characters may stand behind escapes, which only show when the value is parsed.
+        spelled[code] = text if text.isascii() else _SURROGATES.sub("\ufffd", text)
+        if spelled[code] != text:
+            for findings, rows in files:
+                findings.add("repaired", _NOT_UTF8, int((codes[rows] == code).any()))
+    return spelled
+
+
 def _extra(columns: Columns, argument: str, timed: _Timed, texts: list[str]) -> Any:
     codes = columns.values(argument)
     if codes is None:
@@ -403,10 +441,7 @@ def _extra(columns: Columns, argument: str, timed: _Timed, texts: list[str]) -> 
         is_whole = all(type(value) is int for value in values.values())
         table = pd.Series(values, dtype="Int64" if is_whole else "Float64")
         return table.reindex(pd.Index(codes)).array
-    spelled = list(texts)
-    for code, value in values.items():
-        spelled[code] = value if isinstance(value, str) else token(value)
-    return CodedTexts.of(codes, spelled).categorical()
+    return CodedTexts.of(codes, _spelled(codes, texts, timed.files)).categorical()
 
 
 def _parsed(text: str) -> object:
