@@ -22,8 +22,11 @@ BY_ITSELF = "of other models or runs? load each by itself"
 
 # Traces of more ranks are read one after the other by whoever needs no more than a part of each.
 MOST_RANKS = 15
-# Starting worker processes takes seconds; smaller sets are read sooner without.
-_PARALLEL_FROM_BYTES = 128 << 20
+# Two worker processes take a second of processor time before they read, and as long to answer; the
+# table of a file that is read in one of them is made, sent and joined apart.
+_PARALLEL_FROM_S, _OWN_TABLE_S = 2.0, 0.01
+# What one process loads and analyses, of content that is not packed.
+_ANALYSED_BYTES_PER_S = 160e6
 
 Result = TypeVar("Result")
 Names = Sequence[AbstractSet[object]]
@@ -107,7 +110,9 @@ def over_ranks(
 
     In place of the result of a rank that cannot be read there is the error.
     """
-    workers = _workers(files, processes)
+    total = sum(file.size_bytes for file in files)
+    most = 1 if files.needs_one_pass else len(files)
+    workers = processes_for(most, total / _ANALYSED_BYTES_PER_S, processes)
     if client is not None:
         if files.needs_one_pass:
             msg = "members of a tar.gz are read in one pass; unpack the archive for a cluster"
@@ -125,12 +130,12 @@ def over_ranks(
             yield file, result
 
 
-def _workers(files: RankFiles, processes: int | None) -> int:
-    if processes is not None:
-        return max(processes, 1)
-    total = sum(file.size_bytes for file in files)
-    is_worth_it = total >= _PARALLEL_FROM_BYTES and not files.needs_one_pass
-    return min(len(files), os.cpu_count() or 1) if is_worth_it else 1
+def processes_for(count: int, expected_s: float, asked: int | None = None) -> int:
+    """Return how many processes to use for ``count`` files that take one ``expected_s`` in all."""
+    if asked is not None:
+        return max(asked, 1)
+    is_worth_it = expected_s >= max(_PARALLEL_FROM_S, count * _OWN_TABLE_S)
+    return max(1, min(count, os.cpu_count() or 1)) if is_worth_it else 1
 
 
 # An error must not end the process that reads other files.

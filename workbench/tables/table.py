@@ -6,6 +6,7 @@ import re
 import textwrap
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, is_dataclass
+from functools import cached_property
 from typing import Any, Literal
 
 import pandas as pd
@@ -139,6 +140,10 @@ class Table:
 
     def empty(self) -> pd.DataFrame:
         """Return a frame without rows that fits the table."""
+        return self._empty.copy()
+
+    @cached_property
+    def _empty(self) -> pd.DataFrame:
         columns: dict[str, Any] = {}
         for name, column in self.columns.items():
             columns[name] = pd.array([], dtype=column.dtype)  # type: ignore[call-overload]

@@ -4,12 +4,14 @@ import gzip
 import json
 import os
 import tarfile
+import weakref
 from functools import partial
 from pathlib import Path
 
 import pytest
 from pandas.testing import assert_frame_equal
 
+from tests.load.conftest import launched
 from workbench import analyze, load
 from workbench.errors import LoadError, WorkbenchError
 
@@ -107,6 +109,45 @@ def test_one_bad_file_is_one_row_that_says_which_and_why(sixty_four, tmp_path):
     dropped = tables["quality"].query("finding == 'dropped'")
     assert dropped["source"].tolist() == [str(bad)]
     assert "byte" in dropped["what"].iloc[0]
+
+
+def job_with_a_bad_file(folder, count):
+    """Write ranks of which the 118th is damaged; rank r computes for r + 1 µs."""
+    for rank in range(count):
+        reduce = {"kernel": "ncclDevKernel_AllReduce", "dur": 3, "stream": 9}
+        rows = [*launched(1, 10, dur=rank + 1), *launched(2, 2_000, **reduce)]
+        told = {"distributedInfo": {"rank": rank, "world_size": count}, "traceEvents": rows}
+        text = json.dumps(told).replace('"ts": 2000,', '"ts": ,' if rank == 117 else '"ts": 2000,')
+        (folder / f"trace{rank}.json").write_text(text)
+
+
+@pytest.mark.parametrize("count", [200, pytest.param(1_000, marks=pytest.mark.slow)])
+def test_of_many_ranks_one_bad_file_is_one_row(tmp_path, count):
+    job_with_a_bad_file(tmp_path, count)
+    alive, most = weakref.WeakValueDictionary(), []
+
+    @analyze.per_rank
+    def ranks_in_memory(events):
+        alive[len(most)] = events
+        most.append(len(alive))
+        return analyze.time_breakdown(events)
+
+    files = load.rank_files(tmp_path)
+    tables = analyze.by_rank(files, [ranks_in_memory], processes=1, progress=False)
+    ranks = [rank for rank in range(count) if rank != 117]
+    table = tables["ranks_in_memory"]
+    assert table["rank"].tolist() == ranks
+    assert table["compute_ns"].tolist() == [1_000 * (rank + 1) for rank in ranks]
+    assert table["communication_ns"].tolist() == [3_000] * (count - 1)
+    assert max(most) == 1
+    (bad,) = tables["quality"].query("finding == 'dropped'").itertuples()
+    assert bad.source == str(tmp_path / "trace117.json")
+    assert "at byte" in bad.what
+    # The loader tells the same of the same file, and of no other.
+    whole = load.traces(tmp_path, progress=False)
+    assert whole.ranks["rank"].tolist() == ranks
+    (row,) = whole.quality.query("finding == 'dropped'").itertuples()
+    assert bad.what.endswith(row.what)
 
 
 def test_traces_come_one_by_one_in_order_of_rank(sixty_four):

@@ -12,6 +12,7 @@ import pytest
 
 from tests.load.conftest import event, launched
 from workbench import load
+from workbench._shared import rank_sets
 from workbench.errors import LoadError
 from workbench.load._files.archive import Source
 from workbench.tables import HARMLESS, Trace
@@ -212,8 +213,7 @@ def test_nothing_half_written_stays_behind(two_ranks, tmp_path, monkeypatch):
 def test_large_sets_are_read_by_several_processes(two_ranks, monkeypatch):
     front_door = importlib.import_module("workbench.load._traces.reader")
     plain = load.traces(two_ranks)
-    monkeypatch.setattr(front_door, "_PARALLEL_FROM_S", 0)
-    monkeypatch.setattr(front_door.os, "cpu_count", lambda: 2)
+    monkeypatch.setattr(front_door, "processes_for", lambda count, expected_s: 2)
     assert_same(plain, load.traces(two_ranks))
 
 
@@ -223,7 +223,8 @@ def test_large_sets_are_read_by_several_processes(two_ranks, monkeypatch):
         ("compiled", 1, 200, "", False),  # 1.3 s in all, as long as two processes take to start
         ("compiled", 60, 8, "", False),
         ("compiled", 60, 64, "", True),
-        ("compiled", 60, 8, ".gz", True),
+        ("compiled", 60, 8, ".gz", True),  # unpacked by one process after the other
+        ("compiled", 1, 4_000, "", False),  # joined sooner than sent
         ("python", 1, 200, "", True),
         ("python", 1, 8, "", False),
     ],
@@ -236,7 +237,9 @@ def test_processes_are_started_for_work_that_takes_longer_than_they_do(
     files = [
         Source(f"r{at}.json{packed}", Path("x"), size_bytes=size * 1_000_000) for at in range(count)
     ]
-    assert (front_door._expected_s(files, engine) >= front_door._PARALLEL_FROM_S) == is_parallel
+    monkeypatch.setattr(rank_sets.os, "cpu_count", lambda: 2)
+    workers = rank_sets.processes_for(count, front_door._expected_s(files, engine))
+    assert workers == (2 if is_parallel else 1)
 
 
 def test_profiles_and_execution_traces_of_one_job_go_together(trace_file):

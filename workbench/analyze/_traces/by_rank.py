@@ -64,8 +64,8 @@ def by_rank(
         A ``distributed.Client``: each rank is a task for one of its workers, which must see the
         files under the same paths.
     processes
-        Processes of this machine to use without a client; None uses all cores from 128 MiB of files
-        on.
+        Processes of this machine to use without a client; None uses all cores where one would take
+        longer than they take to start.
     progress
         Whether to show a progress bar if it takes more than a second.
 

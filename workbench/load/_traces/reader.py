@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import os
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -18,7 +17,7 @@ import pyarrow as pa
 
 from workbench._shared.kernel_kinds import KINDS, SHIPPED_RULES, read_rules
 from workbench._shared.progress import progress as progress_bar
-from workbench._shared.rank_sets import remarks_on_set
+from workbench._shared.rank_sets import processes_for, remarks_on_set
 from workbench._shared.writing import write_whole
 from workbench.errors import LoadError, WorkbenchError
 from workbench.load._files.archive import Paths, Source, Survey, shown_all, streams, survey
@@ -73,10 +72,9 @@ PROFILES = {
 _OPENED = {"nsight": nsight.is_export, "rocpd": rocpd.is_rocpd}
 _GRAPHS = {"chakra": chakra.chakra, "execution trace": execution_trace.execution_trace}
 
-# Two worker processes take a second of processor time before they read, and as long to answer.
-_PARALLEL_FROM_S = 2.0
-_COMPILED_BYTES_PER_S, _PYTHON_BYTES_PER_S, _FILES_PER_S = 800e6, 28e6, 200
-_UNPACKED_RATIO = 12  # as traces are packed
+# How fast one process reads content, unpacks that of packed files, and opens files.
+_COMPILED_BYTES_PER_S, _PYTHON_BYTES_PER_S = 800e6, 28e6
+_UNPACKED_BYTES_PER_S, _FILES_PER_S = 300e6, 1_000
 # A file of fewer rows takes longer by itself than in a group; a group is as large as a large file.
 _SMALL_ROWS, _GROUP_ROWS = 1 << 18, 1 << 20
 _LONG_HEAD_BYTES = 4 << 20
@@ -326,13 +324,12 @@ def _read_all(
     progress: bool,
 ) -> list[RankTables | RawRank]:
     total = sum(source.size_bytes for source in wanted)
-    workers = min(len(wanted), os.cpu_count() or 1)
     # Members of a tar.gz are read in one pass; each process would unpack all before its own.
     one_pass = any(source.place is not None for source in wanted)
-    expected_s = _expected_s(wanted, reader.engine)
-    in_parallel = workers > 1 and expected_s >= _PARALLEL_FROM_S and not one_pass
+    most = 1 if one_pass else len(wanted)
+    workers = processes_for(most, _expected_s(wanted, reader.engine))
     with progress_bar(total=total, unit="B", label="loading traces", enabled=progress) as bar:
-        if in_parallel:
+        if workers > 1:
             return list(_in_processes(reader, wanted, workers, bar.update, dropped))
         tables: list[RankTables | RawRank] = []
         # Of which window a file is, its times tell; other columns are of one file.
@@ -346,12 +343,10 @@ def _read_all(
 
 def _expected_s(wanted: Sequence[Source], engine: EngineName) -> float:
     """Return how long one process reads, about."""
-    size = sum(
-        source.size_bytes * (_UNPACKED_RATIO if plain_name(source.label) != source.label else 1)
-        for source in wanted
-    )
+    total = sum(source.size_bytes for source in wanted)
+    packed = sum(source.size_bytes for source in wanted if plain_name(source.label) != source.label)
     rate = _COMPILED_BYTES_PER_S if is_compiled(engine) else _PYTHON_BYTES_PER_S
-    return size / rate + len(wanted) / _FILES_PER_S
+    return total / rate + packed / _UNPACKED_BYTES_PER_S + len(wanted) / _FILES_PER_S
 
 
 @dataclass(frozen=True)
