@@ -17,6 +17,7 @@ import pandas as pd
 
 from tests.fuzz.structures import zipped
 from tests.load.fleet.test_job_scalars import T0, VERSION, records, run
+from tests.load.traces.ascend_files import trace_view
 from tests.load.traces.nsight.nsight_files import tables, two_processes, write, write_parquet
 from tests.load.traces.perfetto import perfetto_files
 from tests.load.traces.rocm import rocm_files
@@ -196,6 +197,7 @@ def _made() -> list[Seed]:
         Seed("made/history.jsonl", b"".join(map(_line, history)), "job_log"),
         Seed("made/mlflow.metric", metric.encode(), "metrics"),
         Seed("made/xla.trace.json", named, "traces"),
+        Seed("made/ascend.json", json.dumps(trace_view()).encode(), "traces"),
         Seed("made/rank0.pickle", snapshot, "memory"),
         Seed("made/events.out.tfevents.1.gpu7", records(VERSION, *run(40)), "job_log"),
         *(

@@ -21,8 +21,9 @@ Ints: TypeAlias = NDArray[np.int64]
 MISSING = -1
 # Categories of calls that can launch GPU work, by vendor.
 LAUNCH_CATEGORIES = frozenset(
-    {"cuda_runtime", "cuda_driver", "mtia_runtime", "xpu_runtime", "privateuse1_runtime"}
-)
+    {"cuda_runtime", "cuda_driver", "mtia_runtime", "xpu_runtime", "privateuse1_runtime",
+     "privateuse1_driver", "glow_runtime"}
+)  # fmt: skip
 _WORK_COLUMNS = ("rank", "start_ns", "dur_ns", "kind", "device")
 # What text is in a column: object for pandas 2, str for pandas 3.
 _TEXT = pd.Series(["text"]).dtype
@@ -88,7 +89,8 @@ def _contents(events: pd.DataFrame) -> str:
     ranks = events["rank"].nunique()
     return (
         f"the {len(events):,} events of {ranks} rank{'s' * (ranks != 1)} are {largest}. "
-        "Record the trace with GPU activities switched on"
+        "Record the trace with GPU activities switched on (ProfilerActivity.CUDA, XPU, HPU, MTIA "
+        "or PrivateUse1, as the device is)"
     )
 
 

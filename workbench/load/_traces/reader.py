@@ -26,7 +26,7 @@ from workbench.load._files.json_events import to_integer
 from workbench.load._files.rank_names import NO_RANK_TOLD, RankArgument, Ranked, Window, ranked
 from workbench.load._files.stream import Stream, plain_name
 from workbench.load._files.wanted import appearance, is_utf16
-from workbench.load._traces import parquet
+from workbench.load._traces import ascend, parquet
 from workbench.load._traces.chakra import reader as chakra
 from workbench.load._traces.execution import reader as execution_trace
 from workbench.load._traces.graph import concat
@@ -67,6 +67,7 @@ from workbench.tables import (
 PROFILES = {
     "nsight": nsight.nsight, "rocprofv3": rocprofv3.rocprofv3, "rocpd": rocpd.rocpd,
     "perfetto": perfetto, "xplane": xplane.xplane, "xprof json": json_form.xprof_json,
+    "ascend": ascend.ascend,
 }  # fmt: skip
 # Databases of several tools begin alike; these are opened to be sure.
 _OPENED = {"nsight": nsight.is_export, "rocpd": rocpd.is_rocpd}
@@ -99,9 +100,9 @@ def traces(  # noqa: PLR0913 - the front door
 
     Formats are recognised by content: PyTorch profiler (Kineto) traces of any generation and
     vendor, exports of Nsight Systems (SQLite, or a folder of Parquet), rocprofv3 (JSON and rocpd),
-    Perfetto (``.pftrace``), PyTorch execution traces, Chakra execution traces (protobuf and JSON),
-    and the workbench's own Parquet. Damage is repaired where that is safe, and everything dropped,
-    repaired or assumed is counted in the quality table.
+    Perfetto (``.pftrace``), Ascend NPUs (``trace_view.json``), PyTorch execution traces, Chakra
+    execution traces (protobuf and JSON), and the workbench's own Parquet. Damage is repaired where
+    that is safe, and everything dropped, repaired or assumed is counted in the quality table.
 
     Parameters
     ----------
@@ -292,6 +293,8 @@ def format_of(source: Source) -> str:
     head = source.head()
     if json_form.looks_like(head, source.label):
         return "xprof json"
+    if ascend.looks_like(head, source.label):
+        return "ascend"
     if kineto_format.EVENT_LIST.search(head):
         return "kineto"
     # From the surest mark to the least: many formats are JSON objects that begin alike.

@@ -14,7 +14,10 @@ from workbench._shared.profiler_steps import is_step_name
 MAX_LANES = 40
 KIND_ORDER = ("compute", "communication", "memory", "other", "operator", "runtime call")
 
-_RUNTIME = ("cuda_runtime", "cuda_driver", "mtia_runtime", "xpu_runtime", "privateuse1_runtime")
+_RUNTIME = (
+    "cuda_runtime", "cuda_driver", "mtia_runtime", "xpu_runtime", "xpu_driver",
+    "privateuse1_runtime", "privateuse1_driver", "glow_runtime",
+)  # fmt: skip
 _HOST = ("cpu_op", "user_annotation", "python_function")
 _PLACE = ["rank", "process", "thread", "device", "stream"]
 # Before any time: the first row of a thread has no end before it.

@@ -38,6 +38,8 @@ IntArray = npt.NDArray[np.int64]
 # Arguments that become columns: name in the file -> (column, how it is stored).
 COLUMNS: Mapping[str, tuple[str, int]] = {
     "device": ("device", INTEGER), "stream": ("stream", INTEGER),
+    # Kernels of Intel's GPUs have a queue of SYCL in place of a stream.
+    "sycl queue": ("stream", INTEGER),
     "correlation": ("correlation", INTEGER), "External id": ("external_id", INTEGER),
     "external id": ("external_id", INTEGER), "bytes": ("size_bytes", INTEGER),
     "Collective name": ("collective", TEXT), "Process Group Name": ("group", TEXT),
