@@ -144,7 +144,7 @@ ROOFLINE = table("""
     memory_bytes_per_s: Float64? >=0 - peak of the memory
     bound: category? - compute or memory: which of the two peaks takes longer
     roof_ns: Float64? >=0 - shortest time that the peaks allow
-    roof_share: Float64? >=0 - shortest time / time; above 1 something is wrong, see the note
+    roof_ratio: Float64? >=0 - shortest time / time; above 1 something is wrong, see the note
     gain_ns: Float64? >=0 - time above the shortest
     kernel: str - GPU work of the longest time
     is_sure: bool - not above the roof, as far as can be told

@@ -41,7 +41,7 @@ def roofline(rank, n):
         "family": ["matrix product", "elementwise"][n % 2], "call_count": 1, "kernel_count": 1,
         "kernel_ns": n + 1, "flop_count": 1e9, "moved_bytes": 1e6, "flop_per_s": 1e14 + n,
         "bytes_per_s": 1e12, "intensity_flop_per_byte": 1e3, "peak_flop_per_s": 9.89e14,
-        "memory_bytes_per_s": 3.35e12, "bound": "compute", "roof_ns": 0.2, "roof_share": 0.5,
+        "memory_bytes_per_s": 3.35e12, "bound": "compute", "roof_ns": 0.2, "roof_ratio": 0.5,
         "gain_ns": 0.5 * n, "kernel": HOSTILE, "is_sure": True, "note": HOSTILE,
     }  # fmt: skip
 

@@ -125,7 +125,7 @@ def _add_roofs(figure: go.Figure, drawn: pd.DataFrame, reach: tuple[float, float
 
 
 def _hover(row: dict[Any, Any]) -> str:
-    share = "" if pd.isna(row["roof_share"]) else f"{percent(row['roof_share'])} of its roof"
+    share = "" if pd.isna(row["roof_ratio"]) else f"{percent(row['roof_ratio'])} of its roof"
     rate = "" if pd.isna(row["bytes_per_s"]) else f"{row['bytes_per_s'] / 1e12:,.3g} TB/s"
     doubt = "" if pd.isna(row["note"]) else f"<br>{label(row['note'], 80)}"
     return (
@@ -143,7 +143,7 @@ def _claim(roofline: pd.DataFrame, told: pd.DataFrame) -> str:
         return f"No operator with a roof is below it; {plural(len(told), 'row')} drawn"
     row = gaining.sort_values("gain_ns").to_dict("records")[-1]
     return (
-        f"{label(row['name'], 40)} reaches {percent(row['roof_share'])} of its {row['bound']} "
+        f"{label(row['name'], 40)} reaches {percent(row['roof_ratio'])} of its {row['bound']} "
         f"roof; at the roof {percent(row['gain_ns'] / total_ns)} of the GPU work would be gone, "
         "more than of any other operator"
     )

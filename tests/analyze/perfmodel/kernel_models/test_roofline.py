@@ -111,7 +111,7 @@ def test_the_roof_is_the_longer_of_the_two_times(roof):
     product, added = table.loc["aten::mm"], table.loc["aten::add"]
     assert (product["bound"], added["bound"]) == ("compute", "memory")
     assert product["roof_ns"] == pytest.approx(2 * m**3 / 1e14 * 1e9)
-    assert product["roof_share"] == pytest.approx(2 * m**3 / 1e14 / 2e-3)
+    assert product["roof_ratio"] == pytest.approx(2 * m**3 / 1e14 / 2e-3)
     assert added["roof_ns"] == pytest.approx(3 * 2 * m**2 / 1e12 * 1e9)
     assert table["gain_ns"].tolist() == pytest.approx(
         (table["kernel_ns"] - table["roof_ns"]).tolist()
@@ -122,7 +122,7 @@ def test_what_is_above_its_roof_is_flagged(roof):
     m = 4096
     rows = [event("aten::mm", 0, 9, **recorded([[m, m], [m, m]])), *started(1, 5, dur=20)]
     row = roof(rows).iloc[0]
-    assert row["roof_share"] > 1
+    assert row["roof_ratio"] > 1
     assert not row["is_sure"]
     assert "wrong" in row["note"]
     assert row["gain_ns"] == 0
@@ -135,7 +135,7 @@ def test_a_kernel_in_tf32_is_not_held_against_the_peak_of_float32(roof):
     ]
     row = roof(rows).iloc[0]
     assert row["dtype"] == "tf32"
-    assert pd.isna(row["roof_share"])
+    assert pd.isna(row["roof_ratio"])
     assert "no peak" in row["note"]
 
 
@@ -393,4 +393,4 @@ def test_the_products_of_a_public_trace_are_those_that_tracelens_prints(real_dat
     assert attention["flop_count"] / 24 == pytest.approx(10.239377408e9 * 560 / 559, rel=1e-12)
     assert attention["moved_bytes"] / 24 == 69.875 * 2**20
     assert table["is_sure"].all()
-    assert (table["roof_share"].dropna() < 1).all()
+    assert (table["roof_ratio"].dropna() < 1).all()

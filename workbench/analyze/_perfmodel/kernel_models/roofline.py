@@ -322,11 +322,11 @@ def _with_roofs(table: pd.DataFrame, limits: pd.DataFrame) -> pd.DataFrame:
     roof = computing.where(computing > moving, moving).where(computing.notna() & moving.notna())
     bound = pd.Series(np.where(computing > moving, "compute", "memory"), index=table.index)
     table["bound"], table["roof_ns"] = bound.where(roof.notna()), roof
-    table["roof_share"] = roof / (1e9 * seconds)
+    table["roof_ratio"] = roof / (1e9 * seconds)
     table["gain_ns"] = (table["kernel_ns"] - roof).clip(lower=0)
     no_peak = counted & table["peak_flop_per_s"].isna() & flop_count.notna()
     table.loc[no_peak, "note"] = "no peak is known for " + table["dtype"].astype(object)
-    above = table["roof_share"] > _ABOVE
+    above = table["roof_ratio"] > _ABOVE
     table["is_sure"] = ~above
     table.loc[above, "note"] = table.loc[above, "bound"].map(_FASTER)
     table["note"] = table["note"].replace("", None)
