@@ -343,6 +343,11 @@ from ._communication.compression import (
     compression_speedup as compression_speedup,
     table_bounds as table_bounds,
 )
+from ._communication.places import (
+    collective_scopes as collective_scopes,
+    place_bandwidth as place_bandwidth,
+    rank_places as rank_places,
+)
 from ._communication.savings import (
     all_to_all_padding as all_to_all_padding,
     communication_speedup as communication_speedup,

@@ -1,6 +1,10 @@
 """Widgets around one analysis and one figure each; the only code that knows ipywidgets."""
 
-from workbench.explore.communication import collective_scaling, startup_goodput
+from workbench.explore.communication import (
+    collective_scaling,
+    place_bandwidth,
+    startup_goodput,
+)
 from workbench.explore.compression import compression_speedup
 from workbench.explore.failures import (
     cause_shares,
@@ -93,6 +97,7 @@ __all__ = [
     "parallelism_plan",
     "pipeline",
     "pipeline_schedule",
+    "place_bandwidth",
     "power_management",
     "power_smoothing",
     "power_spectrum",

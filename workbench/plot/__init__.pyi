@@ -169,6 +169,7 @@ from ._communication.compression import (
 from ._communication.links import (
     collective_bandwidth as collective_bandwidth,
     slow_links as slow_links,
+    place_bandwidth as place_bandwidth,
 )
 from ._communication.savings import (
     all_to_all_padding as all_to_all_padding,
