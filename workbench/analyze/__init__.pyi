@@ -23,6 +23,11 @@ from ._traces.collectives import (
 )
 from ._traces.diff import trace_diff as trace_diff
 from ._traces.idle import idle_time as idle_time
+from ._traces.inference import (
+    graph_kernels as graph_kernels,
+    inference_iterations as inference_iterations,
+    inference_summary as inference_summary,
+)
 from ._traces.kernels import (
     kernel_kinds as kernel_kinds,
     kernels as kernels,

@@ -55,6 +55,7 @@ from workbench.explore.power_management import power_management
 from workbench.explore.regions import local_training_rate
 from workbench.explore.traces import (
     collective_waits,
+    inference_iterations,
     kernels,
     memory_peak,
     time_breakdown,
@@ -84,6 +85,7 @@ __all__ = [
     "graph_ablation",
     "incidents",
     "inference_capacity",
+    "inference_iterations",
     "inference_node",
     "injection_sample_sizes",
     "interval_funnel",

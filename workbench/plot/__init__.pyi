@@ -27,6 +27,7 @@ from ._traces.memory import (
     memory_peak as memory_peak,
     memory_timeline as memory_timeline,
 )
+from ._traces.inference import inference_iterations as inference_iterations
 from ._traces.kernels import trace_diff as trace_diff
 from ._traces.breakdown import idle_time as idle_time
 from ._traces.kernels import (

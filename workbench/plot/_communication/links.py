@@ -188,6 +188,7 @@ def place_bandwidth(table: pd.DataFrame, *, source: str = "", synthetic: bool = 
     figure.update_layout(height=max(len(shown) * 24, 180), margin_l=left_margin(shown))
     for axis in (figure.update_xaxes, figure.update_yaxes):
         axis(type="category", showgrid=False, title="node")
+    figure.update_xaxes(title="node; in the cells bus bandwidth [GB/s]")
     figure.update_yaxes(autorange="reversed")
     notes = ["the fastest group of a pair counts; the diagonal is inside the node"]
     if len(best) > len(shown):
