@@ -347,6 +347,8 @@ def own_files(folder):
     (folder / "runs" / "jax").mkdir()
     (folder / "runs" / "jax" / "h.xplane.pb").write_bytes(gpu_space().SerializeToString())
     test_traced.traced(test_traced.job(), folder / "runs" / "pipelined")
+    places = "".join(f"{rank},node{rank // 4}\n" for rank in range(16))
+    (folder / "places.csv").write_text(f"rank,node\n{places}")
     by_rank = "".join(f"     rank {rank:2d}: {100 + rank}.00\n" for rank in range(8))
     timers = f"times across ranks (ms):\n  forward-compute:\n{by_rank}"
     (folder / "megatron.log").write_text(timers)

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from workbench import analyze, explore
+from workbench import analyze, explore, simulate
 
 
 def test_it_starts_at_64_mb_on_all_numbers_of_ranks(title):
@@ -56,3 +56,17 @@ def _timed(explorer, values):
     begin = time.process_time()
     explorer.draw(**values)
     return time.process_time() - begin
+
+
+def test_places_can_be_seen_by_operation_size_and_view(title):
+    job = simulate.troubled_job({"slow link": 0.1}, seed=1, ranks=16)
+    trace = job.bundle.trace
+    collectives = analyze.collectives(trace.events, process_groups=trace.process_groups)
+    explorer = explore.place_bandwidth(collectives, gpus_per_node=4, source="a job", synthetic=True)
+    assert "node" in title(explorer)
+    explorer.controls["view"].value = "slow links"
+    assert "Slow: node" in title(explorer)
+    explorer.controls["operation"].value = "all-to-all"
+    explorer.controls["least_bytes"].value = 40_000_000_000
+    assert explorer.message.value == ""
+    assert "cannot be told" in title(explorer)

@@ -23,6 +23,11 @@ from ._traces.collectives import (
 )
 from ._traces.diff import trace_diff as trace_diff
 from ._traces.idle import idle_time as idle_time
+from ._traces.inference import (
+    graph_kernels as graph_kernels,
+    inference_iterations as inference_iterations,
+    inference_summary as inference_summary,
+)
 from ._traces.kernels import (
     kernel_kinds as kernel_kinds,
     kernels as kernels,
@@ -343,6 +348,11 @@ from ._communication.compression import (
     compression as compression,
     compression_speedup as compression_speedup,
     table_bounds as table_bounds,
+)
+from ._communication.places import (
+    collective_scopes as collective_scopes,
+    place_bandwidth as place_bandwidth,
+    rank_places as rank_places,
 )
 from ._communication.savings import (
     all_to_all_padding as all_to_all_padding,

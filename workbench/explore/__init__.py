@@ -1,6 +1,10 @@
 """Widgets around one analysis and one figure each; the only code that knows ipywidgets."""
 
-from workbench.explore.communication import collective_scaling, startup_goodput
+from workbench.explore.communication import (
+    collective_scaling,
+    place_bandwidth,
+    startup_goodput,
+)
 from workbench.explore.compression import compression_speedup
 from workbench.explore.failures import (
     cause_shares,
@@ -51,6 +55,7 @@ from workbench.explore.power_management import power_management
 from workbench.explore.regions import local_training_rate
 from workbench.explore.traces import (
     collective_waits,
+    inference_iterations,
     kernels,
     memory_peak,
     roofline,
@@ -81,6 +86,7 @@ __all__ = [
     "graph_ablation",
     "incidents",
     "inference_capacity",
+    "inference_iterations",
     "inference_node",
     "injection_sample_sizes",
     "interval_funnel",
@@ -94,6 +100,7 @@ __all__ = [
     "parallelism_plan",
     "pipeline",
     "pipeline_schedule",
+    "place_bandwidth",
     "power_management",
     "power_smoothing",
     "power_spectrum",

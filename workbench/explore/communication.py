@@ -1,9 +1,9 @@
-"""Explore communication at scale: collectives on a network of levels, start-up and goodput."""
+"""Explore communication: collectives by place and on a network of levels, start-up, goodput."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 
 import ipywidgets as widgets
 import pandas as pd
@@ -11,7 +11,7 @@ import plotly.graph_objects as go
 
 from workbench import analyze, plot
 from workbench.analyze import COLLECTIVE_ALGORITHMS, FaultTolerance
-from workbench.explore.panel import Explorer, numbers, slider
+from workbench.explore.panel import Explorer, choice, chosen_rows, numbers, slider
 from workbench.plot._style.text import size
 from workbench.tables import Source
 
@@ -67,6 +67,60 @@ def collective_scaling(levels: pd.DataFrame | None = None) -> Explorer:
         ),
         latency=numbers("latency beyond the node [times]", (0.25, 0.5, 1, 2, 4), 1),
         oversubscribed=numbers("oversubscription", (1, 2, 2.8, 4, 7, 10), 2.8),
+    )
+
+
+def place_bandwidth(
+    collectives: pd.DataFrame,
+    *,
+    places: pd.DataFrame | None = None,
+    gpus_per_node: int = 8,
+    source: str = "",
+    synthetic: bool = False,
+) -> Explorer:
+    """Choose a view, the operation and the smallest size; see which node has slow links.
+
+    Starts with the bandwidth between nodes over all operations of 1 MB and more.
+
+    Parameters
+    ----------
+    collectives
+        Table :data:`workbench.tables.COLLECTIVES` of :func:`workbench.analyze.collectives`.
+    places, gpus_per_node
+        As for :func:`workbench.analyze.collective_bandwidth`.
+    source, synthetic
+        Where the data comes from, and whether it was generated; the figure says both.
+
+    Returns
+    -------
+    workbench.explore.Explorer
+        Controls above :func:`workbench.plot.place_bandwidth` and
+        :func:`workbench.plot.slow_links`.
+    """
+    by_place = {
+        name: partial(function, places=places, gpus_per_node=gpus_per_node)
+        for name, function in (
+            ("bandwidth between nodes", analyze.place_bandwidth),
+            ("slow links", analyze.slow_links),
+        )
+    }
+    figures = dict(zip(by_place, (plot.place_bandwidth, plot.slow_links), strict=True))
+    bandwidth = cache(
+        partial(
+            analyze.collective_bandwidth, collectives, places=places, gpus_per_node=gpus_per_node
+        )
+    )
+
+    def draw(*, view: str, operation: str, least_bytes: int) -> go.Figure:
+        rows = chosen_rows(bandwidth(), operation=operation)
+        table = by_place[view](rows, least_bytes=least_bytes)
+        return figures[view](table, source=source, synthetic=synthetic)
+
+    return Explorer(
+        draw,
+        view=widgets.Dropdown(options=list(by_place), description="view"),
+        operation=choice("operation", list(COLLECTIVE_ALGORITHMS)),
+        least_bytes=slider("least size", [(size(n), n) for n in _SIZES], 1_000_000),
     )
 
 

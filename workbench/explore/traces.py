@@ -90,6 +90,38 @@ def collective_waits(trace: Trace, *, source: str = "", synthetic: bool = False)
     )
 
 
+def inference_iterations(trace: Trace, *, source: str = "", synthetic: bool = False) -> Explorer:
+    """Choose a rank and a phase; see how long iterations of an inference engine run.
+
+    Starts with all of them.
+
+    Parameters
+    ----------
+    trace
+        What :func:`workbench.load.traces` returns.
+    source, synthetic
+        Where the data comes from, and whether it was generated; the figure says both.
+
+    Returns
+    -------
+    workbench.explore.Explorer
+        Controls above :func:`workbench.plot.inference_iterations`.
+
+    Raises
+    ------
+    WorkbenchError
+        If the trace has no iterations.
+    """
+    table = analyze.inference_iterations(trace.events)
+
+    def draw(*, rank: int | str, phase: str) -> go.Figure:
+        rows = chosen_rows(table, rank=rank, phase=phase)
+        return plot.inference_iterations(rows, source=source, synthetic=synthetic)
+
+    phases = table["phase"].cat.remove_unused_categories().cat.categories
+    return Explorer(draw, rank=rank_choice(trace), phase=choice("phase", map(str, phases)))
+
+
 def kernels(trace: Trace, *, source: str = "", synthetic: bool = False) -> Explorer:
     """Choose a rank, a kind of work and how many names to see; see what takes longest.
 

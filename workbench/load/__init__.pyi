@@ -63,6 +63,7 @@ from ._fleet.reader import fleet as fleet
 
 # Communication
 from ._communication.embedding_outputs import embedding_outputs as embedding_outputs
+from ._communication.rank_places import rank_places as rank_places
 from ._communication.regions import (
     local_training_losses as local_training_losses,
     regions as regions,

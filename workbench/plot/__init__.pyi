@@ -27,6 +27,7 @@ from ._traces.memory import (
     memory_peak as memory_peak,
     memory_timeline as memory_timeline,
 )
+from ._traces.inference import inference_iterations as inference_iterations
 from ._traces.kernels import trace_diff as trace_diff
 from ._traces.breakdown import idle_time as idle_time
 from ._traces.kernels import (
@@ -170,6 +171,7 @@ from ._communication.compression import (
 from ._communication.links import (
     collective_bandwidth as collective_bandwidth,
     slow_links as slow_links,
+    place_bandwidth as place_bandwidth,
 )
 from ._communication.savings import (
     all_to_all_padding as all_to_all_padding,

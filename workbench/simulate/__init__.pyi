@@ -6,6 +6,7 @@ from ._traces.memory import (
     MemoryAllocator as MemoryAllocator,
     memory_snapshot as memory_snapshot,
 )
+from ._traces.serving import serving_trace as serving_trace
 from ._traces.twin import TwinChange as TwinChange, traces_like as traces_like
 
 # Workload imbalance

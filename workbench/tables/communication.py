@@ -98,6 +98,8 @@ COLLECTIVE_BANDWIDTH = table("""
     members: str - global ranks, comma separated
     rank_count: int64 >=2 - members
     node_count: int64 >=1 - nodes they are on
+    scope: str optional - one node, one rail, several rails, between nodes (rails are not recorded)
+        or across switches
     size_bytes: int64 >=1 - size of the larger buffer of a rank
     collective_count: int64 >=1 - collectives measured
     dur_ns: float64 >=1 - median over them of the shortest duration of all ranks
@@ -105,24 +107,67 @@ COLLECTIVE_BANDWIDTH = table("""
     modelled_gb_per_s: float64 >=0 - of the fastest algorithm of the model [10^9 bytes/s]
     algorithm: str - that algorithm
     model_ratio: float64 >=0 - measured / modelled bandwidth
-    peer_ratio: Float64? 0..1 - measured / best of all groups of as many ranks and nodes with the
-        same collective and size; missing without another group
+    peer_ratio: Float64? 0..1 - measured / best of all groups of as many ranks and nodes and of the
+        same scope with the same collective and size; missing without another group
     doubt: str - why the duration may not be that of the transfer
 """)
 
 SLOW_LINKS = table("""
     slow_links: One row per link of a node: whether all groups that use it are slow.
 
-    node: int32 >=0 - node
+    node: int32 >=0 - number of the node, in order of its first rank
+    node_name: str optional - its name, where places are given
     rail: Int32? >=0 - adapter of the node; missing for the links inside the node
     group_count: int64 >=1 - groups of ranks that use the link and can be compared
     slow_count: int64 >=0 - of them slower than their peers
     best_ratio: float64 0..1 - best of their bandwidths / that of their peers: a bound of what the
         link can do
-    suspect: str - link, node, rail or inside the node, whichever explains most slow groups; empty
-        for no suspect
+    suspect: str - link, node, rail, switch or inside the node, whichever explains most slow groups;
+        empty for no suspect
     alike_count: int64 >=0 - other suspects that the same groups use, so no trace tells them apart
     doubt: str - what cannot be told
+""")
+
+RANK_PLACES = table("""
+    rank_places: One row per rank: the node it runs on, and where that hangs in the network.
+
+    rank: int32 >=0 - global rank
+    node: str - name of the node
+    rail: Int32? >=0 - adapter of the node that the rank uses, as numbered on every node; missing if
+        not recorded
+    switch: str? - switch (or pod) of the node; missing if not recorded
+    basis: str - topology file, host name in the trace, or host name in the file name; and what is
+        doubtful
+""")
+
+COLLECTIVE_SCOPES = table("""
+    collective_scopes: One row per scope and operation: matched collectives by the links they use.
+
+    scope: str - one node, one rail, several rails, between nodes (rails are not recorded) or across
+        switches
+    operation: str - e.g. all-reduce
+    collective_count: int64 >=1 - collectives
+    group_count: int64 >=1 - different sets of ranks that run them
+    size_bytes: Int64? >=0 - sum over the collectives of the mean size of their ranks; missing if
+        one of them has none
+    kernel_ns: int64 >=0 - duration of their kernels, summed over the ranks
+    transfer_ns: int64 >=0 - of it: ranks times the shortest duration of each collective
+    waiting_share: float64 0..1 - of the kernel time: the rest, waiting for the last rank
+    bus_gb_per_s: Float64? >=0 - bus bandwidth over the transfer time [10^9 bytes/s]
+""")
+
+PLACE_BANDWIDTH = table("""
+    place_bandwidth: One row per pair of nodes, and per node with itself: bus bandwidth of the
+    collectives that both take part in.
+
+    node: str - node that comes first
+    other_node: str - node that comes later, or the same: collectives inside the node
+    scope: str - inside the node or between nodes
+    group_count: int64 >=1 - groups of ranks that both are in
+    least_node_count: int64 >=1 - nodes of the smallest of these groups
+    best_gb_per_s: float64 >=0 - bus bandwidth of the fastest of them [10^9 bytes/s]
+    best_ratio: float64 0..1 - of that of the best pair of this scope
+    doubt: str - why the pair itself may be faster
 """)
 
 FAULT_CHECKLIST = table("""

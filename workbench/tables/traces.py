@@ -119,6 +119,7 @@ RANKS = table("""
     first_ns: Int64? - start of the earliest event
     last_ns: Int64? - end of the latest event
     event_count: int64 >=0 - rows of this rank in the events table
+    host: str? optional - name of the host, where the trace says it
 """)
 
 RANK_FILES = table("""

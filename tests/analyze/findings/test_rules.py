@@ -324,6 +324,19 @@ def enough_memory():
         return load.bundle(path)
 
 
+def serving(gap_us=500.0, count=20):
+    """One rank decodes; between two iterations the host schedules for ``gap_us``."""
+    rows, at = [], START
+    for number in range(count):
+        rows += launched(0, 0, at, MS, f"{number}", GEMM)
+        rows.append(
+            {"rank": 0, "start_ns": at - 50 * US, "dur_ns": 30 * US, "name": "step[DECODE bs=8]",
+             "category": "user_annotation"}
+        )  # fmt: skip
+        at += MS + round(gap_us * US)
+    return trace(rows)
+
+
 CASES = {
     "straggler": straggler,
     "exposed_communication": lambda: trace(rows_of(transfer_us=600, hidden=0.2)),
@@ -332,6 +345,7 @@ CASES = {
     "long_pauses": lambda: idle_host(20_000.0, 60_000.0, count=20),
     "synchronising_calls": lambda: idle_host(60.0, 100.0, blocking="cudaStreamSynchronize"),
     "graph_holes": graph_holes,
+    "inference_gaps": serving,
     "data_loader": data_loader,
     "pageable_copies": lambda: copies("Memcpy HtoD (Pageable -> Device)"),
     "slow_copies": lambda: copies("Memcpy HtoD (Pinned -> Device)"),
@@ -476,6 +490,11 @@ def test_every_rule_has_a_made_case():
 def test_copies_are_told_once_and_only_where_they_cost_time(options, rules):
     told = {"exposed_copies", "pageable_copies", "slow_copies"}
     assert found_in(copies_in_turn(*options)) & told == rules
+
+
+def test_short_gaps_between_iterations_and_few_iterations_are_no_finding():
+    assert "inference_gaps" not in found_in(serving(gap_us=50.0))
+    assert "inference_gaps" not in found_in(serving(count=5))
 
 
 @pytest.mark.parametrize("domain", QUIET)

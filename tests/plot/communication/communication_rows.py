@@ -47,3 +47,11 @@ def slow_links(rank, n):
         "node": n, "rail": None if n % 3 else rank, "group_count": 2, "slow_count": 2,
         "best_ratio": 0.5, "suspect": HOSTILE if n % 7 == 0 else "",
     }  # fmt: skip
+
+
+def place_bandwidth(rank, n):
+    return {
+        "node": f"{HOSTILE}{rank % 7}", "other_node": f"{HOSTILE}{n % 7}", "group_count": 1,
+        "scope": ("inside the node", "between nodes")[rank % 7 != n % 7], "least_node_count": 2,
+        "best_gb_per_s": 40.0, "best_ratio": 0.5,
+    }  # fmt: skip

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from workbench import analyze, plot
-from workbench.tables import EXPERT_LOADS, SLOW_LINKS
+from workbench.tables import EXPERT_LOADS, PLACE_BANDWIDTH, SLOW_LINKS
 
 JOB = analyze.FaultTolerance(recovery_min=5, stall_min=0, replicas=1)
 
@@ -100,3 +100,29 @@ def test_the_curve_of_speed_ups_leaves_out_what_no_speed_up_reaches():
     )
     none = plot.communication_speedup(analyze.communication_speedup([0.05]))
     assert title(none) == "No speed-up is enough"
+
+
+def pairs(*ratios):
+    ends = [("a", "b"), ("a", "c"), ("b", "c")]
+    return [
+        {
+            "node": node, "other_node": other, "scope": "between nodes", "group_count": 1,
+            "least_node_count": 2, "best_gb_per_s": 40 * ratio, "best_ratio": ratio, "doubt": "",
+        }
+        for (node, other), ratio in zip(ends, ratios, strict=True)
+    ]  # fmt: skip
+
+
+def test_a_node_is_named_only_if_its_best_pair_is_slow(build):
+    slow = plot.place_bandwidth(build(PLACE_BANDWIDTH, pairs(0.5, 1.0, 0.5)))
+    assert title(slow) == "Collectives with b reach at most 20 GB/s, 50 % of the best"
+    assert slow.data[0].z[0][1] == 50 == slow.data[0].z[1][0]
+    # A slow pair of nodes that are fast with a third is no slow node.
+    fine = plot.place_bandwidth(build(PLACE_BANDWIDTH, pairs(0.5, 1.0, 1.0)))
+    assert title(fine).startswith("No node is slow with all others: pairs of nodes reach at least")
+
+
+def test_a_link_has_the_name_of_its_node_where_places_are_given(build):
+    row = {"node": 0, "node_name": "gpu-7", "rail": 2, "group_count": 2, "slow_count": 2,
+           "best_ratio": 0.5, "suspect": "link"}  # fmt: skip
+    assert title(plot.slow_links(build(SLOW_LINKS, [row]))).startswith("Slow: gpu-7, rail 2 (link)")

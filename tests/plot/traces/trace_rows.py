@@ -140,3 +140,12 @@ def trace_diff(_, n):
 
 def step_times(rank, n):
     return steps_of(rank) | {"step": n, "host_ns": 900 + n, "gpu_ns": 800 + n}
+
+
+def inference_iterations(rank, n):
+    return {
+        "rank": rank, "iteration": n, "name": f"{HOSTILE}{n % 9}", "engine": HOSTILE,
+        "phase": ("prefill", "decode", "mixed", "unknown")[n % 4], "start_ns": 1_000 * n,
+        "dur_ns": 800 + n % 50, "busy_ns": 700, "period_ns": 1_000, "idle_ns": 100, "gap_ns": 150,
+        "kernel_count": 5, "launch": "graph", "graph": 0,
+    }  # fmt: skip

@@ -7,16 +7,17 @@ from typing import Any
 
 import pandas as pd
 
-from workbench._shared.numbers import share_between, whole_number
+from workbench._shared.numbers import share_between
 from workbench.analyze._communication.collective_scaling import (
     COLLECTIVE_ALGORITHMS,
     collective_scaling,
     network_levels,
 )
+from workbench.analyze._communication.places import Network, network_of
 from workbench.tables import COLLECTIVE_BANDWIDTH, COLLECTIVES, SLOW_LINKS
 
 _KEY = ["operation", "members", "size_bytes"]
-_PEERS = ["operation", "rank_count", "node_count", "size_bytes"]
+_PEERS = ["operation", "rank_count", "node_count", "scope", "size_bytes"]
 _PARTIAL = "ranks of the group are missing: the shortest duration may hold waiting"
 _EXPLAINED = "all its groups are slow, and a suspect explains them: it is not cleared"
 _INSIDE = -1
@@ -24,7 +25,11 @@ _Link = tuple[int, int]
 
 
 def collective_bandwidth(
-    collectives: pd.DataFrame, *, gpus_per_node: int = 8, levels: pd.DataFrame | None = None
+    collectives: pd.DataFrame,
+    *,
+    gpus_per_node: int = 8,
+    levels: pd.DataFrame | None = None,
+    places: pd.DataFrame | None = None,
 ) -> pd.DataFrame:
     """Put the bus bandwidth measured in a trace beside that of the model and of other groups.
 
@@ -33,10 +38,14 @@ def collective_bandwidth(
     collectives
         Table :data:`workbench.tables.COLLECTIVES` of :func:`workbench.analyze.collectives`.
     gpus_per_node
-        Ranks of a node; rank r is adapter (rail) r modulo this of node r divided by it.
+        Ranks of a node; rank r is adapter (rail) r modulo this of node r divided by it. Not used
+        where there are ``places``.
     levels
         As for :func:`workbench.analyze.collective_scaling`. The innermost level is taken to be
         the node; a group with one rank per node is modelled on the levels beyond it.
+    places
+        Table :data:`workbench.tables.RANK_PLACES` of :func:`rank_places` or
+        :func:`workbench.load.rank_places`.
 
     Returns
     -------
@@ -48,23 +57,23 @@ def collective_bandwidth(
     Raises
     ------
     WorkbenchError
-        If ``gpus_per_node`` is no whole number from 1.
+        If ``gpus_per_node`` is no whole number from 1, or ``places`` lacks a rank.
     PerformanceModelError
         If ``levels`` are wrong.
 
     Notes
     -----
     The duration of a collective is the shortest of its ranks, that of the last to come: the others
-    wait. It needs no common clock. A peer is another group of as many ranks on as many nodes.
+    wait. It needs no common clock. A peer is another group of as many ranks on as many nodes,
+    with the same scope: a path across switches is not compared with one below a switch.
     """
     COLLECTIVES.check(collectives)
-    per_node = whole_number("gpus_per_node", gpus_per_node, least=1)
     is_usable = collectives["operation"].isin(list(COLLECTIVE_ALGORITHMS))
     is_usable &= collectives[["collective", "bus_gb_per_s"]].notna().all(axis=1)
     for name in ("transfer_min_ns", "size_bytes"):
         is_usable &= (collectives[name] > 0).fillna(value=False).astype(bool)
     rows = collectives[is_usable & (collectives["rank_count"] > 1)]
-    table = _measured(rows, per_node)
+    table = _measured(rows, network_of(rows["rank"].tolist(), places, gpus_per_node))
     network = network_levels() if levels is None else levels
     modelled = [_modelled(row, network) for row in table.to_dict("records")]
     table["modelled_gb_per_s"] = [rate for rate, _ in modelled]
@@ -78,11 +87,11 @@ def collective_bandwidth(
     return COLLECTIVE_BANDWIDTH.check(table)
 
 
-def _measured(rows: pd.DataFrame, per_node: int) -> pd.DataFrame:
+def _measured(rows: pd.DataFrame, network: Network) -> pd.DataFrame:
     """Make one row per collective, then one per members and size."""
     rows = rows.assign(
         operation=rows["operation"].astype(str),
-        node=rows["rank"] // per_node,
+        node=rows["rank"].map(network.node),
         is_whole=rows["is_complete"].fillna(value=True).astype(bool),
     ).sort_values(["collective", "rank"])
     single = rows.groupby("collective").agg(
@@ -104,8 +113,11 @@ def _measured(rows: pd.DataFrame, per_node: int) -> pd.DataFrame:
         bus_gb_per_s=("bus_gb_per_s", "median"),
         is_whole=("is_whole", "all"),
     )
+    table = table.reset_index()
+    scopes = {key: network.scope(map(int, key.split(","))) for key in set(table["members"])}
+    table["scope"] = table["members"].map(scopes).astype(object)
     table["doubt"] = table.pop("is_whole").map({True: "", False: _PARTIAL}).astype(object)
-    return table.reset_index()
+    return table
 
 
 def _modelled(row: dict[Any, Any], network: pd.DataFrame) -> tuple[float, str]:
@@ -129,6 +141,7 @@ def slow_links(
     gpus_per_node: int = 8,
     slow_ratio: float = 0.8,
     least_bytes: int = 1_000_000,
+    places: pd.DataFrame | None = None,
 ) -> pd.DataFrame:
     """Find the link that makes collectives slow, from the groups that use it and are not.
 
@@ -141,7 +154,7 @@ def slow_links(
     ----------
     bandwidth
         Table :data:`workbench.tables.COLLECTIVE_BANDWIDTH`.
-    gpus_per_node
+    gpus_per_node, places
         As for :func:`collective_bandwidth`.
     slow_ratio
         A group is slow below this share of the bandwidth of the best of its peers.
@@ -158,26 +171,30 @@ def slow_links(
     Raises
     ------
     WorkbenchError
-        If a number is out of range.
+        If a number is out of range, or ``places`` lacks a rank.
 
     Notes
     -----
     A group on several nodes uses one adapter per rank, a group in one node the links inside it.
-    Candidates are links, all adapters of a node, and all adapters of a rail, if no group that uses
-    any of them is fast; the set that covers most slow groups is taken until all are covered.
+    Candidates are links, all adapters of a node, of a rail or of the nodes of a switch, if no group
+    that uses any of them is fast; the set that covers most slow groups is taken until all are
+    covered.
     """
     COLLECTIVE_BANDWIDTH.check(bandwidth)
-    per_node = whole_number("gpus_per_node", gpus_per_node, least=1)
     share_between("slow_ratio", slow_ratio)
     rows = bandwidth[bandwidth["peer_ratio"].notna() & (bandwidth["size_bytes"] >= least_bytes)]
     medians = rows.groupby("members")["peer_ratio"].median()
     ratio = {str(members): float(value) for members, value in medians.items()}
+    ranks = {members: [int(rank) for rank in members.split(",")] for members in ratio}
+    network = network_of(
+        {rank for group in ranks.values() for rank in group}, places, gpus_per_node
+    )
     users: dict[_Link, set[str]] = defaultdict(set)
-    for members in ratio:
-        for link in sorted(_links(members, per_node)):
+    for members, group in ranks.items():
+        for link in sorted(_links(group, network)):
             users[link].add(members)
     slow = {members for members, value in ratio.items() if value < slow_ratio}
-    suspects, unexplained = _suspects(users, slow)
+    suspects, unexplained = _suspects(users, slow, network)
     found = []
     for (node, rail), groups in users.items():
         names, alike = suspects.get((node, rail), ("", 0))
@@ -188,7 +205,10 @@ def slow_links(
         number = pd.NA if rail == _INSIDE else rail
         counts = (len(groups), len(groups & slow))
         found.append((node, number, *counts, best, names, alike, doubt))
-    table = pd.DataFrame(found, columns=list(SLOW_LINKS.columns))
+    columns = [name for name in SLOW_LINKS.columns if name != "node_name"]
+    table = pd.DataFrame(found, columns=columns)
+    if network.names:
+        table["node_name"] = [network.names[node] for node in table["node"]]
     order = (table["suspect"] == "").rename("is_free")
     table = table.assign(order=order).sort_values(["order", "best_ratio", "node", "rail"])
     table = SLOW_LINKS.cast(table.reset_index(drop=True))
@@ -196,27 +216,29 @@ def slow_links(
     return SLOW_LINKS.check(table)
 
 
-def _links(members: str, per_node: int) -> set[_Link]:
-    places = {divmod(int(rank), per_node) for rank in members.split(",")}
-    nodes = {node for node, _ in places}
-    return places if len(nodes) > 1 else {(node, _INSIDE) for node in nodes}
+def _links(ranks: list[int], network: Network) -> set[_Link]:
+    adapters = {(network.node[rank], network.rail[rank]) for rank in ranks}
+    nodes = {node for node, _ in adapters}
+    return adapters if len(nodes) > 1 else {(node, _INSIDE) for node in nodes}
 
 
 def _suspects(
-    users: dict[_Link, set[str]], slow: set[str]
+    users: dict[_Link, set[str]], slow: set[str], network: Network
 ) -> tuple[dict[_Link, tuple[str, int]], set[str]]:
     """Cover the slow groups by as few entities as possible that no fast group uses."""
-    entities: dict[tuple[str, int, int], list[_Link]] = defaultdict(list)
+    entities: dict[tuple[str, object, int], list[_Link]] = defaultdict(list)
     for node, rail in users:
         is_inside = rail == _INSIDE
         entities["inside the node" if is_inside else "link", node, rail].append((node, rail))
         if not is_inside:
             entities["node", node, _INSIDE].append((node, rail))
             entities["rail", _INSIDE, rail].append((node, rail))
+            if (switch := network.switch[node]) is not None:
+                entities["switch", switch, _INSIDE].append((node, rail))
     used = {
         entity: frozenset[str]().union(*(users[link] for link in links))
         for entity, links in entities.items()
-        if len(links) > 1 or entity[0] not in {"node", "rail"}
+        if len(links) > 1 or entity[0] not in {"node", "rail", "switch"}
     }
     used = {entity: groups for entity, groups in used.items() if groups <= slow}
     suspects: dict[_Link, tuple[str, int]] = {}

@@ -9,6 +9,7 @@ import pandas as pd
 
 from workbench.analyze._lib.finding_rules import Confidence, Finding, first_of, rule
 from workbench.analyze._traces.idle import ACTIVITIES
+from workbench.analyze._traces.inference import annotated_iterations
 from workbench.analyze._traces.kernels import kernel_kinds
 from workbench.analyze._traces.launches import copy_bandwidth
 from workbench.analyze._traces.rank_evidence import host_calls
@@ -320,6 +321,40 @@ def graph_holes(traced: Traced, *, least_share: float = 0.05) -> Iterator[Findin
         doubt="the GPU worked in that time; shares of idle time are too high",
         evidence="analyze.idle_time, plot.idle_time (notebook 01)",
         next_step="record with CUPTI graph-node tracing, or one step without graphs",
+    )
+
+
+@rule(Traced, reference=_NSYS)
+def inference_gaps(
+    traced: Traced, *, least_share: float = 0.1, least_count: int = 10
+) -> Iterator[Finding]:
+    """The GPU has no work between the iterations of an inference engine.
+
+    A replayed graph leaves some microseconds to the next; a tenth of the time is the host's.
+    """
+    table = traced.table(annotated_iterations)
+    by_rank = table.groupby("rank").agg(
+        count=("iteration", "size"), period_ns=("period_ns", "sum"), gap_ns=("gap_ns", "sum")
+    )
+    by_rank = by_rank[(by_rank["count"] >= least_count) & (by_rank["period_ns"] > 0)]
+    if by_rank.empty:
+        return
+    # Ranks of one engine wait for each other, so the one with the shortest gaps is the measure.
+    share = (by_rank["gap_ns"] / by_rank["period_ns"]).astype(float)
+    if share.min() < least_share:
+        return
+    rows = table[table["rank"] == share.idxmin()]
+    engine = str(rows["engine"].iloc[0])
+    yield Finding(
+        f"Gaps between iterations of {engine} take {share.min():.0%} of the time",
+        where=f"{_ranks(by_rank.index)}, {len(rows):,} iterations",
+        **traced.cost(float(rows["gap_ns"].sum())),
+        cost_basis="time without GPU work between iterations, of the rank with least",
+        confidence="medium",
+        doubt="requests may have been too few; a profiler slows the host",
+        evidence="analyze.inference_iterations, plot.inference_iterations (docs/traces.md)",
+        next_step="schedule while the GPU runs (async scheduling), replay graphs also in prefill, "
+        "or send more requests at once",
     )
 
 

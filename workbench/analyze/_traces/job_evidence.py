@@ -12,6 +12,7 @@ from workbench.analyze._lib.scopes import Analysis, name_of
 from workbench.analyze._traces.breakdown import step_times, time_breakdown
 from workbench.analyze._traces.by_rank import collect, communication_of
 from workbench.analyze._traces.idle import idle_time
+from workbench.analyze._traces.inference import annotated_iterations
 from workbench.analyze._traces.kernels import kernel_kinds, kernels
 from workbench.analyze._traces.launches import copy_bandwidth
 from workbench.analyze._traces.rank_evidence import (
@@ -28,7 +29,7 @@ from workbench.tables import RankFiles, Trace
 # All per rank, and all that any rule on traces reads besides communication.
 _ANALYSES: tuple[Analysis, ...] = (
     time_breakdown, step_times, idle_time, kernels, kernel_kinds, copy_bandwidth, rank_facts,
-    gpu_gaps, loader_calls, host_calls, step_starts, coverage_moments,
+    gpu_gaps, loader_calls, host_calls, step_starts, coverage_moments, annotated_iterations,
 )  # fmt: skip
 
 

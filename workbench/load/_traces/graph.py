@@ -266,7 +266,7 @@ def _ranks(entries: Sequence[Ranked[RankGraph]]) -> pd.DataFrame:
     for rank, source, graph in entries:
         stated = (graph.world_size, graph.backend, graph.label, graph.format)
         # Execution traces know no times, and have no events.
-        rows.append((rank, source, *stated, "own", None, None, 0))
+        rows.append((rank, source, *stated, "own", None, None, 0, None))
     return RANKS.check(RANKS.cast(pd.DataFrame(rows, columns=list(RANKS.columns))))
 
 

@@ -188,7 +188,7 @@ def obfuscated_trace(trace: Trace, factor: float) -> Trace:
     rows = [("obfuscated", "noted", SAYS_OBFUSCATED, 1, None)]
     rows += [("obfuscated", "noted", SAYS_SYNTHETIC, 1, None)] * trace.is_synthetic
     # What the ranks of the copy say of themselves, the loader finds in its files.
-    unsaid = dict.fromkeys(("backend", "first_ns", "last_ns"))
+    unsaid = dict.fromkeys(("backend", "first_ns", "last_ns", "host"))
     return Trace.of(
         events=_events(trace.events, groups, scale, first_step),
         ranks=RANKS.of(trace.ranks.assign(source="obfuscated", clock=clock, **unsaid)),

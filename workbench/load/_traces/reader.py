@@ -80,6 +80,8 @@ _UNPACKED_BYTES_PER_S, _FILES_PER_S = 300e6, 1_000
 _SMALL_ROWS, _GROUP_ROWS = 1 << 18, 1 << 20
 _LONG_HEAD_BYTES = 4 << 20
 _PIECE_ROWS = 1 << 16
+# As `add_metadata` of PyTorch and other writers spell it.
+_HOST_KEYS, _MOST_HOST_NAME = ("hostname", "host_name", "host"), 255
 _FORM = re.compile(r"\.(?:db|json|pftrace)(?:\.\w{2,4})?$", re.IGNORECASE)
 _UTF16 = "is UTF-16, no trace is; convert it: iconv -f UTF-16 -t UTF-8"
 
@@ -530,11 +532,17 @@ def ranks_table(
         end += size
         row = {"rank": rank, "rank_source": source, "source": file.label, "format": file.format}
         row |= {"backend": metadata_text(file.distributed, "backend"), "clock": file.clock}
+        row["host"] = next(filter(None, (_host(file.metadata, key) for key in _HOST_KEYS)), None)
         row["world_size"] = world if world and world > 0 else None
         row["first_ns"] = int(start[own][0]) if size else None
         row["last_ns"] = _last(start[own], lasting[own]) if size else None
         rows.append(row | {"event_count": size})
     return _table(RANKS, rows)
+
+
+def _host(metadata: Mapping[str, object], key: str) -> str | None:
+    name = metadata.get(key)
+    return name.strip()[:_MOST_HOST_NAME] or None if isinstance(name, str) else None
 
 
 # Piece by piece: the ends of all events at once would take as much memory as their starts.

@@ -1,4 +1,4 @@
-"""Figures of the collectives of a trace: bandwidth against the model, and slow links."""
+"""Figures of the collectives of a trace: bandwidth against model and by place, slow links."""
 
 from __future__ import annotations
 
@@ -13,9 +13,11 @@ from workbench.plot._style.lanes import extremes
 from workbench.plot._style.style import COLOURS, Frame, left_margin
 from workbench.plot._style.text import digits, duration, label, plural, share_text, size
 from workbench.plot._style.text import is_doubtful as in_doubt
-from workbench.tables import COLLECTIVE_BANDWIDTH, SLOW_LINKS
+from workbench.tables import COLLECTIVE_BANDWIDTH, PLACE_BANDWIDTH, SLOW_LINKS
 
-_MOST_POINTS, _MOST_LINKS = 2_000, 30
+_MOST_POINTS, _MOST_LINKS, _MOST_NODES, _MOST_NUMBERED = 2_000, 30, 64, 16
+# Bandwidths of equal links differ by as much from run to run.
+_ALIKE_RATIO = 0.8
 _KINDS = (
     ("suspect", "diamond", "limit"),
     ("slow through a suspect", "circle-open", "neutral"),
@@ -139,7 +141,8 @@ def slow_links(table: pd.DataFrame, *, source: str = "", synthetic: bool = False
 
 def _name(row: dict[Any, Any]) -> str:
     rail = row["rail"]
-    return f"node {row['node']}, " + ("inside" if pd.isna(rail) else f"rail {rail}")
+    node = label(row.get("node_name") or f"node {row['node']}", 24)
+    return f"{node}, " + ("inside" if pd.isna(rail) else f"rail {rail}")
 
 
 def _verdict(suspects: pd.DataFrame) -> str:
@@ -153,3 +156,79 @@ def _verdict(suspects: pd.DataFrame) -> str:
     if len(suspects) > 1:
         claim += f" and {plural(len(suspects) - 1, 'other link')}"
     return f"{claim}; at most {most} of the bandwidth of peers"
+
+
+def place_bandwidth(table: pd.DataFrame, *, source: str = "", synthetic: bool = False) -> go.Figure:
+    """Show the bandwidth that collectives have reached between every two nodes.
+
+    Parameters
+    ----------
+    table
+        Table :data:`workbench.tables.PLACE_BANDWIDTH`.
+    source, synthetic
+        Where the data comes from, printed under the figure; whether it was generated.
+
+    Returns
+    -------
+    plotly.graph_objects.Figure
+        A heat map, node by node: the best bus bandwidth of a collective between them, relative to
+        the best pair; in the diagonal, inside a node, to the best node. Of many nodes, those of
+        the slowest pairs. The title names the node whose best pair is slowest.
+    """
+    frame = Frame(source, synthetic)
+    PLACE_BANDWIDTH.check(table)
+    if table.empty:
+        why = "No collective is large enough; least_bytes of analyze.place_bandwidth."
+        return frame.nothing(why, claim="No bandwidth between nodes to show")
+    turned = table.rename(columns={"node": "other_node", "other_node": "node"})
+    both = pd.concat([table, turned[turned["node"] != turned["other_node"]]])
+    best = both.groupby("node")["best_ratio"].min().sort_values(kind="stable")
+    shown = sorted(best.index[:_MOST_NODES])
+    figure = go.Figure(_heat(both, shown))
+    figure.update_layout(height=max(len(shown) * 24, 180), margin_l=left_margin(shown))
+    for axis in (figure.update_xaxes, figure.update_yaxes):
+        axis(type="category", showgrid=False, title="node")
+    figure.update_xaxes(title="node; in the cells bus bandwidth [GB/s]")
+    figure.update_yaxes(autorange="reversed")
+    notes = ["the fastest group of a pair counts; the diagonal is inside the node"]
+    if len(best) > len(shown):
+        notes.append(f"{plural(len(best) - len(shown), 'node')} with faster pairs not shown")
+    return frame.finish(
+        figure, claim=_slowest(both), note=" · ".join(notes), is_doubtful=in_doubt(table)
+    )
+
+
+def _heat(both: pd.DataFrame, nodes: list[str]) -> go.Heatmap:
+    names = [label(name, 20) for name in nodes]
+    rates, ratios = (
+        both.pivot_table(index="node", columns="other_node", values=value, aggfunc="max")
+        .reindex(index=nodes, columns=nodes)
+        .to_numpy(np.float64)
+        for value in ("best_gb_per_s", "best_ratio")
+    )
+    is_numbered = len(names) <= _MOST_NUMBERED
+    text = [["" if np.isnan(rate) else digits(rate) for rate in row] for row in rates]
+    return go.Heatmap(
+        z=100 * ratios, x=names, y=names, zmin=0, zmax=100,
+        colorscale=[[0, COLOURS["paper"]], [1, COLOURS["communication"]]], xgap=1, ygap=1,
+        text=text, texttemplate="%{text}" if is_numbered else None,
+        colorbar={
+            "title": "of the best [%]", "thickness": 12, "outlinewidth": 0, "ticks": "",
+        },
+        hovertemplate="%{y}, %{x}: %{text} GB/s, %{z:.0f} % of the best<extra></extra>",
+    )  # fmt: skip
+
+
+def _slowest(both: pd.DataFrame) -> str:
+    between = both[both["scope"] == "between nodes"]
+    rows = between if len(between) else both
+    where = "with" if len(between) else "inside"
+    best = rows.groupby("node")["best_ratio"].max().sort_values(kind="stable")
+    least = float(rows["best_ratio"].min())
+    if best.iloc[0] < _ALIKE_RATIO:
+        rate = digits(rows.loc[rows["node"] == best.index[0], "best_gb_per_s"].max())
+        reached = f"{rate} GB/s, {share_text(float(best.iloc[0]))} of the best"
+        return f"Collectives {where} {label(best.index[0], 24)} reach at most {reached}"
+    fewest = f"{share_text(least)} of the best pair" if len(between) else share_text(least)
+    many = "pairs of nodes" if len(between) else "nodes"
+    return f"No node is slow with all others: {many} reach at least {fewest}"

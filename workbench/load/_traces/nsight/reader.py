@@ -421,6 +421,7 @@ class _Reader:
         self._findings.add("read", f"export of Nsight Systems {version[:40]}{on_host[:80]}")
         told: Row = {"rank": process.rank, "world_size": process.world_size}
         metadata: Row = {"distributedInfo": told, "deviceProperties": self._devices(process, parts)}
+        metadata["hostname"] = host
         sessions = self._read("TARGET_INFO_SESSION_START_TIME", ("utcEpochNs",)).numbers
         starts = [value for value in sessions["utcEpochNs"].tolist() if value > 0]
         # Times are relative to the session, unless the export was asked for wall time.
