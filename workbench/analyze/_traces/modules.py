@@ -189,7 +189,8 @@ def model_tree(
     The GPU time of a node is the sum of the durations of the work launched inside it. An operator
     of the backward pass carries the sequence number of the autograd node that it runs; it counts in
     the module in which the latest operator of that number ran before. Where no such operator was
-    recorded, or operators of several threads have the number, the work counts under *backward*.
+    recorded, or operators of several threads have the number, the work counts under *[backward]*;
+    without a recorded launch, or with none of the user's frames around it, under *[outside]*.
     Annotations around steps and collectives are no nodes.
 
     References
@@ -455,8 +456,8 @@ class _Walk:
     def _plant(self, rank: int, *, by_rank: bool) -> None:
         shown = rank if by_rank else MISSING
         root = self.tree.child(MISSING, f"rank {rank}" if by_rank else "all ranks", _ROOT, shown)
-        self.outside[rank] = self.tree.child(root, "outside", _OUTSIDE, shown)
-        self._unjoined[rank] = self.tree.child(root, "backward", _NO_MODULE, shown)
+        self.outside[rank] = self.tree.child(root, "[outside]", _OUTSIDE, shown)
+        self._unjoined[rank] = self.tree.child(root, "[backward]", _NO_MODULE, shown)
 
     def _visit(self, entry: int, parent: int, rank: int) -> None:
         if parent != MISSING:
