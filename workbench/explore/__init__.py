@@ -53,6 +53,7 @@ from workbench.explore.traces import (
     collective_waits,
     kernels,
     memory_peak,
+    model_tree,
     time_breakdown,
     timeline,
 )
@@ -89,6 +90,7 @@ __all__ = [
     "length_shares",
     "local_training_rate",
     "memory_peak",
+    "model_tree",
     "packing_balance",
     "parallelism_plan",
     "pipeline",

@@ -127,7 +127,7 @@ def _added_up(tree: pd.DataFrame, root: str) -> pd.DataFrame:
     # plotly takes an empty id for none.
     top = nodes["path"].eq(root)
     nodes["path"] = nodes["path"].replace("", _ROOT)
-    nodes["parent_path"] = nodes["parent_path"].replace("", _ROOT).mask(top, "")
+    nodes["parent_path"] = nodes["parent_path"].fillna("").replace("", _ROOT).mask(top, "")
     nodes["name"] = nodes["name"].mask(nodes["path"] == _ROOT, _ROOT)
     nodes["level"] -= nodes["level"].min()
     phases = nodes[columns[1:]].to_numpy()
