@@ -19,7 +19,8 @@ from workbench.tables import MemoryRecording, Trace
 # More cuts than a slider has pixels could not be set.
 _WINDOW_CUTS = 200
 # A list of more cannot be read.
-_MOST_ROOTS = 12
+_MOST_ROOTS = 6
+_OF_RANK = r"^rank \d+ > "
 
 
 def collective_waits(trace: Trace, *, source: str = "", synthetic: bool = False) -> Explorer:
@@ -144,9 +145,9 @@ def model_tree(trace: Trace, *, source: str = "", synthetic: bool = False) -> Ex
     """
     table = cache(partial(analyze.model_tree, trace.events, merged=True))
 
-    def draw(*, rank: int | str, phase: Any, root: str, depth: int) -> go.Figure:
+    def draw(*, phase: Any, root: str, depth: int, rank: int | str = ALL) -> go.Figure:
         rows = chosen_rows(table(), rank=rank)
-        path = rows["path"].str.partition(" > ")[2]
+        path = rows["path"].str.replace(_OF_RANK, "", regex=True)
         # A rank may lack the module that was chosen among those of all.
         root = root if (path == root).any() else ""
         return plot.model_tree(
@@ -156,18 +157,18 @@ def model_tree(trace: Trace, *, source: str = "", synthetic: bool = False) -> Ex
     largest: list[str] = []
     # What cannot be computed is said in place of the figure.
     with suppress(WorkbenchError):
-        nodes = table().assign(path=table()["path"].str.partition(" > ")[2])
+        nodes = table().assign(path=table()["path"].str.replace(_OF_RANK, "", regex=True))
         nodes = nodes[nodes["kind"].isin(["module", "range"])]
         largest = [*nodes.groupby("path")["gpu_ns"].sum().nlargest(_MOST_ROOTS).index]
     phases = ["all", "forward", "backward", "recompute", "other"]
     return Explorer(
         draw,
-        rank=rank_choice(trace),
+        **({"rank": rank_choice(trace)} if len(trace.ranks) > 1 else {}),
         phase=widgets.Dropdown(options=phases, description="phase"),
         root=widgets.Dropdown(
             options=[("everything", ""), *((path, path) for path in largest)], description="inside"
         ),
-        depth=widgets.Dropdown(options=[2, 3, 5, 8], value=5, description="levels"),
+        depth=widgets.Dropdown(options=[2, 3, 5], value=5, description="levels"),
     )
 
 

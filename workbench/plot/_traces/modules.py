@@ -74,10 +74,12 @@ def model_tree(
         return frame.nothing(f"No {named} was recorded.", claim="No modules to show")
     total = int(nodes[value].iloc[0])
     drawn = _folded(nodes[nodes[value] > 0].reset_index(drop=True), value)
+    number = {path: str(row) for row, path in enumerate(drawn["path"])}
     figure = go.Figure(
         go.Icicle(
-            ids=drawn["path"],
-            parents=drawn["parent_path"],
+            # Numbers, because names may hold what a browser takes for markup.
+            ids=drawn["path"].map(number),
+            parents=drawn["parent_path"].map(number).fillna(""),
             labels=[label(name, 40) for name in drawn["name"]],
             values=drawn[value],
             branchvalues="total",
@@ -86,7 +88,7 @@ def model_tree(
             marker={"colors": [colour(meaning) for meaning in drawn["meaning"]]},
             textfont={"color": [ink(colour(meaning)) for meaning in drawn["meaning"]]},
             texttemplate="%{label}<br>%{text}",
-            text=[f"{duration(ns)}, {percent(ns / total)}" for ns in drawn[value]],
+            text=[f"{duration(ns)}, {safe(percent(ns / total))}" for ns in drawn[value]],
             hovertext=[_hover(row, value) for row in drawn.to_dict("records")],
             hovertemplate="%{hovertext}<extra></extra>",
             tiling={"orientation": "v"},
@@ -108,7 +110,8 @@ def model_tree(
 def _added_up(tree: pd.DataFrame, root: str) -> pd.DataFrame:
     """Add up the ranks, and keep the nodes below a path; parents stay before children."""
     columns = ["gpu_ns", "forward_ns", "backward_ns", "recompute_ns", "other_ns"]
-    path = tree["path"].str.partition(" > ")[2].where(tree["parent"].notna(), "")
+    path = tree["path"].str.replace(r"^rank \d+ > ", "", regex=True)
+    path = path.where(tree["parent"].notna(), "")
     above = tree[["rank", "node"]].assign(parent_path=path)
     nodes = tree.assign(path=path, level=tree["depth"]).merge(
         above, left_on=["rank", "parent"], right_on=["rank", "node"], how="left"
