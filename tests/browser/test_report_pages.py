@@ -25,6 +25,7 @@ EXPLORERS_AT_LEAST = {
     "07_fleet_timeline": 1,
     "08_communication": 3,
     "09_planning": 3,
+    "10_model": 0,
 }
 HOSTILE = "<img src=x onerror=alert(1)></script><script>alert(2)</script>"
 MOVE = """(control) => {

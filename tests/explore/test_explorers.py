@@ -8,7 +8,7 @@ from workbench import explore, load
 from workbench.errors import WorkbenchError
 from workbench.tables import EVENTS, Trace
 
-NOUNS = ("collective_waits", "kernels", "time_breakdown", "timeline")
+NOUNS = ("collective_waits", "kernels", "model_tree", "time_breakdown", "timeline")
 
 
 @pytest.fixture(scope="module")

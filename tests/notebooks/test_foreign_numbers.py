@@ -47,6 +47,7 @@ FOREIGN = {
     "07_fleet_timeline": ("power-nvidia-smi",),
     "08_communication": ("kineto-dlrm-8rank",),
     "09_planning": ("config.json",),
+    "10_model": ("fleet-demo/traces", "kineto-resnet"),
 }
 ROUTES = [
     (path, name)

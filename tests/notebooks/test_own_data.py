@@ -38,6 +38,7 @@ METHOD = {
     "07_fleet_timeline": ("the time between two readings", "longer than two seconds"),
     "08_communication": (),
     "09_planning": (),
+    "10_model": (),
 }
 
 

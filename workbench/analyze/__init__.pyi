@@ -46,6 +46,7 @@ from ._traces.memory import (
     memory_steps as memory_steps,
     memory_timeline as memory_timeline,
 )
+from ._traces.modules import model_tree as model_tree, phases as phases
 from ._traces.launches import queue_length as queue_length, queue_summary as queue_summary
 from ._traces.breakdown import step_breakdown as step_breakdown
 from ._traces.breakdown import step_times as step_times

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import cache, partial
 from typing import Any, Literal
 
@@ -17,6 +18,9 @@ from workbench.tables import MemoryRecording, Trace
 
 # More cuts than a slider has pixels could not be set.
 _WINDOW_CUTS = 200
+# A list of more cannot be read.
+_MOST_ROOTS = 6
+_OF_RANK = r"^rank \d+ > "
 
 
 def collective_waits(trace: Trace, *, source: str = "", synthetic: bool = False) -> Explorer:
@@ -151,6 +155,52 @@ def kernels(trace: Trace, *, source: str = "", synthetic: bool = False) -> Explo
         rank=rank_choice(trace),
         kind=choice("kind", map(str, kinds)),
         top=widgets.Dropdown(options=[6, 12], value=12, description="names"),
+    )
+
+
+def model_tree(trace: Trace, *, source: str = "", synthetic: bool = False) -> Explorer:
+    """Choose a rank, a phase, where to begin and how deep to look; see where the GPU time goes.
+
+    Starts with all ranks and phases, from the root. Layers of one kind are one node.
+
+    Parameters
+    ----------
+    trace
+        What :func:`workbench.load.traces` returns.
+    source, synthetic
+        Where the data comes from, and whether it was generated; the figure says both.
+
+    Returns
+    -------
+    workbench.explore.Explorer
+        Controls above :func:`workbench.plot.model_tree`.
+    """
+    table = cache(partial(analyze.model_tree, trace.events, merged=True))
+
+    def draw(*, phase: Any, root: str, depth: int, rank: int | str = ALL) -> go.Figure:
+        rows = chosen_rows(table(), rank=rank)
+        path = rows["path"].str.replace(_OF_RANK, "", regex=True)
+        # A rank may lack the module that was chosen among those of all.
+        root = root if (path == root).any() else ""
+        return plot.model_tree(
+            rows, root=root, depth=depth, phase=phase, source=source, synthetic=synthetic
+        )
+
+    largest: list[str] = []
+    # What cannot be computed is said in place of the figure.
+    with suppress(WorkbenchError):
+        nodes = table().assign(path=table()["path"].str.replace(_OF_RANK, "", regex=True))
+        nodes = nodes[nodes["kind"].isin(["module", "range"])]
+        largest = [*nodes.groupby("path")["gpu_ns"].sum().nlargest(_MOST_ROOTS).index]
+    phases = ["all", "forward", "backward", "recompute", "other"]
+    return Explorer(
+        draw,
+        **({"rank": rank_choice(trace)} if len(trace.ranks) > 1 else {}),
+        phase=widgets.Dropdown(options=phases, description="phase"),
+        root=widgets.Dropdown(
+            options=[("everything", ""), *((path, path) for path in largest)], description="inside"
+        ),
+        depth=widgets.Dropdown(options=[2, 3, 5], value=5, description="levels"),
     )
 
 

@@ -132,7 +132,9 @@ KINDS: tuple[Kind, ...] = (
     ),
     Kind(
         "traces", rules.is_trace, traces,
-        notebooks=("00_start_here", "01_traces", "05_performance_model", "08_communication"),
+        notebooks=(
+            "00_start_here", "01_traces", "05_performance_model", "08_communication", "10_model",
+        ),
     ),
     Kind(
         "memory snapshots", rules.is_memory_snapshot, memory,

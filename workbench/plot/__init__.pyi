@@ -36,6 +36,7 @@ from ._traces.kernels import (
     operators as operators,
 )
 from ._traces.collectives import late_arrivals as late_arrivals
+from ._traces.modules import model_tree as model_tree, phases as phases
 from ._traces.launches import (
     copy_bandwidth as copy_bandwidth,
     launches as launches,

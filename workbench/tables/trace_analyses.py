@@ -151,6 +151,45 @@ ROOFLINE = table("""
     note: str? - why a number is missing, or what is doubtful
 """)
 
+MODEL_TREE = table("""
+    model_tree: One row per rank and node of the user's code. The nodes below add up: gpu_ns is
+    gpu_self_ns and the gpu_ns of the children, and of a root all GPU work of the rank, streams that
+    run at once each in full. forward + backward + recompute + other = gpu, exactly.
+
+    rank: int32 >=0 - global rank
+    node: int64 >=0 - number of the node, the same with other ranks and without them
+    parent: Int64? >=0 - node around it; missing for the root
+    depth: int32 >=0 - nodes above it
+    kind: category - module (nn.Module), function (Python), range (record_function or NVTX),
+        operator, backward (its module is not recorded), outside (no frame of the user's around the
+        launch, or no launch recorded) or root
+    name: str - name as the profiler wrote it, without the prefix of modules
+    path: str - names from the root down
+    call_count: int64 >=0 - times that the host entered it; runs again for the backward pass count
+    cpu_ns: int64 >=0 - summed durations of these on the host
+    kernel_count: int64 >=0 - GPU work of the node and of all below it
+    gpu_self_ns: int64 >=0 - summed durations of GPU work that no node below it launched
+    gpu_ns: int64 >=0 - the same with the nodes below it
+    forward_ns: int64 >=0 - of gpu_ns, forward pass
+    backward_ns: int64 >=0 - of gpu_ns, backward pass
+    recompute_ns: int64 >=0 - of gpu_ns, forward pass run again for the backward pass
+    other_ns: int64 >=0 - of gpu_ns, optimizer, communication and other phases
+""")
+
+PHASES = table("""
+    phases: One row per rank (and step, or step and micro-batch) and phase of training.
+
+    rank: int32 >=0 - global rank
+    step: Int32? - ProfilerStep; missing for work outside every step, and for whole ranks
+    micro_batch: Int64? >=0 - number that the ranges around the launch state
+    phase: category - forward, backward, recompute (forward run again for the backward pass),
+        optimizer, communication or other
+    kernel_count: int64 >=1 - GPU work
+    gpu_ns: int64 >=0 - summed durations
+    gpu_share: Float64? 0..1 - of the summed durations of the rank (and step, and micro-batch);
+        missing where all last 0 ns
+""")
+
 LAUNCHES = table("""
     launches: One row per rank and name of the call that starts GPU work. The row without a name
     holds GPU work whose launch is not in the trace.

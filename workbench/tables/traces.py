@@ -99,6 +99,8 @@ EVENTS = table("""
     dtype: category? - element type of the collective, e.g. Float
     wait_stream: Int64? - cuda_sync: stream that is waited for
     wait_correlation: Int64? - cuda_sync: correlation of the event record that is waited for
+    autograd_seq: Int32? - cpu_op: sequence number of the autograd node that the operator made
+        or, in the backward pass, runs
     input_shapes: category? optional - sizes of an operator's inputs as JSON, [] for what is no
         tensor; like the three below only where the profiler recorded shapes
     input_types: category? optional - types of the inputs as JSON, e.g. ["c10::BFloat16","Scalar"]

@@ -19,6 +19,7 @@ PER_RANK = [
     analyze.time_breakdown, analyze.communication_overlap, analyze.step_breakdown,
     analyze.step_times, analyze.idle_time, analyze.kernels, analyze.operators, analyze.launches,
     analyze.copy_bandwidth, analyze.queue_length, analyze.kernel_kinds,
+    analyze.model_tree, analyze.phases,
 ]  # fmt: skip
 ACROSS = [analyze.collectives, analyze.collective_waits]
 

@@ -19,7 +19,7 @@ WITHOUT_GPU = [
     "cpu_only/rank-34.Jul_15_10_52_41.1074.pt.trace.json.gz",
     "rank_non_gpu/rank_non_gpu.json.gz",
 ]
-NEED_GPU = ["time_breakdown", "communication_overlap", "idle_time"]
+NEED_GPU = ["time_breakdown", "communication_overlap", "idle_time", "model_tree", "phases"]
 
 
 def nothing_is_lost(events):
@@ -30,6 +30,8 @@ def nothing_is_lost(events):
         (analyze.kernels(events), "total_ns"),
         (analyze.kernel_kinds(events), "total_ns"),
         (analyze.operators(events), "gpu_self_ns"),
+        (analyze.model_tree(events), "gpu_self_ns"),
+        (analyze.phases(events), "gpu_ns"),
     ):
         assert table.groupby("rank")[column].sum().to_dict() == spent
     assert analyze.launches(events)["kernel_count"].sum() == len(work)

@@ -50,6 +50,22 @@ def operators(rank, n):
     return {"rank": rank, "name": f"{HOSTILE}{n % 50}", "op_count": 1, "gpu_self_ns": n + 1}
 
 
+def model_tree(rank, n):
+    is_root = n < 8
+    name = f"rank {rank}" if is_root else f"{HOSTILE}{n}"
+    return {
+        "rank": rank, "node": n, "parent": None if is_root else rank % 8, "depth": int(not is_root),
+        "kind": "root" if is_root else "module", "name": name,
+        "path": name if is_root else f"rank {rank} > {name}", "call_count": 1, "cpu_ns": 5,
+        "kernel_count": 1, "gpu_self_ns": 0 if is_root else 2, "gpu_ns": 10**9 if is_root else 2,
+        "forward_ns": 1, "backward_ns": 1,
+    }  # fmt: skip
+
+
+def phases(rank, n):
+    return {"rank": rank, "step": n, "phase": "forward", "kernel_count": 1, "gpu_ns": 10 + n}
+
+
 def launches(rank, n):
     return {
         "rank": rank, "name": f"{HOSTILE}{n % 3}", "call_count": 5, "kernel_count": 5,

@@ -10,9 +10,10 @@ import pandas as pd
 
 from workbench.analyze._lib import rows as arrays
 from workbench.analyze._lib.rows import MISSING, Ints
+from workbench.analyze._traces.module_alignment import module_sums
 from workbench.tables import TRACE_DIFF
 
-By: TypeAlias = Literal["name", "category", "step"]
+By: TypeAlias = Literal["name", "category", "step", "module"]
 
 CHANGES = ("both", "added", "removed")
 
@@ -34,7 +35,10 @@ def trace_diff(
     by
         ``"name"``: by category and name. ``"category"``: by category. ``"step"``: by category and
         step, where the first step of one trace is set beside the first of the other whatever their
-        numbers; rows outside every step are one row without a step.
+        numbers; rows outside every step are one row without a step. ``"module"``: GPU work by
+        module or range and the operator inside it that launched it, whatever kernels that took;
+        ``name`` is the path in the tree of :func:`workbench.analyze.model_tree`, ``category`` the
+        kind of its last node.
     short_names
         Compare names without template arguments and parameter lists, which differ between versions
         of a library.
@@ -47,7 +51,9 @@ def trace_diff(
     Raises
     ------
     ValueError
-        If ``by`` is none of the three.
+        If ``by`` is none of the four.
+    WorkbenchError
+        If with ``by="module"`` a trace has no GPU work.
 
     Notes
     -----
@@ -55,11 +61,23 @@ def trace_diff(
     count each, so only sums of GPU work and of runtime calls are times that were spent. Per step
     means: divided by the number of pairs of rank and step, and with ``by="step"`` by the number of
     ranks that have the step.
+
+    Two trees are aligned from the root down. Names are compared without numbers of instances,
+    addresses, lines and names of compiled functions; children of two matched nodes are matched by
+    the longest common runs of their names, then, where they changed places, by name and order.
+    Every piece of GPU work counts in one row, so the differences add up to that of the GPU time.
+
+    References
+    ----------
+    Python documentation, ``difflib.SequenceMatcher``: longest matching blocks.
     """
     if by not in get_args(By):
         msg = f"by must be one of {get_args(By)}, not {by!r}"
         raise ValueError(msg)
-    a, b = (_sums(events, by, short_names=short_names) for events in (events_a, events_b))
+    if by == "module":
+        a, b = module_sums(events_a, events_b)
+    else:
+        a, b = (_sums(events, by, short_names=short_names) for events in (events_a, events_b))
     joined = a.merge(b, on=list(a.index.names), how="outer", suffixes=("_a", "_b"))
     joined = joined.fillna(0).astype("int64").reset_index()
     a_steps, b_steps = (

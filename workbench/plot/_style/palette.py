@@ -7,6 +7,8 @@ COLOURS = {
     "compute": "#009E73",
     "forward": "#009E73",
     "backward": "#56B4E9",
+    "recompute": "#D55E00",
+    "optimizer": "#F0E442",
     "input gradient": "#0072B2",
     "weight gradient": "#E69F00",
     "communication": "#0072B2",
@@ -120,6 +122,8 @@ SHADES = ((0.0, "#FBE6D4"), (0.5, "#D55E00"), (1.0, "#3A1500"))
 # The same meanings without colour: what fills a bar, what dashes a line.
 PATTERNS = {
     "backward": "\\",
+    "recompute": "|",
+    "optimizer": "-",
     "input gradient": "/",
     "weight gradient": ".",
     "exposed communication": "/",

@@ -192,7 +192,9 @@ def finish(
     notes = [*(["<b>SYNTHETIC DATA</b>"] if synthetic else []), *([note] if note else [])]
     subtitle = wrapped(" · ".join(notes), _NOTE_WIDTH)
     # The legend is wrapped by the browser, so its height has to be estimated before.
-    names = [trace.name or "" for trace in figure.data if trace.showlegend is not False]
+    # Icicles have none.
+    entries = [trace for trace in figure.data if getattr(trace, "showlegend", None) is not False]
+    names = [trace.name or "" for trace in entries]
     has_legend = len(names) > 1 and figure.layout.showlegend is not False
     more_lines = title.count("<br>")
     top = 38 + 21 * more_lines + (22 + 16 * subtitle.count("<br>") if subtitle else 0)

@@ -15,6 +15,11 @@ from workbench.plot._style.style import COLOURS, Frame
 from workbench.plot._style.text import duration, label, percent, plural, safe
 from workbench.tables import KERNEL_KINDS, KERNELS, OPERATORS, TRACE_DIFF
 
+# Categories of GPU work, and of nodes of the user's code, which hold the GPU work they launched.
+_ADDING_UP = {
+    *GPU_WORK, "module", "function", "range", "operator", "backward", "outside", "root",
+}  # fmt: skip
+
 
 def kernels(
     kernels: pd.DataFrame, *, top: int = 12, source: str = "", synthetic: bool = False
@@ -205,7 +210,7 @@ def trace_diff(
     Parameters
     ----------
     diff
-        Table :data:`workbench.tables.TRACE_DIFF`, by name, category or step.
+        Table :data:`workbench.tables.TRACE_DIFF`, by name, category, step or module.
     categories
         Profiler categories to draw; by default those of GPU work, or all if nothing changed there.
         Host categories lie inside each other and do not add up.
@@ -235,9 +240,9 @@ def trace_diff(
     # Where the GPU work is the same, what changed on the host is worth a figure.
     drawn = changed if drawn.empty else drawn
     # Rows of the host contain each other, so a sum over them would count time twice.
-    adds_up = drawn["category"].isin(GPU_WORK).all()
+    adds_up = drawn["category"].isin(_ADDING_UP).all()
     figure, first = _bars(drawn, top=top)
-    gpu_work = diff[diff["category"].isin(GPU_WORK)] if adds_up else None
+    gpu_work = diff[diff["category"].isin(_ADDING_UP)] if adds_up else None
     note = "" if adds_up else "host categories lie inside each other and do not add up"
     return frame.finish(figure, claim=_claim(first, gpu_work), note=note)
 
@@ -262,7 +267,7 @@ def _diff_names(diff: pd.DataFrame) -> list[str]:
     names = []
     for row in diff.to_dict("records"):
         # The name of a kernel says enough; a row of the host needs its category.
-        is_plain = row["category"] in GPU_WORK and not pd.isna(row["name"])
+        is_plain = row["category"] in _ADDING_UP and not pd.isna(row["name"])
         words = [] if is_plain else [row["category"]]
         if not pd.isna(row["step"]):
             words.insert(0, f"step {row['step']}")

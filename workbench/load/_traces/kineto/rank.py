@@ -47,6 +47,7 @@ COLUMNS: Mapping[str, tuple[str, int]] = {
     "In msg nelems": ("in_count", INTEGER), "Out msg nelems": ("out_count", INTEGER),
     "dtype": ("dtype", TEXT), "wait_on_stream": ("wait_stream", INTEGER),
     "wait_on_cuda_event_record_corr_id": ("wait_correlation", INTEGER),
+    "Sequence number": ("autograd_seq", INTEGER),
 }  # fmt: skip
 # Arguments that hold one JSON value per operator. Few differ, so that each column is a small code.
 SHAPES: Mapping[str, str] = {
@@ -56,7 +57,7 @@ SHAPES: Mapping[str, str] = {
 _NEVER_BELOW_0 = frozenset({"size_bytes", "group_size"})
 # Kineto writes -1 for what it does not know, such as the stream that a wait is for.
 _MINUS_1_IS_MISSING = frozenset(
-    {"seq", "in_count", "out_count", "wait_stream", "wait_correlation", "device"}
+    {"seq", "in_count", "out_count", "wait_stream", "wait_correlation", "device", "autograd_seq"}
 )
 # What surrogateescape makes of bytes that are not UTF-8.
 _SURROGATES = re.compile("[\ud800-\udfff]")

@@ -51,6 +51,7 @@ _MARKS = (34, 65)  # NvtxMark, NvtxtMark
 _RANGES = (35, 37, 59, 60, 66, 68)
 # What PyTorch writes behind the name of an operator.
 _OPERATOR = re.compile(r"^(.+?),? (?:seq|op_id|sizes|input_op_ids) = ", re.DOTALL)
+_SEQUENCE = re.compile(r"\bseq = (\d{1,9})\b")
 _CALL_VERSION = re.compile(r"_v\d{4,5}$")
 _RANK_NAMES = ("RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID")
 _THREAD_BITS = (1 << 24) - 1
@@ -350,10 +351,18 @@ class _Reader:
         self._findings.add("skipped by design", "names of NVTX domains and categories", skipped)
         numbers["end"] = np.where(is_closed, numbers["end"], numbers["start"])
         name, category = self._annotated(read)
-        part = self._on_host(numbers, name, category, {})
+        part = self._on_host(numbers, name, category, self._sequence(read))
         kept = np.flatnonzero(is_closed | is_mark)
         rows = part.rows.take(kept)
         return _Part(as_steps(rows, self.texts, self._findings), part.process[kept], is_gpu=False)
+
+    def _sequence(self, read: Read) -> dict[str, IntArray]:
+        """Give the sequence numbers of autograd that PyTorch writes behind its operators' names."""
+        stated = [_SEQUENCE.search(text or "") for text in read.texts.get("text", [])]
+        if not any(stated):
+            return {}
+        number = np.array([int(match[1]) if match else MISSING for match in stated])
+        return {"Sequence number": number[read.codes["text"]]}
 
     def _annotated(self, read: Read) -> tuple[Codes, Codes]:
         """Give name and category: PyTorch annotates its operators, users anything else."""
