@@ -45,6 +45,7 @@ from ._traces.launches import queue_length as queue_length, queue_summary as que
 from ._traces.breakdown import step_breakdown as step_breakdown
 from ._traces.breakdown import step_times as step_times
 from ._traces.telling_ranks import telling_ranks as telling_ranks
+from ._traces.windows import event_links as event_links, telling_windows as telling_windows
 
 # Workload imbalance
 from ._imbalance.context_sharding import (
