@@ -356,6 +356,7 @@ from ._fleet.clock_offset import power_clock_offset as power_clock_offset
 from ._fleet.power_dips import dip_causes as dip_causes
 from ._fleet.incident_energy import energy_waste as energy_waste
 from ._fleet.incident_energy import incident_energy as incident_energy
+from ._fleet.kernel_energy import kernel_energy as kernel_energy
 from ._fleet.step_energy import phase_power as phase_power
 from ._fleet.power_dips import power_dips as power_dips
 from ._fleet.clock_offset import power_during as power_during
