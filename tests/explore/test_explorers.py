@@ -114,15 +114,3 @@ def test_collective_waits_can_look_at_one_group_of_one_step(fleet_demo, title):
     )
     explorer.controls["view"].value = "blame"
     assert {int(rank) for rank in explorer.figure().layout.yaxis.ticktext} <= {4, 5, 6, 7}
-
-
-def test_timeline_can_look_closer(dlrm_trace, title):
-    explorer = explore.timeline(dlrm_trace)
-    whole = explorer.figure().layout.xaxis.range
-    explorer.controls["rank"].value = 3
-    window = explorer.controls["window"]
-    window.index = (50, 60)
-    near = explorer.figure().layout.xaxis.range
-    assert whole[0] <= near[0] < near[1] <= whole[1]
-    assert near[1] - near[0] < 0.1 * (whole[1] - whole[0])
-    assert title(explorer).startswith("1 rank: the longest GPU work, ")

@@ -51,6 +51,7 @@ from ._traces.launches import queue_length as queue_length, queue_summary as que
 from ._traces.breakdown import step_breakdown as step_breakdown
 from ._traces.breakdown import step_times as step_times
 from ._traces.telling_ranks import telling_ranks as telling_ranks
+from ._traces.windows import event_links as event_links, telling_windows as telling_windows
 
 # Workload imbalance
 from ._imbalance.context_sharding import (
@@ -367,6 +368,7 @@ from ._fleet.clock_offset import power_clock_offset as power_clock_offset
 from ._fleet.power_dips import dip_causes as dip_causes
 from ._fleet.incident_energy import energy_waste as energy_waste
 from ._fleet.incident_energy import incident_energy as incident_energy
+from ._fleet.kernel_energy import kernel_energy as kernel_energy
 from ._fleet.step_energy import phase_power as phase_power
 from ._fleet.power_dips import power_dips as power_dips
 from ._fleet.clock_offset import power_during as power_during

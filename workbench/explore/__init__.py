@@ -53,6 +53,7 @@ from workbench.explore.perfmodel import (
 from workbench.explore.power import capping_events, power_smoothing, power_spectrum, provisioning
 from workbench.explore.power_management import power_management
 from workbench.explore.regions import local_training_rate
+from workbench.explore.timeline import TimelineExplorer, timeline
 from workbench.explore.traces import (
     collective_waits,
     inference_iterations,
@@ -61,11 +62,11 @@ from workbench.explore.traces import (
     model_tree,
     roofline,
     time_breakdown,
-    timeline,
 )
 
 __all__ = [
     "Explorer",
+    "TimelineExplorer",
     "capping_events",
     "cause_shares",
     "checkpoint_curve",

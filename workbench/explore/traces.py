@@ -1,4 +1,4 @@
-"""Explore traces: time breakdown, timeline, kernels and waits at collectives."""
+"""Explore traces: time breakdown, kernels, memory and waits at collectives."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from functools import cache, partial
 from typing import Any, Literal
 
 import ipywidgets as widgets
-import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
@@ -16,8 +15,6 @@ from workbench.errors import WorkbenchError
 from workbench.explore.panel import ALL, Explorer, choice, chosen_rows, rank_choice
 from workbench.tables import MemoryRecording, Trace
 
-# More cuts than a slider has pixels could not be set.
-_WINDOW_CUTS = 200
 # A list of more cannot be read.
 _MOST_ROOTS = 6
 _OF_RANK = r"^rank \d+ > "
@@ -305,45 +302,3 @@ def time_breakdown(trace: Trace, *, source: str = "", synthetic: bool = False) -
 
     by = widgets.Dropdown(options=["rank", "step"], description="group by")
     return Explorer(draw, rank=rank_choice(trace), by=by)
-
-
-def timeline(trace: Trace, *, source: str = "", synthetic: bool = False) -> Explorer:
-    """Choose a rank and a window in time; see its events, the finer the narrower it is.
-
-    Starts with everything. For zooming with the mouse see :func:`workbench.plot.timeline_live`.
-
-    Parameters
-    ----------
-    trace
-        What :func:`workbench.load.traces` returns.
-    source, synthetic
-        Where the data comes from, and whether it was generated; the figure says both.
-
-    Returns
-    -------
-    workbench.explore.Explorer
-        Controls above :func:`workbench.plot.timeline`.
-    """
-
-    def draw(*, rank: int | str, window: tuple[int, int]) -> go.Figure:
-        return plot.timeline(
-            trace.events,
-            ranks=None if rank == ALL else [int(rank)],
-            start_ns=window[0],
-            end_ns=window[1],
-            max_points=2_000,
-            source=source,
-            synthetic=synthetic,
-        )
-
-    start, end = trace.events["start_ns"], trace.events["start_ns"] + trace.events["dur_ns"]
-    first = int(start.min()) if len(start) else 0
-    span = int(end.max()) - first if len(end) else 1
-    cuts = np.unique(first + np.arange(_WINDOW_CUTS + 1) * span // _WINDOW_CUTS).tolist()
-    window = widgets.SelectionRangeSlider(
-        options=[(f"{(cut - first) / 1e6:,.5g}", cut) for cut in cuts],
-        index=(0, len(cuts) - 1),
-        description="window [ms]",
-        continuous_update=False,
-    )
-    return Explorer(draw, rank=rank_choice(trace), window=window)

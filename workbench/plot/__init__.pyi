@@ -186,6 +186,7 @@ from ._communication.scaling import (
 # The fleet as a whole
 from ._fleet.step_energy import energy_waste as energy_waste
 from ._fleet.step_energy import incident_energy as incident_energy
+from ._fleet.step_energy import kernel_energy as kernel_energy
 from ._fleet.step_energy import phase_power as phase_power
 from ._fleet.power_dips import power_dips as power_dips
 from ._fleet.step_energy import step_energy as step_energy

@@ -45,4 +45,5 @@ from ._communication.embedding_outputs import embedding_outputs as embedding_out
 from ._communication.local_training import local_training as local_training
 
 # Power and energy
+from ._power.kernels import kernel_power as kernel_power
 from ._power.loads import power_loads as power_loads

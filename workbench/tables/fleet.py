@@ -129,6 +129,23 @@ WORK_ENERGY = Table(
     },
 )
 
+KERNEL_ENERGY = table("""
+    kernel_energy: Energy by kind of kernel, then idle, then what is not explained; the energies add
+    up to what was measured.
+
+    kind: str - kind of kernel or rule that recognizes it; idle; not explained
+    busy_s: float64 >=0 - time that it was running during the readings; idle lasts all the time
+    power_w: float64? >=0 - power that it adds while it runs; missing for what is not explained
+    low_w: float64? >=0 - lower end of the interval (95 %)
+    high_w: float64? >=0 - its upper end
+    energy_j: float64 - power times time; what is not explained may be negative
+    low_j: float64? >=0 - lower end of the interval
+    high_j: float64? >=0 - its upper end
+    energy_share: float64? - of the energy that was measured
+    reading_count: int64 >=0 - readings in which it runs
+    is_sure: bool - the interval is above 0, and it runs in at least 5 readings
+""")
+
 PHASE_POWER = table("""
     phase_power: Power by how far a step has got, all steps laid over each other; a last row holds
     the samples outside of steps.

@@ -144,6 +144,28 @@ TELLING_RANKS = table("""
     exposed_communication_ns: int64 >=0 - communication that no computation hides
 """)
 
+TELLING_WINDOWS = table("""
+    telling_windows: One row per window of a timeline that is worth a look, the worst of every
+    reason first.
+
+    rank: int32 >=0 - global rank
+    start_ns: int64 - start of the window, with a margin, on the clock of the rank
+    end_ns: int64 - end of the window
+    dur_ns: int64 >=0 - how long the reason lasts
+    reason: str - GPU idle, exposed communication, long kernel or copy, others wait for this rank,
+        slow step
+""")
+
+EVENT_LINKS = table("""
+    event_links: One row per event that one event depends on, or that depends on it.
+
+    relation: str - launched by, called in, waits for, launches
+    event: int64 - row label in the events table
+    name: str - its name
+    start_ns: int64 - its start
+    dur_ns: int64 >=0 - its duration
+""")
+
 DEVICES = table("""
     devices: One row per rank and GPU that its trace describes.
 

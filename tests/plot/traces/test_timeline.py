@@ -11,6 +11,7 @@ from workbench.plot._style import lanes as _lanes
 from workbench.tables import EVENTS
 
 MS = 1_000_000
+EPOCH = 1_694_128_201_421_058_001
 
 
 def gpu(start, dur, **more):
@@ -60,33 +61,71 @@ def test_millions_become_few_and_the_longest_stays_whole(many):
     assert "the long one" in figure.layout.title.text
 
 
+def busy_by_hand(items, start_ns, end_ns):
+    """Mark every nanosecond of each lane and kind: slow, and independent of any sorting."""
+    marks = {}
+    for item in items.itertuples():
+        band = marks.setdefault((item.lane, item.kind), np.zeros(end_ns - start_ns, dtype=bool))
+        band[max(item.start_ns - start_ns, 0) : max(item.end_ns - start_ns, 0)] = True
+    return {band: int(mark.sum()) for band, mark in marks.items()}
+
+
+def drawn(items, **window):
+    return _lanes.merged(_lanes.indexed(items), **window)
+
+
 def test_no_busy_time_and_no_event_gets_lost_by_merging(many):
     items, _ = _lanes.lanes_of(many)
-    bars = _lanes.merged(items, start_ns=0, end_ns=200 * MS, limit=300)
+    bars = drawn(items, start_ns=0, end_ns=110 * MS, limit=300)
     assert bars["count"].sum() == len(many)
-    assert bars["busy_ns"].sum() == many["dur_ns"].sum()
+    busy = bars.groupby(["lane", "kind"])["busy_ns"].sum().to_dict()
+    assert busy == busy_by_hand(items, 0, 110 * MS)
 
 
-@given(
-    st.lists(
-        st.tuples(st.integers(0, 10_000), st.integers(0, 3_000), st.integers(0, 3)),
-        min_size=1,
-        max_size=300,
-    ),
-    st.integers(min_value=4, max_value=60),
+items_of_lanes = st.lists(
+    st.tuples(st.integers(0, 1), st.integers(0, 10_000), st.integers(0, 3_000), st.integers(0, 3)),
+    min_size=1,
+    max_size=300,
 )
-def test_merging_keeps_counts_time_and_extent(rows, limit):
-    items = pd.DataFrame(rows, columns=["start_ns", "busy_ns", "kind"]).assign(lane=0, count=1)
-    items = items.assign(
-        end_ns=items["start_ns"] + items["busy_ns"], longest_ns=items["busy_ns"], row=items.index
-    )
-    bars = _lanes.merged(items[_lanes._ITEM], start_ns=0, end_ns=13_000, limit=limit)
-    assert bars["count"].sum() == len(items)
-    assert bars["busy_ns"].sum() == items["busy_ns"].sum()
-    assert bars["longest_ns"].max() == items["longest_ns"].max()
-    assert bars["start_ns"].min() == items["start_ns"].min()
-    assert bars["end_ns"].max() == items["end_ns"].max()
-    assert (bars["bottom_share"] + bars["height_share"]).max() <= 1 + 1e-9
+
+
+@given(items_of_lanes, st.integers(4, 60), st.integers(0, 13_000), st.integers(0, 13_000))
+def test_merging_keeps_counts_extent_and_the_time_that_is_busy_in_any_window(
+    rows, limit, one_end, other_end
+):
+    # Times since the epoch are too large for a float.
+    start, end = sorted([EPOCH + one_end, EPOCH + other_end])
+    rows = [(lane, EPOCH + begin, length, kind) for lane, begin, length, kind in rows]
+    items = pd.DataFrame(rows, columns=["lane", "start_ns", "dur_ns", "kind"])
+    items = items.assign(end_ns=items["start_ns"] + items.pop("dur_ns"), row=items.index)
+    bars = drawn(items, start_ns=start, end_ns=end, limit=limit)
+    inside = items[
+        (items["start_ns"] <= end) & ((items["end_ns"] > start) | (items["start_ns"] >= start))
+    ]
+    assert bars["count"].sum() == len(inside)
+    busy = bars.groupby(["lane", "kind"])["busy_ns"].sum()
+    by_hand = busy_by_hand(inside, start, end)
+    assert busy.to_dict() == by_hand
+    assert (bars["bottom_share"] + bars["height_share"]).max() <= 1 + 1e-9 or not len(bars)
+    if len(inside):
+        assert bars["longest_ns"].max() == (inside["end_ns"] - inside["start_ns"]).max()
+        assert bars["start_ns"].min() == inside["start_ns"].clip(lower=start).min()
+        assert bars["end_ns"].max() == inside["end_ns"].clip(upper=end).max()
+        assert not bars.loc[bars["count"] == 1, "row"].duplicated().any()
+
+
+def test_one_short_kernel_among_a_million_is_in_the_overview():
+    # Every n-th kernel, as a naive reduction draws them, leaves it out.
+    count = 1_000_000
+    start = np.arange(count, dtype=np.int64) * 10_000
+    items = pd.DataFrame({"lane": 0, "kind": 0, "start_ns": start, "end_ns": start + 4_000})
+    items = items.assign(row=items.index)
+    items.loc[777_777, ["kind", "end_ns"]] = 2, start[777_777] + 1_000
+    bars = drawn(items, start_ns=0, end_ns=int(start[-1]) + 4_000, limit=2_000)
+    assert len(bars) <= 2_000
+    rare = bars[bars["kind"] == 2].iloc[0]
+    assert (rare["row"], rare["start_ns"], rare["busy_ns"]) == (777_777, start[777_777], 1_000)
+    assert 777_777 not in np.arange(0, count, count // 2_000)
 
 
 def test_a_narrower_window_shows_events_one_by_one(many):

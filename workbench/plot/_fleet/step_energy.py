@@ -24,7 +24,13 @@ from workbench.plot._style.text import (
     share_text,
     utc,
 )
-from workbench.tables import ENERGY_WASTE, INCIDENT_ENERGY, PHASE_POWER, STEP_ENERGY
+from workbench.tables import (
+    ENERGY_WASTE,
+    INCIDENT_ENERGY,
+    KERNEL_ENERGY,
+    PHASE_POWER,
+    STEP_ENERGY,
+)
 
 _PER = (("energy_per_token_j", "per token"), ("energy_per_sample_j", "per sample"))
 
@@ -196,6 +202,58 @@ def energy_waste(table: pd.DataFrame, *, source: str = "", synthetic: bool = Fal
     )
     note = _note(table, len(table) - len(drawn))
     return frame.finish(figure, claim=_energy_waste_claim(table, run_j), note=note)
+
+
+def kernel_energy(table: pd.DataFrame, *, source: str = "", synthetic: bool = False) -> go.Figure:
+    """Show the energy of every kind of kernel, with its interval and the power it adds.
+
+    Parameters
+    ----------
+    table
+        Table :data:`workbench.tables.KERNEL_ENERGY`.
+    source, synthetic
+        Where the data comes from, printed under the figure; whether it was generated.
+
+    Returns
+    -------
+    plotly.graph_objects.Figure
+        One bar per kind, idle last. The title states the kind that took most, and its share.
+    """
+    frame = Frame(source, synthetic)
+    KERNEL_ENERGY.check(table)
+    rows = table[table["power_w"].notna()].sort_values("energy_j", ascending=False)
+    whole_j = float(table["energy_j"].sum())
+    if rows.empty or whole_j <= 0:
+        why = "The table has no energy; pass what analyze.kernel_energy returns."
+        return frame.nothing(why, claim="No energy of kernels to show")
+    rows = rows.iloc[np.argsort(rows["kind"] == "idle", kind="stable")].head(_MOST_STATES)
+    factor, unit = power_unit(float(rows["high_j"].max()), "J")
+    figure = go.Figure()
+    for row, kind in enumerate(rows.to_dict("records")):
+        energy, low, high = (kind[name] / factor for name in ("energy_j", "low_j", "high_j"))
+        ends = {"array": [high - energy], "arrayminus": [energy - low], "type": "data"}
+        figure.add_bar(
+            orientation="h", x=[energy], y=[row], marker=fill(kind["kind"]), showlegend=False,
+            error_x=ends, name=label(kind["kind"], 40),
+            hovertemplate=f"{amount(kind['power_w'])} for {seconds(kind['busy_s'])}<extra></extra>",
+        )  # fmt: skip
+        share = share_text(max(kind["energy_j"], 0.0) / whole_j)
+        words = f"{share} · {amount(kind['power_w'])}"
+        words += "" if kind["is_sure"] else " <b>not sure</b>"
+        figure.add_annotation(x=high, y=row, xanchor="left", xshift=6, text=words, showarrow=False)
+    _name_rows(figure, [label(name, 30) for name in rows["kind"]], 3, _ROW_PX, bargap=0.3)
+    most = _WORDS * float(rows["high_j"].max()) / factor
+    figure.update_xaxes(title=f"energy [{unit}]", range=[0, most])
+    first = rows.iloc[0]
+    claim = f"{label(first['kind'], 40)} takes {share_text(first['energy_j'] / whole_j)} of "
+    claim += f"{amount(whole_j, 'J')}: {amount(first['power_w'])} more than idle while it runs"
+    if first["kind"] == "idle":
+        claim = f"no kind of work takes energy beyond the idle {amount(first['power_w'])}"
+    rest = float(table.loc[table["power_w"].isna(), "energy_j"].abs().sum())
+    note = "whiskers: 95 % interval; power is what a kind adds to idle"
+    note += f" · not explained: {share_text(rest / whole_j)}"
+    is_doubtful = not bool(first["is_sure"])
+    return frame.finish(figure, claim=claim, note=note, is_doubtful=is_doubtful)
 
 
 def _name_rows(figure: go.Figure, names: list[str], least: int, px: int, **layout: Any) -> None:

@@ -231,12 +231,12 @@ def slack(
     lanes = _lanes_of(rows)
     band = np.searchsorted([min(_NONE_NS, large_ns), large_ns], rows["slack_ns"], side="right")
     items = rows.assign(
-        lane=lanes["of_row"], kind=band, end_ns=rows["start_ns"] + rows["dur_ns"],
-        busy_ns=rows["dur_ns"], count=1, longest_ns=rows["dur_ns"], row=rows.index,
-    )  # fmt: skip
+        lane=lanes["of_row"], kind=band, end_ns=rows["start_ns"] + rows["dur_ns"], row=rows.index
+    )
     items = items[items["lane"] < _lanes.MAX_LANES]
     first, last = int(rows["start_ns"].min()), int(items["end_ns"].max())
-    bars = _lanes.merged(items, start_ns=first, end_ns=last, limit=max_points)
+    index = _lanes.indexed(items)
+    bars = _lanes.merged(index, start_ns=first, end_ns=last, limit=max_points)
     none, large = duration(min(_NONE_NS, large_ns)), duration(large_ns)
     words = (f"no slack, below {none}", f"up to {large}", f"more than {large}")
     figure = go.Figure()

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from itertools import pairwise
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
 from workbench._shared.profiler_steps import is_step_name
+
+Ints: TypeAlias = NDArray[np.int64]
 
 # At 20 px each they fill a screen; further ones could only be seen by scrolling.
 MAX_LANES = 40
@@ -22,7 +25,8 @@ _HOST = ("cpu_op", "user_annotation", "python_function")
 _PLACE = ["rank", "process", "thread", "device", "stream"]
 # Before any time: the first row of a thread has no end before it.
 _NEVER = np.iinfo(np.int64).min
-_COMBINED = {"busy_ns": np.add, "count": np.add, "start_ns": np.minimum, "end_ns": np.maximum}
+# Long items are looked for among so many of the longest before all are asked.
+_MANY = 50_000
 _ITEM = ["lane", "kind", "start_ns", "end_ns", "busy_ns", "count", "longest_ns", "row"]
 
 
@@ -36,8 +40,8 @@ def lanes_of(events: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
     Returns
     -------
     tuple of two pandas.DataFrame
-        The items, one row each: ``lane``, ``kind``, ``start_ns``, ``end_ns``,
-        ``busy_ns``, ``count`` (1), ``longest_ns``, ``row`` (label in ``events``).
+        The items, one row each: ``lane``, ``kind``, ``start_ns``, ``end_ns``, ``row`` (position
+        in ``events``).
         And all lanes in drawing order: ``rank``, ``label``, ``lane`` (missing where
         it was dropped).
     """
@@ -53,7 +57,7 @@ def lanes_of(events: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
                 KIND_ORDER.index("operator"),
             ),
             "start_ns": events["start_ns"].to_numpy()[drawn],
-            "longest_ns": events["dur_ns"].to_numpy()[drawn],
+            "end_ns": (events["start_ns"] + events["dur_ns"]).to_numpy()[drawn],
             "row": drawn,
         }
     )
@@ -62,90 +66,180 @@ def lanes_of(events: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
     items["lane"] = lanes["lane"].to_numpy(dtype=np.float64, na_value=np.nan)[keys["code"]]
     if lanes["lane"].isna().any():
         items = items[items["lane"].notna()]
-    items = items.astype({"lane": "int64"})
-    items = items.assign(
-        end_ns=items["start_ns"] + items["longest_ns"], busy_ns=items["longest_ns"], count=1
+    return items.astype({"lane": "int64"}).reset_index(drop=True), lanes
+
+
+class Indexed(NamedTuple):
+    """Items in sorted arrays, of which any window is drawn without touching what lies outside.
+
+    A band is the items of one lane and kind. Positions count in order of band and start.
+    """
+
+    lane: Ints  # of every band
+    kind: Ints
+    first: Ints  # position of the first item of every band, and one after the last band
+    start_ns: Ints
+    end_ns: Ints
+    reach_ns: Ints  # latest end in the band up to here
+    busy_ns: Ints  # busy time that each item adds to its band, summed before it
+    rank: NDArray[np.int32]  # place in order of duration, so that the largest is the longest
+    of_rank: NDArray[np.int32]
+    row: Ints
+
+
+def indexed(items: pd.DataFrame) -> Indexed:
+    """Sort the items of lanes once, for :func:`merged`."""
+    lane, kind, start, end = (
+        items[name].to_numpy(dtype=np.int64) for name in ("lane", "kind", "start_ns", "end_ns")
     )
-    return items[_ITEM].reset_index(drop=True), lanes
+    order = np.lexsort((-end, start, kind, lane))
+    lane, kind, start, end = lane[order], kind[order], start[order], end[order]
+    is_new = (np.diff(lane, prepend=-1) != 0) | (np.diff(kind, prepend=-1) != 0)
+    first = np.append(np.flatnonzero(is_new), len(order))
+    reach = np.empty_like(end)
+    for low, high in pairwise(first.tolist()):
+        reach[low:high] = np.maximum.accumulate(end[low:high])
+    before = np.where(is_new, start, np.maximum(np.roll(reach, 1), start))
+    busy = np.append(0, np.maximum(end - before, 0).cumsum())
+    of_rank = np.argsort(end - start, kind="stable").astype(np.int32)
+    rank = np.empty_like(of_rank)
+    rank[of_rank] = np.arange(len(order), dtype=np.int32)
+    row = items["row"].to_numpy(dtype=np.int64)[order]
+    at = first[:-1]
+    return Indexed(lane[at], kind[at], first, start, end, reach, busy, rank, of_rank, row)
 
 
-def merged(items: pd.DataFrame, *, start_ns: int, end_ns: int, limit: int) -> pd.DataFrame:
+def merged(index: Indexed, *, start_ns: int, end_ns: int, limit: int) -> pd.DataFrame:
     """Reduce the items between two times to at most about ``limit`` rectangles.
 
-    Time is cut into bins, doubled in width until few enough rectangles are left. An
-    item as long as a bin, alone in its bin, or among the longest ``limit / 10`` stays
-    itself. The others of one bin become one rectangle per kind that spans them all, is
-    as high as their busy share, and remembers how many they are and the longest.
+    Time is cut into bins, doubled in width until few enough rectangles are left. An item as long
+    as a bin, alone in its bin, or cut by the window stays itself. The others of one bin become one
+    rectangle per kind that spans them all, is as high as their busy share, and remembers how many
+    they are and the longest.
 
     Returns
     -------
     pandas.DataFrame
-        The item columns plus ``bottom_share`` and ``height_share``, the part of the
-        lane's height that the rectangle takes: area is busy time.
+        The item columns plus ``bottom_share`` and ``height_share``, the part of the lane's height
+        that the rectangle takes: area is busy time. ``busy_ns`` counts what overlaps in a lane and
+        kind once, so that its sum is the time that they are busy within the window.
     """
-    inside = (items["end_ns"] >= start_ns) & (items["start_ns"] <= end_ns)
-    view = items[inside]
-    view = view.assign(
-        start_ns=view["start_ns"].clip(lower=start_ns),
-        end_ns=view["end_ns"].clip(upper=end_ns),
-        bottom_share=0.0,
-        height_share=1.0,
-    )
-    view["busy_ns"] = view["end_ns"] - view["start_ns"]
-    keep = view["longest_ns"].nlargest(max(limit // 10, 1) if len(view) > limit else 0).index
-    kept, short = view.loc[keep], view.drop(index=keep)
-    # As if every bin of every lane held one rectangle; wider ones only where that is too many.
-    width = max((end_ns - start_ns) * view["lane"].nunique() // max(limit, 1), 1)
-    while len(kept) + len(short) > limit and width < 2 * max(end_ns - start_ns, 1):
-        short = _coarser(short, start_ns=start_ns, width_ns=width)
+    span = max(end_ns - start_ns, 0) + 1
+    width = max(span * len(np.unique(index.lane)) // max(limit, 1), 1)
+    views = [_view(index, band, start_ns, end_ns) for band in range(len(index.lane))]
+    views = [view for view in views if view.begin < view.stop or len(view.cut)]
+    long = _long(index, views, width)
+    while True:
+        edges = start_ns + width * np.arange(-(-span // width) + 1)
+        bounds = [view.begin + view.starts.searchsorted(edges) for view in views]
+        if width >= 2 * span or len(long) + sum(map(_occupied, bounds)) <= limit:
+            break
         width *= 2
-    return pd.concat([short, kept]).sort_values(["lane", "start_ns"], ignore_index=True)
+        long = long[index.end_ns[long] - index.start_ns[long] >= width]
+    window = (start_ns, end_ns)
+    bars = [_drawn(index, *pair, long, window) for pair in zip(views, bounds, strict=True)]
+    return _stacked(np.concatenate([np.zeros((9, 0), dtype=np.int64), *bars], axis=1))
 
 
-def _coarser(items: pd.DataFrame, *, start_ns: int, width_ns: int) -> pd.DataFrame:
-    """Merge what is shorter than a bin of ``width_ns`` with its neighbours in the bin."""
-    bins = (items["start_ns"].to_numpy() - start_ns) // width_ns
-    # A thread has two bands, operators above calls, and bars of one must not swallow the other.
-    bands = items["lane"].to_numpy() * 2 + (items["kind"] == KIND_ORDER.index("runtime call"))
-    cells = (bands * (bins.max(initial=0) + 1) + bins).to_numpy()
-    is_short = (items["end_ns"] - items["start_ns"] < width_ns).to_numpy()
-    fellows = np.bincount(cells, weights=is_short, minlength=1)[cells]
-    to_merge = np.flatnonzero(is_short & (fellows > 1))
-    if not len(to_merge):
-        return items
-    order = to_merge[
-        np.lexsort(
-            (
-                items["longest_ns"].to_numpy()[to_merge],
-                items["kind"].to_numpy()[to_merge],
-                cells[to_merge],
-            )
-        )
+class _View(NamedTuple):
+    """The part of a band that lies in a window."""
+
+    band: int
+    begin: int  # first position that starts in the window
+    stop: int  # one after the last
+    cut: Ints  # positions of items that an end of the window cuts
+    starts: Ints
+
+
+def _view(index: Indexed, band: int, start_ns: int, end_ns: int) -> _View:
+    low, high = int(index.first[band]), int(index.first[band + 1])
+    starts, reach = index.start_ns[low:high], index.reach_ns[low:high]
+    begin = low + int(starts.searchsorted(start_ns))
+    stop = low + int(starts.searchsorted(end_ns, side="right"))
+    # Before these positions nothing reaches into the window, or out of it.
+    inward, outward = low + reach.searchsorted([start_ns, end_ns], side="right")
+    left = np.arange(min(inward, begin), begin)
+    right = np.arange(min(max(outward, begin), stop), stop)
+    cut = [left[index.end_ns[left] > start_ns], right[index.end_ns[right] > end_ns]]
+    return _View(band, begin, stop, np.concatenate(cut), index.start_ns[begin:stop])
+
+
+def _long(index: Indexed, views: list[_View], width: int) -> Ints:
+    """Give the items in the window that are as long as a bin, in order of position."""
+    # Few items are in a narrow window, and few are long where the bins are wide.
+    durations = index.end_ns[index.of_rank[-_MANY:]] - index.start_ns[index.of_rank[-_MANY:]]
+    if len(durations) and durations[0] < width:
+        return np.sort(index.of_rank[-_MANY:][durations.searchsorted(width) :]).astype(np.int64)
+    pieces = [
+        view.begin + np.flatnonzero(index.end_ns[view.begin : view.stop] - view.starts >= width)
+        for view in views
     ]
-    bars = _summed(items.iloc[order], cells[order])
-    alone = np.ones(len(items), dtype=bool)
-    alone[to_merge] = False
-    return pd.concat([items[alone], bars])
+    return np.concatenate([np.zeros(0, dtype=np.int64), *pieces])
 
 
-def _summed(items: pd.DataFrame, cells: NDArray[np.int64]) -> pd.DataFrame:
-    """Make one bar per cell and kind from items in order of cell, kind and duration."""
-    kinds = items["kind"].to_numpy()
-    starts = np.flatnonzero((np.diff(cells, prepend=-1) != 0) | (np.diff(kinds, prepend=-1) != 0))
-    # Items of one bar are in order of duration, so the last of them is the longest.
-    longest = np.append(starts[1:], len(items)) - 1
-    bars = items.iloc[longest].assign(
-        **{
-            name: combine.reduceat(items[name].to_numpy(), starts)
-            for name, combine in _COMBINED.items()
-        }
+def _occupied(bounds: Ints) -> int:
+    return int(np.count_nonzero(bounds[1:] > bounds[:-1]))
+
+
+def _drawn(index: Indexed, view: _View, bounds: Ints, long: Ints, window: tuple[int, int]) -> Ints:
+    """Give the bars of one band, one column each: bin, and the columns of an item."""
+    inside = long[long.searchsorted(view.begin) : long.searchsorted(view.stop)]
+    own = np.union1d(view.cut, inside)
+    used = np.flatnonzero(bounds[1:] > bounds[:-1])
+    low, high = bounds[used], bounds[used + 1]
+    # Own items, which are bars of themselves, are passed over.
+    mine = own[own.searchsorted(view.begin) :]
+    rank, end = (array[view.begin : view.stop].copy() for array in (index.rank, index.end_ns))
+    rank[mine - view.begin], end[mine - view.begin] = -1, _NEVER
+    longest = np.maximum.reduceat(rank, low - view.begin) if len(used) else rank[:0]
+    taken = mine.searchsorted(high) - mine.searchsorted(low)
+    rest = high - low - taken
+    alone = index.of_rank[longest[rest == 1]]
+    several = rest > 1
+    summed = np.append(0, (index.busy_ns[mine + 1] - index.busy_ns[mine]).cumsum())
+    busy = index.busy_ns[high] - index.busy_ns[low]
+    busy -= summed[mine.searchsorted(high)] - summed[mine.searchsorted(low)]
+    # The first position of a bin that is no own item: own ones in a row differ as their numbers do.
+    before, number = mine.searchsorted(low), np.arange(len(mine))
+    start = low + (mine - number).searchsorted(low - before, side="right") - before
+    position = index.of_rank[longest[several]]
+    shared = [
+        used[several], index.start_ns[start[several]],
+        (np.maximum.reduceat(end, low - view.begin) if len(used) else end)[several],
+        busy[several], rest[several], position,
+    ]  # fmt: skip
+    own = np.union1d(own, alone)
+    cut_at = [np.clip(array[own], *window) for array in (index.start_ns, index.end_ns)]
+    band_start = own == index.first[view.band]
+    reach = np.where(band_start, cut_at[0], index.reach_ns[own - 1])
+    mine_ns = np.maximum(cut_at[1] - np.maximum(cut_at[0], reach), 0)
+    single = [np.full_like(own, -1), *cut_at, mine_ns, np.ones_like(own), own]
+    both = np.concatenate([np.array(single), np.array(shared)], axis=1).astype(np.int64)
+    position = both[-1]
+    length = index.end_ns[position] - index.start_ns[position]
+    lane, kind = (np.full(len(length), array[view.band]) for array in (index.lane, index.kind))
+    return np.array([lane, kind, *both[:-1], length, index.row[position]])
+
+
+def _stacked(bars: Ints) -> pd.DataFrame:
+    """Lay the kinds of one bin above each other, each as high as it is busy."""
+    names = ["lane", "kind", "bin", "start_ns", "end_ns", "busy_ns", "count", "longest_ns", "row"]
+    table = pd.DataFrame(dict(zip(names, bars, strict=True))).sort_values(
+        ["lane", "start_ns", "kind"], ignore_index=True
     )
-    cell = cells[longest]
-    bars["start_ns"] = bars["start_ns"].groupby(cell).transform("min")
-    bars["end_ns"] = bars["end_ns"].groupby(cell).transform("max")
-    share = bars["busy_ns"] / (bars["end_ns"] - bars["start_ns"]).clip(lower=1)
+    table = table.assign(bottom_share=0.0, height_share=1.0)
+    shared = table[table["bin"] >= 0].sort_values("kind", kind="stable")
+    # A thread has two bands, operators above calls, and bars of one must not swallow the other.
+    cell = [shared["lane"], shared["kind"] == KIND_ORDER.index("runtime call"), shared["bin"]]
+    start = shared["start_ns"].groupby(cell).transform("min")
+    end = shared["end_ns"].groupby(cell).transform("max")
+    share = shared["busy_ns"] / (end - start).clip(lower=1)
     share /= share.groupby(cell).transform("sum").clip(lower=1.0)
-    return bars.assign(height_share=share, bottom_share=share.groupby(cell).cumsum() - share)
+    new = {"start_ns": start, "end_ns": end, "height_share": share}
+    new["bottom_share"] = share.groupby(cell).cumsum() - share
+    for name, values in new.items():
+        table.loc[shared.index, name] = values
+    return table[[*_ITEM, "bottom_share", "height_share"]]
 
 
 def _outermost(events: pd.DataFrame, wanted: NDArray[np.bool_]) -> NDArray[np.bool_]:

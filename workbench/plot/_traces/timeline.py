@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
+from numpy.typing import NDArray
 
 from workbench.plot._style import lanes as _lanes
 from workbench.plot._style.style import COLOURS, Frame, colour, fill, left_margin
@@ -37,8 +38,8 @@ def timeline(  # noqa: PLR0913 - a window in time has two ends
 
     A full-height rectangle is one event. Where events are narrower than the picture can show, those
     of one short interval share a rectangle per kind, as high as their busy share, so that the
-    coloured area is always busy time. The longest events are never merged. A narrower window shows
-    more of them one by one.
+    coloured area is always busy time. Events as long as such an interval are never merged. A
+    narrower window shows more of them one by one.
 
     Parameters
     ----------
@@ -62,27 +63,54 @@ def timeline(  # noqa: PLR0913 - a window in time has two ends
         One bar trace per kind of work; time in ms since the first event. The title names the
         longest event in the window.
     """
-    frame = Frame(source, synthetic)
     EVENTS.check(events)
+    view = prepared(events, ranks=ranks)
+    start, end = view.window_ns
+    window = (start if start_ns is None else start_ns, end if end_ns is None else end_ns)
+    return drawn(view, window_ns=window, max_points=max_points, frame=Frame(source, synthetic))
+
+
+class Prepared(NamedTuple):
+    """A timeline sorted into lanes once, of which any window is drawn at once."""
+
+    events: pd.DataFrame  # those of the chosen ranks
+    items: _lanes.Indexed
+    lanes: pd.DataFrame
+    lane_of_event: NDArray[np.int64]  # by position; -1 where an event is not drawn
+    first_ns: int  # time 0 of the axis
+    window_ns: tuple[int, int]  # from the first item to the last
+
+
+def prepared(events: pd.DataFrame, *, ranks: Collection[int] | None = None) -> Prepared:
+    """Sort the events of some ranks, or of all, for :func:`drawn`."""
     chosen = events if ranks is None else events[events["rank"].isin(list(ranks))]
     items, lanes = _lanes.lanes_of(chosen)
-    if items.empty:
+    window = (int(items["start_ns"].min()), int(items["end_ns"].max())) if len(items) else (0, 0)
+    first = int(events["start_ns"].min()) if len(events) else 0
+    lane = np.full(len(chosen), -1)
+    lane[items["row"]] = items["lane"]
+    return Prepared(chosen, _lanes.indexed(items), lanes, lane, first, window)
+
+
+def drawn(
+    view: Prepared, *, window_ns: tuple[int, int], max_points: int, frame: Frame
+) -> go.Figure:
+    """Draw a window; the hidden custom data of a bar is the position of its longest event."""
+    if not len(view.items.row):
         return frame.nothing(
             "The selected ranks have neither GPU work nor operators to draw.",
             claim="No timeline to show",
         )
-    first = int(events["start_ns"].min())
-    window = (
-        int(items["start_ns"].min()) if start_ns is None else start_ns,
-        int(items["end_ns"].max()) if end_ns is None else end_ns,
-    )
-    bars = _lanes.merged(items, start_ns=window[0], end_ns=window[1], limit=max_points)
+    first = view.first_ns
+    start, end = window_ns
+    bars = _lanes.merged(view.items, start_ns=start, end_ns=end, limit=max_points)
     figure = go.Figure()
     for code, kind in enumerate(_lanes.KIND_ORDER):
         if (of_kind := bars[bars["kind"] == code]).size:
-            figure.add_bar(**_bar(of_kind, kind, names=chosen["name"], first_ns=first))
-    _axes(figure, lanes, window_ms=[(ns - first) / 1e6 for ns in window])
-    return frame.finish(figure, claim=_claim(bars, chosen), note=_note(bars, lanes, first_ns=first))
+            figure.add_bar(**_bar(of_kind, kind, names=view.events["name"], first_ns=first))
+    _axes(figure, view.lanes, window_ms=[(ns - first) / 1e6 for ns in window_ns])
+    note = _note(bars, view.lanes, first_ns=first)
+    return frame.finish(figure, claim=_claim(bars, view), note=note)
 
 
 def _bar(bars: pd.DataFrame, kind: str, *, names: pd.Series, first_ns: int) -> dict[str, Any]:
@@ -97,6 +125,7 @@ def _bar(bars: pd.DataFrame, kind: str, *, names: pd.Series, first_ns: int) -> d
         # A hairline of its own colour keeps a rectangle visible however narrow it is.
         "marker": fill(kind, bars=len(bars)) | {"line": {"width": 0.6, "color": colour(kind)}},
         "hovertext": _hover(bars, names),
+        "customdata": bars["row"].to_numpy(),
         "hovertemplate": "%{hovertext}<extra>" + kind + "</extra>",
     }
 
@@ -153,22 +182,25 @@ def _axes(figure: go.Figure, lanes: pd.DataFrame, *, window_ms: list[float]) -> 
     lanes_range = [len(drawn) - 0.5, -0.5]  # from the top down
     ticks = {"tickvals": drawn["lane"].tolist(), "ticktext": labels}
     figure.update_yaxes(**ticks, range=lanes_range, showgrid=False)
-    for lane in drawn.loc[is_first, "lane"].tolist()[1:]:
-        figure.add_hline(y=lane - 0.5, line_width=1, line_color=COLOURS["separator"])
+    # All at once: a line added by itself takes longer than a thousand rectangles.
+    separator = {"type": "line", "xref": "paper", "x0": 0, "x1": 1}
+    separator["line"] = {"width": 1, "color": COLOURS["separator"]}
+    tops = [lane - 0.5 for lane in drawn.loc[is_first, "lane"].tolist()[1:]]
+    figure.update_layout(shapes=[separator | {"y0": top, "y1": top} for top in tops])
 
 
 def _lane_px(lanes: int) -> int:
     return min(max(_LANES_PX // max(lanes, 1), _LANE_PX), _WIDE_LANE_PX)
 
 
-def _claim(bars: pd.DataFrame, events: pd.DataFrame) -> str:
+def _claim(bars: pd.DataFrame, view: Prepared) -> str:
     if bars.empty:
         return "Nothing happens in this window"
     on_gpu = bars[bars["kind"] < _lanes.KIND_ORDER.index("operator")]
     longest = (bars if on_gpu.empty else on_gpu).sort_values("longest_ns").iloc[-1]
     where = "host" if on_gpu.empty else "GPU"
-    name = label(events["name"].iloc[int(longest["row"])], 40)
-    ranks = plural(events["rank"].nunique(), "rank")
+    name = label(view.events["name"].iloc[int(longest["row"])], 40)
+    ranks = plural(view.events["rank"].nunique(), "rank")
     return f"{ranks}: the longest {where} work, {name}, takes {duration(longest['longest_ns'])}"
 
 
@@ -217,18 +249,17 @@ def timeline_live(
     EVENTS.check(events)
     # Each time, not once: a page that was opened anew has lost what a former cell loaded.
     hv.extension("bokeh", inline=True, logo=False)
-    chosen = events if ranks is None else events[events["rank"].isin(list(ranks))]
-    items, lanes = _lanes.lanes_of(chosen)
-    first = int(events["start_ns"].min()) if len(events) else 0
-    span_ms = (int(items["end_ns"].max()) - first) / 1e6 if len(items) else 1.0
-    options = _bokeh_options(hv, lanes, span_ms=span_ms)
+    view = prepared(events, ranks=ranks)
+    first, index = view.first_ns, view.items
+    span_ms = (view.window_ns[1] - first) / 1e6 if len(index.row) else 1.0
+    options = _bokeh_options(hv, view.lanes, span_ms=span_ms)
 
     def draw(x_range: tuple[float, float] | None) -> hv.Rectangles:
         left, right = (0.0, span_ms) if x_range is None else x_range
         start_ns, end_ns = first + int(left * 1e6), first + int(np.ceil(right * 1e6))
-        view = _lanes.merged(items, start_ns=start_ns, end_ns=end_ns, limit=max_points)
+        bars = _lanes.merged(index, start_ns=start_ns, end_ns=end_ns, limit=max_points)
         return hv.Rectangles(
-            _rectangles(view, names=chosen["name"], first_ns=first),
+            _rectangles(bars, names=view.events["name"], first_ns=first),
             kdims=["time_ms", "low", "end_ms", "high"],
             vdims=["kind", "colour", "event", "count", "longest", "busy"],
         ).opts(*options)

@@ -1,0 +1,286 @@
+"""The timeline of a whole trace: zoom with the mouse, search, follow what an event depends on."""
+
+from __future__ import annotations
+
+import html
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import ipywidgets as widgets
+import numpy as np
+import pandas as pd
+import plotly.graph_objects as go
+
+from workbench import analyze, load
+from workbench.errors import WorkbenchError
+from workbench.explore.panel import ALL, Explorer, rank_choice
+from workbench.plot._style.style import COLOURS, Frame
+from workbench.plot._style.text import duration, label
+from workbench.plot._traces.timeline import Prepared, drawn, prepared
+from workbench.tables import EVENTS, Trace
+
+_STILL_BARS, _LIVE_BARS = 1_500, 4_000
+# Marks beyond these could not be told apart, and rows beyond those would not be read.
+_MOST_MARKS, _MOST_LISTED = 500, 10
+_OVERVIEW = "whole trace"
+# A match is shown in the middle of a window this many times as long as it is.
+_AROUND = 20
+
+
+def timeline(trace: Trace, *, source: str = "", synthetic: bool = False) -> TimelineExplorer:
+    """Zoom through a whole trace, search it by name, and follow what an event depends on.
+
+    Starts with everything. *window* offers the ten most telling windows, each with its reason. With
+    a running kernel the mouse zooms and pans, each time with the events of that window alone, so
+    that a million events stay smooth; a click on an event marks what it depends on; *search* marks
+    and lists the events whose name contains a text, and the arrows go from one to the next; *save*
+    writes the events in view as a Chrome trace, one file per rank, which Perfetto
+    (ui.perfetto.dev) opens.
+
+    Parameters
+    ----------
+    trace
+        What :func:`workbench.load.traces` returns.
+    source, synthetic
+        Where the data comes from, and whether it was generated; the figure says both.
+
+    Returns
+    -------
+    workbench.explore.TimelineExplorer
+        Controls above :func:`workbench.plot.timeline`.
+    """
+    return TimelineExplorer(trace, Frame(source, synthetic))
+
+
+class TimelineExplorer(Explorer):
+    """An explorer whose figure also answers the mouse, and whose events can be searched.
+
+    Parameters
+    ----------
+    trace
+        What :func:`workbench.load.traces` returns.
+    frame
+        Source of the figure, and whether it is synthetic.
+
+    Attributes
+    ----------
+    rank : ipywidgets.Dropdown
+        Ranks to draw.
+    search : ipywidgets.Text
+        Part of a name; capitals do not matter.
+    back, onward, save : ipywidgets.Button
+        To the match before and the next one; write what is in view.
+    path : ipywidgets.Text
+        File that *save* writes.
+    notes : ipywidgets.HTML
+        Matches, what the chosen event depends on, and what was written.
+    live : plotly.graph_objects.FigureWidget
+        The figure that the mouse zooms.
+    window_ns : tuple of int
+        Start and end of what is in view.
+    """
+
+    def __init__(self, trace: Trace, frame: Frame) -> None:
+        self.trace, self.frame = trace, frame
+        self.rank = rank_choice(trace)
+        self.search = widgets.Text(description="search", continuous_update=False)
+        self.back = widgets.Button(icon="arrow-left", tooltip="previous match")
+        self.onward = widgets.Button(icon="arrow-right", tooltip="next match")
+        self.path = widgets.Text("window.json.gz", description="file")
+        self.save = widgets.Button(description="Save window", icon="save")
+        self.notes = widgets.HTML()
+        self.live = go.FigureWidget()
+        self._framed: Prepared | None = None
+        self._prepared = cache(self._prepare)
+        self.view = self._prepared(ALL)
+        self.window_ns = self.view.window_ns
+        self.matches, self.chosen = np.zeros(0, dtype=np.int64), -1
+        windows = analyze.telling_windows(trace.events, process_groups=trace.process_groups)
+        self.windows = list(windows.itertuples(index=False))
+        options = [(_OVERVIEW, -1), *((_words(row), n) for n, row in enumerate(self.windows))]
+        # The figure of the controls stays for who opens the notebook without a kernel.
+        super().__init__(
+            self._figure, window=widgets.Dropdown(options=options, description="window")
+        )
+        self.out.layout.display = "none"
+        tools = [self.rank, self.search, self.back, self.onward, self.path, self.save]
+        row, message, out = self.children  # type: ignore[has-type]
+        self.children = (
+            row, widgets.HBox(tools, layout={"flex_flow": "row wrap"}), message, self.notes,
+            self.live, out,
+        )  # fmt: skip
+        self._connect()
+
+    def _connect(self) -> None:
+        self.rank.observe(lambda _change: self._pick_rank(), names="value")
+        self.search.observe(lambda _change: self.find(self.search.value), names="value")
+        self.back.on_click(lambda _button: self.step(-1))
+        self.onward.on_click(lambda _button: self.step(1))
+        self.save.on_click(lambda _button: self.write(self.path.value))
+        self.show(self.window_ns)
+
+    def show(self, window_ns: tuple[int, int]) -> None:
+        """Draw the events between two times in the live figure."""
+        self.window_ns = window_ns
+        figure = drawn(self.view, window_ns=window_ns, max_points=_LIVE_BARS, frame=self.frame)
+        self._mark(figure)
+        is_new = self._framed is not self.view
+        with self.live.batch_update():
+            self.live.data = []
+            self.live.add_traces(figure.data)
+            if is_new:
+                self.live.layout = figure.layout
+            else:
+                self.live.layout.title = figure.layout.title
+                self.live.layout.xaxis.range = figure.layout.xaxis.range
+        if is_new:
+            self.live.layout.on_change(self._zoomed, "xaxis.range")
+        self._framed = self.view
+        for bars in self.live.data:
+            bars.on_click(self._clicked)
+
+    def find(self, text: str) -> None:
+        """Mark and list the events in the lanes whose name contains a text."""
+        names, view = self.view.events["name"].cat, self.view
+        wanted = names.categories.astype(str).str.contains(text, case=False, regex=False)
+        is_match = np.append(wanted & bool(text), False)[names.codes.to_numpy()]
+        self.matches = np.flatnonzero(is_match & (view.lane_of_event >= 0))
+        self.chosen = -1
+        head = f"{len(self.matches):,} drawn events contain {text!r}; the longest:" if text else ""
+        self._note(head, view.events.iloc[self.matches].nlargest(_MOST_LISTED, "dur_ns"))
+        self.show(self.window_ns)
+
+    def step(self, by: int) -> None:
+        """Show the next match, or the one before, in the middle of a narrow window."""
+        if not len(self.matches):
+            return
+        starts = self.view.events["start_ns"].to_numpy()
+        order = self.matches[np.argsort(starts[self.matches], kind="stable")]
+        at = sum(self.window_ns) // 2 if self.chosen < 0 else starts[self.chosen]
+        place = int(starts[order].searchsorted(at, side="right" if by > 0 else "left"))
+        self.choose(int(order[(place - (by < 0)) % len(order)]))
+
+    def choose(self, row: int) -> None:
+        """Mark an event, given by its position among those drawn, and what it depends on."""
+        self.chosen = row
+        event = self.view.events.iloc[row]
+        length, (low, high) = int(event["dur_ns"]), self.window_ns
+        if not low <= event["start_ns"] <= high or length * _AROUND**2 < high - low:
+            middle, reach = int(event["start_ns"]) + length // 2, max(length * _AROUND // 2, 1_000)
+            self.window_ns = (middle - reach, middle + reach)
+        self._note(f"{label(str(event['name']), 100)}:", self._links())
+        self.show(self.window_ns)
+
+    def write(self, path: str) -> list[Path]:
+        """Write the events that overlap the view as Chrome traces, one per rank in view."""
+        low, high = self.window_ns
+        events = self.view.events
+        reaches = events["start_ns"] + events["dur_ns"] >= low
+        events = events[(events["start_ns"] <= high) & reaches]
+        target, ranks = Path(path), events["rank"].unique().tolist()
+        stem, ends = target.name.partition(".")[::2]
+        written = []
+        try:
+            for rank in ranks:
+                name = target.name if len(ranks) == 1 else f"{stem}_rank{rank}.{ends}"
+                of_rank = events[events["rank"] == rank]
+                file, made = target.with_name(name), self.frame.synthetic
+                written.append(load.write_chrome_trace(of_rank, file, synthetic=made))
+        except (OSError, WorkbenchError) as error:
+            self.message.value = f"<b>Not written:</b> {html.escape(str(error))}"
+        names = ", ".join(str(file) for file in written) or "nothing, for nothing is in view"
+        self._note(f"written: {names}", EVENTS.empty())
+        return written
+
+    def _prepare(self, rank: int | str) -> Prepared:
+        return prepared(self.trace.events, ranks=None if rank == ALL else [int(rank)])
+
+    def _figure(self, *, window: int) -> go.Figure:
+        rank, span = self._chosen_window(window)
+        view = self._prepared(rank)
+        return drawn(view, window_ns=span, max_points=_STILL_BARS, frame=self.frame)
+
+    def _chosen_window(self, window: int) -> tuple[int | str, tuple[int, int]]:
+        if window < 0:
+            return ALL, self._prepared(ALL).window_ns
+        chosen: Any = self.windows[window]
+        return int(chosen.rank), (int(chosen.start_ns), int(chosen.end_ns))
+
+    def _redraw(self, _change: Any = None) -> None:
+        super()._redraw()
+        if self.out.layout.display == "none":
+            rank, self.window_ns = self._chosen_window(self.controls["window"].value)
+            if rank == self.rank.value:
+                self.show(self.window_ns)
+            self.rank.value = rank
+
+    def _pick_rank(self) -> None:
+        self.view = self._prepared(self.rank.value)
+        self.find(self.search.value)
+
+    def _zoomed(self, _layout: Any, span_ms: tuple[float, float]) -> None:
+        low, high = (self.view.first_ns + round(at * 1e6) for at in span_ms)
+        # Drawing sets the range, too; that is no zoom.
+        if (low, high) != tuple(self.window_ns):
+            self.show((low, max(high, low + 1)))
+
+    def _clicked(self, bars: Any, points: Any, _state: Any) -> None:
+        if len(points.point_inds):
+            self.choose(int(bars.customdata[points.point_inds[0]]))
+
+    def _links(self) -> pd.DataFrame:
+        label_of_chosen = int(self.view.events.index[self.chosen])
+        return analyze.event_links(self.trace.events, event=label_of_chosen)
+
+    def _mark(self, figure: go.Figure) -> None:
+        """Mark matches by triangles, and draw lines from the chosen event to the linked ones."""
+        events, lanes, first = self.view.events, self.view.lane_of_event, self.view.first_ns
+        middle = (events["start_ns"] + events["dur_ns"] // 2).to_numpy()
+        rows = self.matches[_spread(middle[self.matches], self.window_ns)]
+        figure.add_scatter(
+            x=(middle[rows] - first) / 1e6, y=lanes[rows] - 0.42, mode="markers", name="match",
+            marker={"symbol": "triangle-down", "size": 9, "color": COLOURS["ink"]},
+            customdata=rows, hovertext=[label(str(name), 80) for name in events["name"].iloc[rows]],
+            hoverinfo="text", visible=bool(len(rows)),
+        )  # fmt: skip
+        links = self._links() if self.chosen >= 0 else pd.DataFrame(columns=["relation"])
+        linked = events.index.get_indexer(pd.Index(links.get("event", [])))
+        rows_of = dict(zip(links.get("event", []), linked.tolist(), strict=True))
+        for link in _records(links):
+            row = rows_of[link.event]
+            # An operator inside another is not drawn itself: the line ends at the lane of the call.
+            caller = links.loc[links["relation"] == "launched by", "event"].map(rows_of)
+            lane = lanes[row] if lanes[row] >= 0 else lanes[[*caller, self.chosen][0]]
+            figure.add_scatter(
+                x=[(time - first) / 1e6 for time in (middle[self.chosen], middle[row])],
+                y=[lanes[self.chosen], lane], mode="lines+markers", name=link.relation,
+                marker={"symbol": ["circle", "square"], "size": 8, "color": COLOURS["ink"]},
+                line={"width": 1.5}, showlegend=False, hoverinfo="text",
+                hovertext=[str(link.relation), f"{link.relation} {label(str(link.name), 80)}"],
+            )  # fmt: skip
+
+    def _note(self, head: str, rows: pd.DataFrame) -> None:
+        lines = [
+            f"<li>{html.escape(str(getattr(row, 'relation', '')))} "
+            f"{html.escape(label(str(row.name), 100))}, "
+            f"{(row.start_ns - self.view.first_ns) / 1e6:,.3f} ms, {duration(row.dur_ns)}</li>"
+            for row in _records(rows)
+        ]
+        self.notes.value = f"{html.escape(head)}<ul>{''.join(lines)}</ul>" if head else ""
+
+
+def _records(table: pd.DataFrame) -> list[Any]:
+    return list(table.itertuples(index=False, name="Row"))
+
+
+def _words(row: Any) -> str:
+    return f"rank {row.rank}: {row.reason}, {duration(row.dur_ns)}"
+
+
+def _spread(starts: Any, window_ns: tuple[int, int]) -> Any:
+    """Choose the events in a window to mark: one of each of many equal intervals."""
+    low, high = window_ns
+    inside = np.flatnonzero((starts >= low) & (starts <= high))
+    cells = (starts[inside] - low) * _MOST_MARKS // max(high - low + 1, 1)
+    return inside[np.unique(cells, return_index=True)[1]]
