@@ -9,7 +9,7 @@ FETCH = $(BIN)/workbench datasets fetch $(DATA_SETS) || true
 INSTALLED = pyproject.toml hatch_build.py workbench/load/_traces/kineto/_scanner.c
 PARALLEL = --numprocesses=auto --dist=loadfile
 
-.PHONY: help lab test unit quick check fuzz report publish bench lock
+.PHONY: help lab test unit quick check fuzz report docs publish bench lock
 help:  ## list the targets
 	@grep -E '^[a-z]+:.*##' Makefile | sed 's/:[^#]*##/\t/'
 
@@ -49,6 +49,9 @@ fuzz: .venv/ready-to-test  ## load damaged copies of the files at hand (COUNT=10
 
 report: .venv/ready  ## write the notebooks as an offline site to _report/
 	$(BIN)/workbench report --out _report
+
+docs: .venv/ready-to-test  ## write the documentation site to _site/, which needs no network
+	$(BIN)/python docs/build.py
 
 publish: .venv/ready-to-test .venv/browser  ## run the notebooks and save them as they are committed
 	$(BIN)/workbench publish $(PUBLISHED_WITH) notebooks/*.ipynb

@@ -124,6 +124,15 @@ def hang_demo() -> Path:
 
 
 @pytest.fixture(scope="session")
+def docs_site(absent) -> Path:
+    """Give the documentation site; the whole check has built it before."""
+    site = Path(__file__).resolve().parents[1] / "_site"
+    if not (site / "searchindex.js").is_file():
+        absent("the documentation site is not built; run `make docs`")
+    return site
+
+
+@pytest.fixture(scope="session")
 def browser(absent):
     """Start Chromium, once: a process can hold one Playwright only."""
     if reason := why_no_pictures():

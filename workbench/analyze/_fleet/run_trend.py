@@ -161,7 +161,7 @@ def run_changes(
     Notes
     -----
     A sample is the mean of a run, so the spread from run to run is in it. Every place of a change
-    is tried; the statistic is the largest |t| of them. Its law without a change is drawn: normal
+    is tried; the statistic is the largest size of t. Its law without a change is drawn: normal
     runs whose neighbours correlate as the residuals do, where ten runs or more tell how much. The
     interval is the difference plus or minus the same quantile times its standard error, so it
     holds wherever the change is. Of independent runs 3 to 4 % are called changed by chance at a

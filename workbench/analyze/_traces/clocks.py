@@ -58,7 +58,7 @@ def clocks(collectives: pd.DataFrame, *, largest_imbalance_ratio: float = 1.05) 
     Inside a set of ranks, the offset of rank r is the median over collectives of its end minus the
     median end of all ranks. Sets that overlap (tensor- and data-parallel groups) are joined by
     weighted least squares. What is left, ``d = end - offset - median over ranks of the same``,
-    gives the residual u = 1.4826 median |d|; at least 0.5 µs where all times are whole
+    gives the residual u = 1.4826 median ``|d|``; at least 0.5 µs where all times are whole
     microseconds.
 
     Where only their order matches the kernels of ranks, a trace that begins a collective later

@@ -42,6 +42,16 @@ def compression(table: pd.DataFrame, *, source: str = "", synthetic: bool = Fals
     plotly.graph_objects.Figure
         A line per stage, or, if there are several settings of the bound, one per setting after
         the last stage; both axes logarithmic. The title states the ratio at both ends.
+
+    Examples
+    --------
+    >>> from workbench import analyze, datasets, load
+    >>> outputs = load.embedding_outputs(datasets.path("compressed-exchange") / "outputs.npz")
+    >>> table = analyze.compression(outputs, bounds=[0.01])
+    >>> figure = compression(table, source="compressed-exchange", synthetic=True)
+    >>> print(figure.layout.meta["claim"])
+    With a bound of 0.01 for all tables the exchange is compressed by a ratio of 23.2 for 1
+    destination and 5.66 for 128
     """
     frame = Frame(source, synthetic)
     COMPRESSION.check(table)

@@ -124,6 +124,15 @@ def goodput_ladder(table: pd.DataFrame, *, source: str = "", synthetic: bool = F
     plotly.graph_objects.Figure
         One group of bars per change, one bar per convention; published shares as diamonds.
         The title states both ends.
+
+    Examples
+    --------
+    >>> from workbench import analyze
+    >>> job = analyze.FaultTolerance(recovery_min=10, stall_min=3, replicas=12)
+    >>> table = analyze.goodput_ladder(job, failure_interval_min=18, convention="poisson")
+    >>> figure = goodput_ladder(table, source="closed form", synthetic=True)
+    >>> print(figure.layout.meta["claim"])
+    From 57 % to 82 %: what each change contributes
     """
     frame = Frame(source, synthetic)
     GOODPUT_LADDER.check(table)
@@ -191,6 +200,15 @@ def goodput_sensitivity(
     -------
     plotly.graph_objects.Figure
         Two bars per input from the base case on. The title states what buys most.
+
+    Examples
+    --------
+    >>> from workbench import analyze
+    >>> job = analyze.FaultTolerance(recovery_min=10, stall_min=3, replicas=12)
+    >>> table = analyze.goodput_sensitivity(job, failure_interval_min=18, convention="poisson")
+    >>> figure = goodput_sensitivity(table, source="closed form", synthetic=True)
+    >>> print(figure.layout.meta["claim"])
+    Doubling “time between failures (18 min)” buys most: +8.6 points
     """
     frame = Frame(source, synthetic)
     GOODPUT_SENSITIVITY.check(table)

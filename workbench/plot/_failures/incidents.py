@@ -57,6 +57,15 @@ def incidents(
     ------
     ValueError
         If ``top`` is below 1.
+
+    Examples
+    --------
+    >>> from workbench import analyze, datasets, load
+    >>> log = load.failures(datasets.path("failures-demo"), tz="UTC")
+    >>> table = analyze.reported_by(log.failures)
+    >>> figure = incidents(table, source="failures-demo", synthetic=True)
+    >>> print(figure.layout.meta["claim"])
+    127 incidents within 30 days; most frequent, with 31: GPU has fallen off the bus
     """
     frame = Frame(source, synthetic)
     FAILURES.check(failures)
@@ -209,6 +218,15 @@ def incident_counts(
     plotly.graph_objects.Figure
         One column per window, stacked by category. The title compares the shortest window
         with the longest.
+
+    Examples
+    --------
+    >>> from workbench import analyze, datasets, load
+    >>> log = load.failures(datasets.path("failures-demo"), tz="UTC")
+    >>> table = analyze.incident_counts(analyze.incidents(analyze.reported_by(log.failures)))
+    >>> figure = incident_counts(table, source="failures-demo", synthetic=True)
+    >>> print(figure.layout.meta["claim"])
+    127 incidents, whatever the window from 0 to 30 min
     """
     frame = Frame(source, synthetic)
     INCIDENT_COUNTS.check(incident_counts)

@@ -138,6 +138,15 @@ def mttf_by_size(sizes: pd.DataFrame, *, source: str = "", synthetic: bool = Fal
         Points with whiskers where failures were counted, and through each point the line on
         which all GPUs are as likely to fail. Both axes are logarithmic. The title states the
         slope, or the spread of the rates.
+
+    Examples
+    --------
+    >>> from workbench import analyze, datasets, load
+    >>> log = load.failures(datasets.path("failures-demo"), tz="UTC")
+    >>> table = analyze.mttf_by_size(analyze.job_sizes(log.timeline))
+    >>> figure = mttf_by_size(table, source="failures-demo", synthetic=True)
+    >>> print(figure.layout.meta["claim"])
+    Jobs of 1,024 GPUs fail every 12.1 h (10.1 to 14.7)
     """
     frame = Frame(source, synthetic)
     MTTF_BY_SIZE.check(sizes)

@@ -51,6 +51,17 @@ def step_energy(table: pd.DataFrame, *, source: str = "", synthetic: bool = Fals
         One point per step over time, its median as a line; below, energy per token, or per sample
         where no tokens are told. The title states the medians. Points may be dropped, never the
         highest or lowest.
+
+    Examples
+    --------
+    >>> from workbench import analyze, datasets, load
+    >>> log = load.power(datasets.path("fleet-demo") / "power", tz="UTC")
+    >>> power = analyze.power_of_scope(log.power, log.entities)
+    >>> job = load.job_log(datasets.path("fleet-demo") / "steps.jsonl")
+    >>> table = analyze.step_energy(power, job.steps)
+    >>> figure = step_energy(table, source="fleet-demo", synthetic=True)
+    >>> print(figure.layout.meta["claim"])
+    In doubt: A step draws 1.98 kJ (median), 8.05 kW on average; 30.3 mJ per token
     """
     frame = Frame(source, synthetic)
     STEP_ENERGY.check(table)
@@ -155,6 +166,17 @@ def energy_waste(table: pd.DataFrame, *, source: str = "", synthetic: bool = Fal
     plotly.graph_objects.Figure
         A waterfall from left to right, one row per state; its end is the energy of the run. The
         title states the share of useful steps and the largest of the others.
+
+    Examples
+    --------
+    >>> from workbench import analyze, datasets, load
+    >>> log = load.power(datasets.path("fleet-demo") / "power", tz="UTC")
+    >>> power = analyze.power_of_scope(log.power, log.entities)
+    >>> job = load.job_log(datasets.path("fleet-demo") / "steps.jsonl")
+    >>> table = analyze.energy_waste(power, job.steps, job.spans)
+    >>> figure = energy_waste(table, source="fleet-demo", synthetic=True)
+    >>> print(figure.layout.meta["claim"])
+    34 % of 640 kJ went into useful steps; the most of the rest, 39 %: restart
     """
     frame = Frame(source, synthetic)
     ENERGY_WASTE.check(table)
@@ -315,6 +337,17 @@ def incident_energy(
     ------
     ValueError
         If ``top`` is below 1.
+
+    Examples
+    --------
+    >>> from workbench import analyze, datasets, load
+    >>> log = load.power(datasets.path("fleet-demo") / "power", tz="UTC")
+    >>> power = analyze.power_of_scope(log.power, log.entities)
+    >>> job = load.job_log(datasets.path("fleet-demo") / "steps.jsonl")
+    >>> table = analyze.incident_energy(power, job.steps, job.spans)
+    >>> figure = incident_energy(table, source="fleet-demo", synthetic=True)
+    >>> print(figure.layout.meta["claim"])
+    1 interruption cost 294 kJ, 46 % of the run's energy: not told
     """
     frame = Frame(source, synthetic)
     INCIDENT_ENERGY.check(table)

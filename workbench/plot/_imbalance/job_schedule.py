@@ -47,6 +47,16 @@ def job_schedule(
         A lane per version and stage on one time axis: forward and backward passes with the
         number of their micro-batch, transfers in a thin line below them, idle time where
         nothing is drawn over the grey. The title states both ends.
+
+    Examples
+    --------
+    >>> from workbench import analyze, datasets, load
+    >>> job = load.job_operations(datasets.path("imbalance-demo") / "synthetic_job.parquet")
+    >>> whole = analyze.complete_steps(job)
+    >>> table = analyze.job_schedule(whole, step=whole["step"].iloc[0])
+    >>> figure = job_schedule(table, source="imbalance-demo", synthetic=True)
+    >>> print(figure.layout.meta["claim"])
+    Step 0 of rank 6 takes 4.63 s replayed and 3.56 s if all were equal
     """
     frame = Frame(source, synthetic)
     JOB_SCHEDULE.check(schedule)
@@ -113,6 +123,15 @@ def job_micro_batches(
     plotly.graph_objects.Figure
         One dot per micro-batch; those of the rank that computes longest have a symbol of
         their own, because one slow worker makes both passes long as well.
+
+    Examples
+    --------
+    >>> from workbench import analyze, datasets, load
+    >>> job = load.job_operations(datasets.path("imbalance-demo") / "synthetic_job.parquet")
+    >>> table = analyze.job_micro_batches(job)
+    >>> figure = job_micro_batches(table, max_points=200, source="imbalance-demo", synthetic=True)
+    >>> print(figure.layout.meta["claim"])
+    Forward passes take 77.3 ms to 129 ms
     """
     frame = Frame(source, synthetic)
     JOB_MICRO_BATCHES.check(micro_batches)
@@ -256,6 +275,16 @@ def job_dispersion(
     plotly.graph_objects.Figure
         One bar per measure with its value beside it; what each cannot see on hover. The
         title names the measure that hides most.
+
+    Examples
+    --------
+    >>> from workbench import analyze, datasets, load
+    >>> job = load.job_operations(datasets.path("imbalance-demo") / "synthetic_job.parquet")
+    >>> whole = analyze.complete_steps(job)
+    >>> table = analyze.job_dispersion(whole)
+    >>> figure = job_dispersion(table, source="imbalance-demo", synthetic=True)
+    >>> print(figure.layout.meta["claim"])
+    The what-if calls 24 % of the GPU time lost, “time in pipeline sends” only 0.5 %
     """
     frame = Frame(source, synthetic)
     JOB_DISPERSION.check(dispersion)

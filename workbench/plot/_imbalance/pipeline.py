@@ -138,6 +138,15 @@ def length_shares(shares: pd.DataFrame, *, source: str = "", synthetic: bool = F
     plotly.graph_objects.Figure
         Three lines over a logarithmic axis of lengths. The title states what the longest
         1 % of the documents hold.
+
+    Examples
+    --------
+    >>> from workbench import analyze, simulate
+    >>> lengths = simulate.document_lengths(2_000, seed=1)
+    >>> table = analyze.length_shares(lengths)
+    >>> figure = length_shares(table, source="simulated lengths", synthetic=True)
+    >>> print(figure.layout.meta["claim"])
+    The longest 1 % of documents hold 17 % of the tokens and 74 % of the attention
     """
     frame = Frame(source, synthetic)
     LENGTH_SHARES.check(shares)
@@ -192,6 +201,15 @@ def training_speed(speed: pd.DataFrame, *, source: str = "", synthetic: bool = F
     plotly.graph_objects.Figure
         One bar per recipe: what it adds to the one it builds on, from the plain one on, which
         is 1. The title states the fastest.
+
+    Examples
+    --------
+    >>> from workbench import analyze, simulate
+    >>> lengths = simulate.document_lengths(2_000, seed=1)
+    >>> table = analyze.training_speed(lengths, analyze.PackingPlan(), analyze.Parallelism())
+    >>> figure = training_speed(table, source="simulated lengths", synthetic=True)
+    >>> print(figure.layout.meta["claim"])
+    Delay queues, adaptive trains 21 % faster than plain packing
     """
     frame = Frame(source, synthetic)
     TRAINING_SPEED.check(speed)

@@ -395,6 +395,14 @@ def training_runs(runs: pd.DataFrame, *, source: str = "", synthetic: bool = Fal
     -------
     plotly.graph_objects.Figure
         A bar per run with its GPU-hours, 30 at most; the title states lowest and highest share.
+
+    Examples
+    --------
+    >>> from workbench import analyze
+    >>> table = analyze.training_runs()
+    >>> figure = training_runs(table, source="model cards")
+    >>> print(figure.layout.meta["claim"])
+    8 published runs came to 16 % to 43 % of the GPUs' peak
     """
     frame = Frame(source, synthetic)
     TRAINING_RUNS.check(runs)

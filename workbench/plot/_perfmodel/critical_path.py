@@ -64,6 +64,17 @@ def critical_path(
     plotly.graph_objects.Figure
         A bar per kind of dependency, the longest on top, and below it one per name; guessed
         dependencies are hatched. The title states the shares of the GPU and the CPU.
+
+    Examples
+    --------
+    >>> from workbench import analyze, datasets, load
+    >>> path = datasets.path("fleet-demo") / "traces" / "synthetic_rank_0.pt.trace.json.gz"
+    >>> events = load.traces(path).events
+    >>> graph = analyze.execution_graph(events)
+    >>> table = analyze.critical_path(events, graph)
+    >>> figure = critical_path(table, source="fleet-demo", synthetic=True)
+    >>> print(figure.layout.meta["claim"])
+    98 % of the critical path is work on the GPU, 1.9 % is the CPU
     """
     frame = Frame(source, synthetic)
     CRITICAL_PATH.check(table)
@@ -220,6 +231,18 @@ def slack(
     plotly.graph_objects.Figure
         One bar trace per band of slack, one lane per stream. The title counts the work that
         could come later by more than ``large_ns``.
+
+    Examples
+    --------
+    >>> from workbench import analyze, datasets, load
+    >>> path = datasets.path("fleet-demo") / "traces" / "synthetic_rank_0.pt.trace.json.gz"
+    >>> events = load.traces(path).events
+    >>> graph = analyze.execution_graph(events)
+    >>> table = analyze.slack(events, graph)
+    >>> figure = slack(table, source="fleet-demo", synthetic=True)
+    >>> print(figure.layout.meta["claim"])
+    464 of 1,320 kernels and copies could come later by more than 1 ms; 67 % of the GPU time has no
+    slack
     """
     frame = Frame(source, synthetic)
     SLACK.check(table)
@@ -341,6 +364,18 @@ def what_if(
     plotly.graph_objects.Figure
         One bar per question with its interval, the shortest step on top; a line at the measured
         time. Questions in doubt are hatched. The title states the largest win.
+
+    Examples
+    --------
+    >>> from workbench import analyze, datasets, load
+    >>> path = datasets.path("fleet-demo") / "traces" / "synthetic_rank_0.pt.trace.json.gz"
+    >>> events = load.traces(path).events
+    >>> graph = analyze.execution_graph(events)
+    >>> change = analyze.Change(factor=0.5, kind="communication")
+    >>> table = analyze.what_if(events, graph, [change])
+    >>> figure = what_if(table, source="fleet-demo", synthetic=True)
+    >>> print(figure.layout.meta["claim"])
+    communication x0.5 saves most: a step takes 235 ms instead of 276 ms, 1.17 × as fast
     """
     frame = Frame(source, synthetic)
     WHAT_IF.check(table)

@@ -119,6 +119,15 @@ def fast_matmul_crossover(
     plotly.graph_objects.Figure
         Two dots per GPU and type: a kernel that hides all sums, and sums in memory; a real kernel
         lies between. The title states the smallest and the largest.
+
+    Examples
+    --------
+    >>> from workbench import analyze
+    >>> table = analyze.fast_matmul_crossover(analyze.matrix_peaks())
+    >>> figure = fast_matmul_crossover(table, source="data sheets")
+    >>> print(figure.layout.meta["claim"])
+    With sums in memory fast multiplication pays from 1,721 on A100 float32, from 28,125 on GB200
+    fp8
     """
     frame = Frame(source, synthetic)
     FAST_MATMUL_CROSSOVER.check(crossover)

@@ -51,6 +51,17 @@ def power_management(
         Above, the feed whose demand exceeds its limit most: demand, what is granted, limit. Below,
         a bar for each of the 16 loads that are cut most; of several jobs, for each job.
         The title tells how many are capped, what the slowest loses, and who is infeasible or trips.
+
+    Examples
+    --------
+    >>> from workbench import analyze, datasets, load
+    >>> log = load.power(datasets.path("fleet-demo") / "power", tz="UTC")
+    >>> cells = analyze.power_grid(log.power, period_s=2)
+    >>> loads = analyze.power_loads(cells, gpu_count=4, gpu_w=700)
+    >>> table = analyze.power_management(loads, analyze.single_feed(cells))
+    >>> figure = power_management(table, source="fleet-demo", synthetic=True)
+    >>> print(figure.layout.meta["claim"])
+    No limit to keep
     """
     frame = Frame(source, synthetic)
     POWER_MANAGEMENT.check(table)

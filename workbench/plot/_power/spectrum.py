@@ -57,6 +57,17 @@ def power_spectrum(
         Density against frequency, both logarithmic, as measured and, where averaging in the
         sensor is known, before it. Everything above Nyquist is marked as unseen. The title
         states the main period and the verdict.
+
+    Examples
+    --------
+    >>> from workbench import analyze, datasets, load
+    >>> log = load.power(datasets.path("fleet-demo") / "power", tz="UTC")
+    >>> power = analyze.power_of_scope(log.power, log.entities)
+    >>> totals = analyze.power_sum(power)
+    >>> table = analyze.power_spectrum(totals)
+    >>> figure = power_spectrum(table, source="fleet-demo", synthetic=True)
+    >>> print(figure.layout.meta["claim"])
+    Power moves most at 0.0082 Hz
     """
     frame = Frame(source, synthetic)
     POWER_SPECTRUM.check(table)
@@ -296,6 +307,17 @@ def power_ramps(table: pd.DataFrame, *, source: str = "", synthetic: bool = Fals
     plotly.graph_objects.Figure
         Rises, falls and what 99 % of all changes stay below, on logarithmic axes. Windows that
         cannot be measured are named. The title states the fastest ramp and its window.
+
+    Examples
+    --------
+    >>> from workbench import analyze, datasets, load
+    >>> log = load.power(datasets.path("fleet-demo") / "power", tz="UTC")
+    >>> power = analyze.power_of_scope(log.power, log.entities)
+    >>> totals = analyze.power_sum(power)
+    >>> table = analyze.power_ramps(totals)
+    >>> figure = power_ramps(table, source="fleet-demo", synthetic=True)
+    >>> print(figure.layout.meta["claim"])
+    Power changes by up to 4.17 kW/s over 1 s, 75.8 W/s over 60 s
     """
     frame = Frame(source, synthetic)
     POWER_RAMPS.check(table)

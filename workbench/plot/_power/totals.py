@@ -59,6 +59,17 @@ def power_totals(
     ------
     ValueError
         If ``zoom_s`` is not a positive time.
+
+    Examples
+    --------
+    >>> from workbench import analyze, datasets, load
+    >>> log = load.power(datasets.path("fleet-demo") / "power", tz="UTC")
+    >>> power = analyze.power_of_scope(log.power, log.entities)
+    >>> table = analyze.power_sum(power)
+    >>> figure = power_totals(table, source="fleet-demo", synthetic=True)
+    >>> print(figure.layout.meta["claim"])
+    3 meters together show 5.40 kW on average and 8.71 kW at most; power swings by 4.49 kW (83 % of
+    the mean, p1 to p99)
     """
     frame = Frame(source, synthetic)
     POWER_TOTALS.check(totals)

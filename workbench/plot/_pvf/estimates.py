@@ -43,6 +43,15 @@ def pvf(table: pd.DataFrame, *, source: str = "", synthetic: bool = False) -> go
     plotly.graph_objects.Figure
         One dot per group with both intervals, the most vulnerable on top; open, with the reason,
         where the estimate is unreliable. The title names the most vulnerable group.
+
+    Examples
+    --------
+    >>> from workbench import analyze, datasets, load
+    >>> injections = load.injections(datasets.path("pvf-demo") / "components" / "dlrm")
+    >>> table = analyze.pvf(injections, average="bits")
+    >>> figure = pvf(table, source="pvf-demo", synthetic=True)
+    >>> print(figure.layout.meta["claim"])
+    Highest: top, 0.759 % of faulty inferences go wrong; next bottom, 0.631 %
     """
     frame = Frame(source, synthetic)
     PVF.check(table)
@@ -221,6 +230,15 @@ def pvf_by_bit(
     ------
     TableError
         If the column ``bit`` is missing.
+
+    Examples
+    --------
+    >>> from workbench import analyze, datasets, load
+    >>> injections = load.injections(datasets.path("pvf-demo") / "components" / "dlrm")
+    >>> table = analyze.pvf_by_bit(injections)
+    >>> figure = pvf_by_bit(table, source="pvf-demo", synthetic=True)
+    >>> print(figure.layout.meta["claim"])
+    In doubt: Bit 30 of top.4 is worst: 45.7 % go wrong; 19 bits never do harm
     """
     frame = Frame(source, synthetic)
     PVF.check(table)

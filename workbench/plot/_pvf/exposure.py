@@ -35,6 +35,15 @@ def pvf_exposure(table: pd.DataFrame, *, source: str = "", synthetic: bool = Fal
     -------
     plotly.graph_objects.Figure
         Two bars per group. The title compares them for the group with most wrong outputs.
+
+    Examples
+    --------
+    >>> from workbench import analyze, datasets, load
+    >>> injections = load.injections(datasets.path("pvf-demo") / "components" / "dlrm")
+    >>> table = analyze.pvf_exposure(injections)
+    >>> figure = pvf_exposure(table, source="pvf-demo", synthetic=True)
+    >>> print(figure.layout.meta["claim"])
+    top holds 5.79 % of the bits and gives 91.3 % of the wrong outputs
     """
     frame = Frame(source, synthetic)
     PVF_EXPOSURE.check(table)

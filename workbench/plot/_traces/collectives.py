@@ -38,6 +38,15 @@ def collectives(
     plotly.graph_objects.Figure
         One trace per operation and confidence of the match, both axes logarithmic, one dot per
         collective. The title states the fastest.
+
+    Examples
+    --------
+    >>> from workbench import analyze, datasets, load
+    >>> events = load.traces(datasets.path("fleet-demo") / "traces").events
+    >>> table = analyze.collectives(events)
+    >>> figure = collectives(table, source="fleet-demo", synthetic=True)
+    >>> print(figure.layout.meta["claim"])
+    396 collectives: the fastest, all-to-all of 134 MB, reaches 199 GB/s on the bus
     """
     frame = Frame(source, synthetic)
     COLLECTIVES.check(collectives)
@@ -89,6 +98,15 @@ def collective_waits(
     plotly.graph_objects.Figure
         Stacks of transfer and wait, one per rank. The title names the rank that the others waited
         for longest.
+
+    Examples
+    --------
+    >>> from workbench import analyze, datasets, load
+    >>> events = load.traces(datasets.path("fleet-demo") / "traces").events
+    >>> table = analyze.collective_waits(events)
+    >>> figure = collective_waits(table, source="fleet-demo", synthetic=True)
+    >>> print(figure.layout.meta["claim"])
+    Rank 6 enters last in 170 of 396 collectives: the others wait 3.31 s for it, 85 % of all waiting
     """
     frame = Frame(source, synthetic)
     COLLECTIVE_WAITS.check(waits)
@@ -122,6 +140,15 @@ def straggler_attribution(
     plotly.graph_objects.Figure
         Rows are the ranks that came last, worst first, columns those that waited. With many ranks
         the worst are shown and the others added up. The title names the worst.
+
+    Examples
+    --------
+    >>> from workbench import analyze, datasets, load
+    >>> events = load.traces(datasets.path("fleet-demo") / "traces").events
+    >>> table = analyze.straggler_attribution(analyze.collective_waits(events))
+    >>> figure = straggler_attribution(table, source="fleet-demo", synthetic=True)
+    >>> print(figure.layout.meta["claim"])
+    Rank 6 is the straggler: the others wait 3.31 s, 85 % of all waiting
     """
     frame = Frame(source, synthetic)
     BLAME.check(blame)
@@ -321,6 +348,16 @@ def late_arrivals(
         One column per rank, the one most waited for first, one trace per kind of excess. The title
         names that rank and what it did before it came; the line below tells what its host did
         meanwhile, and what was dropped.
+
+    Examples
+    --------
+    >>> from workbench import analyze, datasets, load
+    >>> events = load.traces(datasets.path("fleet-demo") / "traces").events
+    >>> table = analyze.late_arrivals(events, analyze.collective_waits(events))
+    >>> figure = late_arrivals(table, source="fleet-demo", synthetic=True)
+    >>> print(figure.layout.meta["claim"])
+    Rank 6 is the straggler: the others wait 3.31 s, > 99.9 % of it because it computes for longer
+    than they do
     """
     frame = Frame(source, synthetic)
     LATE_ARRIVALS.check(late_arrivals)

@@ -36,6 +36,16 @@ def launches(
     plotly.graph_objects.Figure
         One dot per rank, call name and measure on a logarithmic axis in µs; the title states the
         median latency of the most frequent call.
+
+    Examples
+    --------
+    >>> from workbench import analyze, datasets, load
+    >>> path = datasets.path("fleet-demo") / "traces" / "synthetic_rank_0.pt.trace.json.gz"
+    >>> events = load.traces(path).events
+    >>> table = analyze.launches(events)
+    >>> figure = launches(table, source="fleet-demo", synthetic=True)
+    >>> print(figure.layout.meta["claim"])
+    cudaLaunchKernel starts 53 % of the GPU work
     """
     frame = Frame(source, synthetic)
     LAUNCHES.check(launches)
@@ -91,6 +101,16 @@ def queue_length(queue: pd.DataFrame, *, source: str = "", synthetic: bool = Fal
     plotly.graph_objects.Figure
         One stepped line per stream, those with the longest queues if there are many, thinned
         without losing a peak; crosses where a call was blocked. The title names the longest queue.
+
+    Examples
+    --------
+    >>> from workbench import analyze, datasets, load
+    >>> path = datasets.path("fleet-demo") / "traces" / "synthetic_rank_0.pt.trace.json.gz"
+    >>> events = load.traces(path).events
+    >>> table = analyze.queue_length(events)
+    >>> figure = queue_length(table, source="fleet-demo", synthetic=True)
+    >>> print(figure.layout.meta["claim"])
+    The queue of rank 0 stream 7 reaches 174 launches
     """
     frame = Frame(source, synthetic)
     QUEUE_LENGTH.check(queue)
@@ -139,6 +159,16 @@ def copy_bandwidth(
     plotly.graph_objects.Figure
         Mean and peak as dots, one per rank and GPU, on a logarithmic axis in GB/s; the title states
         the mean of the direction that moved most.
+
+    Examples
+    --------
+    >>> from workbench import analyze, datasets, load
+    >>> path = datasets.path("fleet-demo") / "traces" / "synthetic_rank_0.pt.trace.json.gz"
+    >>> events = load.traces(path).events
+    >>> table = analyze.copy_bandwidth(events)
+    >>> figure = copy_bandwidth(table, source="fleet-demo", synthetic=True)
+    >>> print(figure.layout.meta["claim"])
+    HtoD moves most, 303 MB in 18 pieces, at 51.9 GB/s
     """
     frame = Frame(source, synthetic)
     COPY_BANDWIDTH.check(bandwidth)

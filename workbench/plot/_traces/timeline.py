@@ -62,6 +62,15 @@ def timeline(  # noqa: PLR0913 - a window in time has two ends
     plotly.graph_objects.Figure
         One bar trace per kind of work; time in ms since the first event. The title names the
         longest event in the window.
+
+    Examples
+    --------
+    >>> from workbench import datasets, load
+    >>> path = datasets.path("fleet-demo") / "traces" / "synthetic_rank_0.pt.trace.json.gz"
+    >>> events = load.traces(path).events
+    >>> figure = timeline(events, source="fleet-demo", synthetic=True)
+    >>> print(figure.layout.meta["claim"])
+    1 rank: the longest GPU work, ncclDevKernel_AllGather_RING_LL, takes 43.1 ms
     """
     EVENTS.check(events)
     view = prepared(events, ranks=ranks)
