@@ -1,4 +1,6 @@
-"""Build the compiled scanner of traces where there is a C compiler; without one Python reads them.
+"""Build the compiled scanner of traces where there is a C compiler, and choose a wheel's data.
+
+Without a compiler Python reads traces.
 
 Hatchling runs this at installation; ``python hatch_build.py`` builds beside the source by hand.
 """
@@ -19,6 +21,9 @@ from typing import Any
 HERE = Path(__file__).resolve().parent
 SOURCE = "workbench/load/_traces/kineto/_scanner.c"
 BUILT = SOURCE.replace(".c", ".abi3.so")
+# Only injected faults and a check of their statistics need these: they stay in the source
+# archive, from which workbench.datasets gets them.
+NOT_IN_WHEELS = {"pvf-models", "pvf-truth"}
 FLAGS = ["-std=c11", "-O2", "-g0", "-Wall", "-Wextra", "-fPIC", "-fvisibility=hidden"]
 
 
@@ -44,7 +49,7 @@ def build(target: Path, flags: tuple[str, ...] = ()) -> str:
             if done.returncode == 0:
                 unfinished.replace(target)
                 return ""
-            reason = done.stderr.strip()
+            reason = done.stderr.strip() or f"{words[0]} exits with {done.returncode}"
         except OSError as error:
             reason = str(error)
         finally:
@@ -59,7 +64,7 @@ else:
     from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
     class ScannerHook(BuildHookInterface[Any]):
-        """Adds the built scanner to a wheel, or puts it beside the source of an editable one."""
+        """Adds scanner and data to a wheel; an editable one gets the scanner beside its source."""
 
         _scratch: str | None = None
 
@@ -68,6 +73,9 @@ else:
             if version == "editable":
                 target = HERE / BUILT
             else:
+                for path in (HERE / "data").iterdir():
+                    if path.name not in NOT_IN_WHEELS:
+                        build_data["force_include"][str(path)] = f"workbench/_bundled/{path.name}"
                 self._scratch = tempfile.mkdtemp()
                 target = Path(self._scratch, Path(BUILT).name)
             if why_not := build(target):

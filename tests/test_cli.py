@@ -95,7 +95,7 @@ def test_help_lists_every_command_in_its_group_and_the_exit_codes(run):
     assert {title: names for title, names in listed.items() if title != "Options"} == {
         "Look": ["diagnose", "check", "lab"],
         "Compare": ["compare", "fidelity"],
-        "Share": ["report", "obfuscate"],
+        "Share": ["report", "share", "obfuscate"],
         "Data": ["convert", "record", "datasets"],
         "Develop": ["publish"],
     }

@@ -29,9 +29,19 @@ README = (ROOT / "README.md").read_text()
 
 
 def bounds(requirements):
-    """Name and bounds of every requirement, in one spelling."""
+    """Name and bounds of every requirement, in one spelling, with those of our extras."""
     parsed = [Requirement(text) for text in requirements]
-    return {canonicalize_name(each.name): each.specifier for each in parsed}
+    ours = [extra for each in parsed if each.name == PROJECT["name"] for extra in each.extras]
+    brought = bounds([text for extra in ours for text in EXTRAS[extra]]) if ours else {}
+    return brought | {
+        canonicalize_name(each.name): each.specifier
+        for each in parsed
+        if each.name != PROJECT["name"]
+    }
+
+
+BASE = bounds(PROJECT["dependencies"])
+LAB = BASE | bounds(EXTRAS["lab"])
 
 
 def conda_bounds(spec):
@@ -52,7 +62,7 @@ def test_the_parity_test_would_notice_a_line_conda_cannot_read():
 
 
 def test_conda_environment_has_the_bounds_of_pyproject_and_nothing_else():
-    ours = bounds(PROJECT["dependencies"])
+    ours = LAB
     theirs = dict(conda_bounds(spec) for spec in CONDA_SPECS if spec != "pip")
     python = theirs.pop("python")
     assert theirs == ours
@@ -75,7 +85,7 @@ def test_lock_file_is_in_step_with_pyproject():
         (each["name"], SpecifierSet(each.get("specifier", "")), each.get("marker", ""))
         for each in locked_project()["metadata"]["requires-dist"]
     }
-    declared = {(name, bound, "") for name, bound in bounds(PROJECT["dependencies"]).items()}
+    declared = {(name, bound, "") for name, bound in BASE.items()}
     for extra, requirements in EXTRAS.items():
         for each in map(Requirement, requirements):
             # uv writes the full version, which is the same for a bound without a patch.
@@ -140,13 +150,13 @@ def test_every_import_of_the_package_is_a_declared_dependency():
     optional = [
         text for name in ("fast", "snapshot", "inject", "train", "record") for text in EXTRAS[name]
     ]
-    declared = set(bounds(PROJECT["dependencies"] + optional))
+    declared = set(LAB | bounds(optional))
     allowed = declared | set(BROUGHT_ALONG)
     assert {n: f for n, f in distributions_imported().items() if n not in allowed} == {}
 
 
 def test_every_runtime_dependency_is_used():
-    declared = set(bounds(PROJECT["dependencies"]))
+    declared = set(LAB)
     assert declared - set(distributions_imported()) - NEEDED_UNIMPORTED == set()
 
 

@@ -21,6 +21,7 @@ from workbench.cli._app import (
 )
 from workbench.cli._diagnose import compare, diagnose
 from workbench.cli._notebooks import lab, publish, report
+from workbench.cli._share import pack
 
 __all__ = ["app"]
 
@@ -34,7 +35,7 @@ app = group(
 _PANELS = {
     "Look": (diagnose, check, lab),
     "Compare": (compare, fidelity),
-    "Share": (report, obfuscate),
+    "Share": (report, pack, obfuscate),
     "Data": (convert, record),
     "Develop": (publish,),
 }
@@ -45,7 +46,7 @@ _datasets.command()(verify)
 
 for panel, commands in _PANELS.items():
     for command in commands:
-        app.command(rich_help_panel=panel)(command)
+        app.command("share" if command is pack else None, rich_help_panel=panel)(command)
 app.add_typer(_datasets, name="datasets", rich_help_panel="Data")
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from workbench._shared.extras import need
 from workbench.cli._app import (
     LOOK,
     BootTime,
@@ -75,6 +76,7 @@ def lab(
       workbench lab
       workbench lab --data runs/monday --no-browser
     """
+    need("jupyterlab", extra="lab", purpose="workbench lab")
     folder = notebooks_folder()
     fitting = [] if data is None else _fitting(sorted(folder.glob("*.ipynb")), data)
     options = plain_options(options_of(tz, year, boot_time, node, unit), data)

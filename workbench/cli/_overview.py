@@ -30,8 +30,9 @@ def first_page(
 
     Tables behind the findings, and a cut of the traces, are written into the folder.
     """
-    from workbench import plot
+    from workbench import plot, share
     from workbench.cli._job import judged
+    from workbench.cli._share import names_in
     from workbench.share import Overview
 
     name = data.resolve().name
@@ -41,6 +42,7 @@ def first_page(
         return Overview(name, _without_findings(name, say(str(error)), pages), str(data))
     found = _in_words_of_commands(found)
     cuts = _cuts(found, bundle, folder, bundle.is_synthetic)
+    share.write_names(folder, names_in(bundle, data))
     downloads = {**_tables(found, bundle, folder), **cuts}
     shown = plot.dashboard(
         found,

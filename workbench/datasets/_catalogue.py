@@ -7,6 +7,7 @@ import functools
 import hashlib
 import os
 import re
+import sys
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
@@ -348,7 +349,8 @@ def verify(name: str) -> pd.DataFrame:
 def place(name: str) -> str | None:
     """Say where all files of a set lie: bundled, mirror, cache, or None for not at hand."""
     files = files_of(name)["file"]
-    options = ("bundled",) if is_bundled(name) else ("mirror", "cache")
+    # Wheels leave out sets that few need: fetched ones lie where public ones do.
+    options = ("bundled", "mirror", "cache") if is_bundled(name) else ("mirror", "cache")
     for option in options:
         if option == "mirror" and not os.environ.get(MIRROR_ENV):
             continue
@@ -388,9 +390,9 @@ def cache_folder() -> Path:
     """Give the folder for downloads, which need not exist yet."""
     if chosen := os.environ.get(CACHE_ENV):
         return Path(chosen).expanduser()
-    import pooch
-
-    return Path(pooch.os_cache("ai-infra-workbench"))
+    home = "~/Library/Caches" if sys.platform == "darwin" else "~/.cache"
+    folder = Path(os.environ.get("XDG_CACHE_HOME") or home)
+    return folder.expanduser() / "ai-infra-workbench"
 
 
 def _mirror() -> Path:

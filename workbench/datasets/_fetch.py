@@ -5,7 +5,11 @@ from __future__ import annotations
 import contextlib
 import csv
 import hashlib
+import os
 import sys
+import tarfile
+import tempfile
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +17,8 @@ from urllib.parse import urlsplit
 
 import pandas as pd
 
+from workbench import __version__
+from workbench._shared.extras import need
 from workbench._shared.progress import progress as bar
 from workbench.datasets._catalogue import (
     CACHE_ENV,
@@ -26,6 +32,10 @@ from workbench.datasets._catalogue import (
     place,
 )
 from workbench.errors import DatasetError
+
+# Redirects to the source archive of a release.
+_RELEASES = "https://files.pythonhosted.org/packages/source/a/ai-infra-workbench"
+_MOST_RELEASE_BYTES = 60_000_000
 
 
 def path(name: str) -> Path:
@@ -61,7 +71,10 @@ def path(name: str) -> Path:
 def fetch(
     name: str, *, base_url: str | None = None, retries: int = 2, progress: bool = True
 ) -> Path:
-    """Download what is missing of a public set and check every file.
+    """Download what is missing of a set and check every file.
+
+    Public sets come from where they were published; bundled sets that wheels leave out come
+    from the source archive of the same release on PyPI.
 
     A file appears under its name only when it is whole and its checksum is
     right, so an interrupted download leaves nothing behind that could be taken
@@ -91,12 +104,13 @@ def fetch(
         file, or sends one with a wrong checksum.
     """
     origin = place(name)
-    if is_bundled(name):
-        return checked(name, "bundled")
-    if origin == "mirror" and base_url is None:
+    if origin == "bundled" or (origin == "mirror" and base_url is None):
         return checked(name, origin)
     folder = folder_of(name, "cache")
     files = files_of(name)
+    if is_bundled(name):
+        _unpack(name, folder, _to_get(files, folder, None), base_url or _RELEASES)
+        return folder
     with bar(total=int(files["bytes"].sum()), unit="B", label=name, enabled=progress) as shown:
         for row in _to_get(files, folder, shown):
             _download(name, folder, row, _url(row, base_url), retries)
@@ -104,12 +118,53 @@ def fetch(
     return folder
 
 
+def _unpack(name: str, folder: Path, rows: Iterator[dict[Any, Any]], base_url: str) -> None:
+    """Take files of a bundled set from the source archive of this release."""
+    need("pooch", extra="cli", purpose="downloading data")
+    archive_name = f"ai_infra_workbench-{__version__}"
+    url = f"{base_url.rstrip('/')}/{archive_name}.tar.gz"
+    wanted = {f"{archive_name}/data/{name}/{row['file']}": row for row in rows}
+    if not wanted:
+        return
+    with tempfile.TemporaryDirectory() as scratch:
+        archive = Path(scratch, "release.tar.gz")
+        try:
+            _Capped(_MOST_RELEASE_BYTES)(url, str(archive), None)
+            with tarfile.open(archive) as opened:
+                for member in opened:
+                    if member.isfile() and (row := wanted.pop(member.name, None)):
+                        _keep(opened.extractfile(member), folder, row, url)
+        except (OSError, EOFError, zlib.error, tarfile.TarError) as error:
+            msg = (
+                f"{name}: cannot be read from {url}: {error}\nTry again, or take the folder "
+                f"data/ of a clone and set {MIRROR_ENV} to its path"
+            )
+            raise DatasetError(msg) from error
+    if wanted:
+        msg = f"{name}: {url} lacks {next(iter(wanted))}"
+        raise DatasetError(msg)
+
+
+def _keep(stream: Any, folder: Path, row: dict[Any, Any], url: str) -> None:
+    """Write a file of an archive whole and with the right checksum, or not at all."""
+    content = stream.read(row["bytes"] + 1)
+    if hashlib.sha256(content).hexdigest() != row["sha256"]:
+        msg = f"{url}: its {row['file']} does not match the checksum of the catalogue"
+        raise DatasetError(msg)
+    target = folder / row["file"]
+    target.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = target.with_name(f".{target.name}.{os.getpid()}")
+    unfinished.write_bytes(content)
+    unfinished.replace(target)
+
+
 def _to_get(files: pd.DataFrame, folder: Path, shown: Any) -> Iterator[dict[Any, Any]]:
     """Give the files that are absent or wrong; count the others as done."""
     for row in files.to_dict("records"):
         target = folder / row["file"]
         if target.is_file() and matches(target, row["sha256"]):
-            shown.update(row["bytes"])
+            if shown is not None:
+                shown.update(row["bytes"])
         else:
             yield row
 
@@ -126,6 +181,7 @@ def _url(row: dict[Any, Any], base_url: str | None) -> str:
 
 def _download(name: str, folder: Path, row: dict[Any, Any], url: str, retries: int) -> None:
     """Get one file; pooch writes it aside and moves it only when its checksum is right."""
+    need("pooch", extra="cli", purpose="downloading data")
     import pooch
 
     store = pooch.create(

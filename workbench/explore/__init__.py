@@ -1,5 +1,6 @@
 """Widgets around one analysis and one figure each; the only code that knows ipywidgets."""
 
+import workbench.explore._lab  # noqa: F401 - before the first import of widgets
 from workbench.explore.communication import (
     collective_scaling,
     place_bandwidth,

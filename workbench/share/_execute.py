@@ -12,6 +12,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
+from workbench._shared.extras import need
 from workbench._shared.progress import progress
 from workbench.errors import PublishError
 from workbench.share._loop import LoopThread
@@ -32,6 +33,7 @@ _PLAIN = (str, int, float, bool, type(None), list, tuple, dict)
 
 def read(path: Path) -> Any:
     """Read a notebook."""
+    need("nbconvert", extra="lab", purpose="running notebooks")
     import nbformat
 
     try:

@@ -10,6 +10,7 @@ import pandas as pd
 import plotly.graph_objects as go
 from numpy.typing import NDArray
 
+from workbench._shared.extras import need
 from workbench.plot._style import lanes as _lanes
 from workbench.plot._style.style import COLOURS, Frame, colour, fill, left_margin
 from workbench.plot._style.text import duration, label, plural, safe
@@ -253,6 +254,7 @@ def timeline_live(
         Rectangles for the bokeh backend. Its scripts come with the output, because their network
         address may not be reachable; they add 6 MB to a saved notebook.
     """
+    need("holoviews", extra="lab", purpose="zooming into a timeline")
     import holoviews as hv
 
     EVENTS.check(events)
