@@ -61,6 +61,7 @@ _MINUS_1_IS_MISSING = frozenset(
 )
 # What surrogateescape makes of bytes that are not UTF-8.
 _SURROGATES = re.compile("[\ud800-\udfff]")
+_REPEATED = "launch calls with the correlation of an earlier one; GPU rows take the nearest before"
 _NOT_UTF8 = "texts with bytes that are not UTF-8, shown as \ufffd"
 
 
@@ -216,10 +217,7 @@ def joint_tables(
         is_any(text_columns["category"], RUNTIME), work,
         (numbers.get("correlation"), numbers.get("external_id")), timed,
     )  # fmt: skip
-    finding = (
-        "launch calls with the correlation of an earlier one; GPU rows take the nearest before"
-    )
-    files.add("suspicious", finding, repeated)
+    files.add("suspicious", _REPEATED, repeated)
     step_of = step_rows(text_columns["name"], text_columns["category"], files)
     numbers["step"] = assign_steps(timed, numbers["launch"], step_of)
     kind, is_known = kinds(text_columns["name"], text_columns["category"], rules)
@@ -240,8 +238,8 @@ def joint_tables(
     for raw, size in zip(raws, sizes, strict=True):
         raw.findings.add("read", "events", size)
         _note_origin(raw.findings, raw.metadata)
-    steps = _steps(timed, *step_of)
-    return Joint(frame, steps, sizes, files.counts(step_of[0]), timed.clocks)
+    steps, counts = _steps(timed, *step_of), files.counts(step_of[0])
+    return Joint(frame, steps, sizes, counts, timed.clocks)
 
 
 def _frame(data: dict[str, Any], numbers: dict[str, IntArray], files: Files) -> pd.DataFrame:
