@@ -43,7 +43,8 @@ _EVENTS = re.compile(rb'"traceEvents"\s*:\s*\[')
 
 def looks_like(head: bytes, label: str) -> bool:  # noqa: ARG001 - same shape for all formats
     """Say whether a list of events names its processes as XLA does."""
-    return _HEAD.search(head) is not None
+    # The pattern is slow to say no, and most files name no process in front.
+    return b'"process_name"' in head and _HEAD.search(head) is not None
 
 
 def xprof_json(
