@@ -1,4 +1,4 @@
-"""Bring README.md and docs/diagnose.md up to date: ``python docs/refresh.py``.
+"""Bring README.md and pages of docs up to date: ``python docs/refresh.py``.
 
 ``python docs/refresh.py findings`` measures the rules behind findings anew, which takes minutes.
 
@@ -21,6 +21,7 @@ import pandas as pd
 ROOT = Path(__file__).resolve().parents[1]
 README = ROOT / "README.md"
 RULES = ROOT / "docs" / "diagnose.md"
+OWN_DATA = ROOT / "docs" / "own_data.md"
 # A picture bears the name of the function of plot or explore that drew it.
 PICTURE = re.compile(
     r"\(docs/pictures/(?P<name>\w+)\.svg\)\]\((?P<notebook>notebooks/\w+\.ipynb)\)"
@@ -91,6 +92,66 @@ def with_rules(text: str) -> str:
     return re.sub(r"<!-- rules -->.*<!-- end of rules -->", lambda _: table, text, flags=re.DOTALL)
 
 
+def readers() -> dict[tuple[str, str], str]:
+    """List every registered reader by kind of data and format, with what its module says of it."""
+    from workbench.load import kinds
+    from workbench.load._failures.formats import registry as failures
+    from workbench.load._fleet import job_log
+    from workbench.load._power.formats import registry as power
+    from workbench.load._pvf.formats import registry as pvf
+    from workbench.load._traces import parquet, reader
+    from workbench.load._traces.kineto import reader as kineto
+    from workbench.load._traces.memory import profile, snapshot
+
+    modules = {
+        "traces": {
+            "kineto": kineto, "parquet": parquet,
+            **{name: sys.modules[read.__module__]
+               for name, read in (reader.PROFILES | reader._GRAPHS).items()},
+        },
+        "memory snapshots": {"snapshot": snapshot, "profile": profile},
+        "job logs": {
+            module.NAME: module for module in (*job_log.FORMATS, job_log.job_scalars)
+        },
+        **{
+            kind: {module.NAME: module for module in registry.FORMATS}
+            for kind, registry in
+            (("failure logs", failures), ("power logs", power), ("injections", pvf))
+        },
+    }  # fmt: skip
+    found = {
+        (kind, name): _first_line(module) for kind in modules for name, module in
+        modules[kind].items()
+    }  # fmt: skip
+    doors = {kind.name: kind.door for kind in kinds.KINDS if kind.name not in modules}
+    alone = {"flight-recorder dumps": "dump"}
+    return found | {
+        (kind, alone.get(kind, "table")): _first_line(door) for kind, door in doors.items()
+    }
+
+
+def _first_line(documented: object) -> str:
+    return re.sub(r"``|:func:|`", "", (documented.__doc__ or "").split("\n")[0])
+
+
+def with_formats(text: str) -> str:
+    """Return a page with every format that is read, by kind of data, between its two marks."""
+    from workbench.load.kinds import KINDS
+
+    told = pd.read_csv(ROOT / "docs" / "formats.csv").set_index(["kind", "format"])
+    heads = "| kind, and its loader | format | file | how to get it | what is loaded |"
+    lines = [heads, "|---|---|---|---|---|"]
+    doors = {kind.name: f"{kind.name}, `load.{kind.door.__name__}`" for kind in KINDS}
+    about = readers()
+    for kind, name in sorted(about, key=lambda key: (list(doors).index(key[0]), key[1].lower())):
+        row = told.loc[(kind, name)]
+        cells = [doors[kind], name, about[kind, name], row["export"], row["loaded"]]
+        lines.append(f"| {' | '.join(cells)} |")
+    table = "\n".join(["<!-- every format -->", *lines, "<!-- end of every format -->"])
+    pattern = r"<!-- every format -->.*<!-- end of every format -->"
+    return re.sub(pattern, lambda _: table, text, flags=re.DOTALL)
+
+
 def with_quality(text: str, cases: pd.DataFrame) -> str:
     """Return a page with how well troubles are found, between its two marks."""
     from workbench import fidelity
@@ -131,6 +192,7 @@ def main() -> None:
         measure_findings()
         return
     RULES.write_text(with_rules(RULES.read_text(encoding="utf-8")), encoding="utf-8")
+    OWN_DATA.write_text(with_formats(OWN_DATA.read_text(encoding="utf-8")), encoding="utf-8")
     text = README.read_text(encoding="utf-8")
     for name, drawn in pictures(text).items():
         (ROOT / "docs" / "pictures" / f"{name}.svg").write_text(drawn, encoding="utf-8")

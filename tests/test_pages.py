@@ -515,3 +515,13 @@ def test_the_page_of_rules_is_that_of_today():
     page = refresh.RULES.read_text()
     assert page == refresh.with_rules(page)
     assert page.count("\n| ") > 40
+
+
+def test_the_table_of_formats_has_every_registered_reader():
+    page = refresh.OWN_DATA.read_text()
+    assert page == refresh.with_formats(page), "run docs/refresh.py"
+    told = pd.read_csv(ROOT / "docs" / "formats.csv")
+    assert set(zip(told["kind"], told["format"], strict=True)) == set(refresh.readers())
+    assert {kind for kind, _ in refresh.readers()} == set(kinds.NAMES)
+    table = page.partition("<!-- every format -->")[2]
+    assert table.count("\n| ") == len(told) + 1

@@ -197,6 +197,7 @@ def _made() -> list[Seed]:
         Seed("made/history.jsonl", b"".join(map(_line, history)), "job_log"),
         Seed("made/mlflow.metric", metric.encode(), "metrics"),
         Seed("made/xla.trace.json", named, "traces"),
+        Seed("made/grafana.json", json.dumps(_panel()).encode(), "power"),
         Seed("made/ascend.json", json.dumps(trace_view()).encode(), "traces"),
         Seed("made/rank0.pickle", snapshot, "memory"),
         Seed("made/events.out.tfevents.1.gpu7", records(VERSION, *run(40)), "job_log"),
@@ -205,6 +206,17 @@ def _made() -> list[Seed]:
             for name, space in profiles.items()
         ),
     ]
+
+
+def _panel() -> list[dict[str, Any]]:
+    values = [[(T0 + 10 * n) * 1000 for n in range(30)], [300.0 + n for n in range(30)]]
+    field = {"name": "Value", "type": "number", "config": {"unit": "watt"}}
+    return [
+        {"schema": {"name": "power", "fields": [{"name": "Time", "type": "time"},
+                                                field | {"labels": {"gpu": str(gpu), "host": "n1"}}]},
+         "data": {"values": values}}
+        for gpu in range(4)
+    ]  # fmt: skip
 
 
 def _line(row: dict[str, Any]) -> bytes:

@@ -317,3 +317,20 @@ def test_injection_records_under_the_names_of_the_tables_need_no_columns(tmp_pat
     path.write_text(json.dumps(both) + "\n")
     with pytest.raises(LoadError, match="is to be believed"):
         load.injection_records(path)
+
+
+def test_jobs_of_a_queue_that_did_well_are_no_failures(tmp_path):
+    path = tmp_path / "queue.csv"
+    path.write_text(
+        "ID,SUBMITTED,TOT. DURATION,STATUS\n1,2025-05-01 10:00:00,5h 2m,SUCCEEDED\n"
+        "2,2025-05-01 12:00:00,1h 2m,FAILED\n3,2025-05-01 13:00:00,2m,FAILED_NO_RESOURCE\n"
+        "4,2025-05-01 14:00:00,2m,RUNNING\n"
+    )
+    columns = {"time": "SUBMITTED", "job": "ID", "cause": "STATUS"}
+    log = load.failure_table(path, columns=columns, tz="UTC")
+    # A row each would make a failure rate twice as high.
+    assert log.failures["cause"].tolist() == ["FAILED", "FAILED_NO_RESOURCE"]
+    told = log.quality[log.quality["what"] == "jobs in a state that is no failure"]
+    assert told[["finding", "count", "where"]].to_numpy().tolist() == [
+        ["skipped by design", 2, "RUNNING, SUCCEEDED"]
+    ]

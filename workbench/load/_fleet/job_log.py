@@ -18,6 +18,8 @@ from workbench.load._fleet import job_events, job_megatron, job_mllog, job_scala
 from workbench.load._fleet.job_part import JobGiven, JobPart
 from workbench.tables import LOGGED_SPANS, LOGGED_STEPS, QUALITY, JobLog
 
+# In the order they are asked; scalars of a run are files that belong together.
+FORMATS = (job_mllog, job_events, job_megatron, job_table)
 _HEAD_BYTES = 1 << 16
 _UNKNOWN = "is not a recognized job log"
 _RUNS = (
@@ -137,7 +139,7 @@ def _read(source: Source, options: JobGiven, findings: list[Finding]) -> JobPart
     if options.columns and job_table.looks_like(head, dict(options.columns)):
         return job_table.read_job(source, options)
     # The plain table comes last: it may hold columns of any name.
-    for form in (job_mllog, job_events, job_megatron, job_table):
+    for form in FORMATS:
         if form.looks_like(head):
             part: JobPart = form.read_job(source, options)
             return part

@@ -26,6 +26,8 @@ from workbench.load._files.time import (
 from workbench.tables import FAILURES, FailureLog
 
 # Name in the table, and in a file that has no other.
+# States of SkyPilot and Slurm.
+_NO_FAILURE = "SUCCEEDED|COMPLETED|COMPLETING|RUNNING|PENDING|SUBMITTED|STARTING|CONFIGURING"
 _TEXTS = ("node", "device", "job", "code", "cause", "category", "severity", "action")
 COLUMNS: Mapping[str, str] = {name: name for name in ("time", "end", *_TEXTS, "rank", "replica")}
 _NEEDED = ("time",)
@@ -63,8 +65,8 @@ def failure_table(
     Returns
     -------
     FailureLog
-        As from :func:`failures`; ``timeline`` is empty. Columns that are not read, and rows
-        without a usable time, are counted in the quality table.
+        As from :func:`failures`; ``timeline`` is empty. Columns that are not read, rows without a
+        usable time, and jobs of a queue that did not fail are counted in the quality table.
 
     Raises
     ------
@@ -137,7 +139,14 @@ def _rows(
             rows[name] = pd.Series(pd.NA, index=rows.index, dtype="Int64")
             numbers = plain.whole(frame.loc[filled, name], path, most=np.iinfo(np.int32).max)
             rows.loc[filled, name] = numbers.to_numpy()
-    return _with_cause(rows, path)[rows["start_ns"].notna()]
+    rows = _with_cause(rows, path)
+    # Queues of jobs list those that did well beside those that failed.
+    is_well = rows["cause"].str.fullmatch(_NO_FAILURE, case=False).astype("bool")
+    states = ", ".join(sorted(rows.loc[is_well, "cause"].unique()))
+    findings.add(
+        "skipped by design", "jobs in a state that is no failure", int(is_well.sum()), states
+    )
+    return rows[rows["start_ns"].notna() & ~is_well]
 
 
 def _times(

@@ -7,6 +7,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import starmap
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from workbench.load._files.tables import text_documents
 from workbench.load._files.text import tell_of_damage, whole_lines
 from workbench.load._files.time import epoch_ns, one_line
 from workbench.load._files.xid_codes import pci_address
+from workbench.load._power.formats.grafana_frames import framed, looks_like_frames
 from workbench.load._power.formats.nvidia.part import method_of
 from workbench.load._power.formats.prometheus_metrics import (
     POWER_KINDS,
@@ -61,15 +63,15 @@ _Kinds = dict[str, list[tuple[Meaning, "Series"]]]
 
 
 def looks_like(head: bytes, label: str) -> bool:  # noqa: ARG001 - content decides
-    """Recognise a page of metrics, or an answer of the Prometheus API."""
+    """Recognise a page of metrics, an answer of the Prometheus API, or frames of Grafana."""
     if head.lstrip()[:1] in (b"{", b"["):
         is_error = b'"errorType"' in head and b'"status"' in head
-        return b'"resultType"' in head or is_error
+        return b'"resultType"' in head or is_error or looks_like_frames(head)
     return bool(_PAGE.search(head) or _NAMES.search(head))
 
 
 def read_power(source: Source, options: PowerOptions) -> PowerPart:
-    """Read range and instant queries as JSON, or the text that exporters serve.
+    """Read range and instant queries as JSON, frames of Grafana, or the text of exporters.
 
     Names of metrics say what is metered and in which unit: DCGM's fields under their old and
     new names, AMD's, Kepler's and those of IPMI and Redfish exporters by a list, others by the
@@ -84,7 +86,10 @@ def read_power(source: Source, options: PowerOptions) -> PowerPart:
     gathered = Gathered(source, options)
     findings = gathered.findings
     if source.head().lstrip(b"\xef\xbb\xbf \t\r\n")[:1] in (b"{", b"["):
-        series: Iterable[Series] = answered(source, findings)
+        is_framed = looks_like_frames(source.head())
+        series: Iterable[Series] = (
+            starmap(Series, framed(source, findings)) if is_framed else answered(source, findings)
+        )
     else:
         series = scraped(source, gathered.stamps, findings)
     meters, kinds = _grouped(series, options, findings)

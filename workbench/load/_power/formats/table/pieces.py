@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -81,10 +82,14 @@ def decoded(head: bytes) -> str:
     return head.decode("utf-8", "replace").removeprefix("\ufeff")
 
 
+# Blank lines, comments, and the separator that Grafana writes for spreadsheets.
+_PREAMBLE = re.compile(r"\s*|#.*|\"?sep=.\"?\s*", re.DOTALL)
+
+
 def header_of(text: str) -> tuple[int, str, list[str]]:
     lines = text.split("\n")
     skipped = 0
-    while skipped < len(lines) - 1 and (not lines[skipped].strip() or lines[skipped][0] == "#"):
+    while skipped < len(lines) - 1 and _PREAMBLE.fullmatch(lines[skipped]):
         skipped += 1
     line = lines[skipped].rstrip("\r")
     # The separator occurs most often in a header; the first of the list wins a tie.
