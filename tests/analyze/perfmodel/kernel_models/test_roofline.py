@@ -271,6 +271,11 @@ def test_an_expanded_input_is_read_once():
     assert told.moved_bytes == 4 * (32 + 4 + 32)
 
 
+def test_a_tensor_for_the_result_is_not_read():
+    told = of("aten::mul", [[8, 4], [], [8, 4]], [FLOAT, "double", FLOAT])
+    assert told.moved_bytes == 4 * 2 * 32 + 8
+
+
 @pytest.mark.parametrize(
     ("name", "shapes", "types", "values"),
     [
@@ -366,31 +371,14 @@ def test_operations_are_those_of_pytorchs_counter(at, tmp_path):
 
 
 @pytest.mark.oracle
-def test_the_products_of_a_public_trace_are_those_that_tracelens_prints(real_data):
-    # AMD-AGI/TraceLens, tests/traces/h100, ..._perf_report_csvs/GEMM.csv and SDPA_fwd.csv:
-    # GFLOPS_first, Data Moved (MB)_first in MiB, summed kernel time in us, calls.
-    printed = {
-        ("aten::mm", "[[8944,1024],[1024,2816]]"): (51.581550592, 71.0078125, 4055.25244, 48),
-        ("aten::mm", "[[8944,2816],[2816,1024]]"): (51.581550592, 71.0078125, 1835.28711, 24),
-        ("aten::mm", "[[8944,1024],[1024,1024]]"): (18.756927488, 36.9375, 778.14209, 24),
-        ("aten::addmm", "[[1024],[8944,1024],[1024,1024],[],[]]"):
-            (18.766086144, 36.939453125, 2329.07593, 72),
-        ("aten::bmm", "[[1,32,1],[1,1,559]]"): (3.5776e-05, 0.07049179077148438, 3.52002, 1),
-    }  # fmt: skip
+def test_attention_of_a_public_trace_has_the_work_that_tracelens_prints(real_data):
+    # AMD-AGI/TraceLens, SDPA_fwd.csv: it halves all pairs; of 559 queries a causal mask leaves
+    # 559 * 560 / 2. Matrix products are compared by `workbench fidelity`.
     path = real_data("kineto-h100") / "Qwen_Qwen1.5-0.5B-Chat__1016005.json.gz"
     trace = load.traces(path, progress=False)
-    table = analyze.roofline(trace.events, devices=trace.devices).set_index(["name", "shapes"])
-    for key, (gflop, mebibytes, time_us, calls) in printed.items():
-        row = table.loc[key]
-        # TraceLens adds one operation per element for the bias, PyTorch's counter and we do not.
-        bias = 8944 * 1024 if key[0] == "aten::addmm" else 0
-        assert row["flop_count"] / calls + bias == pytest.approx(gflop * 1e9, rel=1e-12)
-        assert row["moved_bytes"] / calls == pytest.approx(mebibytes * 2**20, rel=1e-12)
-        assert row["call_count"] == calls
-        assert row["kernel_ns"] == pytest.approx(time_us * 1e3, rel=1e-4)
-    attention = table.loc["aten::_flash_attention_forward"].iloc[0]
-    # TraceLens halves all pairs; of 559 queries the mask leaves 559 * 560 / 2.
+    table = analyze.roofline(trace.events, devices=trace.devices).set_index("name")
+    attention = table.loc["aten::_flash_attention_forward"]
     assert attention["flop_count"] / 24 == pytest.approx(10.239377408e9 * 560 / 559, rel=1e-12)
     assert attention["moved_bytes"] / 24 == 69.875 * 2**20
+    assert attention["kernel_ns"] == pytest.approx(2722.704345703125e3, rel=1e-4)
     assert table["is_sure"].all()
-    assert (table["roof_ratio"].dropna() < 1).all()
