@@ -382,3 +382,24 @@ def test_attention_of_a_public_trace_has_the_work_that_tracelens_prints(real_dat
     assert attention["moved_bytes"] / 24 == 69.875 * 2**20
     assert attention["kernel_ns"] == pytest.approx(2722.704345703125e3, rel=1e-4)
     assert table["is_sure"].all()
+
+
+@pytest.mark.oracle
+@pytest.mark.parametrize(
+    ("dataset", "file"),
+    [
+        ("kineto-dlrm-8rank", "dlrm_kineto.tar.gz"),
+        ("kineto-h100", "Falconsai_nsfw_image_detection__1016002.json.gz"),
+        ("kineto-h100", "gaunernst_bert-small-uncased__1016001.json.gz"),
+        ("kineto-hta", "amd_trace/mi250_minitoy_train_ROCm6_2_kineto.json.gz"),
+    ],
+)
+def test_no_time_of_a_real_trace_is_lost_and_nothing_beats_its_roof(real_data, dataset, file):
+    trace = load.traces(real_data(dataset) / file, progress=False)
+    peaks = PEAKS.assign(peak_flop_per_s=[9.9e14, 6.7e13], memory_bytes_per_s=3.35e12)
+    table = analyze.roofline(trace.events, peaks=peaks)
+    work = trace.events[trace.events["kind"].notna()]
+    spent = work.groupby("rank")["dur_ns"].sum().to_dict()
+    assert table.groupby("rank")["kernel_ns"].sum().to_dict() == spent
+    assert table["is_sure"].all()
+    assert table.loc[table["flop_count"].isna(), "note"].notna().all()
