@@ -105,13 +105,13 @@ def rooflines(folder: Path) -> Iterator[Reading]:
     """
 
     @functools.cache
-    def roof(file: str) -> pd.DataFrame:
+    def roof(file: str) -> dict[tuple[str, str], dict[Any, Any]]:
         trace = _trace(folder / file)
-        table = analyze.roofline(trace.events, devices=trace.devices)
-        return table.set_index(["name", "shapes"]).sort_index()
+        rows = analyze.roofline(trace.events, devices=trace.devices).to_dict("records")
+        return {(str(row["name"]), str(row["shapes"])): row for row in rows}
 
     for row in published("operator_work"):
-        operator = roof(row["file"]).loc[(row["operator"], row["shapes"])]
+        operator = roof(row["file"])[row["operator"], row["shapes"]]
         count, what = int(row["call_count"]), f"{row['operator']} {row['shapes'][:40]}"
         yield Reading(f"{what}, calls", count, int(operator["call_count"]), unit="")
         work = float(operator["flop_count"]) / count / 1e9 + float(row["bias_gflop"])

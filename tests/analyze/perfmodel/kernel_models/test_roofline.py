@@ -139,6 +139,22 @@ def test_a_kernel_in_tf32_is_not_held_against_the_peak_of_float32(roof):
     assert "no peak" in row["note"]
 
 
+def test_the_peak_is_that_of_the_type_and_the_gpu(trace_file):
+    rows = []
+    for at, (element, name) in enumerate(
+        [(BF16, "k"), ("c10::Half", "k"), (FLOAT, "k"), (FLOAT, "tf32_k"), ("double", "k")], 1
+    ):
+        shapes = [[64 * at, 64], [64, 64]]
+        rows += [event("aten::mm", 99 * at, 9, **recorded(shapes, [element] * 2))]
+        rows += started(at, 99 * at, dur=5, name=name)
+    path = trace_file(rows, deviceProperties=[{"id": 0, "name": "NVIDIA H100 80GB HBM3"}])
+    trace = load.traces(path, progress=False)
+    table = analyze.roofline(trace.events, devices=trace.devices).set_index("dtype")
+    peaks = (table["peak_flop_per_s"] / 1e12).round(1).dropna().to_dict()
+    assert peaks == {"bfloat16": 989.0, "float16": 989.0, "float32": 67.0, "tf32": 494.5}
+    assert table.loc["float64", "note"] == "no peak is known for float64"
+
+
 def test_calls_of_one_shape_are_one_row_and_one_untold_call_leaves_no_sum(roof):
     shapes = [[2, 8, 4, 16]] * 3 + [[]] * 7
     told, untold = recorded(shapes, values=FLASH), recorded(shapes, values=FLASH[:8])
