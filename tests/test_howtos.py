@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests import test_pages as pages
+from tests.load.conftest import event
 from workbench import simulate
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -46,6 +47,18 @@ def made_files(folder):
     (folder / "experts.csv").write_text("\n".join(["layer,e0,e1,e2", *rows]) + "\n")
     simulate.embedding_tables(6).to_csv(folder / "tables.csv", index=False)
     (folder / "locality_stats.txt").write_text(HISTOGRAM)
+    (folder / "runs" / "shapes.json").write_text(json.dumps(shaped_trace()))
+
+
+def shaped_trace():
+    """Make a profile with shapes: one matrix product on an H100."""
+    inputs = {"Input Dims": [[64, 32], [32, 16]], "Input type": ["c10::BFloat16"] * 2}
+    events = [
+        event("aten::mm", 0, 30, **inputs),
+        event("cudaLaunchKernel", 5, cat="cuda_runtime", correlation=1),
+        event("gemm", 50, 9, cat="kernel", tid=7, stream=7, device=0, correlation=1),
+    ]
+    return {"traceEvents": events, "deviceProperties": [{"id": 0, "name": "NVIDIA H100 80GB HBM3"}]}
 
 
 @pytest.mark.parametrize("domain", HOWTOS)

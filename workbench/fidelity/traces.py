@@ -92,6 +92,38 @@ def tracelens(folder: Path) -> Iterator[Reading]:
         yield Reading(name, float(printed[name]), value_ns / 1e6, "ms", tolerance_ms)
 
 
+@_traces(
+    name="roofline",
+    source="AMD-AGI/TraceLens, GEMM.csv and CONV_fwd.csv of H100 traces",
+    needs=("kineto-h100",),
+)
+def rooflines(folder: Path) -> Iterator[Reading]:
+    """Compare work and time of matrix products and a convolution with those of the peer.
+
+    TraceLens adds one operation per element for a bias; PyTorch's counter does not, nor do we. It
+    keeps microseconds in 32 bits, which hold seven digits.
+    """
+
+    @functools.cache
+    def roof(file: str) -> dict[tuple[str, str], dict[Any, Any]]:
+        trace = _trace(folder / file)
+        rows = analyze.roofline(trace.events, devices=trace.devices).to_dict("records")
+        return {(str(row["name"]), str(row["shapes"])): row for row in rows}
+
+    for row in published("operator_work"):
+        operator = roof(row["file"])[row["operator"], row["shapes"]]
+        count, what = int(row["call_count"]), f"{row['operator']} {row['shapes'][:40]}"
+        yield Reading(f"{what}, calls", count, int(operator["call_count"]), unit="")
+        work = float(operator["flop_count"]) / count / 1e9 + float(row["bias_gflop"])
+        yield Reading(f"{what}, work", float(row["gflop"]), work, "GFLOP", 1e-9)
+        moved = float(operator["moved_bytes"]) / count / 2**20
+        yield Reading(f"{what}, moved", float(row["moved_mebibytes"]), moved, "MiB", 1e-9)
+        if row["time_us"]:
+            printed_us = float(row["time_us"])
+            here_us = int(operator["kernel_ns"]) / 1e3
+            yield Reading(f"{what}, time", printed_us, here_us, "us", 1e-4 * printed_us)
+
+
 @_traces(name="breakdown", source=_EXACT, needs=_KINETO_SETS)
 def breakdowns(*folders: Path) -> Iterator[Reading]:
     """Compare where the time goes in single files, to the nanosecond."""

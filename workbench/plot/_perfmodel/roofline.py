@@ -152,8 +152,9 @@ def _claim(roofline: pd.DataFrame, told: pd.DataFrame) -> str:
 def _note(roofline: pd.DataFrame, told: pd.DataFrame, drawn: pd.DataFrame) -> str:
     total_ns = int(roofline["kernel_ns"].sum())
     shown = percent(drawn["kernel_ns"].sum() / total_ns)
-    note = f"{plural(len(drawn), 'row')} with {shown} of the GPU work; the rest has no operations "
-    note += "that can be told · area: time"
+    note = f"{plural(len(drawn), 'row')} with {shown} of the GPU work · area: time"
+    if untold := int(total_ns - told["kernel_ns"].sum()):
+        note += f" · without operations that can be told: {percent(untold / total_ns)}"
     if hidden := len(told) - len(drawn):
         note += f" · {plural(hidden, 'row')} of less time not drawn"
     if above := int((~drawn["is_sure"]).sum()):

@@ -136,8 +136,14 @@ def _peaks() -> pd.DataFrame:
             ("fp8", 1, "fp8_flop_per_s"),
         )
     ]
-    printed = pd.read_csv(datasets.path("published") / "fp32_peaks.csv")
+    table = pd.concat([printed_peaks("fp32_peaks"), *rows], ignore_index=True).dropna(
+        subset=["peak_flop_per_s"]
+    )
+    return MATRIX_PEAKS.check(MATRIX_PEAKS.cast(table.reset_index(drop=True)))
+
+
+def printed_peaks(name: str) -> pd.DataFrame:
+    printed = pd.read_csv(datasets.path("published") / f"{name}.csv")
     printed["peak_flop_per_s"] = printed["peak_tflops"] * 1e12
     printed["memory_bytes_per_s"] = printed["memory_gb_per_s"] * 1e9
-    table = pd.concat([printed, *rows], ignore_index=True).dropna(subset=["peak_flop_per_s"])
-    return MATRIX_PEAKS.check(MATRIX_PEAKS.cast(table.reset_index(drop=True)))
+    return printed

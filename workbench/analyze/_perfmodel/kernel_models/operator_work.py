@@ -351,12 +351,17 @@ def _pairs(queries: int, keys: int, is_causal: bool, from_last: bool) -> int:
 # ---- operators that memory bounds: at least one operation per element ----
 
 
-def _broadcast(call: Call) -> tuple[int, Tensor]:
-    """Return the elements of a result, and an input of its type."""
+def _read(call: Call, inputs: int) -> list[Tensor]:
+    """Return the inputs; a tensor behind them is where the result goes."""
     call.all_told()
-    tensors = call.present
+    tensors = [tensor for tensor in call.tensors[:inputs] if tensor is not None]
     if not tensors:
         raise _UntoldError(NO_SHAPES)
+    return tensors
+
+
+def _broadcast(tensors: Sequence[Tensor]) -> tuple[int, Tensor]:
+    """Return the elements of a result, and an input of its type."""
     axes = max(len(tensor.shape) for tensor in tensors)
     padded = [(1,) * (axes - len(tensor.shape)) + tensor.shape for tensor in tensors]
     sizes = [[size for size in of_axis if size != 1] for of_axis in zip(*padded, strict=True)]
@@ -368,29 +373,28 @@ def _broadcast(call: Call) -> tuple[int, Tensor]:
     return prod(of_axis[0] if of_axis else 1 for of_axis in sizes), widest
 
 
-def _elementwise(call: Call) -> tuple[int, int, str]:
-    count, widest = _broadcast(call)
-    # Of integers and a number with a fraction the result is a float.
-    if "float" not in widest.element:
-        raise _UntoldError(NO_TYPE)
-    moved = sum(tensor.bytes for tensor in call.present) + count * widest.element_bytes
-    return count, moved, widest.element
+def _elementwise(inputs: int, *, mask_bytes: int = 0) -> Form:
+    def form(call: Call) -> tuple[int, int, str]:
+        tensors = _read(call, inputs)
+        count, widest = _broadcast(tensors)
+        # Of integers and a number with a fraction the result is a float.
+        if "float" not in widest.element:
+            raise _UntoldError(NO_TYPE)
+        moved = sum(tensor.bytes for tensor in tensors)
+        return count, moved + count * (widest.element_bytes + mask_bytes), widest.element
+
+    return form
 
 
 def _compared(call: Call) -> tuple[int, int, str]:
-    count, widest = _broadcast(call)
-    return count, sum(tensor.bytes for tensor in call.present) + count, widest.element
-
-
-def _dropped_out(call: Call) -> tuple[int, int, str]:
-    count, moved, element = _elementwise(call)
-    return count, moved + count, element  # and the mask, a byte per element
+    tensors = _read(call, 2)
+    count, widest = _broadcast(tensors)
+    return count, sum(tensor.bytes for tensor in tensors) + count, widest.element
 
 
 def _in_place(call: Call) -> tuple[int, int, str]:
-    call.all_told()
-    first = call.tensor(0)
-    return first.size, sum(tensor.bytes for tensor in call.present) + first.bytes, first.element
+    tensors, first = _read(call, 3), call.tensor(0)
+    return first.size, sum(tensor.bytes for tensor in tensors) + first.bytes, first.element
 
 
 def _copied(call: Call) -> tuple[int, int, str]:
@@ -403,19 +407,18 @@ def _filled(call: Call) -> tuple[int, int, str]:
     return 0, target.bytes, target.element
 
 
-def _like(at: int, type_at: int | None = None) -> Form:
+def _like(at: int, type_at: int | None = None, *, inputs: int = 99) -> Form:
     """All inputs are read, and a result like one of them is written, perhaps in another type."""
 
     def form(call: Call) -> tuple[int, int, str]:
-        call.all_told()
-        model = call.tensor(at)
+        tensors, model = _read(call, inputs), call.tensor(at)
         element_bytes = model.element_bytes
         if type_at is not None:
-            text = call.value(type_at)
-            if text not in {"True": 4, "False": 0, **_TYPE_BYTES}:
+            known = {"True": 4, "False": element_bytes, **_TYPE_BYTES}
+            if (text := call.value(type_at)) not in known:
                 raise _UntoldError(NO_TYPE)
-            element_bytes = {"True": 4, "False": element_bytes, **_TYPE_BYTES}[text]
-        moved = sum(tensor.bytes for tensor in call.present) + model.size * element_bytes
+            element_bytes = known[text]
+        moved = sum(tensor.bytes for tensor in tensors) + model.size * element_bytes
         return model.size, moved, model.element
 
     return form
@@ -509,9 +512,9 @@ _FAMILIES: Mapping[str, Mapping[str, Form]] = {
         "aten::native_batch_norm": _like(0),
         "aten::native_batch_norm_backward": _like(0),
         "aten::cudnn_batch_norm": _like(0), "aten::cudnn_batch_norm_backward": _like(0),
-        "aten::_softmax": _like(0, 2), "aten::_log_softmax": _like(0, 2),
-        "aten::_softmax_backward_data": _like(0, 3),
-        "aten::_log_softmax_backward_data": _like(0, 3),
+        "aten::_softmax": _like(0, 2, inputs=1), "aten::_log_softmax": _like(0, 2, inputs=1),
+        "aten::_softmax_backward_data": _like(0, 3, inputs=2),
+        "aten::_log_softmax_backward_data": _like(0, 3, inputs=2),
     },
     "reduction": {
         f"aten::{name}": _reduced for name in ("sum", "mean", "amax", "amin", "all", "any")
@@ -522,19 +525,20 @@ _FAMILIES: Mapping[str, Mapping[str, Form]] = {
     },
     "elementwise": {
         **{
-            f"aten::{name}": _elementwise
-            for name in (
-                "add", "sub", "rsub", "mul", "div", "pow", "neg", "abs", "exp", "log", "sqrt",
-                "rsqrt", "reciprocal", "sin", "cos", "tanh", "sigmoid", "erf", "relu", "gelu",
-                "silu", "leaky_relu", "clamp", "clamp_min", "clamp_max", "maximum", "minimum",
-                "where", "masked_fill", "addcmul", "addcdiv", "lerp", "gelu_backward",
-                "silu_backward", "tanh_backward", "sigmoid_backward", "threshold_backward",
-                "native_dropout_backward",
+            f"aten::{name}": _elementwise(inputs)
+            for inputs, names in (
+                (1, ("neg", "abs", "exp", "log", "sqrt", "rsqrt", "reciprocal", "sin", "cos",
+                     "tanh", "sigmoid", "erf", "relu", "gelu", "silu", "leaky_relu")),
+                (2, ("add", "sub", "rsub", "mul", "div", "pow", "maximum", "minimum", "clamp_min",
+                     "clamp_max", "gelu_backward", "silu_backward", "tanh_backward",
+                     "sigmoid_backward", "threshold_backward", "native_dropout_backward")),
+                (3, ("where", "masked_fill", "addcmul", "addcdiv", "lerp", "clamp")),
             )
+            for name in names
         },
         **{
             f"aten::{name}": _compared
-            for name in ("eq", "ne", "lt", "le", "gt", "ge", "isnan", "logical_not", "logical_and")
+            for name in ("eq", "ne", "lt", "le", "gt", "ge", "logical_and", "logical_or")
         },
         **{
             f"aten::{name}_": _in_place
@@ -543,7 +547,7 @@ _FAMILIES: Mapping[str, Mapping[str, Form]] = {
                 "clamp", "clamp_min", "masked_fill", "addcmul", "addcdiv", "lerp", "leaky_relu",
             )
         },
-        "aten::native_dropout": _dropped_out, "aten::copy_": _copied,
+        "aten::native_dropout": _elementwise(1, mask_bytes=1), "aten::copy_": _copied,
         "aten::fill_": _filled, "aten::zero_": _filled,
     },
 }  # fmt: skip

@@ -16,7 +16,7 @@ from workbench.analyze._lib import rows as arrays
 from workbench.analyze._lib.rows import MISSING, Ints, Nest, Work
 from workbench.analyze._lib.scopes import per_rank
 from workbench.analyze._perfmodel.kernel_models.hardware import hardware
-from workbench.analyze._perfmodel.kernel_models.matrix_products import matrix_peaks
+from workbench.analyze._perfmodel.kernel_models.matrix_products import matrix_peaks, printed_peaks
 from workbench.analyze._perfmodel.kernel_models.operator_work import (
     OperatorWork,
     family_of,
@@ -155,7 +155,7 @@ def _gpu(names: set[str]) -> str:
 def _known_peaks() -> pd.DataFrame:
     halves = hardware().assign(dtype="float16", element_bytes=2)
     halves = halves.rename(columns={"fp16_flop_per_s": "peak_flop_per_s"})
-    rows = [matrix_peaks(), halves[list(MATRIX_PEAKS.columns)]]
+    rows = [matrix_peaks(), halves[list(MATRIX_PEAKS.columns)], printed_peaks("tf32_peaks")]
     return MATRIX_PEAKS.of(pd.concat(rows, ignore_index=True))
 
 
