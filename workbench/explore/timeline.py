@@ -17,7 +17,7 @@ from workbench.errors import WorkbenchError
 from workbench.explore.panel import ALL, Explorer, rank_choice
 from workbench.plot._style.style import COLOURS, Frame
 from workbench.plot._style.text import duration, label
-from workbench.plot._traces.timeline import Prepared, drawn, prepared
+from workbench.plot._style.timeline import Prepared, drawn, prepared
 from workbench.tables import EVENTS, Trace
 
 _STILL_BARS, _LIVE_BARS = 1_500, 4_000
@@ -47,7 +47,7 @@ def timeline(trace: Trace, *, source: str = "", synthetic: bool = False) -> Time
 
     Returns
     -------
-    workbench.explore.TimelineExplorer
+    workbench.explore.Explorer
         Controls above :func:`workbench.plot.timeline`.
     """
     return TimelineExplorer(trace, Frame(source, synthetic))
