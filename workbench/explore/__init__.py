@@ -54,7 +54,7 @@ from workbench.explore.perfmodel import (
 from workbench.explore.power import capping_events, power_smoothing, power_spectrum, provisioning
 from workbench.explore.power_management import power_management
 from workbench.explore.regions import local_training_rate
-from workbench.explore.timeline import TimelineExplorer, timeline
+from workbench.explore.timeline import timeline
 from workbench.explore.traces import (
     collective_waits,
     inference_iterations,
@@ -67,7 +67,6 @@ from workbench.explore.traces import (
 
 __all__ = [
     "Explorer",
-    "TimelineExplorer",
     "capping_events",
     "cause_shares",
     "checkpoint_curve",

@@ -17,7 +17,7 @@ from workbench.errors import WorkbenchError
 from workbench.explore.panel import ALL, Explorer, rank_choice
 from workbench.plot._style.style import COLOURS, Frame
 from workbench.plot._style.text import duration, label
-from workbench.plot._traces.timeline import Prepared, drawn, prepared
+from workbench.plot._style.timeline import Prepared, drawn, prepared
 from workbench.tables import EVENTS, Trace
 
 _STILL_BARS, _LIVE_BARS = 1_500, 4_000
@@ -47,7 +47,7 @@ def timeline(trace: Trace, *, source: str = "", synthetic: bool = False) -> Time
 
     Returns
     -------
-    workbench.explore.TimelineExplorer
+    workbench.explore.Explorer
         Controls above :func:`workbench.plot.timeline`.
     """
     return TimelineExplorer(trace, Frame(source, synthetic))
@@ -236,10 +236,11 @@ class TimelineExplorer(Explorer):
     def _mark(self, figure: go.Figure) -> None:
         """Mark matches by triangles, and draw lines from the chosen event to the linked ones."""
         events, lanes, first = self.view.events, self.view.lane_of_event, self.view.first_ns
-        middle = (events["start_ns"] + events["dur_ns"] // 2).to_numpy()
-        rows = self.matches[_spread(middle[self.matches], self.window_ns)]
+        start, length = events["start_ns"].to_numpy(), events["dur_ns"].to_numpy()
+        rows = self.matches[_spread(start[self.matches], self.window_ns)]
         figure.add_scatter(
-            x=(middle[rows] - first) / 1e6, y=lanes[rows] - 0.42, mode="markers", name="match",
+            x=(start[rows] + length[rows] // 2 - first) / 1e6, y=lanes[rows] - 0.42,
+            mode="markers", name="match",
             marker={"symbol": "triangle-down", "size": 9, "color": COLOURS["ink"]},
             customdata=rows, hovertext=[label(str(name), 80) for name in events["name"].iloc[rows]],
             hoverinfo="text", visible=bool(len(rows)),
@@ -253,7 +254,7 @@ class TimelineExplorer(Explorer):
             caller = links.loc[links["relation"] == "launched by", "event"].map(rows_of)
             lane = lanes[row] if lanes[row] >= 0 else lanes[[*caller, self.chosen][0]]
             figure.add_scatter(
-                x=[(time - first) / 1e6 for time in (middle[self.chosen], middle[row])],
+                x=[(start[at] + length[at] // 2 - first) / 1e6 for at in (self.chosen, row)],
                 y=[lanes[self.chosen], lane], mode="lines+markers", name=link.relation,
                 marker={"symbol": ["circle", "square"], "size": 8, "color": COLOURS["ink"]},
                 line={"width": 1.5}, showlegend=False, hoverinfo="text",

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from workbench import analyze, load, simulate
+from workbench import analyze, datasets, load, simulate
 from workbench.analyze import SmoothingPlan
 from workbench.fidelity.registry import Reading, beside, claim, published
 from workbench.tables import POWER_LOADS, POWER_TOPOLOGY, POWER_TOTALS
@@ -351,6 +351,25 @@ def _beside(computed: Mapping[str, float], *, synthetic: bool) -> Iterator[Readi
     for row in published("step_energy"):
         if row["what"].startswith(_SYNTHETIC) == synthetic:
             yield beside(row, computed[row["what"]])
+
+
+_METER = "data/fleet-demo and made readings; their powers are known"
+
+
+@claim(noun="kernel_energy", name="powers put into a made meter", source=_METER)
+def kernel_powers() -> Iterator[Reading]:
+    """Meter one rank of the bundled job with known powers, and fit them from the readings."""
+    trace = load.traces(datasets.path("fleet-demo") / "traces", progress=False)
+    events = trace.events[trace.events["rank"] == 0]
+    truth = {"compute": 420.0, "communication": 110.0, "idle": 90.0}
+    meter = simulate.kernel_power(events, truth, idle_w=truth["idle"], average_s=0.005)
+    table = analyze.kernel_energy(events, meter, average_s=0.005).set_index("kind")
+    for kind, power in truth.items():
+        near = float(table["high_w"][kind] - table["low_w"][kind])
+        yield Reading(f"power of {kind}", power, float(table["power_w"][kind]), "W", near)
+    measured = float(meter["power_w"].sum()) * 0.005
+    energy = float(table["energy_j"].sum())
+    yield Reading("energy of all kinds and idle", measured, energy, "J", 1e-6 * measured)
 
 
 # Claims about power shared out along the delivery tree: laws, exact costs, published points.

@@ -141,7 +141,6 @@ KERNEL_ENERGY = table("""
     energy_j: float64 - power times time; what is not explained may be negative
     low_j: float64? >=0 - lower end of the interval
     high_j: float64? >=0 - its upper end
-    energy_share: float64? - of the energy that was measured
     reading_count: int64 >=0 - readings in which it runs
     is_sure: bool - the interval is above 0, and it runs in at least 5 readings
 """)

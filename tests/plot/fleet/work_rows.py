@@ -25,6 +25,14 @@ def phase_power(_, n):
     }  # fmt: skip
 
 
+def kernel_energy(_, n):
+    return {
+        "kind": f"{HOSTILE}{n}", "busy_s": 1.0 + n, "power_w": 100.0, "low_w": 90.0,
+        "high_w": 120.0, "energy_j": 100.0 * (1 + n), "low_j": 90.0 * (1 + n),
+        "high_j": 120.0 * (1 + n), "reading_count": n, "is_sure": n % 2 > 0,
+    }  # fmt: skip
+
+
 def energy_waste(_, n):
     known = ("useful steps", "lost steps", "restart", "checkpoint", "not told")
     return {

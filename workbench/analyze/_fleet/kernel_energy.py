@@ -305,5 +305,4 @@ def _table(
     rest = {"kind": UNEXPLAINED, "busy_s": total_s, "energy_j": measured - energy.sum()}
     rest |= {"reading_count": len(fit.watts), "is_sure": True}
     table = pd.concat([table, pd.DataFrame([rest])], ignore_index=True)
-    share = table["energy_j"] / measured if measured > 0 else np.nan
-    return KERNEL_ENERGY.of(table.assign(energy_share=share))
+    return KERNEL_ENERGY.of(table)

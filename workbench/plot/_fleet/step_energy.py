@@ -251,18 +251,22 @@ def kernel_energy(table: pd.DataFrame, *, source: str = "", synthetic: bool = Fa
     rows = rows.iloc[np.argsort(rows["kind"] == "idle", kind="stable")].head(_MOST_STATES)
     factor, unit = power_unit(float(rows["high_j"].max()), "J")
     figure = go.Figure()
-    for row, kind in enumerate(rows.to_dict("records")):
-        energy, low, high = (kind[name] / factor for name in ("energy_j", "low_j", "high_j"))
-        ends = {"array": [high - energy], "arrayminus": [energy - low], "type": "data"}
+    energy, low, high = (rows[name].to_numpy() / factor for name in ("energy_j", "low_j", "high_j"))
+    is_idle = (rows["kind"] == "idle").to_numpy()
+    busy = np.array([f"{seconds(busy)} busy" for busy in rows["busy_s"]])
+    for name, meaning, at in (("work", "neutral", ~is_idle), ("idle", "idle", is_idle)):
         figure.add_bar(
-            orientation="h", x=[energy], y=[row], marker=fill(kind["kind"]), showlegend=False,
-            error_x=ends, name=label(kind["kind"], 40),
-            hovertemplate=f"{amount(kind['power_w'])} for {seconds(kind['busy_s'])}<extra></extra>",
+            orientation="h", x=energy[at], y=np.flatnonzero(at), marker=fill(meaning), name=name,
+            error_x={"array": (high - energy)[at], "arrayminus": (energy - low)[at]},
+            hovertext=busy[at],
+            hovertemplate=f"%{{x:,.4~g}} {unit}, %{{hovertext}}<extra></extra>",
         )  # fmt: skip
-        share = share_text(max(kind["energy_j"], 0.0) / whole_j)
-        words = f"{share} · {amount(kind['power_w'])}"
+    for row, kind in enumerate(rows.to_dict("records")):
+        words = f"{share_text(kind['energy_j'] / whole_j)} · {amount(kind['power_w'])}"
         words += "" if kind["is_sure"] else " <b>not sure</b>"
-        figure.add_annotation(x=high, y=row, xanchor="left", xshift=6, text=words, showarrow=False)
+        figure.add_annotation(
+            x=high[row], y=row, xanchor="left", xshift=6, text=words, showarrow=False
+        )
     _name_rows(figure, [label(name, 30) for name in rows["kind"]], 3, _ROW_PX, bargap=0.3)
     most = _WORDS * float(rows["high_j"].max()) / factor
     figure.update_xaxes(title=f"energy [{unit}]", range=[0, most])

@@ -45,7 +45,8 @@ def kernel_power(
     Returns
     -------
     pandas.DataFrame
-        Table :data:`workbench.tables.POWER`, one entity. Synthetic.
+        Table :data:`workbench.tables.POWER`: ``time_ns``, ``entity`` (one) and ``power_w``.
+        Synthetic.
 
     Raises
     ------
