@@ -249,9 +249,9 @@ def write_gallery() -> list[str]:
     """Run the example of every function of ``plot``; show its figure, its call and its table."""
     folder = PAGES / "gallery"
     folder.mkdir()
-    lacking, index = [], ["# Gallery", "", _GALLERY, ""]
+    lacking, pages, index = [], [], ["# Gallery", "", _GALLERY, ""]
     for domain, verbs in by_domain().items():
-        sections, lines = [], [f"# Gallery: {DOMAINS[domain]}", "", _SCRIPTS, ""]
+        sections, lines = [], [f"# {DOMAINS[domain]}: figures", "", _SCRIPTS, ""]
         for name, function in verbs.get("plot", []):
             # A second name of a function has no figure of its own.
             if not inspect.isfunction(function) or function.__name__ != name:
@@ -265,7 +265,8 @@ def write_gallery() -> list[str]:
         if sections:
             (folder / f"{domain}.md").write_text("\n".join(lines), encoding="utf-8")
             index += [f"## {DOMAINS[domain]}", "", *sections, ""]
-    index += ["```{toctree}", ":hidden:", ":glob:", "", "*", "```", ""]
+            pages.append(f"{DOMAINS[domain]} <{domain}>")
+    index += ["```{toctree}", ":hidden:", "", *pages, "```", ""]
     (folder / "index.md").write_text("\n".join(index), encoding="utf-8")
     return lacking
 
@@ -295,7 +296,7 @@ def _shown(name: str, code: str, figure: object, table: object) -> tuple[str, li
     # A closing tag inside a text would end the script that holds the figure.
     data = figure.to_json().replace("</", "<\\/")  # type: ignore[attr-defined]
     called = re.sub(rf"(?<![\w.]){name}\(", f"plot.{name}(", code)
-    lines = [f"## {name}", "", html.escape(claim), "", "```{raw} html"]
+    lines = [f"## {name}", "", "```{raw} html"]
     lines += [f'<div class="wb-figure" role="img" aria-label="{html.escape(claim)}">']
     lines += [f'<script type="application/json">{data}</script></div>', "```", ""]
     lines += ["```python", f"from workbench import plot\n{called.rstrip()}", "```", ""]

@@ -44,6 +44,17 @@ def fleet_timeline(table: pd.DataFrame, *, source: str = "", synthetic: bool = F
     ------
     TableError
         If ``table`` is not that table.
+
+    Examples
+    --------
+    >>> from workbench import analyze, datasets, load
+    >>> log = load.power(datasets.path("fleet-demo") / "power", tz="UTC")
+    >>> power = analyze.power_of_scope(log.power, log.entities)
+    >>> job = load.job_log(datasets.path("fleet-demo") / "steps.jsonl")
+    >>> table = analyze.fleet_timeline(power, steps=job.steps, spans=job.spans)
+    >>> explorer = fleet_timeline(table, source="fleet-demo", synthetic=True)
+    >>> print(explorer.title())
+    122 s from 08:00:00 UTC, 4.16 kW to 8.69 kW, 128 steps
     """
     FLEET_TIMELINE.check(table)
 

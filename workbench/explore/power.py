@@ -54,6 +54,15 @@ def capping_events(
     ------
     WorkbenchError
         If ``log`` or ``job`` is a table instead of what was loaded.
+
+    Examples
+    --------
+    >>> from workbench import datasets, load
+    >>> log = load.power(datasets.path("fleet-demo") / "power", tz="UTC")
+    >>> explorer = capping_events(log, source="fleet-demo", synthetic=True)
+    >>> print(explorer.title())
+    gpu0 (synthetic_node002_nvidia_smi.csv) was held back for 14 s in 3 stretches, at 1,605 instead
+    of 1,830 MHz
     """
     for loaded, kind, how in ((log, PowerLog, "load.power"), (job, JobLog, "load.job_log")):
         if loaded is not None and not isinstance(loaded, kind):
@@ -154,6 +163,16 @@ def power_smoothing(
     workbench.explore.Explorer
         Controls above :func:`workbench.plot.power_smoothing`,
         :func:`workbench.plot.smoothing_summary` or :func:`workbench.plot.power_spectrum`.
+
+    Examples
+    --------
+    >>> from workbench import analyze, datasets, load
+    >>> log = load.power(datasets.path("fleet-demo") / "power", tz="UTC")
+    >>> totals = analyze.power_sum(analyze.power_of_scope(log.power, log.entities))
+    >>> explorer = power_smoothing(totals, source="fleet-demo", synthetic=True)
+    >>> print(explorer.title())
+    Swing 4.49 kW before, 364 W after, for 47 % more energy and storage of 799 W, 1.07 Wh; grid:
+    unknown before, unknown after
     """
     start = plan or SmoothingPlan(floor_share=0.9, storage_tau_s=10)
     peak_w = float(totals["power_w"].max())
@@ -273,6 +292,16 @@ def power_spectrum(
     -------
     workbench.explore.Explorer
         Controls above :func:`workbench.plot.power_spectrum`.
+
+    Examples
+    --------
+    >>> from workbench import analyze, datasets, load
+    >>> log = load.power(datasets.path("fleet-demo") / "power", tz="UTC")
+    >>> totals = analyze.power_sum(analyze.power_of_scope(log.power, log.entities))
+    >>> explorer = power_spectrum(totals, source="fleet-demo", synthetic=True)
+    >>> print(explorer.title())
+    Power repeats every 8.71 s (0.115 Hz), 8.1 % of its AC component; 0.1-20 Hz: unknown (2.0 % of
+    the band seen)
     """
     start = spec if spec and spec.band_share is not None else analyze.grid_spec(_START)
     spectra = cache(
@@ -357,6 +386,13 @@ def provisioning(
     ------
     TableError
         If ``curve`` is not that table.
+
+    Examples
+    --------
+    >>> explorer = provisioning()
+    >>> print(explorer.title())
+    In doubt: 1,000 W feeds 80,464 GPUs that do 9.0 % more together than at 1,200 W; extrapolated,
+    960 W would do 11 % more together
     """
     curves = {"published, GB200": analyze.published_curve("gb200-meta")}
     if curve is not None:

@@ -53,6 +53,14 @@ def power_management(
     ------
     TableError
         If ``loads`` or ``topology`` is not that table.
+
+    Examples
+    --------
+    >>> from workbench import simulate
+    >>> loads, topology = simulate.power_loads()
+    >>> explorer = power_management(loads, topology, source="simulated loads", synthetic=True)
+    >>> print(explorer.title())
+    utility is 10 % short: 64 of 256 loads capped, the slowest loses 10 %
     """
     POWER_LOADS.check(loads, "loads")
     POWER_TOPOLOGY.check(topology, "topology")

@@ -45,6 +45,15 @@ def local_training_rate(
     workbench.explore.Explorer
         Controls above :func:`workbench.plot.local_training_rate` and
         :func:`workbench.plot.local_training_sweep`.
+
+    Examples
+    --------
+    >>> from workbench import datasets, load
+    >>> regions = load.regions(datasets.path("local-training") / "regions.csv")
+    >>> explorer = local_training_rate(regions, source="links of the paper")
+    >>> print(explorer.title())
+    Fastest clock: HALoS, 40.3 min; 1.69 times as long with Async-Local-SGD and 5.21 times as long
+    with DiLoCo dynamic
     """
     base = job or LocalTrainingJob()
     origin = source or Source("closed form", "model")

@@ -44,6 +44,14 @@ def collective_waits(trace: Trace, *, source: str = "", synthetic: bool = False)
     ------
     WorkbenchError
         If ``trace`` is something else, e.g. one of its tables.
+
+    Examples
+    --------
+    >>> from workbench import datasets, load
+    >>> trace = load.traces(datasets.path("fleet-demo") / "traces")
+    >>> explorer = collective_waits(trace, source="fleet-demo", synthetic=True)
+    >>> print(explorer.title())
+    Rank 6 enters last in 168 of 396 collectives: the others wait 3.31 s for it, 85 % of all waiting
     """
     checked: object = trace
     if not isinstance(checked, Trace):
@@ -139,6 +147,16 @@ def kernels(trace: Trace, *, source: str = "", synthetic: bool = False) -> Explo
     -------
     workbench.explore.Explorer
         Controls above :func:`workbench.plot.kernels`.
+
+    Examples
+    --------
+    >>> from workbench import datasets, load
+    >>> path = datasets.path("fleet-demo") / "traces" / "synthetic_rank_0.pt.trace.json.gz"
+    >>> trace = load.traces(path)
+    >>> explorer = kernels(trace, source="fleet-demo", synthetic=True)
+    >>> print(explorer.title())
+    device_kernel<GemmUniversal<G…t, int, int> > > > takes 31 % of the GPU work; 12 of 18 names take
+    99.6 %
     """
     table = cache(partial(analyze.kernels, trace.events))
 
@@ -219,6 +237,19 @@ def memory_peak(
     -------
     workbench.explore.Explorer
         Controls above :func:`workbench.plot.memory_peak`.
+
+    Examples
+    --------
+    >>> from workbench import load, simulate
+    >>> from tempfile import TemporaryDirectory
+    >>> folder = TemporaryDirectory()
+    >>> path = simulate.memory_snapshot(folder.name + "/memory.pickle", seed=1)
+    >>> memory = load.memory(path, progress=False)
+    >>> folder.cleanup()
+    >>> explorer = memory_peak(memory, source="simulated snapshot", synthetic=True)
+    >>> print(explorer.title())
+    forward (torch/nn/modules/line…pt/job/model.py:41) holds 33 % of the peak of 455 MB on GPU 0 of
+    rank 0
     """
     table = cache(partial(analyze.memory_peak, recording.memory))
 
@@ -293,6 +324,15 @@ def time_breakdown(trace: Trace, *, source: str = "", synthetic: bool = False) -
     -------
     workbench.explore.Explorer
         Controls above :func:`workbench.plot.time_breakdown`.
+
+    Examples
+    --------
+    >>> from workbench import datasets, load
+    >>> path = datasets.path("fleet-demo") / "traces" / "synthetic_rank_0.pt.trace.json.gz"
+    >>> trace = load.traces(path)
+    >>> explorer = time_breakdown(trace, source="fleet-demo", synthetic=True)
+    >>> print(explorer.title())
+    GPUs compute 73 % of the time; the largest loss is exposed communication, 24 %
     """
     table = cache(partial(analyze.time_breakdown, trace.events))
 

@@ -138,6 +138,15 @@ def compression_speedup(
     plotly.graph_objects.Figure
         A line per ratio, share and codec; above 1 compression pays. The title states the
         speed-up of the first line at the bandwidth, and where it ends.
+
+    Examples
+    --------
+    >>> from workbench import analyze
+    >>> table = analyze.compression_speedup([2, 4, 8, 16])
+    >>> figure = compression_speedup(table, at_gb_per_s=12.5, source="closed form")
+    >>> print(figure.layout.meta["claim"])
+    At 12.5 GB/s a ratio of 2 does not pay: a step takes 10.7 times as long (60 % is exchange);
+    compression pays up to 0.375 GB/s
     """
     frame = Frame(source, synthetic)
     COMPRESSION_SPEEDUP.check(table)

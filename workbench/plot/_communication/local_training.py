@@ -44,6 +44,16 @@ def local_training_rate(
     plotly.graph_objects.Figure
         A bar per scheme that adds up to 100 % of the capacity. The title states the fastest
         scheme and the next two.
+
+    Examples
+    --------
+    >>> from workbench import analyze, datasets, load
+    >>> regions = load.regions(datasets.path("local-training") / "regions.csv")
+    >>> table = analyze.local_training_rate(regions)
+    >>> figure = local_training_rate(table, source="closed form")
+    >>> print(figure.layout.meta["claim"])
+    Fastest clock: HALoS, 40.3 min; 1.69 times as long with Async-Local-SGD and 5.21 times as long
+    with DiLoCo dynamic
     """
     frame = Frame(source, synthetic)
     LOCAL_TRAINING_RATE.check(table)
@@ -109,6 +119,15 @@ def local_training_sweep(
     plotly.graph_objects.Figure
         One line per scheme on two logarithmic axes. The title states both ends of the scheme
         that comes closest to HALoS.
+
+    Examples
+    --------
+    >>> from workbench import analyze, datasets, load
+    >>> regions = load.regions(datasets.path("local-training") / "regions.csv")
+    >>> table = analyze.local_training_sweep(regions, "local steps", [8, 32, 128, 512])
+    >>> figure = local_training_sweep(table, source="closed form")
+    >>> print(figure.layout.meta["claim"])
+    Async-Local-SGD takes 2.52 times as long as HALoS at local steps 8, 1.05 times at 512
     """
     frame = Frame(source, synthetic)
     LOCAL_TRAINING_SWEEP.check(table)
@@ -161,6 +180,17 @@ def local_training(table: pd.DataFrame, *, source: str = "", synthetic: bool = F
     plotly.graph_objects.Figure
         One line per scheme in both panels, all seeds. The title states who is first at the
         loss that all schemes reach, and who ends lowest.
+
+    Examples
+    --------
+    >>> from workbench import analyze, datasets, load, simulate
+    >>> regions = load.regions(datasets.path("local-training") / "regions.csv")
+    >>> losses = load.local_training_losses(datasets.path("local-training") / "losses.parquet")
+    >>> clock = simulate.local_training(regions)
+    >>> table = analyze.local_training(losses, clock)
+    >>> figure = local_training(table, source="local-training")
+    >>> print(figure.layout.meta["claim"])
+    HALoS is first at loss 1.64, after 37.1 min; synchronous ends lowest, at 1.47
     """
     frame = Frame(source, synthetic)
     LOCAL_TRAINING.check(table)
@@ -216,6 +246,18 @@ def time_to_loss(table: pd.DataFrame, *, source: str = "", synthetic: bool = Fal
     plotly.graph_objects.Figure
         One line per scheme with the range of the seeds; crosses are the ratio of the clocks
         alone. The title states the range of the scheme that is closest to the reference.
+
+    Examples
+    --------
+    >>> from workbench import analyze, datasets, load, simulate
+    >>> regions = load.regions(datasets.path("local-training") / "regions.csv")
+    >>> losses = load.local_training_losses(datasets.path("local-training") / "losses.parquet")
+    >>> clock = simulate.local_training(regions)
+    >>> table = analyze.time_to_loss(analyze.local_training(losses, clock))
+    >>> figure = time_to_loss(table, source="local-training")
+    >>> print(figure.layout.meta["claim"])
+    To the same loss Async-Local-SGD takes 1.65 to 1.96 times as long as HALoS; the clock alone
+    gives 1.62
     """
     frame = Frame(source, synthetic)
     TIME_TO_LOSS.check(table)
@@ -288,6 +330,16 @@ def staleness(table: pd.DataFrame, *, source: str = "", synthetic: bool = False)
     plotly.graph_objects.Figure
         A marker per worker or region and scheme, with 5th to 95th percentile. The title states
         who works on the oldest model.
+
+    Examples
+    --------
+    >>> from workbench import analyze, datasets, load, simulate
+    >>> regions = load.regions(datasets.path("local-training") / "regions.csv")
+    >>> clock = simulate.local_training(regions)
+    >>> table = analyze.staleness(clock)
+    >>> figure = staleness(table, source="simulated clock", synthetic=True)
+    >>> print(figure.layout.meta["claim"])
+    Oldest models with Async-Local-SGD: 35 updates by others meanwhile, 37 in one case of twenty
     """
     frame = Frame(source, synthetic)
     STALENESS.check(table)

@@ -28,6 +28,17 @@ def all_to_all_padding(
     -------
     plotly.graph_objects.Figure
         Savings of all traffic, and of that of the busiest rank. The title states the ranges.
+
+    Examples
+    --------
+    >>> from workbench import analyze
+    >>> import pandas as pd
+    >>> counts = {"layer": [0, 0, 1, 1], "expert": [0, 1, 0, 1], "load_count": [3.0, 1, 2, 2]}
+    >>> loads = pd.DataFrame(counts).astype({"layer": "int32", "expert": "int32"})
+    >>> table = analyze.all_to_all_padding(loads)
+    >>> figure = all_to_all_padding(table, source="loads by hand", synthetic=True)
+    >>> print(figure.layout.meta["claim"])
+    Exact sizes save 0 % to 33 % of the padded traffic, at most 0 % of the busiest rank's
     """
     frame = Frame(source, synthetic)
     ALL_TO_ALL_PADDING.check(table)

@@ -129,6 +129,16 @@ def startup_goodput(table: pd.DataFrame, *, source: str = "", synthetic: bool = 
     plotly.graph_objects.Figure
         Start-up time above, goodput with its interval below. The title states what start-ups cost
         the largest job with the slowest and with the fastest library.
+
+    Examples
+    --------
+    >>> from workbench import analyze
+    >>> job = analyze.FaultTolerance(recovery_min=10, stall_min=3, replicas=12)
+    >>> startup = analyze.startup_time([8_192, 98_304])
+    >>> table = analyze.startup_goodput(startup, job, failures_per_1000_node_days=6.5)
+    >>> figure = startup_goodput(table, source="closed form")
+    >>> print(figure.layout.meta["claim"])
+    Starting NCCL on 98,304 GPUs (4.42 min) costs 1.7 % of the GPU time, NCCLX 0.2 %
     """
     frame = Frame(source, synthetic)
     STARTUP_GOODPUT.check(table)

@@ -295,6 +295,16 @@ def cause_shares(shares: pd.DataFrame, *, source: str = "", synthetic: bool = Fa
     plotly.graph_objects.Figure
         One bar per cause with whiskers; a hollow diamond is the share that was printed. The
         title names the leading cause and how few make up 80 %.
+
+    Examples
+    --------
+    >>> from workbench import analyze, datasets, load
+    >>> counts = load.cause_counts(datasets.path("published") / "causes_llama3.csv")
+    >>> table = analyze.cause_shares(counts)
+    >>> figure = cause_shares(table, source="arXiv:2407.21783")
+    >>> print(figure.layout.meta["claim"])
+    Faulty GPU is behind 35 % of the 419 failures, printed as 30 %; the first 5 of 18 causes are
+    behind 81 %
     """
     frame = Frame(source, synthetic)
     CAUSE_SHARES.check(shares)

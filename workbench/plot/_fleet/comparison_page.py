@@ -89,6 +89,15 @@ def run_comparison_page(
     str
         The page: the result as its title, in what the runs are not alike, and per kind of
         quantity a table with every interval drawn against zero.
+
+    Examples
+    --------
+    >>> from workbench import analyze, datasets, load
+    >>> bundle = load.bundle(datasets.path("fleet-demo") / "traces", progress=False)
+    >>> table = analyze.run_comparison(*analyze.run_halves(bundle))
+    >>> page = run_comparison_page(table, source="fleet-demo", synthetic=True)
+    >>> page.splitlines()[0]
+    '<!DOCTYPE html>'
     """
     RUN_COMPARISON.check(table)
     heads = {"Not like with like:": "warnings", "Doubts:": "doubts"}
@@ -127,6 +136,16 @@ def run_trend_page(
     str
         The page: the change as its title, one row per quantity, and one per run with its step
         time drawn.
+
+    Examples
+    --------
+    >>> from workbench import analyze, simulate
+    >>> runs = {f"seed {n}": simulate.troubled_job(seed=n).bundle for n in range(6)}
+    >>> table = analyze.run_trend(runs)
+    >>> changes = analyze.run_changes(table)
+    >>> page = run_trend_page(table, changes, source="simulated jobs", synthetic=True)
+    >>> page.splitlines()[0]
+    '<!DOCTYPE html>'
     """
     RUN_TREND.check(table)
     rows = RUN_CHANGES.check(changes).itertuples()

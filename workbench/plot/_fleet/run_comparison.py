@@ -34,6 +34,15 @@ def run_comparison(
         One row per quantity in ms per step, or of failures and energy where no times are
         compared. An interval that does not contain 0 is a change: the symbols point up for more,
         down for less.
+
+    Examples
+    --------
+    >>> from workbench import analyze, datasets, load
+    >>> bundle = load.bundle(datasets.path("fleet-demo") / "traces", progress=False)
+    >>> table = analyze.run_comparison(*analyze.run_halves(bundle))
+    >>> figure = run_comparison(table, source="fleet-demo", synthetic=True)
+    >>> print(figure.layout.meta["claim"])
+    No change of step time is resolvable: B minus A is 33.3 ms per step (-276 to 343)
     """
     frame = Frame(source, synthetic)
     RUN_COMPARISON.check(table)
@@ -113,6 +122,16 @@ def run_trend(
     plotly.graph_objects.Figure
         One point per run with the interval over its steps, and a line at the first run of a
         resolved change.
+
+    Examples
+    --------
+    >>> from workbench import analyze, simulate
+    >>> runs = {f"seed {n}": simulate.troubled_job(seed=n).bundle for n in range(6)}
+    >>> table = analyze.run_trend(runs)
+    >>> changes = analyze.run_changes(table)
+    >>> figure = run_trend(table, changes, source="simulated jobs", synthetic=True)
+    >>> print(figure.layout.meta["claim"])
+    No lasting change of the step time is resolvable over 6 runs
     """
     frame = Frame(source, synthetic or bool(table["is_synthetic"].any()))
     RUN_TREND.check(table)

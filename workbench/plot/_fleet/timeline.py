@@ -61,6 +61,17 @@ def fleet_timeline(
     ------
     ValueError
         If the window is empty, or ``max_points`` below 4.
+
+    Examples
+    --------
+    >>> from workbench import analyze, datasets, load
+    >>> log = load.power(datasets.path("fleet-demo") / "power", tz="UTC")
+    >>> power = analyze.power_of_scope(log.power, log.entities)
+    >>> job = load.job_log(datasets.path("fleet-demo") / "steps.jsonl")
+    >>> table = analyze.fleet_timeline(power, steps=job.steps, spans=job.spans)
+    >>> figure = fleet_timeline(table, source="fleet-demo", synthetic=True)
+    >>> print(figure.layout.meta["claim"])
+    122 s from 08:00:00 UTC, 4.16 kW to 8.69 kW, 128 steps
     """
     frame = Frame(source, synthetic)
     FLEET_TIMELINE.check(table)

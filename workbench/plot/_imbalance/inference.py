@@ -38,6 +38,17 @@ def inference_node(node: pd.DataFrame, *, source: str = "", synthetic: bool = Fa
     plotly.graph_objects.Figure
         One row per setting, one dot per resource, the binding one large. The title names what
         binds, and how much faster the node would be without.
+
+    Examples
+    --------
+    >>> from workbench import analyze
+    >>> model = analyze.recommendation_model("DLRM v2")
+    >>> node = analyze.InferenceNode(analyze.inference_card("T4"))
+    >>> table = analyze.inference_node(model, [node])
+    >>> figure = inference_node(table, source="data sheets")
+    >>> print(figure.layout.meta["claim"])
+    Memory binds 6 x T4, batch 256, DLRM v2 at 2,059,405 samples/s; without it the node is 2.49 × as
+    fast
     """
     frame = Frame(source, synthetic)
     INFERENCE_NODE.check(node)
@@ -114,6 +125,17 @@ def inference_capacity(
     plotly.graph_objects.Figure
         One dot per batch size that is feasible. The title states the fewest nodes; the line under
         it says why other batches are not feasible.
+
+    Examples
+    --------
+    >>> from workbench import analyze
+    >>> model = analyze.recommendation_model("DLRM v2")
+    >>> node = analyze.InferenceNode(analyze.inference_card("T4"))
+    >>> goal = analyze.ServiceGoal(rate_per_s=1e5)
+    >>> table = analyze.inference_capacity(model, node, goal)
+    >>> figure = inference_capacity(table, source="data sheets")
+    >>> print(figure.layout.meta["claim"])
+    1 node with batches of 16 is enough: latency 363 µs, 64 % busy
     """
     frame = Frame(source, synthetic)
     INFERENCE_CAPACITY.check(capacity)

@@ -197,6 +197,17 @@ def load_imbalance(
     plotly.graph_objects.Figure
         One row per measure, from what equal loads give to what one load that is everything
         gives. The title names the least balanced group.
+
+    Examples
+    --------
+    >>> from workbench import analyze, simulate
+    >>> tables = simulate.embedding_tables(64)
+    >>> shards = analyze.table_sharding(tables, ranks=8)
+    >>> loads = shards.groupby("rank", as_index=False)["lookup_ms"].sum()
+    >>> table = analyze.load_imbalance(loads, value="lookup_ms")
+    >>> figure = load_imbalance(table, source="simulated tables", synthetic=True)
+    >>> print(figure.layout.meta["claim"])
+    The busiest of 8 loads has 1.04 × the mean
     """
     frame = Frame(source, synthetic)
     LOAD_IMBALANCE.check(imbalance)
@@ -284,6 +295,16 @@ def row_sharding(sharding: pd.DataFrame, *, source: str = "", synthetic: bool = 
     plotly.graph_objects.Figure
         One line per placement, and the bound, against what varies: hot rows, copies, units
         or the share of the most popular row. The title states what is left to gain.
+
+    Examples
+    --------
+    >>> from workbench import analyze, simulate
+    >>> popularity = simulate.row_popularity(10_000, 1.05)
+    >>> table = analyze.row_sharding(popularity, units=8, hot_rows=[0, 8], copies=2)
+    >>> figure = row_sharding(table, source="simulated rows", synthetic=True)
+    >>> print(figure.layout.meta["claim"])
+    2 copies of the 8 most popular rows: at best the busiest of 8 units goes from 1.00 × the mean to
+    1.00 ×
     """
     frame = Frame(source, synthetic)
     ROW_SHARDING.check(sharding)

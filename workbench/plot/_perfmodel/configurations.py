@@ -50,6 +50,15 @@ def iteration_errors(
         One point per configuration, on the line where the prediction is right, with a symbol
         for each group if there are few; crosses are the closed form alone, where it differs.
         The title states mean and largest error.
+
+    Examples
+    --------
+    >>> from workbench import analyze
+    >>> jobs = analyze.public_iterations()
+    >>> table = analyze.iteration_errors(jobs, analyze.assumed_model().predict(jobs))
+    >>> figure = iteration_errors(table, source="published jobs")
+    >>> print(figure.layout.meta["claim"])
+    Predictions of 112 configurations are 15 % off in the mean, 53 % at most
     """
     frame = Frame(source, synthetic)
     ITERATION_ERRORS.check(errors)
@@ -151,6 +160,21 @@ def layout_what_if(table: pd.DataFrame, *, source: str = "", synthetic: bool = F
         One bar per configuration, most tokens per second on top, those that do not fit at the
         end; a whisker for its interval, a line at the measured step. The title names the
         fastest that fits.
+
+    Examples
+    --------
+    >>> from workbench import analyze, datasets, load
+    >>> events = load.traces(datasets.path("fleet-demo") / "traces").events
+    >>> shape = analyze.ModelShape(
+    ...     layers=6, hidden=4096, heads=32, kv_heads=8, ffn=14336, gated=True
+    ... )
+    >>> job = {"global_batch": 8, "sequence": 8192, "flash_attention": True}
+    >>> now = analyze.configurations(shape, analyze.Layout(data=8, sharding="fsdp", **job))
+    >>> wanted = analyze.configurations(shape, analyze.Layout(data=8, sharding="zero1", **job))
+    >>> table = analyze.layout_what_if(analyze.step_breakdown(events), now, wanted)
+    >>> figure = layout_what_if(table, source="fleet-demo", synthetic=True)
+    >>> print(figure.layout.meta["claim"])
+    In doubt: No configuration that was requested trains faster than that of the trace
     """
     frame = Frame(source, synthetic)
     LAYOUT_WHAT_IF.check(table)
@@ -288,6 +312,16 @@ def parallelism_plan(
     plotly.graph_objects.Figure
         A cell per TP and PP with time, interval and memory; cells without a way that fits
         are empty of colour and say what they would need. The title names the fastest.
+
+    Examples
+    --------
+    >>> from workbench import analyze
+    >>> shape = analyze.model_shape("Llama 3 8B")
+    >>> like = analyze.Layout(global_batch=256, sequence=8192, flash_attention=True)
+    >>> table = analyze.parallelism_plan(shape, 64, model=analyze.assumed_model(), like=like)
+    >>> figure = parallelism_plan(table, source="closed form")
+    >>> print(figure.layout.meta["claim"])
+    In doubt: TP2 PP2 DP16 with micro-batches of 1 is the fastest on 64 H100: 3.72 s per iteration
     """
     frame = Frame(source, synthetic)
     PLAN.check(plan)

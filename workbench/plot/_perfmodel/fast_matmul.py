@@ -36,6 +36,18 @@ def fast_matmul(products: pd.DataFrame, *, source: str = "", synthetic: bool = F
     plotly.graph_objects.Figure
         One dot per product at the speed-up with sums in memory; its whisker ends where the kernel
         hides all of them. The title states how many pay, and what they gain together.
+
+    Examples
+    --------
+    >>> from workbench import analyze
+    >>> shape = analyze.model_shape("Llama 3 8B")
+    >>> layout = analyze.Layout(data=8, global_batch=256, sequence=8192)
+    >>> products = analyze.matrix_products(analyze.configurations(shape, layout))
+    >>> table = analyze.fast_matmul(products)
+    >>> figure = fast_matmul(table, source="Llama 3 8B, 8 GPUs")
+    >>> print(figure.layout.meta["claim"])
+    No product gains by fast multiplication on H100 in bfloat16: 0 % in all, at most 14 % with
+    hidden sums
     """
     frame = Frame(source, synthetic)
     FAST_MATMUL.check(products)

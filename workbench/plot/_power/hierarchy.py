@@ -47,6 +47,19 @@ def power_hierarchy(
         A bar per thing with a limit, in shares of that limit, and a mark at the nameplates
         below it. Of levels with many things, those nearest to their limits. The title tells
         which thing is nearest to its limit, and where the most headroom is stranded.
+
+    Examples
+    --------
+    >>> from workbench import analyze, datasets, load
+    >>> log = load.power(datasets.path("fleet-demo") / "power", tz="UTC")
+    >>> cells = analyze.power_grid(log.power, period_s=2)
+    >>> feed = analyze.single_feed(cells).assign(limit_w=9_000.0)
+    >>> tree = analyze.power_tree(cells, feed)
+    >>> table = analyze.power_hierarchy(tree, feed)
+    >>> figure = power_hierarchy(table, source="fleet-demo", synthetic=True)
+    >>> print(figure.layout.meta["claim"])
+    feed exceeds its limit, with 147 % at its peak; 8.45 kW of 8.45 kW headroom are stranded at gpu3
+    (syntheti…_smi.csv)
     """
     frame = Frame(source, synthetic)
     POWER_HIERARCHY.check(hierarchy)
@@ -205,6 +218,18 @@ def pue(table: pd.DataFrame, *, source: str = "", synthetic: bool = False) -> go
     plotly.graph_objects.Figure
         A stepped line with a dashed one for the whole, which is the ratio of the sums; the
         title states it. Windows that lack part of their time have hollow marks.
+
+    Examples
+    --------
+    >>> from workbench import analyze, datasets, load
+    >>> log = load.power(datasets.path("fleet-demo") / "power", tz="UTC")
+    >>> power = analyze.power_of_scope(log.power, log.entities)
+    >>> totals = analyze.power_sum(power)
+    >>> facility = totals.assign(power_w=1.2 * totals["power_w"] + 500)
+    >>> table = analyze.pue(facility, totals)
+    >>> figure = pue(table, source="fleet-demo", synthetic=True)
+    >>> print(figure.layout.meta["claim"])
+    PUE is 1.293: 53.5 Wh for all but the IT
     """
     frame = Frame(source, synthetic)
     PUE.check(table)

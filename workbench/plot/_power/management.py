@@ -203,6 +203,16 @@ def demand_response(
     plotly.graph_objects.Figure
         Hollow marks are shares that push loads below their floors. The title tells what one
         share costs under the first policy, in steps where their length is known.
+
+    Examples
+    --------
+    >>> from workbench import analyze, simulate
+    >>> loads, topology = simulate.power_loads()
+    >>> table = analyze.demand_response(loads, topology)
+    >>> figure = demand_response(table, source="simulated loads", synthetic=True)
+    >>> print(figure.layout.meta["claim"])
+    Shedding 10 % for 15 min costs 0 steps, 1.16 GPU-hours; it saves 4.05 kWh, 3.04 kWh after
+    catching up
     """
     frame = Frame(source, synthetic)
     DEMAND_RESPONSE.check(table)

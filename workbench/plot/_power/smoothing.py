@@ -210,6 +210,17 @@ def grid_check(table: pd.DataFrame, *, source: str = "", synthetic: bool = False
     plotly.graph_objects.Figure
         A bar per requirement as a share of its limit, with verdict, numbers and margin in
         words. The title counts the verdicts.
+
+    Examples
+    --------
+    >>> from workbench import analyze, datasets, load
+    >>> log = load.power(datasets.path("fleet-demo") / "power", tz="UTC")
+    >>> power = analyze.power_of_scope(log.power, log.entities)
+    >>> totals = analyze.power_sum(power)
+    >>> table = analyze.grid_check(totals, analyze.grid_spec("critical band"))
+    >>> figure = grid_check(table, source="fleet-demo", synthetic=True)
+    >>> print(figure.layout.meta["claim"])
+    critical band: unknown; its meter sees 2.0 % of the band
     """
     frame = Frame(source, synthetic)
     GRID_CHECK.check(table)

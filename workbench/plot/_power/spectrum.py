@@ -223,6 +223,17 @@ def band_shares(table: pd.DataFrame, *, source: str = "", synthetic: bool = Fals
     plotly.graph_objects.Figure
         A bar per band in the order of the table, patterned where the meter sees only part of
         it. The title states the band with most.
+
+    Examples
+    --------
+    >>> from workbench import analyze, datasets, load
+    >>> log = load.power(datasets.path("fleet-demo") / "power", tz="UTC")
+    >>> power = analyze.power_of_scope(log.power, log.entities)
+    >>> totals = analyze.power_sum(power)
+    >>> table = analyze.band_shares(totals, [(0.001, 0.01), (0.01, 0.1)])
+    >>> figure = band_shares(table, source="fleet-demo", synthetic=True)
+    >>> print(figure.layout.meta["claim"])
+    46 % of the AC component of power lies between 0.01 and 0.1 Hz
     """
     frame = Frame(source, synthetic)
     BAND_SHARES.check(table)
@@ -412,6 +423,18 @@ def power_swings(table: pd.DataFrame, *, source: str = "", synthetic: bool = Fal
     plotly.graph_objects.Figure
         The empirical distribution of both measures of swing. The title states the median, its
         share of the mean power, and what one step in twenty exceeds.
+
+    Examples
+    --------
+    >>> from workbench import analyze, datasets, load
+    >>> log = load.power(datasets.path("fleet-demo") / "power", tz="UTC")
+    >>> power = analyze.power_of_scope(log.power, log.entities)
+    >>> totals = analyze.power_sum(power)
+    >>> table = analyze.power_swings(totals, step_s=20)
+    >>> figure = power_swings(table, source="fleet-demo", synthetic=True)
+    >>> print(figure.layout.meta["claim"])
+    Power swings by 1.99 kW in the median step, 37 % of its mean; one step in twenty by 4.30 kW or
+    more
     """
     frame = Frame(source, synthetic)
     POWER_SWINGS.check(table)

@@ -43,6 +43,19 @@ def memory_timeline(
     plotly.graph_objects.Figure
         Reserved, active and allocated memory in GB over time, the peak marked; the title states
         both peaks.
+
+    Examples
+    --------
+    >>> from workbench import analyze, load, simulate
+    >>> from tempfile import TemporaryDirectory
+    >>> folder = TemporaryDirectory()
+    >>> path = simulate.memory_snapshot(folder.name + "/memory.pickle", seed=1)
+    >>> memory = load.memory(path, progress=False)
+    >>> folder.cleanup()
+    >>> table = analyze.memory_timeline(memory.memory)
+    >>> figure = memory_timeline(table, source="simulated snapshot", synthetic=True)
+    >>> print(figure.layout.meta["claim"])
+    GPU 0 of rank 0 allocates up to 455 MB, in step 2; the allocator reserves up to 547 MB
     """
     frame = Frame(source, synthetic)
     MEMORY_TIMELINE.check(timeline)
@@ -103,6 +116,20 @@ def memory_peak(
     -------
     plotly.graph_objects.Figure
         One bar per group in GB; the title names the largest and its share.
+
+    Examples
+    --------
+    >>> from workbench import analyze, load, simulate
+    >>> from tempfile import TemporaryDirectory
+    >>> folder = TemporaryDirectory()
+    >>> path = simulate.memory_snapshot(folder.name + "/memory.pickle", seed=1)
+    >>> memory = load.memory(path, progress=False)
+    >>> folder.cleanup()
+    >>> table = analyze.memory_peak(memory.memory)
+    >>> figure = memory_peak(table, source="simulated snapshot", synthetic=True)
+    >>> print(figure.layout.meta["claim"])
+    forward (torch/nn/modules/line…pt/job/model.py:41) holds 33 % of the peak of 455 MB on GPU 0 of
+    rank 0
     """
     frame = Frame(source, synthetic)
     MEMORY_PEAK.check(peak)
@@ -180,6 +207,19 @@ def memory_fragmentation(
     plotly.graph_objects.Figure
         One stacked bar per moment and device in GB; the title states the cause of the first
         failure, or what is free in pieces.
+
+    Examples
+    --------
+    >>> from workbench import analyze, load, simulate
+    >>> from tempfile import TemporaryDirectory
+    >>> folder = TemporaryDirectory()
+    >>> path = simulate.memory_snapshot(folder.name + "/memory.pickle", seed=1, layers=12)
+    >>> memory = load.memory(path, progress=False)
+    >>> folder.cleanup()
+    >>> table = analyze.memory_fragmentation(memory)
+    >>> figure = memory_fragmentation(table, source="simulated snapshot", synthetic=True)
+    >>> print(figure.layout.meta["claim"])
+    GPU 0 of rank 0: 463 MB are free, 77.6 MB in one range
     """
     frame = Frame(source, synthetic)
     MEMORY_FRAGMENTATION.check(fragmentation)

@@ -97,6 +97,14 @@ def timeline_live(
     holoviews.DynamicMap
         Rectangles for the bokeh backend. Its scripts come with the output, because their network
         address may not be reachable; they add 6 MB to a saved notebook.
+
+    Examples
+    --------
+    >>> from workbench import datasets, load
+    >>> path = datasets.path("fleet-demo") / "traces" / "synthetic_rank_0.pt.trace.json.gz"
+    >>> shown = timeline_live(load.traces(path).events)
+    >>> type(shown).__name__
+    'DynamicMap'
     """
     need("holoviews", extra="lab", purpose="zooming into a timeline")
     import holoviews as hv
