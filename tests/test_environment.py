@@ -70,6 +70,20 @@ def test_conda_environment_has_the_bounds_of_pyproject_and_nothing_else():
     assert version in SpecifierSet(PROJECT["requires-python"])
 
 
+def test_the_conda_package_needs_what_the_conda_environment_has():
+    recipe = yaml.safe_load((ROOT / "packaging" / "recipe.yaml").read_text())
+    needed = dict(conda_bounds(spec) for spec in recipe["requirements"]["run"])
+    assert SpecifierSet(str(needed.pop("python"))) == SpecifierSet(PROJECT["requires-python"])
+    assert needed == LAB
+    assert recipe["context"]["version"] == PROJECT["version"]
+    (script,) = recipe["build"]["python"]["entry_points"]
+    assert script == f"workbench = {PROJECT['scripts']['workbench']}"
+    known = {*("schema_version", "context", "package", "source", "build", "requirements"),
+             *("tests", "about", "extra")}  # fmt: skip
+    assert recipe.keys() == known
+    assert set(re.findall(r"\$\{\{ (\w+) \}\}", str(recipe))) == {"version", "PYTHON"}
+
+
 def test_conda_uses_the_free_channel_only_and_ends_with_pip():
     assert CONDA["channels"] == ["conda-forge", "nodefaults"]
     assert CONDA["dependencies"][-2:] == ["pip", {"pip": ["-e .[dev]"]}]
@@ -234,7 +248,8 @@ def test_hooks_before_a_commit_have_the_versions_of_the_lock_file():
 
 
 def test_actions_are_pinned_to_a_commit():
-    used = re.findall(r"uses: (.*)", (ROOT / ".github" / "workflows" / "ci.yml").read_text())
+    workflows = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
+    used = re.findall(r"uses: (.*)", "\n".join(path.read_text() for path in workflows))
     assert used
     assert [
         name for name in used if not re.fullmatch(r"[\w/-]+@[0-9a-f]{40}  # v[\d.]+", name)

@@ -4,14 +4,17 @@ import hashlib
 import http.server
 import importlib.util
 import io
+import json
 import re
 import subprocess
 import sys
 import tarfile
 import threading
+import tomllib
 from pathlib import Path
 
 import pytest
+import yaml
 
 from workbench import __version__, datasets
 from workbench._shared.extras import need
@@ -106,6 +109,45 @@ def test_a_compiler_that_fails_without_a_word_is_no_success(tmp_path, monkeypatc
     monkeypatch.setenv("CC", str(silent))
     monkeypatch.setenv("PATH", str(tmp_path))
     assert "exits with 1" in builder().build(tmp_path / "scanner.so")
+
+
+def test_what_is_cited_is_this_version():
+    cited = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert (cited["version"], cited["license"]) == (project["version"], project["license"])
+    assert {"cff-version", "message", "title", "authors"} <= cited.keys()
+    assert [author["name"] for author in cited["authors"]] == [
+        author["name"] for author in project["authors"]
+    ]
+
+
+@pytest.mark.parametrize("form", ["bug", "format"])
+def test_issue_forms_ask_something_and_have_no_field_twice(form):
+    asked = yaml.safe_load((ROOT / ".github" / "ISSUE_TEMPLATE" / f"{form}.yml").read_text())
+    fields = [field for field in asked["body"] if field["type"] != "markdown"]
+    names = [field["id"] for field in fields]
+    assert len(names) == len(set(names)) > 1
+    assert all(field["attributes"]["label"] for field in fields)
+    assert any(field.get("validations", {}).get("required") for field in fields)
+
+
+def test_containers_name_their_base_and_run_as_no_root():
+    lines = (ROOT / "packaging" / "Dockerfile").read_text().splitlines()
+    bases = [line.split()[1] for line in lines if line.startswith("FROM ")]
+    assert all(re.fullmatch(r"python:3\.\d+-slim-\w+", base) for base in bases)
+    users = [line for line in lines if line.startswith("USER ")]
+    assert users == ["USER reader"]
+    container = json.loads((ROOT / ".devcontainer" / "devcontainer.json").read_text())
+    assert re.search(r"^\.venv/ready-to-test:", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    assert container["postCreateCommand"] == "make .venv/ready-to-test"
+
+
+def test_a_release_keeps_no_secret_and_signs_only_what_it_built():
+    workflow = yaml.safe_load((ROOT / ".github" / "workflows" / "release.yml").read_text())
+    assert "secrets." not in str(workflow)
+    assert workflow["permissions"] == {"contents": "read"}
+    assert workflow["jobs"]["publish"]["permissions"] == {"id-token": "write"}
+    assert workflow["jobs"]["publish"]["needs"] == "build"
 
 
 # --- sets that wheels leave out ------------------------------------------------------------

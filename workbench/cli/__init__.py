@@ -22,6 +22,7 @@ from workbench.cli._app import (
 from workbench.cli._diagnose import compare, diagnose
 from workbench.cli._notebooks import lab, publish, report
 from workbench.cli._share import pack
+from workbench.cli._watch import watch
 
 __all__ = ["app"]
 
@@ -33,7 +34,7 @@ app = group(
     "  workbench report --data runs/monday    the notebooks on your own traces, as pages"
 )
 _PANELS = {
-    "Look": (diagnose, check, lab),
+    "Look": (diagnose, watch, check, lab),
     "Compare": (compare, fidelity),
     "Share": (report, pack, obfuscate),
     "Data": (convert, record),

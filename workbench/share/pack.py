@@ -133,7 +133,15 @@ def pack(
 
 
 def write_names(folder: Path, names: Mapping[str, str]) -> None:
-    """Leave the names found in the data of a report for :func:`pack`, in a hidden file."""
+    """Leave the names found in the data of a report for :func:`pack`, in a hidden file.
+
+    Parameters
+    ----------
+    folder
+        Folder of the report.
+    names
+        Names, each with its kind: host, user, model or path.
+    """
     import pandas as pd
 
     rows = pd.DataFrame({"kind": list(names.values()), "name": list(names)})
