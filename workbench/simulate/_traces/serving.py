@@ -43,8 +43,8 @@ def serving_trace(
     Raises
     ------
     WorkbenchError
-        If ``iterations`` or ``batch_size`` is no whole number from 1, or ``gap_share`` is not between
-        0 and 1.
+        If ``iterations`` or ``batch_size`` is no whole number from 1, or ``gap_share`` is not
+        between 0 and 1.
     """
     count = whole_number("iterations", iterations, least=1)
     batch = whole_number("batch_size", batch_size, least=1)
