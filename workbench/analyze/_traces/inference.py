@@ -270,11 +270,12 @@ def _of_marks(events: pd.DataFrame, table: pd.DataFrame, marks: pd.DataFrame) ->
     names = [str(name) for name in events["name"].cat.categories]
     codes = arrays.codes(events["name"])
     replayed = _Mark(MISSING, "unknown", (None,) * 4)
+    of_mark, code_of_mark = marks["mark"].tolist(), marks["code"].tolist()
     told = []
     for number, call in zip(table["number"].tolist(), table["call"].tolist(), strict=True):
         mark, name = replayed, names[codes[call]]
         if number < len(marks):
-            mark, name = marks["mark"].iloc[number], names[marks["code"].iloc[number]]
+            mark, name = of_mark[number], names[code_of_mark[number]]
         engine = _REPLAY if mark is replayed else _PATTERNS[mark.order][0]
         told.append((name, engine, mark.phase, _ALONE * (mark is replayed), *mark.counts))
     columns = ["name", "engine", "phase", "doubt", *(f"{count}_count" for count in _COUNTS)]
