@@ -17,11 +17,13 @@ from benchmarks import (
     power_rollup,
     ranks,
     replay,
+    timeline,
     traces,
 )
 
 _PARTS = (
-    failures, goodput, imbalance, power, replay, diagnose, ranks, power_rollup, exports, explorers,
+    failures, goodput, imbalance, power, replay, diagnose, ranks, power_rollup, exports, timeline,
+    explorers,
 )  # fmt: skip
 NEED_TORCH = ("checksums", "low_precision", "injections")
 NEED_BROWSER = ("lab",)

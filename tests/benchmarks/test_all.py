@@ -42,6 +42,7 @@ def test_without_torch_and_a_browser_all_others_run():
         "ranks",
         "power_rollup",
         "exports",
+        "timeline",
         "explorers",
     )
     ran = [f"ran benchmarks.{name}" for name in parts]
