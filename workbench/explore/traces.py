@@ -115,16 +115,12 @@ def inference_iterations(trace: Trace, *, source: str = "", synthetic: bool = Fa
     -------
     workbench.explore.Explorer
         Controls above :func:`workbench.plot.inference_iterations`.
-
-    Raises
-    ------
-    WorkbenchError
-        If the trace has no iterations.
     """
     table = analyze.inference_iterations(trace.events)
 
     def draw(*, rank: int | str, phase: str) -> go.Figure:
         rows = chosen_rows(table, rank=rank, phase=phase)
+        rows.attrs = table.attrs
         return plot.inference_iterations(rows, source=source, synthetic=synthetic)
 
     phases = table["phase"].cat.remove_unused_categories().cat.categories

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workbench import analyze, simulate
-from workbench.errors import WorkbenchError
+from workbench import analyze, plot, simulate
 from workbench.tables import Bundle
 
 VLLM = "execute_{}_context_{}(sq{}sk{}sqsq9sqsk9)_generation_{}(sq{}sk99sqsq9sqsk9)"
@@ -114,14 +113,16 @@ def test_an_iteration_says_whether_it_was_replayed(make_events):
     assert table["graph"].isna().tolist() == [False, True]
 
 
-def test_a_trace_without_iterations_is_refused_and_says_which_are_known(make_events):
-    with pytest.raises(WorkbenchError, match=r"no iterations: 0 annotations of vLLM, SGLang"):
-        analyze.inference_iterations(make_events(*iteration("ProfilerStep#3", 0, 20)))
+def test_a_trace_without_iterations_has_none_and_the_figure_says_why(make_events):
+    table = analyze.inference_iterations(make_events(*iteration("ProfilerStep#3", 0, 20)))
+    assert len(table) == 0
     # Launched on another thread than the annotation.
     rows = iteration(DECODE, 0, 20)
     rows[1]["thread"] = "2"
-    with pytest.raises(WorkbenchError, match="1 annotations of vLLM"):
-        analyze.inference_iterations(make_events(*rows))
+    table = analyze.inference_iterations(make_events(*rows))
+    assert len(table) == 0
+    figure = plot.inference_iterations(table)
+    assert "1 annotation of vLLM" in figure.to_json()
 
 
 def test_annotations_without_gpu_work_are_counted(make_events):

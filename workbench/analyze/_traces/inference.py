@@ -12,7 +12,6 @@ from workbench.analyze._lib import rows as arrays
 from workbench.analyze._lib.intervals import measure_within
 from workbench.analyze._lib.rows import MISSING, Ints, Work
 from workbench.analyze._lib.scopes import per_rank
-from workbench.errors import WorkbenchError
 from workbench.tables import GRAPH_KERNELS, INFERENCE_ITERATIONS, INFERENCE_SUMMARY
 
 _COUNT = r"\((?:sq)?(?P<{}_tokens>\d{{1,12}})[^)]*\)"
@@ -90,13 +89,9 @@ def inference_iterations(events: pd.DataFrame) -> pd.DataFrame:
     Returns
     -------
     pandas.DataFrame
-        Table :data:`workbench.tables.INFERENCE_ITERATIONS`. ``attrs["left_out"]`` counts
-        annotations inside of which no GPU work was launched.
-
-    Raises
-    ------
-    WorkbenchError
-        If no rank has an annotation or a replay that launched GPU work.
+        Table :data:`workbench.tables.INFERENCE_ITERATIONS`, without rows where nothing is annotated
+        and no graph is replayed. ``attrs["left_out"]`` counts annotations inside of which no GPU
+        work was launched.
 
     Notes
     -----
@@ -114,15 +109,7 @@ def inference_iterations(events: pd.DataFrame) -> pd.DataFrame:
     work = arrays.gpu_work(events, "name", "launch", "stream")
     arrays.required(work, events, "iterations")
     marks = _marks(events)
-    table = _iterations(events, work, marks, with_replays=True)
-    if table.empty:
-        msg = (
-            f"no iterations: {len(marks):,} annotations of vLLM, SGLang, TensorRT-LLM or xDiT and "
-            "no replayed graph launched GPU work; record CPU and CUDA activity, and for vLLM and "
-            "TensorRT-LLM switch on NVTX or record_function scopes"
-        )
-        raise WorkbenchError(msg)
-    return table
+    return _iterations(events, work, marks, with_replays=True)
 
 
 @per_rank
@@ -144,9 +131,10 @@ def _iterations(
     if with_replays:
         alone = ~np.isin(work.rank, work.rank[number != MISSING]) & (replay != MISSING)
         number[alone] = len(marks) + replay[alone]
-    if not (number != MISSING).any():
-        return INFERENCE_ITERATIONS.empty()
-    table = _presented(events, work, number, marks, (graph, launch))
+    if (number != MISSING).any():
+        table = _presented(events, work, number, marks, (graph, launch))
+    else:
+        table = INFERENCE_ITERATIONS.empty()
     table.attrs["left_out"] = {"annotations without GPU work": len(marks) - len(used)}
     return table
 

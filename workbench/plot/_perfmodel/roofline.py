@@ -125,20 +125,23 @@ def _add_roofs(figure: go.Figure, drawn: pd.DataFrame, reach: tuple[float, float
 
 
 def _hover(row: dict[Any, Any]) -> str:
-    share = "" if pd.isna(row["roof_ratio"]) else f"{percent(row['roof_ratio'])} of its roof"
+    has_roof = not pd.isna(row["roof_ratio"])
+    share = f"{percent(row['roof_ratio'])} of its {row['bound']} roof<br>" if has_roof else ""
     rate = "" if pd.isna(row["bytes_per_s"]) else f"{row['bytes_per_s'] / 1e12:,.3g} TB/s"
     doubt = "" if pd.isna(row["note"]) else f"<br>{label(row['note'], 80)}"
     return (
         f"{label(row['name'], 60)} {label(row['shapes'], 80)}<br>"
         f"{plural(int(row['call_count']), 'call')}, {duration(row['kernel_ns'])}, "
         f"{row['flop_per_s'] / 1e12:,.3g} TFLOP/s, {rate}<br>"
-        f"{share}, bound by {row['bound']}<br>{label(row['kernel'], 80)}{doubt}"
+        f"{share}{label(row['kernel'], 80)}{doubt}"
     )
 
 
 def _claim(roofline: pd.DataFrame, told: pd.DataFrame) -> str:
     gaining = told.dropna(subset=["gain_ns"])
     total_ns = int(roofline["kernel_ns"].sum())
+    if gaining.empty and told["memory_bytes_per_s"].isna().all():
+        return f"No peaks of this GPU are known: {plural(len(told), 'row')} without a roof"
     if gaining.empty or not gaining["gain_ns"].max() > 0:
         return f"No operator with a roof is below it; {plural(len(told), 'row')} drawn"
     row = gaining.sort_values("gain_ns").to_dict("records")[-1]

@@ -38,7 +38,12 @@ def inference_iterations(
     frame = Frame(source, synthetic)
     INFERENCE_ITERATIONS.check(iterations)
     if iterations.empty:
-        why = "No iteration is chosen, or the trace has none; analyze.inference_iterations."
+        unused = sum(iterations.attrs.get("left_out", {}).values())
+        why = (
+            f"{plural(unused, 'annotation')} of vLLM, SGLang, TensorRT-LLM or xDiT, none with GPU "
+            "work, and no replay of a graph. Record CPU and CUDA activity, with NVTX or "
+            "record_function scopes."
+        )
         return frame.nothing(why, claim="No iterations to show")
     first = int(iterations["start_ns"].min())
     length_ns = int((iterations["start_ns"] + iterations["dur_ns"]).max()) - first

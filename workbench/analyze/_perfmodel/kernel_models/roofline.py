@@ -39,6 +39,7 @@ _ABOVE = 1.02
 _COLUMNS = ("name", "category", "process", "thread", "launch", "external_id", "correlation")
 _INPUTS = ("input_shapes", "input_types", "input_strides", "input_values")
 _KEYS = ("name", "input_shapes", "input_types")
+_NO_GPU = f"no peaks of its GPU are known, only of {', '.join(_GPU_OF)}; pass peaks="
 _OUTER = "counted in the operators inside"
 _FASTER = {
     "memory": "faster than the memory: its data may stay in a cache",
@@ -63,10 +64,11 @@ def roofline(
     Parameters
     ----------
     events
-        Table :data:`workbench.tables.EVENTS`, recorded with ``record_shapes=True``.
+        Table :data:`workbench.tables.EVENTS`, recorded with ``record_shapes=True``; without, there
+        are times only.
     devices
         Table :data:`workbench.tables.DEVICES`, as ``load.traces(...).devices`` holds it: tells
-        which peaks of data sheets hold.
+        which peaks of data sheets hold. Of another GPU there are speeds, and no roof.
     peaks
         Table :data:`workbench.tables.MATRIX_PEAKS`, one row per type of one GPU, in place of those.
     peak_share
@@ -83,8 +85,7 @@ def roofline(
     Raises
     ------
     WorkbenchError
-        If no shapes were recorded, there is no GPU work, the GPU is unknown and no peaks are given,
-        or the share is out of range.
+        If there is no GPU work, peaks are of several GPUs, or the share is out of range.
 
     Notes
     -----
@@ -102,9 +103,6 @@ def roofline(
     doi.org/10.1145/1498765.1498785.
     """
     work = arrays.required(arrays.gpu_work(events, *_COLUMNS), events, "roofline")
-    if "input_shapes" not in events or not events["input_shapes"].notna().any():
-        msg = "no shapes in these events; profile with record_shapes=True"
-        raise WorkbenchError(msg)
     if not 0 < peak_share <= 1:
         msg = f"peak_share must be above 0 and at most 1, not {peak_share!r}"
         raise WorkbenchError(msg)
@@ -139,16 +137,11 @@ def _names(devices: pd.DataFrame) -> dict[int, set[str]]:
     return {int(str(rank)): set(names) for rank, names in devices.groupby("rank")["name"]}
 
 
-def _gpu(names: set[str]) -> str:
+def _gpu(names: set[str]) -> str | None:
     for gpu, pattern in _GPU_OF.items():
         if names and all(re.fullmatch(pattern, name) for name in names):
             return gpu
-    named = f"of {' and '.join(map(repr, sorted(names)[:3]))}" if names else "of an unnamed GPU"
-    msg = (
-        f"no peaks {named} are known; pass devices=trace.devices of {', '.join(_GPU_OF)}, or "
-        "peaks= with gpu, dtype, element_bytes, peak_flop_per_s and memory_bytes_per_s"
-    )
-    raise WorkbenchError(msg)
+    return None
 
 
 @cache
@@ -221,7 +214,7 @@ def _summed(events: pd.DataFrame, work: Work, calls: _Calls) -> pd.DataFrame:
         {
             "rank": rank,
             "name": arrays.relabelled(name, events["name"]),
-            "shapes": arrays.relabelled(shapes, events["input_shapes"]),
+            "shapes": _relabelled(shapes, events, "input_shapes"),
             "types": _relabelled(types, events, "input_types"),
             "kernel_count": groups.sizes(),
             "kernel_ns": total,
@@ -324,7 +317,9 @@ def _with_roofs(table: pd.DataFrame, limits: pd.DataFrame) -> pd.DataFrame:
     table["bound"], table["roof_ns"] = bound.where(roof.notna()), roof
     table["roof_ratio"] = roof / (1e9 * seconds)
     table["gain_ns"] = (table["kernel_ns"] - roof).clip(lower=0)
-    no_peak = counted & table["peak_flop_per_s"].isna() & flop_count.notna()
+    has_gpu = table["memory_bytes_per_s"].notna()
+    table.loc[~has_gpu & flop_count.notna(), "note"] = _NO_GPU
+    no_peak = counted & has_gpu & table["peak_flop_per_s"].isna() & flop_count.notna()
     table.loc[no_peak, "note"] = "no peak is known for " + table["dtype"].astype(object)
     above = table["roof_ratio"] > _ABOVE
     table["is_sure"] = ~above
