@@ -276,6 +276,7 @@ def _events(
         **{name: _rounded(events[name]) for name in ("size_bytes", "in_count", "out_count")},
         **_counted([(events, ("correlation", "external_id", "wait_correlation"))], none=(0, -1))[0],
         **_counted([(events, ("stream", "wait_stream"))], none=(0, -1))[0],
+        autograd_seq=_counted([(events, ("autograd_seq",))])[0]["autograd_seq"].astype("Int32"),
     )
     return EVENTS.of(table)
 
