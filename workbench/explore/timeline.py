@@ -20,7 +20,7 @@ from workbench.plot._style.text import duration, label
 from workbench.plot._style.timeline import Prepared, drawn, prepared
 from workbench.tables import EVENTS, Trace
 
-_STILL_BARS, _LIVE_BARS = 1_500, 4_000
+_STILL_BARS, _LIVE_BARS = 1_500, 2_500
 # Marks beyond these could not be told apart, and rows beyond those would not be read.
 _MOST_MARKS, _MOST_LISTED = 500, 10
 _OVERVIEW = "whole trace"

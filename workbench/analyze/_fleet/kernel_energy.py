@@ -51,8 +51,8 @@ def kernel_energy(
         Table :data:`workbench.tables.POWER` of that GPU: one entity.
     average_s
         Time that a reading averages, up to its time stamp, in s. Take it from the description of
-        the meter: ``power.draw`` of nvidia-smi averages 1 s since Ampere (but for A100 before
-        driver 530), ``power.draw.instant`` far less.
+        the meter: ``power.draw`` of nvidia-smi averages 1 s on Ampere (except GA100) and newer,
+        ``power.draw.instant`` far less.
     idle_w
         Power of the GPU without work in W, where it is known; else it is fitted as well, which
         takes a GPU that is idle now and then.
