@@ -21,6 +21,7 @@ from workbench.load._traces.execution.reader import objects
 from workbench.load._traces.graph import read_all
 from workbench.load._traces.kineto.blocks import MISSING, Texts
 from workbench.load._traces.kineto.rank import RankTables
+from workbench.load._traces.xplane.json_form import key_of, note_name
 
 # A list without an object around it, whose processes are named so or whose times are texts.
 _LIST = re.compile(rb"\s*\[\s*\{")
@@ -70,9 +71,9 @@ def ascend(
     for event in objects(data, data.index(b"[") + 1, label=source.label, findings=findings):
         kind = event.get("ph") if isinstance(event, dict) else None
         if kind == "M":
-            _note_name(event, names)
+            note_name(event, names)
         elif kind == "X":
-            lanes.setdefault((_key(event.get("pid")), _key(event.get("tid"))), []).append(event)
+            lanes.setdefault((key_of(event.get("pid")), key_of(event.get("tid"))), []).append(event)
         else:
             unusable += 1
     findings.add("skipped by design", "flow arrows, counters and instants", unusable)
@@ -90,19 +91,6 @@ def ascend(
     findings.add("read", "trace of an Ascend NPU")
     tables = rank_of(rows, texts, findings, metadata={}, args=args, rules=own_rules)
     return [replace(tables, format="ascend")]
-
-
-def _key(value: object) -> object:
-    return value if isinstance(value, str | int) else None
-
-
-def _note_name(event: Row, names: dict[tuple[object, object], str]) -> None:
-    told = event.get("args")
-    name = told.get("name") if isinstance(told, dict) else None
-    if isinstance(name, str) and event.get("name") == "process_name":
-        names[_key(event.get("pid")), None] = name
-    elif isinstance(name, str) and event.get("name") == "thread_name":
-        names[_key(event.get("pid")), _key(event.get("tid"))] = name
 
 
 def _rows(

@@ -71,9 +71,9 @@ def xprof_json(
     for event in objects(data, begun.end(), label=source.label, findings=findings):
         kind = event.get("ph") if isinstance(event, dict) else None
         if kind == "M":
-            _note_name(event, names)
+            note_name(event, names)
         elif kind == "X":
-            lines.setdefault((_key(event.get("pid")), _key(event.get("tid"))), []).append(event)
+            lines.setdefault((key_of(event.get("pid")), key_of(event.get("tid"))), []).append(event)
         else:
             unusable += event != {}
     findings.add("dropped", "entries that are no complete events", unusable)
@@ -84,17 +84,19 @@ def xprof_json(
     return [replace(tables, format="xprof json")]
 
 
-def _key(value: object) -> object:
+def key_of(value: object) -> object:
+    """Return the id of a process or thread, None if it can be none."""
     return value if isinstance(value, str | int | float) else None
 
 
-def _note_name(event: Row, names: dict[tuple[object, object], str]) -> None:
+def note_name(event: Row, names: dict[tuple[object, object], str]) -> None:
+    """Keep the name of a process, or of one of its threads."""
     told = event.get("args")
     name = told.get("name") if isinstance(told, dict) else None
     if isinstance(name, str) and event.get("name") == "process_name":
-        names[_key(event.get("pid")), None] = name
+        names[key_of(event.get("pid")), None] = name
     elif isinstance(name, str) and event.get("name") == "thread_name":
-        names[_key(event.get("pid")), _key(event.get("tid"))] = name
+        names[key_of(event.get("pid")), key_of(event.get("tid"))] = name
 
 
 def _devices(parts: Sequence[tuple[Line, Rows]]) -> list[Row]:
