@@ -109,7 +109,7 @@ def test_the_page_and_the_zip_hold_every_file_unchanged(make_report, tmp_path):
         for path in folder.rglob("*")
         if path.is_file() and not path.name.startswith(".")
     }
-    assert unpacked(packed.page) == held
+    assert unpacked(packed.page) == held  # these pages state no policy
     with zipfile.ZipFile(packed.archive) as archive:
         assert {name: archive.read(name) for name in archive.namelist()} == {
             f"monday/{name}": content for name, content in held.items()
@@ -282,6 +282,20 @@ def test_law_the_pattern_of_many_words_is_that_of_each(words):
     assert all(pattern.fullmatch(word) for word in words)
     for text in ("ab", "a.c", "a*", "cab.b"):
         assert bool(pattern.fullmatch(text)) == (text in words)
+
+
+@pytest.mark.parametrize("quote", ["'", "&#39;", "&#x27;"])
+def test_pages_take_scripts_from_memory_and_keep_the_rest_of_their_policy(
+    quote, make_report, tmp_path
+):
+    folder = make_report()
+    policy = f"default-src {quote}none{quote}; script-src {quote}self{quote} {quote}sha256-x{quote}"
+    head = f'<meta content="{policy}" http-equiv="Content-Security-Policy"/>'
+    (folder / "index.html").write_text(f"{DECLARED}{head}</head><p>'self'</p>")
+    page = unpacked(pack(folder, tmp_path / "a.html").page)["index.html"].decode()
+    assert page == f"{DECLARED}{head}</head><p>'self'</p>".replace(
+        f"{quote}self{quote}", "blob:", 1
+    )
 
 
 @pytest.mark.browser

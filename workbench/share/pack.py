@@ -30,6 +30,8 @@ _MOST_HTML_BYTES = 10_000_000
 _MOST_SITE_BYTES = 1_000_000_000
 # The archive of the same pages has the same bytes.
 _DATE = (1980, 1, 1, 0, 0, 0)
+_POLICY = re.compile(rb"<meta [^>]*Content-Security-Policy[^>]*>")
+_SELF = re.compile(rb"(?:'|&#39;|&#x27;)self(?:'|&#39;|&#x27;)")
 _HOME = re.compile(r"(?:/home|/Users|/root|/mnt/home)/([\w.-]{2,})")
 
 
@@ -223,7 +225,7 @@ def _one_page(content: Mapping[str, bytes]) -> bytes:
     """Put every file, compressed, into a page whose script shows one of them at a time."""
     # Assets come from memory there; the policy of each page still names its own scripts.
     packed = {
-        name: data.replace(b"&#39;self&#39;", b"blob:") if name.endswith(".html") else data
+        name: _POLICY.sub(_from_memory, data, count=1) if name.endswith(".html") else data
         for name, data in content.items()
     }
     texts = {
@@ -234,6 +236,10 @@ def _one_page(content: Mapping[str, bytes]) -> bytes:
     page = files("workbench.share").joinpath("templates", "packed.html").read_text("utf-8")
     page = page.replace("<!--title-->", title[1] if title else "Report")
     return page.replace("<!--pack-->", json.dumps(texts)).encode()
+
+
+def _from_memory(match: re.Match[bytes]) -> bytes:
+    return _SELF.sub(b"blob:", match[0])
 
 
 def _zipped(content: Mapping[str, bytes], stem: str) -> bytes:
