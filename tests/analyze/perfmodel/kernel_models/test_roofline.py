@@ -208,6 +208,15 @@ def test_peaks_of_several_gpus_and_impossible_shares_are_refused(trace_file):
         analyze.roofline(events, peaks=PEAKS, peak_share=1.1)
 
 
+OPERATORS = st.sampled_from(["aten::mm", "aten::add", "aten::linear", "custom::op", "aten::copy_"])
+
+
+@given(
+    tree=st.lists(
+        st.tuples(OPERATORS, st.integers(0, 3), st.integers(0, 3)), min_size=1, max_size=8
+    ),
+    lost=st.integers(0, 3),
+)
 def test_the_time_of_all_rows_is_that_of_all_gpu_work(tree, lost, tmp_path_factory):
     rows, correlation = [event("aten::mm", 0, 9, **PRODUCT), *started(99, 1)], 100
     for at, (name, inside, kernels) in enumerate(tree):
