@@ -628,7 +628,7 @@ def short(label: str) -> str:
 # Parsed files kept on disk, by content, so that the second load is quick.
 
 # Part of every key: raise it whenever the same bytes would give other tables.
-LAYOUT = 6
+LAYOUT = 7
 # A file that changed a moment ago may change again and keep its time: clocks of disks are coarse.
 _SETTLED_NS = 2_000_000_000
 
