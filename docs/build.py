@@ -299,7 +299,13 @@ def _shown(name: str, code: str, figure: object, table: object) -> tuple[str, li
     lines = [f"## {name}", "", "```{raw} html"]
     lines += [f'<div class="wb-figure" role="img" aria-label="{html.escape(claim)}">']
     lines += [f'<script type="application/json">{data}</script></div>', "```", ""]
-    lines += ["```python", f"from workbench import plot\n{called.rstrip()}", "```", ""]
+    # One import for the example and for the function that it is the example of.
+    imported = re.sub(
+        r"^(from workbench import .+)", r"\1, plot", called, count=1, flags=re.MULTILINE
+    )
+    if imported == called:
+        imported = f"from workbench import plot\n{called}"
+    lines += ["```python", imported.rstrip(), "```", ""]
     if isinstance(table, pd.DataFrame):
         rows = table.head(5).to_html(index=False, border=0, classes="table", max_cols=12)
         count = f"{len(table)} rows; the first {min(len(table), 5)}"

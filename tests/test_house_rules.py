@@ -308,7 +308,16 @@ TEXT_KINDS = {".py", ".md", ".toml", ".yml", ".yaml", ".ipynb", ".csv", ".html",
 def texts():
     """Give the text files of the project, without environments, caches and what was built."""
     for folder, subfolders, names in os.walk(ROOT):
-        skipped = (".", "_report", "__pycache__", "build", "dist", "workbench-notebooks")
+        skipped = (
+            ".",
+            "_report",
+            "_site",
+            "_pages_of_docs",
+            "__pycache__",
+            "build",
+            "dist",
+            "workbench-notebooks",
+        )
         subfolders[:] = [
             name
             for name in subfolders

@@ -31,8 +31,8 @@ html_show_sourcelink = False
 # Summaries are fetched from other pages, which browsers refuse where pages are files.
 html_show_search_summary = False
 html_theme_options = {
-    "navbar_persistent": [],
-    "navbar_end": ["search-button", "theme-switcher"],
+    "navbar_persistent": ["search-button"],
+    "navbar_end": ["theme-switcher"],
     "secondary_sidebar_items": ["page-toc"],
     "footer_start": ["copyright"],
     "footer_end": [],
