@@ -365,7 +365,7 @@ def test_report_is_about_the_bundled_job_by_default(run, shared, tmp_path):
     ((notebooks,), options) = shared[0]
     assert result.exit_code == 0
     assert result.stdout.strip() == str(tmp_path / "site")
-    assert [path.name[:2] for path in notebooks] == ["00", "01", "03", "05", "06", "07", "08"]
+    assert [path.name[:2] for path in notebooks] == ["00", "01", "03", "05", "06", "07", "08", "10"]
     assert (options["data"].name, options["parameters"]["tz"]) == ("fleet-demo", "UTC")
 
 
@@ -386,9 +386,9 @@ def test_report_passes_ones_own_data_on(run, shared, clean_trace, tmp_path):
 @pytest.mark.parametrize(
     ("own", "pages"),
     [
-        ("fleet-demo", ["00", "01", "03", "05", "06", "07", "08"]),
+        ("fleet-demo", ["00", "01", "03", "05", "06", "07", "08", "10"]),
         ("fleet-demo/power", ["06", "07"]),
-        ("fleet-demo/traces", ["00", "01", "05", "08"]),
+        ("fleet-demo/traces", ["00", "01", "05", "08", "10"]),
         ("fleet-demo/failures", ["03"]),
         ("imbalance-demo/synthetic_job.parquet", ["02"]),
     ],

@@ -80,7 +80,7 @@ SAMPLES = {
     "power without a unit": ("servers.csv", "Time,10.0.0.1\n2023-05-15T00:00:00Z,1200\n"
                              "2023-05-15T00:01:00Z,1300\n", ["--unit", "W"],
                              {"power logs"}, ["06", "07"]),
-    "trace": ("rank0.json", json.dumps(TRACE), [], {"traces"}, ["00", "01", "05", "08"]),
+    "trace": ("rank0.json", json.dumps(TRACE), [], {"traces"}, ["00", "01", "05", "08", "10"]),
     "MLPerf result": ("result_0.txt", MLLOG, [], {"job logs"}, []),
     # A cause may be the line of a kernel log; the names of the columns count.
     "failure table": ("failures.csv", f'time,node,cause\n2025-01-31 08:00,gpu7,"{XID}"\n',

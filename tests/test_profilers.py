@@ -93,7 +93,7 @@ def assert_every_command_takes(path, run, folder):
     assert "\n  read " in checked
     run("convert", path, folder / "converted.parquet")
     _, pages = run("report", "--data", path, "--out", folder / "site")
-    assert pages == ["00", "01", "05", "08"]
+    assert pages == ["00", "01", "05", "08", "10"]
     told = json.loads(run("diagnose", path, "--json")[0])
     assert told["files"][0]["kinds"] == "traces"
     return load.traces(folder / "converted.parquet", progress=False).events

@@ -125,7 +125,7 @@ def move(page, control):
 
 
 @pytest.mark.parametrize(
-    ("name", "explorers"), [("controls", len(KINDS_OF_CONTROLS)), ("01_traces", 2)]
+    ("name", "explorers"), [("controls", len(KINDS_OF_CONTROLS)), ("01_traces", 3)]
 )
 def test_moving_a_control_of_any_kind_changes_its_figure(lab, opened, name, explorers):
     with opened(f"{lab}/lab/tree/{name}.ipynb?reset", policy=False) as page:

@@ -299,9 +299,7 @@ def test_pages_take_scripts_from_memory_and_keep_the_rest_of_their_policy(
 
 
 @pytest.mark.browser
-def test_the_one_file_shows_its_pages_and_figures_offline(chromium, make_report, tmp_path):
-    from playwright.sync_api import sync_playwright
-
+def test_the_one_file_shows_its_pages_and_figures_offline(browser, make_report, tmp_path):
     folder = make_report()
     (folder / "index.html").write_text(
         f'{DECLARED}<meta http-equiv="Content-Security-Policy" content="default-src &#39;none&#39;; '
@@ -311,29 +309,22 @@ def test_the_one_file_shows_its_pages_and_figures_offline(chromium, make_report,
     (folder / "second.html").write_text(f'{DECLARED}</head><body><h2 id="deep">Second page</h2>')
     (folder / "assets" / "page.js").write_text("document.documentElement.dataset.ran = 'yes';")
     packed = pack(folder, tmp_path / "a.html")
-    with sync_playwright() as playwright:
-        found = [
-            path for path in ("/usr/bin/chromium", "/usr/bin/google-chrome") if Path(path).exists()
-        ]
-        browser = playwright.chromium.launch(executable_path=found[0] if found else None)
-        page = browser.new_page()
-        asked, errors = [], []
-        page.on("request", lambda request: asked.append(request.url))
-        page.on("pageerror", lambda error: errors.append(str(error)))
-        page.on("console", lambda told: errors.append(told.text) if told.type == "error" else None)
-        page.goto(packed.page.as_uri())
-        frame = page.frame_locator("iframe")
-        assert (
-            frame.locator("html[data-ran=yes]").count() or frame.locator("#go").wait_for() is None
-        )
-        assert frame.locator("html").get_attribute("data-ran") == "yes"
-        with page.expect_download() as download:
-            frame.locator("#rows").click()
-        assert Path(download.value.path()).read_text() == csv_of("gpu-a17")
-        frame.locator("#go").click()
-        assert frame.locator("#deep").text_content() == "Second page"
-        page.go_back()
-        frame.locator("#go").wait_for()
-        browser.close()
+    page = browser.new_page()
+    asked, errors = [], []
+    page.on("request", lambda request: asked.append(request.url))
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    page.on("console", lambda told: errors.append(told.text) if told.type == "error" else None)
+    page.goto(packed.page.as_uri())
+    frame = page.frame_locator("iframe")
+    assert frame.locator("html[data-ran=yes]").count() or frame.locator("#go").wait_for() is None
+    assert frame.locator("html").get_attribute("data-ran") == "yes"
+    with page.expect_download() as download:
+        frame.locator("#rows").click()
+    assert Path(download.value.path()).read_text() == csv_of("gpu-a17")
+    frame.locator("#go").click()
+    assert frame.locator("#deep").text_content() == "Second page"
+    page.go_back()
+    frame.locator("#go").wait_for()
+    page.close()
     assert not errors
     assert [url for url in asked if not url.startswith(("file:", "blob:", "data:", "about:"))] == []

@@ -102,6 +102,15 @@ def place_bandwidth(
     workbench.explore.Explorer
         Controls above :func:`workbench.plot.place_bandwidth` and
         :func:`workbench.plot.slow_links`.
+
+    Examples
+    --------
+    >>> from workbench import analyze, datasets, load
+    >>> trace = load.traces(datasets.path("fleet-demo") / "traces")
+    >>> collectives = analyze.collectives(trace.events, process_groups=trace.process_groups)
+    >>> explorer = place_bandwidth(collectives, gpus_per_node=4, synthetic=True)
+    >>> print(explorer.title())
+    No node is slow with all others: pairs of nodes reach at least 100 % of the best pair
     """
     by_place = {
         name: partial(function, places=places, gpus_per_node=gpus_per_node)

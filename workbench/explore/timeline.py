@@ -49,6 +49,14 @@ def timeline(trace: Trace, *, source: str = "", synthetic: bool = False) -> Time
     -------
     workbench.explore.Explorer
         Controls above :func:`workbench.plot.timeline`.
+
+    Examples
+    --------
+    >>> from workbench import datasets, load
+    >>> path = datasets.path("fleet-demo") / "traces" / "synthetic_rank_0.pt.trace.json.gz"
+    >>> explorer = timeline(load.traces(path), source="fleet-demo", synthetic=True)
+    >>> print(explorer.title())
+    1 rank: the longest GPU work, ncclDevKernel_AllGather_RING_LL, takes 43.1 ms
     """
     return TimelineExplorer(trace, Frame(source, synthetic))
 

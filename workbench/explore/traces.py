@@ -115,6 +115,14 @@ def inference_iterations(trace: Trace, *, source: str = "", synthetic: bool = Fa
     -------
     workbench.explore.Explorer
         Controls above :func:`workbench.plot.inference_iterations`.
+
+    Examples
+    --------
+    >>> from workbench import simulate
+    >>> trace = simulate.serving_trace()
+    >>> explorer = inference_iterations(trace, source="simulated server", synthetic=True)
+    >>> print(explorer.title())
+    Decode takes 81 % of the time; 20 % of the time is gaps between iterations
     """
     table = analyze.inference_iterations(trace.events)
 
@@ -185,6 +193,14 @@ def model_tree(trace: Trace, *, source: str = "", synthetic: bool = False) -> Ex
     -------
     workbench.explore.Explorer
         Controls above :func:`workbench.plot.model_tree`.
+
+    Examples
+    --------
+    >>> from workbench import datasets, load
+    >>> path = datasets.path("fleet-demo") / "traces" / "synthetic_rank_0.pt.trace.json.gz"
+    >>> explorer = model_tree(load.traces(path), source="fleet-demo", synthetic=True)
+    >>> print(explorer.title())
+    In doubt: ## forward ## takes 31 % of the GPU time by itself
     """
     table = cache(partial(analyze.model_tree, trace.events, merged=True))
 
@@ -282,6 +298,26 @@ def roofline(
     -------
     workbench.explore.Explorer
         Controls above :func:`workbench.plot.roofline`.
+
+    Examples
+    --------
+    >>> from workbench import load
+    >>> import json, tempfile
+    >>> inputs = {"Input Dims": [[8192, 4096], [4096, 4096]]}
+    >>> inputs["Input type"] = ["c10::BFloat16", "c10::BFloat16"]
+    >>> call = {"ph": "X", "pid": 1, "tid": 1, "ts": 0, "dur": 20, "name": "aten::mm"}
+    >>> gpu = {"device": 0, "stream": 7, "correlation": 1}
+    >>> rows = [call | {"cat": "cpu_op", "args": inputs},
+    ...         call | {"cat": "cuda_runtime", "args": gpu},
+    ...         call | {"cat": "kernel", "tid": 7, "ts": 30, "dur": 450, "args": gpu}]
+    >>> devices = [{"id": 0, "name": "NVIDIA H100 80GB HBM3"}]
+    >>> with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
+    ...     json.dump({"traceEvents": rows, "deviceProperties": devices}, file)
+    ...     file.flush()
+    ...     trace = load.traces(file.name)
+    >>> explorer = roofline(trace, source="made profile", synthetic=True)
+    >>> print(explorer.title())
+    aten::mm has most to gain: it reaches 62 % of its compute roof, which costs 38 % of the GPU time
     """
 
     @cache

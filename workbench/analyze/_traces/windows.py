@@ -68,6 +68,7 @@ def telling_windows(
 
     Examples
     --------
+    >>> from workbench.tables import EVENTS
     >>> telling_windows(EVENTS.empty()).empty
     True
     """
@@ -196,6 +197,7 @@ def event_links(events: pd.DataFrame, *, event: int, most_launched: int = 20) ->
 
     Examples
     --------
+    >>> from workbench.tables import EVENTS
     >>> event_links(EVENTS.empty(), event=3)
     Traceback (most recent call last):
         ...

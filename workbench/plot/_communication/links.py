@@ -194,6 +194,17 @@ def place_bandwidth(table: pd.DataFrame, *, source: str = "", synthetic: bool = 
         A heat map, node by node: the best bus bandwidth of a collective between them, relative to
         the best pair; in the diagonal, inside a node, to the best node. Of many nodes, those of
         the slowest pairs. The title names the node whose best pair is slowest.
+
+    Examples
+    --------
+    >>> from workbench import analyze, datasets, load
+    >>> trace = load.traces(datasets.path("fleet-demo") / "traces")
+    >>> collectives = analyze.collectives(trace.events, process_groups=trace.process_groups)
+    >>> bandwidth = analyze.collective_bandwidth(collectives, gpus_per_node=4)
+    >>> table = analyze.place_bandwidth(bandwidth, gpus_per_node=4)
+    >>> figure = place_bandwidth(table, source="fleet-demo", synthetic=True)
+    >>> print(figure.layout.meta["claim"])
+    No node is slow with all others: pairs of nodes reach at least 100 % of the best pair
     """
     frame = Frame(source, synthetic)
     PLACE_BANDWIDTH.check(table)

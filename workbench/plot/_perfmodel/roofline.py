@@ -50,6 +50,27 @@ def roofline(
     plotly.graph_objects.Figure
         One marker per row, its area the time, below lines of the peaks; both axes logarithmic. The
         title names the row with the largest gain, and the share of the time that is not shown.
+
+    Examples
+    --------
+    >>> from workbench import analyze, load
+    >>> import json, tempfile
+    >>> inputs = {"Input Dims": [[8192, 4096], [4096, 4096]]}
+    >>> inputs["Input type"] = ["c10::BFloat16", "c10::BFloat16"]
+    >>> call = {"ph": "X", "pid": 1, "tid": 1, "ts": 0, "dur": 20, "name": "aten::mm"}
+    >>> gpu = {"device": 0, "stream": 7, "correlation": 1}
+    >>> rows = [call | {"cat": "cpu_op", "args": inputs},
+    ...         call | {"cat": "cuda_runtime", "args": gpu},
+    ...         call | {"cat": "kernel", "tid": 7, "ts": 30, "dur": 450, "args": gpu}]
+    >>> devices = [{"id": 0, "name": "NVIDIA H100 80GB HBM3"}]
+    >>> with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
+    ...     json.dump({"traceEvents": rows, "deviceProperties": devices}, file)
+    ...     file.flush()
+    ...     trace = load.traces(file.name)
+    >>> table = analyze.roofline(trace.events, devices=trace.devices)
+    >>> figure = roofline(table, source="made profile", synthetic=True)
+    >>> print(figure.layout.meta["claim"])
+    aten::mm has most to gain: it reaches 62 % of its compute roof, which costs 38 % of the GPU time
     """
     frame = Frame(source, synthetic)
     ROOFLINE.check(roofline)
@@ -146,9 +167,8 @@ def _claim(roofline: pd.DataFrame, told: pd.DataFrame) -> str:
         return f"No operator with a roof is below it; {plural(len(told), 'row')} drawn"
     row = gaining.sort_values("gain_ns").to_dict("records")[-1]
     return (
-        f"{label(row['name'], 40)} reaches {percent(row['roof_ratio'])} of its {row['bound']} "
-        f"roof; at the roof {percent(row['gain_ns'] / total_ns)} of the GPU work would be gone, "
-        "more than of any other operator"
+        f"{label(row['name'], 40)} has most to gain: it reaches {percent(row['roof_ratio'])} of "
+        f"its {row['bound']} roof, which costs {percent(row['gain_ns'] / total_ns)} of the GPU time"
     )
 
 
