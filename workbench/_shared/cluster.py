@@ -34,7 +34,7 @@ def on_cluster(
     sent = [_sent(client, value) for value in shared]
 
     def submit(item: Item) -> Any:
-        return client.submit(function, item, *sent, pure=False)
+        return client.submit(_unpacked, function, item, *sent, pure=False)
 
     limit = _TASKS_PER_WORKER * max(sum(client.nthreads().values()), 1)
     for item, result in _in_flight(client, distributed, submit, items, limit):
@@ -52,12 +52,22 @@ def on_cluster(
 
 
 def _sent(client: Any, value: Any) -> Any:
-    """Give a future of a value, which a worker that has lost it can make again."""
+    """Give a future of a value as bytes, which a worker that has lost it can make again.
+
+    Workers that pass a model on to each other take it apart, and forget that its hooks are ordered;
+    bytes stay as they are.
+    """
     pickling = importlib.import_module("distributed.protocol.pickle")
     config = importlib.import_module("dask").config
     # A model of 100 MB is meant to be sent: Dask warns from 10 MB on.
     with config.set({"distributed.admin.large-graph-warning-threshold": "1TB"}):
-        return client.submit(pickling.loads, pickling.dumps(value), pure=False)
+        return client.submit(bytes, pickling.dumps(value), pure=False)
+
+
+def _unpacked(function: Callable[..., Result], item: Item, *shared: bytes) -> Result:
+    """Run a task on values of its own, which no other thread of the worker sees."""
+    loads = importlib.import_module("distributed.protocol.pickle").loads
+    return function(item, *map(loads, shared))
 
 
 def _in_flight(

@@ -6,11 +6,13 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pandas as pd
 import pytest
 
+from workbench._shared.cluster import on_cluster
 from workbench.errors import InjectionError, MissingExtraError
 from workbench.simulate.injections import (
     CampaignSettings,
@@ -114,3 +116,15 @@ def test_without_dask_it_says_what_to_install(monkeypatch, torch_here, mlp, inpu
     monkeypatch.setitem(__import__("sys").modules, "distributed", None)
     with pytest.raises(MissingExtraError, match=r"pip install 'ai-infra-workbench\[cluster\]'"):
         campaign(mlp, inputs, uniform_faults(mlp, 5, seed=1), client=object())
+
+
+def hooks_of(_, model):
+    return os.getpid(), type(model._forward_pre_hooks).__name__
+
+
+@pytest.mark.slow
+def test_a_model_with_hooks_arrives_at_every_worker_as_it_was_sent(two_workers, mlp):
+    mlp.register_forward_pre_hook(partial(print, next(mlp.parameters())))
+    results = [result for _, result in on_cluster(two_workers, hooks_of, range(16), mlp)]
+    assert len({pid for pid, _ in results}) == 2
+    assert {kind for _, kind in results} == {"OrderedDict"}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
@@ -168,9 +167,7 @@ def _spread(
 
 
 def _chunk(span: _Span, load: _Load) -> _Tables:
-    """Run one chunk on a copy: threads of a worker share what was sent to it."""
     model, inputs, faults, judge, settings = load
-    model, settings = copy.deepcopy((model, settings))
     return prepared(model, inputs, faults, judge, settings).chunk(*span)
 
 
