@@ -280,7 +280,7 @@ def long_pauses(traced: Traced, *, least_share: float = 0.015) -> Iterator[Findi
         "least of them",
         confidence="medium",
         doubt="start-up and the profiler itself count in it, where they are in the trace",
-        evidence="analyze.idle_time, plot.timeline (notebook 01)",
+        evidence="analyze.idle_time, explore.timeline (notebook 01)",
         next_step="look at what the host does in the longest: data, evaluation, checkpoint",
         told_by="data_loader" if is_told else "",
     )
@@ -382,7 +382,7 @@ def data_loader(traced: Traced, *, least_share: float = 0.015) -> Iterator[Findi
         where=_ranks(traced.by_rank.index),
         **traced.cost(total),
         cost_basis="time in the loader on the rank that waits least, as far as its GPU is idle",
-        evidence="analyze.idle_time, plot.timeline (notebook 01)",
+        evidence="analyze.idle_time, explore.timeline (notebook 01)",
         next_step="more workers, prefetch_factor, pinned memory, or faster storage",
     )
 

@@ -45,22 +45,22 @@ def time_by_activity(events: pd.DataFrame, call: Ints, start: Ints, end: Ints) -
         of_rank = slice(*np.searchsorted(ordered_rank, limits).tolist())
         row = of_rank if order is None else order[of_rank]
         is_own = (process[row] == its_thread[0]) & (thread[row] == its_thread[1])
+        own = np.flatnonzero(is_own & (level[row] != _UNTRACED))
+        own = own + of_rank.start if order is None else order[of_rank][own]
         windows = np.flatnonzero(threads.number == number)
-        own = (level[row], begin[row], lasting[row])
-        times[windows] = _split(own, is_own, start[windows], end[windows])
+        records = (level[own], begin[own], lasting[own])
+        times[windows] = _split(records, start[windows], end[windows])
     return times
 
 
-def _split(
-    records: tuple[NDArray[np.int8], Ints, Ints], is_own: NDArray[np.bool_], start: Ints, end: Ints
-) -> Ints:
+def _split(records: tuple[NDArray[np.int8], Ints, Ints], start: Ints, end: Ints) -> Ints:
     level, begin, lasting = records
     times = np.zeros((len(start), len(ACTIVITIES)), dtype=np.int64)
     covered = np.zeros(len(start), dtype=np.int64)
     # All that is at least as telling, so that what hides behind it drops out.
     merged = union([], [])
     for number in range(_UNTRACED):
-        row = np.flatnonzero(is_own & (level == number))
+        row = np.flatnonzero(level == number)
         if len(row):
             opening = begin[row]
             own = union(opening, opening + lasting[row])

@@ -12,7 +12,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from workbench._shared.cluster import on_cluster
+from workbench._shared import cluster
 from workbench.errors import InjectionError, MissingExtraError
 from workbench.simulate.injections import (
     CampaignSettings,
@@ -118,13 +118,20 @@ def test_without_dask_it_says_what_to_install(monkeypatch, torch_here, mlp, inpu
         campaign(mlp, inputs, uniform_faults(mlp, 5, seed=1), client=object())
 
 
-def hooks_of(_, model):
-    return os.getpid(), type(model._forward_pre_hooks).__name__
+def kind_of_hooks(_, model):
+    return type(model._forward_pre_hooks).__name__
 
 
 @pytest.mark.slow
 def test_a_model_with_hooks_arrives_at_every_worker_as_it_was_sent(two_workers, mlp):
     mlp.register_forward_pre_hook(partial(print, next(mlp.parameters())))
-    results = [result for _, result in on_cluster(two_workers, hooks_of, range(16), mlp)]
-    assert len({pid for pid, _ in results}) == 2
-    assert {kind for _, kind in results} == {"OrderedDict"}
+    sent = cluster._sent(two_workers, mlp)
+    # One of them made the model, and the other one has it from there.
+    workers = list(two_workers.scheduler_info()["workers"])
+    kinds = [
+        two_workers.submit(
+            cluster._unpacked, kind_of_hooks, 0, sent, workers=[worker], pure=False
+        ).result()
+        for worker in workers
+    ]
+    assert kinds == ["OrderedDict", "OrderedDict"]
