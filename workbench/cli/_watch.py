@@ -160,7 +160,7 @@ class Job:
 
         by_kind: dict[str, dict[Path, Stamp]] = {}
         for path, stamp in settled.items():
-            for kind in self._kinds(path, stamp):
+            for kind in sorted(self._kinds(path, stamp)):
                 by_kind.setdefault(kind, {})[path] = stamp
         traces = by_kind.pop("traces", {})
         held = [self._table(kind, paths, problems) for kind, paths in by_kind.items()]
