@@ -21,9 +21,9 @@ from typing import Any
 HERE = Path(__file__).resolve().parent
 SOURCE = "workbench/load/_traces/kineto/_scanner.c"
 BUILT = SOURCE.replace(".c", ".abi3.so")
-# Only injected faults and a check of their statistics need these: they stay in the source
-# archive, from which workbench.datasets gets them.
-NOT_IN_WHEELS = {"pvf-models", "pvf-truth"}
+# Only injected faults, a check of their statistics and a training made anew need these: they stay
+# in the source archive, from which workbench.datasets gets them.
+NOT_IN_WHEELS = {"local-training-text", "pvf-models", "pvf-truth"}
 FLAGS = ["-std=c11", "-O2", "-g0", "-Wall", "-Wextra", "-fPIC", "-fvisibility=hidden"]
 
 

@@ -3,7 +3,7 @@
 ``python data/local-training/make.py`` writes ``losses.parquet`` (five schemes, five seeds, about
 half a minute of CPU time each); ``--regions own.csv --out own.parquet`` does so for other regions.
 The order of exchanges, and so the staleness, is that of the clock of Pythia-70M; the loss is that
-of a model of 34,459 parameters on a text that ships with CPython (``topics.txt.xz``).
+of a model of 34,459 parameters on a text that ships with CPython (the set ``local-training-text``).
 
 Two hidden layers of 96 (tanh) on 12 characters, each embedded in 12 numbers; batches of 32; the
 last tenth of the text is held out. Workers run AdamW (3e-3, betas 0.9 and 0.95, decay 0.1,
@@ -29,7 +29,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 import numpy as np
 import pandas as pd
 
-from workbench import analyze, load, simulate
+from workbench import analyze, datasets, load, simulate
 from workbench.tables import LOCAL_TRAINING_LOSSES
 
 HERE = Path(__file__).resolve().parent
@@ -255,11 +255,17 @@ def in_rounds(
         yield turn * sum(steps), server.model
 
 
+def held_text() -> str:
+    """Read the text to train on."""
+    path = datasets.path("local-training-text") / "topics.txt.xz"
+    return lzma.decompress(path.read_bytes()).decode()
+
+
 def losses(
     events: pd.DataFrame, seed: int, job: analyze.LocalTrainingJob, *, until: float = np.inf
 ) -> pd.DataFrame:
     """Evaluate the global model of one run, the initial one first, up to some local steps."""
-    text = lzma.decompress((HERE / "topics.txt.xz").read_bytes()).decode()
+    text = held_text()
     trainer = Trainer(text, seed, job.step_count)
     every = job.step_count / EVALUATIONS
     rows = [(0, trainer.held_out_loss(trainer.first))]

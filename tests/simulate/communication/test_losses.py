@@ -2,7 +2,6 @@
 
 import hashlib
 import importlib.util
-import lzma
 
 import numpy as np
 import pytest
@@ -30,7 +29,7 @@ make = maker()
 
 @pytest.fixture(scope="module")
 def text():
-    return lzma.decompress((FOLDER / "topics.txt.xz").read_bytes()).decode()
+    return make.held_text()
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +50,7 @@ def ran(events, trainer, job, rules=None, monkeypatch=None):
 
 def test_the_text_and_the_size_of_the_bundle_are_fixed(text):
     assert hashlib.sha256(text.encode()).hexdigest() == TEXT_SHA256
-    assert sum(path.stat().st_size for path in FOLDER.iterdir()) <= 200_000
+    assert sum(path.stat().st_size for path in FOLDER.iterdir()) <= 80_000
     assert len(make.Trainer(text, 0, 10).first) == 34_459
 
 
