@@ -228,12 +228,21 @@ def test_a_name_in_a_script_stops_the_sharing(make_report, tmp_path):
     assert not (tmp_path / "a.html").exists()
 
 
-def test_users_are_found_by_their_home_and_kept_if_asked(make_report, tmp_path):
-    folder = make_report("/home/b.jones/run", listed={})
+@pytest.mark.parametrize(
+    "path",
+    ["/home/b.jones/run", "/mnt/home/b.jones/run", "/Users/b.jones", r"C:\Users\b.jones\run"],
+)
+def test_users_are_found_by_their_home_and_kept_if_asked(path, make_report, tmp_path):
+    folder = make_report(path, listed={})
     packed = pack(folder, tmp_path / "a.html", anonymise=True)
     assert packed.replaced["name"].tolist() == ["b.jones"]
     kept = pack(folder, tmp_path / "a.html", anonymise=True, keep=["B.Jones"])
     assert kept.replaced.empty
+
+
+def test_a_folder_of_the_superuser_is_no_user(make_report, tmp_path):
+    folder = make_report("/root/traces/run", listed={})
+    assert pack(folder, tmp_path / "a.html", anonymise=True).replaced.empty
 
 
 odd_letters = st.sampled_from(list("abAB01-._+*?()[]{}|^$\\&<>'\"#%;=, /éßÅжİ中ς"))

@@ -32,7 +32,8 @@ _MOST_SITE_BYTES = 1_000_000_000
 _DATE = (1980, 1, 1, 0, 0, 0)
 _POLICY = re.compile(rb"<meta [^>]*Content-Security-Policy[^>]*>")
 _SELF = re.compile(rb"(?:'|&#39;|&#x27;)self(?:'|&#39;|&#x27;)")
-_HOME = re.compile(r"(?:/home|/Users|/root|/mnt/home)/([\w.-]{2,})")
+# Whose folder: below "home" or "Users", of Windows too, whose separator JSON writes twice.
+_HOME = re.compile(r"[\\/]{1,2}(?:home|Users)[\\/]{1,2}([\w.-]{2,})")
 
 
 @dataclass(frozen=True)
