@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import nbformat
 import pytest
 import requests
 from requests.adapters import HTTPAdapter
@@ -507,12 +508,14 @@ def installed(monkeypatch, tmp_path):
     folder = tmp_path / "site-packages" / "_notebooks"
     folder.mkdir(parents=True)
     for name in ("01_traces.ipynb", "02_other.ipynb"):
-        cells = [
-            {"metadata": {"tags": ["parameters"]}, "source": ["data = None  # yours\n", "n = 1"]},
-            {"metadata": {}, "source": ["data = 1"]},
-        ]
-        (folder / name).write_text(json.dumps({"cells": cells}))
+        tagged = nbformat.v4.new_code_cell(
+            ["data = None  # yours\n", "n = 1"], metadata={"tags": ["parameters"]}
+        )
+        cells = [tagged, nbformat.v4.new_code_cell(["data = 1"])]
+        (folder / name).write_text(json.dumps(nbformat.v4.new_notebook(cells=cells)))
     monkeypatch.chdir(tmp_path)
+    # Signatures of these go to no user's folder.
+    monkeypatch.setenv("JUPYTER_DATA_DIR", str(tmp_path / "jupyter"))
     monkeypatch.setattr(_notebooks, "notebooks_folder", lambda: folder)
     return folder
 
@@ -577,10 +580,13 @@ def test_lab_really_starts_jupyterlab(tmp_path):
             session.mount("http://", patient)
             page = session.get(f"{place}/api/contents?{token}", timeout=60).json()
             lab_page = session.get(f"{place}/lab?{token}", timeout=60).text
+            first = session.get(f"{place}/api/contents/00_start_here.ipynb?{token}", timeout=60)
     finally:
         os.killpg(lab.pid, signal.SIGTERM)
         lab.wait(timeout=30)
         lab.stderr.close()
     assert "01_traces.ipynb" in {each["name"] for each in page["content"]}
+    cells = first.json()["content"]["cells"]
+    assert all(cell["metadata"]["trusted"] for cell in cells if cell["cell_type"] == "code")
     disabled = re.search(r'"disabledExtensions": (\[.*?\])', lab_page, re.DOTALL)[1]
     assert "@jupyterlab/apputils-extension:announcements" in json.loads(disabled)

@@ -275,7 +275,14 @@ def _at_hand(notebook: Path) -> Path:
 
 
 def _copied(folder: Path, target: Path) -> Path:
-    """Copy the notebooks to where a person may change them; keep what is there already."""
+    """Copy the notebooks to where a person may change them; keep what is there already.
+
+    A new copy is signed: JupyterLab takes the style from outputs of a notebook it does not trust.
+    """
+    import nbformat
+    from nbformat.sign import NotebookNotary
+
+    notary = NotebookNotary()  # type: ignore[no-untyped-call]
     target.mkdir(exist_ok=True)
     kept = 0
     for notebook in folder.glob("*.ipynb"):
@@ -283,6 +290,8 @@ def _copied(folder: Path, target: Path) -> Path:
             kept += 1
         else:
             shutil.copyfile(notebook, target / notebook.name)
+            signed = nbformat.read(notebook, as_version=4)  # type: ignore[no-untyped-call]
+            notary.sign(signed)  # type: ignore[no-untyped-call]
     if kept:
         typer.echo(f"Copies kept in {target}: {kept}; remove that folder for fresh ones.", err=True)
     return target
