@@ -106,6 +106,33 @@ def test_a_half_written_file_is_told_and_then_replaced_by_the_whole_one(job):
     assert job.tables["power logs"][1].power is not None
 
 
+def test_a_log_that_grows_between_all_looks_is_read_and_a_trace_is_not(job):
+    log = put(DEMO / "power" / "synthetic_node001_nvidia_smi.csv", job)
+    lines = log.read_text().splitlines(keepends=True)
+    trace = TRACES[0].read_bytes()
+
+    def grow(share):
+        log.write_text("".join(lines[: int(share * len(lines))]))
+        (job.folder / TRACES[0].name).write_bytes(trace[: int(share * len(trace))])
+        job.look()
+
+    def readings():
+        return len(job.tables["power logs"][1].power.power)
+
+    grow(0.3)
+    assert "power logs" not in job.tables  # whether it grows is not known yet
+    grow(0.5)
+    half = readings()
+    assert 0 < half < len(lines)
+    assert job.ranks == {}
+    grow(0.7)
+    assert readings() == half  # reading took a while, and as long is not a tenth of the time
+    job.rests_until_s = 0
+    grow(0.9)
+    assert half < readings() < len(lines)
+    assert job.ranks == {}
+
+
 def test_the_newest_trace_of_a_rank_counts(job, monkeypatch):
     first = put(TRACES[6], job, "rank6.1.pt.trace.json.gz")
     put(TRACES[7], job)

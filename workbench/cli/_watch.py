@@ -9,6 +9,7 @@ import shutil
 import signal
 import tempfile
 import threading
+import time
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
@@ -33,6 +34,10 @@ if TYPE_CHECKING:
 
 _MOST_FILES = 100_000
 _PAGE = "findings.html"
+# Written line by line for as long as the job runs, so that their files never settle.
+_APPENDED = frozenset({"power logs", "failure logs", "job logs"})
+# Growing logs are read again after this many times as long as reading took.
+_PAUSE = 9
 Stamp = tuple[int, int, int]
 Key = tuple[str, str]
 
@@ -59,8 +64,9 @@ def watch(
     """Follow the folder of a running job; tell new and ended findings.
 
     A file is read once it stayed the same from one look to the next, and again only after it
-    changed; of several traces of a rank the newest counts. The page is written anew as a whole
-    and reloads itself. Stop with Ctrl-C or SIGTERM: the exit code is 0.
+    changed; logs of power, failures and steps are read while they grow, in at most a tenth of the
+    time. Of several traces of a rank the newest counts. The page is replaced as a whole and
+    reloads itself. Stop with Ctrl-C or SIGTERM: the exit code is 0.
 
     \b
     Examples:
@@ -109,14 +115,16 @@ class Job:
     tables: dict[str, tuple[dict[Path, Stamp], Bundle | None]] = field(default_factory=dict)
     told: dict[Key, str] = field(default_factory=dict)
     problems: frozenset[str] = frozenset()
+    rests_until_s: float = 0.0
 
     def look(self) -> list[str]:
         """Look once: read what has settled since, write the page, and say what is new."""
         now = self._stamps()
-        settled = {path: stamp for path, stamp in now.items() if self.seen.get(path) == stamp}
+        settled = self._settled(now)
         self.seen = now
         if not settled or settled == self.judged:
             return []
+        began_s = time.monotonic()
         problems: list[str] = []
         try:
             bundle, found = self._findings(settled, problems)
@@ -131,7 +139,23 @@ class Job:
         if found is not None:
             lines += self._changes(found)
             self._write(found, bundle, len(settled))
+        ended_s = time.monotonic()
+        self.rests_until_s = ended_s + _PAUSE * (ended_s - began_s)
         return lines
+
+    def _settled(self, now: dict[Path, Stamp]) -> dict[Path, Stamp]:
+        """Return what may be read: files that stayed the same, and logs that only grew."""
+        rests = time.monotonic() < self.rests_until_s
+        settled: dict[Path, Stamp] = {}
+        for path, stamp in now.items():
+            before = self.seen.get(path)
+            if before == stamp:
+                settled[path] = stamp
+            elif before is not None and before[2] == stamp[2] and before[0] < stamp[0]:
+                kinds = self._kinds(path, stamp)
+                if kinds and kinds <= _APPENDED:
+                    settled[path] = self.judged.get(path, stamp) if rests else stamp
+        return settled
 
     def _stamps(self) -> dict[Path, Stamp]:
         """Return size, time and identity of every file that is neither hidden nor our own."""
