@@ -548,7 +548,9 @@ def test_a_copy_pointed_at_ones_own_data_shows_no_other_until_it_ran_on_them(
     run, installed, clean_trace, tmp_path
 ):
     published = json.loads((installed / "01_traces.ipynb").read_text())
-    published["cells"][1] |= {"cell_type": "code", "outputs": ["of rank 7"]}
+    published["cells"][1]["outputs"] = [
+        nbformat.v4.new_output("stream", name="stdout", text="of rank 7")
+    ]
     (installed / "01_traces.ipynb").write_text(json.dumps(published))
     copy = tmp_path / "workbench-notebooks" / "01_traces.ipynb"
     run("lab", "--data", clean_trace)

@@ -304,14 +304,19 @@ _HOW = "; docs/own_data.md says which tools write what can be read"
 
 
 def unfit(path: Paths, files: Told, wanted: tuple[str, ...] = NAMES) -> LoadError:
-    """Make the error that says what was wanted and what there is."""
-    held = f"holds {' and '.join(files.names)}, but no {_either(wanted)}"
-    msg = f"{shown_all(path)}: {held if files.names else f'{UNKNOWN} ({_either(wanted)}){_HOW}'}"
-    rows = [*files.unknown, *files.passed_over]
-    if [row[0] for row in rows] == [shown_all(path)]:
-        why = rows[0][4] or rows[0][2]
-        return LoadError(f"{msg}; {why}{rows[0][2].removeprefix(UNKNOWN) if rows[0][4] else ''}")
-    return LoadError(f"{msg}{listed(rows)}")
+    """Make the error that says what there is, how it can be read, and what was wanted."""
+    name, rows = shown_all(path), [*files.unknown, *files.passed_over]
+    if files.names:
+        msg = f"{name}: holds {' and '.join(files.names)}, but no {_either(wanted)}"
+    else:
+        # The list of all kinds is longer than anything that is said of the file.
+        msg = f"{name}: {UNKNOWN}{'' if wanted == NAMES else f' ({_either(wanted)})'}"
+    if [row[0] for row in rows] != [name]:
+        return LoadError(f"{msg}{'' if files.names else _HOW}{listed(rows)}")
+    _, _, why, _, looks = rows[0]
+    if looks:
+        why = f"{looks}{why.removeprefix(UNKNOWN)}"
+    return LoadError(f"{msg}: {why}{'' if files.names else _HOW}")
 
 
 def _either(names: tuple[str, ...]) -> str:
