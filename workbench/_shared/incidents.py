@@ -156,7 +156,7 @@ _JOB_KINDS = ("nccl", "torchelastic")
 
 
 def fold_keys(rows: pd.DataFrame) -> np.ndarray:
-    """Give what may fold together one number."""
+    """Enumerate the rows that may be folded together."""
     fatal = rows["severity"] == "fatal"
     of_node = rows["kind"].isin(_NODE_KINDS) | ((rows["kind"] == _HOST_KIND) & fatal)
     of_device = rows["kind"].isin(_DEVICE_REPORTERS) & rows["device"].notna()
@@ -183,7 +183,7 @@ def fold_keys(rows: pd.DataFrame) -> np.ndarray:
 
 
 def is_job_wide(rows: pd.DataFrame) -> pd.Series:
-    """Say which rows any rank of a job may report of one and the same failure."""
+    """Return which rows any rank of a job may report of one and the same failure."""
     # Events of a network card are warnings, and of that card only.
     return rows["kind"].isin(_JOB_KINDS) & (rows["severity"] == "fatal")
 
@@ -258,7 +258,7 @@ _NO_CULPRIT = ("unknown", "network", "follow-on")
 
 
 def members(rows: pd.DataFrame, incident: np.ndarray, lead: pd.DataFrame) -> dict[str, pd.Series]:
-    """Give the columns that list the members of each incident."""
+    """Return the columns that list the members of each incident."""
     hosts = pd.Series(rows["node"].to_numpy()).groupby(incident).nunique()
     # A network port or a PCI address is told by its own host; a GPU index also by those that wait.
     has_port = lead["device"].astype(object).map(lambda name: ":" in str(name))

@@ -107,7 +107,7 @@ def classify(
     rules: pd.DataFrame | str | Path | None = None,
     default: str = "compute",
 ) -> pd.DataFrame:
-    """Say for each kernel name what the kernel is for, and which rule said so.
+    """Return for each kernel name what the kernel is for, and which rule said so.
 
     ``rules`` of the user's own, a frame or a CSV file like the shipped one, are asked before the
     shipped ones. A name that no rule matches gets the kind ``default`` and the rule ``"default"``,

@@ -163,7 +163,7 @@ class Network:
 
 
 def _ring_gbps(matrix: Floats, region: NDArray[np.int64]) -> float:
-    """Give the slowest link of the best ring of all workers, region after region."""
+    """Return the slowest link of the best ring of all workers, region after region."""
     used, count = np.unique(region, return_counts=True)
     inside = np.diag(matrix)[used][count > 1]
     between = _best_ring(matrix[np.ix_(used, used)].tobytes(), len(used))

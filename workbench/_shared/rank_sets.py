@@ -65,7 +65,7 @@ def remarks_on_set(
 def _apart(
     ranks: pd.DataFrame, names: Callable[[], Names], communicates: Callable[[], bool]
 ) -> list[str]:
-    """Say why files that were read as ranks of one job may be of several; the surest sign first.
+    """List reasons why files read as ranks of one job may be of several; the surest first.
 
     Ranks that the caller gave are believed.
     """

@@ -217,7 +217,7 @@ def _is_at_hand(name: str) -> bool:
 
 
 def notebooks_folder() -> Path:
-    """Give the folder with the notebooks: inside the installed package, or of the clone."""
+    """Return the folder with the notebooks: inside the installed package, or of the clone."""
     package = Path(__file__).resolve().parents[1]
     for folder in (package / "_notebooks", package.parent / "notebooks"):
         if folder.is_dir():
@@ -268,7 +268,7 @@ def _takers(data: Path) -> tuple[Told, set[str]]:
 
 
 def _at_hand(notebook: Path) -> Path:
-    """Give a notebook by its path, or one of the package by its name alone."""
+    """Return a notebook by its path, or one of the package by its name alone."""
     own = notebooks_folder() / notebook
     is_name = notebook.name == str(notebook) and not notebook.exists()
     return own if is_name and own.is_file() else notebook

@@ -109,7 +109,7 @@ def names_in(bundle: Bundle, data: Path) -> dict[str, str]:
 
 
 def _texts(table: Any) -> Iterator[tuple[str, list[str]]]:
-    """Give the columns of all tables of a bundle that may hold names, each value once."""
+    """Yield the columns of all tables of a bundle that may hold names, each value once."""
     import pandas as pd
 
     if isinstance(table, pd.DataFrame):
@@ -122,7 +122,7 @@ def _texts(table: Any) -> Iterator[tuple[str, list[str]]]:
 
 
 def _steps(path: str) -> list[str]:
-    """Give the steps of a path that may name something, and file names without their endings."""
+    """Return the steps of a path that may name something, and file names without their endings."""
     steps = [step for step in re.split(r"[/\\!:]+", path) if step]
     return [
         re.sub(r"(\.(pt|trace|json|gz|csv|log|parquet|tar|jsonl|txt|zst))+$", "", s) for s in steps

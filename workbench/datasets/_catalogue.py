@@ -63,35 +63,35 @@ def describe() -> pd.DataFrame:
 
 
 def sets() -> pd.DataFrame:
-    """Give one row of text per data set, bundled ones first."""
+    """Return one row of text per data set, bundled ones first."""
     return _read(data_folder() / "SETS.csv", _SETS)
 
 
 def is_bundled(name: str) -> bool:
-    """Say whether the set comes with the package."""
+    """Return whether the set comes with the package."""
     return bool((bundled_files()["dataset"] == name).any())
 
 
 def is_synthetic(name: str) -> bool:
-    """Say whether the set was made by a generator rather than measured."""
+    """Return whether the set was made by a generator rather than measured."""
     table = sets()
     return bool((table.loc[table["dataset"] == name, "synthetic"] == "yes").any())
 
 
 def files_of(name: str) -> pd.DataFrame:
-    """Give the files of one set: ``file``, ``bytes``, ``sha256`` and, if public, ``url``."""
+    """Return the files of one set: ``file``, ``bytes``, ``sha256`` and, if public, ``url``."""
     require(name)
     table = bundled_files() if is_bundled(name) else public_files()
     return table[table["dataset"] == name].reset_index(drop=True)
 
 
 def bundled_files() -> pd.DataFrame:
-    """Give one row per file that comes with the package."""
+    """Return one row per file that comes with the package."""
     return _read(data_folder() / "SOURCES.csv", _BUNDLED)
 
 
 def public_files() -> pd.DataFrame:
-    """Give one row per file of the public sets."""
+    """Return one row per file of the public sets."""
     return _read(data_folder() / "PUBLIC.csv", _PUBLIC)
 
 
@@ -108,7 +108,7 @@ def require(name: str) -> None:
 
 
 def data_folder() -> Path:
-    """Give the folder with the catalogue: inside the installed package, or of the clone."""
+    """Return the folder with the catalogue: inside the installed package, or of the clone."""
     package = Path(__file__).resolve().parents[1]
     for folder in (package / "_bundled", package.parent / "data"):
         if (folder / "SETS.csv").is_file():
@@ -245,7 +245,7 @@ def choose(own: str | Path | None, *candidates: str) -> Choice:
 
 
 def _is_bundled_synthetic(path: Path) -> bool:
-    """Say whether a path leads into a bundled set that was simulated."""
+    """Return whether a path leads into a bundled set that was simulated."""
     table = describe()
     bundled = table.loc[table["synthetic"] & (table["place"] == "bundled"), "dataset"]
     folders = [folder_of(str(name), "bundled").resolve() for name in bundled]
@@ -347,7 +347,7 @@ def verify(name: str) -> pd.DataFrame:
 
 
 def place(name: str) -> str | None:
-    """Say where all files of a set lie: bundled, mirror, cache, or None for not at hand."""
+    """Describe where all files of a set lie: bundled, mirror, cache, or None for not at hand."""
     files = files_of(name)["file"]
     # Wheels leave out sets that few need: fetched ones lie where public ones do.
     options = ("bundled", "mirror", "cache") if is_bundled(name) else ("mirror", "cache")
@@ -361,7 +361,7 @@ def place(name: str) -> str | None:
 
 
 def folder_of(name: str, option: str) -> Path:
-    """Give the folder of a set in one of the three places."""
+    """Return the folder of a set in one of the three places."""
     if option == "bundled":
         return data_folder() / name
     if option == "mirror":
@@ -370,7 +370,7 @@ def folder_of(name: str, option: str) -> Path:
 
 
 def checked(name: str, option: str) -> Path:
-    """Give the folder of a set after comparing its files with their checksums."""
+    """Return the folder of a set after comparing its files with their checksums."""
     folder = folder_of(name, option)
     for row in files_of(name).itertuples():
         path = folder / str(row.file)
@@ -381,13 +381,13 @@ def checked(name: str, option: str) -> Path:
 
 
 def matches(path: Path, sha256: str) -> bool:
-    """Say whether a file has this checksum; a file that did not change is read once."""
+    """Return whether a file has this checksum; a file that did not change is read once."""
     stat = path.stat()
     return _hash_once(path, (stat.st_mtime_ns, stat.st_size, stat.st_ino)) == sha256
 
 
 def cache_folder() -> Path:
-    """Give the folder for downloads, which need not exist yet."""
+    """Return the folder for downloads, which need not exist yet."""
     if chosen := os.environ.get(CACHE_ENV):
         return Path(chosen).expanduser()
     home = "~/Library/Caches" if sys.platform == "darwin" else "~/.cache"

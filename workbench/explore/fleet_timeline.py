@@ -104,13 +104,13 @@ def _hosts(table: pd.DataFrame) -> list[str]:
 
 
 def _is_of(table: pd.DataFrame, host: str) -> pd.Series:
-    """Say which rows are of a host, or of the job as a whole."""
+    """Return which rows are of a host, or of the job as a whole."""
     of_all = ~table["panel"].isin(["power", "failures"]) | (table["lane"] == "all entities")
     return of_all | (table["node"] == host).fillna(value=False)
 
 
 def _ends(table: pd.DataFrame, moment: int, window_s: int) -> tuple[int, int]:
-    """Give the ends of the window: a third of it lies before the moment."""
+    """Return the ends of the window: a third of it lies before the moment."""
     before = window_s * _SECOND // 3
     first = max(moment - before, int(table["start_ns"].min()))
     last = min(moment - before + window_s * _SECOND, int(table["end_ns"].max()))

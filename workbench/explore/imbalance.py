@@ -48,7 +48,7 @@ Stream = Callable[[str, int, int], pd.DataFrame]
 
 
 def _named(lengths: Lengths) -> tuple[dict[str, pd.DataFrame], widgets.Dropdown]:
-    """Give data sets a name each, and the control that offers them."""
+    """Name data sets, and return the control that offers them."""
     sets = {"documents": lengths} if isinstance(lengths, pd.DataFrame) else dict(lengths)
     if not sets:
         msg = "no lengths to explore; pass a table of load.document_lengths, or several by name"

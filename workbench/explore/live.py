@@ -75,7 +75,7 @@ class LiveExplorer(Explorer):
         self.stop.on_click(lambda _button: self._asked_to_stop.set())
 
     def is_running(self) -> bool:
-        """Say whether the thread is still at work."""
+        """Return whether the thread is still at work."""
         return self.thread is not None and self.thread.is_alive()
 
     def close(self) -> None:

@@ -143,7 +143,7 @@ class Explorer(widgets.VBox):  # type: ignore[misc]
         return html.unescape(text)
 
     def state(self) -> str:
-        """Say in one line what the controls are set to."""
+        """Describe the settings of the controls in one line."""
         return ", ".join(
             f"{control.description or name} = {chosen(control)}"
             for name, control in self.controls.items()
@@ -191,7 +191,7 @@ def _fit(control: widgets.ValueWidget) -> None:
 
 
 def _slider_px(control: widgets.ValueWidget) -> int:
-    """Give the width of a slider whose track is long enough to be aimed at."""
+    """Return the width of a slider whose track is long enough to be aimed at."""
     values = getattr(control, "_options_labels", None) or ["1,000,000"]
     if not any(any(map(str.isdigit, words)) for words in values):
         msg = f"{control.description!r} offers names, which have no order; use a Dropdown"

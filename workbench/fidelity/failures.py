@@ -169,7 +169,7 @@ def scenarios() -> Iterator[Reading]:
 
 
 def _productive(runs: pd.DataFrame) -> tuple[float, float]:
-    """Give the mean productive share and half of its interval."""
+    """Return the mean productive share and half of its interval."""
     table = analyze.goodput_mean(runs)
     (mean,) = table[table["state"] == "productive"].to_dict("records")
     return float(mean["gpu_time_share"]), float(mean["high_share"] - mean["low_share"]) / 2

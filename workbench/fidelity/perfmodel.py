@@ -134,7 +134,7 @@ def megatron_errors() -> pd.DataFrame:
 
 
 def llama_jobs() -> pd.DataFrame:
-    """Give the rows of Llama 3; replicas are GPUs over the other sizes."""
+    """Return the rows of Llama 3; replicas are GPUs over the other sizes."""
     jobs = []
     for row in published("iteration_llama3"):
         sizes = llama_sizes(row)
@@ -156,7 +156,7 @@ def llama_sizes(row: dict[str, str]) -> dict[str, int]:
 
 
 def lumos_jobs() -> pd.DataFrame:
-    """Give the nine bars of Lumos, with compute and overlap besides the total."""
+    """Return the nine bars of Lumos, with compute and overlap besides the total."""
     jobs = []
     for row in published("iteration_lumos"):
         rounds = 2 * int(row["pipeline_parallel"])
@@ -522,7 +522,7 @@ def _reading(label: str, errors: np.ndarray) -> Reading:
 def _fitted_errors(
     rows: pd.DataFrame, apart: str, value: Any, columns: Columns, *, every: int
 ) -> np.ndarray:
-    """Give the errors of the rows with one value of a column, fitted to all others."""
+    """Return the errors of the rows with one value of a column, fitted to all others."""
     own = rows[apart] == value
     model = analyze.iteration_model(rows[~own], residual="none")
     return _errors(rows[own], model, columns, every=every)
@@ -531,7 +531,7 @@ def _fitted_errors(
 def _errors(
     rows: pd.DataFrame, model: analyze.IterationModel, columns: Columns, *, every: int
 ) -> np.ndarray:
-    """Give the errors of all pairs: predicted by a model that saw none, and by FLOPs per GPU.
+    """Return the errors of all pairs: predicted by a model that saw none, and by FLOPs per GPU.
 
     One row of so many is the trace. Both rows of a pair agree in the first columns, and differ in
     some of the second.

@@ -136,7 +136,7 @@ def peaks_of_means(folder: Path) -> Iterator[Reading]:
 
 
 def _run(folder: Path, *, edge_ns: int = 0) -> tuple[pd.DataFrame, int, int]:
-    """Give the power of all nodes, and the run without its edges."""
+    """Return the power of all nodes, and the run without its edges."""
     log = load.power(folder / "power", scope="node_ac", progress=False)
     nodes = log.entities.loc[log.entities["scope"] == "node_ac", "entity"]
     (result,) = folder.glob("result_*.txt")

@@ -32,7 +32,7 @@ def published(name: str) -> list[dict[str, str]]:
 
 
 def printed_ns(row: dict[str, str], *names: str) -> Iterator[tuple[str, int]]:
-    """Give the microseconds of a row as exact nanoseconds; what was not printed is dropped."""
+    """Yield the microseconds of a row as exact nanoseconds; what was not printed is dropped."""
     for name in names:
         if text := row[f"{name}_us"]:
             nanoseconds = Decimal(text) * 1000
@@ -64,14 +64,14 @@ class Reading:
     reached: float | None = None
 
     def holds(self) -> bool:
-        """Say whether both numbers agree; a missing number agrees with nothing."""
+        """Return whether both numbers agree; a missing number agrees with nothing."""
         if self.bound:
             above = self.here - self.printed
             return bool((above if self.bound == "at least" else -above) >= -self.tolerance)
         return bool(abs(self.here - self.printed) <= self.tolerance)
 
     def verdict(self) -> str:
-        """Give the verdict: pass, short (of a limit, as known) or FAIL."""
+        """Return the verdict: pass, short (of a limit, as known) or FAIL."""
         if self.holds():
             return "pass"
         if self.reached is None or not self.bound:
@@ -221,7 +221,7 @@ def run(noun: str | None = None, *, progress: Callable[[str], None] | None = Non
 
 
 def failed(frame: pd.DataFrame) -> bool:
-    """Say whether any claim fails; one that is absent does not.
+    """Return whether any claim fails; one that is absent does not.
 
     Parameters
     ----------
@@ -370,7 +370,7 @@ def _verdicts(rows: pd.DataFrame) -> str:
 
 
 def _claims(frame: pd.DataFrame) -> Iterator[pd.DataFrame]:
-    """Give the rows of each claim and source, in the order they were computed."""
+    """Yield the rows of each claim and source, in the order they were computed."""
     FIDELITY.check(frame)
     keys = [frame[name].astype(object) for name in ("noun", "claim", "source")]
     yield from (rows for _, rows in frame.groupby(keys, sort=False))

@@ -109,7 +109,7 @@ def ablations(folder: Path) -> Iterator[Reading]:
 
 
 def _only(folder: Path, name: str) -> pd.DataFrame:
-    """Give the events of the one rank with GPU work whose trace is in that folder."""
+    """Return the events of the one rank with GPU work whose trace is in that folder."""
     (events,) = (events for where, events in _ranks(folder) if where.startswith(f"{name}/"))
     return events
 

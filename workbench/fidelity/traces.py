@@ -349,7 +349,7 @@ def _compare_pytorch(name: str, content: bytes, nodes: pd.DataFrame) -> Iterator
 
 
 def _loaded(archive: Path, suffix: str) -> Iterator[tuple[str, bytes, pd.DataFrame]]:
-    """Give name, bytes and loaded nodes of every file of an archive, each loaded alone."""
+    """Yield name, bytes and loaded nodes of every file of an archive, each loaded alone."""
     with tarfile.open(archive) as members, tempfile.TemporaryDirectory() as folder:
         for member in members:
             base = Path(member.name).name

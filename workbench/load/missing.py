@@ -51,7 +51,7 @@ class Missing:
 
 
 def missing(path: str | Path | None, kind: str) -> Missing:
-    """Say in one line that a path has no data of a kind, and which files would be some.
+    """Report in one line that a path has no data of a kind, and which files would be.
 
     Parameters
     ----------

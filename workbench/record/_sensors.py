@@ -370,4 +370,4 @@ class Sampler(Protocol):
         """Read every sensor once; one that does not answer gives a row without values."""
 
     def close(self) -> None:
-        """Give back what the driver holds."""
+        """Release what the driver holds."""

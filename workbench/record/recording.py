@@ -331,7 +331,7 @@ def exit_code(child: subprocess.Popen[bytes]) -> int:
 
 
 def _terminal_tells_all() -> bool:
-    """Say whether this process is in the foreground of a terminal, as the command is then.
+    """Return whether this process is in the foreground of a terminal, as the command is then.
 
     Where its input comes from says nothing of that: ``< /dev/null`` leaves it there.
     """

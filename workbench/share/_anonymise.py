@@ -169,7 +169,7 @@ def _holds(text: str, name: str) -> bool:
 
 
 def _layers(name: str, text: str) -> Iterator[str]:
-    """Give everything that a file says: as written, decoded, and unpacked from pictures."""
+    """Yield everything that a file says: as written, decoded, and unpacked from pictures."""
     yield text if not name.endswith((".html", ".svg")) else ""
     for part in _parts(PurePosixPath(name.removesuffix(".gz")).suffix, text):
         yield part

@@ -43,7 +43,7 @@ def drop_instructions(notebook: Any) -> None:
 
 
 def mark_published_cases(notebook: Any) -> None:
-    """Say above every section tagged :data:`PUBLISHED_CASE` that it is not about one's data."""
+    """Note above every section tagged :data:`PUBLISHED_CASE` that it is not about one's data."""
     for cell in notebook["cells"]:
         text = "".join(cell["source"])
         if PUBLISHED_CASE in _tags(cell) and _NOT_YOURS not in text:

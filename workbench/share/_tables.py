@@ -173,7 +173,7 @@ def _text(value: Any) -> str:
 
 
 def _numbers(name: str, values: Sequence[Any]) -> tuple[str, str, list[str]]:
-    """Give title, unit and cells of a column of numbers."""
+    """Return title, unit and cells of a column of numbers."""
     match = _SUFFIX.search(name)
     suffix = match[1] if match else ""
     title = (name[: match.start()] if match else name).replace("_", " ")

@@ -283,7 +283,7 @@ def _page(path: Path, ran: tuple[Any, list[str]], parameters: Mapping[str, objec
 
 
 def _unloaded(notebook: Any, failed: list[tuple[int, Any]]) -> str:
-    """Say why data could not be loaded, if a page shows nothing of them; else nothing."""
+    """Explain why data could not be loaded, if a page shows nothing of them; else nothing."""
     is_unloaded = bool(failed) and failed[0][1].ename == LoadError.__name__
     if not is_unloaded or _titles(_prose.without_published_cases(notebook)):
         return ""
@@ -394,7 +394,7 @@ def _card(page: _Page, link: Link, findings: list[str]) -> dict[str, Any]:
 
 
 def _label(path: Path) -> str:
-    """Give the short name of a page: ``01_traces`` becomes ``Traces``."""
+    """Return the short name of a page: ``01_traces`` becomes ``Traces``."""
     words = re.sub(r"^\d+[_-]*", "", path.stem).replace("_", " ").strip() or path.stem
     # A word without vowels is an abbreviation: PVF.
     spelled = [
@@ -421,7 +421,7 @@ def _refuse_foreign(out: Path) -> None:
 
 @contextlib.contextmanager
 def _fresh(out: Path) -> Iterator[Path]:
-    """Give an empty folder that takes the place of ``out`` when all went well."""
+    """Yield an empty folder that takes the place of ``out`` when all went well."""
     out.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f".{out.name}-", dir=out.parent) as name:
         new, old = Path(name) / "new", Path(name) / "old"

@@ -79,7 +79,7 @@ def find_chrome() -> str | None:
 
 
 def why_no_pictures() -> str:
-    """Say what is missing for pictures and how to get it; empty if nothing is."""
+    """Describe what is missing for pictures and how to get it; empty if nothing is."""
     try:
         import kaleido  # noqa: F401
     except ImportError:

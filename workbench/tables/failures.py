@@ -113,7 +113,7 @@ class FailureLog(_Loaded):
     quality: pd.DataFrame
 
     def __repr__(self) -> str:
-        """Say what was loaded, and list the first findings that need a look."""
+        """Describe what was loaded, and list the first findings that need a look."""
         lines = int(self.failures["line_count"].sum())
         return (
             f"FailureLog: {len(self.failures):,} incidents from {lines:,} lines or events, "
@@ -258,7 +258,7 @@ class FlightRecording(_Loaded):
     quality: pd.DataFrame
 
     def __repr__(self) -> str:
-        """Say what was loaded, and list the first findings that need a look."""
+        """Describe what was loaded, and list the first findings that need a look."""
         pending = int(self.ranks["pending_count"].sum())
         return (
             f"FlightRecording of {len(self.ranks):,} ranks: {len(self.entries):,} operations, "

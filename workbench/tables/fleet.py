@@ -34,7 +34,7 @@ class Fleet:
         return any(log.is_synthetic for log in (self.power, self.job, self.failures))
 
     def __repr__(self) -> str:
-        """Say what was loaded and what was not there."""
+        """Describe what was loaded and what was not there."""
         counts = {
             "power": (len(self.power.power), "readings"),
             "job log": (len(self.job.steps), "steps"),

@@ -137,7 +137,7 @@ class MemoryRecording:
         return bool((self.quality["what"] == SAYS_SYNTHETIC).any())
 
     def __repr__(self) -> str:
-        """Say what was loaded, and list the first findings that need a look."""
+        """Describe what was loaded, and list the first findings that need a look."""
         ranks, failures = self.memory["rank"].nunique(), (self.memory["action"] == "oom").sum()
         return (
             f"MemoryRecording of {ranks:,} rank{'s' * (ranks != 1)}: {len(self.memory):,} actions, "

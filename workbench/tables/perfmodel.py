@@ -219,7 +219,7 @@ class ExecutionGraph:
         return sum(array.nbytes for array in arrays if isinstance(array, np.ndarray))
 
     def __repr__(self) -> str:
-        """Say how large it is and why it is unreliable."""
+        """Describe the size of the graph and why it is unreliable."""
         inferred = float(self.is_inferred.mean()) if len(self.is_inferred) else 0.0
         ranks = len(np.unique(self.point_rank[self.point_rank >= 0]))
         head = (

@@ -161,7 +161,7 @@ class PowerLog:
         return bool((self.quality["what"] == SAYS_SYNTHETIC).any())
 
     def __repr__(self) -> str:
-        """Say what was loaded, and list the first findings that need a look."""
+        """Describe what was loaded, and list the first findings that need a look."""
         scopes = self.entities["scope"].value_counts(sort=False)
         metered = ", ".join(f"{count:,} {scope}" for scope, count in scopes.items())
         return (
@@ -183,7 +183,7 @@ class PowerRollup:
         return bool((self.quality["what"] == SAYS_SYNTHETIC).any())
 
     def __repr__(self) -> str:
-        """Say what was rolled up, and list the first findings that need a look."""
+        """Describe what was rolled up, and list the first findings that need a look."""
         readings = int(self.rollup["reading_count"].sum())
         return (
             f"PowerRollup: {readings:,} readings of {self.rollup['entity'].nunique():,} entities "
@@ -205,7 +205,7 @@ class JobLog:
         return bool((self.quality["what"] == SAYS_SYNTHETIC).any())
 
     def __repr__(self) -> str:
-        """Say what was loaded, and list the first findings that need a look."""
+        """Describe what was loaded, and list the first findings that need a look."""
         return (
             f"JobLog: {len(self.steps):,} steps, {len(self.spans):,} spans"
             f"; {flagged_text(self.quality)}"

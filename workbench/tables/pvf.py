@@ -144,7 +144,7 @@ class Injections:
         return bool(self.campaign["is_synthetic"].fillna(value=False).any())
 
     def __repr__(self) -> str:
-        """Say what was loaded, and list the first findings that need a look."""
+        """Describe what was loaded, and list the first findings that need a look."""
         tools = ", ".join(sorted(set(self.campaign["tool"])))
         count = len(self.campaign)
         return (
@@ -168,7 +168,7 @@ class ExhaustiveInjections:
         return bool(self.campaign["is_synthetic"].fillna(value=False).any())
 
     def __repr__(self) -> str:
-        """Say what was injected into what."""
+        """Describe what was injected into what."""
         head = self.campaign.iloc[0]
         return (
             f"ExhaustiveInjections of {head['model_name']}: {len(self.sites):,} sites "

@@ -27,7 +27,7 @@ class Column:
     optional: bool = False
 
     def misfit(self, values: pd.Series) -> str:
-        """Say what is wrong with ``values``; an empty text means nothing is."""
+        """Describe the first problem of ``values``; empty if there is none."""
         if not self._same_dtype(values):
             return f"has dtype {values.dtype}, needs {self.dtype}"
         if not self.nullable and values.isna().any():

@@ -297,7 +297,7 @@ class Trace:
         return bool((self.quality["what"] == SAYS_SYNTHETIC).any())
 
     def __repr__(self) -> str:
-        """Say what was loaded, and list the first findings that need a look."""
+        """Describe what was loaded, and list the first findings that need a look."""
         sizes = ", ".join(
             f"{len(table):,} {field.name}"
             for field in fields(self)
@@ -338,7 +338,7 @@ class RankFiles(Protocol):
 
     @property
     def quality(self) -> pd.DataFrame:
-        """Say what was passed over."""
+        """List what was skipped."""
         ...
 
     @property

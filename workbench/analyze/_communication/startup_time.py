@@ -18,7 +18,7 @@ Floats = NDArray[np.float64]
 def startup_time(
     rank_counts: Sequence[int], *, libraries: Sequence[str] | None = None
 ) -> pd.DataFrame:
-    """Give the start-up time of communication libraries, with interval and basis.
+    """Return the start-up time of communication libraries, with interval and basis.
 
     Parameters
     ----------

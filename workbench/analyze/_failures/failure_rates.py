@@ -30,7 +30,7 @@ _COLUMNS = ("cause", "category", "severity", "kind")
 
 
 def failure_rate(failure_count: int, *, node_count: int, days: float) -> pd.DataFrame:
-    """Say how often nodes fail, from a count and the time they were watched.
+    """Estimate how often nodes fail, from a count and the time they were observed.
 
     Parameters
     ----------
@@ -84,7 +84,7 @@ def failure_rates(
     leave_out: Sequence[str] = LEFT_OUT,
     confidence_level: float = _CONFIDENCE,
 ) -> pd.DataFrame:
-    """Say how often nodes fail, all together, by cause, or by group of nodes.
+    """Estimate how often nodes fail: overall, by cause, or by group of nodes.
 
     A rate needs what it is divided by: how many nodes were watched for how long. It is
     never guessed from the failures, because nodes that never failed leave no trace there.
@@ -212,7 +212,7 @@ def _table(
 
 
 def standby_nodes(node_count: int, fail_share: float, *, quantile_share: float = 0.99) -> int:
-    """Say how many standby nodes are enough for the failures of one period.
+    """Compute how many standby nodes are enough for the failures of one period.
 
     Parameters
     ----------

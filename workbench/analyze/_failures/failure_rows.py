@@ -50,7 +50,7 @@ def counted(
 
 
 def reporters(kinds: pd.Series) -> pd.Series:
-    """Give who reported: the kinds of errors that a kernel logs come from one."""
+    """Return who reported: the kinds of errors that a kernel logs come from one."""
     return kinds.where(~kinds.isin(KERNEL_KINDS), "kernel")
 
 
@@ -69,7 +69,7 @@ def several_reporters(failures: pd.DataFrame) -> list[str]:
 
 
 def doubtful_counts(failures: pd.DataFrame) -> list[str]:
-    """Say why some failures that count may be fewer than their rows."""
+    """List reasons why the counted failures may be fewer than their rows."""
     return [*several_reporters(failures), *_many_at_once(failures)]
 
 
@@ -197,7 +197,7 @@ def _refuse_strangers(failures: pd.DataFrame, spans: pd.DataFrame) -> None:
 
 
 def watched_throughout(nodes: pd.DataFrame, *, span_ns: tuple[int, int]) -> pd.DataFrame:
-    """Say that every node was watched over the whole span of a log.
+    """Assume that every node was observed over the whole span of a log.
 
     A log mentions a node when something happens to it, not from when to when it was watched;
     a node that is mentioned once would have no time at all. If the log is that of a cluster

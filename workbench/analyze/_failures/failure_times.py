@@ -22,7 +22,7 @@ _SAID_BEFORE = ("follow-on", "planned")
 
 
 def observed_span(failures: pd.DataFrame, *tables: pd.DataFrame) -> tuple[int, int]:
-    """Give from when to when logs watched, in ns, over their tables.
+    """Return from when to when logs watched, in ns, over their tables.
 
     Parameters
     ----------

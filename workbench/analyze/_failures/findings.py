@@ -67,7 +67,7 @@ class Failing:
 
     @property
     def elsewhere(self) -> str:
-        """Say which failures are not counted because they are on another clock."""
+        """Describe which failures are not counted because they are on another clock."""
         others = self.log.failures.drop(index=self.of_one_clock.index)["source"]
         if others.empty:
             return ""

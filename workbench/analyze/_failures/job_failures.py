@@ -27,7 +27,7 @@ def job_failures(
     outcomes: Sequence[str] = _FAILED,
     leave_out: Sequence[str] = LEFT_OUT,
 ) -> pd.DataFrame:
-    """Say for each failed run of a job what failed on its nodes around its end.
+    """Find what failed on the nodes of each failed run of a job around its end.
 
     Health checks run every few minutes, so a cause may be seen only after the job has died.
     Several causes at once are the rule for hardware: all are kept, and one leads. A run for

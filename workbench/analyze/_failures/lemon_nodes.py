@@ -189,7 +189,7 @@ def lemon_recall(
     lemons: Lemons | None = None,
     false_discovery_share: float = 0.05,
 ) -> pd.DataFrame:
-    """Say how many lemons :func:`lemon_nodes` is to find, by how long nodes are watched.
+    """Predict how many lemons :func:`lemon_nodes` finds, by how long nodes are observed.
 
     A node that fails twice as often as others looks like them for weeks, because even a bad
     node fails rarely. So a short list of lemons from a short log proves nothing about the

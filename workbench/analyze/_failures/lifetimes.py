@@ -118,7 +118,7 @@ def _group(nodes: pd.Series, groups: Mapping[str, str] | None) -> pd.Series | st
 def failure_gaps(
     failures: pd.DataFrame, *, leave_out: Sequence[str] = LEFT_OUT, confidence_level: float = 0.95
 ) -> pd.DataFrame:
-    """Say whether the failures of all nodes together come in bursts.
+    """Return whether the failures of all nodes together come in bursts.
 
     Models of goodput let failures come by chance, one independent of the next. In a log
     with bursts the recoveries overlap, and the same number of failures costs less.
@@ -176,7 +176,7 @@ _BANDS = ("plain", "log-log")
 def survival(
     lifetimes: pd.DataFrame, *, band: Band = "plain", confidence_level: float = 0.95
 ) -> pd.DataFrame:
-    """Say what share lives beyond each age, counting those that have not failed yet.
+    """Estimate the share that survives beyond each age, counting those that have not failed yet.
 
     What was still alive when it was last watched is not thrown away: it lived at least so
     long. Leaving it out, or taking its age for a lifetime, makes everything look worse.

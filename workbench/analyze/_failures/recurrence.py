@@ -135,7 +135,7 @@ def failure_trend(
     leave_out: Sequence[str] = LEFT_OUT,
     confidence_level: float = 0.95,
 ) -> pd.DataFrame:
-    """Say whether failures became more or less frequent while the nodes were watched.
+    """Return whether failures became more or less frequent while the nodes were watched.
 
     Parameters
     ----------

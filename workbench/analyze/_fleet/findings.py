@@ -83,7 +83,7 @@ class Logged:
         return float(self.states["time_s"].sum())
 
     def cost(self, seconds: float) -> Cost:
-        """Give time that all GPUs lose as hours or seconds of the job, and as a share of it."""
+        """Return time that all GPUs lose as hours or seconds of the job, and as a share of it."""
         is_long = seconds >= 3600
         return {
             "cost": seconds / 3600 if is_long else seconds,

@@ -37,7 +37,7 @@ def kernel_energy(
     clock_offset_s: float = 0.0,
     by: Literal["kind", "rule"] = "kind",
 ) -> pd.DataFrame:
-    """Say how much energy each kind of kernel took, from power recorded beside the trace.
+    """Estimate the energy of each kind of kernel, from power recorded beside the trace.
 
     A meter sees the sum. Where the mix of kernels changes from reading to reading, their powers can
     be told apart; where it does not, nobody can, and this function refuses instead of splitting
@@ -140,7 +140,7 @@ def _work(events: pd.DataFrame, by: str) -> _Work:
 def _readings(
     power: pd.DataFrame, ahead_ns: int, work: _Work, window: float
 ) -> tuple[Ints, Floats]:
-    """Give the readings that average nothing but time of the trace."""
+    """Return the readings that average nothing but time of the trace."""
     POWER.check(power)
     entities = [str(name) for name in power["entity"].unique()]
     if len(entities) > 1:

@@ -106,7 +106,7 @@ def _carried(watts: Floats, low: Flags, width: int, otherwise: Floats) -> Floats
 
 
 def _runs(low: Flags, watts: Floats, least_cells: float) -> list[tuple[int, int]]:
-    """Give first and last low cell of each dip; short returns and unknown cells do not end one."""
+    """Return first and last low cell of each dip; short rises and unknown cells do not end it."""
     at = np.flatnonzero(low)
     if not len(at):
         return []
@@ -144,7 +144,7 @@ def _row(
 
 
 def overlap_s(start_ns: int, end_ns: int, starts: object, ends: object) -> float:
-    """Give how long any of some intervals lies inside one other, in s."""
+    """Return how long any of some intervals lies inside one other, in s."""
     from_ns = np.maximum(np.asarray(starts, dtype=np.int64), start_ns)
     to_ns = np.minimum(np.asarray(ends, dtype=np.int64), end_ns)
     return intervals.measure(from_ns, to_ns) / SECOND
@@ -247,7 +247,7 @@ class _Events:
         self.failures = logged.astype({"start_ns": "int64"})
 
     def _is_work(self, spans: pd.DataFrame) -> pd.Series:
-        """Say which stretches hold work: of a run, an epoch, a block of training."""
+        """Return which stretches hold work: of a run, an epoch, a block of training."""
         is_named = spans["kind"].isin(["run", "training"])
         starts, ends = intervals.union(self.steps["start_ns"], self.steps["end_ns"])
         edges = np.stack([starts, ends], axis=1).ravel()

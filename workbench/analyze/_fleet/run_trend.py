@@ -300,7 +300,7 @@ def _likelihood_ratios(counts: Floats, hours: Floats) -> Floats:
 
 
 def _doubts(runs: pd.DataFrame, at: int) -> Iterator[str]:
-    """Say what speaks against a change at a place."""
+    """Yield what speaks against a change at a run."""
     if at == len(runs) - 1:
         yield "one run after the change: run it again"
     if at == 1:

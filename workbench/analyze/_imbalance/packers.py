@@ -202,7 +202,7 @@ def delay_queues(
 
 
 def _by_batch(rows: Ints, batch: Ints) -> dict[int, list[int]]:
-    """Give the rows of each batch, in the order they come; batches ascend."""
+    """Return the rows of each batch, in the order they come; batches ascend."""
     if not len(rows):
         return {}
     keys = batch[rows]
@@ -222,7 +222,7 @@ def _spread(
     out: tuple[list[int], list[int]],
     shape: tuple[int, int, float],
 ) -> list[int]:
-    """Give every document to a micro-batch of one global batch; return those that fit nowhere."""
+    """Assign documents to micro-batches of one global batch; return those that fit nowhere."""
     first, count, limit = shape
     rows, micro_batches = out
     heap = [(0.0, micro_batch) for micro_batch in range(count)]
@@ -281,7 +281,7 @@ def best_fit(
 
 
 def _best_fitting(lengths: list[int], context: int) -> tuple[Ints, int]:
-    """Give the sequence of every document, and how many sequences there are."""
+    """Return the sequence of every document, and how many sequences there are."""
     rooms: list[tuple[int, int]] = []
     sequences = []
     count = 0
@@ -320,7 +320,7 @@ def merged(first: Ints, second: Ints) -> Ints:
 
 
 def windows(keys: Ints) -> list[Ints]:
-    """Give the rows of each key 0, 1, 2 ... of an ascending column."""
+    """Return the rows of each key 0, 1, 2 ... of an ascending column."""
     if not len(keys):
         return []
     edges = np.searchsorted(keys, np.arange(int(keys[-1]) + 2))

@@ -80,7 +80,7 @@ class Parallelism:
 def micro_batch_costs(
     sharding: pd.DataFrame, *, strategy: ContextStrategy = "adaptive", overhead_cost: float = 0.0
 ) -> pd.DataFrame:
-    """Give the forward and backward time of every micro-batch.
+    """Return the forward and backward time of every micro-batch.
 
     Parameters
     ----------

@@ -120,7 +120,7 @@ def row_cache(popularity: pd.DataFrame, *, cached_rows: Sequence[int]) -> pd.Dat
 
 
 def _cached(rows: Floats, share: Floats, size: int) -> Floats:
-    """Give the probability that a row of each class is in an LRU cache of some rows."""
+    """Return the probability that a row of each class is in an LRU cache of some rows."""
     from scipy.optimize import brentq
 
     used = share > 0

@@ -478,7 +478,7 @@ class Loads(NamedTuple):
 
 
 def least_loaded(loads: Loads, order: Ints) -> Ints:
-    """Give each load, in an order, to the least loaded place that has room for it."""
+    """Assign each load, in order, to the least loaded place that has room for it."""
     heap = [(0.0, target) for target in range(loads.places)]
     room = [loads.room] * loads.places
     weights, memory = loads.weight.tolist(), loads.memory.tolist()
@@ -500,7 +500,7 @@ def least_loaded(loads: Loads, order: Ints) -> Ints:
 
 
 def _wished(loads: Loads, wishes: Ints) -> Ints:
-    """Give each load the place that it wishes, or the next one that has room."""
+    """Assign each load to the place it prefers, or to the next one that has room."""
     room = [loads.room] * loads.places
     chosen = wishes.copy()
     for position, (wish, memory) in enumerate(

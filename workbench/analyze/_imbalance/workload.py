@@ -22,7 +22,7 @@ from workbench.tables import (
 
 
 def workload(length_tokens: NDArray[np.int64], crossover_tokens: float) -> NDArray[np.float64]:
-    """Give the work of documents, in units of the linear work of one crossover length.
+    """Return the work of documents, in units of the linear work of one crossover length.
 
     Parameters
     ----------
@@ -199,7 +199,7 @@ def launch_loss(attention: pd.DataFrame) -> pd.DataFrame:
 
 
 def length_shares(lengths: pd.DataFrame, *, cut_tokens: int | None = None) -> pd.DataFrame:
-    """Say for every length how many documents are longer, and what the shorter ones hold.
+    """Count for every length how many documents are longer, and the tokens in the shorter ones.
 
     Parameters
     ----------
@@ -424,7 +424,7 @@ def load_imbalance(
 def _groups(
     loads: ArrayLike | pd.DataFrame, value: str | None, by: str | Sequence[str] | None
 ) -> Iterator[tuple[str, dict[str, Any], Loads]]:
-    """Give name, keys and checked loads of every group."""
+    """Yield name, keys and checked loads of every group."""
     keys = [by] if isinstance(by, str) else list(by or [])
     if isinstance(loads, pd.DataFrame):
         _check_columns(loads, value, keys)

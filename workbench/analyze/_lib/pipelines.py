@@ -64,7 +64,7 @@ def _of_stage(
 
 
 def refusal(kind: ScheduleKind, stages: int, micro_batches: int, chunks: int) -> str:
-    """Say which rule of a schedule is broken; an empty text means none is."""
+    """Describe the first broken rule of a schedule; empty if there is none."""
     if kind in ("gpipe", "1f1b") and chunks != 1:
         return f"{kind} has one chunk per stage, not {chunks}; interleaved has several"
     if kind == "interleaved" and chunks < 2:

@@ -151,7 +151,7 @@ def _events(runs: pd.DataFrame) -> pd.DataFrame:
 def _uncapped_clocks(
     readings: pd.DataFrame, events: pd.DataFrame, least_load_share: float
 ) -> pd.Series:
-    """Give the median clock of each device under load while it was not capped."""
+    """Return the median clock of each device under load while it was not capped."""
     needed = least_load_share * events.groupby("entity")["power_w"].median()
     free = readings[readings["is_known"] & ~readings["is_capped"]]
     least = free["entity"].map(needed).astype("float64")
@@ -229,7 +229,7 @@ REASONS, COUNTER, AT_LIMIT, NOTHING = (
 def judged_readings(
     power: pd.DataFrame, states: pd.DataFrame, *, limit_share: float, longest_gap_periods: float
 ) -> tuple[pd.DataFrame, pd.Index]:
-    """Give every reading with what it says about capping, and the names of the entities.
+    """Return every reading with what it says about capping, and the names of the entities.
 
     Rows are by entity (a position in the names) and time: ``evidence``, ``is_known``,
     ``is_capped``, ``period_ns`` (median of the entity), the interval that the reading stands for

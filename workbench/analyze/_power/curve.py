@@ -414,7 +414,7 @@ def _knees(own: pd.DataFrame, kept_speed_share: float) -> dict[str, Any]:
 
 
 def _kept(own: pd.DataFrame, kept_speed_share: float) -> float:
-    """Give the smallest limit that keeps a speed, or say that the curve has none."""
+    """Return the smallest limit that keeps a speed, or say that the curve has none."""
     kept = own.loc[own["speed_ratio"] >= kept_speed_share, "limit_w"]
     if kept.empty:
         msg = (
@@ -435,7 +435,7 @@ def _knee(limit: np.ndarray, speed: np.ndarray) -> float:
 
 
 def _knees_doubts(row: dict[str, Any]) -> str:
-    """Say what does not look like the effect of a limit."""
+    """Describe what does not look like the effect of a limit."""
     doubts = []
     if row["speed_loss_ratio"] < 0:
         doubts.append(
@@ -455,7 +455,7 @@ def _knees_doubts(row: dict[str, Any]) -> str:
 
 
 def published_curve(name: str = "gb200-meta") -> pd.DataFrame:
-    """Give the speed that others published for some power limits.
+    """Return the speed that others published for some power limits.
 
     What lies between or beyond the published limits comes from
     :func:`workbench.analyze.extended_curve`, marked.
@@ -499,7 +499,7 @@ def published_curve(name: str = "gb200-meta") -> pd.DataFrame:
 
 
 def published_gains(gpu: str | None = None) -> pd.DataFrame:
-    """Give the gains in cluster throughput that others published for lower power limits.
+    """Return the gains in cluster throughput that others published for lower power limits.
 
     Printed numbers are rounded, and a quotient of two of them is known less well than it looks:
     1.9 / 1.7 may be anything from 1.06 to 1.18.
@@ -540,7 +540,7 @@ def published_gains(gpu: str | None = None) -> pd.DataFrame:
 
 
 def provisioning_facts() -> pd.DataFrame:
-    """Give published numbers about a large site and its power, each with source and trust.
+    """Return published numbers about a large site and its power, each with source and trust.
 
     Returns
     -------

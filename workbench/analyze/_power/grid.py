@@ -115,7 +115,7 @@ def check_share(least_covered_share: float) -> None:
 
 
 def edges_of(readings: Signal, period_s: float, start_ns: int | None, end_ns: int | None) -> Times:
-    """Give the edges of the cells; refuse an empty grid and one that fits no memory."""
+    """Return the edges of the cells; refuse an empty grid and one that fits no memory."""
     if not period_s > 0 or np.isinf(period_s) or round(period_s * _NS) < 1:
         msg = f"period_s must be a time of 1 ns or more, in s; got {period_s!r}"
         raise ValueError(msg)
@@ -535,7 +535,7 @@ _LEAST_COVERED_SHARE = 0.5
 
 
 def power_sum(power: pd.DataFrame, *, period_s: float | None = None) -> pd.DataFrame:
-    """Give the sum over all meters as one uniform series.
+    """Return the sum over all meters as one uniform series.
 
     This is :func:`workbench.analyze.power_grid` and :func:`workbench.analyze.power_totals` in one
     call, in cells so short that they do not blunt dips and ramps.

@@ -121,7 +121,7 @@ def _heard(grid: pd.DataFrame) -> tuple[pd.DataFrame, int]:
 
 
 def _lost_share(curve: pd.DataFrame | None, floor_share: float) -> tuple[float, list[str]]:
-    """Give the speed lost at the floor, and why it is in doubt."""
+    """Return the speed lost at the floor, and why it is in doubt."""
     if floor_share == 1:
         return 0.0, []
     known = published_curve() if curve is None else curve

@@ -107,7 +107,7 @@ def at_meter_pace(series: Series) -> Series:
 
 
 def _why_unknown(totals: pd.DataFrame) -> str:
-    """Say that there are readings, but never of all meters at once; "" if that is not it."""
+    """Explain that readings exist, but never of all meters at once; "" if that is not the case."""
     most, expected = int(totals["entity_count"].max()), int(totals["expected_count"].max())
     if not 0 < most < expected or totals["power_w"].notna().any():
         return ""

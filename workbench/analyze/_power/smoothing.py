@@ -234,7 +234,7 @@ class SmoothingPlan:
         )
 
     def words(self) -> str:
-        """Say in a few words what is done, for titles and labels."""
+        """Describe the smoothing in a few words, for titles and labels."""
         words = []
         if self.floor_share:
             words.append(f"floor {100 * self.floor_share:g} %")

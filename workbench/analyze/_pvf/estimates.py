@@ -34,7 +34,7 @@ def pvf(
     confidence_level: float = 0.95,
     beneficial: Beneficial = "wrong",
 ) -> pd.DataFrame:
-    """Say how likely a fault is to give a wrong output, and how sure that is.
+    """Estimate how likely a fault is to give a wrong output, with its interval.
 
     The sampling unit is the fault, not the input: under one fault most inputs go wrong together
     or none does, so 1,000 faults judged on 1,000 inputs each tell about as much as a few thousand
@@ -263,7 +263,7 @@ def clusters(
 
 
 def exact_pvf(truth: ExhaustiveInjections, rules: Rules) -> pd.DataFrame:
-    """Give the factors of a truth; there is nothing to estimate."""
+    """Return the factors of a truth; there is nothing to estimate."""
     if strange := [name for name in rules.by if name in ("direction", "stratum")]:
         msg = f"by={strange[0]!r}: the table of all sites does not hold it; group by its place"
         raise InjectionError(msg)

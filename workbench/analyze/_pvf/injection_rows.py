@@ -210,7 +210,7 @@ def _by_experiment(faults: pd.DataFrame) -> pd.DataFrame:
 
 
 def _sites(faults: pd.DataFrame, experiment: Any, campaign: Any) -> pd.Series:
-    """Give a code per experiment, the same for the same set of places; missing where unknown."""
+    """Return a code per experiment, the same for the same set of places; missing where unknown."""
     elem = faults["elem"].astype(object).where(faults["elem"].notna(), faults["index"])
     # Some tools number layers instead of naming tensors; only there is an index a whole place.
     is_place = faults["index"].astype(object).str.startswith("(", na=False).astype(bool)
@@ -234,7 +234,7 @@ def _sites(faults: pd.DataFrame, experiment: Any, campaign: Any) -> pd.Series:
 
 
 def joint(left: Any, right: Any) -> Any:
-    """Give a code per pair of codes, each from -1."""
+    """Return a code per pair of codes, each from -1."""
     # Shifted by one, since -1 stands for unknown.
     width = int(right.max(initial=0)) + 2
     return pd.factorize((left.astype(np.int64) + 1) * width + right + 1)[0].astype(np.int64)

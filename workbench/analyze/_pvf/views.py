@@ -25,7 +25,7 @@ def pvf_by_bit(
     nan_policy: NanPolicy = "wrong",
     confidence_level: float = 0.95,
 ) -> pd.DataFrame:
-    """Give the factor of every bit place in every layer, those never injected included.
+    """Return the factor of every bit place in every layer, those never injected included.
 
     Parameters
     ----------
@@ -103,7 +103,7 @@ def pvf_by_flips(
     nan_policy: NanPolicy = "wrong",
     confidence_level: float = 0.95,
 ) -> pd.DataFrame:
-    """Give the factor by how many bits flip at once, for each type and component.
+    """Return the factor by how many bits flip at once, for each type and component.
 
     Parameters
     ----------

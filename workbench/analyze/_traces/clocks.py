@@ -136,7 +136,7 @@ def align_clocks(
 
 
 def arrival_doubts(comm: pd.DataFrame, clocks: pd.DataFrame) -> pd.Series:
-    """Say in which collectives clocks do not agree well enough to tell who was last.
+    """Flag collectives in which clocks do not agree well enough to tell which rank was last.
 
     ``comm`` has one row per communication kernel with ``instance`` (-1 if not matched), ``rank``
     and ``start`` on one clock. The doubt is a text, empty if there is none.
@@ -285,7 +285,7 @@ def offsets(moments: Moments) -> Offsets:
 
 
 def joined(moments: Moments) -> Ints:
-    """Give ranks that moments join, directly or through others, the same number."""
+    """Enumerate groups of ranks that moments join, directly or through others."""
     return _connected(_sets(moments), int(moments.rank.max(initial=-1)) + 1)
 
 
@@ -423,7 +423,7 @@ def best_matched(used: pd.DataFrame) -> pd.DataFrame:
 def could_be_shifted(
     used: pd.DataFrame, fitted: Offsets, rank: Ints, residual: NDArray[np.float64]
 ) -> NDArray[np.bool_]:
-    """Say of each rank whether its offset could be a shift of the order instead.
+    """Return for each rank whether its offset could be a shift of the order instead.
 
     ``rank`` is the number of the rank of each row of ``used``, from 0; ``residual`` the uncertainty
     of each rank's clock [ns], NaN if not known.

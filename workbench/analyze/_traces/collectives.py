@@ -341,7 +341,7 @@ _SAME_SIZE = ("all-reduce", "all-gather", "reduce-scatter", "broadcast")
 
 
 def match(comm: pd.DataFrame, ranks: Iterable[int]) -> pd.DataFrame:
-    """Say which kernels of different ranks are the same collective, by giving them one number.
+    """Return which kernels of different ranks are the same collective, by giving them one number.
 
     ``comm`` has one row per communication kernel, in order of rank and start, all columns integers
     and -1 for missing. The result has ``instance``, ``confidence`` (position in CONFIDENCES) and

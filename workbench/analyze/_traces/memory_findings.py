@@ -50,7 +50,7 @@ class Remembered:
         return memory_fragmentation(self.recording)
 
     def can_grow(self, rank: int, device: str) -> bool:
-        """Say whether segments of a device are expandable."""
+        """Return whether segments of a device are expandable."""
         blocks = self.recording.blocks
         of_device = (blocks["rank"] == rank) & (blocks["device"] == device)
         return bool(blocks.loc[of_device, "is_expandable"].any())

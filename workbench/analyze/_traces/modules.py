@@ -157,7 +157,7 @@ class _Entries(NamedTuple):
 def model_tree(
     events: pd.DataFrame, *, functions: bool = False, merged: bool = False
 ) -> pd.DataFrame:
-    """Give the GPU time of every module and annotated range, by itself and with all inside.
+    """Return the GPU time of every module and annotated range, by itself and with all inside.
 
     GPU work runs later than the code that launched it and on no thread of the host, so it is found
     through its launch, not by time. The backward pass runs outside all modules: its operators are
@@ -345,7 +345,7 @@ def _operators(events: pd.DataFrame, nest: Nest, frame: Ints) -> Ints:
 
 
 def _entry_kinds(events: pd.DataFrame, *, functions: bool) -> Ints:
-    """Say of each row which kind of entry it is; -1 for none."""
+    """Return for each row which kind of entry it is; -1 for none."""
     names = [str(name) for name in events["name"].cat.categories]
 
     def is_named(*wanted: bool) -> NDArray[np.bool_]:

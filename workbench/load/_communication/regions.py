@@ -81,7 +81,7 @@ def regions(path: str | Path) -> Regions:
 
 
 def _of_names(names: list[str | None], columns: list[str]) -> list[str]:
-    """Say which rows have no name, one twice, or no column, and which columns have no row."""
+    """Return which rows have no name, one twice, or no column, and which columns have no row."""
     misfits = [f"row {row}: the region has no name" for row, name in enumerate(names) if not name]
     twice = sorted({name for name in names if name and names.count(name) > 1})
     misfits += [f"regions {twice} occur twice"] * bool(twice)

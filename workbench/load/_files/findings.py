@@ -126,7 +126,7 @@ def guarded(label: str, kind: str = "") -> Iterator[None]:
 
 
 def asks_for_argument(error: Exception) -> bool:
-    """Say whether an error asks the caller for what the file does not carry, e.g. its zone.
+    """Return whether an error asks the caller for what the file does not carry, e.g. its zone.
 
     The file is whole, so leaving it out would be wrong.
     """

@@ -41,7 +41,7 @@ class JsonWalk:
                 return self._text[self._at : self._at + 1]
 
     def members(self) -> Iterator[str]:
-        """Give the keys of an object; the value of each must be taken before the next."""
+        """Yield the keys of an object; the value of each must be taken before the next."""
         self._take("{")
         if self.next_sign() == "}":
             self._at += 1

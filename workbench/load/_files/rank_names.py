@@ -127,7 +127,7 @@ def _by_name(label: str, given: Mapping[str, int]) -> int | None:
 
 
 def ranked(files: Sequence[File], given: RankArgument, window: Window = None) -> list[Ranked[File]]:
-    """Give every file its rank, in order of rank, and take one window of each.
+    """Assign a rank to every file, in order of rank, and take one window of each.
 
     The argument goes first, then what the trace states, then the file's name. Files of which
     nothing is known are numbered in order, and that is called assumed.

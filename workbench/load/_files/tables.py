@@ -32,7 +32,7 @@ _DAMAGED_LIMIT, _NESTED_COST = 1000, 50
 
 
 def json_documents(source: Source, findings: Findings) -> Iterator[tuple[int, Any]]:
-    """Give line (from 1) and value of every JSON document of a file.
+    """Yield line (from 1) and value of every JSON document of a file.
 
     Text between documents is skipped by design. Where a document is damaged, reading goes on at the
     next line that begins one, so whole parts of a damaged document are found.
@@ -46,7 +46,7 @@ def json_documents(source: Source, findings: Findings) -> Iterator[tuple[int, An
 
 
 def text_documents(text: str, findings: Findings) -> Iterator[tuple[int, Any]]:
-    """Give line (from 1) and value of every JSON document of a text; as :func:`json_documents`."""
+    """Yield line (from 1) and value of every JSON document of a text; as :func:`json_documents`."""
     at, line, damaged, refused = 0, 1, 0, False
     while (start := _next_document(text, at, findings, may_be_inside=not refused)) is not None:
         line += text.count("\n", at, start)
@@ -94,7 +94,7 @@ def _damage(error: Exception, text: str) -> tuple[str, str]:
 def records(
     line: int, value: Any, findings: Findings, *, key: str | None = None
 ) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Give the objects of a document: itself with its line, or those of a list, numbered.
+    """Yield the objects of a document: itself with its line, or those of a list, numbered.
 
     The list is the document, or its list ``key``.
     """
@@ -201,7 +201,7 @@ def _cells(line: bytes) -> list[str]:
 
 
 def left_out(path: Path) -> dict[str, int]:
-    """Say for ``attrs["left_out"]`` whether more may have followed in a file."""
+    """Return the entry of ``attrs["left_out"]`` for a file that may have been cut short."""
     return {REST: 1} if last_line(path) else {}
 
 
@@ -451,7 +451,7 @@ def read_parquet(path: str | Path) -> pd.DataFrame | None:
 
 
 def says_synthetic(path: str | Path) -> bool:
-    """Say whether a Parquet file has a mark in its metadata that it was simulated."""
+    """Return whether a Parquet file has a mark in its metadata that it was simulated."""
     if (content := parquet_in(path)) is None:
         return False
     name, value = _SYNTHETIC

@@ -433,7 +433,7 @@ class Clock:
 
 
 def clock_of(first: pa.Array, column: str, tz: str | None, label: str) -> Clock:
-    """Say how times are meant, from the first part of them."""
+    """Return how times are meant, from the first part of them."""
     kind = first.type
     if pa.types.is_timestamp(kind):
         if kind.tz is None and tz is None:
@@ -492,7 +492,7 @@ def _all(ns: pd.Series, *, is_local: bool) -> Times:
 
 
 def is_exact(kind: pa.DataType) -> bool:
-    """Say whether times are whole numbers of one unit, which need no checks one by one."""
+    """Return whether times are whole numbers of one unit, which need no checks one by one."""
     return bool(pa.types.is_integer(kind) or (pa.types.is_timestamp(kind) and kind.tz is not None))
 
 

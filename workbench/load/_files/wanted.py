@@ -52,7 +52,7 @@ class Wanted:
     refusal: Callable[[str, bytes], str]
 
     def refused(self, name: str, head: bytes) -> str:
-        """Say why a file of this name that begins like this is passed over; '' if it is not."""
+        """Explain why a file of this name that begins like this is passed over; '' if it is not."""
         base = name.rsplit("/", 1)[-1].lower()
         if base.startswith(".") or name.startswith("__MACOSX/"):
             return _HIDDEN
@@ -72,7 +72,7 @@ def _no_trace(base: str, head: bytes) -> str:
 
 
 def export_advice(name: str) -> str:
-    """Say how to export a file of a name that its own tool alone reads; '' for other names."""
+    """Describe how to export a file of a name that its own tool alone reads; '' for other names."""
     return _REPORT if name.lower().endswith(_REPORT_SUFFIXES) else ""
 
 
@@ -119,7 +119,7 @@ def is_utf16(head: bytes) -> bool:
 
 
 def appearance(head: bytes, name: str = "") -> str:
-    r"""Say what a file is and how to export it if that can be told, else how it begins.
+    r"""Describe what a file is and how to export it if that can be told, else how it begins.
 
     Examples
     --------

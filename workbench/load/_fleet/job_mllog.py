@@ -126,7 +126,7 @@ class _Log:
         self.progress_ns = max(self.progress_ns or 0, entry.time_ns)
 
     def whole_steps(self, options: JobGiven) -> list[dict[str, Any]]:
-        """Give each step once, with its number, tokens and samples."""
+        """Return each step once, with its number, tokens and samples."""
         once: dict[Any, dict[str, Any]] = {}
         for row in self.steps:
             # Without a count nothing says that two lines are of one step.
@@ -148,7 +148,7 @@ class _Log:
         ]
 
     def _unit(self, counts: list[int | None], tokens: int | None, samples: int | None) -> int:
-        """Say in what the log counts: tokens, samples, or (0) steps."""
+        """Return the unit in which the log counts: tokens, samples, or (0) steps."""
         numbers = [count for count in counts if count is not None]
         if not numbers:
             return 0

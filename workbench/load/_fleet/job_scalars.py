@@ -211,7 +211,7 @@ def _read_events(source: Source, scalars: dict[str, Rows], findings: Findings) -
 
 
 def _records(stream: Stream, findings: Findings) -> Iterator[bytes]:
-    """Give the payloads of TFRecords; those too large for scalars are passed over."""
+    """Yield the payloads of TFRecords; those too large for scalars are passed over."""
     at = 0
     while header := stream.read(_HEADER.size):
         length, check = _HEADER.unpack(header.ljust(_HEADER.size, b"\0"))

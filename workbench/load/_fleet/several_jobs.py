@@ -51,7 +51,7 @@ def read_kind(
 
 
 def _is_of_several_jobs(read: Any) -> bool:
-    """Say whether a loader doubts that files it read as ranks belong together."""
+    """Return whether a loader doubts that files it read as ranks belong together."""
     quality = getattr(read, "quality", None)
     return quality is not None and bool(quality["what"].str.endswith(BY_ITSELF).any())
 
@@ -113,12 +113,12 @@ def _without_damaged(
 
 
 def _asks(error: LoadError) -> bool:
-    """Say whether a whole file lacks what only the caller knows; ranks twice are of two jobs."""
+    """Return whether a whole file lacks what only the caller knows; ranks twice are of two jobs."""
     return asks_for_argument(error) and "pass rank=" not in str(error)
 
 
 def _paths(own: Sequence[Source], kind: Kind) -> Paths:
-    """Give the files to a loader; of an archive the archive."""
+    """Pass the files to a loader; of an archive the archive."""
     paths = list(dict.fromkeys(source.path for source in own))
     return paths[0] if kind.is_one_file or len(paths) == 1 else paths
 

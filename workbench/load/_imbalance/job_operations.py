@@ -121,7 +121,7 @@ def job_operations(
 
 
 def names_operations(names: Iterable[str]) -> bool:
-    """Say whether a file has most columns of ByteDance-Seed/StragglerAnalysis."""
+    """Return whether a file has most columns of ByteDance-Seed/StragglerAnalysis."""
     return 2 * len(set(names) & set(COLUMNS.values())) > len(COLUMNS)
 
 

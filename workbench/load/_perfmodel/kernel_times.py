@@ -365,7 +365,7 @@ def gpu_name(folder: str) -> str:
 
 
 def newest(folder: Path, version: str | None, file: str) -> Path:
-    """Give the file of one version under a folder; the newest version if none is named."""
+    """Return the file of one version under a folder; the newest version if none is named."""
     entries = folder.iterdir() if folder.is_dir() else ()
     versions = sorted((entry.name for entry in entries if (entry / file).is_file()), key=_order)
     if not versions or (version is not None and version not in versions):
@@ -391,7 +391,7 @@ _TIMES = {"dur_ns": 1.0, "time_us": 1e3, "latency": 1e6, "latency_ms": 1e6, "lat
 
 
 def positive_ns(values: pd.Series, per_unit: float, path: Path) -> pd.Series:
-    """Give times as whole nanoseconds; what is not above 0 is named with its row."""
+    """Return times as whole nanoseconds; raise with the row of the first not above 0."""
     numbers = as_floats(values)
     # A time that rounds to 0 ns was not measured.
     bad = ~(np.isfinite(numbers) & (np.rint(numbers * per_unit) >= 1))
@@ -414,7 +414,7 @@ def time_of(raw: pd.DataFrame, path: Path) -> pd.Series:
 def one_or_column(
     raw: pd.DataFrame, name: str, chosen: Sequence[str] | None, path: Path
 ) -> str | np.ndarray:
-    """Give a column of names, or the one name that the caller chose for all rows."""
+    """Return a column of names, or the one name that the caller chose for all rows."""
     if name in raw:
         return raw[name].astype(str).to_numpy()
     if chosen is None or isinstance(chosen, str) or len(chosen) != 1:

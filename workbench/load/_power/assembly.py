@@ -198,7 +198,7 @@ def without_slips(counters: Rows, source: str) -> list[Finding]:
 
 
 def _outliers(rows: Rows) -> np.ndarray:
-    """Say which readings are a moment's slip: the counter goes on from where it was before.
+    """Return which readings are momentary glitches: the counter resumes from where it was before.
 
     After a reset it would have to be faster than usual to come back that soon.
     """

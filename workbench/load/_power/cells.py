@@ -159,7 +159,7 @@ def merged(pieces: Cells, gap_ns: int) -> tuple[Cells, Cells]:
 
 
 def _repeats(cells: Cells) -> NDArray[np.bool_]:
-    """Say which cells hold the readings of the one before."""
+    """Return which cells hold the readings of the one before."""
     result = np.zeros(len(cells), dtype=bool)
     moments = cells.moments
     same = (np.diff(moments.key) == 0) & (np.diff(moments.count) == 0)

@@ -260,7 +260,7 @@ def _means(
 
 
 def _windows(spans: Sequence[tuple[int, int]], width: int) -> Iterator[int]:
-    """Give the first cells of windows that hold all spans, leaving out what holds none."""
+    """Yield the first cells of windows that hold all spans, leaving out what holds none."""
     at = None
     for first, last in sorted(span for span in spans if span[1] >= span[0]):
         start = first if at is None else max(at, first)

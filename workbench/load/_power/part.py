@@ -170,7 +170,7 @@ def states_frame(rows: Rows) -> pd.DataFrame:
 def settled(
     frames: Sequence[pd.DataFrame], findings: Findings, how: str, options: PowerOptions
 ) -> tuple[list[pd.DataFrame], dict[str, str]]:
-    """Give readings without a time a place, or refuse them; return frames, clock and assumption.
+    """Place readings that have no time, or refuse them; return frames, clock and assumption.
 
     A file without times is one snapshot: its readings stand at 0 of an own clock, and no energy
     can be had of them. Several snapshots without times have an order and no distance, so any

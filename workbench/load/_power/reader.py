@@ -216,7 +216,7 @@ def _checked(options: PowerOptions) -> PowerOptions:
 
 
 def raise_unknown(path: Paths, findings: Sequence[Finding], dropped: Dropped) -> NoReturn:
-    """Say that no file holds power, and why each was passed over."""
+    """Raise that no file holds power, with the reason why each was skipped."""
     # All files failed to read: their own error says more than a list of formats.
     if not findings:
         dropped.raise_if_all()

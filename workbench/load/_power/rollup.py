@@ -303,7 +303,7 @@ def _again(
 def _readings(
     source: Source, rules: _Rules, findings: list[Finding]
 ) -> Iterator[tuple[PowerPart, Rows]]:
-    """Give the readings of a file that have a wall time and a power, in order, in some parts.
+    """Yield the readings of a file that have a wall time and a power, in order, in some parts.
 
     Codes are those of the names of all parts so far.
     """
@@ -449,7 +449,7 @@ class _Together:
         return PowerRollup(table, quality_frame(counted([*self.findings, *self.dropped.rows])))
 
     def _sort_names(self) -> None:
-        """Give entities the codes of their natural order, which is that of the table."""
+        """Recode entities in their natural order, which is that of the table."""
         names = sorted(self.names, key=natural)
         new = {name: code for code, name in enumerate(names)}
         code_of = np.array([new[name] for name in self.names])

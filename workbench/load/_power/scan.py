@@ -238,7 +238,7 @@ def over_parts(
     label: str,
     progress: bool,
 ) -> Iterator[Result]:
-    """Give what ``work`` makes of each part, in order, on a few threads.
+    """Yield the result of ``work`` for each part, in order, on a few threads.
 
     ``work`` gets a function to call now and then: it raises once the caller has given up.
     """

@@ -243,7 +243,7 @@ class Page:
 def paged_documents(
     source: Source, stamps: Stamps, findings: Findings
 ) -> Iterator[tuple[int, Any, Page]]:
-    """Give line and value of every JSON document of a file, and the stamp that stands before it.
+    """Yield line and value of every JSON document of a file, and the stamp that stands before it.
 
     Output of ``date`` between documents is common where a tool writes no time itself.
     """

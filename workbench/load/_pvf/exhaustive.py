@@ -295,7 +295,7 @@ def write_exhaustive(injections: ExhaustiveInjections, path: str | Path) -> Path
 
 
 def as_json(frame: pd.DataFrame) -> dict[str, list[Any]]:
-    """Give the columns of a small frame as JSON can hold them; times in ISO 8601."""
+    """Return the columns of a small frame as JSON can hold them; times in ISO 8601."""
     columns: dict[str, list[Any]] = {}
     for name, values in frame.items():
         is_time = isinstance(values.dtype, pd.DatetimeTZDtype)

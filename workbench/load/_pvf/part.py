@@ -56,7 +56,7 @@ class InjectionFormat(Protocol):
     NAME: str
 
     def role(self, head: bytes, source: Source) -> str:
-        """Say what a file is in this format by its first bytes; '' if it is none of it."""
+        """Describe what a file is in this format by its first bytes; '' if it is none of it."""
 
     def read(self, files: list[InjectionFile]) -> list[InjectionPart]:
         """Read the files of the format found together; they may complete each other."""

@@ -113,7 +113,7 @@ def injection_records(
 
 
 def names_records(names: Iterable[str]) -> bool:
-    """Say whether fields of these names hold injections that need no ``columns``."""
+    """Return whether fields of these names hold injections that need no ``columns``."""
     present = set(names)
     has_result = bool(present & {*_RESULTS, "outcome"}) or {"golden", "faulty"} <= present
     return has_result and bool(present & {"exp_id", "bit"})
@@ -290,7 +290,7 @@ _MOST_COLUMNS = 10_000
 
 
 def is_json_lines(source: Source) -> bool:
-    """Say whether a file begins with an object of JSON; a row of CSV does not."""
+    """Return whether a file begins with an object of JSON; a row of CSV does not."""
     return source.head().removeprefix(b"\xef\xbb\xbf").lstrip()[:1] == b"{"
 
 
@@ -320,7 +320,7 @@ def json_table(source: Source, findings: Findings) -> pa.Table:
 
 
 def _record(text: str) -> dict[str, str | None] | None:
-    """Give the values of one line as text; None if it is no object, or names a value twice."""
+    """Return the values of one line as text; None if it is no object, or names a value twice."""
     try:
         # Numbers stay as they are written: they may be longer than Python converts.
         value = json.loads(

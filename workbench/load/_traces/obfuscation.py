@@ -238,7 +238,7 @@ class _Clock:
         return cls(int(start.min()) if start.notna().any() else 0, factor, origin_ns)
 
     def times(self, frame: pd.DataFrame) -> dict[str, pd.Series]:
-        """Give starts and durations anew; missing ones stay missing."""
+        """Return starts and durations anew; missing ones stay missing."""
         start = frame["start_ns"].to_numpy(dtype=np.int64, na_value=self.first_ns)
         end = start + frame["dur_ns"].to_numpy(dtype=np.int64, na_value=0)
         begin, done = (np.rint((t - self.first_ns) * self.factor).astype(np.int64)
@@ -297,7 +297,7 @@ def _categorical(
 
 
 def _distinct(frame: pd.DataFrame) -> tuple[IntArray, list[tuple[str, ...]]]:
-    """Give the distinct rows of texts in order of appearance, and the position of each row."""
+    """Return the distinct rows of texts in order of appearance, and the position of each row."""
     # In that order numbers say nothing about names.
     codes = frame.apply(lambda column: column.cat.codes)
     number = codes.groupby(list(codes), sort=False, observed=True).ngroup().to_numpy(np.int64)

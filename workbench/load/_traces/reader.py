@@ -262,7 +262,7 @@ def assemble(
 
 
 def _groups(files: Sequence[RankTables | RawRank]) -> Iterator[list[RankTables | RawRank]]:
-    """Give files in order, those together that can be interpreted together."""
+    """Yield files in order, those together that can be interpreted together."""
     group: list[RankTables | RawRank] = []
     rows = 0
     for file in files:

@@ -110,7 +110,7 @@ def goodput_sweep(table: pd.DataFrame, *, source: str = "", synthetic: bool = Fa
 
 
 def _intervals(rows: pd.DataFrame) -> dict[str, object]:
-    """Give whiskers where the shares are means over runs."""
+    """Return whiskers where the shares are means over runs."""
     if "low_share" not in rows or rows["low_share"].isna().all():
         return {}
     share = rows["productive_share"]

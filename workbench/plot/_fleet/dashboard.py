@@ -100,7 +100,7 @@ _MADE = (
 
 
 def headline(found: Findings, source: str) -> str:
-    """Say in one line how much of the time was useful, or how many findings there are."""
+    """Summarize in one line how much of the time was useful, or how many findings there are."""
     states, by_rank = found.tables.get("fleet.states"), found.tables.get("traces.by_rank")
     name = f"{source}: " if source else ""
     if states is not None and "useful steps" in states.index:
@@ -225,7 +225,7 @@ def _time(found: Findings) -> str:
 
 
 def _by_domain(found: Findings, pages: Sequence[Page]) -> str:
-    """Give a row per page, and per domain with findings that has no page."""
+    """Return a row per page, and per domain with findings that has no page."""
     by_number = {number: domain for domain, number in _DOMAINS.items()}
     counted = found.findings.groupby(found.findings["domain"].astype(str))["time_share"]
     sizes, largest = counted.size(), counted.max()
@@ -264,7 +264,7 @@ def _counts(domain: str, sizes: pd.Series, largest: pd.Series) -> list[str]:
 
 
 def _absent(found: Findings) -> str:
-    """Say of each domain without any data which files would fill its page."""
+    """Return for each domain without any data which files would fill its page."""
     rules = found.rules.assign(domain=found.rules["domain"].astype(str))
     lines = []
     for domain in rules["domain"].unique():
@@ -293,7 +293,7 @@ def _loaded(found: Findings, bundle: Bundle) -> str:
 
 
 def _kinds(bundle: Bundle) -> dict[str, set[str]]:
-    """Give the files of each kind."""
+    """Return the files of each kind."""
     files: dict[str, set[str]] = {}
     if bundle.files is not None:
         for row in bundle.files.itertuples():
@@ -321,7 +321,7 @@ def _counted(ranks: pd.DataFrame) -> range:
 
 
 def _covers(kind: str, bundle: Bundle) -> str:
-    """Say what a kind of data covers, with its size."""
+    """Describe what a kind of data covers, with its size."""
     of_kind: dict[str, list[tuple[str, Any]]] = {
         "traces": [("{:,} ranks", bundle.trace and bundle.trace.ranks["rank"].unique()),
                    ("{:,} events", bundle.trace and _counted(bundle.trace.ranks))],

@@ -200,7 +200,7 @@ def packing_balance(
 
 
 def _is_fair(rows: pd.DataFrame) -> pd.Series:
-    """Say which plans pack nearly everything, and go on doing so."""
+    """Return which plans pack nearly everything, and go on doing so."""
     return rows["is_stable"] & (rows["left_square_share"] <= _MOST_LEFT)
 
 

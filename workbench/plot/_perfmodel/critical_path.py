@@ -277,7 +277,7 @@ def slack(
 
 
 def _lanes_of(rows: pd.DataFrame) -> dict[str, Any]:
-    """Give the streams of all ranks a number, in order, and a name."""
+    """Enumerate the streams of all ranks in order, and name them."""
     streams = rows["stream"].astype("Int64").fillna(-1).astype("int64")
     keys = pd.MultiIndex.from_arrays([rows["rank"], streams])
     codes, lanes = keys.factorize(sort=True)
@@ -481,7 +481,7 @@ def _notes(rows: pd.DataFrame, shown: pd.DataFrame, measured: float) -> list[str
 
 
 def _named(rows: pd.DataFrame, asked: str) -> pd.DataFrame:
-    """Give the row that the title is about: the one requested, else the first."""
+    """Return the row that the title is about: the one requested, else the first."""
     own_row = rows[rows["question"] == asked]
     return (own_row if len(own_row) else rows).head(1)
 

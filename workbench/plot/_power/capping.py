@@ -151,7 +151,7 @@ def _events_claim(events: pd.DataFrame, totals: pd.Series) -> str:
 
 
 def _events_notes(events: pd.DataFrame, left_out: int, bars_left_out: int) -> list[str]:
-    """Say by what capping is known, and what is not drawn."""
+    """List the evidence of capping, and what is not drawn."""
     evidence = ", ".join(label(kind, 30) for kind in dict.fromkeys(events["evidence"]))
     notes = [f"known by: {evidence}"]
     blur = float(events["uncertain_s"].max())
@@ -276,7 +276,7 @@ def _seconds(cost_s: float) -> str:
 
 
 def _cost_notes(shown: pd.DataFrame, row_count: int) -> list[str]:
-    """Give the doubts, and what is not drawn."""
+    """Return the doubts, and what is not drawn."""
     doubtful = shown[(shown["doubt"] != "") & (shown["capped_step_count"] > 0)]
     doubts = [
         f"<b>attempt {attempt}: {label(doubt, 200)}</b>"

@@ -201,7 +201,7 @@ class View:
 
 
 def shaded(spans: pd.DataFrame, total: tuple[int, int]) -> pd.DataFrame:
-    """Give the spans that are drawn: no kind that takes most of the time, as training does."""
+    """Return the spans that are drawn: no kind that takes most of the time, as training does."""
     ended = spans.assign(end_ns=spans["end_ns"].fillna(total[1]).astype("int64"))
     inside = ended[(ended["end_ns"] > total[0]) & (ended["start_ns"] < total[1])]
     length = inside["end_ns"].clip(upper=total[1]) - inside["start_ns"].clip(lower=total[0])

@@ -424,7 +424,7 @@ _ESTIMAND_MOST = 3
 
 
 def estimand(table: pd.DataFrame) -> list[str]:
-    """Say in words what was averaged, counted and injected, and how many inputs judged."""
+    """List what was averaged, counted and injected, and how many inputs judged."""
     sentences = [_drawn(table), *(_rule(table, name) for name in _WORDS)]
     if {"site_count", "trial_count"} <= set(table.columns):
         sentences.append(_inputs(table))
@@ -432,7 +432,7 @@ def estimand(table: pd.DataFrame) -> list[str]:
 
 
 def coverage(table: pd.DataFrame) -> list[str]:
-    """Say how sure the intervals are meant to be."""
+    """Return how sure the intervals are meant to be."""
     levels = table["confidence_level"].drop_duplicates()
     if not len(levels):
         return []

@@ -165,7 +165,7 @@ def _view(index: Indexed, band: int, start_ns: int, end_ns: int) -> _View:
 
 
 def _long(index: Indexed, views: list[_View], width: int) -> Ints:
-    """Give the items in the window that are as long as a bin, in order of position."""
+    """Return the items in the window that are as long as a bin, in order of position."""
     # Few items are in a narrow window, and few are long where the bins are wide.
     durations = index.end_ns[index.of_rank[-_MANY:]] - index.start_ns[index.of_rank[-_MANY:]]
     if len(durations) and durations[0] < width:
@@ -182,7 +182,7 @@ def _occupied(bounds: Ints) -> int:
 
 
 def _drawn(index: Indexed, view: _View, bounds: Ints, long: Ints, window: tuple[int, int]) -> Ints:
-    """Give the bars of one band, one column each: bin, and the columns of an item."""
+    """Return the bars of one band, one column each: bin, and the columns of an item."""
     inside = long[long.searchsorted(view.begin) : long.searchsorted(view.stop)]
     own = np.union1d(view.cut, inside)
     used = np.flatnonzero(bounds[1:] > bounds[:-1])
@@ -269,7 +269,7 @@ def _codes(kinds: pd.Series) -> NDArray[np.int64]:
 
 
 def _group_numbers(*columns: Any) -> NDArray[np.int64]:
-    """Give each distinct combination of some integer columns a number, counted from 0."""
+    """Enumerate the distinct combinations of some integer columns, counted from 0."""
     numbers = np.zeros(len(columns[0]), dtype=np.int64)
     for column in columns:
         codes, values = pd.factorize(np.asarray(column), sort=True)
@@ -278,7 +278,7 @@ def _group_numbers(*columns: Any) -> NDArray[np.int64]:
 
 
 def _lane_keys(rows: pd.DataFrame, is_stream: NDArray[np.bool_]) -> pd.DataFrame:
-    """Give each row the lane it belongs to, as sortable columns and a number."""
+    """Add to each row the lane it belongs to, as sortable columns and a number."""
     place = np.where(is_stream, 0, 1)
     device = np.where(is_stream, rows["device"].fillna(-1).to_numpy(dtype=np.int64), -1)
     number = np.where(

@@ -81,7 +81,7 @@ def _bar(bars: pd.DataFrame, kind: str, *, names: pd.Series, first_ns: int) -> d
 
 
 def heights(bars: pd.DataFrame) -> tuple[pd.Series, pd.Series]:
-    """Give the lower and the higher y of every rectangle; y grows downwards, a lane is 0.84 high.
+    """Return the lower and the higher y of every rectangle; y grows downwards, a lane is 0.84 high.
 
     On a thread, operators have the upper half and runtime calls the lower.
     """
@@ -155,7 +155,7 @@ def _claim(bars: pd.DataFrame, view: Prepared) -> str:
 
 
 def _note(bars: pd.DataFrame, lanes: pd.DataFrame, *, first_ns: int) -> str:
-    """Say when time 0 is, how many events share a rectangle and which lanes are missing."""
+    """Describe when time 0 is, how many events share a rectangle and which lanes are missing."""
     notes = []
     if first_ns in _EPOCH_NS:
         notes.append(

@@ -244,7 +244,7 @@ def _waits_claim(waits: pd.DataFrame) -> str:
 
 
 def _doubts(waits: pd.DataFrame) -> list[str]:
-    """Say what is doubtful: the match of kernels, the clocks, ranks that are not loaded."""
+    """List the doubts: the match of kernels, the clocks, ranks that are not loaded."""
     collectives = waits.drop_duplicates("collective")
     unsure = waits.loc[~waits["is_sure"], "wait_ns"].sum()
     # Collectives without waiting are never sure, and nobody needs to hear of them.
@@ -433,7 +433,7 @@ _MOST = 2
 
 
 def unknown_kernels(table: pd.DataFrame, attribute: str) -> list[str]:
-    """Say of how many communication kernels it is not known who waited, and mostly why."""
+    """Count the communication kernels without a known straggler, with the most frequent reason."""
     reasons = sorted(table.attrs.get(attribute, {}).items(), key=lambda reason: -reason[1])
     notes = [
         f"{plural(count, 'communication kernel')} dropped: {label(why, 200)}"

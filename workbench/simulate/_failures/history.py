@@ -260,7 +260,7 @@ class Cluster:
         return tuple(sorted(self.nodes[position] for position in order[: self.lemon_count]))
 
     def random(self, *stream: int) -> np.random.Generator:
-        """Give a stream of its own to everything that is drawn."""
+        """Give everything that is drawn a stream of its own."""
         return np.random.default_rng([self.seed, *stream])
 
 

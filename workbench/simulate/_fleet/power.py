@@ -124,7 +124,7 @@ def _attempts_of(job: Job, rank: int) -> list[int]:
 
 
 def _capped(history: History, rank: int, time: Ints) -> Flags:
-    """Say when the GPU was capped: from the first capped step to the end of the last."""
+    """Return when the GPU was capped: from the first capped step to the end of the last."""
     faults = history.job.faults
     capped = np.zeros(len(time), dtype=bool)
     if rank == faults.capped_rank:
@@ -222,7 +222,7 @@ def _level(edges: Ints, spans: _Spans, weight: Floats) -> Floats:
 
 
 def _compute_w(job: Job, step: Step, rank: int) -> float:
-    """Give the power of computing: less at a capped clock, less in a GPU that stalls."""
+    """Return the power of computing: less at a capped clock, less in a GPU that stalls."""
     first = step.attempt == 1
     if first and rank == job.faults.capped_rank and job.is_capped(step.number):
         return job.cluster.compute_power_w(job.capped_clock_mhz())

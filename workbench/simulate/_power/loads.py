@@ -110,7 +110,7 @@ def _tree() -> pd.DataFrame:
 
 
 def _peaks(topology: pd.DataFrame, demand: dict[str, np.ndarray]) -> dict[str, float]:
-    """Give the highest draw of every feed, children first."""
+    """Return the highest draw of every feed, children first."""
     drawn: dict[str, np.ndarray] = dict(demand)
     for name, parent in zip(topology["entity"][::-1], topology["parent"][::-1], strict=True):
         loss = float(topology["loss_share"].to_numpy()[topology["entity"] == name][0])

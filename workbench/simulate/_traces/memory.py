@@ -84,7 +84,7 @@ class MemoryAllocator:
         return sum(segment.size for segment in self.segments)
 
     def alloc(self, size_bytes: int, stack: Sequence[Frame] = (), stream: int = 0) -> int:
-        """Give out memory and return its address.
+        """Allocate memory and return its address.
 
         Raises
         ------

@@ -172,7 +172,7 @@ def gradient_underflow(
 
 
 def _gradients(model: Any, inputs: tuple[Any, ...], labels: Any) -> Any:
-    """Give all gradients that are not 0, without touching the model's own."""
+    """Return all gradients that are not 0, without touching the model's own."""
     parameters = {
         name: gradient.detach().clone().requires_grad_(requires_grad=True)
         for name, gradient in model.named_parameters()

@@ -130,7 +130,7 @@ def _measured_job(timeline: pd.DataFrame, job: str | None) -> _Job | None:
 
 
 def _fails(outcome: pd.Series) -> pd.Series:
-    """Say whether an outcome is a failure, not an end that a person or the scheduler chose."""
+    """Return whether an outcome is a failure, not an end that a person or the scheduler chose."""
     word = outcome.astype(object).where(outcome.notna(), "").astype(str).str.split(" ").str[0]
     return (word != "") & ~word.str.upper().isin(_CHOSEN)
 

@@ -162,7 +162,7 @@ def goodput_windows(
     horizon_min: float,
     window_min: float = 1440.0,
 ) -> pd.DataFrame:
-    """Give the productive share of every window, to see how far single days scatter.
+    """Return the productive share of every window, to see how far single days scatter.
 
     Checkpoints are not counted: what a failure undoes may lie in an earlier window.
 
@@ -212,7 +212,7 @@ def goodput_windows(
 
 
 def mean_of(shares: Floats) -> tuple[float, float, float]:
-    """Give the mean over runs and its 95 % interval, missing for a single run."""
+    """Return the mean over runs and its 95 % interval, missing for a single run."""
     mean, count = float(shares.mean()), len(shares)
     if count < 2:
         return mean, np.nan, np.nan
@@ -270,7 +270,7 @@ _MOST_CHECKPOINTS = 20_000_000
 
 
 def state_minutes(line: Line, slow: pd.DataFrame | None) -> dict[tuple[str, str], Floats]:
-    """Give the minutes of every state and scope, one value per run; they sum to the horizon."""
+    """Return the minutes of every state and scope, one value per run; they sum to the horizon."""
     job, edges = line.job, line.edges
     states: dict[tuple[str, str], Floats] = {}
 
@@ -302,7 +302,7 @@ def state_minutes(line: Line, slow: pd.DataFrame | None) -> dict[tuple[str, str]
 
 
 def _checkpoints(line: Line) -> tuple[Floats, Floats]:
-    """Give the minutes of writing checkpoints, and of work that a stop of all undid, by run."""
+    """Return the minutes of writing checkpoints, and of work that a stop of all undid, by run."""
     work, write = line.job.checkpoint_interval_min, line.job.checkpoint_write_min
     if work is None:
         return np.zeros(line.run_count), np.zeros(line.run_count)
@@ -343,7 +343,7 @@ def _checkpoints(line: Line) -> tuple[Floats, Floats]:
 
 
 def _worked(line: Line, first: Floats, last: Floats) -> Floats:
-    """Give the capacity between two readings of the clock that stands still with the job."""
+    """Return the capacity between two readings of the clock that stands still with the job."""
     points = line.stopped.point_of(np.concatenate([first, last]))
     before, after = np.split(line.capacity_before(points), 2)
     worked: Floats = after - before
@@ -351,7 +351,7 @@ def _worked(line: Line, first: Floats, last: Floats) -> Floats:
 
 
 def _stretches(line: Line) -> tuple[Floats, Floats, Floats, Floats]:
-    """Give the times between stops of all: run, begin, end, and whether the run ends there."""
+    """Return the times between stops of all: run, begin, end, and whether the run ends there."""
     edges, outages = line.edges, line.outages
     count = line.run_count
     strikes = line.strikes

@@ -142,7 +142,7 @@ def _uncertain(state: State, weak: list[Suspect]) -> tuple[list[Suspect], str]:
 
 
 def _everybody(hanging: set[int], weak: list[Suspect]) -> Suspect:
-    """Say that every rank that hangs may be the one, without naming each."""
+    """Return a suspect that stands for every hanging rank, without naming each."""
     first = weak[0]
     if any(suspect.reason == "deadlock" for suspect in weak):
         why = (

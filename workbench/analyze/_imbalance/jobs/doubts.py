@@ -28,7 +28,7 @@ _REPLAY_LIMIT = 0.05
 
 
 def doubts_of(job: Job, resolution_ns: int = 0) -> list[str]:
-    """Say what may be wrong with a recording, in words."""
+    """List possible faults of a recording, in words."""
     row_of = {key: row for row, key in enumerate(job.keys)}
     doubts = (
         _unknown(job),
@@ -82,7 +82,7 @@ def _overlapping(job: Job, row_of: dict[Operation, int]) -> str:
 
 
 def _apart(job: Job, row_of: dict[Operation, int], resolution_ns: int) -> str:
-    """Say if peers miss each other: an operation is over for one before another begins it."""
+    """Report peers that miss each other: an operation ends for one before another begins it."""
     near = max(_CLOCK_SHARE * float(job.actual.mean()), resolution_ns)
     missed, checked = [], 0
     for late in (_receives_too_early(job, row_of), _meetings_missed(job, row_of)):
@@ -145,7 +145,7 @@ def _absent(job: Job) -> list[str]:
 
 
 def _cut_off(job: Job) -> str:
-    """Say if the last stage does not begin as the last one of 1F1B does."""
+    """Return whether the last stage does not begin as the last one of 1F1B does."""
     last = job.computes.get(max(job.computes), [])
     kinds, chunks, batches = (
         list(labels) for labels in zip(*(i.produces for i in last), strict=True)

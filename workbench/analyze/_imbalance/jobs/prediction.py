@@ -341,7 +341,7 @@ def layout(job: Job) -> Layout:
 
 
 def runs_as(job: Job, placed: Layout, kind: ScheduleKind) -> bool:
-    """Say whether the job was recorded in the order of a schedule."""
+    """Return whether the job was recorded in the order of a schedule."""
     size = (len(placed.stages), len(placed.batches), placed.per_stage)
     if refusal(kind, *size):
         return False

@@ -93,7 +93,7 @@ def job_schedule(
 
 
 def job_micro_batches(operations: pd.DataFrame, *, stage: int | None = None) -> pd.DataFrame:
-    """Give the durations of the forward and the backward pass of every micro-batch.
+    """Return the durations of the forward and the backward pass of every micro-batch.
 
     Parameters
     ----------
@@ -277,7 +277,7 @@ def _spreads(job: Job) -> dict[str, float | None]:
 
 
 def _shares(job: Job) -> dict[str, float | None]:
-    """Give the share of the step, over all workers, that some operations take."""
+    """Return the share of the step, over all workers, that some operations take."""
     recorded = job.end - job.start
     worker_ns = len(job.stages) * len(job.dp_ranks) * job.actual.sum()
     shares: dict[str, float | None] = {}

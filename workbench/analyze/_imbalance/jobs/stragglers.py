@@ -368,7 +368,7 @@ def slow_workers(job: Job, slow_from: float) -> Mask | None:
 
 
 def _middle(own: Floats) -> tuple[Floats, Floats]:
-    """Give the median duration of every rank, and the standard error of it."""
+    """Return the median duration of every rank, and the standard error of it."""
     middle = np.median(own, axis=(0, 1))
     # Of a normal distribution 1.4826 MAD is the deviation, 1.2533 / sqrt(n) of it the error.
     deviation = 1.4826 * np.median(np.abs(own - middle), axis=(0, 1))

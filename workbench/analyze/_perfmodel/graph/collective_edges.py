@@ -92,7 +92,7 @@ def _same_clock(graph: ExecutionGraph, local: pd.DataFrame, jitter_ns: int) -> N
 
 
 def _possible(graph: ExecutionGraph, matched: pd.DataFrame, which: Ints) -> np.ndarray:
-    """Say which collectives all ranks began before any ended; raise if most were not."""
+    """Return which collectives all ranks began before any ended; raise if most were not."""
     if not len(matched):
         return np.zeros(0, dtype=bool)
     start = matched["start"].to_numpy("int64")

@@ -307,7 +307,7 @@ _SHOWN = 4
 
 
 def rank_doubts(events: pd.DataFrame, rows: RankRows, rules: GraphRules) -> list[str]:
-    """Say what is missing from the trace of a rank, or cannot be as it says."""
+    """List what is missing from, or impossible in, the trace of a rank."""
     gpu, cpu = rows.gpu, rows.cpu
     if not len(cpu.row):
         return ["nothing of the CPU is in the trace: GPU work keeps its place"]

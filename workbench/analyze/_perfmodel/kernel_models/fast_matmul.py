@@ -291,7 +291,7 @@ def _doubts(reasons: dict[str, Any]) -> list[str]:
 
 
 def fast_matmul_timing(times: pd.DataFrame, *, confidence_level: float = 0.95) -> pd.DataFrame:
-    """Say whether fast multiplication was faster on a CPU, with an interval.
+    """Return whether fast multiplication was faster on a CPU, with an interval.
 
     Parameters
     ----------

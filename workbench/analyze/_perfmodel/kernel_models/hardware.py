@@ -26,7 +26,7 @@ DTYPES = {
 
 
 def hardware() -> pd.DataFrame:
-    """Give the GPUs that models know: peaks without sparsity, memory, links.
+    """Return the GPUs that models know: peaks without sparsity, memory, links.
 
     Returns
     -------

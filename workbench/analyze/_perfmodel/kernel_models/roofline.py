@@ -179,7 +179,7 @@ def _calls(events: pd.DataFrame, tree: Nest, *, by_caller: bool) -> _Calls:
 
 
 def _is_outer(tree: Nest, used: Ints, families: Sequence[str]) -> NDArray[np.bool_]:
-    """Say which operators are around another one of their family that started GPU work, too."""
+    """Return which operators are around another one of their family that started GPU work, too."""
     of_call, is_outer = np.array(families, dtype=object), np.zeros(len(used), np.bool_)
     for family in set(families) - {"unknown"}:
         above = np.unique(tree.parent[used[of_call == family]])
@@ -257,7 +257,7 @@ def _is_tf32(events: pd.DataFrame) -> NDArray[np.bool_]:
 
 
 def _described(events: pd.DataFrame, keys: pd.DataFrame) -> pd.DataFrame:
-    """Say for each call what it must do; calls with equal inputs are worked out once."""
+    """Return for each call what it must do; calls with equal inputs are worked out once."""
     columns = ["name", *_INPUTS, "is_outer"]
     number = keys.groupby(columns, sort=False).ngroup()
     distinct = keys[columns].drop_duplicates()

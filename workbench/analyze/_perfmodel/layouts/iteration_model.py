@@ -260,7 +260,7 @@ def iteration_model(
 
 
 def assumed_model() -> IterationModel:
-    """Give the closed form with constants that are assumed, not fitted.
+    """Return the closed form with constants that are assumed, not fitted.
 
     Returns
     -------
@@ -460,7 +460,7 @@ class Hull:
         return reasons
 
     def bases(self, name: str, configurations: pd.DataFrame) -> list[str]:
-        """Say for every row whether a part rests on fitted constants."""
+        """Return for every row whether a part rests on fitted constants."""
         column = _NEEDS.get(name)
         seen = column is None or self.ranges[column][1] > 1
         is_seen = configurations["gpu"].isin(self.kinds["gpu"])
@@ -501,7 +501,7 @@ _RECIPE: dict[str, Any] = {"sequence_parallel": True, "flash_attention": True}
 
 @cache
 def public_iterations() -> pd.DataFrame:
-    """Give the jobs whose throughput NVIDIA prints, as table ITERATIONS.
+    """Return the jobs whose throughput NVIDIA prints, as table ITERATIONS.
 
     Bundled as ``published/iteration_megatron_bridge.csv``: dense models and mixtures of
     experts on five kinds of GPUs, several releases of the software.
@@ -524,7 +524,7 @@ def public_iterations() -> pd.DataFrame:
 
 @cache
 def error_class(constants: Constants, *, is_routed: bool, is_narrow: bool = False) -> str:
-    """Say how far off a closed form was on the public rows of a class of models."""
+    """Describe how far off a closed form was on the public rows of a class of models."""
     rows = public_iterations()
     c = columns(rows)
     kind = "mixtures of experts" if is_routed else "dense models"

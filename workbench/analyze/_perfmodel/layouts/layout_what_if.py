@@ -151,7 +151,7 @@ def _one_per_step(steps: pd.DataFrame) -> pd.DataFrame:
 
 
 def _middle(prediction: Scaled) -> tuple[Any, dict[str, Any]]:
-    """Give the median step as whole ns, in parts that add up to it."""
+    """Return the median step as whole ns, in parts that add up to it."""
     total = prediction.total
     order = np.argsort(total, axis=1, kind="stable")
     count = total.shape[1]
@@ -186,7 +186,7 @@ def _is_enough(count: int, confidence_level: float) -> bool:
 def _doubts(
     common: list[str], traced: pd.Series, after: pd.DataFrame, prediction: Scaled
 ) -> list[str]:
-    """Say of every configuration what the trace cannot tell of it."""
+    """Return for every configuration what the trace cannot tell of it."""
     doubts = []
     for row, then in enumerate(after.to_dict("records")):
         new = ", ".join(name for name, flags in prediction.added.items() if flags[row])

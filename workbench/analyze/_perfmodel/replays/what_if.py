@@ -155,7 +155,7 @@ def _refuse(events: pd.DataFrame, fidelity: pd.DataFrame, least: float, rules: G
 
 
 def _advice(events: pd.DataFrame) -> str:
-    """Say what of the recording may help; nothing where it has all of it."""
+    """Describe what of the recording may help; nothing where it has all of it."""
     names, categories = (events[name].cat.categories for name in ("name", "category"))
     advice = ""
     if any("GraphLaunch" in str(name) for name in names):
@@ -166,7 +166,7 @@ def _advice(events: pd.DataFrame) -> str:
 
 
 def _durations(bounds: StepBounds, time_ns: Ints) -> Ints:
-    """Give the time of every step; without two steps that of the whole, to its last end."""
+    """Return the time of every step; without two steps that of the whole, to its last end."""
     if len(bounds.number) < 2:
         return np.array([time_ns.max(initial=1)])
     return np.diff(bounds.times(time_ns))
@@ -240,7 +240,7 @@ def critical_path(
 
 
 def slack(events: pd.DataFrame, graph: ExecutionGraph) -> pd.DataFrame:
-    """Say of all GPU work how much later it could come without delaying the end.
+    """Compute how much later each piece of GPU work could come without delaying the end.
 
     Parameters
     ----------

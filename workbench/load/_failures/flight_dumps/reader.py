@@ -141,7 +141,7 @@ def _assembled(ranks: Sequence[Owned], findings: list[Finding]) -> FlightRecordi
 
 
 def _sources(path: Paths, findings: list[Finding]) -> Iterator[tuple[Source, bool]]:
-    """Give every file that may be a dump, and whether the caller named it."""
+    """Yield every file that may be a dump, and whether the caller named it."""
     seen: set[str] = set()
     for entry in map(Path, given_paths(path)):
         if not entry.exists():
@@ -301,7 +301,7 @@ class Owned(NamedTuple):
 
 
 def owned(dumps: Sequence[Dump], stated_ranks: RankArgument) -> list[Owned]:
-    """Give every dump its rank, in order of rank."""
+    """Assign a rank to every dump, in order of rank."""
     labels = [dump.label for dump in dumps]
     stated = given_ranks(labels, stated_ranks)
     ranked = [_owned(*pair) for pair in zip(dumps, stated, strict=True)]

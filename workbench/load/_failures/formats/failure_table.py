@@ -102,7 +102,7 @@ def failure_table(
 
 
 def names_failures(names: Iterable[str]) -> bool:
-    """Say whether columns of these names hold failures that need no ``columns``."""
+    """Return whether columns of these names hold failures that need no ``columns``."""
     known_columns = set(names) & set(COLUMNS)
     # Alone, a time and a cause may be of anything.
     return {"time", "cause"} < known_columns

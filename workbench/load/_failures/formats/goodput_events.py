@@ -282,7 +282,7 @@ def _job(entry: Record) -> str | None:
 
 
 def _name_jobs(events: list[Event], findings: Findings) -> None:
-    """Give events without a job the only one that the log names."""
+    """Assign events without a job to the only one that the log names."""
     jobs = {event.job for event in events} - {None}
     nameless = [event for event in events if event.job is None]
     # Events without a job can only be of the one there is.

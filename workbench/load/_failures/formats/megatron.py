@@ -101,7 +101,7 @@ def read(source: Source, settings: Given) -> LogPart:
 
 
 def log_of(source: Source, settings: Given, findings: Findings) -> tuple[Log, bool]:
-    """Give the lines on the progress of training, and whether all of them have a time."""
+    """Return the lines on the progress of training, and whether all of them have a time."""
     log = _log(text_lines(source, findings), findings)
     findings.add("read", "lines on iterations", len(log.lines))
     return log, _place(log.lines, settings, findings)

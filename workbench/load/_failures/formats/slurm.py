@@ -161,7 +161,7 @@ def _distinct(names: list[str]) -> list[str]:
 def _joined(
     lines: Iterator[tuple[int, str]], header: Header, findings: Findings
 ) -> Iterator[tuple[int, list[str]]]:
-    """Give line and fields of whole records; a text with line breaks is put together."""
+    """Yield line and fields of whole records; a text with line breaks is put together."""
     joiner = _Joiner(header, findings)
     for number, text in lines:
         yield from joiner.add(number, text)

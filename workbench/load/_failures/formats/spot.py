@@ -120,7 +120,7 @@ def _by_count(
 
 
 def _spans(frame: pd.DataFrame) -> list[Row]:
-    """Give the times over which the count stayed the same; each piece ends at its last stamp."""
+    """Return the times over which the count stayed the same; each piece ends at its last stamp."""
     before = frame.groupby("piece")["nodes"].shift()
     starts = frame[before.isna() | (before != frame["nodes"])]
     ends = starts.groupby("piece")["at"].shift(-1)

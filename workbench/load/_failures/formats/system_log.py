@@ -123,7 +123,7 @@ class _Log:
         findings.add("suspicious", remark, sum(stamp.second_boot_count for stamp in stamps))
 
     def _continued(self, fields: Said, text: str, line: Line) -> Said:
-        """Give an indented line without a stamp those of the line that it goes on from."""
+        """Copy to an indented line without a time stamp those of the line it continues."""
         number, before = self._before
         is_next = line.number - number < _LINES_OF_ONE_MESSAGE
         if fields.time_ns is None and text.startswith(" ") and is_next:
@@ -523,7 +523,7 @@ class Lines:
         self.count += len(ends)
 
     def _blocks(self) -> Iterator[memoryview]:
-        """Give blocks of whole lines, each until the next; of too long a line, its beginning."""
+        """Yield blocks of whole lines, each until the next; of too long a line, its beginning."""
         held, is_inside_long, mark = 0, False, BOM_UTF8
         block = memoryview(self._bytes)
         while count := self._stream.readinto(block[held : held + BLOCK_BYTES]):

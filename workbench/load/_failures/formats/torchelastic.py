@@ -134,7 +134,7 @@ def _row_of_document(document: Any, findings: Findings) -> dict[str, Any] | None
 
 
 def _blame(message: str, exit_code: int | None) -> dict[str, Any]:
-    """Say what failed, of an exception's text and (if known) the exit code."""
+    """Return what failed, judged by an exception's text and (if known) the exit code."""
     first = next((line.strip() for line in message.splitlines() if line.strip()), "")
     code = None if exit_code is None else str(exit_code)
     usual = {"kind": "torchelastic", "code": code, "severity": "fatal"}

@@ -115,7 +115,7 @@ def _entity(host: str, sensor: str, kind: str, options: PowerOptions) -> dict[st
 
 
 def _readings(source: Source, gathered: Gathered) -> Iterator[tuple[str, str, _Block]]:
-    """Give host, sensor ('' if it is the platform) and reading, in the order of their ends."""
+    """Yield host, sensor ('' if it is the platform) and reading, in the order of their ends."""
     stamps, options, findings = gathered.stamps, gathered.options, gathered.findings
     blocks: dict[str, _Block] = {}
     page = Page()

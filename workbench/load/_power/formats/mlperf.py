@@ -232,7 +232,7 @@ def _facts(owner: _Owner, stem: str, options: PowerOptions, efficiency: float | 
 
 
 def _blocks(stream: Stream, findings: Findings) -> Iterator[tuple[int, bytes]]:
-    """Give whole lines, many at a time, and the number of the first; all end in a newline.
+    """Yield whole lines, many at a time, and the number of the first; all end in a newline.
 
     A last one without an end is given one; it is told where it may have been an entry.
     """

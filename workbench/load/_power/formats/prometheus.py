@@ -120,7 +120,7 @@ def _grouped(
 
 
 def _is_slice(series: Series) -> bool:
-    """Say whether AMD's exporter writes the zero that stands for no sensor of a partition."""
+    """Return whether AMD's exporter writes the zero that stands for no sensor of a partition."""
     number = series.labels.get("gpu_partition_id") or series.labels.get("partition_id") or "0"
     return number != "0" and not series.values.any()
 
@@ -595,7 +595,7 @@ class _Gathered:
 
 
 def scraped(source: Source, stamps: Stamps, findings: Findings) -> Iterator[Series]:
-    """Give the series of a page, or of several that were put one after the other.
+    """Yield the series of a page, or of several that were put one after the other.
 
     The time of a sample is its own, or that of a line before the page that holds nothing but a
     stamp; else nobody knows it.

@@ -34,7 +34,7 @@ FORMATS: tuple[PowerFormat, ...] = (
 
 
 def power_format_of(head: bytes, label: str) -> PowerFormat | None:
-    """Give the reader for a file that begins like this; None if nobody knows it."""
+    """Return the reader for a file that begins like this; None if nobody knows it."""
     # Searching Parquet for the words of other formats takes as long as reading the file.
     if head.startswith(PARQUET_MAGIC):
         return power_table

@@ -106,7 +106,7 @@ def chunks_of(
     *,
     usual: tuple[Mapping[str, int], int] | None = None,
 ) -> Iterator[Chunk]:
-    """Give the rows of all tables of a file; ``usual`` are roles and width without a header."""
+    """Yield the rows of all tables of a file; ``usual`` are roles and width without a header."""
     roles, width = usual or ({}, 0)
     page, page_ns, headers = 0, NO_TIME, 0
     rows: list[tuple[Any, ...]] = []

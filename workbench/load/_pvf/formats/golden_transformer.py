@@ -78,7 +78,7 @@ def _read_file(source: Source) -> InjectionPart:
 
 
 def _measures(metrics: object) -> dict[str, float]:
-    """Give the measures of a run by name: ``{"Accuracy": {"accuracy": 0.5}}`` as one level."""
+    """Return the measures of a run by name: ``{"Accuracy": {"accuracy": 0.5}}`` as one level."""
     flat = {}
     for name, values in metrics.items() if isinstance(metrics, Mapping) else ():
         measures = values if isinstance(values, Mapping) else {name: values}

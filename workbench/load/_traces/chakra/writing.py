@@ -325,7 +325,7 @@ def _direction(row: NodeRow) -> str:
 def messages_between(
     ranks: Mapping[int, Sequence[NodeRow]], described: pd.DataFrame
 ) -> dict[int, dict[int, Message]]:
-    """Give the messages of each rank by node: those whose two sides agree in number and sizes.
+    """Return the messages of each rank by node: those whose two sides agree in number and sizes.
 
     The partner is the other member of a group of two.
     """
@@ -390,7 +390,7 @@ def calls(
 
 
 def groups_of(listed: Calls, described: pd.DataFrame, findings: Findings) -> Groups:
-    """Give the groups of the collectives numbers; note what keeps a simulator from playing them."""
+    """Enumerate the groups of the collectives; note what keeps a simulator from playing them."""
     ranks = {rank for rank, _ in listed}
     members = _members(listed, described, findings)
     # Names that are numbers first, so that they can keep their own.
@@ -415,7 +415,7 @@ def groups_of(listed: Calls, described: pd.DataFrame, findings: Findings) -> Gro
 def _members(
     listed: Calls, described: pd.DataFrame, findings: Findings
 ) -> dict[tuple[int, str], tuple[int, ...]]:
-    """Give the members of each group: those recorded, else the ranks that use its name."""
+    """Return the members of each group: those recorded, else the ranks that use its name."""
     rows = described[["rank", "group", "members"]].itertuples(index=False, name=None)
     recorded = {
         (rank, name): tuple(sorted({int(text) for text in str(members).split(",") if text.strip()}))

@@ -154,7 +154,7 @@ def read_nodes(
 def objects(
     data: bytes, start: int, *, label: str, findings: Findings, is_closed: bool = True
 ) -> Iterator[Any]:
-    """Give the JSON values from byte ``start`` on, up to a closing bracket or the end.
+    """Yield the JSON values from byte ``start`` on, up to a closing bracket or the end.
 
     ``is_closed`` says whether a bracket is expected.
     """

@@ -68,7 +68,7 @@ class Parser:
 
 
 def is_compiled(name: EngineName) -> bool:
-    """Say whether the compiled scanner reads where ``name`` is asked for."""
+    """Return whether the compiled scanner is used when ``name`` is requested."""
     return _engine(name) is not PythonEngine
 
 

@@ -93,7 +93,7 @@ class _Pages:
         return pages
 
     def leaves(self, root: int) -> Iterator[IntArray]:
-        """Give the numbers of the leaf pages in order, some at a time."""
+        """Yield the numbers of the leaf pages in order, some at a time."""
         level = np.array([root], np.int64)
         for _ in range(_DEEPEST):
             # A tree is balanced: the first page tells of its level, and every page is asked again.

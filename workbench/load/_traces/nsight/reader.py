@@ -63,12 +63,12 @@ _NOT_TOLD = (
 
 
 def looks_like(head: bytes, label: str) -> bool:  # noqa: ARG001 - same shape for all formats
-    """Say whether it may be part of an export; :func:`is_export` opens it to be sure."""
+    """Return whether a file may be part of an export; :func:`is_export` opens it to be sure."""
     return head.startswith((MAGIC, _PARQUET))
 
 
 def is_export(source: Source) -> bool:
-    """Say whether a database, or the folder around a Parquet file, is an export."""
+    """Return whether a database, or the folder around a Parquet file, is an export."""
     is_table = source.path.suffix == ".parquet"
     if is_table and (source.member or not (source.path.parent / f"{_STRINGS}.parquet").exists()):
         return False
@@ -357,7 +357,7 @@ class _Reader:
         return _Part(as_steps(rows, self.texts, self._findings), part.process[kept], is_gpu=False)
 
     def _sequence(self, read: Read) -> dict[str, IntArray]:
-        """Give the sequence numbers of autograd that PyTorch writes behind its operators' names."""
+        """Return the autograd sequence numbers that PyTorch appends to its operators' names."""
         stated = [_SEQUENCE.search(text or "") for text in read.texts.get("text", [])]
         if not any(stated):
             return {}
@@ -365,7 +365,7 @@ class _Reader:
         return {"Sequence number": number[read.codes["text"]]}
 
     def _annotated(self, read: Read) -> tuple[Codes, Codes]:
-        """Give name and category: PyTorch annotates its operators, users anything else."""
+        """Return name and category: PyTorch annotates its operators, users anything else."""
         texts = read.texts.get("text", [])
         split = [_OPERATOR.match(text) if text else None for text in texts]
         spelled = [
@@ -397,7 +397,7 @@ class _Reader:
         return [Process(key, ranks.get(key)) for key in keys]
 
     def gpu_rows(self) -> Iterator[tuple[IntArray, IntArray]]:
-        """Give process and device of the GPU work of each table."""
+        """Yield process and device of the GPU work of each table."""
         for table in filter(self._has, _GPU):
             read = self._read(table, ("globalPid", "deviceId")).numbers
             yield read["globalPid"], read["deviceId"]

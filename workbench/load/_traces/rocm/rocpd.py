@@ -45,7 +45,7 @@ _TRACK = ("pid", "tid", "agent_id", "queue_id", "stream_id")
 
 
 def looks_like(head: bytes, label: str) -> bool:  # noqa: ARG001 - same shape for all formats
-    """Say whether it may be one; :func:`is_rocpd` opens it to be sure."""
+    """Return whether a file may be a rocpd database; :func:`is_rocpd` opens it to be sure."""
     return head.startswith(MAGIC)
 
 

@@ -51,7 +51,7 @@ _LATEST_NS = 1 << 61
 
 
 def looks_like(head: bytes, label: str) -> bool:
-    """Say whether a file begins with a plane, or is named so and begins as a message does."""
+    """Return whether a file begins with a plane, or is named so and begins as a message does."""
     named = label.lower().endswith((".xplane.pb", ".xplane.pb.gz"))
     return _HEAD.match(head) is not None or (named and head.startswith(b"\x0a"))
 
@@ -283,7 +283,7 @@ class _OfEvents:
         return read
 
     def between(self, first: int, behind: int) -> tuple[IntArray, IntArray]:
-        """Give the event of each statistic, counted from ``first``, and where the statistic is."""
+        """Return the event of each statistic, counted from ``first``, and its position."""
         rows = np.arange(*np.searchsorted(self._event, [first, behind]))
         return self._event[rows] - first, rows
 

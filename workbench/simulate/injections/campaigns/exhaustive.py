@@ -118,7 +118,7 @@ def _refuse_what_is_not_plain(model: Any, settings: CampaignSettings) -> None:
 
 
 def _sites(counted: list[tuple[str, list[int], Any, Any]]) -> pd.DataFrame:
-    """Give one row per site, in order of tensor, element and bit."""
+    """Return one row per site, in order of tensor, element and bit."""
     names = [param for param, *_ in counted]
     sizes = [sdc.size for *_, sdc, _ in counted]
     codes = np.repeat(np.arange(len(counted), dtype=np.int16), sizes)

@@ -74,7 +74,7 @@ class FastEngine:
                 )
 
     def _is_plain(self) -> bool:
-        """Say whether bounds hold: float32 on a CPU, no hooks, decisions by their margin."""
+        """Return whether bounds hold: float32 on a CPU, no hooks, decisions by their margin."""
         judge = self.golden.judge
         tensors = [*self.model.parameters(), *self.model.buffers(), self.golden.outputs]
         numbers = [tensor for tensor in tensors if tensor.dtype.is_floating_point]
@@ -91,7 +91,7 @@ class FastEngine:
         )
 
     def is_fast(self, param: str) -> bool:
-        """Say whether single faults in a parameter are worked out many at once."""
+        """Return whether single faults in a parameter are worked out many at once."""
         with in_evaluation(self.model):
             return self._place(param) is not None
 
@@ -131,7 +131,7 @@ class FastEngine:
         return tally
 
     def _place(self, param: str) -> UnitSites | TableSites | None:
-        """Give the fast way for a parameter, None if it has none."""
+        """Return the fast way for a parameter, None if it has none."""
         if param not in self._places:
             self._places[param] = None
             if self._work is not None:

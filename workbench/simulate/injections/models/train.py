@@ -115,7 +115,7 @@ def lenet(plan: Plan | None = None) -> Trained:
 
 
 def _scikit_digits() -> tuple[Array, Array]:
-    """Give 1797 digits of 64 pixels and what they are."""
+    """Return 1797 digits of 64 pixels and what they are."""
     try:
         from sklearn.datasets import load_digits
     except ImportError as error:

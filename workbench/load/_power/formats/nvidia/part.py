@@ -43,7 +43,7 @@ _INSTANT = re.compile(r"\b(?:V100S?|P100|P40|P4|T4|K80|M40|M60|TITAN|GTX|RTX 20\
 
 
 def method_of(column: str, model: str | None) -> str:
-    """Say what a reading of a column means on a product.
+    """Describe what a reading of a column means on a product.
 
     Examples
     --------
@@ -370,7 +370,7 @@ def _boards(
 
 
 def _poll_size(sizes: np.ndarray) -> int:
-    """Say how many GPUs there are: as in the fullest polls, for one may have been lost since.
+    """Return how many GPUs there are: as in the fullest polls, for one may have been lost since.
 
     Polls that ran into each other hold at least twice as many rows as most do; rare ones are odd.
     """

@@ -136,7 +136,7 @@ _PLAIN = re.compile(r"\d+")
 
 
 def lacks_header(head: bytes) -> bool:
-    """Say whether a file begins with a stamp of ``nvidia-smi`` and names a power in W.
+    """Return whether a file begins with a stamp of ``nvidia-smi`` and names a power in W.
 
     Examples
     --------
@@ -167,7 +167,7 @@ def guessed_header(block: bytes) -> str:
 
 
 def _kind(cells: list[str]) -> str:
-    """Say what all cells of a column are, as a header names it; '' if that is not clear."""
+    """Describe what all cells of a column are, as a header names it; '' if that is not clear."""
     subset = [cell for cell in cells if not is_missing(cell)]
     for name, pattern in _KINDS.items():
         if subset and all(pattern.fullmatch(cell) for cell in subset):

@@ -108,7 +108,7 @@ def _offset_ns(moment: datetime, zone: tzinfo, fold: int) -> int:
 def _decide(
     result: np.ndarray, local: np.ndarray, is_twice: np.ndarray, shift_ns: np.ndarray
 ) -> int:
-    """Say of each stretch inside a repeated hour whether it is the first or the second one.
+    """Return for each stretch inside a repeated hour whether it is the first or the second one.
 
     Returns the first row of which nothing tells, -1 if there is none.
     """
@@ -144,7 +144,7 @@ _LONG = f"lines longer than {_LONGEST_LINE_BYTES >> 20} MiB"
 
 
 def blocks_of(stream: Stream, findings: Findings) -> Iterator[tuple[int, bytes]]:
-    """Give blocks of whole lines with the number of the first, damage mended and counted.
+    """Yield blocks of whole lines with the number of the first, damage repaired and counted.
 
     Only the last block may end without a line end.
     """
@@ -218,7 +218,7 @@ class Table:
     clock: Clock = "local"
 
     def column(self, role: str) -> np.ndarray:
-        """Give up the numbers of a role; missing where a header has no such column."""
+        """Look up the numbers of a role; missing where a header has no such column."""
         return np.concatenate([
             batch.numbers.pop(role, np.broadcast_to(np.nan, len(batch.lines)))
             for batch in self.batches
@@ -432,7 +432,7 @@ _PLAIN, _STATED, _NONE, _JUNK = 0, 1, 2, 3
 
 
 def is_missing(text: str) -> bool:
-    """Say whether a cell tells that there is no value, in any of the words of the drivers."""
+    """Return whether a cell tells that there is no value, in any of the words of the drivers."""
     return text.lower() in _MISSING or (text.startswith("[") and text.endswith("]"))
 
 

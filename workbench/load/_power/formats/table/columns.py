@@ -191,7 +191,7 @@ def numbers(
 
 
 def has_unit(cell: str) -> bool:
-    """Say whether a cell is a number with a unit of power: ``627.40 W``."""
+    """Return whether a cell is a number with a unit of power: ``627.40 W``."""
     return _WITH_UNIT.fullmatch(cell) is not None
 
 
@@ -370,7 +370,7 @@ def ascii_unit(name: str) -> str:
 
 
 def is_damaged(name: str) -> bool:
-    """Say whether a name holds what was not UTF-8, which may have been the micro of a unit."""
+    """Return whether a name holds what was not UTF-8, which may have been the micro of a unit."""
     return "\N{REPLACEMENT CHARACTER}" in name
 
 

@@ -171,7 +171,7 @@ def refuse_twice(names: Sequence[str], label: str) -> None:
 def parquet_batches(
     file: pq.ParquetFile, names: list[str], label: str, groups: list[int] | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """Give the rows of some columns, in order, and tell of damage as of a LoadError."""
+    """Yield the rows of some columns, in order; report damage as a LoadError."""
     try:
         yield from file.iter_batches(
             batch_size=BATCH_ROWS, columns=names, use_threads=False, row_groups=groups

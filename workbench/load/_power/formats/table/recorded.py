@@ -35,7 +35,7 @@ def looks_like(head: bytes, label: str) -> bool:  # noqa: ARG001 - the name says
 
 
 def read_power(source: Source, options: PowerOptions) -> PowerPart:  # noqa: ARG001 - as all readers
-    """Say what the recorder could not sample; the readings are in the parts beside it."""
+    """Report what the recorder could not sample; the readings are in the other parts."""
     with source.open() as stream:
         text = stream.read(_LONGEST_JSON)
     about: Any = None
