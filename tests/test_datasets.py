@@ -348,7 +348,7 @@ def test_an_incomplete_mirror_is_passed_over(mirror, server):
 
 def test_a_mirror_that_does_not_exist_is_an_error(mirror, monkeypatch):
     monkeypatch.setenv(datasets.MIRROR_ENV, str(mirror / "nowhere"))
-    with pytest.raises(DatasetError, match=r"nowhere, which is no folder; correct it or unset"):
+    with pytest.raises(DatasetError, match=r"nowhere, which is not a folder; correct it or unset"):
         datasets.path("tiny")
 
 

@@ -244,7 +244,7 @@ def test_no_function_is_written_twice():
 
 
 def size_of(node):
-    """Count the lines of a definition that are no docstring."""
+    """Count the lines of a definition outside its docstring."""
     skipped = ast.get_docstring(node, clean=False)
     return node.end_lineno - node.lineno + 1 - (skipped.count("\n") + 1 if skipped else 0)
 
@@ -257,7 +257,7 @@ def test_colours_come_from_the_palette(path):
 
 @for_every(path=SOURCES)
 def test_no_figure_borrows_the_colour_of_gpu_work(path):
-    """Faults, failures and watts are no compute, communication or memory."""
+    """Faults, failures and watts are not compute, communication or memory."""
     work = "compute|forward|backward|communication|transfer|overlapped|memory|lookup|operator"
     is_other = re.search(r"plot/_(pvf|power|failures)/", path.as_posix())
     text = path.read_text() if is_other else ""

@@ -36,7 +36,7 @@ class _CleanErrors(TyperGroup):
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """List the commands under the names of their panels, each with its whole first line."""
-        # Typer draws panels only with rich, which is no dependency, and cuts lines with "...".
+        # Typer draws panels only with rich, which is not required, and cuts lines with "...".
         panels: dict[str, list[tuple[str, str]]] = {}
         for name in self.list_commands(ctx):
             if (command := self.get_command(ctx, name)) is None or command.hidden:
@@ -429,7 +429,7 @@ def _unmentioned(result: dict[str, Any]) -> list[str]:
 
 
 def _optional(about: str) -> Any:
-    # The default None is no value that a user could write.
+    # The default None is not a value that a user could write.
     return typer.Option(help=about, show_default=False)
 
 
@@ -481,7 +481,7 @@ def _hosts(texts: list[str] | None) -> str | dict[str, str] | re.Pattern[str] | 
     try:
         return re.compile(texts[0])
     except re.error as error:
-        msg = f"{texts[0]!r} is no pattern ({error})"
+        msg = f"{texts[0]!r} is not a pattern ({error})"
         raise typer.BadParameter(msg, param_hint="--node") from None
 
 

@@ -398,7 +398,7 @@ def cache_folder() -> Path:
 def _mirror() -> Path:
     folder = Path(os.environ[MIRROR_ENV]).expanduser()
     if not folder.is_dir():
-        msg = f"{MIRROR_ENV} names {folder}, which is no folder; correct it or unset it"
+        msg = f"{MIRROR_ENV} names {folder}, which is not a folder; correct it or unset it"
         raise DatasetError(msg)
     return folder
 

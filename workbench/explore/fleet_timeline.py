@@ -15,7 +15,7 @@ _WINDOWS_S = (10, 30, 120, 600, 3_600, 21_600)
 _MOST_PLACES, _MOST_HOSTS = 6, 8
 _POINTS = 800
 _WHOLE = "the whole time"
-# No None: to a selection of ipywidgets that is no value, and its label is then empty or not,
+# No None: to a selection of ipywidgets that is not a value, and its label is then empty or not,
 # depending on which of its observers runs first.
 _ALWAYS = -1
 _NEVER_HOST = {"host not told"}

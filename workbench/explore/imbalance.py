@@ -459,7 +459,7 @@ def row_sharding(
     WorkbenchError
         If there is no popularity to choose.
     TableError
-        If one is no table of popularity.
+        If one is not a table of popularity.
 
     Examples
     --------
@@ -527,7 +527,7 @@ def table_sharding(
     Raises
     ------
     TableError
-        If ``tables`` is no table of embedding tables.
+        If ``tables`` is not a table of embedding tables.
 
     Examples
     --------

@@ -37,7 +37,7 @@ def printed_ns(row: dict[str, str], *names: str) -> Iterator[tuple[str, int]]:
         if text := row[f"{name}_us"]:
             nanoseconds = Decimal(text) * 1000
             if nanoseconds != int(nanoseconds):
-                msg = f"{name}_us is {text}, which is no whole number of nanoseconds"
+                msg = f"{name}_us is {text}, which is not a whole number of nanoseconds"
                 raise ValueError(msg)
             yield name, int(nanoseconds)
 
@@ -49,7 +49,7 @@ class Reading:
     ``printed`` and ``here`` are compared as they are, before anything becomes a float,
     so integer nanoseconds are compared exactly. ``source`` stands in place of the source
     of the claim where the numbers of one claim come from several places. ``bound`` says
-    that the printed number is no value but a limit: ``"at least"`` or ``"at most"``. A limit
+    that the printed number is not a value but a limit: ``"at least"`` or ``"at most"``. A limit
     that is known to be missed has what was ``reached`` instead: up to there the verdict is
     ``short``, never ``pass``, beyond it the claim fails.
     """

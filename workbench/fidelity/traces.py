@@ -607,7 +607,7 @@ def other_traces(h100: Path, resnet: Path, hta: Path) -> Iterator[Reading]:
 def twin_of_twin(h100: Path, resnet: Path) -> Iterator[Reading]:
     """Fit a twin, draw from it, and compare durations of compute: scipy's test is independent.
 
-    One rank each: ranks share a factor, so that their durations are no independent draws.
+    One rank each: ranks share a factor, so that their durations are not independent draws.
     """
     from scipy.stats import ks_2samp
 

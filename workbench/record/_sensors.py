@@ -89,7 +89,7 @@ def _part(entry: dict[str, Any], name: str) -> dict[str, Any]:
 
 
 def _number(value: Any, *, bare: float = 1.0) -> float | None:
-    """Return a value with or without its unit in house units; None if it is no number."""
+    """Return a value with or without its unit in house units; None if it is not a number."""
     scale: float | None = bare
     if isinstance(value, dict):
         scale, value = _SCALE.get(str(value.get("unit"))), value.get("value")

@@ -83,7 +83,7 @@ def _refuse_odd(name: str, kind: str) -> None:
     if len(name.strip()) < 2 or name != name.strip() or name.isdecimal():
         msg = (
             f"{kind} {name!r} cannot be told from other text: names have two characters or more, "
-            "are no number, and have no blank at their ends; leave it out with --keep"
+            "are not numbers, and have no blank at their ends; leave it out with --keep"
         )
         raise PublishError(msg)
 
@@ -325,7 +325,7 @@ def _decoded(packed: str) -> str:
     try:
         return base64.b64decode(packed, validate=True).decode("utf-8")
     except (binascii.Error, UnicodeDecodeError) as error:
-        msg = f"a picture in it is no SVG: {error}"
+        msg = f"a picture in it is not an SVG: {error}"
         raise ValueError(msg) from error
 
 

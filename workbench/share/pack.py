@@ -88,7 +88,7 @@ def pack(
     Raises
     ------
     PublishError
-        If the folder is no report, the page would be over 10 MB, a file cannot be searched for
+        If the folder is not a report, the page would be over 10 MB, a file cannot be searched for
         names, a name cannot be told from the words of the pages, or one remains after the
         replacement. Nothing is written then.
 
@@ -152,7 +152,7 @@ def write_names(folder: Path, names: Mapping[str, str]) -> None:
 
 def _read(folder: Path) -> dict[str, bytes]:
     if not (folder / _MARK).is_file() or not (folder / "index.html").is_file():
-        msg = f"{folder} is no report; write one with: workbench report --out {folder}"
+        msg = f"{folder} is not a report; write one with: workbench report --out {folder}"
         raise PublishError(msg)
     paths = [path for path in sorted(folder.rglob("*")) if path.is_file()]
     paths = [path for path in paths if not path.name.startswith(".")]

@@ -87,7 +87,7 @@ def why_no_pictures() -> str:
     if find_chrome():
         return ""
     if chosen := os.environ.get("BROWSER_PATH"):
-        return f"BROWSER_PATH names {chosen}, which is no program; correct it or unset it"
+        return f"BROWSER_PATH names {chosen}, which is not a program; correct it or unset it"
     return (
         "no Chrome or Chromium was found; install one (Debian: apt install chromium), "
         "run kaleido_get_chrome, or set BROWSER_PATH to its program"

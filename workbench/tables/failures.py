@@ -223,7 +223,7 @@ FLIGHT_POSITIONS = table("""
     enqueued_seq: Int64? - last collective called
     completed_seq: Int64? - last collective completed
     behind_count: Int64? >=0 - collectives its members have called and it has not
-    confidence: str - with which the rank is a suspect: high, medium, low; none if it is no suspect
+    confidence: str - with which the rank is a suspect: high, medium, low; none if not a suspect
     reason: str - why the rank is a suspect; empty if it is none
     verdict: str - found, cannot tell or nothing hangs, as in `flight_suspects`
 """)

@@ -97,7 +97,7 @@ RUN_COMPARISON = table("""
     high: Float64? - upper end
     unit: str - ms per step, kJ per step, per 1,000 node-hours, or per 1,000 hours of the job
     change_ratio: Float64? - B / A; missing if A is 0
-    step_ratio: Float64? - difference as a share of the step of A; missing if it is no time
+    step_ratio: Float64? - difference as a share of the step of A; missing if it is not a time
     a_count: int64 >=0 - steps of A, or events counted in A
     b_count: int64 >=0 - steps of B, or events counted in B
     p_value_share: Float64? 0..1 - probability of such a difference by chance, corrected for the

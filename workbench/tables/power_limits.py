@@ -323,7 +323,7 @@ GRID_CHECK = table("""
     measured: float64? >=0 - in `unit`; missing if unseen
     margin: float64? - limit - measured, in `unit`
     unit: str - W/s, W or share
-    verdict: str - pass; fail; unknown (the meter cannot tell, so it is no pass)
+    verdict: str - pass; fail; unknown (the meter cannot tell, so it is not pass)
     why: str - what the verdict rests on
     low_hz: float64? >=0 - lower end of the band
     high_hz: float64? >=0 - upper end of the band

@@ -379,7 +379,7 @@ DETECTOR_TRIALS = table("""
     is_effective: bool - whether the output changed
     output_change: float64 >=0 - largest change relative to the output
     residual: float64? >=0 - how far the check is off, relative where real-valued; missing where it
-        is no number, which is an alarm
+        is not a number, which is an alarm
 """)
 
 DETECTOR_TOLERANCE = table("""

@@ -178,7 +178,7 @@ def test_bytes_that_are_no_utf8_are_replaced_and_counted(tmp_path):
     path.write_bytes(line(1).encode().replace(b"python3", b"py\xffth\xfen"))
     log = load.failures(path)
     assert "py\ufffdth\ufffdn" in log.failures["text"].iloc[0]
-    assert told(log)["repaired", "bytes that are no UTF-8"] == 2
+    assert told(log)["repaired", "bytes that are not UTF-8"] == 2
 
 
 def test_windows_line_ends_and_a_byte_order_mark_do_no_harm(tmp_path):

@@ -71,7 +71,7 @@ def test_the_lines_found_are_those_that_hold_a_word(pieces, size):
 
 @pytest.fixture(scope="module")
 def overlapping(tmp_path_factory) -> list[Path]:
-    """Write logs of three hosts, in pieces that overlap, and a file that is no log."""
+    """Write logs of three hosts, in pieces that overlap, and a file that is not a log."""
     folder, draw = tmp_path_factory.mktemp("logs"), random.Random(3)
     for node in range(3):
         seconds = sorted(draw.sample(range(86_400), 40))

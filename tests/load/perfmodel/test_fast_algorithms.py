@@ -74,5 +74,5 @@ def test_contractions_are_folded_as_by_hand(real_data):
 def test_a_line_that_is_no_contraction_is_named(line, tmp_path):
     path = tmp_path / "own.txt"
     path.write_text(f"ab ac cb & a:8;b:9;c:10;\n\n{line}\n")
-    with pytest.raises(LoadError, match=r"line 3: .* is no contraction"):
+    with pytest.raises(LoadError, match=r"line 3: .* is not a contraction"):
         load.tensor_contractions(path)

@@ -112,7 +112,7 @@ def test_one_silent_file_among_others_is_not_guessed(trace_file):
     [
         (1, "one rank for 2 files"),
         ([1], "1 ranks were given for 2 files"),
-        ([-1, 0], "is no rank"),
+        ([-1, 0], "is not a rank"),
     ],
 )
 def test_ranks_that_do_not_fit_the_files_are_refused(two_ranks, rank, message):

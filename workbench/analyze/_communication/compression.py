@@ -114,7 +114,7 @@ def compression(
     Raises
     ------
     PerformanceModelError
-        If a bound is no number from 0 or belongs to no table, or a number of destinations is
+        If a bound is not a number from 0 or belongs to no table, or a number of destinations is
         not between 1 and the number of samples.
 
     Notes

@@ -331,7 +331,7 @@ def time_to_loss(
     Raises
     ------
     WorkbenchError
-        If there is no run of the reference, or a level is no number from 0.
+        If there is no run of the reference, or a level is not a number from 0.
 
     Notes
     -----

@@ -162,7 +162,7 @@ def collective_scopes(
     Raises
     ------
     WorkbenchError
-        If ``places`` lacks a rank, or ``gpus_per_node`` is no whole number from 1.
+        If ``places`` lacks a rank, or ``gpus_per_node`` is not a whole number from 1.
 
     Notes
     -----
@@ -237,7 +237,7 @@ def place_bandwidth(
     Raises
     ------
     WorkbenchError
-        If ``places`` lacks a rank, or ``gpus_per_node`` is no whole number from 1.
+        If ``places`` lacks a rank, or ``gpus_per_node`` is not a whole number from 1.
     """
     COLLECTIVE_BANDWIDTH.check(bandwidth)
     rows = bandwidth[bandwidth["size_bytes"] >= least_bytes]

@@ -102,7 +102,7 @@ def failure_rates(
         Column that tells failures apart (cause, category, severity, kind), each over all
         nodes; or the group of each node, e.g. its rack, each over its own nodes.
     leave_out
-        Severities and categories that are no failures to count; ``attrs["left_out"]`` says
+        Severities and categories that are not failures to count; ``attrs["left_out"]`` says
         how many.
     confidence_level
         Confidence of the interval.

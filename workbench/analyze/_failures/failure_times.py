@@ -339,9 +339,9 @@ def _checked(sizes: pd.DataFrame) -> pd.DataFrame:
     off = (table["mttf_h"] * table["failure_count"] - table["exposure_h"]).abs()
     apart = (off > 0.01 * table["exposure_h"]).fillna(value=False)
     rules = {
-        "gpu_count is no whole number from 1": _whole(table["gpu_count"], 1),
+        "gpu_count is not a whole number from 1": _whole(table["gpu_count"], 1),
         f"kind is none of {_KINDS}": table["kind"].isin(_KINDS),
-        "failure_count is no whole number from 0": ~counted | _whole(table["failure_count"], 0),
+        "failure_count is not a whole number from 0": ~counted | _whole(table["failure_count"], 0),
         "exposure_h is not above 0": ~counted | (table["exposure_h"] > 0).fillna(value=False),
         "neither failure_count nor a mttf_h above 0 is given": counted
         | (table["mttf_h"] > 0).fillna(value=False),

@@ -37,7 +37,7 @@ def job_failures(
     ----------
     failures
         Table :data:`workbench.tables.FAILURES`. What the scheduler itself reports (``kind``
-        slurm) says that the job failed, not why, and is no cause.
+        slurm) says that the job failed, not why, and is not a cause.
     timeline
         Table :data:`workbench.tables.TIMELINE`.
     before_min
@@ -47,7 +47,7 @@ def job_failures(
     outcomes
         Outcomes (their first word) of runs that failed.
     leave_out
-        Severities and categories that are no causes.
+        Severities and categories that are not causes.
 
     Returns
     -------

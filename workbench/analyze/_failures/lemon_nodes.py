@@ -48,7 +48,7 @@ def lemon_nodes(
         What ``recall_share`` assumes of them; by default 1.2 % of the nodes have 15 % of the
         failures.
     leave_out
-        Severities and categories that are no failures to count.
+        Severities and categories that are not failures to count.
 
     Returns
     -------

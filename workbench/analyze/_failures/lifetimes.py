@@ -56,7 +56,7 @@ def lifetimes(
     groups
         Group of each node, e.g. its model or rack; all nodes are one group by default.
     leave_out
-        Severities and categories that are no failures to count.
+        Severities and categories that are not failures to count.
 
     Returns
     -------

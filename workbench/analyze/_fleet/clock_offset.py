@@ -61,7 +61,7 @@ def power_clock_offset(
     Raises
     ------
     WorkbenchError
-        If the series is not uniform, or an option is no positive number.
+        If the series is not uniform, or an option is not a positive number.
 
     Notes
     -----
@@ -174,7 +174,7 @@ def _second(offsets: Floats, fit: Floats) -> float | None:
     inner = np.flatnonzero(
         (values >= np.r_[-np.inf, values[:-1]]) & (values >= np.r_[values[1:], -np.inf])
     )
-    # A shoulder within noise of the peak is no peak of its own.
+    # A shoulder within noise of the peak is not a peak of its own.
     peaks = [
         at for at in inner.tolist()
         if at != best and values[min(at, best) : max(at, best) + 1].min() < 0.9 * values[at]
@@ -270,7 +270,7 @@ def clock_correction_s(offset: pd.DataFrame, *, least_s: float = 2.0) -> float:
     Raises
     ------
     WorkbenchError
-        If ``least_s`` is no positive number.
+        If ``least_s`` is not a positive number.
 
     Examples
     --------

@@ -266,7 +266,7 @@ def slower_steps(
     # Of ranks without a shift the deviation at any one split is this.
     deviations = float(shift[at - 1]) / np.sqrt((count + 1) / 12)
     early, late = float(lengths.iloc[:at].median()), float(lengths.iloc[at:].median())
-    # What ends again, such as a cap, is no lasting slowdown.
+    # What ends again, such as a cap, is not a lasting slowdown.
     latest = float(lengths.iloc[-fewest:].median())
     if min(late, latest) < least_ratio * early or deviations < least_deviations:
         return

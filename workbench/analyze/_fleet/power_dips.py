@@ -53,7 +53,7 @@ def power_dips(
     Raises
     ------
     WorkbenchError
-        If the series is not uniform, or an option is no positive number.
+        If the series is not uniform, or an option is not a positive number.
 
     Notes
     -----

@@ -226,7 +226,7 @@ def phase_power(
     Raises
     ------
     WorkbenchError
-        If the series is not uniform, or an option is no positive number.
+        If the series is not uniform, or an option is not a positive number.
 
     Notes
     -----
@@ -323,12 +323,12 @@ def work_energy(step_energy: pd.DataFrame, *, gpu_count: int | None = None) -> p
     -------
     pandas.DataFrame
         Table :data:`workbench.tables.WORK_ENERGY`. Steps without energy are dropped, and
-        counted in ``attrs["left_out"]``; a measure that no step has is no row.
+        counted in ``attrs["left_out"]``; a measure that no step has is not a row.
 
     Raises
     ------
     WorkbenchError
-        If ``gpu_count`` is no whole number from 1.
+        If ``gpu_count`` is not a whole number from 1.
 
     Notes
     -----

@@ -92,7 +92,7 @@ def row_cache(popularity: pd.DataFrame, *, cached_rows: Sequence[int]) -> pd.Dat
     Raises
     ------
     WorkbenchError
-        If a size is no whole number from 0, or the shares do not add up to 1.
+        If a size is not a whole number from 0, or the shares do not add up to 1.
 
     Notes
     -----

@@ -241,7 +241,7 @@ def table_sharding(
     Raises
     ------
     TableError
-        If ``tables`` is no table of embedding tables.
+        If ``tables`` is not a table of embedding tables.
     WorkbenchError
         If a table does not fit (the message names it, and what it lacks), a name occurs
         twice, or an option is not possible.

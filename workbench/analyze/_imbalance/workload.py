@@ -445,7 +445,7 @@ def _groups(
 def _plain(loads: ArrayLike, *, has_names: bool) -> NDArray[Any]:
     array = np.asarray(loads)
     if has_names:
-        msg = "value= and by= name columns of a frame; these loads are no frame"
+        msg = "value= and by= name columns of a frame; these loads are not frames"
         raise WorkbenchError(msg)
     if array.ndim != 1:
         msg = f"loads have {array.ndim} dimensions, need 1; pass a frame and by= for groups"

@@ -40,7 +40,7 @@ def capping_events(
         A pause longer than so many median periods of the device ends an event.
     least_load_share
         Share of the power when capped from which an uncapped clock is compared: an idle device
-        is no measure.
+        is not a measure.
 
     Returns
     -------
@@ -107,7 +107,7 @@ def _runs(readings: pd.DataFrame, least_reading_count: int) -> pd.DataFrame:
     )
     capped = valid.assign(run=starts.cumsum())[valid["is_capped"]]
     counts = capped.groupby("run")["run"].transform("size")
-    # Power at its limit for a moment is no capping.
+    # Power at its limit for a moment is not capping.
     return capped[(capped["evidence"] != AT_LIMIT) | (counts >= least_reading_count)]
 
 

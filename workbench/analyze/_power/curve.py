@@ -185,7 +185,7 @@ def extended_curve(
     Raises
     ------
     WorkbenchError
-        If a limit is no number above 0, a curve has fewer than two limits, a method cannot
+        If a limit is not a number above 0, a curve has fewer than two limits, a method cannot
         answer, or the speed would fall to 0 or below.
 
     Examples
@@ -213,7 +213,7 @@ def _added(
     own: pd.DataFrame, limits: _Floats, method: str, shape: Callable[[_Floats], _Floats] | None
 ) -> pd.DataFrame:
     name, had = _name(own), own["limit_w"].to_numpy()
-    # What was extrapolated before is no knowledge to build on.
+    # What was extrapolated before is not knowledge to build on.
     own = own[~own["is_extrapolated"]].sort_values("limit_w", ignore_index=True)
     limits_w = own["limit_w"].to_numpy()
     if len(np.unique(limits_w)) < 2 or len(np.unique(limits_w)) < len(limits_w):
@@ -341,13 +341,13 @@ def power_knees(curve: pd.DataFrame, *, kept_speed_share: float = 0.95) -> pd.Da
     -------
     pandas.DataFrame
         Table :data:`workbench.tables.POWER_KNEES`, one row per GPU and job. Without power there
-        are no energies, and what needs them is missing.
+        are not energies, and what needs them is missing.
 
     Raises
     ------
     WorkbenchError
         If the share is none, a curve keeps it nowhere, or a row was extrapolated: knees of
-        guesses are no finding.
+        guesses are not findings.
 
     Notes
     -----

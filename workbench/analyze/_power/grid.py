@@ -186,7 +186,7 @@ def power_totals(
     Raises
     ------
     ValueError
-        If ``least_covered_share`` is no share.
+        If ``least_covered_share`` is not a share.
     WorkbenchError
         If there is nothing to sum, the cells differ between entities, or one entity holds
         another.
@@ -396,7 +396,7 @@ def power_sampled(power: pd.DataFrame, *, point_count: int = 2000) -> pd.DataFra
     WorkbenchError
         If it holds several entities, or is not in order of time.
     ValueError
-        If ``point_count`` is no whole number from 8.
+        If ``point_count`` is not a whole number from 8.
 
     References
     ----------
@@ -560,7 +560,7 @@ def power_sum(power: pd.DataFrame, *, period_s: float | None = None) -> pd.DataF
     Raises
     ------
     WorkbenchError
-        If one meter holds another, or ``period_s`` is no positive number.
+        If one meter holds another, or ``period_s`` is not a positive number.
     ValueError
         If there are too many cells; a clock that jumps makes them.
 

@@ -311,10 +311,10 @@ def power_tree(
     Raises
     ------
     ValueError
-        If ``least_covered_share`` is no share.
+        If ``least_covered_share`` is not a share.
     WorkbenchError
         If the grid is empty or uneven, or has entities that the topology lacks, or the topology
-        is no tree with parents first.
+        is not a tree with parents first.
 
     Examples
     --------

@@ -22,7 +22,7 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 PowerPolicy = Literal["cost", "priority", "slack"]
 POWER_POLICIES = ("cost", "priority", "slack")
-# Rounding of a sum of watts: less than this share of a limit is no overload.
+# Rounding of a sum of watts: less than this share of a limit is not an overload.
 _ROUNDING = 1e-9
 _MOST_OVERLOAD = 1e3  # of a feed that may draw nothing
 

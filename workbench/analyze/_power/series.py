@@ -77,7 +77,7 @@ def uniform(totals: pd.DataFrame) -> Series:
     if period <= 0 or (steps != period).any():
         row = int(np.flatnonzero(steps != steps[0])[0]) if period > 0 else 0
         msg = (
-            f"the totals are no uniform series: row {row + 1} comes {steps[row] / 1e9:g} s after "
+            f"the totals are not uniform: row {row + 1} comes {steps[row] / 1e9:g} s after "
             f"the one before, the first two are {period / 1e9:g} s apart; {remedy}"
         )
         raise WorkbenchError(msg)

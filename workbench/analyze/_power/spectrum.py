@@ -251,7 +251,7 @@ def power_peaks(
     Raises
     ------
     WorkbenchError
-        If ``peaks`` is no whole number from 1, or ``prominence_db`` is negative.
+        If ``peaks`` is not a whole number from 1, or ``prominence_db`` is negative.
 
     Notes
     -----
@@ -353,7 +353,7 @@ def band_shares(
     Raises
     ------
     WorkbenchError
-        If there is no band, one is no pair of rising numbers, or the totals are not uniform.
+        If there is no band, one is not a pair of rising numbers, or the totals are not uniform.
 
     Notes
     -----

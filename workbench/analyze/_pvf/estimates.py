@@ -108,7 +108,7 @@ def _estimated(injections: Injections | Sequence[Injections], rules: Rules) -> p
     counts = grouping.wrong_and_judged(table, rules)
     member = grouping.members(table, grouped.code, rules)
     weight, unknown = grouping.weights(table, grouped.code, rules)
-    # Rows that stand for no bits, or judged no input, are no sites of the sample.
+    # Rows that stand for no bits, or judged no input, are not sites of the sample.
     inside = weight * counts[1] > 0
     columns = (grouped.code, member, weight, *counts)
     site = clusters(table[inside], *(column[inside] for column in columns))

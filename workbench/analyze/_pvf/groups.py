@@ -218,7 +218,7 @@ class Rules:
         share_between("confidence_level", self.confidence_level)
         allowed = list(dict.fromkeys((*OF_FAULTS, *OF_CAMPAIGN)))
         if strange := [name for name in self.by if name not in allowed]:
-            msg = f"by={strange[0]!r} is no column to group by; there are {', '.join(allowed)}"
+            msg = f"by={strange[0]!r} is not a column to group by; there are {', '.join(allowed)}"
             raise InjectionError(msg)
         if len(set(self.by)) < len(self.by):
             msg = f"by={self.by!r} names a column twice"
@@ -315,7 +315,7 @@ def rules_told(campaign: pd.Series) -> dict[str, str | None]:
 
 
 def first_difference(first: pd.Series, second: pd.Series, names: Sequence[str]) -> str | None:
-    """Name the first field in which two rows differ; missing in both is no difference."""
+    """Name the first field in which two rows differ; missing in both is not a difference."""
     for name in names:
         if not (first[name] == second[name] or (pd.isna(first[name]) and pd.isna(second[name]))):
             return name

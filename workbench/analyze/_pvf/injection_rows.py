@@ -29,7 +29,7 @@ def bundles(injections: Given) -> list[Injections]:
             raise InjectionError(msg)
         if not isinstance(bundle, Injections):
             kind = type(bundle).__name__
-            msg = f"a {kind} is no tables.Injections; pass what load.injections or a campaign gives"
+            msg = f"a {kind} is not tables.Injections; pass those of load.injections or a campaign"
             raise InjectionError(msg)
     if not listed:
         msg = "no injections were passed; pass one tables.Injections or several in a list"
@@ -77,7 +77,7 @@ def experiments(injections: Given) -> pd.DataFrame:
     (``"several"`` where they differ); ``flip_count``, ``site`` (code of what was hit, the same
     for the same places in one campaign), ``weight`` (missing where the design is not known).
     ``attrs["unjudged"]`` counts the experiments that have no counts, ``attrs["never_run"]`` those
-    of a design that is no uniform one which have faults and no outcome.
+    of a design that is not a uniform one which have faults and no outcome.
     """
     campaign = campaigns(injections)
     run = together(injections, "outcomes")

@@ -210,7 +210,7 @@ def _refuse_other_bits(injections: Given | ExhaustiveInjections, table: pd.DataF
     held = float(table["bit_count"].sum())
     if abs(held - model_bits) > _CLOSE * model_bits:
         why = (
-            "they are no parts of one model; pass the campaigns one by one"
+            "they are not parts of one model; pass the campaigns one by one"
             if held > model_bits
             else "inject into the rest as well, or take what was not injected out of parameters"
         )

@@ -279,7 +279,7 @@ def offsets(moments: Moments) -> Offsets:
     relative = _solved(inside, clock)
     corrected = since - relative[moments.rank]
     middle = pd.Series(corrected).groupby(moments.moment).transform("median").to_numpy()
-    # The first moment of each rank is no common one, so it goes back into the offset.
+    # The first moment of each rank is not a common one, so it goes back into the offset.
     offset = _centred(first, np.rint(relative).astype(np.int64), clock)
     return Offsets(clock, offset, corrected - middle)
 

@@ -30,7 +30,7 @@ _MODULE_NAME = "nn.Module: "
 _ENGINE = "autograd::engine::evaluate_function"
 _IS_BACKWARD = re.compile(rf"^{_ENGINE}|Backward\d*$")
 _IS_CHECKPOINT = re.compile(r"Checkpoint\w*Backward|torch/utils/checkpoint\.py")
-# What c10d writes around its calls is no range of the user.
+# What c10d writes around its calls is not a range of the user.
 _OF_COLLECTIVE = re.compile(r"^(?:nccl|gloo|mpi|ucc|hccl|rccl|xccl):")
 # Frames of the framework and the interpreter, which would bury those of the user.
 _OF_FRAMEWORK = re.compile(
@@ -191,7 +191,7 @@ def model_tree(
     the module in which the latest operator of that number ran before. Where no such operator was
     recorded, or operators of several threads have the number, the work counts under *[backward]*;
     without a recorded launch, or with none of the user's frames around it, under *[outside]*.
-    Annotations around steps and collectives are no nodes.
+    Annotations around steps and collectives are not nodes.
 
     References
     ----------

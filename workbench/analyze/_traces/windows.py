@@ -55,7 +55,7 @@ def telling_windows(
     Raises
     ------
     WorkbenchError
-        If ``most_windows`` is no whole number from 1.
+        If ``most_windows`` is not a whole number from 1.
 
     Notes
     -----

@@ -123,7 +123,7 @@ def local_training_losses(path: str | Path) -> pd.DataFrame:
     FileNotFoundError
         If ``path`` does not exist.
     LoadError
-        If a column is missing, or a value is no number from 0.
+        If a column is missing, or a value is not a number from 0.
     """
     path = Path(path)
     names = {name: name for name in LOCAL_TRAINING_LOSSES.columns}

@@ -57,7 +57,7 @@ def failures(  # noqa: PLR0913 - the front door
 
     Formats are recognised by content, never by name. One fault is reported in many lines;
     lines that follow each other within ``window_s`` on one host, or by any rank of one job, are
-    folded into one incident, which is led by the first of them that is no consequence of
+    folded into one incident, which is led by the first of them that is not a consequence of
     another. What is dropped, repaired or assumed is counted in the quality table.
 
     Parameters
@@ -99,7 +99,7 @@ def failures(  # noqa: PLR0913 - the front door
         If nothing under ``path`` is a log of a known format, or a line needs ``tz``, ``year``
         or ``boot_time`` and none is given (names file, line and argument).
     ValueError
-        If an argument is no zone, year, stamp or window.
+        If an argument is not a zone, year, stamp or window.
     MissingExtraError
         If a client is given and Dask is not installed.
 

@@ -428,7 +428,7 @@ class _TarReader(io.RawIOBase):
         return self._last
 
     def unfinished(self) -> str:
-        """Explain why the last block that was read is no proper end of an archive."""
+        """Explain why the last block that was read is not a proper end of an archive."""
         if len(self._last) < tarfile.BLOCKSIZE:
             is_empty = not self._last and not (isinstance(self._raw, Stream) and self._raw.notes)
             return "" if is_empty else "is cut off"

@@ -81,7 +81,7 @@ def _database(head: bytes, name: str) -> str:
 
 
 def _is_protobuf(head: bytes) -> bool:
-    """Return whether bytes that are no text begin with whole fields."""
+    """Return whether bytes that are not text begin with whole fields."""
     at, wires = 0, set()
     for _ in range(_LOOKED_AT_FIELDS):
         key, at = _varint(head, at)

@@ -190,7 +190,7 @@ def _why(raw: bytes) -> Damaged:
         return Damaged(at, error.msg)
     except (ValueError, RecursionError) as error:
         return Damaged(0, str(error))
-    return Damaged(0, "an event that is no JSON object")
+    return Damaged(0, "an event that is not a JSON object")
 
 
 def to_ns(value: object) -> int | None:
@@ -298,7 +298,7 @@ def _damage(error: Exception, written: str) -> tuple[str, str]:
         is_cut = error.pos >= len(written.rstrip()) or error.msg.startswith("Unterminated string")
         if is_cut:
             return "truncated", "lines of the logger that do not end"
-    return "dropped", "lines of the logger that are no JSON"
+    return "dropped", "lines of the logger that are not JSON"
 
 
 def _time_ns(time_ms: object) -> int | None:

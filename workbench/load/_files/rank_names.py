@@ -101,7 +101,7 @@ def given_ranks(labels: Sequence[str], given: RankArgument) -> list[int | None]:
     for rank in ranks:
         is_whole = isinstance(rank, int | np.integer) and not isinstance(rank, bool)
         if rank is not None and not (is_whole and 0 <= rank <= _LARGEST_RANK):
-            msg = f"rank={rank!r} is no rank; give whole numbers from 0 to {_LARGEST_RANK:,}"
+            msg = f"rank={rank!r} is not a rank; give whole numbers from 0 to {_LARGEST_RANK:,}"
             raise LoadError(msg)
     return ranks
 

@@ -44,7 +44,7 @@ _KINDS = {
 
 
 class PickleError(ValueError):
-    """The pickle is damaged, or is no pickle of plain values; says what and where."""
+    """The pickle is damaged, or is not a pickle of plain values; says what and where."""
 
 
 class _MisfitError(Exception):
@@ -107,7 +107,7 @@ def _scan(raw: bytes, most_opcodes: int) -> None:
         machine.step(opcode.name, argument, position or 0)
         end = (position or 0) + 1
     if end != len(raw):
-        msg = f"goes on for {len(raw) - end:,} bytes behind its end; it is no single dump"
+        msg = f"goes on for {len(raw) - end:,} bytes behind its end; it is not a single dump"
         raise PickleError(msg)
 
 

@@ -26,7 +26,7 @@ _decoder = json.JSONDecoder()
 # At the beginning of a line only: brackets inside a line of text begin no document.
 _START = re.compile(r"^[ \t]*(?=[{\[])", re.MULTILINE)
 _SPACE = re.compile(r"\s*,?\s*")
-# A file that is damaged this often is no log; looking on would take very long, most of all
+# A file that is damaged this often is not a log; looking on would take very long, most of all
 # where brackets are nested deeply: every line is then read again for every level.
 _DAMAGED_LIMIT, _NESTED_COST = 1000, 50
 
@@ -76,7 +76,7 @@ def _next_document(text: str, at: int, findings: Findings, *, may_be_inside: boo
     match = _START.search(text, at)
     passed = text[at : match.start() if match else len(text)]
     count = sum(bool(line.strip()) for line in passed.splitlines())
-    findings.add("skipped by design", "lines that are no JSON", count)
+    findings.add("skipped by design", "lines that are not JSON", count)
     return match.end() if match else None
 
 
@@ -105,7 +105,7 @@ def records(
         if isinstance(record, dict):
             yield number, record
         else:
-            findings.add("skipped by design", "JSON that is no object", 1, f"record {number:,}")
+            findings.add("skipped by design", "JSON that is not an object", 1, f"record {number:,}")
 
 
 _EXACT = 1 << 53  # above this a float holds no odd numbers
@@ -265,7 +265,7 @@ _TEXT = pd.Series([""]).dtype
 
 
 def header_of(head: bytes) -> list[str]:
-    """Return the names in the first line of a CSV file that is no comment; none for JSON."""
+    """Return the names in the first line of a CSV file that is not a comment; none for JSON."""
     for line in head.decode(errors="replace").removeprefix("\ufeff").split("\n"):
         text = line.strip()
         if text and not text.startswith("#"):
@@ -339,7 +339,7 @@ def _rows(source: Source, findings: Findings) -> Iterator[tuple[int, list[str]]]
 
 
 def _text_tables_cells(text: str, separator: str | None = None) -> list[str] | None:
-    """Split a line; None if it is no CSV, e.g. because its quotes do not end."""
+    """Split a line; None if it is not CSV, e.g. because its quotes do not end."""
     wanted = separator or _separator(text)
     if '"' not in text and "\r" not in text:
         return [cell.strip() for cell in text.split(wanted)]
@@ -356,7 +356,7 @@ def _separator(text: str) -> str:
 
 def _checked(names: list[str], label: str) -> list[str]:
     if not names:
-        msg = f"{label}: the header is no CSV; mend it, or get the file again"
+        msg = f"{label}: the header is not CSV; mend it, or get the file again"
         raise LoadError(msg)
     if twice := sorted({name for name in names if names.count(name) > 1}):
         msg = f"{label}: columns {twice} occur twice; rename one of each"
@@ -409,7 +409,7 @@ def whole_text(path: str | Path) -> str:
         return content.decode()
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
-        msg = f"{shown(path)}: line {line:,} is no UTF-8 text ({error.reason}); save it as UTF-8"
+        msg = f"{shown(path)}: line {line:,} is not UTF-8 text ({error.reason}); save it as UTF-8"
         raise LoadError(msg) from None
 
 

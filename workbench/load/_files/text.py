@@ -1,4 +1,4 @@
-"""Text in files: bytes that are no UTF-8, and lines that may be cut."""
+"""Text in files: bytes that are not UTF-8, and lines that may be cut."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ def console_lines(
     """Yield number, from 1, and text of every line without colours.
 
     Programs may have written binary noise to a console: of endless lines only the beginning is
-    given, and what is not UTF-8 is no finding. A last line without an end is given and counted;
+    given, and what is not UTF-8 is not a finding. A last line without an end is given and counted;
     with ``whole`` it is dropped, for where it ends in a number a cut leaves another one.
     """
     unended: list[bytes] = []

@@ -167,7 +167,7 @@ def _read(unique: pd.Series, local: pd.Series, tz: str | None) -> tuple[pd.Serie
         seconds, _, fraction = unique[index].partition(".")
         if int(seconds) < _LATEST_S:
             ns[index] = int(seconds) * 10**9 + int(f"{fraction[:9]:0<9}")
-    problem = pd.Series("stamps that are no time; they are missing", index=unique.index)
+    problem = pd.Series("stamps that are not times; they are missing", index=unique.index)
     shifted = f"local times that the clock change makes ambiguous or impossible in {tz}; "
     problem = problem.mask(naive.notna(), shifted + "they are missing").mask(ns.notna(), "")
     return ns, problem
@@ -396,7 +396,7 @@ def zone_of(name: str) -> tzinfo:
             return datetime.fromisoformat(f"2000-01-01T00:00:00{offset[1]}").tzinfo or UTC
         return ZoneInfo(text)
     except (KeyError, ValueError, TypeError, OSError, AttributeError):
-        msg = f"tz={name!r} is no time zone; name it like 'UTC', 'Europe/Berlin' or '+02:00'"
+        msg = f"tz={name!r} is not a time zone; name it like 'UTC', 'Europe/Berlin' or '+02:00'"
         raise LoadError(msg) from None
 
 
@@ -464,8 +464,8 @@ def _counted(values: np.ndarray, column: str, label: str) -> Clock:
         return Clock(_NS_PER[unit], kind)
     if by_size is None:
         msg = (
-            f"{label}: numbers in column {column!r}, about {middle:,.6g}, are no times since 1970; "
-            "name the column after what they count, e.g. time_s or time_ms"
+            f"{label}: numbers in column {column!r}, about {middle:,.6g}, are not times since "
+            "1970; name the column after its unit, e.g. time_s or time_ms"
         )
         raise LoadError(msg)
     return Clock(_NS_PER[by_size], said=f"times count {by_size} since 1970, by their size")

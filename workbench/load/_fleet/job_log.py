@@ -75,7 +75,7 @@ def job_log(
         If nothing under ``path`` is the log of a job, a stamp needs ``tz``, or a column is
         missing or does not say its unit (names file, column and remedy).
     ValueError
-        If an argument is no zone or no number of tokens.
+        If an argument is not a zone or no number of tokens.
 
     Notes
     -----

@@ -70,7 +70,7 @@ class _Log:
     def _size(self, entry: Entry) -> None:
         value = number_of(entry.value)
         if value is None or value < 1 or value % 1:
-            problem = f"{entry.key} that is no whole number"
+            problem = f"{entry.key} that is not a whole number"
             self.findings.add("dropped", problem, 1, f"line {entry.line:,}")
             return
         changed = self.sizes.get(entry.key, value) != value
@@ -116,7 +116,7 @@ class _Log:
         where = f"line {entry.line:,}"
         duration = number_of(entry.value[names[0]])
         if duration is None or not 0 <= duration < 1e6:
-            problem = "steps whose duration is no number from 0 s"
+            problem = "steps whose duration is not a number from 0 s"
             self.findings.add("dropped", problem, 1, where)
             return
         count = number_of(entry.metadata.get("step", entry.metadata.get("samples_count")))

@@ -151,7 +151,7 @@ def _table(scalars: dict[str, Rows], columns: dict[str, tuple[str, str]]) -> pd.
         if kind in ("loss", "rate"):
             table[{"rate": "token_rate"}.get(kind, kind)] = values
         else:
-            # Durations have fractions of a nanosecond; counts that are no whole number are none.
+            # Durations have fractions of a nanosecond; counts that are not whole numbers are none.
             whole = values.round() if kind == "duration" else values.where(values % 1 == 0)
             table[names[kind]] = whole.where(whole.between(0, 1 << 53)).astype("Int64")
     table = table.reset_index().sort_values(["end_ns", "line"], ignore_index=True)
@@ -190,7 +190,7 @@ def _read_events(source: Source, scalars: dict[str, Rows], findings: Findings) -
             try:
                 event = decode(payload)
             except DecodeError:
-                findings.add("dropped", "records that are no event", 1, f"record {number:,}")
+                findings.add("dropped", "records that are not events", 1, f"record {number:,}")
                 continue
             if not event.summary.value:
                 continue

@@ -57,7 +57,7 @@ def gemm_times(
     FileNotFoundError
         If ``path`` does not exist.
     LoadError
-        If a column, GPU, framework, version or type is missing, or a time is no number above 0.
+        If a column, GPU, framework, version or type is missing, or a time is not a number above 0.
     MissingExtraError
         If the package is needed and not installed.
 
@@ -116,7 +116,7 @@ def collective_times(
         If ``path`` does not exist.
     LoadError
         If the columns are none of those above, a GPU or version is missing, it is not known
-        which GPU it was, or a time is no number above 0.
+        which GPU it was, or a time is not a number above 0.
     MissingExtraError
         If the package is needed and not installed.
 
@@ -243,7 +243,7 @@ def operation(names: pd.Series, path: Path) -> pd.Series:
     spelled = letters.map({name.replace("-", ""): name for name in _OPERATIONS})
     if spelled.isna().any():
         odd = sorted(set(names[spelled.isna()].astype(str)))
-        msg = f"{path}: {odd} are no collectives that are known; known are {list(_OPERATIONS)}"
+        msg = f"{path}: {odd} are not collectives that are known; known are {list(_OPERATIONS)}"
         raise LoadError(msg)
     return spelled
 
@@ -290,7 +290,7 @@ def _vidur(raw: pd.DataFrame, path: Path) -> dict[str, Any]:
         if column not in raw:
             msg = f"{path}: no column {column!r} for {name}"
             raise LoadError(msg)
-        # The column is empty in rows of other collectives, which is no error there.
+        # The column is empty in rows of other collectives, which is not an error there.
         rows = names == name
         times = times.where(~rows, positive_ns(raw[column].where(rows, 1.0), 1e6, path))
     return {

@@ -122,7 +122,7 @@ def stacked(pieces: Sequence[Cells]) -> Cells:
 def merged(pieces: Cells, gap_ns: int) -> tuple[Cells, Cells]:
     """Make one cell of all pieces of a cell; also return the copies that were left out.
 
-    Pieces that follow each other are joined, with the time between them if it is no gap; of equal
+    Pieces that follow each other are joined, with the time between if it is not a gap; of equal
     ones the first counts; where they overlap otherwise the cell is contested.
     """
     key = pieces.moments.key

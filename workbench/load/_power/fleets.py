@@ -88,7 +88,7 @@ def power_fleet_total(  # noqa: PLR0913 - the file says little, and the sum must
         If there is no Parquet file, one is damaged or has other columns than the first, the powers
         are of several scopes, or a unit or time zone is needed and not given.
     ValueError
-        If ``period_s`` is no period, or ``least_covered_share`` is no share.
+        If ``period_s`` is not a period, or ``least_covered_share`` is not a share.
 
     Notes
     -----

@@ -149,7 +149,7 @@ def _find_families(pieces: Sequence[_Piece]) -> None:
     if len(pieces) < _MANY_PIECES or sum(sizes) > _MOST_READINGS:
         return
     times = np.concatenate([piece.time_ns for piece in pieces])
-    # NaN differs from itself, so missing readings become -1, which is no power.
+    # NaN differs from itself, so missing readings become -1, which is not power.
     numbers = np.nan_to_num(np.concatenate([piece.numbers for piece in pieces]), nan=-1)
     owner = np.repeat(np.arange(len(pieces)), sizes)
     order = np.lexsort((numbers, times))

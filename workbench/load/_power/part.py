@@ -251,12 +251,12 @@ def tell(rows: pd.DataFrame, findings: Findings, finding: str, text: str) -> Non
 
 
 def numbers_of(raw: pd.DataFrame, name: str, findings: Findings) -> pd.Series:
-    """Read a column of text as floats; what is no number is missing and counted."""
+    """Read a column of text as floats; what is not a number is missing and counted."""
     values = pd.to_numeric(raw[name], errors="coerce").astype("float64")
     bad = values.isna() & raw[name].notna()
     if bad.any():
         where = f"line {int(raw.index[bad][0]):,}: {raw[name][bad].iloc[0][:40]}"
-        findings.add("dropped", f"cells of {name} that are no number", int(bad.sum()), where)
+        findings.add("dropped", f"cells of {name} that are not numbers", int(bad.sum()), where)
     return values
 
 

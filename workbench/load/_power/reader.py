@@ -103,7 +103,7 @@ def power(  # noqa: PLR0913 - the front door
         ``columns``, or needs ``tz``,
         ``unit``, ``scope`` or ``period_s`` and none is given (names file, line and argument).
     ValueError
-        If an argument is no zone, scope, unit, reading or period.
+        If an argument is not a zone, scope, unit, reading or period.
 
     Notes
     -----

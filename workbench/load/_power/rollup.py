@@ -172,11 +172,11 @@ def power_rollup(  # noqa: PLR0913 - the files say little, and the rest must be 
         If no file holds power, one needs ``tz`` or ``unit`` and none is given, or files without a
         host name one entity at the same time.
     WorkbenchError
-        If ``longest_gap_s`` is no time, or the workers of the client do not see the files.
+        If ``longest_gap_s`` is not a time, or the workers of the client do not see the files.
     MissingExtraError
         If a client is given and Dask is not installed.
     ValueError
-        If ``period_s`` is no period, or another argument is none.
+        If ``period_s`` is not a period, or another argument is none.
 
     Notes
     -----

@@ -59,7 +59,7 @@ _LATEST = 9.2e18
 # A BMC whose clock was never set counts from 1970.
 _UNSET_YEARS = 2000
 _UNSET = "stamps of a clock that was never set; the readings have no time"
-_NO_TIME = "stamps that are no time; the readings have none"
+_NO_TIME = "stamps that are not times; the readings have none"
 _MONTH_FIRST = "stamps such as 10/08/2026: read as month, day, year"
 
 

@@ -302,7 +302,7 @@ def json_table(source: Source, findings: Findings) -> pa.Table:
         if not text.strip():
             continue
         if (record := _record(text)) is None:
-            findings.add("dropped", "lines that are no JSON object", 1, f"line {line:,}")
+            findings.add("dropped", "lines that are not JSON objects", 1, f"line {line:,}")
             continue
         for name in record:
             columns.setdefault(name, [None] * rows)
@@ -320,7 +320,7 @@ def json_table(source: Source, findings: Findings) -> pa.Table:
 
 
 def _record(text: str) -> dict[str, str | None] | None:
-    """Return the values of one line as text; None if it is no object, or names a value twice."""
+    """Return the values of one line as text; None if not an object, or if a name is used twice."""
     try:
         # Numbers stay as they are written: they may be longer than Python converts.
         value = json.loads(

@@ -218,7 +218,7 @@ def _factor(factor: float | None) -> float:
         drawn = secrets.SystemRandom()
         larger = drawn.uniform(*_DRAWN_FACTOR)
         return drawn.choice([larger, 1 / larger])
-    # A comparison that also refuses what is no number.
+    # A comparison that also refuses what is not a number.
     if not _LEAST_FACTOR <= factor <= _MOST_FACTOR:
         msg = f"factor must be from {_LEAST_FACTOR} to {_MOST_FACTOR:.0f}, not {factor!r}"
         raise LoadError(msg)

@@ -15,7 +15,7 @@ from workbench.plot._style.text import digits, label, percent, plural, safe
 from workbench.tables import MICRO_BATCHES, PACKING_BALANCE, PACKING_QUEUES, TUNED_PACKING
 
 _MOST_BATCHES, _MOST_PLANS, _MOST_COLUMNS = 40, 24, 2_000
-# Above this share of attention that was never packed, a plan is no fair comparison.
+# Above this share of attention that was never packed, a plan is not a fair comparison.
 _MOST_LEFT = 0.05
 _ROW_PX = 30
 

@@ -14,7 +14,7 @@ from workbench.plot._style.lanes import KIND_ORDER, Indexed, indexed, lanes_of, 
 from workbench.plot._style.style import COLOURS, Frame, colour, fill, left_margin
 from workbench.plot._style.text import duration, label, plural, safe
 
-# A few lanes get more height each, so that a figure of one rank is no strip.
+# A few lanes get more height each, so that a figure of one rank is not a strip.
 _LANE_PX, _WIDE_LANE_PX, _LANES_PX = 20, 48, 240
 # An own clock would reach this many nanoseconds after 31 years without a restart.
 _EPOCH_NS = range(10**18, 4 * 10**18)

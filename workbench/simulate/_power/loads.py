@@ -48,7 +48,7 @@ def power_loads(*, shortage_share: float = 0.1, seed: int = 7) -> tuple[pd.DataF
     Raises
     ------
     WorkbenchError
-        If the share is not between 0 and 0.3, or the seed is no whole number.
+        If the share is not between 0 and 0.3, or the seed is not a whole number.
 
     Examples
     --------

@@ -43,7 +43,7 @@ def serving_trace(
     Raises
     ------
     WorkbenchError
-        If ``iterations`` or ``batch_size`` is no whole number from 1, or ``gap_share`` is not
+        If ``iterations`` or ``batch_size`` is not a whole number from 1, or ``gap_share`` is not
         between 0 and 1.
     """
     count = whole_number("iterations", iterations, least=1)

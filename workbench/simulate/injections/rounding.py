@@ -37,7 +37,7 @@ def rounding_errors(count: int = 4_000_000, *, seed: int = 0) -> pd.DataFrame:
     Raises
     ------
     InjectionError
-        If ``count`` is no whole number from 1.
+        If ``count`` is not a whole number from 1.
     MissingExtraError
         If PyTorch is not installed.
 

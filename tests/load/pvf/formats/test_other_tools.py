@@ -223,10 +223,10 @@ def test_later_runs_of_a_file_are_told_by_that_file(tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("[1.0, __import__('os').system('x')]\n", "is no list of numbers"),
+        ("[1.0, __import__('os').system('x')]\n", "is not a list of numbers"),
         ("[1.0, 'a']\n", "something else than a list of numbers"),
         ("[1.0, 2\n", "probably cut off"),
-        ("1.0\nabc\n", r"line 2: 'abc' is no number"),
+        ("1.0\nabc\n", r"line 2: 'abc' is not a number"),
     ],
 )
 def test_a_list_is_parsed_and_never_run(written, text, message):

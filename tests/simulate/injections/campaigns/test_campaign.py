@@ -463,7 +463,7 @@ def test_refuses_settings_that_cannot_be_followed(options, message):
         (lambda x: x[:0], "inputs: batch 0 is empty; there is nothing to judge"),
         (lambda x: [], "inputs: the list of batches is empty"),
         (lambda x: {"input": 3}, "inputs: batch 0 holds no tensor"),
-        (lambda x: x.numpy(), "inputs: ndarray is no batch; pass a tensor"),
+        (lambda x: x.numpy(), "inputs: ndarray is not a batch; pass a tensor"),
         (lambda x: x.to("meta"), r"inputs: they are on \['meta'\], the model on \['cpu'\]"),
         (lambda x: [x, x[0]], r"inputs: batch 1 gives an output of shape \(3,\), the first"),
     ],

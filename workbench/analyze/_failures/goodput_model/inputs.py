@@ -19,7 +19,7 @@ from workbench.tables import GOODPUT_INPUTS, TIMELINE, FailureLog
 _MINUTE_NS = 6e10
 _UP = ("running", "checkpoint")
 _DOWN = ("down", "detecting", "terminating")
-# Endings that a person or the scheduler chose; the next start is no recovery from a failure.
+# Endings that a person or the scheduler chose; the next start is not a recovery from a failure.
 _CHOSEN = ("COMPLETED", "CANCELLED", "TIMEOUT", "PREEMPTED", "REQUEUED", "DEADLINE", "SUSPENDED")
 _FEW = 5
 

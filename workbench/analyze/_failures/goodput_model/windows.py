@@ -193,7 +193,7 @@ def goodput_windows(
     """
     line = line_of(failure_times, job, horizon_min)
     positive("window_min", window_min)
-    # What remains of the horizon is no whole window, and is left out.
+    # What remains of the horizon is not a whole window, and is left out.
     count = int(horizon_min // window_min)
     if count < 1:
         msg = f"no window of {window_min:g} min fits into {horizon_min:g} min"

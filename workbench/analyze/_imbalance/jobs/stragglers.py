@@ -24,7 +24,7 @@ _BOUNDING: tuple[Part, Part] = ("dp_rank", "stage")
 _MOST_CELLS = 20_000_000
 # Of T_ideal: a smaller excess is noise, and its shares say nothing.
 _LEAST_EXCESS = 0.001
-# Errors of a median by which a worker differs from its stage before that is no chance.
+# Errors of a median by which a worker differs from its stage before that is not chance.
 _SLOW_ERRORS = 4.0
 
 
@@ -147,7 +147,7 @@ def job_slowdown(
     is_stage = len(job.dp_ranks) == 1 and int(by_worker["stage"].iloc[0]) == job.stages[-1]
     # Pauses strike some worker and some stage, which then seem slow: made ideal, these explain a
     # part of what the pauses explain. A slow worker or stage has more than its few longest
-    # operations, so of it the pauses are the smaller part. Long documents are no pauses: they
+    # operations, so of it the pauses are the smaller part. Long documents are not pauses: they
     # take long forward and backward.
     is_pause = (within or 0.0) < correlated_from and (row["pauses_ratio"] or 0.0) > max(
         row[name] or 0.0 for name in masks if name != "pauses_ratio"

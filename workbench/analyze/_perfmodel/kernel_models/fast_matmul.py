@@ -113,7 +113,7 @@ def fast_matmul_crossover(
     Raises
     ------
     WorkbenchError
-        If ``levels`` is no whole number from 1, or no algorithm saves anything.
+        If ``levels`` is not a whole number from 1, or no algorithm saves anything.
 
     Notes
     -----
@@ -172,7 +172,7 @@ def fast_matmul(
     Raises
     ------
     WorkbenchError
-        If ``levels`` is no whole number from 1, no algorithm saves anything, or the GPU and type
+        If ``levels`` is not a whole number from 1, no algorithm saves anything, or the GPU and type
         have no peak.
 
     Notes

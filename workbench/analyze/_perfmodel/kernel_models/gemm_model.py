@@ -126,7 +126,7 @@ def predicted_gemm_times(model: GemmModel, shapes: pd.DataFrame) -> pd.DataFrame
     Raises
     ------
     PerformanceModelError
-        If a column is missing, a dimension is no whole number above 0, or the GPU or type was
+        If a column is missing, a dimension is not a whole number above 0, or the GPU or type was
         not fitted.
     """
     _check_shapes(shapes)

@@ -187,7 +187,7 @@ def iteration_model(
     ------
     PerformanceModelError
         If there are too few rows, a row contradicts itself (its ``doubt`` names more than a
-        repetition), or ``groups`` is no column.
+        repetition), or ``groups`` is not a column.
     MissingExtraError
         If ``residual="trees"`` and scikit-learn is not installed.
 
@@ -333,7 +333,7 @@ def _check(measured: pd.DataFrame, groups: str | None) -> None:
         msg += f"{_LEAST_ROWS} are needed, or calibrated_to(assumed_model(), rows)"
         raise PerformanceModelError(msg)
     if groups is not None and groups not in measured:
-        msg = f"groups={groups!r} is no column of the table; it has {list(measured.columns)}"
+        msg = f"groups={groups!r} is not a column of the table; it has {list(measured.columns)}"
         raise PerformanceModelError(msg)
     _refuse_contradictions(measured)
 

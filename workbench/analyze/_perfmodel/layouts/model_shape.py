@@ -32,7 +32,7 @@ _MAY_BE_ZERO = (
 
 
 def not_counts(values: object, names: Iterable[str], *, least: int = 1) -> list[str]:
-    """Name the attributes that are no whole number from ``least``; a bool is none."""
+    """Name the attributes that are not whole numbers from ``least``; a bool is none."""
     numbers = {name: getattr(values, name) for name in names}
     return [
         f"{name} must be a whole number from {least}, not {value!r}"

@@ -89,7 +89,7 @@ class Change:
             try:
                 re.compile(pattern or "")
             except re.error as error:
-                msg = f"{field}={pattern!r} is no regular expression: {error}"
+                msg = f"{field}={pattern!r} is not a regular expression: {error}"
                 raise PerformanceModelError(msg) from error
         choices = (self.to_gpu, self.name, self.kind, self.operator, self.stream)
         narrows = self.is_fused or any(choice is not None for choice in choices)

@@ -351,7 +351,7 @@ def gpu_busy(events: pd.DataFrame, *, bin_ns: int = 1_000_000) -> pd.DataFrame:
     Raises
     ------
     PerformanceModelError
-        If the bins are no positive width, or too narrow for so long a trace.
+        If the bin width is not positive, or too narrow for so long a trace.
     WorkbenchError
         If there is no GPU work.
 

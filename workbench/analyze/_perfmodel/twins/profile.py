@@ -68,7 +68,7 @@ def trace_profile(trace: Trace) -> TraceProfile:
     Notes
     -----
     Host time and waits come from the execution graph (:func:`execution_graph`): time in calls that
-    wait for the GPU is no time of the host. Of a collective that was matched across ranks the
+    wait for the GPU is not a time of the host. Of a collective that was matched across ranks the
     shortest duration counts, the transfer; waiting arises anew in a twin. Steps and ranks with the
     most frequent order are averaged position by position. Repeated blocks are found by the
     autocorrelation of that order; sizes, durations and gaps are kept to half an octave. Size and

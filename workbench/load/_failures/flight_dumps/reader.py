@@ -47,7 +47,7 @@ _NEVER = (".log", ".txt", ".md", ".csv", ".out", ".err", ".yaml", ".yml", ".py",
 _PICKLE_STARTS = (b"\x80", b"(", b"}", b"]")
 # Of the dump and of its entries, which may come first; two of them make a dump.
 _NAMES = (b"pg_config", b"pg_status", b"nccl_version", b"collective_seq_id", b"profiling_name")
-_UNREADABLE = "is no flight-recorder dump"
+_UNREADABLE = "is not a flight-recorder dump"
 
 
 def flight_recorder(

@@ -265,7 +265,7 @@ def _entry(text: str, number: int, findings: Findings) -> Row | None:
     try:
         entry = json.loads(text)
     except (ValueError, RecursionError):
-        findings.add("dropped", "lines that are no JSON", 1, where)
+        findings.add("dropped", "lines that are not JSON", 1, where)
         return None
     if not isinstance(entry, dict) or not isinstance(entry.get("event"), str):
         findings.add("dropped", "lines without an event", 1, where)

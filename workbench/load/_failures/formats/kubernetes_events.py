@@ -102,7 +102,7 @@ def read(source: Source, settings: Given) -> LogPart:
             event = _unwrapped(record)
             reason, kind = event.get("reason"), event.get("type")
             if not isinstance(reason, str) or not _involved(event):
-                findings.add("skipped by design", "JSON that is no event", 1, f"record {number:,}")
+                findings.add("skipped by design", "JSON, not an event", 1, f"record {number:,}")
             elif kind != "Warning" and reason not in _NORMAL_FAILURES:
                 findings.add("skipped by design", f"events of type {str(kind)[:20]}")
             else:

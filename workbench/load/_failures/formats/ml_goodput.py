@@ -95,7 +95,7 @@ def _entries(record: Record, line: int, findings: Findings) -> Iterator[tuple[st
         step = _step(payload.get(_STEP_COUNT)) if kind == "step" else None
         if time_ns is None or (kind == "step" and step is None):
             is_timed = time_ns is not None
-            remark = "steps without number" if is_timed else "times that are no seconds since 1970"
+            remark = "steps without number" if is_timed else "times that are not seconds since 1970"
             findings.add("dropped", remark, 1, f"line {line:,}")
             continue
         if kind == "custom":

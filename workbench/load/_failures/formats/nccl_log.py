@@ -222,7 +222,7 @@ class _Log:
 
     def _time(self, instant: int | None, assumed: str, number: int) -> Row:
         if instant is None:
-            remark = "stamps that are no time in that year, or ambiguous at a clock change"
+            remark = "stamps that are not times in that year, or ambiguous at a clock change"
             remark += " (left without a time)"
             self.findings.add("suspicious", remark, 1, f"line {number:,}")
             return {"clock": "none"}

@@ -201,7 +201,7 @@ def _row_of_cycle(record: Mapping[str, Any], line: int, findings: Findings) -> R
     stated = record.get("cycle_end_time")
     end_ns = iso_ns(stated)
     if stated and (end_ns is None or end_ns < start_ns):
-        remark = "ends of cycles that are no time, or before the start (left without an end)"
+        remark = "ends of cycles that are not times, or before the start (left without an end)"
         findings.add("suspicious", remark, 1, f"line {line:,}")
         end_ns = None
     active = _hosts(record, "active_nodes", line, findings)
@@ -218,7 +218,7 @@ def _hosts(record: Mapping[str, Any], name: str, line: int, findings: Findings) 
     try:
         return hosts(str(record.get(name) or ""))
     except LoadError:
-        findings.add("dropped", f"{name} that is no list of hosts", 1, f"line {line:,}")
+        findings.add("dropped", f"{name} that is not a list of hosts", 1, f"line {line:,}")
         return ()
 
 

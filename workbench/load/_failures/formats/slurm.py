@@ -53,7 +53,7 @@ def read(source: Source, settings: Given) -> LogPart:
 TOO_FEW = "records with too few fields"
 TOO_MANY = "records with too many fields: a text holds the separator"
 NO_JOB = "records without a job number where JobID should be"
-NOT_A_RECORD = "lines that are no part of a record"
+NOT_A_RECORD = "lines that are not parts of a record"
 JOINED = "records put together from several lines"
 HEADER_AGAIN = "headers repeated"
 _NEEDED = frozenset({"JobID", "State"})
@@ -103,7 +103,7 @@ def is_wide(head: bytes) -> bool:
 def read_records(
     source: Source, findings: Findings, *, keep: Collection[str] | None = None
 ) -> Records:
-    """Read a file; what is no whole record is dropped, and counted by kind with its line."""
+    """Read a file; what is not a whole record is dropped, and counted by kind with its line."""
     lines = text_lines(source, findings)
     header = _first_header(lines, source, findings)
     # sacct prints a column twice if --format names it twice.
@@ -646,7 +646,7 @@ def hosts(text: str) -> tuple[str, ...]:
         names += _expanded(name[0], text, MOST_HOSTS - len(names))
         end = name.end()
     if end != len(text) or not end:
-        msg = f"{text[:80]!r} is no host list; one looks like node[001-004,007]"
+        msg = f"{text[:80]!r} is not a host list; one looks like node[001-004,007]"
         raise LoadError(msg)
     return tuple(names)
 
@@ -669,7 +669,7 @@ def _expanded(name: str, text: str, room: int) -> list[str]:
 def _bounds(piece: str, text: str) -> tuple[str, ...]:
     match = _RANGE.fullmatch(piece.strip())
     if match is None or (match[2] and int(match[2]) < int(match[1])):
-        msg = f"{text[:80]!r} is no host list: {piece[:40]!r} is no range like 001-004"
+        msg = f"{text[:80]!r} is not a host list: {piece[:40]!r} is not a range like 001-004"
         raise LoadError(msg)
     return (match[1], match[2] or match[1])
 

@@ -104,7 +104,7 @@ def _by_count(
         first = int(frame.loc[back, "line"].iloc[0])
         text = "times that jump back, where files were joined; read piece by piece"
         findings.add("suspicious", text, int(back.sum()), f"line {first:,}")
-    # Differences between files that were joined are no losses of nodes.
+    # Differences between files that were joined are not losses of nodes.
     frame["piece"] = back.astype("int64").cumsum() + 1
     findings.add("read", "counts", len(frame))
     fell = -frame.groupby("piece")["nodes"].diff().fillna(0).astype("int64")

@@ -154,7 +154,7 @@ class _Log:
         if fields.time_ns is None and not any(s.second_boot_count for s in self._stamps.values()):
             self.findings.add("suspicious", "no time stamp; the time is missing", 1, where)
         if "\ufffd" in text:
-            remark = "bytes that are no UTF-8"
+            remark = "bytes that are not UTF-8"
             self.findings.add("repaired", remark, text.count("\ufffd"), where)
 
 
@@ -465,7 +465,7 @@ class Watched:
 
 # Find the few lines of a large log that matter, in blocks, without looking at the others.
 
-# Longer lines are no log's; what follows in them is passed over.
+# No log writes longer lines; the rest of them is skipped.
 LONGEST_LINE_BYTES = 1 << 20
 _LINE_END = ord("\n")
 

@@ -125,7 +125,7 @@ def _row_of_document(document: Any, findings: Findings) -> dict[str, Any] | None
     stamp = extra.get("timestamp") if isinstance(extra, dict) else None
     start_ns = epoch_ns(stamp)
     if stamp is not None and start_ns is None:
-        findings.add("suspicious", "times that are no seconds since 1970 (left without a time)")
+        findings.add("suspicious", "times that are not seconds since 1970 (left without a time)")
     row: dict[str, Any] = {"start_ns": start_ns, "end_ns": start_ns}
     if start_ns is None:
         row["clock"] = "none"
@@ -241,7 +241,7 @@ def _time_of(entry: _Entry, label: str, settings: Given, findings: Findings) -> 
     zone = zone_for(settings, label=label, line=entry.line, text=f"time: {stamp}")
     start_ns = iso_ns(stamp, zone)
     if start_ns is None:
-        remark = "stamps that are no time, or ambiguous at a clock change (left without a time)"
+        remark = "stamps that are not times, or ambiguous at a clock change (left without a time)"
         findings.add("suspicious", remark, 1, f"line {entry.line:,}")
         return {"clock": "none"}
     return {"start_ns": start_ns, "end_ns": start_ns, "assumed": f"tz={settings.tz}"}

@@ -47,7 +47,7 @@ _KNOWN = re.compile(
     re.IGNORECASE,
 )
 _INACTIVE = "readings while the controller does not measure; they are missing"
-_NO_NUMBER = "readings that are no number of watts; they are missing"
+_NO_NUMBER = "readings that are not numbers of watts; they are missing"
 _SCOPE = "IPMI says nothing of where it meters; taken as the input of the node (node_ac)"
 _OTHER = "lines without a power reading"
 

@@ -150,7 +150,7 @@ class _Log:
             self.findings.add("noted", f"conversion efficiency {entry.value!r}", 1, where)
         elif entry.key == "power_reading" or is_estimate:
             value = number_of(entry.value)
-            text = "readings that are no number; they are missing"
+            text = "readings that are not numbers; they are missing"
             self.findings.add("dropped", text, int(value is None), where)
             self.times.append([entry.time_ns])
             self.watts.append([np.nan if value is None else value])

@@ -245,7 +245,7 @@ _KNOWN = re.compile(
     rb'"(?:PowerWatts|PowerControl|MetricValues|PowerConsumedWatts|InputPowerWatts|EnergykWh)"\s*:'
 )
 _SENSOR = re.compile(rb'"ReadingUnits"\s*:\s*"(?:W|J|kWh|kW\.h)"')
-_NO_NUMBER = "readings that are no number; they are missing"
+_NO_NUMBER = "readings that are not numbers; they are missing"
 _SCOPE = "Redfish says nothing of where a chassis is metered; taken as its input (node_ac)"
 
 

@@ -59,7 +59,7 @@ def _read_file(source: Source) -> InjectionPart:
     metric = _chosen(measures)
     unused = {name for metrics in measures for name in metrics if name != metric}
     findings.add("skipped by design", _OTHERS, len(unused), ", ".join(sorted(unused)[:8]) or None)
-    # An error is a failure of the tool, not an output that is not finite: it is no DUE.
+    # An error is a failure of the tool, not an output that is not finite: it is not a DUE.
     errors = [None if (e := entry.get("error")) is None else str(e) for entry in entries]
     failed = len(entries) - errors.count(None)
     findings.add("noted", "experiments in which the tool itself failed", failed)

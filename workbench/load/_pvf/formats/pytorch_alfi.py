@@ -132,7 +132,7 @@ class _Trials:
         faulty = _first_number(self.corr, _FAULTY[self.model], self.source)
         label = numbers(self.corr, "gnd_label", self.source, None)
         due = self._flags()
-        # The tool's own rate leaves out DUE and images that were wrong before, so it is no PVF.
+        # The tool's own rate leaves out DUE and images that were wrong before, so it is not a PVF.
         codes = np.where(faulty != golden, SDC, UNKNOWN)
         if due is not None:
             codes = np.where(due, DUE, codes)

@@ -374,7 +374,7 @@ def calls(
     messages: Mapping[int, Mapping[int, Message]],
     findings: Findings,
 ) -> Calls:
-    """List the collectives of each rank and group as they began; note what is no collective."""
+    """List the collectives of each rank and group as they began; note what is not a collective."""
     listed: Calls = {}
     for rank, nodes in ranks.items():
         # Ranks must list the collectives of a group in the same order, or simulators wait forever.

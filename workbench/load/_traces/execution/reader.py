@@ -196,7 +196,7 @@ def _read_piecewise(
 ) -> tuple[Document, list[Any]]:
     opening = re.search(rb'"%s"\s*:\s*\[' % re.escape(key).encode(), data)
     if opening is None:
-        msg = f"{label}: is no JSON with a list {key!r}{_first_error(data)}"
+        msg = f"{label}: is not JSON with a list {key!r}{_first_error(data)}"
         raise LoadError(msg)
     header = _header(data[: opening.start()])
     before = len(findings.frame())

@@ -78,7 +78,7 @@ def memory(path: Paths, *, rank: RankArgument = None, progress: bool = True) -> 
         dropped.raise_if_all()
     remarks = [*(remark.row for remark in files.remarks), *dropped.rows]
     if others := len(files.sources) - len(sources):
-        remarks.append((shown_all(path), "skipped by design", "is no snapshot", others, None))
+        remarks.append((shown_all(path), "skipped by design", "is not a snapshot", others, None))
     with guarded(shown_all(path)):
         return _assembled(read, rank, remarks)
 

@@ -72,7 +72,7 @@ def snapshot(source: Source) -> RankMemory:
         raise LoadError(msg) from error
     del raw
     if not isinstance(content, dict) or not isinstance(content.get("segments"), list):
-        msg = f"{source.label}: is no memory snapshot: it has no list of segments"
+        msg = f"{source.label}: is not a memory snapshot: it has no list of segments"
         raise LoadError(msg)
     return _Snapshot(content, Findings(source.label)).read()
 

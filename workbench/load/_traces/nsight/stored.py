@@ -216,7 +216,7 @@ class SqliteTables:
                 number == MISSING and value is not None
                 for number, value in zip(values, column, strict=True)
             )
-            self._findings.add("dropped", f"values of {name} that are no number", lost)
+            self._findings.add("dropped", f"values of {name} that are not numbers", lost)
             return np.array(values, np.int64)
 
 
@@ -286,7 +286,7 @@ class ParquetTables:
         try:
             cast = pc.cast(column, pa.int64(), safe=False)
         except pa.ArrowException:
-            self._findings.add("dropped", f"values of {name} that are no number", len(column))
+            self._findings.add("dropped", f"values of {name} that are not numbers", len(column))
             return np.full(len(column), MISSING, np.int64)
         numbers: IntArray = pc.fill_null(cast, MISSING).to_numpy(zero_copy_only=False)
         return numbers

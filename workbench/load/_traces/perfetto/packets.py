@@ -116,7 +116,7 @@ def _raw_packets(stream: Stream, findings: Findings) -> Iterator[bytes]:
 
 
 def _split(data: bytes) -> Iterator[tuple[int, bytes | None]]:
-    """Yield each whole packet with the place behind it; None for what is no packet."""
+    """Yield each whole packet with the place behind it; None for what is not a packet."""
     at = 0
     while at < len(data):
         try:

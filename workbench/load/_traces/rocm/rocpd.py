@@ -86,7 +86,7 @@ def rocpd(
             raise LoadError(msg)
         everyone = [one for reader in readers for one in reader.processes()]
     processes = _with_work(everyone)
-    idle = "processes that used no GPU, and so are no rank"
+    idle = "processes that used no GPU, and so are not ranks"
     findings.add("skipped by design", idle, len(everyone) - len(processes))
     several = len(processes) > 1
     ranks: list[RankTables] = []
@@ -195,7 +195,7 @@ class _Reader:
         spans = [*self._dispatches(), *self._copies(), *self._regions(), *self._samples()]
         for table in _PASSED_OVER:
             count = len(self._read(table, ["id"]).numbers["id"])
-            self._findings.add("skipped by design", f"{table} records, which are no spans", count)
+            self._findings.add("skipped by design", f"{table} records, which are not spans", count)
         listed = _rows(self._read("info_process", ["id", "pid"], ["environment"]))
         # Events refer to a process by its key, in some versions by its process id.
         told = {row[key]: row for key in ("pid", "id") for row in listed}
@@ -291,7 +291,7 @@ class _Reader:
         if category in ("kernel", "gpu_memcpy"):
             device = replaced(place["agent_id"], self._gpus)
             lacking = int(((device == MISSING) & (place["agent_id"] != MISSING)).sum())
-            self._findings.add("suspicious", "records of agents that are no GPU", lacking)
+            self._findings.add("suspicious", "records of agents that are not GPUs", lacking)
             more |= {
                 "device": device,
                 "stream": streams_or_queues(place["stream_id"], place["queue_id"]),

@@ -218,8 +218,8 @@ class _Process:
                         self._flush(domain, pending)
         finally:
             self._flush(domain, pending)
-            findings.add("skipped by design", f"{domain} records, which are no spans", skipped)
-            findings.add("dropped", f"{domain} records that are no objects", others)
+            findings.add("skipped by design", f"{domain} records, which are not spans", skipped)
+            findings.add("dropped", f"{domain} records that are not objects", others)
 
     def _flush(self, domain: str, pending: dict[str, list[object]]) -> None:
         block = {name: integers(values) for name, values in pending.items()}
@@ -251,7 +251,7 @@ class _Process:
             agents = np.where(is_gpu, columns["to"], agents)
         device = replaced(agents, index)
         lacking = (device == MISSING) & (agents != MISSING)
-        findings.add("suspicious", "records of agents that are no GPU", int(lacking.sum()))
+        findings.add("suspicious", "records of agents that are not GPUs", int(lacking.sum()))
         queue = columns.get("queue", np.full(len(agents), MISSING, np.int64))
         numbers = {"device": device, "stream": streams_or_queues(columns["stream"], queue)}
         return numbers | ({"bytes": columns["bytes"]} if "bytes" in columns else {})

@@ -76,7 +76,7 @@ def xprof_json(
             lines.setdefault((key_of(event.get("pid")), key_of(event.get("tid"))), []).append(event)
         else:
             unusable += event != {}
-    findings.add("dropped", "entries that are no complete events", unusable)
+    findings.add("dropped", "entries that are not complete events", unusable)
     parts = list(_parts(lines, names, (texts, findings, tuple(args))))
     metadata: Row = {"deviceProperties": _devices(parts)}
     rows = one_kind_of_steps(parts, texts)

@@ -379,7 +379,7 @@ class CampaignSettings:
     Raises
     ------
     InjectionError
-        If the engine is unknown or the chunk size is no whole number from 1.
+        If the engine is unknown or the chunk size is not a whole number from 1.
     """
 
     name: str | None = None

@@ -188,7 +188,7 @@ def uniform_faults(
     Raises
     ------
     InjectionError
-        If ``count`` is no whole number from 1, the model has no parameters, or ``where`` or
+        If ``count`` is not a whole number from 1, the model has no parameters, or ``where`` or
         ``bits`` name none.
 
     Notes
@@ -246,7 +246,7 @@ def stratified_faults(
     Raises
     ------
     InjectionError
-        If ``sites`` is no whole number from 1, names a stratum that the model has not, or
+        If ``sites`` is not a whole number from 1, names a stratum that the model has not, or
         drops all.
     """
     rng = np.random.default_rng(seed)

@@ -170,7 +170,7 @@ def output_ranges(model: Any, inputs: Any) -> dict[str, tuple[float, float]]:
         for batch in batches(inputs):
             rows.clear()
             outputs = model(*batch.args, **batch.kwargs)
-            # Rows that are no inputs (tokens, patches) cannot tell which input left the range.
+            # Rows that are not inputs (tokens, patches) cannot tell which input left the range.
             uneven |= {name for name, count in rows.items() if count != len(outputs)}
     return {name: limits for name, limits in ranges.items() if name not in uneven}
 

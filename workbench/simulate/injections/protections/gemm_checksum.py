@@ -164,7 +164,7 @@ def gemm_checksum_trials(
     Raises
     ------
     InjectionError
-        If a size is no whole number from 1.
+        If a size is not a whole number from 1.
     MissingExtraError
         If PyTorch is not installed.
 
@@ -499,7 +499,7 @@ def embedding_bag_checksum_trials(
     Raises
     ------
     InjectionError
-        If a size is no whole number from 1.
+        If a size is not a whole number from 1.
     MissingExtraError
         If PyTorch is not installed.
 

@@ -435,7 +435,7 @@ def test_stamps_that_are_none_are_counted(log, wrong):
 
 
 def test_a_file_of_other_stamps_says_what_it_expects(log):
-    with pytest.raises(LoadError, match=r"'1/31/2025 8:00' is no stamp like 2025/01/31 08:00"):
+    with pytest.raises(LoadError, match=r"'1/31/2025 8:00' is not a stamp like 2025/01/31 08:00"):
         log(HEADER, "1/31/2025 8:00, 0, 70 W")
 
 

@@ -106,7 +106,7 @@ def part_of(table: Table, options: PowerOptions, findings: Findings, suffix: str
 def _empty(table: Table, label: str) -> NoPowerError:
     if table.first_bad_stamp:
         return NoPowerError(
-            f"{label}: {table.first_bad_stamp!r} is no stamp like {EXAMPLE}, nor is any other "
+            f"{label}: {table.first_bad_stamp!r} is not a stamp like {EXAMPLE}, nor is any other "
             "in its column; load the file as the tool wrote it"
         )
     return NoPowerError(f"{label}: holds a header of nvidia-smi and no readings")
@@ -224,7 +224,7 @@ def part_of_file(
 _NODE, _INDEX, _UUID, _BUS, _SERIAL, _MODEL, _MIG = range(7)
 # Rows of one poll follow each other in 2 to 5 ms.
 _BURST_NS = SECOND * 3 // 100
-# Share of the polls from which their size is no accident.
+# Share of the polls from which their size is not an accident.
 _OFTEN_SHARE = 0.05
 _UNKNOWN_DEVICE = "rows that do not tell their GPU"
 _MIG_ROWS = "rows of MIG instances, which repeat the power of the whole board"

@@ -32,7 +32,7 @@ def looks_like(head: bytes, label: str) -> bool:  # noqa: ARG001 - the name says
     if b"nvidia_gpu_exporter GPU capture" in head[:1000]:
         return False  # it prints the names of all columns long before its tables
     match = _HEADER.search(head)
-    # A comment or JSON that names the field is no header.
+    # A comment or JSON that names the field is not a header.
     if match is None or match[0].lstrip().startswith((b"#", b"{")):
         return lacks_header(head)
     return True

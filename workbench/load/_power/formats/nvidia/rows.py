@@ -186,7 +186,7 @@ def _tidy(block: bytes, number: int, findings: Findings) -> bytes:
 _IDENTITY = ("node", "index", "uuid", "bus", "serial", "model", "mig")
 _NUMBERS = ("power", "limit", "clock", "busy", "temperature", "violation", "energy")
 _ODD_ROWS = "lines with more or fewer cells than the header"
-_NO_STAMP = f"lines whose first cells are no stamp like {EXAMPLE}"
+_NO_STAMP = f"lines whose first cells are not stamps like {EXAMPLE}"
 _CUT = "the last line breaks off; it is dropped"
 
 Key = tuple[str, ...]
@@ -283,7 +283,7 @@ class RowReader:
             batch.numbers[role], junk = numbers.read(cells)
             if junk.any():
                 row = int(junk.argmax())
-                text = f"cells of {columns.name(role)} that are no number; they are missing"
+                text = f"cells of {columns.name(role)} that are not numbers; they are missing"
                 where = f"line {int(lines[row]):,}: {cells[row].as_py()[:40]!r}"
                 findings.add("dropped", text, int(junk.sum()), where)
         self.table.is_stated |= self._numbers["power"].is_stated
@@ -401,7 +401,7 @@ def _parsed(
             ),
         )
     except pa.ArrowInvalid as error:
-        text = f"lines that are no table ({str(error)[:80]})"
+        text = f"lines that are not tables ({str(error)[:80]})"
         findings.add("dropped", text, block.count(b"\n"), f"line {number:,}")
         return None, np.empty(0, np.int64)
     if bad:

@@ -43,7 +43,7 @@ class PowerColumn:
     """One column of powers: whose, where and how metered, and watts in one of its unit.
 
     ``part`` is what it meters of what the row names, e.g. ``gpu3``; "" if that itself. Cells
-    without a unit are no powers if ``needs_unit``, but 0.
+    without a unit are not powers if ``needs_unit``, but 0.
     """
 
     name: str
@@ -248,7 +248,7 @@ def _from_text(
 def _odd(
     is_known: pa.Array, name: str, lines: np.ndarray, findings: Findings
 ) -> tuple[np.ndarray, np.ndarray | None]:
-    """Read cells of which some are no plain number: ``627.40 W``, or nothing of use."""
+    """Read cells of which some are not plain numbers: ``627.40 W``, or nothing of use."""
     texts = pd.Series(is_known.to_pandas(), dtype=pd.Series([""]).dtype)
     values = pd.to_numeric(texts, errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan)
     values = values.copy()
@@ -261,7 +261,7 @@ def _odd(
     bad = remainder[~has_unit]
     if len(bad):
         shown = str(texts.iloc[int(bad[0])])[:40]
-        text = f"cells of {name!r} that are no number; they are missing"
+        text = f"cells of {name!r} that are not numbers; they are missing"
         findings.add("dropped", text, len(bad), f"line {int(lines[bad[0]]):,}: {shown}")
     return values, own if has_unit.any() else None
 

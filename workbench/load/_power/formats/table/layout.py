@@ -324,7 +324,7 @@ def counters_of(
 ) -> tuple[list[PowerColumn], list[str]]:
     """Return the counters of energy of a table of named things, or of nothing but counters.
 
-    Their factor is missing where the unit may be two: ``mj`` of something that is no GPU. The
+    Their factor is missing where the unit may be two: ``mj`` of something that is not a GPU. The
     second are sums of the others, which would count them twice.
     """
     used = (columns_found.time, *columns_found.identity)

@@ -345,7 +345,7 @@ def _records(source: Source, findings: Findings) -> Iterator[tuple[int, dict[str
         if isinstance(value, dict):
             yield line, flat(value)
         else:
-            findings.add("dropped", "lines that are no JSON object", 1, f"line {line:,}")
+            findings.add("dropped", "lines that are not JSON objects", 1, f"line {line:,}")
 
 
 def flat(record: dict[str, Any]) -> dict[str, Any]:

@@ -87,7 +87,7 @@ def recorded(
         for name in STATE_COLUMNS:
             states[name] = frame[name].astype("Int64" if name in WHOLE_STATES else "float64")
     except (KeyError, ValueError, TypeError, OSError, pa.ArrowException) as error:
-        msg = f"{source.label}: is no whole part of a recording ({str(error)[:200]})"
+        msg = f"{source.label}: is not a whole part of a recording ({str(error)[:200]})"
         raise LoadError(msg) from None
     findings.add("read", "moments of sensors", len(frame))
     # A counter alone has no power to be missing.
