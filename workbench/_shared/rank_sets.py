@@ -86,7 +86,7 @@ def _apart(
         return [f"files with little in common ({shown}), read as ranks of one job; {BY_ITSELF}"]
     if ranks["rank_source"].isin(["trace", "file name"]).any() or communicates():
         return []
-    why = "no file tells a rank or holds a collective"
+    why = "no file states a rank or contains a collective"
     return [f"files that nothing ties together ({why}), read as ranks of one job; {BY_ITSELF}"]
 
 

@@ -228,7 +228,7 @@ def _told_once(rows: list[dict[str, Any]], answers: list[dict[str, Any]]) -> lis
             if row["rule"] == answer["rule"]:
                 count = answer["finding_count"] - 1
                 state = "found" if count else "nothing"
-                note = f"told by the rule {row['told_by']}"
+                note = f"reported by the rule {row['told_by']}"
                 answer.update(finding_count=count, state=state, note=note)
     return [row for row in rows if row["told_by"] not in telling]
 

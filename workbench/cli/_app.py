@@ -356,7 +356,7 @@ def obfuscate(
     target: Annotated[Path, typer.Argument(help="Folder to write, new or empty.")],
     factor: Annotated[
         float | None,
-        typer.Option(help="What times are multiplied by; drawn, and told nobody, by default."),
+        typer.Option(help="Factor for all times; by default random and kept secret."),
     ] = None,
     as_json: Json = False,
 ) -> None:

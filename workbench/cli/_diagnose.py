@@ -136,7 +136,7 @@ def _print(found: Findings, bundle: Bundle, paths: list[Path], top: int) -> None
     count = len(found.findings)
     asked = int((found.rules["state"] != "no data").sum())
     if not asked:
-        typer.echo("No rule was asked: the data have nothing that a rule reads.")
+        typer.echo("No rule ran: no rule can use these data.")
     elif not count:
         typer.echo(f"Nothing found by {_counted(asked, 'rule')}.")
     else:

@@ -238,7 +238,7 @@ def _fitting(notebooks: list[Path], data: Path) -> list[Path]:
         return chosen
     ways = "; ".join(kind_named(name).advice for name in told_kinds.names)
     held = " and ".join(told_kinds.names)
-    msg = f"{data}: holds {held}, which no notebook shows by itself; {ways}"
+    msg = f"{data}: holds {held}, which no notebook shows on its own; {ways}"
     raise WorkbenchError(msg)
 
 

@@ -32,7 +32,7 @@ def pack(
     *,
     out: Annotated[
         Path | None,
-        typer.Option(help="HTML file to write; by default beside the folder.", show_default=False),
+        typer.Option(help="HTML file to write; by default next to the folder.", show_default=False),
     ] = None,
     anonymise: Annotated[
         bool,

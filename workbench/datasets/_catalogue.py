@@ -406,7 +406,7 @@ def _mirror() -> Path:
 def _remedy(name: str, option: str) -> str:
     return {
         "bundled": "Install ai-infra-workbench again, or restore the file from version control",
-        "mirror": f"Copy it anew into the mirror, or unset {MIRROR_ENV} to download it",
+        "mirror": f"Copy it into the mirror again, or unset {MIRROR_ENV} to download it",
         "cache": f"Get it again with: workbench datasets fetch {name}",
     }[option]
 

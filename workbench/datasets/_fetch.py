@@ -234,7 +234,7 @@ class _Limited:
         """Write a block; a server that sends too much could fill the disk."""
         self._left_bytes -= len(block)
         if self._left_bytes < 0:
-            msg = f"{self._url} sends more than the catalogue says of the file; nothing is kept"
+            msg = f"{self._url} sends more bytes than the catalogue lists; nothing was kept"
             raise DatasetError(msg)
         return int(self._file.write(block))
 

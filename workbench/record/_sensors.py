@@ -118,7 +118,7 @@ def nvml_sampler(host: str) -> Nvml:
     sampler = Nvml(pynvml, host)
     if not sampler.sensors:
         sampler.close()
-        msg = "NVIDIA GPUs: the driver knows of none"
+        msg = "NVIDIA GPUs: the driver lists none"
         raise NotFoundError(msg)
     return sampler
 

@@ -192,7 +192,7 @@ def _finished(folder: Path, about: Mapping[str, Any]) -> str:
     try:
         write_about(folder, about)
     except OSError as error:
-        return f"{ABOUT} tells of the beginning only: {error}"
+        return f"{ABOUT} covers the beginning only: {error}"
     return ""
 
 
@@ -218,7 +218,7 @@ def _checked(command: Sequence[str], folder: Path, period_s: float) -> Path:
         msg = f"{folder}: cannot be made ({error.strerror}); name another folder"
         raise RecordError(msg) from None
     if not os.access(folder, os.W_OK):
-        msg = f"{folder}: may not be written; name another folder"
+        msg = f"{folder}: is not writable; name another folder"
         raise RecordError(msg)
     return folder
 

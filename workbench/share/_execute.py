@@ -124,7 +124,7 @@ def execute(  # noqa: PLR0913 - one run and all its conditions
             raise PublishError(msg) from error
         except DeadKernelError as error:
             msg = (
-                f"{path}, cell {at[0] + 1 - shift}: the kernel died, most often for want of memory"
+                f"{path}, cell {at[0] + 1 - shift}: the kernel died, most often for lack of memory"
                 f"{_last_words(environment)}"
             )
             raise PublishError(msg) from error

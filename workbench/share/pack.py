@@ -103,14 +103,14 @@ def pack(
 
     folder, out = Path(report), Path(out)
     if out.suffix != ".html":
-        msg = f"{out}: must end in .html; the zip is written beside it"
+        msg = f"{out}: must end in .html; the zip is written next to it"
         raise PublishError(msg)
     content = _read(folder)
     replaced = pd.DataFrame(columns=["kind", "name", "pseudonym"], dtype="str")
     if anonymise or names:
         if not names and not (folder / NAMES).is_file():
             msg = (
-                f"{folder} lists no names of its data; write it anew with workbench report "
+                f"{folder} lists no names of its data; write it again with workbench report "
                 "--data, or give the names with --name"
             )
             raise PublishError(msg)
@@ -158,7 +158,7 @@ def _read(folder: Path) -> dict[str, bytes]:
     paths = [path for path in paths if not path.name.startswith(".")]
     # A link could bring any file of this machine into what is shared.
     if odd := next((path for path in paths if path.is_symlink()), None):
-        msg = f"{odd} is a link, which no report holds; remove it"
+        msg = f"{odd} is a link, which no report contains; remove it"
         raise PublishError(msg)
     if sum(path.stat().st_size for path in paths) > _MOST_SITE_BYTES:
         msg = f"{folder} is over {_MOST_SITE_BYTES:,} bytes; report fewer notebooks"

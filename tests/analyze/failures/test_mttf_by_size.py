@@ -112,7 +112,7 @@ def test_no_sizes_are_no_error():
             {"gpu_count": [8], "failure_count": [2], "exposure_h": [8.0], "mttf_h": [5.0]},
             "mttf_h is not exposure_h / failure_count",
         ),
-        ({"gpu_count": [8], "mttf_h": [1.0], "kind": ["guessed"]}, "kind is none of"),
+        ({"gpu_count": [8], "mttf_h": [1.0], "kind": ["guessed"]}, "kind is not one of"),
     ],
 )
 def test_what_is_no_size_is_refused(columns, message):

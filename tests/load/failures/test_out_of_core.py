@@ -115,7 +115,7 @@ def test_an_xid_in_two_rotated_files_is_one_failure(tmp_path):
     assert text.count(b"Xid (") == 2  # a count of lines is one too many
     log = load.failures(tmp_path, node=BY_NAME, progress=False)
     assert len(log.failures) == 1
-    twice = log.quality["what"] == "lines that another file holds as well; taken once"
+    twice = log.quality["what"] == "lines that another file contains, too; counted once"
     assert log.quality.loc[twice, "count"].tolist() == [1]
 
 

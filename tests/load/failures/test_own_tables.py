@@ -166,7 +166,7 @@ def test_lifetimes_are_the_same_in_any_unit(tmp_path_factory, lives, unit):
 @pytest.mark.parametrize(
     ("change", "options", "message"),
     [
-        ({"age_days": "age"}, {}, "column 'age' does not tell its unit; pass time_unit="),
+        ({"age_days": "age"}, {}, "column 'age' does not state its unit; pass time_unit="),
         ({}, {"time_unit": "h"}, "is named after d, and time_unit='h' differs"),
         ({}, {"time_unit": "weeks"}, "time_unit must be one of"),
     ],

@@ -318,7 +318,7 @@ def test_local_stamps_need_a_zone(log):
 
 
 def test_a_duration_without_a_unit_is_asked_for(log):
-    with pytest.raises(LoadError, match=r"'step_time' does not say its unit; pass columns=.*_ms"):
+    with pytest.raises(LoadError, match=r"'step_time' does not state its unit; pass columns=.*_ms"):
         log("step,time,step_time\n1,1715960318,0.5\n")
 
 

@@ -35,7 +35,7 @@ def test_fractions_are_numbers_and_zeros_have_no_row(tmp_path):
         (PLAIN.rsplit("#", 1)[0], "2 matrices of"),
         (PLAIN + "1 0\n", "three of m k, k n and m n rows"),
         (PLAIN.replace("1 0\n", "1 0 0\n", 1), r"\[2, 3\] columns"),
-        ("", "is empty or holds nothing readable"),
+        ("", "is empty or contains nothing readable"),
     ],
 )
 def test_other_files_are_refused(text, message, tmp_path):

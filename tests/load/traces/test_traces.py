@@ -314,7 +314,7 @@ def test_windows_are_refused_until_one_is_named(two_windows):
 
 def test_copies_of_a_rank_are_no_windows(two_windows):
     shutil.copy(two_windows / "a0.json", two_windows / "c0.json")
-    with pytest.raises(LoadError, match="files of rank 0 do not tell when they were recorded, or"):
+    with pytest.raises(LoadError, match="files of rank 0 do not state when they were recorded, or"):
         load.traces(two_windows, window="first")
 
 

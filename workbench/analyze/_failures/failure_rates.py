@@ -179,7 +179,7 @@ def _refuse_longer_than(days: float | None, failures: pd.DataFrame) -> None:
     times = failures.loc[failures["clock"] == "epoch", "start_ns"].dropna()
     span = float(times.max() - times.min()) / NS_PER_H / 24 if len(times) else 0.0
     if span > days:
-        msg = f"the failures span {span:.4g} days, but days={days:g}; one of the two is wrong"
+        msg = f"the failures span {span:.4g} days, but days={days:g}; one of them is wrong"
         raise WorkbenchError(msg)
 
 
@@ -274,7 +274,7 @@ def exposure_days(nodes: Nodes, days: float | None) -> tuple[pd.Series, list[str
         msg = f"nodes={nodes!r} is a text; pass a list of names, their number, or a table of nodes"
         raise WorkbenchError(msg)
     if days is None:
-        msg = "it is not known how long the nodes were watched; pass days= or a table of nodes"
+        msg = "the observation time of the nodes is unknown; pass days= or a table of nodes"
         raise WorkbenchError(msg)
     if isinstance(nodes, Sequence):
         return _once(pd.Series(days, index=pd.Index([str(node) for node in nodes]))), []
@@ -297,7 +297,7 @@ def _of_spans(nodes: pd.DataFrame, days: float | None) -> tuple[pd.Series, list[
     if len(unwatched):
         msg = (
             f"{len(unwatched):,} of {len(nodes):,} nodes have no time over which they were "
-            f"watched, e.g. {unwatched[0]!r}; pass days=, how long all of them were"
+            f"watched, e.g. {unwatched[0]!r}; pass days=, the observation time of all"
         )
         raise WorkbenchError(msg)
     return _once(pd.Series(watched, index=names)), doubts
@@ -363,7 +363,7 @@ def first_days(
     kept = kept[(kept["start_ns"] <= end).to_numpy(dtype=bool)].reset_index(drop=True)
     early = (nodes["first_ns"] < end).to_numpy(dtype=bool)
     if not early.any():
-        msg = f"no node was watched within the first {days:g} days"
+        msg = f"no node was observed within the first {days:g} days"
         raise WorkbenchError(msg)
     shorter = nodes[early].reset_index(drop=True)
     counts = kept["node"].astype(str).value_counts()

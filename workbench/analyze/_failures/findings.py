@@ -412,7 +412,7 @@ _HELD_UP_BY = {
     "stopped early": "the host stopped before those that wait for the same",
     "deadlock": "ranks wait for each other in a circle",
     "no dump": "no dump was left, and all others wait",
-    "all entered": "all have entered a collective that nobody completes",
+    "all entered": "all have entered a collective that no rank completes",
 }
 
 

@@ -224,7 +224,7 @@ def survival(
     confidence = share_between("confidence_level", confidence_level)
     LIFETIMES.check(lifetimes)
     if band not in _BANDS:
-        msg = f"band={band!r} is none of {_BANDS}"
+        msg = f"band={band!r} is not one of {_BANDS}"
         raise WorkbenchError(msg)
     curves = [
         _curve(rows, band, confidence).assign(group=group)

@@ -97,7 +97,7 @@ def power_clock_offset(
     coarse = coarse[np.abs(coarse * cells.period_s) <= most] * cells.period_s
     fit = sign * np.array([cells.correlation(offset) for offset in coarse])
     if np.isnan(fit).all():
-        doubt = "power or work never changes, so nothing tells"
+        doubt = "power or work never changes, so no offset can be estimated"
         return _table(doubt=doubt, cell_count=len(cells.watts))
     best = _refined(cells, float(coarse[np.nanargmax(fit)]), sign)
     second = _second(coarse, fit)

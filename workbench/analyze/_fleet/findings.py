@@ -220,7 +220,7 @@ def checkpoint_interval(
         cost_basis="writing and lost work at this interval and at the best one"
         + (f", times {gpus:.0f} GPUs by {source}" if source else ""),
         confidence="medium",
-        doubt=f"{count} interruptions tell how often the job fails",
+        doubt=f"{count} interruptions are the only evidence of how often the job fails",
         evidence="analyze.checkpoint_curve, explore.checkpoint_curve (notebook 03)",
         next_step=f"set the interval to about {best_min:.2g} min",
     )

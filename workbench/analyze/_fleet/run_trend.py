@@ -306,6 +306,6 @@ def _doubts(runs: pd.DataFrame, at: int) -> Iterator[str]:
     if at == 1:
         yield "one run before the change"
     if len(runs) < _ENOUGH_RUNS:
-        yield f"{len(runs)} runs are taken as independent: too few to see that neighbours are alike"
+        yield f"{len(runs)} runs are assumed independent: too few to test for correlation"
     if other := str(runs["doubt"].iloc[at]):
         yield f"not like with like: {other}"

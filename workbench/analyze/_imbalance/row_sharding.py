@@ -282,7 +282,7 @@ def _check(hot: list[int], count: int, *, units: int, copies: int) -> None:
         msg = f"hot_rows must be from 0 to {count - 1:,}, one less than there are rows, not {hot}"
         raise WorkbenchError(msg)
     if units > count:
-        msg = f"{units:,} units for {count:,} rows: some would have none; use fewer units"
+        msg = f"{units:,} units for {count:,} rows: some would get none; use fewer units"
         raise WorkbenchError(msg)
     if copies > units:
         msg = f"{copies:,} copies need as many units, there are {units:,}"

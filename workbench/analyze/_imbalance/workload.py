@@ -455,7 +455,7 @@ def _plain(loads: ArrayLike, *, has_names: bool) -> NDArray[Any]:
 
 def _check_columns(frame: pd.DataFrame, value: str | None, keys: list[str]) -> None:
     if value is None:
-        msg = f"say with value= which column holds the loads; there are {list(frame.columns)}"
+        msg = f"name the column of loads with value=; there are {list(frame.columns)}"
         raise WorkbenchError(msg)
     if missing := [name for name in (value, *keys) if name not in frame]:
         msg = f"the loads have no column {missing}; there are {list(frame.columns)}"

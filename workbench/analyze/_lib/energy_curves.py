@@ -153,7 +153,7 @@ def _twice(first: str, second: str) -> str:
     # Names that only their files tell apart may be of two hosts, which would say so.
     hosts = "; if they are of two hosts, load them with node=" if first.endswith(")") else ""
     return (
-        f"{first!r} and {second!r} meter one thing, e.g. the AC and the DC side of a supply, and "
+        f"{first!r} and {second!r} meter one load, e.g. the AC and the DC side of a supply, and "
         "their sum would count it twice; keep the meters of one side, e.g. power[~power['entity']"
         f".isin([{second!r}, ...])], or load their files alone{hosts}"
     )

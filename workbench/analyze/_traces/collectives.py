@@ -27,7 +27,7 @@ _INFEASIBLE = (
 )
 _DOUBTFUL = (
     "ranks end over half as far apart as they start: clocks disagree, or shares of the work "
-    "differ; who was last is not sure"
+    "differ; which rank was last is uncertain"
 )
 
 

@@ -167,7 +167,7 @@ def exposed_communication(traced: Traced, *, least_share: float = 0.015) -> Iter
 def slow_group(
     traced: Traced, *, least_bytes: float = 4e6, most_ratio: float = 0.85, least_share: float = 0.01
 ) -> Iterator[Finding]:
-    """One process group moves large messages slower than its like."""
+    """One process group moves large messages more slowly than its peers."""
     table = traced.collectives
     sized = table[
         table["collective"].notna() & table["bus_gb_per_s"].notna()

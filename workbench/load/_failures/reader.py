@@ -251,7 +251,7 @@ def assembled(
 
 
 def _repeated(repeats: pd.DataFrame, noun: str) -> list[Finding]:
-    remark = f"{noun} that another file holds as well; taken once"
+    remark = f"{noun} that another file contains, too; counted once"
     return [
         (str(source), "noted", remark, len(rows), f"line {rows['line'].iloc[0]:,}")
         for source, rows in repeats.groupby("source", sort=False)
@@ -386,7 +386,7 @@ def _attempts_counted_anew(logs: Sequence[LogPart], timeline: pd.DataFrame) -> l
     kind = runs["source"].astype(str).map(format_of).fillna("")
     first = runs.groupby(["job", "attempt", kind])["source"].transform("first")
     anew = runs["source"].ne(first)
-    remark = "runs of a job whose attempts another file counts as well; load its runs from one file"
+    remark = "runs of a job whose attempts another file counts, too; load its runs from one file"
     first_source = runs.groupby(["job", "attempt"])["source"].transform("first")
     twice = runs["source"].ne(first_source) & ~anew
     also = "runs of a job that a log of another kind tells of as well; sum the rows of one source"

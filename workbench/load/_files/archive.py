@@ -192,7 +192,7 @@ def _checked(stream: Stream) -> Stream:
         if stream.peek():
             return stream
         notes = "".join(f"; {note}" for note in stream.notes)
-        msg = f"{stream.name}: is empty or holds nothing readable{notes}; get the file again"
+        msg = f"{stream.name}: is empty or contains nothing readable{notes}; get the file again"
         raise DamagedError(msg)
     except BaseException:
         stream.close()

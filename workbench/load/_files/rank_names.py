@@ -112,7 +112,7 @@ def _refuse_unused(labels: Sequence[str], given: Mapping[str, int]) -> None:
         names = [re.split(r"[/\\]", label)[-1] for label in labels]
         more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
         msg = (
-            f"rank= names {unused}, which no file name holds: {', '.join(names[:_LISTED])}{more}; "
+            f"rank= names {unused}, which no file name has: {', '.join(names[:_LISTED])}{more}; "
             "keys are parts of file names"
         )
         raise LoadError(msg)
@@ -193,7 +193,7 @@ def _one_window(windows: Sequence[Ranked[File]], window: Window) -> Ranked[File]
 
 def _refuse_twins(twin: Ranked[File], entry: Ranked[File]) -> NoReturn:
     alone = entry.file.world_size == twin.file.world_size == 1
-    why = "; each says that it is the only one of its job" if alone else ""
+    why = "; each states that it is the only rank of its job" if alone else ""
     msg = (
         f"two files are rank {entry.rank}: {twin.file.label} ({twin.source}) and "
         f"{entry.file.label} ({entry.source}){why}. Load one job and one time window at "

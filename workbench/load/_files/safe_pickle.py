@@ -107,7 +107,7 @@ def _scan(raw: bytes, most_opcodes: int) -> None:
         machine.step(opcode.name, argument, position or 0)
         end = (position or 0) + 1
     if end != len(raw):
-        msg = f"goes on for {len(raw) - end:,} bytes behind its end; it is not a single dump"
+        msg = f"goes on for {len(raw) - end:,} bytes after its end; it is not a single dump"
         raise PickleError(msg)
 
 
@@ -142,7 +142,7 @@ class _Weights:
 
     def _integer(self, _name: str, argument: Any) -> None:
         if int(argument).bit_length() > 8 * _LONGEST_INTEGER_BYTES:
-            msg = "holds a number of more than 64 bits"
+            msg = "contains a number of more than 64 bits"
             raise _MisfitError(msg)
         self.stack.append(1)
 

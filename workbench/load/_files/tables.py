@@ -356,7 +356,7 @@ def _separator(text: str) -> str:
 
 def _checked(names: list[str], label: str) -> list[str]:
     if not names:
-        msg = f"{label}: the header is not CSV; mend it, or get the file again"
+        msg = f"{label}: the header is not CSV; correct it, or get the file again"
         raise LoadError(msg)
     if twice := sorted({name for name in names if names.count(name) > 1}):
         msg = f"{label}: columns {twice} occur twice; rename one of each"
@@ -377,7 +377,7 @@ _TABLE = "Parquet or CSV"
 _MARK = b"\xef\xbb\xbf"
 # The last line of a table is shorter than this.
 _TAIL_BYTES = _HEAD_BYTES = 1 << 16
-MEND = "get the file again, or add a line end if the row is whole"
+MEND = "get the file again, or add a line end if the row is complete"
 
 
 def whole_file(path: str | Path) -> io.BytesIO:

@@ -136,7 +136,7 @@ def appearance(head: bytes, name: str = "") -> str:
         return f"binary data, it begins with the bytes {head[:8].hex(' ')}"
     first = text.splitlines()[0] if text else ""
     if not first:
-        return "it holds nothing but blanks"
+        return "it contains only blanks"
     short = first if len(first) <= _SHOWN_CHARS else first[:_SHOWN_CHARS] + "…"
     return f"it begins with {short!r}"
 

@@ -73,7 +73,7 @@ def job_log(
         If ``path`` does not exist.
     LoadError
         If nothing under ``path`` is the log of a job, a stamp needs ``tz``, or a column is
-        missing or does not say its unit (names file, column and remedy).
+        missing or does not state its unit (names file, column and remedy).
     ValueError
         If an argument is not a zone or no number of tokens.
 

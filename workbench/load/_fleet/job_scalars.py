@@ -97,7 +97,7 @@ def _columns(
     for tag in sorted(scalars, key=lambda tag: (tag.count("/"), len(tag), tag)):
         kind, unit = _meaning(tag)
         if kind == "duration" and not unit:
-            words = f"scalar {tag!r} does not say its unit; not read"
+            words = f"scalar {tag!r} does not state its unit; not read"
             findings.add("noted", f'{words}, columns={{"duration_s": {tag!r}}} says it')
         elif kind and kind not in columns:
             columns[kind] = (tag, unit)

@@ -97,7 +97,7 @@ def _remedy(log: _Span, job: _Span, shift_s: int, tz: str | None) -> str:
     is_stated = tz is None or wrong.is_local is False
     zone = None if is_stated or tz is None else _zone(tz, wrong.first_s, moved_s)
     if zone is None:
-        return "Their stamps state the zone, so a clock was wrong; load them by themselves"
+        return "Their stamps state the zone, so a clock was wrong; load them separately"
     only = "" if job.is_local is False or wrong is job else ", for files of this zone only"
     return f'Stamps of the {wrong.name} were read in {tz}; pass tz="{zone}"{only}'
 

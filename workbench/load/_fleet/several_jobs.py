@@ -12,7 +12,7 @@ from workbench.load._files.archive import Paths, Source, shown
 from workbench.load._files.findings import Finding, asks_for_argument
 from workbench.load.kinds import Kind, Options, Told
 
-_OTHER_JOB = "other {} than {}, the largest here; name this path by itself to read it"
+_OTHER_JOB = "other {} than {}, the largest here; pass this path alone to read it"
 _PACKED = "{} inside an archive, which are read from a file of their own; unpack it"
 # A folder in which more files than this are damaged needs a look, not another try.
 _MOST_DAMAGED = 20

@@ -307,7 +307,7 @@ def _vtrain(raw: pd.DataFrame, path: Path) -> dict[str, Any]:
     # The table holds sizes and times only.
     ranks = re.search(r"GPU(\d+)", path.name)
     if ranks is None or int(ranks[1]) < 2:
-        msg = f"{path}: the number of ranks is told by the file's name alone, as AR_GPU8_..._LUT"
+        msg = f"{path}: the number of ranks is stated only in the file's name, as AR_GPU8_..._LUT"
         raise LoadError(msg)
     return {
         "collective": "all-reduce",
@@ -418,7 +418,7 @@ def one_or_column(
     if name in raw:
         return raw[name].astype(str).to_numpy()
     if chosen is None or isinstance(chosen, str) or len(chosen) != 1:
-        msg = f"{path}: does not say its {name}; pass {name}s=[...] with the one it is"
+        msg = f"{path}: does not say its {name}; pass {name}s=[...] with the one that applies"
         raise LoadError(msg)
     return chosen[0]
 

@@ -277,7 +277,7 @@ def _faults(values: Row, name: str, source: Source) -> pd.DataFrame:
     if (again := rows.duplicated(["exp_id", "flip"])).any():
         exp = rows.loc[again, "exp_id"].iloc[0]
         msg = (
-            f"{source.label}: experiment {exp} is told to have hit different places; name a "
+            f"{source.label}: experiment {exp} is recorded as hitting different places; name a "
             "column for flip if it hit several bits"
         )
         raise LoadError(msg)

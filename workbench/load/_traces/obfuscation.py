@@ -101,7 +101,7 @@ class ObfuscatedFiles(list[Path]):
         self.visible = visible
         """Table :data:`workbench.tables.VISIBLE`: what a reader can still tell."""
         self.quality = quality
-        """Table :data:`workbench.tables.QUALITY`: what was not read of the source, so is not
+        """Table :data:`workbench.tables.QUALITY`: what was not read from the source, so is not
         in the files."""
 
 

@@ -514,7 +514,7 @@ def _raise_mixed(by_format: Mapping[str, Sequence[Source]]) -> None:
     examples = ", ".join(f"{name} ({sources[0].label})" for name, sources in by_format.items())
     msg = (
         f"files of different formats: {examples}; profiles and execution traces of one job go "
-        "together, anything else is loaded by itself"
+        "together, anything else is loaded separately"
     )
     raise LoadError(msg)
 

@@ -32,7 +32,7 @@ INPUTS = {
     "rejoin_min": "stall at re-join [min]",
     "checkpoint_interval_min": "time between checkpoints [min]",
     "checkpoint_write_min": "writing a checkpoint [min]",
-    "min_replicas": "replicas needed to go on",
+    "min_replicas": "replicas needed to continue",
     "global_recovery_min": "restart of all replicas [min]",
 }
 _MOST_ROWS = 20

@@ -337,7 +337,7 @@ def _covers(kind: str, bundle: Bundle) -> str:
         "injections": [("{:,} faults", bundle.injections and bundle.injections.faults)],
     }  # fmt: skip
     sizes = [(words, table) for words, table in of_kind.get(kind, []) if table is not None]
-    return ", ".join(words.format(len(table)) for words, table in sizes) or "not asked by any rule"
+    return ", ".join(words.format(len(table)) for words, table in sizes) or "not used by any rule"
 
 
 def _missing(found: Findings) -> str:

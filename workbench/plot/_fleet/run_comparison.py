@@ -164,7 +164,7 @@ def trend_claim(changes: pd.DataFrame) -> str:
     RUN_CHANGES.check(changes)
     row = _change_of(changes, "step time")
     if row is None:
-        return "Fewer than four runs have steps: a change between runs cannot be told from chance"
+        return "Fewer than four runs have steps: a change cannot be told from chance"
     extent = between(float(row["low"]), float(row["high"]))
     if row["verdict"] != "changed":
         return f"No lasting change of the step time is resolvable over {row['run_count']} runs"

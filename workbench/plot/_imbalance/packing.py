@@ -207,7 +207,9 @@ def _is_fair(rows: pd.DataFrame) -> pd.Series:
 def _most_even(rows: pd.DataFrame) -> str:
     fair = rows[_is_fair(rows)]
     if fair.empty:
-        return "No plan packs all documents: delay grows for ever, or documents wait to the end"
+        return (
+            "No plan packs all documents: delay grows without bound, or documents wait to the end"
+        )
     best, first = fair.iloc[int(fair["imbalance_ratio"].to_numpy().argmin())], rows.iloc[0]
     if len(rows) == 1 or best.equals(first):
         name = label(best["plan"], 52)
@@ -282,7 +284,7 @@ def packing_queues(queues: pd.DataFrame, *, source: str = "", synthetic: bool = 
     claim = f"Every queue empties; the fullest gets {percent(most)} of what can leave"
     if full := int((~rows["is_stable"]).sum()):
         claim = f"{plural(full, 'queue')} of {len(rows)} receive more than can leave: "
-        claim += "delay grows for ever"
+        claim += "the delay grows without bound"
     return frame.finish(figure, claim=claim)
 
 

@@ -494,5 +494,5 @@ def _what_if_claim(rows: pd.DataFrame, asked: str) -> str:
     if asked and best["question"] == asked:
         return f"{name}: {unit} takes {times}, {factor:.2f} × as fast"
     if factor <= 1:
-        return f"Nothing that was asked makes {unit} shorter; {name}: {times}"
+        return f"None of the changes makes {unit} shorter; {name}: {times}"
     return f"{name} saves most: {unit} takes {times}, {factor:.2f} × as fast"

@@ -63,7 +63,7 @@ def capping_events(
         raise ValueError(msg)
     if events.empty:
         return frame.nothing(
-            "No reading tells of capping; analyze.capped_share says how much is known at all.",
+            "No reading shows capping; analyze.capped_share shows how much is known at all.",
             claim="No capping to show",
         )
     totals = events.groupby("entity")["duration_s"].sum().sort_values(ascending=False)
@@ -319,7 +319,7 @@ def capping_blame(blame: pd.DataFrame, *, source: str = "", synthetic: bool = Fa
     CAPPING_BLAME.check(blame)
     if blame.empty:
         return frame.nothing(
-            "No device was capped; analyze.capped_share says how much is known at all.",
+            "No device was capped; analyze.capped_share shows how much is known at all.",
             claim="No capped device to blame",
         )
     ranked = blame.sort_values("blamed_step_count", ascending=False, kind="stable")

@@ -91,7 +91,7 @@ def _curve_notes(curve: pd.DataFrame, curve_count: int) -> list[str]:
     if curve_count > MAX_LINES:
         notes.append(f"{plural(curve_count - MAX_LINES, 'curve')} dropped")
     if curve["is_extrapolated"].any():
-        notes.append("open marks: nobody measured there")
+        notes.append("open markers: not measured")
     if in_doubt := int(((curve["doubt"] != "") & ~curve["is_extrapolated"]).sum()):
         notes.append(f"{plural(in_doubt, 'point')} in doubt (see the table)")
     return notes

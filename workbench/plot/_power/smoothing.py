@@ -79,7 +79,7 @@ def power_smoothing(
     valid = table[table["power_w"].notna()].sort_values("time_ns", ignore_index=True)
     if valid.empty:
         return frame.nothing(
-            "No cell was smoothed; analyze.power_smoothing needs a stretch without gaps.",
+            "No cell was smoothed; analyze.power_smoothing needs a segment without gaps.",
             claim="No smoothed power to show",
         )
     after_min = (valid["time_ns"] - valid["time_ns"].iloc[0]) / 60e9

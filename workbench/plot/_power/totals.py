@@ -147,7 +147,7 @@ def _draw(figure: go.Figure, totals: pd.DataFrame, view: View, *, scale: float, 
 def _note(totals: pd.DataFrame) -> str:
     words = [f"means of {seconds(_cell_ns(totals) / 1e9)}"] if len(totals) > 1 else []
     if blank := int(totals["power_w"].isna().sum()):
-        words.append(f"{blank:,} of {plural(len(totals), 'cell')} blank, because meters lack there")
+        words.append(f"{blank:,} of {plural(len(totals), 'cell')} blank: meters are missing there")
     partial = totals["power_w"].notna() & (totals["entity_count"] < totals["expected_count"])
     if partial.any():
         words.append(f"<b>{plural(int(partial.sum()), 'cell')} without some of the meters</b>")

@@ -341,7 +341,7 @@ def _claim(seen: pd.DataFrame, *, knows_due: bool) -> str:
     worst = int(total.to_numpy().argmax())
     good = float(seen["beneficial"].iloc[worst])
     better = f" ({chance(good)} to the better)" if good > 0 else ""
-    in_no_number = "in no number: not told"
+    in_no_number = "in no number: not recorded"
     if knows_due:
         in_no_number = f"{chance(seen['due'].iloc[worst])} in no number"
     return (

@@ -182,7 +182,7 @@ DAMAGE = {
     "a separator in a name": (
         record(JobName="a|b"),
         "dropped",
-        "records with too many fields: a text holds the separator",
+        "records with too many fields: a text contains the separator",
     ),
     "no job number": (
         record(job="train"),
@@ -317,7 +317,7 @@ def test_elapsed_settles_a_time_within_a_change_of_the_clock(log):
         tz="Europe/Berlin",
     )
     assert part.failures["start_ns"].tolist() == [ns("2025-10-26T01:30:00")]
-    assert ("repaired", "times of end that were missing, worked out from Elapsed") in found(part)
+    assert ("repaired", "times of end that were missing, computed from Elapsed") in found(part)
 
 
 @pytest.mark.parametrize(

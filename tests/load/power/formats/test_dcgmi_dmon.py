@@ -82,7 +82,7 @@ def test_instances_of_a_gpu_are_not_counted_beside_it(power):
         [*HEADER, ROWS[0], "GPU-I 0   52.636   1000", "GPU-CI 0   52.636   1000"], period_s=1
     )
     assert log.entities["entity"].tolist() == ["gpu0"]
-    what = "rows of parts of a GPU or CPU, which repeat what the whole draws"
+    what = "rows of parts of a GPU or CPU, which repeat the draw of the whole"
     assert told(log)["skipped by design", what] == 2
 
 

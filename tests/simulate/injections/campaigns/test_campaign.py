@@ -551,5 +551,5 @@ def test_refuses_faults_of_another_model_and_none_at_all(mlp, make_mlp, inputs):
     with pytest.raises(InjectionError, match="faults: the table has no rows"):
         campaign(mlp, inputs, faults.iloc[:0], settings=PLAIN)
     double = uniform_faults(mlp, 5, seed=1).assign(exp_id=0)
-    with pytest.raises(InjectionError, match=r"flip .* stands twice in its experiment"):
+    with pytest.raises(InjectionError, match=r"flip .* appears twice in its experiment"):
         campaign(mlp, inputs, double, settings=PLAIN)

@@ -84,7 +84,7 @@ def goodput_inputs(
     measured = _measured_job(TIMELINE.check(log.timeline), job)
     if measured is None and job is not None:
         names = sorted(log.timeline["job"].dropna().astype(str).unique())
-        msg = f"the log tells no interruption of a job {job!r}; it names {names[:5] or 'no job'}"
+        msg = f"the log records no interruption of job {job!r}; it names {names[:5] or 'no job'}"
         raise WorkbenchError(msg)
     rows = _of_failures(log, confidence) if measured is None else _of_job(measured, confidence)
     table = GOODPUT_INPUTS.cast(pd.DataFrame(rows, columns=list(GOODPUT_INPUTS.columns)))

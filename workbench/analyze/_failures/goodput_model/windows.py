@@ -246,7 +246,7 @@ def checked_line(table: pd.DataFrame, job: FaultTolerance, horizon_min: float) -
         )
         raise WorkbenchError(msg)
     if not np.isfinite(table["time_min"].to_numpy()).all():
-        msg = "some failures have no finite time_min; leave them out, and say so"
+        msg = "some failures have no finite time_min; remove them first, and say so"
         raise WorkbenchError(msg)
     # What never ends lasts to the end of the run.
     left = horizon_min - table["time_min"].clip(upper=horizon_min).to_numpy()

@@ -178,7 +178,7 @@ def _stopped_early(state: State, rank: int, incoming: list[Wait]) -> Suspect | N
         if held and peer_held and held <= peer_held:
             words = (
                 f"has not called {_named(wait)}, though rank {wait.rank}, which the same "
-                "operations hold up, has: its host stopped by itself"
+                "operations hold up, has: its host stopped on its own"
             )
             return _suspect(rank, "medium", "stopped early", wait, words)
     return None

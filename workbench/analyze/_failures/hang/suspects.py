@@ -132,7 +132,7 @@ def _uncertain(state: State, weak: list[Suspect]) -> tuple[list[Suspect], str]:
         )
         return [Suspect(None, "none", "nothing hangs", evidence=why)], "nothing hangs"
     if not weak:
-        why = f"{len(hanging):,} ranks have operations pending, but no group tells for whom"
+        why = f"{len(hanging):,} ranks have operations pending, but no group states for whom"
         return [Suspect(None, "none", "nothing pending", evidence=why)], "cannot tell"
     # Where all that hang wait for each other, no rank is more suspicious than another.
     is_mutual = {suspect.reason for suspect in weak} <= {"all entered", "deadlock"}
@@ -147,7 +147,7 @@ def _everybody(hanging: set[int], weak: list[Suspect]) -> Suspect:
     if any(suspect.reason == "deadlock" for suspect in weak):
         why = (
             f"all {len(hanging):,} ranks that hang wait for each other by sends and receives; "
-            "the dumps do not tell who should have gone first"
+            "the dumps do not show which should have gone first"
         )
         return Suspect(None, "none", "deadlock", evidence=why)
     if len({(s.group, s.seq, s.operation) for s in weak}) > 1 or first.seq is None:

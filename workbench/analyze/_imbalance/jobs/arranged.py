@@ -227,7 +227,7 @@ def _labels(table: pd.DataFrame) -> pd.DataFrame:
         )
         raise WorkbenchError(msg)
     if rows[["micro_batch", "chunk"]].isna().any(axis=None):
-        msg = "computations without micro_batch or chunk: the pipeline cannot be put together"
+        msg = "computations without micro_batch or chunk: the pipeline cannot be reconstructed"
         raise WorkbenchError(msg)
     return rows.assign(operation=texts[rows.index]).drop_duplicates(
         ["stage", "operation", "sequence"]

@@ -48,7 +48,7 @@ def doubts_of_replay(delay_ratio: float) -> list[str]:
     if abs(delay_ratio) <= _REPLAY_LIMIT:
         return []
     if delay_ratio > 0:
-        reason = "what is lost lies between the operations (loading data, launches), or"
+        reason = "the lost time lies between the operations (loading data, launches), or"
         how = "shorter"
     else:
         reason, how = "operations overlap that should not:", "longer"
@@ -61,7 +61,7 @@ def doubts_of_replay(delay_ratio: float) -> list[str]:
 def _unknown(job: Job) -> str:
     names = sorted({key.operation for key in job.keys} - KNOWN)
     listed = ", ".join(names[:4]) + (" ..." if len(names) > 4 else "")
-    return f"replayed as local work, as nobody knows who meets in it: {listed}" if names else ""
+    return f"replayed as local work, as its participants are unknown: {listed}" if names else ""
 
 
 def _overlapping(job: Job, row_of: dict[Operation, int]) -> str:
@@ -140,7 +140,7 @@ def _absent(job: Job) -> list[str]:
                 "data-parallel collectives, but one rank only: others may be missing, and "
                 "waiting for them looks like slow collectives"
             )
-        doubts.append("one data-parallel rank: a slow worker and a slow stage look alike")
+        doubts.append("one data-parallel rank: a slow worker looks like a slow stage")
     return doubts
 
 

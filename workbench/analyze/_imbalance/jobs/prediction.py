@@ -154,7 +154,7 @@ def job_prediction(
         rows.append(_row(name, steps, job.actual, drawn, tails) | basis)
         doubts.append(doubt)
     count = len(job.steps)
-    short = [f"{count} steps only: their interval says little"] if count < _FEW_STEPS else []
+    short = [f"{count} steps only: their interval means little"] if count < _FEW_STEPS else []
     for row, doubt in zip(rows, doubts, strict=True):
         row |= {"step_count": count, "doubt": "; ".join([*job.doubts, *short, *doubt]) or None}
     return JOB_PREDICTION.of(pd.DataFrame(rows).astype({"basis": "category"}))

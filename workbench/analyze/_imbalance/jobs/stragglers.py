@@ -64,7 +64,7 @@ def job_slowdown(
     Raises
     ------
     WorkbenchError
-        If operations are missing or doubled, or the pipeline cannot be put together.
+        If operations are missing or doubled, or the pipeline cannot be reconstructed.
     ValueError
         If ``incomplete`` is neither of these.
 
@@ -462,7 +462,7 @@ def complete_steps(operations: pd.DataFrame) -> pd.DataFrame:
         count |= _worded(steps, "step", "that lack or double operations")
         if ranks.all() or steps.all():
             why = "; ".join(f"{number:,} {reason}" for reason, number in count.items() if number)
-            msg = f"no step of the job is whole: {why}"
+            msg = f"no step of the job is complete: {why}"
             raise WorkbenchError(msg)
         keep = table["dp_rank"].isin(ranks.index[~ranks]) & table["step"].isin(steps.index[~steps])
         table = table[keep]

@@ -123,7 +123,7 @@ def _doubts(local: pd.DataFrame, matched: pd.DataFrame) -> list[str]:
     lacking = (~matched["is_complete"]).fillna(value=False)
     if count := int(lacking.sum()):
         doubts.append(
-            f"{count:,} pieces of communication waited for ranks that are not here; that time "
+            f"{count:,} pieces of communication waited for ranks that are not loaded; that time "
             "counts as transfer"
         )
     return doubts

@@ -192,7 +192,7 @@ def _count(event: Record, number: int, findings: Findings) -> int:
     stated = _dict(event, "series").get("count")
     stated = stated or event.get("count") or event.get("deprecatedCount") or 1
     if not isinstance(stated, int) or isinstance(stated, bool) or not 0 < stated < _MOST_REPEATS:
-        remark = "counts of repeats that are none (taken for 1)"
+        remark = "invalid repeat counts (assumed to be 1)"
         findings.add("suspicious", remark, 1, f"record {number:,}")
         return 1
     if stated > 1:

@@ -51,10 +51,10 @@ def read(source: Source, settings: Given) -> LogPart:
 # Records of ``sacct --parsable2``: texts, put together where a field holds line breaks.
 
 TOO_FEW = "records with too few fields"
-TOO_MANY = "records with too many fields: a text holds the separator"
+TOO_MANY = "records with too many fields: a text contains the separator"
 NO_JOB = "records without a job number where JobID should be"
 NOT_A_RECORD = "lines that are not parts of a record"
-JOINED = "records put together from several lines"
+JOINED = "records joined from several lines"
 HEADER_AGAIN = "headers repeated"
 _NEEDED = frozenset({"JobID", "State"})
 _FIRST_LINES = 20
@@ -323,7 +323,7 @@ def _with_times(frame: pd.DataFrame, settings: Given, findings: Findings) -> pd.
         inferred = frame[f"{opposite}_ns"] + sign * took
         use = ended & frame[f"{name}_ns"].isna() & inferred.notna() & (took > 0).fillna(value=False)
         frame.loc[use, f"{name}_ns"] = inferred[use]
-        remark = f"times of {name} that were missing, worked out from Elapsed"
+        remark = f"times of {name} that were missing, computed from Elapsed"
         findings.add("repaired", remark, int(use.sum()), _line(frame[use]))
     return frame
 

@@ -399,7 +399,7 @@ class Stamps:
         if (month := _MONTH.search(stamp)) and month[0] not in _MONTHS:
             expected, remedy = "English month", "a file written with LC_ALL=C"
             return self._needs(number, stamp, expected, remedy)
-        remedy = "the right year, or mend the line" if year else "a file whose lines are whole"
+        remedy = "the right year, or correct the line" if year else "a file with complete lines"
         return self._needs(number, stamp, expected, remedy)
 
 

@@ -89,7 +89,7 @@ class _Log:
     def _row(self, row: re.Match[str], line: int) -> None:
         where = f"line {line:,}"
         if row["kind"] not in _SCOPES:
-            text = "rows of parts of a GPU or CPU, which repeat what the whole draws"
+            text = "rows of parts of a GPU or CPU, which repeat the draw of the whole"
             self.findings.add("skipped by design", text, 1, where)
             return
         cells = row["cells"].replace("N/A ", "N/A  ").split()

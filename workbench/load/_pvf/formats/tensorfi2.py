@@ -53,7 +53,7 @@ def _read_file(source: Source) -> list[InjectionPart]:
     if raw[starts[-1] :].strip():
         findings.add("truncated", "a last run without its time: it was stopped")
         campaigns.append(_run(raw[starts[-1] :], (source, len(ends) + 1), findings))
-    text = "aggregates only: which faults there were, and how single inputs ended, is not told"
+    text = "aggregates only: which faults there were, and how single inputs ended, is not recorded"
     findings.add("noted", text)
     campaigns[0].findings.append(findings)
     return campaigns

@@ -141,7 +141,7 @@ def _refuse(rank: int, nodes: pd.DataFrame, edges: pd.DataFrame, *, allow_stuck:
         wrong = ids[(ids < 0) | ids.duplicated()]
         msg = (
             f"rank {rank}: ids of nodes must be unique and not negative, {_some(wrong)} "
-            "are not; number the nodes anew, and the dependencies with them"
+            "are not; renumber the nodes, and the dependencies with them"
         )
         raise LoadError(msg)
     unknown = edges.loc[~edges["node"].isin(ids), "node"]
@@ -156,9 +156,9 @@ def _refuse(rank: int, nodes: pd.DataFrame, edges: pd.DataFrame, *, allow_stuck:
     if len(dangling) or len(stuck):
         missing, cyclic = (f" ({_some(rows)})" if len(rows) else "" for rows in (dangling, stuck))
         msg = (
-            f"rank {rank} can never be worked off: {len(dangling):,} dependencies are on nodes "
+            f"rank {rank} can never finish: {len(dangling):,} dependencies are on nodes "
             f"that are not there{missing}, and {len(stuck):,} nodes are on cycles or between "
-            f"them{cyclic}. Mend or leave out these edges, or pass allow_stuck=True to write them "
+            f"them{cyclic}. Fix or leave out these edges, or pass allow_stuck=True to write them "
             "as they are"
         )
         raise LoadError(msg)

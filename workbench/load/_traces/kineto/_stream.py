@@ -329,7 +329,7 @@ class StreamReader:
         byte = self.offset + position
         msg = (
             f"{self.label}: cannot read the event list at byte {byte:,}: {reason}. "
-            "Mend the file there, or cut it before that byte to load what comes first"
+            "Repair the file there, or cut it before that byte to load what comes first"
         )
         raise LoadError(msg)
 

@@ -184,7 +184,7 @@ def _tell_of_host(parts: Sequence[_Part], processes: Sequence[Process], findings
         return
     keys = [process.key for process in processes if process.key is not None]
     lost = sum(int((~np.isin(part.process, keys)).sum()) for part in parts)
-    findings.add("dropped", "rows of processes that used no GPU, whose rank nothing tells", lost)
+    findings.add("dropped", "rows of processes that used no GPU, whose rank is unknown", lost)
     if processes[0].rank is None:
         what = "processes in one file, which states no ranks: in order of their GPUs and ids"
         findings.add("assumed", what, len(processes))
@@ -214,7 +214,7 @@ class _Reader:
             parts.append(self._synchronisations())
         if self._has(_NVTX):
             parts.append(self._ranges())
-        self._findings.add("suspicious", "names that StringIds does not hold", self._unnamed)
+        self._findings.add("suspicious", "names missing from StringIds", self._unnamed)
         self._tell_of_others()
         return parts
 

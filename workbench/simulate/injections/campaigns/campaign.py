@@ -352,7 +352,7 @@ def _misfit(
     if not keep_trials:
         return ""
     if not {"exp_id", "input_id", "outcome"} <= set(trials.columns):
-        return "its trials lack their columns"
+        return "its trials are missing columns"
     if set(trials["exp_id"]) != set(exp_ids.tolist()):
         return "its trials are missing, or of other experiments"
     sizes = trials.groupby("exp_id").size()

@@ -58,7 +58,7 @@ class FaultModel:
     Raises
     ------
     InjectionError
-        If the kind is none of these, it lacks its number or is given another one's, or the
+        If the kind is not one of these, it lacks its number or is given another one's, or the
         number is out of range.
     """
 
@@ -452,7 +452,7 @@ def cells(population: pd.DataFrame, bits: Bits) -> pd.DataFrame:
     of_tensor = [np.arange(layout.bit_count) for layout in layouts]
     if bits is not None:
         wanted = np.unique(np.atleast_1d(np.asarray(bits, dtype=np.int64)))
-        refuse_if(not wanted.size, "bits: none are given; leave it out for all of them")
+        refuse_if(not wanted.size, "bits: the list is empty; omit it for all of them")
         for layout in layouts:
             refuse_outside(wanted, layout, "bits")
         of_tensor = [wanted] * len(layouts)

@@ -206,7 +206,7 @@ def verified(
     joined = {name: "category" for name in _CATEGORIES if name in faults}
     faults = FAULTS.check(faults.astype(joined), "faults")
     refuse = partial(_refuse, faults)
-    refuse(faults.duplicated(["exp_id", "flip"]), "flip", "stands twice in its experiment")
+    refuse(faults.duplicated(["exp_id", "flip"]), "flip", "appears twice in its experiment")
     sizes, types = _targets(model, activations)
     name = faults["param"].astype(object)
     is_hit = name.notna()
