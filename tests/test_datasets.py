@@ -197,7 +197,7 @@ def left_behind(folder):
 
 
 def test_a_set_is_downloaded_once_and_checked(tiny, server, capfd):
-    assert datasets.describe()["place"].tolist() == ["not at hand"]
+    assert datasets.describe()["place"].tolist() == ["not available"]
     folder = datasets.fetch("tiny", base_url=server.url)
     assert folder == tiny
     assert {p.relative_to(tiny).as_posix(): p.read_bytes() for p in left_behind(tiny)} == CONTENT
@@ -417,5 +417,5 @@ def test_tests_on_absent_data_skip_and_say_how_to_get_them(real_data, monkeypatc
 @pytest.mark.usefixtures("cache")
 def test_tests_on_absent_data_fail_under_continuous_integration(real_data, monkeypatch):
     monkeypatch.setenv("CI", "true")
-    with pytest.raises(pytest.fail.Exception, match="'kineto-hta' is not at hand"):
+    with pytest.raises(pytest.fail.Exception, match="'kineto-hta' is not available"):
         real_data("kineto-hta")

@@ -70,7 +70,7 @@ DRAWN_AS_IS = {
     "timeline_live",
     "packing_queues",
 }
-# What explorers share, no noun; and a trace drawn anew, which is seen as its time breakdown.
+# What explorers share, no noun; and a trace redrawn, which is seen as its time breakdown.
 EXPLORER_PARTS = {"Explorer", "static_html", "trace_like"}
 
 UNITS = ("_ns", "_us", "_ms", "_s", "_min", "_h", "_w", "_j", "_c", "_mhz", "_gbps")

@@ -217,7 +217,7 @@ def test_every_argument_of_every_door_has_words_on_the_command_line():
         assert named <= {*_OPTIONS, *_ONLY_PYTHON}, kind.name
         assert set(kind.options) <= named
         for name in named:
-            assert f"{name}=" not in say(f"it lacks something; pass {name}='x', or mend it")
+            assert f"{name}=" not in say(f"it lacks something; pass {name}='x', or repair it")
 
 
 @pytest.mark.parametrize(

@@ -149,7 +149,7 @@ def _as_number(code: str) -> int:
 # may be repeated for weeks and would tie failures together that have nothing in common.
 _NODE_KINDS = ("xid", "sxid", "amdgpu")
 _HOST_KIND = "kernel"
-# Reporters that tell of devices, each from its own point of view.
+# Reporters that name devices, each from its own point of view.
 _DEVICE_REPORTERS = ("dcgm", "kubernetes")
 # Of a collective that hangs or a process that dies, every rank of the job tells.
 _JOB_KINDS = ("nccl", "torchelastic")
@@ -206,7 +206,7 @@ def _runs(rows: pd.DataFrame, of_job: pd.Series) -> tuple[pd.Series, pd.Series]:
         member,
         failed["code"],
     ]
-    # Every rank tells of a failure once: what it tells again is another failure.
+    # Every rank reports a failure once: what it tells again is another failure.
     again = (
         failed[untimed].groupby([column[untimed] for column in reporter], dropna=False).cumcount()
     )

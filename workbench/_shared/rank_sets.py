@@ -174,7 +174,7 @@ def quality_of_set(
     listed: pd.DataFrame,
     dropped: Sequence[tuple[str, Exception]],
 ) -> pd.DataFrame:
-    """Return the quality of ranks in order, of what was passed over and of what was dropped."""
+    """Return the quality of ranks in order, of what was skipped and of what was dropped."""
     ranks = RANKS.joined(state.ranks for state in states)
     is_told = ranks["rank_source"] != "argument"
     first = str(ranks["source"].iloc[0]).rsplit("!", 1)[-1].replace("\\", "/").rsplit("/", 1)[-1]

@@ -205,7 +205,7 @@ def verify(
     from workbench import datasets
 
     sets = datasets.describe()
-    chosen = names or list(sets.loc[sets["place"] != "not at hand", "dataset"])
+    chosen = names or list(sets.loc[sets["place"] != "not available", "dataset"])
     table = pd.concat([datasets.verify(name) for name in chosen], ignore_index=True)
     print_table(table[["dataset", "file", "size_bytes", "verdict"]], as_json=as_json)
     if (table["verdict"] != "ok").any():

@@ -119,7 +119,7 @@ def report(
     """Write findings and their evidence as an offline static site.
 
     The first page ranks the findings about your data by their cost and says what was loaded. The
-    others are the notebooks that take such data, run anew; data that no notebook takes is refused
+    others are the notebooks that take such data, rerun; data that no notebook takes is refused
     before anything runs. Without --data the site is about a bundled synthetic job, and notebooks
     that are named run on the data they are published with. The site needs no network: it can be
     mailed as a folder or put on any web server. The path of the first page is printed.
@@ -213,7 +213,7 @@ def _is_at_hand(name: str) -> bool:
     locations = datasets.describe().set_index("dataset")["place"]
     if name not in locations.index:
         datasets.best(name)  # which names the nearest
-    return bool(locations[name] != "not at hand")
+    return bool(locations[name] != "not available")
 
 
 def notebooks_folder() -> Path:

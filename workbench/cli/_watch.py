@@ -59,7 +59,7 @@ def watch(
     """Follow the folder of a running job; tell new and ended findings.
 
     A file is read once it stayed the same from one look to the next, and again only after it
-    changed; of several traces of a rank the newest counts. The page is written anew as a whole
+    changed; of several traces of a rank the newest counts. The page is rewritten as a whole
     and reloads itself. Stop with Ctrl-C or SIGTERM: the exit code is 0.
 
     \b
@@ -121,7 +121,7 @@ class Job:
         try:
             bundle, found = self._findings(settled, problems)
         except (WorkbenchError, OSError) as error:
-            # A file may vanish or grow while it is read; the next look sees it anew.
+            # A file may vanish or grow while it is read; the next look sees it again.
             problems.append(say(str(error)))
             found = None
         self.judged = settled
@@ -191,7 +191,7 @@ class Job:
         return known[1]
 
     def _table(self, kind: str, paths: dict[Path, Stamp], problems: list[str]) -> Bundle | None:
-        """Return the tables of one kind, loaded anew only if one of its files is new or changed."""
+        """Return the tables of one kind, reloaded only if one of its files is new or changed."""
         from workbench import load
 
         known = self.tables.get(kind)

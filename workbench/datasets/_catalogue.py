@@ -55,7 +55,7 @@ def describe() -> pd.DataFrame:
     files = [files_of(name) for name in table["dataset"]]
     table = table.assign(
         synthetic=table["synthetic"] == "yes",
-        place=[place(name) or "not at hand" for name in table["dataset"]],
+        place=[place(name) or "not available" for name in table["dataset"]],
         file_count=pd.Series([len(rows) for rows in files], dtype="int64"),
         size_bytes=pd.Series([int(rows["bytes"].sum()) for rows in files], dtype="int64"),
     )
@@ -151,7 +151,7 @@ def _check_files(path: Path, table: pd.DataFrame) -> None:
         raise DatasetError(msg)
 
 
-# Choosing what a notebook runs on: the user's own data, or the best set at hand.
+# Choosing what a notebook runs on: the user's own data, or the best set available.
 
 
 @dataclass(frozen=True)
@@ -195,7 +195,7 @@ class Choice:
 
 
 def choose(own: str | Path | None, *candidates: str) -> Choice:
-    """Choose the user's own data if there is any, else the first set at hand.
+    """Choose the user's own data if there is any, else the first set available.
 
     Parameters
     ----------
@@ -215,7 +215,7 @@ def choose(own: str | Path | None, *candidates: str) -> Choice:
     FileNotFoundError
         If ``own`` does not exist.
     DatasetError
-        If no candidate is at hand, or one at hand is damaged.
+        If no candidate is available, or one available is damaged.
 
     Examples
     --------
@@ -267,7 +267,7 @@ CACHE_ENV = "WORKBENCH_CACHE"
 
 
 def best(*candidates: str) -> tuple[Path, str, bool]:
-    """Find the first of several sets that is at hand, without using the network.
+    """Find the first of several sets that is available, without using the network.
 
     Notebooks ask for the real set first and a bundled one last, so that they run
     on a plane and show real findings where they can.
@@ -285,7 +285,7 @@ def best(*candidates: str) -> tuple[Path, str, bool]:
     Raises
     ------
     DatasetError
-        If a name is unknown, none of the sets is at hand, or a file at hand
+        If a name is unknown, none of the sets is available, or a file available
         does not match its checksum.
 
     Examples
@@ -300,14 +300,14 @@ def best(*candidates: str) -> tuple[Path, str, bool]:
         if (origin := place(name)) is not None:
             return checked(name, origin), name, is_synthetic(name)
     msg = (
-        f"none of {', '.join(candidates) or 'no names'} is at hand; "
+        f"none of {', '.join(candidates) or 'no names'} is available; "
         f"get one with: workbench datasets fetch {candidates[0] if candidates else 'NAME'}"
     )
     raise DatasetError(msg)
 
 
 def verify(name: str) -> pd.DataFrame:
-    """Compare every file of a set with its checksum, reading each anew.
+    """Compare every file of a set with its checksum, reading each again.
 
     Parameters
     ----------
@@ -347,7 +347,7 @@ def verify(name: str) -> pd.DataFrame:
 
 
 def place(name: str) -> str | None:
-    """Describe where all files of a set lie: bundled, mirror, cache, or None for not at hand."""
+    """Describe where all files of a set lie: bundled, mirror, cache, or None for not available."""
     files = files_of(name)["file"]
     # Wheels leave out sets that few need: fetched ones lie where public ones do.
     options = ("bundled", "mirror", "cache") if is_bundled(name) else ("mirror", "cache")
@@ -417,7 +417,7 @@ def _verdict(path: Path, sha256: str) -> str:
     return "ok" if _hash(path) == sha256 else "changed"
 
 
-# The stamp is only part of the key: a file that changed is hashed anew.
+# The stamp is only part of the key: a file that changed is hashed again.
 @functools.lru_cache(maxsize=4096)
 def _hash_once(path: Path, _stamp: tuple[int, int, int]) -> str:
     return _hash(path)

@@ -84,7 +84,7 @@ def _moments(table: pd.DataFrame) -> list[tuple[str, int]]:
     again = (table["panel"] == "job") & (table["lane"] == "restart")
     incidents = table.assign(second=table["start_ns"] // _SECOND, is_job=again)[fatal | again]
     incidents = incidents.sort_values(["second", "is_job", "start_ns"], kind="stable")
-    # Several logs tell of one incident within a second.
+    # Several logs report one incident within a second.
     incidents = incidents[~incidents["second"].duplicated()].head(_MOST_PLACES)
     return [
         (

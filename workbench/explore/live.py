@@ -20,7 +20,7 @@ Chunks = Callable[[], Iterator[pd.DataFrame]]
 class LiveExplorer(Explorer):
     """An explorer with the buttons *Inject* and *Stop*.
 
-    *Inject* goes through the chunks in a thread of its own and draws the figure anew after each;
+    *Inject* goes through the chunks in a thread of its own and draws the figure again after each;
     *Stop* ends that after the chunk at work, and *Inject* then goes on from there. Only one
     explorer injects at a time, because a model is changed in place: starting a second stops the
     first. Whatever goes wrong in the thread is written above the figure.

@@ -48,7 +48,7 @@ def prepared(
     kept = cache(compute)
     if row_count <= _MOST_PREPARED_ROWS:
         for case in cases:
-            # What an analysis refuses is told when it is chosen.
+            # What an analysis refuses is reported when it is chosen.
             with suppress(ValueError, WorkbenchError):
                 kept(*case)
     return kept
@@ -88,7 +88,7 @@ _VALUE_PX = (72, 148)  # what JupyterLab gives the value beside the track
 
 
 class Explorer(widgets.VBox):  # type: ignore[misc]
-    """Controls above a figure that is drawn anew whenever one of them changes.
+    """Controls above a figure that is redrawn whenever one of them changes.
 
     Live in JupyterLab; works the same in plain Python, where a test or a script sets
     ``explorer.controls["rank"].value`` and reads :meth:`figure`. What an analysis refuses is

@@ -383,7 +383,7 @@ _WATT = 1e-6
 
 @claim(noun="power_management", name="conservation and limits at every instant", source=_LAW)
 def conservation() -> Iterator[Reading]:
-    """Add up children and losses of every feed anew, under each policy, with made loads."""
+    """Add up children and losses of every feed again, under each policy, with made loads."""
     loads, topology = simulate.power_loads()
     parents = topology.set_index("entity")["parent"]
     for policy in ("cost", "priority", "slack"):

@@ -269,7 +269,7 @@ def _row(entry: Claim, *, verdict: str, **fields: object) -> dict[str, object]:
 
 def _is_available(name: str) -> bool:
     availability = datasets.describe().set_index("dataset")["place"]
-    return str(availability.get(name)) != "not at hand"
+    return str(availability.get(name)) != "not available"
 
 
 _VERDICTS = ("pass", "short", "FAIL", "absent")

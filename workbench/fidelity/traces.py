@@ -546,7 +546,7 @@ def held_out(folder: Path) -> Iterator[Reading]:
     """Fit on seven of eight ranks, and count held-out ranks whose behaviour agrees to 10 %.
 
     A rank alone is asked too much: what its collectives wait depends on when its host was there,
-    which the other ranks do not tell. In the job, where waits arise, it is not. Seed 0.
+    which the other ranks do not show. In the job, where waits arise, it is not. Seed 0.
     """
     trace = load.traces(folder, progress=False)
     ranks = trace.ranks["rank"].tolist()

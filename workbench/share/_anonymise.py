@@ -129,7 +129,7 @@ def rewritten(name: str, content: bytes, names: Pseudonyms) -> bytes:
 def remains(name: str, content: bytes, names: Iterable[str]) -> str:
     """Return a name that is still in a file, or an empty text.
 
-    This reads the file anew, by other means than the replacement: what a reader, a browser or a
+    This reads the file again, by other means than the replacement: what a reader, a browser or a
     table program would decode is searched for each name letter by letter.
     """
     text = (gzip.decompress(content) if name.endswith(".gz") else content).decode("utf-8")

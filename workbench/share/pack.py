@@ -95,7 +95,7 @@ def pack(
     Notes
     -----
     A name is replaced where no letter or digit touches it, whatever its case. After the
-    replacement every file is decoded anew and searched by other means; pictures are unpacked for
+    replacement every file is decoded again and searched by other means; pictures are unpacked for
     it. What identifies a job without a name stays: times, counts, sizes and names of kernels
     (see :func:`workbench.load.write_obfuscated` for traces).
     """

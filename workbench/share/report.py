@@ -105,7 +105,7 @@ class _Page:
     unloaded: str  # why its data could not be loaded, so that it shows nothing of them
 
 
-def report(  # noqa: PLR0913 - the front door
+def report(  # noqa: PLR0913 - the entry point
     notebooks: str | Path | Iterable[str | Path],
     *,
     out: str | Path,
@@ -121,7 +121,7 @@ def report(  # noqa: PLR0913 - the front door
 
     The site opens from a folder, a mail attachment or any web server. Figures
     are live where scripts run and pictures where they do not; explorers with few
-    states work without a kernel. A step that fails on the data is told on its
+    states work without a kernel. A step that fails on the data is reported on its
     page, and the others go on.
 
     Parameters

@@ -125,7 +125,7 @@ class _Browser:
 
 @functools.cache
 def _browser() -> _Browser | None:
-    """Start the browser once; a failure is told once and remembered."""
+    """Start the browser once; a failure is reported once and remembered."""
     missing = why_no_pictures()
     if not missing:
         program = str(find_chrome())

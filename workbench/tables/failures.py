@@ -122,7 +122,7 @@ class FailureLog(_Loaded):
         )
 
 
-# NCCL flight-recorder dumps as loaded, and what they tell of a hang.
+# NCCL flight-recorder dumps as loaded, and what they show of a hang.
 
 FLIGHT_RANKS = table("""
     ranks: One row per rank that left a dump.

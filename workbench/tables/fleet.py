@@ -92,7 +92,7 @@ STEP_ENERGY = Table(
 
 SPAN_ENERGY = Table(
     "span_energy",
-    "Energy of every named stretch of a job, in order of time; they may nest.",
+    "Energy of every named segment of a job, in order of time; they may nest.",
     {
         **columns("""
             kind: str - evaluation, checkpoint, restart, run, ... as the log names it

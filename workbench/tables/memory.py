@@ -30,7 +30,7 @@ MEMORY = table("""
     released_event: Int64? >=0 - of alloc rows the row from which its memory can be used again
     step: Int32? - number of the ProfilerStep
     phase: category? - what allocated it: parameters, forward, recompute, backward, optimizer,
-        communication, or the category that was recorded; missing if nothing tells
+        communication, or the category that was recorded; missing if unknown
     stack: category? - call stack, innermost first; missing if none was recorded
     device_free_bytes: Int64? >=0 - of oom rows what the device had left outside the allocator
     is_before_trace: bool - allocated or freed before the recording began, its time is not known

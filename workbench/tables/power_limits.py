@@ -39,7 +39,7 @@ CAPPED_SHARE = table("""
         likely, not certain); none (the telemetry cannot tell)
     event_count: int64 >=0 - segments of capping
     capped_s: float64 >=0 - time that was capped
-    known_s: float64 >=0 - time that readings tell of
+    known_s: float64 >=0 - time that readings cover
     capped_share: float64? 0..1 - capped_s / known_s; missing if nothing is known
     covered_share: float64 0..1 - known_s / time from the first to the last reading of any device
 """)

@@ -89,7 +89,7 @@ OUTCOMES = table("""
     input_count: Int64? >=0 - inputs judged
     masked_count: Int64? >=0 - output as without the fault
     benign_count: Int64? >=0 - output differs, decision the same
-    sdc_count: Int64? >=0 - decision differs, nothing tells
+    sdc_count: Int64? >=0 - decision differs, no error is raised
     due_count: Int64? >=0 - output not finite, crash or timeout; missing where the tool cannot tell
     beneficial_count: Int64? >=0 - of the SDC: golden was wrong, the fault made it right
     max_abs_delta: float64? - largest change of a finite output
@@ -128,7 +128,7 @@ OUTCOME_NAMES = ("masked", "benign", "sdc", "due")
 class Injections:
     """The tables of one or several campaigns; a plain bundle, all work is done by functions.
 
-    ``trials`` and ``parameters`` have no rows where the source does not tell them.
+    ``trials`` and ``parameters`` have no rows where the source does not state them.
     """
 
     campaign: pd.DataFrame
@@ -195,7 +195,7 @@ PVF = Table(
             group: str - the group in words, e.g. top, bit 30; where faults were drawn from a part
                 of it, that part, e.g. bit 30 of top
             drawn_from: str - that part, e.g. bit 30; part where it cannot be told; empty: all of
-                the group was drawn from, or nothing tells
+                the group was drawn from, or unknown
             pvf: float64? 0..1 - probability of a wrong output
             low: float64? 0..1 - its interval, sites as the sample
             high: float64? 0..1 - upper end

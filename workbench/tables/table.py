@@ -208,7 +208,7 @@ DATASETS = table("""
 
     dataset: str - name to ask for
     synthetic: bool - made by a generator, not measured
-    place: str - bundled, mirror, cache or not at hand
+    place: str - bundled, mirror, cache or not available
     file_count: int64 >=0 - files of the set
     size_bytes: int64 >=0 - their size together
     licence: str - licence of the files
@@ -242,7 +242,7 @@ FIDELITY = table("""
     tolerance: float64? >=0 - largest difference allowed, in `unit`
     unit: str - unit of the three numbers; empty for a plain number
     verdict: category - pass, short (misses a limit, and is known to), FAIL, or absent (a data set
-        or package is not at hand)
+        or package is not available)
     note: str - why a claim failed or how to get its data set; else empty
 """)
 

@@ -134,7 +134,7 @@ def _misfit(origin: str, name: str, value: object, expected: str) -> LoadError:
     shown = repr(value) if len(repr(value)) <= 80 else repr(value)[:77] + "..."
     return LoadError(
         f"{origin}: {name} is {shown}, expected {expected}; "
-        "write it anew with load.write_trace_profile"
+        "write it again with load.write_trace_profile"
     )
 
 

@@ -229,7 +229,7 @@ DEPENDENCIES = table("""
 """)
 
 QUALITY = table("""
-    quality: What a loader could not read, had to mend, or had to assume; nothing is dropped
+    quality: What a loader could not read, had to repair, or had to assume; nothing is dropped
     silently.
 
     source: str - file, or archive and member

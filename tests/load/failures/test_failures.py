@@ -1,4 +1,4 @@
-"""Failure logs: real ones first, then what the front door promises, then every refusal."""
+"""Failure logs: real ones first, then what the entry point promises, then every refusal."""
 
 import gzip
 import re

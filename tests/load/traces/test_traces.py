@@ -1,4 +1,4 @@
-"""The front door: sets of files, ranks, the cache, and the workbench's own format."""
+"""The entry point: sets of files, ranks, the cache, and the workbench's own format."""
 
 import importlib
 import json

@@ -1,4 +1,4 @@
-"""The bundled losses: a short run made anew, and the optimizers against theory."""
+"""The bundled losses: a short run made again, and the optimizers against theory."""
 
 import hashlib
 import importlib.util

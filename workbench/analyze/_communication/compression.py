@@ -36,7 +36,7 @@ def table_bounds(outputs: EmbeddingOutputs, *, bound_ratio: float = 0.1) -> pd.D
 
     Tables differ in scale by a factor of ten and more, most of all early in training: rows of
     a large table start small. One bound for all turns such tables into zeros, at a ratio that
-    looks excellent. Work the bounds out anew as training goes on; scales grow.
+    looks excellent. Recompute the bounds as training goes on; scales grow.
 
     Parameters
     ----------
@@ -272,7 +272,7 @@ def compression_speedup(
     Parameters
     ----------
     ratios
-        Raw over sent bytes, e.g. of :func:`compression` at the number of destinations at hand.
+        Raw over sent bytes, e.g. of :func:`compression` at the number of destinations available.
     communication_shares
         Of the step: the exposed exchange that would be compressed. Backward exchanges count only
         if gradients are compressed as well.

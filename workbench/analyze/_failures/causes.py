@@ -256,7 +256,7 @@ def incident_counts(
 def reported_by(failures: pd.DataFrame, kind: str | None = None) -> pd.DataFrame:
     """Keep the failures that one kind of reporter tells of.
 
-    A GPU that falls off the bus is told by the kernel, by the scheduler and by the job. Rates
+    A GPU that falls off the bus is reported by the kernel, by the scheduler and by the job. Rates
     and shares count every row, so they need one of them.
 
     Parameters

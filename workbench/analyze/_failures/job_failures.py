@@ -104,7 +104,7 @@ def crash_loops(
 ) -> pd.DataFrame:
     """List the jobs that were requeued into the same failure again and again.
 
-    A job that fails and starts anew every few minutes takes GPUs from others each time; it
+    A job that fails and starts over every few minutes takes GPUs from others each time; it
     should be held, not requeued.
 
     Parameters

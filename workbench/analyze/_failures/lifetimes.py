@@ -37,7 +37,7 @@ def lifetimes(
 ) -> pd.DataFrame:
     """Cut the time that nodes were watched at their failures.
 
-    Every stretch from one failure of a node to its next is a lifetime. The last one, up to
+    Every segment from one failure of a node to its next is a lifetime. The last one, up to
     the end of the observation, ended without a failure, and so did the only one of a node
     that never failed.
 
@@ -48,7 +48,7 @@ def lifetimes(
     nodes
         Table :data:`workbench.tables.NODE_SPANS` with all nodes watched, failed or not.
     first
-        What becomes of the stretch before a node's first failure. It is known only since the
+        What becomes of the segment before a node's first failure. It is known only since the
         observation began, not since the failure before. ``"from the start"`` takes it as if the
         node had been new then: exact if nodes fail by chance, and the only way to keep nodes
         that never failed. ``"dropped"`` drops it, and with it every node without a failure, so

@@ -172,7 +172,7 @@ def _causes(
             rows.append({"cause": NOT_TOLD, "also": ""})
             continue
         first = fits.iloc[0]
-        # Several logs may tell of one failure, and not all of them name the host.
+        # Several logs may report one failure, and not all of them name the host.
         hosts = fits["node"].dropna()
         texts = [text for text in _words(fits.iloc[1:]) if text != _words(fits.iloc[:1])[0]]
         rows.append(
@@ -237,7 +237,7 @@ def energy_waste(
     -------
     pandas.DataFrame
         Table :data:`workbench.tables.ENERGY_WASTE`, states without time dropped; empty if the log
-        tells of no step and no run. Energies are of what readings cover; ``covered_share`` says
+        reports no step and no run. Energies are of what readings cover; ``covered_share`` says
         how much of each state that is.
 
     Raises
@@ -362,7 +362,7 @@ def run_states(
     Returns
     -------
     tuple of numpy.ndarray
-        Edges [ns], and of each stretch between two of them the position of its state in
+        Edges [ns], and of each segment between two of them the position of its state in
         ``WASTE_STATES``.
     """
     first, last = window_ns
@@ -430,7 +430,7 @@ def last_ends(steps: pd.DataFrame, restarts: pd.DataFrame) -> Ints:
 
 
 def _inside(edges: Ints, starts: Ints, ends: Ints) -> Flags:
-    """Return for each stretch between two edges whether any of some intervals holds it."""
+    """Return for each segment between two edges whether any of some intervals holds it."""
     change = np.zeros(len(edges), dtype=np.int64)
     lasting = ends > starts
     low, high = (np.clip(times[lasting], edges[0], edges[-1]) for times in (starts, ends))

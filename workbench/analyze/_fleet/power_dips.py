@@ -151,7 +151,7 @@ def overlap_s(start_ns: int, end_ns: int, starts: object, ends: object) -> float
 
 
 NOT_EXPLAINED = "not explained"
-# Stretches that stop the work, whether or not the log has steps at that time.
+# Segments that stop the work, whether or not the log has steps at that time.
 _PAUSES = ("failure", "restart", "checkpoint", "evaluation", "initialisation")
 _MOST_WORK = 0.5
 _LEAST_OVERLAP = 0.2
@@ -181,7 +181,7 @@ def dip_causes(
     """Match every dip of power with what the logs say of that time.
 
     A failure explains a dip if it was reported shortly before its start or while it lasted; a
-    named stretch of the job does if it lasts a good part of the dip and holds no work. A failure
+    named segment of the job does if it lasts a good part of the dip and holds no work. A failure
     goes before a restart, and a restart before the rest. What happened at the same time need not
     be the cause: ``evidence``, ``lag_s`` and ``overlap_share`` say how well it fits, and ``also``
     what else did.
@@ -247,7 +247,7 @@ class _Events:
         self.failures = logged.astype({"start_ns": "int64"})
 
     def _is_work(self, spans: pd.DataFrame) -> pd.Series:
-        """Return which stretches hold work: of a run, an epoch, a block of training."""
+        """Return which segments hold work: of a run, an epoch, a block of training."""
         is_named = spans["kind"].isin(["run", "training"])
         starts, ends = intervals.union(self.steps["start_ns"], self.steps["end_ns"])
         edges = np.stack([starts, ends], axis=1).ravel()

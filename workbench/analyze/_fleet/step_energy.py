@@ -1,4 +1,4 @@
-"""Energy of steps and of named stretches of a job: the join of its log with power meters."""
+"""Energy of steps and of named segments of a job: the join of its log with power meters."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def span_energy(
 ) -> pd.DataFrame:
     """Measure the energy of every named segment of a job: evaluation, checkpoint, restart, run.
 
-    Stretches may nest, so their energies are not to be summed over kinds;
+    Segments may nest, so their energies are not to be summed over kinds;
     :func:`workbench.analyze.energy_waste` takes a run apart without counting twice.
 
     Parameters

@@ -76,7 +76,7 @@ def chunked(lengths: Ints, *, context: int, batch_sequences: int) -> Packed:
 
 
 def greedy(pieces: Packed, *, context: int, batch_sequences: int, window: int) -> Packed:
-    """Pack the pieces of a plain loader anew over a window of batches, the longest first.
+    """Pack the pieces of a plain loader again over a window of batches, the longest first.
 
     Each piece goes where the sum of squares is smallest and has room; one that fits nowhere
     is split over the emptiest sequences. What does not fill a window is dropped.
@@ -244,7 +244,7 @@ def _spread(
                 held.append(row)
                 too_long = length
                 continue
-            # Not the least loaded one, so the heap has to be built anew.
+            # Not the least loaded one, so the heap has to be built again.
             heap[:] = [(w + work[row] if p == micro_batch else w, p) for w, p in heap]
             heapify(heap)
         used[micro_batch] += length
@@ -365,7 +365,7 @@ class PackingPlan:
     ----------
     strategy
         ``"plain"`` concatenates all documents and cuts every context; ``"greedy"`` puts the
-        pieces of a window anew into sequences of one length, longest first; ``"solver"``
+        pieces of a window again into sequences of one length, longest first; ``"solver"``
         does that exactly; ``"delay queues"`` packs sequences of any length and lets long
         documents wait for each other (WLB-LLM); ``"best fit"`` is best-fit decreasing with
         whole documents, as trainers ship it.

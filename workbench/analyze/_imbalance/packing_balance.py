@@ -106,7 +106,7 @@ def _balance(packing: Packing, edge_batches: int) -> dict[str, object]:
 
 
 def _is_stuck(packing: Packing) -> bool:
-    """Return whether more than a whole batch is held back for want of memory."""
+    """Return whether more than a whole batch is held back for lack of memory."""
     plan = packing.plan
     return packing.held_back_tokens > plan.batch_sequences * plan.context_tokens
 

@@ -20,7 +20,7 @@ def capping_events(
     longest_gap_periods: float = 3.0,
     least_load_share: float = 0.5,
 ) -> pd.DataFrame:
-    """Find the stretches in which each device was held back by power.
+    """Find the segments in which each device was held back by power.
 
     Each device is judged by the best evidence it has: the clock event reasons, else a counter
     of time held back, else power that stays at its limit, which is a hint only. A device without
@@ -331,7 +331,7 @@ def _place(facts: pd.DataFrame, longest_gap_periods: float) -> None:
     by_entity = time.groupby(facts["entity"], sort=False)
     before, after = time - by_entity.shift(1), by_entity.shift(-1) - time
     counted = facts["evidence"] == COUNTER
-    # A counter tells of all the time since the reading before, and of nothing else.
+    # A counter covers all the time since the reading before, and nothing else.
     longest = (longest_gap_periods * facts["period_ns"]).where(~counted, facts["step_ns"])
     half = facts["period_ns"] / 2
     # Negated, so that the first reading, which has none before it, follows a gap.

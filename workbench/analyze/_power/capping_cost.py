@@ -65,7 +65,7 @@ def capping_cost(
     -----
     ``cost = sum over capped steps of (duration - median of uncapped steps)``. A step is capped
     if it shares time with an event, uncapped if it does not even with the uncertainty of the
-    event's ends. The local cost compares each stretch of capped steps with the 5 nearest
+    event's ends. The local cost compares each segment of capped steps with the 5 nearest
     uncapped steps on either side, and takes the slower side. The interval is that of a moving
     block bootstrap of both groups (2,000 resamples, blocks of the cube root of their size), as
     steps that follow each other are alike.
@@ -152,7 +152,7 @@ def _resampled(values: _Times, rng: np.random.Generator) -> _Times:
 
 
 def _sides(kept: pd.DataFrame) -> list[tuple[Any, ...]]:
-    """Return each stretch of capped steps with the medians of the uncapped steps around it."""
+    """Return each segment of capped steps with the medians of the uncapped steps around it."""
     is_capped = (kept["state"] == CAPPED).to_numpy()
     durations = kept["dur_s"].to_numpy()
     free = np.flatnonzero((kept["state"] == UNCAPPED).to_numpy())

@@ -66,7 +66,7 @@ class Metered:
 
     @cached_property
     def events(self) -> pd.DataFrame:
-        """Stretches of capping."""
+        """Segments of capping."""
         return capping_events(self.log.power, self.log.states)
 
     @cached_property

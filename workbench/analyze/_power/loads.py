@@ -15,7 +15,7 @@ _ASSUMED_GPUS, _ASSUMED_GPU_W = 8, 700.0
 _FEED = "feed"
 
 
-def power_loads(  # noqa: PLR0913 - each is a fact that meters do not tell
+def power_loads(  # noqa: PLR0913 - each is a fact that meters do not state
     grid: pd.DataFrame,
     *,
     steps: pd.DataFrame | None = None,
@@ -154,7 +154,7 @@ def _gpus(gpu_count: int | None, gpu_w: float | None) -> tuple[int, float, list[
 def single_feed(
     grid: pd.DataFrame, *, limit_w: float | None = None, level: str = "node"
 ) -> pd.DataFrame:
-    """Make a delivery tree of one feed over all meters, for who has no topology at hand.
+    """Make a delivery tree of one feed over all meters, for who has no topology available.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""A uniform series of power, its gaps, and its longest stretch without one."""
+"""A uniform series of power, its gaps, and its longest segment without one."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ def longest_stretch(series: Series, *, longest_gap_cells: int, least_cells: int)
     first, end = int(firsts[best]), int(ends[best])
     if end - first < least_cells:
         msg = (
-            f"the longest stretch without a gap has {end - first:,} of {len(power):,} cells, "
+            f"the longest segment without a gap has {end - first:,} of {len(power):,} cells, "
             f"{least_cells} are needed; take a coarser period in analyze.power_grid, or allow "
             f"longer gaps than {longest_gap_cells} cells"
         )

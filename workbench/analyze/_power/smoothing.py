@@ -32,7 +32,7 @@ def power_smoothing(
         What is done.
     longest_gap_cells
         As in :func:`power_spectrum`: shorter gaps are interpolated and marked, and the longest
-        stretch without a gap is smoothed. All other cells stay missing.
+        segment without a gap is smoothed. All other cells stay missing.
 
     Returns
     -------

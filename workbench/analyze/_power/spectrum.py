@@ -156,7 +156,7 @@ def power_spectrum(
         Cells per segment, after those that are shorter than the time between readings are
         joined to it; more resolve closer frequencies, fewer average more.
     longest_gap_cells
-        Gaps up to this many cells are interpolated. Then the longest stretch without a gap is
+        Gaps up to this many cells are interpolated. Then the longest segment without a gap is
         used, and ``covered_share`` says how much that is.
 
     Returns
@@ -307,7 +307,7 @@ def _harmonics(frequency_hz: Floats, width_hz: float) -> tuple[list[int], list[f
 
 
 class Periodogram(NamedTuple):
-    """Energy per frequency of the longest stretch of a series, without f = 0."""
+    """Energy per frequency of the longest segment of a series, without f = 0."""
 
     frequency_hz: Floats
     density: Floats

@@ -115,7 +115,7 @@ def _names(pilot: Injections, columns: tuple[str, ...], table: pd.DataFrame) -> 
 
 
 def pooled(first: Injections, second: Injections) -> Injections:
-    """Join two phases of one design into one campaign, weighted anew.
+    """Join two phases of one design into one campaign, reweighted.
 
     Parameters
     ----------

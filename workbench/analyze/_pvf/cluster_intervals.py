@@ -83,7 +83,7 @@ def estimates(clusters: Clusters, group_count: int) -> Estimates:
     if _spans(stratum, member):
         z = z * np.sqrt(own / np.maximum(own - 1, 1))
     variance, freedom = _variance(z, stratum, group, group_count)
-    # Intervals fail for want of the rarer outcome, whichever it is.
+    # Intervals fail for lack of the rarer outcome, whichever it is.
     rare = np.where(share[group] > 0.5, judged - wrong, wrong)
     return Estimates(
         np.clip(share, 0, 1),

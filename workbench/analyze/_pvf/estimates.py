@@ -230,10 +230,10 @@ def _blind(table: pd.DataFrame, campaign: pd.DataFrame) -> dict[str, Any]:
     text = "the tool takes outputs that are not finite as they are: some look right"
     return {
         text: (unseen & as_is).to_numpy(dtype=bool),
-        "outputs that are not finite are not told: they are taken for right": (
+        "outputs that are not finite are not recorded: they count as right": (
             unseen & ~as_is & (policy != "wrong")
         ).to_numpy(dtype=bool),
-        "some outputs are neither masked, benign nor wrong: they are taken for right": (
+        "some outputs are neither masked, benign nor wrong: they count as right": (
             unexplained.to_numpy(dtype=bool)
         ),
     }

@@ -330,7 +330,7 @@ def comparable(campaign: pd.DataFrame, rules: Rules) -> pd.DataFrame:
         table["nan_policy"] = table["nan_policy"].replace("apart", "wrong")
     if "flip_count" in rules.by:
         table["flip_count"] = None
-    # A tool that does not tell them says nothing against the same weights and inputs.
+    # A tool that does not state them says nothing against the same weights and inputs.
     for name in ("model_sha", "inputs_sha"):
         unique = table[name].dropna().unique()
         table[name] = table[name].fillna(unique[0]) if len(unique) == 1 else table[name]

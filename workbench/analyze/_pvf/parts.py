@@ -42,7 +42,7 @@ class Parts(NamedTuple):
     labels: list[str]
     """Of the groups, with the part of them that faults were drawn from."""
     drawn_from: list[str]
-    """That part in words; empty where it is all of the group, or nothing tells."""
+    """That part in words; empty where it is all of the group, or unknown."""
     bit_count: NDArray[np.float64]
     names: list[set[str]]
     """Tensors or layers drawn from, as averaged; empty for bits."""

@@ -176,7 +176,7 @@ def pvf_exposure(
     -----
     An upset strikes any bit alike. ``wrong_per_upset`` = bit share x PVF: its sum is the PVF of
     the model. ``wrong_per_million_hours`` = 1e6 h x rate x bits x PVF: what one fault, once
-    struck, spoils of the inputs, summed over faults; until the parameters are loaded anew.
+    struck, spoils of the inputs, summed over faults; until the parameters are loaded again.
     """
     if upsets_per_gbit_h is not None:
         not_negative("upsets_per_gbit_h", upsets_per_gbit_h)
@@ -244,7 +244,7 @@ def outcome_shares(
 
     Notes
     -----
-    Where any experiment of a group does not tell masked from benign, or only counts as masked
+    Where any experiment of a group does not separate masked from benign, or only counts as masked
     what provably changed nothing, both are one outcome, which holds outputs that are not finite,
     too, if the tool cannot tell these. ``sdc`` drops ``beneficial`` where that is known.
     Trials are weighted by the design, so that their sum stays

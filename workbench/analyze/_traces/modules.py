@@ -149,7 +149,7 @@ class _Entries(NamedTuple):
     row: Ints
     kind: Ints
     parent: Ints  # the entry around each entry; -1 if none
-    of_point: Ints  # the innermost entry around each point asked for; -1 if none
+    of_point: Ints  # the innermost entry around each requested point; -1 if none
     thread: Ints
 
 
@@ -403,7 +403,7 @@ class _Walk:
     A backward pass runs on a thread of its own, outside all modules. Its operators carry the
     sequence number of the autograd node that they run; the operator that made the node, the latest
     of that number before it, stands in the module. Within a reentrant checkpoint, whose thread
-    counts anew, numbers are those of the same outermost backward operator.
+    counts again, numbers are those of the same outermost backward operator.
     """
 
     def __init__(

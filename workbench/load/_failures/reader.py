@@ -1,4 +1,4 @@
-"""The front door for failure logs: any file, list, folder or archive of any known format."""
+"""The entry point for failure logs: any file, list, folder or archive of any known format."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _POWER = "is power telemetry; load it with load.power"
 _UNKNOWN = "is in an unrecognized format"
 
 
-def failures(  # noqa: PLR0913 - the front door
+def failures(  # noqa: PLR0913 - the entry point
     path: Paths,
     *,
     tz: str | None = None,
@@ -147,7 +147,7 @@ def failures(  # noqa: PLR0913 - the front door
 
 @dataclass
 class _Read:
-    """What one file gave: its logs, why it was passed over, and why a log of it was dropped."""
+    """What one file gave: its logs, why it was skipped, and why a log of it was dropped."""
 
     logs: list[LogPart] = field(default_factory=list)
     unknown: list[Finding] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""What a loader dropped, mended or assumed, and one guard around whatever reads a file."""
+"""What a loader dropped, repaired or assumed, and one guard around whatever reads a file."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def quality_frame(rows: Sequence[Finding]) -> pd.DataFrame:
 
 
 def listed(findings: Sequence[Finding]) -> str:
-    """List what was passed over for a message, a line each, and say how many more there are."""
+    """List what was skipped for a message, a line each, and say how many more there are."""
     lines = "".join(
         f"\n  - {source}: {what}" + (f" ({where})" if where else "")
         for source, _, what, _, where in findings[:_LISTED]

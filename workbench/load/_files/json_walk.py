@@ -77,7 +77,7 @@ class JsonWalk:
                 if isinstance(error, RecursionError) or not self._more(doubling=True):
                     self._raise(getattr(error, "msg", "nested too deeply"))
                 continue
-            # A number that ends where the text at hand ends may go on.
+            # A number that ends where the available text ends may go on.
             if end == len(self._text) and self._more():
                 continue
             self._at = end

@@ -115,7 +115,7 @@ class _Weights:
     """A pickle machine that keeps how much work hashing each value is, and no values.
 
     Only tuples can be both nested and hashed. Deep ones would overflow the stack of the
-    interpreter, and tuples of the same tuples, again and again, keep it busy for ever.
+    interpreter, and tuples of the same tuples, again and again, keep it busy forever.
     """
 
     def __init__(self, size_bytes: int) -> None:

@@ -135,7 +135,7 @@ class Stream(io.BufferedIOBase):
         return bytes(self._take(size if size >= 0 else BLOCK_BYTES)) if self._has_rest() else b""
 
     def peek(self) -> bytes:
-        """Return the bytes at hand without moving on; empty only at the end."""
+        """Return the available bytes without moving on; empty only at the end."""
         return bytes(self._rest) if self._has_rest() else b""
 
     def skip(self, size_bytes: int) -> int:

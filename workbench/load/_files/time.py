@@ -223,7 +223,7 @@ class LogPart:
     nodes: Mapping[str, int | None] = field(default_factory=dict)
     # Over which time the file watched a host, failures or not: node, (first ns, last ns).
     watched: Mapping[str, tuple[int, int]] = field(default_factory=dict)
-    # Name of the format, set by the front door.
+    # Name of the format, set by the entry point.
     format_name: str = ""
 
 

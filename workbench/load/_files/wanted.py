@@ -52,7 +52,7 @@ class Wanted:
     refusal: Callable[[str, bytes], str]
 
     def refused(self, name: str, head: bytes) -> str:
-        """Explain why a file of this name that begins like this is passed over; '' if it is not."""
+        """Explain why a file of this name that begins like this is skipped; '' if it is not."""
         base = name.rsplit("/", 1)[-1].lower()
         if base.startswith(".") or name.startswith("__MACOSX/"):
             return _HIDDEN

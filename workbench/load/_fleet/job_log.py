@@ -1,4 +1,4 @@
-"""The front door for logs of one training job: its steps, and the stretches that have a name."""
+"""The entry point for logs of one training job: its steps, and the segments that have a name."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ WANDB_ADVICE = (
     "wandb.Api().run('entity/project/id').history(pandas=True).to_csv('history.csv')"
 )
 _HEADER, _FOOTER_BYTES = struct.Struct("<QI"), 4
-# Scalars take some 50 bytes; images, graphs and histograms are passed over unread.
+# Scalars take some 50 bytes; images, graphs and histograms are skipped unread.
 _LARGEST_RECORD_BYTES = 1 << 14
 _CHUNK_BYTES = 1 << 20
 _METRIC = re.compile(rb"\A(?:1\d{12} \S{1,40} \d{1,12}\r?\n)+", re.ASCII)
@@ -211,7 +211,7 @@ def _read_events(source: Source, scalars: dict[str, Rows], findings: Findings) -
 
 
 def _records(stream: Stream, findings: Findings) -> Iterator[bytes]:
-    """Yield the payloads of TFRecords; those too large for scalars are passed over."""
+    """Yield the payloads of TFRecords; those too large for scalars are skipped."""
     at = 0
     while header := stream.read(_HEADER.size):
         length, check = _HEADER.unpack(header.ljust(_HEADER.size, b"\0"))

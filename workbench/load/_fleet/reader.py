@@ -67,7 +67,7 @@ _Chosen: TypeAlias = tuple[Collection[str], int | None]  # kinds of data, and mo
 _NOT_READ = "holds {}, which no rule uses"
 
 
-def fleet(  # noqa: PLR0913 - the front door
+def fleet(  # noqa: PLR0913 - the entry point
     path: Paths,
     *,
     tz: str | None = None,
@@ -81,7 +81,7 @@ def fleet(  # noqa: PLR0913 - the front door
 ) -> Fleet:
     """Load power, job log, failures and traces of one job, whichever of them there are.
 
-    What is recognised is loaded as its own front door loads it, and an error there is an error
+    What is recognised is loaded as its own entry point loads it, and an error there is an error
     here; what is not there is an empty table, so that what can be said without it is.
 
     Parameters
@@ -163,7 +163,7 @@ def fleet(  # noqa: PLR0913 - the front door
     return Fleet(power, job, failures, ranks, quality)
 
 
-def bundle(  # noqa: PLR0913 - the front door
+def bundle(  # noqa: PLR0913 - the entry point
     path: Paths,
     *,
     tz: str | None = None,

@@ -376,7 +376,7 @@ def newest(folder: Path, version: str | None, file: str) -> Path:
 
 def _order(version: str) -> list[tuple[int, str]]:
     fields = re.findall(r"\d+|[a-z]+", version)
-    # A release stands above its candidates and below what was mended after it.
+    # A release stands above its candidates and below what was repaired after it.
     keys = [(int(text), "") if text.isdigit() else (-(text != "post"), text) for text in fields]
     return [*keys, (0, "")]
 

@@ -62,7 +62,7 @@ def power_fleet_total(  # noqa: PLR0913 - the file says little, and the sum must
     least_covered_share
         Share of the entities that a cell must know, from 0 to 1; the power of others is missing.
     columns
-        Names that do not tell: ``{"time": ..., "entity": ..., "power": ...}``. Two columns may
+        Unrecognized names: ``{"time": ..., "entity": ..., "power": ...}``. Two columns may
         name the entity (host and GPU), and several hold powers, each of a thing of its own.
     unit
         Unit of powers whose column names none.

@@ -66,7 +66,7 @@ class PowerPart:
     findings: Findings
     counters: pd.DataFrame | None = None
     states: pd.DataFrame | None = None
-    # Name of the format, set by the front door.
+    # Name of the format, set by the entry point.
     format_name: str = field(default="")
 
 

@@ -1,4 +1,4 @@
-"""The front door for power telemetry: any file, list, folder or archive of any known format."""
+"""The entry point for power telemetry: any file, list, folder or archive of any known format."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _FAILURES = "is a failure log; load it with load.failures"
 _UTF16 = "is UTF-16, no power log is; convert it: iconv -f UTF-16 -t UTF-8"
 
 
-def power(  # noqa: PLR0913 - the front door
+def power(  # noqa: PLR0913 - the entry point
     path: Paths,
     *,
     tz: str | None = None,
@@ -149,7 +149,7 @@ def power(  # noqa: PLR0913 - the front door
 def _read(
     source: Source, reader: PowerFormat, options: PowerOptions, passed_over: list[Finding]
 ) -> list[PowerPart]:
-    """Read one file; one that holds no power is passed over."""
+    """Read one file; one that holds no power is skipped."""
     try:
         content = reader.read_power(source, options)
     except NoPowerError as error:

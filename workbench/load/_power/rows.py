@@ -218,6 +218,6 @@ def _read_as_mw(rows: Rows, entities: dict[str, Row], findings: Findings) -> Non
             continue
         rows.numbers[at] = values / 1e3
         facts["assumed"] = ", ".join(filter(None, [facts.get("assumed", ""), "unit=mW"]))
-        text = "GPUs whose powers name no unit and are taken for mW, by their size; pass unit="
+        text = "GPUs whose powers name no unit and are assumed to be mW, by their size; pass unit="
         where = f"{rows.names[code]}: median {middle:,.0f}"
         findings.add("assumed", text, 1, where)

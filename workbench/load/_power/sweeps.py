@@ -307,7 +307,7 @@ def _refuse_damage(findings: Findings) -> None:
     if len(damaged):
         row = damaged.iloc[0]
         where = "" if pd.isna(row["where"]) else f", {row['where']}"
-        msg = f"{findings.source}{where}: {row['what']}; mend it, or get the file again"
+        msg = f"{findings.source}{where}: {row['what']}; repair it, or get the file again"
         raise LoadError(msg)
 
 

@@ -210,7 +210,7 @@ def write_injections(
     -------
     pathlib.Path
         The folder, with ``campaign``, ``faults`` and ``outcomes``, and ``trials`` and
-        ``parameters`` if they have rows. Quality is told anew when the folder is loaded.
+        ``parameters`` if they have rows. Quality is assessed again when the folder is loaded.
 
     Raises
     ------

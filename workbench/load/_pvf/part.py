@@ -133,7 +133,7 @@ def _column(values: Any, dtype: str, count: int) -> Any:
     if not is_one:
         array = values if isinstance(values, pd.Categorical) else pd.Series(values).array
         return array if str(array.dtype) == dtype else pd.Series(array).astype(kind)
-    # A column that a source does not tell has the dtype of its table all the same.
+    # A column that a source does not state has the dtype of its table all the same.
     if values is None or pd.isna(values):
         if dtype == "category":
             return pd.Categorical.from_codes(np.full(count, -1), categories=_texts(()))

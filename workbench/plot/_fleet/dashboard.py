@@ -310,7 +310,7 @@ def _flagged(quality: pd.DataFrame | None) -> pd.DataFrame:
 
 
 def _doubts(files: set[str], flagged: pd.DataFrame) -> str:
-    """Count what was dropped, mended or assumed in some files; a file may hold several kinds."""
+    """Count what was dropped, repaired or assumed in some files; a file may hold several kinds."""
     count = int(flagged["source"].astype(str).isin(files).sum())
     return f'<a href="#quality">{plural(count, "reading")}</a>' if count else "nothing"
 
@@ -376,7 +376,7 @@ def _rules(found: Findings) -> str:
 
 
 def _provenance(bundle: Bundle, flagged: pd.DataFrame) -> str:
-    """Fold the files, and what was dropped, mended or assumed on reading them."""
+    """Fold the files, and what was dropped, repaired or assumed on reading them."""
     readings: list[dict[str, Any]] = [dict(row) for _, row in flagged.iterrows()]
     doubts = folded_findings(readings, most_files=1)[:_MOST_ROWS]
     rows = [

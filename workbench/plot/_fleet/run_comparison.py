@@ -10,7 +10,7 @@ from workbench.plot._style.text import between, digits, label, safe
 from workbench.tables import RUN_CHANGES, RUN_COMPARISON, RUN_TREND
 
 _TIME = "ms per step"
-# Direction is told by the symbol too, so that it is seen without colour.
+# The symbol shows the direction too, so that it is seen without colour.
 _MARKS = {"more": "triangle-up", "less": "triangle-down", "not resolvable": "circle-open"}
 
 

@@ -234,7 +234,7 @@ def packing_queues(queues: pd.DataFrame, *, source: str = "", synthetic: bool = 
     Returns
     -------
     plotly.graph_objects.Figure
-        Arrivals over possible departures per queue; from 1 a queue grows for ever.
+        Arrivals over possible departures per queue; from 1 a queue grows forever.
 
     Examples
     --------
@@ -266,7 +266,7 @@ def packing_queues(queues: pd.DataFrame, *, source: str = "", synthetic: bool = 
             orientation="h",
             x=drawn["arrival_ratio"],
             y=lanes,
-            name="empties" if stable else "grows for ever",
+            name="empties" if stable else "grows forever",
             marker=fill(meaning) | ({} if stable else {"pattern": {"shape": "x"}}),
             text=[
                 f" {digits(row['arrival_ratio'])}, at most {row['most_waiting_count']:,} waiting"

@@ -38,7 +38,7 @@ def capping_events(
     Returns
     -------
     plotly.graph_objects.Figure
-        A row per device, a bar per event, by what tells of it. The title names the device that
+        A row per device, a bar per event, by its evidence. The title names the device that
         was held back longest.
 
     Raises

@@ -60,7 +60,7 @@ def power_smoothing(
     Returns
     -------
     plotly.graph_objects.Figure
-        Above a short stretch of power, below the charge of the storage (or, without one, power of
+        Above a short segment of power, below the charge of the storage (or, without one, power of
         the whole time).
 
     Examples

@@ -30,7 +30,7 @@ def power_totals(
     source: str = "",
     synthetic: bool = False,
 ) -> go.Figure:
-    """Show power over time: all of it, and beside it a stretch in which steps can be seen.
+    """Show power over time: all of it, and beside it a segment in which steps can be seen.
 
     Parameters
     ----------
@@ -171,7 +171,7 @@ def _claim(totals: pd.DataFrame) -> str:
 # A picture of power: a row per thing, time from left to right.
 
 
-# Stretches of time that a figure of power shows, and what the job was doing in them.
+# Segments of time that a figure of power shows, and what the job was doing in them.
 
 # A kind that takes more of the time than this is the background of the others.
 _BACKGROUND_SHARE = 0.5
@@ -185,7 +185,7 @@ _BORDERS = ("solid", "dash", "dot", "dashdot")
 
 @dataclass(frozen=True)
 class View:
-    """A stretch of time in one panel; its axis counts ``unit_ns`` from ``zero_ns``."""
+    """A segment of time in one panel; its axis counts ``unit_ns`` from ``zero_ns``."""
 
     start_ns: int
     end_ns: int
@@ -212,7 +212,7 @@ def shaded(spans: pd.DataFrame, total: tuple[int, int]) -> pd.DataFrame:
 def choose_zoom(
     total: tuple[int, int], spans: pd.DataFrame, known_ns: NDArray[np.int64], width_ns: int
 ) -> tuple[int, int]:
-    """Choose a stretch with known cells: around the start of a span, or their middle.
+    """Choose a segment with known cells: around the start of a span, or their middle.
 
     Of several spans, the one nearest to the middle of all that is known.
     """

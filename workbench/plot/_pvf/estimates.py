@@ -173,7 +173,7 @@ def _claim(ordered: pd.DataFrame) -> str:
     highest = f"Highest: {name}, {most} of faulty inferences go wrong; next {rival}, {next_most}"
     if pd.isna(first["low"]) or pd.isna(second["high"]):
         return f"{highest}, not known whether by chance"
-    # Overlapping intervals do not tell which of the two is higher.
+    # Overlapping intervals do not show which of the two is higher.
     if first["low"] <= second["high"]:
         return f"{highest}; their intervals overlap{caveat and ', unreliable'}"
     return f"{highest}{caveat}"

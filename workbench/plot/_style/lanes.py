@@ -187,7 +187,7 @@ def _drawn(index: Indexed, view: _View, bounds: Ints, long: Ints, window: tuple[
     own = np.union1d(view.cut, inside)
     used = np.flatnonzero(bounds[1:] > bounds[:-1])
     low, high = bounds[used], bounds[used + 1]
-    # Own items, which are bars of themselves, are passed over.
+    # Own items, which are bars of themselves, are skipped.
     mine = own[own.searchsorted(view.begin) :]
     rank, end = (array[view.begin : view.stop].copy() for array in (index.rank, index.end_ns))
     rank[mine - view.begin], end[mine - view.begin] = -1, _NEVER

@@ -473,7 +473,7 @@ class _Job:
         self._stopped_by = None
 
     def _spare(self, lost: str, ready: int) -> tuple[int, str]:
-        """Find the first host that is well and not of the job, waiting for one if need be."""
+        """Find the first host that is well and not of the job, waiting for one if necessary."""
         candidates = [n for n in self._cluster.nodes if n == lost or n not in self._attempt.nodes]
         ready = max(ready, min(self._well_again.get(node, 0) for node in candidates))
         return ready, next(node for node in candidates if self._well_again.get(node, 0) <= ready)

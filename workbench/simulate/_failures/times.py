@@ -132,7 +132,7 @@ def failure_times(  # noqa: PLR0913 - every number of an experiment, by name
         Standard deviation of the logarithm of every phase (lognormal, mean kept); 0: none.
     warm_up_min
         How long before the run failures begin; what they still cost within it counts. With
-        at least the recovery, a run is a stretch of an endless history.
+        at least the recovery, a run is a segment of an endless history.
 
     Returns
     -------

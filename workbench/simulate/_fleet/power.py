@@ -150,7 +150,7 @@ class Load:
 
 @dataclass(frozen=True)
 class _Spans:
-    """Stretches of time in which the GPU did one kind of work, with its power above idle."""
+    """Segments of time in which the GPU did one kind of work, with its power above idle."""
 
     start_ns: Ints
     end_ns: Ints
@@ -214,7 +214,7 @@ def _spans(
 
 
 def _level(edges: Ints, spans: _Spans, weight: Floats) -> Floats:
-    """Add up the weights of the spans that cover each stretch between edges."""
+    """Add up the weights of the spans that cover each segment between edges."""
     change = np.zeros(len(edges))
     np.add.at(change, np.searchsorted(edges, spans.start_ns), weight)
     np.subtract.at(change, np.searchsorted(edges, spans.end_ns), weight)

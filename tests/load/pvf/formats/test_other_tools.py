@@ -288,7 +288,7 @@ def test_a_name_without_a_model_says_so_and_damaged_lines_are_left_out(written, 
     assert by["noted", "the fault model is not known: the file name has no .bfm"] == 1
     assert by["dropped", "rows with more or fewer cells than the header"] == 2
     assert by["noted", "injection numbers that are there twice; all are kept"] == 1
-    with pytest.raises(LoadError, match="no line tells of an injection"):
+    with pytest.raises(LoadError, match="no line reports an injection"):
         load.injections(written({"r.txt": line(1, 77)}))
 
 

@@ -73,7 +73,7 @@ def test_rows_and_times_are_those_that_sql_counts(real):
     assert sql(real, f"SELECT count(*) FROM {K}RUNTIME") == [(calls.sum(),)]
 
 
-# Busy time by a query: where no row runs before the start of a row, a stretch begins.
+# Busy time by a query: where no row runs before the start of a row, a segment begins.
 BUSY = """
 WITH work AS ({work}),
 marked AS (

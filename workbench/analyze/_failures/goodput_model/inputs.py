@@ -50,7 +50,7 @@ def goodput_inputs(
         Table :data:`workbench.tables.GOODPUT_INPUTS`, one row per input that the log tells:
         ``failure_interval_min``, ``time_to_failure_min``, ``recovery_min``, ``node_count``,
         ``gpu_count``, ``replicas``, ``checkpoint_interval_min``, ``checkpoint_write_min``. An
-        input that it does not tell has no row. ``attrs["job"]`` is the job, None without one.
+        input that it does not state has no row. ``attrs["job"]`` is the job, None without one.
 
     Raises
     ------

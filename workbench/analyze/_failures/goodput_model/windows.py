@@ -309,7 +309,7 @@ def _checkpoints(line: Line) -> tuple[Floats, Floats]:
     run, begin, end, is_last = _stretches(line)
     first, last = line.stopped.free_before(begin), line.stopped.free_before(end)
     cycle = work + write
-    # A stretch of whole cycles must not lose one to rounding.
+    # A segment of whole cycles must not lose one to rounding.
     cycles = np.floor((last - first) / cycle + 1e-12)
     if cycles.sum() > _MOST_CHECKPOINTS:
         msg = (

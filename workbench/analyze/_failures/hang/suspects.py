@@ -157,7 +157,7 @@ def _everybody(hanging: set[int], weak: list[Suspect]) -> Suspect:
         where = f"{first.operation} {first.seq:,} of group {first.group}"
     why = (
         f"all {len(hanging):,} ranks that hang are in {where}, and none is through: one of "
-        "their GPUs, or the network, and the dumps do not tell which"
+        "their GPUs, or the network, and the dumps do not show which"
     )
     return first._replace(rank=None, confidence="none", evidence=why)
 

@@ -37,7 +37,7 @@ from workbench.tables import JOB_HELD_OUT, JOB_PREDICTION
 AS_RECORDED = "as recorded"
 _WEIGHTS = "backward-weights"
 _FEW_STEPS = 10
-# How often micro-batches are drawn anew for each step.
+# How often micro-batches are redrawn for each step.
 _REPEATS = 8
 
 

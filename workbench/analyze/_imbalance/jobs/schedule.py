@@ -181,7 +181,7 @@ _HIDES = {
     "waiting in data-parallel collectives": "waiting inside the pipeline, which comes before",
     "time in pipeline receives": "whether it is waiting, filling and draining or the network",
     "time in pipeline sends": "whether it is waiting or the network; sends may not block",
-    "computing": "nothing, but it does not tell why the rest is lost",
+    "computing": "nothing, but not why the rest is lost",
     "score relative to the best rank": "random causes: medians are equal however often they strike",
     "score relative to its own best step": "slowness that lasts from the first step to the last",
 }

@@ -66,7 +66,7 @@ class CpuRows(NamedTuple):
 
 
 class SyncRecord(NamedTuple):
-    """A ``cuda_sync`` record; -1 where it does not tell."""
+    """A ``cuda_sync`` record; -1 if unknown."""
 
     stream: int
     wait_stream: int

@@ -314,7 +314,7 @@ def fast_matmul_timing(times: pd.DataFrame, *, confidence_level: float = 0.95) -
     Notes
     -----
     Each pair of alternating runs gives a ratio; the interval of their median is that of order
-    statistics, which assumes no distribution. It tells of these runs on this machine: memory
+    statistics, which assumes no distribution. It describes these runs on this machine: memory
     pages, caches and other processes move single sizes by several per cent.
     """
     from scipy.stats import binom

@@ -77,7 +77,7 @@ class ModelShape:
         Tokens that attention looks back at, 0 for all; every ``full_every``-th layer still looks
         at all, none does if 0.
     chunked
-        Whether the window is a chunk that begins anew, instead of one that slides along.
+        Whether the window is a chunk that begins again, instead of one that slides along.
     latent_rank, query_rank, rotary_width, value_width
         Multi-head latent attention: widths of what keys and values, and queries, are expanded
         from (0 for neither), of the rotary part that comes on top of ``head_width`` in queries and

@@ -52,7 +52,7 @@ class Change:
         GPU that the trace was recorded on, as :func:`workbench.analyze.hardware` calls it.
     to_gpu
         GPU to run the chosen work on; every kernel is scaled by the ratio of what binds it,
-        which is told from its name.
+        which is inferred from its name.
     is_fused
         The chosen work of each run of neighbours on a stream becomes one: one launch, no gaps.
 

@@ -31,10 +31,10 @@ from workbench.tables import (
 )
 
 _DRAWS = 2000
-_SWAP_DOUBT = "what binds a kernel was told from its name, and latencies stay"
+_SWAP_DOUBT = "what binds a kernel was inferred from its name, and latencies stay"
 
 
-def what_if(  # noqa: PLR0913 - the front door
+def what_if(  # noqa: PLR0913 - the entry point
     events: pd.DataFrame,
     graph: ExecutionGraph,
     changes: Sequence[Change | Sequence[Change]],
@@ -91,7 +91,7 @@ def what_if(  # noqa: PLR0913 - the front door
     Every step is replayed as it was and as it would be. The prediction is the measured time of
     the mean step x sum(would be) / sum(was), so that errors of the graph cancel where they do
     not depend on the change. The interval is that of the change: percentiles of this ratio over
-    steps drawn anew. With one step there is none. Times are scaled, the order of work stays:
+    steps redrawn. With one step there is none. Times are scaled, the order of work stays:
     what a scheduler would do otherwise is not in it.
     """
     share_between("confidence_level", confidence_level)

@@ -69,7 +69,7 @@ def trace_profile(trace: Trace) -> TraceProfile:
     -----
     Host time and waits come from the execution graph (:func:`execution_graph`): time in calls that
     wait for the GPU is not a time of the host. Of a collective that was matched across ranks the
-    shortest duration counts, the transfer; waiting arises anew in a twin. Steps and ranks with the
+    shortest duration counts, the transfer; waiting arises again in a twin. Steps and ranks with the
     most frequent order are averaged position by position. Repeated blocks are found by the
     autocorrelation of that order; sizes, durations and gaps are kept to half an octave. Size and
     duration are joined by a Gaussian copula with parameter 2 sin(pi r / 6) for the rank correlation

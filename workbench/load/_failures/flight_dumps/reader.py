@@ -65,7 +65,7 @@ def flight_recorder(
     path
         A dump, a folder, an archive (``.tar``, ``.tar.gz``, ``.zip``) or a list of these.
     rank
-        Ranks where the files do not tell them: one number for one file, a list in order
+        Ranks where the files do not state them: one number for one file, a list in order
         of the files, or a dict from a part of the file name to the number.
     progress
         Whether to show a progress bar if loading takes more than a second.
@@ -85,7 +85,7 @@ def flight_recorder(
         If ``path`` does not exist.
     LoadError
         If nothing under ``path`` is a dump that can be read, a file named itself cannot,
-        two files are of one rank, or a rank is told by nothing.
+        two files are of one rank, or the rank of a file is unknown.
 
     Notes
     -----

@@ -335,7 +335,7 @@ def _durations(texts: pd.Series) -> pd.Series:
 
 
 def _latest(jobs: pd.DataFrame, findings: Findings) -> pd.DataFrame:
-    """Keep the last record of each run: logs of several days tell of a run several times."""
+    """Keep the last record of each run: logs of several days report a run several times."""
     # sacct counts records by DBIndex; without it a job and its time of submission tell runs apart.
     keys = ["job", "DBIndex"] if jobs["DBIndex"].ne("").any() else ["job", "Submit"]
     begun = jobs["start_ns"].notna()

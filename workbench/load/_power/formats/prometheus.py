@@ -237,7 +237,7 @@ def metered(
     """Return what a series of a metric meters.
 
     Labels that say who uses a device (pod, container, job) or which slice of it they watch
-    (MIG) are passed over: it is the same device.
+    (MIG) are skipped: it is the same device.
     """
     node = host_of(labels, options)
     model = next((plain_name(labels[series]) for series in _MODELS if labels.get(series)), None)

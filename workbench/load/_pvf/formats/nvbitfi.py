@@ -74,7 +74,7 @@ def _read_lines(source: Source) -> InjectionPart:
     findings.add("dropped", BAD_ROWS, int(bad.sum()), where)
     fields = fields[~bad].reset_index(drop=True)
     if fields.empty:
-        msg = f"{source.label}: no line tells of an injection; the file is cut or of another tool"
+        msg = f"{source.label}: no line reports an injection; the file is cut or of another tool"
         raise LoadError(msg)
     again = fields["count"].duplicated()
     findings.add("noted", "injection numbers that are there twice; all are kept", int(again.sum()))

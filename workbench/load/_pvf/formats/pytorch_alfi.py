@@ -199,7 +199,7 @@ def _experiments(
         msg = f"{source.label}: no column {missing} of the place that was hit"
         raise LoadError(msg)
     cells = pd.DataFrame({name: text(column(corr, name, source)).fillna("") for name in _SITE})
-    # A new experiment: another place is hit, or the images begin anew.
+    # A new experiment: another place is hit, or the images begin again.
     is_new = (cells != cells.shift()).any(axis=1).to_numpy() | (row == 0)
     exp = np.cumsum(is_new) - 1
     flips = _flips(cells[is_new].reset_index(drop=True), source)

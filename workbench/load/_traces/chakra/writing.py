@@ -232,7 +232,7 @@ def _node(
         collective=schema.NOW.collective_name(kind.collective) if is_collective else None,
         group=str(groups[row.group]) if is_collective and row.group is not None else None,
         size_bytes=None if kind.reason else row.size_bytes,
-        # Feeders refuse nodes that do not tell, and communication of the CPU.
+        # Feeders refuse nodes without that attribute, and communication of the CPU.
         is_cpu=not is_talk and row.is_cpu is not False,
     )
     stated = {
@@ -345,7 +345,7 @@ def messages_between(
     messages: dict[int, dict[int, Message]] = {}
     for ends, of_ranks in sides.items():
         sent, received = ([size for _, size in of_ranks.get(rank, [])] for rank in ends)
-        # A message that one side lacks would keep a simulator waiting for ever.
+        # A message that one side lacks would keep a simulator waiting forever.
         if sent == received and all(sent):
             for rank, listed in of_ranks.items():
                 numbered = {node: Message(*ends, tag) for tag, (node, _) in enumerate(listed)}

@@ -35,7 +35,7 @@ def kineto(
     stream: Stream | None = None,
     advance: Callable[[int], object] | None = None,
 ) -> RankTables:
-    """Read one Kineto file; :func:`workbench.load.traces` is the front door.
+    """Read one Kineto file; :func:`workbench.load.traces` is the entry point.
 
     ``advance`` is called with the bytes of each block, for a progress bar.
     """

@@ -62,7 +62,7 @@ def looks_like(head: bytes) -> bool:
 
 
 def snapshot(source: Source) -> RankMemory:
-    """Read one snapshot; :func:`workbench.load.memory` is the front door."""
+    """Read one snapshot; :func:`workbench.load.memory` is the entry point."""
     with source.open() as stream:
         raw = stream.read(_LARGEST_BYTES + 1)
     try:

@@ -433,7 +433,7 @@ class _Reader:
         metadata["hostname"] = host
         sessions = self._read("TARGET_INFO_SESSION_START_TIME", ("utcEpochNs",)).numbers
         starts = [value for value in sessions["utcEpochNs"].tolist() if value > 0]
-        # Times are relative to the session, unless the export was asked for wall time.
+        # Times are relative to the session, unless the export was requested in wall time.
         if starts and export.get("EXPORT_PARAM_TIME_NORMALIZE") != "true":
             metadata["baseTimeNanoseconds"] = starts[0]
         return metadata

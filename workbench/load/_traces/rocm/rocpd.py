@@ -94,7 +94,7 @@ def rocpd(
         if source.part not in (None, process.pid):
             continue
         label = part_label(source, process.pid) if several else source.label
-        # What is wrong with the file is told once.
+        # What is wrong with the file is reported once.
         of_rank = findings if not ranks else Findings(label)
         of_rank.source = label
         name_collectives(process.records, process.texts, of_rank)

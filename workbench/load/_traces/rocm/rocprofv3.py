@@ -37,7 +37,7 @@ _TOOL = "rocprofiler-sdk-tool"
 _MARK = re.compile(rb'^\s*\{\s*"rocprofiler-sdk-tool"\s*:')
 _GPU = 2  # the type of an agent; 1 is a CPU
 _FLUSH_ROWS = 1 << 16
-# Records that are spans of a thread or of the GPU; others are counted and passed over.
+# Records that are spans of a thread or of the GPU; others are counted and skipped.
 _SPANS = re.compile(r"kernel_dispatch|memory_copy|memory_allocation|\w+_api")
 
 

@@ -269,7 +269,7 @@ def _times(first_ns: int, offset_ps: IntArray, dur_ps: IntArray) -> tuple[IntArr
 
 
 class _OfEvents:
-    """Statistics of all events of a batch, in the order of the events; decoded when asked for."""
+    """Statistics of all events of a batch, in the order of the events; decoded on demand."""
 
     def __init__(self, data: npt.NDArray[np.uint8], stats: Fields, findings: Findings) -> None:
         order = np.argsort(stats.message, kind="stable")

@@ -388,7 +388,7 @@ def _parquet(path: Path) -> pd.DataFrame:
 
 
 def outcomes_of(outputs: Any, golden: Any, *, judge: Judge = _ARGMAX) -> npt.NDArray[np.object_]:
-    """Judge outputs that are at hand already against those of the run without faults.
+    """Judge outputs that are available already against those of the run without faults.
 
     Parameters
     ----------

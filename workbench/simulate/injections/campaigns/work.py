@@ -351,7 +351,7 @@ class CampaignSettings:
     is_synthetic
         Whether they were generated; None: not known.
     labels
-        The right answer per input, so that faults that mend an answer are counted.
+        The right answer per input, so that faults that correct an answer are counted.
     metric
         Function of (outputs, labels) that gives one number, larger is better; measured
         for every experiment. ``"metric_drop"`` judges by it.

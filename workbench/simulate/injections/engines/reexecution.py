@@ -38,7 +38,7 @@ class Reexecution:
         """Return how faults in a parameter are run: ``graph``, ``calls`` or ``model``.
 
         To be asked while the model is without faults: what a faulty run wrote over is
-        recorded anew.
+        recorded again.
         """
         # A fault that made the model write over recorded results has spoilt them.
         if self._calls is not None and not self._calls.is_replayable():

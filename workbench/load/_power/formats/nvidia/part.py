@@ -226,12 +226,12 @@ _NODE, _INDEX, _UUID, _BUS, _SERIAL, _MODEL, _MIG = range(7)
 _BURST_NS = SECOND * 3 // 100
 # Share of the polls from which their size is not an accident.
 _OFTEN_SHARE = 0.05
-_UNKNOWN_DEVICE = "rows that do not tell their GPU"
+_UNKNOWN_DEVICE = "rows that do not state their GPU"
 _MIG_ROWS = "rows of MIG instances, which repeat the power of the whole board"
 _ONLY_MIG = "rows of MIG instances without their board; the power of the first is taken for it"
 _ODD_BURSTS = "rows of polls in which a GPU is missing or double; nothing tells which"
 _BY_ORDER = "GPUs that are told apart by their order in each poll, for no column names them"
-_ONE = "GPUs that no column names; taken for one, the only GPU that was asked"
+_ONE = "GPUs that no column names; assumed to be one, the only GPU that was queried"
 _SHARED = "indices of several GPUs: several hosts in one file? Told apart as far as possible"
 _LOST = "readings that GPUs lack which others of their host have: lost, damaged or cut"
 _BY_UUID = "indices that several GPUs have (several hosts in one file?); told apart by UUID"

@@ -39,7 +39,7 @@ def looks_like(head: bytes, label: str) -> bool:  # noqa: ARG001 - the name says
 
 
 def read_power(source: Source, options: PowerOptions) -> PowerPart:
-    """Read the log of one host; a header inside the file starts a table anew.
+    """Read the log of one host; a header inside the file starts a table again.
 
     ``method`` is told by the column (``power.draw.instant``, ``power.draw.average``); of plain
     ``power.draw`` only the name of the product tells it: the mean of the last second from
@@ -99,7 +99,7 @@ class QueryReader:
         columns = columns_of(header, self._options) if header else None
         if columns is None or "power" not in columns.at:
             self._refusal = (
-                "has no header, and its cells do not tell which column is power.draw; write the "
+                "has no header, and its cells do not show which column is power.draw; write the "
                 "line that nvidia-smi --query-gpu prints without noheader at its beginning"
             )
             return
@@ -148,7 +148,7 @@ def lacks_header(head: bytes) -> bool:
 
 
 def guessed_header(block: bytes) -> str:
-    """Write the header that a table lacks; '' if its cells do not tell which column is what.
+    """Write the header that a table lacks; '' if its cells do not show which column is what.
 
     Only the one column in W can be the power; of two, one is the limit, and nobody guesses.
     """

@@ -108,7 +108,7 @@ def _offset_ns(moment: datetime, zone: tzinfo, fold: int) -> int:
 def _decide(
     result: np.ndarray, local: np.ndarray, is_twice: np.ndarray, shift_ns: np.ndarray
 ) -> int:
-    """Return for each stretch inside a repeated hour whether it is the first or the second one.
+    """Return for each segment inside a repeated hour whether it is the first or the second one.
 
     Returns the first row of which nothing tells, -1 if there is none.
     """
@@ -396,7 +396,7 @@ def _parsed(
                 column_types={name: pa.string() for name in wanted},
                 include_columns=wanted,
                 strings_can_be_null=False,
-                # The block was mended before.
+                # The block was repaired before.
                 check_utf8=False,
             ),
         )

@@ -166,8 +166,8 @@ class Watts:
         if column.factor is not None or not column.is_mw:
             self.factor = 1.0 if column.factor is None else column.factor
             if column.factor is None:
-                # The front door takes the powers of GPUs for mW where they are that large.
-                text = "GPU powers without a unit, taken for W unless far too large; pass unit="
+                # The entry point takes the powers of GPUs for mW where they are that large.
+                text = "GPU powers without a unit, assumed to be W unless far too large; pass unit="
                 findings.add("assumed", text, 1, column.name)
             return self.factor
         texts = values[np.isfinite(values)]

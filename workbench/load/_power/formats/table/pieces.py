@@ -271,7 +271,7 @@ def _blocks(
     message = "rows with another number of cells than the header"
     if bad:
         findings.add("dropped", message, len(bad), f"line {bad[0]:,}" if bad[0] else None)
-    message = "lines that a quote without its end has swallowed; mend it and load again"
+    message = "lines that a quote without its end has swallowed; repair it and load again"
     findings.add("truncated", message, swallowed, f"line {bad[0]:,}" if bad and bad[0] else None)
     findings.add("read", "rows", rows)
 
