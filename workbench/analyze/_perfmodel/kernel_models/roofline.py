@@ -94,7 +94,7 @@ def roofline(
     H W k`` per weight of a convolution, ``2 (d + d_v)`` per pair of query and key of attention,
     where a causal mask leaves n (n + 1) / 2 pairs, and ``2 (3 d + 2 d_v)`` backwards with scores
     computed again. Bytes: inputs and results, each once. An operator without a closed form, or
-    whose inputs do not state its work, has none, and the note says why. Kernels that run at the same
+    whose inputs do not state it, has none, and the note says why. Kernels that run at the same
     time slow each other; their durations are added all the same.
 
     References
