@@ -25,7 +25,7 @@ class _Place:
     def had(self, start: int | None, window_ns: int) -> bool:
         """Return whether a failure began before a time, and ended within the window before it."""
         if start is None or self.is_untimed:
-            return True  # nothing tells which of them came first
+            return True  # unknown which of them came first
         if len(self._reach) != len(self.spans):
             self.spans.sort()
             self._reach = list(accumulate((last for _, last in self.spans), max))

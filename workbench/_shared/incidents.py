@@ -260,7 +260,7 @@ _NO_CULPRIT = ("unknown", "network", "follow-on")
 def members(rows: pd.DataFrame, incident: np.ndarray, lead: pd.DataFrame) -> dict[str, pd.Series]:
     """Return the columns that list the members of each incident."""
     hosts = pd.Series(rows["node"].to_numpy()).groupby(incident).nunique()
-    # A network port or a PCI address is told by its own host; a GPU index also by those that wait.
+    # A network port or a PCI address is reported by its own host; a GPU index also by waiting ones.
     has_port = lead["device"].astype(object).map(lambda name: ":" in str(name))
     is_told = has_port | ~lead["category"].isin(_NO_CULPRIT)
     is_spread = pd.Series(hosts.to_numpy() > 1)

@@ -363,7 +363,7 @@ def obfuscate(
     """Write a copy of traces without names, hosts and true times.
 
     Sizes are rounded. The copy behaves like the source: shares, waits and replays are equal.
-    What a reader can still tell from it is printed. Exit code 1 if something could not be
+    What a reader can still infer is printed. Exit code 1 if something could not be
     read, which is named and missing in the copy.
 
     \b

@@ -298,7 +298,7 @@ def compare(
     Two runs: steps, time by kind, collectives, kernels, energy and failure rates. More runs, or a
     folder of them: one row per run, and the first run of a lasting change. Every difference has
     an interval; it is "changed" where chance does not explain it, corrected for the number of
-    quantities asked, else "not resolvable". Exit code 0 if nothing changed, 1 if something did,
+    quantities compared, else "not resolvable". Exit code 0 if nothing changed, 1 if something did,
     2 if the runs cannot be compared.
 
     \b

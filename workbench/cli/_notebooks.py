@@ -68,8 +68,8 @@ def lab(
     """Open JupyterLab on the notebooks; stop it with Ctrl-C.
 
     The notebooks are first copied to ./workbench-notebooks, so that running one changes no
-    file of the package or the clone; copies that are there already are kept. With --data those
-    that take such data are pointed at it, without the figures and the text of other data.
+    file of the package or the clone; existing copies are kept. With --data those that take such
+    data open on it, without the figures and the text of other data.
 
     \b
     Examples:
@@ -172,7 +172,7 @@ def publish(
 ) -> None:
     """Run notebooks and save them as they should be committed.
 
-    Every figure gets a picture for places that run no scripts, widget state is taken out
+    Every figure gets a picture for viewers that run no scripts, widget state is removed,
     and outputs are made byte-stable. A notebook with an error or over 1 MB is refused.
 
     \b

@@ -50,8 +50,8 @@ def pack(
     """Write a report as one HTML file and a zip, to send to others.
 
     With --anonymise names are replaced everywhere by the same pseudonym: in pages, figures,
-    pictures, tables and names of files. What was replaced is printed; read the list, because a
-    name that nothing lists stays (add it with --name). Nothing is written if a name remains.
+    pictures, tables and names of files. Replacements are printed; read the list, because a
+    name that is not on it stays (add it with --name). Nothing is written if a name remains.
 
     \b
     Examples:

@@ -56,11 +56,11 @@ def watch(
         float, typer.Option(help="Time between looks at the folder, in seconds.", min=0.05)
     ] = 10.0,
 ) -> None:
-    """Follow the folder of a running job; tell new and ended findings.
+    """Follow the folder of a running job; report new and ended findings.
 
-    A file is read once it stayed the same from one look to the next, and again only after it
-    changed; of several traces of a rank the newest counts. The page is rewritten as a whole
-    and reloads itself. Stop with Ctrl-C or SIGTERM: the exit code is 0.
+    A file is read once it has stopped changing, and again only after it changes; of several
+    traces of a rank the newest counts. The page is rewritten as a whole and reloads itself.
+    Stop with Ctrl-C or SIGTERM: the exit code is 0.
 
     \b
     Examples:

@@ -194,7 +194,7 @@ def held_out(folder: Path) -> Iterator[Reading]:
     """Predict rows that a model has not seen, and compare the mean error with a limit.
 
     vTrain predicts from profiles, this model is fitted to rows of the same files: its
-    printed errors stand beside, but are not like for like. The rows of one node are exactly
+    printed errors are listed, but are not like for like. The rows of one node are exactly
     linear in layers and micro-batches, as if put together from measured layers: 720 rows of a
     width hold 16 layers' times (four of TP, four of micro-batch), and the other width is
     held out, so nothing but physics tells what width does.

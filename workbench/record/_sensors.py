@@ -138,7 +138,7 @@ class Nvml:
             if handle is not None:
                 self._gpus.append((self._sensor(handle, index, host), handle))
         self.sensors: Sequence[Sensor] = [sensor for sensor, _ in self._gpus]
-        # Found once: a driver without a field should not be asked for it a million times.
+        # Found once: a driver without a field should not be queried for it a million times.
         self._reads = {sensor.entity: self._supported(handle) for sensor, handle in self._gpus}
 
     def read(self) -> list[tuple[str, Values]]:

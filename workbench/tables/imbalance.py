@@ -129,7 +129,7 @@ JOB_DISPERSION = table("""
     value_ratio: Float64? >=0 - its value; missing where the job cannot tell
     lost_share: Float64? 0..1 - GPU time that the measure would call lost; missing if it speaks of
         none
-    formula: str - how it is worked out
+    formula: str - how it is computed
     hides: str - what it cannot see
 """)
 

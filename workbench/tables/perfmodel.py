@@ -296,7 +296,7 @@ MATRIX_PRODUCTS = table("""
     n_count: int64 >=1 - columns of B and C
     k_count: int64 >=1 - columns of A, rows of B
     call_count: int64 >=1 - times it is computed: per micro-batch, or in the trace
-    basis: str - layout (worked out from a configuration), trace (recorded) or contraction (folded)
+    basis: str - layout (computed from a configuration), trace (recorded) or contraction (folded)
 """)
 
 MATRIX_PEAKS = table("""

@@ -51,7 +51,7 @@ CAPPING_COST = table("""
     attempt: int32 >=1 - run of the job, from 1
     capped_step_count: int64 >=0 - steps during which any device was capped
     uncapped_step_count: int64 >=0 - steps to compare with
-    left_out_step_count: int64 >=0 - first steps of the attempt, steps far longer than their like,
+    left_out_step_count: int64 >=0 - first steps of the attempt, steps far longer than their peers,
         and steps at the uncertain end of an event
     capped_median_s: float64? >=0 - median capped step
     uncapped_median_s: float64? >=0 - median uncapped step

@@ -176,7 +176,7 @@ class ExhaustiveInjections:
         )
 
 
-# What is worked out from results of fault injection: factors, intervals, designs, protection.
+# What is computed from results of fault injection: factors, intervals, designs, protection.
 
 _RULES = columns("""
     average: str - what weighs the same: bits, parameters, tensors or layers

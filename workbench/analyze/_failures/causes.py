@@ -32,8 +32,8 @@ def cause_shares(
 ) -> pd.DataFrame:
     """Count what failed, and say what share of all failures each cause has.
 
-    Shares are worked out from the counts, never taken from print: the shares printed with a
-    table often do not follow from its counts. They stand beside as ``printed_share``.
+    Shares are computed from the counts, never taken from print: the shares printed with a
+    table often do not follow from its counts. They are listed as ``printed_share``.
 
     Parameters
     ----------

@@ -38,7 +38,7 @@ def incident_energy(
     An interruption costs what the steps drew that had to be done again, and what everything drew
     until the next step: nodes that wait draw idle power. The job log tells when it was interrupted,
     the failure log why: the first fatal failure from shortly before the interruption until the next
-    step leads, others of that time stand beside it. All attempts are taken as runs of one job.
+    step leads, others of that time are listed with it. All attempts are taken as runs of one job.
 
     Parameters
     ----------

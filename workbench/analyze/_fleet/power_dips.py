@@ -192,7 +192,7 @@ def dip_causes(
         Table :data:`workbench.tables.POWER_DIPS`.
     steps
         Table :data:`workbench.tables.LOGGED_STEPS`; dips before the first and after the last step
-        are told by it.
+        are found by it.
     spans
         Table :data:`workbench.tables.LOGGED_SPANS`.
     failures

@@ -171,8 +171,8 @@ def capped_share(
 ) -> pd.DataFrame:
     """Tell of each device how much of its time was capped, and how much is known at all.
 
-    No event can mean that nothing was capped or that nothing tells. Here every device has a row,
-    with its evidence and how much of the time that evidence covers.
+    No event can mean that nothing was capped or that nothing was recorded. Here every device
+    has a row, with its evidence and how much of the time that evidence covers.
 
     Parameters
     ----------

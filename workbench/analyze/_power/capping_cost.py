@@ -44,7 +44,7 @@ def capping_cost(
     first_step_count
         Steps dropped at the start of each attempt (warm-up, compilation).
     longest_step_ratio
-        Steps longer than so many medians of their like (capped or not) are dropped: evaluations
+        Steps longer than so many medians of their kind (capped or not) are dropped: evaluations
         and checkpoints.
     confidence_level
         Share of the bootstrap interval.

@@ -113,7 +113,7 @@ def _drawn(power_w: Floats, period_s: float, plan: SmoothingPlan) -> Floats:
 def _columns(
     power_w: Floats, load_w: Floats, moved: Stored, plan: SmoothingPlan
 ) -> dict[str, Floats]:
-    """Name what was worked out, in the order of the table."""
+    """Name what was computed, in the order of the table."""
     energy = plan.storage_energy_j
     return {
         "power_w": power_w, "load_w": load_w, "smoothed_w": load_w + moved.storage_w,

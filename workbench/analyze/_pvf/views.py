@@ -32,7 +32,7 @@ def pvf_by_bit(
     injections
         Campaigns of single flips, or every fault.
     rows
-        What stands beside the bits: ``"component"``, ``"layer"`` or ``"param"`` (tensor).
+        What the rows are: ``"component"``, ``"layer"`` or ``"param"`` (tensor).
     nan_policy, confidence_level
         As for :func:`pvf`.
 

@@ -50,7 +50,7 @@ def collectives(
         Table :data:`workbench.tables.EVENTS` of all ranks, on one common clock.
     process_groups
         Table :data:`workbench.tables.PROCESS_GROUPS`. With it, groups that share a name but not
-        their members are kept apart.
+        their members are kept separate.
     clocks
         Table :data:`workbench.tables.CLOCKS` of these events. With it, they are put on one clock
         first, and who was last is sure only as far as clocks agree.

@@ -195,7 +195,7 @@ def slow_group(
                 continue
             yield Finding(
                 f"{operation} of {_size(size)} moves at {rate:.3g} GB/s in one group, at "
-                f"{middle:.3g} in its like: a slow link",
+                f"{middle:.3g}in its peers: a slow link",
                 where=_ranks(ranks),
                 **traced.cost(lost),
                 cost_basis="shortest durations beyond those at the median bandwidth of like groups",

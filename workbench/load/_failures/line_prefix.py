@@ -62,7 +62,7 @@ def without_prefix(text: str, is_line: re.Pattern[str]) -> Prefix:
         line = line[match.end() :]
     is_known = bool(is_line.match(line) or _KERNEL.match(line))
     if not is_known:
-        # Words before a colon are not a host where nothing tells that a line begins after them.
+        # Words before a colon are not a host unless a line surely begins after them.
         line, host = (line if host is None and time_ns is not None else text), None
         time_ns = time_ns if line != text else None
     # The stamp of a container's line is not a part of its place.

@@ -129,8 +129,8 @@ def _by_name(label: str, given: Mapping[str, int]) -> int | None:
 def ranked(files: Sequence[File], given: RankArgument, window: Window = None) -> list[Ranked[File]]:
     """Assign a rank to every file, in order of rank, and take one window of each.
 
-    The argument goes first, then what the trace states, then the file's name. Files of which
-    nothing is known are numbered in order, and that is called assumed.
+    The argument goes first, then what the trace states, then the file's name. Files without
+    any rank are numbered in order, and that is called assumed.
     """
     _check_window(window)
     settled: list[Ranked[File]] = []

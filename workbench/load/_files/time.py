@@ -158,7 +158,7 @@ def _read(unique: pd.Series, local: pd.Series, tz: str | None) -> tuple[pd.Serie
     naive = _parsed(tidy.where(local & year), utc=False)
     instants = absolute
     if tz is not None:
-        # Records stand alone, so nothing tells which hour of two is meant.
+        # Records stand alone, so it is unknown which hour of two is meant.
         placed = naive.dt.tz_localize(zone_of(tz), ambiguous="NaT", nonexistent="NaT")
         instants = absolute.fillna(placed.dt.tz_convert("UTC"))
     raw = instants.dt.tz_localize(None).astype("int64")
@@ -368,7 +368,7 @@ def local_ns(moment: datetime, zone: tzinfo, part_ns: int = 0) -> int | None:
     """Turn a local time into ns; None if a clock change makes it ambiguous or impossible."""
     if not _FIRST_YEAR <= moment.year <= _LAST_YEAR:
         return None
-    # Lines of many ranks come in any order, so nothing tells which hour of two is meant.
+    # Lines of many ranks come in any order, so it is unknown which hour of two is meant.
     early, late = (moment.replace(tzinfo=zone, fold=fold).utcoffset() for fold in (0, 1))
     if early is None or early != late:
         return None

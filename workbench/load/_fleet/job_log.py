@@ -40,7 +40,7 @@ def job_log(
     """Load when each training step began and ended, and what happened in between.
 
     Steps are what power and energy are laid beside: joules per step, per token, and what was
-    drawn while nothing was learnt. Known are results of MLPerf Training (MLLOG), logs of
+    drawn while nothing was learnt. Supported are results of MLPerf Training (MLLOG), logs of
     Megatron-LM, JSON events of a training script (``start``, ``step``, ``checkpoint_start``,
     ``interrupt``, ...), event files of TensorBoard, metrics of MLflow, and tables of steps, CSV or
     JSON objects, such as histories of Weights & Biases. Formats are recognised by content.

@@ -100,7 +100,7 @@ def _found(raw: pd.DataFrame, options: JobGiven, label: str) -> dict[str, tuple[
 
 def check_columns(columns: dict[str, str]) -> None:
     if unknown := sorted(set(columns) - set(_MEANT)):
-        msg = f"columns= names {unknown}, which no step has; known are {list(_MEANT)}"
+        msg = f"columns= names {unknown}, which no step has; known: {list(_MEANT)}"
         raise LoadError(msg)
 
 

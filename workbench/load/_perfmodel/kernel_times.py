@@ -223,7 +223,7 @@ def read_collectives(
     reader = next((read for needs, read in _READERS if needs <= columns), None)
     if reader is None:
         msg = f"{path}: no times of collectives are known with columns {sorted(columns)[:20]}; "
-        msg += f"known are {[sorted(needs) for needs, _ in _READERS]}"
+        msg += f"known: {[sorted(needs) for needs, _ in _READERS]}"
         raise LoadError(msg)
     raw, left_out = without_cut_row(raw, path, [name for name in columns if _USED.fullmatch(name)])
     frame = pd.DataFrame({"node_count": 1, **reader(raw, path)}, index=raw.index)
@@ -243,7 +243,7 @@ def operation(names: pd.Series, path: Path) -> pd.Series:
     spelled = letters.map({name.replace("-", ""): name for name in _OPERATIONS})
     if spelled.isna().any():
         odd = sorted(set(names[spelled.isna()].astype(str)))
-        msg = f"{path}: {odd} are not collectives that are known; known are {list(_OPERATIONS)}"
+        msg = f"{path}: {odd} are not known collectives; known: {list(_OPERATIONS)}"
         raise LoadError(msg)
     return spelled
 
@@ -264,7 +264,7 @@ def _distca(raw: pd.DataFrame, path: Path) -> dict[str, Any]:
     element_bytes = dtype.map(_ELEMENT_BYTES)
     if element_bytes.isna().any():
         odd = sorted(set(dtype[element_bytes.isna()]))
-        msg = f"{path}: element types {odd} are not known; known are {list(_ELEMENT_BYTES)}"
+        msg = f"{path}: element types {odd} are not known; known: {list(_ELEMENT_BYTES)}"
         raise LoadError(msg)
     # Elements are those of one GPU; an all-gather receives as many from each.
     elements = elements * ranks.where(name == "all-gather", 1)

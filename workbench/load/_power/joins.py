@@ -27,7 +27,7 @@ _FLAT = (
 _TOLD_APART = "entities whose name another file has as well, for another thing; its file was added"
 _UNNAMED = (
     "entities of an unknown host that another file may continue, after a long pause or as a "
-    "counter; kept apart, pass node= to join them"
+    "counter; kept separate, pass node= to join them"
 )
 # Files of one thing are cut at a moment; a longer pause may be another host.
 _PAUSE_NS = 600 * SECOND

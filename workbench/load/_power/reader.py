@@ -73,7 +73,7 @@ def power(  # noqa: PLR0913 - the entry point
         Unit of columns that do not state one.
     reading
         Which of several powers of one device is taken: ``"average"`` or ``"instant"``; by
-        default ``power.draw`` and its like.
+        default ``power.draw`` and its variants.
     period_s
         Time between readings of files without any time, such as those of ``nvidia-smi dmon``
         (its ``-d``). They get a clock of their own. There is no default.

@@ -559,7 +559,7 @@ def _windows(contested: Cells) -> Iterator[np.ndarray]:
 
 
 def _blocks(cells: Cells) -> Iterator[slice]:
-    """Cut cells between entities, so that what is worked out of them stays small."""
+    """Cut cells between entities, so that what is computed of them stays small."""
     codes, _ = codes_and_cells(cells.moments.key)
     starts = np.flatnonzero(np.r_[True, codes[1:] != codes[:-1]])
     chosen = starts[np.r_[True, np.diff(starts // _BLOCK_CELLS) > 0]]

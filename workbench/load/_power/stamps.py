@@ -129,7 +129,7 @@ class Stamps:
 
     def _check_zone(self, name: str, expected: str | None, text: str, line: int) -> None:
         """Refuse a zone of the caller that has another name than the stamp says."""
-        # Of a fixed offset nothing tells how it is called.
+        # A fixed offset has no unique name.
         if name and expected and name.upper() != expected and not _OFFSET_NAME.match(expected):
             msg = (
                 f"{self.label}, line {line:,}: {text!r} is in {name}, and tz={self.options.tz!r} "

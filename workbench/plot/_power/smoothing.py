@@ -188,7 +188,7 @@ def _claim(facts: pd.DataFrame, summary: pd.DataFrame | None) -> str:
 
 _MOST = 24
 _BAR_PX = 46
-# Bars of what is far beyond its limit end here; their numbers stand beside them.
+# Bars of what is far beyond its limit end here; their numbers are printed next to them.
 _LONGEST = 3.0
 _VERDICTS = {
     "fail": ("✕ fail", "limit"), "unknown": ("? unknown", "unknown"), "pass": ("✓ pass", "allowed"),

@@ -92,7 +92,7 @@ def rect(meaning: str, x: str, y: float, width: str, height: float) -> str:
 def bar(parts: Sequence[tuple[str, float]], *, height: int = 10, label: str = "") -> str:
     """Draw a bar of one or more parts, each a meaning and its share of the full width.
 
-    Without a ``label`` the bar stands beside its number, and screen readers pass over it.
+    Without a ``label`` the bar is next to its number, and screen readers pass over it.
     """
     drawn, start = [], 0.0
     for meaning, share in parts:

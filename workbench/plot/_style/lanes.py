@@ -199,7 +199,7 @@ def _drawn(index: Indexed, view: _View, bounds: Ints, long: Ints, window: tuple[
     summed = np.append(0, (index.busy_ns[mine + 1] - index.busy_ns[mine]).cumsum())
     busy = index.busy_ns[high] - index.busy_ns[low]
     busy -= summed[mine.searchsorted(high)] - summed[mine.searchsorted(low)]
-    # The first position of a bin that is no own item: own ones in a row differ as their numbers do.
+    # The first position of a bin without own item: own ones in a row differ as their numbers do.
     before, number = mine.searchsorted(low), np.arange(len(mine))
     start = low + (mine - number).searchsorted(low - before, side="right") - before
     position = index.of_rank[longest[several]]

@@ -116,7 +116,7 @@ def _hover(bars: pd.DataFrame, names: pd.Series) -> list[str]:
 
 def _axes(figure: go.Figure, lanes: pd.DataFrame, *, window_ms: list[float]) -> None:
     drawn = lanes[lanes["lane"].notna()]
-    # The rank stands beside its first lane only; below it the streams and threads speak.
+    # The rank is named at its first lane only; below it the streams and threads speak.
     is_first = ~drawn["rank"].duplicated()
     labels = [
         f"<b>rank {rank}</b>  {safe(text)}" if top else safe(text)

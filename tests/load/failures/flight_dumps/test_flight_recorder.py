@@ -191,7 +191,7 @@ def test_two_dumps_of_one_rank_are_refused_by_name(content, write):
 
 def test_a_dump_of_nobody_is_refused(make_flight_dump, write):
     dump = make_flight_dump(0, {"0": (0, 1)}, [])
-    with pytest.raises(LoadError, match="neither its name nor its groups tell its rank"):
+    with pytest.raises(LoadError, match="neither its name nor its groups state its rank"):
         quiet(write("unnamed", dump))
     with pytest.raises(LoadError, match="rank 9, which is not a member of all groups"):
         quiet(write("_dump_9", dump))

@@ -231,7 +231,7 @@ def checked_line(table: pd.DataFrame, job: FaultTolerance, horizon_min: float) -
     runs = int(table["run"].max()) + 1 if len(table) else 0
     if runs < 1:
         msg = (
-            "there are no failures, so nothing tells how many runs there were; "
+            "there are no failures, so it is unknown how many runs there were; "
             "without a failure everything is productive"
         )
         raise WorkbenchError(msg)

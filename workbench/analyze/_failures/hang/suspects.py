@@ -18,7 +18,7 @@ def flight_suspects(recording: FlightRecording) -> pd.DataFrame:
     """Name the ranks that caused a hang, with reason and confidence, or say it cannot.
 
     Of the ranks that wait for each other (:func:`workbench.analyze.flight_waits`), those
-    that are waited for and wait for nobody are its roots. What keeps a root is told by its
+    that are waited for and wait for nobody are its roots. What keeps a root is shown by its
     own dump: nothing pending, a collective its peers have completed, or one that everybody
     entered and nobody completed, where the dumps cannot tell whose fault it is.
 

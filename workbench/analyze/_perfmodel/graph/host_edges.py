@@ -128,7 +128,7 @@ def polling_doubts(
 
     A host that waits for the GPU by polling has no call that says so: the wait is a gap of
     fixed length, or a long operator, and it would stay if the GPU were made faster. So it is
-    told by two signs: gaps that end as communication does, and gaps that are most of the
+    recognised by two signs: gaps that end as communication does, and gaps that are most of the
     critical path of a GPU that is hardly ever idle. ``step`` gets a note.
     """
     busy = _Busy(graph, events)

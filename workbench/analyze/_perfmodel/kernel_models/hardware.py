@@ -79,7 +79,7 @@ def refuse_fractions(frame: pd.DataFrame, least: Mapping[str, int]) -> None:
 def peak_of(gpu: str, dtype: str) -> float:
     row = gpu_row(gpu)
     if dtype not in DTYPES:
-        msg = f"no peak is known for operands of type {dtype!r}; known are {list(DTYPES)}"
+        msg = f"no peak is known for operands of type {dtype!r}; known: {list(DTYPES)}"
         raise PerformanceModelError(msg)
     peak = row[DTYPES[dtype][3]]
     if pd.isna(peak):

@@ -257,7 +257,7 @@ def _is_tf32(events: pd.DataFrame) -> NDArray[np.bool_]:
 
 
 def _described(events: pd.DataFrame, keys: pd.DataFrame) -> pd.DataFrame:
-    """Return for each call what it must do; calls with equal inputs are worked out once."""
+    """Return for each call what it must do; calls with equal inputs are computed once."""
     columns = ["name", *_INPUTS, "is_outer"]
     number = keys.groupby(columns, sort=False).ngroup()
     distinct = keys[columns].drop_duplicates()

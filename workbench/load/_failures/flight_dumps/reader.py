@@ -332,7 +332,7 @@ def _owned(dump: Dump, stated: int | None) -> Owned:
             remark += f"took {only}"
             dump.findings.add("suspicious", remark)
         return Owned(only, "groups", node, dump)
-    why = "neither its name nor its groups tell its rank"
+    why = "neither its name nor its groups state its rank"
     if named_rank is not None:
         why = f"its name tells rank {named_rank}, which is not a member of all groups of the dump"
     msg = f"{dump.label}: {why}. Pass rank={{'part of the file name': number, ...}}"

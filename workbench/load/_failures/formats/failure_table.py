@@ -57,7 +57,7 @@ def failure_table(
         ``severity`` and ``action`` are read where they are there.
     tz
         Time zone of stamps that have none: a name (``"America/Los_Angeles"``) or an offset
-        (``"+01:00"``). There is no default. Numbers count since 1970; their unit is told by
+        (``"+01:00"``). There is no default. Numbers count since 1970; their unit follows from
         the name of the column (``time_ms``) or their size.
     window_s
         Longest pause inside an incident, in s; 0 keeps every row.

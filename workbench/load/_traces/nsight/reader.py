@@ -476,7 +476,7 @@ _OF_GPU = {
 
 def _times(read: Mapping[str, IntArray]) -> tuple[IntArray, IntArray]:
     start, end = read["start"], read["end"]
-    # A row without one of its times is told by a duration that no loader takes.
+    # A row without one of its times is marked by a duration that no loader takes.
     return start, np.where((start == MISSING) | (end == MISSING), -1, end - start)
 
 

@@ -138,7 +138,7 @@ def _device(told: Mapping[str, object], device: int) -> Row:
 
 
 def _told(owners: Sequence[tuple[_Plane, Sequence[bytes]]]) -> list[dict[str, object]]:
-    """Return what statistics say that stand beside planes or kinds of events, an entry per owner.
+    """Return what statistics say that belong to planes or kinds of events, an entry per owner.
 
     Those of all owners are decoded at once.
     """

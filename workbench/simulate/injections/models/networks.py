@@ -261,7 +261,7 @@ class Entangled(nn.Module):
     """Classify six numbers; untrained, the same every time.
 
     One layer is used twice, another module holds the same weights under a second name, the
-    input bypasses both, and one branch is computed by nobody. Faults are worked out by the
+    input bypasses both, and one branch is computed by nobody. Faults are computed by the
     way they take through all that, so it is what engines are compared on.
 
     Parameters

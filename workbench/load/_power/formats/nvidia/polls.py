@@ -41,7 +41,7 @@ def looks_like(head: bytes, label: str) -> bool:  # noqa: ARG001 - the name says
 def read_power(source: Source, options: PowerOptions) -> PowerPart:
     """Read the log of one host; a header inside the file starts a table again.
 
-    ``method`` is told by the column (``power.draw.instant``, ``power.draw.average``); of plain
+    ``method`` follows from the column (``power.draw.instant``, ``power.draw.average``); of plain
     ``power.draw`` only the name of the product tells it: the mean of the last second from
     Ampere on, the instant before.
     """

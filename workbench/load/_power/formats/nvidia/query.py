@@ -46,7 +46,7 @@ _ROLES = {
 _CUT = "a snapshot that breaks off before its power"
 _GPU_LIKE = re.compile(r"GPU \S.*")
 _DAMAGED = "GPUs with a damaged address; told by their place in the snapshot where it is whole"
-_FEWER = "snapshots with fewer GPUs than they say are attached: cut, damaged or asked for a part"
+_FEWER = "snapshots with fewer GPUs than they say are attached: cut, damaged or queried in part"
 
 
 def looks_like(head: bytes, label: str) -> bool:  # noqa: ARG001 - the name says nothing

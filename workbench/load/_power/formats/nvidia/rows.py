@@ -110,7 +110,7 @@ def _decide(
 ) -> int:
     """Return for each segment inside a repeated hour whether it is the first or the second one.
 
-    Returns the first row of which nothing tells, -1 if there is none.
+    Returns the first undecided row, -1 if there is none.
     """
     edges = np.flatnonzero(np.diff(is_twice.astype(np.int8), prepend=0, append=0))
     for start, end in zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True):

@@ -351,7 +351,7 @@ def _records(source: Source, findings: Findings) -> Iterator[tuple[int, dict[str
 def flat(record: dict[str, Any]) -> dict[str, Any]:
     """Return the values of an object and of the objects in it, by their own names.
 
-    A name that several objects use is told by theirs, and so are those in an object that is one
+    A name that several objects use is qualified by theirs, as are those in an object that is one
     of several by its name: ``{"gpu0": {"power_w": 5}}`` gives ``gpu0_power_w``.
     """
     inside = [value for value in record.values() if isinstance(value, dict)]

@@ -30,7 +30,7 @@ _LONGEST_JSON = 1 << 20
 
 
 def looks_like(head: bytes, label: str) -> bool:  # noqa: ARG001 - the name says nothing
-    """Recognise the file beside the parts; the parts are told by what their end says."""
+    """Recognise the file beside the parts; the parts are recognised by their end."""
     return head.lstrip().startswith(b'{\n  "workbench_recording"')
 
 
