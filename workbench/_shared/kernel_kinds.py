@@ -1,4 +1,4 @@
-"""What a GPU kernel is for, told from its name by an ordered list of rules.
+"""Kinds of GPU kernels, recognized by name with an ordered list of rules.
 
 The rules are data: ``kernel_kinds.csv`` beside this file, three columns. The first rule whose
 pattern is found in a name decides. Bring your own rules as a file of the same shape; they go before

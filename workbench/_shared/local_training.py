@@ -74,7 +74,7 @@ class LocalTrainingJob:
 
 @dataclass(frozen=True)
 class Clock:
-    """What a round of every worker takes under one scheme; one value per worker, in order.
+    """Durations of a round under one scheme; one value per worker, in order.
 
     ``transfer_s`` is the all-reduce, or reading the model from the server and sending the steps
     back. By region: ``push_s`` to the global server and ``return_s`` from it.

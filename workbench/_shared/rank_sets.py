@@ -152,7 +152,7 @@ def _of_file(
 
 @dataclass(frozen=True)
 class RankState:
-    """What the quality of a set of ranks is told from: of one rank, or of several."""
+    """Inputs of the quality of a set of ranks: of one rank, or of several."""
 
     ranks: pd.DataFrame
     quality: pd.DataFrame

@@ -96,7 +96,7 @@ def watch(
 
 @dataclass
 class Job:
-    """What is known of a job from one look to the next."""
+    """State of a job between two polls."""
 
     folder: Path
     out: Path

@@ -1,4 +1,4 @@
-"""What data sets there are: the catalogue files in ``data/``, read and checked."""
+"""The catalogue of data sets: its files in ``data/``, read and checked."""
 
 from __future__ import annotations
 
@@ -156,7 +156,7 @@ def _check_files(path: Path, table: pd.DataFrame) -> None:
 
 @dataclass(frozen=True)
 class Choice:
-    """What a notebook runs on.
+    """The data that a notebook runs on.
 
     ``path`` goes into a loader; ``source`` and ``is_synthetic`` go under the figures;
     ``offered`` names a public set that was wanted more and is not available.

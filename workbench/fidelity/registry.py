@@ -111,7 +111,7 @@ Compute = Callable[..., Iterable[Reading]]
 
 @dataclass(frozen=True)
 class Claim:
-    """What the workbench says it reproduces, and how to work it out."""
+    """A claim: a published result, and how to recompute it."""
 
     noun: str
     name: str

@@ -46,7 +46,7 @@ _OWN_TABLE = (
 
 @dataclass(frozen=True)
 class Options:
-    """What files do not say and the caller does, as in :func:`load.failures`; None is not said."""
+    """Facts from the caller that files do not state, as in :func:`load.failures`."""
 
     tz: str | None = None
     year: int | None = None
@@ -169,7 +169,7 @@ def kind_named(name: str) -> Kind:
 
 @dataclass(frozen=True)
 class Told:
-    """What the files under a path are: names of kinds, and the files, by label."""
+    """Kinds of the files under a path: names of kinds, and the files, by label."""
 
     kinds: Mapping[str, frozenset[str]]
     sources: Mapping[str, Source] = field(repr=False)

@@ -1,4 +1,4 @@
-"""What to say where a page has no data of a kind: one line that names the files to add."""
+"""Message of a page without data of a kind: one line that names the files to add."""
 
 from __future__ import annotations
 

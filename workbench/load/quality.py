@@ -1,4 +1,4 @@
-"""What can be read of any input, and what cannot."""
+"""Report on the readable and unreadable parts of any input."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ _NO_END = "the end of the recording was never written: it was killed, or the dis
 
 @dataclass(frozen=True)
 class Recording:
-    """What became of a recording.
+    """Outcome of a recording.
 
     Attributes
     ----------

@@ -57,7 +57,7 @@ class Link:
 
 @dataclass(frozen=True)
 class Site:
-    """What a page must know of the site it belongs to."""
+    """A page's knowledge of the site it belongs to."""
 
     pages: tuple[Link, ...] = ()
     data: str = ""

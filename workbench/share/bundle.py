@@ -1,4 +1,4 @@
-"""What a figure carries, so that every place that shows notebooks can show it.
+"""Representations of a figure, so that every viewer of notebooks can show it.
 
 A saved output is a bundle of MIME types and every reader takes the best it can
 show: JupyterLab draws the plotly JSON live, nbviewer and GitHub show the SVG,

@@ -37,7 +37,7 @@ _HOME = re.compile(r"(?:/home|/Users|/root|/mnt/home)/([\w.-]{2,})")
 
 @dataclass(frozen=True)
 class Packed:
-    """What was written.
+    """Paths and sizes that were written.
 
     Attributes
     ----------

@@ -60,7 +60,7 @@ del _prepare_outputs
 
 @dataclass(frozen=True)
 class PageFacts:
-    """What an overview may say of a page.
+    """Facts about a page for the overview.
 
     Attributes
     ----------

@@ -14,7 +14,7 @@ from workbench.tables.table import table
 
 @dataclass(frozen=True, eq=False)
 class EmbeddingOutputs:
-    """What the embedding exchange carries of one batch: by table, an array (sample, number).
+    """Contents of the embedding exchange for one batch: by table, an array (sample, number).
 
     All arrays are float32, without NaN and infinity, and have one row per sample.
     """

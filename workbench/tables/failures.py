@@ -93,13 +93,13 @@ NODE_SPANS = table("""
 
 
 class _Loaded:
-    """What any load of failures knows of its files."""
+    """Facts about the files of any load of failures."""
 
     quality: pd.DataFrame
 
     @property
     def is_synthetic(self) -> bool:
-        """Whether any of the files says that it was simulated; figures should say so too."""
+        """Whether any file is marked as simulated; figures should say so, too."""
         return bool((self.quality["what"] == SAYS_SYNTHETIC).any())
 
 

@@ -208,7 +208,7 @@ class Bundle:
 
     @property
     def is_synthetic(self) -> bool:
-        """Whether any of the data say that they were simulated; figures should say so too."""
+        """Whether any data are marked as simulated; figures should say so, too."""
         loaded = [getattr(self, field.name) for field in fields(self)]
         # Plain tables have no list of findings; theirs is a mark.
         return any(
@@ -226,7 +226,7 @@ class Bundle:
 
 @dataclass(frozen=True)
 class Findings:
-    """What the rules found, how each rule answered, and the tables that they read.
+    """Findings, the answer of each rule, and the tables that they read.
 
     ``tables`` has what was computed on the way, by domain and name, e.g. ``traces.late``.
     """

@@ -16,7 +16,7 @@ from workbench.tables.traces import flagged_text
 
 @dataclass(frozen=True, eq=False)
 class Fleet:
-    """What was loaded of one job, kind by kind; a plain bundle without methods.
+    """Loaded data of one job, kind by kind; a plain bundle without methods.
 
     A kind of which nothing was found has empty tables, and a row in ``quality``. ``ranks`` is
     table ``ranks`` of the traces.
@@ -30,7 +30,7 @@ class Fleet:
 
     @property
     def is_synthetic(self) -> bool:
-        """Whether any of the files says that it was simulated; figures should say so too."""
+        """Whether any file is marked as simulated; figures should say so, too."""
         return any(log.is_synthetic for log in (self.power, self.job, self.failures))
 
     def __repr__(self) -> str:

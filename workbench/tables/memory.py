@@ -133,7 +133,7 @@ class MemoryRecording:
 
     @property
     def is_synthetic(self) -> bool:
-        """Whether any of the files says that it was simulated; figures should say so too."""
+        """Whether any file is marked as simulated; figures should say so, too."""
         return bool((self.quality["what"] == SAYS_SYNTHETIC).any())
 
     def __repr__(self) -> str:

@@ -157,7 +157,7 @@ class PowerLog:
 
     @property
     def is_synthetic(self) -> bool:
-        """Whether any of the files says that it was simulated; figures should say so too."""
+        """Whether any file is marked as simulated; figures should say so, too."""
         return bool((self.quality["what"] == SAYS_SYNTHETIC).any())
 
     def __repr__(self) -> str:
@@ -179,7 +179,7 @@ class PowerRollup:
 
     @property
     def is_synthetic(self) -> bool:
-        """Whether any of the files says that it was simulated; figures should say so too."""
+        """Whether any file is marked as simulated; figures should say so, too."""
         return bool((self.quality["what"] == SAYS_SYNTHETIC).any())
 
     def __repr__(self) -> str:
@@ -201,7 +201,7 @@ class JobLog:
 
     @property
     def is_synthetic(self) -> bool:
-        """Whether the file says that it was simulated; figures should say so too."""
+        """Whether the file is marked as simulated; figures should say so, too."""
         return bool((self.quality["what"] == SAYS_SYNTHETIC).any())
 
     def __repr__(self) -> str:

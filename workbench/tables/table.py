@@ -1,4 +1,4 @@
-"""What a table is: columns with dtypes and units, checked; and where its data come from."""
+"""Declaration of tables: columns with dtypes and units, checked; and where their data come from."""
 
 from __future__ import annotations
 

@@ -79,7 +79,7 @@ class KindProfile:
 
 @dataclass(frozen=True)
 class TraceProfile:
-    """What a statistical twin is drawn from; kinds and numbers, no name of the source."""
+    """Source of a statistical twin: kinds and numbers, no name of the source."""
 
     rank_count: int
     step_count: int

@@ -1,4 +1,4 @@
-"""What exact sizes and faster communication would save: bounds by arithmetic."""
+"""Savings from exact sizes and faster communication: bounds by arithmetic."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What failed: every cause's share of the failures, with its interval."""
+"""Causes of failures: the share of each, with its interval."""
 
 from __future__ import annotations
 

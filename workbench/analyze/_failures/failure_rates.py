@@ -1,4 +1,4 @@
-"""How often something fails: failures per node-day, and how sure that is."""
+"""Failure rates: failures per node-day, with intervals."""
 
 from __future__ import annotations
 

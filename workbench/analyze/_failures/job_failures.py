@@ -1,4 +1,4 @@
-"""What failed on the nodes of a job when it ended, and jobs that fail again and again."""
+"""Failures on the nodes of a job around its end, and jobs that fail again and again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which nodes fail more often than chance has it, and whether the log is long enough to say."""
+"""Nodes that fail more often than chance explains, and whether the log is long enough to tell."""
 
 from __future__ import annotations
 

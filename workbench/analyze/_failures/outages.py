@@ -1,4 +1,4 @@
-"""What failed runs of jobs cost: GPUs that waited for the restart, and work that was repeated."""
+"""Cost of failed runs of jobs: GPUs that waited for the restart, and repeated work."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What each interruption of a job cost: the energy of lost steps and of the restart."""
+"""Energy cost of each interruption of a job: lost steps and the restart."""
 
 from __future__ import annotations
 

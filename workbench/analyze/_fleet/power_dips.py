@@ -233,7 +233,7 @@ def dip_causes(
 
 
 class _Events:
-    """What the logs tell, and which of it lies near a dip."""
+    """Logged events, and those near a dip."""
 
     def __init__(
         self, steps: pd.DataFrame | None, spans: pd.DataFrame | None, failures: pd.DataFrame | None

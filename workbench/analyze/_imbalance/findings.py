@@ -109,7 +109,7 @@ class Operated:
 
     @property
     def doubt(self) -> str:
-        """What is doubtful about the recorded job."""
+        """Doubts about the recorded job."""
         note = self.slowdown["note"]
         return "" if pd.isna(note) else str(note)
 

@@ -1,4 +1,4 @@
-"""How even the work of micro-batches is, and what a way of packing costs."""
+"""Balance of the work of micro-batches, and the cost of a way of packing."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ _BATCHED_COPY = 2.455
 
 @dataclass(frozen=True)
 class ShardingAssumptions:
-    """What the costs of shards are computed from: batch, bandwidths, memory.
+    """Inputs of the costs of shards: batch, bandwidths, memory.
 
     Bandwidths and batch are the defaults of torchrec's planner 1.9.2 (a V100 with one 100 Gbit/s
     port); the memory is that of an 80 GB GPU, as torchrec's 32 GiB cannot hold the largest tables.
@@ -468,7 +468,7 @@ class NoRoomError(Exception):
 
 
 class Loads(NamedTuple):
-    """What is to be placed, and where there is how much room."""
+    """Loads to place, and the room at each place."""
 
     weight: Floats
     memory: Ints

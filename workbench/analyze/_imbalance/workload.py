@@ -1,4 +1,4 @@
-"""What a document costs: attention grows with its square, everything else with its length."""
+"""Cost of a document: attention grows with its square, everything else with its length."""
 
 from __future__ import annotations
 

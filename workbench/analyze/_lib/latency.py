@@ -1,4 +1,4 @@
-"""What a launch usually takes from its call to the work."""
+"""Usual time of a launch from its call to the work."""
 
 from __future__ import annotations
 

@@ -206,7 +206,7 @@ Floats: TypeAlias = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Plan:
-    """What each pass waits for, and the passes in waves that can be computed at once.
+    """Dependencies of each pass, and the passes in waves that can be computed at once.
 
     ``before`` is the pass before on the stage, ``needs`` the one that makes the input, and
     ``partner_needs`` that of the overlapped pass; a row that there is none is the number of rows.

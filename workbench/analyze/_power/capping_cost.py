@@ -1,4 +1,4 @@
-"""What power capping cost a job in time, with the reasons to doubt the number."""
+"""Cost of power capping in job time, with the reasons to doubt the number."""
 
 from __future__ import annotations
 

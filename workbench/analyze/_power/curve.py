@@ -1,4 +1,4 @@
-"""What a power limit does to the speed and energy of a job, from sweeps over limits."""
+"""Effect of a power limit on the speed and energy of a job, from sweeps over limits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What holding a feed to a level costs, and how many more machines the feeds would bear."""
+"""Cost of limiting a feed to a level, and how many more machines the feeds would support."""
 
 from __future__ import annotations
 

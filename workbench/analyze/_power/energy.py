@@ -104,7 +104,7 @@ def energy(
 
 
 class Known(NamedTuple):
-    """What is known of each entity in a window, and what bounds the rest."""
+    """Measured energy of each entity in a window, and bounds of the rest."""
 
     energy_j: Numbers
     covered_s: Numbers

@@ -1,4 +1,4 @@
-"""Who is capped when a feed is short: power shared out along the delivery tree."""
+"""Capping when a feed is short: power allocated along the delivery tree."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the grid would see if power were smoothed, cell by cell."""
+"""Power as the grid would see it after smoothing, cell by cell."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ _J_PER_KWH = 3.6e6
 
 @dataclass(frozen=True)
 class SmoothingPlan:
-    """What is done to power before the grid sees it; None and 0 leave a part out.
+    """A plan for smoothing power before the grid sees it; None and 0 leave a part out.
 
     First the machines draw: at least a floor, changing no faster than their ramps. Then
     storage takes and gives, so that the grid sees a filtered or ramp-limited draw.
@@ -309,7 +309,7 @@ def smoothing_plans(
 
 
 class Stored(NamedTuple):
-    """What the storage does in every cell."""
+    """Operation of the storage in every cell."""
 
     storage_w: Floats
     stored_j: Floats

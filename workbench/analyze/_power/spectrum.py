@@ -1,4 +1,4 @@
-"""How power moves: ramps, spectra, bands of frequencies, and swings inside a training step."""
+"""Fluctuation of power: ramps, spectra, frequency bands, and swings inside a training step."""
 
 from __future__ import annotations
 

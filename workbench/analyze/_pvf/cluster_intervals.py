@@ -37,7 +37,7 @@ class Clusters(NamedTuple):
 
 
 class Estimates(NamedTuple):
-    """What clusters tell about each group; missing where a group has none."""
+    """Statistics of the clusters of each group; missing where a group has none."""
 
     share: Floats
     variance: Floats

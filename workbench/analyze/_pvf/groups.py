@@ -203,7 +203,7 @@ SAME = (
 
 @dataclass(frozen=True)
 class Rules:
-    """What a factor is made by; checked when made."""
+    """Settings of an estimate; checked on creation."""
 
     average: Average
     by: tuple[str, ...] = ()

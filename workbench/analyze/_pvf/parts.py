@@ -1,4 +1,4 @@
-"""What a group's faults were drawn from: its name and its bits are those of that part."""
+"""The part of a model that a group's faults were drawn from: its name and its bits."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _UNKNOWN = Words("part")
 
 
 class Parts(NamedTuple):
-    """What every group stands for."""
+    """The population of every group."""
 
     labels: list[str]
     """Of the groups, with the part of them that faults were drawn from."""

@@ -1,4 +1,4 @@
-"""What protection buys: the most harmful parameters first, and which bits and parts matter."""
+"""Gain of protection: the most harmful parameters first, and which bits and parts matter."""
 
 from __future__ import annotations
 

@@ -238,7 +238,7 @@ _NORMAL = 1.4826
 
 
 class Moments(NamedTuple):
-    """What several ranks recorded of the same moments: one entry per moment and rank."""
+    """Times at which several ranks recorded the same moments: one entry per moment and rank."""
 
     moment: Ints  # number of the moment, from 0
     rank: Ints  # number of the rank, from 0
@@ -246,7 +246,7 @@ class Moments(NamedTuple):
 
 
 class Offsets(NamedTuple):
-    """What has to be subtracted from each rank's clock, one entry per rank."""
+    """Corrections to subtract from each rank's clock, one entry per rank."""
 
     clock: Ints  # number of the common clock; ranks that no moments join have different ones
     offset: Ints  # offset from that clock [ns]; 0 for the median rank

@@ -144,7 +144,7 @@ class Attribution(NamedTuple):
 
 
 class _Entries(NamedTuple):
-    """What lies around launches on the host, by rank, start and (longest first) duration."""
+    """Ranges around launches on the host, by rank, start and (longest first) duration."""
 
     row: Ints
     kind: Ints

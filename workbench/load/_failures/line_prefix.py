@@ -1,4 +1,4 @@
-"""What collectors put before the lines of a log: the host, the file, or when they took it."""
+"""Prefixes that collectors put before the lines of a log: host, file, or time of collection."""
 
 from __future__ import annotations
 

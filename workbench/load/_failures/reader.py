@@ -147,7 +147,7 @@ def failures(  # noqa: PLR0913 - the entry point
 
 @dataclass
 class _Read:
-    """What one file gave: its logs, why it was skipped, and why a log of it was dropped."""
+    """Result of one file: its logs, why it was skipped, and why a log of it was dropped."""
 
     logs: list[LogPart] = field(default_factory=list)
     unknown: list[Finding] = field(default_factory=list)

@@ -66,7 +66,7 @@ class Source:
 
 @dataclass(frozen=True)
 class Survey:
-    """What was found under a path: what can be opened, and what was skipped."""
+    """Contents of a path: files that can be opened, and those that were skipped."""
 
     sources: list[Source] = field(default_factory=list)
     remarks: list[Remark] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""What a loader dropped, repaired or assumed, and one guard around whatever reads a file."""
+"""Findings of a loader (dropped, repaired, assumed), and one guard around every reader."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ _LARGEST_RANK = (1 << 31) - 1  # what int32, the type of the column, can hold
 
 
 class HasRank(Protocol):
-    """What a reader knows of one file before the file has a place among others."""
+    """A reader's knowledge of one file before it is placed among others."""
 
     @property
     def label(self) -> str: ...

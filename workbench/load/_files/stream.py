@@ -50,7 +50,7 @@ def plain_name(name: str) -> str:
 
 @dataclass
 class Health:
-    """What went wrong while bytes were read: filled in as the stream goes."""
+    """Problems while bytes were read: filled in as the stream goes."""
 
     is_cut: bool = False
     is_wrong: bool = False
@@ -347,7 +347,7 @@ def _need(feed: Feed, size_bytes: int) -> bytes:
 
 @dataclass(frozen=True)
 class Summary:
-    """What was unpacked: to compare with what the file says of itself."""
+    """Size and checksum of unpacked bytes, to compare with those that the file states."""
 
     crc: int
     size_bytes: int

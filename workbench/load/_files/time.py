@@ -200,7 +200,7 @@ _PIECE_ROWS = 20_000
 
 @dataclass(frozen=True)
 class Given:
-    """What the caller says that files do not carry; a reader asks for it, and never guesses.
+    """Facts from the caller that files do not carry; a reader requests them and never guesses.
 
     ``year`` is that of the first stamp without one: later ones may pass New Year. ``boot_time`` is
     when the kernel whose stamps count seconds of uptime was booted.
@@ -214,7 +214,7 @@ class Given:
 
 @dataclass
 class LogPart:
-    """What one file holds. Rows of ``failures`` are single lines; folding comes later."""
+    """Contents of one file. Rows of ``failures`` are single lines; folding comes later."""
 
     failures: pd.DataFrame
     timeline: pd.DataFrame
@@ -420,7 +420,7 @@ _LATEST_NS = 7_258_118_400 * 10**9
 
 @dataclass(frozen=True)
 class Clock:
-    """How the times of a table are meant, told once for all of its parts.
+    """Meaning of the times of a table, settled once for all of its parts.
 
     ``per_unit_ns`` is missing for times that carry their own meaning (stamps with a zone or in
     ``zone``); ``kind`` is epoch or own; ``said`` is what was taken from the size of numbers.

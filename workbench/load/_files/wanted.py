@@ -1,4 +1,4 @@
-"""What a file may hold, told by its name and first bytes before anybody reads it."""
+"""Possible contents of a file, judged by name and first bytes before it is read."""
 
 from __future__ import annotations
 

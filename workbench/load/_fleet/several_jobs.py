@@ -1,4 +1,4 @@
-"""What of a folder is read that holds a file nobody can read, or more jobs than one."""
+"""Selection of files in a folder with an unreadable file, or with more than one job."""
 
 from __future__ import annotations
 

@@ -161,7 +161,7 @@ def _refuse_span(count: int) -> None:
 
 @dataclass
 class _Sums:
-    """What one part adds to the fleet, and in which cells each of its entities was seen."""
+    """Contribution of one part to the fleet, and the cells in which its entities were seen."""
 
     seen: Seen = field(default_factory=Seen)
     watts: _Series = field(default_factory=_Series)

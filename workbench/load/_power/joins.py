@@ -1,4 +1,4 @@
-"""Which things of several files are one, and which only share a name."""
+"""Entities of several files that are the same, and those that only share a name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a reader of power telemetry gets and gives, and rows under construction."""
+"""Contract of the readers of power telemetry, and rows under construction."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class BesidePowerError(NoPowerError):
 
 @dataclass
 class PowerPart:
-    """What one file holds, before the checks that are the same for all formats.
+    """Contents of one file, before the checks that are the same for all formats.
 
     ``readings`` has columns ``time_ns`` (int64), ``entity`` (text or category), ``power_w``
     (float64, as written in watts, negative and absurd values included, missing where the

@@ -109,7 +109,7 @@ class _Rules:
 
 @dataclass
 class _Part:
-    """What is kept of one file: cells, of whom and from when to when, and findings."""
+    """Reduced contents of one file: cells, their entities and time span, and findings."""
 
     names: list[str] = field(default_factory=list)
     has_host: list[bool] = field(default_factory=list)

@@ -59,7 +59,7 @@ class Part:
 
 @dataclass
 class Seen:
-    """What was met while a part was read, besides its readings."""
+    """Events while a part was read, besides its readings."""
 
     missing_count: int = 0
     findings: Findings = field(default_factory=lambda: Findings(""))

@@ -1,4 +1,4 @@
-"""What results of fault injection must not contradict, and what is odd about them."""
+"""Contradictions and oddities in results of fault injection."""
 
 from __future__ import annotations
 

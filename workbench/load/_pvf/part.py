@@ -1,4 +1,4 @@
-"""What a reader of injection results gives: tables, missing where the source tells nothing."""
+"""Result of a reader of injection results: tables, missing where the source has nothing."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _SHOWN_COLUMNS = 8
 
 @dataclass
 class InjectionPart:
-    """What one campaign, or one set of files, holds."""
+    """Contents of one campaign, or of one set of files."""
 
     campaign: pd.DataFrame
     outcomes: pd.DataFrame

@@ -58,7 +58,7 @@ _FIELDS = {
 
 
 class _Whole:
-    """What :func:`rank_tables` asks of the columns of a parsed file."""
+    """Interface of the columns of a parsed file for :func:`rank_tables`."""
 
     def __init__(self, parts: Sequence[Rows]) -> None:
         self._parts = [part for part in parts if len(part)]

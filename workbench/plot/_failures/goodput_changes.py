@@ -1,4 +1,4 @@
-"""What changes the goodput: sweeps, ladders, and each input alone."""
+"""Goodput under changes: sweeps, waterfalls, and each input alone."""
 
 from __future__ import annotations
 

@@ -102,7 +102,7 @@ def fleet_timeline(
 
 @dataclass(frozen=True)
 class _View:
-    """What is shown of the table, and how."""
+    """The part of the table that is shown, and how."""
 
     window: tuple[int, int]
     max_points: int

@@ -1,4 +1,4 @@
-"""What the longest path of an execution graph consists of."""
+"""Composition of the longest path of an execution graph."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who is capped when a feed is short, and what demand response costs."""
+"""Capping when a feed is short, and the cost of demand response."""
 
 from __future__ import annotations
 

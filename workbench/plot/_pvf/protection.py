@@ -1,4 +1,4 @@
-"""What protecting the most harmful parts first removes."""
+"""Gain of protecting the most harmful parts first."""
 
 from __future__ import annotations
 

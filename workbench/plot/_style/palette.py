@@ -1,4 +1,4 @@
-"""What has which colour, and which pattern for those who do not see it."""
+"""The palette: colours by meaning, and patterns for those who do not see them."""
 
 from __future__ import annotations
 

@@ -225,7 +225,7 @@ def finish(
 
 
 class Frame(NamedTuple):
-    """What surrounds every picture of a figure, as its caller passed it."""
+    """The frame of a figure, as its caller passed it."""
 
     source: str
     synthetic: bool

@@ -27,7 +27,7 @@ _Key: TypeAlias = tuple[str, int, int, int]
 
 
 class Fault(NamedTuple):
-    """What goes wrong: on which rank, at which of its calls."""
+    """A fault: on which rank, at which of its calls."""
 
     kind: str
     rank: int

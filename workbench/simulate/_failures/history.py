@@ -279,7 +279,7 @@ class Strike:
 
 @dataclass(frozen=True)
 class Incident:
-    """What struck, and what the kernel said of it."""
+    """A failure, and the kernel's message."""
 
     fault: Fault
     at_ns: int

@@ -1,4 +1,4 @@
-"""What the power meters of the job's machines would have read.
+"""Simulated readings of the power meters of the job's machines.
 
 A GPU draws idle power, or more while it computes or communicates; its sensor shows
 the mean of the last second, as ``power.draw`` does on Ampere and newer. A node's

@@ -314,7 +314,7 @@ FAULTS = ("slow rank", "late host", "power cap", "failing node")
 
 @dataclass(frozen=True)
 class Cluster:
-    """What the simulated machines can do; roughly eight H100 on two half-filled nodes."""
+    """Capabilities of the simulated machines; roughly eight H100 on two half-filled nodes."""
 
     idle_w: float = 95.0
     compute_w: float = 640.0

@@ -80,7 +80,7 @@ class MemoryAllocator:
 
     @property
     def reserved_bytes(self) -> int:
-        """What the allocator holds now."""
+        """Current state of the allocator."""
         return sum(segment.size for segment in self.segments)
 
     def alloc(self, size_bytes: int, stack: Sequence[Frame] = (), stream: int = 0) -> int:

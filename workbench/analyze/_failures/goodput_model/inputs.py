@@ -1,4 +1,4 @@
-"""What a failure log says about the inputs of the goodput models: intervals, recoveries, sizes."""
+"""Inputs of the goodput models from a failure log: intervals, recoveries, sizes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who waits for whom in a hang, from the flight-recorder dumps of its ranks."""
+"""Waits between the ranks of a hang, from their flight-recorder dumps."""
 
 from __future__ import annotations
 
@@ -197,7 +197,7 @@ Place = tuple[str, int]
 
 
 class State:
-    """What the dumps of all ranks say together; made once, only read afterwards."""
+    """Combined evidence of the dumps of all ranks; made once, only read afterwards."""
 
     def __init__(self, recording: FlightRecording) -> None:
         _check(recording)

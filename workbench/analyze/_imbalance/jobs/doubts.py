@@ -1,4 +1,4 @@
-"""What is doubtful about a recorded job although it can be replayed."""
+"""Doubts about a recorded job that can be replayed all the same."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a recorded job would do if: its steps drawn whole, changed and replayed."""
+"""What-if analysis of a recorded job: its steps resampled whole, changed and replayed."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _REPEATS = 8
 
 @dataclass(frozen=True)
 class JobChange:
-    """What is changed about a recorded job; what is not named stays as it was.
+    """A change of a recorded job; fields that are not given stay as recorded.
 
     Parameters
     ----------

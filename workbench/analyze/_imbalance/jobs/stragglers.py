@@ -1,4 +1,4 @@
-"""What stragglers cost a job: replay it as if equal operations took equal time."""
+"""Cost of stragglers: a job replayed as if equal operations took equal time."""
 
 from __future__ import annotations
 

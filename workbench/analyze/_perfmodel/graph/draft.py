@@ -24,7 +24,7 @@ from workbench.tables import EDGE_KINDS, GRAPH_BUILD
 
 @dataclass
 class Step:
-    """What one step of the builder did."""
+    """Result of one step of the builder."""
 
     name: str
     is_used: bool

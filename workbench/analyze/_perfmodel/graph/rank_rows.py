@@ -1,4 +1,4 @@
-"""What a graph is built from: the GPU work and the CPU rows of one rank, as arrays."""
+"""Inputs of a graph: the GPU work and the CPU rows of one rank, as arrays."""
 
 from __future__ import annotations
 

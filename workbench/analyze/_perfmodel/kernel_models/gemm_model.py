@@ -323,7 +323,7 @@ _SLACK = 1e-9
 
 @dataclass(frozen=True)
 class Roof:
-    """What bounds a matrix product: a peak, a bandwidth, and the bytes of its elements."""
+    """Bounds of a matrix product: a peak, a bandwidth, and the bytes of its elements."""
 
     peak_flop_per_s: float
     bytes_per_s: float

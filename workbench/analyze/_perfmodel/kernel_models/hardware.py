@@ -1,4 +1,4 @@
-"""What GPUs promise: dense peaks, memory, links."""
+"""Data sheets of GPUs: dense peaks, memory, links."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ class Tensor(NamedTuple):
 
 
 class OperatorWork(NamedTuple):
-    """What one call must compute and move; missing where it cannot be told, and then why."""
+    """Least work and traffic of one call; missing where unknown, with the reason."""
 
     family: str
     flop_count: float | None = None

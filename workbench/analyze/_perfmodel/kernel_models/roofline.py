@@ -1,4 +1,4 @@
-"""How far each operator is from what the peaks of its GPU allow."""
+"""Distance of each operator from the peaks of its GPU."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ PARTS = (
 
 @dataclass(frozen=True)
 class Constants:
-    """What the closed form does not know from the hardware's data sheet; see its Notes."""
+    """Constants of the closed form beyond the hardware's data sheet; see its Notes."""
 
     matrix_share: float = 0.7
     half_width: float = 50.0

@@ -50,7 +50,7 @@ _TOP = np.array([0.0 if field.name.endswith("_share") else np.inf for field in f
 
 @dataclass(frozen=True)
 class IterationModel:
-    """What :func:`iteration_model`, :func:`assumed_model` and :func:`calibrated_to` return.
+    """Result of :func:`iteration_model`, :func:`assumed_model` and :func:`calibrated_to`.
 
     Attributes
     ----------

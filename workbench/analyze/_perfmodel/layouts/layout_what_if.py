@@ -298,7 +298,7 @@ class Scaled:
 
 @dataclass(frozen=True)
 class Forecast:
-    """What the closed form says of one configuration, or of many [ns]."""
+    """Times by the closed form of one configuration, or of many [ns]."""
 
     parts: dict[str, Array]
     passes: Array  # layers of a stage x micro-batches: how often the host launches a layer

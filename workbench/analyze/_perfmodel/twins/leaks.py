@@ -1,4 +1,4 @@
-"""What a synthetic trace gives away of its source: names, exact runs, nearness."""
+"""Leaks of a synthetic trace about its source: names, exact runs, nearness."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How like a synthetic trace is the real one, and how much of it shows."""
+"""Likeness of a synthetic trace to the real one, and leaks."""
 
 from __future__ import annotations
 

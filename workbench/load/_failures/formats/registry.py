@@ -1,4 +1,4 @@
-"""Which readers a failure log is for, told by its content."""
+"""Readers of failure logs, chosen by content."""
 
 from __future__ import annotations
 

@@ -164,7 +164,7 @@ class _Entry:
 
 @dataclass
 class _Block:
-    """What is known of the block that one task prints; tasks may print at the same time."""
+    """State of the block that one task prints; tasks may print at the same time."""
 
     section: str = ""
     entry: _Entry | None = None

@@ -1,4 +1,4 @@
-"""What ``dcgmi dmon -e`` prints: columns of fields, without any time of its own.
+"""Output of ``dcgmi dmon -e``: columns of fields, without a time.
 
 Notes
 -----

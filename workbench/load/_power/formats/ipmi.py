@@ -54,7 +54,7 @@ _OTHER = "lines without a power reading"
 
 @dataclass
 class _Block:
-    """What one call printed for one host."""
+    """Output of one call for one host."""
 
     line: int
     page_ns: int | None

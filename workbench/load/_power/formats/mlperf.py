@@ -73,7 +73,7 @@ def read_power(source: Source, options: PowerOptions) -> PowerPart:
 
 
 class _Owner(NamedTuple):
-    """What was metered, as far as a line says."""
+    """The metered entity, as far as a line states it."""
 
     name: str
     is_switch: bool
@@ -82,7 +82,7 @@ class _Owner(NamedTuple):
 
 @dataclass
 class _Log:
-    """What the lines of one file say."""
+    """Contents of the lines of one file."""
 
     findings: Findings
     times: list[Any] = field(default_factory=list)

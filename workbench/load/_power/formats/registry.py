@@ -1,4 +1,4 @@
-"""Which readers there are for power telemetry, in the order they are asked."""
+"""Readers of power telemetry, in the order in which they are tried."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What one node of a PyTorch execution trace says, in any schema since 1.0.1."""
+"""One node of a PyTorch execution trace, in any schema since 1.0.1."""
 
 from __future__ import annotations
 

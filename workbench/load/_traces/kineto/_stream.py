@@ -52,7 +52,7 @@ _BLANK = b" \t\r\n\x00"
 
 
 class Engine(Protocol):
-    """What a parser offers to the reader."""
+    """Interface of a parser for the reader."""
 
     block: Block
     rows: int

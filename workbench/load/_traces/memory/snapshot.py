@@ -41,7 +41,7 @@ _HOW = "record again with max_entries=100000, or look at the first device alone"
 
 @dataclass
 class RankMemory:
-    """What one snapshot holds: rows of MEMORY and MEMORY_BLOCKS without a rank."""
+    """Contents of one snapshot: rows of MEMORY and MEMORY_BLOCKS without a rank."""
 
     label: str
     memory: pd.DataFrame

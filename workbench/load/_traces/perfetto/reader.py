@@ -107,7 +107,7 @@ class _Slice:
 
 @dataclass
 class _Sequence:
-    """What packets of one writer may refer to: texts by number, and defaults."""
+    """State shared by packets of one writer: texts by number, and defaults."""
 
     names: dict[int, str] = field(default_factory=dict)
     categories: dict[int, str] = field(default_factory=dict)

@@ -144,7 +144,7 @@ def _tell(damage: Damaged, processes: Sequence[_Process], findings: Findings) ->
 
 @dataclass
 class _Process:
-    """What a file says of one process, before numbers are replaced by what they stand for."""
+    """Contents of a file about one process, before numbers are resolved."""
 
     pid: int | None = None
     count: int = 0

@@ -1,4 +1,4 @@
-"""What the lines of XLA's profiles are: streams of devices, threads of hosts, or repetitions."""
+"""Lines of XLA's profiles: streams of devices, threads of hosts, or repetitions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What faults do to a model: bits combined per element, with the values before and after."""
+"""Effects of faults on a model: bits combined per element, with the values before and after."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ class _Hits:
 
 
 class _Entries(NamedTuple):
-    """What experiments change of one target; see :class:`Changes`."""
+    """Changes of one target by experiments; see :class:`Changes`."""
 
     experiment: _Longs
     elem: _Longs

@@ -35,7 +35,7 @@ _NUMBERS = {"mbf": ["flip_count", "bit_error_ratio"], "mbbf": ["burst_bits"], "v
 
 @dataclass(frozen=True)
 class FaultModel:
-    """What one experiment does to the bits it hits.
+    """Effect of one experiment on the bits it hits.
 
     Parameters
     ----------

@@ -201,7 +201,7 @@ _ADDING = {"add", "iadd", "sub", "isub", "add_", "sub_"}
 
 
 class UnboundedError(Exception):
-    """What follows holds an operation for which no bound is known."""
+    """A later operation has no known bound."""
 
 
 def slope(program: Program, node: Any) -> float | None:

@@ -27,7 +27,7 @@ _POOLS = {"MaxPool2d", "AvgPool2d"}
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """What every fast way needs: the model as a program, its rows, the measure, sizes."""
+    """Inputs of every fast way: the model as a program, its rows, the measure, sizes."""
 
     program: Program
     folding: RowFolding

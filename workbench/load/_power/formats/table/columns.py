@@ -58,7 +58,7 @@ class PowerColumn:
 
 @dataclass(frozen=True)
 class PowerLayout:
-    """Which columns of a table are what; ``left_out`` are other powers, and why.
+    """Roles of the columns of a table; ``left_out`` are other powers, and why.
 
     ``counters`` count energy; their factors are joules in one of their unit.
     """
@@ -304,7 +304,7 @@ Statistic = Literal["", "mean", "other"]
 
 @dataclass(frozen=True)
 class PowerName:
-    """What the name of a column of powers says."""
+    """Parsed name of a column of powers."""
 
     # The name without unit and statistic, in lower case.
     stem: tuple[str, ...]

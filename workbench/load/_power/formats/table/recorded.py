@@ -1,4 +1,4 @@
-"""What ``workbench record`` wrote: Parquet parts that say how they were sampled."""
+"""Recordings of ``workbench record``: Parquet parts that state how they were sampled."""
 
 from __future__ import annotations
 
