@@ -35,12 +35,13 @@ quick: .venv/ready-to-test  ## format, lint and a first look at every part: unde
 	$(BIN)/ruff check .
 	$(BIN)/pytest --quick $(PARALLEL)
 
-check: .venv/ready-to-test  ## format, lint, types, layers, spelling: seconds
+check: .venv/ready-to-test  ## format, lint, types, layers, spelling, wording: seconds
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/codespell
+	$(BIN)/pytest -q -n0 -k style_list tests/test_house_rules.py
 
 COUNT ?= 100000
 ONLY ?= *

@@ -88,7 +88,7 @@ def _repeated(body: bytes, copies: int) -> Iterator[bytes]:
     yield body
     for copy in range(1, copies):
         moved = [
-            # 0 is no id and no time.
+            # 0 is neither an id nor a time.
             b"%d" % (number + copy * shift if number else 0)
             for number, shift in zip(numbers, shifts, strict=True)
         ]

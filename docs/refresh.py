@@ -1,6 +1,6 @@
 """Bring README.md and pages of docs up to date: ``python docs/refresh.py``.
 
-``python docs/refresh.py findings`` measures the rules behind findings anew, which takes minutes.
+``python docs/refresh.py findings`` measures the rules behind findings again, which takes minutes.
 
 Its pictures are figures of the published notebooks, and the lines under its commands are what
 these commands print. Run it after notebooks were published or messages were reworded.
@@ -187,7 +187,7 @@ def measure_findings() -> None:
 
 
 def main() -> None:
-    """Write the pictures, the outputs and the rules anew."""
+    """Write the pictures, the outputs and the rules again."""
     if sys.argv[1:] == ["findings"]:
         measure_findings()
         return

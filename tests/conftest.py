@@ -40,7 +40,7 @@ _CHROME_FLAGS = (
 
 @pytest.fixture(scope="session")
 def absent() -> Callable[[str], NoReturn]:
-    """Give the one way to skip a test, for want of something.
+    """Give the one way to skip a test, for lack of something.
 
     Under continuous integration (the variable ``CI`` is set) it fails the test instead, so
     that what is missing can never look like a success.
@@ -56,12 +56,12 @@ def absent() -> Callable[[str], NoReturn]:
 
 @pytest.fixture(scope="session")
 def real_data(absent: Callable[[str], NoReturn]) -> Callable[[str], Path]:
-    """Give the folder of a public data set; skip the test where it is not at hand."""
+    """Give the folder of a public data set; skip the test where it is not available."""
 
     def folder(name: str) -> Path:
-        if datasets.describe().set_index("dataset").loc[name, "place"] == "not at hand":
+        if datasets.describe().set_index("dataset").loc[name, "place"] == "not available":
             absent(
-                f"the public data set {name!r} is not at hand; get it with "
+                f"the public data set {name!r} is not available; get it with "
                 f"`workbench datasets fetch {name}` or point {datasets.MIRROR_ENV} at a copy"
             )
         return datasets.path(name)

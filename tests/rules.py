@@ -46,7 +46,7 @@ def for_every(**subjects_of_argument: Mapping[str, Any]) -> Callable[[Test], Tes
             for name, subject in looked_at:
                 try:
                     rule(**{argument: subject}, **fixtures)
-                # pytest.fail, also by pytest.raises, is no Exception.
+                # pytest.fail, also by pytest.raises, is not an Exception.
                 except (Exception, pytest.fail.Exception) as error:  # noqa: BLE001
                     broken[name] = error
             if broken:

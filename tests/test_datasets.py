@@ -197,7 +197,7 @@ def left_behind(folder):
 
 
 def test_a_set_is_downloaded_once_and_checked(tiny, server, capfd):
-    assert datasets.describe()["place"].tolist() == ["not at hand"]
+    assert datasets.describe()["place"].tolist() == ["not available"]
     folder = datasets.fetch("tiny", base_url=server.url)
     assert folder == tiny
     assert {p.relative_to(tiny).as_posix(): p.read_bytes() for p in left_behind(tiny)} == CONTENT
@@ -348,7 +348,7 @@ def test_an_incomplete_mirror_is_passed_over(mirror, server):
 
 def test_a_mirror_that_does_not_exist_is_an_error(mirror, monkeypatch):
     monkeypatch.setenv(datasets.MIRROR_ENV, str(mirror / "nowhere"))
-    with pytest.raises(DatasetError, match=r"nowhere, which is no folder; correct it or unset"):
+    with pytest.raises(DatasetError, match=r"nowhere, which is not a folder; correct it or unset"):
         datasets.path("tiny")
 
 
@@ -417,5 +417,5 @@ def test_tests_on_absent_data_skip_and_say_how_to_get_them(real_data, monkeypatc
 @pytest.mark.usefixtures("cache")
 def test_tests_on_absent_data_fail_under_continuous_integration(real_data, monkeypatch):
     monkeypatch.setenv("CI", "true")
-    with pytest.raises(pytest.fail.Exception, match="'kineto-hta' is not at hand"):
+    with pytest.raises(pytest.fail.Exception, match="'kineto-hta' is not available"):
         real_data("kineto-hta")

@@ -4,11 +4,14 @@ import ast
 import collections
 import functools
 import inspect
+import io
+import json
 import os
 import re
 import shutil
 import subprocess
 import sys
+import tokenize
 from pathlib import Path
 
 import pytest
@@ -70,7 +73,7 @@ DRAWN_AS_IS = {
     "timeline_live",
     "packing_queues",
 }
-# What explorers share, no noun; and a trace drawn anew, which is seen as its time breakdown.
+# What explorers share, no noun; and a trace redrawn, which is seen as its time breakdown.
 EXPLORER_PARTS = {"Explorer", "static_html", "trace_like"}
 
 UNITS = ("_ns", "_us", "_ms", "_s", "_min", "_h", "_w", "_j", "_c", "_mhz", "_gbps")
@@ -244,7 +247,7 @@ def test_no_function_is_written_twice():
 
 
 def size_of(node):
-    """Count the lines of a definition that are no docstring."""
+    """Count the lines of a definition outside its docstring."""
     skipped = ast.get_docstring(node, clean=False)
     return node.end_lineno - node.lineno + 1 - (skipped.count("\n") + 1 if skipped else 0)
 
@@ -257,7 +260,7 @@ def test_colours_come_from_the_palette(path):
 
 @for_every(path=SOURCES)
 def test_no_figure_borrows_the_colour_of_gpu_work(path):
-    """Faults, failures and watts are no compute, communication or memory."""
+    """Faults, failures and watts are not compute, communication or memory."""
     work = "compute|forward|backward|communication|transfer|overlapped|memory|lookup|operator"
     is_other = re.search(r"plot/_(pvf|power|failures)/", path.as_posix())
     text = path.read_text() if is_other else ""
@@ -348,6 +351,62 @@ def test_no_open_ends_are_left_in_the_text():
 def test_links_between_pages_lead_somewhere(page):
     links = re.findall(r"\]\((?!https?:|#|mailto:)([^)#]+)", page.read_text())
     assert [link for link in links if not (page.parent / link).exists()] == []
+
+
+def wordings():
+    """Return the rules of docs/style.txt: an expression, and what to write instead and why."""
+    lines = (ROOT / "docs" / "style.txt").read_text().splitlines()
+    rules = [line.split(" -> ") for line in lines if line and not line.startswith("#")]
+    return {re.compile(rule.replace(" ", r"\s+")): better for rule, better in rules}
+
+
+WORDINGS = wordings()
+ANY_WORDING = re.compile("|".join(rule.pattern for rule in WORDINGS))
+PROSE_TOKENS = {tokenize.STRING, tokenize.COMMENT, getattr(tokenize, "FSTRING_MIDDLE", None)}
+NOTEBOOKS = by_name((ROOT / "notebooks").glob("*.ipynb"))
+
+
+def prose(path):
+    """Yield line, or cell, and text of what a file says in words; code has its own rules."""
+    text = path.read_text()
+    if path.suffix == ".ipynb":
+        for number, cell in enumerate(json.loads(text)["cells"]):
+            if cell["cell_type"] == "markdown":
+                yield number, "".join(cell["source"])
+    elif path.suffix == ".md":
+        blank = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
+        yield 1, blank.sub(lambda code: "\n" * code[0].count("\n"), text)
+    elif ANY_WORDING.search(text):  # most files need no second look
+        for token in tokenize.generate_tokens(io.StringIO(text).readline):
+            # A string without a space is a name.
+            if token.type in PROSE_TOKENS and " " in token.string:
+                yield token.start[0], token.string
+
+
+@for_every(path=SOURCES | PAGES | NOTEBOOKS)
+def test_prose_uses_the_words_of_the_style_list(path):
+    misses = [
+        f"{line + text.count(chr(10), 0, match.start())}: {match[0]!r} -> {better}"
+        for line, text in prose(path)
+        for rule, better in WORDINGS.items()
+        if (match := rule.search(text))
+    ]
+    assert misses == []
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "count"),
+    [
+        ("a.py", '"""Refuse a queue\n    that grows for\n    ever."""\n', 1),
+        ("a.py", "anew = mend(text)  # a value that is fine\n", 0),
+        ("a.md", "Files at hand.\n\n```\nfor want of it\n```\n", 1),
+    ],
+)
+def test_the_style_list_reads_prose_and_no_code(tmp_path, name, text, count):
+    page = tmp_path / name
+    page.write_text(text)
+    misses = [rule for _, said in prose(page) for rule in WORDINGS if rule.search(said)]
+    assert len(misses) == count
 
 
 BREACHES = {

@@ -198,7 +198,7 @@ def test_advice_is_in_the_words_of_the_door_that_was_used(run, tmp_path, sample,
 @pytest.mark.parametrize(
     ("python", "command"),
     [
-        ("tz='Mars' is no time zone", "--tz Mars is no time zone"),
+        ("tz='Mars' is not a time zone", "--tz Mars is not a time zone"),
         ('boot_time="2025-01-01 00:00Z" is odd', '--boot-time "2025-01-01 00:00Z" is odd'),
         ("incidents on a device of an unknown host; pass node=",
          "incidents on a device of an unknown host; pass --node"),
@@ -217,7 +217,7 @@ def test_every_argument_of_every_door_has_words_on_the_command_line():
         assert named <= {*_OPTIONS, *_ONLY_PYTHON}, kind.name
         assert set(kind.options) <= named
         for name in named:
-            assert f"{name}=" not in say(f"it lacks something; pass {name}='x', or mend it")
+            assert f"{name}=" not in say(f"it lacks something; pass {name}='x', or repair it")
 
 
 @pytest.mark.parametrize(
@@ -227,7 +227,7 @@ def test_every_argument_of_every_door_has_words_on_the_command_line():
         (["--year", "1"], "--year must be a whole number from 1990"),
         (["--boot-time", "noon"], "--boot-time must be a stamp"),
         (["--node", "a=b", "--node", "c"], "several are given as PART=HOST"),
-        (["--node", "node(\\d+"], "is no pattern"),
+        (["--node", "node(\\d+"], "is not a pattern"),
     ],
 )
 @pytest.mark.parametrize("command", ["check", "report"])

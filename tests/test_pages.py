@@ -42,7 +42,7 @@ def by_name(path):
 
 
 def refresh_module():
-    """Load the script that writes pictures and outputs; docs/ is no package."""
+    """Load the script that writes pictures and outputs; docs/ is not a package."""
     spec = importlib.util.spec_from_file_location("refresh", ROOT / "docs" / "refresh.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)

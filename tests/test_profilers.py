@@ -24,7 +24,7 @@ def nsight_kernels(path):
 
 
 def xplane_kernels(path):
-    """Count events of streams of GPUs that are no copies, and collectives, with plain protobuf."""
+    """Count events of streams of GPUs that are not copies, and collectives, with plain protobuf."""
     space = xplane_files.space_class().FromString(path.read_bytes())
     names = [
         xplane_files.names_of(plane)[event.metadata_id]

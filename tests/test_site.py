@@ -21,7 +21,7 @@ PARTS = {"Explorer", "FindingCards", "Page", "static_html"}
 
 
 def build_module():
-    """Load the script that builds the site; docs/ is no package."""
+    """Load the script that builds the site; docs/ is not a package."""
     spec = importlib.util.spec_from_file_location("build_site", DOCS / "build.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)

@@ -25,7 +25,7 @@ from workbench.tables import (
     Injections,
 )
 
-# A slow or busy machine is no failure.
+# A slow or busy machine is not a failure.
 settings.register_profile("patient", deadline=None)
 settings.load_profile("patient")
 

@@ -59,7 +59,7 @@ def notebooks():
 
 @pytest.fixture(scope="session")
 def site(notebooks, tmp_path_factory, browser):
-    """Write the report of all notebooks, on the best data at hand.
+    """Write the report of all notebooks, on the best data available.
 
     The whole check may have written one already, and says so: a minute less to wait.
     """

@@ -60,7 +60,7 @@ def test_names_are_those_of_tables_and_of_the_path_and_no_common_word(tmp_path):
 @pytest.mark.parametrize(
     ("args", "said"),
     [
-        (["no_such"], "is no report"),
+        (["no_such"], "is not a report"),
         (["{report}", "--name", "gpu"], "is not KIND=NAME"),
         (["{report}", "--name", "rack=gpu"], "must be one of host"),
         (["{report}", "--out", "a.zip"], "must end in .html"),

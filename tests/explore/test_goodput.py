@@ -228,7 +228,7 @@ def test_a_log_that_tells_no_recovery_or_size_leaves_them_assumed_or_is_refused(
     only = inputs[inputs["quantity"].isin(["failure_interval_min", "time_to_failure_min"])]
     explorer = explore.goodput(start=only, source="my log")
     assert explorer.controls["recovery"].description == "recovery [min], assumed"
-    with pytest.raises(WorkbenchError, match="does not tell the number of GPUs"):
+    with pytest.raises(WorkbenchError, match="does not state the number of GPUs"):
         explore.goodput_at_scale(start=only)
 
 

@@ -72,7 +72,10 @@ def test_a_queue_that_overflows_is_called_so(lengths):
     explorer.controls["documents"].value = "<b>two</b>"
     explorer.controls["view"].value = "queues"
     explorer.controls["queues"].value = "1/16 (too low for long tails)"
-    assert explorer.title() == "1 queue of 1 receive more than can leave: delay grows for ever"
+    assert (
+        explorer.title()
+        == "1 queue of 1 receive more than can leave: the delay grows without bound"
+    )
 
 
 def test_interleaving_that_does_not_fit_is_explained(lengths):

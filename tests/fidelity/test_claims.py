@@ -90,4 +90,4 @@ def test_under_continuous_integration_no_claim_is_absent():
 def _at_hand(name):
     from workbench import datasets
 
-    return datasets.describe().set_index("dataset")["place"][name] != "not at hand"
+    return datasets.describe().set_index("dataset")["place"][name] != "not available"

@@ -1,4 +1,4 @@
-"""A new format is one file and one row: the front doors and the command line do the rest."""
+"""A new format is one file and one row: the entry points and the command line do the rest."""
 
 from types import SimpleNamespace
 

@@ -52,7 +52,7 @@ def test_the_opening_asks_a_question_and_says_of_which_data(notebook):
     assert places == sorted(places)
 
 
-# The answers are computed: findings of the data at hand, before anything else is drawn.
+# The answers are computed: findings of the available data, before anything else is drawn.
 @pytest.mark.parametrize("stem", BEGIN_WITH_FINDINGS)
 def test_the_first_thing_shown_are_findings_of_the_data_at_hand(stem):
     (path,) = [path for path in NOTEBOOKS if path.stem == stem]

@@ -130,7 +130,7 @@ def test_the_page_asks_no_network(make_report, tmp_path):
 @pytest.mark.parametrize(
     ("spoil", "reason"),
     [
-        (lambda folder: (folder / ".workbench-report").unlink(), "is no report"),
+        (lambda folder: (folder / ".workbench-report").unlink(), "is not a report"),
         (lambda folder: (folder / "l.csv").symlink_to("/etc/passwd"), "is a link"),
         (lambda folder: (folder / "big.txt").write_text(secrets.token_hex(9_500_000)), "most"),
         (lambda folder: (folder / ".workbench-names.csv").write_text("a\n1\n"), "must be kind"),
@@ -204,8 +204,8 @@ def test_a_pseudonym_is_never_a_name_itself():
 @pytest.mark.parametrize(
     ("names", "reason"),
     [
-        ({"7": "host"}, "are no number"),
-        ({"17": "host"}, "are no number"),
+        ({"7": "host"}, "are not numbers"),
+        ({"17": "host"}, "are not numbers"),
         ({" a b": "host"}, "no blank"),
         ({"abc": "rack"}, "must be one of"),
         ({"layout": "model"}, "figures are built"),

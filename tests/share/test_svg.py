@@ -86,7 +86,7 @@ def test_without_a_browser_there_is_one_warning_that_says_what_to_install(monkey
 @pytest.mark.usefixtures("fresh_start")
 def test_a_wrong_browser_path_is_named(monkeypatch, figures, tmp_path):
     monkeypatch.setenv("BROWSER_PATH", str(tmp_path / "nothing"))
-    with pytest.warns(UserWarning, match="BROWSER_PATH names .*nothing, which is no program"):
+    with pytest.warns(UserWarning, match="BROWSER_PATH names .*nothing, which is not a program"):
         assert svg_of(figures[0]) is None
 
 

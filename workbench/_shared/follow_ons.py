@@ -23,9 +23,9 @@ class _Place:
         self._reach: list[int] = []
 
     def had(self, start: int | None, window_ns: int) -> bool:
-        """Say whether a failure began before a time, and ended within the window before it."""
+        """Return whether a failure began before a time, and ended within the window before it."""
         if start is None or self.is_untimed:
-            return True  # nothing tells which of them came first
+            return True  # unknown which of them came first
         if len(self._reach) != len(self.spans):
             self.spans.sort()
             self._reach = list(accumulate((last for _, last in self.spans), max))
@@ -65,7 +65,7 @@ def with_lone_follow_ons(folded: pd.DataFrame, window_ns: int) -> pd.DataFrame:
 
 
 def is_told_as_alone(folded: pd.DataFrame) -> np.ndarray:
-    """Say which incidents were made of follow-ons without a failure before them."""
+    """Return which incidents were made of follow-ons without a failure before them."""
     return folded["cause"].str.endswith(UNKNOWN_TRIGGER).to_numpy(dtype=bool)
 
 

@@ -149,14 +149,14 @@ def _as_number(code: str) -> int:
 # may be repeated for weeks and would tie failures together that have nothing in common.
 _NODE_KINDS = ("xid", "sxid", "amdgpu")
 _HOST_KIND = "kernel"
-# Reporters that tell of devices, each from its own point of view.
+# Reporters that name devices, each from its own point of view.
 _DEVICE_REPORTERS = ("dcgm", "kubernetes")
 # Of a collective that hangs or a process that dies, every rank of the job tells.
 _JOB_KINDS = ("nccl", "torchelastic")
 
 
 def fold_keys(rows: pd.DataFrame) -> np.ndarray:
-    """Give what may fold together one number."""
+    """Enumerate the rows that may be folded together."""
     fatal = rows["severity"] == "fatal"
     of_node = rows["kind"].isin(_NODE_KINDS) | ((rows["kind"] == _HOST_KIND) & fatal)
     of_device = rows["kind"].isin(_DEVICE_REPORTERS) & rows["device"].notna()
@@ -183,7 +183,7 @@ def fold_keys(rows: pd.DataFrame) -> np.ndarray:
 
 
 def is_job_wide(rows: pd.DataFrame) -> pd.Series:
-    """Say which rows any rank of a job may report of one and the same failure."""
+    """Return which rows any rank of a job may report of one and the same failure."""
     # Events of a network card are warnings, and of that card only.
     return rows["kind"].isin(_JOB_KINDS) & (rows["severity"] == "fatal")
 
@@ -206,7 +206,7 @@ def _runs(rows: pd.DataFrame, of_job: pd.Series) -> tuple[pd.Series, pd.Series]:
         member,
         failed["code"],
     ]
-    # Every rank tells of a failure once: what it tells again is another failure.
+    # Every rank reports a failure once: what it tells again is another failure.
     again = (
         failed[untimed].groupby([column[untimed] for column in reporter], dropna=False).cumcount()
     )
@@ -258,9 +258,9 @@ _NO_CULPRIT = ("unknown", "network", "follow-on")
 
 
 def members(rows: pd.DataFrame, incident: np.ndarray, lead: pd.DataFrame) -> dict[str, pd.Series]:
-    """Give the columns that list the members of each incident."""
+    """Return the columns that list the members of each incident."""
     hosts = pd.Series(rows["node"].to_numpy()).groupby(incident).nunique()
-    # A network port or a PCI address is told by its own host; a GPU index also by those that wait.
+    # A network port or a PCI address is reported by its own host; a GPU index also by waiting ones.
     has_port = lead["device"].astype(object).map(lambda name: ":" in str(name))
     is_told = has_port | ~lead["category"].isin(_NO_CULPRIT)
     is_spread = pd.Series(hosts.to_numpy() > 1)

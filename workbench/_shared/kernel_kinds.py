@@ -1,4 +1,4 @@
-"""What a GPU kernel is for, told from its name by an ordered list of rules.
+"""Kinds of GPU kernels, recognized by name with an ordered list of rules.
 
 The rules are data: ``kernel_kinds.csv`` beside this file, three columns. The first rule whose
 pattern is found in a name decides. Bring your own rules as a file of the same shape; they go before
@@ -107,7 +107,7 @@ def classify(
     rules: pd.DataFrame | str | Path | None = None,
     default: str = "compute",
 ) -> pd.DataFrame:
-    """Say for each kernel name what the kernel is for, and which rule said so.
+    """Return for each kernel name what the kernel is for, and which rule said so.
 
     ``rules`` of the user's own, a frame or a CSV file like the shipped one, are asked before the
     shipped ones. A name that no rule matches gets the kind ``default`` and the rule ``"default"``,

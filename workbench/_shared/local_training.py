@@ -74,7 +74,7 @@ class LocalTrainingJob:
 
 @dataclass(frozen=True)
 class Clock:
-    """What a round of every worker takes under one scheme; one value per worker, in order.
+    """Durations of a round under one scheme; one value per worker, in order.
 
     ``transfer_s`` is the all-reduce, or reading the model from the server and sending the steps
     back. By region: ``push_s`` to the global server and ``return_s`` from it.
@@ -163,7 +163,7 @@ class Network:
 
 
 def _ring_gbps(matrix: Floats, region: NDArray[np.int64]) -> float:
-    """Give the slowest link of the best ring of all workers, region after region."""
+    """Return the slowest link of the best ring of all workers, region after region."""
     used, count = np.unique(region, return_counts=True)
     inside = np.diag(matrix)[used][count > 1]
     between = _best_ring(matrix[np.ix_(used, used)].tobytes(), len(used))

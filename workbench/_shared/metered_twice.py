@@ -25,7 +25,7 @@ _STILL_SHARE = 1e-3
 
 
 def sides_of_one(names: Iterable[str]) -> tuple[str, str] | None:
-    """Give two names of which one says AC and the other DC of the same thing; None without."""
+    """Return two names of which one says AC and the other DC of the same thing; None without."""
     for group in _groups(names):
         by_side: dict[str, str] = {}
         for name in group:
@@ -38,7 +38,7 @@ def sides_of_one(names: Iterable[str]) -> tuple[str, str] | None:
 
 
 def read_alike(tracks: Mapping[str, Track]) -> tuple[str, str] | None:
-    """Give two entities that bear one name and rise and fall together; None if there are none.
+    """Return two entities that bear one name and rise and fall together; None if there are none.
 
     Names that differ in the file they are from, or in AC and DC, are one name.
     """

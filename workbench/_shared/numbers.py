@@ -41,7 +41,7 @@ def not_negative(name: str, value: Any) -> float:
 
 
 def whole_number(name: str, value: Any, *, least: int) -> int:
-    """Return an argument as an int, or say that it is no whole number from ``least``."""
+    """Return an argument as an int, or say that it is not a whole number from ``least``."""
     if not is_finite(value) or value % 1 != 0:
         msg = f"{name} must be a whole number from {least}, not {value!r}"
         raise WorkbenchError(msg)

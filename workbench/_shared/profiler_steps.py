@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 # Categories of the host: profilers of 2021 wrote steps as operators. What repeats a step on the
-# GPU (gpu_user_annotation) is no step of the host.
+# GPU (gpu_user_annotation) is not a step of the host.
 STEP_CATEGORIES = frozenset({"user_annotation", "cpu_op"})
 _NAME = re.compile(r"ProfilerStep\s*#\s*(\d+)$")
 _MOST_DIGITS = 9

@@ -65,7 +65,7 @@ def remarks_on_set(
 def _apart(
     ranks: pd.DataFrame, names: Callable[[], Names], communicates: Callable[[], bool]
 ) -> list[str]:
-    """Say why files that were read as ranks of one job may be of several; the surest sign first.
+    """List reasons why files read as ranks of one job may be of several; the surest first.
 
     Ranks that the caller gave are believed.
     """
@@ -86,7 +86,7 @@ def _apart(
         return [f"files with little in common ({shown}), read as ranks of one job; {BY_ITSELF}"]
     if ranks["rank_source"].isin(["trace", "file name"]).any() or communicates():
         return []
-    why = "no file tells a rank or holds a collective"
+    why = "no file states a rank or contains a collective"
     return [f"files that nothing ties together ({why}), read as ranks of one job; {BY_ITSELF}"]
 
 
@@ -152,7 +152,7 @@ def _of_file(
 
 @dataclass(frozen=True)
 class RankState:
-    """What the quality of a set of ranks is told from: of one rank, or of several."""
+    """Inputs of the quality of a set of ranks: of one rank, or of several."""
 
     ranks: pd.DataFrame
     quality: pd.DataFrame
@@ -174,7 +174,7 @@ def quality_of_set(
     listed: pd.DataFrame,
     dropped: Sequence[tuple[str, Exception]],
 ) -> pd.DataFrame:
-    """Return the quality of ranks in order, of what was passed over and of what was dropped."""
+    """Return the quality of ranks in order, of what was skipped and of what was dropped."""
     ranks = RANKS.joined(state.ranks for state in states)
     is_told = ranks["rank_source"] != "argument"
     first = str(ranks["source"].iloc[0]).rsplit("!", 1)[-1].replace("\\", "/").rsplit("/", 1)[-1]

@@ -39,7 +39,7 @@ from workbench.tables import (
 Loaded = Bundle | Trace | RankFiles | PowerLog | JobLog | FailureLog | FlightRecording
 Loaded |= MemoryRecording | Injections
 _CONFIDENCE = ("high", "medium", "low")
-# A name such as node-1e05 is no number.
+# A name such as node-1e05 is not a number.
 _POWER_OF_TEN = re.compile(r"(?<![\w.-])\d(?:\.\d+)?e[+-]\d+(?![\w.])")
 _MILLISECONDS = re.compile(r"(?<![\w.,-])(\d[\d,]{3,}(?:\.\d+)?) ms\b")
 
@@ -178,7 +178,7 @@ def _chosen(domains: Collection[str] | None, names: Collection[str] | None) -> l
         msg = f"no rules for the domain {min(unknown)!r}; there are {', '.join(sorted(known))}"
         raise ValueError(msg)
     if unknown := set(names or ()) - set(RULES):
-        msg = f"{min(unknown)!r} is no rule; analyze.finding_rules() lists them"
+        msg = f"{min(unknown)!r} is not a rule; analyze.finding_rules() lists them"
         raise ValueError(msg)
     return [
         rule
@@ -193,7 +193,7 @@ def _settings(thresholds: Mapping[str, float], rules: list[Rule]) -> dict[str, d
     for key, value in thresholds.items():
         name, _, threshold = key.partition(".")
         if threshold not in settings.get(name, {}):
-            msg = f"{key!r} is no threshold; analyze.finding_rules() lists them as rule.name"
+            msg = f"{key!r} is not a threshold; analyze.finding_rules() lists them as rule.name"
             raise ValueError(msg)
         settings[name][threshold] = float(value)
     return settings
@@ -228,7 +228,7 @@ def _told_once(rows: list[dict[str, Any]], answers: list[dict[str, Any]]) -> lis
             if row["rule"] == answer["rule"]:
                 count = answer["finding_count"] - 1
                 state = "found" if count else "nothing"
-                note = f"told by the rule {row['told_by']}"
+                note = f"reported by the rule {row['told_by']}"
                 answer.update(finding_count=count, state=state, note=note)
     return [row for row in rows if row["told_by"] not in telling]
 

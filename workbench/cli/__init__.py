@@ -55,7 +55,7 @@ app.add_typer(_datasets, name="datasets", rich_help_panel="Data")
 def main(
     version: Annotated[bool, typer.Option("--version", help="Print the version and stop.")] = False,
 ) -> None:
-    """Answer what is asked of the command itself, before any of its sub-commands."""
+    """Handle options of the command itself, before any of its sub-commands."""
     if version:
         from workbench import __version__
 

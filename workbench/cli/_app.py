@@ -36,7 +36,7 @@ class _CleanErrors(TyperGroup):
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """List the commands under the names of their panels, each with its whole first line."""
-        # Typer draws panels only with rich, which is no dependency, and cuts lines with "...".
+        # Typer draws panels only with rich, which is not required, and cuts lines with "...".
         panels: dict[str, list[tuple[str, str]]] = {}
         for name in self.list_commands(ctx):
             if (command := self.get_command(ctx, name)) is None or command.hidden:
@@ -205,7 +205,7 @@ def verify(
     from workbench import datasets
 
     sets = datasets.describe()
-    chosen = names or list(sets.loc[sets["place"] != "not at hand", "dataset"])
+    chosen = names or list(sets.loc[sets["place"] != "not available", "dataset"])
     table = pd.concat([datasets.verify(name) for name in chosen], ignore_index=True)
     print_table(table[["dataset", "file", "size_bytes", "verdict"]], as_json=as_json)
     if (table["verdict"] != "ok").any():
@@ -356,14 +356,14 @@ def obfuscate(
     target: Annotated[Path, typer.Argument(help="Folder to write, new or empty.")],
     factor: Annotated[
         float | None,
-        typer.Option(help="What times are multiplied by; drawn, and told nobody, by default."),
+        typer.Option(help="Factor for all times; by default random and kept secret."),
     ] = None,
     as_json: Json = False,
 ) -> None:
     """Write a copy of traces without names, hosts and true times.
 
     Sizes are rounded. The copy behaves like the source: shares, waits and replays are equal.
-    What a reader can still tell from it is printed. Exit code 1 if something could not be
+    What a reader can still infer is printed. Exit code 1 if something could not be
     read, which is named and missing in the copy.
 
     \b
@@ -429,7 +429,7 @@ def _unmentioned(result: dict[str, Any]) -> list[str]:
 
 
 def _optional(about: str) -> Any:
-    # The default None is no value that a user could write.
+    # The default None is not a value that a user could write.
     return typer.Option(help=about, show_default=False)
 
 
@@ -481,7 +481,7 @@ def _hosts(texts: list[str] | None) -> str | dict[str, str] | re.Pattern[str] | 
     try:
         return re.compile(texts[0])
     except re.error as error:
-        msg = f"{texts[0]!r} is no pattern ({error})"
+        msg = f"{texts[0]!r} is not a pattern ({error})"
         raise typer.BadParameter(msg, param_hint="--node") from None
 
 

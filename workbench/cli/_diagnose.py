@@ -76,7 +76,7 @@ def diagnose(
         typer.Option(help="Workbook for the same tables; needs openpyxl.", show_default=False),
     ] = None,
 ) -> None:
-    """Say what is wrong with a job, where, its cost, and what to do.
+    """Rank the problems of a job: what is wrong, where, at what cost, and what to do.
 
     Whatever lies under the paths is recognized by its content; findings are printed with the most
     expensive first. Exit code 0 if nothing was found, 1 if there are findings, 2 if
@@ -136,7 +136,7 @@ def _print(found: Findings, bundle: Bundle, paths: list[Path], top: int) -> None
     count = len(found.findings)
     asked = int((found.rules["state"] != "no data").sum())
     if not asked:
-        typer.echo("No rule was asked: the data have nothing that a rule reads.")
+        typer.echo("No rule ran: no rule can use these data.")
     elif not count:
         typer.echo(f"Nothing found by {_counted(asked, 'rule')}.")
     else:
@@ -298,7 +298,7 @@ def compare(
     Two runs: steps, time by kind, collectives, kernels, energy and failure rates. More runs, or a
     folder of them: one row per run, and the first run of a lasting change. Every difference has
     an interval; it is "changed" where chance does not explain it, corrected for the number of
-    quantities asked, else "not resolvable". Exit code 0 if nothing changed, 1 if something did,
+    quantities compared, else "not resolvable". Exit code 0 if nothing changed, 1 if something did,
     2 if the runs cannot be compared.
 
     \b

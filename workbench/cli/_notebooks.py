@@ -68,8 +68,8 @@ def lab(
     """Open JupyterLab on the notebooks; stop it with Ctrl-C.
 
     The notebooks are first copied to ./workbench-notebooks, so that running one changes no
-    file of the package or the clone; copies that are there already are kept. With --data those
-    that take such data are pointed at it, without the figures and the text of other data.
+    file of the package or the clone; existing copies are kept. With --data those that take such
+    data open on it, without the figures and the text of other data.
 
     \b
     Examples:
@@ -119,7 +119,7 @@ def report(
     """Write findings and their evidence as an offline static site.
 
     The first page ranks the findings about your data by their cost and says what was loaded. The
-    others are the notebooks that take such data, run anew; data that no notebook takes is refused
+    others are the notebooks that take such data, rerun; data that no notebook takes is refused
     before anything runs. Without --data the site is about a bundled synthetic job, and notebooks
     that are named run on the data they are published with. The site needs no network: it can be
     mailed as a folder or put on any web server. The path of the first page is printed.
@@ -172,7 +172,7 @@ def publish(
 ) -> None:
     """Run notebooks and save them as they should be committed.
 
-    Every figure gets a picture for places that run no scripts, widget state is taken out
+    Every figure gets a picture for viewers that run no scripts, widget state is removed,
     and outputs are made byte-stable. A notebook with an error or over 1 MB is refused.
 
     \b
@@ -213,11 +213,11 @@ def _is_at_hand(name: str) -> bool:
     locations = datasets.describe().set_index("dataset")["place"]
     if name not in locations.index:
         datasets.best(name)  # which names the nearest
-    return bool(locations[name] != "not at hand")
+    return bool(locations[name] != "not available")
 
 
 def notebooks_folder() -> Path:
-    """Give the folder with the notebooks: inside the installed package, or of the clone."""
+    """Return the folder with the notebooks: inside the installed package, or of the clone."""
     package = Path(__file__).resolve().parents[1]
     for folder in (package / "_notebooks", package.parent / "notebooks"):
         if folder.is_dir():
@@ -238,7 +238,7 @@ def _fitting(notebooks: list[Path], data: Path) -> list[Path]:
         return chosen
     ways = "; ".join(kind_named(name).advice for name in told_kinds.names)
     held = " and ".join(told_kinds.names)
-    msg = f"{data}: holds {held}, which no notebook shows by itself; {ways}"
+    msg = f"{data}: holds {held}, which no notebook shows on its own; {ways}"
     raise WorkbenchError(msg)
 
 
@@ -268,7 +268,7 @@ def _takers(data: Path) -> tuple[Told, set[str]]:
 
 
 def _at_hand(notebook: Path) -> Path:
-    """Give a notebook by its path, or one of the package by its name alone."""
+    """Return a notebook by its path, or one of the package by its name alone."""
     own = notebooks_folder() / notebook
     is_name = notebook.name == str(notebook) and not notebook.exists()
     return own if is_name and own.is_file() else notebook

@@ -32,7 +32,7 @@ def pack(
     *,
     out: Annotated[
         Path | None,
-        typer.Option(help="HTML file to write; by default beside the folder.", show_default=False),
+        typer.Option(help="HTML file to write; by default next to the folder.", show_default=False),
     ] = None,
     anonymise: Annotated[
         bool,
@@ -50,8 +50,8 @@ def pack(
     """Write a report as one HTML file and a zip, to send to others.
 
     With --anonymise names are replaced everywhere by the same pseudonym: in pages, figures,
-    pictures, tables and names of files. What was replaced is printed; read the list, because a
-    name that nothing lists stays (add it with --name). Nothing is written if a name remains.
+    pictures, tables and names of files. Replacements are printed; read the list, because a
+    name that is not on it stays (add it with --name). Nothing is written if a name remains.
 
     \b
     Examples:
@@ -109,7 +109,7 @@ def names_in(bundle: Bundle, data: Path) -> dict[str, str]:
 
 
 def _texts(table: Any) -> Iterator[tuple[str, list[str]]]:
-    """Give the columns of all tables of a bundle that may hold names, each value once."""
+    """Yield the columns of all tables of a bundle that may hold names, each value once."""
     import pandas as pd
 
     if isinstance(table, pd.DataFrame):
@@ -122,7 +122,7 @@ def _texts(table: Any) -> Iterator[tuple[str, list[str]]]:
 
 
 def _steps(path: str) -> list[str]:
-    """Give the steps of a path that may name something, and file names without their endings."""
+    """Return the steps of a path that may name something, and file names without their endings."""
     steps = [step for step in re.split(r"[/\\!:]+", path) if step]
     return [
         re.sub(r"(\.(pt|trace|json|gz|csv|log|parquet|tar|jsonl|txt|zst))+$", "", s) for s in steps

@@ -61,12 +61,12 @@ def watch(
         float, typer.Option(help="Time between looks at the folder, in seconds.", min=0.05)
     ] = 10.0,
 ) -> None:
-    """Follow the folder of a running job; tell new and ended findings.
+    """Follow the folder of a running job; report new and ended findings.
 
-    A file is read once it stayed the same from one look to the next, and again only after it
-    changed; logs of power, failures and steps are read while they grow, in at most a tenth of the
-    time. Of several traces of a rank the newest counts. The page is replaced as a whole and
-    reloads itself. Stop with Ctrl-C or SIGTERM: the exit code is 0.
+    A file is read once it has stopped changing, and again only after it changes; logs of power,
+    failures and steps are read while they grow, in at most a tenth of the time. Of several traces
+    of a rank the newest counts. The page is rewritten as a whole and reloads itself. Stop with
+    Ctrl-C or SIGTERM: the exit code is 0.
 
     \b
     Examples:
@@ -102,7 +102,7 @@ def watch(
 
 @dataclass
 class Job:
-    """What is known of a job from one look to the next."""
+    """State of a job between two polls."""
 
     folder: Path
     out: Path
@@ -129,7 +129,7 @@ class Job:
         try:
             bundle, found = self._findings(settled, problems)
         except (WorkbenchError, OSError) as error:
-            # A file may vanish or grow while it is read; the next look sees it anew.
+            # A file may vanish or grow while it is read; the next look sees it again.
             problems.append(say(str(error)))
             found = None
         self.judged = settled
@@ -215,7 +215,7 @@ class Job:
         return known[1]
 
     def _table(self, kind: str, paths: dict[Path, Stamp], problems: list[str]) -> Bundle | None:
-        """Return the tables of one kind, loaded anew only if one of its files is new or changed."""
+        """Return the tables of one kind, reloaded only if one of its files is new or changed."""
         from workbench import load
 
         known = self.tables.get(kind)

@@ -1,4 +1,4 @@
-"""What data sets there are: the catalogue files in ``data/``, read and checked."""
+"""The catalogue of data sets: its files in ``data/``, read and checked."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def describe() -> pd.DataFrame:
     files = [files_of(name) for name in table["dataset"]]
     table = table.assign(
         synthetic=table["synthetic"] == "yes",
-        place=[place(name) or "not at hand" for name in table["dataset"]],
+        place=[place(name) or "not available" for name in table["dataset"]],
         file_count=pd.Series([len(rows) for rows in files], dtype="int64"),
         size_bytes=pd.Series([int(rows["bytes"].sum()) for rows in files], dtype="int64"),
     )
@@ -63,35 +63,35 @@ def describe() -> pd.DataFrame:
 
 
 def sets() -> pd.DataFrame:
-    """Give one row of text per data set, bundled ones first."""
+    """Return one row of text per data set, bundled ones first."""
     return _read(data_folder() / "SETS.csv", _SETS)
 
 
 def is_bundled(name: str) -> bool:
-    """Say whether the set comes with the package."""
+    """Return whether the set comes with the package."""
     return bool((bundled_files()["dataset"] == name).any())
 
 
 def is_synthetic(name: str) -> bool:
-    """Say whether the set was made by a generator rather than measured."""
+    """Return whether the set was made by a generator rather than measured."""
     table = sets()
     return bool((table.loc[table["dataset"] == name, "synthetic"] == "yes").any())
 
 
 def files_of(name: str) -> pd.DataFrame:
-    """Give the files of one set: ``file``, ``bytes``, ``sha256`` and, if public, ``url``."""
+    """Return the files of one set: ``file``, ``bytes``, ``sha256`` and, if public, ``url``."""
     require(name)
     table = bundled_files() if is_bundled(name) else public_files()
     return table[table["dataset"] == name].reset_index(drop=True)
 
 
 def bundled_files() -> pd.DataFrame:
-    """Give one row per file that comes with the package."""
+    """Return one row per file that comes with the package."""
     return _read(data_folder() / "SOURCES.csv", _BUNDLED)
 
 
 def public_files() -> pd.DataFrame:
-    """Give one row per file of the public sets."""
+    """Return one row per file of the public sets."""
     return _read(data_folder() / "PUBLIC.csv", _PUBLIC)
 
 
@@ -108,7 +108,7 @@ def require(name: str) -> None:
 
 
 def data_folder() -> Path:
-    """Give the folder with the catalogue: inside the installed package, or of the clone."""
+    """Return the folder with the catalogue: inside the installed package, or of the clone."""
     package = Path(__file__).resolve().parents[1]
     for folder in (package / "_bundled", package.parent / "data"):
         if (folder / "SETS.csv").is_file():
@@ -151,12 +151,12 @@ def _check_files(path: Path, table: pd.DataFrame) -> None:
         raise DatasetError(msg)
 
 
-# Choosing what a notebook runs on: the user's own data, or the best set at hand.
+# Choosing what a notebook runs on: the user's own data, or the best set available.
 
 
 @dataclass(frozen=True)
 class Choice:
-    """What a notebook runs on.
+    """The data that a notebook runs on.
 
     ``path`` goes into a loader; ``source`` and ``is_synthetic`` go under the figures;
     ``offered`` names a public set that was wanted more and is not available.
@@ -195,7 +195,7 @@ class Choice:
 
 
 def choose(own: str | Path | None, *candidates: str) -> Choice:
-    """Choose the user's own data if there is any, else the first set at hand.
+    """Choose the user's own data if there is any, else the first set available.
 
     Parameters
     ----------
@@ -215,7 +215,7 @@ def choose(own: str | Path | None, *candidates: str) -> Choice:
     FileNotFoundError
         If ``own`` does not exist.
     DatasetError
-        If no candidate is at hand, or one at hand is damaged.
+        If no candidate is available, or one available is damaged.
 
     Examples
     --------
@@ -245,7 +245,7 @@ def choose(own: str | Path | None, *candidates: str) -> Choice:
 
 
 def _is_bundled_synthetic(path: Path) -> bool:
-    """Say whether a path leads into a bundled set that was simulated."""
+    """Return whether a path leads into a bundled set that was simulated."""
     table = describe()
     bundled = table.loc[table["synthetic"] & (table["place"] == "bundled"), "dataset"]
     folders = [folder_of(str(name), "bundled").resolve() for name in bundled]
@@ -267,7 +267,7 @@ CACHE_ENV = "WORKBENCH_CACHE"
 
 
 def best(*candidates: str) -> tuple[Path, str, bool]:
-    """Find the first of several sets that is at hand, without using the network.
+    """Find the first of several sets that is available, without using the network.
 
     Notebooks ask for the real set first and a bundled one last, so that they run
     on a plane and show real findings where they can.
@@ -285,7 +285,7 @@ def best(*candidates: str) -> tuple[Path, str, bool]:
     Raises
     ------
     DatasetError
-        If a name is unknown, none of the sets is at hand, or a file at hand
+        If a name is unknown, none of the sets is available, or a file available
         does not match its checksum.
 
     Examples
@@ -300,14 +300,14 @@ def best(*candidates: str) -> tuple[Path, str, bool]:
         if (origin := place(name)) is not None:
             return checked(name, origin), name, is_synthetic(name)
     msg = (
-        f"none of {', '.join(candidates) or 'no names'} is at hand; "
+        f"none of {', '.join(candidates) or 'no names'} is available; "
         f"get one with: workbench datasets fetch {candidates[0] if candidates else 'NAME'}"
     )
     raise DatasetError(msg)
 
 
 def verify(name: str) -> pd.DataFrame:
-    """Compare every file of a set with its checksum, reading each anew.
+    """Compare every file of a set with its checksum, reading each again.
 
     Parameters
     ----------
@@ -347,7 +347,7 @@ def verify(name: str) -> pd.DataFrame:
 
 
 def place(name: str) -> str | None:
-    """Say where all files of a set lie: bundled, mirror, cache, or None for not at hand."""
+    """Describe where all files of a set lie: bundled, mirror, cache, or None for not available."""
     files = files_of(name)["file"]
     # Wheels leave out sets that few need: fetched ones lie where public ones do.
     options = ("bundled", "mirror", "cache") if is_bundled(name) else ("mirror", "cache")
@@ -361,7 +361,7 @@ def place(name: str) -> str | None:
 
 
 def folder_of(name: str, option: str) -> Path:
-    """Give the folder of a set in one of the three places."""
+    """Return the folder of a set in one of the three places."""
     if option == "bundled":
         return data_folder() / name
     if option == "mirror":
@@ -370,7 +370,7 @@ def folder_of(name: str, option: str) -> Path:
 
 
 def checked(name: str, option: str) -> Path:
-    """Give the folder of a set after comparing its files with their checksums."""
+    """Return the folder of a set after comparing its files with their checksums."""
     folder = folder_of(name, option)
     for row in files_of(name).itertuples():
         path = folder / str(row.file)
@@ -381,13 +381,13 @@ def checked(name: str, option: str) -> Path:
 
 
 def matches(path: Path, sha256: str) -> bool:
-    """Say whether a file has this checksum; a file that did not change is read once."""
+    """Return whether a file has this checksum; a file that did not change is read once."""
     stat = path.stat()
     return _hash_once(path, (stat.st_mtime_ns, stat.st_size, stat.st_ino)) == sha256
 
 
 def cache_folder() -> Path:
-    """Give the folder for downloads, which need not exist yet."""
+    """Return the folder for downloads, which need not exist yet."""
     if chosen := os.environ.get(CACHE_ENV):
         return Path(chosen).expanduser()
     home = "~/Library/Caches" if sys.platform == "darwin" else "~/.cache"
@@ -398,7 +398,7 @@ def cache_folder() -> Path:
 def _mirror() -> Path:
     folder = Path(os.environ[MIRROR_ENV]).expanduser()
     if not folder.is_dir():
-        msg = f"{MIRROR_ENV} names {folder}, which is no folder; correct it or unset it"
+        msg = f"{MIRROR_ENV} names {folder}, which is not a folder; correct it or unset it"
         raise DatasetError(msg)
     return folder
 
@@ -406,7 +406,7 @@ def _mirror() -> Path:
 def _remedy(name: str, option: str) -> str:
     return {
         "bundled": "Install ai-infra-workbench again, or restore the file from version control",
-        "mirror": f"Copy it anew into the mirror, or unset {MIRROR_ENV} to download it",
+        "mirror": f"Copy it into the mirror again, or unset {MIRROR_ENV} to download it",
         "cache": f"Get it again with: workbench datasets fetch {name}",
     }[option]
 
@@ -417,7 +417,7 @@ def _verdict(path: Path, sha256: str) -> str:
     return "ok" if _hash(path) == sha256 else "changed"
 
 
-# The stamp is only part of the key: a file that changed is hashed anew.
+# The stamp is only part of the key: a file that changed is hashed again.
 @functools.lru_cache(maxsize=4096)
 def _hash_once(path: Path, _stamp: tuple[int, int, int]) -> str:
     return _hash(path)

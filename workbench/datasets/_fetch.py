@@ -39,7 +39,7 @@ _MOST_RELEASE_BYTES = 60_000_000
 
 
 def path(name: str) -> Path:
-    """Give the folder of a data set, downloading it the first time.
+    """Return the folder of a data set, downloading it the first time.
 
     Parameters
     ----------
@@ -159,7 +159,7 @@ def _keep(stream: Any, folder: Path, row: dict[Any, Any], url: str) -> None:
 
 
 def _to_get(files: pd.DataFrame, folder: Path, shown: Any) -> Iterator[dict[Any, Any]]:
-    """Give the files that are absent or wrong; count the others as done."""
+    """Yield the files that are absent or wrong; count the others as done."""
     for row in files.to_dict("records"):
         target = folder / row["file"]
         if target.is_file() and matches(target, row["sha256"]):
@@ -234,7 +234,7 @@ class _Limited:
         """Write a block; a server that sends too much could fill the disk."""
         self._left_bytes -= len(block)
         if self._left_bytes < 0:
-            msg = f"{self._url} sends more than the catalogue says of the file; nothing is kept"
+            msg = f"{self._url} sends more bytes than the catalogue lists; nothing was kept"
             raise DatasetError(msg)
         return int(self._file.write(block))
 

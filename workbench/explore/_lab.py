@@ -1,4 +1,4 @@
-"""Imported before every explorer, so that the lack of widgets is told with its remedy."""
+"""Imported before every explorer, so that missing widgets are reported with the remedy."""
 
 from workbench._shared.extras import need
 

@@ -15,7 +15,7 @@ _WINDOWS_S = (10, 30, 120, 600, 3_600, 21_600)
 _MOST_PLACES, _MOST_HOSTS = 6, 8
 _POINTS = 800
 _WHOLE = "the whole time"
-# No None: to a selection of ipywidgets that is no value, and its label is then empty or not,
+# No None: to a selection of ipywidgets that is not a value, and its label is then empty or not,
 # depending on which of its observers runs first.
 _ALWAYS = -1
 _NEVER_HOST = {"host not told"}
@@ -84,7 +84,7 @@ def _moments(table: pd.DataFrame) -> list[tuple[str, int]]:
     again = (table["panel"] == "job") & (table["lane"] == "restart")
     incidents = table.assign(second=table["start_ns"] // _SECOND, is_job=again)[fatal | again]
     incidents = incidents.sort_values(["second", "is_job", "start_ns"], kind="stable")
-    # Several logs tell of one incident within a second.
+    # Several logs report one incident within a second.
     incidents = incidents[~incidents["second"].duplicated()].head(_MOST_PLACES)
     return [
         (
@@ -104,13 +104,13 @@ def _hosts(table: pd.DataFrame) -> list[str]:
 
 
 def _is_of(table: pd.DataFrame, host: str) -> pd.Series:
-    """Say which rows are of a host, or of the job as a whole."""
+    """Return which rows are of a host, or of the job as a whole."""
     of_all = ~table["panel"].isin(["power", "failures"]) | (table["lane"] == "all entities")
     return of_all | (table["node"] == host).fillna(value=False)
 
 
 def _ends(table: pd.DataFrame, moment: int, window_s: int) -> tuple[int, int]:
-    """Give the ends of the window: a third of it lies before the moment."""
+    """Return the ends of the window: a third of it lies before the moment."""
     before = window_s * _SECOND // 3
     first = max(moment - before, int(table["start_ns"].min()))
     last = min(moment - before + window_s * _SECOND, int(table["end_ns"].max()))

@@ -38,7 +38,7 @@ _UNMEASURED = {"recovery_min": 10.0, "replicas": 2.0, "stall_min": 0.0}
 
 @dataclass(frozen=True)
 class Measured:
-    """Inputs as a log tells them, where controls start; what it does not tell is assumed."""
+    """Inputs as a log tells them, where controls start; what it does not state is assumed."""
 
     inputs: dict[str, float]
     source: Source
@@ -209,7 +209,7 @@ def goodput_at_scale(
     Raises
     ------
     WorkbenchError
-        If ``start`` does not tell the number of GPUs.
+        If ``start`` does not state the number of GPUs.
 
     Examples
     --------
@@ -221,7 +221,7 @@ def goodput_at_scale(
     sizes, grows = list(_SIZES), 0.84
     if measured := Measured.of(start, source, synthetic=synthetic):
         if "gpu_count" not in measured.inputs:
-            msg = "the log does not tell the number of GPUs; give job= and reference_gpus= instead"
+            msg = "the log does not state the number of GPUs; give job= and reference_gpus= instead"
             raise WorkbenchError(msg)
         job, reference_gpus = measured.job(), int(measured.inputs["gpu_count"])
         failure_interval_min, grows = measured.value("time_to_failure_min"), 0.0

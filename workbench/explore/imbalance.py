@@ -48,7 +48,7 @@ Stream = Callable[[str, int, int], pd.DataFrame]
 
 
 def _named(lengths: Lengths) -> tuple[dict[str, pd.DataFrame], widgets.Dropdown]:
-    """Give data sets a name each, and the control that offers them."""
+    """Name data sets, and return the control that offers them."""
     sets = {"documents": lengths} if isinstance(lengths, pd.DataFrame) else dict(lengths)
     if not sets:
         msg = "no lengths to explore; pass a table of load.document_lengths, or several by name"
@@ -459,7 +459,7 @@ def row_sharding(
     WorkbenchError
         If there is no popularity to choose.
     TableError
-        If one is no table of popularity.
+        If one is not a table of popularity.
 
     Examples
     --------
@@ -527,7 +527,7 @@ def table_sharding(
     Raises
     ------
     TableError
-        If ``tables`` is no table of embedding tables.
+        If ``tables`` is not a table of embedding tables.
 
     Examples
     --------

@@ -20,7 +20,7 @@ Chunks = Callable[[], Iterator[pd.DataFrame]]
 class LiveExplorer(Explorer):
     """An explorer with the buttons *Inject* and *Stop*.
 
-    *Inject* goes through the chunks in a thread of its own and draws the figure anew after each;
+    *Inject* goes through the chunks in a thread of its own and draws the figure again after each;
     *Stop* ends that after the chunk at work, and *Inject* then goes on from there. Only one
     explorer injects at a time, because a model is changed in place: starting a second stops the
     first. Whatever goes wrong in the thread is written above the figure.
@@ -75,7 +75,7 @@ class LiveExplorer(Explorer):
         self.stop.on_click(lambda _button: self._asked_to_stop.set())
 
     def is_running(self) -> bool:
-        """Say whether the thread is still at work."""
+        """Return whether the thread is still at work."""
         return self.thread is not None and self.thread.is_alive()
 
     def close(self) -> None:

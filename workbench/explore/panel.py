@@ -48,7 +48,7 @@ def prepared(
     kept = cache(compute)
     if row_count <= _MOST_PREPARED_ROWS:
         for case in cases:
-            # What an analysis refuses is told when it is chosen.
+            # What an analysis refuses is reported when it is chosen.
             with suppress(ValueError, WorkbenchError):
                 kept(*case)
     return kept
@@ -88,7 +88,7 @@ _VALUE_PX = (72, 148)  # what JupyterLab gives the value beside the track
 
 
 class Explorer(widgets.VBox):  # type: ignore[misc]
-    """Controls above a figure that is drawn anew whenever one of them changes.
+    """Controls above a figure that is redrawn whenever one of them changes.
 
     Live in JupyterLab; works the same in plain Python, where a test or a script sets
     ``explorer.controls["rank"].value`` and reads :meth:`figure`. What an analysis refuses is
@@ -143,7 +143,7 @@ class Explorer(widgets.VBox):  # type: ignore[misc]
         return html.unescape(text)
 
     def state(self) -> str:
-        """Say in one line what the controls are set to."""
+        """Describe the settings of the controls in one line."""
         return ", ".join(
             f"{control.description or name} = {chosen(control)}"
             for name, control in self.controls.items()
@@ -191,7 +191,7 @@ def _fit(control: widgets.ValueWidget) -> None:
 
 
 def _slider_px(control: widgets.ValueWidget) -> int:
-    """Give the width of a slider whose track is long enough to be aimed at."""
+    """Return the width of a slider whose track is long enough to be aimed at."""
     values = getattr(control, "_options_labels", None) or ["1,000,000"]
     if not any(any(map(str.isdigit, words)) for words in values):
         msg = f"{control.description!r} offers names, which have no order; use a Dropdown"

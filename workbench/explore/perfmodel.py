@@ -390,7 +390,7 @@ def parallelism_plan(
     Raises
     ------
     PerformanceModelError
-        If a name is no published model.
+        If a name is not a published model.
 
     Examples
     --------

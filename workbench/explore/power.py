@@ -86,7 +86,7 @@ def capping_events(
 def _tables_of(
     found: Callable[..., pd.DataFrame], job: JobLog | None
 ) -> dict[str, Callable[..., pd.DataFrame]]:
-    """Give what computes the table of each view; without a job log there is one only."""
+    """Return the function that computes the table of each view; without a job log only one."""
     if job is None:
         return {"events": found}
     steps = job.steps

@@ -86,7 +86,7 @@ def _thinned(loads: pd.DataFrame, most: int = _MOST_CELLS) -> pd.DataFrame:
 
 
 def _demand(loads: pd.DataFrame, topology: pd.DataFrame, feed: str) -> pd.DataFrame:
-    """Give what a feed would draw at every instant, with its own limit."""
+    """Return the draw of a feed without caps at every instant, with its own limit."""
     # By slack is the fastest, and demand is the same.
     table = analyze.power_management(loads, topology, policy="slack")
     return table[table["entity"] == feed].dropna(subset=["demand_w"])

@@ -229,7 +229,7 @@ class TimelineExplorer(Explorer):
 
     def _zoomed(self, _layout: Any, span_ms: tuple[float, float]) -> None:
         low, high = (self.view.first_ns + round(at * 1e6) for at in span_ms)
-        # Drawing sets the range, too; that is no zoom.
+        # Drawing sets the range, too; that is not a zoom.
         if (low, high) != tuple(self.window_ns):
             self.show((low, max(high, low + 1)))
 

@@ -169,7 +169,7 @@ def scenarios() -> Iterator[Reading]:
 
 
 def _productive(runs: pd.DataFrame) -> tuple[float, float]:
-    """Give the mean productive share and half of its interval."""
+    """Return the mean productive share and half of its interval."""
     table = analyze.goodput_mean(runs)
     (mean,) = table[table["state"] == "productive"].to_dict("records")
     return float(mean["gpu_time_share"]), float(mean["high_share"] - mean["low_share"]) / 2
@@ -261,7 +261,7 @@ _reading = partial(beside_named, "reliability_numbers")
     source="arXiv:2407.21783, arXiv:2602.00277, arXiv:2509.16293",
 )
 def causes() -> Iterator[Reading]:
-    """Compare sums and shares with those worked out by hand; half a unit of the last digit."""
+    """Compare sums and shares with those computed by hand; half a unit of the last digit."""
     llama = analyze.cause_shares(_causes("llama3")).set_index("cause")
     groups = analyze.cause_shares(_causes("llama3"), by="category").set_index("cause")
     yield _reading("Llama 3, sum of the counts", llama["failure_count"].sum())
@@ -282,7 +282,7 @@ def causes() -> Iterator[Reading]:
     source="arXiv:2407.21783, arXiv:2602.00277, arXiv:2410.21680",
 )
 def rates() -> Iterator[Reading]:
-    """Compare rates with those worked out by hand; half a unit of the last digit printed.
+    """Compare rates with those computed by hand; half a unit of the last digit printed.
 
     The two measured sizes of RSC agree with each other, and not with the 6.5 failures per
     1,000 node-days that the same paper gives: those are other failures.

@@ -146,13 +146,13 @@ def _strength(trouble: str, random: np.random.Generator) -> float:
 
 
 def _alike(trouble: str) -> tuple[str, ...]:
-    """Give the troubles that show in the same kind of data; a pipelined job has one cause."""
+    """Return the troubles that show in the same kind of data; a pipelined job has one cause."""
     kinds = [names for kind, names in simulate.TROUBLES.items() if kind != "job operations"]
     return next((names for names in kinds if trouble in names), ())
 
 
 def finding_quality(cases: pd.DataFrame) -> pd.DataFrame:
-    """Say how well each trouble is found, how well its cost is known, and what is found wrongly.
+    """Measure detection and cost error of each trouble, and false findings.
 
     Parameters
     ----------
@@ -197,7 +197,7 @@ def _quality(trouble: str, cases: pd.DataFrame) -> dict[str, Any]:
 
 
 def _smallest(cases: pd.DataFrame) -> float | None:
-    """Give the smallest loss such that nine of ten of the cases from there on are found."""
+    """Return the smallest loss such that nine of ten of the cases from there on are found."""
     ordered = cases.sort_values("loss_share", ascending=False)
     recall = ordered["is_found"].expanding().mean().to_numpy()
     enough = np.flatnonzero(recall >= 0.9)

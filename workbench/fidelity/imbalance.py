@@ -219,7 +219,7 @@ def shape() -> Iterator[Reading]:
 def reuse(folder: Path) -> Iterator[Reading]:
     """Compare totals and histograms with those printed, exactly; rows from bins to 0.5 %.
 
-    The reuse factor is worked out from the two totals and agrees to the digit printed. The
+    The reuse factor is computed from the two totals and agrees to the digit printed. The
     number of rows follows from shares of three digits.
     """
     for row in published("sharding_dlrm_reuse"):

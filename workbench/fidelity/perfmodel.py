@@ -134,7 +134,7 @@ def megatron_errors() -> pd.DataFrame:
 
 
 def llama_jobs() -> pd.DataFrame:
-    """Give the rows of Llama 3; replicas are GPUs over the other sizes."""
+    """Return the rows of Llama 3; replicas are GPUs over the other sizes."""
     jobs = []
     for row in published("iteration_llama3"):
         sizes = llama_sizes(row)
@@ -156,7 +156,7 @@ def llama_sizes(row: dict[str, str]) -> dict[str, int]:
 
 
 def lumos_jobs() -> pd.DataFrame:
-    """Give the nine bars of Lumos, with compute and overlap besides the total."""
+    """Return the nine bars of Lumos, with compute and overlap besides the total."""
     jobs = []
     for row in published("iteration_lumos"):
         rounds = 2 * int(row["pipeline_parallel"])
@@ -194,7 +194,7 @@ def held_out(folder: Path) -> Iterator[Reading]:
     """Predict rows that a model has not seen, and compare the mean error with a limit.
 
     vTrain predicts from profiles, this model is fitted to rows of the same files: its
-    printed errors stand beside, but are no like for like. The rows of one node are exactly
+    printed errors are listed, but are not like for like. The rows of one node are exactly
     linear in layers and micro-batches, as if put together from measured layers: 720 rows of a
     width hold 16 layers' times (four of TP, four of micro-batch), and the other width is
     held out, so nothing but physics tells what width does.
@@ -367,7 +367,7 @@ def lumos() -> Iterator[Reading]:
     network's times. A closed form knows nothing of why TP2 PP8 DP4 takes half as long again as PP8
     DP8, and PP4 DP16 as PP4 DP8, or why PP16 idles for 0.46 s: it misses these. What hides behind
     compute is taken to be as much of what shows of tensor, pipeline and data parallelism as in that
-    job; that rule was chosen with all nine in sight, so its error is no blind one.
+    job; that rule was chosen with all nine in sight, so its error is not a blind one.
     """
     table = lumos_jobs()
     predicted = from_the_first(table).predict(table)
@@ -470,7 +470,7 @@ def several_nodes(folder: Path) -> Iterator[Reading]:
     """Take every 4th row as the trace, and ask for the other layouts of the same job.
 
     Same model, GPUs and batch; another TP, PP, DP or micro-batch. Constants are assumed, or
-    fitted to the jobs of the other models. What is printed is no published number, but the mean
+    fitted to the jobs of the other models. What is printed is not a published number, but the mean
     error of the naive rule, which must be beaten: time goes with FLOPs per GPU, so here it stays.
     A row is one iteration time without a breakdown; the closed form splits it, and there is no
     overlap. So this tests the ratios, not the parts of a trace.
@@ -522,7 +522,7 @@ def _reading(label: str, errors: np.ndarray) -> Reading:
 def _fitted_errors(
     rows: pd.DataFrame, apart: str, value: Any, columns: Columns, *, every: int
 ) -> np.ndarray:
-    """Give the errors of the rows with one value of a column, fitted to all others."""
+    """Return the errors of the rows with one value of a column, fitted to all others."""
     own = rows[apart] == value
     model = analyze.iteration_model(rows[~own], residual="none")
     return _errors(rows[own], model, columns, every=every)
@@ -531,7 +531,7 @@ def _fitted_errors(
 def _errors(
     rows: pd.DataFrame, model: analyze.IterationModel, columns: Columns, *, every: int
 ) -> np.ndarray:
-    """Give the errors of all pairs: predicted by a model that saw none, and by FLOPs per GPU.
+    """Return the errors of all pairs: predicted by a model that saw none, and by FLOPs per GPU.
 
     One row of so many is the trace. Both rows of a pair agree in the first columns, and differ in
     some of the second.

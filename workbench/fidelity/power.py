@@ -136,7 +136,7 @@ def peaks_of_means(folder: Path) -> Iterator[Reading]:
 
 
 def _run(folder: Path, *, edge_ns: int = 0) -> tuple[pd.DataFrame, int, int]:
-    """Give the power of all nodes, and the run without its edges."""
+    """Return the power of all nodes, and the run without its edges."""
     log = load.power(folder / "power", scope="node_ac", progress=False)
     nodes = log.entities.loc[log.entities["scope"] == "node_ac", "entity"]
     (result,) = folder.glob("result_*.txt")
@@ -383,7 +383,7 @@ _WATT = 1e-6
 
 @claim(noun="power_management", name="conservation and limits at every instant", source=_LAW)
 def conservation() -> Iterator[Reading]:
-    """Add up children and losses of every feed anew, under each policy, with made loads."""
+    """Add up children and losses of every feed again, under each policy, with made loads."""
     loads, topology = simulate.power_loads()
     parents = topology.set_index("entity")["parent"]
     for policy in ("cost", "priority", "slack"):

@@ -32,12 +32,12 @@ def published(name: str) -> list[dict[str, str]]:
 
 
 def printed_ns(row: dict[str, str], *names: str) -> Iterator[tuple[str, int]]:
-    """Give the microseconds of a row as exact nanoseconds; what was not printed is dropped."""
+    """Yield the microseconds of a row as exact nanoseconds; what was not printed is dropped."""
     for name in names:
         if text := row[f"{name}_us"]:
             nanoseconds = Decimal(text) * 1000
             if nanoseconds != int(nanoseconds):
-                msg = f"{name}_us is {text}, which is no whole number of nanoseconds"
+                msg = f"{name}_us is {text}, which is not a whole number of nanoseconds"
                 raise ValueError(msg)
             yield name, int(nanoseconds)
 
@@ -49,7 +49,7 @@ class Reading:
     ``printed`` and ``here`` are compared as they are, before anything becomes a float,
     so integer nanoseconds are compared exactly. ``source`` stands in place of the source
     of the claim where the numbers of one claim come from several places. ``bound`` says
-    that the printed number is no value but a limit: ``"at least"`` or ``"at most"``. A limit
+    that the printed number is not a value but a limit: ``"at least"`` or ``"at most"``. A limit
     that is known to be missed has what was ``reached`` instead: up to there the verdict is
     ``short``, never ``pass``, beyond it the claim fails.
     """
@@ -64,14 +64,14 @@ class Reading:
     reached: float | None = None
 
     def holds(self) -> bool:
-        """Say whether both numbers agree; a missing number agrees with nothing."""
+        """Return whether both numbers agree; a missing number agrees with nothing."""
         if self.bound:
             above = self.here - self.printed
             return bool((above if self.bound == "at least" else -above) >= -self.tolerance)
         return bool(abs(self.here - self.printed) <= self.tolerance)
 
     def verdict(self) -> str:
-        """Give the verdict: pass, short (of a limit, as known) or FAIL."""
+        """Return the verdict: pass, short (of a limit, as known) or FAIL."""
         if self.holds():
             return "pass"
         if self.reached is None or not self.bound:
@@ -111,7 +111,7 @@ Compute = Callable[..., Iterable[Reading]]
 
 @dataclass(frozen=True)
 class Claim:
-    """What the workbench says it reproduces, and how to work it out."""
+    """A claim: a published result, and how to recompute it."""
 
     noun: str
     name: str
@@ -221,7 +221,7 @@ def run(noun: str | None = None, *, progress: Callable[[str], None] | None = Non
 
 
 def failed(frame: pd.DataFrame) -> bool:
-    """Say whether any claim fails; one that is absent does not.
+    """Return whether any claim fails; one that is absent does not.
 
     Parameters
     ----------
@@ -269,7 +269,7 @@ def _row(entry: Claim, *, verdict: str, **fields: object) -> dict[str, object]:
 
 def _is_available(name: str) -> bool:
     availability = datasets.describe().set_index("dataset")["place"]
-    return str(availability.get(name)) != "not at hand"
+    return str(availability.get(name)) != "not available"
 
 
 _VERDICTS = ("pass", "short", "FAIL", "absent")
@@ -370,7 +370,7 @@ def _verdicts(rows: pd.DataFrame) -> str:
 
 
 def _claims(frame: pd.DataFrame) -> Iterator[pd.DataFrame]:
-    """Give the rows of each claim and source, in the order they were computed."""
+    """Yield the rows of each claim and source, in the order they were computed."""
     FIDELITY.check(frame)
     keys = [frame[name].astype(object) for name in ("noun", "claim", "source")]
     yield from (rows for _, rows in frame.groupby(keys, sort=False))

@@ -109,7 +109,7 @@ def ablations(folder: Path) -> Iterator[Reading]:
 
 
 def _only(folder: Path, name: str) -> pd.DataFrame:
-    """Give the events of the one rank with GPU work whose trace is in that folder."""
+    """Return the events of the one rank with GPU work whose trace is in that folder."""
     (events,) = (events for where, events in _ranks(folder) if where.startswith(f"{name}/"))
     return events
 
@@ -126,7 +126,7 @@ _SHAPES = ((4, 16), (8, 32), (16, 128))
 # Forward, whole backward, its weight gradients, and an overlapped pair. The bubble of DualPipe is
 # printed for parts that are equal; the others hold for any.
 _EQUAL, _ANY = (1.0, 2.0, 1.0, 2.6), (1.0, 2.2, 0.7, 2.9)
-# What the printed formulas say, worked out without eval.
+# What the printed formulas say, computed without eval.
 _FORMULAS: Mapping[str, Callable[[Mapping[str, float]], float]] = {
     "(p - 1) / m": lambda x: (x["p"] - 1) / x["m"],
     "(p - 1) / (v * m)": lambda x: (x["p"] - 1) / (x["v"] * x["m"]),

@@ -349,7 +349,7 @@ def _compare_pytorch(name: str, content: bytes, nodes: pd.DataFrame) -> Iterator
 
 
 def _loaded(archive: Path, suffix: str) -> Iterator[tuple[str, bytes, pd.DataFrame]]:
-    """Give name, bytes and loaded nodes of every file of an archive, each loaded alone."""
+    """Yield name, bytes and loaded nodes of every file of an archive, each loaded alone."""
     with tarfile.open(archive) as members, tempfile.TemporaryDirectory() as folder:
         for member in members:
             base = Path(member.name).name
@@ -546,7 +546,7 @@ def held_out(folder: Path) -> Iterator[Reading]:
     """Fit on seven of eight ranks, and count held-out ranks whose behaviour agrees to 10 %.
 
     A rank alone is asked too much: what its collectives wait depends on when its host was there,
-    which the other ranks do not tell. In the job, where waits arise, it is not. Seed 0.
+    which the other ranks do not show. In the job, where waits arise, it is not. Seed 0.
     """
     trace = load.traces(folder, progress=False)
     ranks = trace.ranks["rank"].tolist()
@@ -607,7 +607,7 @@ def other_traces(h100: Path, resnet: Path, hta: Path) -> Iterator[Reading]:
 def twin_of_twin(h100: Path, resnet: Path) -> Iterator[Reading]:
     """Fit a twin, draw from it, and compare durations of compute: scipy's test is independent.
 
-    One rank each: ranks share a factor, so that their durations are no independent draws.
+    One rank each: ranks share a factor, so that their durations are not independent draws.
     """
     from scipy.stats import ks_2samp
 

@@ -1,4 +1,4 @@
-"""Read files into tables: one module per format behind a few front doors."""
+"""Read files into tables: one module per format behind a few entry points."""
 
 import lazy_loader
 

@@ -76,7 +76,7 @@ class Sample:
 
     @cached_property
     def is_table(self) -> bool:
-        """Whether it is Parquet, or the first two lines are rows of as many cells."""
+        """Whether a file is Parquet, or its first two lines are rows of equally many cells."""
         if self.head.startswith(_PARQUET):
             return bool(self.names)
         header, _, body = self.head.lstrip().partition(b"\n")

@@ -46,7 +46,7 @@ _OWN_TABLE = (
 
 @dataclass(frozen=True)
 class Options:
-    """What files do not say and the caller does, as in :func:`load.failures`; None is not said."""
+    """Facts from the caller that files do not state, as in :func:`load.failures`."""
 
     tz: str | None = None
     year: int | None = None
@@ -169,7 +169,7 @@ def kind_named(name: str) -> Kind:
 
 @dataclass(frozen=True)
 class Told:
-    """What the files under a path are: names of kinds, and the files, by label."""
+    """Kinds of the files under a path: names of kinds, and the files, by label."""
 
     kinds: Mapping[str, frozenset[str]]
     sources: Mapping[str, Source] = field(repr=False)
@@ -184,7 +184,7 @@ class Told:
 
 
 def told(path: Paths, *, most_files: int | None = None) -> Told:
-    """Say of every file under a path which kinds of data it holds; only their beginnings are read.
+    """Return the kinds of data of every file under a path; only their beginnings are read.
 
     ``most_files`` are looked at, the first ones; None for all.
     """
@@ -220,7 +220,7 @@ def told(path: Paths, *, most_files: int | None = None) -> Told:
 
 
 def kinds_of(path: str | Path, *, most_files: int | None = _LOOKED_AT_FILES) -> set[str]:
-    """Say which kinds of data a file, folder or archive holds.
+    """Recognise the kinds of data in a file, folder or archive.
 
     Parameters
     ----------
@@ -247,7 +247,7 @@ def kinds_of(path: str | Path, *, most_files: int | None = _LOOKED_AT_FILES) -> 
 
 
 def by_kind(path: str | Path | None, *names: str) -> dict[str, Path | None]:
-    """Give a page that takes several kinds of data a path for each of them.
+    """Pass a page that takes several kinds of data a path for each of them.
 
     Parameters
     ----------

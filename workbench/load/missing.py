@@ -1,4 +1,4 @@
-"""What to say where a page has no data of a kind: one line that names the files to add."""
+"""Message of a page without data of a kind: one line that names the files to add."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Missing:
 
 
 def missing(path: str | Path | None, kind: str) -> Missing:
-    """Say in one line that a path has no data of a kind, and which files would be some.
+    """Report in one line that a path has no data of a kind, and which files would be.
 
     Parameters
     ----------

@@ -35,7 +35,7 @@ _POWER_KEYS = re.compile(
 
 
 def is_power_log(source: Source, head: bytes) -> bool:
-    """Say whether a file that begins like this surely holds power.
+    """Return whether a file that begins like this surely holds power.
 
     The reader of plain tables takes any table of numbers over time, if it is given one. A file that
     somebody only came by needs a column or a cell that says power, or names things and counts their

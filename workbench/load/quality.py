@@ -1,4 +1,4 @@
-"""What can be read of any input, and what cannot."""
+"""Report on the readable and unreadable parts of any input."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _NOT_CHECKED = "{} that cannot be read as they are"
 _PACKED = "is inside an archive, where only logs, traces and injections are read; unpack it"
 
 
-def quality(  # noqa: PLR0913 - the front door
+def quality(  # noqa: PLR0913 - the entry point
     path: Paths,
     *,
     tz: str | None = None,
@@ -94,7 +94,7 @@ def joined(
     for name, frame in frames.items():
         is_passed = frame["finding"].isin(["dropped", "skipped by design"])
         foreign = {label for label, kinds in files.kinds.items() if name not in kinds}
-        # Files that nobody wants are told once, by the survey of all kinds.
+        # Files that nobody wants are reported once, by the survey of all kinds.
         foreign |= {row[0] for row in files.passed_over}
         kept.append(frame[~(is_passed & frame["source"].isin(foreign))])
     kept.append(quality_frame([*files.unknown, *files.passed_over, *more]))

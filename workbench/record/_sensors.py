@@ -89,7 +89,7 @@ def _part(entry: dict[str, Any], name: str) -> dict[str, Any]:
 
 
 def _number(value: Any, *, bare: float = 1.0) -> float | None:
-    """Return a value with or without its unit in house units; None if it is no number."""
+    """Return a value with or without its unit in house units; None if it is not a number."""
     scale: float | None = bare
     if isinstance(value, dict):
         scale, value = _SCALE.get(str(value.get("unit"))), value.get("value")
@@ -118,7 +118,7 @@ def nvml_sampler(host: str) -> Nvml:
     sampler = Nvml(pynvml, host)
     if not sampler.sensors:
         sampler.close()
-        msg = "NVIDIA GPUs: the driver knows of none"
+        msg = "NVIDIA GPUs: the driver lists none"
         raise NotFoundError(msg)
     return sampler
 
@@ -138,7 +138,7 @@ class Nvml:
             if handle is not None:
                 self._gpus.append((self._sensor(handle, index, host), handle))
         self.sensors: Sequence[Sensor] = [sensor for sensor, _ in self._gpus]
-        # Found once: a driver without a field should not be asked for it a million times.
+        # Found once: a driver without a field should not be queried for it a million times.
         self._reads = {sensor.entity: self._supported(handle) for sensor, handle in self._gpus}
 
     def read(self) -> list[tuple[str, Values]]:
@@ -370,4 +370,4 @@ class Sampler(Protocol):
         """Read every sensor once; one that does not answer gives a row without values."""
 
     def close(self) -> None:
-        """Give back what the driver holds."""
+        """Release what the driver holds."""

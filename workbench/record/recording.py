@@ -43,7 +43,7 @@ _NO_END = "the end of the recording was never written: it was killed, or the dis
 
 @dataclass(frozen=True)
 class Recording:
-    """What became of a recording.
+    """Outcome of a recording.
 
     Attributes
     ----------
@@ -192,7 +192,7 @@ def _finished(folder: Path, about: Mapping[str, Any]) -> str:
     try:
         write_about(folder, about)
     except OSError as error:
-        return f"{ABOUT} tells of the beginning only: {error}"
+        return f"{ABOUT} covers the beginning only: {error}"
     return ""
 
 
@@ -218,7 +218,7 @@ def _checked(command: Sequence[str], folder: Path, period_s: float) -> Path:
         msg = f"{folder}: cannot be made ({error.strerror}); name another folder"
         raise RecordError(msg) from None
     if not os.access(folder, os.W_OK):
-        msg = f"{folder}: may not be written; name another folder"
+        msg = f"{folder}: is not writable; name another folder"
         raise RecordError(msg)
     return folder
 
@@ -331,7 +331,7 @@ def exit_code(child: subprocess.Popen[bytes]) -> int:
 
 
 def _terminal_tells_all() -> bool:
-    """Say whether this process is in the foreground of a terminal, as the command is then.
+    """Return whether this process is in the foreground of a terminal, as the command is then.
 
     Where its input comes from says nothing of that: ``< /dev/null`` leaves it there.
     """

@@ -83,7 +83,7 @@ def _refuse_odd(name: str, kind: str) -> None:
     if len(name.strip()) < 2 or name != name.strip() or name.isdecimal():
         msg = (
             f"{kind} {name!r} cannot be told from other text: names have two characters or more, "
-            "are no number, and have no blank at their ends; leave it out with --keep"
+            "are not numbers, and have no blank at their ends; leave it out with --keep"
         )
         raise PublishError(msg)
 
@@ -129,7 +129,7 @@ def rewritten(name: str, content: bytes, names: Pseudonyms) -> bytes:
 def remains(name: str, content: bytes, names: Iterable[str]) -> str:
     """Return a name that is still in a file, or an empty text.
 
-    This reads the file anew, by other means than the replacement: what a reader, a browser or a
+    This reads the file again, by other means than the replacement: what a reader, a browser or a
     table program would decode is searched for each name letter by letter.
     """
     text = (gzip.decompress(content) if name.endswith(".gz") else content).decode("utf-8")
@@ -169,7 +169,7 @@ def _holds(text: str, name: str) -> bool:
 
 
 def _layers(name: str, text: str) -> Iterator[str]:
-    """Give everything that a file says: as written, decoded, and unpacked from pictures."""
+    """Yield everything that a file says: as written, decoded, and unpacked from pictures."""
     yield text if not name.endswith((".html", ".svg")) else ""
     for part in _parts(PurePosixPath(name.removesuffix(".gz")).suffix, text):
         yield part
@@ -325,7 +325,7 @@ def _decoded(packed: str) -> str:
     try:
         return base64.b64decode(packed, validate=True).decode("utf-8")
     except (binascii.Error, UnicodeDecodeError) as error:
-        msg = f"a picture in it is no SVG: {error}"
+        msg = f"a picture in it is not an SVG: {error}"
         raise ValueError(msg) from error
 
 

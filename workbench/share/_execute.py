@@ -47,7 +47,7 @@ def read(path: Path) -> Any:
 
 
 def inject(notebook: Any, parameters: Mapping[str, Any], path: Path) -> None:
-    """Give the variables of the cell tagged ``parameters`` other values.
+    """Set the variables of the cell tagged ``parameters`` to other values.
 
     As papermill does, a cell with the new values follows that cell; one left
     there by an earlier run is replaced.
@@ -74,7 +74,7 @@ def inject(notebook: Any, parameters: Mapping[str, Any], path: Path) -> None:
 
 
 def has_parameters(notebook: Any) -> bool:
-    """Say whether a notebook has a cell tagged ``parameters``."""
+    """Return whether a notebook has a cell tagged ``parameters``."""
     return bool(_parameter_cells(notebook))
 
 
@@ -124,7 +124,7 @@ def execute(  # noqa: PLR0913 - one run and all its conditions
             raise PublishError(msg) from error
         except DeadKernelError as error:
             msg = (
-                f"{path}, cell {at[0] + 1 - shift}: the kernel died, most often for want of memory"
+                f"{path}, cell {at[0] + 1 - shift}: the kernel died, most often for lack of memory"
                 f"{_last_words(environment)}"
             )
             raise PublishError(msg) from error

@@ -57,7 +57,7 @@ class Link:
 
 @dataclass(frozen=True)
 class Site:
-    """What a page must know of the site it belongs to."""
+    """A page's knowledge of the site it belongs to."""
 
     pages: tuple[Link, ...] = ()
     data: str = ""
@@ -266,7 +266,7 @@ class ReportExporter(HTMLExporter):
         return allowed
 
     def _sections(self, nb: Any) -> dict[str, str]:
-        """Give the section in which each figure function is first called."""
+        """Return the section in which each figure function is first called."""
         known = {name for _, name, _ in self._headings}
         sections: dict[str, str] = {}
         section = ""
@@ -312,7 +312,7 @@ class ReportExporter(HTMLExporter):
 
 
 def _before_second_section(nb: Any) -> int:
-    """Give the cell that the list of sections follows: findings stand before it."""
+    """Return the cell that the list of sections follows: findings stand before it."""
     starts = [
         at for at, cell in enumerate(nb.cells)
         if cell.cell_type == "markdown" and _prose.headings_of(cell).startswith("## ")
@@ -326,7 +326,7 @@ def _noted(style: str, known: set[str]) -> str:
 
 
 def title_of_notebook(nb: Any) -> str:
-    """Give the first heading of a notebook, or say that it has none."""
+    """Return the first heading of a notebook, or say that it has none."""
     for source in _markdown(nb):
         if match := _H1.search(source):
             return plain_text(match[1].strip("# ").replace("`", "").replace("*", ""))
@@ -334,7 +334,7 @@ def title_of_notebook(nb: Any) -> str:
 
 
 def question_of(nb: Any) -> str:
-    """Give the question that a notebook opens with, as plain text; may be empty."""
+    """Return the question that a notebook opens with, as plain text; may be empty."""
     for source in _markdown(nb):
         match = re.search(r"\*\*Question\.?\*\*\s*(.+?)(?:\n\s*\n|\Z)", source, re.DOTALL)
         if match:
@@ -352,7 +352,7 @@ def _lacks_pictures(nb: Any) -> bool:
 
 
 def is_of_own_data(figure: dict[str, Any]) -> bool:
-    """Say whether a figure shows the data of whoever runs the notebook."""
+    """Return whether a figure shows the data of whoever runs the notebook."""
     meta = (figure.get("layout") or {}).get("meta")
     return isinstance(meta, dict) and meta.get("origin") == "own"
 
@@ -378,7 +378,7 @@ def _join_silent(nb: Any) -> None:
 
 
 def _explain_errors(nb: Any) -> None:
-    """Say which steps failed on their own, and which only for want of an earlier one."""
+    """Report which steps failed by themselves, and which only for lack of an earlier one."""
     has_failed = False
     for cell in nb.cells:
         for output in cell.get("outputs", []):

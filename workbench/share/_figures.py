@@ -79,7 +79,7 @@ def _link(kind: str, number: int, content: str, keep: Keep, words: str) -> str:
 
 
 def sha256_of(script: str) -> str:
-    """Give the hash of a script as a Content-Security-Policy names it."""
+    """Return the hash of a script as a Content-Security-Policy names it."""
     digest = hashlib.sha256(script.encode()).digest()
     return f"'sha256-{base64.b64encode(digest).decode()}'"
 

@@ -101,7 +101,7 @@ def _last_state(text: str) -> str:
 
 
 def _is_empty(output: Any) -> bool:
-    """Say whether an output shows nothing, or is a bar that was a widget."""
+    """Return whether an output shows nothing, or is a bar that was a widget."""
     if output.output_type == "stream":
         return not output.text.strip()
     return "data" in output and bool(_BAR.search(str(output.data.get("text/plain", ""))[:400]))

@@ -10,7 +10,7 @@ from workbench.errors import WorkbenchError
 
 
 def path() -> Path:
-    """Give the file ``plotly.min.js`` of the installed plotly."""
+    """Return the file ``plotly.min.js`` of the installed plotly."""
     spec = find_spec("plotly")
     folders = list(spec.submodule_search_locations or []) if spec else []
     for folder in folders:

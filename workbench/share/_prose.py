@@ -43,7 +43,7 @@ def drop_instructions(notebook: Any) -> None:
 
 
 def mark_published_cases(notebook: Any) -> None:
-    """Say above every section tagged :data:`PUBLISHED_CASE` that it is not about one's data."""
+    """Note above every section tagged :data:`PUBLISHED_CASE` that it is not about one's data."""
     for cell in notebook["cells"]:
         text = "".join(cell["source"])
         if PUBLISHED_CASE in _tags(cell) and _NOT_YOURS not in text:
@@ -69,7 +69,7 @@ def for_own_data(notebook: Any) -> None:
 
 
 def drop_silent_sections(notebook: Any) -> None:
-    """Remove sections whose code ran and showed nothing: the data at hand hold nothing for them.
+    """Remove sections whose code ran and showed nothing: the available data hold nothing for them.
 
     Parameters
     ----------
@@ -184,7 +184,7 @@ def _errors(cell: Any) -> Iterator[Any]:
 
 
 def word_errors(notebook: Any, wording: Callable[[str], str]) -> None:
-    """Write the messages of failed steps anew, e.g. in the words of a command line."""
+    """Rewrite the messages of failed steps, e.g. in the words of a command line."""
     for cell in notebook["cells"]:
         for output in _errors(cell):
             output["evalue"] = wording(output["evalue"])

@@ -25,7 +25,7 @@ Models = dict[str, dict[str, Any]]
 
 
 def add_pictures(notebook: Any, draw: Draw) -> None:
-    """Give every figure its picture and replace controls by a picture of their state.
+    """Add its picture to every figure, and replace controls by a picture of their state.
 
     ``draw`` gives None where it cannot draw. The widget state is gone afterwards.
     """
@@ -60,7 +60,7 @@ def provenance(notebook: Any) -> Iterator[dict[str, Any]]:
 
 
 def meta_of(output: Any) -> dict[str, Any] | None:
-    """Give what the figure of an output says of itself; None if the output has no figure."""
+    """Return the metadata of an output's figure; None if the output has no figure."""
     if PLOTLY_MIME not in output["data"]:
         kept: dict[str, Any] | None = output.get("metadata", {}).get(_META)
         return kept
@@ -116,7 +116,7 @@ def _still(output: dict[str, Any], draw: Draw) -> tuple[str, str | None]:
 
 
 def _note(tree: list[dict[str, Any]]) -> str:
-    """Say in which state the controls were, e.g. ``Snapshot at rank = 7.``."""
+    """Describe the state of the controls, e.g. ``Snapshot at rank = 7.``."""
     states = ", ".join(filter(None, map(_control_state, tree)))
     at = f" at {states}" if states else ""
     return f"Snapshot{at}. Run the notebook to move the controls."

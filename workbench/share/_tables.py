@@ -32,7 +32,7 @@ _LADDERS: dict[str, tuple[tuple[float, str], ...]] = {
     "w": ((1, "W"), (1e3, "kW"), (1e6, "MW")),
     "j": ((1, "J"), (1e3, "kJ"), (1e6, "MJ"), (1e9, "GJ")),
 }
-# A number of so many of a unit still reads well; ten seconds are no sixth of a minute.
+# A number of so many of a unit still reads well; ten seconds, not a sixth of a minute.
 _READS_WELL = 3
 _UNITS = {
     "us": "µs", "ms": "ms", "s": "s", "min": "min", "h": "h", "days": "days", "kw": "kW",
@@ -173,7 +173,7 @@ def _text(value: Any) -> str:
 
 
 def _numbers(name: str, values: Sequence[Any]) -> tuple[str, str, list[str]]:
-    """Give title, unit and cells of a column of numbers."""
+    """Return title, unit and cells of a column of numbers."""
     match = _SUFFIX.search(name)
     suffix = match[1] if match else ""
     title = (name[: match.start()] if match else name).replace("_", " ")

@@ -1,4 +1,4 @@
-"""What a figure carries, so that every place that shows notebooks can show it.
+"""Representations of a figure, so that every viewer of notebooks can show it.
 
 A saved output is a bundle of MIME types and every reader takes the best it can
 show: JupyterLab draws the plotly JSON live, nbviewer and GitHub show the SVG,
@@ -76,7 +76,7 @@ def show(fig: Any, svg: str | None = None, html: bool = False) -> None:
 
 
 def figure_json(fig: Any) -> dict[str, Any]:
-    """Give the JSON of a figure as plain dictionaries, lists, numbers and texts."""
+    """Return the JSON of a figure as plain dictionaries, lists, numbers and texts."""
     if isinstance(fig, dict):
         return fig
     plain: dict[str, Any] = json.loads(fig.to_json())
@@ -84,7 +84,7 @@ def figure_json(fig: Any) -> dict[str, Any]:
 
 
 def title_of(figure: dict[str, Any]) -> str:
-    """Say what a figure shows: its title without mark-up, or ``untitled figure``.
+    """Describe what a figure shows: its title without mark-up, or ``untitled figure``.
 
     The result is plain text; escape it before it goes into HTML.
     """
@@ -100,7 +100,7 @@ def plain_text(text: object) -> str:
 
 
 def key_of(figure: dict[str, Any]) -> str:
-    """Give the fingerprint of a figure: equal figures have equal keys, on every machine."""
+    """Return the fingerprint of a figure: equal figures have equal keys, on every machine."""
     written = json.dumps(figure, sort_keys=True, separators=(",", ":"))
     return hashlib.sha1(written.encode(), usedforsecurity=False).hexdigest()
 
@@ -128,7 +128,7 @@ def json_block(content: Any, **attributes: str) -> str:
 
 
 def _live_block(figure: dict[str, Any], svg: str | None) -> str:
-    """Give a picture that turns live once plotly.js arrives, from whatever side."""
+    """Return a picture that turns live once plotly.js arrives, from whatever side."""
     from workbench.share._plotlyjs import version
 
     name = f"wb-{key_of(figure)[:12]}"

@@ -38,7 +38,7 @@ _HOME = re.compile(r"[\\/]{1,2}(?:home|Users)[\\/]{1,2}([\w.-]{2,})")
 
 @dataclass(frozen=True)
 class Packed:
-    """What was written.
+    """Paths and sizes that were written.
 
     Attributes
     ----------
@@ -89,14 +89,14 @@ def pack(
     Raises
     ------
     PublishError
-        If the folder is no report, the page would be over 10 MB, a file cannot be searched for
+        If the folder is not a report, the page would be over 10 MB, a file cannot be searched for
         names, a name cannot be told from the words of the pages, or one remains after the
         replacement. Nothing is written then.
 
     Notes
     -----
     A name is replaced where no letter or digit touches it, whatever its case. After the
-    replacement every file is decoded anew and searched by other means; pictures are unpacked for
+    replacement every file is decoded again and searched by other means; pictures are unpacked for
     it. What identifies a job without a name stays: times, counts, sizes and names of kernels
     (see :func:`workbench.load.write_obfuscated` for traces).
     """
@@ -104,14 +104,14 @@ def pack(
 
     folder, out = Path(report), Path(out)
     if out.suffix != ".html":
-        msg = f"{out}: must end in .html; the zip is written beside it"
+        msg = f"{out}: must end in .html; the zip is written next to it"
         raise PublishError(msg)
     content = _read(folder)
     replaced = pd.DataFrame(columns=["kind", "name", "pseudonym"], dtype="str")
     if anonymise or names:
         if not names and not (folder / NAMES).is_file():
             msg = (
-                f"{folder} lists no names of its data; write it anew with workbench report "
+                f"{folder} lists no names of its data; write it again with workbench report "
                 "--data, or give the names with --name"
             )
             raise PublishError(msg)
@@ -153,13 +153,13 @@ def write_names(folder: Path, names: Mapping[str, str]) -> None:
 
 def _read(folder: Path) -> dict[str, bytes]:
     if not (folder / _MARK).is_file() or not (folder / "index.html").is_file():
-        msg = f"{folder} is no report; write one with: workbench report --out {folder}"
+        msg = f"{folder} is not a report; write one with: workbench report --out {folder}"
         raise PublishError(msg)
     paths = [path for path in sorted(folder.rglob("*")) if path.is_file()]
     paths = [path for path in paths if not path.name.startswith(".")]
     # A link could bring any file of this machine into what is shared.
     if odd := next((path for path in paths if path.is_symlink()), None):
-        msg = f"{odd} is a link, which no report holds; remove it"
+        msg = f"{odd} is a link, which no report contains; remove it"
         raise PublishError(msg)
     if sum(path.stat().st_size for path in paths) > _MOST_SITE_BYTES:
         msg = f"{folder} is over {_MOST_SITE_BYTES:,} bytes; report fewer notebooks"

@@ -155,7 +155,7 @@ def _masked(text: str) -> Any:
 
 
 def _forgive_rounding(old: Any, new: Any) -> None:
-    """Give the figures of a notebook the numbers of another where only rounding differs.
+    """Copy to the figures of a notebook the numbers of another where only rounding differs.
 
     Processors differ in the last digits of a logarithm, and libraries in the order of sums.
     """

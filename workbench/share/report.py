@@ -60,7 +60,7 @@ del _prepare_outputs
 
 @dataclass(frozen=True)
 class PageFacts:
-    """What an overview may say of a page.
+    """Facts about a page for the overview.
 
     Attributes
     ----------
@@ -105,7 +105,7 @@ class _Page:
     unloaded: str  # why its data could not be loaded, so that it shows nothing of them
 
 
-def report(  # noqa: PLR0913 - the front door
+def report(  # noqa: PLR0913 - the entry point
     notebooks: str | Path | Iterable[str | Path],
     *,
     out: str | Path,
@@ -121,7 +121,7 @@ def report(  # noqa: PLR0913 - the front door
 
     The site opens from a folder, a mail attachment or any web server. Figures
     are live where scripts run and pictures where they do not; explorers with few
-    states work without a kernel. A step that fails on the data is told on its
+    states work without a kernel. A step that fails on the data is reported on its
     page, and the others go on.
 
     Parameters
@@ -283,7 +283,7 @@ def _page(path: Path, ran: tuple[Any, list[str]], parameters: Mapping[str, objec
 
 
 def _unloaded(notebook: Any, failed: list[tuple[int, Any]]) -> str:
-    """Say why data could not be loaded, if a page shows nothing of them; else nothing."""
+    """Explain why data could not be loaded, if a page shows nothing of them; else nothing."""
     is_unloaded = bool(failed) and failed[0][1].ename == LoadError.__name__
     if not is_unloaded or _titles(_prose.without_published_cases(notebook)):
         return ""
@@ -394,7 +394,7 @@ def _card(page: _Page, link: Link, findings: list[str]) -> dict[str, Any]:
 
 
 def _label(path: Path) -> str:
-    """Give the short name of a page: ``01_traces`` becomes ``Traces``."""
+    """Return the short name of a page: ``01_traces`` becomes ``Traces``."""
     words = re.sub(r"^\d+[_-]*", "", path.stem).replace("_", " ").strip() or path.stem
     # A word without vowels is an abbreviation: PVF.
     spelled = [
@@ -421,7 +421,7 @@ def _refuse_foreign(out: Path) -> None:
 
 @contextlib.contextmanager
 def _fresh(out: Path) -> Iterator[Path]:
-    """Give an empty folder that takes the place of ``out`` when all went well."""
+    """Yield an empty folder that takes the place of ``out`` when all went well."""
     out.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f".{out.name}-", dir=out.parent) as name:
         new, old = Path(name) / "new", Path(name) / "old"

@@ -79,7 +79,7 @@ def find_chrome() -> str | None:
 
 
 def why_no_pictures() -> str:
-    """Say what is missing for pictures and how to get it; empty if nothing is."""
+    """Describe what is missing for pictures and how to get it; empty if nothing is."""
     try:
         import kaleido  # noqa: F401
     except ImportError:
@@ -87,7 +87,7 @@ def why_no_pictures() -> str:
     if find_chrome():
         return ""
     if chosen := os.environ.get("BROWSER_PATH"):
-        return f"BROWSER_PATH names {chosen}, which is no program; correct it or unset it"
+        return f"BROWSER_PATH names {chosen}, which is not a program; correct it or unset it"
     return (
         "no Chrome or Chromium was found; install one (Debian: apt install chromium), "
         "run kaleido_get_chrome, or set BROWSER_PATH to its program"
@@ -125,7 +125,7 @@ class _Browser:
 
 @functools.cache
 def _browser() -> _Browser | None:
-    """Start the browser once; a failure is told once and remembered."""
+    """Start the browser once; a failure is reported once and remembered."""
     missing = why_no_pictures()
     if not missing:
         program = str(find_chrome())

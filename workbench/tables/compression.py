@@ -14,7 +14,7 @@ from workbench.tables.table import table
 
 @dataclass(frozen=True, eq=False)
 class EmbeddingOutputs:
-    """What the embedding exchange carries of one batch: by table, an array (sample, number).
+    """Contents of the embedding exchange for one batch: by table, an array (sample, number).
 
     All arrays are float32, without NaN and infinity, and have one row per sample.
     """
@@ -39,7 +39,7 @@ class EmbeddingOutputs:
         return len(next(iter(self.arrays.values())))
 
     def __repr__(self) -> str:
-        """Say how much there is of what."""
+        """Describe how much was loaded of which kind."""
         size = sum(array.nbytes for array in self.arrays.values()) / 1e6
         tables = f"{len(self.arrays):,} table{'s' * (len(self.arrays) != 1)}"
         return f"EmbeddingOutputs: {tables}, {self.row_count:,} samples, {size:.3g} MB"

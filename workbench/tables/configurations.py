@@ -24,7 +24,7 @@ _MODEL = columns("""
         that of ffn
     window_tokens: int64 >=0 - tokens that attention looks back at; 0 for all
     full_attention_every: int64 >=0 - every how many layers one looks at all; 0 for none
-    is_chunked: bool - the window is a chunk that begins anew, it does not slide
+    is_chunked: bool - the window is a chunk that begins again, it does not slide
     query_rank: int64 >=0 - width that queries are expanded from; 0 if they are not
     latent_rank: int64 >=0 - width that keys and values are expanded from; 0 if they are not
     rotary_width: int64 >=0 - rotary part of a query and key, on top of head_width

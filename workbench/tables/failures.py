@@ -93,13 +93,13 @@ NODE_SPANS = table("""
 
 
 class _Loaded:
-    """What any load of failures knows of its files."""
+    """Facts about the files of any load of failures."""
 
     quality: pd.DataFrame
 
     @property
     def is_synthetic(self) -> bool:
-        """Whether any of the files says that it was simulated; figures should say so too."""
+        """Whether any file is marked as simulated; figures should say so, too."""
         return bool((self.quality["what"] == SAYS_SYNTHETIC).any())
 
 
@@ -113,7 +113,7 @@ class FailureLog(_Loaded):
     quality: pd.DataFrame
 
     def __repr__(self) -> str:
-        """Say what was loaded, and list the first findings that need a look."""
+        """Describe what was loaded, and list the first findings that need a look."""
         lines = int(self.failures["line_count"].sum())
         return (
             f"FailureLog: {len(self.failures):,} incidents from {lines:,} lines or events, "
@@ -122,7 +122,7 @@ class FailureLog(_Loaded):
         )
 
 
-# NCCL flight-recorder dumps as loaded, and what they tell of a hang.
+# NCCL flight-recorder dumps as loaded, and what they show of a hang.
 
 FLIGHT_RANKS = table("""
     ranks: One row per rank that left a dump.
@@ -223,7 +223,7 @@ FLIGHT_POSITIONS = table("""
     enqueued_seq: Int64? - last collective called
     completed_seq: Int64? - last collective completed
     behind_count: Int64? >=0 - collectives its members have called and it has not
-    confidence: str - with which the rank is a suspect: high, medium, low; none if it is no suspect
+    confidence: str - with which the rank is a suspect: high, medium, low; none if not a suspect
     reason: str - why the rank is a suspect; empty if it is none
     verdict: str - found, cannot tell or nothing hangs, as in `flight_suspects`
 """)
@@ -258,7 +258,7 @@ class FlightRecording(_Loaded):
     quality: pd.DataFrame
 
     def __repr__(self) -> str:
-        """Say what was loaded, and list the first findings that need a look."""
+        """Describe what was loaded, and list the first findings that need a look."""
         pending = int(self.ranks["pending_count"].sum())
         return (
             f"FlightRecording of {len(self.ranks):,} ranks: {len(self.entries):,} operations, "

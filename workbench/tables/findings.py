@@ -97,7 +97,7 @@ RUN_COMPARISON = table("""
     high: Float64? - upper end
     unit: str - ms per step, kJ per step, per 1,000 node-hours, or per 1,000 hours of the job
     change_ratio: Float64? - B / A; missing if A is 0
-    step_ratio: Float64? - difference as a share of the step of A; missing if it is no time
+    step_ratio: Float64? - difference as a share of the step of A; missing if it is not a time
     a_count: int64 >=0 - steps of A, or events counted in A
     b_count: int64 >=0 - steps of B, or events counted in B
     p_value_share: Float64? 0..1 - probability of such a difference by chance, corrected for the
@@ -208,7 +208,7 @@ class Bundle:
 
     @property
     def is_synthetic(self) -> bool:
-        """Whether any of the data say that they were simulated; figures should say so too."""
+        """Whether any data are marked as simulated; figures should say so, too."""
         loaded = [getattr(self, field.name) for field in fields(self)]
         # Plain tables have no list of findings; theirs is a mark.
         return any(
@@ -226,7 +226,7 @@ class Bundle:
 
 @dataclass(frozen=True)
 class Findings:
-    """What the rules found, how each rule answered, and the tables that they read.
+    """Findings, the answer of each rule, and the tables that they read.
 
     ``tables`` has what was computed on the way, by domain and name, e.g. ``traces.late``.
     """

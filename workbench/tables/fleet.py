@@ -16,7 +16,7 @@ from workbench.tables.traces import flagged_text
 
 @dataclass(frozen=True, eq=False)
 class Fleet:
-    """What was loaded of one job, kind by kind; a plain bundle without methods.
+    """Loaded data of one job, kind by kind; a plain bundle without methods.
 
     A kind of which nothing was found has empty tables, and a row in ``quality``. ``ranks`` is
     table ``ranks`` of the traces.
@@ -30,11 +30,11 @@ class Fleet:
 
     @property
     def is_synthetic(self) -> bool:
-        """Whether any of the files says that it was simulated; figures should say so too."""
+        """Whether any file is marked as simulated; figures should say so, too."""
         return any(log.is_synthetic for log in (self.power, self.job, self.failures))
 
     def __repr__(self) -> str:
-        """Say what was loaded and what was not there."""
+        """Describe what was loaded and what was not there."""
         counts = {
             "power": (len(self.power.power), "readings"),
             "job log": (len(self.job.steps), "steps"),
@@ -92,7 +92,7 @@ STEP_ENERGY = Table(
 
 SPAN_ENERGY = Table(
     "span_energy",
-    "Energy of every named stretch of a job, in order of time; they may nest.",
+    "Energy of every named segment of a job, in order of time; they may nest.",
     {
         **columns("""
             kind: str - evaluation, checkpoint, restart, run, ... as the log names it

@@ -129,7 +129,7 @@ JOB_DISPERSION = table("""
     value_ratio: Float64? >=0 - its value; missing where the job cannot tell
     lost_share: Float64? 0..1 - GPU time that the measure would call lost; missing if it speaks of
         none
-    formula: str - how it is worked out
+    formula: str - how it is computed
     hides: str - what it cannot see
 """)
 
@@ -206,7 +206,7 @@ PACKING_QUEUES = table("""
     from_tokens: int64 >=1 - documents from this length on wait here
     to_tokens: Int64? >=1 - up to below this length
     arrival_ratio: float64 >=0 - documents that arrive per batch over those that can leave (the
-        micro-batches of a batch); from 1 the queue and the delay grow for ever
+        micro-batches of a batch); from 1 the queue and the delay grow forever
     waiting_count: int64 >=0 - documents still waiting at the end
     most_waiting_count: int64 >=0 - documents waiting at the worst moment
     is_stable: bool - whether fewer arrive than can leave
@@ -243,7 +243,7 @@ PACKING_BALANCE = table("""
     cut_count: int64 >=0 - documents cut into several pieces
     left_share: float64 0..1 - tokens that were never packed
     left_square_share: float64 0..1 - squared lengths, and so attention, that was never packed
-    is_stable: bool - whether neither a queue nor want of memory delays for ever
+    is_stable: bool - whether neither a queue nor lack of memory delays forever
     note: str - what is doubtful about the row; empty if nothing
 """)
 
@@ -358,7 +358,7 @@ TRAINING_SPEED = table("""
     delay_batches: float64 - batches a token is late, mean over tokens
     memory_ratio: float64 >=0 - most tokens in a micro-batch over the context
     left_square_share: float64 0..1 - attention that was never packed
-    is_stable: bool - whether neither a queue nor want of memory delays for ever
+    is_stable: bool - whether neither a queue nor lack of memory delays forever
     note: str - what is doubtful about the recipe; empty if nothing
 """)
 
@@ -490,7 +490,7 @@ ROW_CACHE = table("""
 
     cached_row_count: int64 >=0 - rows that the cache holds
     lru_share: float64 0..1 - of all look-ups: served if the row used least recently gives way
-    hottest_share: float64 0..1 - of all look-ups: served if the most popular rows stay for ever
+    hottest_share: float64 0..1 - of all look-ups: served if the most popular rows stay forever
 """)
 
 INFERENCE_NODE = table("""

@@ -30,7 +30,7 @@ MEMORY = table("""
     released_event: Int64? >=0 - of alloc rows the row from which its memory can be used again
     step: Int32? - number of the ProfilerStep
     phase: category? - what allocated it: parameters, forward, recompute, backward, optimizer,
-        communication, or the category that was recorded; missing if nothing tells
+        communication, or the category that was recorded; missing if unknown
     stack: category? - call stack, innermost first; missing if none was recorded
     device_free_bytes: Int64? >=0 - of oom rows what the device had left outside the allocator
     is_before_trace: bool - allocated or freed before the recording began, its time is not known
@@ -133,11 +133,11 @@ class MemoryRecording:
 
     @property
     def is_synthetic(self) -> bool:
-        """Whether any of the files says that it was simulated; figures should say so too."""
+        """Whether any file is marked as simulated; figures should say so, too."""
         return bool((self.quality["what"] == SAYS_SYNTHETIC).any())
 
     def __repr__(self) -> str:
-        """Say what was loaded, and list the first findings that need a look."""
+        """Describe what was loaded, and list the first findings that need a look."""
         ranks, failures = self.memory["rank"].nunique(), (self.memory["action"] == "oom").sum()
         return (
             f"MemoryRecording of {ranks:,} rank{'s' * (ranks != 1)}: {len(self.memory):,} actions, "

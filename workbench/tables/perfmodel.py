@@ -219,7 +219,7 @@ class ExecutionGraph:
         return sum(array.nbytes for array in arrays if isinstance(array, np.ndarray))
 
     def __repr__(self) -> str:
-        """Say how large it is and why it is unreliable."""
+        """Describe the size of the graph and why it is unreliable."""
         inferred = float(self.is_inferred.mean()) if len(self.is_inferred) else 0.0
         ranks = len(np.unique(self.point_rank[self.point_rank >= 0]))
         head = (
@@ -296,7 +296,7 @@ MATRIX_PRODUCTS = table("""
     n_count: int64 >=1 - columns of B and C
     k_count: int64 >=1 - columns of A, rows of B
     call_count: int64 >=1 - times it is computed: per micro-batch, or in the trace
-    basis: str - layout (worked out from a configuration), trace (recorded) or contraction (folded)
+    basis: str - layout (computed from a configuration), trace (recorded) or contraction (folded)
 """)
 
 MATRIX_PEAKS = table("""

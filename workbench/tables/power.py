@@ -157,11 +157,11 @@ class PowerLog:
 
     @property
     def is_synthetic(self) -> bool:
-        """Whether any of the files says that it was simulated; figures should say so too."""
+        """Whether any file is marked as simulated; figures should say so, too."""
         return bool((self.quality["what"] == SAYS_SYNTHETIC).any())
 
     def __repr__(self) -> str:
-        """Say what was loaded, and list the first findings that need a look."""
+        """Describe what was loaded, and list the first findings that need a look."""
         scopes = self.entities["scope"].value_counts(sort=False)
         metered = ", ".join(f"{count:,} {scope}" for scope, count in scopes.items())
         return (
@@ -179,11 +179,11 @@ class PowerRollup:
 
     @property
     def is_synthetic(self) -> bool:
-        """Whether any of the files says that it was simulated; figures should say so too."""
+        """Whether any file is marked as simulated; figures should say so, too."""
         return bool((self.quality["what"] == SAYS_SYNTHETIC).any())
 
     def __repr__(self) -> str:
-        """Say what was rolled up, and list the first findings that need a look."""
+        """Describe what was rolled up, and list the first findings that need a look."""
         readings = int(self.rollup["reading_count"].sum())
         return (
             f"PowerRollup: {readings:,} readings of {self.rollup['entity'].nunique():,} entities "
@@ -201,11 +201,11 @@ class JobLog:
 
     @property
     def is_synthetic(self) -> bool:
-        """Whether the file says that it was simulated; figures should say so too."""
+        """Whether the file is marked as simulated; figures should say so, too."""
         return bool((self.quality["what"] == SAYS_SYNTHETIC).any())
 
     def __repr__(self) -> str:
-        """Say what was loaded, and list the first findings that need a look."""
+        """Describe what was loaded, and list the first findings that need a look."""
         return (
             f"JobLog: {len(self.steps):,} steps, {len(self.spans):,} spans"
             f"; {flagged_text(self.quality)}"

@@ -39,7 +39,7 @@ CAPPED_SHARE = table("""
         likely, not certain); none (the telemetry cannot tell)
     event_count: int64 >=0 - segments of capping
     capped_s: float64 >=0 - time that was capped
-    known_s: float64 >=0 - time that readings tell of
+    known_s: float64 >=0 - time that readings cover
     capped_share: float64? 0..1 - capped_s / known_s; missing if nothing is known
     covered_share: float64 0..1 - known_s / time from the first to the last reading of any device
 """)
@@ -51,7 +51,7 @@ CAPPING_COST = table("""
     attempt: int32 >=1 - run of the job, from 1
     capped_step_count: int64 >=0 - steps during which any device was capped
     uncapped_step_count: int64 >=0 - steps to compare with
-    left_out_step_count: int64 >=0 - first steps of the attempt, steps far longer than their like,
+    left_out_step_count: int64 >=0 - first steps of the attempt, steps far longer than their peers,
         and steps at the uncertain end of an event
     capped_median_s: float64? >=0 - median capped step
     uncapped_median_s: float64? >=0 - median uncapped step
@@ -323,7 +323,7 @@ GRID_CHECK = table("""
     measured: float64? >=0 - in `unit`; missing if unseen
     margin: float64? - limit - measured, in `unit`
     unit: str - W/s, W or share
-    verdict: str - pass; fail; unknown (the meter cannot tell, so it is no pass)
+    verdict: str - pass; fail; unknown (the meter cannot tell, so it is not pass)
     why: str - what the verdict rests on
     low_hz: float64? >=0 - lower end of the band
     high_hz: float64? >=0 - upper end of the band

@@ -89,7 +89,7 @@ OUTCOMES = table("""
     input_count: Int64? >=0 - inputs judged
     masked_count: Int64? >=0 - output as without the fault
     benign_count: Int64? >=0 - output differs, decision the same
-    sdc_count: Int64? >=0 - decision differs, nothing tells
+    sdc_count: Int64? >=0 - decision differs, no error is raised
     due_count: Int64? >=0 - output not finite, crash or timeout; missing where the tool cannot tell
     beneficial_count: Int64? >=0 - of the SDC: golden was wrong, the fault made it right
     max_abs_delta: float64? - largest change of a finite output
@@ -128,7 +128,7 @@ OUTCOME_NAMES = ("masked", "benign", "sdc", "due")
 class Injections:
     """The tables of one or several campaigns; a plain bundle, all work is done by functions.
 
-    ``trials`` and ``parameters`` have no rows where the source does not tell them.
+    ``trials`` and ``parameters`` have no rows where the source does not state them.
     """
 
     campaign: pd.DataFrame
@@ -144,7 +144,7 @@ class Injections:
         return bool(self.campaign["is_synthetic"].fillna(value=False).any())
 
     def __repr__(self) -> str:
-        """Say what was loaded, and list the first findings that need a look."""
+        """Describe what was loaded, and list the first findings that need a look."""
         tools = ", ".join(sorted(set(self.campaign["tool"])))
         count = len(self.campaign)
         return (
@@ -168,7 +168,7 @@ class ExhaustiveInjections:
         return bool(self.campaign["is_synthetic"].fillna(value=False).any())
 
     def __repr__(self) -> str:
-        """Say what was injected into what."""
+        """Describe what was injected into what."""
         head = self.campaign.iloc[0]
         return (
             f"ExhaustiveInjections of {head['model_name']}: {len(self.sites):,} sites "
@@ -176,7 +176,7 @@ class ExhaustiveInjections:
         )
 
 
-# What is worked out from results of fault injection: factors, intervals, designs, protection.
+# What is computed from results of fault injection: factors, intervals, designs, protection.
 
 _RULES = columns("""
     average: str - what weighs the same: bits, parameters, tensors or layers
@@ -195,7 +195,7 @@ PVF = Table(
             group: str - the group in words, e.g. top, bit 30; where faults were drawn from a part
                 of it, that part, e.g. bit 30 of top
             drawn_from: str - that part, e.g. bit 30; part where it cannot be told; empty: all of
-                the group was drawn from, or nothing tells
+                the group was drawn from, or unknown
             pvf: float64? 0..1 - probability of a wrong output
             low: float64? 0..1 - its interval, sites as the sample
             high: float64? 0..1 - upper end
@@ -379,7 +379,7 @@ DETECTOR_TRIALS = table("""
     is_effective: bool - whether the output changed
     output_change: float64 >=0 - largest change relative to the output
     residual: float64? >=0 - how far the check is off, relative where real-valued; missing where it
-        is no number, which is an alarm
+        is not a number, which is an alarm
 """)
 
 DETECTOR_TOLERANCE = table("""

@@ -53,7 +53,7 @@ class Regions:
         return bool((matrix != matrix.T).any())
 
     def __repr__(self) -> str:
-        """Say how many regions and workers there are, and how slow the links between them are."""
+        """Describe the number of regions and workers, and the slowness of links between them."""
         between = self.links.loc[
             self.links["from_region"] != self.links["to_region"], "bandwidth_gbps"
         ]

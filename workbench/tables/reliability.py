@@ -1,4 +1,4 @@
-"""What failed, how often, how long things lived and whether the failures are spread evenly."""
+"""Failures: causes, rates, lifetimes, and whether they are spread evenly."""
 
 from __future__ import annotations
 

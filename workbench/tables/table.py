@@ -1,4 +1,4 @@
-"""What a table is: columns with dtypes and units, checked; and where its data come from."""
+"""Declaration of tables: columns with dtypes and units, checked; and where their data come from."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Column:
     optional: bool = False
 
     def misfit(self, values: pd.Series) -> str:
-        """Say what is wrong with ``values``; an empty text means nothing is."""
+        """Describe the first problem of ``values``; empty if there is none."""
         if not self._same_dtype(values):
             return f"has dtype {values.dtype}, needs {self.dtype}"
         if not self.nullable and values.isna().any():
@@ -208,7 +208,7 @@ DATASETS = table("""
 
     dataset: str - name to ask for
     synthetic: bool - made by a generator, not measured
-    place: str - bundled, mirror, cache or not at hand
+    place: str - bundled, mirror, cache or not available
     file_count: int64 >=0 - files of the set
     size_bytes: int64 >=0 - their size together
     licence: str - licence of the files
@@ -242,7 +242,7 @@ FIDELITY = table("""
     tolerance: float64? >=0 - largest difference allowed, in `unit`
     unit: str - unit of the three numbers; empty for a plain number
     verdict: category - pass, short (misses a limit, and is known to), FAIL, or absent (a data set
-        or package is not at hand)
+        or package is not available)
     note: str - why a claim failed or how to get its data set; else empty
 """)
 

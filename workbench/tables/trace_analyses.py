@@ -85,7 +85,7 @@ KERNEL_KINDS = table("""
     rank: int32 >=0 - global rank
     kind: category - compute, communication, memory or other
     rule: str - rule that decided; category: the profiler's own category did; loader: the trace was
-        loaded with rules that are not known here; default: no rule matched
+        loaded with rules that this installation lacks; default: no rule matched
     is_unclassified: bool - no rule matched: the kind is a guess
     name_count: int64 >=1 - different names
     kernel_count: int64 >=1 - times such work ran

@@ -40,7 +40,7 @@ TRACE_LIKENESS = table("""
 
 
 def bucket(values: ArrayLike) -> NDArray[np.int64]:
-    """Give the half octave of positive numbers, and -1 for those below 1."""
+    """Return the half octave of positive numbers, and -1 for those below 1."""
     number = np.maximum(np.asarray(values, dtype=np.float64), 0.5)
     half: NDArray[np.int64] = np.maximum(np.floor(2 * np.log2(number)), -1).astype(np.int64)
     return half
@@ -79,7 +79,7 @@ class KindProfile:
 
 @dataclass(frozen=True)
 class TraceProfile:
-    """What a statistical twin is drawn from; kinds and numbers, no name of the source."""
+    """Source of a statistical twin: kinds and numbers, no name of the source."""
 
     rank_count: int
     step_count: int
@@ -96,7 +96,7 @@ class TraceProfile:
     doubts: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
-        """Say what it was taken from, and how large it is."""
+        """Describe the source and the size of the profile."""
         count = sum(block.repeats * len(block.operations) for block in self.motif)
         head = (
             f"TraceProfile of {self.rank_count} rank{'s' * (self.rank_count != 1)}: {count:,} "
@@ -106,7 +106,7 @@ class TraceProfile:
         return "\n".join([head, *(f"  {doubt}" for doubt in self.doubts)])
 
     def as_json(self) -> str:
-        """Give the profile as JSON text, the same text for equal profiles."""
+        """Return the profile as JSON text, the same text for equal profiles."""
         data = asdict(self) | {
             "version": _VERSION,
             "operations": [list(operation) for operation in self.operations],
@@ -134,7 +134,7 @@ def _misfit(origin: str, name: str, value: object, expected: str) -> LoadError:
     shown = repr(value) if len(repr(value)) <= 80 else repr(value)[:77] + "..."
     return LoadError(
         f"{origin}: {name} is {shown}, expected {expected}; "
-        "write it anew with load.write_trace_profile"
+        "write it again with load.write_trace_profile"
     )
 
 

@@ -229,7 +229,7 @@ DEPENDENCIES = table("""
 """)
 
 QUALITY = table("""
-    quality: What a loader could not read, had to mend, or had to assume; nothing is dropped
+    quality: What a loader could not read, had to repair, or had to assume; nothing is dropped
     silently.
 
     source: str - file, or archive and member
@@ -293,11 +293,11 @@ class Trace:
 
     @property
     def is_synthetic(self) -> bool:
-        """Whether any of the files says that it was simulated; figures should say so too."""
+        """Whether any file is marked as simulated; figures should say so, too."""
         return bool((self.quality["what"] == SAYS_SYNTHETIC).any())
 
     def __repr__(self) -> str:
-        """Say what was loaded, and list the first findings that need a look."""
+        """Describe what was loaded, and list the first findings that need a look."""
         sizes = ", ".join(
             f"{len(table):,} {field.name}"
             for field in fields(self)
@@ -338,7 +338,7 @@ class RankFiles(Protocol):
 
     @property
     def quality(self) -> pd.DataFrame:
-        """Say what was passed over."""
+        """List what was skipped."""
         ...
 
     @property

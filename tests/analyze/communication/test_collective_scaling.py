@@ -119,7 +119,7 @@ def test_a_tree_of_one_rank_per_node_is_as_deep_as_a_binomial_one(counts):
     ("size", "flat_s", "nested_s"), [(64e6, 5.905, 3.38e-3), (16e9, 7.69, 0.154)]
 )
 def test_a_flat_ring_is_no_candidate_at_98_304_ranks(size, flat_s, nested_s):
-    """The illustration of the reference, worked out before this model was."""
+    """The illustration of the reference, computed before this model was."""
     table = analyze.collective_scaling([98_304], [int(size)]).set_index("algorithm")
     seconds = table["modelled_ns"] / 1e9
     assert seconds["ring"] == pytest.approx(flat_s, rel=2e-3)

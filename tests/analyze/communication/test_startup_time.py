@@ -69,9 +69,7 @@ def test_numbers_of_ranks_that_make_no_sense_are_refused(counts):
 
 
 def test_an_unknown_library_is_refused_with_those_known():
-    with pytest.raises(
-        PerformanceModelError, match=r"of \['MPI'\] was printed; known are \['NCCL'"
-    ):
+    with pytest.raises(PerformanceModelError, match=r"of \['MPI'\] was printed; known: \['NCCL'"):
         analyze.startup_time([8_192], libraries=["MPI"])
 
 

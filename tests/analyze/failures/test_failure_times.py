@@ -61,7 +61,7 @@ def test_a_failure_without_a_known_node_stops_everybody_and_is_counted():
         log((1, None), (2, "stranger"), (3, "a")), span_ns=DAY, replicas=2, nodes=NODES
     )
     assert table["replica"].isna().tolist() == [True, True, False]
-    assert table.attrs["left_out"] == {"have no known node: they stop everybody": 2}
+    assert table.attrs["left_out"] == {"have no known node: they stop all replicas": 2}
 
 
 def test_without_replicas_every_failure_stops_everybody_whatever_job_it_is_replayed_with():

@@ -109,7 +109,7 @@ def test_without_failures_nobody_is_a_lemon_and_nothing_would_be_found():
     assert table["dispersion_ratio"].isna().all()
     one = analyze.lemon_nodes(log_of([4]), nodes=["node0"], days=9)
     assert not one["is_lemon"].any()
-    assert one["recall_share"].isna().all(), "1.2 % of one node is no lemon"
+    assert one["recall_share"].isna().all(), "1.2 % of one node is not a lemon"
 
 
 def test_nodes_that_are_only_counted_are_counted():

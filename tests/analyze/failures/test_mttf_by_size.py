@@ -98,7 +98,7 @@ def test_no_sizes_are_no_error():
     [
         ({"gpus": [8], "mttf_h": [1.0]}, r"sizes need the column gpu_count.*there is \['gpus'"),
         ({"gpu_count": [8], "failure_count": [1]}, "failure_count with exposure_h, or mttf_h"),
-        ({"gpu_count": [0], "mttf_h": [1.0]}, "gpu_count is no whole number from 1"),
+        ({"gpu_count": [0], "mttf_h": [1.0]}, "gpu_count is not a whole number from 1"),
         ({"gpu_count": [8, 9], "mttf_h": [1.0, -1]}, r"row 1 \(of 9 GPUs\): neither failure_count"),
         (
             {"gpu_count": [8], "failure_count": [1], "exposure_h": [0.0]},
@@ -106,13 +106,13 @@ def test_no_sizes_are_no_error():
         ),
         (
             {"gpu_count": [8], "failure_count": [-1], "exposure_h": [1.0]},
-            "failure_count is no whole number from 0",
+            "failure_count is not a whole number from 0",
         ),
         (
             {"gpu_count": [8], "failure_count": [2], "exposure_h": [8.0], "mttf_h": [5.0]},
             "mttf_h is not exposure_h / failure_count",
         ),
-        ({"gpu_count": [8], "mttf_h": [1.0], "kind": ["guessed"]}, "kind is none of"),
+        ({"gpu_count": [8], "mttf_h": [1.0], "kind": ["guessed"]}, "kind is not one of"),
     ],
 )
 def test_what_is_no_size_is_refused(columns, message):

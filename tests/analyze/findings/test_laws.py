@@ -122,11 +122,11 @@ def test_thresholds_are_arguments_and_stand_beside_the_finding():
     assert "least_share 0.02" in table.set_index("rule").loc["straggler", "threshold"]
     none = analyze.findings(bundle, thresholds={"straggler.least_share": 0.9}).findings
     assert "straggler" not in set(none["rule"])
-    with pytest.raises(ValueError, match=r"'straggler.no' is no threshold"):
+    with pytest.raises(ValueError, match=r"'straggler.no' is not a threshold"):
         analyze.findings(bundle, thresholds={"straggler.no": 1.0})
     with pytest.raises(ValueError, match="no rules for the domain 'weather'"):
         analyze.findings(bundle, domains=["weather"])
-    with pytest.raises(ValueError, match="'rain' is no rule"):
+    with pytest.raises(ValueError, match="'rain' is not a rule"):
         analyze.findings(bundle, rules=["rain"])
     assert analyze.findings(bundle, rules=["straggler"]).rules["rule"].tolist() == ["straggler"]
 

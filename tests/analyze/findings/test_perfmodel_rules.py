@@ -111,4 +111,4 @@ def test_communication_that_is_exposed_and_gains_its_time_is_told_once():
     assert "exposed_communication" in set(answer.findings["rule"])
     row = answer.rules.set_index("rule").loc["communication_on_path"]
     assert (row["state"], row["finding_count"]) == ("nothing", 0)
-    assert row["note"] == "told by the rule exposed_communication"
+    assert row["note"] == "reported by the rule exposed_communication"

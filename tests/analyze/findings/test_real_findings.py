@@ -94,7 +94,7 @@ def test_spot_instances_taken_back_are_counted_per_file(real_data):
     )
     others = len(bundle.failures.failures) - removed
     assert row["doubt"].startswith(f"{others} failures of ")
-    assert "diagnose each file by itself" in row["doubt"]
+    assert "diagnose each file separately" in row["doubt"]
 
 
 @pytest.mark.oracle

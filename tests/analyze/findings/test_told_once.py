@@ -59,7 +59,7 @@ def test_a_bubble_beyond_the_schedule_is_told_by_its_cause(cause, size, rule):
     assert share < 1 - 1 / job.truth["slowdown_ratio"].iloc[0] + 0.1
     found, rules = asked(Bundle(operations=job.operations), "pipeline_bubble", rule)
     assert list(found.index) == [rule]
-    assert rules.loc["pipeline_bubble", "note"] == f"told by the rule {rule}"
+    assert rules.loc["pipeline_bubble", "note"] == f"reported by the rule {rule}"
 
 
 def test_lengths_that_make_some_worker_the_slowest_are_no_slow_worker():
@@ -99,7 +99,7 @@ def test_a_slow_loader_is_told_once():
     found, rules = asked(job.bundle, "long_pauses", "data_loader")
     assert len(gaps) == 1, "asked alone, the pauses are told"
     assert list(found.index) == ["data_loader"]
-    assert rules.loc["long_pauses", "note"] == "told by the rule data_loader"
+    assert rules.loc["long_pauses", "note"] == "reported by the rule data_loader"
 
 
 def test_pauses_beside_a_slow_loader_are_told_with_their_own_cost():

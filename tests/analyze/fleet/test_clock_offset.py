@@ -63,7 +63,7 @@ def test_steps_without_a_pause_tell_nothing():
     row = analyze.power_clock_offset(totals, steps).iloc[0]
     assert np.isnan(row["offset_s"])
     assert row["is_ambiguous"]
-    assert row["doubt"] == "power or work never changes, so nothing tells"
+    assert row["doubt"] == "power or work never changes, so no offset can be estimated"
 
 
 def test_power_that_does_not_follow_the_work_is_in_doubt():

@@ -1,4 +1,4 @@
-"""Two runs: equal ones do not differ, a slowed kernel is found at its cost, chance is no change."""
+"""Two runs: equal ones do not differ, a slowed kernel is found at its cost, chance is not a change."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Many runs: the run of a regression is named, chance and single outliers are no regression."""
+"""Many runs: the run of a regression is named, chance and single outliers are not regressions."""
 
 from __future__ import annotations
 

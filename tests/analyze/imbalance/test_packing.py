@@ -69,7 +69,7 @@ def test_a_queue_that_overflows_is_called_so(stream):
     assert not packed.queues["is_stable"].any()
     row = analyze.packing_balance(packed).iloc[0]
     assert not row["is_stable"]
-    assert "delay grows for ever" in row["note"]
+    assert "the delay grows without bound" in row["note"]
     assert row["delay_batches"] > 5
     assert row["left_share"] > 0.2
 
@@ -262,7 +262,7 @@ def test_want_of_memory_is_called_so():
                        queues_from_tokens=(), crossover_tokens=500)  # fmt: skip
     row = imbalance(table([600] * 4_000), plan)
     assert not row["is_stable"]
-    assert "found no memory: delay grows for ever; raise memory_ratio" in row["note"]
+    assert "found no memory: the delay grows without bound; raise memory_ratio" in row["note"]
 
 
 def test_a_whole_context_fits_whatever_the_memory():

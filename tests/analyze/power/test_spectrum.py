@@ -129,7 +129,7 @@ def test_the_rounding_of_constant_power_is_no_movement():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: analyze.power_spectrum(cells([1.0] * 9)), "longest stretch .* has 9 of 9 cells"),
+        (lambda: analyze.power_spectrum(cells([1.0] * 9)), "longest segment .* has 9 of 9 cells"),
         (lambda: analyze.power_spectrum(cells([1.0] * 99), segment_cells=3), "16 or more"),
         (lambda: analyze.power_spectrum(cells([1.0] * 99), averaging_s=-1), "averaging_s"),
         (

@@ -118,7 +118,7 @@ def test_a_place_told_by_layer_and_index_is_one_site(make_injections):
     assert (
         row(make_injections(*twice, site(None, 0, index="(3, 2)", **numbered)))["site_count"] == 2
     )
-    # An instruction is no place: it runs many times.
+    # An instruction is not a place: it runs many times.
     code = [site(None, 50, index="FADD 0x90", **numbered) for _ in range(10)]
     assert row(make_injections(*code))["site_count"] == 10
 
@@ -130,7 +130,9 @@ def test_exposure_is_of_one_whole_model(make_injections):
         return make_injections(*rows, parameters=[TOP], **more)
 
     both = [campaign(), campaign(campaign_id="b", mitigation="clamp")]
-    with pytest.raises(InjectionError, match="hold 6,400 bits, the model 3,200: they are no parts"):
+    with pytest.raises(
+        InjectionError, match="hold 6,400 bits, the model 3,200: they are not parts"
+    ):
         analyze.pvf_exposure(both, by="mitigation")
     part = make_injections(*rows, parameters=[TOP, REST])
     with pytest.raises(InjectionError, match="hold 3,200 bits, the model 12,800: inject into"):

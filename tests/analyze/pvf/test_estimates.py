@@ -314,7 +314,7 @@ def test_counts_that_cannot_be_are_refused(make_injections, change, message):
         ({"average": "weights"}, "average='weights' is not one of 'bits'"),
         ({"nan_policy": "drop"}, "nan_policy='drop' is not one of"),
         ({"beneficial": "maybe"}, "beneficial='maybe'"),
-        ({"by": ("colour",)}, "by='colour' is no column to group by"),
+        ({"by": ("colour",)}, "by='colour' is not a column to group by"),
         ({"by": ("bit", "bit")}, "names a column twice"),
         ({"confidence_level": 95}, "confidence_level must be between 0 and 1"),
     ],
@@ -343,7 +343,7 @@ def test_bundles_that_do_not_fit_are_refused(make_injections, truth):
         ([one, one], "campaign 'c' comes twice"),
         ([], "no injections"),
         ([one, truth], "passed alone"),
-        ([one.outcomes], "DataFrame is no tables.Injections"),
+        ([one.outcomes], "DataFrame is not tables.Injections"),
         (
             make_injections(*sites([0, 0], sdc_count=None)),
             "no experiment says how many outputs were wrong",

@@ -79,7 +79,7 @@ BAD[2, 1] = np.nan
         ([("a.npy", ROWS[0])], r"table 'a' has shape \(3,\); needs samples x numbers"),
         ([("a.npy", ROWS[:0])], "shape .0, 3. takes 0 bytes"),
         ([("a.npy", np.array([{}], dtype=object))], "array 'a': dtype object, needs float32"),
-        ([("archive/data.pkl", b"\x80\x02}.")], "'archive/data.pkl' is no array"),
+        ([("archive/data.pkl", b"\x80\x02}.")], "'archive/data.pkl' is not an array"),
         ([("a.npy", b"no array")], "array 'a': the header cannot be read"),
         ([], "no tables at all|neither"),
     ],

@@ -7,7 +7,7 @@ from workbench.load._files.time import Given
 
 
 def read(module, folder, text, *, name="some.log", **given):
-    """Write a file and read it with one reader, as the front door would."""
+    """Write a file and read it with one reader, as the entry point would."""
     path = folder / name
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(text if isinstance(text, bytes) else text.encode())

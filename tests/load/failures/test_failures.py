@@ -1,4 +1,4 @@
-"""Failure logs: real ones first, then what the front door promises, then every refusal."""
+"""Failure logs: real ones first, then what the entry point promises, then every refusal."""
 
 import gzip
 import re
@@ -129,7 +129,7 @@ def test_lines_that_two_files_of_one_host_hold_are_taken_once(tmp_path):
     write(tmp_path / "kern.log", line(1), line(9), line(30))
     log = load.failures(tmp_path, window_s=0)
     assert log.failures["line_count"].sum() == 4
-    assert counts(log)["noted", "lines that another file holds as well; taken once"] == 2
+    assert counts(log)["noted", "lines that another file contains, too; counted once"] == 2
 
 
 def test_the_same_line_twice_in_one_file_is_two_lines(tmp_path):
@@ -178,7 +178,7 @@ def test_bytes_that_are_no_utf8_are_replaced_and_counted(tmp_path):
     path.write_bytes(line(1).encode().replace(b"python3", b"py\xffth\xfen"))
     log = load.failures(path)
     assert "py\ufffdth\ufffdn" in log.failures["text"].iloc[0]
-    assert told(log)["repaired", "bytes that are no UTF-8"] == 2
+    assert told(log)["repaired", "bytes that are not UTF-8"] == 2
 
 
 def test_windows_line_ends_and_a_byte_order_mark_do_no_harm(tmp_path):
@@ -230,8 +230,8 @@ def test_what_is_no_log_is_set_aside_and_what_is_unknown_left_out(tmp_path):
         ("a.csv", b"time,value\n1,2\n", r"it begins with 'time,value'"),
         ("a.bin", bytes(range(256)) * 40, "binary data, it begins with the bytes 00 01 02"),
         ("a.log", b"", "a.log: is empty; get the file again"),
-        ("a.log.gz", gzip.compress(b"", mtime=0), "is empty or holds nothing readable"),
-        ("a.log", b"\n \n\n", "it holds nothing but blanks"),
+        ("a.log.gz", gzip.compress(b"", mtime=0), "is empty or contains nothing readable"),
+        ("a.log", b"\n \n\n", "it contains only blanks"),
         ("a.log", "kern  :warn  : x\n".encode("utf-16-le") * 9, "is UTF-16, no log is; convert it"),
         ("a.log", b"\x28\xb5\x2f\xfd" + b"1" * 99, "the zstd data are damaged"),
     ],

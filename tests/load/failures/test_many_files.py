@@ -37,7 +37,7 @@ def told(log, finding="suspicious"):
 
 
 TWICE = "rows equal to those of another file, counted again; is one a copy?"
-STATES = "states that another file holds as well; taken once"
+STATES = "states that another file contains, too; counted once"
 
 
 @pytest.mark.parametrize("first", [run("NODE_FAIL", "11:00:00"), run("RUNNING", "Unknown")])
@@ -61,7 +61,7 @@ def test_runs_of_one_job_in_two_files_are_kept_and_their_numbers_flagged(loaded)
     log = loaded(files, tz="UTC")
     assert (log.timeline["state"] == "running").sum() == 2
     (what,) = told(log)
-    assert what.startswith("runs of a job whose attempts another file counts as well")
+    assert what.startswith("runs of a job whose attempts another file counts, too")
 
 
 def test_the_fuller_state_of_an_event_is_kept(loaded):

@@ -71,7 +71,7 @@ def test_the_lines_found_are_those_that_hold_a_word(pieces, size):
 
 @pytest.fixture(scope="module")
 def overlapping(tmp_path_factory) -> list[Path]:
-    """Write logs of three hosts, in pieces that overlap, and a file that is no log."""
+    """Write logs of three hosts, in pieces that overlap, and a file that is not a log."""
     folder, draw = tmp_path_factory.mktemp("logs"), random.Random(3)
     for node in range(3):
         seconds = sorted(draw.sample(range(86_400), 40))
@@ -115,7 +115,7 @@ def test_an_xid_in_two_rotated_files_is_one_failure(tmp_path):
     assert text.count(b"Xid (") == 2  # a count of lines is one too many
     log = load.failures(tmp_path, node=BY_NAME, progress=False)
     assert len(log.failures) == 1
-    twice = log.quality["what"] == "lines that another file holds as well; taken once"
+    twice = log.quality["what"] == "lines that another file contains, too; counted once"
     assert log.quality.loc[twice, "count"].tolist() == [1]
 
 

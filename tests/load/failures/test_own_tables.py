@@ -166,7 +166,7 @@ def test_lifetimes_are_the_same_in_any_unit(tmp_path_factory, lives, unit):
 @pytest.mark.parametrize(
     ("change", "options", "message"),
     [
-        ({"age_days": "age"}, {}, "column 'age' does not tell its unit; pass time_unit="),
+        ({"age_days": "age"}, {}, "column 'age' does not state its unit; pass time_unit="),
         ({}, {"time_unit": "h"}, "is named after d, and time_unit='h' differs"),
         ({}, {"time_unit": "weeks"}, "time_unit must be one of"),
     ],
@@ -275,7 +275,7 @@ def test_objects_inside_a_line_are_named_by_both_and_broken_lines_counted(tmp_pa
         [2, '["0", "2"]'],
     ]
     told = result.quality.set_index("what")["count"]
-    assert told["lines that are no JSON object"] == 4
+    assert told["lines that are not JSON objects"] == 4
     with pytest.raises(LoadError, match=r"no column \['bits'\]; it has \['run', 'site"):
         load.injection_records(path, columns=named | {"bit": "bits"})
 
@@ -330,7 +330,7 @@ def test_jobs_of_a_queue_that_did_well_are_no_failures(tmp_path):
     log = load.failure_table(path, columns=columns, tz="UTC")
     # A row each would make a failure rate twice as high.
     assert log.failures["cause"].tolist() == ["FAILED", "FAILED_NO_RESOURCE"]
-    told = log.quality[log.quality["what"] == "jobs in a state that is no failure"]
+    told = log.quality[log.quality["what"] == "jobs in a state that is not a failure"]
     assert told[["finding", "count", "where"]].to_numpy().tolist() == [
         ["skipped by design", 2, "RUNNING, SUCCEEDED"]
     ]

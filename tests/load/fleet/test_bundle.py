@@ -31,7 +31,7 @@ def test_of_two_jobs_the_larger_is_read_and_the_other_is_named(tmp_path):
     assert bundle.operations["step"].nunique() == 6
     (source, text), = dropped(bundle).items()  # fmt: skip
     assert source.endswith("a.parquet")
-    assert "b.parquet, the largest here; name this path by itself to read it" in text
+    assert "b.parquet, the largest here; pass this path alone to read it" in text
 
 
 def test_a_damaged_job_leaves_the_smaller_one(tmp_path):
@@ -136,5 +136,5 @@ def test_a_report_on_files_says_it_of_plain_tables(imbalance_demo):
 
 
 def test_kinds_that_no_rule_reads_say_how_to_see_them():
-    with pytest.raises(LoadError, match=r"of which no rule asks anything; .*explore\.pvf_by_bit"):
+    with pytest.raises(LoadError, match=r"which no rule uses; .*explore\.pvf_by_bit"):
         load.bundle(datasets.path("pvf-truth"), progress=False)

@@ -1,4 +1,4 @@
-"""One door for all that a folder tells of a job."""
+"""One door for all that a folder reports a job."""
 
 import shutil
 

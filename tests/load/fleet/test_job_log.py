@@ -164,7 +164,7 @@ def test_a_result_that_is_cut_off_keeps_what_was_whole(log):
 def test_a_step_without_a_duration_is_left_out_and_counted(log, bad):
     job = log([step(1, AT, bad), step(2, AT + 1000)])
     assert job.steps["step"].tolist() == [2]
-    assert told(job)["dropped", "steps whose duration is no number from 0 s"] == 1
+    assert told(job)["dropped", "steps whose duration is not a number from 0 s"] == 1
 
 
 def test_a_stop_without_a_start_is_left_out_and_counted(log):
@@ -277,8 +277,8 @@ def test_bad_cells_cost_their_step_only_and_are_counted(log):
     )
     assert job.steps["step"].tolist() == [1, 8]
     found = told(job)
-    assert found["dropped", "cells of 'step' that are no whole numbers from 0"] == 1
-    assert found["dropped", "cells of 'step_time_s' that are no durations from 0"] == 2
+    assert found["dropped", "cells of 'step' that are not whole numbers from 0"] == 1
+    assert found["dropped", "cells of 'step_time_s' that are not durations from 0"] == 2
     assert found["dropped", "rows with more or fewer cells than the header"] == 1
     assert found["truncated", CUT_LINE] == 1
     assert found["dropped", "steps whose start or end is not known"] == 4
@@ -318,17 +318,19 @@ def test_local_stamps_need_a_zone(log):
 
 
 def test_a_duration_without_a_unit_is_asked_for(log):
-    with pytest.raises(LoadError, match=r"'step_time' does not say its unit; pass columns=.*_ms"):
+    with pytest.raises(LoadError, match=r"'step_time' does not state its unit; pass columns=.*_ms"):
         log("step,time,step_time\n1,1715960318,0.5\n")
 
 
 def test_numbers_that_are_no_times_are_refused(log):
-    with pytest.raises(LoadError, match=r"column 'time' holds 17\.5, which is no time since 1970"):
+    with pytest.raises(
+        LoadError, match=r"column 'time' holds 17\.5, which is not a time since 1970"
+    ):
         log("step,time,step_time_s\n1,17.5,0.5\n")
 
 
 def test_a_unit_that_the_numbers_do_not_have_is_refused(log):
-    with pytest.raises(LoadError, match="'time_ms' holds 1715960318, in ms, which is no time"):
+    with pytest.raises(LoadError, match="'time_ms' holds 1715960318, in ms, which is not a time"):
         log("step,time_ms,step_time_s\n1,1715960318,0.5\n")
 
 

@@ -140,7 +140,7 @@ def test_a_duration_without_a_unit_is_not_guessed(write):
     payloads = [event(n, 10 + n, loss=1.0, perf__step_time=500.0) for n in range(4)]
     path = write(records(VERSION, *payloads))
     log = load.job_log(path)
-    assert any("does not say its unit" in text for text in said(log, "noted"))
+    assert any("does not state its unit" in text for text in said(log, "noted"))
     log = load.job_log(path, columns={"duration_ms": "perf/step_time"})
     assert (log.steps["end_ns"] - log.steps["start_ns"]).eq(5 * 10**8).all()
 

@@ -31,7 +31,10 @@ GPT = ("flash_fwd", "ampere_bf16", "layer_norm", "gelu", "relu")
     ("files", "sign"),
     [
         ({"resnet.json": (RESNET, {}), "gpt.json": (GPT, {})}, r"little in common \(20% of"),
-        ({"a.json": (GPT, {}), "b.json": (GPT, {})}, "no file tells a rank or holds a collective"),
+        (
+            {"a.json": (GPT, {}), "b.json": (GPT, {})},
+            "no file states a rank or contains a collective",
+        ),
         (
             {
                 "a.json": (GPT, {"rank": 0, "world_size": 1}),

@@ -159,7 +159,7 @@ def test_what_is_no_list_of_numbers_is_refused(source):
 @pytest.mark.parametrize("values", [["1s"], [1 + 2j]], ids=["times", "complex"])
 def test_values_of_other_kinds_are_refused(values):
     series = pd.Series(pd.to_timedelta(values) if values == ["1s"] else values)
-    with pytest.raises(LoadError, match="are no lengths"):
+    with pytest.raises(LoadError, match="are not lengths"):
         load.document_lengths(series)
 
 

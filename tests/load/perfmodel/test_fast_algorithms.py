@@ -35,7 +35,7 @@ def test_fractions_are_numbers_and_zeros_have_no_row(tmp_path):
         (PLAIN.rsplit("#", 1)[0], "2 matrices of"),
         (PLAIN + "1 0\n", "three of m k, k n and m n rows"),
         (PLAIN.replace("1 0\n", "1 0 0\n", 1), r"\[2, 3\] columns"),
-        ("", "is empty or holds nothing readable"),
+        ("", "is empty or contains nothing readable"),
     ],
 )
 def test_other_files_are_refused(text, message, tmp_path):
@@ -74,5 +74,5 @@ def test_contractions_are_folded_as_by_hand(real_data):
 def test_a_line_that_is_no_contraction_is_named(line, tmp_path):
     path = tmp_path / "own.txt"
     path.write_text(f"ab ac cb & a:8;b:9;c:10;\n\n{line}\n")
-    with pytest.raises(LoadError, match=r"line 3: .* is no contraction"):
+    with pytest.raises(LoadError, match=r"line 3: .* is not a contraction"):
         load.tensor_contractions(path)

@@ -58,7 +58,7 @@ def counter_part(energies, times=None, **facts):
 
 
 def together(*parts):
-    """Put parts together as the front door does."""
+    """Put parts together as the entry point does."""
     return assembled(parts)
 
 

@@ -16,7 +16,7 @@ def written(tmp_path, text, name="power.txt"):
 
 
 def read(module, tmp_path, text, **given):
-    """Read a text with one reader, without the front door."""
+    """Read a text with one reader, without the entry point."""
     (source,) = sources(written(tmp_path, text))
     return module.read_power(source, PowerOptions(**given))
 

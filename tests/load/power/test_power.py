@@ -1,4 +1,4 @@
-"""Loading power: the front door, and the checks that are the same for all formats."""
+"""Loading power: the entry point, and the checks that are the same for all formats."""
 
 import gzip
 import re
@@ -44,7 +44,7 @@ def gpu_log(tmp_path):
     return path
 
 
-# --- the front door -----------------------------------------------------------
+# --- the entry point -----------------------------------------------------------
 
 
 def test_the_demo_loads_with_its_real_counts():

@@ -54,7 +54,7 @@ def test_every_form_of_noon_is_noon(text):
 def test_what_is_no_stamp_is_no_time_and_counted(text):
     each = stamps()
     assert each.ns(text, 7) is None
-    assert each.findings.count("stamps that are no time; the readings have none") == 1
+    assert each.findings.count("stamps that are not times; the readings have none") == 1
 
 
 def test_a_local_stamp_asks_for_the_zone():

@@ -144,7 +144,7 @@ def test_a_row_that_is_cut_off_is_refused_with_its_line(sweeps):
 
 
 def test_a_profile_that_is_cut_off_is_refused(sweeps):
-    with pytest.raises(LoadError, match="a JSON document that does not end; mend it"):
+    with pytest.raises(LoadError, match="a JSON document that does not end; repair it"):
         sweeps('{"power_limit": 1, "energy": 2, "time": 3}\n{"power_', name="p.json")
 
 

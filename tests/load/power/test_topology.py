@@ -1,4 +1,4 @@
-"""The tree that delivers power: units, order, and what is no tree."""
+"""The tree that delivers power: units, order, and what is not a tree."""
 
 import json
 
@@ -43,7 +43,9 @@ def test_losses_are_read_where_a_file_has_them_and_checked(tmp_path):
     tree = load.power_topology(write(tmp_path, text))
     assert tree["loss_share"].fillna(-1).tolist() == [0.04, -1]
     for bad in ("1", "4 %", "-0.1"):
-        with pytest.raises(LoadError, match=r"line 3: 1 rows have a loss_share that is no share"):
+        with pytest.raises(
+            LoadError, match=r"line 3: 1 rows have a loss_share that is not a share"
+        ):
             load.power_topology(write(tmp_path, text.replace("0.04", bad)))
     assert "loss_share" not in load.power_topology(write(tmp_path, "entity,parent\na,\n"))
 
@@ -88,7 +90,7 @@ def test_json_and_parquet_say_the_same_as_csv(tmp_path, wrap):
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("entity,parent\na,\nb,x\n", r"line 3: 1 rows have a parent that is no entity; .*'x'"),
+        ("entity,parent\na,\nb,x\n", r"line 3: 1 rows have a parent that is not an entity; .*'x'"),
         ("entity,parent\na,b\nb,a\n", r"line 2: entities feed each other in a ring: a <- b <- a"),
         ("entity,parent\na,a\n", "ring: a <- a"),
         ("entity,parent\na,\nb,\nc,a\nc,b\n", "line 5: 1 rows give an entity a second parent"),
@@ -97,9 +99,9 @@ def test_json_and_parquet_say_the_same_as_csv(tmp_path, wrap):
         ("entity,feed\na,\n", r"no column \['parent'\]; it has \['entity', 'feed'\]"),
         ("entity,parent,limit\na,,5\n", "column 'limit' names no unit; call it limit_w"),
         ("entity,parent,limit_w,limit_kw\na,,5,5\n", "say the same; keep one"),
-        ("entity,parent,limit_kw\na,,5\nb,a,many\n", "line 3: 1 rows have a limit that is no power"),
-        ("entity,parent,limit_kw\na,,-5\n", "line 2: 1 rows have a limit that is no power"),
-        ("entity,parent,nameplate_w\na,,1e13\n", "have a nameplate that is no power"),
+        ("entity,parent,limit_kw\na,,5\nb,a,many\n", "line 3: 1 rows have a limit that is not power"),
+        ("entity,parent,limit_kw\na,,-5\n", "line 2: 1 rows have a limit that is not power"),
+        ("entity,parent,nameplate_w\na,,1e13\n", "have a nameplate that is not power"),
         ("", "is empty"),
     ],
 )  # fmt: skip

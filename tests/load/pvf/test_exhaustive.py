@@ -90,7 +90,7 @@ def test_fourteen_million_sites_load_in_a_second_and_take_two_megabytes(tmp_path
         start = time.process_time()
         loaded = load.exhaustive_injections(path)
         times.append(time.process_time() - start)
-    # Processor time of all threads; a busy machine stretches the clock on the wall.
+    # Processor time of all threads; a busy machine segments the clock on the wall.
     assert min(times) < 2
     assert loaded.sites["sdc_count"].sum() == made.sites["sdc_count"].sum()
     assert loaded.sites.memory_usage(index=False).sum() / len(loaded.sites) < 10.1

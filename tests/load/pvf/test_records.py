@@ -105,7 +105,7 @@ def test_absent_columns_and_contradictions_are_refused(file, tmp_path):
     with pytest.raises(LoadError, match=r"column 'layer': 2 values are not whole numbers from 0"):
         load.injection_records(file(COUNTS), columns={"sdc_count": "layer"})
     moved = TRIALS.replace("5,conv1,30,4,5", "5,conv2,30,4,5")
-    with pytest.raises(LoadError, match="experiment 5 is told to have hit different places"):
+    with pytest.raises(LoadError, match="experiment 5 is recorded as hitting different places"):
         load.injection_records(file(moved), columns={**SITE, "golden": "clean", "faulty": "hit"})
     (tmp_path / "second.csv").write_text(COUNTS)
     with pytest.raises(LoadError, match="holds 2 files"):

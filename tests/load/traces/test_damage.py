@@ -1,4 +1,4 @@
-"""Damaged Kineto files: what is whole is kept, what is mended is counted, the rest is named."""
+"""Damaged Kineto files: what is whole is kept, what is repaired is counted, the rest is named."""
 
 import contextlib
 import gzip

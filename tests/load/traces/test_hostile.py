@@ -76,7 +76,7 @@ def test_ranks_of_the_job_that_are_not_loaded_are_told(trace_file):
     ]
     trace = load.traces(files)
     assert count(trace, "cannot be seen: 1, 2", "suspicious") == 2
-    assert count(load.traces(files[0]), "not loaded") == 0, "one rank is no comparison"
+    assert count(load.traces(files[0]), "not loaded") == 0, "one rank is not a comparison"
 
 
 def test_arguments_of_a_wrong_type_are_counted(trace_file, engine):
@@ -123,7 +123,7 @@ def test_stamps_of_absurd_size_are_left_out_at_once(trace_file, engine, stamp):
 def test_a_base_time_that_is_none_is_not_added(trace_file, engine, base):
     trace = load.traces(trace_file([event("a", 1)], baseTimeNanoseconds=base), engine=engine)
     assert trace.events["start_ns"].tolist() == [1_000]
-    assert count(trace, "baseTimeNanoseconds is no time", "suspicious") == 1
+    assert count(trace, "baseTimeNanoseconds is not a time", "suspicious") == 1
 
 
 def test_device_properties_beyond_their_columns_are_missing(trace_file):
@@ -134,7 +134,11 @@ def test_device_properties_beyond_their_columns_are_missing(trace_file):
 
 @pytest.mark.parametrize(
     ("rank", "message"),
-    [({"no such": 1}, "which no file name holds"), ([True], "is no rank"), ([1 << 40], "no rank")],
+    [
+        ({"no such": 1}, "which no file name holds"),
+        ([True], "is not a rank"),
+        ([1 << 40], "no rank"),
+    ],
 )
 def test_ranks_that_cannot_be_are_refused(trace_file, rank, message):
     with pytest.raises(LoadError, match=message):

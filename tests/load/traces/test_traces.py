@@ -1,4 +1,4 @@
-"""The front door: sets of files, ranks, the cache, and the workbench's own format."""
+"""The entry point: sets of files, ranks, the cache, and the workbench's own format."""
 
 import importlib
 import json
@@ -112,7 +112,7 @@ def test_one_silent_file_among_others_is_not_guessed(trace_file):
     [
         (1, "one rank for 2 files"),
         ([1], "1 ranks were given for 2 files"),
-        ([-1, 0], "is no rank"),
+        ([-1, 0], "is not a rank"),
     ],
 )
 def test_ranks_that_do_not_fit_the_files_are_refused(two_ranks, rank, message):
@@ -314,7 +314,7 @@ def test_windows_are_refused_until_one_is_named(two_windows):
 
 def test_copies_of_a_rank_are_no_windows(two_windows):
     shutil.copy(two_windows / "a0.json", two_windows / "c0.json")
-    with pytest.raises(LoadError, match="files of rank 0 do not tell when they were recorded, or"):
+    with pytest.raises(LoadError, match="files of rank 0 do not state when they were recorded, or"):
         load.traces(two_windows, window="first")
 
 

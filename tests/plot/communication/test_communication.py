@@ -117,7 +117,7 @@ def test_a_node_is_named_only_if_its_best_pair_is_slow(build):
     slow = plot.place_bandwidth(build(PLACE_BANDWIDTH, pairs(0.5, 1.0, 0.5)))
     assert title(slow) == "Collectives with b reach at most 20 GB/s, 50 % of the best"
     assert slow.data[0].z[0][1] == 50 == slow.data[0].z[1][0]
-    # A slow pair of nodes that are fast with a third is no slow node.
+    # A slow pair of nodes that are fast with a third is not a slow node.
     fine = plot.place_bandwidth(build(PLACE_BANDWIDTH, pairs(0.5, 1.0, 1.0)))
     assert title(fine).startswith("No node is slow with all others: pairs of nodes reach at least")
 

@@ -55,12 +55,12 @@ def suspect(rank, reason, confidence="medium", **others):
         ([suspect(3, "mismatch", "high"), suspect(5, "stalled")],
          "Rank 3 called something else than its peers, and 1 other may be"),
         ([suspect(rank, "all entered", "low", verdict="cannot tell") for rank in range(6)],
-         "The dumps cannot tell what hangs: ranks 0, 1, 2, 3 and 2 more are in operations that "
+         "The dumps cannot show what hangs: ranks 0, 1, 2, 3 and 2 more are in operations that "
          "nobody completes"),
         ([suspect(None, "nothing hangs", "none", verdict="nothing hangs")],
          "Nothing hangs in these dumps"),
         ([suspect(None, "all entered", "none", verdict="cannot tell")],
-         "Everybody has arrived and nobody is through: the dumps cannot tell why"),
+         "All ranks have arrived and none has completed: the dumps cannot show why"),
     ],
 )  # fmt: skip
 def test_the_verdict_says_how_sure_it_is(rows, said, build):
@@ -71,7 +71,7 @@ def test_without_a_free_rank_the_circle_is_stated(build):
     rows = [{"rank": 0, "waits_for": 1, "why": "not called", "is_sure": True}]
     rows.append({"rank": 1, "waits_for": 0, "why": "not called", "is_sure": True})
     figure = plot.flight_waits(build(FLIGHT_WAITS, rows))
-    assert title(figure) == "2 ranks wait for each other: nobody is waited for and free"
+    assert title(figure) == "2 ranks wait for each other: no rank that others wait for is free"
 
 
 def test_ranks_beyond_forty_give_way_to_suspects(build):

@@ -74,7 +74,7 @@ def test_one_node_has_no_band_and_tells_nothing_of_lemons(log):
     assert title(figure) == "After 48 h a node has failed 2 times"
     assert [trace.name for trace in figure.data] == ["failures per node", "power law"]
     figure = plot.lemon_nodes(analyze.lemon_nodes(failures, nodes=nodes))
-    assert title(figure).endswith("so few nodes say little of lemons")
+    assert title(figure).endswith("too few nodes to judge lemons")
 
 
 def test_doubts_about_the_exposure_are_said_in_bold(log):

@@ -198,7 +198,7 @@ def test_a_question_that_was_asked_is_what_the_title_is_about(build, title_text)
 def test_where_nothing_helps_the_title_says_so(build, title_text):
     figure = plot.what_if(build(WHAT_IF, [answer("CPU x2", 120, step_count=1)]))
     assert title_text(figure)[0] == (
-        "Nothing that was asked makes the whole shorter; CPU x2: 120 ms instead of 100 ms"
+        "None of the changes makes the whole shorter; CPU x2: 120 ms instead of 100 ms"
     )
     assert figure.layout.xaxis.title.text == "time [ms]"
 

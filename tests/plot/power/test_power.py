@@ -80,7 +80,7 @@ def test_a_spike_of_one_cell_is_in_the_panel_of_the_whole_time(totals):
 def test_cells_without_a_sum_are_gaps_and_counted(totals):
     figure = plot.power_totals(totals([4e5, None, 4e5, 4e5]))
     assert np.isnan(figure.data[0].y).tolist() == [False] * 2 + [True] * 2 + [False] * 4
-    assert "1 of 4 cells blank, because meters lack there" in figure.layout.title.subtitle.text
+    assert "1 of 4 cells blank: meters are missing there" in figure.layout.title.subtitle.text
     partial = plot.power_totals(totals([4e5] * 4, count=63))
     assert "4 cells without some of the meters" in partial.layout.title.subtitle.text
 

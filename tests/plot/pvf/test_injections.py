@@ -180,7 +180,7 @@ def test_a_tool_that_cannot_tell_numbers_from_others_is_not_said_to_have_none(bu
         {"group": "top", "outcome": name, "outcome_share": share} for name, share in shares.items()
     ]
     claim = plot.outcome_shares(build(OUTCOME_SHARES, rows)).layout.meta["claim"]
-    assert claim == "top: 1 % of trials end in another decision, in no number: not told"
+    assert claim == "top: 1 % of trials end in another decision, in no number: not recorded"
 
 
 def test_protection_reads_off_where_nine_tenths_are_removed(build):

@@ -61,7 +61,7 @@ def test_what_is_doubtful_about_waiting_is_said(build):
     rows = [wait(0, 0, 5, 1, is_complete=False), wait(1, 0, 30, 1, is_sure=False)]
     figure = plot.collective_waits(build(COLLECTIVE_WAITS, rows))
     assert figure.layout.title.text.replace("<br>", " ") == (
-        "The straggler cannot be told: it is not sure who was last in 1 of 2 collectives"
+        "The straggler is unknown: it is not certain which rank was last in 1 of 2 collectives"
     )
     said = figure.layout.title.subtitle.text.replace("<br>", " ")
     assert "1 of 2 collectives whose ranks end about as far apart" in said

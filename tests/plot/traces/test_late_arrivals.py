@@ -77,5 +77,5 @@ def test_doubtful_collectives_are_left_out_and_counted(build):
     assert "1 collective dropped: not sure who was last" in note(figure)
     nobody = plot.late_arrivals(build(LATE_ARRIVALS, rows[1:]))
     assert title(figure).endswith("for whom they wait 900 ns more is not sure")
-    assert nobody.layout.title.text == "Who came late cannot be told"
+    assert nobody.layout.title.text == "The late rank cannot be identified"
     assert "1 collective dropped" in nobody.layout.annotations[0].text

@@ -1,4 +1,4 @@
-"""Rows of what is worked out from traces, for figures."""
+"""Rows of what is computed from traces, for figures."""
 
 from tests.plot.conftest import HOSTILE
 

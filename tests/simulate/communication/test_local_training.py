@@ -57,7 +57,7 @@ def test_pushes_of_the_examples_are_those_of_an_enumeration(examples):
 
 @given(any_regions(), st.integers(1, 40))
 def test_pushes_of_any_regions_are_those_of_an_enumeration(regions, gathered):
-    # Speeds that are no multiples of each other, so that no two events are simultaneous.
+    # Speeds that are not multiples of each other, so that no two events are simultaneous.
     count = len(regions.workers)
     speed = 1 / (1 + 0.37 * np.sqrt(np.arange(2, 2 + count)))
     regions = type(regions)(regions.links, regions.workers.assign(speed_ratio=speed / speed.max()))

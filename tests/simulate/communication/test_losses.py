@@ -1,4 +1,4 @@
-"""The bundled losses: a short run made anew, and the optimizers against theory."""
+"""The bundled losses: a short run made again, and the optimizers against theory."""
 
 import hashlib
 import importlib.util
@@ -17,7 +17,7 @@ SHORT = 3_000
 
 
 def maker():
-    """Load the script that made the losses; data/ is no package."""
+    """Load the script that made the losses; data/ is not a package."""
     spec = importlib.util.spec_from_file_location("make_losses", FOLDER / "make.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)

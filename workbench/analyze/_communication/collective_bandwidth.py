@@ -57,7 +57,7 @@ def collective_bandwidth(
     Raises
     ------
     WorkbenchError
-        If ``gpus_per_node`` is no whole number from 1, or ``places`` lacks a rank.
+        If ``gpus_per_node`` is not a whole number from 1, or ``places`` lacks a rank.
     PerformanceModelError
         If ``levels`` are wrong.
 

@@ -24,7 +24,7 @@ _OF_ALGORITHM = (
 
 
 def network_levels() -> pd.DataFrame:
-    """Give the levels of a published network, to start from: change its cells to yours.
+    """Return the levels of a published network, to start from: change its cells to yours.
 
     Returns
     -------
@@ -244,7 +244,7 @@ _COSTS: dict[str, Callable[[_Used, int], _Cost]] = {
 def _compared(
     collective: str, algorithms: Sequence[str], used: _Used, sizes: Floats, control_s: float
 ) -> dict[str, Any]:
-    """Give the columns for one number of ranks: by size, then by algorithm."""
+    """Return the columns for one number of ranks: by size, then by algorithm."""
     latency, control, transfer, names = [], [], [], []
     for algorithm in algorithms:
         costs = (np.zeros(1), np.zeros(1), 0.0)

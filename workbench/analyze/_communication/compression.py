@@ -32,11 +32,11 @@ _INDEX_BYTES = ((2**8, 1), (2**16, 2), (2**32, 4))
 
 
 def table_bounds(outputs: EmbeddingOutputs, *, bound_ratio: float = 0.1) -> pd.DataFrame:
-    """Give each table a bound relative to its scale.
+    """Set the error bound of each table relative to its scale.
 
     Tables differ in scale by a factor of ten and more, most of all early in training: rows of
     a large table start small. One bound for all turns such tables into zeros, at a ratio that
-    looks excellent. Work the bounds out anew as training goes on; scales grow.
+    looks excellent. Recompute the bounds as training goes on; scales grow.
 
     Parameters
     ----------
@@ -114,7 +114,7 @@ def compression(
     Raises
     ------
     PerformanceModelError
-        If a bound is no number from 0 or belongs to no table, or a number of destinations is
+        If a bound is not a number from 0 or belongs to no table, or a number of destinations is
         not between 1 and the number of samples.
 
     Notes
@@ -158,7 +158,7 @@ def compression(
 def _settings(
     outputs: EmbeddingOutputs, bounds: Sequence[float] | pd.DataFrame
 ) -> dict[str, dict[str, float]]:
-    """Give the bounds by table of every setting."""
+    """Return the bounds by table of every setting."""
     if not isinstance(bounds, pd.DataFrame):
         settings = {
             f"{bound:.12g} for all tables": dict.fromkeys(outputs.arrays, float(bound))
@@ -217,7 +217,7 @@ def _sums(blocks: list[Floats], bound: float) -> dict[str, dict[str, Any]]:
 
 
 def _sent_bytes(block: Floats, own: Quantized, distinct: int) -> dict[str, float]:
-    """Give the bytes of one block by stage, without header."""
+    """Return the bytes of one block by stage, without header."""
     index = next(size for limit, size in _INDEX_BYTES if distinct <= limit)
     escaped = own.escaped.nbytes
     return {
@@ -267,12 +267,12 @@ def compression_speedup(
     compress_gb_per_s: Sequence[float] = (1.0,),
     decompress_gb_per_s: float | None = None,
 ) -> pd.DataFrame:
-    """Say how much shorter a step becomes when its exchange is compressed, and where it is not.
+    """Predict how much shorter a step becomes when its exchange is compressed, and where it is not.
 
     Parameters
     ----------
     ratios
-        Raw over sent bytes, e.g. of :func:`compression` at the number of destinations at hand.
+        Raw over sent bytes, e.g. of :func:`compression` at the number of destinations available.
     communication_shares
         Of the step: the exposed exchange that would be compressed. Backward exchanges count only
         if gradients are compressed as well.

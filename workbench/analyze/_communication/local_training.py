@@ -133,7 +133,7 @@ def local_training_rate(regions: Regions, job: LocalTrainingJob | None = None) -
 
 
 def _rates(network: Network, job: LocalTrainingJob) -> list[tuple[Any, ...]]:
-    """Give a row of the table of rates per scheme."""
+    """Return a row of the table of rates per scheme."""
     rows = []
     for scheme in SCHEMES:
         ticks = network.clock(job, scheme)
@@ -207,7 +207,7 @@ def local_training_sweep(
 
 
 def staleness(events: pd.DataFrame) -> pd.DataFrame:
-    """Say how many updates others made while a worker, or a region, worked on an older model.
+    """Count the updates that others made while a worker, or a region, worked on an older model.
 
     Parameters
     ----------
@@ -308,7 +308,7 @@ def _doubt(trained: float, here: float) -> str:
 def time_to_loss(
     curves: pd.DataFrame, levels: Iterable[float] | None = None, *, reference: Scheme = "HALoS"
 ) -> pd.DataFrame:
-    """Say when each scheme first reaches loss levels, and take the ratio of two schemes apart.
+    """Find when each scheme first reaches loss levels, and split the ratio of two schemes.
 
     A ratio of times is a ratio of clocks (seconds per local step) times a ratio of steps (local
     steps to the same loss). Neither is one number: both depend on the level.
@@ -331,7 +331,7 @@ def time_to_loss(
     Raises
     ------
     WorkbenchError
-        If there is no run of the reference, or a level is no number from 0.
+        If there is no run of the reference, or a level is not a number from 0.
 
     Notes
     -----
@@ -372,7 +372,7 @@ def time_to_loss(
 
 
 def _reached(run: pd.DataFrame, levels: list[float]) -> pd.DataFrame:
-    """Give time and steps at which a run first reaches each level; missing if it never does."""
+    """Return time and steps at which a run first reaches each level; missing if it never does."""
     ordered = run.sort_values("step_count", kind="stable")
     fall = -np.minimum.accumulate(ordered["loss"].to_numpy())
     targets = np.negative(levels)

@@ -110,7 +110,7 @@ class Network(NamedTuple):
 
 
 def network_of(ranks: Iterable[int], places: pd.DataFrame | None, gpus_per_node: int) -> Network:
-    """Give ranks their places: by a table, or by their number on equal nodes."""
+    """Place ranks on nodes: by a table, or by their number on equal nodes."""
     per_node = whole_number("gpus_per_node", gpus_per_node, least=1)
     used = sorted(set(ranks))
     if places is None:
@@ -162,7 +162,7 @@ def collective_scopes(
     Raises
     ------
     WorkbenchError
-        If ``places`` lacks a rank, or ``gpus_per_node`` is no whole number from 1.
+        If ``places`` lacks a rank, or ``gpus_per_node`` is not a whole number from 1.
 
     Notes
     -----
@@ -213,7 +213,7 @@ def place_bandwidth(
     places: pd.DataFrame | None = None,
     least_bytes: int = 1_000_000,
 ) -> pd.DataFrame:
-    """Give for every pair of nodes the bandwidth that collectives between them have reached.
+    """Return for every pair of nodes the bandwidth that collectives between them have reached.
 
     A collective is as fast as its slowest link, so a node with a slow link slows all nodes of its
     groups. A pair is judged by its *fastest* group: that is what its links can do at least.
@@ -237,7 +237,7 @@ def place_bandwidth(
     Raises
     ------
     WorkbenchError
-        If ``places`` lacks a rank, or ``gpus_per_node`` is no whole number from 1.
+        If ``places`` lacks a rank, or ``gpus_per_node`` is not a whole number from 1.
     """
     COLLECTIVE_BANDWIDTH.check(bandwidth)
     rows = bandwidth[bandwidth["size_bytes"] >= least_bytes]
@@ -263,7 +263,7 @@ def place_bandwidth(
 
 
 def _pairs(nodes: NDArray[np.int64]) -> dict[str, NDArray[np.int64]]:
-    """Give all pairs of nodes, or the one node with itself."""
+    """Return all pairs of nodes, or the one node with itself."""
     low, high = np.triu_indices(len(nodes), k=int(len(nodes) > 1))
     return {"low": nodes[low], "high": nodes[high]}
 

@@ -1,4 +1,4 @@
-"""What exact sizes and faster communication would save: bounds by arithmetic."""
+"""Savings from exact sizes and faster communication: bounds by arithmetic."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def _by_rank(group: pd.DataFrame, rank_count: int | None) -> NDArray[np.float64]
 def communication_speedup(
     communication_shares: Sequence[float], *, saved_share: float = 0.12
 ) -> pd.DataFrame:
-    """Say how much faster communication must be to shorten a step by so much.
+    """Compute how much faster communication must be to shorten a step by a given share.
 
     Parameters
     ----------

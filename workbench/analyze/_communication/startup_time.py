@@ -18,7 +18,7 @@ Floats = NDArray[np.float64]
 def startup_time(
     rank_counts: Sequence[int], *, libraries: Sequence[str] | None = None
 ) -> pd.DataFrame:
-    """Give the start-up time of communication libraries, with interval and basis.
+    """Return the start-up time of communication libraries, with interval and basis.
 
     Parameters
     ----------
@@ -59,7 +59,7 @@ def startup_time(
     asked = known if libraries is None else list(libraries)
     ranks = np.atleast_1d(np.asarray(rank_counts, dtype=np.float64))
     if unknown := [name for name in asked if name not in known]:
-        msg = f"no start-up time of {unknown} was printed; known are {known}"
+        msg = f"no start-up time of {unknown} was printed; known: {known}"
         raise PerformanceModelError(msg)
     if not len(ranks) or not (np.isfinite(ranks) & (ranks >= 2) & (ranks % 1 == 0)).all():
         msg = f"rank_counts must hold whole numbers from 2, not {np.asarray(rank_counts).tolist()}"

@@ -1,4 +1,4 @@
-"""What failed: every cause's share of the failures, with its interval."""
+"""Causes of failures: the share of each, with its interval."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ def cause_shares(
 ) -> pd.DataFrame:
     """Count what failed, and say what share of all failures each cause has.
 
-    Shares are worked out from the counts, never taken from print: the shares printed with a
-    table often do not follow from its counts. They stand beside as ``printed_share``.
+    Shares are computed from the counts, never taken from print: the shares printed with a
+    table often do not follow from its counts. They are listed as ``printed_share``.
 
     Parameters
     ----------
@@ -45,7 +45,7 @@ def cause_shares(
         Column that tells failures apart: ``"cause"`` or ``"category"``, for failures of a
         log also another text, such as ``"node"`` or ``"kind"``.
     leave_out
-        Severities and categories that are no failures to count. ``attrs["left_out"]`` says how
+        Severities and categories that are not failures to count. ``attrs["left_out"]`` says how
         many rows (failures) each of them took away.
     confidence_level
         Confidence of the interval.
@@ -192,7 +192,7 @@ def incidents(failures: pd.DataFrame, *, window_s: float = 300.0) -> pd.DataFram
     Notes
     -----
     Single linkage: sorted by host (or job, or file) and time, a new incident begins where
-    ``start - latest end so far > window``. The earliest line leads that is no follow-on: not
+    ``start - latest end so far > window``. The earliest line leads that is not a follow-on: not
     Xid 45 (clean-up) or 154 (recovery action), and 43 (stopped processing) only if it is the
     first. The severity is the worst of all lines. A follow-on with nothing before it within
     the window becomes a failure of unknown trigger. Files in which a job has no name are
@@ -214,7 +214,7 @@ def incidents(failures: pd.DataFrame, *, window_s: float = 300.0) -> pd.DataFram
 def incident_counts(
     failures: pd.DataFrame, *, windows_s: Iterable[float] = (0, 10, 60, 300, 1800)
 ) -> pd.DataFrame:
-    """Count incidents for several windows: a count that depends on it is no finding.
+    """Count incidents for several windows: a count that depends on it is not a finding.
 
     Parameters
     ----------
@@ -256,7 +256,7 @@ def incident_counts(
 def reported_by(failures: pd.DataFrame, kind: str | None = None) -> pd.DataFrame:
     """Keep the failures that one kind of reporter tells of.
 
-    A GPU that falls off the bus is told by the kernel, by the scheduler and by the job. Rates
+    A GPU that falls off the bus is reported by the kernel, by the scheduler and by the job. Rates
     and shares count every row, so they need one of them.
 
     Parameters

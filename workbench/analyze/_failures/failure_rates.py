@@ -1,4 +1,4 @@
-"""How often something fails: failures per node-day, and how sure that is."""
+"""Failure rates: failures per node-day, with intervals."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _COLUMNS = ("cause", "category", "severity", "kind")
 
 
 def failure_rate(failure_count: int, *, node_count: int, days: float) -> pd.DataFrame:
-    """Say how often nodes fail, from a count and the time they were watched.
+    """Estimate how often nodes fail, from a count and the time they were observed.
 
     Parameters
     ----------
@@ -84,7 +84,7 @@ def failure_rates(
     leave_out: Sequence[str] = LEFT_OUT,
     confidence_level: float = _CONFIDENCE,
 ) -> pd.DataFrame:
-    """Say how often nodes fail, all together, by cause, or by group of nodes.
+    """Estimate how often nodes fail: overall, by cause, or by group of nodes.
 
     A rate needs what it is divided by: how many nodes were watched for how long. It is
     never guessed from the failures, because nodes that never failed leave no trace there.
@@ -102,7 +102,7 @@ def failure_rates(
         Column that tells failures apart (cause, category, severity, kind), each over all
         nodes; or the group of each node, e.g. its rack, each over its own nodes.
     leave_out
-        Severities and categories that are no failures to count; ``attrs["left_out"]`` says
+        Severities and categories that are not failures to count; ``attrs["left_out"]`` says
         how many.
     confidence_level
         Confidence of the interval.
@@ -179,7 +179,7 @@ def _refuse_longer_than(days: float | None, failures: pd.DataFrame) -> None:
     times = failures.loc[failures["clock"] == "epoch", "start_ns"].dropna()
     span = float(times.max() - times.min()) / NS_PER_H / 24 if len(times) else 0.0
     if span > days:
-        msg = f"the failures span {span:.4g} days, but days={days:g}; one of the two is wrong"
+        msg = f"the failures span {span:.4g} days, but days={days:g}; one of them is wrong"
         raise WorkbenchError(msg)
 
 
@@ -212,7 +212,7 @@ def _table(
 
 
 def standby_nodes(node_count: int, fail_share: float, *, quantile_share: float = 0.99) -> int:
-    """Say how many standby nodes are enough for the failures of one period.
+    """Compute how many standby nodes are enough for the failures of one period.
 
     Parameters
     ----------
@@ -274,7 +274,7 @@ def exposure_days(nodes: Nodes, days: float | None) -> tuple[pd.Series, list[str
         msg = f"nodes={nodes!r} is a text; pass a list of names, their number, or a table of nodes"
         raise WorkbenchError(msg)
     if days is None:
-        msg = "it is not known how long the nodes were watched; pass days= or a table of nodes"
+        msg = "the observation time of the nodes is unknown; pass days= or a table of nodes"
         raise WorkbenchError(msg)
     if isinstance(nodes, Sequence):
         return _once(pd.Series(days, index=pd.Index([str(node) for node in nodes]))), []
@@ -297,7 +297,7 @@ def _of_spans(nodes: pd.DataFrame, days: float | None) -> tuple[pd.Series, list[
     if len(unwatched):
         msg = (
             f"{len(unwatched):,} of {len(nodes):,} nodes have no time over which they were "
-            f"watched, e.g. {unwatched[0]!r}; pass days=, how long all of them were"
+            f"watched, e.g. {unwatched[0]!r}; pass days=, the observation time of all"
         )
         raise WorkbenchError(msg)
     return _once(pd.Series(watched, index=names)), doubts
@@ -363,7 +363,7 @@ def first_days(
     kept = kept[(kept["start_ns"] <= end).to_numpy(dtype=bool)].reset_index(drop=True)
     early = (nodes["first_ns"] < end).to_numpy(dtype=bool)
     if not early.any():
-        msg = f"no node was watched within the first {days:g} days"
+        msg = f"no node was observed within the first {days:g} days"
         raise WorkbenchError(msg)
     shorter = nodes[early].reset_index(drop=True)
     counts = kept["node"].astype(str).value_counts()

@@ -50,7 +50,7 @@ def counted(
 
 
 def reporters(kinds: pd.Series) -> pd.Series:
-    """Give who reported: the kinds of errors that a kernel logs come from one."""
+    """Return who reported: the kinds of errors that a kernel logs come from one."""
     return kinds.where(~kinds.isin(KERNEL_KINDS), "kernel")
 
 
@@ -69,7 +69,7 @@ def several_reporters(failures: pd.DataFrame) -> list[str]:
 
 
 def doubtful_counts(failures: pd.DataFrame) -> list[str]:
-    """Say why some failures that count may be fewer than their rows."""
+    """List reasons why the counted failures may be fewer than their rows."""
     return [*several_reporters(failures), *_many_at_once(failures)]
 
 
@@ -81,7 +81,7 @@ def _many_at_once(failures: pd.DataFrame) -> list[str]:
         return []
     return [
         f"{count:,} of {len(failures):,} begin within {_AT_ONCE_S:g} s of "
-        f"{_MOST_AT_ONCE} or more others: one failure, of a switch or a power feed say, may be "
+        f"{_MOST_AT_ONCE} or more others: one failure, e.g. of a switch or a power feed, may be "
         "counted more than once"
     ]
 
@@ -155,7 +155,7 @@ def observed(failures: pd.DataFrame, nodes: pd.DataFrame) -> pd.DataFrame:
     NODE_SPANS.check(nodes)
     spans = nodes.set_index(nodes["node"].astype(str))[["first_ns", "last_ns"]]
     refuse_twice(spans.index)
-    _refuse(spans.isna().any(axis=1), "have no time over which they were watched")
+    _refuse(spans.isna().any(axis=1), "have no observation time")
     spans = spans.astype("int64")
     _refuse(spans["last_ns"] <= spans["first_ns"], "were last seen no later than first")
     clock = clock_of(failures)
@@ -189,7 +189,7 @@ def _refuse_strangers(failures: pd.DataFrame, spans: pd.DataFrame) -> None:
     if outside.any():
         row = int(outside.argmax())
         msg = (
-            f"{int(outside.sum()):,} failures lie outside the time that their node was watched, "
+            f"{int(outside.sum()):,} failures lie outside the observation time of their node, "
             f"e.g. of {node.iloc[row]!r} {(at[row] - first[row]) / NS_PER_H:,.3g} h after its "
             "first_ns"
         )
@@ -197,7 +197,7 @@ def _refuse_strangers(failures: pd.DataFrame, spans: pd.DataFrame) -> None:
 
 
 def watched_throughout(nodes: pd.DataFrame, *, span_ns: tuple[int, int]) -> pd.DataFrame:
-    """Say that every node was watched over the whole span of a log.
+    """Assume that every node was observed over the whole span of a log.
 
     A log mentions a node when something happens to it, not from when to when it was watched;
     a node that is mentioned once would have no time at all. If the log is that of a cluster

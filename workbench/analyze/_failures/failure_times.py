@@ -22,7 +22,7 @@ _SAID_BEFORE = ("follow-on", "planned")
 
 
 def observed_span(failures: pd.DataFrame, *tables: pd.DataFrame) -> tuple[int, int]:
-    """Give from when to when logs watched, in ns, over their tables.
+    """Return from when to when logs watched, in ns, over their tables.
 
     Parameters
     ----------
@@ -118,7 +118,7 @@ def failure_times(  # noqa: PLR0913 - what a log does not say, by name
     Notes
     -----
     A failure without a known node stops all replicas: nothing says whom it spared. How many
-    there are is in ``attrs["left_out"]`` too, as "have no known node: they stop everybody".
+    there are is in ``attrs["left_out"]`` too, as "have no known node: they stop all replicas".
 
     Examples
     --------
@@ -161,7 +161,7 @@ def failure_times(  # noqa: PLR0913 - what a log does not say, by name
     ).sort_values("time_min", ignore_index=True)
     counts = reasons[reasons != ""].value_counts().to_dict()
     if replicas > 1 and (unknown := int(replica.isna().sum())):
-        counts["have no known node: they stop everybody"] = unknown
+        counts["have no known node: they stop all replicas"] = unknown
     result = FAILURE_TIMES.cast(result)
     result.attrs = {
         "left_out": counts,
@@ -339,9 +339,9 @@ def _checked(sizes: pd.DataFrame) -> pd.DataFrame:
     off = (table["mttf_h"] * table["failure_count"] - table["exposure_h"]).abs()
     apart = (off > 0.01 * table["exposure_h"]).fillna(value=False)
     rules = {
-        "gpu_count is no whole number from 1": _whole(table["gpu_count"], 1),
-        f"kind is none of {_KINDS}": table["kind"].isin(_KINDS),
-        "failure_count is no whole number from 0": ~counted | _whole(table["failure_count"], 0),
+        "gpu_count is not a whole number from 1": _whole(table["gpu_count"], 1),
+        f"kind is not one of {_KINDS}": table["kind"].isin(_KINDS),
+        "failure_count is not a whole number from 0": ~counted | _whole(table["failure_count"], 0),
         "exposure_h is not above 0": ~counted | (table["exposure_h"] > 0).fillna(value=False),
         "neither failure_count nor a mttf_h above 0 is given": counted
         | (table["mttf_h"] > 0).fillna(value=False),

@@ -67,7 +67,7 @@ class Failing:
 
     @property
     def elsewhere(self) -> str:
-        """Say which failures are not counted because they are on another clock."""
+        """Describe which failures are not counted because they are on another clock."""
         others = self.log.failures.drop(index=self.of_one_clock.index)["source"]
         if others.empty:
             return ""
@@ -205,7 +205,7 @@ def leading_cause(
         evidence="analyze.cause_shares, plot.cause_shares (docs/failures.md)",
         next_step=_actions(rows["action"], 1)
         or (
-            "save checkpoints on the notice, and spread over zones that are taken back less often"
+            "save a checkpoint on the termination notice; spread over zones with fewer reclaims"
             if (rows["kind"] == "spot").all()
             else "look at what its hosts have in common"
         ),
@@ -409,10 +409,10 @@ _HELD_UP_BY = {
     "mismatch": "another operation was called than by the others",
     "stalled": "a collective that others have completed was not",
     "not started": "the GPU has not started what the others have started",
-    "stopped early": "the host stopped before those that wait for the same",
+    "stopped early": "the host stopped before its peers, which wait in the same operation",
     "deadlock": "ranks wait for each other in a circle",
     "no dump": "no dump was left, and all others wait",
-    "all entered": "all have entered a collective that nobody completes",
+    "all entered": "all have entered a collective that no rank completes",
 }
 
 

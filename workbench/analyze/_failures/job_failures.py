@@ -1,4 +1,4 @@
-"""What failed on the nodes of a job when it ended, and jobs that fail again and again."""
+"""Failures on the nodes of a job around its end, and jobs that fail again and again."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def job_failures(
     outcomes: Sequence[str] = _FAILED,
     leave_out: Sequence[str] = LEFT_OUT,
 ) -> pd.DataFrame:
-    """Say for each failed run of a job what failed on its nodes around its end.
+    """Find what failed on the nodes of each failed run of a job around its end.
 
     Health checks run every few minutes, so a cause may be seen only after the job has died.
     Several causes at once are the rule for hardware: all are kept, and one leads. A run for
@@ -37,7 +37,7 @@ def job_failures(
     ----------
     failures
         Table :data:`workbench.tables.FAILURES`. What the scheduler itself reports (``kind``
-        slurm) says that the job failed, not why, and is no cause.
+        slurm) says that the job failed, not why, and is not a cause.
     timeline
         Table :data:`workbench.tables.TIMELINE`.
     before_min
@@ -47,7 +47,7 @@ def job_failures(
     outcomes
         Outcomes (their first word) of runs that failed.
     leave_out
-        Severities and categories that are no causes.
+        Severities and categories that are not causes.
 
     Returns
     -------
@@ -104,7 +104,7 @@ def crash_loops(
 ) -> pd.DataFrame:
     """List the jobs that were requeued into the same failure again and again.
 
-    A job that fails and starts anew every few minutes takes GPUs from others each time; it
+    A job that fails and starts over every few minutes takes GPUs from others each time; it
     should be held, not requeued.
 
     Parameters

@@ -1,4 +1,4 @@
-"""Which nodes fail more often than chance has it, and whether the log is long enough to say."""
+"""Nodes that fail more often than chance explains, and whether the log is long enough to tell."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def lemon_nodes(
         What ``recall_share`` assumes of them; by default 1.2 % of the nodes have 15 % of the
         failures.
     leave_out
-        Severities and categories that are no failures to count.
+        Severities and categories that are not failures to count.
 
     Returns
     -------
@@ -189,7 +189,7 @@ def lemon_recall(
     lemons: Lemons | None = None,
     false_discovery_share: float = 0.05,
 ) -> pd.DataFrame:
-    """Say how many lemons :func:`lemon_nodes` is to find, by how long nodes are watched.
+    """Predict how many lemons :func:`lemon_nodes` finds, by how long nodes are observed.
 
     A node that fails twice as often as others looks like them for weeks, because even a bad
     node fails rarely. So a short list of lemons from a short log proves nothing about the

@@ -37,7 +37,7 @@ def lifetimes(
 ) -> pd.DataFrame:
     """Cut the time that nodes were watched at their failures.
 
-    Every stretch from one failure of a node to its next is a lifetime. The last one, up to
+    Every segment from one failure of a node to its next is a lifetime. The last one, up to
     the end of the observation, ended without a failure, and so did the only one of a node
     that never failed.
 
@@ -48,7 +48,7 @@ def lifetimes(
     nodes
         Table :data:`workbench.tables.NODE_SPANS` with all nodes watched, failed or not.
     first
-        What becomes of the stretch before a node's first failure. It is known only since the
+        What becomes of the segment before a node's first failure. It is known only since the
         observation began, not since the failure before. ``"from the start"`` takes it as if the
         node had been new then: exact if nodes fail by chance, and the only way to keep nodes
         that never failed. ``"dropped"`` drops it, and with it every node without a failure, so
@@ -56,7 +56,7 @@ def lifetimes(
     groups
         Group of each node, e.g. its model or rack; all nodes are one group by default.
     leave_out
-        Severities and categories that are no failures to count.
+        Severities and categories that are not failures to count.
 
     Returns
     -------
@@ -118,7 +118,7 @@ def _group(nodes: pd.Series, groups: Mapping[str, str] | None) -> pd.Series | st
 def failure_gaps(
     failures: pd.DataFrame, *, leave_out: Sequence[str] = LEFT_OUT, confidence_level: float = 0.95
 ) -> pd.DataFrame:
-    """Say whether the failures of all nodes together come in bursts.
+    """Return whether the failures of all nodes together come in bursts.
 
     Models of goodput let failures come by chance, one independent of the next. In a log
     with bursts the recoveries overlap, and the same number of failures costs less.
@@ -176,7 +176,7 @@ _BANDS = ("plain", "log-log")
 def survival(
     lifetimes: pd.DataFrame, *, band: Band = "plain", confidence_level: float = 0.95
 ) -> pd.DataFrame:
-    """Say what share lives beyond each age, counting those that have not failed yet.
+    """Estimate the share that survives beyond each age, counting those that have not failed yet.
 
     What was still alive when it was last watched is not thrown away: it lived at least so
     long. Leaving it out, or taking its age for a lifetime, makes everything look worse.
@@ -224,7 +224,7 @@ def survival(
     confidence = share_between("confidence_level", confidence_level)
     LIFETIMES.check(lifetimes)
     if band not in _BANDS:
-        msg = f"band={band!r} is none of {_BANDS}"
+        msg = f"band={band!r} is not one of {_BANDS}"
         raise WorkbenchError(msg)
     curves = [
         _curve(rows, band, confidence).assign(group=group)

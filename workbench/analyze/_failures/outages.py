@@ -1,4 +1,4 @@
-"""What failed runs of jobs cost: GPUs that waited for the restart, and work that was repeated."""
+"""Cost of failed runs of jobs: GPUs that waited for the restart, and repeated work."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _COLUMNS = {
 def outages(timeline: pd.DataFrame, job_failures: pd.DataFrame) -> pd.DataFrame:
     """Return one row per failed run: hours to the restart, hours repeated, GPUs and nodes.
 
-    What the log does not tell is missing. Work is repeated from the last checkpoint on, or for
+    What the log does not state is missing. Work is repeated from the last checkpoint on, or for
     the steps that the next run does again.
     """
     jobs = {str(job): rows for job, rows in timeline.groupby("job")}

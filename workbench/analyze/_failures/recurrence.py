@@ -135,7 +135,7 @@ def failure_trend(
     leave_out: Sequence[str] = LEFT_OUT,
     confidence_level: float = 0.95,
 ) -> pd.DataFrame:
-    """Say whether failures became more or less frequent while the nodes were watched.
+    """Return whether failures became more or less frequent while the nodes were watched.
 
     Parameters
     ----------
@@ -156,7 +156,7 @@ def failure_trend(
 
     Notes
     -----
-    Time is measured in node-hours, so that nodes added later are no trend. Power law
+    Time is measured in node-hours, so that adding nodes does not look like a trend. Power law
     (Crow-AMSAA), observation ended at T: β = n / Σ ln(T / t_i), and 2nβ₀ / β is χ² with 2n
     degrees of freedom for the true β₀, which gives the exact interval. Laplace's test:
     (Σ t_i / n - T/2) / (T / √(12 n)), normal if the rate is constant.

@@ -61,7 +61,7 @@ def power_clock_offset(
     Raises
     ------
     WorkbenchError
-        If the series is not uniform, or an option is no positive number.
+        If the series is not uniform, or an option is not a positive number.
 
     Notes
     -----
@@ -97,7 +97,7 @@ def power_clock_offset(
     coarse = coarse[np.abs(coarse * cells.period_s) <= most] * cells.period_s
     fit = sign * np.array([cells.correlation(offset) for offset in coarse])
     if np.isnan(fit).all():
-        doubt = "power or work never changes, so nothing tells"
+        doubt = "power or work never changes, so no offset can be estimated"
         return _table(doubt=doubt, cell_count=len(cells.watts))
     best = _refined(cells, float(coarse[np.nanargmax(fit)]), sign)
     second = _second(coarse, fit)
@@ -121,7 +121,7 @@ class _Cells:
     worked_s: Floats  # up to each edge
 
     def work(self, offset_s: float) -> Floats:
-        """Give the share of each cell that is work, if the meter's clock is ahead by this."""
+        """Return the share of each cell that is work, if the meter's clock is ahead by this."""
         half, origin = self.period_s / 2, self.edges_ns[0]
         middle = (self.middle_ns - origin) / SECOND - offset_s
         at = (self.edges_ns - origin) / SECOND
@@ -137,7 +137,7 @@ class _Cells:
 
 
 def _pattern(work: pd.DataFrame) -> tuple[Ints, Floats]:
-    """Give the edges of the work, and the time of work up to each."""
+    """Return the edges of the work, and the time of work up to each."""
     if misses := [name for name in ("start_ns", "end_ns") if name not in work]:
         msg = f"work needs the columns start_ns and end_ns, but {misses} is missing; pass steps"
         raise WorkbenchError(msg)
@@ -160,7 +160,7 @@ def _cells(totals: pd.DataFrame, pattern: tuple[Ints, Floats], most_s: float) ->
 
 
 def _refined(cells: _Cells, around_s: float, sign: float) -> tuple[float, float]:
-    """Give the best offset within a cell of one, and its correlation."""
+    """Return the best offset within a cell of one, and its correlation."""
     tried = around_s + np.arange(-_FINE, _FINE + 1) / _FINE * cells.period_s
     fit = np.array([sign * cells.correlation(offset) for offset in tried])
     at = int(np.nanargmax(np.where(np.isnan(fit), -np.inf, fit)))
@@ -168,13 +168,13 @@ def _refined(cells: _Cells, around_s: float, sign: float) -> tuple[float, float]
 
 
 def _second(offsets: Floats, fit: Floats) -> float | None:
-    """Give the highest other peak: beyond a valley, not merely beside the first."""
+    """Return the highest other peak: beyond a valley, not merely beside the first."""
     values = np.nan_to_num(fit, nan=-1.0)
     best = int(values.argmax())
     inner = np.flatnonzero(
         (values >= np.r_[-np.inf, values[:-1]]) & (values >= np.r_[values[1:], -np.inf])
     )
-    # A shoulder within noise of the peak is no peak of its own.
+    # A shoulder within noise of the peak is not a peak of its own.
     peaks = [
         at for at in inner.tolist()
         if at != best and values[min(at, best) : max(at, best) + 1].min() < 0.9 * values[at]
@@ -213,7 +213,7 @@ def _interval(cells: _Cells, best_s: float, sign: float, seed: int) -> tuple[flo
 def _as_good_share(
     cells: _Cells, best_s: float, other_s: float | None, sign: float, seed: int
 ) -> float:
-    """Give the share of resamplings in which another offset fits better than the best."""
+    """Return the share of resamplings in which another offset fits better than the best."""
     if other_s is None:
         return 0.0
     best, second = _redrawn(cells, np.array([best_s, other_s]), sign, seed)
@@ -223,7 +223,7 @@ def _as_good_share(
 def _doubt(
     best: tuple[float, float], second: tuple[float, float] | None, as_good: float, most_s: float
 ) -> str:
-    """Say why an offset is not to be relied on."""
+    """Explain why an offset is not to be relied on."""
     if best[1] < _LEAST_CORRELATION:
         return (
             f"power hardly follows the work (correlation {best[1]:.2f}), so the offset means little"
@@ -249,7 +249,7 @@ def _table(*, doubt: str, cell_count: int, **row: float) -> pd.DataFrame:
 
 
 def clock_correction_s(offset: pd.DataFrame, *, least_s: float = 2.0) -> float:
-    """Give the offset to pass on as ``clock_offset_s``: the one found, if it is surely large.
+    """Return the offset to pass on as ``clock_offset_s``: the one found, if it is surely large.
 
     Sensors that average, and steps that begin with little power, delay power by a second or so
     on clocks that agree. An offset of half a minute is a clock that is wrong, and whatever is
@@ -270,7 +270,7 @@ def clock_correction_s(offset: pd.DataFrame, *, least_s: float = 2.0) -> float:
     Raises
     ------
     WorkbenchError
-        If ``least_s`` is no positive number.
+        If ``least_s`` is not a positive number.
 
     Examples
     --------

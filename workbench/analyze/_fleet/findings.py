@@ -83,7 +83,7 @@ class Logged:
         return float(self.states["time_s"].sum())
 
     def cost(self, seconds: float) -> Cost:
-        """Give time that all GPUs lose as hours or seconds of the job, and as a share of it."""
+        """Return time that all GPUs lose as hours or seconds of the job, and as a share of it."""
         is_long = seconds >= 3600
         return {
             "cost": seconds / 3600 if is_long else seconds,
@@ -220,7 +220,7 @@ def checkpoint_interval(
         cost_basis="writing and lost work at this interval and at the best one"
         + (f", times {gpus:.0f} GPUs by {source}" if source else ""),
         confidence="medium",
-        doubt=f"{count} interruptions tell how often the job fails",
+        doubt=f"{count} interruptions are the only evidence of how often the job fails",
         evidence="analyze.checkpoint_curve, explore.checkpoint_curve (notebook 03)",
         next_step=f"set the interval to about {best_min:.2g} min",
     )
@@ -266,7 +266,7 @@ def slower_steps(
     # Of ranks without a shift the deviation at any one split is this.
     deviations = float(shift[at - 1]) / np.sqrt((count + 1) / 12)
     early, late = float(lengths.iloc[:at].median()), float(lengths.iloc[at:].median())
-    # What ends again, such as a cap, is no lasting slowdown.
+    # What ends again, such as a cap, is not a lasting slowdown.
     latest = float(lengths.iloc[-fewest:].median())
     if min(late, latest) < least_ratio * early or deviations < least_deviations:
         return

@@ -1,4 +1,4 @@
-"""What each interruption of a job cost: the energy of lost steps and of the restart."""
+"""Energy cost of each interruption of a job: lost steps and the restart."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ def incident_energy(
     before_s: float = 60.0,
     clock_offset_s: float = 0.0,
 ) -> pd.DataFrame:
-    """Give every interruption of a job its cause, and the energy that it cost.
+    """Attribute a cause and an energy cost to every interruption of a job.
 
     An interruption costs what the steps drew that had to be done again, and what everything drew
     until the next step: nodes that wait draw idle power. The job log tells when it was interrupted,
     the failure log why: the first fatal failure from shortly before the interruption until the next
-    step leads, others of that time stand beside it. All attempts are taken as runs of one job.
+    step leads, others of that time are listed with it. All attempts are taken as runs of one job.
 
     Parameters
     ----------
@@ -117,7 +117,7 @@ def _dated(failures: pd.DataFrame | None) -> pd.DataFrame:
 
 
 def _costs(curves: EnergyCurves, steps: pd.DataFrame, restarts: pd.DataFrame) -> pd.DataFrame:
-    """Give each restart its lost steps, its times and its energies."""
+    """Add lost steps, times and energies to each restart."""
     lost = steps[lost_steps(steps)]
     starts = restarts["start_ns"].to_numpy(dtype=np.int64)
     ends = restarts["end_ns"].to_numpy(dtype=np.int64)
@@ -162,7 +162,7 @@ def _costs(curves: EnergyCurves, steps: pd.DataFrame, restarts: pd.DataFrame) ->
 def _causes(
     restarts: pd.DataFrame, fatal: pd.DataFrame, near: int
 ) -> tuple[pd.DataFrame, list[object]]:
-    """Give each restart the failure that fits it best; and the failures that were used."""
+    """Match each restart to the failure that fits it best; return the failures used, too."""
     rows: list[dict[str, object]] = []
     used: list[object] = []
     for start, end in zip(restarts["start_ns"], restarts["end_ns"], strict=True):
@@ -172,7 +172,7 @@ def _causes(
             rows.append({"cause": NOT_TOLD, "also": ""})
             continue
         first = fits.iloc[0]
-        # Several logs may tell of one failure, and not all of them name the host.
+        # Several logs may report one failure, and not all of them name the host.
         hosts = fits["node"].dropna()
         texts = [text for text in _words(fits.iloc[1:]) if text != _words(fits.iloc[:1])[0]]
         rows.append(
@@ -188,7 +188,7 @@ def _causes(
 
 
 def _words(failures: pd.DataFrame) -> list[str]:
-    """Say of some failures what they are, each once."""
+    """Return for some failures what they are, each once."""
     texts = [
         row["cause"] if pd.isna(row["node"]) else f"{row['cause']} on {row['node']}"
         for row in failures.to_dict("records")
@@ -237,7 +237,7 @@ def energy_waste(
     -------
     pandas.DataFrame
         Table :data:`workbench.tables.ENERGY_WASTE`, states without time dropped; empty if the log
-        tells of no step and no run. Energies are of what readings cover; ``covered_share`` says
+        reports no step and no run. Energies are of what readings cover; ``covered_share`` says
         how much of each state that is.
 
     Raises
@@ -310,7 +310,7 @@ _NAMED = ("checkpoint", "evaluation", "restart", "initialisation")
 
 
 def run_window(steps: pd.DataFrame, spans: pd.DataFrame) -> tuple[int, int] | None:
-    """Give start and end of the run, as its spans and steps tell; None if there are none."""
+    """Return start and end of the run, as its spans and steps tell; None if there are none."""
     runs = spans[(spans["kind"] == "run") & spans["end_ns"].notna()]
     bounds = [(rows["start_ns"], rows["end_ns"]) for rows in (runs, steps) if len(rows)]
     if not bounds:
@@ -321,7 +321,7 @@ def run_window(steps: pd.DataFrame, spans: pd.DataFrame) -> tuple[int, int] | No
 
 
 def lost_steps(steps: pd.DataFrame) -> Flags:
-    """Say of each step whether a later attempt has it again, or one before it."""
+    """Return for each step whether a later attempt has it again, or one before it."""
     attempts = steps.groupby("attempt")["step"].min().sort_index()
     # The lowest step number from which any later attempt began.
     back_to = attempts[::-1].cummin()[::-1].shift(-1)
@@ -332,7 +332,7 @@ def lost_steps(steps: pd.DataFrame) -> Flags:
 
 
 def restarts_of(steps: pd.DataFrame, spans: pd.DataFrame) -> pd.DataFrame:
-    """Give the restarts: as the log names them, else from one attempt's last step to the next.
+    """Return the restarts: as the log names them, else from one attempt's last step to the next.
 
     Columns ``start_ns``, ``end_ns`` and ``attempt``, the one that ended.
     """
@@ -362,7 +362,7 @@ def run_states(
     Returns
     -------
     tuple of numpy.ndarray
-        Edges [ns], and of each stretch between two of them the position of its state in
+        Edges [ns], and of each segment between two of them the position of its state in
         ``WASTE_STATES``.
     """
     first, last = window_ns
@@ -381,7 +381,7 @@ def run_states(
 
 
 def _parts(steps: pd.DataFrame, spans: pd.DataFrame) -> list[tuple[Ints, Ints]]:
-    """Give the intervals of each state, the most telling first, in the order of the states."""
+    """Return the intervals of each state, the most telling first, in the order of the states."""
     lost = lost_steps(steps)
     starts, ends = steps["start_ns"].to_numpy(), steps["end_ns"].to_numpy()
     ended = spans[spans["end_ns"].notna()].astype({"end_ns": "int64"})
@@ -404,7 +404,7 @@ def _parts(steps: pd.DataFrame, spans: pd.DataFrame) -> list[tuple[Ints, Ints]]:
 
 
 def _pauses(steps: pd.DataFrame) -> tuple[Ints, Ints]:
-    """Give the pauses between steps of one attempt that are shorter than a usual step."""
+    """Return the pauses between steps of one attempt that are shorter than a usual step."""
     ordered = steps.sort_values(["attempt", "start_ns"])
     starts, ends = ordered["start_ns"].to_numpy(), ordered["end_ns"].to_numpy()
     same = np.diff(ordered["attempt"].to_numpy()) == 0
@@ -414,7 +414,7 @@ def _pauses(steps: pd.DataFrame) -> tuple[Ints, Ints]:
 
 
 def last_ends(steps: pd.DataFrame, restarts: pd.DataFrame) -> Ints:
-    """Give since when each restart's interruption had cost work: when the last step had ended.
+    """Return since when each restart's interruption had cost work: when the last step had ended.
 
     Restarts are in order of time. If a job was interrupted again before its next step ended, that
     is when the restart before it was over. Without a step or a restart before, it is the
@@ -430,7 +430,7 @@ def last_ends(steps: pd.DataFrame, restarts: pd.DataFrame) -> Ints:
 
 
 def _inside(edges: Ints, starts: Ints, ends: Ints) -> Flags:
-    """Say of each stretch between two edges whether any of some intervals holds it."""
+    """Return for each segment between two edges whether any of some intervals holds it."""
     change = np.zeros(len(edges), dtype=np.int64)
     lasting = ends > starts
     low, high = (np.clip(times[lasting], edges[0], edges[-1]) for times in (starts, ends))

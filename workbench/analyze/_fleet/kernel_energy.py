@@ -37,7 +37,7 @@ def kernel_energy(
     clock_offset_s: float = 0.0,
     by: Literal["kind", "rule"] = "kind",
 ) -> pd.DataFrame:
-    """Say how much energy each kind of kernel took, from power recorded beside the trace.
+    """Estimate the energy of each kind of kernel, from power recorded beside the trace.
 
     A meter sees the sum. Where the mix of kernels changes from reading to reading, their powers can
     be told apart; where it does not, nobody can, and this function refuses instead of splitting
@@ -140,7 +140,7 @@ def _work(events: pd.DataFrame, by: str) -> _Work:
 def _readings(
     power: pd.DataFrame, ahead_ns: int, work: _Work, window: float
 ) -> tuple[Ints, Floats]:
-    """Give the readings that average nothing but time of the trace."""
+    """Return the readings that average nothing but time of the trace."""
     POWER.check(power)
     entities = [str(name) for name in power["entity"].unique()]
     if len(entities) > 1:
@@ -211,7 +211,7 @@ def _refuse_alike(fit: _Fit, names: list[str], window: float) -> None:
     weighted = fit.columns * np.sqrt(fit.lasted_s)[:, None]
     norms = np.linalg.norm(weighted, axis=0)
     if (absent := norms == 0).any():
-        msg = f"{names[int(absent.argmax())]!r} runs in no reading, so nothing tells its power; "
+        msg = f"{names[int(absent.argmax())]!r} runs in no reading, so its power is unknown; "
         msg += "leave its events out, or record power for the whole trace"
         raise WorkbenchError(msg)
     _, sizes, directions = np.linalg.svd(weighted / norms, full_matrices=False)
@@ -221,7 +221,7 @@ def _refuse_alike(fit: _Fit, names: list[str], window: float) -> None:
         alike = [name for name, weight in zip(names, weights, strict=True) if weight > 0.2]
         listed = ", ".join(alike[:-1]) + " and " * (len(alike) > 1) + alike[-1]
         msg = (
-            f"the powers of {listed} cannot be told apart: readings that average {window:g} s "
+            f"the powers of {listed} cannot be separated: readings that average {window:g} s "
             f"always hold them in nearly the same proportion (condition number {condition:,.0f}, "
             f"limit {_WORST_CONDITION:.0f}); use a faster meter or a trace in which the mix changes"
         )

@@ -53,7 +53,7 @@ def power_dips(
     Raises
     ------
     WorkbenchError
-        If the series is not uniform, or an option is no positive number.
+        If the series is not uniform, or an option is not a positive number.
 
     Notes
     -----
@@ -106,7 +106,7 @@ def _carried(watts: Floats, low: Flags, width: int, otherwise: Floats) -> Floats
 
 
 def _runs(low: Flags, watts: Floats, least_cells: float) -> list[tuple[int, int]]:
-    """Give first and last low cell of each dip; short returns and unknown cells do not end one."""
+    """Return first and last low cell of each dip; short rises and unknown cells do not end it."""
     at = np.flatnonzero(low)
     if not len(at):
         return []
@@ -144,14 +144,14 @@ def _row(
 
 
 def overlap_s(start_ns: int, end_ns: int, starts: object, ends: object) -> float:
-    """Give how long any of some intervals lies inside one other, in s."""
+    """Return how long any of some intervals lies inside one other, in s."""
     from_ns = np.maximum(np.asarray(starts, dtype=np.int64), start_ns)
     to_ns = np.minimum(np.asarray(ends, dtype=np.int64), end_ns)
     return intervals.measure(from_ns, to_ns) / SECOND
 
 
 NOT_EXPLAINED = "not explained"
-# Stretches that stop the work, whether or not the log has steps at that time.
+# Segments that stop the work, whether or not the log has steps at that time.
 _PAUSES = ("failure", "restart", "checkpoint", "evaluation", "initialisation")
 _MOST_WORK = 0.5
 _LEAST_OVERLAP = 0.2
@@ -181,7 +181,7 @@ def dip_causes(
     """Match every dip of power with what the logs say of that time.
 
     A failure explains a dip if it was reported shortly before its start or while it lasted; a
-    named stretch of the job does if it lasts a good part of the dip and holds no work. A failure
+    named segment of the job does if it lasts a good part of the dip and holds no work. A failure
     goes before a restart, and a restart before the rest. What happened at the same time need not
     be the cause: ``evidence``, ``lag_s`` and ``overlap_share`` say how well it fits, and ``also``
     what else did.
@@ -192,7 +192,7 @@ def dip_causes(
         Table :data:`workbench.tables.POWER_DIPS`.
     steps
         Table :data:`workbench.tables.LOGGED_STEPS`; dips before the first and after the last step
-        are told by it.
+        are found by it.
     spans
         Table :data:`workbench.tables.LOGGED_SPANS`.
     failures
@@ -233,7 +233,7 @@ def dip_causes(
 
 
 class _Events:
-    """What the logs tell, and which of it lies near a dip."""
+    """Logged events, and those near a dip."""
 
     def __init__(
         self, steps: pd.DataFrame | None, spans: pd.DataFrame | None, failures: pd.DataFrame | None
@@ -247,7 +247,7 @@ class _Events:
         self.failures = logged.astype({"start_ns": "int64"})
 
     def _is_work(self, spans: pd.DataFrame) -> pd.Series:
-        """Say which stretches hold work: of a run, an epoch, a block of training."""
+        """Return which segments hold work: of a run, an epoch, a block of training."""
         is_named = spans["kind"].isin(["run", "training"])
         starts, ends = intervals.union(self.steps["start_ns"], self.steps["end_ns"])
         edges = np.stack([starts, ends], axis=1).ravel()

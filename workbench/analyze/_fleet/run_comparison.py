@@ -225,14 +225,14 @@ def _rate_row(key: Key, unit: str, pair: tuple[Rate, Rate], level: float) -> dic
 
 
 def _warnings(run_a: Bundle, run_b: Bundle, samples: tuple[Samples, Samples]) -> list[str]:
-    """Say in what the runs are not alike."""
+    """List the differences in setup between the runs."""
     return [*unlike(traits(run_a), traits(run_b), ("A", "B")), *_other_kernels(samples)]
 
 
 def unlike(
     first: Mapping[str, object], second: Mapping[str, object], names: tuple[str, str]
 ) -> list[str]:
-    """Say in which traits that both runs know they differ."""
+    """List the traits known of both runs in which they differ."""
     return [
         f"{names[0]} has {name} {value}, {names[1]} has {name} {second[name]}"
         for name, value in first.items()
@@ -285,7 +285,7 @@ def _other_kernels(samples: tuple[Samples, Samples]) -> Iterator[str]:
 
 
 def _doubts(pairs: Mapping[Key, Pair], *, run_spread_share: float) -> list[str]:
-    """Say what the intervals cannot know."""
+    """List sources of error that the intervals do not cover."""
     doubts = []
     if pairs and not run_spread_share:
         doubts.append(

@@ -300,12 +300,12 @@ def _likelihood_ratios(counts: Floats, hours: Floats) -> Floats:
 
 
 def _doubts(runs: pd.DataFrame, at: int) -> Iterator[str]:
-    """Say what speaks against a change at a place."""
+    """Yield what speaks against a change at a run."""
     if at == len(runs) - 1:
         yield "one run after the change: run it again"
     if at == 1:
         yield "one run before the change"
     if len(runs) < _ENOUGH_RUNS:
-        yield f"{len(runs)} runs are taken as independent: too few to see that neighbours are alike"
+        yield f"{len(runs)} runs are assumed independent: too few to test for correlation"
     if other := str(runs["doubt"].iloc[at]):
         yield f"not like with like: {other}"

@@ -1,4 +1,4 @@
-"""Energy of steps and of named stretches of a job: the join of its log with power meters."""
+"""Energy of steps and of named segments of a job: the join of its log with power meters."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def step_energy(
     least_covered_share: float = 0.95,
     clock_offset_s: float = 0.0,
 ) -> pd.DataFrame:
-    """Give every step the energy that all meters measured from its start to its end.
+    """Measure the energy of every step, over all meters, from its start to its end.
 
     Energy is summed per entity as it was metered, then cut at the steps, so that steps that
     follow each other share nothing and lose nothing. A step shorter than the time between two
@@ -113,9 +113,9 @@ def span_energy(
     least_covered_share: float = 0.95,
     clock_offset_s: float = 0.0,
 ) -> pd.DataFrame:
-    """Give every named stretch of a job (evaluation, checkpoint, restart, run) its energy.
+    """Measure the energy of every named segment of a job: evaluation, checkpoint, restart, run.
 
-    Stretches may nest, so their energies are not to be summed over kinds;
+    Segments may nest, so their energies are not to be summed over kinds;
     :func:`workbench.analyze.energy_waste` takes a run apart without counting twice.
 
     Parameters
@@ -159,7 +159,7 @@ def span_energy(
 
 
 def sufficient(known: Known, least_covered_share: float) -> Floats:
-    """Give the energies of stretches of which enough is known; missing for the others."""
+    """Return the energies of segments that are covered well enough; missing for the others."""
     least = in_range("least_covered_share", least_covered_share, least=0, most=1)
     enough = (known.covered_share >= least) & (known.covered_share > 0)
     return np.where(enough, known.energy_j, np.nan)
@@ -168,7 +168,7 @@ def sufficient(known: Known, least_covered_share: float) -> Floats:
 def _energy_of(
     curves: EnergyCurves, starts: Ints, ends: Ints, least_covered_share: float
 ) -> dict[str, Any]:
-    """Give the columns that steps and spans share."""
+    """Return the columns that steps and spans share."""
     drawn = curves.between(starts, ends)
     energy = sufficient(drawn, least_covered_share)
     return {
@@ -226,7 +226,7 @@ def phase_power(
     Raises
     ------
     WorkbenchError
-        If the series is not uniform, or an option is no positive number.
+        If the series is not uniform, or an option is not a positive number.
 
     Notes
     -----
@@ -286,7 +286,7 @@ def sampled(totals: pd.DataFrame, when_ns: Ints) -> Floats:
 
 
 def middles_of(totals: pd.DataFrame) -> tuple[Ints, Floats]:
-    """Give the middle of each cell and its power; refuse a series that is not uniform."""
+    """Return the middle of each cell and its power; refuse a series that is not uniform."""
     POWER_TOTALS.check(totals)
     start = totals["time_ns"].to_numpy()
     steps = np.diff(start)
@@ -323,12 +323,12 @@ def work_energy(step_energy: pd.DataFrame, *, gpu_count: int | None = None) -> p
     -------
     pandas.DataFrame
         Table :data:`workbench.tables.WORK_ENERGY`. Steps without energy are dropped, and
-        counted in ``attrs["left_out"]``; a measure that no step has is no row.
+        counted in ``attrs["left_out"]``; a measure that no step has is not a row.
 
     Raises
     ------
     WorkbenchError
-        If ``gpu_count`` is no whole number from 1.
+        If ``gpu_count`` is not a whole number from 1.
 
     Notes
     -----

@@ -94,7 +94,7 @@ def fleet_timeline(
 
 
 def _filled(panel: pd.DataFrame) -> pd.DataFrame:
-    """Give a part all columns in dtypes that can be joined."""
+    """Add all columns to a part, in dtypes that can be joined."""
     full = panel.reindex(columns=list(FLEET_TIMELINE.columns))
     full["end_ns"] = full["end_ns"].astype("Int64")
     full[["power_w", "dur_s"]] = full[["power_w", "dur_s"]].astype("float64")
@@ -102,7 +102,7 @@ def _filled(panel: pd.DataFrame) -> pd.DataFrame:
 
 
 def _power(power: pd.DataFrame, clock_offset_s: float) -> Iterator[pd.DataFrame]:
-    """Give the readings of each entity, and their sum on a grid of the meter's period."""
+    """Yield the readings of each entity, and their sum on a grid of the meter's period."""
     curves = EnergyCurves(power, longest_gap_periods=3.0, clock_offset_s=clock_offset_s)
     first, last = curves.reach()
     if first < _EPOCH_FROM_NS:
@@ -168,7 +168,7 @@ def _spans(spans: pd.DataFrame) -> Iterator[pd.DataFrame]:
 
 
 def _failures(failures: pd.DataFrame | None) -> tuple[pd.DataFrame, dict[str, int]]:
-    """Give the failures that have a wall time, and how many have none."""
+    """Return the failures that have a wall time, and how many have none."""
     checked = FAILURES.empty() if failures is None else FAILURES.check(failures)
     dated = checked[(checked["clock"] == "epoch") & checked["start_ns"].notna()]
     node = dated["node"].astype(object).where(dated["node"].notna(), "host not told")
@@ -189,7 +189,7 @@ def _failures(failures: pd.DataFrame | None) -> tuple[pd.DataFrame, dict[str, in
 
 
 def _traces(ranks: pd.DataFrame | None) -> tuple[pd.DataFrame, dict[str, int]]:
-    """Give the time that the trace of each rank covers, and how many have another clock."""
+    """Return the time that the trace of each rank covers, and how many have another clock."""
     checked = RANKS.empty() if ranks is None else RANKS.check(ranks)
     timed = checked[(checked["clock"] == "epoch") & checked["first_ns"].notna()]
     panel = pd.DataFrame(

@@ -240,7 +240,7 @@ def _loads(
 
 
 def _document_work(length: Ints, ranks: int, tile: int, launch: int) -> Floats:
-    """Give what each rank pays for each document that is cut by itself.
+    """Return the cost to each rank of each document that is cut on its own.
 
     The same as the pairs of :func:`_per_document`, without listing every chunk.
     """

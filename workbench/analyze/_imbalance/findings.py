@@ -100,7 +100,7 @@ class Operated:
         return float(self.slowdown["waste_ratio"])
 
     def cost(self, share: float) -> Cost:
-        """Give a share of the step as ms per step."""
+        """Return a share of the step as ms per step."""
         return {
             "cost": max(share, 0.0) * float(self.slowdown["actual_ns"]) / 1e6,
             "cost_unit": "ms per step",
@@ -109,7 +109,7 @@ class Operated:
 
     @property
     def doubt(self) -> str:
-        """What is doubtful about the recorded job."""
+        """Doubts about the recorded job."""
         note = self.slowdown["note"]
         return "" if pd.isna(note) else str(note)
 
@@ -126,12 +126,12 @@ class _Bubble(NamedTuple):
     chunks: float
 
     def by_design(self, factor: float = 1.0) -> float:
-        """Give the idle share of the schedule with some times as many micro-batches."""
+        """Return the idle share of the schedule with some times as many micro-batches."""
         batches = factor * self.micro_batches * self.chunks
         return (self.stages - 1) / (batches + self.stages - 1)
 
     def gain(self, factor: float) -> float:
-        """Give the share of the step that as many micro-batches of equal work in all save."""
+        """Return the share of the step that as many micro-batches of equal work in all save."""
         return 1 - (1 - self.by_design()) / (1 - self.by_design(factor))
 
 
@@ -159,12 +159,12 @@ class _Explained(NamedTuple):
 
     @property
     def words(self) -> str:
-        """Say how much of the slowdown it is; never more than all."""
+        """Describe how much of the slowdown it is; never more than all."""
         return "all" if self.of_slowdown >= 0.995 else f"{self.of_slowdown:.0%}"
 
     @property
     def doubt(self) -> str:
-        """Say why a cause may gain more than there is to gain."""
+        """Explain why a cause may gain more than there is to gain."""
         if self.of_slowdown < 1.005:
             return ""
         return (
@@ -180,7 +180,7 @@ def _doubts(*doubts: str) -> str:
 def _explained(
     operated: Operated, cause: str, least_share: float, least_explained: float
 ) -> _Explained | None:
-    """Say how much one cause explains; None if too little, or if another cause is the verdict."""
+    """Return how much one cause explains; None if too little or if the verdict is another."""
     column, verdict = _CAUSES[cause]
     explained = operated.slowdown[column]
     if pd.isna(explained) or operated.slowdown["verdict"] not in (verdict, "other"):

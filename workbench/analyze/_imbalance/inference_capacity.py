@@ -31,7 +31,7 @@ _NOISY = "the simulated latency is uncertain by more than 5 %: the nodes are ver
 
 @dataclass(frozen=True)
 class ServiceGoal:
-    """What is to be served, and how fast.
+    """The load to serve, and its latency limit.
 
     Attributes
     ----------

@@ -107,7 +107,7 @@ class RecommendationModel:
             raise WorkbenchError(msg + f"{len(self.tables)}, {self.top} and {self.interaction!r}")
 
     def _joined(self) -> tuple[int, int]:
-        """Give the width of the interaction's output, and its multiplications beyond weights."""
+        """Return the width of the interaction's output, and its multiplications beyond weights."""
         dims = [*([self.bottom[-1]] if self.bottom else []), *self.tables["dim_count"].tolist()]
         if self.interaction != "dot":
             return sum(dims), 0
@@ -345,7 +345,7 @@ def _rows(model: RecommendationModel, node: InferenceNode) -> list[dict[str, Any
 
 
 def _times(model: RecommendationModel, node: InferenceNode) -> tuple[dict[str, float], int, str]:
-    """Give the seconds of each resource per batch, the bytes needed, and a doubt."""
+    """Return the seconds of each resource per batch, the bytes needed, and a doubt."""
     card, cards, batch = node.card, node.cards, node.batch
     pooling, vectors = (
         model.tables["pooling_ratio"].to_numpy(dtype=np.float64),

@@ -76,7 +76,7 @@ def chunked(lengths: Ints, *, context: int, batch_sequences: int) -> Packed:
 
 
 def greedy(pieces: Packed, *, context: int, batch_sequences: int, window: int) -> Packed:
-    """Pack the pieces of a plain loader anew over a window of batches, the longest first.
+    """Pack the pieces of a plain loader again over a window of batches, the longest first.
 
     Each piece goes where the sum of squares is smallest and has room; one that fits nowhere
     is split over the emptiest sequences. What does not fill a window is dropped.
@@ -202,7 +202,7 @@ def delay_queues(
 
 
 def _by_batch(rows: Ints, batch: Ints) -> dict[int, list[int]]:
-    """Give the rows of each batch, in the order they come; batches ascend."""
+    """Return the rows of each batch, in the order they come; batches ascend."""
     if not len(rows):
         return {}
     keys = batch[rows]
@@ -222,7 +222,7 @@ def _spread(
     out: tuple[list[int], list[int]],
     shape: tuple[int, int, float],
 ) -> list[int]:
-    """Give every document to a micro-batch of one global batch; return those that fit nowhere."""
+    """Assign documents to micro-batches of one global batch; return those that fit nowhere."""
     first, count, limit = shape
     rows, micro_batches = out
     heap = [(0.0, micro_batch) for micro_batch in range(count)]
@@ -244,7 +244,7 @@ def _spread(
                 held.append(row)
                 too_long = length
                 continue
-            # Not the least loaded one, so the heap has to be built anew.
+            # Not the least loaded one, so the heap has to be built again.
             heap[:] = [(w + work[row] if p == micro_batch else w, p) for w, p in heap]
             heapify(heap)
         used[micro_batch] += length
@@ -281,7 +281,7 @@ def best_fit(
 
 
 def _best_fitting(lengths: list[int], context: int) -> tuple[Ints, int]:
-    """Give the sequence of every document, and how many sequences there are."""
+    """Return the sequence of every document, and how many sequences there are."""
     rooms: list[tuple[int, int]] = []
     sequences = []
     count = 0
@@ -320,7 +320,7 @@ def merged(first: Ints, second: Ints) -> Ints:
 
 
 def windows(keys: Ints) -> list[Ints]:
-    """Give the rows of each key 0, 1, 2 ... of an ascending column."""
+    """Return the rows of each key 0, 1, 2 ... of an ascending column."""
     if not len(keys):
         return []
     edges = np.searchsorted(keys, np.arange(int(keys[-1]) + 2))
@@ -365,7 +365,7 @@ class PackingPlan:
     ----------
     strategy
         ``"plain"`` concatenates all documents and cuts every context; ``"greedy"`` puts the
-        pieces of a window anew into sequences of one length, longest first; ``"solver"``
+        pieces of a window again into sequences of one length, longest first; ``"solver"``
         does that exactly; ``"delay queues"`` packs sequences of any length and lets long
         documents wait for each other (WLB-LLM); ``"best fit"`` is best-fit decreasing with
         whole documents, as trainers ship it.

@@ -29,7 +29,7 @@ class Packing:
     cut_count
         Documents that were cut into several pieces.
     left_tokens
-        Tokens that did not get into a micro-batch: waiting, held back for want of memory,
+        Tokens that did not get into a micro-batch: waiting, held back for lack of memory,
         or too few at the end to fill a batch.
     left_square_share
         What these are of all squared lengths, and so of the attention.

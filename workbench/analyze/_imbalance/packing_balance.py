@@ -1,4 +1,4 @@
-"""How even the work of micro-batches is, and what a way of packing costs."""
+"""Balance of the work of micro-batches, and the cost of a way of packing."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def _balance(packing: Packing, edge_batches: int) -> dict[str, object]:
     total = len(table) // plan.batch_sequences
     edge = edge_batches if total > 3 * edge_batches else total // 6
     if total == 0:
-        msg = f"{plan.label()}: no whole global batch was packed; give more documents"
+        msg = f"{plan.label()}: no complete global batch was packed; pass more documents"
         raise WorkbenchError(msg)
     kept = slice(edge, total - edge)
 
@@ -106,7 +106,7 @@ def _balance(packing: Packing, edge_batches: int) -> dict[str, object]:
 
 
 def _is_stuck(packing: Packing) -> bool:
-    """Say whether more than a whole batch is held back for want of memory."""
+    """Return whether more than a whole batch is held back for lack of memory."""
     plan = packing.plan
     return packing.held_back_tokens > plan.batch_sequences * plan.context_tokens
 
@@ -115,12 +115,12 @@ def _doubts(packing: Packing, measured: int, empty: int) -> list[str]:
     full = packing.queues[~packing.queues["is_stable"]]
     doubts = [
         f"the queue from {short_tokens(start)} receives {ratio:.2f} times what it can release: "
-        "delay grows for ever"
+        "the delay grows without bound"
         for start, ratio in zip(full["from_tokens"], full["arrival_ratio"], strict=True)
     ]
     if _is_stuck(packing):
         doubts.append(
-            f"{packing.held_back_tokens:,} tokens found no memory: delay grows for ever; "
+            f"{packing.held_back_tokens:,} tokens found no memory: the delay grows without bound; "
             "raise memory_ratio"
         )
     if packing.left_square_share > 0.01:

@@ -28,7 +28,7 @@ from workbench.tables import (
 Floats: TypeAlias = NDArray[np.float64]
 
 # A backward pass computes the gradients of inputs and of weights: two products for each of the
-# forward ones, and five for the two of attention, one of which is computed anew.
+# forward ones, and five for the two of attention, one of which is recomputed.
 BACKWARD_LINEAR_RATIO = 2.0
 BACKWARD_ATTENTION_RATIO = 2.5
 
@@ -80,7 +80,7 @@ class Parallelism:
 def micro_batch_costs(
     sharding: pd.DataFrame, *, strategy: ContextStrategy = "adaptive", overhead_cost: float = 0.0
 ) -> pd.DataFrame:
-    """Give the forward and backward time of every micro-batch.
+    """Return the forward and backward time of every micro-batch.
 
     Parameters
     ----------

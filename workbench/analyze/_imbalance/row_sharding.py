@@ -92,7 +92,7 @@ def row_cache(popularity: pd.DataFrame, *, cached_rows: Sequence[int]) -> pd.Dat
     Raises
     ------
     WorkbenchError
-        If a size is no whole number from 0, or the shares do not add up to 1.
+        If a size is not a whole number from 0, or the shares do not add up to 1.
 
     Notes
     -----
@@ -120,7 +120,7 @@ def row_cache(popularity: pd.DataFrame, *, cached_rows: Sequence[int]) -> pd.Dat
 
 
 def _cached(rows: Floats, share: Floats, size: int) -> Floats:
-    """Give the probability that a row of each class is in an LRU cache of some rows."""
+    """Return the probability that a row of each class is in an LRU cache of some rows."""
     from scipy.optimize import brentq
 
     used = share > 0
@@ -282,7 +282,7 @@ def _check(hot: list[int], count: int, *, units: int, copies: int) -> None:
         msg = f"hot_rows must be from 0 to {count - 1:,}, one less than there are rows, not {hot}"
         raise WorkbenchError(msg)
     if units > count:
-        msg = f"{units:,} units for {count:,} rows: some would have none; use fewer units"
+        msg = f"{units:,} units for {count:,} rows: some would get none; use fewer units"
         raise WorkbenchError(msg)
     if copies > units:
         msg = f"{copies:,} copies need as many units, there are {units:,}"

@@ -32,7 +32,7 @@ _BATCHED_COPY = 2.455
 
 @dataclass(frozen=True)
 class ShardingAssumptions:
-    """What the costs of shards are worked out from: batch, bandwidths, memory.
+    """Inputs of the costs of shards: batch, bandwidths, memory.
 
     Bandwidths and batch are the defaults of torchrec's planner 1.9.2 (a V100 with one 100 Gbit/s
     port); the memory is that of an 80 GB GPU, as torchrec's 32 GiB cannot hold the largest tables.
@@ -241,7 +241,7 @@ def table_sharding(
     Raises
     ------
     TableError
-        If ``tables`` is no table of embedding tables.
+        If ``tables`` is not a table of embedding tables.
     WorkbenchError
         If a table does not fit (the message names it, and what it lacks), a name occurs
         twice, or an option is not possible.
@@ -468,7 +468,7 @@ class NoRoomError(Exception):
 
 
 class Loads(NamedTuple):
-    """What is to be placed, and where there is how much room."""
+    """Loads to place, and the room at each place."""
 
     weight: Floats
     memory: Ints
@@ -478,7 +478,7 @@ class Loads(NamedTuple):
 
 
 def least_loaded(loads: Loads, order: Ints) -> Ints:
-    """Give each load, in an order, to the least loaded place that has room for it."""
+    """Assign each load, in order, to the least loaded place that has room for it."""
     heap = [(0.0, target) for target in range(loads.places)]
     room = [loads.room] * loads.places
     weights, memory = loads.weight.tolist(), loads.memory.tolist()
@@ -500,7 +500,7 @@ def least_loaded(loads: Loads, order: Ints) -> Ints:
 
 
 def _wished(loads: Loads, wishes: Ints) -> Ints:
-    """Give each load the place that it wishes, or the next one that has room."""
+    """Assign each load to the place it prefers, or to the next one that has room."""
     room = [loads.room] * loads.places
     chosen = wishes.copy()
     for position, (wish, memory) in enumerate(

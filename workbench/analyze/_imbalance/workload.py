@@ -1,4 +1,4 @@
-"""What a document costs: attention grows with its square, everything else with its length."""
+"""Cost of a document: attention grows with its square, everything else with its length."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from workbench.tables import (
 
 
 def workload(length_tokens: NDArray[np.int64], crossover_tokens: float) -> NDArray[np.float64]:
-    """Give the work of documents, in units of the linear work of one crossover length.
+    """Return the work of documents, in units of the linear work of one crossover length.
 
     Parameters
     ----------
@@ -199,7 +199,7 @@ def launch_loss(attention: pd.DataFrame) -> pd.DataFrame:
 
 
 def length_shares(lengths: pd.DataFrame, *, cut_tokens: int | None = None) -> pd.DataFrame:
-    """Say for every length how many documents are longer, and what the shorter ones hold.
+    """Count for every length how many documents are longer, and the tokens in the shorter ones.
 
     Parameters
     ----------
@@ -424,7 +424,7 @@ def load_imbalance(
 def _groups(
     loads: ArrayLike | pd.DataFrame, value: str | None, by: str | Sequence[str] | None
 ) -> Iterator[tuple[str, dict[str, Any], Loads]]:
-    """Give name, keys and checked loads of every group."""
+    """Yield name, keys and checked loads of every group."""
     keys = [by] if isinstance(by, str) else list(by or [])
     if isinstance(loads, pd.DataFrame):
         _check_columns(loads, value, keys)
@@ -445,7 +445,7 @@ def _groups(
 def _plain(loads: ArrayLike, *, has_names: bool) -> NDArray[Any]:
     array = np.asarray(loads)
     if has_names:
-        msg = "value= and by= name columns of a frame; these loads are no frame"
+        msg = "value= and by= name columns of a frame; these loads are not frames"
         raise WorkbenchError(msg)
     if array.ndim != 1:
         msg = f"loads have {array.ndim} dimensions, need 1; pass a frame and by= for groups"
@@ -455,7 +455,7 @@ def _plain(loads: ArrayLike, *, has_names: bool) -> NDArray[Any]:
 
 def _check_columns(frame: pd.DataFrame, value: str | None, keys: list[str]) -> None:
     if value is None:
-        msg = f"say with value= which column holds the loads; there are {list(frame.columns)}"
+        msg = f"name the column of loads with value=; there are {list(frame.columns)}"
         raise WorkbenchError(msg)
     if missing := [name for name in (value, *keys) if name not in frame]:
         msg = f"the loads have no column {missing}; there are {list(frame.columns)}"

@@ -21,7 +21,7 @@ SECOND = 1_000_000_000
 
 
 def offset_ns(clock_offset_s: float) -> int:
-    """Give how far the clock of a meter is ahead in ns, or raise if that is not known."""
+    """Return how far the clock of a meter is ahead in ns, or raise if that is not known."""
     if not is_finite(clock_offset_s):
         msg = (
             f"clock_offset_s must be a finite number of seconds, not {clock_offset_s!r}; where "
@@ -94,11 +94,11 @@ class EnergyCurves:
         return count
 
     def reach(self) -> tuple[int, int]:
-        """Give the first and the last reading of all; 0 and 0 without readings."""
+        """Return the first and the last reading of all; 0 and 0 without readings."""
         return (self.signal.earliest_ns, self.signal.latest_ns) if self.signal else (0, 0)
 
     def period_s(self) -> float:
-        """Give the median time between two readings that belong together; 0 without any."""
+        """Return the median time between two readings that belong together; 0 without any."""
         if self.signal is None:
             return 0.0
         steps = np.diff(self.signal.time_ns)[self.signal.joined[1:]]
@@ -112,7 +112,7 @@ _TOTALS = ("total", "sum", "all", "system")
 
 
 def refuse_double_counting(names: pd.Series | pd.Index, entities: pd.DataFrame | None) -> pd.Index:
-    """Give the names to sum, each once, or raise if one of them is known to hold another.
+    """Return the names to sum, each once, or raise if one of them is known to hold another.
 
     Refused are scopes that may hold each other, a name that is a part of another, as
     ``node001/gpu0`` is of ``node001`` and of ``node001/total``, and the AC and the DC side of one
@@ -153,7 +153,7 @@ def _twice(first: str, second: str) -> str:
     # Names that only their files tell apart may be of two hosts, which would say so.
     hosts = "; if they are of two hosts, load them with node=" if first.endswith(")") else ""
     return (
-        f"{first!r} and {second!r} meter one thing, e.g. the AC and the DC side of a supply, and "
+        f"{first!r} and {second!r} meter one load, e.g. the AC and the DC side of a supply, and "
         "their sum would count it twice; keep the meters of one side, e.g. power[~power['entity']"
         f".isin([{second!r}, ...])], or load their files alone{hosts}"
     )
@@ -224,7 +224,7 @@ class Signal:
 
 
 def signal(power: pd.DataFrame, *, longest_gap_periods: float) -> Signal:
-    """Give readings of power, and which neighbours are near enough to know the time between.
+    """Return readings of power, and which neighbours are near enough to know the time between.
 
     As :func:`readings_of`, of table :data:`workbench.tables.POWER`, which is checked.
     """
@@ -293,7 +293,7 @@ def _in_order(codes: Times, time: Times, value: Numbers) -> tuple[Times, Times, 
 def known_up_to(
     readings: Signal, at_ns: Times, *, method: EnergyMethod = "trapezoid"
 ) -> Iterator[tuple[slice, Numbers, Times]]:
-    """Give the energy and the covered time of every entity from its first reading to instants.
+    """Yield the energy and the covered time of every entity from its first reading to instants.
 
     ``at_ns`` are in increasing order. Power is a straight line between readings ("trapezoid") or
     what the later one says ("mlperf"). Yields a slice of entities, their energy [J] and their

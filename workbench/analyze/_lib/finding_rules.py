@@ -94,12 +94,12 @@ def rule(
 
 
 def rows_of(table: pd.DataFrame) -> list[Any]:
-    """Give the rows of a table as named tuples."""
+    """Return the rows of a table as named tuples."""
     return list(table.itertuples())
 
 
 def first_of(table: pd.DataFrame) -> Any:
-    """Give the first row of a table by the names of its columns."""
+    """Return the first row of a table by the names of its columns."""
     return table.iloc[0]
 
 

@@ -1,4 +1,4 @@
-"""What a launch usually takes from its call to the work."""
+"""Usual time of a launch from its call to the work."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from workbench.analyze._lib.rows import Ints
 
 
 def usual_latency(delay: Ints, *, fewest: int, longest_ns: int, default_ns: int) -> int:
-    """Give the median of some delays, at most `longest_ns` [ns].
+    """Return the median of some delays, at most `longest_ns` [ns].
 
     Fewer than `fewest` tell nothing: then it is `default_ns`. A longer median is that of work which
     something else than its launch held up.

@@ -64,7 +64,7 @@ def _of_stage(
 
 
 def refusal(kind: ScheduleKind, stages: int, micro_batches: int, chunks: int) -> str:
-    """Say which rule of a schedule is broken; an empty text means none is."""
+    """Describe the first broken rule of a schedule; empty if there is none."""
     if kind in ("gpipe", "1f1b") and chunks != 1:
         return f"{kind} has one chunk per stage, not {chunks}; interleaved has several"
     if kind == "interleaved" and chunks < 2:
@@ -206,7 +206,7 @@ Floats: TypeAlias = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Plan:
-    """What each pass waits for, and the passes in waves that can be worked out at once.
+    """Dependencies of each pass, and the passes in waves that can be computed at once.
 
     ``before`` is the pass before on the stage, ``needs`` the one that makes the input, and
     ``partner_needs`` that of the overlapped pass; a row that there is none is the number of rows.

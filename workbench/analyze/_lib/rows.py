@@ -358,7 +358,7 @@ _ELEMENT_BYTES = {
 
 
 def operations(events: pd.DataFrame, row: Ints) -> Ints:
-    """Give the operation of some rows as positions in OPERATIONS.
+    """Return the operation of some rows as positions in OPERATIONS.
 
     What was recorded as the collective decides, else the name of the kernel.
     """

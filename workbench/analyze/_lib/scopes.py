@@ -1,4 +1,4 @@
-"""What an analysis needs to see: one rank at a time, or the communication of all ranks."""
+"""Scope of an analysis: one rank at a time, or the communication of all ranks."""
 
 from __future__ import annotations
 

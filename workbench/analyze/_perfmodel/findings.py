@@ -143,7 +143,7 @@ class Replayed(JobEvidence):
 
     @property
     def doubt(self) -> str:
-        """Say what speaks against the replay."""
+        """Describe what speaks against the replay."""
         row = self.built.fidelity.iloc[0]
         doubts = [str(row["doubt"])] if row["doubt"] else []
         if abs(row["error_ratio"]) > _MOST_ERROR:

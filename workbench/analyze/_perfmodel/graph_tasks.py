@@ -137,7 +137,7 @@ def _words(kind: NDArray[np.int8]) -> NDArray[np.object_]:
 def _at_points(
     graph: ExecutionGraph, number: Ints, on_lane: NDArray[np.bool_]
 ) -> tuple[Ints, Ints]:
-    """Give the task of a thread or stream that ends, and the one that begins, at each point."""
+    """Return the task of a thread or stream that ends, and the one that begins, at each point."""
     ending, beginning = np.full((2, len(graph.time_ns)), MISSING)
     # What begins a thread has no segment before it, but can wait for another thread.
     ending[graph.target[number != MISSING]] = number[number != MISSING]

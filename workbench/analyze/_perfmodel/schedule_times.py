@@ -72,7 +72,7 @@ class PassTimes:
 
 
 def schedule_times(schedule: pd.DataFrame, times: PassTimes) -> pd.DataFrame:
-    """Say when every pass of a schedule runs.
+    """Compute when every pass of a schedule runs.
 
     Parameters
     ----------
@@ -122,7 +122,7 @@ def schedule_times(schedule: pd.DataFrame, times: PassTimes) -> pd.DataFrame:
 
 
 def schedule_summary(times: pd.DataFrame) -> pd.DataFrame:
-    """Say what each laid-out schedule costs: its step, its bubble and its memory.
+    """Compute the step time, bubble and memory of each schedule.
 
     Parameters
     ----------
@@ -288,7 +288,7 @@ def _durations(passes: Plan, times: PassTimes) -> tuple[Floats, Floats]:
 def _paired(
     order: Order, dur: Floats, overlapped_ns: Durations | None, shape: tuple[int, int]
 ) -> Floats:
-    """Give two passes that overlap the duration of their pair."""
+    """Set the duration of two passes that overlap to that of their pair."""
     pairs = order.partner >= 0
     if overlapped_ns is None:
         return np.where(pairs, dur + dur[order.partner], dur)

@@ -20,7 +20,7 @@ def capping_events(
     longest_gap_periods: float = 3.0,
     least_load_share: float = 0.5,
 ) -> pd.DataFrame:
-    """Find the stretches in which each device was held back by power.
+    """Find the segments in which each device was held back by power.
 
     Each device is judged by the best evidence it has: the clock event reasons, else a counter
     of time held back, else power that stays at its limit, which is a hint only. A device without
@@ -40,7 +40,7 @@ def capping_events(
         A pause longer than so many median periods of the device ends an event.
     least_load_share
         Share of the power when capped from which an uncapped clock is compared: an idle device
-        is no measure.
+        is not a measure.
 
     Returns
     -------
@@ -107,7 +107,7 @@ def _runs(readings: pd.DataFrame, least_reading_count: int) -> pd.DataFrame:
     )
     capped = valid.assign(run=starts.cumsum())[valid["is_capped"]]
     counts = capped.groupby("run")["run"].transform("size")
-    # Power at its limit for a moment is no capping.
+    # Power at its limit for a moment is not capping.
     return capped[(capped["evidence"] != AT_LIMIT) | (counts >= least_reading_count)]
 
 
@@ -151,7 +151,7 @@ def _events(runs: pd.DataFrame) -> pd.DataFrame:
 def _uncapped_clocks(
     readings: pd.DataFrame, events: pd.DataFrame, least_load_share: float
 ) -> pd.Series:
-    """Give the median clock of each device under load while it was not capped."""
+    """Return the median clock of each device under load while it was not capped."""
     needed = least_load_share * events.groupby("entity")["power_w"].median()
     free = readings[readings["is_known"] & ~readings["is_capped"]]
     least = free["entity"].map(needed).astype("float64")
@@ -171,8 +171,8 @@ def capped_share(
 ) -> pd.DataFrame:
     """Tell of each device how much of its time was capped, and how much is known at all.
 
-    No event can mean that nothing was capped or that nothing tells. Here every device has a row,
-    with its evidence and how much of the time that evidence covers.
+    No event can mean that nothing was capped or that nothing was recorded. Here every device
+    has a row, with its evidence and how much of the time that evidence covers.
 
     Parameters
     ----------
@@ -229,7 +229,7 @@ REASONS, COUNTER, AT_LIMIT, NOTHING = (
 def judged_readings(
     power: pd.DataFrame, states: pd.DataFrame, *, limit_share: float, longest_gap_periods: float
 ) -> tuple[pd.DataFrame, pd.Index]:
-    """Give every reading with what it says about capping, and the names of the entities.
+    """Return every reading with what it says about capping, and the names of the entities.
 
     Rows are by entity (a position in the names) and time: ``evidence``, ``is_known``,
     ``is_capped``, ``period_ns`` (median of the entity), the interval that the reading stands for
@@ -331,7 +331,7 @@ def _place(facts: pd.DataFrame, longest_gap_periods: float) -> None:
     by_entity = time.groupby(facts["entity"], sort=False)
     before, after = time - by_entity.shift(1), by_entity.shift(-1) - time
     counted = facts["evidence"] == COUNTER
-    # A counter tells of all the time since the reading before, and of nothing else.
+    # A counter covers all the time since the reading before, and nothing else.
     longest = (longest_gap_periods * facts["period_ns"]).where(~counted, facts["step_ns"])
     half = facts["period_ns"] / 2
     # Negated, so that the first reading, which has none before it, follows a gap.

@@ -1,4 +1,4 @@
-"""What power capping cost a job in time, with the reasons to doubt the number."""
+"""Cost of power capping in job time, with the reasons to doubt the number."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def capping_cost(
     first_step_count
         Steps dropped at the start of each attempt (warm-up, compilation).
     longest_step_ratio
-        Steps longer than so many medians of their like (capped or not) are dropped: evaluations
+        Steps longer than so many medians of their kind (capped or not) are dropped: evaluations
         and checkpoints.
     confidence_level
         Share of the bootstrap interval.
@@ -65,7 +65,7 @@ def capping_cost(
     -----
     ``cost = sum over capped steps of (duration - median of uncapped steps)``. A step is capped
     if it shares time with an event, uncapped if it does not even with the uncertainty of the
-    event's ends. The local cost compares each stretch of capped steps with the 5 nearest
+    event's ends. The local cost compares each segment of capped steps with the 5 nearest
     uncapped steps on either side, and takes the slower side. The interval is that of a moving
     block bootstrap of both groups (2,000 resamples, blocks of the cube root of their size), as
     steps that follow each other are alike.
@@ -152,7 +152,7 @@ def _resampled(values: _Times, rng: np.random.Generator) -> _Times:
 
 
 def _sides(kept: pd.DataFrame) -> list[tuple[Any, ...]]:
-    """Give each stretch of capped steps with the medians of the uncapped steps around it."""
+    """Return each segment of capped steps with the medians of the uncapped steps around it."""
     is_capped = (kept["state"] == CAPPED).to_numpy()
     durations = kept["dur_s"].to_numpy()
     free = np.flatnonzero((kept["state"] == UNCAPPED).to_numpy())
@@ -175,7 +175,7 @@ def _thin(capped: _Times, free: _Times) -> list[str]:
 
 
 def _confounded(sides: list[tuple[Any, ...]], cost: float, local: float, width: float) -> list[str]:
-    """Say what speaks for another cause in the same steps."""
+    """List signs of another cause in the same steps."""
     doubts = []
     apart = [max(around) / min(around) - 1 for _, *around in sides if len(around) == 2]
     if len(apart) < len(sides):
@@ -201,7 +201,7 @@ CAPPED, UNCAPPED, UNSURE = "capped", "uncapped", "unsure"
 def capped_steps(
     events: pd.DataFrame, steps: pd.DataFrame, *, first_step_count: int, longest_step_ratio: float
 ) -> pd.DataFrame:
-    """Give the steps in order of time with their duration, state, and whether they are kept.
+    """Return the steps in order of time with their duration, state, and whether they are kept.
 
     ``state`` is capped, uncapped, or unsure: within the uncertainty of an event's end.
     """
@@ -335,7 +335,7 @@ def capping_blame(
 
 
 def _pairs(events: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:
-    """Give every pair of step and device that was capped in it."""
+    """Return every pair of step and device that was capped in it."""
     positions = [
         np.arange(len(rows))[overlapped(rows, start, end)]
         for start, end in zip(events["start_ns"], events["end_ns"], strict=True)
@@ -348,7 +348,7 @@ def _pairs(events: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def _is_most_held_back(pairs: pd.DataFrame) -> pd.Series:
-    """Say of each pair whether no other device of the step was held back more."""
+    """Return for each pair whether no other device of the step was held back more."""
     all_told = pairs["clock_loss_ratio"].notna().groupby(pairs["at"]).transform("all")
     any_clock = pairs["clock_mhz"].notna().groupby(pairs["at"]).transform("all")
     # Losses and clocks cannot be ranked together, so one measure serves all devices of a step.

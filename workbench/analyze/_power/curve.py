@@ -1,4 +1,4 @@
-"""What a power limit does to the speed and energy of a job, from sweeps over limits."""
+"""Effect of a power limit on the speed and energy of a job, from sweeps over limits."""
 
 from __future__ import annotations
 
@@ -185,7 +185,7 @@ def extended_curve(
     Raises
     ------
     WorkbenchError
-        If a limit is no number above 0, a curve has fewer than two limits, a method cannot
+        If a limit is not a number above 0, a curve has fewer than two limits, a method cannot
         answer, or the speed would fall to 0 or below.
 
     Examples
@@ -213,7 +213,7 @@ def _added(
     own: pd.DataFrame, limits: _Floats, method: str, shape: Callable[[_Floats], _Floats] | None
 ) -> pd.DataFrame:
     name, had = _name(own), own["limit_w"].to_numpy()
-    # What was extrapolated before is no knowledge to build on.
+    # What was extrapolated before is not knowledge to build on.
     own = own[~own["is_extrapolated"]].sort_values("limit_w", ignore_index=True)
     limits_w = own["limit_w"].to_numpy()
     if len(np.unique(limits_w)) < 2 or len(np.unique(limits_w)) < len(limits_w):
@@ -341,13 +341,13 @@ def power_knees(curve: pd.DataFrame, *, kept_speed_share: float = 0.95) -> pd.Da
     -------
     pandas.DataFrame
         Table :data:`workbench.tables.POWER_KNEES`, one row per GPU and job. Without power there
-        are no energies, and what needs them is missing.
+        are not energies, and what needs them is missing.
 
     Raises
     ------
     WorkbenchError
         If the share is none, a curve keeps it nowhere, or a row was extrapolated: knees of
-        guesses are no finding.
+        guesses are not findings.
 
     Notes
     -----
@@ -414,7 +414,7 @@ def _knees(own: pd.DataFrame, kept_speed_share: float) -> dict[str, Any]:
 
 
 def _kept(own: pd.DataFrame, kept_speed_share: float) -> float:
-    """Give the smallest limit that keeps a speed, or say that the curve has none."""
+    """Return the smallest limit that keeps a speed, or say that the curve has none."""
     kept = own.loc[own["speed_ratio"] >= kept_speed_share, "limit_w"]
     if kept.empty:
         msg = (
@@ -435,7 +435,7 @@ def _knee(limit: np.ndarray, speed: np.ndarray) -> float:
 
 
 def _knees_doubts(row: dict[str, Any]) -> str:
-    """Say what does not look like the effect of a limit."""
+    """Describe what does not look like the effect of a limit."""
     doubts = []
     if row["speed_loss_ratio"] < 0:
         doubts.append(
@@ -455,7 +455,7 @@ def _knees_doubts(row: dict[str, Any]) -> str:
 
 
 def published_curve(name: str = "gb200-meta") -> pd.DataFrame:
-    """Give the speed that others published for some power limits.
+    """Return the speed that others published for some power limits.
 
     What lies between or beyond the published limits comes from
     :func:`workbench.analyze.extended_curve`, marked.
@@ -499,7 +499,7 @@ def published_curve(name: str = "gb200-meta") -> pd.DataFrame:
 
 
 def published_gains(gpu: str | None = None) -> pd.DataFrame:
-    """Give the gains in cluster throughput that others published for lower power limits.
+    """Return the gains in cluster throughput that others published for lower power limits.
 
     Printed numbers are rounded, and a quotient of two of them is known less well than it looks:
     1.9 / 1.7 may be anything from 1.06 to 1.18.
@@ -540,7 +540,7 @@ def published_gains(gpu: str | None = None) -> pd.DataFrame:
 
 
 def provisioning_facts() -> pd.DataFrame:
-    """Give published numbers about a large site and its power, each with source and trust.
+    """Return published numbers about a large site and its power, each with source and trust.
 
     Returns
     -------

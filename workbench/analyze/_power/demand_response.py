@@ -1,4 +1,4 @@
-"""What holding a feed to a level costs, and how many more machines the feeds would bear."""
+"""Cost of limiting a feed to a level, and how many more machines the feeds would support."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def demand_response(
     entity: str | None = None,
     policies: Sequence[PowerPolicy] = ("cost", "priority", "slack"),
 ) -> pd.DataFrame:
-    """Say what it costs to hold a feed to a share of its peak for some minutes.
+    """Compute the cost of limiting a feed to a share of its peak for some minutes.
 
     Energy that is not drawn is not all saved: the work that was not done draws power later.
 
@@ -123,7 +123,7 @@ def _response(case: Case, limits: Floats, policy: str, name: str) -> dict[str, A
 
 
 def _outcome(case: Case, cut: Floats) -> tuple[Floats, NDArray[np.bool_]]:
-    """Give slowdowns of jobs, and loads below their floors, where all demands are known."""
+    """Return slowdowns of jobs, and loads below their floors, where all demands are known."""
     below = cut > case.slack + _ROUNDING * case.demand
     return case.slowdowns(cut)[:, case.is_known], below[:, case.is_known]
 

@@ -104,7 +104,7 @@ def energy(
 
 
 class Known(NamedTuple):
-    """What is known of each entity in a window, and what bounds the rest."""
+    """Measured energy of each entity in a window, and bounds of the rest."""
 
     energy_j: Numbers
     covered_s: Numbers
@@ -127,7 +127,7 @@ def integrated(
 def window(
     earliest_ns: int, latest_ns: int, start_ns: int | None, end_ns: int | None
 ) -> tuple[int, int]:
-    """Give the window as requested, or that of the readings; refuse an empty one."""
+    """Return the window as requested, or that of the readings; refuse an empty one."""
     start = earliest_ns if start_ns is None else int(start_ns)
     end = latest_ns if end_ns is None else int(end_ns)
     if end <= start:
@@ -415,7 +415,7 @@ def pue(facility: pd.DataFrame, it: pd.DataFrame, *, window_s: float | None = No
 
 
 def _period(facility: pd.DataFrame, entry: pd.DataFrame) -> int:
-    """Give the length of the cells in ns, or raise if those of both do not fit each other."""
+    """Return the length of the cells in ns, or raise if those of both do not fit each other."""
     steps = np.concatenate([np.diff(totals["time_ns"].to_numpy()) for totals in (facility, entry)])
     if len(facility) < 1 or len(entry) < 1 or len(steps) < 1:
         msg = "PUE needs totals of two cells or more; make them with analyze.power_totals"

@@ -66,7 +66,7 @@ class Metered:
 
     @cached_property
     def events(self) -> pd.DataFrame:
-        """Stretches of capping."""
+        """Segments of capping."""
         return capping_events(self.log.power, self.log.states)
 
     @cached_property
@@ -183,7 +183,7 @@ def odd_gpu(
     metered: Metered, *, least_gap_share: float = 0.12, fewest_gpus: float = 4,
     least_deviations: float = 4.0,
 ) -> Iterator[Finding]:  # fmt: skip
-    """A GPU draws less power than its like at the same load."""
+    """A GPU draws less power than its peers at the same load."""
     table = metered.by_gpu
     table = table[(table["reading_count"] >= 10) & table["power_w"].notna()]
     if len(table) < fewest_gpus:
@@ -357,7 +357,7 @@ def telemetry_gaps(
 def hot_gpu(
     metered: Metered, *, most_c: float = 88.0, least_gap_c: float = 12.0
 ) -> Iterator[Finding]:
-    """A GPU is far hotter than its like."""
+    """A GPU is far hotter than its peers."""
     hottest = metered.log.states.groupby(metered.log.states["entity"].astype(str))[
         "temperature_c"
     ].max()

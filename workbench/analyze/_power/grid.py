@@ -115,7 +115,7 @@ def check_share(least_covered_share: float) -> None:
 
 
 def edges_of(readings: Signal, period_s: float, start_ns: int | None, end_ns: int | None) -> Times:
-    """Give the edges of the cells; refuse an empty grid and one that fits no memory."""
+    """Return the edges of the cells; refuse an empty grid and one that fits no memory."""
     if not period_s > 0 or np.isinf(period_s) or round(period_s * _NS) < 1:
         msg = f"period_s must be a time of 1 ns or more, in s; got {period_s!r}"
         raise ValueError(msg)
@@ -186,7 +186,7 @@ def power_totals(
     Raises
     ------
     ValueError
-        If ``least_covered_share`` is no share.
+        If ``least_covered_share`` is not a share.
     WorkbenchError
         If there is nothing to sum, the cells differ between entities, or one entity holds
         another.
@@ -396,7 +396,7 @@ def power_sampled(power: pd.DataFrame, *, point_count: int = 2000) -> pd.DataFra
     WorkbenchError
         If it holds several entities, or is not in order of time.
     ValueError
-        If ``point_count`` is no whole number from 8.
+        If ``point_count`` is not a whole number from 8.
 
     References
     ----------
@@ -535,7 +535,7 @@ _LEAST_COVERED_SHARE = 0.5
 
 
 def power_sum(power: pd.DataFrame, *, period_s: float | None = None) -> pd.DataFrame:
-    """Give the sum over all meters as one uniform series.
+    """Return the sum over all meters as one uniform series.
 
     This is :func:`workbench.analyze.power_grid` and :func:`workbench.analyze.power_totals` in one
     call, in cells so short that they do not blunt dips and ramps.
@@ -560,7 +560,7 @@ def power_sum(power: pd.DataFrame, *, period_s: float | None = None) -> pd.DataF
     Raises
     ------
     WorkbenchError
-        If one meter holds another, or ``period_s`` is no positive number.
+        If one meter holds another, or ``period_s`` is not a positive number.
     ValueError
         If there are too many cells; a clock that jumps makes them.
 

@@ -208,7 +208,7 @@ def feeds(topology: pd.DataFrame) -> Feeds:
 
 
 def places_in(tree: Feeds, entities: pd.Index, text: str) -> NDArray[np.int64]:
-    """Give the position of each entity in the tree, or raise if it has none."""
+    """Return the position of each entity in the tree, or raise if it has none."""
     positions = tree.names.get_indexer(entities.astype(object))
     if (positions < 0).any():
         missing = [str(name) for name in entities[positions < 0][:3]]
@@ -221,7 +221,7 @@ def places_in(tree: Feeds, entities: pd.Index, text: str) -> NDArray[np.int64]:
 
 
 def parts_of(tree: Feeds, is_metered: NDArray[np.bool_]) -> list[list[int]]:
-    """Give the parts of each thing: the nearest meters below it, and leaves without a meter.
+    """Return the parts of each entity: the nearest meters below it, and leaves without a meter.
 
     A child with a meter is one part whatever is below it; one without is replaced by its own
     parts, or stands for itself if there is nothing below it.
@@ -239,7 +239,7 @@ def parts_of(tree: Feeds, is_metered: NDArray[np.bool_]) -> list[list[int]]:
 
 
 def usable_headroom(headroom_w: Numbers, *, has_limit: NDArray[np.bool_], fed: Feeds) -> Numbers:
-    """Give the largest power that could be added at the leaves below each thing.
+    """Return the largest power that could be added at the leaves below each entity.
 
     Parameters
     ----------
@@ -311,10 +311,10 @@ def power_tree(
     Raises
     ------
     ValueError
-        If ``least_covered_share`` is no share.
+        If ``least_covered_share`` is not a share.
     WorkbenchError
         If the grid is empty or uneven, or has entities that the topology lacks, or the topology
-        is no tree with parents first.
+        is not a tree with parents first.
 
     Examples
     --------

@@ -15,7 +15,7 @@ _ASSUMED_GPUS, _ASSUMED_GPU_W = 8, 700.0
 _FEED = "feed"
 
 
-def power_loads(  # noqa: PLR0913 - each is a fact that meters do not tell
+def power_loads(  # noqa: PLR0913 - each is a fact that meters do not state
     grid: pd.DataFrame,
     *,
     steps: pd.DataFrame | None = None,
@@ -121,7 +121,7 @@ def _heard(grid: pd.DataFrame) -> tuple[pd.DataFrame, int]:
 
 
 def _lost_share(curve: pd.DataFrame | None, floor_share: float) -> tuple[float, list[str]]:
-    """Give the speed lost at the floor, and why it is in doubt."""
+    """Return the speed lost at the floor, and why it is in doubt."""
     if floor_share == 1:
         return 0.0, []
     known = published_curve() if curve is None else curve
@@ -154,7 +154,7 @@ def _gpus(gpu_count: int | None, gpu_w: float | None) -> tuple[int, float, list[
 def single_feed(
     grid: pd.DataFrame, *, limit_w: float | None = None, level: str = "node"
 ) -> pd.DataFrame:
-    """Make a delivery tree of one feed over all meters, for who has no topology at hand.
+    """Make a delivery tree of one feed over all meters, for who has no topology available.
 
     Parameters
     ----------

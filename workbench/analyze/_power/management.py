@@ -1,4 +1,4 @@
-"""Who is capped when a feed is short: power shared out along the delivery tree."""
+"""Capping when a feed is short: power allocated along the delivery tree."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 PowerPolicy = Literal["cost", "priority", "slack"]
 POWER_POLICIES = ("cost", "priority", "slack")
-# Rounding of a sum of watts: less than this share of a limit is no overload.
+# Rounding of a sum of watts: less than this share of a limit is not an overload.
 _ROUNDING = 1e-9
 _MOST_OVERLOAD = 1e3  # of a feed that may draw nothing
 
@@ -155,7 +155,7 @@ def _cells(case: Case, delay_s: float) -> int:
 
 
 def _allowance(breaker: tuple[float, float] | None) -> float:
-    """Give how much overload a breaker bears: (ratio^2 - 1) x seconds."""
+    """Return how much overload a breaker bears: (ratio^2 - 1) x seconds."""
     if breaker is None:
         row = pd.read_csv(datasets.path("published") / "power_breakers.csv").iloc[0]
         breaker = float(row["overload_ratio"]), float(row["carried_s"])
@@ -307,20 +307,20 @@ class Case:
         return np.maximum(self.demand - self.floor, 0)
 
     def drawn(self, watts: Floats) -> Floats:
-        """Give what every entity draws, losses included, if the loads draw so much."""
+        """Return the draw of every entity, losses included, for given loads."""
         result = np.zeros((len(self.below), watts.shape[1]))
         for at, (loads, weights) in enumerate(self.below):
             result[at] = weights @ watts[loads]
         return result
 
     def slowdowns(self, lowered: Floats) -> Floats:
-        """Give the share of its speed that each job loses: that of its slowest load."""
+        """Return the share of its speed that each job loses: that of its slowest load."""
         result = np.zeros((self.job.max() + 1, lowered.shape[1]))
         np.maximum.at(result, self.job, np.minimum(lowered * self.slowdown_per_w[:, None], 1))
         return result
 
     def position(self, entity: str | None) -> int:
-        """Give the position of a feed; of the one root if None."""
+        """Return the position of a feed; of the one root if None."""
         if entity is None:
             if len(self.roots) == 1:
                 return int(self.roots[0])
@@ -334,7 +334,7 @@ class Case:
         return at
 
     def limits(self, shortage: FeedShortage | None = None) -> Floats:
-        """Give the limit of every entity at every instant, infinite where there is none."""
+        """Return the limit of every entity at every instant, infinite where there is none."""
         limits = np.repeat(self.limit_w[:, None], self.times.size, axis=1)
         if shortage is None:
             return limits
@@ -354,7 +354,7 @@ class Case:
         return limits
 
     def cuts(self, policy: str, limits: Floats) -> Floats:
-        """Give the watts that every load is cut, so that no feed is above its limit."""
+        """Return the watts that every load is cut, so that no feed is above its limit."""
         if policy not in POWER_POLICIES:
             msg = f"no policy is called {policy!r}; there are {list(POWER_POLICIES)}"
             raise WorkbenchError(msg)
@@ -477,7 +477,7 @@ def _slow_down(case: Case, at: int, limit: float, instant: int, cut: Floats) -> 
 
 
 def _watts(slowdown: Floats | float, per_w: Floats, slack: Floats) -> Floats:
-    """Give the watts that loads can be cut before they are slower than that."""
+    """Return the watts that loads can be cut before they are slower than that."""
     unlimited = np.full_like(slack, np.inf)
     return np.minimum(np.divide(slowdown, per_w, out=unlimited, where=per_w > 0), slack)
 
@@ -485,7 +485,7 @@ def _watts(slowdown: Floats | float, per_w: Floats, slack: Floats) -> Floats:
 def _priced(
     case: Case, at: int, instant: int, slowed: Floats, excess: float
 ) -> Iterator[tuple[int, float]]:
-    """Give jobs and how much further to slow each, cheapest watts first, until nothing is short."""
+    """Yield jobs and how much further to slow each, cheapest watts first, until none is short."""
     loads, weights = case.below[at]
     per_w, job = case.slowdown_per_w[loads], case.job[loads]
     ends = case.slack[loads, instant] * per_w

@@ -133,7 +133,7 @@ def _compared(own: pd.DataFrame, reference_limit_w: float | None) -> pd.DataFram
 def overhead_w_implied(
     gain_ratio: float, *, speed_share: float, limit_w: float, reference_limit_w: float
 ) -> float:
-    """Give the power beside each GPU that a published gain in throughput implies [W].
+    """Return the power beside each GPU that a published gain in throughput implies [W].
 
     The larger the overhead, the fewer GPUs a lower limit adds.
 

@@ -1,4 +1,4 @@
-"""A uniform series of power, its gaps, and its longest stretch without one."""
+"""A uniform series of power, its gaps, and its longest segment without one."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def uniform(totals: pd.DataFrame) -> Series:
     if period <= 0 or (steps != period).any():
         row = int(np.flatnonzero(steps != steps[0])[0]) if period > 0 else 0
         msg = (
-            f"the totals are no uniform series: row {row + 1} comes {steps[row] / 1e9:g} s after "
+            f"the totals are not uniform: row {row + 1} comes {steps[row] / 1e9:g} s after "
             f"the one before, the first two are {period / 1e9:g} s apart; {remedy}"
         )
         raise WorkbenchError(msg)
@@ -107,7 +107,7 @@ def at_meter_pace(series: Series) -> Series:
 
 
 def _why_unknown(totals: pd.DataFrame) -> str:
-    """Say that there are readings, but never of all meters at once; "" if that is not it."""
+    """Explain that readings exist, but never of all meters at once; "" if that is not the case."""
     most, expected = int(totals["entity_count"].max()), int(totals["expected_count"].max())
     if not 0 < most < expected or totals["power_w"].notna().any():
         return ""
@@ -146,7 +146,7 @@ def longest_stretch(series: Series, *, longest_gap_cells: int, least_cells: int)
     first, end = int(firsts[best]), int(ends[best])
     if end - first < least_cells:
         msg = (
-            f"the longest stretch without a gap has {end - first:,} of {len(power):,} cells, "
+            f"the longest segment without a gap has {end - first:,} of {len(power):,} cells, "
             f"{least_cells} are needed; take a coarser period in analyze.power_grid, or allow "
             f"longer gaps than {longest_gap_cells} cells"
         )

@@ -1,4 +1,4 @@
-"""What the grid would see if power were smoothed, cell by cell."""
+"""Power as the grid would see it after smoothing, cell by cell."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def power_smoothing(
         What is done.
     longest_gap_cells
         As in :func:`power_spectrum`: shorter gaps are interpolated and marked, and the longest
-        stretch without a gap is smoothed. All other cells stay missing.
+        segment without a gap is smoothed. All other cells stay missing.
 
     Returns
     -------
@@ -113,7 +113,7 @@ def _drawn(power_w: Floats, period_s: float, plan: SmoothingPlan) -> Floats:
 def _columns(
     power_w: Floats, load_w: Floats, moved: Stored, plan: SmoothingPlan
 ) -> dict[str, Floats]:
-    """Name what was worked out, in the order of the table."""
+    """Name what was computed, in the order of the table."""
     energy = plan.storage_energy_j
     return {
         "power_w": power_w, "load_w": load_w, "smoothed_w": load_w + moved.storage_w,
@@ -132,7 +132,7 @@ _J_PER_KWH = 3.6e6
 
 @dataclass(frozen=True)
 class SmoothingPlan:
-    """What is done to power before the grid sees it; None and 0 leave a part out.
+    """A plan for smoothing power before the grid sees it; None and 0 leave a part out.
 
     First the machines draw: at least a floor, changing no faster than their ramps. Then
     storage takes and gives, so that the grid sees a filtered or ramp-limited draw.
@@ -234,7 +234,7 @@ class SmoothingPlan:
         )
 
     def words(self) -> str:
-        """Say in a few words what is done, for titles and labels."""
+        """Describe the smoothing in a few words, for titles and labels."""
         words = []
         if self.floor_share:
             words.append(f"floor {100 * self.floor_share:g} %")
@@ -309,7 +309,7 @@ def smoothing_plans(
 
 
 class Stored(NamedTuple):
-    """What the storage does in every cell."""
+    """Operation of the storage in every cell."""
 
     storage_w: Floats
     stored_j: Floats

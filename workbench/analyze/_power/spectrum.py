@@ -1,4 +1,4 @@
-"""How power moves: ramps, spectra, bands of frequencies, and swings inside a training step."""
+"""Fluctuation of power: ramps, spectra, frequency bands, and swings inside a training step."""
 
 from __future__ import annotations
 
@@ -156,7 +156,7 @@ def power_spectrum(
         Cells per segment, after those that are shorter than the time between readings are
         joined to it; more resolve closer frequencies, fewer average more.
     longest_gap_cells
-        Gaps up to this many cells are interpolated. Then the longest stretch without a gap is
+        Gaps up to this many cells are interpolated. Then the longest segment without a gap is
         used, and ``covered_share`` says how much that is.
 
     Returns
@@ -251,7 +251,7 @@ def power_peaks(
     Raises
     ------
     WorkbenchError
-        If ``peaks`` is no whole number from 1, or ``prominence_db`` is negative.
+        If ``peaks`` is not a whole number from 1, or ``prominence_db`` is negative.
 
     Notes
     -----
@@ -307,7 +307,7 @@ def _harmonics(frequency_hz: Floats, width_hz: float) -> tuple[list[int], list[f
 
 
 class Periodogram(NamedTuple):
-    """Energy per frequency of the longest stretch of a series, without f = 0."""
+    """Energy per frequency of the longest segment of a series, without f = 0."""
 
     frequency_hz: Floats
     density: Floats
@@ -353,7 +353,7 @@ def band_shares(
     Raises
     ------
     WorkbenchError
-        If there is no band, one is no pair of rising numbers, or the totals are not uniform.
+        If there is no band, one is not a pair of rising numbers, or the totals are not uniform.
 
     Notes
     -----

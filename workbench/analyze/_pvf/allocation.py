@@ -115,7 +115,7 @@ def _names(pilot: Injections, columns: tuple[str, ...], table: pd.DataFrame) -> 
 
 
 def pooled(first: Injections, second: Injections) -> Injections:
-    """Join two phases of one design into one campaign, weighted anew.
+    """Join two phases of one design into one campaign, reweighted.
 
     Parameters
     ----------
@@ -213,7 +213,7 @@ def injection_sample_sizes(
     absolute_error: float = 0.01,
     confidence_level: float | Sequence[float] = 0.95,
 ) -> pd.DataFrame:
-    """Say how many faults to inject, under each of the designs in use.
+    """Compute how many faults to inject under each of the designs in use.
 
     The usual count (Leveugle) asks for an error of 1 percentage point, which says nothing about
     factors far below 1 %: expect less than one wrong output then. A relative error needs more
@@ -316,7 +316,7 @@ def _designs(
 def sample_size_leveugle(
     population: float, *, error: float = 0.01, share: float = 0.5, confidence_level: float = 0.95
 ) -> float:
-    """Give the number of faults by the formula that most campaigns cite.
+    """Return the number of faults by the formula that most campaigns cite.
 
     Parameters
     ----------

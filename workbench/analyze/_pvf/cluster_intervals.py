@@ -37,7 +37,7 @@ class Clusters(NamedTuple):
 
 
 class Estimates(NamedTuple):
-    """What clusters tell about each group; missing where a group has none."""
+    """Statistics of the clusters of each group; missing where a group has none."""
 
     share: Floats
     variance: Floats
@@ -83,7 +83,7 @@ def estimates(clusters: Clusters, group_count: int) -> Estimates:
     if _spans(stratum, member):
         z = z * np.sqrt(own / np.maximum(own - 1, 1))
     variance, freedom = _variance(z, stratum, group, group_count)
-    # Intervals fail for want of the rarer outcome, whichever it is.
+    # Intervals fail for lack of the rarer outcome, whichever it is.
     rare = np.where(share[group] > 0.5, judged - wrong, wrong)
     return Estimates(
         np.clip(share, 0, 1),
@@ -120,7 +120,7 @@ def running_estimates(wrong: Floats, judged: Floats, looks: Codes) -> Estimates:
 def running_intervals(
     wrong: Floats, judged: Floats, looks: Codes, trials: Floats, confidence_level: float
 ) -> pd.DataFrame:
-    """Give share, intervals and sites with events after each number of sites, or of trials."""
+    """Return share, intervals and sites with events after each number of sites, or of trials."""
     estimate = running_estimates(wrong, judged, looks)
     low, high, _ = cluster_interval(estimate, trials, confidence_level)
     below, above = wilson_interval(estimate.share, trials, confidence_level)
@@ -161,7 +161,7 @@ def _variance(z: Floats, stratum: Codes, group: Codes, group_count: int) -> tupl
 def cluster_interval(
     estimate: Estimates, trial_count: Floats, confidence_level: float
 ) -> tuple[Floats, Floats, NDArray[Any]]:
-    """Give the ends of the interval of every group, and how they were found.
+    """Return the ends of the interval of every group, and how they were found.
 
     Notes
     -----
@@ -194,7 +194,7 @@ def cluster_interval(
 
 
 def binomial_interval(events: Any, trials: Any, confidence_level: float) -> tuple[Floats, Floats]:
-    """Give the interval of Clopper and Pearson; counts may be fractions, as effective ones are."""
+    """Return the Clopper-Pearson interval; counts may be fractions, as effective ones are."""
     # binomtest(...).proportion_ci takes whole counts only; effective counts are fractions.
     tail = (1 - confidence_level) / 2
     events, trials = np.asarray(events, dtype=float), np.asarray(trials, dtype=float)
@@ -205,7 +205,7 @@ def binomial_interval(events: Any, trials: Any, confidence_level: float) -> tupl
 
 
 def wilson_interval(share: Any, trials: Any, confidence_level: float) -> tuple[Floats, Floats]:
-    """Give the interval of Wilson; missing without trials."""
+    """Return the interval of Wilson; missing without trials."""
     share, trials = np.asarray(share, dtype=float), np.asarray(trials, dtype=float)
     # No trials give no interval, not one from 0 to 1.
     trials = np.where(trials > 0, trials, np.nan)
@@ -225,7 +225,7 @@ _UNEQUAL = 0.4
 
 
 def doubts_of_events(estimate: Estimates, position: int) -> list[str]:
-    """Say why the interval of a group may not hold, judged by the clusters with events.
+    """List reasons why the interval of a group may not hold, judged by the clusters with events.
 
     Notes
     -----
@@ -260,7 +260,7 @@ def doubts_of_events(estimate: Estimates, position: int) -> list[str]:
 def proportion(
     event_count: int, trial_count: int, *, confidence_level: float = 0.95
 ) -> pd.DataFrame:
-    """Give the interval of a share of independent trials, by every method in use.
+    """Return the interval of a share of independent trials, by every method in use.
 
     For one input per fault. Many inputs under one fault are not independent:
     :func:`pvf` counts the faults then.

@@ -34,7 +34,7 @@ def pvf(
     confidence_level: float = 0.95,
     beneficial: Beneficial = "wrong",
 ) -> pd.DataFrame:
-    """Say how likely a fault is to give a wrong output, and how sure that is.
+    """Estimate how likely a fault is to give a wrong output, with its interval.
 
     The sampling unit is the fault, not the input: under one fault most inputs go wrong together
     or none does, so 1,000 faults judged on 1,000 inputs each tell about as much as a few thousand
@@ -108,7 +108,7 @@ def _estimated(injections: Injections | Sequence[Injections], rules: Rules) -> p
     counts = grouping.wrong_and_judged(table, rules)
     member = grouping.members(table, grouped.code, rules)
     weight, unknown = grouping.weights(table, grouped.code, rules)
-    # Rows that stand for no bits, or judged no input, are no sites of the sample.
+    # Rows that stand for no bits, or judged no input, are not sites of the sample.
     inside = weight * counts[1] > 0
     columns = (grouped.code, member, weight, *counts)
     site = clusters(table[inside], *(column[inside] for column in columns))
@@ -230,10 +230,10 @@ def _blind(table: pd.DataFrame, campaign: pd.DataFrame) -> dict[str, Any]:
     text = "the tool takes outputs that are not finite as they are: some look right"
     return {
         text: (unseen & as_is).to_numpy(dtype=bool),
-        "outputs that are not finite are not told: they are taken for right": (
+        "outputs that are not finite are not recorded: they count as right": (
             unseen & ~as_is & (policy != "wrong")
         ).to_numpy(dtype=bool),
-        "some outputs are neither masked, benign nor wrong: they are taken for right": (
+        "some outputs are neither masked, benign nor wrong: they count as right": (
             unexplained.to_numpy(dtype=bool)
         ),
     }
@@ -263,7 +263,7 @@ def clusters(
 
 
 def exact_pvf(truth: ExhaustiveInjections, rules: Rules) -> pd.DataFrame:
-    """Give the factors of a truth; there is nothing to estimate."""
+    """Return the factors of a truth; there is nothing to estimate."""
     if strange := [name for name in rules.by if name in ("direction", "stratum")]:
         msg = f"by={strange[0]!r}: the table of all sites does not hold it; group by its place"
         raise InjectionError(msg)

@@ -31,7 +31,7 @@ class Groups(NamedTuple):
     labels: list[str]
 
     def labels_of_rows(self) -> list[str]:
-        """Give the label of every row of the table."""
+        """Return the label of every row of the table."""
         return [self.labels[code] for code in self.code]
 
 
@@ -113,7 +113,7 @@ def _words(name: str, value: Any) -> str:
 
 
 def members(table: pd.DataFrame, group: Any, rules: Rules) -> NDArray[np.int64]:
-    """Give the code of what weighs the same in its group; the group itself for bits."""
+    """Return the code of what weighs the same in its group; the group itself for bits."""
     if rules.average not in MEMBERS:
         return np.asarray(group, dtype=np.int64)
     column = MEMBERS[rules.average]
@@ -132,7 +132,7 @@ def members(table: pd.DataFrame, group: Any, rules: Rules) -> NDArray[np.int64]:
 
 
 def weights(table: pd.DataFrame, group: Any, rules: Rules) -> tuple[Any, Any]:
-    """Give what every row stands for, and say for which rows the design does not tell."""
+    """Return the weight of every row, and the rows whose weight the design does not state."""
     weight = table["weight"].to_numpy(dtype=float)
     unknown = np.isnan(weight)
     # One missing weight makes the others of its group useless: all sites weigh the same then.
@@ -203,7 +203,7 @@ SAME = (
 
 @dataclass(frozen=True)
 class Rules:
-    """What a factor is made by; checked when made."""
+    """Settings of an estimate; checked on creation."""
 
     average: Average
     by: tuple[str, ...] = ()
@@ -218,7 +218,7 @@ class Rules:
         share_between("confidence_level", self.confidence_level)
         allowed = list(dict.fromkeys((*OF_FAULTS, *OF_CAMPAIGN)))
         if strange := [name for name in self.by if name not in allowed]:
-            msg = f"by={strange[0]!r} is no column to group by; there are {', '.join(allowed)}"
+            msg = f"by={strange[0]!r} is not a column to group by; there are {', '.join(allowed)}"
             raise InjectionError(msg)
         if len(set(self.by)) < len(self.by):
             msg = f"by={self.by!r} names a column twice"
@@ -239,7 +239,7 @@ def bit_width(dtype: object) -> float:
 
 @cache
 def bit_role(dtype: object, bit: int) -> str | None:
-    """Say what a bit is for: sign, exp, mant or int; None where the type is not known."""
+    """Describe what a bit is for: sign, exp, mant or int; None where the type is not known."""
     number_type = NUMBER_TYPES.get(str(dtype))
     return None if number_type is None else str(number_type.roles(np.array([bit]))[0])
 
@@ -305,7 +305,7 @@ def refuse_mixed(
 
 
 def rules_told(campaign: pd.Series) -> dict[str, str | None]:
-    """Give the columns that say which factor is meant, of one campaign by the usual rules."""
+    """Return the columns that say which factor is meant, of one campaign by the usual rules."""
     rules = Rules("bits")
     fields = {
         name: None if pd.isna(campaign[name]) else str(campaign[name])
@@ -315,7 +315,7 @@ def rules_told(campaign: pd.Series) -> dict[str, str | None]:
 
 
 def first_difference(first: pd.Series, second: pd.Series, names: Sequence[str]) -> str | None:
-    """Name the first field in which two rows differ; missing in both is no difference."""
+    """Name the first field in which two rows differ; missing in both is not a difference."""
     for name in names:
         if not (first[name] == second[name] or (pd.isna(first[name]) and pd.isna(second[name]))):
             return name
@@ -330,7 +330,7 @@ def comparable(campaign: pd.DataFrame, rules: Rules) -> pd.DataFrame:
         table["nan_policy"] = table["nan_policy"].replace("apart", "wrong")
     if "flip_count" in rules.by:
         table["flip_count"] = None
-    # A tool that does not tell them says nothing against the same weights and inputs.
+    # A tool that does not state them says nothing against the same weights and inputs.
     for name in ("model_sha", "inputs_sha"):
         unique = table[name].dropna().unique()
         table[name] = table[name].fillna(unique[0]) if len(unique) == 1 else table[name]

@@ -29,7 +29,7 @@ def bundles(injections: Given) -> list[Injections]:
             raise InjectionError(msg)
         if not isinstance(bundle, Injections):
             kind = type(bundle).__name__
-            msg = f"a {kind} is no tables.Injections; pass what load.injections or a campaign gives"
+            msg = f"a {kind} is not tables.Injections; pass those of load.injections or a campaign"
             raise InjectionError(msg)
     if not listed:
         msg = "no injections were passed; pass one tables.Injections or several in a list"
@@ -77,7 +77,7 @@ def experiments(injections: Given) -> pd.DataFrame:
     (``"several"`` where they differ); ``flip_count``, ``site`` (code of what was hit, the same
     for the same places in one campaign), ``weight`` (missing where the design is not known).
     ``attrs["unjudged"]`` counts the experiments that have no counts, ``attrs["never_run"]`` those
-    of a design that is no uniform one which have faults and no outcome.
+    of a design that is not a uniform one which have faults and no outcome.
     """
     campaign = campaigns(injections)
     run = together(injections, "outcomes")
@@ -210,7 +210,7 @@ def _by_experiment(faults: pd.DataFrame) -> pd.DataFrame:
 
 
 def _sites(faults: pd.DataFrame, experiment: Any, campaign: Any) -> pd.Series:
-    """Give a code per experiment, the same for the same set of places; missing where unknown."""
+    """Return a code per experiment, the same for the same set of places; missing where unknown."""
     elem = faults["elem"].astype(object).where(faults["elem"].notna(), faults["index"])
     # Some tools number layers instead of naming tensors; only there is an index a whole place.
     is_place = faults["index"].astype(object).str.startswith("(", na=False).astype(bool)
@@ -234,7 +234,7 @@ def _sites(faults: pd.DataFrame, experiment: Any, campaign: Any) -> pd.Series:
 
 
 def joint(left: Any, right: Any) -> Any:
-    """Give a code per pair of codes, each from -1."""
+    """Return a code per pair of codes, each from -1."""
     # Shifted by one, since -1 stands for unknown.
     width = int(right.max(initial=0)) + 2
     return pd.factorize((left.astype(np.int64) + 1) * width + right + 1)[0].astype(np.int64)

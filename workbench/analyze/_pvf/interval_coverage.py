@@ -330,7 +330,7 @@ def truth_sample(
     InjectionError
         If there are fewer sites than requested, or a stratum or component does not exist.
     WorkbenchError
-        If site_count or input_count is no whole number from 1.
+        If site_count or input_count is not a whole number from 1.
 
     Notes
     -----

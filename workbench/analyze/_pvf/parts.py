@@ -1,4 +1,4 @@
-"""What a group's faults were drawn from: its name and its bits are those of that part."""
+"""The part of a model that a group's faults were drawn from: its name and its bits."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ _UNKNOWN = Words("part")
 
 
 class Parts(NamedTuple):
-    """What every group stands for."""
+    """The population of every group."""
 
     labels: list[str]
     """Of the groups, with the part of them that faults were drawn from."""
     drawn_from: list[str]
-    """That part in words; empty where it is all of the group, or nothing tells."""
+    """That part in words; empty where it is all of the group, or unknown."""
     bit_count: NDArray[np.float64]
     names: list[set[str]]
     """Tensors or layers drawn from, as averaged; empty for bits."""
@@ -319,7 +319,7 @@ def _by_bit(people: pd.DataFrame, width: NDArray[np.int64]) -> pd.DataFrame:
 
 
 def _masks(regions: _Regions, faults: pd.DataFrame) -> list[Flags | None]:
-    """Give the cells of every draw of a campaign; those of its strata together."""
+    """Return the cells of every draw of a campaign; those of its strata together."""
     one_draw = regions.of(faults)
     strata = pd.factorize(faults["stratum"])[0]
     weight = pd.factorize(faults["inclusion_weight"])[0]
@@ -348,7 +348,7 @@ class _Regions:
         self._component = cells["component"].astype(str).to_numpy(dtype=object)
 
     def of(self, faults: pd.DataFrame) -> Flags | None:
-        """Give the cells that one draw was made from, or None if that cannot be told."""
+        """Return the cells that one draw was made from, or None if that cannot be told."""
         weight = faults.drop_duplicates("exp_id")["inclusion_weight"].to_numpy(dtype=float)
         # Without the sizes of the tensors no weight can be compared with anything.
         is_weighed = self._is_counted and not np.isnan(weight).any() and weight.sum() > 0
@@ -371,7 +371,7 @@ class _Regions:
     def _without_places(
         self, faults: pd.DataFrame, weight: NDArray[np.float64] | None
     ) -> Flags | None:
-        """Give the cells of a draw that tells its components at most."""
+        """Return the cells of a draw that tells its components at most."""
         every = np.ones(len(self._bit), dtype=bool)
         if weight is None:
             return every
@@ -402,7 +402,7 @@ class _Regions:
         return bool((self._alike("tensor", mask) == mask).all())
 
     def _candidates(self, hit: Flags) -> Iterator[Flags]:
-        """Give the sets of cells that a pattern of tensors and a list of bits can mean."""
+        """Yield the sets of cells that a pattern of tensors and a list of bits can mean."""
         every = np.ones(len(hit), dtype=bool)
         low, high = self._bit[hit].min(), self._bit[hit].max()
         span = (self._bit >= low) & (self._bit <= high)
@@ -413,7 +413,7 @@ class _Regions:
         yield hit
 
     def _is_likely(self, mask: Flags, hit: Flags, count: int) -> bool:
-        """Say whether chance explains the bits and tensors of ``mask`` that were not hit."""
+        """Return whether chance explains the bits and tensors of ``mask`` that were not hit."""
         reached = mask & self._alike("bit", hit) & self._alike("tensor", hit)
         share = self._elements[reached].sum() / self._elements[mask].sum()
         sets = sum(
@@ -424,7 +424,7 @@ class _Regions:
 
 
 def _by_weight(sizes: list[float], weight: NDArray[np.float64], *, is_complete: bool) -> int | None:
-    """Say which of the sets has the bits that the weights stand for; None where none or two do."""
+    """Return which set has the bits that the weights represent; None where none or two do."""
     total, mean_weight = float(weight.sum()), float(weight.mean())
     exact = [n for n, size in enumerate(sizes) if abs(size / total - 1) <= _CLOSE]
     if exact or (is_complete and abs(total - round(total)) <= _CLOSE * total):

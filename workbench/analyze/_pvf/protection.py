@@ -1,4 +1,4 @@
-"""What protection buys: the most harmful parameters first, and which bits and parts matter."""
+"""Gain of protection: the most harmful parameters first, and which bits and parts matter."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def pvf_protection(
     unit: Unit = "elements",
     component: str | None = None,
 ) -> pd.DataFrame:
-    """Say what share of the expected wrong outputs goes if the worst is protected first.
+    """Compute the share of expected wrong outputs avoided if the worst is protected first.
 
     Parameters
     ----------
@@ -115,7 +115,7 @@ def pvf_protection(
 def _drawn_tensors(
     injections: Injections | Sequence[Injections] | ExhaustiveInjections, by: tuple[str, ...]
 ) -> dict[str, tuple[str, set[str]]]:
-    """Give by group its name and its tensors; refuse one of which only some bits were drawn."""
+    """Return by group its name and its tensors; refuse one of which only some bits were drawn."""
     if isinstance(injections, ExhaustiveInjections):
         campaign = injections.campaign
         table = cells(injections).assign(campaign_id=campaign["campaign_id"].iloc[0])
@@ -416,7 +416,7 @@ def _sites(injections: Injections, nan_policy: NanPolicy) -> pd.DataFrame:
 
 
 def _places(injections: Injections) -> pd.Series:
-    """Give every experiment a text that names its places, the same in all campaigns."""
+    """Add to every experiment a text that names its places, the same in all campaigns."""
     faults = together(injections, "faults")
     elem = faults["elem"].astype(object).where(faults["elem"].notna(), faults["index"])
     columns = [faults["param"].astype(object), elem, faults["bit"].astype(object)]

@@ -110,7 +110,7 @@ _LEVEL = 0.95
 
 
 def detector_tolerance(trials: pd.DataFrame, *, tolerances: Sequence[float]) -> pd.DataFrame:
-    """Say what a detector catches and its false-alarm rate, by its tolerance.
+    """Compute the detected share and the false-alarm rate of a detector, by its tolerance.
 
     Parameters
     ----------

@@ -42,7 +42,7 @@ def wrong_counts(truth: ExhaustiveInjections, nan_policy: NanPolicy = "wrong") -
 
 
 def cell_codes(truth: ExhaustiveInjections) -> tuple[NDArray[np.int64], list[str]]:
-    """Give a code per site, of its tensor x 64 + its bit, and the names of the tensors."""
+    """Return a code per site, of its tensor x 64 + its bit, and the names of the tensors."""
     param = truth.sites["param"].cat
     code = param.codes.to_numpy().astype(np.int64)
     code *= BITS

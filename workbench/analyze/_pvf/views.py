@@ -25,14 +25,14 @@ def pvf_by_bit(
     nan_policy: NanPolicy = "wrong",
     confidence_level: float = 0.95,
 ) -> pd.DataFrame:
-    """Give the factor of every bit place in every layer, those never injected included.
+    """Return the factor of every bit place in every layer, those never injected included.
 
     Parameters
     ----------
     injections
         Campaigns of single flips, or every fault.
     rows
-        What stands beside the bits: ``"component"``, ``"layer"`` or ``"param"`` (tensor).
+        What the rows are: ``"component"``, ``"layer"`` or ``"param"`` (tensor).
     nan_policy, confidence_level
         As for :func:`pvf`.
 
@@ -103,7 +103,7 @@ def pvf_by_flips(
     nan_policy: NanPolicy = "wrong",
     confidence_level: float = 0.95,
 ) -> pd.DataFrame:
-    """Give the factor by how many bits flip at once, for each type and component.
+    """Return the factor by how many bits flip at once, for each type and component.
 
     Parameters
     ----------
@@ -176,7 +176,7 @@ def pvf_exposure(
     -----
     An upset strikes any bit alike. ``wrong_per_upset`` = bit share x PVF: its sum is the PVF of
     the model. ``wrong_per_million_hours`` = 1e6 h x rate x bits x PVF: what one fault, once
-    struck, spoils of the inputs, summed over faults; until the parameters are loaded anew.
+    struck, spoils of the inputs, summed over faults; until the parameters are loaded again.
     """
     if upsets_per_gbit_h is not None:
         not_negative("upsets_per_gbit_h", upsets_per_gbit_h)
@@ -210,7 +210,7 @@ def _refuse_other_bits(injections: Given | ExhaustiveInjections, table: pd.DataF
     held = float(table["bit_count"].sum())
     if abs(held - model_bits) > _CLOSE * model_bits:
         why = (
-            "they are no parts of one model; pass the campaigns one by one"
+            "they are not parts of one model; pass the campaigns one by one"
             if held > model_bits
             else "inject into the rest as well, or take what was not injected out of parameters"
         )
@@ -244,7 +244,7 @@ def outcome_shares(
 
     Notes
     -----
-    Where any experiment of a group does not tell masked from benign, or only counts as masked
+    Where any experiment of a group does not separate masked from benign, or only counts as masked
     what provably changed nothing, both are one outcome, which holds outputs that are not finite,
     too, if the tool cannot tell these. ``sdc`` drops ``beneficial`` where that is known.
     Trials are weighted by the design, so that their sum stays

@@ -30,7 +30,7 @@ _NO_RANK = (1 << 31) - 1
 
 @dataclass(frozen=True)
 class _Part:
-    """What is kept of one rank: its tables, its communication, and what tells whose it is."""
+    """The tables and the communication kept of one rank, and its identity."""
 
     tables: list[Any]
     communication: pd.DataFrame
@@ -107,7 +107,7 @@ def by_rank(
 
 
 class Collected(NamedTuple):
-    """What is left of all ranks: by name the tables of analyses, and those of every load."""
+    """Results over all ranks: by name the tables of analyses, and those of every load."""
 
     tables: dict[str, Any]
     has_work: bool  # GPU work in any of the ranks; without, no analysis was run

@@ -136,7 +136,7 @@ def align_clocks(
 
 
 def arrival_doubts(comm: pd.DataFrame, clocks: pd.DataFrame) -> pd.Series:
-    """Say in which collectives clocks do not agree well enough to tell who was last.
+    """Flag collectives in which clocks do not agree well enough to tell which rank was last.
 
     ``comm`` has one row per communication kernel with ``instance`` (-1 if not matched), ``rank``
     and ``start`` on one clock. The doubt is a text, empty if there is none.
@@ -238,7 +238,7 @@ _NORMAL = 1.4826
 
 
 class Moments(NamedTuple):
-    """What several ranks recorded of the same moments: one entry per moment and rank."""
+    """Times at which several ranks recorded the same moments: one entry per moment and rank."""
 
     moment: Ints  # number of the moment, from 0
     rank: Ints  # number of the rank, from 0
@@ -246,7 +246,7 @@ class Moments(NamedTuple):
 
 
 class Offsets(NamedTuple):
-    """What has to be subtracted from each rank's clock, one entry per rank."""
+    """Corrections to subtract from each rank's clock, one entry per rank."""
 
     clock: Ints  # number of the common clock; ranks that no moments join have different ones
     offset: Ints  # offset from that clock [ns]; 0 for the median rank
@@ -279,13 +279,13 @@ def offsets(moments: Moments) -> Offsets:
     relative = _solved(inside, clock)
     corrected = since - relative[moments.rank]
     middle = pd.Series(corrected).groupby(moments.moment).transform("median").to_numpy()
-    # The first moment of each rank is no common one, so it goes back into the offset.
+    # The first moment of each rank is not a common one, so it goes back into the offset.
     offset = _centred(first, np.rint(relative).astype(np.int64), clock)
     return Offsets(clock, offset, corrected - middle)
 
 
 def joined(moments: Moments) -> Ints:
-    """Give ranks that moments join, directly or through others, the same number."""
+    """Enumerate groups of ranks that moments join, directly or through others."""
     return _connected(_sets(moments), int(moments.rank.max(initial=-1)) + 1)
 
 
@@ -423,7 +423,7 @@ def best_matched(used: pd.DataFrame) -> pd.DataFrame:
 def could_be_shifted(
     used: pd.DataFrame, fitted: Offsets, rank: Ints, residual: NDArray[np.float64]
 ) -> NDArray[np.bool_]:
-    """Say of each rank whether its offset could be a shift of the order instead.
+    """Return for each rank whether its offset could be a shift of the order instead.
 
     ``rank`` is the number of the rank of each row of ``used``, from 0; ``residual`` the uncertainty
     of each rank's clock [ns], NaN if not known.

@@ -27,7 +27,7 @@ _INFEASIBLE = (
 )
 _DOUBTFUL = (
     "ranks end over half as far apart as they start: clocks disagree, or shares of the work "
-    "differ; who was last is not sure"
+    "differ; which rank was last is uncertain"
 )
 
 
@@ -50,7 +50,7 @@ def collectives(
         Table :data:`workbench.tables.EVENTS` of all ranks, on one common clock.
     process_groups
         Table :data:`workbench.tables.PROCESS_GROUPS`. With it, groups that share a name but not
-        their members are kept apart.
+        their members are kept separate.
     clocks
         Table :data:`workbench.tables.CLOCKS` of these events. With it, they are put on one clock
         first, and who was last is sure only as far as clocks agree.
@@ -341,7 +341,7 @@ _SAME_SIZE = ("all-reduce", "all-gather", "reduce-scatter", "broadcast")
 
 
 def match(comm: pd.DataFrame, ranks: Iterable[int]) -> pd.DataFrame:
-    """Say which kernels of different ranks are the same collective, by giving them one number.
+    """Return which kernels of different ranks are the same collective, by giving them one number.
 
     ``comm`` has one row per communication kernel, in order of rank and start, all columns integers
     and -1 for missing. The result has ``instance``, ``confidence`` (position in CONFIDENCES) and

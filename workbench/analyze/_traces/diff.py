@@ -1,4 +1,4 @@
-"""What changed from one trace to another."""
+"""Differences between two traces."""
 
 from __future__ import annotations
 

@@ -167,7 +167,7 @@ def exposed_communication(traced: Traced, *, least_share: float = 0.015) -> Iter
 def slow_group(
     traced: Traced, *, least_bytes: float = 4e6, most_ratio: float = 0.85, least_share: float = 0.01
 ) -> Iterator[Finding]:
-    """One process group moves large messages slower than its like."""
+    """One process group moves large messages more slowly than its peers."""
     table = traced.collectives
     sized = table[
         table["collective"].notna() & table["bus_gb_per_s"].notna()
@@ -195,7 +195,7 @@ def slow_group(
                 continue
             yield Finding(
                 f"{operation} of {_size(size)} moves at {rate:.3g} GB/s in one group, at "
-                f"{middle:.3g} in its like: a slow link",
+                f"{middle:.3g}in its peers: a slow link",
                 where=_ranks(ranks),
                 **traced.cost(lost),
                 cost_basis="shortest durations beyond those at the median bandwidth of like groups",

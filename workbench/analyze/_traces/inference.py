@@ -314,7 +314,7 @@ def inference_summary(iterations: pd.DataFrame) -> pd.DataFrame:
 
 @per_rank
 def graph_kernels(events: pd.DataFrame) -> pd.DataFrame:
-    """Say what the replayed CUDA graphs run, and which operators captured it.
+    """List the work of replayed CUDA graphs, and the operators that captured it.
 
     Work of a graph has one launch for all its kernels, so no operator stands around it. If the
     trace holds the capture of the graph, its n-th kernel is the n-th call that was captured.
@@ -372,7 +372,7 @@ def graph_kernels(events: pd.DataFrame) -> pd.DataFrame:
 def _with_operators(
     rows: pd.DataFrame, captures: list[tuple[int, list[str | None]]]
 ) -> pd.DataFrame:
-    """Give the kernels of all replays of a graph the operators of its capture."""
+    """Assign the kernels of all replays of a graph to the operators of its capture."""
     replays = [piece["name"].tolist() for _, piece in rows.groupby("replay")]
     first = int(rows["start"].min())
     fitting = {tuple(ops) for end, ops in captures if len(ops) == len(replays[0]) and end <= first}

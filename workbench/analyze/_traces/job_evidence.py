@@ -1,4 +1,4 @@
-"""What rules read of the traces of a job: loaded whole, or reduced one rank after the other."""
+"""Evidence for rules from the traces of a job: loaded whole, or reduced rank by rank."""
 
 from __future__ import annotations
 

@@ -79,7 +79,7 @@ def kernels(events: pd.DataFrame, *, by_step: bool = False) -> pd.DataFrame:
 
 @per_rank
 def kernel_kinds(events: pd.DataFrame, *, rules: Rules = None) -> pd.DataFrame:
-    """Say what the GPU work is for, which rule says so, and how much no rule knows.
+    """Classify GPU work by kind, with the rule that applied and the share that no rule covers.
 
     Work that no rule knows counts as compute, so a large unclassified share makes the compute time
     a guess; see :func:`unclassified_kernels` for the names.

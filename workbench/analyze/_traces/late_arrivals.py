@@ -29,7 +29,7 @@ _SERIOUS = (0, 1)
 
 
 def late_arrivals(events: pd.DataFrame, waits: pd.DataFrame) -> pd.DataFrame:
-    """Say what the straggler of each collective was doing since the collective before it.
+    """Show what the straggler of each collective was doing since the previous collective.
 
     All ranks leave a collective together. What one of them spends more time on than the others
     until it enters the next one is what makes it late: longer kernels, a GPU without work, or
@@ -135,7 +135,7 @@ def _compared(waits: pd.DataFrame, rows: pd.DataFrame, previous: Ints) -> pd.Dat
 
 
 def presented(late: pd.DataFrame) -> pd.DataFrame:
-    """Give rows of late ranks the columns of the table, but for those that describe its events."""
+    """Add to rows of late ranks the columns of the table, except those that describe events."""
     late = late.reset_index(drop=True)
     excess = late[[f"excess {name}" for name in _MEASURES[:-1]]].fillna(0).to_numpy("int64")
     most = excess.max(axis=1, initial=0)

@@ -135,7 +135,7 @@ _SPELLINGS = (
 
 @per_rank
 def copy_bandwidth(events: pd.DataFrame, *, instant_ns: int = 1_000) -> pd.DataFrame:
-    """Give the rate at which each GPU copied memory, by direction.
+    """Return the rate at which each GPU copied memory, by direction.
 
     Parameters
     ----------

@@ -239,7 +239,7 @@ def _of(table: pd.DataFrame, rank: int, device: str) -> pd.DataFrame:
 
 
 def _divisions(memory: pd.DataFrame, blocks: pd.DataFrame) -> Iterator[dict[str, Any]]:
-    """Give the division of one device at each failure and at the end."""
+    """Yield the division of one device at each failure and at the end."""
     for failure in memory[memory["action"] == "oom"].itertuples():
         yield _division(memory, blocks, failure)
     if len(memory):

@@ -50,7 +50,7 @@ class Remembered:
         return memory_fragmentation(self.recording)
 
     def can_grow(self, rank: int, device: str) -> bool:
-        """Say whether segments of a device are expandable."""
+        """Return whether segments of a device are expandable."""
         blocks = self.recording.blocks
         of_device = (blocks["rank"] == rank) & (blocks["device"] == device)
         return bool(blocks.loc[of_device, "is_expandable"].any())
@@ -60,7 +60,7 @@ class Remembered:
         rows = self.recording.memory
         rows = rows[(rows["rank"] == rank) & (rows["device"] == device)]
         held = held_at(rows, event)
-        named = held["phase"].astype(object).fillna("what no stack tells")
+        named = held["phase"].astype(object).fillna("allocations without a stack")
         sums = held.groupby(named)["size_bytes"].sum().sort_values(ascending=False)
         whole = max(1, int(sums.sum()))
         words = [f"{name} {size / whole:.0%}" for name, size in sums.head(3).items()]

@@ -30,7 +30,7 @@ _MODULE_NAME = "nn.Module: "
 _ENGINE = "autograd::engine::evaluate_function"
 _IS_BACKWARD = re.compile(rf"^{_ENGINE}|Backward\d*$")
 _IS_CHECKPOINT = re.compile(r"Checkpoint\w*Backward|torch/utils/checkpoint\.py")
-# What c10d writes around its calls is no range of the user.
+# What c10d writes around its calls is not a range of the user.
 _OF_COLLECTIVE = re.compile(r"^(?:nccl|gloo|mpi|ucc|hccl|rccl|xccl):")
 # Frames of the framework and the interpreter, which would bury those of the user.
 _OF_FRAMEWORK = re.compile(
@@ -144,12 +144,12 @@ class Attribution(NamedTuple):
 
 
 class _Entries(NamedTuple):
-    """What lies around launches on the host, by rank, start and (longest first) duration."""
+    """Ranges around launches on the host, by rank, start and (longest first) duration."""
 
     row: Ints
     kind: Ints
     parent: Ints  # the entry around each entry; -1 if none
-    of_point: Ints  # the innermost entry around each point asked for; -1 if none
+    of_point: Ints  # the innermost entry around each requested point; -1 if none
     thread: Ints
 
 
@@ -157,7 +157,7 @@ class _Entries(NamedTuple):
 def model_tree(
     events: pd.DataFrame, *, functions: bool = False, merged: bool = False
 ) -> pd.DataFrame:
-    """Give the GPU time of every module and annotated range, by itself and with all inside.
+    """Return the GPU time of every module and annotated range, by itself and with all inside.
 
     GPU work runs later than the code that launched it and on no thread of the host, so it is found
     through its launch, not by time. The backward pass runs outside all modules: its operators are
@@ -191,7 +191,7 @@ def model_tree(
     the module in which the latest operator of that number ran before. Where no such operator was
     recorded, or operators of several threads have the number, the work counts under *[backward]*;
     without a recorded launch, or with none of the user's frames around it, under *[outside]*.
-    Annotations around steps and collectives are no nodes.
+    Annotations around steps and collectives are not nodes.
 
     References
     ----------
@@ -345,7 +345,7 @@ def _operators(events: pd.DataFrame, nest: Nest, frame: Ints) -> Ints:
 
 
 def _entry_kinds(events: pd.DataFrame, *, functions: bool) -> Ints:
-    """Say of each row which kind of entry it is; -1 for none."""
+    """Return for each row which kind of entry it is; -1 for none."""
     names = [str(name) for name in events["name"].cat.categories]
 
     def is_named(*wanted: bool) -> NDArray[np.bool_]:
@@ -403,7 +403,7 @@ class _Walk:
     A backward pass runs on a thread of its own, outside all modules. Its operators carry the
     sequence number of the autograd node that they run; the operator that made the node, the latest
     of that number before it, stands in the module. Within a reentrant checkpoint, whose thread
-    counts anew, numbers are those of the same outermost backward operator.
+    counts again, numbers are those of the same outermost backward operator.
     """
 
     def __init__(

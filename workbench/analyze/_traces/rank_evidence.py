@@ -34,13 +34,13 @@ _NO_GAPS = pd.DataFrame({name: np.zeros(0, np.int64) for name in _GAPS}).assign(
 
 
 def _matches(column: pd.Series, pattern: str) -> NDArray[np.bool_]:
-    """Say of each row whether its name matches; every name is looked at once."""
+    """Return for each row whether its name matches; every name is looked at once."""
     names = column.cat.categories.astype(str).str.contains(pattern, regex=True)
     return np.asarray(np.append(np.asarray(names, dtype=bool), False)[arrays.codes(column)])
 
 
 def _slices(rank: Ints) -> Iterator[tuple[int, slice]]:
-    """Give the rows of each rank, which lie together."""
+    """Yield the rows of each rank, which lie together."""
     numbers, first = np.unique(rank, return_index=True)
     for number, low, high in zip(numbers, first, [*first[1:], len(rank)], strict=False):
         yield int(number), slice(int(low), int(high))
@@ -99,7 +99,7 @@ def _of_rank(spans: tuple[Ints, Ints, Ints], rank: int) -> tuple[Ints, Ints]:
 
 
 def _held(calls: tuple[Ints, Ints], begin: Ints, finish: Ints) -> NDArray[np.bool_]:
-    """Say of gaps whether the host waited when they began, and no longer when they ended."""
+    """Return for each gap whether the host waited when it began, and no longer when it ended."""
     order = np.argsort(calls[1], kind="stable")
     start, end = (np.append(times[order], _NEVER_NS) for times in calls)
     # The call that ended first after the GPU had run dry.

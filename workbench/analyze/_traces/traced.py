@@ -246,7 +246,7 @@ class Traced(JobEvidence):
         return int(self.periods["step"].nunique())
 
     def cost(self, total_ns: float) -> Cost:
-        """Give the time that all ranks lose as ms per step, or of the whole trace."""
+        """Return the time that all ranks lose, in ms per step or of the whole trace."""
         share = min(max(total_ns / self.gpu_ns, 0.0), 1.0)
         if self.step_count:
             per_step = total_ns / self.step_count / 1e6

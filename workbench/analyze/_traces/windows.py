@@ -55,7 +55,7 @@ def telling_windows(
     Raises
     ------
     WorkbenchError
-        If ``most_windows`` is no whole number from 1.
+        If ``most_windows`` is not a whole number from 1.
 
     Notes
     -----
@@ -99,7 +99,7 @@ def _is_same(window: tuple[Any, ...], other: tuple[Any, ...]) -> bool:
 
 
 def _of_ranks(work: Work) -> Iterator[pd.DataFrame]:
-    """Give idle times, exposed communication and pieces of work, the longest first."""
+    """Yield idle times, exposed communication and pieces of work, the longest first."""
     idle, exposed = [], []
     is_communication = work.kind == KINDS.index("communication")
     is_compute = work.kind == KINDS.index("compute")
@@ -131,7 +131,7 @@ def _longest(rank: object, start: arrays.Ints, end: arrays.Ints) -> pd.DataFrame
 
 
 def _late(events: pd.DataFrame, process_groups: pd.DataFrame | None) -> pd.DataFrame:
-    """Give the collectives whose last rank is known, longest waited for first."""
+    """Return the collectives whose last rank is known, longest waited for first."""
     known = clocks(collectives(events, process_groups=process_groups))
     known = known.dropna(subset=["offset_ns"])
     waits = collective_waits(events, process_groups=process_groups, clocks=known)
@@ -163,7 +163,7 @@ _RUNTIME = ("cuda_runtime", "cuda_driver")
 
 
 def event_links(events: pd.DataFrame, *, event: int, most_launched: int = 20) -> pd.DataFrame:
-    """Say what an event depends on and what depends on it, as far as its trace records that.
+    """List what an event depends on and what depends on it, as far as its trace records that.
 
     For GPU work: the call that launched it, the operator around that call, and what its stream had
     been told to wait for. For a call or an operator: the work that it launched, and the operator
@@ -236,7 +236,7 @@ def _thread(rank: pd.DataFrame, event: int) -> pd.DataFrame:
 
 
 def _operator(rank: pd.DataFrame, event: int) -> list[int]:
-    """Give the innermost operator around a call or an operator."""
+    """Return the innermost operator around a call or an operator."""
     chosen, host = _row(rank, event), _thread(rank, event)
     end = chosen["start_ns"] + chosen["dur_ns"]
     around = (host["start_ns"] <= chosen["start_ns"]) & (host["start_ns"] + host["dur_ns"] >= end)
@@ -246,7 +246,7 @@ def _operator(rank: pd.DataFrame, event: int) -> list[int]:
 
 
 def _launched(rank: pd.DataFrame, event: int) -> pd.DataFrame:
-    """Give the GPU work launched by a call, or by the calls inside an operator."""
+    """Return the GPU work launched by a call, or by the calls inside an operator."""
     chosen, host = _row(rank, event), _thread(rank, event)
     inside = (host["start_ns"] >= chosen["start_ns"]) & (
         host["start_ns"] + host["dur_ns"] <= chosen["start_ns"] + chosen["dur_ns"]
@@ -256,7 +256,7 @@ def _launched(rank: pd.DataFrame, event: int) -> pd.DataFrame:
 
 
 def _awaited(rank: pd.DataFrame, event: int, call: int) -> list[int]:
-    """Give the last work that the stream of some GPU work had been told to wait for."""
+    """Return the last work that the stream of some GPU work had been told to wait for."""
     chosen, issued = _row(rank, event), int(_row(rank, call)["start_ns"])
     work = rank[rank["kind"].notna() & (rank["device"] == chosen["device"]).fillna(value=False)]
     launched = work["launch"].map(rank["start_ns"])

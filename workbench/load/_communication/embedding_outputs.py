@@ -90,7 +90,7 @@ def _of_archive(stream: IO[bytes], path: Path) -> dict[str, NDArray[np.float32]]
                 count = f"{len(archive.infolist()):,} arrays, {len(members):,} names"
                 raise _refused(str(path), count)
             if other := [name for name in members if not name.endswith(".npy")]:
-                raise _refused(str(path), f"{other[0]!r} is no array, so this is no .npz file")
+                raise _refused(str(path), f"{other[0]!r} is not an array; this is no .npz file")
             _refuse_size(sum(member.file_size for member in members.values()), str(path))
             for name, member in members.items():
                 table = name.removesuffix(".npy")

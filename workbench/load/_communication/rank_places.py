@@ -37,7 +37,7 @@ def rank_places(path: str | Path, *, columns: Mapping[str, str] | None = None) -
     FileNotFoundError
         If ``path`` does not exist.
     LoadError
-        If a column is missing, a rank or rail is no whole number, a node has no name or a switch
+        If a column is missing, a rank or rail is not a whole number, a node has no name or a switch
         is told for some of its ranks only, a rank occurs twice, or a node hangs on two switches.
     """
     path = Path(path)

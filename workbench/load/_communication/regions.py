@@ -81,7 +81,7 @@ def regions(path: str | Path) -> Regions:
 
 
 def _of_names(names: list[str | None], columns: list[str]) -> list[str]:
-    """Say which rows have no name, one twice, or no column, and which columns have no row."""
+    """Return which rows have no name, one twice, or no column, and which columns have no row."""
     misfits = [f"row {row}: the region has no name" for row, name in enumerate(names) if not name]
     twice = sorted({name for name in names if name and names.count(name) > 1})
     misfits += [f"regions {twice} occur twice"] * bool(twice)
@@ -123,7 +123,7 @@ def local_training_losses(path: str | Path) -> pd.DataFrame:
     FileNotFoundError
         If ``path`` does not exist.
     LoadError
-        If a column is missing, or a value is no number from 0.
+        If a column is missing, or a value is not a number from 0.
     """
     path = Path(path)
     names = {name: name for name in LOCAL_TRAINING_LOSSES.columns}

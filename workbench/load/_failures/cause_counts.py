@@ -37,7 +37,7 @@ def cause_counts(path: str | Path, *, columns: Mapping[str, str] | None = None) 
     FileNotFoundError
         If ``path`` does not exist.
     LoadError
-        If a column is missing, a count is no whole number, a printed share is not
+        If a column is missing, a count is not a whole number, a printed share is not
         between 0 and 1, or a cause has no name or occurs twice.
 
     Examples

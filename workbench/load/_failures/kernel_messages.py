@@ -1,4 +1,4 @@
-"""What a kernel says of its host, network and disks: a table of patterns beside this file."""
+"""Kernel messages about host, network and disks: a table of patterns next to this file."""
 
 from __future__ import annotations
 

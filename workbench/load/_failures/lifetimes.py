@@ -103,7 +103,7 @@ def _hours(values: pd.Series, name: str, path: Path, time_unit: LifeUnit | None)
     unit = own_unit or time_unit
     if unit is None:
         units = list(get_args(LifeUnit))
-        msg = f"{path}: column {name!r} does not tell its unit; pass time_unit=, one of {units}"
+        msg = f"{path}: column {name!r} does not state its unit; pass time_unit=, one of {units}"
         raise LoadError(msg)
     return plain.numbers(values, path) * _HOURS[unit]
 

@@ -1,4 +1,4 @@
-"""What collectors put before the lines of a log: the host, the file, or when they took it."""
+"""Prefixes that collectors put before the lines of a log: host, file, or time of collection."""
 
 from __future__ import annotations
 
@@ -62,10 +62,10 @@ def without_prefix(text: str, is_line: re.Pattern[str]) -> Prefix:
         line = line[match.end() :]
     is_known = bool(is_line.match(line) or _KERNEL.match(line))
     if not is_known:
-        # Words before a colon are no host where nothing tells that a line begins after them.
+        # Words before a colon are not a host unless a line surely begins after them.
         line, host = (line if host is None and time_ns is not None else text), None
         time_ns = time_ns if line != text else None
-    # The stamp of a container's line is no part of its place.
+    # The stamp of a container's line is not a part of its place.
     key = text[: len(text) - len(line)] if host else ""
     return Prefix(_CONTAINER.sub("", key), host, time_ns, line)
 

@@ -1,4 +1,4 @@
-"""The front door for failure logs: any file, list, folder or archive of any known format."""
+"""The entry point for failure logs: any file, list, folder or archive of any known format."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _POWER = "is power telemetry; load it with load.power"
 _UNKNOWN = "is in an unrecognized format"
 
 
-def failures(  # noqa: PLR0913 - the front door
+def failures(  # noqa: PLR0913 - the entry point
     path: Paths,
     *,
     tz: str | None = None,
@@ -57,7 +57,7 @@ def failures(  # noqa: PLR0913 - the front door
 
     Formats are recognised by content, never by name. One fault is reported in many lines;
     lines that follow each other within ``window_s`` on one host, or by any rank of one job, are
-    folded into one incident, which is led by the first of them that is no consequence of
+    folded into one incident, which is led by the first of them that is not a consequence of
     another. What is dropped, repaired or assumed is counted in the quality table.
 
     Parameters
@@ -99,7 +99,7 @@ def failures(  # noqa: PLR0913 - the front door
         If nothing under ``path`` is a log of a known format, or a line needs ``tz``, ``year``
         or ``boot_time`` and none is given (names file, line and argument).
     ValueError
-        If an argument is no zone, year, stamp or window.
+        If an argument is not a zone, year, stamp or window.
     MissingExtraError
         If a client is given and Dask is not installed.
 
@@ -147,7 +147,7 @@ def failures(  # noqa: PLR0913 - the front door
 
 @dataclass
 class _Read:
-    """What one file gave: its logs, why it was passed over, and why a log of it was dropped."""
+    """Result of one file: its logs, why it was skipped, and why a log of it was dropped."""
 
     logs: list[LogPart] = field(default_factory=list)
     unknown: list[Finding] = field(default_factory=list)
@@ -251,7 +251,7 @@ def assembled(
 
 
 def _repeated(repeats: pd.DataFrame, noun: str) -> list[Finding]:
-    remark = f"{noun} that another file holds as well; taken once"
+    remark = f"{noun} that another file contains, too; counted once"
     return [
         (str(source), "noted", remark, len(rows), f"line {rows['line'].iloc[0]:,}")
         for source, rows in repeats.groupby("source", sort=False)
@@ -386,7 +386,7 @@ def _attempts_counted_anew(logs: Sequence[LogPart], timeline: pd.DataFrame) -> l
     kind = runs["source"].astype(str).map(format_of).fillna("")
     first = runs.groupby(["job", "attempt", kind])["source"].transform("first")
     anew = runs["source"].ne(first)
-    remark = "runs of a job whose attempts another file counts as well; load its runs from one file"
+    remark = "runs of a job whose attempts another file counts, too; load its runs from one file"
     first_source = runs.groupby(["job", "attempt"])["source"].transform("first")
     twice = runs["source"].ne(first_source) & ~anew
     also = "runs of a job that a log of another kind tells of as well; sum the rows of one source"

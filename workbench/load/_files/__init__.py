@@ -1,1 +1,1 @@
-"""What every reader shares: archives, streams, times, tables and findings."""
+"""Code shared by all readers: archives, streams, times, tables and findings."""

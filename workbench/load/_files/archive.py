@@ -51,7 +51,7 @@ class Source:
     def open(self) -> Stream:
         """Open the content, unpacked, from its beginning.
 
-        After the end of the stream, ``truncated_at`` and ``notes`` tell of damage.
+        After the end of the stream, ``truncated_at`` and ``notes`` report damage.
         """
         if self.place is not None and self.place.layer == "gzip":
             outer = unpacking.open_file(self.path, str(self.path), self.expansion_limit)
@@ -66,7 +66,7 @@ class Source:
 
 @dataclass(frozen=True)
 class Survey:
-    """What was found under a path: what can be opened, and what was passed over."""
+    """Contents of a path: files that can be opened, and those that were skipped."""
 
     sources: list[Source] = field(default_factory=list)
     remarks: list[Remark] = field(default_factory=list)
@@ -87,7 +87,7 @@ def sources(path: Paths, *, expansion_limit: float | None = EXPANSION_LIMIT) -> 
 def survey(
     path: Paths, *, expansion_limit: float | None = EXPANSION_LIMIT, wanted: Wanted = TRACES
 ) -> Survey:
-    """List the files under a path that may be wanted, and those that were passed over and why.
+    """List the files under a path that may be wanted, and those that were skipped and why.
 
     Archives (tar, packed or not, or zip) are recognised by content. A file may unpack to
     ``expansion_limit`` times its packed size (beyond 1 GiB) before it is refused as a decompression
@@ -142,7 +142,7 @@ class Walk:
         if place is None or place.layer != "gzip":
             return source.open()
         outer = self._outer
-        # A stream only goes forward: what lies before is reached by opening the archive anew.
+        # A stream only goes forward: what lies before is reached by opening the archive again.
         if outer is None or self._path != source.path or outer.tell() > place.start:
             self.close()
             outer = unpacking.open_file(source.path, str(source.path), source.expansion_limit)
@@ -192,7 +192,7 @@ def _checked(stream: Stream) -> Stream:
         if stream.peek():
             return stream
         notes = "".join(f"; {note}" for note in stream.notes)
-        msg = f"{stream.name}: is empty or holds nothing readable{notes}; get the file again"
+        msg = f"{stream.name}: is empty or contains nothing readable{notes}; get the file again"
         raise DamagedError(msg)
     except BaseException:
         stream.close()
@@ -428,7 +428,7 @@ class _TarReader(io.RawIOBase):
         return self._last
 
     def unfinished(self) -> str:
-        """Say why the last block that was read is no proper end of an archive."""
+        """Explain why the last block that was read is not a proper end of an archive."""
         if len(self._last) < tarfile.BLOCKSIZE:
             is_empty = not self._last and not (isinstance(self._raw, Stream) and self._raw.notes)
             return "" if is_empty else "is cut off"

@@ -1,4 +1,4 @@
-"""What a loader dropped, mended or assumed, and one guard around whatever reads a file."""
+"""Findings of a loader (dropped, repaired, assumed), and one guard around every reader."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def quality_frame(rows: Sequence[Finding]) -> pd.DataFrame:
 
 
 def listed(findings: Sequence[Finding]) -> str:
-    """List what was passed over for a message, a line each, and say how many more there are."""
+    """List what was skipped for a message, a line each, and say how many more there are."""
     lines = "".join(
         f"\n  - {source}: {what}" + (f" ({where})" if where else "")
         for source, _, what, _, where in findings[:_LISTED]
@@ -126,7 +126,7 @@ def guarded(label: str, kind: str = "") -> Iterator[None]:
 
 
 def asks_for_argument(error: Exception) -> bool:
-    """Say whether an error asks the caller for what the file does not carry, e.g. its zone.
+    """Return whether an error asks the caller for what the file does not carry, e.g. its zone.
 
     The file is whole, so leaving it out would be wrong.
     """

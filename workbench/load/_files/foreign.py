@@ -26,7 +26,7 @@ class _Foreign(NamedTuple):
 
 
 def identity(head: bytes, name: str = "") -> str:
-    r"""Say what a file is that begins like this, and how to get something readable; '' if unknown.
+    r"""Describe a file that begins like this, and how to get a readable one; '' if unknown.
 
     Names count only where they end as files of one tool do, since anybody may choose them.
 
@@ -81,7 +81,7 @@ def _database(head: bytes, name: str) -> str:
 
 
 def _is_protobuf(head: bytes) -> bool:
-    """Say whether bytes that are no text begin with whole fields."""
+    """Return whether bytes that are not text begin with whole fields."""
     at, wires = 0, set()
     for _ in range(_LOOKED_AT_FIELDS):
         key, at = _varint(head, at)

@@ -1,4 +1,4 @@
-"""Reading single trace events with a general JSON parser, mending what can be mended.
+"""Reading single trace events with a general JSON parser, repairing what can be repaired.
 
 This is the path for everything the compiled scanner does not understand, and the whole path where
 it could not be built. What is legal is decided here and nowhere else.
@@ -24,7 +24,7 @@ _REPAIR_BUDGET = 4 << 20
 _STRING = r'"(?:[^"\\]|\\.)*"'
 # A number of more characters or bits is none that a file means.
 _LONGEST_NUMBER, _MOST_BITS = 1024, 128
-# Possessive quantifiers: a long run of spaces would be tried anew from each of its bytes.
+# Possessive quantifiers: a long run of spaces would be tried again from each of its bytes.
 _EVENT_END = re.compile(rb"\}\s*+(?:,\s*+(?=\{)|(?=\{\s*+\")|,?+\s*+(?=\])|\Z)")
 _NEXT_EVENT = re.compile(rb'[,\]]?+\s*+\{\s*+"(?:ph|name|cat|pid|tid|ts|args|id|dur|s|bp)"\s*:')
 _BAD_ESCAPE = re.compile(r'\\(?!["\\/bfnrt]|u[0-9a-fA-F]{4})')
@@ -44,7 +44,7 @@ class FloatText(str):
 
 
 class Incomplete(Exception):  # noqa: N818 - a signal to read on, not an error
-    """The event does not end inside the bytes at hand."""
+    """The event does not end inside the available bytes."""
 
 
 class Damaged(Exception):  # noqa: N818 - turned into a LoadError that knows the file
@@ -57,7 +57,7 @@ class Damaged(Exception):  # noqa: N818 - turned into a LoadError that knows the
 
 
 class Read(NamedTuple):
-    """An event, where it ends, and how it was mended (empty if it was whole)."""
+    """An event, where it ends, and how it was repaired (empty if it was whole)."""
 
     event: dict[str, Any]
     end: int
@@ -102,7 +102,7 @@ def read_event(data: bytes, *, final: bool = True) -> Read:
 
 
 def mend_event(raw: bytes) -> Read | None:
-    """Read ``raw`` as one JSON object, as it is or mended; None if that cannot be done."""
+    """Read ``raw`` as one JSON object, as it is or repaired; None if that cannot be done."""
     try:
         text = raw.decode()
     except UnicodeDecodeError:
@@ -190,7 +190,7 @@ def _why(raw: bytes) -> Damaged:
         return Damaged(at, error.msg)
     except (ValueError, RecursionError) as error:
         return Damaged(0, str(error))
-    return Damaged(0, "an event that is no JSON object")
+    return Damaged(0, "an event that is not a JSON object")
 
 
 def to_ns(value: object) -> int | None:
@@ -298,7 +298,7 @@ def _damage(error: Exception, written: str) -> tuple[str, str]:
         is_cut = error.pos >= len(written.rstrip()) or error.msg.startswith("Unterminated string")
         if is_cut:
             return "truncated", "lines of the logger that do not end"
-    return "dropped", "lines of the logger that are no JSON"
+    return "dropped", "lines of the logger that are not JSON"
 
 
 def _time_ns(time_ms: object) -> int | None:

@@ -41,7 +41,7 @@ class JsonWalk:
                 return self._text[self._at : self._at + 1]
 
     def members(self) -> Iterator[str]:
-        """Give the keys of an object; the value of each must be taken before the next."""
+        """Yield the keys of an object; the value of each must be taken before the next."""
         self._take("{")
         if self.next_sign() == "}":
             self._at += 1
@@ -77,7 +77,7 @@ class JsonWalk:
                 if isinstance(error, RecursionError) or not self._more(doubling=True):
                     self._raise(getattr(error, "msg", "nested too deeply"))
                 continue
-            # A number that ends where the text at hand ends may go on.
+            # A number that ends where the available text ends may go on.
             if end == len(self._text) and self._more():
                 continue
             self._at = end

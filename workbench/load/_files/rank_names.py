@@ -26,7 +26,7 @@ _LARGEST_RANK = (1 << 31) - 1  # what int32, the type of the column, can hold
 
 
 class HasRank(Protocol):
-    """What a reader knows of one file before the file has a place among others."""
+    """A reader's knowledge of one file before it is placed among others."""
 
     @property
     def label(self) -> str: ...
@@ -101,7 +101,7 @@ def given_ranks(labels: Sequence[str], given: RankArgument) -> list[int | None]:
     for rank in ranks:
         is_whole = isinstance(rank, int | np.integer) and not isinstance(rank, bool)
         if rank is not None and not (is_whole and 0 <= rank <= _LARGEST_RANK):
-            msg = f"rank={rank!r} is no rank; give whole numbers from 0 to {_LARGEST_RANK:,}"
+            msg = f"rank={rank!r} is not a rank; give whole numbers from 0 to {_LARGEST_RANK:,}"
             raise LoadError(msg)
     return ranks
 
@@ -112,7 +112,7 @@ def _refuse_unused(labels: Sequence[str], given: Mapping[str, int]) -> None:
         names = [re.split(r"[/\\]", label)[-1] for label in labels]
         more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
         msg = (
-            f"rank= names {unused}, which no file name holds: {', '.join(names[:_LISTED])}{more}; "
+            f"rank= names {unused}, which no file name has: {', '.join(names[:_LISTED])}{more}; "
             "keys are parts of file names"
         )
         raise LoadError(msg)
@@ -127,10 +127,10 @@ def _by_name(label: str, given: Mapping[str, int]) -> int | None:
 
 
 def ranked(files: Sequence[File], given: RankArgument, window: Window = None) -> list[Ranked[File]]:
-    """Give every file its rank, in order of rank, and take one window of each.
+    """Assign a rank to every file, in order of rank, and take one window of each.
 
-    The argument goes first, then what the trace states, then the file's name. Files of which
-    nothing is known are numbered in order, and that is called assumed.
+    The argument goes first, then what the trace states, then the file's name. Files without
+    any rank are numbered in order, and that is called assumed.
     """
     _check_window(window)
     settled: list[Ranked[File]] = []
@@ -193,7 +193,7 @@ def _one_window(windows: Sequence[Ranked[File]], window: Window) -> Ranked[File]
 
 def _refuse_twins(twin: Ranked[File], entry: Ranked[File]) -> NoReturn:
     alone = entry.file.world_size == twin.file.world_size == 1
-    why = "; each says that it is the only one of its job" if alone else ""
+    why = "; each states that it is the only rank of its job" if alone else ""
     msg = (
         f"two files are rank {entry.rank}: {twin.file.label} ({twin.source}) and "
         f"{entry.file.label} ({entry.source}){why}. Load one job and one time window at "

@@ -44,7 +44,7 @@ _KINDS = {
 
 
 class PickleError(ValueError):
-    """The pickle is damaged, or is no pickle of plain values; says what and where."""
+    """The pickle is damaged, or is not a pickle of plain values; says what and where."""
 
 
 class _MisfitError(Exception):
@@ -107,7 +107,7 @@ def _scan(raw: bytes, most_opcodes: int) -> None:
         machine.step(opcode.name, argument, position or 0)
         end = (position or 0) + 1
     if end != len(raw):
-        msg = f"goes on for {len(raw) - end:,} bytes behind its end; it is no single dump"
+        msg = f"goes on for {len(raw) - end:,} bytes after its end; it is not a single dump"
         raise PickleError(msg)
 
 
@@ -115,7 +115,7 @@ class _Weights:
     """A pickle machine that keeps how much work hashing each value is, and no values.
 
     Only tuples can be both nested and hashed. Deep ones would overflow the stack of the
-    interpreter, and tuples of the same tuples, again and again, keep it busy for ever.
+    interpreter, and tuples of the same tuples, again and again, keep it busy forever.
     """
 
     def __init__(self, size_bytes: int) -> None:
@@ -142,7 +142,7 @@ class _Weights:
 
     def _integer(self, _name: str, argument: Any) -> None:
         if int(argument).bit_length() > 8 * _LONGEST_INTEGER_BYTES:
-            msg = "holds a number of more than 64 bits"
+            msg = "contains a number of more than 64 bits"
             raise _MisfitError(msg)
         self.stack.append(1)
 

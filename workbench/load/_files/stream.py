@@ -50,7 +50,7 @@ def plain_name(name: str) -> str:
 
 @dataclass
 class Health:
-    """What went wrong while bytes were read: filled in as the stream goes."""
+    """Problems while bytes were read: filled in as the stream goes."""
 
     is_cut: bool = False
     is_wrong: bool = False
@@ -135,7 +135,7 @@ class Stream(io.BufferedIOBase):
         return bytes(self._take(size if size >= 0 else BLOCK_BYTES)) if self._has_rest() else b""
 
     def peek(self) -> bytes:
-        """Return the bytes at hand without moving on; empty only at the end."""
+        """Return the available bytes without moving on; empty only at the end."""
         return bytes(self._rest) if self._has_rest() else b""
 
     def skip(self, size_bytes: int) -> int:
@@ -347,7 +347,7 @@ def _need(feed: Feed, size_bytes: int) -> bytes:
 
 @dataclass(frozen=True)
 class Summary:
-    """What was unpacked: to compare with what the file says of itself."""
+    """Size and checksum of unpacked bytes, to compare with those that the file states."""
 
     crc: int
     size_bytes: int

@@ -26,13 +26,13 @@ _decoder = json.JSONDecoder()
 # At the beginning of a line only: brackets inside a line of text begin no document.
 _START = re.compile(r"^[ \t]*(?=[{\[])", re.MULTILINE)
 _SPACE = re.compile(r"\s*,?\s*")
-# A file that is damaged this often is no log; looking on would take very long, most of all
+# A file that is damaged this often is not a log; looking on would take very long, most of all
 # where brackets are nested deeply: every line is then read again for every level.
 _DAMAGED_LIMIT, _NESTED_COST = 1000, 50
 
 
 def json_documents(source: Source, findings: Findings) -> Iterator[tuple[int, Any]]:
-    """Give line (from 1) and value of every JSON document of a file.
+    """Yield line (from 1) and value of every JSON document of a file.
 
     Text between documents is skipped by design. Where a document is damaged, reading goes on at the
     next line that begins one, so whole parts of a damaged document are found.
@@ -46,7 +46,7 @@ def json_documents(source: Source, findings: Findings) -> Iterator[tuple[int, An
 
 
 def text_documents(text: str, findings: Findings) -> Iterator[tuple[int, Any]]:
-    """Give line (from 1) and value of every JSON document of a text; as :func:`json_documents`."""
+    """Yield line (from 1) and value of every JSON document of a text; as :func:`json_documents`."""
     at, line, damaged, refused = 0, 1, 0, False
     while (start := _next_document(text, at, findings, may_be_inside=not refused)) is not None:
         line += text.count("\n", at, start)
@@ -76,7 +76,7 @@ def _next_document(text: str, at: int, findings: Findings, *, may_be_inside: boo
     match = _START.search(text, at)
     passed = text[at : match.start() if match else len(text)]
     count = sum(bool(line.strip()) for line in passed.splitlines())
-    findings.add("skipped by design", "lines that are no JSON", count)
+    findings.add("skipped by design", "lines that are not JSON", count)
     return match.end() if match else None
 
 
@@ -94,7 +94,7 @@ def _damage(error: Exception, text: str) -> tuple[str, str]:
 def records(
     line: int, value: Any, findings: Findings, *, key: str | None = None
 ) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Give the objects of a document: itself with its line, or those of a list, numbered.
+    """Yield the objects of a document: itself with its line, or those of a list, numbered.
 
     The list is the document, or its list ``key``.
     """
@@ -105,7 +105,7 @@ def records(
         if isinstance(record, dict):
             yield number, record
         else:
-            findings.add("skipped by design", "JSON that is no object", 1, f"record {number:,}")
+            findings.add("skipped by design", "JSON that is not an object", 1, f"record {number:,}")
 
 
 _EXACT = 1 << 53  # above this a float holds no odd numbers
@@ -201,7 +201,7 @@ def _cells(line: bytes) -> list[str]:
 
 
 def left_out(path: Path) -> dict[str, int]:
-    """Say for ``attrs["left_out"]`` whether more may have followed in a file."""
+    """Return the entry of ``attrs["left_out"]`` for a file that may have been cut short."""
     return {REST: 1} if last_line(path) else {}
 
 
@@ -265,7 +265,7 @@ _TEXT = pd.Series([""]).dtype
 
 
 def header_of(head: bytes) -> list[str]:
-    """Return the names in the first line of a CSV file that is no comment; none for JSON."""
+    """Return the names in the first line of a CSV file that is not a comment; none for JSON."""
     for line in head.decode(errors="replace").removeprefix("\ufeff").split("\n"):
         text = line.strip()
         if text and not text.startswith("#"):
@@ -339,7 +339,7 @@ def _rows(source: Source, findings: Findings) -> Iterator[tuple[int, list[str]]]
 
 
 def _text_tables_cells(text: str, separator: str | None = None) -> list[str] | None:
-    """Split a line; None if it is no CSV, e.g. because its quotes do not end."""
+    """Split a line; None if it is not CSV, e.g. because its quotes do not end."""
     wanted = separator or _separator(text)
     if '"' not in text and "\r" not in text:
         return [cell.strip() for cell in text.split(wanted)]
@@ -356,7 +356,7 @@ def _separator(text: str) -> str:
 
 def _checked(names: list[str], label: str) -> list[str]:
     if not names:
-        msg = f"{label}: the header is no CSV; mend it, or get the file again"
+        msg = f"{label}: the header is not CSV; correct it, or get the file again"
         raise LoadError(msg)
     if twice := sorted({name for name in names if names.count(name) > 1}):
         msg = f"{label}: columns {twice} occur twice; rename one of each"
@@ -377,7 +377,7 @@ _TABLE = "Parquet or CSV"
 _MARK = b"\xef\xbb\xbf"
 # The last line of a table is shorter than this.
 _TAIL_BYTES = _HEAD_BYTES = 1 << 16
-MEND = "get the file again, or add a line end if the row is whole"
+MEND = "get the file again, or add a line end if the row is complete"
 
 
 def whole_file(path: str | Path) -> io.BytesIO:
@@ -409,7 +409,7 @@ def whole_text(path: str | Path) -> str:
         return content.decode()
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
-        msg = f"{shown(path)}: line {line:,} is no UTF-8 text ({error.reason}); save it as UTF-8"
+        msg = f"{shown(path)}: line {line:,} is not UTF-8 text ({error.reason}); save it as UTF-8"
         raise LoadError(msg) from None
 
 
@@ -451,7 +451,7 @@ def read_parquet(path: str | Path) -> pd.DataFrame | None:
 
 
 def says_synthetic(path: str | Path) -> bool:
-    """Say whether a Parquet file has a mark in its metadata that it was simulated."""
+    """Return whether a Parquet file has a mark in its metadata that it was simulated."""
     if (content := parquet_in(path)) is None:
         return False
     name, value = _SYNTHETIC

@@ -1,4 +1,4 @@
-"""Text in files: bytes that are no UTF-8, and lines that may be cut."""
+"""Text in files: bytes that are not UTF-8, and lines that may be cut."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ _JSON_BEGINS = (b"{", b"[{", b"[ {", b":::")
 
 
 def may_be_cut(last: bytes) -> bool:
-    """Say whether a last line without a line end may go on: 4096 may have become 4."""
+    """Return whether a last line without a line end may go on: 4096 may have become 4."""
     text = last.rstrip(b" \t\r\n")
     return bool(text) and not last.endswith(b"\n") and text[-1:] not in _CLOSING
 
@@ -118,7 +118,7 @@ def tell_of_no_end(last: bytes, stream: Stream, findings: Findings, where: str) 
 def text_lines(
     source: Source, findings: Findings, *, whole: bool = False
 ) -> Iterator[tuple[int, str]]:
-    """Give number, from 1, and text of every line, and count what was damaged.
+    """Yield number, from 1, and text of every line, and count what was damaged.
 
     A last line without an end is told; with ``whole`` one that may be cut is dropped, too.
     """
@@ -151,10 +151,10 @@ def repaired(raw: bytes, findings: Findings, where: str) -> str:
 def console_lines(
     source: Source, findings: Findings, *, whole: bool = False
 ) -> Iterator[tuple[int, str]]:
-    """Give number, from 1, and text of every line without colours.
+    """Yield number, from 1, and text of every line without colours.
 
     Programs may have written binary noise to a console: of endless lines only the beginning is
-    given, and what is not UTF-8 is no finding. A last line without an end is given and counted;
+    given, and what is not UTF-8 is not a finding. A last line without an end is given and counted;
     with ``whole`` it is dropped, for where it ends in a number a cut leaves another one.
     """
     unended: list[bytes] = []
@@ -189,7 +189,7 @@ def tell_of_damage(stream: Stream, findings: Findings) -> None:
 def _lines(
     stream: Stream, longest: float = math.inf, *, unended: list[bytes]
 ) -> Iterator[list[bytes]]:
-    """Give the lines that end in each block; of longer ones the beginning, still too long.
+    """Yield the lines that end in each block; of longer ones the beginning, still too long.
 
     They are split at newlines only: texts may hold other separators of lines. A last line without
     an end goes to ``rest``.

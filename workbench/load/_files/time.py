@@ -158,7 +158,7 @@ def _read(unique: pd.Series, local: pd.Series, tz: str | None) -> tuple[pd.Serie
     naive = _parsed(tidy.where(local & year), utc=False)
     instants = absolute
     if tz is not None:
-        # Records stand alone, so nothing tells which hour of two is meant.
+        # Records stand alone, so it is unknown which hour of two is meant.
         placed = naive.dt.tz_localize(zone_of(tz), ambiguous="NaT", nonexistent="NaT")
         instants = absolute.fillna(placed.dt.tz_convert("UTC"))
     raw = instants.dt.tz_localize(None).astype("int64")
@@ -167,7 +167,7 @@ def _read(unique: pd.Series, local: pd.Series, tz: str | None) -> tuple[pd.Serie
         seconds, _, fraction = unique[index].partition(".")
         if int(seconds) < _LATEST_S:
             ns[index] = int(seconds) * 10**9 + int(f"{fraction[:9]:0<9}")
-    problem = pd.Series("stamps that are no time; they are missing", index=unique.index)
+    problem = pd.Series("stamps that are not times; they are missing", index=unique.index)
     shifted = f"local times that the clock change makes ambiguous or impossible in {tz}; "
     problem = problem.mask(naive.notna(), shifted + "they are missing").mask(ns.notna(), "")
     return ns, problem
@@ -200,7 +200,7 @@ _PIECE_ROWS = 20_000
 
 @dataclass(frozen=True)
 class Given:
-    """What the caller says that files do not carry; a reader asks for it, and never guesses.
+    """Facts from the caller that files do not carry; a reader requests them and never guesses.
 
     ``year`` is that of the first stamp without one: later ones may pass New Year. ``boot_time`` is
     when the kernel whose stamps count seconds of uptime was booted.
@@ -214,7 +214,7 @@ class Given:
 
 @dataclass
 class LogPart:
-    """What one file holds. Rows of ``failures`` are single lines; folding comes later."""
+    """Contents of one file. Rows of ``failures`` are single lines; folding comes later."""
 
     failures: pd.DataFrame
     timeline: pd.DataFrame
@@ -223,7 +223,7 @@ class LogPart:
     nodes: Mapping[str, int | None] = field(default_factory=dict)
     # Over which time the file watched a host, failures or not: node, (first ns, last ns).
     watched: Mapping[str, tuple[int, int]] = field(default_factory=dict)
-    # Name of the format, set by the front door.
+    # Name of the format, set by the entry point.
     format_name: str = ""
 
 
@@ -368,7 +368,7 @@ def local_ns(moment: datetime, zone: tzinfo, part_ns: int = 0) -> int | None:
     """Turn a local time into ns; None if a clock change makes it ambiguous or impossible."""
     if not _FIRST_YEAR <= moment.year <= _LAST_YEAR:
         return None
-    # Lines of many ranks come in any order, so nothing tells which hour of two is meant.
+    # Lines of many ranks come in any order, so it is unknown which hour of two is meant.
     early, late = (moment.replace(tzinfo=zone, fold=fold).utcoffset() for fold in (0, 1))
     if early is None or early != late:
         return None
@@ -396,7 +396,7 @@ def zone_of(name: str) -> tzinfo:
             return datetime.fromisoformat(f"2000-01-01T00:00:00{offset[1]}").tzinfo or UTC
         return ZoneInfo(text)
     except (KeyError, ValueError, TypeError, OSError, AttributeError):
-        msg = f"tz={name!r} is no time zone; name it like 'UTC', 'Europe/Berlin' or '+02:00'"
+        msg = f"tz={name!r} is not a time zone; name it like 'UTC', 'Europe/Berlin' or '+02:00'"
         raise LoadError(msg) from None
 
 
@@ -420,7 +420,7 @@ _LATEST_NS = 7_258_118_400 * 10**9
 
 @dataclass(frozen=True)
 class Clock:
-    """How the times of a table are meant, told once for all of its parts.
+    """Meaning of the times of a table, settled once for all of its parts.
 
     ``per_unit_ns`` is missing for times that carry their own meaning (stamps with a zone or in
     ``zone``); ``kind`` is epoch or own; ``said`` is what was taken from the size of numbers.
@@ -433,7 +433,7 @@ class Clock:
 
 
 def clock_of(first: pa.Array, column: str, tz: str | None, label: str) -> Clock:
-    """Say how times are meant, from the first part of them."""
+    """Return how times are meant, from the first part of them."""
     kind = first.type
     if pa.types.is_timestamp(kind):
         if kind.tz is None and tz is None:
@@ -464,8 +464,8 @@ def _counted(values: np.ndarray, column: str, label: str) -> Clock:
         return Clock(_NS_PER[unit], kind)
     if by_size is None:
         msg = (
-            f"{label}: numbers in column {column!r}, about {middle:,.6g}, are no times since 1970; "
-            "name the column after what they count, e.g. time_s or time_ms"
+            f"{label}: numbers in column {column!r}, about {middle:,.6g}, are not times since "
+            "1970; name the column after its unit, e.g. time_s or time_ms"
         )
         raise LoadError(msg)
     return Clock(_NS_PER[by_size], said=f"times count {by_size} since 1970, by their size")
@@ -492,7 +492,7 @@ def _all(ns: pd.Series, *, is_local: bool) -> Times:
 
 
 def is_exact(kind: pa.DataType) -> bool:
-    """Say whether times are whole numbers of one unit, which need no checks one by one."""
+    """Return whether times are whole numbers of one unit, which need no checks one by one."""
     return bool(pa.types.is_integer(kind) or (pa.types.is_timestamp(kind) and kind.tz is not None))
 
 

@@ -1,4 +1,4 @@
-"""What a file may hold, told by its name and first bytes before anybody reads it."""
+"""Possible contents of a file, judged by name and first bytes before it is read."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Wanted:
     refusal: Callable[[str, bytes], str]
 
     def refused(self, name: str, head: bytes) -> str:
-        """Say why a file of this name that begins like this is passed over; '' if it is not."""
+        """Explain why a file of this name that begins like this is skipped; '' if it is not."""
         base = name.rsplit("/", 1)[-1].lower()
         if base.startswith(".") or name.startswith("__MACOSX/"):
             return _HIDDEN
@@ -72,7 +72,7 @@ def _no_trace(base: str, head: bytes) -> str:
 
 
 def export_advice(name: str) -> str:
-    """Say how to export a file of a name that its own tool alone reads; '' for other names."""
+    """Describe how to export a file of a name that its own tool alone reads; '' for other names."""
     return _REPORT if name.lower().endswith(_REPORT_SUFFIXES) else ""
 
 
@@ -119,7 +119,7 @@ def is_utf16(head: bytes) -> bool:
 
 
 def appearance(head: bytes, name: str = "") -> str:
-    r"""Say what a file is and how to export it if that can be told, else how it begins.
+    r"""Describe what a file is and how to export it if that can be told, else how it begins.
 
     Examples
     --------
@@ -136,7 +136,7 @@ def appearance(head: bytes, name: str = "") -> str:
         return f"binary data, it begins with the bytes {head[:8].hex(' ')}"
     first = text.splitlines()[0] if text else ""
     if not first:
-        return "it holds nothing but blanks"
+        return "it contains only blanks"
     short = first if len(first) <= _SHOWN_CHARS else first[:_SHOWN_CHARS] + "…"
     return f"it begins with {short!r}"
 

@@ -1,4 +1,4 @@
-"""What the codes of NVIDIA's drivers mean: a table beside this file, and how GPUs are named."""
+"""Codes of NVIDIA's drivers: a table next to this file, and how GPUs are named."""
 
 from __future__ import annotations
 

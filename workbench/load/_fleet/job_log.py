@@ -1,4 +1,4 @@
-"""The front door for logs of one training job: its steps, and the stretches that have a name."""
+"""The entry point for logs of one training job: its steps, and the segments that have a name."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def job_log(
     """Load when each training step began and ended, and what happened in between.
 
     Steps are what power and energy are laid beside: joules per step, per token, and what was
-    drawn while nothing was learnt. Known are results of MLPerf Training (MLLOG), logs of
+    drawn while nothing was learnt. Supported are results of MLPerf Training (MLLOG), logs of
     Megatron-LM, JSON events of a training script (``start``, ``step``, ``checkpoint_start``,
     ``interrupt``, ...), event files of TensorBoard, metrics of MLflow, and tables of steps, CSV or
     JSON objects, such as histories of Weights & Biases. Formats are recognised by content.
@@ -73,9 +73,9 @@ def job_log(
         If ``path`` does not exist.
     LoadError
         If nothing under ``path`` is the log of a job, a stamp needs ``tz``, or a column is
-        missing or does not say its unit (names file, column and remedy).
+        missing or does not state its unit (names file, column and remedy).
     ValueError
-        If an argument is no zone or no number of tokens.
+        If an argument is not a zone or no number of tokens.
 
     Notes
     -----

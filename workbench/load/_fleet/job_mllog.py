@@ -70,7 +70,7 @@ class _Log:
     def _size(self, entry: Entry) -> None:
         value = number_of(entry.value)
         if value is None or value < 1 or value % 1:
-            problem = f"{entry.key} that is no whole number"
+            problem = f"{entry.key} that is not a whole number"
             self.findings.add("dropped", problem, 1, f"line {entry.line:,}")
             return
         changed = self.sizes.get(entry.key, value) != value
@@ -116,7 +116,7 @@ class _Log:
         where = f"line {entry.line:,}"
         duration = number_of(entry.value[names[0]])
         if duration is None or not 0 <= duration < 1e6:
-            problem = "steps whose duration is no number from 0 s"
+            problem = "steps whose duration is not a number from 0 s"
             self.findings.add("dropped", problem, 1, where)
             return
         count = number_of(entry.metadata.get("step", entry.metadata.get("samples_count")))
@@ -126,7 +126,7 @@ class _Log:
         self.progress_ns = max(self.progress_ns or 0, entry.time_ns)
 
     def whole_steps(self, options: JobGiven) -> list[dict[str, Any]]:
-        """Give each step once, with its number, tokens and samples."""
+        """Return each step once, with its number, tokens and samples."""
         once: dict[Any, dict[str, Any]] = {}
         for row in self.steps:
             # Without a count nothing says that two lines are of one step.
@@ -148,7 +148,7 @@ class _Log:
         ]
 
     def _unit(self, counts: list[int | None], tokens: int | None, samples: int | None) -> int:
-        """Say in what the log counts: tokens, samples, or (0) steps."""
+        """Return the unit in which the log counts: tokens, samples, or (0) steps."""
         numbers = [count for count in counts if count is not None]
         if not numbers:
             return 0

@@ -1,4 +1,4 @@
-"""What a reader of job logs gets and gives, and what makes whole steps of its rows."""
+"""Contract of the readers of job logs, and the assembly of whole steps from their rows."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _STAMP_NS = 2_000_000
 
 @dataclass(frozen=True)
 class JobGiven:
-    """What the caller says that job logs do not carry.
+    """Facts from the caller that job logs do not carry.
 
     Attributes
     ----------
@@ -39,7 +39,7 @@ class JobGiven:
 
 @dataclass
 class JobPart:
-    """What one file holds: tables LOGGED_STEPS and LOGGED_SPANS, and findings.
+    """Contents of one file: tables LOGGED_STEPS and LOGGED_SPANS, and findings.
 
     ``says_attempt`` is whether the file itself numbers the runs of the job;
     ``benchmark_runs`` counts runs of a benchmark from its start to its end.

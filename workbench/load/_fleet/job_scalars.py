@@ -35,7 +35,7 @@ WANDB_ADVICE = (
     "wandb.Api().run('entity/project/id').history(pandas=True).to_csv('history.csv')"
 )
 _HEADER, _FOOTER_BYTES = struct.Struct("<QI"), 4
-# Scalars take some 50 bytes; images, graphs and histograms are passed over unread.
+# Scalars take some 50 bytes; images, graphs and histograms are skipped unread.
 _LARGEST_RECORD_BYTES = 1 << 14
 _CHUNK_BYTES = 1 << 20
 _METRIC = re.compile(rb"\A(?:1\d{12} \S{1,40} \d{1,12}\r?\n)+", re.ASCII)
@@ -97,7 +97,7 @@ def _columns(
     for tag in sorted(scalars, key=lambda tag: (tag.count("/"), len(tag), tag)):
         kind, unit = _meaning(tag)
         if kind == "duration" and not unit:
-            words = f"scalar {tag!r} does not say its unit; not read"
+            words = f"scalar {tag!r} does not state its unit; not read"
             findings.add("noted", f'{words}, columns={{"duration_s": {tag!r}}} says it')
         elif kind and kind not in columns:
             columns[kind] = (tag, unit)
@@ -151,7 +151,7 @@ def _table(scalars: dict[str, Rows], columns: dict[str, tuple[str, str]]) -> pd.
         if kind in ("loss", "rate"):
             table[{"rate": "token_rate"}.get(kind, kind)] = values
         else:
-            # Durations have fractions of a nanosecond; counts that are no whole number are none.
+            # Durations have fractions of a nanosecond; counts that are not whole numbers are none.
             whole = values.round() if kind == "duration" else values.where(values % 1 == 0)
             table[names[kind]] = whole.where(whole.between(0, 1 << 53)).astype("Int64")
     table = table.reset_index().sort_values(["end_ns", "line"], ignore_index=True)
@@ -190,7 +190,7 @@ def _read_events(source: Source, scalars: dict[str, Rows], findings: Findings) -
             try:
                 event = decode(payload)
             except DecodeError:
-                findings.add("dropped", "records that are no event", 1, f"record {number:,}")
+                findings.add("dropped", "records that are not events", 1, f"record {number:,}")
                 continue
             if not event.summary.value:
                 continue
@@ -211,7 +211,7 @@ def _read_events(source: Source, scalars: dict[str, Rows], findings: Findings) -
 
 
 def _records(stream: Stream, findings: Findings) -> Iterator[bytes]:
-    """Give the payloads of TFRecords; those too large for scalars are passed over."""
+    """Yield the payloads of TFRecords; those too large for scalars are skipped."""
     at = 0
     while header := stream.read(_HEADER.size):
         length, check = _HEADER.unpack(header.ljust(_HEADER.size, b"\0"))

@@ -91,7 +91,7 @@ def _found(raw: pd.DataFrame, options: JobGiven, label: str) -> dict[str, tuple[
     name, unit = meanings.get("duration", ("", "s"))
     if not unit:
         msg = (
-            f"{label}: column {name!r} does not say its unit; pass "
+            f"{label}: column {name!r} does not state its unit; pass "
             f'columns={{"duration_s": {name!r}}} or columns={{"duration_ms": {name!r}}}'
         )
         raise LoadError(msg)
@@ -100,7 +100,7 @@ def _found(raw: pd.DataFrame, options: JobGiven, label: str) -> dict[str, tuple[
 
 def check_columns(columns: dict[str, str]) -> None:
     if unknown := sorted(set(columns) - set(_MEANT)):
-        msg = f"columns= names {unknown}, which no step has; known are {list(_MEANT)}"
+        msg = f"columns= names {unknown}, which no step has; known: {list(_MEANT)}"
         raise LoadError(msg)
 
 

@@ -47,7 +47,7 @@ from workbench.tables import (
 NOT_THERE = "no {} in what was given"
 _KINDS = {"power telemetry": "power logs", "job log": "job logs"}
 _KINDS |= {"failure logs": "failure logs", "traces": "traces"}
-_TABLE = "is a table of failures, which load.failure_table reads by itself; not among the failures"
+_TABLE = "is a table of failures, to be read with load.failure_table; not among the failures"
 
 # What was not there has empty tables, so that figures and analyses need no case for it.
 _EMPTY: dict[str, tuple[Any, tuple[Table, ...]]] = {
@@ -64,10 +64,10 @@ _FIELDS = {
     "injections": "injections",
 }  # fmt: skip
 _Chosen: TypeAlias = tuple[Collection[str], int | None]  # kinds of data, and most ranks
-_NOT_READ = "holds {}, of which no rule asks anything"
+_NOT_READ = "holds {}, which no rule uses"
 
 
-def fleet(  # noqa: PLR0913 - the front door
+def fleet(  # noqa: PLR0913 - the entry point
     path: Paths,
     *,
     tz: str | None = None,
@@ -81,7 +81,7 @@ def fleet(  # noqa: PLR0913 - the front door
 ) -> Fleet:
     """Load power, job log, failures and traces of one job, whichever of them there are.
 
-    What is recognised is loaded as its own front door loads it, and an error there is an error
+    What is recognised is loaded as its own entry point loads it, and an error there is an error
     here; what is not there is an empty table, so that what can be said without it is.
 
     Parameters
@@ -163,7 +163,7 @@ def fleet(  # noqa: PLR0913 - the front door
     return Fleet(power, job, failures, ranks, quality)
 
 
-def bundle(  # noqa: PLR0913 - the front door
+def bundle(  # noqa: PLR0913 - the entry point
     path: Paths,
     *,
     tz: str | None = None,
@@ -237,7 +237,7 @@ def _not_asked(path: Paths, files: Told) -> LoadError:
         for name in files.names
     ]
     names = " and ".join(files.names)
-    msg = f"{shown_all(path)}: holds {names}, of which no rule asks anything; to show "
+    msg = f"{shown_all(path)}: holds {names}, which no rule uses; to show "
     return LoadError(msg + "; ".join(ways))
 
 

@@ -39,7 +39,7 @@ class _Span(NamedTuple):
 
 
 def same_job(path: Paths, read: Record, tz: str | None) -> list[Finding]:
-    """Give findings on logs of power and of failures that miss the time of the job.
+    """Return findings on logs of power and of failures that miss the time of the job.
 
     ``read`` has what was loaded, by kind; ``tz`` is the zone that the caller gave for local stamps.
     None where a kind is missing or has no time.
@@ -53,7 +53,7 @@ def same_job(path: Paths, read: Record, tz: str | None) -> list[Finding]:
 
 
 def _told(log: _Span, job: _Span, tz: str | None) -> str:
-    """Say that a log misses the time of the job, and by which zone it would not; '' if it fits."""
+    """Report a log that misses the time of the job, and the zone that fits; '' if none is off."""
     overlap_s = max(min(log.last_s, job.last_s) - max(log.first_s, job.first_s), 0)
     share = overlap_s / max(min(log.length_s, job.length_s), 1)
     if share >= _LEAST_SHARE or (share > 0 and log.name == "failure logs"):
@@ -97,7 +97,7 @@ def _remedy(log: _Span, job: _Span, shift_s: int, tz: str | None) -> str:
     is_stated = tz is None or wrong.is_local is False
     zone = None if is_stated or tz is None else _zone(tz, wrong.first_s, moved_s)
     if zone is None:
-        return "Their stamps state the zone, so a clock was wrong; load them by themselves"
+        return "Their stamps state the zone, so a clock was wrong; load them separately"
     only = "" if job.is_local is False or wrong is job else ", for files of this zone only"
     return f'Stamps of the {wrong.name} were read in {tz}; pass tz="{zone}"{only}'
 

@@ -1,4 +1,4 @@
-"""What of a folder is read that holds a file nobody can read, or more jobs than one."""
+"""Selection of files in a folder with an unreadable file, or with more than one job."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from workbench.load._files.archive import Paths, Source, shown
 from workbench.load._files.findings import Finding, asks_for_argument
 from workbench.load.kinds import Kind, Options, Told
 
-_OTHER_JOB = "other {} than {}, the largest here; name this path by itself to read it"
+_OTHER_JOB = "other {} than {}, the largest here; pass this path alone to read it"
 _PACKED = "{} inside an archive, which are read from a file of their own; unpack it"
 # A folder in which more files than this are damaged needs a look, not another try.
 _MOST_DAMAGED = 20
@@ -51,7 +51,7 @@ def read_kind(
 
 
 def _is_of_several_jobs(read: Any) -> bool:
-    """Say whether a loader doubts that files it read as ranks belong together."""
+    """Return whether a loader doubts that files it read as ranks belong together."""
     quality = getattr(read, "quality", None)
     return quality is not None and bool(quality["what"].str.endswith(BY_ITSELF).any())
 
@@ -113,12 +113,12 @@ def _without_damaged(
 
 
 def _asks(error: LoadError) -> bool:
-    """Say whether a whole file lacks what only the caller knows; ranks twice are of two jobs."""
+    """Return whether a whole file lacks what only the caller knows; ranks twice are of two jobs."""
     return asks_for_argument(error) and "pass rank=" not in str(error)
 
 
 def _paths(own: Sequence[Source], kind: Kind) -> Paths:
-    """Give the files to a loader; of an archive the archive."""
+    """Pass the files to a loader; of an archive the archive."""
     paths = list(dict.fromkeys(source.path for source in own))
     return paths[0] if kind.is_one_file or len(paths) == 1 else paths
 

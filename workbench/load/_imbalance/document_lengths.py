@@ -144,7 +144,7 @@ def _whole(values: pd.Series, origin: str) -> np.ndarray:
     """Turn values into integers, or name the first that is none."""
     odd = values.dtype.kind in "bmMc" if isinstance(values.dtype, np.dtype) else False
     if odd or (values.dtype == object and any(isinstance(value, bool) for value in values)):
-        msg = f"{origin}: {values.dtype} values are no lengths (truth values, times or complex)"
+        msg = f"{origin}: {values.dtype} values are not lengths (truth values, times or complex)"
         raise LoadError(msg)
     numbers = as_floats(values)
     with np.errstate(invalid="ignore"):

@@ -102,7 +102,7 @@ def _filled(table: pd.DataFrame, path: Path) -> tuple[pd.DataFrame, int]:
 
 
 def _has_header(frame: pd.DataFrame, path: Path, header: bool | None) -> bool:
-    """Say whether the first line of a matrix holds names; refuse what could be either."""
+    """Return whether the first line of a matrix holds names; refuse what could be either."""
     if header is not None:
         return header
     cells = [name for name in frame.columns if name]

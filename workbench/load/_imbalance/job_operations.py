@@ -66,7 +66,7 @@ def job_operations(
     -------
     pandas.DataFrame
         Table :data:`workbench.tables.JOB_OPERATIONS`, by step, rank, stage and start.
-        ``attrs["left_out"]`` counts markers that are no operations (``first-op``), rows joined with
+        ``attrs["left_out"]`` counts markers, not operations (``first-op``), rows joined with
         those of another tensor-parallel rank, and a last line without a line end, which may be cut.
         ``attrs["resolution_ns"]`` is what two starts must differ by to be told apart, if they are
         stored as floats. ``attrs["doubts"]`` says in words where runs of exact zeros are (rows of
@@ -121,7 +121,7 @@ def job_operations(
 
 
 def names_operations(names: Iterable[str]) -> bool:
-    """Say whether a file has most columns of ByteDance-Seed/StragglerAnalysis."""
+    """Return whether a file has most columns of ByteDance-Seed/StragglerAnalysis."""
     return 2 * len(set(names) & set(COLUMNS.values())) > len(COLUMNS)
 
 

@@ -92,7 +92,7 @@ def megatron_timers(path: str | Path) -> pd.DataFrame:
 
 
 def _rows(lines: Iterator[tuple[int, str]]) -> Iterator[Row]:
-    """Give one row per printed time; a block goes on until the next head or iteration."""
+    """Yield one row per printed time; a block goes on until the next head or iteration."""
     block, kind, timer, iteration = -1, "", "", None
     for number, raw in lines:
         line = _TASK.sub("", raw)

@@ -106,7 +106,7 @@ def tensor_contractions(path: str | Path) -> pd.DataFrame:
     FileNotFoundError
         If ``path`` does not exist.
     LoadError
-        If a line is no contraction, or an index has no size or stands in one tensor only.
+        If a line is not a contraction, or an index has no size or stands in one tensor only.
 
     Notes
     -----
@@ -121,7 +121,7 @@ def tensor_contractions(path: str | Path) -> pd.DataFrame:
         sizes = dict(re.findall(r"(\w):(\d+)", match[4])) if match else {}
         sides = (c & a, c & b, a & b)
         if not match or set.union(*sides) != c | a | b or c & a & b or (c | a | b) - sizes.keys():
-            msg = f"{path}, line {number}: {line[:60]!r} is no contraction like "
+            msg = f"{path}, line {number}: {line[:60]!r} is not a contraction like "
             raise LoadError(msg + "'ab ac cb & a:8;b:8;c:8;' with each index in two tensors")
         counts = [prod(int(sizes[index]) for index in side) for side in sides]
         rows.append((f"{match[1]} = {match[2]} {match[3]}", *counts, 1, "contraction"))

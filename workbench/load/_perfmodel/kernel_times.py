@@ -57,7 +57,7 @@ def gemm_times(
     FileNotFoundError
         If ``path`` does not exist.
     LoadError
-        If a column, GPU, framework, version or type is missing, or a time is no number above 0.
+        If a column, GPU, framework, version or type is missing, or a time is not a number above 0.
     MissingExtraError
         If the package is needed and not installed.
 
@@ -116,7 +116,7 @@ def collective_times(
         If ``path`` does not exist.
     LoadError
         If the columns are none of those above, a GPU or version is missing, it is not known
-        which GPU it was, or a time is no number above 0.
+        which GPU it was, or a time is not a number above 0.
     MissingExtraError
         If the package is needed and not installed.
 
@@ -223,7 +223,7 @@ def read_collectives(
     reader = next((read for needs, read in _READERS if needs <= columns), None)
     if reader is None:
         msg = f"{path}: no times of collectives are known with columns {sorted(columns)[:20]}; "
-        msg += f"known are {[sorted(needs) for needs, _ in _READERS]}"
+        msg += f"known: {[sorted(needs) for needs, _ in _READERS]}"
         raise LoadError(msg)
     raw, left_out = without_cut_row(raw, path, [name for name in columns if _USED.fullmatch(name)])
     frame = pd.DataFrame({"node_count": 1, **reader(raw, path)}, index=raw.index)
@@ -243,7 +243,7 @@ def operation(names: pd.Series, path: Path) -> pd.Series:
     spelled = letters.map({name.replace("-", ""): name for name in _OPERATIONS})
     if spelled.isna().any():
         odd = sorted(set(names[spelled.isna()].astype(str)))
-        msg = f"{path}: {odd} are no collectives that are known; known are {list(_OPERATIONS)}"
+        msg = f"{path}: {odd} are not known collectives; known: {list(_OPERATIONS)}"
         raise LoadError(msg)
     return spelled
 
@@ -264,7 +264,7 @@ def _distca(raw: pd.DataFrame, path: Path) -> dict[str, Any]:
     element_bytes = dtype.map(_ELEMENT_BYTES)
     if element_bytes.isna().any():
         odd = sorted(set(dtype[element_bytes.isna()]))
-        msg = f"{path}: element types {odd} are not known; known are {list(_ELEMENT_BYTES)}"
+        msg = f"{path}: element types {odd} are not known; known: {list(_ELEMENT_BYTES)}"
         raise LoadError(msg)
     # Elements are those of one GPU; an all-gather receives as many from each.
     elements = elements * ranks.where(name == "all-gather", 1)
@@ -290,7 +290,7 @@ def _vidur(raw: pd.DataFrame, path: Path) -> dict[str, Any]:
         if column not in raw:
             msg = f"{path}: no column {column!r} for {name}"
             raise LoadError(msg)
-        # The column is empty in rows of other collectives, which is no error there.
+        # The column is empty in rows of other collectives, which is not an error there.
         rows = names == name
         times = times.where(~rows, positive_ns(raw[column].where(rows, 1.0), 1e6, path))
     return {
@@ -307,7 +307,7 @@ def _vtrain(raw: pd.DataFrame, path: Path) -> dict[str, Any]:
     # The table holds sizes and times only.
     ranks = re.search(r"GPU(\d+)", path.name)
     if ranks is None or int(ranks[1]) < 2:
-        msg = f"{path}: the number of ranks is told by the file's name alone, as AR_GPU8_..._LUT"
+        msg = f"{path}: the number of ranks is stated only in the file's name, as AR_GPU8_..._LUT"
         raise LoadError(msg)
     return {
         "collective": "all-reduce",
@@ -365,7 +365,7 @@ def gpu_name(folder: str) -> str:
 
 
 def newest(folder: Path, version: str | None, file: str) -> Path:
-    """Give the file of one version under a folder; the newest version if none is named."""
+    """Return the file of one version under a folder; the newest version if none is named."""
     entries = folder.iterdir() if folder.is_dir() else ()
     versions = sorted((entry.name for entry in entries if (entry / file).is_file()), key=_order)
     if not versions or (version is not None and version not in versions):
@@ -376,7 +376,7 @@ def newest(folder: Path, version: str | None, file: str) -> Path:
 
 def _order(version: str) -> list[tuple[int, str]]:
     fields = re.findall(r"\d+|[a-z]+", version)
-    # A release stands above its candidates and below what was mended after it.
+    # A release stands above its candidates and below what was repaired after it.
     keys = [(int(text), "") if text.isdigit() else (-(text != "post"), text) for text in fields]
     return [*keys, (0, "")]
 
@@ -391,7 +391,7 @@ _TIMES = {"dur_ns": 1.0, "time_us": 1e3, "latency": 1e6, "latency_ms": 1e6, "lat
 
 
 def positive_ns(values: pd.Series, per_unit: float, path: Path) -> pd.Series:
-    """Give times as whole nanoseconds; what is not above 0 is named with its row."""
+    """Return times as whole nanoseconds; raise with the row of the first not above 0."""
     numbers = as_floats(values)
     # A time that rounds to 0 ns was not measured.
     bad = ~(np.isfinite(numbers) & (np.rint(numbers * per_unit) >= 1))
@@ -414,11 +414,11 @@ def time_of(raw: pd.DataFrame, path: Path) -> pd.Series:
 def one_or_column(
     raw: pd.DataFrame, name: str, chosen: Sequence[str] | None, path: Path
 ) -> str | np.ndarray:
-    """Give a column of names, or the one name that the caller chose for all rows."""
+    """Return a column of names, or the one name that the caller chose for all rows."""
     if name in raw:
         return raw[name].astype(str).to_numpy()
     if chosen is None or isinstance(chosen, str) or len(chosen) != 1:
-        msg = f"{path}: does not say its {name}; pass {name}s=[...] with the one it is"
+        msg = f"{path}: does not say its {name}; pass {name}s=[...] with the one that applies"
         raise LoadError(msg)
     return chosen[0]
 

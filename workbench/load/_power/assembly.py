@@ -32,7 +32,7 @@ from workbench.load._power.rows import (
 )
 from workbench.tables import POWER, POWER_COUNTERS, POWER_STATES, QUALITY, PowerLog
 
-_ELSEWHERE = "readings that another file holds as well; taken once"
+_ELSEWHERE = "readings that another file contains, too; counted once"
 _CONFLICT = "readings of one stamp that differ from another file's; those of the other are kept"
 
 
@@ -80,7 +80,7 @@ def _ordered_counters(content: PowerPart) -> Rows:
     counters = rows_of(content.counters, "energy_j")
     content.counters = None
     bad = ~np.isfinite(counters.numbers) | (counters.numbers < 0)
-    content.findings.add("noted", "energies that are missing or none", int(bad.sum()))
+    content.findings.add("noted", "energies that are missing or invalid", int(bad.sum()))
     counters.numbers[bad] = np.nan
     return in_order(counters, content.findings)
 
@@ -198,7 +198,7 @@ def without_slips(counters: Rows, source: str) -> list[Finding]:
 
 
 def _outliers(rows: Rows) -> np.ndarray:
-    """Say which readings are a moment's slip: the counter goes on from where it was before.
+    """Return which readings are momentary glitches: the counter resumes from where it was before.
 
     After a reset it would have to be faster than usual to come back that soon.
     """
@@ -227,7 +227,7 @@ def _outliers(rows: Rows) -> np.ndarray:
 # What looks wrong only once all files of a load lie side by side.
 
 _COPY = "readings equal to those of another file, counted again; is one a copy?"
-_MIXED = "scopes that hold each other are loaded together ({}); sum one of them at a time"
+_MIXED = "scopes that contain each other are loaded together ({}); sum one of them at a time"
 _EARLY = "entities whose readings are before the year 2000: the clock was not set"
 _OWN = "entities with unsynchronized clocks"
 _APART = "entities whose readings are at another time than those of most; is their clock right?"

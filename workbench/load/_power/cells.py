@@ -122,7 +122,7 @@ def stacked(pieces: Sequence[Cells]) -> Cells:
 def merged(pieces: Cells, gap_ns: int) -> tuple[Cells, Cells]:
     """Make one cell of all pieces of a cell; also return the copies that were left out.
 
-    Pieces that follow each other are joined, with the time between them if it is no gap; of equal
+    Pieces that follow each other are joined, with the time between if it is not a gap; of equal
     ones the first counts; where they overlap otherwise the cell is contested.
     """
     key = pieces.moments.key
@@ -159,7 +159,7 @@ def merged(pieces: Cells, gap_ns: int) -> tuple[Cells, Cells]:
 
 
 def _repeats(cells: Cells) -> NDArray[np.bool_]:
-    """Say which cells hold the readings of the one before."""
+    """Return which cells hold the readings of the one before."""
     result = np.zeros(len(cells), dtype=bool)
     moments = cells.moments
     same = (np.diff(moments.key) == 0) & (np.diff(moments.count) == 0)

@@ -62,7 +62,7 @@ def power_fleet_total(  # noqa: PLR0913 - the file says little, and the sum must
     least_covered_share
         Share of the entities that a cell must know, from 0 to 1; the power of others is missing.
     columns
-        Names that do not tell: ``{"time": ..., "entity": ..., "power": ...}``. Two columns may
+        Unrecognized names: ``{"time": ..., "entity": ..., "power": ...}``. Two columns may
         name the entity (host and GPU), and several hold powers, each of a thing of its own.
     unit
         Unit of powers whose column names none.
@@ -88,7 +88,7 @@ def power_fleet_total(  # noqa: PLR0913 - the file says little, and the sum must
         If there is no Parquet file, one is damaged or has other columns than the first, the powers
         are of several scopes, or a unit or time zone is needed and not given.
     ValueError
-        If ``period_s`` is no period, or ``least_covered_share`` is no share.
+        If ``period_s`` is not a period, or ``least_covered_share`` is not a share.
 
     Notes
     -----
@@ -161,7 +161,7 @@ def _refuse_span(count: int) -> None:
 
 @dataclass
 class _Sums:
-    """What one part adds to the fleet, and in which cells each of its entities was seen."""
+    """Contribution of one part to the fleet, and the cells in which its entities were seen."""
 
     seen: Seen = field(default_factory=Seen)
     watts: _Series = field(default_factory=_Series)
@@ -260,7 +260,7 @@ def _means(
 
 
 def _windows(spans: Sequence[tuple[int, int]], width: int) -> Iterator[int]:
-    """Give the first cells of windows that hold all spans, leaving out what holds none."""
+    """Yield the first cells of windows that hold all spans, leaving out what holds none."""
     at = None
     for first, last in sorted(span for span in spans if span[1] >= span[0]):
         start = first if at is None else max(at, first)

@@ -1,4 +1,4 @@
-"""Which things of several files are one, and which only share a name."""
+"""Entities of several files that are the same, and those that only share a name."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _FLAT = (
 _TOLD_APART = "entities whose name another file has as well, for another thing; its file was added"
 _UNNAMED = (
     "entities of an unknown host that another file may continue, after a long pause or as a "
-    "counter; kept apart, pass node= to join them"
+    "counter; kept separate, pass node= to join them"
 )
 # Files of one thing are cut at a moment; a longer pause may be another host.
 _PAUSE_NS = 600 * SECOND
@@ -64,7 +64,7 @@ class _Piece:
 
     @cached_property
     def has_power(self) -> bool:
-        """Say whether the file holds power of it, not only what goes with it."""
+        """Return whether the file holds power of it, not only what goes with it."""
         return self.known.get("method") is not None
 
     @cached_property
@@ -77,7 +77,7 @@ class _Piece:
 
 
 def is_named(known: Row) -> bool:
-    """Say whether the name of an entity is of it alone, in any file."""
+    """Return whether the name of an entity is of it alone, in any file."""
     device = str(known.get("device") or "")
     is_gpu = known.get("scope", "") in ("gpu", "module", "cpu", "memory")
     is_vague = is_gpu or bool(known.get("is_unnamed"))
@@ -87,7 +87,7 @@ def is_named(known: Row) -> bool:
 def final_names(
     contents: Sequence[PowerPart], tracks: Sequence[Mapping[str, tuple[np.ndarray, np.ndarray]]]
 ) -> tuple[list[dict[str, str]], list[Finding]]:
-    """Say how the entities of each file are called in the load, and why."""
+    """Return how the entities of each file are called in the load, and why."""
     names = [{name: name for name in content.entities} for content in contents]
     pieces_of = _pieces(contents, tracks)
     labels = _short([content.findings.source for content in contents])
@@ -144,12 +144,12 @@ def _groups(pieces: Sequence[_Piece]) -> list[list[_Piece]]:
 
 
 def _find_families(pieces: Sequence[_Piece]) -> None:
-    """Give pieces that share readings, and those that share some with these, one number."""
+    """Enumerate groups of pieces that share readings, directly or through others."""
     sizes = [len(piece.time_ns) for piece in pieces]
     if len(pieces) < _MANY_PIECES or sum(sizes) > _MOST_READINGS:
         return
     times = np.concatenate([piece.time_ns for piece in pieces])
-    # NaN differs from itself, so missing readings become -1, which is no power.
+    # NaN differs from itself, so missing readings become -1, which is not power.
     numbers = np.nan_to_num(np.concatenate([piece.numbers for piece in pieces]), nan=-1)
     owner = np.repeat(np.arange(len(pieces)), sizes)
     order = np.lexsort((numbers, times))
@@ -167,7 +167,7 @@ def _find_families(pieces: Sequence[_Piece]) -> None:
 
 
 def _may_be_one(left: _Piece, right: _Piece) -> bool:
-    """Say whether two pieces are of one thing: other times, or equal readings."""
+    """Return whether two pieces are of one thing: other times, or equal readings."""
     if _share_nothing(left, right) or left.is_own or right.is_own or not _are_alike(left, right):
         return False
     # A file of power and one of states have no readings to compare.
@@ -191,7 +191,7 @@ def _may_be_one(left: _Piece, right: _Piece) -> bool:
 
 
 def _share_nothing(left: _Piece, right: _Piece) -> bool:
-    """Say of two pieces with power that both have readings where they overlap, none of them equal.
+    """Return whether two pieces with power both have readings where they overlap, none equal.
 
     That settles it for the many files of many hosts without a look at their readings.
     """
@@ -219,7 +219,7 @@ def _within(piece: _Piece, start: int, end: int) -> tuple[np.ndarray, np.ndarray
 def _is_guessed(
     piece: _Piece, before: Sequence[_Piece], groups: Sequence[Sequence[_Piece]]
 ) -> bool:
-    """Say whether a piece shares no moment with those it was joined to, and others were as near."""
+    """Return whether a piece overlaps none it was joined to, and others were as near."""
     if piece.is_named or piece.extent is None or len(groups) < 2:
         return False
     ends = [second.extent for second in before if second.extent is not None]
@@ -230,7 +230,7 @@ def _is_guessed(
 
 
 def _is_flat(piece: _Piece, before: Sequence[_Piece]) -> bool:
-    """Say whether a piece was joined for equal readings that are all the same number."""
+    """Return whether a piece was joined for equal readings that are all the same number."""
     if piece.is_named or piece.extent is None:
         return False
     spans = [second.extent for second in before if second.extent is not None]
@@ -244,7 +244,7 @@ def _is_flat(piece: _Piece, before: Sequence[_Piece]) -> bool:
 
 
 def _is_doubtful(left: _Piece, right: _Piece) -> bool:
-    """Say whether two pieces would be one thing if the pause between them were short."""
+    """Return whether two pieces would be one thing if the pause between them were short."""
     if left.extent is None or right.extent is None:
         return False
     start, end = max(left.extent[0], right.extent[0]), min(left.extent[1], right.extent[1])

@@ -1,4 +1,4 @@
-"""What a reader of power telemetry gets and gives, and rows under construction."""
+"""Contract of the readers of power telemetry, and rows under construction."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class BesidePowerError(NoPowerError):
 
 @dataclass
 class PowerPart:
-    """What one file holds, before the checks that are the same for all formats.
+    """Contents of one file, before the checks that are the same for all formats.
 
     ``readings`` has columns ``time_ns`` (int64), ``entity`` (text or category), ``power_w``
     (float64, as written in watts, negative and absurd values included, missing where the
@@ -66,7 +66,7 @@ class PowerPart:
     findings: Findings
     counters: pd.DataFrame | None = None
     states: pd.DataFrame | None = None
-    # Name of the format, set by the front door.
+    # Name of the format, set by the entry point.
     format_name: str = field(default="")
 
 
@@ -170,7 +170,7 @@ def states_frame(rows: Rows) -> pd.DataFrame:
 def settled(
     frames: Sequence[pd.DataFrame], findings: Findings, how: str, options: PowerOptions
 ) -> tuple[list[pd.DataFrame], dict[str, str]]:
-    """Give readings without a time a place, or refuse them; return frames, clock and assumption.
+    """Place readings that have no time, or refuse them; return frames, clock and assumption.
 
     A file without times is one snapshot: its readings stand at 0 of an own clock, and no energy
     can be had of them. Several snapshots without times have an order and no distance, so any
@@ -251,12 +251,12 @@ def tell(rows: pd.DataFrame, findings: Findings, finding: str, text: str) -> Non
 
 
 def numbers_of(raw: pd.DataFrame, name: str, findings: Findings) -> pd.Series:
-    """Read a column of text as floats; what is no number is missing and counted."""
+    """Read a column of text as floats; what is not a number is missing and counted."""
     values = pd.to_numeric(raw[name], errors="coerce").astype("float64")
     bad = values.isna() & raw[name].notna()
     if bad.any():
         where = f"line {int(raw.index[bad][0]):,}: {raw[name][bad].iloc[0][:40]}"
-        findings.add("dropped", f"cells of {name} that are no number", int(bad.sum()), where)
+        findings.add("dropped", f"cells of {name} that are not numbers", int(bad.sum()), where)
     return values
 
 

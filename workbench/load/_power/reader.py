@@ -1,4 +1,4 @@
-"""The front door for power telemetry: any file, list, folder or archive of any known format."""
+"""The entry point for power telemetry: any file, list, folder or archive of any known format."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _FAILURES = "is a failure log; load it with load.failures"
 _UTF16 = "is UTF-16, no power log is; convert it: iconv -f UTF-16 -t UTF-8"
 
 
-def power(  # noqa: PLR0913 - the front door
+def power(  # noqa: PLR0913 - the entry point
     path: Paths,
     *,
     tz: str | None = None,
@@ -73,7 +73,7 @@ def power(  # noqa: PLR0913 - the front door
         Unit of columns that do not state one.
     reading
         Which of several powers of one device is taken: ``"average"`` or ``"instant"``; by
-        default ``power.draw`` and its like.
+        default ``power.draw`` and its variants.
     period_s
         Time between readings of files without any time, such as those of ``nvidia-smi dmon``
         (its ``-d``). They get a clock of their own. There is no default.
@@ -103,7 +103,7 @@ def power(  # noqa: PLR0913 - the front door
         ``columns``, or needs ``tz``,
         ``unit``, ``scope`` or ``period_s`` and none is given (names file, line and argument).
     ValueError
-        If an argument is no zone, scope, unit, reading or period.
+        If an argument is not a zone, scope, unit, reading or period.
 
     Notes
     -----
@@ -149,7 +149,7 @@ def power(  # noqa: PLR0913 - the front door
 def _read(
     source: Source, reader: PowerFormat, options: PowerOptions, passed_over: list[Finding]
 ) -> list[PowerPart]:
-    """Read one file; one that holds no power is passed over."""
+    """Read one file; one that holds no power is skipped."""
     try:
         content = reader.read_power(source, options)
     except NoPowerError as error:
@@ -216,7 +216,7 @@ def _checked(options: PowerOptions) -> PowerOptions:
 
 
 def raise_unknown(path: Paths, findings: Sequence[Finding], dropped: Dropped) -> NoReturn:
-    """Say that no file holds power, and why each was passed over."""
+    """Raise that no file holds power, with the reason why each was skipped."""
     # All files failed to read: their own error says more than a list of formats.
     if not findings:
         dropped.raise_if_all()

@@ -109,7 +109,7 @@ class _Rules:
 
 @dataclass
 class _Part:
-    """What is kept of one file: cells, of whom and from when to when, and findings."""
+    """Reduced contents of one file: cells, their entities and time span, and findings."""
 
     names: list[str] = field(default_factory=list)
     has_host: list[bool] = field(default_factory=list)
@@ -172,11 +172,11 @@ def power_rollup(  # noqa: PLR0913 - the files say little, and the rest must be 
         If no file holds power, one needs ``tz`` or ``unit`` and none is given, or files without a
         host name one entity at the same time.
     WorkbenchError
-        If ``longest_gap_s`` is no time, or the workers of the client do not see the files.
+        If ``longest_gap_s`` is not a time, or the workers of the client do not see the files.
     MissingExtraError
         If a client is given and Dask is not installed.
     ValueError
-        If ``period_s`` is no period, or another argument is none.
+        If ``period_s`` is not a period, or another argument is none.
 
     Notes
     -----
@@ -303,7 +303,7 @@ def _again(
 def _readings(
     source: Source, rules: _Rules, findings: list[Finding]
 ) -> Iterator[tuple[PowerPart, Rows]]:
-    """Give the readings of a file that have a wall time and a power, in order, in some parts.
+    """Yield the readings of a file that have a wall time and a power, in order, in some parts.
 
     Codes are those of the names of all parts so far.
     """
@@ -449,7 +449,7 @@ class _Together:
         return PowerRollup(table, quality_frame(counted([*self.findings, *self.dropped.rows])))
 
     def _sort_names(self) -> None:
-        """Give entities the codes of their natural order, which is that of the table."""
+        """Recode entities in their natural order, which is that of the table."""
         names = sorted(self.names, key=natural)
         new = {name: code for code, name in enumerate(names)}
         code_of = np.array([new[name] for name in self.names])
@@ -559,7 +559,7 @@ def _windows(contested: Cells) -> Iterator[np.ndarray]:
 
 
 def _blocks(cells: Cells) -> Iterator[slice]:
-    """Cut cells between entities, so that what is worked out of them stays small."""
+    """Cut cells between entities, so that what is computed of them stays small."""
     codes, _ = codes_and_cells(cells.moments.key)
     starts = np.flatnonzero(np.r_[True, codes[1:] != codes[:-1]])
     chosen = starts[np.r_[True, np.diff(starts // _BLOCK_CELLS) > 0]]

@@ -115,7 +115,7 @@ def _told(rows: Rows, findings: Findings) -> Rows:
 
 
 def leaders(rows: Rows) -> tuple[Rows, np.ndarray]:
-    """Say which row is kept of each entity and stamp: the first with a value, put in front."""
+    """Return which row is kept of each entity and stamp: the first with a value, put in front."""
     if np.isnan(rows.numbers).any():
         rows = rows.take(np.lexsort((np.isnan(rows.numbers), rows.time_ns, rows.codes)))
     is_new = np.ones(len(rows.codes), dtype=bool)
@@ -124,7 +124,7 @@ def leaders(rows: Rows) -> tuple[Rows, np.ndarray]:
 
 
 def repeats(rows: Rows, is_new: np.ndarray) -> list[tuple[str, str, np.ndarray]]:
-    """Give what is wrong with the rows that are not kept, the finding, and which they are."""
+    """Return message, finding and mask of the rows that are not kept."""
     # The position of the first row of each stamp, carried on to its repeats.
     leader = np.maximum.accumulate(np.where(is_new, np.arange(len(is_new)), 0))
     is_equal = (rows.numbers == rows.numbers[leader]) | np.isnan(rows.numbers)
@@ -218,6 +218,6 @@ def _read_as_mw(rows: Rows, entities: dict[str, Row], findings: Findings) -> Non
             continue
         rows.numbers[at] = values / 1e3
         facts["assumed"] = ", ".join(filter(None, [facts.get("assumed", ""), "unit=mW"]))
-        text = "GPUs whose powers name no unit and are taken for mW, by their size; pass unit="
+        text = "GPUs whose powers name no unit and are assumed to be mW, by their size; pass unit="
         where = f"{rows.names[code]}: median {middle:,.0f}"
         findings.add("assumed", text, 1, where)

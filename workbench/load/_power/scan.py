@@ -59,7 +59,7 @@ class Part:
 
 @dataclass
 class Seen:
-    """What was met while a part was read, besides its readings."""
+    """Events while a part was read, besides its readings."""
 
     missing_count: int = 0
     findings: Findings = field(default_factory=lambda: Findings(""))
@@ -238,7 +238,7 @@ def over_parts(
     label: str,
     progress: bool,
 ) -> Iterator[Result]:
-    """Give what ``work`` makes of each part, in order, on a few threads.
+    """Yield the result of ``work`` for each part, in order, on a few threads.
 
     ``work`` gets a function to call now and then: it raises once the caller has given up.
     """

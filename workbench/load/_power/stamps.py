@@ -59,7 +59,7 @@ _LATEST = 9.2e18
 # A BMC whose clock was never set counts from 1970.
 _UNSET_YEARS = 2000
 _UNSET = "stamps of a clock that was never set; the readings have no time"
-_NO_TIME = "stamps that are no time; the readings have none"
+_NO_TIME = "stamps that are not times; the readings have none"
 _MONTH_FIRST = "stamps such as 10/08/2026: read as month, day, year"
 
 
@@ -129,7 +129,7 @@ class Stamps:
 
     def _check_zone(self, name: str, expected: str | None, text: str, line: int) -> None:
         """Refuse a zone of the caller that has another name than the stamp says."""
-        # Of a fixed offset nothing tells how it is called.
+        # A fixed offset has no unique name.
         if name and expected and name.upper() != expected and not _OFFSET_NAME.match(expected):
             msg = (
                 f"{self.label}, line {line:,}: {text!r} is in {name}, and tz={self.options.tz!r} "
@@ -243,7 +243,7 @@ class Page:
 def paged_documents(
     source: Source, stamps: Stamps, findings: Findings
 ) -> Iterator[tuple[int, Any, Page]]:
-    """Give line and value of every JSON document of a file, and the stamp that stands before it.
+    """Yield line and value of every JSON document of a file, and the stamp that stands before it.
 
     Output of ``date`` between documents is common where a tool writes no time itself.
     """

@@ -19,7 +19,7 @@ from workbench.load._power.formats.zeus import ENERGY, LIMIT, WINDOW
 from workbench.tables import POWER_SWEEPS
 
 _HEAD_BYTES = 1 << 16
-_UNKNOWN = "is no sweep of power limits"
+_UNKNOWN = "is not a sweep of power limits"
 # A sensor and the control of the limit are both this accurate.
 _ABOVE_LIMIT_RATIO = 1.05
 
@@ -184,7 +184,7 @@ _PROFILE = ("power_limit", "energy", "time")
 
 
 def rows_of(source: Source, head: bytes) -> pd.DataFrame | None:
-    """Read one file, a row per measurement; None if it is no sweep."""
+    """Read one file, a row per measurement; None if it is not a sweep."""
     findings = Findings(source.label)
     header, keys, stem = header_of(head), keys_of(head), _stem(source)
     rows: pd.DataFrame | None
@@ -247,7 +247,7 @@ def _of_trace(cells: _Cells, stem: str) -> pd.DataFrame:
 
 
 def _of_windows(cells: _Cells, stem: str) -> pd.DataFrame | None:
-    """Read windows that the optimiser of Zeus made, one per limit; others are no sweep."""
+    """Read windows that the optimiser of Zeus made, one per limit; others are not sweeps."""
     limit = cells.raw["window_name"].str.extract(rf"^{LIMIT.pattern}$")[0].astype("float64")
     names = [str(name) for name in cells.raw.columns]
     energies = [name for name in names if (result := ENERGY.fullmatch(name)) and result[2] == "gpu"]
@@ -307,7 +307,7 @@ def _refuse_damage(findings: Findings) -> None:
     if len(damaged):
         row = damaged.iloc[0]
         where = "" if pd.isna(row["where"]) else f", {row['where']}"
-        msg = f"{findings.source}{where}: {row['what']}; mend it, or get the file again"
+        msg = f"{findings.source}{where}: {row['what']}; repair it, or get the file again"
         raise LoadError(msg)
 
 

@@ -85,7 +85,7 @@ def power_topology(path: str | Path) -> pd.DataFrame:
     check.refuse(entity.eq("").to_numpy(), "name no entity", entity)
     _refuse_twice(check, entity, parent)
     unknown = (parent.notna() & ~parent.isin(entity)).to_numpy()
-    check.refuse(unknown, "have a parent that is no entity; add a row for it", parent)
+    check.refuse(unknown, "have a parent that is not an entity; add a row for it", parent)
     table = pd.DataFrame({"entity": entity, "parent": parent, "level": _levels(rows)})
     for name in _POWERS:
         table[f"{name}_w"] = _watts(rows, name, check)
@@ -182,7 +182,7 @@ def _watts(rows: pd.DataFrame, name: str, check: _Check) -> pd.Series:
     values = pd.to_numeric(texts.where(~empty), errors="coerce") * _PER_UNIT_W[result[0]]
     values = values.astype("float64")
     good = empty | ((values >= 0) & (values <= _MOST_W)).to_numpy(dtype=bool, na_value=False)
-    check.refuse(~good, f"have a {name} that is no power from 0 to {_MOST_W:.0e} W", texts)
+    check.refuse(~good, f"have a {name} that is not power from 0 to {_MOST_W:.0e} W", texts)
     return values
 
 
@@ -192,7 +192,7 @@ def _losses(cells: pd.Series, check: _Check) -> pd.Series:
     losses = pd.to_numeric(texts.mask(is_empty), errors="coerce").astype("float64")
     # What loses all would feed nothing.
     good = is_empty | (losses.ge(0) & losses.lt(1))
-    check.refuse(~good.to_numpy(), f"have a {_LOSS} that is no share from 0 to below 1", texts)
+    check.refuse(~good.to_numpy(), f"have a {_LOSS} that is not a share from 0 to below 1", texts)
     return losses
 
 

@@ -1,4 +1,4 @@
-"""What results of fault injection must not contradict, and what is odd about them."""
+"""Contradictions and oddities in results of fault injection."""
 
 from __future__ import annotations
 
@@ -204,7 +204,7 @@ def common(values: pd.Series) -> Any:
 
 
 def fp32_roles(bits: pd.Series) -> pd.Series:
-    """Say what bits of a float32 are: sign, exponent or mantissa."""
+    """Classify bits of a float32: sign, exponent or mantissa."""
     roles = NUMBER_TYPES["fp32"].roles(bits.fillna(0).to_numpy(np.int64))
     text = pd.Series(roles, index=bits.index, dtype=pd.Series([""]).dtype)
     return text.where(bits.notna()).astype("category")

@@ -210,7 +210,7 @@ def write_injections(
     -------
     pathlib.Path
         The folder, with ``campaign``, ``faults`` and ``outcomes``, and ``trials`` and
-        ``parameters`` if they have rows. Quality is told anew when the folder is loaded.
+        ``parameters`` if they have rows. Quality is assessed again when the folder is loaded.
 
     Raises
     ------
@@ -295,7 +295,7 @@ def write_exhaustive(injections: ExhaustiveInjections, path: str | Path) -> Path
 
 
 def as_json(frame: pd.DataFrame) -> dict[str, list[Any]]:
-    """Give the columns of a small frame as JSON can hold them; times in ISO 8601."""
+    """Return the columns of a small frame as JSON can hold them; times in ISO 8601."""
     columns: dict[str, list[Any]] = {}
     for name, values in frame.items():
         is_time = isinstance(values.dtype, pd.DatetimeTZDtype)

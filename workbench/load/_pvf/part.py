@@ -1,4 +1,4 @@
-"""What a reader of injection results gives: tables, missing where the source tells nothing."""
+"""Result of a reader of injection results: tables, missing where the source has nothing."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _SHOWN_COLUMNS = 8
 
 @dataclass
 class InjectionPart:
-    """What one campaign, or one set of files, holds."""
+    """Contents of one campaign, or of one set of files."""
 
     campaign: pd.DataFrame
     outcomes: pd.DataFrame
@@ -56,7 +56,7 @@ class InjectionFormat(Protocol):
     NAME: str
 
     def role(self, head: bytes, source: Source) -> str:
-        """Say what a file is in this format by its first bytes; '' if it is none of it."""
+        """Describe what a file is in this format by its first bytes; '' if it is none of it."""
 
     def read(self, files: list[InjectionFile]) -> list[InjectionPart]:
         """Read the files of the format found together; they may complete each other."""
@@ -133,7 +133,7 @@ def _column(values: Any, dtype: str, count: int) -> Any:
     if not is_one:
         array = values if isinstance(values, pd.Categorical) else pd.Series(values).array
         return array if str(array.dtype) == dtype else pd.Series(array).astype(kind)
-    # A column that a source does not tell has the dtype of its table all the same.
+    # A column that a source does not state has the dtype of its table all the same.
     if values is None or pd.isna(values):
         if dtype == "category":
             return pd.Categorical.from_codes(np.full(count, -1), categories=_texts(()))

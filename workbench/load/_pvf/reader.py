@@ -1,4 +1,4 @@
-"""The front door for results of fault injection: any file, folder or archive of any known tool."""
+"""The entry point for results of fault injection: any file, folder or archive of any known tool."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class _Found:
 def injections(path: Paths, *, tool: str | None = None, progress: bool = True) -> Injections:
     """Load what came of injected faults, as written by this workbench or by another tool.
 
-    Formats are recognised by content, never by name. What a tool does not tell stays missing;
+    Formats are recognised by content, never by name. What a tool does not state stays missing;
     columns without a place in the tables, and everything that was repaired or assumed, are
     counted in the quality table.
 

@@ -113,7 +113,7 @@ def injection_records(
 
 
 def names_records(names: Iterable[str]) -> bool:
-    """Say whether fields of these names hold injections that need no ``columns``."""
+    """Return whether fields of these names hold injections that need no ``columns``."""
     present = set(names)
     has_result = bool(present & {*_RESULTS, "outcome"}) or {"golden", "faulty"} <= present
     return has_result and bool(present & {"exp_id", "bit"})
@@ -277,7 +277,7 @@ def _faults(values: Row, name: str, source: Source) -> pd.DataFrame:
     if (again := rows.duplicated(["exp_id", "flip"])).any():
         exp = rows.loc[again, "exp_id"].iloc[0]
         msg = (
-            f"{source.label}: experiment {exp} is told to have hit different places; name a "
+            f"{source.label}: experiment {exp} is recorded as hitting different places; name a "
             "column for flip if it hit several bits"
         )
         raise LoadError(msg)
@@ -290,7 +290,7 @@ _MOST_COLUMNS = 10_000
 
 
 def is_json_lines(source: Source) -> bool:
-    """Say whether a file begins with an object of JSON; a row of CSV does not."""
+    """Return whether a file begins with an object of JSON; a row of CSV does not."""
     return source.head().removeprefix(b"\xef\xbb\xbf").lstrip()[:1] == b"{"
 
 
@@ -302,7 +302,7 @@ def json_table(source: Source, findings: Findings) -> pa.Table:
         if not text.strip():
             continue
         if (record := _record(text)) is None:
-            findings.add("dropped", "lines that are no JSON object", 1, f"line {line:,}")
+            findings.add("dropped", "lines that are not JSON objects", 1, f"line {line:,}")
             continue
         for name in record:
             columns.setdefault(name, [None] * rows)
@@ -320,7 +320,7 @@ def json_table(source: Source, findings: Findings) -> pa.Table:
 
 
 def _record(text: str) -> dict[str, str | None] | None:
-    """Give the values of one line as text; None if it is no object, or names a value twice."""
+    """Return the values of one line as text; None if not an object, or if a name is used twice."""
     try:
         # Numbers stay as they are written: they may be longer than Python converts.
         value = json.loads(

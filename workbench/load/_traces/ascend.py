@@ -45,7 +45,7 @@ _HCOM = pd.DataFrame(
 
 
 def looks_like(head: bytes, label: str) -> bool:  # noqa: ARG001 - same shape for all formats
-    """Say whether a file is a bare list of events with a mark of msprof or torch_npu."""
+    """Return whether a file is a bare list of events with a mark of msprof or torch_npu."""
     return _LIST.match(head) is not None and _MARK.search(head) is not None
 
 
@@ -98,7 +98,7 @@ def _rows(
     names: Mapping[tuple[Any, Any], str],
     context: tuple[Texts, Findings, tuple[str, ...]],
 ) -> Iterator[Rows]:
-    """Give the rows of each lane; lanes that repeat others are told."""
+    """Yield the rows of each lane; lanes that repeat others are told."""
     findings = context[1]
     are_joined = any(names.get((pid, None)) in _COLLECTIVES for pid, _ in lanes)
     for (pid, tid), events in lanes.items():

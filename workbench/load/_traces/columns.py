@@ -45,7 +45,7 @@ class Rows:
 
 
 def coded(values: npt.NDArray[Any], spelled: Callable[[Any], str], texts: Texts) -> Codes:
-    """Give the numbers of the texts of ``values``, each distinct one spelled once."""
+    """Return the numbers of the texts of ``values``, each distinct one spelled once."""
     codes, distinct = pd.factorize(values)
     table = np.array([texts.code(spelled(value)) for value in distinct.tolist()], dtype=np.int32)
     return table[codes] if len(table) else np.zeros(len(codes), np.int32)
@@ -58,7 +58,7 @@ _FIELDS = {
 
 
 class _Whole:
-    """What :func:`rank_tables` asks of the columns of a parsed file."""
+    """Interface of the columns of a parsed file for :func:`rank_tables`."""
 
     def __init__(self, parts: Sequence[Rows]) -> None:
         self._parts = [part for part in parts if len(part)]
@@ -67,7 +67,7 @@ class _Whole:
         self.unreadable: Counter[tuple[str, str]] = Counter()
 
     def used(self, count: int) -> npt.NDArray[np.bool_]:
-        """Say which of the first ``count`` texts are a name, category, process or thread."""
+        """Return which of the first ``count`` texts are a name, category, process or thread."""
         used = np.zeros(count, np.bool_)
         for part in self._parts:
             for codes in (part.name, part.category, part.process, part.thread):

@@ -1,4 +1,4 @@
-"""What execution traces of every format become: the nodes and edges of one rank, then a trace."""
+"""Common form of execution traces: the nodes and edges of one rank, then a trace."""
 
 from __future__ import annotations
 

@@ -101,7 +101,7 @@ class ObfuscatedFiles(list[Path]):
         self.visible = visible
         """Table :data:`workbench.tables.VISIBLE`: what a reader can still tell."""
         self.quality = quality
-        """Table :data:`workbench.tables.QUALITY`: what was not read of the source, so is not
+        """Table :data:`workbench.tables.QUALITY`: what was not read from the source, so is not
         in the files."""
 
 
@@ -143,7 +143,7 @@ def write_obfuscated(
     Names become a word for their kind and a number; words that analyses ask for stay (calls of
     CUDA and HIP, directions of copies, kinds of collectives, steps, passes of a pipeline). Other
     categories, types and arguments are dropped. Numbers of processes, threads, streams,
-    correlations, groups and sequences are counted anew. Sizes are rounded to two significant
+    correlations, groups and sequences are renumbered. Sizes are rounded to two significant
     digits. A time t becomes ``round((t - origin) factor)`` with one origin for all ranks, ends like
     starts, so that order, nesting and offsets of clocks stay; there is no jitter. The factor hides
     speeds only as long as no duration is known from elsewhere. PyTorch execution traces are
@@ -218,7 +218,7 @@ def _factor(factor: float | None) -> float:
         drawn = secrets.SystemRandom()
         larger = drawn.uniform(*_DRAWN_FACTOR)
         return drawn.choice([larger, 1 / larger])
-    # A comparison that also refuses what is no number.
+    # A comparison that also refuses what is not a number.
     if not _LEAST_FACTOR <= factor <= _MOST_FACTOR:
         msg = f"factor must be from {_LEAST_FACTOR} to {_MOST_FACTOR:.0f}, not {factor!r}"
         raise LoadError(msg)
@@ -238,7 +238,7 @@ class _Clock:
         return cls(int(start.min()) if start.notna().any() else 0, factor, origin_ns)
 
     def times(self, frame: pd.DataFrame) -> dict[str, pd.Series]:
-        """Give starts and durations anew; missing ones stay missing."""
+        """Return starts and durations again; missing ones stay missing."""
         start = frame["start_ns"].to_numpy(dtype=np.int64, na_value=self.first_ns)
         end = start + frame["dur_ns"].to_numpy(dtype=np.int64, na_value=0)
         begin, done = (np.rint((t - self.first_ns) * self.factor).astype(np.int64)
@@ -258,7 +258,7 @@ def _events(
     events: pd.DataFrame, groups: dict[str, str], scale: _Clock, first_step: int
 ) -> pd.DataFrame:
     numbers = count()
-    # Arguments asked for by name, and shapes, which are widths of the model, are dropped.
+    # Arguments requested by name, and shapes, which are widths of the model, are dropped.
     kept = [name for name, column in EVENTS.columns.items() if not column.optional]
     table = events[kept].assign(
         **scale.times(events),
@@ -297,7 +297,7 @@ def _categorical(
 
 
 def _distinct(frame: pd.DataFrame) -> tuple[IntArray, list[tuple[str, ...]]]:
-    """Give the distinct rows of texts in order of appearance, and the position of each row."""
+    """Return the distinct rows of texts in order of appearance, and the position of each row."""
     # In that order numbers say nothing about names.
     codes = frame.apply(lambda column: column.cat.codes)
     number = codes.groupby(list(codes), sort=False, observed=True).ngroup().to_numpy(np.int64)
@@ -340,7 +340,7 @@ def _names(events: pd.DataFrame, first_step: int) -> pd.Categorical:
 def _kernel_word(name: str, kind: str, rule: str) -> str:
     if kind == "communication":
         return kernel_name(operation_of(name))
-    # Rules of the user's own are not at hand where the copy is read.
+    # Rules of the user's own are not available where the copy is read.
     is_fitting = rule in KERNEL_WORDS and (kind == "memory") == (rule in ("copy", "dma"))
     return KERNEL_WORDS[rule] if is_fitting else _KIND_WORDS[kind]
 
@@ -375,7 +375,7 @@ def _rounded(column: pd.Series) -> pd.Series:
 def _counted(
     tables: Sequence[tuple[pd.DataFrame, Sequence[str]]], *, none: Sequence[int] = ()
 ) -> list[dict[str, pd.Series]]:
-    """Count the ids of each rank anew, from 1 in their order; equal ones stay equal.
+    """Count the ids of each rank again, from 1 in their order; equal ones stay equal.
 
     Ids in all columns of all tables are counted together.
     """

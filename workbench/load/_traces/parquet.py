@@ -37,7 +37,7 @@ def looks_like(head: bytes, label: str) -> bool:  # noqa: ARG001 - same shape fo
 
 
 def is_trace(schema: pa.Schema) -> bool:
-    """Say whether a Parquet file is one that :func:`write` stored, not just any table."""
+    """Return whether a Parquet file is one that :func:`write` stored, not just any table."""
     return _KEY in (schema.metadata or {})
 
 

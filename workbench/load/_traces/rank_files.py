@@ -226,7 +226,7 @@ def rank_files(  # noqa: PLR0913 - the options of load.traces
     RankFiles
         A sequence of files in order of rank, each with ``rank``, ``rank_source``, ``world_size``,
         ``label``, ``size_bytes`` and ``load()``; ``table`` lists them, ``quality`` says what was
-        passed over.
+        skipped.
 
     Raises
     ------

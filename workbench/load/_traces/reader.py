@@ -1,4 +1,4 @@
-"""The front door for traces: any file, list, directory or archive of any known format."""
+"""The entry point for traces: any file, list, directory or archive of any known format."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ _FORM = re.compile(r"\.(?:db|json|pftrace)(?:\.\w{2,4})?$", re.IGNORECASE)
 _UTF16 = "is UTF-16, no trace is; convert it: iconv -f UTF-16 -t UTF-8"
 
 
-def traces(  # noqa: PLR0913 - the front door
+def traces(  # noqa: PLR0913 - the entry point
     path: Paths,
     *,
     rank: RankArgument = None,
@@ -113,7 +113,7 @@ def traces(  # noqa: PLR0913 - the front door
         archive (``.tar.gz``, ``.zip``) or a list of these. Profiles and execution traces of one job
         may lie together.
     rank
-        Ranks where the files do not tell them: one number for one file, a list in order of the
+        Ranks where the files do not state them: one number for one file, a list in order of the
         files, or a dict from a part of the file name to the number.
     window
         Which of several recordings of each rank, in order of time: ``"first"``, ``"last"`` or a
@@ -262,7 +262,7 @@ def assemble(
 
 
 def _groups(files: Sequence[RankTables | RawRank]) -> Iterator[list[RankTables | RawRank]]:
-    """Give files in order, those together that can be interpreted together."""
+    """Yield files in order, those together that can be interpreted together."""
     group: list[RankTables | RawRank] = []
     rows = 0
     for file in files:
@@ -514,7 +514,7 @@ def _raise_mixed(by_format: Mapping[str, Sequence[Source]]) -> None:
     examples = ", ".join(f"{name} ({sources[0].label})" for name, sources in by_format.items())
     msg = (
         f"files of different formats: {examples}; profiles and execution traces of one job go "
-        "together, anything else is loaded by itself"
+        "together, anything else is loaded separately"
     )
     raise LoadError(msg)
 

@@ -92,7 +92,7 @@ def compression(table: pd.DataFrame, *, source: str = "", synthetic: bool = Fals
 
 
 def _doubts(rows: pd.DataFrame) -> list[str]:
-    """Say of which tables the ratio is worth nothing."""
+    """List the tables whose ratio is meaningless."""
     doubted = rows[rows["doubt"] != ""].drop_duplicates(["table", "doubt"])
     if doubted.empty:
         return []

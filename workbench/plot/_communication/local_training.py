@@ -303,13 +303,13 @@ def time_to_loss(table: pd.DataFrame, *, source: str = "", synthetic: bool = Fal
 
 
 def _dropped(schemes: list[str]) -> str:
-    """Say how many schemes are more than can be told apart."""
+    """Report a number of schemes that is too large for them to be told apart."""
     more = len(schemes) - MAX_LINES
     return f" · {more} schemes not drawn" if more > 0 else ""
 
 
 def _note(rows: pd.DataFrame) -> str:
-    """Say whose loss it is, and what is doubted."""
+    """Describe the model whose loss is drawn, and any doubt."""
     doubts = [text for text in dict.fromkeys(rows["doubt"]) if text]
     words = f"loss of: {label(rows['model'].iloc[0], 60)}; the clock may be that of a larger model"
     return words + "".join(f" · <b>{label(doubt, 120)}</b>" for doubt in doubts[:1])

@@ -93,7 +93,7 @@ def communication_speedup(
     COMMUNICATION_SPEEDUP.check(table)
     rows = table.dropna(subset=["speedup_ratio"]).sort_values("communication_share", kind="stable")
     if rows.empty:
-        why = "No share is large enough to save so much of a step, at any speed-up."
+        why = "No share is large enough to save that much of a step, at any speed-up."
         return frame.nothing(why, claim="No speed-up is enough")
     drawn = rows.iloc[extremes(rows["speedup_ratio"].to_numpy(np.float64))]
     figure = go.Figure()

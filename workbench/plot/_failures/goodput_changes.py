@@ -1,4 +1,4 @@
-"""What changes the goodput: sweeps, ladders, and each input alone."""
+"""Goodput under changes: sweeps, waterfalls, and each input alone."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ INPUTS = {
     "rejoin_min": "stall at re-join [min]",
     "checkpoint_interval_min": "time between checkpoints [min]",
     "checkpoint_write_min": "writing a checkpoint [min]",
-    "min_replicas": "replicas needed to go on",
+    "min_replicas": "replicas needed to continue",
     "global_recovery_min": "restart of all replicas [min]",
 }
 _MOST_ROWS = 20
@@ -110,7 +110,7 @@ def goodput_sweep(table: pd.DataFrame, *, source: str = "", synthetic: bool = Fa
 
 
 def _intervals(rows: pd.DataFrame) -> dict[str, object]:
-    """Give whiskers where the shares are means over runs."""
+    """Return whiskers where the shares are means over runs."""
     if "low_share" not in rows or rows["low_share"].isna().all():
         return {}
     share = rows["productive_share"]

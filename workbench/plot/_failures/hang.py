@@ -149,8 +149,8 @@ def _rank_label(rank: Hashable, row: pd.Series) -> str:
 _MOST, _FLIGHT_SUSPECTS_FEW, _LONGEST = 12, 12, 218
 _NOTHING = {
     "nothing hangs": "Nothing hangs in these dumps",
-    "all entered": "Everybody has arrived and nobody is through: the dumps cannot tell why",
-    "deadlock": "All ranks wait for each other: the dumps cannot tell who began",
+    "all entered": "All ranks have arrived and none has completed: the dumps cannot show why",
+    "deadlock": "All ranks wait for each other: the dumps cannot show which was first",
 }
 
 
@@ -226,7 +226,7 @@ def _no_suspects(suspects: pd.DataFrame, *, frame: Frame) -> go.Figure:
     reason = str(suspects["reason"].iloc[0]) if len(suspects) else ""
     why = str(suspects["evidence"].iloc[0]) if len(suspects) else "The table has no rows."
     return frame.nothing(
-        safe(why[:300]) if len(why.split()) > 1 else "The dumps tell of nobody.",
+        safe(why[:300]) if len(why.split()) > 1 else "The dumps contain no rank.",
         claim=_NOTHING.get(reason, "The dumps name no suspect"),
     )
 
@@ -242,7 +242,7 @@ def _verdict(ranked: pd.DataFrame) -> str:
     ranks = [int(rank) for rank in same["rank"]]
     claim = f"{named(ranks)} {phrase(str(first['reason']), len(ranks))}"
     if first["confidence"] == "low":
-        return f"The dumps cannot tell what hangs: {claim[0].lower()}{claim[1:]}"
+        return f"The dumps cannot show what hangs: {claim[0].lower()}{claim[1:]}"
     further = len(ranked) - len(same)
     claim += f", and {plural(further, 'other')} may be" if further else ""
     waiting = int(same["waiting_count"].max())
@@ -329,7 +329,7 @@ def flight_waits(waits: pd.DataFrame, *, source: str = "", synthetic: bool = Fal
 def _waits_claim(ends: list[int], waits: pd.DataFrame) -> str:
     waiting = plural(waits["rank"].nunique(), "rank")
     if not ends:
-        return f"{waiting} wait for each other: nobody is waited for and free"
+        return f"{waiting} wait for each other: no rank that others wait for is free"
     verb = "waits" if len(ends) == 1 else "wait"
     return f"{named(ends)} {verb} for nobody; {waiting} wait, for them or for others"
 
@@ -348,8 +348,8 @@ _REASONS = {
     "stopped early": ("stopped before its peers did", "stopped before their peers did"),
     "no dump": ("left no dump, and is all that is missing",) * 2,
     "deadlock": ("waits in a circle", "wait for each other in a circle"),
-    "all entered": ("is in an operation that nobody completes",
-                    "are in operations that nobody completes"),
+    "all entered": ("is in an operation that no rank completes",
+                    "are in operations that no rank completes"),
 }  # fmt: skip
 
 

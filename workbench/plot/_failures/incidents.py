@@ -376,7 +376,7 @@ def _differences(shares: pd.DataFrame) -> list[str]:
 
 
 def _is_apart(rows: pd.DataFrame) -> pd.Series:
-    """Say which printed shares rounding does not explain."""
+    """Return which printed shares rounding does not explain."""
     gap = (rows["printed_share"] - rows["failure_share"]).abs() > _ROUNDED
     return gap.fillna(value=False).astype(bool)
 

@@ -103,7 +103,7 @@ def _claim(nodes: pd.DataFrame) -> str:
     flagged = f"{lemons:,} of {total} {verb}" if lemons else f"None of {total} fails"
     flagged += " too often to be chance"
     if pd.isna(nodes["recall_share"].iloc[0]):
-        return f"{flagged}; so few nodes say little of lemons"
+        return f"{flagged}; too few nodes to judge lemons"
     recall = percent(float(nodes["recall_share"].iloc[0]))
     # "about > 99 %" would say it twice.
     about = "" if recall[0] in "<>" else "about "
@@ -173,7 +173,7 @@ def lemon_recall(recall: pd.DataFrame, *, source: str = "", synthetic: bool = Fa
             hovertext=[_hover(row) for row in ordered.iloc[keep].to_dict("records")],
             hovertemplate="%{hovertext}<extra>" + name + ": %{y:.0f} %</extra>",
         )
-    figure.update_xaxes(title="nodes are watched for [days]", rangemode="tozero")
+    figure.update_xaxes(title="observation time of the nodes [days]", rangemode="tozero")
     # Above 100 %, so that markers there are not cut.
     figure.update_yaxes(title="share [%]", range=[0, 104])
     assumed = recall.attrs.get("assumed")

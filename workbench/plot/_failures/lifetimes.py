@@ -423,7 +423,7 @@ def _add_ticks(figure: go.Figure, rows: pd.DataFrame) -> None:
         y=100 * censored["survival_share"].to_numpy(),
         mode="markers",
         marker={"symbol": "line-ns-open", "size": 9, "color": ink, "line": {"width": 1.5}},
-        name="last watched, still alive",
+        name="last observed, still alive",
         hovertext=[f"{count:,} last watched" for count in censored["censored_count"].to_numpy()],
         hovertemplate="%{x:,.4~g} h: %{hovertext}<extra></extra>",
     )

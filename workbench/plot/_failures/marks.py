@@ -1,4 +1,4 @@
-"""What several figures of failures share: named rows, whiskers, step curves and bands."""
+"""Marks shared by figures of failures: named rows, whiskers, step curves and bands."""
 
 from __future__ import annotations
 

@@ -100,7 +100,7 @@ _MADE = (
 
 
 def headline(found: Findings, source: str) -> str:
-    """Say in one line how much of the time was useful, or how many findings there are."""
+    """Summarize in one line how much of the time was useful, or how many findings there are."""
     states, by_rank = found.tables.get("fleet.states"), found.tables.get("traces.by_rank")
     name = f"{source}: " if source else ""
     if states is not None and "useful steps" in states.index:
@@ -225,7 +225,7 @@ def _time(found: Findings) -> str:
 
 
 def _by_domain(found: Findings, pages: Sequence[Page]) -> str:
-    """Give a row per page, and per domain with findings that has no page."""
+    """Return a row per page, and per domain with findings that has no page."""
     by_number = {number: domain for domain, number in _DOMAINS.items()}
     counted = found.findings.groupby(found.findings["domain"].astype(str))["time_share"]
     sizes, largest = counted.size(), counted.max()
@@ -264,7 +264,7 @@ def _counts(domain: str, sizes: pd.Series, largest: pd.Series) -> list[str]:
 
 
 def _absent(found: Findings) -> str:
-    """Say of each domain without any data which files would fill its page."""
+    """Return for each domain without any data which files would fill its page."""
     rules = found.rules.assign(domain=found.rules["domain"].astype(str))
     lines = []
     for domain in rules["domain"].unique():
@@ -293,7 +293,7 @@ def _loaded(found: Findings, bundle: Bundle) -> str:
 
 
 def _kinds(bundle: Bundle) -> dict[str, set[str]]:
-    """Give the files of each kind."""
+    """Return the files of each kind."""
     files: dict[str, set[str]] = {}
     if bundle.files is not None:
         for row in bundle.files.itertuples():
@@ -310,7 +310,7 @@ def _flagged(quality: pd.DataFrame | None) -> pd.DataFrame:
 
 
 def _doubts(files: set[str], flagged: pd.DataFrame) -> str:
-    """Count what was dropped, mended or assumed in some files; a file may hold several kinds."""
+    """Count what was dropped, repaired or assumed in some files; a file may hold several kinds."""
     count = int(flagged["source"].astype(str).isin(files).sum())
     return f'<a href="#quality">{plural(count, "reading")}</a>' if count else "nothing"
 
@@ -321,7 +321,7 @@ def _counted(ranks: pd.DataFrame) -> range:
 
 
 def _covers(kind: str, bundle: Bundle) -> str:
-    """Say what a kind of data covers, with its size."""
+    """Describe what a kind of data covers, with its size."""
     of_kind: dict[str, list[tuple[str, Any]]] = {
         "traces": [("{:,} ranks", bundle.trace and bundle.trace.ranks["rank"].unique()),
                    ("{:,} events", bundle.trace and _counted(bundle.trace.ranks))],
@@ -337,7 +337,7 @@ def _covers(kind: str, bundle: Bundle) -> str:
         "injections": [("{:,} faults", bundle.injections and bundle.injections.faults)],
     }  # fmt: skip
     sizes = [(words, table) for words, table in of_kind.get(kind, []) if table is not None]
-    return ", ".join(words.format(len(table)) for words, table in sizes) or "not asked by any rule"
+    return ", ".join(words.format(len(table)) for words, table in sizes) or "not used by any rule"
 
 
 def _missing(found: Findings) -> str:
@@ -376,7 +376,7 @@ def _rules(found: Findings) -> str:
 
 
 def _provenance(bundle: Bundle, flagged: pd.DataFrame) -> str:
-    """Fold the files, and what was dropped, mended or assumed on reading them."""
+    """Fold the files, and what was dropped, repaired or assumed on reading them."""
     readings: list[dict[str, Any]] = [dict(row) for _, row in flagged.iterrows()]
     doubts = folded_findings(readings, most_files=1)[:_MOST_ROWS]
     rows = [

@@ -90,7 +90,7 @@ def power_dips(
 
 
 def _causes(table: pd.DataFrame) -> pd.Series:
-    """Give the cause of each dip; the rarest of very many share a name."""
+    """Return the cause of each dip; the rarest of very many share a name."""
     if "cause" not in table:
         return pd.Series("dip", index=table.index)
     cause = table["cause"].astype(object)

@@ -10,7 +10,7 @@ from workbench.plot._style.text import between, digits, label, safe
 from workbench.tables import RUN_CHANGES, RUN_COMPARISON, RUN_TREND
 
 _TIME = "ms per step"
-# Direction is told by the symbol too, so that it is seen without colour.
+# The symbol shows the direction too, so that it is seen without colour.
 _MARKS = {"more": "triangle-up", "less": "triangle-down", "not resolvable": "circle-open"}
 
 
@@ -164,7 +164,7 @@ def trend_claim(changes: pd.DataFrame) -> str:
     RUN_CHANGES.check(changes)
     row = _change_of(changes, "step time")
     if row is None:
-        return "Fewer than four runs have steps: a change between runs cannot be told from chance"
+        return "Fewer than four runs have steps: a change cannot be told from chance"
     extent = between(float(row["low"]), float(row["high"]))
     if row["verdict"] != "changed":
         return f"No lasting change of the step time is resolvable over {row['run_count']} runs"

@@ -128,7 +128,7 @@ def _claim(steps: pd.DataFrame, per: str) -> str:
 
 
 def _notes(table: pd.DataFrame, steps: pd.DataFrame) -> list[str]:
-    """Say over how many steps and meters, what is missing, and what cannot be resolved."""
+    """List the number of steps and meters, what is missing, and what cannot be resolved."""
     entities = int(steps["entity_count"].max())
     notes = [f"{plural(len(steps), 'step')}, {plural(entities, 'meter')}"]
     if without := len(table) - len(steps):

@@ -76,7 +76,7 @@ def _bars_of(bars: _Bars, row: pd.Series, tables: Tables) -> str:
 
 
 def _is_named(name: str, row: pd.Series) -> bool:
-    """Say whether the place of a finding begins with a rank, or names a host or a meter."""
+    """Return whether the place of a finding begins with a rank, or names a host or a meter."""
     where = str(row["where"])
     if name.isdecimal():
         return re.match(rf"rank {name}\b", where) is not None

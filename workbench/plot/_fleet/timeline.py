@@ -83,7 +83,7 @@ def fleet_timeline(
     panels = {name: shown[shown["panel"] == name] for name in _PANELS}
     panels = {name: panel for name, panel in panels.items() if len(panel)}
     if not panels:
-        why = "Between these times nothing was measured or told."
+        why = "Between these times nothing was measured or logged."
         return frame.nothing(why, claim="Nothing in this window")
     lanes = {name: _lanes(panel) for name, panel in panels.items() if name not in _HEIGHTS}
     unit = power_unit(float(table["power_w"].max()))
@@ -102,7 +102,7 @@ def fleet_timeline(
 
 @dataclass(frozen=True)
 class _View:
-    """What is shown of the table, and how."""
+    """The part of the table that is shown, and how."""
 
     window: tuple[int, int]
     max_points: int

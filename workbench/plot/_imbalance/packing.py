@@ -15,7 +15,7 @@ from workbench.plot._style.text import digits, label, percent, plural, safe
 from workbench.tables import MICRO_BATCHES, PACKING_BALANCE, PACKING_QUEUES, TUNED_PACKING
 
 _MOST_BATCHES, _MOST_PLANS, _MOST_COLUMNS = 40, 24, 2_000
-# Above this share of attention that was never packed, a plan is no fair comparison.
+# Above this share of attention that was never packed, a plan is not a fair comparison.
 _MOST_LEFT = 0.05
 _ROW_PX = 30
 
@@ -200,14 +200,16 @@ def packing_balance(
 
 
 def _is_fair(rows: pd.DataFrame) -> pd.Series:
-    """Say which plans pack nearly everything, and go on doing so."""
+    """Return which plans pack nearly everything, and go on doing so."""
     return rows["is_stable"] & (rows["left_square_share"] <= _MOST_LEFT)
 
 
 def _most_even(rows: pd.DataFrame) -> str:
     fair = rows[_is_fair(rows)]
     if fair.empty:
-        return "No plan packs all documents: delay grows for ever, or documents wait to the end"
+        return (
+            "No plan packs all documents: delay grows without bound, or documents wait to the end"
+        )
     best, first = fair.iloc[int(fair["imbalance_ratio"].to_numpy().argmin())], rows.iloc[0]
     if len(rows) == 1 or best.equals(first):
         name = label(best["plan"], 52)
@@ -232,7 +234,7 @@ def packing_queues(queues: pd.DataFrame, *, source: str = "", synthetic: bool = 
     Returns
     -------
     plotly.graph_objects.Figure
-        Arrivals over possible departures per queue; from 1 a queue grows for ever.
+        Arrivals over possible departures per queue; from 1 a queue grows forever.
 
     Examples
     --------
@@ -264,7 +266,7 @@ def packing_queues(queues: pd.DataFrame, *, source: str = "", synthetic: bool = 
             orientation="h",
             x=drawn["arrival_ratio"],
             y=lanes,
-            name="empties" if stable else "grows for ever",
+            name="empties" if stable else "grows forever",
             marker=fill(meaning) | ({} if stable else {"pattern": {"shape": "x"}}),
             text=[
                 f" {digits(row['arrival_ratio'])}, at most {row['most_waiting_count']:,} waiting"
@@ -282,7 +284,7 @@ def packing_queues(queues: pd.DataFrame, *, source: str = "", synthetic: bool = 
     claim = f"Every queue empties; the fullest gets {percent(most)} of what can leave"
     if full := int((~rows["is_stable"]).sum()):
         claim = f"{plural(full, 'queue')} of {len(rows)} receive more than can leave: "
-        claim += "delay grows for ever"
+        claim += "the delay grows without bound"
     return frame.finish(figure, claim=claim)
 
 

@@ -194,7 +194,7 @@ def length_shares(shares: pd.DataFrame, *, source: str = "", synthetic: bool = F
 
 
 _MOST_RECIPES = 24
-# Above this share of attention that was never packed, a recipe is no fair comparison.
+# Above this share of attention that was never packed, a recipe is not a fair comparison.
 _MOST_LEFT = 0.05
 
 

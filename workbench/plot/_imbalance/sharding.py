@@ -471,7 +471,7 @@ def table_sharding(
 
 
 def _table_sharding_claim(slowest: pd.DataFrame, total: NDArray[np.float64]) -> str:
-    """Say how far the slowest rank is from the mean, and what keeps it."""
+    """Describe how far the slowest rank is from the mean, and what keeps it."""
     longest, mean = total.max(), total.mean()
     if not longest:
         return f"{plural(len(total), 'rank')} with shards that cost nothing"

@@ -1,4 +1,4 @@
-"""What stragglers cost a job: the verdict, the parts that cause it, and every step."""
+"""Cost of stragglers: the verdict, the parts that cause it, and every step."""
 
 from __future__ import annotations
 

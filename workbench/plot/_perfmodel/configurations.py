@@ -264,7 +264,7 @@ def _claim(rows: pd.DataFrame) -> str:
         return f"None of these configurations fits; the leanest needs {least} GB per GPU"
     best = rows[rows["fits"]].iloc[0]
     times = f"{duration(best['dur_ns'])} per step"
-    # The traced layout itself, or one that trains no more tokens, is no finding.
+    # The traced layout itself, or one that trains no more tokens, is not a finding.
     if best["change"] == _AS_IS or best["throughput_ratio"] <= 1:
         return "No configuration that was requested trains faster than that of the trace"
     factor = f"{best['throughput_ratio']:.2f} × the tokens per second"

@@ -1,4 +1,4 @@
-"""What the longest path of an execution graph consists of."""
+"""Composition of the longest path of an execution graph."""
 
 from __future__ import annotations
 
@@ -277,7 +277,7 @@ def slack(
 
 
 def _lanes_of(rows: pd.DataFrame) -> dict[str, Any]:
-    """Give the streams of all ranks a number, in order, and a name."""
+    """Enumerate the streams of all ranks in order, and name them."""
     streams = rows["stream"].astype("Int64").fillna(-1).astype("int64")
     keys = pd.MultiIndex.from_arrays([rows["rank"], streams])
     codes, lanes = keys.factorize(sort=True)
@@ -481,7 +481,7 @@ def _notes(rows: pd.DataFrame, shown: pd.DataFrame, measured: float) -> list[str
 
 
 def _named(rows: pd.DataFrame, asked: str) -> pd.DataFrame:
-    """Give the row that the title is about: the one requested, else the first."""
+    """Return the row that the title is about: the one requested, else the first."""
     own_row = rows[rows["question"] == asked]
     return (own_row if len(own_row) else rows).head(1)
 
@@ -494,5 +494,5 @@ def _what_if_claim(rows: pd.DataFrame, asked: str) -> str:
     if asked and best["question"] == asked:
         return f"{name}: {unit} takes {times}, {factor:.2f} × as fast"
     if factor <= 1:
-        return f"Nothing that was asked makes {unit} shorter; {name}: {times}"
+        return f"None of the changes makes {unit} shorter; {name}: {times}"
     return f"{name} saves most: {unit} takes {times}, {factor:.2f} × as fast"

@@ -1,4 +1,4 @@
-"""How like a synthetic trace is the real one, score by score."""
+"""Likeness of a synthetic trace to the real one, score by score."""
 
 from __future__ import annotations
 

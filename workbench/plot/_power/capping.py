@@ -38,7 +38,7 @@ def capping_events(
     Returns
     -------
     plotly.graph_objects.Figure
-        A row per device, a bar per event, by what tells of it. The title names the device that
+        A row per device, a bar per event, by its evidence. The title names the device that
         was held back longest.
 
     Raises
@@ -63,7 +63,7 @@ def capping_events(
         raise ValueError(msg)
     if events.empty:
         return frame.nothing(
-            "No reading tells of capping; analyze.capped_share says how much is known at all.",
+            "No reading shows capping; analyze.capped_share shows how much is known at all.",
             claim="No capping to show",
         )
     totals = events.groupby("entity")["duration_s"].sum().sort_values(ascending=False)
@@ -151,7 +151,7 @@ def _events_claim(events: pd.DataFrame, totals: pd.Series) -> str:
 
 
 def _events_notes(events: pd.DataFrame, left_out: int, bars_left_out: int) -> list[str]:
-    """Say by what capping is known, and what is not drawn."""
+    """List the evidence of capping, and what is not drawn."""
     evidence = ", ".join(label(kind, 30) for kind in dict.fromkeys(events["evidence"]))
     notes = [f"known by: {evidence}"]
     blur = float(events["uncertain_s"].max())
@@ -276,7 +276,7 @@ def _seconds(cost_s: float) -> str:
 
 
 def _cost_notes(shown: pd.DataFrame, row_count: int) -> list[str]:
-    """Give the doubts, and what is not drawn."""
+    """Return the doubts, and what is not drawn."""
     doubtful = shown[(shown["doubt"] != "") & (shown["capped_step_count"] > 0)]
     doubts = [
         f"<b>attempt {attempt}: {label(doubt, 200)}</b>"
@@ -319,7 +319,7 @@ def capping_blame(blame: pd.DataFrame, *, source: str = "", synthetic: bool = Fa
     CAPPING_BLAME.check(blame)
     if blame.empty:
         return frame.nothing(
-            "No device was capped; analyze.capped_share says how much is known at all.",
+            "No device was capped; analyze.capped_share shows how much is known at all.",
             claim="No capped device to blame",
         )
     ranked = blame.sort_values("blamed_step_count", ascending=False, kind="stable")

@@ -91,7 +91,7 @@ def _curve_notes(curve: pd.DataFrame, curve_count: int) -> list[str]:
     if curve_count > MAX_LINES:
         notes.append(f"{plural(curve_count - MAX_LINES, 'curve')} dropped")
     if curve["is_extrapolated"].any():
-        notes.append("open marks: nobody measured there")
+        notes.append("open markers: not measured")
     if in_doubt := int(((curve["doubt"] != "") & ~curve["is_extrapolated"]).sum()):
         notes.append(f"{plural(in_doubt, 'point')} in doubt (see the table)")
     return notes
@@ -127,7 +127,7 @@ def _line(own: pd.DataFrame, column: str, at: int, words: str) -> go.Scatter:
 
 
 def _curve_claim(curve: pd.DataFrame) -> str:
-    """Say what least energy saves, or what the smallest known limit keeps."""
+    """Describe what least energy saves, or what the smallest known limit keeps."""
     known_rows = curve[~curve["is_extrapolated"]]
     energies = known_rows.dropna(subset=["energy_ratio"])
     if energies.empty:
@@ -377,7 +377,7 @@ def _lines(own: pd.DataFrame, column: str, at: int, is_one_of_many: bool) -> lis
 
 
 def _beyond(own: pd.DataFrame) -> pd.DataFrame:
-    """Give each run of extrapolated rows with the known ones beside it, gaps between runs."""
+    """Return each run of extrapolated rows with the known ones beside it, gaps between runs."""
     rows = own[["limit_w", "gpu_count", "gain_ratio"]].astype("float64").reset_index(drop=True)
     # Starts and ends of the runs of extrapolated rows, in turn.
     edges = np.flatnonzero(np.diff(np.r_[False, own["is_extrapolated"], False].astype(np.int8)))
@@ -445,7 +445,7 @@ def _claim(table: pd.DataFrame) -> str:
 
 
 def _known(table: pd.DataFrame) -> pd.DataFrame:
-    """Give what was measured or published, or everything if nothing was."""
+    """Return the measured or published rows, or all rows if there are none."""
     known_rows = table[~table["is_extrapolated"]]
     return known_rows if len(known_rows) else table
 

@@ -376,9 +376,9 @@ def _residual_notes(residual: pd.DataFrame, facts: pd.DataFrame, meter_count: in
     if meter_count > _MOST_LINES:
         notes.append(f"{_MOST_LINES} of {meter_count:,} meters shown, those with the most")
     if blank := len(residual) - len(facts):
-        notes.append(f"{plural(blank, 'cell')} blank, because a meter or a part lacks there")
+        notes.append(f"{plural(blank, 'cell')} blank, because a meter or a part is missing there")
     if (facts["covered_share"] < 1).any():
-        notes.append("<b>the residual holds parts without a value</b>")
+        notes.append("<b>the residual includes parts without a value</b>")
     return notes
 
 

@@ -1,4 +1,4 @@
-"""Who is capped when a feed is short, and what demand response costs."""
+"""Capping when a feed is short, and the cost of demand response."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def power_management(
 
 
 def _cuts(loads: pd.DataFrame) -> pd.DataFrame:
-    """Give the most that a load is cut and whether below its floor, by job if there are several."""
+    """Return the deepest cut of each load and whether below its floor, by job if several."""
     key = "job" if loads["job"].nunique() > 1 else "entity"
     counts = loads.groupby(key, observed=True)["entity"].nunique()
     capped = loads[loads["is_capped"] & (loads["demand_w"] > 0)]
@@ -170,7 +170,7 @@ def _claim(valid: pd.DataFrame, worst: pd.Series) -> str:
 
 
 def _doubts(column: pd.Series) -> list[str]:
-    """Give what is in doubt, in bold."""
+    """Return the doubts, in bold."""
     texts = dict.fromkeys(part for text in column.unique() for part in text.split("; ") if part)
     return [f"<b>{label('; '.join(texts), _NOTE_LETTERS)}</b>"] if texts else []
 

@@ -60,7 +60,7 @@ def power_smoothing(
     Returns
     -------
     plotly.graph_objects.Figure
-        Above a short stretch of power, below the charge of the storage (or, without one, power of
+        Above a short segment of power, below the charge of the storage (or, without one, power of
         the whole time).
 
     Examples
@@ -79,7 +79,7 @@ def power_smoothing(
     valid = table[table["power_w"].notna()].sort_values("time_ns", ignore_index=True)
     if valid.empty:
         return frame.nothing(
-            "No cell was smoothed; analyze.power_smoothing needs a stretch without gaps.",
+            "No cell was smoothed; analyze.power_smoothing needs a segment without gaps.",
             claim="No smoothed power to show",
         )
     after_min = (valid["time_ns"] - valid["time_ns"].iloc[0]) / 60e9
@@ -188,7 +188,7 @@ def _claim(facts: pd.DataFrame, summary: pd.DataFrame | None) -> str:
 
 _MOST = 24
 _BAR_PX = 46
-# Bars of what is far beyond its limit end here; their numbers stand beside them.
+# Bars of what is far beyond its limit end here; their numbers are printed next to them.
 _LONGEST = 3.0
 _VERDICTS = {
     "fail": ("✕ fail", "limit"), "unknown": ("? unknown", "unknown"), "pass": ("✓ pass", "allowed"),

@@ -194,7 +194,7 @@ def _note(rows: pd.DataFrame) -> str:
     first = rows.iloc[0]
     note = f"Welch, {plural(int(first['segment_count']), 'segment')}"
     if float(first["covered_share"]) < 1:
-        note += f" of {percent(first['covered_share'])} of the cells (longest stretch)"
+        note += f" of {percent(first['covered_share'])} of the cells (longest segment)"
     if int(first["filled_count"]):
         note += f", {int(first['filled_count']):,} cells interpolated"
     if np.isnan(float(first["half_power_hz"])) and rows["sensor_ratio"].isna().all():

@@ -30,7 +30,7 @@ def power_totals(
     source: str = "",
     synthetic: bool = False,
 ) -> go.Figure:
-    """Show power over time: all of it, and beside it a stretch in which steps can be seen.
+    """Show power over time: all of it, and beside it a segment in which steps can be seen.
 
     Parameters
     ----------
@@ -147,7 +147,7 @@ def _draw(figure: go.Figure, totals: pd.DataFrame, view: View, *, scale: float, 
 def _note(totals: pd.DataFrame) -> str:
     words = [f"means of {seconds(_cell_ns(totals) / 1e9)}"] if len(totals) > 1 else []
     if blank := int(totals["power_w"].isna().sum()):
-        words.append(f"{blank:,} of {plural(len(totals), 'cell')} blank, because meters lack there")
+        words.append(f"{blank:,} of {plural(len(totals), 'cell')} blank: meters are missing there")
     partial = totals["power_w"].notna() & (totals["entity_count"] < totals["expected_count"])
     if partial.any():
         words.append(f"<b>{plural(int(partial.sum()), 'cell')} without some of the meters</b>")
@@ -171,7 +171,7 @@ def _claim(totals: pd.DataFrame) -> str:
 # A picture of power: a row per thing, time from left to right.
 
 
-# Stretches of time that a figure of power shows, and what the job was doing in them.
+# Segments of time that a figure of power shows, and what the job was doing in them.
 
 # A kind that takes more of the time than this is the background of the others.
 _BACKGROUND_SHARE = 0.5
@@ -185,7 +185,7 @@ _BORDERS = ("solid", "dash", "dot", "dashdot")
 
 @dataclass(frozen=True)
 class View:
-    """A stretch of time in one panel; its axis counts ``unit_ns`` from ``zero_ns``."""
+    """A segment of time in one panel; its axis counts ``unit_ns`` from ``zero_ns``."""
 
     start_ns: int
     end_ns: int
@@ -201,7 +201,7 @@ class View:
 
 
 def shaded(spans: pd.DataFrame, total: tuple[int, int]) -> pd.DataFrame:
-    """Give the spans that are drawn: no kind that takes most of the time, as training does."""
+    """Return the spans that are drawn: no kind that takes most of the time, as training does."""
     ended = spans.assign(end_ns=spans["end_ns"].fillna(total[1]).astype("int64"))
     inside = ended[(ended["end_ns"] > total[0]) & (ended["start_ns"] < total[1])]
     length = inside["end_ns"].clip(upper=total[1]) - inside["start_ns"].clip(lower=total[0])
@@ -212,7 +212,7 @@ def shaded(spans: pd.DataFrame, total: tuple[int, int]) -> pd.DataFrame:
 def choose_zoom(
     total: tuple[int, int], spans: pd.DataFrame, known_ns: NDArray[np.int64], width_ns: int
 ) -> tuple[int, int]:
-    """Choose a stretch with known cells: around the start of a span, or their middle.
+    """Choose a segment with known cells: around the start of a span, or their middle.
 
     Of several spans, the one nearest to the middle of all that is known.
     """

@@ -173,7 +173,7 @@ def _claim(ordered: pd.DataFrame) -> str:
     highest = f"Highest: {name}, {most} of faulty inferences go wrong; next {rival}, {next_most}"
     if pd.isna(first["low"]) or pd.isna(second["high"]):
         return f"{highest}, not known whether by chance"
-    # Overlapping intervals do not tell which of the two is higher.
+    # Overlapping intervals do not show which of the two is higher.
     if first["low"] <= second["high"]:
         return f"{highest}; their intervals overlap{caveat and ', unreliable'}"
     return f"{highest}{caveat}"
@@ -424,7 +424,7 @@ _ESTIMAND_MOST = 3
 
 
 def estimand(table: pd.DataFrame) -> list[str]:
-    """Say in words what was averaged, counted and injected, and how many inputs judged."""
+    """List what was averaged, counted and injected, and how many inputs judged."""
     sentences = [_drawn(table), *(_rule(table, name) for name in _WORDS)]
     if {"site_count", "trial_count"} <= set(table.columns):
         sentences.append(_inputs(table))
@@ -432,7 +432,7 @@ def estimand(table: pd.DataFrame) -> list[str]:
 
 
 def coverage(table: pd.DataFrame) -> list[str]:
-    """Say how sure the intervals are meant to be."""
+    """Return how sure the intervals are meant to be."""
     levels = table["confidence_level"].drop_duplicates()
     if not len(levels):
         return []

@@ -90,7 +90,7 @@ def _hover(row: pd.Series) -> str:
 def _claim(drawn: pd.DataFrame) -> str:
     worst = drawn.iloc[0]
     if pd.isna(worst["wrong_share"]):
-        return "No fault gave a wrong output, so there are none to share out"
+        return "No fault gave a wrong output, so there are none to attribute"
     return (
         f"{label(worst['group'], 30)} holds {chance(worst['bit_share'])} of the bits and gives "
         f"{chance(worst['wrong_share'])} of the wrong outputs"

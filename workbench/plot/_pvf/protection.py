@@ -1,4 +1,4 @@
-"""What protecting the most harmful parts first removes."""
+"""Gain of protecting the most harmful parts first."""
 
 from __future__ import annotations
 
@@ -254,7 +254,7 @@ def _add_shares(
 
 
 def _chosen(rows: pd.DataFrame, wanted: float | None) -> pd.DataFrame:
-    """Give the rows at the wanted tolerance, or at the smallest that never raises false alarms."""
+    """Return the rows at that tolerance, or at the smallest that never raises false alarms."""
     if wanted is None:
         alarms = rows.groupby("tolerance")["false_alarm_share"].max()
         # By default the smallest tolerance without a false alarm, else the largest tried.

@@ -341,7 +341,7 @@ def _claim(seen: pd.DataFrame, *, knows_due: bool) -> str:
     worst = int(total.to_numpy().argmax())
     good = float(seen["beneficial"].iloc[worst])
     better = f" ({chance(good)} to the better)" if good > 0 else ""
-    in_no_number = "in no number: not told"
+    in_no_number = "in no number: not recorded"
     if knows_due:
         in_no_number = f"{chance(seen['due'].iloc[worst])} in no number"
     return (
@@ -598,7 +598,7 @@ def _sample_sizes_claim(answered: pd.DataFrame, group: str) -> str:
     of_group = of_group if len(of_group) else answered
     relative = of_group[of_group["error_kind"] == "relative"]
     of_group = relative if len(relative) else of_group
-    # Designs are compared where they are asked for the same.
+    # Designs are compared for the same request.
     targets = ["error", "error_kind", "confidence_level"]
     several = len(of_group[targets].drop_duplicates()) > 1
     of_group = of_group[(of_group[targets] == of_group[targets].iloc[0]).all(axis=1)]

@@ -1,4 +1,4 @@
-"""What every figure shares: colours, words, bars, lanes and sampling."""
+"""Code shared by all figures: colours, words, bars, lanes and sampling."""
 
 from workbench.plot._style import style
 

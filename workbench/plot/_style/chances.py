@@ -39,7 +39,7 @@ def chances(low: float, high: float) -> str:
 
 
 def numbers(values: Any) -> Floats:
-    """Give a column as floats that may be written to, with NaN where it is missing."""
+    """Return a column as floats that may be written to, with NaN where it is missing."""
     floats: Floats = np.array(pd.Series(values).astype("float64"), dtype=np.float64)
     return floats
 
@@ -54,7 +54,7 @@ class Chances:
     has_zero: bool
 
     def place(self, shares: Any) -> Floats:
-        """Give places in per cent; what is below the axis stands on its lower edge."""
+        """Return places in per cent; what is below the axis stands on its lower edge."""
         return np.maximum(100 * numbers(shares), self.floor)
 
     def whiskers(self, rows: pd.DataFrame, colour: str) -> dict[str, Any]:
@@ -110,7 +110,7 @@ def axis_of(estimates: Any, low: Any = (), high: Any = ()) -> Chances:
 
 
 def row_with(rows: pd.DataFrame, column: str, *, largest: bool = True) -> pd.Series:
-    """Give the first row with the largest, or smallest, known value of a column."""
+    """Return the first row with the largest, or smallest, known value of a column."""
     values = numbers(rows[column])
     return rows.iloc[int(np.nanargmax(values) if largest else np.nanargmin(values))]
 
@@ -121,7 +121,7 @@ def _positive(values: Any) -> Floats:
 
 
 def segments(low: Any, high: Any, at: Sequence[float] | Floats) -> tuple[list[Any], list[Any]]:
-    """Give many separate lines from low to high as one broken line: lengths, and places."""
+    """Return many separate lines from low to high as one broken line: lengths, and places."""
     along: list[Any] = []
     across: list[Any] = []
     for first, last, place in zip(numbers(low), numbers(high), at, strict=True):

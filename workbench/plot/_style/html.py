@@ -32,7 +32,7 @@ _CLASSES = {
 }  # fmt: skip
 # Below 3:1 on white: these fills need an outline.
 _PALE = {COLOURS[name] for name in ("idle", "memory", "host", "overlapped", "all others", "other")}
-# Waiting and loss are told without colour, too.
+# Waiting and loss are readable without colour, too.
 _HATCHED = {"wait", "restart", "lost work", "lost steps", "sync wait"}
 _LEVELS = ("low", "medium", "high")
 
@@ -92,7 +92,7 @@ def rect(meaning: str, x: str, y: float, width: str, height: float) -> str:
 def bar(parts: Sequence[tuple[str, float]], *, height: int = 10, label: str = "") -> str:
     """Draw a bar of one or more parts, each a meaning and its share of the full width.
 
-    Without a ``label`` the bar stands beside its number, and screen readers pass over it.
+    Without a ``label`` the bar is next to its number, and screen readers pass over it.
     """
     drawn, start = [], 0.0
     for meaning, share in parts:
@@ -119,7 +119,7 @@ def terms(pairs: Iterable[tuple[str, str]]) -> str:
 def table(columns: Sequence[Column], rows: Iterable[Sequence[str]], *, caption: str) -> str:
     """Write a table whose first column is the name of the row; the cells are HTML.
 
-    Roles keep it a table for screen readers where a page lays it out anew.
+    Roles keep it a table for screen readers where a page lays it out again.
     """
     heads = "".join(_head(column, first=not place) for place, column in enumerate(columns))
     body = "".join(f'<tr role="row">{_cells(columns, row)}</tr>' for row in rows)
@@ -154,6 +154,6 @@ def note(text: str) -> str:
 
 
 def fold(summary: str, body: str, *, name: str = "") -> str:
-    """Fold what is not asked for at first; both are HTML."""
+    """Fold what is not shown at first; both are HTML."""
     place = f' id="{name}"' if name else ""
     return f"<details{place}><summary>{summary}</summary>{body}</details>"

@@ -165,7 +165,7 @@ def _view(index: Indexed, band: int, start_ns: int, end_ns: int) -> _View:
 
 
 def _long(index: Indexed, views: list[_View], width: int) -> Ints:
-    """Give the items in the window that are as long as a bin, in order of position."""
+    """Return the items in the window that are as long as a bin, in order of position."""
     # Few items are in a narrow window, and few are long where the bins are wide.
     durations = index.end_ns[index.of_rank[-_MANY:]] - index.start_ns[index.of_rank[-_MANY:]]
     if len(durations) and durations[0] < width:
@@ -182,12 +182,12 @@ def _occupied(bounds: Ints) -> int:
 
 
 def _drawn(index: Indexed, view: _View, bounds: Ints, long: Ints, window: tuple[int, int]) -> Ints:
-    """Give the bars of one band, one column each: bin, and the columns of an item."""
+    """Return the bars of one band, one column each: bin, and the columns of an item."""
     inside = long[long.searchsorted(view.begin) : long.searchsorted(view.stop)]
     own = np.union1d(view.cut, inside)
     used = np.flatnonzero(bounds[1:] > bounds[:-1])
     low, high = bounds[used], bounds[used + 1]
-    # Own items, which are bars of themselves, are passed over.
+    # Own items, which are bars of themselves, are skipped.
     mine = own[own.searchsorted(view.begin) :]
     rank, end = (array[view.begin : view.stop].copy() for array in (index.rank, index.end_ns))
     rank[mine - view.begin], end[mine - view.begin] = -1, _NEVER
@@ -199,7 +199,7 @@ def _drawn(index: Indexed, view: _View, bounds: Ints, long: Ints, window: tuple[
     summed = np.append(0, (index.busy_ns[mine + 1] - index.busy_ns[mine]).cumsum())
     busy = index.busy_ns[high] - index.busy_ns[low]
     busy -= summed[mine.searchsorted(high)] - summed[mine.searchsorted(low)]
-    # The first position of a bin that is no own item: own ones in a row differ as their numbers do.
+    # The first position of a bin without own item: own ones in a row differ as their numbers do.
     before, number = mine.searchsorted(low), np.arange(len(mine))
     start = low + (mine - number).searchsorted(low - before, side="right") - before
     position = index.of_rank[longest[several]]
@@ -269,7 +269,7 @@ def _codes(kinds: pd.Series) -> NDArray[np.int64]:
 
 
 def _group_numbers(*columns: Any) -> NDArray[np.int64]:
-    """Give each distinct combination of some integer columns a number, counted from 0."""
+    """Enumerate the distinct combinations of some integer columns, counted from 0."""
     numbers = np.zeros(len(columns[0]), dtype=np.int64)
     for column in columns:
         codes, values = pd.factorize(np.asarray(column), sort=True)
@@ -278,7 +278,7 @@ def _group_numbers(*columns: Any) -> NDArray[np.int64]:
 
 
 def _lane_keys(rows: pd.DataFrame, is_stream: NDArray[np.bool_]) -> pd.DataFrame:
-    """Give each row the lane it belongs to, as sortable columns and a number."""
+    """Add to each row the lane it belongs to, as sortable columns and a number."""
     place = np.where(is_stream, 0, 1)
     device = np.where(is_stream, rows["device"].fillna(-1).to_numpy(dtype=np.int64), -1)
     number = np.where(

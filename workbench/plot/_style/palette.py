@@ -1,4 +1,4 @@
-"""What has which colour, and which pattern for those who do not see it."""
+"""The palette: colours by meaning, and patterns for those who do not see them."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ COLOURS = {
     "separator": "#999999",
     "paper": "#FFFFFF",
 }
-# Lines that stand beside each other and have no meaning of their own; dashes tell them apart, too.
+# Lines next to each other without a meaning of their own; dashes tell them apart, too.
 CYCLE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 # Behind a text that lies on lines; the band around the mean of productive time.
 VEIL, PRODUCTIVE_BAND = "rgba(255,255,255,0.8)", "#D9F0E9"

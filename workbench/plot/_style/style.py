@@ -115,7 +115,7 @@ def left_margin(labels: Iterable[str]) -> int:
 
 
 def nothing(reason: str, *, claim: str, source: str = "", synthetic: bool = False) -> go.Figure:
-    """Say in words why there is nothing to draw, instead of showing an empty frame.
+    """Explain why there is nothing to draw, instead of showing an empty frame.
 
     Parameters
     ----------
@@ -156,7 +156,7 @@ def finish(
     note: str = "",
     is_doubtful: bool = False,
 ) -> go.Figure:
-    """Give a figure its title, its source line and the common look.
+    """Add to a figure its title, its source line and the common look.
 
     Parameters
     ----------
@@ -225,7 +225,7 @@ def finish(
 
 
 class Frame(NamedTuple):
-    """What surrounds every picture of a figure, as its caller passed it."""
+    """The frame of a figure, as its caller passed it."""
 
     source: str
     synthetic: bool
@@ -233,11 +233,11 @@ class Frame(NamedTuple):
     def finish(
         self, figure: go.Figure, *, claim: str, note: str = "", is_doubtful: bool = False
     ) -> go.Figure:
-        """Give a figure title and source: :func:`finish`."""
+        """Add title and source to a figure: :func:`finish`."""
         return finish(figure, claim=claim, note=note, is_doubtful=is_doubtful, **self._asdict())
 
     def nothing(self, reason: str, *, claim: str) -> go.Figure:
-        """Say in words why there is nothing to draw: :func:`nothing`."""
+        """Explain why there is nothing to draw: :func:`nothing`."""
         return nothing(reason, claim=claim, **self._asdict())
 
 

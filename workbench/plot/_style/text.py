@@ -188,7 +188,7 @@ def seconds(value: float) -> str:
 
 
 def utc(time_ns: Any) -> NDArray[Any]:
-    """Give times as a date axis has them, rounded to the microsecond that it shows."""
+    """Return times as a date axis has them, rounded to the microsecond that it shows."""
     whole = np.asarray(time_ns, dtype=np.int64) // 1_000
     dates: NDArray[Any] = pd.to_datetime(whole, unit="us").to_numpy()
     return dates
@@ -220,7 +220,7 @@ def interval(table: pd.DataFrame, name: str = "whiskers") -> list[str]:
 
 
 def reservations(table: pd.DataFrame) -> list[str]:
-    """Say what was not counted, and why the exposure is in doubt."""
+    """List what was not counted, and why the exposure is in doubt."""
     reasons = sorted(table.attrs.get("left_out", {}).items(), key=lambda item: -item[1])
     dropped = [f"{count:,} {label(reason, 50)}" for reason, count in reasons[:_MOST]]
     if more := sum(count for _, count in reasons[_MOST:]):
@@ -230,7 +230,7 @@ def reservations(table: pd.DataFrame) -> list[str]:
 
 
 def is_doubtful(rows: pd.DataFrame) -> bool:
-    """Say whether at least half of the rows that a title rests on are in doubt.
+    """Return whether at least half of the rows that a title rests on are in doubt.
 
     That stands in one of the columns ``is_sure``, ``is_usable`` and ``doubt``.
     """

@@ -14,7 +14,7 @@ from workbench.plot._style.lanes import KIND_ORDER, Indexed, indexed, lanes_of, 
 from workbench.plot._style.style import COLOURS, Frame, colour, fill, left_margin
 from workbench.plot._style.text import duration, label, plural, safe
 
-# A few lanes get more height each, so that a figure of one rank is no strip.
+# A few lanes get more height each, so that a figure of one rank is not a strip.
 _LANE_PX, _WIDE_LANE_PX, _LANES_PX = 20, 48, 240
 # An own clock would reach this many nanoseconds after 31 years without a restart.
 _EPOCH_NS = range(10**18, 4 * 10**18)
@@ -81,7 +81,7 @@ def _bar(bars: pd.DataFrame, kind: str, *, names: pd.Series, first_ns: int) -> d
 
 
 def heights(bars: pd.DataFrame) -> tuple[pd.Series, pd.Series]:
-    """Give the lower and the higher y of every rectangle; y grows downwards, a lane is 0.84 high.
+    """Return the lower and the higher y of every rectangle; y grows downwards, a lane is 0.84 high.
 
     On a thread, operators have the upper half and runtime calls the lower.
     """
@@ -116,7 +116,7 @@ def _hover(bars: pd.DataFrame, names: pd.Series) -> list[str]:
 
 def _axes(figure: go.Figure, lanes: pd.DataFrame, *, window_ms: list[float]) -> None:
     drawn = lanes[lanes["lane"].notna()]
-    # The rank stands beside its first lane only; below it the streams and threads speak.
+    # The rank is named at its first lane only; below it the streams and threads speak.
     is_first = ~drawn["rank"].duplicated()
     labels = [
         f"<b>rank {rank}</b>  {safe(text)}" if top else safe(text)
@@ -155,7 +155,7 @@ def _claim(bars: pd.DataFrame, view: Prepared) -> str:
 
 
 def _note(bars: pd.DataFrame, lanes: pd.DataFrame, *, first_ns: int) -> str:
-    """Say when time 0 is, how many events share a rectangle and which lanes are missing."""
+    """Describe when time 0 is, how many events share a rectangle and which lanes are missing."""
     notes = []
     if first_ns in _EPOCH_NS:
         notes.append(

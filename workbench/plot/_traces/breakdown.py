@@ -149,7 +149,7 @@ def step_times(steps: pd.DataFrame, *, source: str = "", synthetic: bool = False
     drawn = steps[steps[column].notna()].astype({column: "float64"})
     if drawn.empty:
         return frame.nothing(
-            "The trace marks no ProfilerStep, so time cannot be told apart by step.",
+            "The trace marks no ProfilerStep, so time cannot be split by step.",
             claim="No steps to show",
         )
     worst = drawn.sort_values(column, kind="stable").iloc[-1]

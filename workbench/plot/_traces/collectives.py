@@ -214,7 +214,7 @@ def _why_no_bandwidth(collectives: pd.DataFrame, matched: pd.DataFrame) -> str:
 def _why_no_waits(waits: pd.DataFrame) -> str:
     reasons = waits.attrs.get("left_out", {})
     if not reasons:
-        return "No collective was found on more than one rank, so nobody can be seen waiting."
+        return "No collective was found on more than one rank, so no waiting can be seen."
     why, _ = max(reasons.items(), key=lambda reason: reason[1])
     kernels = plural(sum(reasons.values()), "communication kernel")
     return f"Of {kernels} it is not known who waited, mostly because: {label(why, 200)}."
@@ -227,7 +227,7 @@ def _waits_claim(waits: pd.DataFrame) -> str:
     # A title that rests on less than half of the waiting would name the wrong rank too often.
     if 2 * sure["wait_ns"].sum() < total_ns:
         return (
-            "The straggler cannot be told: it is not sure who was last in "
+            "The straggler is unknown: it is not certain which rank was last in "
             f"{(~last['is_sure']).sum():,} of {plural(len(last), 'collective')}"
         )
     if not total_ns:
@@ -244,7 +244,7 @@ def _waits_claim(waits: pd.DataFrame) -> str:
 
 
 def _doubts(waits: pd.DataFrame) -> list[str]:
-    """Say what is doubtful: the match of kernels, the clocks, ranks that are not loaded."""
+    """List the doubts: the match of kernels, the clocks, ranks that are not loaded."""
     collectives = waits.drop_duplicates("collective")
     unsure = waits.loc[~waits["is_sure"], "wait_ns"].sum()
     # Collectives without waiting are never sure, and nobody needs to hear of them.
@@ -254,7 +254,7 @@ def _doubts(waits: pd.DataFrame) -> list[str]:
         "matched by their order alone, as the trace records no more": collectives["confidence"]
         == "low",
         "whose ranks end about as far apart as they start, or start closer than clocks agree: "
-        "who was last is not sure": (~collectives["is_sure"] & matters),
+        "which rank was last is uncertain": (~collectives["is_sure"] & matters),
         "with ranks missing, so that waits are lower bounds": incomplete,
     }
     return [
@@ -369,7 +369,7 @@ def late_arrivals(
     if waited.empty:
         return frame.nothing(
             "; ".join(notes) or "No collective was found in which a rank waited for another one.",
-            claim="Who came late cannot be told" if dropped else "No late arrivals to show",
+            claim="The late rank cannot be identified" if dropped else "No late arrivals to show",
         )
     totals = waited.groupby("blamed_rank")["wait_ns"].sum().sort_values(ascending=False)
     figure = _columns(waited, totals)
@@ -433,7 +433,7 @@ _MOST = 2
 
 
 def unknown_kernels(table: pd.DataFrame, attribute: str) -> list[str]:
-    """Say of how many communication kernels it is not known who waited, and mostly why."""
+    """Count the communication kernels without a known straggler, with the most frequent reason."""
     reasons = sorted(table.attrs.get(attribute, {}).items(), key=lambda reason: -reason[1])
     notes = [
         f"{plural(count, 'communication kernel')} dropped: {label(why, 200)}"

@@ -105,5 +105,5 @@ def _claim(iterations: pd.DataFrame) -> str:
     lost = f"{gaps} of the time is gaps between iterations"
     most = str(period.idxmax())
     if most == "unknown":
-        return f"{lost}; prefill and decode cannot be told apart"
+        return f"{lost}; prefill and decode cannot be distinguished"
     return f"{most.capitalize()} takes {percent(float(period.max()) / total)} of the time; {lost}"

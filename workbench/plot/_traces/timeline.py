@@ -80,7 +80,7 @@ def timeline_live(
 ) -> hv.DynamicMap:
     """Show the timeline so that zooming in reveals ever finer events.
 
-    Needs a running kernel: each zoom or pan merges the events anew for the visible window, so that
+    Needs a running kernel: each zoom or pan merges the events again for the visible window, so that
     millions of them stay smooth and the browser holds a few thousand.
 
     Parameters
@@ -110,7 +110,7 @@ def timeline_live(
     import holoviews as hv
 
     EVENTS.check(events)
-    # Each time, not once: a page that was opened anew has lost what a former cell loaded.
+    # Each time, not once: a page that was opened again has lost what a former cell loaded.
     hv.extension("bokeh", inline=True, logo=False)
     view = prepared(events, ranks=ranks)
     first, index = view.first_ns, view.items

@@ -27,7 +27,7 @@ _Key: TypeAlias = tuple[str, int, int, int]
 
 
 class Fault(NamedTuple):
-    """What goes wrong: on which rank, at which of its calls."""
+    """A fault: on which rank, at which of its calls."""
 
     kind: str
     rank: int
@@ -296,7 +296,7 @@ def groups(job: HangJob) -> list[Group]:
 
 
 def program(rank: int, job: HangJob, group_of: dict[str, Group]) -> Iterator[Call]:
-    """Give what a rank calls in one step: passes in order of 1F1B, then the optimizer.
+    """Yield the calls of a rank in one step: passes in order of 1F1B, then the optimizer.
 
     ``mine`` has the groups of the rank by description; where one is absent, nobody calls.
     """
@@ -346,7 +346,7 @@ def _backward(job: HangJob, group_of: dict[str, Group], stage: int) -> Iterator[
 
 
 def _layers(job: HangJob, group_of: dict[str, Group]) -> Iterator[Call]:
-    """Give the collectives of sequence parallelism, two per layer."""
+    """Yield the collectives of sequence parallelism, two per layer."""
     shard, full = (_TOKENS // job.tensor_ranks, 1, _HIDDEN), (_TOKENS, 1, _HIDDEN)
     for _ in range(job.layers if TENSOR in group_of else 0):
         yield Call(group_of[TENSOR], "_all_gather_base", shard, full, "BFloat16")
@@ -356,7 +356,7 @@ def _layers(job: HangJob, group_of: dict[str, Group]) -> Iterator[Call]:
 def _transfer(
     operation: str, job: HangJob, group_of: dict[str, Group], stage: int
 ) -> Iterator[Call]:
-    """Give the send or receive between a rank and its peer in another stage, if there is one."""
+    """Yield the send or receive between a rank and its peer in another stage, if there is one."""
     if 0 <= stage < job.stages:
         shape = (_TOKENS // job.tensor_ranks, 1, _HIDDEN)
         peer = group_of[PIPELINE].members[stage]

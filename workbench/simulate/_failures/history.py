@@ -260,7 +260,7 @@ class Cluster:
         return tuple(sorted(self.nodes[position] for position in order[: self.lemon_count]))
 
     def random(self, *stream: int) -> np.random.Generator:
-        """Give a stream of its own to everything that is drawn."""
+        """Give everything that is drawn a stream of its own."""
         return np.random.default_rng([self.seed, *stream])
 
 
@@ -279,7 +279,7 @@ class Strike:
 
 @dataclass(frozen=True)
 class Incident:
-    """What struck, and what the kernel said of it."""
+    """A failure, and the kernel's message."""
 
     fault: Fault
     at_ns: int
@@ -473,7 +473,7 @@ class _Job:
         self._stopped_by = None
 
     def _spare(self, lost: str, ready: int) -> tuple[int, str]:
-        """Find the first host that is well and not of the job, waiting for one if need be."""
+        """Find the first host that is well and not of the job, waiting for one if necessary."""
         candidates = [n for n in self._cluster.nodes if n == lost or n not in self._attempt.nodes]
         ready = max(ready, min(self._well_again.get(node, 0) for node in candidates))
         return ready, next(node for node in candidates if self._well_again.get(node, 0) <= ready)

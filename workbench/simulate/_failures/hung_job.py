@@ -121,7 +121,7 @@ def _checked(job: HangJob) -> HangJob:
         msg += str(least.get(small[0], 1))
         raise ValueError(msg)
     if job.world_size == 1:
-        msg = "a job of one rank has nobody to wait for; give at least two ranks"
+        msg = "a job of one rank has no other rank to wait for; pass at least two ranks"
         raise ValueError(msg)
     return job
 

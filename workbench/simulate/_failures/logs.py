@@ -227,7 +227,7 @@ def goodput_text(story: History) -> str:
 
 
 def readme_text(cluster: Cluster) -> str:
-    """Say in the folder itself that nothing in it was measured."""
+    """Return the README that states in the folder itself that nothing in it was measured."""
     return f"""# Synthetic logs of a job whose nodes fail
 
 **Nothing here was measured.** `workbench.simulate.failure_logs` made every file from seed \

@@ -88,7 +88,7 @@ class FailureProcess:
             raise WorkbenchError(msg)
 
     def node_weights(self) -> NDArray[np.float64]:
-        """Give every node's share of the failures; lemons have the highest numbers."""
+        """Return every node's share of the failures; lemons have the highest numbers."""
         lemons = round(self.lemon_share * self.node_count)
         if not lemons:
             return np.full(self.node_count, 1 / self.node_count)
@@ -132,7 +132,7 @@ def failure_times(  # noqa: PLR0913 - every number of an experiment, by name
         Standard deviation of the logarithm of every phase (lognormal, mean kept); 0: none.
     warm_up_min
         How long before the run failures begin; what they still cost within it counts. With
-        at least the recovery, a run is a stretch of an endless history.
+        at least the recovery, a run is a segment of an endless history.
 
     Returns
     -------
@@ -250,7 +250,7 @@ def slow_times(
 def _strikes(
     process: FailureProcess, rng: np.random.Generator, runs: int, span: float
 ) -> pd.DataFrame:
-    """Give run, time and node of every failure, and of one beyond the end of every run."""
+    """Return run, time and node of every failure, and of one beyond the end of every run."""
     run, time, node = _struck(process, rng, runs, span)
     run, node = np.append(run, np.arange(runs)), np.append(node, np.zeros(runs, dtype=np.int64))
     time = np.append(time, span + rng.exponential(process.failure_interval_min, runs))

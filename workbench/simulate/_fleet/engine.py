@@ -177,7 +177,7 @@ def run(job: Job) -> History:
 
 
 def span_of(history: History, rank: int, first: int, last: int) -> tuple[int, int]:
-    """Give start and end of some steps of the first attempt on one rank."""
+    """Return start and end of some steps of the first attempt on one rank."""
     steps = [s for s in history.steps if s.attempt == 1 and first <= s.number <= last]
     return int(steps[0].start[rank]), int(steps[-1].end[rank])
 

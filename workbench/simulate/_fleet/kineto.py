@@ -35,7 +35,7 @@ _PHASES = {
 
 
 def trace_text(history: History, rank: int) -> str:
-    """Give the Kineto trace of one rank as JSON text."""
+    """Return the Kineto trace of one rank as JSON text."""
     writer = _RankTrace(history, rank)
     for step in history.traced:
         writer.add_step(step)
@@ -76,7 +76,7 @@ class _RankTrace:
                 add[op.kind](op, {name: column[index] for name, column in times.items()})
 
     def text(self) -> str:
-        """Give the finished trace."""
+        """Return the finished trace."""
         self._rows.close(self._end)
         head = {
             "schemaVersion": 1,
@@ -242,7 +242,7 @@ _PROCESSORS = 132
 
 
 def group(job: Job, kind: str, rank: int) -> tuple[str, str, list[int]]:
-    """Give name, purpose and members of the process group a rank belongs to."""
+    """Return name, purpose and members of the process group a rank belongs to."""
     if kind == "job":
         return "0", "default_pg", list(range(job.ranks))
     node = rank // job.gpus_per_node
@@ -292,7 +292,7 @@ def collective(job: Job, op: Op, rank: int, sequence: int) -> dict[str, Any]:
 
 
 def shape(op: Op) -> dict[str, Any]:
-    """Give a plausible launch shape for a kernel."""
+    """Return a plausible launch shape for a kernel."""
     if op.kind == "collective":
         registers, shared, blocks, threads = 96, 82_240, 16, 544
     elif op.gpu_name.startswith(("nvjet", "void cutlass", "void flash")):
@@ -402,7 +402,7 @@ class Rows:
         ]
 
     def text(self, head: Mapping[str, Any], tail: Mapping[str, Any]) -> str:
-        """Give the whole trace: metadata, rows, closing metadata."""
+        """Return the whole trace: metadata, rows, closing metadata."""
         before = [f"{json.dumps(key)}: {json.dumps(value)}" for key, value in head.items()]
         after = [f"{json.dumps(key)}: {json.dumps(value)}" for key, value in tail.items()]
         rows = '"traceEvents": [\n' + ",\n".join(self._rows) + "\n]"

@@ -1,4 +1,4 @@
-"""What the power meters of the job's machines would have read.
+"""Simulated readings of the power meters of the job's machines.
 
 A GPU draws idle power, or more while it computes or communicates; its sensor shows
 the mean of the last second, as ``power.draw`` does on Ampere and newer. A node's
@@ -124,7 +124,7 @@ def _attempts_of(job: Job, rank: int) -> list[int]:
 
 
 def _capped(history: History, rank: int, time: Ints) -> Flags:
-    """Say when the GPU was capped: from the first capped step to the end of the last."""
+    """Return when the GPU was capped: from the first capped step to the end of the last."""
     faults = history.job.faults
     capped = np.zeros(len(time), dtype=bool)
     if rank == faults.capped_rank:
@@ -150,7 +150,7 @@ class Load:
 
 @dataclass(frozen=True)
 class _Spans:
-    """Stretches of time in which the GPU did one kind of work, with its power above idle."""
+    """Segments of time in which the GPU did one kind of work, with its power above idle."""
 
     start_ns: Ints
     end_ns: Ints
@@ -214,7 +214,7 @@ def _spans(
 
 
 def _level(edges: Ints, spans: _Spans, weight: Floats) -> Floats:
-    """Add up the weights of the spans that cover each stretch between edges."""
+    """Add up the weights of the spans that cover each segment between edges."""
     change = np.zeros(len(edges))
     np.add.at(change, np.searchsorted(edges, spans.start_ns), weight)
     np.subtract.at(change, np.searchsorted(edges, spans.end_ns), weight)
@@ -222,7 +222,7 @@ def _level(edges: Ints, spans: _Spans, weight: Floats) -> Floats:
 
 
 def _compute_w(job: Job, step: Step, rank: int) -> float:
-    """Give the power of computing: less at a capped clock, less in a GPU that stalls."""
+    """Return the power of computing: less at a capped clock, less in a GPU that stalls."""
     first = step.attempt == 1
     if first and rank == job.faults.capped_rank and job.is_capped(step.number):
         return job.cluster.compute_power_w(job.capped_clock_mhz())

@@ -96,7 +96,7 @@ _PYTHON = Op("host", phase="", host_ns=180_000)  # untraced Python between two p
 
 
 def training_step(cluster: Cluster, ranks: int, gpus_per_node: int) -> list[Op]:
-    """Give the operations of one step in the order in which the host issues them."""
+    """Return the operations of one step in the order in which the host issues them."""
     net = _Network(cluster, ranks, gpus_per_node)
     last = _LAYERS - 1
     ops = [*_data(cluster), net.gather("forward", 0)]
@@ -229,7 +229,7 @@ def _layer_forward(net: _Network) -> Iterator[Op]:
 
 
 def _layer_backward(net: _Network) -> Iterator[Op]:
-    """Give the layer's operations backwards, each about twice: for inputs and for weights."""
+    """Yield the layer's operations backwards, each about twice: for inputs and for weights."""
     phase = "backward"
     for op in reversed(list(_layer_forward(net))):
         if op.kind == "collective":
@@ -314,7 +314,7 @@ FAULTS = ("slow rank", "late host", "power cap", "failing node")
 
 @dataclass(frozen=True)
 class Cluster:
-    """What the simulated machines can do; roughly eight H100 on two half-filled nodes."""
+    """Capabilities of the simulated machines; roughly eight H100 on two half-filled nodes."""
 
     idle_w: float = 95.0
     compute_w: float = 640.0
@@ -330,13 +330,13 @@ class Cluster:
     host_copy_bytes_per_s: float = 52e9
 
     def capped_clock_mhz(self, cap_w: float) -> int:
-        """Give the clock at which compute draws no more than the cap."""
+        """Return the clock at which compute draws no more than the cap."""
         share = (cap_w - self.idle_w) / (self.compute_w - self.idle_w)
         clock = self.clock_mhz * min(share, 1.0) ** (1 / self.power_exponent)
         return int(clock // self.clock_step_mhz) * self.clock_step_mhz
 
     def compute_power_w(self, clock_mhz: float) -> float:
-        """Give the power of a GPU that computes at this clock."""
+        """Return the power of a GPU that computes at this clock."""
         share: float = (clock_mhz / self.clock_mhz) ** self.power_exponent
         return self.idle_w + (self.compute_w - self.idle_w) * share
 
@@ -399,7 +399,7 @@ class Job:
         return tuple(f"node{n + 1:03d}" for n in range(self.ranks // self.gpus_per_node + 1))
 
     def node_of(self, rank: int, attempt: int = 1) -> str:
-        """Give the host of a rank; the spare replaces the failing node at the restart."""
+        """Return the host of a rank; the spare replaces the failing node at the restart."""
         node = self.nodes[rank // self.gpus_per_node]
         failing = self.faults.failing_rank
         if attempt > 1 and failing is not None and node == self.node_of(failing):
@@ -407,15 +407,15 @@ class Job:
         return node
 
     def ranks_of(self, node: str, attempt: int) -> list[int]:
-        """Give the ranks that run on a host in an attempt."""
+        """Return the ranks that run on a host in an attempt."""
         return [rank for rank in range(self.ranks) if self.node_of(rank, attempt) == node]
 
     def capped_clock_mhz(self) -> int:
-        """Give the clock of the capped GPU."""
+        """Return the clock of the capped GPU."""
         return self.cluster.capped_clock_mhz(self.faults.cap_w)
 
     def compute_factor(self, step: int, attempt: int) -> Floats:
-        """Say how many times as long compute takes on every rank in a step."""
+        """Return how many times as long compute takes on every rank in a step."""
         factor = np.ones(self.ranks)
         if attempt == 1 and self.is_slow(step):
             factor[self.faults.slow_rank] = self.faults.slow_factor
@@ -424,22 +424,22 @@ class Job:
         return factor
 
     def host_delay_ns(self, step: int, attempt: int) -> Ints:
-        """Say how much longer every rank's host takes to load the data of a step."""
+        """Return how much longer every rank's host takes to load the data of a step."""
         delay = np.zeros(self.ranks, dtype=np.int64)
         if attempt == 1 and self.faults.late_rank is not None and step in self.faults.late_steps:
             delay[self.faults.late_rank] = self.faults.late_ns
         return delay
 
     def transfer_factor(self, kind: str) -> Floats:  # noqa: ARG002
-        """Say how many times as long transfers take in each process group of a kind."""
+        """Return how many times as long transfers take in each process group of a kind."""
         return np.ones(1)
 
     def is_slow(self, step: int) -> bool:
-        """Say whether a rank is slow in this step of the first attempt."""
+        """Return whether a rank is slow in this step of the first attempt."""
         return self.faults.slow_rank is not None and step >= self.faults.slow_first_step
 
     def is_capped(self, step: int) -> bool:
-        """Say whether a GPU is capped in this step of the first attempt."""
+        """Return whether a GPU is capped in this step of the first attempt."""
         faults = self.faults
         if faults.capped_rank is None:
             return False

@@ -82,7 +82,7 @@ def logged_job(troubles: Mapping[str, float], *, seed: int) -> LoggedJob:
 def _slower(
     troubles: Mapping[str, float], run: float, random: np.random.Generator
 ) -> tuple[Floats, dict[str, float]]:
-    """Give what troubles add to each step, and what each costs [s]."""
+    """Return the time that troubles add to each step, and the cost of each [s]."""
     costs: dict[str, float] = {}
     slower = np.zeros(_STEPS)
     if "slower steps" in troubles:
@@ -100,7 +100,7 @@ def _slower(
 
 
 def _pauses(troubles: Mapping[str, float], run: float) -> dict[str, tuple[str, Floats]]:
-    """Give what stops the job before every step: the name in the log, and the time [s]."""
+    """Return what stops the job before every step: the name in the log, and the time [s]."""
     usual = {
         "start-up": ("initialisation", _START_SHARE, [0]),
         "checkpoints": ("checkpoint", _SAVE_SHARE, range(40, _STEPS, 40)),

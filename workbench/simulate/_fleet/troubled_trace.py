@@ -69,7 +69,7 @@ class TracedJob(Job):
         return int(np.random.default_rng([self.seed, 1]).integers(self.ranks))
 
     def size_ns(self, trouble: str) -> int:
-        """Give how much longer a trouble makes a step; 0 if it does not hit this job."""
+        """Return how much longer a trouble makes a step; 0 if it does not hit this job."""
         return round(dict(self.troubles).get(trouble, 0.0) * self.healthy_ns)
 
     def compute_factor(self, step: int, attempt: int) -> Floats:
@@ -88,7 +88,7 @@ class TracedJob(Job):
         return delay + (step == _FIRST) * self.traced_steps * self.size_ns("slow first step")
 
     def transfer_factor(self, kind: str) -> Floats:
-        """Say how many times as long each process group of a kind takes for a transfer."""
+        """Return how many times as long each process group of a kind takes for a transfer."""
         factor = np.ones(1 if kind == "job" else self.ranks // self.gpus_per_node)
         if kind == "node":
             # Only the exchanges of the layers run inside a node.
@@ -100,7 +100,7 @@ class TracedJob(Job):
         return self.size_ns(trouble) / (2 * _LAYERS * self.exchange_ns)
 
     def counts(self, op: Op) -> Ints:
-        """Give the elements that each rank sends: the fuller experts of a node get more."""
+        """Return the elements that each rank sends: the fuller experts of a node get more."""
         counts = np.full(self.ranks, op.in_count, dtype=np.int64)
         ratio = 1 + self._exchange_ratio("unequal experts")
         if op.group != "node" or ratio == 1:
@@ -136,7 +136,7 @@ def traced_job(troubles: Mapping[str, float], *, seed: int, ranks: int, steps: i
 
 
 def program_of(job: TracedJob) -> list[Op]:
-    """Give the operations of one step, with those that troubles add."""
+    """Return the operations of one step, with those that troubles add."""
     forward = job.kernel_ns // 2
     ops = [
         Op("host", phase="data", host_ns=60 * US),
@@ -243,12 +243,12 @@ def run_traced(job: TracedJob, program: list[Op] | None = None) -> History:
 
 
 def length_ns(history: History) -> int:
-    """Give the time from the start of the first to the end of the last step."""
+    """Return the time from the start of the first to the end of the last step."""
     return int(history.steps[-1].end.max() - history.steps[0].start.min())
 
 
 def cost_ns(history: History, trouble: str) -> float:
-    """Give the time that a job would save without a trouble, with the same noise.
+    """Return the time that a job would save without a trouble, with the same noise.
 
     Of slow launches it is all idle time of the median rank but for pauses; waiting for one
     another's hosts comes on top. Of exposed communication every transfer counts that nothing hides,
@@ -286,7 +286,7 @@ def _idle_ns(history: History) -> Ints:
 
 
 def trace_of(history: History) -> Trace:
-    """Give the tables that a loader would make of the traces of all ranks."""
+    """Return the tables that a loader would make of the traces of all ranks."""
     job = history.job
     assert isinstance(job, TracedJob)
     events = EVENTS.check(_events(history, job))
@@ -341,7 +341,7 @@ def _events(history: History, job: TracedJob) -> pd.DataFrame:
 def _family(
     history: History, names: Mapping[int, str], times: tuple[str, str], category: str
 ) -> pd.DataFrame:
-    """Give one row per operation that has a name, step and rank."""
+    """Return one row per operation that has a name, step and rank."""
     ops, job = np.array(list(names), dtype=np.int64), history.job
     if not len(ops):
         return pd.DataFrame()

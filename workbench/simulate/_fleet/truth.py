@@ -24,7 +24,7 @@ def truth_table(history: History) -> pd.DataFrame:
 
 
 def readme_text(job: Job) -> str:
-    """Say in the folder itself that nothing in it was measured."""
+    """Return the README that states in the folder itself that nothing in it was measured."""
     first, last = job.first_traced_step, job.last_traced_step
     return f"""# A synthetic training job
 

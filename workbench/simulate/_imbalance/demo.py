@@ -225,7 +225,7 @@ def embedding_tables(count: int = 788, *, seed: int = 0) -> pd.DataFrame:
 
 
 def row_popularity(rows: int, exponent: float) -> pd.DataFrame:
-    """Give the rows of a table popularities that fall off by Zipf's law.
+    """Draw row popularities that fall off by Zipf's law.
 
     Parameters
     ----------

@@ -55,7 +55,7 @@ class _Row(NamedTuple):
 
 
 def order(stage: int, shape: JobShape) -> Iterator[tuple[str, int, int]]:
-    """Give the passes of a stage in the order of 1F1B: direction, micro-batch, chunk."""
+    """Yield the passes of a stage in the order of 1F1B: direction, micro-batch, chunk."""
     stages, batches, chunks = shape.stages, shape.micro_batches, shape.chunks
     passes = batches * chunks
     warm_up = min(stages - stage - 1, batches)
@@ -188,7 +188,7 @@ def _pipeline(rows: list[_Row], clock: list[Floats], durations: Durations, shape
 
 
 def _source(direction: str, chunk: int, shape: JobShape) -> tuple[str, int] | None:
-    """Say which pass makes the input of a pass; None for the first forward pass."""
+    """Return which pass makes the input of a pass; None for the first forward pass."""
     last = shape.stages * shape.chunks - 1
     if direction == "forward":
         return ("forward", chunk - 1) if chunk else None

@@ -83,7 +83,7 @@ def kernel_power(
 def _busy_until(
     start: NDArray[np.int64], end: NDArray[np.int64], stamps: NDArray[np.int64]
 ) -> NDArray[np.int64]:
-    """Give the time that intervals cover before some moments; what overlaps counts once."""
+    """Return the time that intervals cover before some moments; what overlaps counts once."""
     order = np.argsort(start, kind="stable")
     start, reach = start[order], np.maximum.accumulate(end[order])
     before = np.append(start[:1], np.maximum(reach[:-1], start[1:]))

@@ -48,7 +48,7 @@ def power_loads(*, shortage_share: float = 0.1, seed: int = 7) -> tuple[pd.DataF
     Raises
     ------
     WorkbenchError
-        If the share is not between 0 and 0.3, or the seed is no whole number.
+        If the share is not between 0 and 0.3, or the seed is not a whole number.
 
     Examples
     --------
@@ -110,7 +110,7 @@ def _tree() -> pd.DataFrame:
 
 
 def _peaks(topology: pd.DataFrame, demand: dict[str, np.ndarray]) -> dict[str, float]:
-    """Give the highest draw of every feed, children first."""
+    """Return the highest draw of every feed, children first."""
     drawn: dict[str, np.ndarray] = dict(demand)
     for name, parent in zip(topology["entity"][::-1], topology["parent"][::-1], strict=True):
         loss = float(topology["loss_share"].to_numpy()[topology["entity"] == name][0])

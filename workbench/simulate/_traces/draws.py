@@ -104,11 +104,11 @@ class Draws:
 
 
 def _points(quantile: tuple[float, ...], half: int) -> tuple[float, ...]:
-    """Give the quantiles in a bucket; its bounds where work is too rare for a quantile."""
+    """Return the quantiles in a bucket; its bounds where work is too rare for a quantile."""
     low, high = _bounds(half)
     return tuple(point for point in quantile if low <= point < high) or (low, high)
 
 
 def _bounds(half: int) -> tuple[float, float]:
-    """Give the least and the largest value of a bucket."""
+    """Return the least and the largest value of a bucket."""
     return (0.0, 1.0) if half < 0 else (2 ** (half / 2), 2 ** ((half + 1) / 2))

@@ -80,11 +80,11 @@ class MemoryAllocator:
 
     @property
     def reserved_bytes(self) -> int:
-        """What the allocator holds now."""
+        """Current state of the allocator."""
         return sum(segment.size for segment in self.segments)
 
     def alloc(self, size_bytes: int, stack: Sequence[Frame] = (), stream: int = 0) -> int:
-        """Give out memory and return its address.
+        """Allocate memory and return its address.
 
         Raises
         ------

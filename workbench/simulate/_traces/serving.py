@@ -43,7 +43,7 @@ def serving_trace(
     Raises
     ------
     WorkbenchError
-        If ``iterations`` or ``batch_size`` is no whole number from 1, or ``gap_share`` is not
+        If ``iterations`` or ``batch_size`` is not a whole number from 1, or ``gap_share`` is not
         between 0 and 1.
     """
     count = whole_number("iterations", iterations, least=1)
@@ -68,7 +68,7 @@ def serving_trace(
 def _iteration(
     name: str, begin: int, end: int, *, is_prefill: bool, label: int
 ) -> list[dict[str, object]]:
-    """Give annotation, calls and kernels; the host is done long before the GPU."""
+    """Return annotation, calls and kernels; the host is done long before the GPU."""
     work = [f"{kernel}_kernel" for _ in range(_LAYERS) for kernel in _KERNELS]
     length = (end - begin) // len(work)
     call = "cudaLaunchKernel" if is_prefill else "cudaGraphLaunch"

@@ -175,6 +175,6 @@ class _Job:
 
 
 def _last(start: Floats, group: int) -> Floats:
-    """Give when the last rank of each group of neighbours is there."""
+    """Return when the last rank of each group of neighbours is there."""
     members = group if group and len(start) % group == 0 else len(start)
     return np.repeat(start.reshape(-1, members).max(axis=1), members)

@@ -57,7 +57,7 @@ class Launches:
 def trace_of(
     profile: TraceProfile, draws: Draws, launches: Launches, size: NDArray[np.float64]
 ) -> Trace:
-    """Give the tables that a loader would make of the traces of all ranks."""
+    """Return the tables that a loader would make of the traces of all ranks."""
     table = _work(draws, launches, size)
     marks = _marks(launches)
     parts = [_calls(table), _gpu(table, launches.begin.shape[1]), *_waits(table), marks]
@@ -80,7 +80,7 @@ def trace_of(
 
 
 def _work(draws: Draws, launches: Launches, size: NDArray[np.float64]) -> pd.DataFrame:
-    """Give one row per operation and rank, in order of the host."""
+    """Return one row per operation and rank, in order of the host."""
     length, (steps, count) = len(draws.operations), launches.begin.shape
     step, place = np.divmod(np.arange(length * steps), length)
     operations = pd.DataFrame(draws.operations)
@@ -150,7 +150,7 @@ def _names(work: pd.DataFrame) -> pd.Series:
 
 
 def _waits(table: pd.DataFrame) -> list[pd.DataFrame]:
-    """Give the records by which work waits for a stream, and the host for one."""
+    """Return the records by which work waits for a stream, and the host for one."""
     across = table[(table["kind"] != SYNC) & (table["cause"] >= 0)]
     shared = {"category": "cuda_runtime", "thread": "1"}
     count = int(table["rank"].max()) + 1

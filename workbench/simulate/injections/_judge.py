@@ -76,7 +76,7 @@ class Judge:
         return Golden(self, outputs, decisions, labels, decisions == labels)
 
     def _checked(self, outputs: Any) -> Any:
-        """Give outputs without gradients, or say why the criterion does not fit them."""
+        """Return outputs without gradients, or say why the criterion does not fit them."""
         refuse_if(
             not isinstance(outputs, torch().Tensor),
             f"the model gives a {type(outputs).__name__}, not a tensor; wrap it in a module "
@@ -104,7 +104,7 @@ class Judge:
         return outputs.detach()
 
     def decisions(self, outputs: Any) -> Any:
-        """Give the decision per row: a class, a side, or nothing for a difference."""
+        """Return the decision per row: a class, a side, or nothing for a difference."""
         if self.criterion == "argmax":
             return outputs.argmax(1)
         if self.criterion == "threshold":
@@ -113,7 +113,7 @@ class Judge:
 
 
 def as_tensor(labels: Any) -> Any:
-    """Give labels as a tensor: of a tensor, a list, an array or a column."""
+    """Return labels as a tensor: of a tensor, a list, an array or a column."""
     if isinstance(labels, torch().Tensor):
         return labels
     try:
@@ -166,14 +166,14 @@ class Golden:
         return codes
 
     def beneficial(self, outputs: Any, rows: Any, codes: Any) -> Any:
-        """Say which of the rows were wrong, and are right with the fault."""
+        """Return which of the rows were wrong, and are right with the fault."""
         if self.labels is None:
             return torch().zeros(len(codes), dtype=torch().bool)
         right = self.judge.decisions(outputs) == self.labels[rows]
         return (codes == SDC) & right & ~self.is_right[rows]
 
     def margins(self, outputs: Any, rows: Any) -> Any:
-        """Give how far each output is from another decision (0 or more; NaN where not finite)."""
+        """Return how far each output is from another decision (0 or more; NaN where not finite)."""
         judge = self.judge
         if judge.criterion == "threshold":
             return (outputs.flatten() - judge.threshold).abs()

@@ -13,7 +13,7 @@ from workbench.errors import InjectionError, MissingExtraError, WorkbenchError
 
 
 def torch() -> Any:
-    """Give the torch module, or say how to get it."""
+    """Return the torch module, or say how to get it."""
     try:
         import torch as module
     except ImportError as error:
@@ -170,7 +170,7 @@ def golden_outputs(model: Any, calls: tuple[Batch, ...]) -> Any:
 
 
 def sha_of(tensors: Iterable[tuple[str, Any]]) -> str:
-    """Give the sha256 of named tensors: names, types, shapes and bytes."""
+    """Return the sha256 of named tensors: names, types, shapes and bytes."""
     digest = hashlib.sha256()
     for name, tensor in tensors:
         flat = tensor.detach().cpu().contiguous().flatten()
@@ -181,7 +181,7 @@ def sha_of(tensors: Iterable[tuple[str, Any]]) -> str:
 
 
 def inputs_sha(calls: tuple[Batch, ...]) -> str:
-    """Give the sha256 of the inputs."""
+    """Return the sha256 of the inputs."""
     return sha_of(
         (f"{number}.{argument}", tensor)
         for number, batch in enumerate(calls)

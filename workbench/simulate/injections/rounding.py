@@ -37,7 +37,7 @@ def rounding_errors(count: int = 4_000_000, *, seed: int = 0) -> pd.DataFrame:
     Raises
     ------
     InjectionError
-        If ``count`` is no whole number from 1.
+        If ``count`` is not a whole number from 1.
     MissingExtraError
         If PyTorch is not installed.
 
@@ -172,7 +172,7 @@ def gradient_underflow(
 
 
 def _gradients(model: Any, inputs: tuple[Any, ...], labels: Any) -> Any:
-    """Give all gradients that are not 0, without touching the model's own."""
+    """Return all gradients that are not 0, without touching the model's own."""
     parameters = {
         name: gradient.detach().clone().requires_grad_(requires_grad=True)
         for name, gradient in model.named_parameters()

@@ -1,4 +1,4 @@
-"""Inputs measured in a log: the truth of the made job first, then laws, then what logs do not tell."""
+"""Inputs measured in a log: the truth of the made job first, then laws, then what logs do not state."""
 
 from itertools import pairwise
 

@@ -401,7 +401,7 @@ def test_the_mean_counts_absent_states_as_0_and_gives_an_interval():
 @pytest.mark.parametrize("call", [goodput_replay, goodput_windows])
 def test_a_history_needs_runs_a_horizon_and_replicas_that_exist(call):
     job, good = FaultTolerance(replicas=4), strikes((0, 50, 0, 0, 10))
-    with pytest.raises(WorkbenchError, match="no failures, so nothing tells how many runs"):
+    with pytest.raises(WorkbenchError, match="no failures, so it is unknown how many runs"):
         call(FAILURE_TIMES.empty(), job, horizon_min=100)
     for horizon in (0, -5, math.nan, math.inf):
         with pytest.raises(WorkbenchError, match="horizon_min must be above 0 and finite"):

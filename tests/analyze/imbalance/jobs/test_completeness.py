@@ -106,7 +106,7 @@ def test_if_nothing_is_whole_the_reasons_are_told(complete):
             for step in range(5)
         ]
     )
-    with pytest.raises(WorkbenchError, match=r"no step of the job is whole: .*that lack"):
+    with pytest.raises(WorkbenchError, match=r"no step of the job is complete: .*that lack"):
         analyze.complete_steps(scattered.reset_index(drop=True))
 
 

@@ -37,7 +37,7 @@ def test_an_equal_job_has_little_to_say():
         [name for name in table.index if name.startswith("compute of")], "value_ratio"
     ]
     assert (ratios < 1.03).all()
-    assert table.loc["score beside the best rank", "value_ratio"] > 0.95
+    assert table.loc["score relative to the best rank", "value_ratio"] > 0.95
 
 
 def test_means_over_steps_hide_what_is_random_but_not_what_stays():
@@ -46,10 +46,10 @@ def test_means_over_steps_hide_what_is_random_but_not_what_stays():
     hidden, seen = (table.loc[names, "value_ratio"].to_numpy() for table in (random, persistent))
     assert hidden[1] > hidden[0] + 0.1
     assert seen[0] == pytest.approx(seen[1], rel=0.02)
-    assert persistent.loc["score beside the best rank", "value_ratio"] == pytest.approx(
+    assert persistent.loc["score relative to the best rank", "value_ratio"] == pytest.approx(
         0.5, abs=0.03
     )
-    assert persistent.loc["score beside the own best step", "value_ratio"] > 0.9
+    assert persistent.loc["score relative to its own best step", "value_ratio"] > 0.9
 
 
 def test_a_measure_of_max_over_mean_is_exact():

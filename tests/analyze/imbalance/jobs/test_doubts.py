@@ -106,7 +106,7 @@ def test_what_explains_all_by_construction_explains_nothing():
 def test_of_one_rank_the_last_stage_is_a_stage_and_that_is_doubted():
     last = recorded(slow((0, 3)), shape=(1, 4, 8, 6))
     assert judged(last)["verdict"] == "last stage"
-    assert is_doubted(last, "a slow worker and a slow stage look alike")
+    assert is_doubted(last, "a slow worker looks like a slow stage")
     assert judged(recorded(slow((0, 1)), shape=(1, 4, 8, 6)))["verdict"] == "worker"
 
 

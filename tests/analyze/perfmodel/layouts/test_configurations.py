@@ -384,14 +384,14 @@ def test_unknown_names_are_answered_with_the_known_ones():
 def test_what_cannot_be_fitted_is_refused(many):
     with pytest.raises(PerformanceModelError, match="3 measured rows are too few"):
         analyze.iteration_model(many.iloc[:3])
-    with pytest.raises(PerformanceModelError, match="groups='color' is no column"):
+    with pytest.raises(PerformanceModelError, match="groups='color' is not a column"):
         analyze.iteration_model(many, groups="color")
     wrong = many.assign(doubt="TP x CP x PP x DP is not the number of GPUs")
     with pytest.raises(PerformanceModelError, match="109 rows contradict themselves"):
         analyze.iteration_model(wrong)
-    with pytest.raises(PerformanceModelError, match="by='color' is no column"):
+    with pytest.raises(PerformanceModelError, match="by='color' is not a column"):
         analyze.cross_validated(many, by="color")
-    with pytest.raises(PerformanceModelError, match="held_out=5 is no value of gpu_count"):
+    with pytest.raises(PerformanceModelError, match="held_out=5 is not a value of gpu_count"):
         analyze.cross_validated(many, by="gpu_count", held_out=5)
     with pytest.raises(PerformanceModelError, match="there is no row to calibrate to"):
         analyze.calibrated_to(analyze.assumed_model(), many.iloc[:0])

@@ -45,7 +45,7 @@ def test_work_of_other_lengths_is_no_repetition():
 
 @given(st.lists(SEQUENCES, min_size=1, max_size=3), st.integers(0, 5))
 def test_probabilities_of_a_chain_add_up_to_one(sequences, depth):
-    """One symbol after each beginning: their probabilities, worked out one by one, sum to 1."""
+    """One symbol after each beginning: their probabilities, computed one by one, sum to 1."""
     chain = fitted_chain(sequences, depth=depth)
     beginning = sequences[0]
     before = perplexity(chain, [beginning], symbol_count=4) ** -len(beginning)

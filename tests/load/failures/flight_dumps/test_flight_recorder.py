@@ -175,9 +175,7 @@ def test_ranks_come_from_the_argument_the_name_or_the_groups(content, write):
     assert quiet(path, rank=0).ranks["rank_source"].tolist() == ["argument"]
     assert quiet(path, rank={"unn": 0}).ranks["rank"].tolist() == [0]
     # Misspelt, the key would leave the file with the rank that its name tells.
-    with pytest.raises(
-        LoadError, match=r"rank= names \['umm'\], which no file name holds: unnamed"
-    ):
+    with pytest.raises(LoadError, match=r"rank= names \['umm'\], which no file name has: unnamed"):
         quiet(path, rank={"unn": 0, "umm": 1})
     recording = quiet(write("_dump_5", content))
     assert recording.ranks["rank"].tolist() == [0]
@@ -193,7 +191,7 @@ def test_two_dumps_of_one_rank_are_refused_by_name(content, write):
 
 def test_a_dump_of_nobody_is_refused(make_flight_dump, write):
     dump = make_flight_dump(0, {"0": (0, 1)}, [])
-    with pytest.raises(LoadError, match="neither its name nor its groups tell its rank"):
+    with pytest.raises(LoadError, match="neither its name nor its groups state its rank"):
         quiet(write("unnamed", dump))
     with pytest.raises(LoadError, match="rank 9, which is not a member of all groups"):
         quiet(write("_dump_9", dump))
@@ -385,7 +383,7 @@ def test_lists_that_share_one_list_again_and_again_end_at_once(place, depth, wid
 def test_a_list_that_holds_itself_is_refused(content, write):
     content["further"] = itself = []
     itself.append(itself)
-    with pytest.raises(LoadError, match="nested more than 64 deep, or holds itself"):
+    with pytest.raises(LoadError, match="nested more than 64 deep, or contains itself"):
         quiet(write("_dump_0", content))
 
 

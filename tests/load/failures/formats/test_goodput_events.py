@@ -184,8 +184,8 @@ def test_an_order_that_cannot_be_is_counted(log, story, finding, what):
 @pytest.mark.parametrize(
     ("line", "finding", "what"),
     [
-        ("{", "dropped", "lines that are no JSON"),
-        ("[" * 100_000, "dropped", "lines that are no JSON"),
+        ("{", "dropped", "lines that are not JSON"),
+        ("[" * 100_000, "dropped", "lines that are not JSON"),
         ("[1]", "dropped", "lines without an event"),
         ('{"event": "start"}', "dropped", "events without a time"),
         ('{"event": "end", "time": NaN}', "dropped", "events without a time"),
@@ -194,7 +194,7 @@ def test_an_order_that_cannot_be_is_counted(log, story, finding, what):
         (
             '{"event": "end", "time": "late"}',
             "dropped",
-            "stamps that are no time; they are missing",
+            "stamps that are not times; they are missing",
         ),
     ],
 )

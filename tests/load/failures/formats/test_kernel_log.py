@@ -411,7 +411,7 @@ def test_a_spoiled_line_is_read_or_refused_with_a_reason(line, at, length, odd):
 
 
 class Spoiled:
-    """A source whose content is at hand."""
+    """A source whose content is available."""
 
     def __init__(self, source, text):
         self.label, self.text = source.label, text

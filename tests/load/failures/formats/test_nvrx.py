@@ -138,7 +138,7 @@ def test_events_without_cycle_or_with_impossible_times_are_counted(tmp_path):
     assert len(part.failures) == 1
     assert findings(part) == {
         "events without a cycle": ("dropped", 1),
-        "events whose time is none": ("dropped", 1),
+        "events with an invalid time": ("dropped", 1),
     }
 
 
@@ -173,15 +173,15 @@ def test_numbers_that_are_0_may_be_left_out_of_a_cycle_file(tmp_path):
 @pytest.mark.parametrize(
     ("changes", "what"),
     [
-        ({"attempt_index": 2}, "cycles are counted anew in every attempt"),
+        ({"attempt_index": 2}, "cycles restart in every attempt"),
         ({"cycle_number": -1}, "cycle numbers that are none"),
         ({"cycle_number": "many"}, "cycle numbers that are none"),
-        ({"cycle_end_time": "2026-07-30T10:00:00Z"}, "ends of cycles that are no time"),
-        ({"cycle_end_time": "later"}, "ends of cycles that are no time"),
+        ({"cycle_end_time": "2026-07-30T10:00:00Z"}, "ends of cycles that are not times"),
+        ({"cycle_end_time": "later"}, "ends of cycles that are not times"),
         ({"cycle_start_time": 7}, "records without cycle_start_time"),
-        ({"active_nodes": "node[1-99999999999]"}, "active_nodes that is no list of hosts"),
-        ({"active_nodes": {"a": 1}}, "active_nodes that is no list of hosts"),
-        ({"standby_nodes": "x[" * 1000}, "standby_nodes that is no list of hosts"),
+        ({"active_nodes": "node[1-99999999999]"}, "active_nodes that is not a list of hosts"),
+        ({"active_nodes": {"a": 1}}, "active_nodes that is not a list of hosts"),
+        ({"standby_nodes": "x[" * 1000}, "standby_nodes that is not a list of hosts"),
     ],
 )
 def test_what_is_wrong_in_a_cycle_file_is_counted(tmp_path, changes, what):

@@ -153,7 +153,7 @@ def test_samples_that_are_none_are_counted(tmp_path, pair):
 def test_a_value_that_is_no_code_is_counted(tmp_path):
     part = read(prometheus_xid, tmp_path, answer(series([0, 9_000_000])))
     assert part.failures.empty
-    assert findings(part)["values that are no Xid"] == ("dropped", 1)
+    assert findings(part)["values that are not an Xid"] == ("dropped", 1)
 
 
 def test_other_metrics_are_set_aside(tmp_path):

@@ -182,14 +182,18 @@ DAMAGE = {
     "a separator in a name": (
         record(JobName="a|b"),
         "dropped",
-        "records with too many fields: a text holds the separator",
+        "records with too many fields: a text contains the separator",
     ),
     "no job number": (
         record(job="train"),
         "dropped",
         "records without a job number where JobID should be",
     ),
-    "another message": ("sacct: error: slurmdbd", "dropped", "lines that are no part of a record"),
+    "another message": (
+        "sacct: error: slurmdbd",
+        "dropped",
+        "lines that are not parts of a record",
+    ),
     "its header again": (HEADER, "skipped by design", "headers repeated"),
     "the same again": (record(job="1"), "skipped by design", "records written twice"),
     "an unknown state": (
@@ -214,7 +218,7 @@ DAMAGE = {
         "runs that took longer or shorter than Elapsed says; check the time zone",
     ),
     "no end": (record(end="Unknown"), "suspicious", "ended runs without a time of end"),
-    "no time": (record(end="soon"), "dropped", "stamps that are no time; they are missing"),
+    "no time": (record(end="soon"), "dropped", "stamps that are not times; they are missing"),
 }
 
 
@@ -294,7 +298,7 @@ def test_stamps_with_an_offset_need_no_zone(log, stamp):
 
 
 def test_an_unknown_zone_is_refused(log):
-    with pytest.raises(LoadError, match="tz='Mars' is no time zone"):
+    with pytest.raises(LoadError, match="tz='Mars' is not a time zone"):
         log(record(), tz="Mars")
 
 
@@ -313,7 +317,7 @@ def test_elapsed_settles_a_time_within_a_change_of_the_clock(log):
         tz="Europe/Berlin",
     )
     assert part.failures["start_ns"].tolist() == [ns("2025-10-26T01:30:00")]
-    assert ("repaired", "times of end that were missing, worked out from Elapsed") in found(part)
+    assert ("repaired", "times of end that were missing, computed from Elapsed") in found(part)
 
 
 @pytest.mark.parametrize(
@@ -465,7 +469,7 @@ def test_host_lists_are_expanded(text, names):
 
 @pytest.mark.parametrize("text", ["n[1-2", "n]1[", "n[a-b]", "n[2-1]", "a,,b", ",a", "a,", "n[]"])
 def test_what_is_no_host_list_is_refused(text):
-    with pytest.raises(LoadError, match="is no host list"):
+    with pytest.raises(LoadError, match="is not a host list"):
         hosts(text)
 
 

@@ -53,7 +53,7 @@ def test_public_counts_are_read_and_their_joins_pointed_out(real_data, name, cou
     part = spot.read(source, Given(tz="UTC"))
     by = found(part)
     assert by["read", "counts"] == counts
-    jumps = "times that jump back, where files were joined; read piece by piece"
+    jumps = "times that jump back, where files were joined; each segment is read separately"
     assert by.get(("suspicious", jumps), 0) == joins
     assert part.timeline["attempt"].nunique() == joins + 1
     assert part.timeline["start_ns"].is_monotonic_increasing
@@ -91,7 +91,7 @@ def test_a_node_runs_from_add_to_remove_and_may_come_again(log):
     ("line", "finding", "what", "failures"),
     [
         ("9000,add,a", "suspicious", "nodes added twice", 0),
-        ("9000,remove,b", "suspicious", "nodes removed that were not there", 1),
+        ("9000,remove,b", "suspicious", "nodes removed that were absent", 1),
         ("1,add,b", "suspicious", "times that jump back, within a trace of nodes", 0),
         ("9000,lost,a", "dropped", "lines that are not like the others", 0),
         ("\x00\x01", "dropped", "lines that are not like the others", 0),

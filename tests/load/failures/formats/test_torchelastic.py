@@ -157,7 +157,7 @@ def test_local_times_need_the_zone(tmp_path):
 
 
 def test_a_wrong_zone_is_refused(tmp_path):
-    with pytest.raises(LoadError, match="tz='Mars/Olympus' is no time zone"):
+    with pytest.raises(LoadError, match="tz='Mars/Olympus' is not a time zone"):
         read(torchelastic, tmp_path, BLOCK, tz="Mars/Olympus")
 
 

@@ -48,7 +48,9 @@ def test_without_a_time_the_error_says_how_to_get_one(power):
 
 
 def test_stamps_without_a_date_are_refused(power):
-    with pytest.raises(LoadError, match="'10:00:00' is no stamp with a date; log with: dcgmi dmon"):
+    with pytest.raises(
+        LoadError, match="'10:00:00' is not a stamp with a date; log with: dcgmi dmon"
+    ):
         power([HEADER[0], HEADER[1], "10:00:00 GPU 0  52 1"])
 
 
@@ -80,7 +82,7 @@ def test_instances_of_a_gpu_are_not_counted_beside_it(power):
         [*HEADER, ROWS[0], "GPU-I 0   52.636   1000", "GPU-CI 0   52.636   1000"], period_s=1
     )
     assert log.entities["entity"].tolist() == ["gpu0"]
-    what = "rows of parts of a GPU or CPU, which repeat what the whole draws"
+    what = "rows of parts of a GPU or CPU, which repeat the draw of the whole"
     assert told(log)["skipped by design", what] == 2
 
 
@@ -88,7 +90,7 @@ def test_cells_that_are_no_number_are_missing_and_counted(power):
     cells = ["N/A", "oops", "inf", "140737488355328.0", "9223372036854775794"]
     log = power([*HEADER, ROWS[0], *(f"GPU 0  {cell}  1" for cell in cells), "GPU 0 5"], period_s=1)
     assert log.power["power_w"].isna().sum() == 5
-    assert told(log)["dropped", "cells of POWER that are no number"] == 4
+    assert told(log)["dropped", "cells of POWER that are not numbers"] == 4
     assert told(log)["dropped", "rows with more or fewer cells than the header"] == 1
 
 

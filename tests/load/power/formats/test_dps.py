@@ -69,8 +69,8 @@ def test_what_is_no_number_or_in_no_known_unit_is_missing_and_counted(power):
     odd = {**GPU, "power_usage": "warm", "energy_usage_unit": "Calories"}
     log = power(metrics(gpu=odd), {"nodes": [{"power_usage": 1}, 7]}, '{"nodes": [{"na', period_s=1)
     found = told(log)
-    assert found["dropped", "power_usage that is no number"] == 1
-    assert found["dropped", "energies in 'Calories', which is no known unit"] == 1
+    assert found["dropped", "power_usage that is not a number"] == 1
+    assert found["dropped", "energies in 'Calories', which is not a known unit"] == 1
     assert found["dropped", "nodes without a name"] == 2
     assert found["truncated", "a JSON document that does not end"] == 1
     assert log.entities["reading_count"].tolist() == [1, 0]

@@ -1,5 +1,5 @@
 """Damaged and hostile files of power telemetry: an error that says what is wrong, or readings that
-the front door accepts, and never anything else."""
+the entry point accepts, and never anything else."""
 
 import json
 

@@ -133,7 +133,7 @@ def test_a_reading_that_is_no_number_is_missing_and_counted_with_its_line(log):
     watts = part.readings["power_w"]
     assert watts.isna().tolist() == [True, True, True, True, True, False, True]
     told = part.findings.frame().set_index("what")
-    row = told.loc["readings that are no number; they are missing"]
+    row = told.loc["readings that are not numbers; they are missing"]
     assert (row["count"], row["where"]) == (6, "line 1")
 
 
@@ -157,7 +157,7 @@ def test_garbage_between_lines_is_counted_and_hurts_no_neighbour(log):
     good = line(1_700_000_000_000, 5).encode()
     part = log(b"\n".join([good, b":::MLLOG {oops}", b"\xff\xfe\x00", b"\0", good + b"\r", good]))
     assert part.readings["line"].tolist() == [1, 5, 6]
-    assert found(part)["dropped", "lines of the logger that are no JSON"] == 1
+    assert found(part)["dropped", "lines of the logger that are not JSON"] == 1
 
 
 def test_stamps_that_are_repeated_are_kept_for_the_front_door_to_judge(log, tmp_path):

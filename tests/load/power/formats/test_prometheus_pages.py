@@ -140,8 +140,8 @@ def test_lines_that_are_no_sample_are_left_out_with_their_place(tmp_path):
     part = read(prometheus_power, tmp_path, PAGE + "DCGM_FI_DEV_POWER_USAGE{gpu= oops\nx y z w\n")
     assert len(part.readings) == 2
     frame = part.findings.frame().set_index("what")
-    assert frame.loc["lines that are no sample", "count"] == 2
-    assert frame.loc["lines that are no sample", "where"] == "line 8"
+    assert frame.loc["lines that are not samples", "count"] == 2
+    assert frame.loc["lines that are not samples", "where"] == "line 8"
 
 
 def test_a_last_line_without_an_end_is_left_out_for_its_number_may_be_cut(tmp_path):

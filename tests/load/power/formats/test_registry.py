@@ -1,4 +1,4 @@
-"""Every format of power telemetry is told from all others, and from what is no power."""
+"""Every format of power telemetry is told from all others, and from what is not power."""
 
 import json
 

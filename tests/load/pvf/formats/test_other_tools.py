@@ -223,10 +223,10 @@ def test_later_runs_of_a_file_are_told_by_that_file(tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("[1.0, __import__('os').system('x')]\n", "is no list of numbers"),
+        ("[1.0, __import__('os').system('x')]\n", "is not a list of numbers"),
         ("[1.0, 'a']\n", "something else than a list of numbers"),
         ("[1.0, 2\n", "probably cut off"),
-        ("1.0\nabc\n", r"line 2: 'abc' is no number"),
+        ("1.0\nabc\n", r"line 2: 'abc' is not a number"),
     ],
 )
 def test_a_list_is_parsed_and_never_run(written, text, message):
@@ -288,7 +288,7 @@ def test_a_name_without_a_model_says_so_and_damaged_lines_are_left_out(written, 
     assert by["noted", "the fault model is not known: the file name has no .bfm"] == 1
     assert by["dropped", "rows with more or fewer cells than the header"] == 2
     assert by["noted", "injection numbers that are there twice; all are kept"] == 1
-    with pytest.raises(LoadError, match="no line tells of an injection"):
+    with pytest.raises(LoadError, match="no line reports an injection"):
         load.injections(written({"r.txt": line(1, 77)}))
 
 

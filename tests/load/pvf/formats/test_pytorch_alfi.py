@@ -43,7 +43,7 @@ def test_weights_are_numbered_run_by_run_and_totals_kept(pair, found):
     # 4 rows: 1 not finite, 2 of another class than the golden model, 1 of the same.
     columns = ["exp_id", "input_count", "sdc_count", "due_count", "beneficial_count"]
     assert result.outcomes[columns].to_numpy().tolist() == [[0, 2, 1, 0, 1], [1, 2, 1, 1, 0]]
-    assert result.outcomes["masked_count"].isna().all()  # rounded probabilities do not tell
+    assert result.outcomes["masked_count"].isna().all()  # rounded probabilities do not state
     assert result.trials["input_id"].tolist() == [0, 1, 0, 1]
     assert result.trials["outcome"].astype(object).fillna("").tolist() == ["", "sdc", "due", "sdc"]
     assert result.campaign["golden_metric"].tolist() == [0.5]

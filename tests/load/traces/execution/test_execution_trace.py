@@ -292,7 +292,7 @@ def test_collectives_that_disagree_tell_no_rank(load):
     calls = [allreduce(3, ["0", ""], 0), allreduce(4, ["0", ""], 3)]
     trace = load(content([groups_node(world), *calls]), "et_rank2.json")
     assert trace.ranks.loc[0, ["rank", "rank_source"]].tolist() == [2, "file name"]
-    assert "collectives tell different ranks: [0, 3]" in findings(trace, "suspicious")
+    assert "collectives state different ranks: [0, 3]" in findings(trace, "suspicious")
 
 
 def test_the_argument_goes_before_all_else_and_contradiction_is_told(load):
@@ -469,8 +469,8 @@ def test_damage_beyond_repair_names_the_byte(load):
         (b'{"nodes": []}', "holds no readable node"),
         (b'{"nodes": [1, null, {"name": "x"}]}', "holds no readable node"),
         (b'{"nodes": [[[', "holds no readable node"),
-        (b'{"no": !', r"is no JSON with a list 'nodes' \(byte 7"),
-        (b"[" * 100_000, "is no JSON with a list 'nodes'"),
+        (b'{"no": !', r"is not JSON with a list 'nodes' \(byte 7"),
+        (b"[" * 100_000, "is not JSON with a list 'nodes'"),
         (b'{"nodes": ' + b"[" * 100_000, "et.json"),
         (b'{"nodes": [{"id": ' + b"9" * 5000 + b"}]}", "et.json"),
     ],

@@ -73,7 +73,7 @@ def test_rows_and_times_are_those_that_sql_counts(real):
     assert sql(real, f"SELECT count(*) FROM {K}RUNTIME") == [(calls.sum(),)]
 
 
-# Busy time by a query: where no row runs before the start of a row, a stretch begins.
+# Busy time by a query: where no row runs before the start of a row, a segment begins.
 BUSY = """
 WITH work AS ({work}),
 marked AS (
@@ -228,7 +228,7 @@ def test_an_old_export_without_processes_names_and_ranges_loads(tmp_path):
     trace = loaded(write(tmp_path / "a.sqlite", content))
     assert trace.events["launch"].notna().sum() == 1
     assert trace.ranks["clock"].tolist() == ["own"]
-    assert told(trace, "suspicious") == {"names that StringIds does not hold": 3}
+    assert told(trace, "suspicious") == {"names missing from StringIds": 3}
 
 
 def test_ranges_that_nothing_numbers_are_steps_in_order(tmp_path):

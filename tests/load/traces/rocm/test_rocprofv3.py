@@ -158,8 +158,8 @@ def test_times_that_are_none_and_negative_durations_are_dropped_and_told(tmp_pat
     dropped = told(trace, "dropped")
     assert dropped["kernel records without a readable time"] == 3
     assert dropped["events with a negative duration"] == 1
-    assert dropped["kernel_dispatch records that are no objects"] == 1
-    assert told(trace, "suspicious")["records of agents that are no GPU"] == 1
+    assert dropped["kernel_dispatch records that are not objects"] == 1
+    assert told(trace, "suspicious")["records of agents that are not GPUs"] == 1
 
 
 CPU_ONLY = 11

@@ -463,7 +463,7 @@ def test_refuses_settings_that_cannot_be_followed(options, message):
         (lambda x: x[:0], "inputs: batch 0 is empty; there is nothing to judge"),
         (lambda x: [], "inputs: the list of batches is empty"),
         (lambda x: {"input": 3}, "inputs: batch 0 holds no tensor"),
-        (lambda x: x.numpy(), "inputs: ndarray is no batch; pass a tensor"),
+        (lambda x: x.numpy(), "inputs: ndarray is not a batch; pass a tensor"),
         (lambda x: x.to("meta"), r"inputs: they are on \['meta'\], the model on \['cpu'\]"),
         (lambda x: [x, x[0]], r"inputs: batch 1 gives an output of shape \(3,\), the first"),
     ],
@@ -551,5 +551,5 @@ def test_refuses_faults_of_another_model_and_none_at_all(mlp, make_mlp, inputs):
     with pytest.raises(InjectionError, match="faults: the table has no rows"):
         campaign(mlp, inputs, faults.iloc[:0], settings=PLAIN)
     double = uniform_faults(mlp, 5, seed=1).assign(exp_id=0)
-    with pytest.raises(InjectionError, match=r"flip .* stands twice in its experiment"):
+    with pytest.raises(InjectionError, match=r"flip .* appears twice in its experiment"):
         campaign(mlp, inputs, double, settings=PLAIN)

@@ -276,7 +276,7 @@ def test_refuses_allocations_to_strata_that_are_not_there(mlp):
         ("dtype", "bf16", "dtype 'bf16' .* is not the type that the model stores there"),
         ("value_before", 9.5, r"value_before .*9\.5.* is not what the model gives there"),
         ("value_after", 9.5, r"value_after .*9\.5.* is not what the model gives there"),
-        ("exp_id", 0, "flip .* stands twice in its experiment"),
+        ("exp_id", 0, "flip .* appears twice in its experiment"),
     ],
 )
 def test_refuses_a_fault_list_for_another_model(mlp, column, value, message):

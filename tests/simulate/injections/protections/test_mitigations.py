@@ -117,7 +117,7 @@ def test_several_protections_act_together(mlp, inputs):
 
 
 def test_refuses_protections_of_what_is_not_there(torch_here, mlp, inputs):
-    with pytest.raises(InjectionError, match=r"elements: \['5\.weight'\] are no parameters"):
+    with pytest.raises(InjectionError, match=r"elements: \['5\.weight'\] are not parameters"):
         protected(mlp, ["5.weight"])
     with pytest.raises(InjectionError, match="activation_clip finds no module of class ReLU"):
         activation_clip(torch_here.nn.Linear(5, 2), inputs)

@@ -28,7 +28,7 @@ _DAY_MIN = 1440.0
 def failure_interval_of(
     gpu_count: float, *, failures_per_1000_node_days: float, gpus_per_node: int = 8
 ) -> float:
-    """Give the mean time between failures of a job from the rate of its nodes.
+    """Return the mean time between failures of a job from the rate of its nodes.
 
     Parameters
     ----------
@@ -379,7 +379,7 @@ def _with(job: FaultTolerance, parameter: str, value: float) -> FaultTolerance:
 
 
 def share_or_nan(job: FaultTolerance, interval: float, convention: Convention) -> float:
-    """Give the productive share, or NaN where the convention has no answer."""
+    """Return the productive share, or NaN where the convention has no answer."""
     positive("failure_interval_min", interval)
     if not has_answer(job, interval, convention):
         return float("nan")

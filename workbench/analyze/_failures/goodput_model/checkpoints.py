@@ -188,7 +188,7 @@ def expected_ettr(
     write_min: float = 0.0,
     gpus_per_node: int = 8,
 ) -> pd.DataFrame:
-    """Give the effective training time by the first-order formula, and say where it fails.
+    """Return the effective training time by the first-order formula, and say where it fails.
 
     The formula is right while few failures strike per restart and checkpoint interval. Beyond
     that it falls below 0, where the exact share is small but positive.
@@ -327,7 +327,7 @@ def spares(
     *,
     horizon_min: float,
 ) -> pd.DataFrame:
-    """Give the productive share against the number of spare nodes.
+    """Return the productive share against the number of spare nodes.
 
     Parameters
     ----------

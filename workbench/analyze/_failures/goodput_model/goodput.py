@@ -94,7 +94,7 @@ def goodput(
 def productive_share(
     job: FaultTolerance, *, failure_interval_min: float, convention: Convention
 ) -> float:
-    """Give the productive share alone, as :func:`goodput` has it.
+    """Return the productive share alone, as :func:`goodput` has it.
 
     Parameters
     ----------
@@ -124,7 +124,7 @@ def productive_share(
 
 
 def shares_of(job: FaultTolerance, failure_interval_min: float, convention: Convention) -> Shares:
-    """Give the states of a case without making a table of them; what is productive comes first."""
+    """Return the states of a case without making a table of them, the productive one first."""
     check_convention(convention)
     interval = positive("failure_interval_min", failure_interval_min)
     refuse_minimum(job)
@@ -188,7 +188,7 @@ def _synchronous(job: FaultTolerance, interval: float, convention: Convention) -
 def _checkpointed(
     job: FaultTolerance, interval: float, convention: Convention
 ) -> tuple[float, float]:
-    """Give the shares of the time up that are kept and that writing takes."""
+    """Return the shares of the time up that are kept and that writing takes."""
     work, write = job.checkpoint_interval_min or 0.0, job.checkpoint_write_min
     cycle = work + write
     if convention == "interval":
@@ -238,7 +238,7 @@ def _replicated(job: FaultTolerance, interval: float, convention: Convention) ->
 
 
 def _by_age(phases: dict[str, float], interval: float) -> Iterator[tuple[str, float]]:
-    """Give the share of every phase: the last failure is as old as the phase lasts."""
+    """Yield the share of every phase: the last failure is as old as the phase lasts."""
     begin = 0.0
     for name, minutes in phases.items():
         yield name, math.exp(-begin / interval) * -math.expm1(-minutes / interval)

@@ -1,4 +1,4 @@
-"""What a failure log says about the inputs of the goodput models: intervals, recoveries, sizes."""
+"""Inputs of the goodput models from a failure log: intervals, recoveries, sizes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from workbench.tables import GOODPUT_INPUTS, TIMELINE, FailureLog
 _MINUTE_NS = 6e10
 _UP = ("running", "checkpoint")
 _DOWN = ("down", "detecting", "terminating")
-# Endings that a person or the scheduler chose; the next start is no recovery from a failure.
+# Endings that a person or the scheduler chose; the next start is not a recovery from a failure.
 _CHOSEN = ("COMPLETED", "CANCELLED", "TIMEOUT", "PREEMPTED", "REQUEUED", "DEADLINE", "SUSPENDED")
 _FEW = 5
 
@@ -50,7 +50,7 @@ def goodput_inputs(
         Table :data:`workbench.tables.GOODPUT_INPUTS`, one row per input that the log tells:
         ``failure_interval_min``, ``time_to_failure_min``, ``recovery_min``, ``node_count``,
         ``gpu_count``, ``replicas``, ``checkpoint_interval_min``, ``checkpoint_write_min``. An
-        input that it does not tell has no row. ``attrs["job"]`` is the job, None without one.
+        input that it does not state has no row. ``attrs["job"]`` is the job, None without one.
 
     Raises
     ------
@@ -84,7 +84,7 @@ def goodput_inputs(
     measured = _measured_job(TIMELINE.check(log.timeline), job)
     if measured is None and job is not None:
         names = sorted(log.timeline["job"].dropna().astype(str).unique())
-        msg = f"the log tells no interruption of a job {job!r}; it names {names[:5] or 'no job'}"
+        msg = f"the log records no interruption of job {job!r}; it names {names[:5] or 'no job'}"
         raise WorkbenchError(msg)
     rows = _of_failures(log, confidence) if measured is None else _of_job(measured, confidence)
     table = GOODPUT_INPUTS.cast(pd.DataFrame(rows, columns=list(GOODPUT_INPUTS.columns)))
@@ -130,7 +130,7 @@ def _measured_job(timeline: pd.DataFrame, job: str | None) -> _Job | None:
 
 
 def _fails(outcome: pd.Series) -> pd.Series:
-    """Say whether an outcome is a failure, not an end that a person or the scheduler chose."""
+    """Return whether an outcome is a failure, not an end that a person or the scheduler chose."""
     word = outcome.astype(object).where(outcome.notna(), "").astype(str).str.split(" ").str[0]
     return (word != "") & ~word.str.upper().isin(_CHOSEN)
 

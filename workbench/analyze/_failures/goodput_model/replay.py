@@ -85,7 +85,7 @@ class Line:
         return sums
 
     def capacity_before(self, points: Floats) -> Floats:
-        """Give the working time before every point, weighted by the share of live replicas."""
+        """Return the working time before every point, weighted by the share of live replicas."""
         running = self.stopped.free_before(points)
         changes, clock, out, lost = self._losses
         at = np.searchsorted(changes, points, side="right") - 1
@@ -95,7 +95,7 @@ class Line:
 
     @cached_property
     def _losses(self) -> tuple[Floats, Floats, Ints, Floats]:
-        """Give when replicas go and come, the running clock then, how many are out, their loss."""
+        """Return when replicas leave and rejoin, the clock then, the number out, their loss."""
         start, end = self.down.start, self.down.end
         changes = np.concatenate(([-np.inf], start, end))
         order = np.argsort(changes, kind="stable")
@@ -120,7 +120,7 @@ class Line:
         return Pieces(pieces.start, pieces.end, rows[order][pieces.owner])
 
     def _down(self, strikes: Strikes, alone: Ints) -> Pieces:
-        """Give when single replicas are out, on the line; pieces of replicas may overlap."""
+        """Return when single replicas are out, on the line; pieces of replicas may overlap."""
         replicas = self.job.replicas
         if replicas == 1 or not len(alone):
             return Pieces(np.zeros(0), np.zeros(0), np.zeros(0, dtype=np.int64))
@@ -264,7 +264,7 @@ def with_outages(strikes: Strikes, job: FaultTolerance) -> Strikes:
 
 
 def spare_waits(run: Ints, time: Floats, repair: Floats, spares: int) -> Floats:
-    """Give how long every failure waits for a spare node.
+    """Return how long every failure waits for a spare node.
 
     A failed node goes into repair and is a spare after it. A failure takes a spare that is
     there, else the one that is repaired first, which nobody else may take then.

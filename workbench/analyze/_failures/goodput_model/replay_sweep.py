@@ -35,7 +35,7 @@ def goodput_replay_sweep(
 ) -> pd.DataFrame:
     """Replay the same failures while one input of the job is varied.
 
-    Every value meets the same failures, so a difference between two values is no luck of the draw.
+    Every value meets the same failures, so a difference between two values is not luck of the draw.
 
     Parameters
     ----------

@@ -57,7 +57,7 @@ def startup_goodput(
     gpus_per_node: int = 8,
     convention: Convention = "poisson",
 ) -> pd.DataFrame:
-    """Carry start-up times into goodput: every failure starts the job anew.
+    """Carry start-up times into goodput: every failure starts the job again.
 
     Parameters
     ----------

@@ -162,7 +162,7 @@ def goodput_windows(
     horizon_min: float,
     window_min: float = 1440.0,
 ) -> pd.DataFrame:
-    """Give the productive share of every window, to see how far single days scatter.
+    """Return the productive share of every window, to see how far single days scatter.
 
     Checkpoints are not counted: what a failure undoes may lie in an earlier window.
 
@@ -193,7 +193,7 @@ def goodput_windows(
     """
     line = line_of(failure_times, job, horizon_min)
     positive("window_min", window_min)
-    # What remains of the horizon is no whole window, and is left out.
+    # What remains of the horizon is not a whole window, and is left out.
     count = int(horizon_min // window_min)
     if count < 1:
         msg = f"no window of {window_min:g} min fits into {horizon_min:g} min"
@@ -212,7 +212,7 @@ def goodput_windows(
 
 
 def mean_of(shares: Floats) -> tuple[float, float, float]:
-    """Give the mean over runs and its 95 % interval, missing for a single run."""
+    """Return the mean over runs and its 95 % interval, missing for a single run."""
     mean, count = float(shares.mean()), len(shares)
     if count < 2:
         return mean, np.nan, np.nan
@@ -231,7 +231,7 @@ def checked_line(table: pd.DataFrame, job: FaultTolerance, horizon_min: float) -
     runs = int(table["run"].max()) + 1 if len(table) else 0
     if runs < 1:
         msg = (
-            "there are no failures, so nothing tells how many runs there were; "
+            "there are no failures, so it is unknown how many runs there were; "
             "without a failure everything is productive"
         )
         raise WorkbenchError(msg)
@@ -246,7 +246,7 @@ def checked_line(table: pd.DataFrame, job: FaultTolerance, horizon_min: float) -
         )
         raise WorkbenchError(msg)
     if not np.isfinite(table["time_min"].to_numpy()).all():
-        msg = "some failures have no finite time_min; leave them out, and say so"
+        msg = "some failures have no finite time_min; remove them first, and say so"
         raise WorkbenchError(msg)
     # What never ends lasts to the end of the run.
     left = horizon_min - table["time_min"].clip(upper=horizon_min).to_numpy()
@@ -270,7 +270,7 @@ _MOST_CHECKPOINTS = 20_000_000
 
 
 def state_minutes(line: Line, slow: pd.DataFrame | None) -> dict[tuple[str, str], Floats]:
-    """Give the minutes of every state and scope, one value per run; they sum to the horizon."""
+    """Return the minutes of every state and scope, one value per run; they sum to the horizon."""
     job, edges = line.job, line.edges
     states: dict[tuple[str, str], Floats] = {}
 
@@ -302,14 +302,14 @@ def state_minutes(line: Line, slow: pd.DataFrame | None) -> dict[tuple[str, str]
 
 
 def _checkpoints(line: Line) -> tuple[Floats, Floats]:
-    """Give the minutes of writing checkpoints, and of work that a stop of all undid, by run."""
+    """Return the minutes of writing checkpoints, and of work that a stop of all undid, by run."""
     work, write = line.job.checkpoint_interval_min, line.job.checkpoint_write_min
     if work is None:
         return np.zeros(line.run_count), np.zeros(line.run_count)
     run, begin, end, is_last = _stretches(line)
     first, last = line.stopped.free_before(begin), line.stopped.free_before(end)
     cycle = work + write
-    # A stretch of whole cycles must not lose one to rounding.
+    # A segment of whole cycles must not lose one to rounding.
     cycles = np.floor((last - first) / cycle + 1e-12)
     if cycles.sum() > _MOST_CHECKPOINTS:
         msg = (
@@ -343,7 +343,7 @@ def _checkpoints(line: Line) -> tuple[Floats, Floats]:
 
 
 def _worked(line: Line, first: Floats, last: Floats) -> Floats:
-    """Give the capacity between two readings of the clock that stands still with the job."""
+    """Return the capacity between two readings of the clock that stands still with the job."""
     points = line.stopped.point_of(np.concatenate([first, last]))
     before, after = np.split(line.capacity_before(points), 2)
     worked: Floats = after - before
@@ -351,7 +351,7 @@ def _worked(line: Line, first: Floats, last: Floats) -> Floats:
 
 
 def _stretches(line: Line) -> tuple[Floats, Floats, Floats, Floats]:
-    """Give the times between stops of all: run, begin, end, and whether the run ends there."""
+    """Return the times between stops of all: run, begin, end, and whether the run ends there."""
     edges, outages = line.edges, line.outages
     count = line.run_count
     strikes = line.strikes

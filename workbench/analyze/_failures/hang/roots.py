@@ -27,7 +27,7 @@ class Suspect(NamedTuple):
 
 
 def roots(state: State, waits: list[Wait]) -> Iterator[Suspect]:
-    """Give every root with its reason, and ranks that stopped although they wait."""
+    """Yield every root with its reason, and ranks that stopped although they wait."""
     stalled: dict[int | None, Suspect] = {}
     for suspect in _stalled(state):
         stalled.setdefault(suspect.rank, suspect)
@@ -50,7 +50,7 @@ def roots(state: State, waits: list[Wait]) -> Iterator[Suspect]:
 
 
 def _ends(state: State, edges: list[Wait]) -> Iterator[set[int]]:
-    """Give the sets of ranks that wait for nobody outside: one rank, or a circle."""
+    """Yield the sets of ranks that wait for nobody outside: one rank, or a circle."""
     ranks = sorted({*state.have, *(edge.waits_for for edge in edges)})
     start = np.searchsorted(ranks, np.array([edge.rank for edge in edges], dtype=np.int64))
     end = np.searchsorted(ranks, np.array([edge.waits_for for edge in edges], dtype=np.int64))
@@ -178,7 +178,7 @@ def _stopped_early(state: State, rank: int, incoming: list[Wait]) -> Suspect | N
         if held and peer_held and held <= peer_held:
             words = (
                 f"has not called {_named(wait)}, though rank {wait.rank}, which the same "
-                "operations hold up, has: its host stopped by itself"
+                "operations hold up, has: its host stopped on its own"
             )
             return _suspect(rank, "medium", "stopped early", wait, words)
     return None
@@ -251,7 +251,7 @@ class _Call(NamedTuple):
 
 
 def mismatches(state: State) -> Iterator[Suspect]:
-    """Give the ranks that called something else than their peers, in the first such place."""
+    """Yield the ranks that called something else than their peers, in the first such place."""
     first: dict[str, int] = {}
     for (group, seq), ranks in state.calls.items():
         calls = {rank: _call(ops) for rank, ops in ranks.items()}

@@ -18,7 +18,7 @@ def flight_suspects(recording: FlightRecording) -> pd.DataFrame:
     """Name the ranks that caused a hang, with reason and confidence, or say it cannot.
 
     Of the ranks that wait for each other (:func:`workbench.analyze.flight_waits`), those
-    that are waited for and wait for nobody are its roots. What keeps a root is told by its
+    that are waited for and wait for nobody are its roots. What keeps a root is shown by its
     own dump: nothing pending, a collective its peers have completed, or one that everybody
     entered and nobody completed, where the dumps cannot tell whose fault it is.
 
@@ -132,7 +132,7 @@ def _uncertain(state: State, weak: list[Suspect]) -> tuple[list[Suspect], str]:
         )
         return [Suspect(None, "none", "nothing hangs", evidence=why)], "nothing hangs"
     if not weak:
-        why = f"{len(hanging):,} ranks have operations pending, but no group tells for whom"
+        why = f"{len(hanging):,} ranks have operations pending, but no group states for whom"
         return [Suspect(None, "none", "nothing pending", evidence=why)], "cannot tell"
     # Where all that hang wait for each other, no rank is more suspicious than another.
     is_mutual = {suspect.reason for suspect in weak} <= {"all entered", "deadlock"}
@@ -142,12 +142,12 @@ def _uncertain(state: State, weak: list[Suspect]) -> tuple[list[Suspect], str]:
 
 
 def _everybody(hanging: set[int], weak: list[Suspect]) -> Suspect:
-    """Say that every rank that hangs may be the one, without naming each."""
+    """Return a suspect that stands for every hanging rank, without naming each."""
     first = weak[0]
     if any(suspect.reason == "deadlock" for suspect in weak):
         why = (
             f"all {len(hanging):,} ranks that hang wait for each other by sends and receives; "
-            "the dumps do not tell who should have gone first"
+            "the dumps do not show which should have gone first"
         )
         return Suspect(None, "none", "deadlock", evidence=why)
     if len({(s.group, s.seq, s.operation) for s in weak}) > 1 or first.seq is None:
@@ -157,7 +157,7 @@ def _everybody(hanging: set[int], weak: list[Suspect]) -> Suspect:
         where = f"{first.operation} {first.seq:,} of group {first.group}"
     why = (
         f"all {len(hanging):,} ranks that hang are in {where}, and none is through: one of "
-        "their GPUs, or the network, and the dumps do not tell which"
+        "their GPUs, or the network, and the dumps do not show which"
     )
     return first._replace(rank=None, confidence="none", evidence=why)
 

@@ -1,4 +1,4 @@
-"""Who waits for whom in a hang, from the flight-recorder dumps of its ranks."""
+"""Waits between the ranks of a hang, from their flight-recorder dumps."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def _wait(op: Op, lag: _Lag) -> Wait:
 
 
 def _lagging(state: State, collective: Place) -> Iterator[_Lag]:
-    """Give the members that have not come as far as a collective."""
+    """Yield the members that have not come as far as a collective."""
     group, seq = collective
     for rank in state.members.get(group, ()):
         called, head = state.called(rank, group), state.head(rank, group)
@@ -137,7 +137,7 @@ def _lagging(state: State, collective: Place) -> Iterator[_Lag]:
 
 
 def _not_there(state: State, head: Op, collective: Place) -> Iterator[_Lag]:
-    """Give the members that have called the same collective, and whose GPU is not there."""
+    """Yield the members that have called the same collective, and whose GPU is not there."""
     is_front = state.front(head.rank) is head
     if not is_front and head.state != "started":
         return
@@ -197,7 +197,7 @@ Place = tuple[str, int]
 
 
 class State:
-    """What the dumps of all ranks say together; made once, only read afterwards."""
+    """Combined evidence of the dumps of all ranks; made once, only read afterwards."""
 
     def __init__(self, recording: FlightRecording) -> None:
         _check(recording)

@@ -149,7 +149,7 @@ def _refuse_ragged(cells: Grid) -> None:
 def _timed(
     computes: dict[int, list[Compute]], at: dict[Operation, int], start: Floats, end: Floats
 ) -> dict[int, list[Compute]]:
-    """Say of each pause whether it mostly began before or after the input was there."""
+    """Return for each pause whether it mostly began before or after the input was there."""
     makers = {item.produces: item.key for items in computes.values() for item in items}
 
     def late(item: Compute) -> bool:
@@ -227,7 +227,7 @@ def _labels(table: pd.DataFrame) -> pd.DataFrame:
         )
         raise WorkbenchError(msg)
     if rows[["micro_batch", "chunk"]].isna().any(axis=None):
-        msg = "computations without micro_batch or chunk: the pipeline cannot be put together"
+        msg = "computations without micro_batch or chunk: the pipeline cannot be reconstructed"
         raise WorkbenchError(msg)
     return rows.assign(operation=texts[rows.index]).drop_duplicates(
         ["stage", "operation", "sequence"]
@@ -279,7 +279,7 @@ def _refuse_loose(items: list[Compute]) -> None:
 def _counter(
     at: dict[Operation, int],
 ) -> tuple[Callable[[int, str], Operation | None], Callable[[], dict[tuple[int, str], int]]]:
-    """Give the transfers of a stage one after the other, None where none was recorded.
+    """Return the transfers of a stage one after the other, None where none was recorded.
 
     The second function counts the transfers that nobody requested.
     """
@@ -325,7 +325,7 @@ def _without_waiting(
 
 
 def _ideal(keys: list[Operation], own: Floats) -> Floats:
-    """Give all equal operations one duration: the mean if they compute, else the median."""
+    """Equalize the durations of equal operations: the mean if they compute, else the median."""
     ideal = np.empty_like(own)
     names = np.array([key.operation for key in keys])
     for name in np.unique(names):

@@ -1,4 +1,4 @@
-"""What is doubtful about a recorded job although it can be replayed."""
+"""Doubts about a recorded job that can be replayed all the same."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _REPLAY_LIMIT = 0.05
 
 
 def doubts_of(job: Job, resolution_ns: int = 0) -> list[str]:
-    """Say what may be wrong with a recording, in words."""
+    """List possible faults of a recording, in words."""
     row_of = {key: row for row, key in enumerate(job.keys)}
     doubts = (
         _unknown(job),
@@ -48,7 +48,7 @@ def doubts_of_replay(delay_ratio: float) -> list[str]:
     if abs(delay_ratio) <= _REPLAY_LIMIT:
         return []
     if delay_ratio > 0:
-        reason = "what is lost lies between the operations (loading data, launches), or"
+        reason = "the lost time lies between the operations (loading data, launches), or"
         how = "shorter"
     else:
         reason, how = "operations overlap that should not:", "longer"
@@ -61,7 +61,7 @@ def doubts_of_replay(delay_ratio: float) -> list[str]:
 def _unknown(job: Job) -> str:
     names = sorted({key.operation for key in job.keys} - KNOWN)
     listed = ", ".join(names[:4]) + (" ..." if len(names) > 4 else "")
-    return f"replayed as local work, as nobody knows who meets in it: {listed}" if names else ""
+    return f"replayed as local work, as its participants are unknown: {listed}" if names else ""
 
 
 def _overlapping(job: Job, row_of: dict[Operation, int]) -> str:
@@ -82,7 +82,7 @@ def _overlapping(job: Job, row_of: dict[Operation, int]) -> str:
 
 
 def _apart(job: Job, row_of: dict[Operation, int], resolution_ns: int) -> str:
-    """Say if peers miss each other: an operation is over for one before another begins it."""
+    """Report peers that miss each other: an operation ends for one before another begins it."""
     near = max(_CLOCK_SHARE * float(job.actual.mean()), resolution_ns)
     missed, checked = [], 0
     for late in (_receives_too_early(job, row_of), _meetings_missed(job, row_of)):
@@ -140,12 +140,12 @@ def _absent(job: Job) -> list[str]:
                 "data-parallel collectives, but one rank only: others may be missing, and "
                 "waiting for them looks like slow collectives"
             )
-        doubts.append("one data-parallel rank: a slow worker and a slow stage look alike")
+        doubts.append("one data-parallel rank: a slow worker looks like a slow stage")
     return doubts
 
 
 def _cut_off(job: Job) -> str:
-    """Say if the last stage does not begin as the last one of 1F1B does."""
+    """Return whether the last stage does not begin as the last one of 1F1B does."""
     last = job.computes.get(max(job.computes), [])
     kinds, chunks, batches = (
         list(labels) for labels in zip(*(i.produces for i in last), strict=True)

@@ -1,4 +1,4 @@
-"""What a recorded job would do if: its steps drawn whole, changed and replayed."""
+"""What-if analysis of a recorded job: its steps resampled whole, changed and replayed."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ from workbench.tables import JOB_HELD_OUT, JOB_PREDICTION
 AS_RECORDED = "as recorded"
 _WEIGHTS = "backward-weights"
 _FEW_STEPS = 10
-# How often micro-batches are drawn anew for each step.
+# How often micro-batches are redrawn for each step.
 _REPEATS = 8
 
 
 @dataclass(frozen=True)
 class JobChange:
-    """What is changed about a recorded job; what is not named stays as it was.
+    """A change of a recorded job; fields that are not given stay as recorded.
 
     Parameters
     ----------
@@ -154,7 +154,7 @@ def job_prediction(
         rows.append(_row(name, steps, job.actual, drawn, tails) | basis)
         doubts.append(doubt)
     count = len(job.steps)
-    short = [f"{count} steps only: their interval says little"] if count < _FEW_STEPS else []
+    short = [f"{count} steps only: their interval means little"] if count < _FEW_STEPS else []
     for row, doubt in zip(rows, doubts, strict=True):
         row |= {"step_count": count, "doubt": "; ".join([*job.doubts, *short, *doubt]) or None}
     return JOB_PREDICTION.of(pd.DataFrame(rows).astype({"basis": "category"}))
@@ -341,7 +341,7 @@ def layout(job: Job) -> Layout:
 
 
 def runs_as(job: Job, placed: Layout, kind: ScheduleKind) -> bool:
-    """Say whether the job was recorded in the order of a schedule."""
+    """Return whether the job was recorded in the order of a schedule."""
     size = (len(placed.stages), len(placed.batches), placed.per_stage)
     if refusal(kind, *size):
         return False

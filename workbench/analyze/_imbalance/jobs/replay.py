@@ -29,7 +29,7 @@ KNOWN = LOCAL | COMMUNICATION
 
 
 class Operation(NamedTuple):
-    """What is done once per step and data-parallel rank."""
+    """Work done once per step and data-parallel rank."""
 
     stage: int
     operation: str
@@ -76,7 +76,7 @@ class Job:
 
     @property
     def pauses(self) -> frozenset[Operation]:
-        """What interrupts the pipeline: garbage collections between computations."""
+        """Interruptions of the pipeline: garbage collections between computations."""
         return frozenset(item.pause for item in self.items if item.pause is not None)
 
     @property
@@ -142,7 +142,7 @@ def _paused(
 
 
 class _Wire(NamedTuple):
-    """What transfers share: durations, when sends and receives are free, when a stage began."""
+    """State shared by transfers: durations, free times of sends and receives, starts of stages."""
 
     row: dict[Operation, Floats]
     free: dict[tuple[int, str], Floats]

@@ -93,7 +93,7 @@ def job_schedule(
 
 
 def job_micro_batches(operations: pd.DataFrame, *, stage: int | None = None) -> pd.DataFrame:
-    """Give the durations of the forward and the backward pass of every micro-batch.
+    """Return the durations of the forward and the backward pass of every micro-batch.
 
     Parameters
     ----------
@@ -171,19 +171,19 @@ def _position(values: list[int], wanted: int | None, name: str) -> int | None:
 
 # Measure: what it does not see.
 _HIDES = {
-    "what-if waste": "what all equal operations share, such as a network slow for everybody",
-    "compute of a worker, mean step": "what strikes another worker each time, as long documents do",
+    "what-if waste": "causes common to all equal operations, such as a slow network",
+    "compute of a worker, mean step": "causes that change workers, such as long documents",
     "compute of a worker, each step": "how slow micro-batches of one step add up in the pipeline",
     "compute of a stage": "everything but the split of the layers",
-    "compute of a data-parallel rank, each step": "stages: the long ones hide what the short do",
+    "compute of a data-parallel rank, each step": "stages: long ones hide short ones",
     "forward of a micro-batch": "whether it is on the critical path",
     "forward of a micro-batch, CV": "whether it is on the critical path, and the extremes",
     "waiting in data-parallel collectives": "waiting inside the pipeline, which comes before",
     "time in pipeline receives": "whether it is waiting, filling and draining or the network",
     "time in pipeline sends": "whether it is waiting or the network; sends may not block",
-    "computing": "nothing, but it does not tell why the rest is lost",
-    "score beside the best rank": "what is random: medians are alike however often it strikes",
-    "score beside the own best step": "what is slow from the first step to the last",
+    "computing": "nothing, but not why the rest is lost",
+    "score relative to the best rank": "random causes: medians are equal however often they strike",
+    "score relative to its own best step": "slowness that lasts from the first step to the last",
 }
 _FORMULAS = {
     "what-if waste": "S = T / T_ideal; lost 1 - 1 / S",
@@ -197,8 +197,8 @@ _FORMULAS = {
     "time in pipeline receives": "durations, waiting included / (workers x step)",
     "time in pipeline sends": "durations, waiting included / (workers x step)",
     "computing": "forward and backward / (workers x step); the rest is lost",
-    "score beside the best rank": "worst worker: best median of its stage / its own",
-    "score beside the own best step": "worst worker: mean over steps of best step / step",
+    "score relative to the best rank": "worst worker: best median of its stage / its own",
+    "score relative to its own best step": "worst worker: mean over steps of best step / step",
 }
 
 
@@ -277,7 +277,7 @@ def _spreads(job: Job) -> dict[str, float | None]:
 
 
 def _shares(job: Job) -> dict[str, float | None]:
-    """Give the share of the step, over all workers, that some operations take."""
+    """Return the share of the step, over all workers, that some operations take."""
     recorded = job.end - job.start
     worker_ns = len(job.stages) * len(job.dp_ranks) * job.actual.sum()
     shares: dict[str, float | None] = {}
@@ -307,8 +307,8 @@ def _scores(job: Job) -> dict[str, float | None]:
         steps = [times.min(axis=0) / _positive(times) for times in medians]
         beside_own.append(_weighted(steps, weights).mean(axis=0))
     return {
-        "score beside the best rank": float(np.min(beside_best)),
-        "score beside the own best step": float(np.min(beside_own)),
+        "score relative to the best rank": float(np.min(beside_best)),
+        "score relative to its own best step": float(np.min(beside_own)),
     }
 
 

@@ -1,4 +1,4 @@
-"""What stragglers cost a job: replay it as if equal operations took equal time."""
+"""Cost of stragglers: a job replayed as if equal operations took equal time."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _BOUNDING: tuple[Part, Part] = ("dp_rank", "stage")
 _MOST_CELLS = 20_000_000
 # Of T_ideal: a smaller excess is noise, and its shares say nothing.
 _LEAST_EXCESS = 0.001
-# Errors of a median by which a worker differs from its stage before that is no chance.
+# Errors of a median by which a worker differs from its stage before that is not chance.
 _SLOW_ERRORS = 4.0
 
 
@@ -64,7 +64,7 @@ def job_slowdown(
     Raises
     ------
     WorkbenchError
-        If operations are missing or doubled, or the pipeline cannot be put together.
+        If operations are missing or doubled, or the pipeline cannot be reconstructed.
     ValueError
         If ``incomplete`` is neither of these.
 
@@ -147,7 +147,7 @@ def job_slowdown(
     is_stage = len(job.dp_ranks) == 1 and int(by_worker["stage"].iloc[0]) == job.stages[-1]
     # Pauses strike some worker and some stage, which then seem slow: made ideal, these explain a
     # part of what the pauses explain. A slow worker or stage has more than its few longest
-    # operations, so of it the pauses are the smaller part. Long documents are no pauses: they
+    # operations, so of it the pauses are the smaller part. Long documents are not pauses: they
     # take long forward and backward.
     is_pause = (within or 0.0) < correlated_from and (row["pauses_ratio"] or 0.0) > max(
         row[name] or 0.0 for name in masks if name != "pauses_ratio"
@@ -368,7 +368,7 @@ def slow_workers(job: Job, slow_from: float) -> Mask | None:
 
 
 def _middle(own: Floats) -> tuple[Floats, Floats]:
-    """Give the median duration of every rank, and the standard error of it."""
+    """Return the median duration of every rank, and the standard error of it."""
     middle = np.median(own, axis=(0, 1))
     # Of a normal distribution 1.4826 MAD is the deviation, 1.2533 / sqrt(n) of it the error.
     deviation = 1.4826 * np.median(np.abs(own - middle), axis=(0, 1))
@@ -462,7 +462,7 @@ def complete_steps(operations: pd.DataFrame) -> pd.DataFrame:
         count |= _worded(steps, "step", "that lack or double operations")
         if ranks.all() or steps.all():
             why = "; ".join(f"{number:,} {reason}" for reason, number in count.items() if number)
-            msg = f"no step of the job is whole: {why}"
+            msg = f"no step of the job is complete: {why}"
             raise WorkbenchError(msg)
         keep = table["dp_rank"].isin(ranks.index[~ranks]) & table["step"].isin(steps.index[~steps])
         table = table[keep]

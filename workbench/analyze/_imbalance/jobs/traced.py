@@ -144,7 +144,7 @@ def _ranges(events: pd.DataFrame, names: str) -> pd.DataFrame:
 
 
 def _told(groups: dict[str, str | None]) -> dict[str, object] | None:
-    """Say what the name of a range states; None for what is no pass and no transfer."""
+    """Parse the name of a range; None for what is neither a pass nor a transfer."""
     operation = groups.get("operation") or groups.get("pass") or ""
     number = groups.get("micro_batch") or groups.get("number")
     if operation in _REFUSED:
@@ -174,7 +174,7 @@ def _steps(ranges: pd.DataFrame) -> pd.Series:
 def _placed(
     ranges: pd.DataFrame, stages: Mapping[int, int] | None, tensor_ranks: int
 ) -> pd.DataFrame:
-    """Give every range the stage and the data-parallel rank of its rank."""
+    """Add to every range the stage and the data-parallel rank of its rank."""
     first_chunk = ranges.groupby("rank")["chunk"].min()
     stage = first_chunk if stages is None else first_chunk.index.to_series().map(dict(stages))
     if stage.isna().any() or (stage < 0).any():

@@ -92,7 +92,7 @@ def _same_clock(graph: ExecutionGraph, local: pd.DataFrame, jitter_ns: int) -> N
 
 
 def _possible(graph: ExecutionGraph, matched: pd.DataFrame, which: Ints) -> np.ndarray:
-    """Say which collectives all ranks began before any ended; raise if most were not."""
+    """Return which collectives all ranks began before any ended; raise if most were not."""
     if not len(matched):
         return np.zeros(0, dtype=bool)
     start = matched["start"].to_numpy("int64")
@@ -123,7 +123,7 @@ def _doubts(local: pd.DataFrame, matched: pd.DataFrame) -> list[str]:
     lacking = (~matched["is_complete"]).fillna(value=False)
     if count := int(lacking.sum()):
         doubts.append(
-            f"{count:,} pieces of communication waited for ranks that are not here; that time "
+            f"{count:,} pieces of communication waited for ranks that are not loaded; that time "
             "counts as transfer"
         )
     return doubts

@@ -24,7 +24,7 @@ from workbench.tables import EDGE_KINDS, GRAPH_BUILD
 
 @dataclass
 class Step:
-    """What one step of the builder did."""
+    """Result of one step of the builder."""
 
     name: str
     is_used: bool
@@ -126,7 +126,7 @@ class Draft:
         }
 
     def residual(self) -> Ints:
-        """Give the time of each point that the edges so far do not explain [ns]."""
+        """Return the time of each point that the edges so far do not explain [ns]."""
         edges = self.edges()
         explained = np.zeros(len(self.time), dtype=np.int64)
         np.maximum.at(explained, edges["target"], self.time[edges["source"]] + edges["weight_ns"])

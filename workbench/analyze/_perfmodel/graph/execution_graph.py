@@ -78,7 +78,7 @@ def execution_graph(
     Returns
     -------
     workbench.tables.ExecutionGraph
-        The graph. ``build`` tells of every step how many edges it read, guessed and dropped.
+        The graph. ``build`` states for every step how many edges it read, guessed and dropped.
 
     Raises
     ------
@@ -243,7 +243,7 @@ def _finished(
     gaps = next(entry for entry in [*steps, step] if entry.name in {"gaps", "circles"})
     doubts = [*doubts, *polling_doubts(graph, events, rules, gaps)]
     build = build_table([*steps, step])
-    # Ranks may have the same doubt: it is told once.
+    # Ranks may have the same doubt: it is reported once.
     graph = replace(graph, build=build, doubts=tuple(dict.fromkeys(doubts)))
     keep_path(graph, path)
     return graph
@@ -307,7 +307,7 @@ _SHOWN = 4
 
 
 def rank_doubts(events: pd.DataFrame, rows: RankRows, rules: GraphRules) -> list[str]:
-    """Say what is missing from the trace of a rank, or cannot be as it says."""
+    """List what is missing from, or impossible in, the trace of a rank."""
     gpu, cpu = rows.gpu, rows.cpu
     if not len(cpu.row):
         return ["nothing of the CPU is in the trace: GPU work keeps its place"]

@@ -110,7 +110,7 @@ def queue_limit(gpu: GpuRows, cpu: CpuRows, rules: GraphRules) -> int:
 
 
 def _depths(gpu: GpuRows, cpu: CpuRows, has: Ints) -> Ints:
-    """Give how many launches were waiting in the queue when each of some began."""
+    """Return how many launches were waiting in the queue when each of some began."""
     begin = cpu.start[gpu.call[has]]
     order = np.argsort(begin, kind="stable")
     depth = np.empty(len(has), dtype=np.int64)
@@ -121,7 +121,7 @@ def _depths(gpu: GpuRows, cpu: CpuRows, has: Ints) -> Ints:
 
 
 def lasting_calls(gpu: GpuRows, cpu: CpuRows, limit: int, rules: GraphRules) -> NDArray[np.bool_]:
-    """Say which calls launch when they end, not when they begin.
+    """Return which calls launch when they end, not when they begin.
 
     They load a module or allocate memory first: none of their work began before, and the queue
     had room for it. A call to copy may wait for its stream meanwhile, so that it is none.

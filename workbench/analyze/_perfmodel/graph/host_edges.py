@@ -124,11 +124,11 @@ _TOLD, _MOST, _AS_LONG = 0.1, 0.5, 0.9
 def polling_doubts(
     graph: ExecutionGraph, events: pd.DataFrame, rules: GraphRules, step: Step
 ) -> list[str]:
-    """Say how much of the critical path a host seems to poll, and what that means.
+    """Return how much of the critical path a host seems to poll, and what that means.
 
     A host that waits for the GPU by polling has no call that says so: the wait is a gap of
     fixed length, or a long operator, and it would stay if the GPU were made faster. So it is
-    told by two signs: gaps that end as communication does, and gaps that are most of the
+    recognised by two signs: gaps that end as communication does, and gaps that are most of the
     critical path of a GPU that is hardly ever idle. ``step`` gets a note.
     """
     busy = _Busy(graph, events)
@@ -150,7 +150,7 @@ class _Busy:
             self.spans[rank] = union(start - graph.origin_ns, end - graph.origin_ns)
 
     def within(self, rank: int, begin: Ints, end: Ints) -> Ints:
-        """Give how long the GPUs of a rank are busy in some windows [ns]."""
+        """Return how long the GPUs of a rank are busy in some windows [ns]."""
         return np.asarray(measure_within(*self.spans[rank], begin, end))
 
 
@@ -212,14 +212,14 @@ def _co_critical(graph: ExecutionGraph, busy: _Busy, rules: GraphRules) -> list[
 
 
 def _on_path(graph: ExecutionGraph, polled: Ints, weight_ns: Ints) -> tuple[int, int]:
-    """Give the length of the longest path, and what of it may be polling [ns]."""
+    """Return the length of the longest path, and what of it may be polling [ns]."""
     time = replay(graph, weight_ns=weight_ns)
     path = binding_edges(graph, time, int(np.argmax(time)), weight_ns=weight_ns)
     return max(int(time.max()), 1), int(polled[path].sum())
 
 
 def _polled_ns(graph: ExecutionGraph, busy: _Busy, window_ns: int) -> Ints:
-    """Give for every edge the time that may be polling: communication runs, and ends with it.
+    """Return for every edge the time that may be polling: communication runs, and ends with it.
 
     Other work may have run before it on the GPU: the host waits for all of it.
     """
@@ -243,7 +243,7 @@ def _polled_ns(graph: ExecutionGraph, busy: _Busy, window_ns: int) -> Ints:
 def _end_together(
     begin: Ints, end: Ints, start: Ints, stop: Ints, window_ns: int
 ) -> NDArray[np.bool_]:
-    """Say in which gaps communication ran that ended about as they did."""
+    """Return in which gaps communication ran that ended about as they did."""
     # By end, so that the kernels that end near a gap are neighbours and the loop below is short.
     order = np.argsort(stop, kind="stable")
     start, stop = start[order], stop[order]

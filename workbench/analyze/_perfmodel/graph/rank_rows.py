@@ -1,4 +1,4 @@
-"""What a graph is built from: the GPU work and the CPU rows of one rank, as arrays."""
+"""Inputs of a graph: the GPU work and the CPU rows of one rank, as arrays."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class CpuRows(NamedTuple):
 
 
 class SyncRecord(NamedTuple):
-    """A ``cuda_sync`` record; -1 where it does not tell."""
+    """A ``cuda_sync`` record; -1 if unknown."""
 
     stream: int
     wait_stream: int

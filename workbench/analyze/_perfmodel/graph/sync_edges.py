@@ -98,7 +98,7 @@ def _wait(draft: Draft, work: Ints, call: Ints, *, inferred: bool = False) -> No
 
 
 def _told_stream(rows: RankRows, call: int) -> int:
-    """Give the number of the stream that the trace says a call waits for; -1 if it does not."""
+    """Return the number of the stream that the trace says a call waits for; -1 if it does not."""
     record = rows.sync_records.get(int(rows.cpu.correlation[call]))
     if record is None:
         return MISSING
@@ -199,7 +199,7 @@ def _holes(draft: Draft, graphs: Ints, waiting: Ints) -> None:
 
 
 def _idle_before(draft: Draft, point: Ints) -> Ints:
-    """Give how long no stream has had any work when some points come [ns]."""
+    """Return how long no stream has had any work when some points come [ns]."""
     start, end = draft.gpu.start, np.maximum.accumulate(draft.gpu.end)
     moment = draft.time[point]
     position = np.searchsorted(start, moment) - 1
@@ -208,7 +208,7 @@ def _idle_before(draft: Draft, point: Ints) -> Ints:
 
 
 def _waiting(draft: Draft, launched: Ints) -> Ints:
-    """Give the point that waits for the graph of each launch; -1 if there is none."""
+    """Return the point that waits for the graph of each launch; -1 if there is none."""
     residual = draft.residual()
     points = draft.points
     ends = np.flatnonzero(points.ends != points.starts)

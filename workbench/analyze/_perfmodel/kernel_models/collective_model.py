@@ -175,7 +175,7 @@ def collective_times(times: pd.DataFrame) -> pd.DataFrame:
 
 
 def bus_bandwidth(collective: str, *, rank_count: int, size_bytes: float, dur_ns: float) -> float:
-    """Give the bus bandwidth of a collective: what its busiest link carries [10^9 bytes/s].
+    """Return the bus bandwidth of a collective: what its busiest link carries [10^9 bytes/s].
 
     Parameters
     ----------
@@ -393,7 +393,7 @@ def _tuning() -> pd.Series:
 
 
 def expected_seconds(gpu: str, collective: str, ranks: int, nodes: int, size: float) -> float:
-    """Give the time of the best algorithm and protocol by NCCL's own model.
+    """Return the time of the best algorithm and protocol by NCCL's own model.
 
     Rings have ``2 (n - 1)`` steps for an all-reduce and ``n - 1`` for the others; as many of
     them as there are nodes cross the network. A tree goes up and down once. The bandwidth of

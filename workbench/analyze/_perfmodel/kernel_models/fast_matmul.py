@@ -113,7 +113,7 @@ def fast_matmul_crossover(
     Raises
     ------
     WorkbenchError
-        If ``levels`` is no whole number from 1, or no algorithm saves anything.
+        If ``levels`` is not a whole number from 1, or no algorithm saves anything.
 
     Notes
     -----
@@ -172,7 +172,7 @@ def fast_matmul(
     Raises
     ------
     WorkbenchError
-        If ``levels`` is no whole number from 1, no algorithm saves anything, or the GPU and type
+        If ``levels`` is not a whole number from 1, no algorithm saves anything, or the GPU and type
         have no peak.
 
     Notes
@@ -291,7 +291,7 @@ def _doubts(reasons: dict[str, Any]) -> list[str]:
 
 
 def fast_matmul_timing(times: pd.DataFrame, *, confidence_level: float = 0.95) -> pd.DataFrame:
-    """Say whether fast multiplication was faster on a CPU, with an interval.
+    """Return whether fast multiplication was faster on a CPU, with an interval.
 
     Parameters
     ----------
@@ -314,7 +314,7 @@ def fast_matmul_timing(times: pd.DataFrame, *, confidence_level: float = 0.95) -
     Notes
     -----
     Each pair of alternating runs gives a ratio; the interval of their median is that of order
-    statistics, which assumes no distribution. It tells of these runs on this machine: memory
+    statistics, which assumes no distribution. It describes these runs on this machine: memory
     pages, caches and other processes move single sizes by several per cent.
     """
     from scipy.stats import binom

@@ -45,7 +45,7 @@ class GemmModel:
     _fits: Mapping[tuple[str, str], _Fit]
 
     def parameters(self) -> dict[tuple[str, str], dict[str, float]]:
-        """Give the fitted shares of both peaks and the launch time by GPU and type."""
+        """Return the fitted shares of both peaks and the launch time by GPU and type."""
         formulas = {key: fit.hybrid.formula for key, fit in self._fits.items()}
         return {
             key: {
@@ -126,7 +126,7 @@ def predicted_gemm_times(model: GemmModel, shapes: pd.DataFrame) -> pd.DataFrame
     Raises
     ------
     PerformanceModelError
-        If a column is missing, a dimension is no whole number above 0, or the GPU or type was
+        If a column is missing, a dimension is not a whole number above 0, or the GPU or type was
         not fitted.
     """
     _check_shapes(shapes)
@@ -323,7 +323,7 @@ _SLACK = 1e-9
 
 @dataclass(frozen=True)
 class Roof:
-    """What bounds a matrix product: a peak, a bandwidth, and the bytes of its elements."""
+    """Bounds of a matrix product: a peak, a bandwidth, and the bytes of its elements."""
 
     peak_flop_per_s: float
     bytes_per_s: float
@@ -342,7 +342,7 @@ class Roof:
         return 2 * m * n * k, left * m * k + right * k * n + out * m * n
 
     def seconds(self, shapes: Floats) -> Floats:
-        """Give the time at both peaks, which nothing can be faster than."""
+        """Return the time at both peaks, which nothing can be faster than."""
         flops, moved = self.parts(shapes)
         return np.maximum(flops / self.peak_flop_per_s, moved / self.bytes_per_s)
 
@@ -357,7 +357,7 @@ class Formula:
     launch_s: float
 
     def seconds(self, shapes: Floats) -> Floats:
-        """Give the time of each shape."""
+        """Return the time of each shape."""
         flops, moved = self.roof.parts(shapes)
         compute = flops / (self.roof.peak_flop_per_s * self.compute_share)
         memory = moved / (self.roof.bytes_per_s * self.memory_share)
@@ -400,7 +400,7 @@ class Hybrid:
     hull: Hull
 
     def seconds(self, shapes: Floats) -> Floats:
-        """Give the time of each shape; trees repeat what they saw last, so not outside."""
+        """Return the time of each shape; trees repeat what they saw last, so not outside."""
         analytic = self.formula.seconds(shapes)
         inside = self.inside(shapes)
         if self.forest is None or not inside.any():

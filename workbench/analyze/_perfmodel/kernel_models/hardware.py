@@ -1,4 +1,4 @@
-"""What GPUs promise: dense peaks, memory, links."""
+"""Data sheets of GPUs: dense peaks, memory, links."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ DTYPES = {
 
 
 def hardware() -> pd.DataFrame:
-    """Give the GPUs that models know: peaks without sparsity, memory, links.
+    """Return the GPUs that models know: peaks without sparsity, memory, links.
 
     Returns
     -------
@@ -79,7 +79,7 @@ def refuse_fractions(frame: pd.DataFrame, least: Mapping[str, int]) -> None:
 def peak_of(gpu: str, dtype: str) -> float:
     row = gpu_row(gpu)
     if dtype not in DTYPES:
-        msg = f"no peak is known for operands of type {dtype!r}; known are {list(DTYPES)}"
+        msg = f"no peak is known for operands of type {dtype!r}; known: {list(DTYPES)}"
         raise PerformanceModelError(msg)
     peak = row[DTYPES[dtype][3]]
     if pd.isna(peak):

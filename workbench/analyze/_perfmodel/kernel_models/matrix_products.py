@@ -26,7 +26,7 @@ Shape = tuple[int, int, int, int]
 
 
 def matrix_products(rows: pd.DataFrame) -> pd.DataFrame:
-    """Give the sizes of the matrix products of a model: from its layout, or from a trace.
+    """Return the sizes of the matrix products of a model: from its layout, or from a trace.
 
     Parameters
     ----------
@@ -110,7 +110,7 @@ def _sizes(dims: Any) -> list[list[int]]:
 
 
 def matrix_peaks() -> pd.DataFrame:
-    """Give the peaks of GPUs by the type of the operands: dense, from data sheets.
+    """Return the peaks of GPUs by the type of the operands: dense, from data sheets.
 
     Returns
     -------

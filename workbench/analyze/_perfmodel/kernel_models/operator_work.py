@@ -51,7 +51,7 @@ class Tensor(NamedTuple):
 
 
 class OperatorWork(NamedTuple):
-    """What one call must compute and move; missing where it cannot be told, and then why."""
+    """Least work and traffic of one call; missing where unknown, with the reason."""
 
     family: str
     flop_count: float | None = None
@@ -129,14 +129,14 @@ def _tensor(shape: Any, element: Any, strides: Any) -> Tensor | None:
 
 
 def family_of(name: str) -> str:
-    """Say what an operator does; ``unknown`` without a closed form."""
+    """Describe what an operator does; ``unknown`` without a closed form."""
     return _FORMS.get(name, ("unknown", None))[0]
 
 
 def operator_work(
     name: str, shapes: str | None, types: str | None, strides: str | None, values: str | None
 ) -> OperatorWork:
-    """Say what a call of an operator must compute and move, from its recorded inputs as JSON."""
+    """Compute the least work and traffic of an operator call, from its recorded inputs as JSON."""
     family, form = _FORMS.get(name, ("unknown", None))
     if form is None:
         return OperatorWork(family, note=NO_FORM)

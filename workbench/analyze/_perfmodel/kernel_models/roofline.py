@@ -1,4 +1,4 @@
-"""How far each operator is from what the peaks of its GPU allow."""
+"""Distance of each operator from the peaks of its GPU."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def roofline(
     H W k`` per weight of a convolution, ``2 (d + d_v)`` per pair of query and key of attention,
     where a causal mask leaves n (n + 1) / 2 pairs, and ``2 (3 d + 2 d_v)`` backwards with scores
     computed again. Bytes: inputs and results, each once. An operator without a closed form, or
-    whose inputs do not tell its work, has none, and the note says why. Kernels that run at the same
+    whose inputs do not state it, has none, and the note says why. Kernels that run at the same
     time slow each other; their durations are added all the same.
 
     References
@@ -179,7 +179,7 @@ def _calls(events: pd.DataFrame, tree: Nest, *, by_caller: bool) -> _Calls:
 
 
 def _is_outer(tree: Nest, used: Ints, families: Sequence[str]) -> NDArray[np.bool_]:
-    """Say which operators are around another one of their family that started GPU work, too."""
+    """Return which operators are around another one of their family that started GPU work, too."""
     of_call, is_outer = np.array(families, dtype=object), np.zeros(len(used), np.bool_)
     for family in set(families) - {"unknown"}:
         above = np.unique(tree.parent[used[of_call == family]])
@@ -257,7 +257,7 @@ def _is_tf32(events: pd.DataFrame) -> NDArray[np.bool_]:
 
 
 def _described(events: pd.DataFrame, keys: pd.DataFrame) -> pd.DataFrame:
-    """Say for each call what it must do; calls with equal inputs are worked out once."""
+    """Return for each call what it must do; calls with equal inputs are computed once."""
     columns = ["name", *_INPUTS, "is_outer"]
     number = keys.groupby(columns, sort=False).ngroup()
     distinct = keys[columns].drop_duplicates()

@@ -20,7 +20,7 @@ PARTS = (
 
 @dataclass(frozen=True)
 class Constants:
-    """What the closed form does not know from the hardware's data sheet; see its Notes."""
+    """Constants of the closed form beyond the hardware's data sheet; see its Notes."""
 
     matrix_share: float = 0.7
     half_width: float = 50.0
@@ -77,7 +77,7 @@ def share_of_peak(c: Columns, k: Constants) -> Array:
 
 
 def _share_of_experts(c: Columns, k: Constants) -> Array:
-    """Give the share of grouped products: narrow experts, each with its part of the tokens."""
+    """Return the share of grouped products: narrow experts, each with its part of the tokens."""
     rows = c.tokens * c.routed * c.e / c.experts * c.expert_t / c.t
     # The narrower side of an expert decides how much of the peak its products reach.
     narrow = 1 + k.half_width * c.expert_t / np.minimum(c.h, c.ffn)
@@ -106,7 +106,7 @@ def _stage(c: Columns, k: Constants) -> tuple[Array, ...]:
 def _layer(
     c: Columns, k: Constants, grouped: Array, routed_ffn: Array, ffn: Array, is_routed: float
 ) -> tuple[Array, ...]:
-    """Give the parts of a layer whose tokens meet so much width of experts and of other blocks."""
+    """Return the parts of a layer whose tokens meet that width of experts and other blocks."""
     scores = 2 * c.tokens * np.where(c.flash > 0, c.seen / 2, c.s) * (c.key + c.value)
     dense = share_of_peak(c, k)
     # Backward is two products for each of forward; flash attention stores no scores and
@@ -319,7 +319,7 @@ class Columns:
 
 
 def _attention(of: Callable[[str], Array]) -> dict[str, Array]:
-    """Give widths and parameters of the attention of a layer, plain or latent."""
+    """Return widths and parameters of the attention of a layer, plain or latent."""
     h, a, kv_heads, head = (of(n) for n in ("hidden", "head_count", "kv_head_count", "head_width"))
     query, latent = of("query_rank"), of("latent_rank")
     own = of("value_width")
@@ -484,7 +484,7 @@ def _states(c: Columns) -> tuple[Array, Array, Array]:
 def _held_states(
     c: Columns, stage: Array, besides: Array | float, shards: Array
 ) -> tuple[Array, Array, Array]:
-    """Give bytes of weights, gradients and optimizer of parameters shared by so many ranks."""
+    """Return bytes of weights, gradients and optimizer of parameters shared by so many ranks."""
     held = stage + besides
     copies = np.where(c.sharding == "zero1", 1, shards)
     gathered = np.where(copies > 1, 2 * stage / c.stage_layers, 0)
@@ -573,7 +573,7 @@ def flops(c: Columns, *, causal: bool) -> tuple[Array, Array]:
 def utilization(
     iterations: pd.DataFrame, *, causal: bool = False, gpus: Mapping[str, GpuType] | None = None
 ) -> pd.DataFrame:
-    """Say which share of the GPUs' peak measured iterations reach.
+    """Compute the share of the GPUs' peak that measured iterations reach.
 
     Parameters
     ----------

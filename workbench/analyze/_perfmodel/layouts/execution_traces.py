@@ -343,5 +343,5 @@ def _members(layout: Layout) -> Iterator[tuple[str, Sequence[int]]]:
 
 
 def _filled(table: Table, frame: pd.DataFrame) -> pd.DataFrame:
-    """Make a table of the columns at hand; the others are missing."""
+    """Make a table of the available columns; the others are missing."""
     return table.of(frame.reindex(columns=list(table.columns)))

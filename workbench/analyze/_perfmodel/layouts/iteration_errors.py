@@ -99,7 +99,7 @@ def cross_validated(
     Raises
     ------
     PerformanceModelError
-        If ``by`` is no column, ``held_out`` is no value of it, or too few rows are left.
+        If ``by`` is not a column, ``held_out`` is not a value of it, or too few rows are left.
 
     Notes
     -----
@@ -130,11 +130,11 @@ def _folds(measured: pd.DataFrame, folds: int | None) -> pd.Series:
 
 def _values(measured: pd.DataFrame, by: str, held_out: object) -> pd.Series:
     if by not in measured:
-        msg = f"by={by!r} is no column of the table; it has {list(measured.columns)}"
+        msg = f"by={by!r} is not a column of the table; it has {list(measured.columns)}"
         raise PerformanceModelError(msg)
     values = measured[by]
     if held_out is not None and not (values == held_out).any():
-        msg = f"held_out={held_out!r} is no value of {by}; it has {sorted(values.unique())}"
+        msg = f"held_out={held_out!r} is not a value of {by}; it has {sorted(values.unique())}"
         raise PerformanceModelError(msg)
     words = values.map(lambda value: f"{by} {value}")
     return words if held_out is None else words.where(values == held_out)

@@ -50,7 +50,7 @@ _TOP = np.array([0.0 if field.name.endswith("_share") else np.inf for field in f
 
 @dataclass(frozen=True)
 class IterationModel:
-    """What :func:`iteration_model`, :func:`assumed_model` and :func:`calibrated_to` return.
+    """Result of :func:`iteration_model`, :func:`assumed_model` and :func:`calibrated_to`.
 
     Attributes
     ----------
@@ -187,7 +187,7 @@ def iteration_model(
     ------
     PerformanceModelError
         If there are too few rows, a row contradicts itself (its ``doubt`` names more than a
-        repetition), or ``groups`` is no column.
+        repetition), or ``groups`` is not a column.
     MissingExtraError
         If ``residual="trees"`` and scikit-learn is not installed.
 
@@ -260,7 +260,7 @@ def iteration_model(
 
 
 def assumed_model() -> IterationModel:
-    """Give the closed form with constants that are assumed, not fitted.
+    """Return the closed form with constants that are assumed, not fitted.
 
     Returns
     -------
@@ -333,7 +333,7 @@ def _check(measured: pd.DataFrame, groups: str | None) -> None:
         msg += f"{_LEAST_ROWS} are needed, or calibrated_to(assumed_model(), rows)"
         raise PerformanceModelError(msg)
     if groups is not None and groups not in measured:
-        msg = f"groups={groups!r} is no column of the table; it has {list(measured.columns)}"
+        msg = f"groups={groups!r} is not a column of the table; it has {list(measured.columns)}"
         raise PerformanceModelError(msg)
     _refuse_contradictions(measured)
 
@@ -460,7 +460,7 @@ class Hull:
         return reasons
 
     def bases(self, name: str, configurations: pd.DataFrame) -> list[str]:
-        """Say for every row whether a part rests on fitted constants."""
+        """Return for every row whether a part rests on fitted constants."""
         column = _NEEDS.get(name)
         seen = column is None or self.ranges[column][1] > 1
         is_seen = configurations["gpu"].isin(self.kinds["gpu"])
@@ -501,7 +501,7 @@ _RECIPE: dict[str, Any] = {"sequence_parallel": True, "flash_attention": True}
 
 @cache
 def public_iterations() -> pd.DataFrame:
-    """Give the jobs whose throughput NVIDIA prints, as table ITERATIONS.
+    """Return the jobs whose throughput NVIDIA prints, as table ITERATIONS.
 
     Bundled as ``published/iteration_megatron_bridge.csv``: dense models and mixtures of
     experts on five kinds of GPUs, several releases of the software.
@@ -524,7 +524,7 @@ def public_iterations() -> pd.DataFrame:
 
 @cache
 def error_class(constants: Constants, *, is_routed: bool, is_narrow: bool = False) -> str:
-    """Say how far off a closed form was on the public rows of a class of models."""
+    """Describe how far off a closed form was on the public rows of a class of models."""
     rows = public_iterations()
     c = columns(rows)
     kind = "mixtures of experts" if is_routed else "dense models"

@@ -110,7 +110,7 @@ class Layout:
         return self.tensor * self.pipeline * self.data * self.context
 
     def misfits(self, shape: ModelShape) -> list[str]:
-        """Say why a model cannot be spread so, one text per reason; nothing if it can."""
+        """List reasons why a model cannot use this layout; empty if it can."""
         # The first chunk may hold the embedding only, the last one the head.
         slots = shape.layers + 2 * (self.chunks > 1)
         rules = {

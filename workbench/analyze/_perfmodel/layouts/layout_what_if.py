@@ -151,7 +151,7 @@ def _one_per_step(steps: pd.DataFrame) -> pd.DataFrame:
 
 
 def _middle(prediction: Scaled) -> tuple[Any, dict[str, Any]]:
-    """Give the median step as whole ns, in parts that add up to it."""
+    """Return the median step as whole ns, in parts that add up to it."""
     total = prediction.total
     order = np.argsort(total, axis=1, kind="stable")
     count = total.shape[1]
@@ -186,7 +186,7 @@ def _is_enough(count: int, confidence_level: float) -> bool:
 def _doubts(
     common: list[str], traced: pd.Series, after: pd.DataFrame, prediction: Scaled
 ) -> list[str]:
-    """Say of every configuration what the trace cannot tell of it."""
+    """Return for every configuration what the trace cannot show of it."""
     doubts = []
     for row, then in enumerate(after.to_dict("records")):
         new = ", ".join(name for name, flags in prediction.added.items() if flags[row])
@@ -215,7 +215,7 @@ def _doubts_of_the_trace(
         more = "more" if off > 0 else "less"
         doubts.append(f"the model alone takes {abs(off):.0%} {more} than the trace")
     if traced["bubble_ns"] > 0:
-        doubts.append(f"{lone}the bubble is told from other waiting by the closed form")
+        doubts.append(f"{lone}the closed form separates the bubble from other waiting")
     if talks and silent:
         doubts.append("the layout of the trace has no communication, the trace has some: it stays")
     return doubts
@@ -298,7 +298,7 @@ class Scaled:
 
 @dataclass(frozen=True)
 class Forecast:
-    """What the closed form says of one configuration, or of many [ns]."""
+    """Times by the closed form of one configuration, or of many [ns]."""
 
     parts: dict[str, Array]
     passes: Array  # layers of a stage x micro-batches: how often the host launches a layer

@@ -25,7 +25,7 @@ _LATENT = {
     "next_tokens": ("num_nextn_predict_layers",),
 }  # fmt: skip
 _SLIDING = {"window": ("sliding_window",)}
-# What each kind of model has besides, and fields that its config.json does not tell.
+# What each kind of model has besides, and fields that its config.json does not state.
 _KINDS: dict[str, tuple[Mapping[str, tuple[str, ...]], Mapping[str, Any]]] = {
     "llama": ({}, {}),
     "mistral": (_SLIDING, {}),

@@ -32,7 +32,7 @@ _MAY_BE_ZERO = (
 
 
 def not_counts(values: object, names: Iterable[str], *, least: int = 1) -> list[str]:
-    """Name the attributes that are no whole number from ``least``; a bool is none."""
+    """Name the attributes that are not whole numbers from ``least``; a bool is none."""
     numbers = {name: getattr(values, name) for name in names}
     return [
         f"{name} must be a whole number from {least}, not {value!r}"
@@ -77,7 +77,7 @@ class ModelShape:
         Tokens that attention looks back at, 0 for all; every ``full_every``-th layer still looks
         at all, none does if 0.
     chunked
-        Whether the window is a chunk that begins anew, instead of one that slides along.
+        Whether the window is a chunk that begins again, instead of one that slides along.
     latent_rank, query_rank, rotary_width, value_width
         Multi-head latent attention: widths of what keys and values, and queries, are expanded
         from (0 for neither), of the rotary part that comes on top of ``head_width`` in queries and

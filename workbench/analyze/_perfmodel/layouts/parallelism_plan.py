@@ -1,4 +1,4 @@
-"""Which ways there are to spread a model over GPUs, and how long an iteration takes in each."""
+"""Ways to spread a model over GPUs, and the iteration time of each."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ def training_runs() -> pd.DataFrame:
     Notes
     -----
     FLOPs are ``6 x active parameters x tokens``: without attention scores, with the input
-    embedding, which is no product. GPU-hours hold restarts, evaluations and waiting, so the share
+    embedding, which is not a product. GPU-hours hold restarts, evaluations and waits, so the share
     is a lower bound of the MFU while the model trained, and not the effective training time either.
 
     Examples

@@ -52,7 +52,7 @@ class Change:
         GPU that the trace was recorded on, as :func:`workbench.analyze.hardware` calls it.
     to_gpu
         GPU to run the chosen work on; every kernel is scaled by the ratio of what binds it,
-        which is told from its name.
+        which is inferred from its name.
     is_fused
         The chosen work of each run of neighbours on a stream becomes one: one launch, no gaps.
 
@@ -89,7 +89,7 @@ class Change:
             try:
                 re.compile(pattern or "")
             except re.error as error:
-                msg = f"{field}={pattern!r} is no regular expression: {error}"
+                msg = f"{field}={pattern!r} is not a regular expression: {error}"
                 raise PerformanceModelError(msg) from error
         choices = (self.to_gpu, self.name, self.kind, self.operator, self.stream)
         narrows = self.is_fused or any(choice is not None for choice in choices)
@@ -133,7 +133,7 @@ class Change:
 def changed_weights(
     events: pd.DataFrame, graph: ExecutionGraph, changes: list[Change]
 ) -> tuple[Ints, NDArray[np.bool_]]:
-    """Give the weights of a graph with the changes made, and which edges they touch."""
+    """Return the weights of a graph with the changes made, and which edges they touch."""
     weight = graph.weight_ns.astype(float)
     touched = np.zeros(len(weight), dtype=bool)
     for change in changes:
@@ -174,13 +174,13 @@ def chosen_work(events: pd.DataFrame, graph: ExecutionGraph, change: Change) -> 
 
 
 def _matches(column: pd.Series, pattern: str) -> NDArray[np.bool_]:
-    """Say of every category whether it matches; the last entry stands for missing."""
+    """Return for every category whether it matches; the last entry stands for missing."""
     fits = [bool(re.search(pattern, str(name))) for name in column.cat.categories]
     return np.array([*fits, False])
 
 
 def _launched_by(events: pd.DataFrame, row: Ints, pattern: str) -> NDArray[np.bool_]:
-    """Say which GPU work was launched inside an operator of that name, at any depth."""
+    """Return which GPU work was launched inside an operator of that name, at any depth."""
     work = gpu_work(events)
     tree = nest(events, work)
     fits = _matches(events["name"], pattern)[codes(events["name"])[tree.row]]
@@ -219,7 +219,7 @@ def _ratios(
 def time_ratios(
     names: pd.Series, kinds: pd.Series, from_gpu: str, to_gpu: str
 ) -> NDArray[np.float64]:
-    """Give time on one GPU over time on another, per kernel, by the ratio of what binds it.
+    """Return time on one GPU over time on another, per kernel, by the ratio of what binds it.
 
     Matrix products, attention and convolutions: dense bfloat16 peaks; other compute, and copies
     on the GPU: memory bandwidths; communication: links. Anything else is kept. Latencies do not

@@ -109,7 +109,7 @@ def replay_fidelity(
 
 
 def usable_graph(graph: ExecutionGraph, fidelity: pd.DataFrame) -> ExecutionGraph:
-    """Give a graph whose replay can be trusted, and refuse any other.
+    """Return a graph whose replay can be trusted, and refuse any other.
 
     A critical path or slack of a graph that does not know why its trace took the time it took looks
     as exact as that of one that does. Nothing should be read from a graph that does not pass here.
@@ -202,7 +202,7 @@ def _compared(before: pd.DataFrame, after: pd.DataFrame, steps: np.ndarray) -> d
 
 
 def _window(events: pd.DataFrame) -> int:
-    """Give the time from the first to the last GPU work or CPU row [ns]."""
+    """Return the time from the first to the last GPU work or CPU row [ns]."""
     names = events["category"].astype(str)
     on_cpu = names.str.endswith(("_runtime", "_driver")) | (names == "cpu_op")
     used = (events["kind"].notna() | on_cpu).to_numpy() & (step_numbers(events) == MISSING)
@@ -214,7 +214,7 @@ def _window(events: pd.DataFrame) -> int:
 def _step_errors(
     before: pd.DataFrame, after: pd.DataFrame, bounds: StepBounds, times: tuple[Ints, Ints]
 ) -> np.ndarray:
-    """Give the error of every step: on the host, or with its GPU work if that is further off."""
+    """Return the error of every step: on the host, or with its GPU work if that is further off."""
     old, new = (
         step_times(table)["start_ns"].dropna().to_numpy("int64") for table in (before, after)
     )
@@ -282,13 +282,13 @@ def _walked(events: pd.DataFrame, graph: ExecutionGraph, rank: int) -> dict[str,
 
 
 def _between(graph: ExecutionGraph, last: int, begin: int) -> Ints:
-    """Give the part of the path to a point that lies after a moment."""
+    """Return the part of the path to a point that lies after a moment."""
     path = binding_edges(graph, graph.time_ns, last, begin=begin)
     return path[graph.time_ns[graph.target[path]] > begin]
 
 
 def _longest_call(graph: ExecutionGraph) -> int:
-    """Give the longest time of a call on the CPU that needs no cause [ns]."""
+    """Return the longest time of a call on the CPU that needs no cause [ns]."""
     used = graph.build.set_index("step")["is_used"]
     rules = GraphRules()
     if not used["synchronise"]:
@@ -298,7 +298,7 @@ def _longest_call(graph: ExecutionGraph) -> int:
 
 
 def limits_failed(row: Mapping[Any, Any], least: float, rules: GraphRules) -> dict[str, str]:
-    """Say by which limits a graph is not usable, in words: the name of the limit, and why."""
+    """Return the limits that make a graph unusable: the name of each limit, and why."""
     failed = {}
     if row["explained_share"] < least:
         failed["least_explained_share"] = (
@@ -351,7 +351,7 @@ def gpu_busy(events: pd.DataFrame, *, bin_ns: int = 1_000_000) -> pd.DataFrame:
     Raises
     ------
     PerformanceModelError
-        If the bins are no positive width, or too narrow for so long a trace.
+        If the bin width is not positive, or too narrow for so long a trace.
     WorkbenchError
         If there is no GPU work.
 
@@ -466,7 +466,7 @@ def _bounds(events: pd.DataFrame, graph: ExecutionGraph) -> StepBounds:
 
 
 def _places(events: pd.DataFrame, graph: ExecutionGraph, step: Ints) -> Ints:
-    """Give every place of an edge in a step one number, the same in every step."""
+    """Enumerate every position of an edge in a step, the same in every step."""
     codes = np.append(events["name"].cat.codes.to_numpy(dtype=np.int64), MISSING)
     name = codes[events.index.get_indexer(pd.Index(graph.event))]
     stream = np.append(events["stream"].array.to_numpy(dtype="int64", na_value=MISSING), MISSING)

@@ -25,7 +25,7 @@ class HostSteps(NamedTuple):
         return HostSteps(*(column[kept] for column in self))
 
     def times(self, time_ns: Ints, measured_ns: Ints) -> Ints:
-        """Give when each step begins on the host: it moves with the points around it [ns]."""
+        """Return when each step begins on the host: it moves with the points around it [ns]."""
         width = measured_ns[self.first] - measured_ns[self.before]
         # A mark has no point of its own: it keeps its place between its neighbours.
         share = np.clip((self.start - measured_ns[self.before]) / np.maximum(width, 1), 0, 1)
@@ -44,7 +44,7 @@ class StepBounds(NamedTuple):
     measured_ns: Ints
 
     def times(self, time_ns: Ints) -> Ints:
-        """Give when each step begins, by measured or replayed times of the points [ns].
+        """Return when each step begins, by measured or replayed times of the points [ns].
 
         A step begins when the host is there and all GPU work launched before has ended. Where
         the host runs ahead its own steps say nothing: the GPU is still at an earlier one.
@@ -56,7 +56,7 @@ class StepBounds(NamedTuple):
         return np.asarray(np.maximum.accumulate(latest))
 
     def durations(self) -> Ints:
-        """Give the measured time of every step, from the first mark on [ns].
+        """Return the measured time of every step, from the first mark on [ns].
 
         In a graph the first step begins with its first row.
         """
@@ -114,7 +114,7 @@ def _points_beside(
 
 
 def launch_times(events: pd.DataFrame, graph: ExecutionGraph) -> Ints:
-    """Give when each point came, of GPU work when the call began that launched it [ns].
+    """Return when each point came, of GPU work when the call began that launched it [ns].
 
     GPU work runs behind the host, so that it belongs to the step of its launch.
     """

@@ -31,10 +31,10 @@ from workbench.tables import (
 )
 
 _DRAWS = 2000
-_SWAP_DOUBT = "what binds a kernel was told from its name, and latencies stay"
+_SWAP_DOUBT = "what binds a kernel was inferred from its name, and latencies stay"
 
 
-def what_if(  # noqa: PLR0913 - the front door
+def what_if(  # noqa: PLR0913 - the entry point
     events: pd.DataFrame,
     graph: ExecutionGraph,
     changes: Sequence[Change | Sequence[Change]],
@@ -91,7 +91,7 @@ def what_if(  # noqa: PLR0913 - the front door
     Every step is replayed as it was and as it would be. The prediction is the measured time of
     the mean step x sum(would be) / sum(was), so that errors of the graph cancel where they do
     not depend on the change. The interval is that of the change: percentiles of this ratio over
-    steps drawn anew. With one step there is none. Times are scaled, the order of work stays:
+    steps redrawn. With one step there is none. Times are scaled, the order of work stays:
     what a scheduler would do otherwise is not in it.
     """
     share_between("confidence_level", confidence_level)
@@ -155,7 +155,7 @@ def _refuse(events: pd.DataFrame, fidelity: pd.DataFrame, least: float, rules: G
 
 
 def _advice(events: pd.DataFrame) -> str:
-    """Say what of the recording may help; nothing where it has all of it."""
+    """Describe what of the recording may help; nothing where it has all of it."""
     names, categories = (events[name].cat.categories for name in ("name", "category"))
     advice = ""
     if any("GraphLaunch" in str(name) for name in names):
@@ -166,7 +166,7 @@ def _advice(events: pd.DataFrame) -> str:
 
 
 def _durations(bounds: StepBounds, time_ns: Ints) -> Ints:
-    """Give the time of every step; without two steps that of the whole, to its last end."""
+    """Return the time of every step; without two steps that of the whole, to its last end."""
     if len(bounds.number) < 2:
         return np.array([time_ns.max(initial=1)])
     return np.diff(bounds.times(time_ns))
@@ -240,7 +240,7 @@ def critical_path(
 
 
 def slack(events: pd.DataFrame, graph: ExecutionGraph) -> pd.DataFrame:
-    """Say of all GPU work how much later it could come without delaying the end.
+    """Compute how much later each piece of GPU work could come without delaying the end.
 
     Parameters
     ----------

@@ -23,7 +23,7 @@ def compiled() -> Callable[[Any], Any]:
 
 @compiled()
 def ordered(source, target, point_count):  # type: ignore[no-untyped-def]
-    """Give edges gathered by source as (bounds, positions), and predecessors per point."""
+    """Return edges gathered by source as (bounds, positions), and predecessors per point."""
     bounds = np.zeros(point_count + 1, np.int32)
     waiting = np.zeros(point_count, np.int32)
     for edge in range(len(source)):

@@ -134,7 +134,7 @@ def _lanes(events: pd.DataFrame) -> Ints:
         for name in ("device", "stream")
     ]
     number = np.zeros(len(events), dtype=np.int64)
-    # Numbered anew after each key: the product of all codes could exceed int64.
+    # Renumbered after each key: the product of all codes could exceed int64.
     for key in keys:
         number = pd.factorize(number * (int(key.max(initial=0)) + 2) + key + 1)[0]
     return number

@@ -43,7 +43,7 @@ def _gain(after: Counter[int], shorter: Counter[int]) -> float:
 
 
 def perplexity(chain: Chain, sequences: Iterable[Sequence[int]], *, symbol_count: int) -> float:
-    """Give how many equally likely symbols the chain leaves to choose from, on average.
+    """Return how many equally likely symbols the chain leaves to choose from, on average.
 
     Notes
     -----

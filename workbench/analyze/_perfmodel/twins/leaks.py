@@ -1,4 +1,4 @@
-"""What a synthetic trace gives away of its source: names, exact runs, nearness."""
+"""Leaks of a synthetic trace about its source: names, exact runs, nearness."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def _exact(source: pd.DataFrame, drawn: pd.DataFrame) -> list[list[Ints]]:
 
 
 def longest_run(first: Ints, second: Ints) -> int:
-    """Give the length of the longest run of neighbours that two sequences share.
+    """Return the length of the longest run of neighbours that two sequences share.
 
     Windows of the lengths 1, 2, 4, ... are numbered by their contents; the longest length in
     common is then put together from those, the longest first.
@@ -94,14 +94,14 @@ def _paired(left: Ints, right: Ints, offset: int) -> Ints:
 
 
 def _common(number: Ints, length: int, split: int) -> bool:
-    """Say whether a window lies in both sequences; none crosses the mark between them."""
+    """Return whether a window lies in both sequences; none crosses the mark between them."""
     first = number[: max(split - length + 1, 0)]
     second = number[split + 1 : len(number) - (length == 1)]
     return bool(np.isin(first, second).any())
 
 
 def run_by_chance(first: Ints, second: Ints) -> float:
-    """Give the run that two independent sequences of these frequencies exceed in 1 % of cases."""
+    """Return the run that two independent sequences of these frequencies exceed in 1 % of cases."""
     shares = [pd.Series(side).value_counts(normalize=True) for side in (first, second)]
     chance = float(shares[0].mul(shares[1], fill_value=0).sum())
     if chance <= 0:
@@ -113,7 +113,7 @@ def run_by_chance(first: Ints, second: Ints) -> float:
 
 
 def _distance(first: Ints, second: Ints) -> float:
-    """Give the share of a sequence of which the other has no equal."""
+    """Return the share of a sequence of which the other has no equal."""
     counts = [pd.Series(side).value_counts() for side in (first, second)]
     shared = np.minimum(counts[0], counts[1].reindex(counts[0].index).fillna(0)).sum()
     return 1 - float(shared) / max(len(first), 1)

@@ -1,4 +1,4 @@
-"""How like a synthetic trace is the real one, and how much of it shows."""
+"""Likeness of a synthetic trace to the real one, and leaks."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ def trace_likeness(
 
 
 def _with_tokens(sides: list[pd.DataFrame]) -> list[pd.DataFrame]:
-    """Give the operations of both sides a token each: kind, and size (duration without) roughly.
+    """Encode each operation of both sides as a token: kind and rough size (without, duration).
 
     Classes of size are divided where the real trace has the widest gaps between sizes: with edges
     at round numbers, a size beside an edge would change its class by chance.
@@ -186,7 +186,7 @@ def _shape(operations: Frames, limits: LikenessLimits) -> Iterator[Score]:
 
 
 def ks_distance(first: Floats, second: Floats, *, tolerance: float = 0.0) -> float:
-    """Give the largest difference of two empirical distributions.
+    """Return the largest difference of two empirical distributions.
 
     With a tolerance, values that differ by that ratio or less count as equal.
     """
@@ -249,7 +249,7 @@ def _moved(whose: str, kind: str, values: tuple[float, float], limits: LikenessL
 
 
 def _used(distance: float, allowed: float) -> float:
-    """Give the share of the allowed distance that is used; all of none only if there is none."""
+    """Return the share of the allowed distance that is used; all of none only if there is none."""
     if allowed > 0:
         return max(distance, 0.0) / allowed
     return 0.0 if distance <= 0 else np.inf

@@ -84,7 +84,7 @@ def _world(events: pd.DataFrame) -> int:
 
 
 def _transfers(events: pd.DataFrame) -> pd.Series:
-    """Give the shortest time of all ranks of each matched collective, by row label."""
+    """Return the shortest time of all ranks of each matched collective, by row label."""
     if events["rank"].nunique() < 2:
         return pd.Series(dtype="float64")
     matched = collectives(events).dropna(subset="transfer_min_ns")
@@ -158,7 +158,7 @@ def _works(
 
 
 def _back(number: Ints, issued: Ints, cause: Ints) -> Ints:
-    """Give how much work of its stream was started after some cause and before what waits."""
+    """Return how much work of its stream was started after some cause and before what waits."""
     back = np.zeros(len(number), dtype=np.int64)
     for stream in np.unique(number[cause[cause != MISSING]]).tolist():
         members = np.flatnonzero(number == stream)
@@ -172,7 +172,7 @@ def _back(number: Ints, issued: Ints, cause: Ints) -> Ints:
 
 
 def _blocked(graph: ExecutionGraph) -> Ints:
-    """Give the time that each call spends waiting, by the point where it begins or ends."""
+    """Return the time that each call spends waiting, by the point where it begins or ends."""
     time = graph.time_ns
     call = np.flatnonzero(graph.edge_kind == _EDGE["call"])
     waited = time[graph.target[call]] - time[graph.source[call]] - graph.weight_ns[call]
@@ -203,7 +203,7 @@ def _syncs(graph: ExecutionGraph, work_of: Ints, number: Ints) -> pd.DataFrame:
 
 
 def _steps(events: pd.DataFrame, rows: pd.DataFrame) -> Ints:
-    """Give the step of every operation; of a wait that of the operation before it."""
+    """Return the step of every operation; of a wait that of the operation before it."""
     row = rows["row"].to_numpy()
     step = pd.Series(taken(events["step"], np.maximum(row, 0))).where(row >= 0)
     return np.asarray(step.ffill().bfill().fillna(MISSING).to_numpy(dtype=np.int64))

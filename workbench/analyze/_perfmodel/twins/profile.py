@@ -68,8 +68,8 @@ def trace_profile(trace: Trace) -> TraceProfile:
     Notes
     -----
     Host time and waits come from the execution graph (:func:`execution_graph`): time in calls that
-    wait for the GPU is no time of the host. Of a collective that was matched across ranks the
-    shortest duration counts, the transfer; waiting arises anew in a twin. Steps and ranks with the
+    wait for the GPU is not a time of the host. Of a collective that was matched across ranks the
+    shortest duration counts, the transfer; waiting arises again in a twin. Steps and ranks with the
     most frequent order are averaged position by position. Repeated blocks are found by the
     autocorrelation of that order; sizes, durations and gaps are kept to half an octave. Size and
     duration are joined by a Gaussian copula with parameter 2 sin(pi r / 6) for the rank correlation
@@ -112,7 +112,7 @@ def trace_profile(trace: Trace) -> TraceProfile:
 
 
 def quantiles(values: Any) -> tuple[float, ...]:
-    """Give the quantiles of a profile, to three digits: exact values are nobody's business."""
+    """Return the quantiles of a profile, to three digits: exact values are nobody's business."""
     points = np.quantile(np.asarray(values, dtype=np.float64), np.linspace(0, 1, QUANTILE_COUNT))
     return tuple(_rounded(point) for point in points)
 
@@ -173,7 +173,7 @@ def _mean_step(
 
 
 def _step_marks(events: pd.DataFrame, instances: list[pd.DataFrame]) -> tuple[float, float]:
-    """Give the mean host time before the first and after the last operation of a step."""
+    """Return the mean host time before the first and after the last operation of a step."""
     numbers = step_numbers(events)
     is_mark = numbers != MISSING
     marks = {
@@ -243,7 +243,7 @@ def _rank_correlation(size: pd.Series, duration: pd.Series) -> float:
 
 
 def _noise(rows: pd.DataFrame, column: str) -> float:
-    """Give the standard deviation of the log of the ranks' mean time per step."""
+    """Return the standard deviation of the log of the ranks' mean time per step."""
     sums = rows.groupby(["rank", "step"])[column].sum().groupby("rank").median()
     sums = sums[sums > 0]
     if len(sums) < _NEED_SPREAD:

@@ -341,7 +341,7 @@ class _Sizes:
         if (size_before := self._known.get(id(value))) is not None:
             return size_before
         if depth > _DEEPEST:
-            msg = f"is nested more than {_DEEPEST} deep, or holds itself"
+            msg = f"is nested more than {_DEEPEST} deep, or contains itself"
             raise UnfoldedError(msg)
         size = 1
         for inner in (*value.keys(), *value.values()) if isinstance(value, Mapping) else value:

@@ -47,7 +47,7 @@ _NEVER = (".log", ".txt", ".md", ".csv", ".out", ".err", ".yaml", ".yml", ".py",
 _PICKLE_STARTS = (b"\x80", b"(", b"}", b"]")
 # Of the dump and of its entries, which may come first; two of them make a dump.
 _NAMES = (b"pg_config", b"pg_status", b"nccl_version", b"collective_seq_id", b"profiling_name")
-_UNREADABLE = "is no flight-recorder dump"
+_UNREADABLE = "is not a flight-recorder dump"
 
 
 def flight_recorder(
@@ -65,7 +65,7 @@ def flight_recorder(
     path
         A dump, a folder, an archive (``.tar``, ``.tar.gz``, ``.zip``) or a list of these.
     rank
-        Ranks where the files do not tell them: one number for one file, a list in order
+        Ranks where the files do not state them: one number for one file, a list in order
         of the files, or a dict from a part of the file name to the number.
     progress
         Whether to show a progress bar if loading takes more than a second.
@@ -85,7 +85,7 @@ def flight_recorder(
         If ``path`` does not exist.
     LoadError
         If nothing under ``path`` is a dump that can be read, a file named itself cannot,
-        two files are of one rank, or a rank is told by nothing.
+        two files are of one rank, or the rank of a file is unknown.
 
     Notes
     -----
@@ -141,7 +141,7 @@ def _assembled(ranks: Sequence[Owned], findings: list[Finding]) -> FlightRecordi
 
 
 def _sources(path: Paths, findings: list[Finding]) -> Iterator[tuple[Source, bool]]:
-    """Give every file that may be a dump, and whether the caller named it."""
+    """Yield every file that may be a dump, and whether the caller named it."""
     seen: set[str] = set()
     for entry in map(Path, given_paths(path)):
         if not entry.exists():
@@ -301,7 +301,7 @@ class Owned(NamedTuple):
 
 
 def owned(dumps: Sequence[Dump], stated_ranks: RankArgument) -> list[Owned]:
-    """Give every dump its rank, in order of rank."""
+    """Assign a rank to every dump, in order of rank."""
     labels = [dump.label for dump in dumps]
     stated = given_ranks(labels, stated_ranks)
     ranked = [_owned(*pair) for pair in zip(dumps, stated, strict=True)]
@@ -332,7 +332,7 @@ def _owned(dump: Dump, stated: int | None) -> Owned:
             remark += f"took {only}"
             dump.findings.add("suspicious", remark)
         return Owned(only, "groups", node, dump)
-    why = "neither its name nor its groups tell its rank"
+    why = "neither its name nor its groups state its rank"
     if named_rank is not None:
         why = f"its name tells rank {named_rank}, which is not a member of all groups of the dump"
     msg = f"{dump.label}: {why}. Pass rank={{'part of the file name': number, ...}}"

@@ -57,7 +57,7 @@ def failure_table(
         ``severity`` and ``action`` are read where they are there.
     tz
         Time zone of stamps that have none: a name (``"America/Los_Angeles"``) or an offset
-        (``"+01:00"``). There is no default. Numbers count since 1970; their unit is told by
+        (``"+01:00"``). There is no default. Numbers count since 1970; their unit follows from
         the name of the column (``time_ms``) or their size.
     window_s
         Longest pause inside an incident, in s; 0 keeps every row.
@@ -76,7 +76,7 @@ def failure_table(
         If the file or a column cannot be read, stamps need ``tz`` and it is not given, or a row
         has neither cause nor code; names the column and the first bad row.
     ValueError
-        If ``tz`` is no zone or ``window_s`` no window.
+        If ``tz`` is not a zone or ``window_s`` no window.
     """
     zone = checked(tz, None, None).tz
     # A wrong window is refused before the file is read.
@@ -102,7 +102,7 @@ def failure_table(
 
 
 def names_failures(names: Iterable[str]) -> bool:
-    """Say whether columns of these names hold failures that need no ``columns``."""
+    """Return whether columns of these names hold failures that need no ``columns``."""
     known_columns = set(names) & set(COLUMNS)
     # Alone, a time and a cause may be of anything.
     return {"time", "cause"} < known_columns
@@ -122,7 +122,7 @@ def _rows(
     line = np.arange(1, len(frame) + 1) + plain.is_csv(path)
     start, is_local = _times(frame["time"], names["time"], path, zone, (line, findings))
     rows = pd.DataFrame({"line": line, "start_ns": start, "end_ns": start, "kind": "table"})
-    # A failure that nobody ended has no end, and is no row without a time.
+    # A failure that nobody ended has no end, and is not a row without a time.
     if "end" in frame and (filled := frame["end"].notna().to_numpy()).any():
         end, _ = _times(
             frame.loc[filled, "end"], names["end"], path, zone, (line[filled], findings)
@@ -144,7 +144,7 @@ def _rows(
     is_well = rows["cause"].str.fullmatch(_NO_FAILURE, case=False).astype("bool")
     states = ", ".join(sorted(rows.loc[is_well, "cause"].unique()))
     findings.add(
-        "skipped by design", "jobs in a state that is no failure", int(is_well.sum()), states
+        "skipped by design", "jobs in a state that is not a failure", int(is_well.sum()), states
     )
     return rows[rows["start_ns"].notna() & ~is_well]
 
@@ -161,7 +161,7 @@ def _times(
     clock = clock_of(times, name, zone, str(path))
     if clock.kind != "epoch":
         msg = (
-            f"{path}: numbers in column {name!r} are no times since 1970; give times of day and "
+            f"{path}: numbers in column {name!r} are not times since 1970; give times of day and "
             "year, or ns, us, ms or s since 1970"
         )
         raise LoadError(msg)

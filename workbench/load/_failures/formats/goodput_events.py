@@ -265,7 +265,7 @@ def _entry(text: str, number: int, findings: Findings) -> Row | None:
     try:
         entry = json.loads(text)
     except (ValueError, RecursionError):
-        findings.add("dropped", "lines that are no JSON", 1, where)
+        findings.add("dropped", "lines that are not JSON", 1, where)
         return None
     if not isinstance(entry, dict) or not isinstance(entry.get("event"), str):
         findings.add("dropped", "lines without an event", 1, where)
@@ -282,7 +282,7 @@ def _job(entry: Record) -> str | None:
 
 
 def _name_jobs(events: list[Event], findings: Findings) -> None:
-    """Give events without a job the only one that the log names."""
+    """Assign events without a job to the only one that the log names."""
     jobs = {event.job for event in events} - {None}
     nameless = [event for event in events if event.job is None]
     # Events without a job can only be of the one there is.

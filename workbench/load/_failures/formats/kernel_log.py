@@ -114,7 +114,7 @@ class _Kernel:
         return self._of_host(text)
 
     def _of_host(self, text: str) -> Row:
-        """Recognise what is no matter of a GPU; a link that was never up is no failure."""
+        """Recognise what is no matter of a GPU; a link that was never up is not a failure."""
         self._is_booted = self._is_booted or bool(_BOOTED.search(text))
         row = kernel_message(text)
         key = (row.get("code"), row.get("device"))

@@ -102,7 +102,7 @@ def read(source: Source, settings: Given) -> LogPart:
             event = _unwrapped(record)
             reason, kind = event.get("reason"), event.get("type")
             if not isinstance(reason, str) or not _involved(event):
-                findings.add("skipped by design", "JSON that is no event", 1, f"record {number:,}")
+                findings.add("skipped by design", "JSON, not an event", 1, f"record {number:,}")
             elif kind != "Warning" and reason not in _NORMAL_FAILURES:
                 findings.add("skipped by design", f"events of type {str(kind)[:20]}")
             else:
@@ -192,7 +192,7 @@ def _count(event: Record, number: int, findings: Findings) -> int:
     stated = _dict(event, "series").get("count")
     stated = stated or event.get("count") or event.get("deprecatedCount") or 1
     if not isinstance(stated, int) or isinstance(stated, bool) or not 0 < stated < _MOST_REPEATS:
-        remark = "counts of repeats that are none (taken for 1)"
+        remark = "invalid repeat counts (assumed to be 1)"
         findings.add("suspicious", remark, 1, f"record {number:,}")
         return 1
     if stated > 1:

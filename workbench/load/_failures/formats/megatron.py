@@ -101,7 +101,7 @@ def read(source: Source, settings: Given) -> LogPart:
 
 
 def log_of(source: Source, settings: Given, findings: Findings) -> tuple[Log, bool]:
-    """Give the lines on the progress of training, and whether all of them have a time."""
+    """Return the lines on the progress of training, and whether all of them have a time."""
     log = _log(text_lines(source, findings), findings)
     findings.add("read", "lines on iterations", len(log.lines))
     return log, _place(log.lines, settings, findings)
@@ -216,7 +216,7 @@ def _time(runs: list[_Run], findings: Findings, *, is_stamped: bool) -> None:
         where = f"line {untimed[0].number:,}" if untimed else ""
         findings.add("dropped", remark, len(untimed), where)
         counts = [run.lines[0].step - run.done_before, *_steps(run)]
-        # A hole in the log is no training time: at most one interval counts per line.
+        # A hole in the log is not training time: at most one interval counts per line.
         limits = [counts[0], *(min(count, run.interval) for count in counts[1:])]
         spent = [(line.each_ns or 0) * n for line, n in zip(run.lines, limits, strict=True)]
         first, last = run.lines[0].at_ns, run.lines[-1].at_ns

@@ -81,7 +81,7 @@ def read(source: Source, settings: Given) -> LogPart:
 
 
 def _entries(record: Record, line: int, findings: Findings) -> Iterator[tuple[str | None, Entry]]:
-    """Give the times of one record; of Cloud Logging, those of its payload."""
+    """Yield the times of one record; of Cloud Logging, those of its payload."""
     payload = record.get("jsonPayload", record.get("json_payload", record))
     names = [name for name in _FIELDS if isinstance(payload, dict) and name in payload]
     if not names:
@@ -95,7 +95,7 @@ def _entries(record: Record, line: int, findings: Findings) -> Iterator[tuple[st
         step = _step(payload.get(_STEP_COUNT)) if kind == "step" else None
         if time_ns is None or (kind == "step" and step is None):
             is_timed = time_ns is not None
-            remark = "steps without number" if is_timed else "times that are no seconds since 1970"
+            remark = "steps without number" if is_timed else "times that are not seconds since 1970"
             findings.add("dropped", remark, 1, f"line {line:,}")
             continue
         if kind == "custom":
@@ -233,7 +233,7 @@ def runs_of(entries: Iterable[Entry]) -> list[Run]:
 
 
 def layers(run: Run, findings: Findings) -> Iterator[Span]:
-    """Give what a run did at every instant: of spans that cover it the one that began last."""
+    """Yield the state of a run at every instant: of the spans that cover it, the last to begin."""
     steps = [entry for entry in run.entries if entry.kind == "step"]
     times = [entry.time_ns for entry in steps]
     spans = _spans(run, findings)

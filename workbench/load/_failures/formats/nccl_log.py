@@ -157,7 +157,7 @@ class _Log:
         meaning = _meaning(message)
         if meaning is None:
             is_error = is_unknown_error(message)
-            remark = "NCCL warnings that tell of no failure known here"
+            remark = "NCCL warnings that no rule recognizes as a failure"
             remark += "; they speak of an error" if is_error else ""
             finding = "suspicious" if is_error else "skipped by design"
             self.findings.add(finding, remark, 1, f"line {number:,}: {one_line(message)[:120]}")
@@ -222,7 +222,7 @@ class _Log:
 
     def _time(self, instant: int | None, assumed: str, number: int) -> Row:
         if instant is None:
-            remark = "stamps that are no time in that year, or ambiguous at a clock change"
+            remark = "stamps that are not times in that year, or ambiguous at a clock change"
             remark += " (left without a time)"
             self.findings.add("suspicious", remark, 1, f"line {number:,}")
             return {"clock": "none"}

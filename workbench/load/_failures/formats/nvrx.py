@@ -42,7 +42,7 @@ _BESIDE = {"attribution_get_started", "attribution_get_completed", "node_exclude
 _BESIDE |= {"await_round_started", "await_round_completed"}
 _LAST = "worker_start_completed"
 _IN_TIME = attrgetter("time_ns", "line")
-_NEXT_ATTEMPT = "cycles are counted anew in every attempt of the scheduler (attempt_index above 0)"
+_NEXT_ATTEMPT = "cycles restart in every attempt of the scheduler (attempt_index above 0)"
 
 
 class _Event(NamedTuple):
@@ -99,7 +99,7 @@ def _events(source: Source, findings: Findings) -> list[_Event]:
         cycle, name, node, _group_rank, stamp = match.groups()
         time_ns = iso_ns(f"{stamp} UTC")
         if time_ns is None or cycle == "Unknown":
-            remark = "events without a cycle" if time_ns else "events whose time is none"
+            remark = "events without a cycle" if time_ns else "events with an invalid time"
             findings.add("dropped", remark, 1, f"line {number:,}")
             continue
         host = None if node in ("unknown", "None") else _DESCRIPTION.sub("", node)
@@ -196,12 +196,12 @@ def _row_of_cycle(record: Mapping[str, Any], line: int, findings: Findings) -> R
     if attempt:
         findings.add("noted", _NEXT_ATTEMPT)
     if cycle is None:
-        remark = "cycle numbers that are none (left without)"
+        remark = "invalid cycle numbers (left blank)"
         findings.add("suspicious", remark, 1, f"line {line:,}")
     stated = record.get("cycle_end_time")
     end_ns = iso_ns(stated)
     if stated and (end_ns is None or end_ns < start_ns):
-        remark = "ends of cycles that are no time, or before the start (left without an end)"
+        remark = "ends of cycles that are not times, or before the start (left without an end)"
         findings.add("suspicious", remark, 1, f"line {line:,}")
         end_ns = None
     active = _hosts(record, "active_nodes", line, findings)
@@ -218,7 +218,7 @@ def _hosts(record: Mapping[str, Any], name: str, line: int, findings: Findings) 
     try:
         return hosts(str(record.get(name) or ""))
     except LoadError:
-        findings.add("dropped", f"{name} that is no list of hosts", 1, f"line {line:,}")
+        findings.add("dropped", f"{name} that is not a list of hosts", 1, f"line {line:,}")
         return ()
 
 

@@ -94,7 +94,7 @@ def _of_answer(source: Source, findings: Findings) -> Iterator[tuple[Mapping[str
         data = document.get("data") if isinstance(document, dict) else None
         result = data.get("result") if isinstance(data, dict) else None
         if not isinstance(result, list):
-            remark = "JSON that is no answer of Prometheus"
+            remark = "JSON that is not an answer of Prometheus"
             findings.add("skipped by design", remark, 1, f"line {line:,}")
             continue
         for entry in result:
@@ -121,7 +121,7 @@ def _sample_of(
     if isinstance(pair, list) and len(pair) == 2:
         time_ns, value = epoch_ns(pair[0]), _whole(pair[1])
     if time_ns is None or value is None:
-        remark = "samples that are no time and code (NaN, text, negative)"
+        remark = "samples that are not a time and a code (NaN, text, negative)"
         findings.add("dropped", remark, 1, f"series {number:,}")
         return None
     return _sample(time_ns, value, number, labels)
@@ -136,7 +136,7 @@ def _of_exposition(
         match = _SAMPLE.match(text)
         value = _whole(match[3]) if match else None
         if match is None or value is None:
-            findings.add("dropped", "lines that are no sample", 1, f"line {line:,}")
+            findings.add("dropped", "lines that are not samples", 1, f"line {line:,}")
             continue
         time_ns = None
         if match[4]:
@@ -189,7 +189,7 @@ def _rows(series: _Series, findings: Findings) -> Iterator[dict[str, Any]]:
         if rise > 0 and int(code) < _LARGEST_CODE:
             yield _row(series, sample, code, rise, is_first=before is None, findings=findings)
         elif rise > 0:
-            findings.add("dropped", "values that are no Xid", 1, f"series {sample.number:,}")
+            findings.add("dropped", "values that are not an Xid", 1, f"series {sample.number:,}")
         before = sample
 
 

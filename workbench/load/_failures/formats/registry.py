@@ -1,4 +1,4 @@
-"""Which readers a failure log is for, told by its content."""
+"""Readers of failure logs, chosen by content."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def looks_like_a_log(head: bytes, label: str) -> bool:
 
 
 def readers_of(source: Source, head: bytes) -> tuple[list[LogFormat], bool]:
-    """Give the readers that a file is for, none if nobody knows it; say if they miss an Xid.
+    """Return the readers for a file, none if nobody knows it; report if they miss an Xid.
 
     A console log holds what several programs wrote, often gigabytes after its beginning: its
     lines are looked for in the whole file. A job may have printed the kernel's lines, too,

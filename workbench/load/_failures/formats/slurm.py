@@ -51,10 +51,10 @@ def read(source: Source, settings: Given) -> LogPart:
 # Records of ``sacct --parsable2``: texts, put together where a field holds line breaks.
 
 TOO_FEW = "records with too few fields"
-TOO_MANY = "records with too many fields: a text holds the separator"
+TOO_MANY = "records with too many fields: a text contains the separator"
 NO_JOB = "records without a job number where JobID should be"
-NOT_A_RECORD = "lines that are no part of a record"
-JOINED = "records put together from several lines"
+NOT_A_RECORD = "lines that are not parts of a record"
+JOINED = "records joined from several lines"
 HEADER_AGAIN = "headers repeated"
 _NEEDED = frozenset({"JobID", "State"})
 _FIRST_LINES = 20
@@ -103,7 +103,7 @@ def is_wide(head: bytes) -> bool:
 def read_records(
     source: Source, findings: Findings, *, keep: Collection[str] | None = None
 ) -> Records:
-    """Read a file; what is no whole record is dropped, and counted by kind with its line."""
+    """Read a file; what is not a whole record is dropped, and counted by kind with its line."""
     lines = text_lines(source, findings)
     header = _first_header(lines, source, findings)
     # sacct prints a column twice if --format names it twice.
@@ -161,7 +161,7 @@ def _distinct(names: list[str]) -> list[str]:
 def _joined(
     lines: Iterator[tuple[int, str]], header: Header, findings: Findings
 ) -> Iterator[tuple[int, list[str]]]:
-    """Give line and fields of whole records; a text with line breaks is put together."""
+    """Yield line and fields of whole records; a text with line breaks is put together."""
     joiner = _Joiner(header, findings)
     for number, text in lines:
         yield from joiner.add(number, text)
@@ -323,7 +323,7 @@ def _with_times(frame: pd.DataFrame, settings: Given, findings: Findings) -> pd.
         inferred = frame[f"{opposite}_ns"] + sign * took
         use = ended & frame[f"{name}_ns"].isna() & inferred.notna() & (took > 0).fillna(value=False)
         frame.loc[use, f"{name}_ns"] = inferred[use]
-        remark = f"times of {name} that were missing, worked out from Elapsed"
+        remark = f"times of {name} that were missing, computed from Elapsed"
         findings.add("repaired", remark, int(use.sum()), _line(frame[use]))
     return frame
 
@@ -335,7 +335,7 @@ def _durations(texts: pd.Series) -> pd.Series:
 
 
 def _latest(jobs: pd.DataFrame, findings: Findings) -> pd.DataFrame:
-    """Keep the last record of each run: logs of several days tell of a run several times."""
+    """Keep the last record of each run: logs of several days report a run several times."""
     # sacct counts records by DBIndex; without it a job and its time of submission tell runs apart.
     keys = ["job", "DBIndex"] if jobs["DBIndex"].ne("").any() else ["job", "Submit"]
     begun = jobs["start_ns"].notna()
@@ -646,7 +646,7 @@ def hosts(text: str) -> tuple[str, ...]:
         names += _expanded(name[0], text, MOST_HOSTS - len(names))
         end = name.end()
     if end != len(text) or not end:
-        msg = f"{text[:80]!r} is no host list; one looks like node[001-004,007]"
+        msg = f"{text[:80]!r} is not a host list; one looks like node[001-004,007]"
         raise LoadError(msg)
     return tuple(names)
 
@@ -669,7 +669,7 @@ def _expanded(name: str, text: str, room: int) -> list[str]:
 def _bounds(piece: str, text: str) -> tuple[str, ...]:
     match = _RANGE.fullmatch(piece.strip())
     if match is None or (match[2] and int(match[2]) < int(match[1])):
-        msg = f"{text[:80]!r} is no host list: {piece[:40]!r} is no range like 001-004"
+        msg = f"{text[:80]!r} is not a host list: {piece[:40]!r} is not a range like 001-004"
         raise LoadError(msg)
     return (match[1], match[2] or match[1])
 

@@ -119,7 +119,7 @@ def _cancelled(
     if why and state == "CANCELLED":
         row |= {"cause": f"cancelled: {why.lower()}", "category": "unknown", "severity": "fatal"}
     if time_ns is None:
-        remark = "stamps that are no time, or ambiguous at a clock change (left without a time)"
+        remark = "stamps that are not times, or ambiguous at a clock change (left without a time)"
         findings.add("suspicious", remark, 1, f"line {number:,}")
     clock = "none" if time_ns is None else "epoch"
     row |= {"start_ns": time_ns, "end_ns": time_ns, "clock": clock, "assumed": f"tz={settings.tz}"}

@@ -73,7 +73,7 @@ def _by_node(matches: Iterator[tuple[int, re.Match[str]]], findings: Findings) -
             findings.add("suspicious", text, 1, f"line {line:,}")
         latest = max(at, latest)
         if (event == "add") == (node in alive):
-            text = "nodes added twice" if event == "add" else "nodes removed that were not there"
+            text = "nodes added twice" if event == "add" else "nodes removed that were absent"
             findings.add("suspicious", text, 1, f"line {line:,}: {node}")
         if event == "add" and node not in alive:
             times[node] = times.get(node, 0) + 1
@@ -102,9 +102,9 @@ def _by_count(
     back = (frame["at"].diff() < 0).fillna(value=False)
     if back.any():
         first = int(frame.loc[back, "line"].iloc[0])
-        text = "times that jump back, where files were joined; read piece by piece"
+        text = "times that jump back, where files were joined; each segment is read separately"
         findings.add("suspicious", text, int(back.sum()), f"line {first:,}")
-    # Differences between files that were joined are no losses of nodes.
+    # Differences between files that were joined are not losses of nodes.
     frame["piece"] = back.astype("int64").cumsum() + 1
     findings.add("read", "counts", len(frame))
     fell = -frame.groupby("piece")["nodes"].diff().fillna(0).astype("int64")
@@ -120,7 +120,7 @@ def _by_count(
 
 
 def _spans(frame: pd.DataFrame) -> list[Row]:
-    """Give the times over which the count stayed the same; each piece ends at its last stamp."""
+    """Return the times over which the count stayed the same; each piece ends at its last stamp."""
     before = frame.groupby("piece")["nodes"].shift()
     starts = frame[before.isna() | (before != frame["nodes"])]
     ends = starts.groupby("piece")["at"].shift(-1)

@@ -123,7 +123,7 @@ class _Log:
         findings.add("suspicious", remark, sum(stamp.second_boot_count for stamp in stamps))
 
     def _continued(self, fields: Said, text: str, line: Line) -> Said:
-        """Give an indented line without a stamp those of the line that it goes on from."""
+        """Copy to an indented line without a time stamp those of the line it continues."""
         number, before = self._before
         is_next = line.number - number < _LINES_OF_ONE_MESSAGE
         if fields.time_ns is None and text.startswith(" ") and is_next:
@@ -154,7 +154,7 @@ class _Log:
         if fields.time_ns is None and not any(s.second_boot_count for s in self._stamps.values()):
             self.findings.add("suspicious", "no time stamp; the time is missing", 1, where)
         if "\ufffd" in text:
-            remark = "bytes that are no UTF-8"
+            remark = "bytes that are not UTF-8"
             self.findings.add("repaired", remark, text.count("\ufffd"), where)
 
 
@@ -399,7 +399,7 @@ class Stamps:
         if (month := _MONTH.search(stamp)) and month[0] not in _MONTHS:
             expected, remedy = "English month", "a file written with LC_ALL=C"
             return self._needs(number, stamp, expected, remedy)
-        remedy = "the right year, or mend the line" if year else "a file whose lines are whole"
+        remedy = "the right year, or correct the line" if year else "a file with complete lines"
         return self._needs(number, stamp, expected, remedy)
 
 
@@ -465,7 +465,7 @@ class Watched:
 
 # Find the few lines of a large log that matter, in blocks, without looking at the others.
 
-# Longer lines are no log's; what follows in them is passed over.
+# No log writes longer lines; the rest of them is skipped.
 LONGEST_LINE_BYTES = 1 << 20
 _LINE_END = ord("\n")
 
@@ -523,7 +523,7 @@ class Lines:
         self.count += len(ends)
 
     def _blocks(self) -> Iterator[memoryview]:
-        """Give blocks of whole lines, each until the next; of too long a line, its beginning."""
+        """Yield blocks of whole lines, each until the next; of too long a line, its beginning."""
         held, is_inside_long, mark = 0, False, BOM_UTF8
         block = memoryview(self._bytes)
         while count := self._stream.readinto(block[held : held + BLOCK_BYTES]):

@@ -125,7 +125,7 @@ def _row_of_document(document: Any, findings: Findings) -> dict[str, Any] | None
     stamp = extra.get("timestamp") if isinstance(extra, dict) else None
     start_ns = epoch_ns(stamp)
     if stamp is not None and start_ns is None:
-        findings.add("suspicious", "times that are no seconds since 1970 (left without a time)")
+        findings.add("suspicious", "times that are not seconds since 1970 (left without a time)")
     row: dict[str, Any] = {"start_ns": start_ns, "end_ns": start_ns}
     if start_ns is None:
         row["clock"] = "none"
@@ -134,7 +134,7 @@ def _row_of_document(document: Any, findings: Findings) -> dict[str, Any] | None
 
 
 def _blame(message: str, exit_code: int | None) -> dict[str, Any]:
-    """Say what failed, of an exception's text and (if known) the exit code."""
+    """Return what failed, judged by an exception's text and (if known) the exit code."""
     first = next((line.strip() for line in message.splitlines() if line.strip()), "")
     code = None if exit_code is None else str(exit_code)
     usual = {"kind": "torchelastic", "code": code, "severity": "fatal"}
@@ -164,7 +164,7 @@ class _Entry:
 
 @dataclass
 class _Block:
-    """What is known of the block that one task prints; tasks may print at the same time."""
+    """State of the block that one task prints; tasks may print at the same time."""
 
     section: str = ""
     entry: _Entry | None = None
@@ -241,7 +241,7 @@ def _time_of(entry: _Entry, label: str, settings: Given, findings: Findings) -> 
     zone = zone_for(settings, label=label, line=entry.line, text=f"time: {stamp}")
     start_ns = iso_ns(stamp, zone)
     if start_ns is None:
-        remark = "stamps that are no time, or ambiguous at a clock change (left without a time)"
+        remark = "stamps that are not times, or ambiguous at a clock change (left without a time)"
         findings.add("suspicious", remark, 1, f"line {entry.line:,}")
         return {"clock": "none"}
     return {"start_ns": start_ns, "end_ns": start_ns, "assumed": f"tz={settings.tz}"}

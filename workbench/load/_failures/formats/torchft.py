@@ -93,7 +93,7 @@ def _record(record: Mapping[str, Any], line: int, findings: Findings) -> _Record
     kind = next((kind for name, kind in _KINDS.items() if name in fields), None)
     where = f"line {line:,}"
     if not isinstance(replica_id, str | int) or isinstance(replica_id, bool) or kind is None:
-        findings.add("skipped by design", "JSON that is no record of torchft", 1, where)
+        findings.add("skipped by design", "JSON that is not a record of torchft", 1, where)
         return None
     time_ns = _time(record.get("timestamp", fields.get("timestamp")))
     if time_ns is None:

@@ -107,7 +107,7 @@ def _read_table(source: Source, gathered: Gathered) -> None:
 
 
 def _is_repeated(chunk: Chunk, findings: Findings) -> npt.NDArray[np.bool_]:
-    """Say which rows are of a second die, or of a partition of a GPU."""
+    """Return which rows are of a second die, or of a partition of a GPU."""
     is_die = np.zeros(len(chunk.lines), dtype=bool)
     for role in ("power", "average"):
         if role in chunk.cells:

@@ -112,7 +112,7 @@ def _windows(
         entity=prefix + runs["run"] + f"/{device}", energy_j=energy
     )
     counts = pd.to_numeric(runs["gpu_count"], errors="coerce") if "gpu_count" in runs else 1
-    # Several GPUs together are no GPU, and have no scope of their own.
+    # Several GPUs together are not one GPU, and have no scope of their own.
     together = pd.Series((counts > 1) & (scope == "gpu"), index=runs.index)
     tell(runs[together], findings, "noted", "GPUs counted together; their scope is unknown")
     scopes = pd.Series(scope, index=runs.index).mask(together, "unknown")

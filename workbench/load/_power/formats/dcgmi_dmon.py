@@ -1,4 +1,4 @@
-"""What ``dcgmi dmon -e`` prints: columns of fields, without any time of its own.
+"""Output of ``dcgmi dmon -e``: columns of fields, without a time.
 
 Notes
 -----
@@ -84,12 +84,12 @@ class _Log:
             columns = zip(self.names, units["units"].split(), strict=False)
             self.factors = {name: _FACTORS.get(unit.lower(), math.nan) for name, unit in columns}
         elif text.strip():
-            self.findings.add("skipped by design", "lines that are no row of a device", 1, where)
+            self.findings.add("skipped by design", "lines that are not rows of a device", 1, where)
 
     def _row(self, row: re.Match[str], line: int) -> None:
         where = f"line {line:,}"
         if row["kind"] not in _SCOPES:
-            text = "rows of parts of a GPU or CPU, which repeat what the whole draws"
+            text = "rows of parts of a GPU or CPU, which repeat the draw of the whole"
             self.findings.add("skipped by design", text, 1, where)
             return
         cells = row["cells"].replace("N/A ", "N/A  ").split()
@@ -124,7 +124,7 @@ class _Log:
         except ValueError:
             value = math.nan
         if not math.isfinite(value) or value >= _BLANKS_FROM:
-            message = f"cells of {name} that are no number"
+            message = f"cells of {name} that are not numbers"
             self.findings.add("dropped", message, 1, f"line {line:,}: {text[:40]}")
             return math.nan
         factor = self.factors.get(name, math.nan)

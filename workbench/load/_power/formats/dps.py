@@ -97,7 +97,7 @@ class _Log:
         if energy is not None:
             unit = str(device.get("energy_usage_unit", ""))
             factor = _JOULES.get(re.sub(r"[\s_-]", "", unit.lower()))
-            text = f"energies in {unit[:20]!r}, which is no known unit"
+            text = f"energies in {unit[:20]!r}, which is not a known unit"
             self.findings.add("dropped", text, int(factor is None), f"record {line:,}")
             row["energy_j"] = None if factor is None else energy * factor
         return row
@@ -106,7 +106,7 @@ class _Log:
         value = number_of(device.get(name))
         if value is None and device.get(name) is not None:
             where = f"record {line:,}: {str(device[name])[:40]}"
-            self.findings.add("dropped", f"{name} that is no number", 1, where)
+            self.findings.add("dropped", f"{name} that is not a number", 1, where)
         return value
 
 

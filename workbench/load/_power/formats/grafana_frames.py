@@ -40,7 +40,7 @@ def looks_like_frames(head: bytes) -> bool:
 
 
 def framed(source: Source, findings: Findings) -> Iterator[Framed]:
-    """Give the series of all frames of a file.
+    """Yield the series of all frames of a file.
 
     References
     ----------
@@ -68,7 +68,7 @@ def _is(field: Mapping[str, Any], kind: str) -> bool:
 
 
 def _frames(document: Any) -> Iterator[tuple[list[Any], list[Sequence[Any]], str]]:
-    """Give fields, columns and name of each frame, wherever it lies in the document."""
+    """Yield fields, columns and name of each frame, wherever it lies in the document."""
     left = [document]
     while left:
         node = left.pop()

@@ -47,14 +47,14 @@ _KNOWN = re.compile(
     re.IGNORECASE,
 )
 _INACTIVE = "readings while the controller does not measure; they are missing"
-_NO_NUMBER = "readings that are no number of watts; they are missing"
+_NO_NUMBER = "readings that are not numbers of watts; they are missing"
 _SCOPE = "IPMI says nothing of where it meters; taken as the input of the node (node_ac)"
 _OTHER = "lines without a power reading"
 
 
 @dataclass
 class _Block:
-    """What one call printed for one host."""
+    """Output of one call for one host."""
 
     line: int
     page_ns: int | None
@@ -115,7 +115,7 @@ def _entity(host: str, sensor: str, kind: str, options: PowerOptions) -> dict[st
 
 
 def _readings(source: Source, gathered: Gathered) -> Iterator[tuple[str, str, _Block]]:
-    """Give host, sensor ('' if it is the platform) and reading, in the order of their ends."""
+    """Yield host, sensor ('' if it is the platform) and reading, in the order of their ends."""
     stamps, options, findings = gathered.stamps, gathered.options, gathered.findings
     blocks: dict[str, _Block] = {}
     page = Page()

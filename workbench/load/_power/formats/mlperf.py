@@ -73,7 +73,7 @@ def read_power(source: Source, options: PowerOptions) -> PowerPart:
 
 
 class _Owner(NamedTuple):
-    """What was metered, as far as a line says."""
+    """The metered entity, as far as a line states it."""
 
     name: str
     is_switch: bool
@@ -82,7 +82,7 @@ class _Owner(NamedTuple):
 
 @dataclass
 class _Log:
-    """What the lines of one file say."""
+    """Contents of the lines of one file."""
 
     findings: Findings
     times: list[Any] = field(default_factory=list)
@@ -150,7 +150,7 @@ class _Log:
             self.findings.add("noted", f"conversion efficiency {entry.value!r}", 1, where)
         elif entry.key == "power_reading" or is_estimate:
             value = number_of(entry.value)
-            text = "readings that are no number; they are missing"
+            text = "readings that are not numbers; they are missing"
             self.findings.add("dropped", text, int(value is None), where)
             self.times.append([entry.time_ns])
             self.watts.append([np.nan if value is None else value])
@@ -232,7 +232,7 @@ def _facts(owner: _Owner, stem: str, options: PowerOptions, efficiency: float | 
 
 
 def _blocks(stream: Stream, findings: Findings) -> Iterator[tuple[int, bytes]]:
-    """Give whole lines, many at a time, and the number of the first; all end in a newline.
+    """Yield whole lines, many at a time, and the number of the first; all end in a newline.
 
     A last one without an end is given one; it is told where it may have been an entry.
     """

@@ -120,7 +120,7 @@ def _grouped(
 
 
 def _is_slice(series: Series) -> bool:
-    """Say whether AMD's exporter writes the zero that stands for no sensor of a partition."""
+    """Return whether AMD's exporter writes the zero that stands for no sensor of a partition."""
     number = series.labels.get("gpu_partition_id") or series.labels.get("partition_id") or "0"
     return number != "0" and not series.values.any()
 
@@ -237,7 +237,7 @@ def metered(
     """Return what a series of a metric meters.
 
     Labels that say who uses a device (pod, container, job) or which slice of it they watch
-    (MIG) are passed over: it is the same device.
+    (MIG) are skipped: it is the same device.
     """
     node = host_of(labels, options)
     model = next((plain_name(labels[series]) for series in _MODELS if labels.get(series)), None)
@@ -301,7 +301,7 @@ _SENTINELS = "values by which DCGM says that it has none; they are missing"
 _NOT_FINITE = "values that are not a number (NaN, Inf); they are missing"
 _IMPOSSIBLE = "limits, clocks, totals and loads that cannot be; they are missing"
 _REPEATED = "readings that stand there twice, as for MIG slices and pods of one GPU; taken once"
-# MIG rows and pods repeat the power of the whole GPU, so equal readings are no conflict.
+# MIG rows and pods repeat the power of the whole GPU, so equal readings are not conflicts.
 _DIFFERENT = "readings of one device that differ at one instant; the first is taken"
 _VALUES_OTHERS = "series that say the same of a device under another name; skipped by design"
 
@@ -386,7 +386,7 @@ _PLACE = "samples taken out"
 _LATEST_S = 9e9
 # A range query is refused if it asks for more than 11,000 steps, which is one sample more.
 _MOST = (11_000, 11_001)
-_NO_SAMPLES = "samples that are no pair of time and number"
+_NO_SAMPLES = "samples that are not pairs of time and number"
 _CUT = "an answer that does not end; the samples before its end are kept"
 _AT_MOST = (
     "series of 11,000 samples, the most that one query may return; if the question was for "
@@ -480,7 +480,7 @@ def _results(document: Any, line: int, findings: Findings) -> Iterator[dict[str,
     data = data if isinstance(data, dict) else answer
     result = data.get("result")
     if not isinstance(result, list) or data.get("resultType") in ("scalar", "string"):
-        findings.add("skipped by design", "JSON that is no answer with series", 1, where)
+        findings.add("skipped by design", "JSON that is not an answer with series", 1, where)
         return
     if not result:
         findings.add("dropped", "an answer without series: the query found nothing", 1, where)
@@ -575,7 +575,7 @@ _LABEL = re.compile(r'([A-Za-z_]\w*)="((?:[^"\\]|\\.)*)"')
 _ESCAPED = re.compile(r"\\(.)")
 # As ms this is 1973, as s the year 5138.
 _MILLISECONDS_FROM = 1e11
-_BROKEN = "lines that are no sample"
+_BROKEN = "lines that are not samples"
 
 
 @dataclass
@@ -595,7 +595,7 @@ class _Gathered:
 
 
 def scraped(source: Source, stamps: Stamps, findings: Findings) -> Iterator[Series]:
-    """Give the series of a page, or of several that were put one after the other.
+    """Yield the series of a page, or of several that were put one after the other.
 
     The time of a sample is its own, or that of a line before the page that holds nothing but a
     stamp; else nobody knows it.
@@ -647,5 +647,5 @@ def _time_ns(text: str | None, line: int, findings: Findings) -> int | None:
     # Prometheus writes milliseconds, OpenMetrics seconds.
     is_ms = time is not None and time >= _MILLISECONDS_FROM
     result = epoch_ns(time / 1000 if is_ms and time is not None else text)
-    findings.add("dropped", "stamps that are no time", int(result is None), f"line {line:,}")
+    findings.add("dropped", "stamps that are not times", int(result is None), f"line {line:,}")
     return result

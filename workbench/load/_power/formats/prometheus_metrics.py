@@ -1,4 +1,4 @@
-"""What metrics of Prometheus say about power, by their names: kind, unit and what is metered."""
+"""Prometheus metrics of power by name: kind, unit and metered entity."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ POWER_KINDS = frozenset(PREFERRED[None])
 
 
 class Meaning(NamedTuple):
-    """What one metric is: ``factor`` leads to the unit of the tables.
+    """One metric; ``factor`` converts to the unit of the tables.
 
     ``part`` is the part of a node that is metered, ``width`` says how much of it lies inside
     that; of several metrics of one kind that with the lowest ``rank`` is taken.

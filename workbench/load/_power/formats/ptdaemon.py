@@ -31,9 +31,9 @@ _HEAD = re.compile(rb"^Time,\d\d-\d\d-\d{4} [\d:.]{8,18},Watts,", re.MULTILINE)
 # With several channels the first Watts of a line are their sum.
 _CHANNEL = re.compile(r",Ch\d+,Watts,")
 _CHANNELS = "lines with channels of the analyser beside their sum; the sum is taken"
-_OTHER = "lines that are no reading"
+_OTHER = "lines that are not readings"
 _CUT = "lines that break off at their power; they are dropped"
-_NO_NUMBER = "powers that are no number; they are missing"
+_NO_NUMBER = "powers that are not numbers; they are missing"
 _SCOPE = "the log says nothing of where it meters; taken as the input of the system (node_ac)"
 
 

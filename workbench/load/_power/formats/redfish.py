@@ -153,7 +153,7 @@ class Value(NamedTuple):
 def of_object(
     value: dict[str, Any], context: Place, options: PowerOptions, findings: Findings
 ) -> Iterator[Value]:
-    """Give what one object says itself; objects inside it come by themselves."""
+    """Yield the values of one object; nested objects are visited separately."""
     device = device_of(context.path) or plain_name(str(value.get("Id", "")))
     scope = _scope(context.path or device)
     # Its metrics are objects of their own, which come next.
@@ -190,7 +190,7 @@ def _sensor(value: dict[str, Any], context: Place, device: str, scope: str) -> I
 def _control(
     value: dict[str, Any], position: Place, options: PowerOptions, findings: Findings
 ) -> Iterator[Value]:
-    """Give the power of a chassis as the older resource Power has it."""
+    """Yield the power of a chassis as the older resource Power has it."""
     device = device_of(position.path)
     context = str(value.get("PhysicalContext", "")).lower()
     scope = _CONTEXTS.get(context) or _scope(position.path)
@@ -245,7 +245,7 @@ _KNOWN = re.compile(
     rb'"(?:PowerWatts|PowerControl|MetricValues|PowerConsumedWatts|InputPowerWatts|EnergykWh)"\s*:'
 )
 _SENSOR = re.compile(rb'"ReadingUnits"\s*:\s*"(?:W|J|kWh|kW\.h)"')
-_NO_NUMBER = "readings that are no number; they are missing"
+_NO_NUMBER = "readings that are not numbers; they are missing"
 _SCOPE = "Redfish says nothing of where a chassis is metered; taken as its input (node_ac)"
 
 

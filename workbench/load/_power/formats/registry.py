@@ -1,4 +1,4 @@
-"""Which readers there are for power telemetry, in the order they are asked."""
+"""Readers of power telemetry, in the order in which they are tried."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ FORMATS: tuple[PowerFormat, ...] = (
 
 
 def power_format_of(head: bytes, label: str) -> PowerFormat | None:
-    """Give the reader for a file that begins like this; None if nobody knows it."""
+    """Return the reader for a file that begins like this; None if nobody knows it."""
     # Searching Parquet for the words of other formats takes as long as reading the file.
     if head.startswith(PARQUET_MAGIC):
         return power_table

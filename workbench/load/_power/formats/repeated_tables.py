@@ -19,7 +19,7 @@ from workbench.load._files.text import whole_lines
 from workbench.load._power.part import NO_TIME, Floats, Integers
 from workbench.load._power.stamps import Stamps, stamp_line
 
-# Roles of columns, as a header names them; None for a line that is no header.
+# Roles of columns, as a header names them; None for a line that is not a header.
 HeaderOf = Callable[[Sequence[str]], "Mapping[str, int] | None"]
 
 Objects = npt.NDArray[np.object_]
@@ -36,7 +36,7 @@ _FACTORS = {
     "j": 1.0, "mj": 1e-3, "kj": 1e3, "uj": 1e-6, "µj": 1e-6, "kwh": 3.6e6,
     "mhz": 1.0, "ghz": 1e3, "khz": 1e-3, "hz": 1e-6, "%": 0.01, "c": 1.0, "°c": 1.0,
 }  # fmt: skip
-_NO_NUMBER = "cells that are no number; they are missing"
+_NO_NUMBER = "cells that are not numbers; they are missing"
 _SHORT = "lines with more or fewer cells than their header"
 _REPEATED = "headers that repeat"
 _OTHER = "lines outside of a table"
@@ -106,7 +106,7 @@ def chunks_of(
     *,
     usual: tuple[Mapping[str, int], int] | None = None,
 ) -> Iterator[Chunk]:
-    """Give the rows of all tables of a file; ``usual`` are roles and width without a header."""
+    """Yield the rows of all tables of a file; ``usual`` are roles and width without a header."""
     roles, width = usual or ({}, 0)
     page, page_ns, headers = 0, NO_TIME, 0
     rows: list[tuple[Any, ...]] = []

@@ -64,7 +64,7 @@ def read_power(source: Source, options: PowerOptions) -> PowerPart:
 def _windows(
     raw: pd.DataFrame, options: PowerOptions, findings: Findings
 ) -> tuple[pd.DataFrame, str]:
-    """Give a row per window and device, and the clock they are on."""
+    """Return a row per window and device, and the clock they are on."""
     start_s, spent_s = (numbers_of(raw, name, findings) for name in ("start_time", "elapsed_time"))
     # No window lasts 32 years (1e9 s).
     is_timed = start_s.between(0, _LAST_S) & spent_s.between(0, 1e9)

@@ -73,7 +73,7 @@ def _read_file(source: Source) -> InjectionPart:
 def _rows(table: pa.Table, metric: str, source: Source, findings: Findings) -> pd.DataFrame:
     layers = layer_names(table, "layer_name", source)
     rates = column(table, "randomness", source)
-    # Words are kept as they are written: they name the campaign where a rate is no number.
+    # Words are kept as they are written: they name the campaign where a rate is not a number.
     written = pd.Series(rates.texts().to_pandas(), dtype=object).replace("", None)
     # A golden run has no faults, whatever its rate.
     if (lacking := written.isna() & layers.ne(_GOLDEN)).any():

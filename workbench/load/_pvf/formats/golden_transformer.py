@@ -59,7 +59,7 @@ def _read_file(source: Source) -> InjectionPart:
     metric = _chosen(measures)
     unused = {name for metrics in measures for name in metrics if name != metric}
     findings.add("skipped by design", _OTHERS, len(unused), ", ".join(sorted(unused)[:8]) or None)
-    # An error is a failure of the tool, not an output that is not finite: it is no DUE.
+    # An error is a failure of the tool, not an output that is not finite: it is not a DUE.
     errors = [None if (e := entry.get("error")) is None else str(e) for entry in entries]
     failed = len(entries) - errors.count(None)
     findings.add("noted", "experiments in which the tool itself failed", failed)
@@ -78,7 +78,7 @@ def _read_file(source: Source) -> InjectionPart:
 
 
 def _measures(metrics: object) -> dict[str, float]:
-    """Give the measures of a run by name: ``{"Accuracy": {"accuracy": 0.5}}`` as one level."""
+    """Return the measures of a run by name: ``{"Accuracy": {"accuracy": 0.5}}`` as one level."""
     flat = {}
     for name, values in metrics.items() if isinstance(metrics, Mapping) else ():
         measures = values if isinstance(values, Mapping) else {name: values}

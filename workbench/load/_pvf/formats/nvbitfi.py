@@ -74,7 +74,7 @@ def _read_lines(source: Source) -> InjectionPart:
     findings.add("dropped", BAD_ROWS, int(bad.sum()), where)
     fields = fields[~bad].reset_index(drop=True)
     if fields.empty:
-        msg = f"{source.label}: no line tells of an injection; the file is cut or of another tool"
+        msg = f"{source.label}: no line reports an injection; the file is cut or of another tool"
         raise LoadError(msg)
     again = fields["count"].duplicated()
     findings.add("noted", "injection numbers that are there twice; all are kept", int(again.sum()))
@@ -102,7 +102,7 @@ def _head(name: str, bfm: int | None, **more: Any) -> pd.DataFrame:
 
 
 def _outcomes(name: str, exp: np.ndarray, category: np.ndarray, findings: Findings) -> pd.DataFrame:
-    """Give each run one input; what the tool could not judge has an error and no counts."""
+    """Add one input to each run; what the tool could not judge has an error and no counts."""
     is_due = (category > _MASKED) & (category <= _DUE)
     findings.add("assumed", _POTENTIAL, int((is_due & (category > _CERTAIN_DUE)).sum()))
     failed = category > _SDC
@@ -122,7 +122,7 @@ def _outcomes(name: str, exp: np.ndarray, category: np.ndarray, findings: Findin
 
 
 def _faults(name: str, fields: pd.DataFrame, *, is_flip: bool) -> pd.DataFrame:
-    """Give one row per bit of the mask, or one without a bit where none was flipped.
+    """Return one row per bit of the mask, or one without a bit where none was flipped.
 
     The mask of a random value is the value written, not what it flipped.
     """

@@ -39,7 +39,7 @@ _DETECTED = Column("Int64", "inputs at which the detector raised an alarm", lowe
 
 
 def role(head: bytes, source: Source) -> str:
-    """Say which table a file holds, by the names of its columns."""
+    """Describe which table a file holds, by the names of its columns."""
     if head.startswith(_MAGIC):
         try:
             names = parquet_schema(source).names
@@ -183,7 +183,7 @@ def _parquet(source: Source, findings: Findings) -> tuple[pa.Table, dict[str, li
 
 
 def is_exhaustive(source: Source, head: bytes) -> bool:
-    """Say whether a file holds every fault of a model, which another function loads."""
+    """Return whether a file holds every fault of a model, which another function loads."""
     if not head.startswith(_MAGIC):
         return False
     try:

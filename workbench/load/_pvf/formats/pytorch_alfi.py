@@ -132,7 +132,7 @@ class _Trials:
         faulty = _first_number(self.corr, _FAULTY[self.model], self.source)
         label = numbers(self.corr, "gnd_label", self.source, None)
         due = self._flags()
-        # The tool's own rate leaves out DUE and images that were wrong before, so it is no PVF.
+        # The tool's own rate leaves out DUE and images that were wrong before, so it is not a PVF.
         codes = np.where(faulty != golden, SDC, UNKNOWN)
         if due is not None:
             codes = np.where(due, DUE, codes)
@@ -199,7 +199,7 @@ def _experiments(
         msg = f"{source.label}: no column {missing} of the place that was hit"
         raise LoadError(msg)
     cells = pd.DataFrame({name: text(column(corr, name, source)).fillna("") for name in _SITE})
-    # A new experiment: another place is hit, or the images begin anew.
+    # A new experiment: another place is hit, or the images begin again.
     is_new = (cells != cells.shift()).any(axis=1).to_numpy() | (row == 0)
     exp = np.cumsum(is_new) - 1
     flips = _flips(cells[is_new].reset_index(drop=True), source)

@@ -1,4 +1,4 @@
-"""Which readers there are for results of fault injection, in the order they are asked."""
+"""Readers of results of fault injection, in the order in which they are tried."""
 
 from __future__ import annotations
 

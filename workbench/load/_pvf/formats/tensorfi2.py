@@ -19,7 +19,7 @@ NAME = "TensorFI2"
 _END = re.compile(rb"^Time for (\d+) injections: ([\d.]+(?:e[-+]?\d+)?) seconds", re.MULTILINE)
 _FIRST = re.compile(rb"\A\s*(?:\[|-?\d+(?:\.\d+)?(?:e[-+]?\d+)?\s*$)", re.MULTILINE)
 _NAN = re.compile(r"\bnan\b")
-# A list is parsed as a whole; results of millions of runs are no list of this tool.
+# A list is parsed as a whole; results of millions of runs are not lists of this tool.
 _LARGEST_BYTES = 1 << 20
 
 
@@ -53,7 +53,7 @@ def _read_file(source: Source) -> list[InjectionPart]:
     if raw[starts[-1] :].strip():
         findings.add("truncated", "a last run without its time: it was stopped")
         campaigns.append(_run(raw[starts[-1] :], (source, len(ends) + 1), findings))
-    text = "aggregates only: which faults there were, and how single inputs ended, is not told"
+    text = "aggregates only: which faults there were, and how single inputs ended, is not recorded"
     findings.add("noted", text)
     campaigns[0].findings.append(findings)
     return campaigns
@@ -77,10 +77,10 @@ def _run(raw: bytes, origin: tuple[Source, int], findings: Findings) -> Injectio
 
 def _list(text: str, source: Source) -> list[float]:
     try:
-        # Means of nothing are written as nan, which is no literal.
+        # Means of nothing are written as nan, which is not a literal.
         values = ast.literal_eval(_NAN.sub("None", text))
     except (ValueError, SyntaxError, MemoryError, RecursionError) as error:
-        msg = f"{source.label}: is no list of numbers ({str(error)[:80]}); it was probably cut off"
+        msg = f"{source.label}: is not a list of numbers ({str(error)[:80]}); probably cut off"
         raise LoadError(msg) from None
     if not isinstance(values, list) or not all(
         value is None or type(value) in {int, float} for value in values
@@ -98,6 +98,6 @@ def _lines(text: str, source: Source) -> list[float]:
         try:
             values.append(float(line))
         except ValueError:
-            msg = f"{source.label}, line {number:,}: {line[:40]!r} is no number"
+            msg = f"{source.label}, line {number:,}: {line[:40]!r} is not a number"
             raise LoadError(msg) from None
     return values

@@ -103,7 +103,7 @@ def _read_json(data: bytes, graph: RankGraph) -> None:
 def _add_node(graph: RankGraph, node: object, position: int) -> None:
     findings = graph.findings
     if not isinstance(node, dict):
-        findings.add("dropped", "entries that are no nodes", 1, f"entry {position}")
+        findings.add("dropped", "entries that are not nodes", 1, f"entry {position}")
         return
     values = _flat(node)
     # Protobuf leaves an id out if it is 0.

@@ -172,7 +172,7 @@ def version(header: bytes) -> str:
 
 
 def fields(message: bytes) -> Iterator[tuple[int, int]]:
-    """Give field number and wire type of each field; stops at the first that is no field."""
+    """Return field number and wire type of each field; stops at the first that is not a field."""
     at = 0
     pairs: list[tuple[int, int]] = []
     try:

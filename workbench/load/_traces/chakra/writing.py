@@ -141,7 +141,7 @@ def _refuse(rank: int, nodes: pd.DataFrame, edges: pd.DataFrame, *, allow_stuck:
         wrong = ids[(ids < 0) | ids.duplicated()]
         msg = (
             f"rank {rank}: ids of nodes must be unique and not negative, {_some(wrong)} "
-            "are not; number the nodes anew, and the dependencies with them"
+            "are not; renumber the nodes, and the dependencies with them"
         )
         raise LoadError(msg)
     unknown = edges.loc[~edges["node"].isin(ids), "node"]
@@ -156,9 +156,9 @@ def _refuse(rank: int, nodes: pd.DataFrame, edges: pd.DataFrame, *, allow_stuck:
     if len(dangling) or len(stuck):
         missing, cyclic = (f" ({_some(rows)})" if len(rows) else "" for rows in (dangling, stuck))
         msg = (
-            f"rank {rank} can never be worked off: {len(dangling):,} dependencies are on nodes "
+            f"rank {rank} can never finish: {len(dangling):,} dependencies are on nodes "
             f"that are not there{missing}, and {len(stuck):,} nodes are on cycles or between "
-            f"them{cyclic}. Mend or leave out these edges, or pass allow_stuck=True to write them "
+            f"them{cyclic}. Fix or leave out these edges, or pass allow_stuck=True to write them "
             "as they are"
         )
         raise LoadError(msg)
@@ -232,7 +232,7 @@ def _node(
         collective=schema.NOW.collective_name(kind.collective) if is_collective else None,
         group=str(groups[row.group]) if is_collective and row.group is not None else None,
         size_bytes=None if kind.reason else row.size_bytes,
-        # Feeders refuse nodes that do not tell, and communication of the CPU.
+        # Feeders refuse nodes without that attribute, and communication of the CPU.
         is_cpu=not is_talk and row.is_cpu is not False,
     )
     stated = {
@@ -325,7 +325,7 @@ def _direction(row: NodeRow) -> str:
 def messages_between(
     ranks: Mapping[int, Sequence[NodeRow]], described: pd.DataFrame
 ) -> dict[int, dict[int, Message]]:
-    """Give the messages of each rank by node: those whose two sides agree in number and sizes.
+    """Return the messages of each rank by node: those whose two sides agree in number and sizes.
 
     The partner is the other member of a group of two.
     """
@@ -345,7 +345,7 @@ def messages_between(
     messages: dict[int, dict[int, Message]] = {}
     for ends, of_ranks in sides.items():
         sent, received = ([size for _, size in of_ranks.get(rank, [])] for rank in ends)
-        # A message that one side lacks would keep a simulator waiting for ever.
+        # A message that one side lacks would keep a simulator waiting forever.
         if sent == received and all(sent):
             for rank, listed in of_ranks.items():
                 numbered = {node: Message(*ends, tag) for tag, (node, _) in enumerate(listed)}
@@ -374,7 +374,7 @@ def calls(
     messages: Mapping[int, Mapping[int, Message]],
     findings: Findings,
 ) -> Calls:
-    """List the collectives of each rank and group as they began; note what is no collective."""
+    """List the collectives of each rank and group as they began; note what is not a collective."""
     listed: Calls = {}
     for rank, nodes in ranks.items():
         # Ranks must list the collectives of a group in the same order, or simulators wait forever.
@@ -390,7 +390,7 @@ def calls(
 
 
 def groups_of(listed: Calls, described: pd.DataFrame, findings: Findings) -> Groups:
-    """Give the groups of the collectives numbers; note what keeps a simulator from playing them."""
+    """Enumerate the groups of the collectives; note what keeps a simulator from playing them."""
     ranks = {rank for rank, _ in listed}
     members = _members(listed, described, findings)
     # Names that are numbers first, so that they can keep their own.
@@ -415,7 +415,7 @@ def groups_of(listed: Calls, described: pd.DataFrame, findings: Findings) -> Gro
 def _members(
     listed: Calls, described: pd.DataFrame, findings: Findings
 ) -> dict[tuple[int, str], tuple[int, ...]]:
-    """Give the members of each group: those recorded, else the ranks that use its name."""
+    """Return the members of each group: those recorded, else the ranks that use its name."""
     rows = described[["rank", "group", "members"]].itertuples(index=False, name=None)
     recorded = {
         (rank, name): tuple(sorted({int(text) for text in str(members).split(",") if text.strip()}))

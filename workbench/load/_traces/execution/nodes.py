@@ -1,4 +1,4 @@
-"""What one node of a PyTorch execution trace says, in any schema since 1.0.1."""
+"""One node of a PyTorch execution trace, in any schema since 1.0.1."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def values(node: Raw, side: str) -> list[Any]:
 
 
 def tensors(arguments: list[Any], depth: int = 0) -> Iterator[TensorUse]:
-    """Give the tensors among arguments, also those in lists."""
+    """Yield the tensors among arguments, also those in lists."""
     for argument in arguments:
         if not isinstance(argument, list) or not argument:
             continue
@@ -135,7 +135,7 @@ def communication(node: Raw) -> Call | None:
 
 
 def described_groups(node: Raw, findings: Findings) -> Iterator[tuple[Group, int | None]]:
-    """Give the process groups that an initialisation node lists, and their addresses."""
+    """Yield the process groups that an initialisation node lists, and their addresses."""
     if _GROUP_INIT not in str(node.get("name", "")):
         return
     for value in values(node, "inputs"):

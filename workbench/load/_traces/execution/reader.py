@@ -154,7 +154,7 @@ def read_nodes(
 def objects(
     data: bytes, start: int, *, label: str, findings: Findings, is_closed: bool = True
 ) -> Iterator[Any]:
-    """Give the JSON values from byte ``start`` on, up to a closing bracket or the end.
+    """Yield the JSON values from byte ``start`` on, up to a closing bracket or the end.
 
     ``is_closed`` says whether a bracket is expected.
     """
@@ -196,7 +196,7 @@ def _read_piecewise(
 ) -> tuple[Document, list[Any]]:
     opening = re.search(rb'"%s"\s*:\s*\[' % re.escape(key).encode(), data)
     if opening is None:
-        msg = f"{label}: is no JSON with a list {key!r}{_first_error(data)}"
+        msg = f"{label}: is not JSON with a list {key!r}{_first_error(data)}"
         raise LoadError(msg)
     header = _header(data[: opening.start()])
     before = len(findings.frame())
@@ -224,10 +224,10 @@ def _mend(
         read = read_event(data[offset : offset + 2 * REPAIR_WINDOW])
     except Damaged as damage:
         byte = offset + damage.offset
-        msg = f"{label}, byte {byte:,}: {damage.reason}; mend the file or write it again"
+        msg = f"{label}, byte {byte:,}: {damage.reason}; fix the file or write it again"
         raise LoadError(msg) from damage
     except Incomplete as damage:
-        msg = f"{label}, byte {offset:,}: a node that does not end; mend the file or write it again"
+        msg = f"{label}, byte {offset:,}: a node that does not end; fix the file or write it again"
         raise LoadError(msg) from damage
     findings.add("repaired", read.repair or "damaged nodes", 1, f"byte {offset:,}")
     return read.event, at + len(data[offset : offset + read.end].decode("utf-8", "surrogateescape"))
@@ -292,7 +292,7 @@ def find_rank(
         )
         graph.findings.add("assumed", finding)
     if len(ranks) > 1:
-        finding = f"collectives tell different ranks: {sorted(ranks)[:8]}"
+        finding = f"collectives state different ranks: {sorted(ranks)[:8]}"
         graph.findings.add("suspicious", finding)
     return ranks.pop() if len(ranks) == 1 else None
 

@@ -68,4 +68,4 @@ def _unescape(raw: bytes) -> str:
     try:
         return str(json.loads(f'"{text}"', strict=False))
     except ValueError:
-        return text  # a token that is no string, such as a list with texts inside
+        return text  # a token that is not a string, such as a list with texts inside

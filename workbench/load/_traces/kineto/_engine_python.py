@@ -20,7 +20,7 @@ from workbench.load._traces.kineto.blocks import (
 )
 
 _SLICE_BYTES = 1 << 18
-# Spaces are taken for good: a run of them would be tried anew from each of its bytes.
+# Spaces are taken for good: a run of them would be tried again from each of its bytes.
 _NEXT_EVENT = re.compile(r'\}\s*+,?+\s*+\{\s*+"(?:ph|name|cat|pid|tid|ts|args|id|dur)"\s*:')
 _BEHIND = re.compile(rb"[\s,\]]*")
 _BETWEEN = re.compile(r"[ \t\r\n]*(,?)[ \t\r\n]*")

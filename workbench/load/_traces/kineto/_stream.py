@@ -52,7 +52,7 @@ _BLANK = b" \t\r\n\x00"
 
 
 class Engine(Protocol):
-    """What a parser offers to the reader."""
+    """Interface of a parser for the reader."""
 
     block: Block
     rows: int
@@ -236,7 +236,7 @@ class StreamReader:
         size = closing(self.window[position : self.length].data)
         if size and (read := mend_event(self._bytes(position, size))) is not None:
             return read
-        # Mending takes time that grows with the window, and most odd events are short.
+        # Repairing takes time that grows with the window, and most odd events are short.
         for size in _LOOK_AHEAD_BYTES:
             window = self._bytes(position, size)
             at_end = position + len(window) == self.length
@@ -329,7 +329,7 @@ class StreamReader:
         byte = self.offset + position
         msg = (
             f"{self.label}: cannot read the event list at byte {byte:,}: {reason}. "
-            "Mend the file there, or cut it before that byte to load what comes first"
+            "Repair the file there, or cut it before that byte to load what comes first"
         )
         raise LoadError(msg)
 
@@ -402,7 +402,7 @@ def read_ahead(stream: Stream, spare: Spare | None = None) -> Generator[ByteArra
     """Read blocks in a second thread, so that unpacking and parsing overlap.
 
     Each block has room in front for what is left of the one before, and padding behind. Two blocks
-    after it was given a block is filled anew. The only block of a small file goes to ``spare``.
+    after it was given a block is filled again. The only block of a small file goes to ``spare``.
     """
     spare = queue.SimpleQueue() if spare is None else spare
     blocks = _blocks(stream, spare)

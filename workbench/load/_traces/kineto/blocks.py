@@ -207,7 +207,7 @@ class Columns:
         self.rows += rows
 
     def used(self, count: int) -> npt.NDArray[np.bool_]:
-        """Say which of the first ``count`` texts stand in a row; before any field is taken."""
+        """Return which of the first ``count`` texts stand in a row; before any field is taken."""
         used = np.zeros(count + 1, np.bool_)
         pieces = [piece for name in ("name", "cat", "pid", "tid") for piece in self._fields[name]]
         for at in np.flatnonzero(self.slots.types != INTEGER):
@@ -269,7 +269,7 @@ class CodedTexts:
         return cls(table[np.maximum(codes, -1)], ordered)
 
     def matches(self, test: Callable[[str], bool]) -> npt.NDArray[np.bool_]:
-        """Say for each row whether its text passes ``test``; missing texts do not."""
+        """Return for each row whether its text passes ``test``; missing texts do not."""
         passed = np.zeros(len(self.texts) + 1, np.bool_)
         passed[:-1] = [test(text) for text in self.texts]
         return passed[self.codes]

@@ -328,7 +328,7 @@ def _clean(raws: Sequence[RawTrace], texts: list[str]) -> list[str]:
         code for code, text in enumerate(texts) if not text.isascii() and _SURROGATES.search(text)
     ]
     for raw in raws if bad else ():
-        # The scanner also keeps texts of events that are passed over.
+        # The scanner also keeps texts of events that are skipped.
         used = raw.columns.used(len(texts))
         raw.findings.add("repaired", _NOT_UTF8, int(used[bad].sum()))
     for code in bad:
@@ -681,7 +681,7 @@ def launches(
 
     Also returns the calls that have the id of an earlier one. Joined on the first of ``ids_of``
     (correlation, external id) that GPU rows of the file have. One launch may start many kernels
-    (CUDA graphs). Where several calls have one id, as after a counter started anew, the last one
+    (CUDA graphs). Where several calls have one id, as after a counter restarted, the last one
     before the GPU row counts.
     """
     launch = np.full(len(work), MISSING, np.int64)
@@ -722,7 +722,7 @@ def _apart(ids: IntArray, used: IntArray, files: Files) -> IntArray:
     return apart
 
 
-# Counters may start anew, so of several calls with one id the last before the GPU row counts.
+# Counters may restart, so of several calls with one id the last before the GPU row counts.
 def _nearest_call(ids: IntArray, by_id: IntArray, rows: IntArray) -> IntArray:
     distinct, number = np.unique(ids[by_id], return_inverse=True)
     at = np.minimum(np.searchsorted(distinct, ids[rows]), len(distinct) - 1)

@@ -35,7 +35,7 @@ def kineto(
     stream: Stream | None = None,
     advance: Callable[[int], object] | None = None,
 ) -> RankTables:
-    """Read one Kineto file; :func:`workbench.load.traces` is the front door.
+    """Read one Kineto file; :func:`workbench.load.traces` is the entry point.
 
     ``advance`` is called with the bytes of each block, for a progress bar.
     """
@@ -68,7 +68,7 @@ class Parser:
 
 
 def is_compiled(name: EngineName) -> bool:
-    """Return whether the engine of this name is the compiled scanner here."""
+    """Return whether the compiled scanner is used when ``name`` is requested."""
     return _engine(name) is not PythonEngine
 
 

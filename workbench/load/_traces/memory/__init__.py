@@ -1,1 +1,1 @@
-"""What the memory allocator did: PyTorch memory snapshots, and memory events of profiles."""
+"""Actions of the memory allocator: PyTorch snapshots, and memory events of profiles."""

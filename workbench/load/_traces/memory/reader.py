@@ -1,4 +1,4 @@
-"""The front door for memory: snapshots of PyTorch's allocator, or profiles that recorded it."""
+"""The entry point for memory: snapshots of PyTorch's allocator, or profiles that recorded it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def memory(path: Paths, *, rank: RankArgument = None, progress: bool = True) -> 
         A snapshot (``torch.cuda.memory._dump_snapshot``), a profile recorded with
         ``profile_memory=True``, a folder, an archive or a list of these.
     rank
-        Ranks where the files do not tell them: one number for one file, a list in order of the
+        Ranks where the files do not state them: one number for one file, a list in order of the
         files, or a dict from a part of the file name to the number.
     progress
         Whether to show a progress bar if loading traces takes more than a second.
@@ -78,7 +78,7 @@ def memory(path: Paths, *, rank: RankArgument = None, progress: bool = True) -> 
         dropped.raise_if_all()
     remarks = [*(remark.row for remark in files.remarks), *dropped.rows]
     if others := len(files.sources) - len(sources):
-        remarks.append((shown_all(path), "skipped by design", "is no snapshot", others, None))
+        remarks.append((shown_all(path), "skipped by design", "is not a snapshot", others, None))
     with guarded(shown_all(path)):
         return _assembled(read, rank, remarks)
 

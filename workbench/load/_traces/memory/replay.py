@@ -20,7 +20,7 @@ _FIELDS = ["address", "size_bytes", "stream", "phase", "stack"]
 
 @dataclass
 class Held:
-    """What a snapshot says of the end: blocks in use, and bytes that the allocator holds."""
+    """Final state in a snapshot: blocks in use, and bytes that the allocator holds."""
 
     blocks: pd.DataFrame
     reserved_bytes: int

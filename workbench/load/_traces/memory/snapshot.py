@@ -41,7 +41,7 @@ _HOW = "record again with max_entries=100000, or look at the first device alone"
 
 @dataclass
 class RankMemory:
-    """What one snapshot holds: rows of MEMORY and MEMORY_BLOCKS without a rank."""
+    """Contents of one snapshot: rows of MEMORY and MEMORY_BLOCKS without a rank."""
 
     label: str
     memory: pd.DataFrame
@@ -62,7 +62,7 @@ def looks_like(head: bytes) -> bool:
 
 
 def snapshot(source: Source) -> RankMemory:
-    """Read one snapshot; :func:`workbench.load.memory` is the front door."""
+    """Read one snapshot; :func:`workbench.load.memory` is the entry point."""
     with source.open() as stream:
         raw = stream.read(_LARGEST_BYTES + 1)
     try:
@@ -72,7 +72,7 @@ def snapshot(source: Source) -> RankMemory:
         raise LoadError(msg) from error
     del raw
     if not isinstance(content, dict) or not isinstance(content.get("segments"), list):
-        msg = f"{source.label}: is no memory snapshot: it has no list of segments"
+        msg = f"{source.label}: is not a memory snapshot: it has no list of segments"
         raise LoadError(msg)
     return _Snapshot(content, Findings(source.label)).read()
 

@@ -93,10 +93,10 @@ class _Pages:
         return pages
 
     def leaves(self, root: int) -> Iterator[IntArray]:
-        """Give the numbers of the leaf pages in order, some at a time."""
+        """Yield the numbers of the leaf pages in order, some at a time."""
         level = np.array([root], np.int64)
         for _ in range(_DEEPEST):
-            # A tree is balanced: the first page tells of its level, and every page is asked again.
+            # A tree is balanced: the first page states its level, and every page is asked again.
             if self._read(level[:1])[0, 0] == _LEAF:
                 some = max(1, _BATCH_BYTES // self._size)
                 yield from (level[at : at + some] for at in range(0, len(level), some))

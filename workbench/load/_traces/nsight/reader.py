@@ -63,12 +63,12 @@ _NOT_TOLD = (
 
 
 def looks_like(head: bytes, label: str) -> bool:  # noqa: ARG001 - same shape for all formats
-    """Say whether it may be part of an export; :func:`is_export` opens it to be sure."""
+    """Return whether a file may be part of an export; :func:`is_export` opens it to be sure."""
     return head.startswith((MAGIC, _PARQUET))
 
 
 def is_export(source: Source) -> bool:
-    """Say whether a database, or the folder around a Parquet file, is an export."""
+    """Return whether a database, or the folder around a Parquet file, is an export."""
     is_table = source.path.suffix == ".parquet"
     if is_table and (source.member or not (source.path.parent / f"{_STRINGS}.parquet").exists()):
         return False
@@ -184,7 +184,7 @@ def _tell_of_host(parts: Sequence[_Part], processes: Sequence[Process], findings
         return
     keys = [process.key for process in processes if process.key is not None]
     lost = sum(int((~np.isin(part.process, keys)).sum()) for part in parts)
-    findings.add("dropped", "rows of processes that used no GPU, whose rank nothing tells", lost)
+    findings.add("dropped", "rows of processes that used no GPU, whose rank is unknown", lost)
     if processes[0].rank is None:
         what = "processes in one file, which states no ranks: in order of their GPUs and ids"
         findings.add("assumed", what, len(processes))
@@ -214,7 +214,7 @@ class _Reader:
             parts.append(self._synchronisations())
         if self._has(_NVTX):
             parts.append(self._ranges())
-        self._findings.add("suspicious", "names that StringIds does not hold", self._unnamed)
+        self._findings.add("suspicious", "names missing from StringIds", self._unnamed)
         self._tell_of_others()
         return parts
 
@@ -357,7 +357,7 @@ class _Reader:
         return _Part(as_steps(rows, self.texts, self._findings), part.process[kept], is_gpu=False)
 
     def _sequence(self, read: Read) -> dict[str, IntArray]:
-        """Give the sequence numbers of autograd that PyTorch writes behind its operators' names."""
+        """Return the autograd sequence numbers that PyTorch appends to its operators' names."""
         stated = [_SEQUENCE.search(text or "") for text in read.texts.get("text", [])]
         if not any(stated):
             return {}
@@ -365,7 +365,7 @@ class _Reader:
         return {"Sequence number": number[read.codes["text"]]}
 
     def _annotated(self, read: Read) -> tuple[Codes, Codes]:
-        """Give name and category: PyTorch annotates its operators, users anything else."""
+        """Return name and category: PyTorch annotates its operators, users anything else."""
         texts = read.texts.get("text", [])
         split = [_OPERATOR.match(text) if text else None for text in texts]
         spelled = [
@@ -397,7 +397,7 @@ class _Reader:
         return [Process(key, ranks.get(key)) for key in keys]
 
     def gpu_rows(self) -> Iterator[tuple[IntArray, IntArray]]:
-        """Give process and device of the GPU work of each table."""
+        """Yield process and device of the GPU work of each table."""
         for table in filter(self._has, _GPU):
             read = self._read(table, ("globalPid", "deviceId")).numbers
             yield read["globalPid"], read["deviceId"]
@@ -433,7 +433,7 @@ class _Reader:
         metadata["hostname"] = host
         sessions = self._read("TARGET_INFO_SESSION_START_TIME", ("utcEpochNs",)).numbers
         starts = [value for value in sessions["utcEpochNs"].tolist() if value > 0]
-        # Times are relative to the session, unless the export was asked for wall time.
+        # Times are relative to the session, unless the export was requested in wall time.
         if starts and export.get("EXPORT_PARAM_TIME_NORMALIZE") != "true":
             metadata["baseTimeNanoseconds"] = starts[0]
         return metadata
@@ -476,7 +476,7 @@ _OF_GPU = {
 
 def _times(read: Mapping[str, IntArray]) -> tuple[IntArray, IntArray]:
     start, end = read["start"], read["end"]
-    # A row without one of its times is told by a duration that no loader takes.
+    # A row without one of its times is marked by a duration that no loader takes.
     return start, np.where((start == MISSING) | (end == MISSING), -1, end - start)
 
 

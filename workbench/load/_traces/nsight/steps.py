@@ -58,7 +58,7 @@ def as_steps(rows: Rows, texts: Texts, findings: Findings) -> Rows:
 
 
 def _number(rows: Rows, code: int, texts: Texts, findings: Findings) -> None:
-    """Give numbers to equal ranges in order of time, in each process by itself."""
+    """Enumerate equal ranges in order of time, in each process separately."""
     word = texts.all()[code]
     marked = np.flatnonzero(rows.name == code)
     marked = marked[np.argsort(rows.start[marked], kind="stable")]

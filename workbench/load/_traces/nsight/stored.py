@@ -57,7 +57,7 @@ class Stored(Protocol):
     columns: dict[str, list[str]]
 
     def has_rows(self, table: str) -> bool:
-        """Say whether a table holds anything."""
+        """Return whether a table holds anything."""
 
     def read(self, table: str, numbers: Sequence[str], texts: Sequence[str] = ()) -> Read:
         """Read the columns that the table has; numbers that it lacks are missing in all rows."""
@@ -78,7 +78,7 @@ def opened(source: Source, stream: Stream | None, findings: Findings) -> Iterato
 
 @contextmanager
 def _on_disk(source: Source, stream: Stream | None, findings: Findings) -> Iterator[Path]:
-    """Give the path of the database, unpacked where it is packed: SQLite reads plain files."""
+    """Yield the path of the database, unpacked where it is packed: SQLite reads plain files."""
     with source.path.open("rb") as file:
         is_plain = not source.member and file.read(len(MAGIC)) == MAGIC
     if is_plain:
@@ -153,7 +153,7 @@ class SqliteTables:
             self._findings.add("truncated", f"{table}: rows behind a damaged page ({reason})")
 
     def has_rows(self, table: str) -> bool:
-        """Say whether a table holds anything."""
+        """Return whether a table holds anything."""
         return any(True for _ in self._rows(f"SELECT 1 FROM {_quoted(table)} LIMIT 1", table))
 
     def read(self, table: str, numbers: Sequence[str], texts: Sequence[str] = ()) -> Read:
@@ -216,7 +216,7 @@ class SqliteTables:
                 number == MISSING and value is not None
                 for number, value in zip(values, column, strict=True)
             )
-            self._findings.add("dropped", f"values of {name} that are no number", lost)
+            self._findings.add("dropped", f"values of {name} that are not numbers", lost)
             return np.array(values, np.int64)
 
 
@@ -259,7 +259,7 @@ class ParquetTables:
                 findings.add("dropped", f"{path.name}: is damaged ({reason})")
 
     def has_rows(self, table: str) -> bool:
-        """Say whether a table holds anything."""
+        """Return whether a table holds anything."""
         return bool(pq.read_metadata(self._folder / f"{table}.parquet").num_rows)
 
     def read(self, table: str, numbers: Sequence[str], texts: Sequence[str] = ()) -> Read:
@@ -286,7 +286,7 @@ class ParquetTables:
         try:
             cast = pc.cast(column, pa.int64(), safe=False)
         except pa.ArrowException:
-            self._findings.add("dropped", f"values of {name} that are no number", len(column))
+            self._findings.add("dropped", f"values of {name} that are not numbers", len(column))
             return np.full(len(column), MISSING, np.int64)
         numbers: IntArray = pc.fill_null(cast, MISSING).to_numpy(zero_copy_only=False)
         return numbers

@@ -51,7 +51,7 @@ _MESSAGES = {
 
 
 def looks_like(head: bytes, label: str) -> bool:
-    """Say whether a file begins with packets; other protobuf files begin with the same byte."""
+    """Return whether a file begins with packets; other protobuf files begin with the same byte."""
     at, present = 0, set()
     for _ in range(_LOOKED_AT):
         try:
@@ -75,7 +75,7 @@ def looks_like(head: bytes, label: str) -> bool:
 
 
 def packets(stream: Stream, findings: Findings) -> Iterator[Any]:
-    """Give the packets in order; those that cannot be decoded are counted."""
+    """Yield the packets in order; those that cannot be decoded are counted."""
     decode = _packet_class().FromString
     for raw in _raw_packets(stream, findings):
         try:
@@ -116,7 +116,7 @@ def _raw_packets(stream: Stream, findings: Findings) -> Iterator[bytes]:
 
 
 def _split(data: bytes) -> Iterator[tuple[int, bytes | None]]:
-    """Give each whole packet with the place behind it; None for what is no packet."""
+    """Yield each whole packet with the place behind it; None for what is not a packet."""
     at = 0
     while at < len(data):
         try:

@@ -77,7 +77,7 @@ def perfetto(
     ranks = []
     for at, (pid, slices) in enumerate(by_process.items()):
         label = source.label if len(by_process) == 1 else part_label(source, pid)
-        # What is wrong with the file is told once.
+        # What is wrong with the file is reported once.
         of_rank = findings if at == 0 else Findings(label)
         of_rank.source = label
         texts = Texts()
@@ -107,7 +107,7 @@ class _Slice:
 
 @dataclass
 class _Sequence:
-    """What packets of one writer may refer to: texts by number, and defaults."""
+    """State shared by packets of one writer: texts by number, and defaults."""
 
     names: dict[int, str] = field(default_factory=dict)
     categories: dict[int, str] = field(default_factory=dict)

@@ -117,7 +117,7 @@ def _spelled(number: int, prefix: str) -> str:
 
 
 def name_collectives(records: Sequence[Records], texts: Texts, findings: Findings) -> None:
-    """Give kernels of RCCL the collective that was called, where calls of RCCL were traced.
+    """Add to RCCL kernels the collective that was called, where calls of RCCL were traced.
 
     A kernel belongs to the call inside which it was launched, on the thread that launched it, or
     whose correlation it has. The end of a group launches what was called before it.

@@ -45,7 +45,7 @@ _TRACK = ("pid", "tid", "agent_id", "queue_id", "stream_id")
 
 
 def looks_like(head: bytes, label: str) -> bool:  # noqa: ARG001 - same shape for all formats
-    """Say whether it may be one; :func:`is_rocpd` opens it to be sure."""
+    """Return whether a file may be a rocpd database; :func:`is_rocpd` opens it to be sure."""
     return head.startswith(MAGIC)
 
 
@@ -86,7 +86,7 @@ def rocpd(
             raise LoadError(msg)
         everyone = [one for reader in readers for one in reader.processes()]
     processes = _with_work(everyone)
-    idle = "processes that used no GPU, and so are no rank"
+    idle = "processes that used no GPU, and so are not ranks"
     findings.add("skipped by design", idle, len(everyone) - len(processes))
     several = len(processes) > 1
     ranks: list[RankTables] = []
@@ -94,7 +94,7 @@ def rocpd(
         if source.part not in (None, process.pid):
             continue
         label = part_label(source, process.pid) if several else source.label
-        # What is wrong with the file is told once.
+        # What is wrong with the file is reported once.
         of_rank = findings if not ranks else Findings(label)
         of_rank.source = label
         name_collectives(process.records, process.texts, of_rank)
@@ -195,7 +195,7 @@ class _Reader:
         spans = [*self._dispatches(), *self._copies(), *self._regions(), *self._samples()]
         for table in _PASSED_OVER:
             count = len(self._read(table, ["id"]).numbers["id"])
-            self._findings.add("skipped by design", f"{table} records, which are no spans", count)
+            self._findings.add("skipped by design", f"{table} records, which are not spans", count)
         listed = _rows(self._read("info_process", ["id", "pid"], ["environment"]))
         # Events refer to a process by its key, in some versions by its process id.
         told = {row[key]: row for key in ("pid", "id") for row in listed}
@@ -291,7 +291,7 @@ class _Reader:
         if category in ("kernel", "gpu_memcpy"):
             device = replaced(place["agent_id"], self._gpus)
             lacking = int(((device == MISSING) & (place["agent_id"] != MISSING)).sum())
-            self._findings.add("suspicious", "records of agents that are no GPU", lacking)
+            self._findings.add("suspicious", "records of agents that are not GPUs", lacking)
             more |= {
                 "device": device,
                 "stream": streams_or_queues(place["stream_id"], place["queue_id"]),

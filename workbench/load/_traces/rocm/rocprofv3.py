@@ -37,7 +37,7 @@ _TOOL = "rocprofiler-sdk-tool"
 _MARK = re.compile(rb'^\s*\{\s*"rocprofiler-sdk-tool"\s*:')
 _GPU = 2  # the type of an agent; 1 is a CPU
 _FLUSH_ROWS = 1 << 16
-# Records that are spans of a thread or of the GPU; others are counted and passed over.
+# Records that are spans of a thread or of the GPU; others are counted and skipped.
 _SPANS = re.compile(r"kernel_dispatch|memory_copy|memory_allocation|\w+_api")
 
 
@@ -144,7 +144,7 @@ def _tell(damage: Damaged, processes: Sequence[_Process], findings: Findings) ->
 
 @dataclass
 class _Process:
-    """What a file says of one process, before numbers are replaced by what they stand for."""
+    """Contents of a file about one process, before numbers are resolved."""
 
     pid: int | None = None
     count: int = 0
@@ -218,8 +218,8 @@ class _Process:
                         self._flush(domain, pending)
         finally:
             self._flush(domain, pending)
-            findings.add("skipped by design", f"{domain} records, which are no spans", skipped)
-            findings.add("dropped", f"{domain} records that are no objects", others)
+            findings.add("skipped by design", f"{domain} records, which are not spans", skipped)
+            findings.add("dropped", f"{domain} records that are not objects", others)
 
     def _flush(self, domain: str, pending: dict[str, list[object]]) -> None:
         block = {name: integers(values) for name, values in pending.items()}
@@ -251,7 +251,7 @@ class _Process:
             agents = np.where(is_gpu, columns["to"], agents)
         device = replaced(agents, index)
         lacking = (device == MISSING) & (agents != MISSING)
-        findings.add("suspicious", "records of agents that are no GPU", int(lacking.sum()))
+        findings.add("suspicious", "records of agents that are not GPUs", int(lacking.sum()))
         queue = columns.get("queue", np.full(len(agents), MISSING, np.int64))
         numbers = {"device": device, "stream": streams_or_queues(columns["stream"], queue)}
         return numbers | ({"bytes": columns["bytes"]} if "bytes" in columns else {})

@@ -42,7 +42,7 @@ _EVENTS = re.compile(rb'"traceEvents"\s*:\s*\[')
 
 
 def looks_like(head: bytes, label: str) -> bool:  # noqa: ARG001 - same shape for all formats
-    """Say whether a list of events names its processes as XLA does."""
+    """Return whether a list of events names its processes as XLA does."""
     # The pattern is slow to say no, and most files name no process in front.
     return b'"process_name"' in head and _HEAD.search(head) is not None
 
@@ -76,7 +76,7 @@ def xprof_json(
             lines.setdefault((key_of(event.get("pid")), key_of(event.get("tid"))), []).append(event)
         else:
             unusable += event != {}
-    findings.add("dropped", "entries that are no complete events", unusable)
+    findings.add("dropped", "entries that are not complete events", unusable)
     parts = list(_parts(lines, names, (texts, findings, tuple(args))))
     metadata: Row = {"deviceProperties": _devices(parts)}
     rows = one_kind_of_steps(parts, texts)
@@ -109,7 +109,7 @@ def _parts(
     names: Mapping[tuple[Any, Any], str],
     context: tuple[Texts, Findings, tuple[str, ...]],
 ) -> Any:
-    """Give the lines of planes as rows; lines that repeat others are told."""
+    """Yield the lines of planes as rows; lines that repeat others are told."""
     texts, findings, args = context
     streamed = {pid for pid, tid in lines if is_stream(names.get((pid, tid), ""))}
     for (pid, tid), events in lines.items():

@@ -1,4 +1,4 @@
-"""What the lines of XLA's profiles are: streams of devices, threads of hosts, or repetitions."""
+"""Lines of XLA's profiles: streams of devices, threads of hosts, or repetitions."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ class Line:
 
     @property
     def left_out(self) -> str:
-        """Say why the line has no place in the tables; '' if it has one."""
+        """Explain why the line has no place in the tables; '' if it has one."""
         if self.device is None:
             is_host = self.plane.startswith("/host:")
             return "" if is_host else f"plane {self.plane[:60]!r}, which has no place here"

@@ -51,7 +51,7 @@ _LATEST_NS = 1 << 61
 
 
 def looks_like(head: bytes, label: str) -> bool:
-    """Say whether a file begins with a plane, or is named so and begins as a message does."""
+    """Return whether a file begins with a plane, or is named so and begins as a message does."""
     named = label.lower().endswith((".xplane.pb", ".xplane.pb.gz"))
     return _HEAD.match(head) is not None or (named and head.startswith(b"\x0a"))
 
@@ -138,7 +138,7 @@ def _device(told: Mapping[str, object], device: int) -> Row:
 
 
 def _told(owners: Sequence[tuple[_Plane, Sequence[bytes]]]) -> list[dict[str, object]]:
-    """Return what statistics say that stand beside planes or kinds of events, an entry per owner.
+    """Return what statistics say that belong to planes or kinds of events, an entry per owner.
 
     Those of all owners are decoded at once.
     """
@@ -269,7 +269,7 @@ def _times(first_ns: int, offset_ps: IntArray, dur_ps: IntArray) -> tuple[IntArr
 
 
 class _OfEvents:
-    """Statistics of all events of a batch, in the order of the events; decoded when asked for."""
+    """Statistics of all events of a batch, in the order of the events; decoded on demand."""
 
     def __init__(self, data: npt.NDArray[np.uint8], stats: Fields, findings: Findings) -> None:
         order = np.argsort(stats.message, kind="stable")
@@ -283,7 +283,7 @@ class _OfEvents:
         return read
 
     def between(self, first: int, behind: int) -> tuple[IntArray, IntArray]:
-        """Give the event of each statistic, counted from ``first``, and where the statistic is."""
+        """Return the event of each statistic, counted from ``first``, and its position."""
         rows = np.arange(*np.searchsorted(self._event, [first, behind]))
         return self._event[rows] - first, rows
 

@@ -138,7 +138,7 @@ def running(
 
 
 def _chunks(work: Work, kept: Checkpoint) -> Iterator[tuple[_Span, _Tables]]:
-    """Give the chunks in order, from the folder where they are done."""
+    """Yield the chunks in order, from the folder where they are done."""
     for start, stop in kept.ranges(len(work.exp_ids)):
         tables = kept.read(start, stop)
         if tables is None:
@@ -150,7 +150,7 @@ def _chunks(work: Work, kept: Checkpoint) -> Iterator[tuple[_Span, _Tables]]:
 def _spread(
     client: Any, load: _Load, work: Work, kept: Checkpoint
 ) -> Iterator[tuple[_Span, _Tables]]:
-    """Give the chunks that are done, then the others as workers finish them."""
+    """Yield the chunks that are done, then the others as workers finish them."""
     lacking = []
     for span in kept.ranges(len(work.exp_ids)):
         tables = kept.read(*span)
@@ -249,12 +249,12 @@ class Checkpoint:
         return cls(folder, chunk_size, now, *order)
 
     def ranges(self, count: int) -> Iterator[tuple[int, int]]:
-        """Give the chunks: the first experiment, and the one after the last."""
+        """Yield the chunks: the first experiment, and the one after the last."""
         for start in range(0, count, self.chunk_size):
             yield start, min(start + self.chunk_size, count)
 
     def read(self, start: int, stop: int) -> tuple[pd.DataFrame, pd.DataFrame] | None:
-        """Give a chunk that is done, or None.
+        """Return a chunk that is done, or None.
 
         Raises
         ------
@@ -346,13 +346,13 @@ def _same_campaign(head: Path, identity: Mapping[str, Any]) -> dict[str, Any]:
 def _misfit(
     outcomes: pd.DataFrame, trials: pd.DataFrame, exp_ids: Any, *, keep_trials: bool
 ) -> str:
-    """Say why a chunk is not that of these experiments; empty if it is."""
+    """Explain why a chunk is not that of these experiments; empty if it is."""
     if "exp_id" not in outcomes or not np.array_equal(outcomes["exp_id"], exp_ids):
         return f"it does not hold experiments {exp_ids[0]} to {exp_ids[-1]} once each"
     if not keep_trials:
         return ""
     if not {"exp_id", "input_id", "outcome"} <= set(trials.columns):
-        return "its trials lack their columns"
+        return "its trials are missing columns"
     if set(trials["exp_id"]) != set(exp_ids.tolist()):
         return "its trials are missing, or of other experiments"
     sizes = trials.groupby("exp_id").size()
@@ -388,7 +388,7 @@ def _parquet(path: Path) -> pd.DataFrame:
 
 
 def outcomes_of(outputs: Any, golden: Any, *, judge: Judge = _ARGMAX) -> npt.NDArray[np.object_]:
-    """Judge outputs that are at hand already against those of the run without faults.
+    """Judge outputs that are available already against those of the run without faults.
 
     Parameters
     ----------
@@ -423,7 +423,7 @@ _NUMBERS = {"exp_id": -1, "flip": -1, "elem": -1, "bit": -1}
 
 
 def identity(work: Work) -> dict[str, Any]:
-    """Give what two runs must share to be one campaign; JSON can hold it."""
+    """Return the settings that two runs of one campaign must share, ready for JSON."""
     settings = work.settings
     labels = settings.labels
     return {
@@ -447,14 +447,14 @@ def identity(work: Work) -> dict[str, Any]:
 
 
 def _model(model: Any) -> str:
-    """Give the hash of weights and of the types they are stored in."""
+    """Return the hash of weights and of the types they are stored in."""
     kinds = [f"{name} {kept.layout.name}" for name, kept in sorted(storage(model).items())]
     text = "\n".join([sha_of(sorted(model.state_dict().items())), *kinds])
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def faults_sha(faults: pd.DataFrame) -> str:
-    """Give the sha256 of what faults do: places and effects, not what is said of them."""
+    """Return the sha256 of what faults do: places and effects, not what is said of them."""
     digest = hashlib.sha256()
     for name, missing in _NUMBERS.items():
         digest.update(faults[name].fillna(missing).to_numpy(dtype=np.int64).tobytes())
@@ -467,7 +467,7 @@ def faults_sha(faults: pd.DataFrame) -> str:
 
 
 def campaign_row(work: Work, created: pd.Timestamp) -> pd.DataFrame:
-    """Give the head of a campaign as table CAMPAIGN."""
+    """Return the head of a campaign as table CAMPAIGN."""
     settings, design = work.settings, work.faults.attrs
     hit = sorted(set(work.faults["dtype"].dropna().astype(str)))
     mitigations = [mitigation.name for mitigation in settings.mitigations]
@@ -520,7 +520,7 @@ _UNPROVEN = "chunks without check sums, by an earlier version: only places and c
 
 
 def quality(work: Work, unproven: int = 0) -> pd.DataFrame:
-    """Say what one should know before using the outcomes."""
+    """List caveats to know before using the outcomes."""
     idle = int(work.faults["param"].isna().sum())
     rows = [*work.notes, ("noted", f"judged by the engine {type(work.engine).__name__}", 1)]
     if unproven:

@@ -43,7 +43,7 @@ def exhaustive(
     """Inject every single-bit fault, one after another, and count the wrong outputs of each.
 
     Meant for linear, convolution and embedding layers of float32 models on a CPU, judged by
-    ``"argmax"`` or ``"threshold"``: their faults are worked out many at once, in about a
+    ``"argmax"`` or ``"threshold"``: their faults are computed many at once, in about a
     microsecond per site and 1,000 inputs for the shipped DLRM. All other faults are run one
     by one, 2 to 100 sites per second; such models are better sampled.
 
@@ -118,7 +118,7 @@ def _refuse_what_is_not_plain(model: Any, settings: CampaignSettings) -> None:
 
 
 def _sites(counted: list[tuple[str, list[int], Any, Any]]) -> pd.DataFrame:
-    """Give one row per site, in order of tensor, element and bit."""
+    """Return one row per site, in order of tensor, element and bit."""
     names = [param for param, *_ in counted]
     sizes = [sdc.size for *_, sdc, _ in counted]
     codes = np.repeat(np.arange(len(counted), dtype=np.int16), sizes)

@@ -153,7 +153,7 @@ class Work:
 
 
 def _measured(metric: Any, outputs: Any, labels: Any) -> float | None:
-    """Give the quality of outputs; None where a metric takes none that are not finite."""
+    """Return the quality of outputs; None where a metric takes none that are not finite."""
     try:
         return float(metric(outputs, labels))
     except (ValueError, ArithmeticError):
@@ -173,7 +173,7 @@ def trial_row(run: Any) -> dict[str, Any]:
 
 
 def metric_name(metric: Any) -> str | None:
-    """Give the name of a metric function."""
+    """Return the name of a metric function."""
     return None if metric is None else str(getattr(metric, "__name__", type(metric).__name__))
 
 
@@ -247,7 +247,7 @@ def _refuse_labels(judge: Judge, settings: CampaignSettings, count: int) -> None
 
 
 def _golden_metric(golden: Golden, settings: CampaignSettings) -> float | None:
-    """Give the quality without faults: the metric requested, or the share of right answers."""
+    """Return the quality without faults: the metric requested, or the share of right answers."""
     if settings.metric is not None:
         value = settings.metric(golden.outputs, settings.labels)
         try:
@@ -271,7 +271,7 @@ def _false_alarms(model: Any, calls: Any, alarms: Alarms) -> list[tuple[str, str
 
 
 def as_hit(population: pd.DataFrame, faults: pd.DataFrame) -> pd.DataFrame:
-    """Give the parameters with the components under which the faults were drawn."""
+    """Return the parameters with the components under which the faults were drawn."""
     drawn = faults.dropna(subset=["param", "component"]).drop_duplicates("param")
     names = dict(zip(drawn["param"].astype(str), drawn["component"].astype(str), strict=True))
     own = zip(population["param"], population["component"], strict=True)
@@ -281,7 +281,7 @@ def as_hit(population: pd.DataFrame, faults: pd.DataFrame) -> pd.DataFrame:
 
 
 def needs_every_run(judge: Judge, settings: CampaignSettings) -> bool:
-    """Say whether every run must be looked at, not only counted."""
+    """Return whether every run must be looked at, not only counted."""
     return bool(
         settings.keep_trials
         or settings.detectors
@@ -319,7 +319,7 @@ def _engine(
 
 
 def _arguments(inputs: Any) -> tuple[Any, ...]:
-    """Give the arguments of the model, for an engine that takes one batch."""
+    """Return the arguments of the model, for an engine that takes one batch."""
     calls = batches(inputs)
     if len(calls) > 1 or calls[0].kwargs:
         msg = (
@@ -351,7 +351,7 @@ class CampaignSettings:
     is_synthetic
         Whether they were generated; None: not known.
     labels
-        The right answer per input, so that faults that mend an answer are counted.
+        The right answer per input, so that faults that correct an answer are counted.
     metric
         Function of (outputs, labels) that gives one number, larger is better; measured
         for every experiment. ``"metric_drop"`` judges by it.
@@ -379,7 +379,7 @@ class CampaignSettings:
     Raises
     ------
     InjectionError
-        If the engine is unknown or the chunk size is no whole number from 1.
+        If the engine is unknown or the chunk size is not a whole number from 1.
     """
 
     name: str | None = None
@@ -419,7 +419,7 @@ class Trials:
         self._margin = margins.double().cpu().numpy()
 
     def rows(self, run: Any, exp_id: int) -> pd.DataFrame:
-        """Give one row per input."""
+        """Return one row per input."""
         names = np.array(OUTCOME_NAMES, dtype=object)
         frame = pd.DataFrame(
             {

@@ -41,7 +41,7 @@ BIT_COUNTS = {name: layout.bit_count for name, layout in LAYOUTS.items()}
 
 
 def layout_of(dtype: Any, owner: str) -> Layout:
-    """Give the layout of a torch type, or refuse its owner by name."""
+    """Return the layout of a torch type, or refuse its owner by name."""
     for layout in LAYOUTS.values():
         if layout.dtype == dtype:
             return layout
@@ -50,12 +50,12 @@ def layout_of(dtype: Any, owner: str) -> Layout:
 
 
 def as_integers(values: Any) -> Any:
-    """Give the bits of values of any type as integers of their width, without a copy."""
+    """Return the bits of values of any type as integers of their width, without a copy."""
     return values.view(getattr(torch(), f"int{8 * values.element_size()}"))
 
 
 def as_masks(bits: Any, like: Any) -> Any:
-    """Give bits (int64, not negative below 64 bits) as integers of a tensor's width."""
+    """Return bits (int64, not negative below 64 bits) as integers of a tensor's width."""
     width = 8 * like.element_size()
     bits = torch().as_tensor(bits, dtype=torch().int64)
     if width < 64:
@@ -66,20 +66,20 @@ def as_masks(bits: Any, like: Any) -> Any:
 
 
 def patterns(values: Any) -> Any:
-    """Give the bits of values as int64, without sign extension."""
+    """Return the bits of values as int64, without sign extension."""
     width = layout_of(values.dtype, "the tensor").bit_count
     wide = as_integers(values).to(torch().int64)
     return wide if width == 64 else wide & ((1 << width) - 1)
 
 
 def from_patterns(bits: Any, dtype: Any) -> Any:
-    """Give the values whose bits these are; the payload of a NaN is kept."""
+    """Return the values whose bits these are; the payload of a NaN is kept."""
     layout_of(dtype, "the tensor")
     return as_masks(bits, torch().empty(0, dtype=dtype)).view(dtype)
 
 
 def masks(bits: Ints) -> npt.NDArray[np.int64]:
-    """Give the int64 with one bit set, per bit."""
+    """Return the int64 with one bit set, per bit."""
     return np.left_shift(np.int64(1), bits.astype(np.int64))
 
 
@@ -162,7 +162,7 @@ class Stored:
         return bool(self.layout.dtype != self.computed)
 
     def codes(self, values: Any, name: str) -> Any:
-        """Give values of a parameter as stored."""
+        """Return values of a parameter as stored."""
         if not self.is_narrow:
             return values
         codes = values if self.scale is None else (values / self.scale).round()
@@ -175,19 +175,19 @@ class Stored:
         return codes
 
     def widened(self, codes: Any) -> Any:
-        """Give stored values as the model computes with them."""
+        """Return stored values as the model computes with them."""
         wide = codes.to(self.computed)
         return wide if self.scale is None else wide * self.scale
 
     def nearest(self, value: float) -> Any:
-        """Give the stored value next to a number."""
+        """Return the stored value next to a number."""
         if self.scale is not None:
             value = round(max(-_INT8_MOST - 1, min(_INT8_MOST, value / self.scale)))
         return torch().tensor(value, dtype=self.layout.dtype)
 
 
 def stored_as(model: Any, dtype: StoredType) -> Any:
-    """Give a copy of a model whose parameters are stored in a narrower type.
+    """Return a copy of a model whose parameters are stored in a narrower type.
 
     Only the storage is narrow: the model computes as before, with the stored values
     widened (weight-only quantisation). Faults hit the stored bits. Compare such a model
@@ -244,7 +244,7 @@ def _stored(parameter: Any, dtype: StoredType) -> Stored:
 
 
 def storage(model: Any, names: Iterable[str] | None = None) -> dict[str, Stored]:
-    """Say how every parameter is stored, by name; tied ones once."""
+    """Return how every parameter is stored, by name; tied ones once."""
     refuse_compiled(model)
     narrow = getattr(model, _ATTRIBUTE, {})
     if lazy := [n for n, p in model.named_parameters() if torch().nn.parameter.is_lazy(p)]:

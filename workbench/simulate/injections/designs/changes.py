@@ -1,4 +1,4 @@
-"""What faults do to a model: bits combined per element, with the values before and after."""
+"""Effects of faults on a model: bits combined per element, with the values before and after."""
 
 from __future__ import annotations
 
@@ -63,17 +63,17 @@ class Changes:
     flips: Ints
 
     def rows(self, entries: Any) -> Changes:
-        """Give some entries of the same experiments: a slice, or their positions."""
+        """Return some entries of the same experiments: a slice, or their positions."""
         return replace(self, **{name: getattr(self, name)[entries] for name in _PER_ENTRY})
 
     def part(self, start: int, stop: int) -> Changes:
-        """Give the experiments ``start`` to ``stop`` - 1, renumbered from 0."""
+        """Return the experiments ``start`` to ``stop`` - 1, renumbered from 0."""
         first, last = np.searchsorted(self.experiment, [start, stop])
         span = self.rows(slice(int(first), int(last)))
         return replace(span, experiment_count=stop - start, experiment=span.experiment - start)
 
     def only(self, experiments: Ints) -> Changes:
-        """Give some experiments (in rising order), renumbered from 0."""
+        """Return some experiments (in rising order), renumbered from 0."""
         span = self.rows(np.flatnonzero(np.isin(self.experiment, experiments)))
         numbers = np.searchsorted(experiments, span.experiment)
         return replace(span, experiment_count=len(experiments), experiment=numbers)
@@ -121,12 +121,12 @@ class _Hits:
         )
 
     def masks(self) -> _Longs:
-        """Give the bit of every row as a mask; of a row without a bit, any."""
+        """Return the bit of every row as a mask; of a row without a bit, any."""
         return masks(np.maximum(self.bit, 0))
 
 
 class _Entries(NamedTuple):
-    """What experiments change of one target; see :class:`Changes`."""
+    """Changes of one target by experiments; see :class:`Changes`."""
 
     experiment: _Longs
     elem: _Longs
@@ -241,7 +241,7 @@ def unchecked_changes(model: Any, faults: pd.DataFrame) -> Changes:
 
 
 def _activation(hits: _Hits, dtype: str) -> _Entries:
-    """Give the bits that every row clears first and flips then; the values are not known yet."""
+    """Return the bits that every row clears first and flips then; the values are not known yet."""
     mask = hits.masks()
     cleared = np.where(hits.direction >= 0, mask, 0)
     flips = np.where(hits.direction == 0, 0, mask)

@@ -35,7 +35,7 @@ _NUMBERS = {"mbf": ["flip_count", "bit_error_ratio"], "mbbf": ["burst_bits"], "v
 
 @dataclass(frozen=True)
 class FaultModel:
-    """What one experiment does to the bits it hits.
+    """Effect of one experiment on the bits it hits.
 
     Parameters
     ----------
@@ -58,7 +58,7 @@ class FaultModel:
     Raises
     ------
     InjectionError
-        If the kind is none of these, it lacks its number or is given another one's, or the
+        If the kind is not one of these, it lacks its number or is given another one's, or the
         number is out of range.
     """
 
@@ -83,7 +83,7 @@ class FaultModel:
             object.__setattr__(self, name, _number(name, getattr(self, name)))
 
     def starts(self, cells: pd.DataFrame) -> pd.DataFrame:
-        """Give the cells in which an experiment can begin."""
+        """Return the cells in which an experiment can begin."""
         if self.kind == "value":
             return cells.drop_duplicates("tensor").reset_index(drop=True)
         if self.burst_bits is None:
@@ -111,7 +111,7 @@ class FaultModel:
         return np.repeat(np.arange(count), sizes), np.concatenate([*drawn, np.zeros(0, int)])
 
     def rows(self, hits: pd.DataFrame) -> pd.DataFrame:
-        """Give the rows of the bits hit, with what only this kind knows."""
+        """Return the rows of the bits hit, with what only this kind knows."""
         hits = hits.assign(direction=None, value_after=np.nan)
         if self.burst_bits is not None:
             hits = hits.loc[hits.index.repeat(self.burst_bits)]
@@ -124,7 +124,7 @@ class FaultModel:
         return hits
 
     def provenance(self) -> dict[str, Any]:
-        """Give what the head of a campaign says of it."""
+        """Return the entry in the head of a campaign."""
         count = {"sbf": 1, "stuck0": 1, "stuck1": 1, "mbf": self.flip_count}.get(self.kind)
         return {
             "fault_model": self.kind,
@@ -188,7 +188,7 @@ def uniform_faults(
     Raises
     ------
     InjectionError
-        If ``count`` is no whole number from 1, the model has no parameters, or ``where`` or
+        If ``count`` is not a whole number from 1, the model has no parameters, or ``where`` or
         ``bits`` name none.
 
     Notes
@@ -246,7 +246,7 @@ def stratified_faults(
     Raises
     ------
     InjectionError
-        If ``sites`` is no whole number from 1, names a stratum that the model has not, or
+        If ``sites`` is not a whole number from 1, names a stratum that the model has not, or
         drops all.
     """
     rng = np.random.default_rng(seed)
@@ -391,7 +391,7 @@ def activation_faults(
 
 
 def _hits(cells: pd.DataFrame, cell: _Longs, elem: _Longs, experiment: _Longs) -> pd.DataFrame:
-    """Give one row per bit hit: an element of a cell."""
+    """Return one row per bit hit: an element of a cell."""
     param, bit = cells["param"].to_numpy(dtype=object)[cell], cells["bit"].to_numpy()[cell]
     return pd.DataFrame(
         {"exp_id": experiment, "param": param, "elem": elem, "bit": bit, "stratum": None}
@@ -426,7 +426,7 @@ def _finished(
 
 
 def chosen(model: Any, where: Where) -> pd.DataFrame:
-    """Give the tensors that ``where`` means, as table PARAMETERS."""
+    """Return the tensors that ``where`` means, as table PARAMETERS."""
     if isinstance(where, pd.DataFrame):
         population = PARAMETERS.check(where, "where").reset_index(drop=True)
         has_elements = len(population) and population["element_count"].sum()
@@ -452,7 +452,7 @@ def cells(population: pd.DataFrame, bits: Bits) -> pd.DataFrame:
     of_tensor = [np.arange(layout.bit_count) for layout in layouts]
     if bits is not None:
         wanted = np.unique(np.atleast_1d(np.asarray(bits, dtype=np.int64)))
-        refuse_if(not wanted.size, "bits: none are given; leave it out for all of them")
+        refuse_if(not wanted.size, "bits: the list is empty; omit it for all of them")
         for layout in layouts:
             refuse_outside(wanted, layout, "bits")
         of_tensor = [wanted] * len(layouts)

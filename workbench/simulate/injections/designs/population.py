@@ -78,7 +78,7 @@ def _population(rows: Iterable[tuple[str, str, str, str, str, int]]) -> pd.DataF
 
 
 def _kind(module: Any, leaf: str) -> str:
-    """Say what a parameter is for, by the module that owns it."""
+    """Describe what a parameter is for, by the module that owns it."""
     owner = type(module).__name__
     # Before the name of the leaf: a norm has weight and bias, too.
     if owner.startswith("Embedding"):
@@ -194,7 +194,7 @@ def _outputs(model: Any, inputs: Any) -> dict[str, tuple[str, int]]:
 
 
 def is_output(param: str) -> bool:
-    """Say whether a target is an activation."""
+    """Return whether a target is an activation."""
     return str(param).endswith(OUTPUT)
 
 
@@ -206,7 +206,7 @@ def verified(
     joined = {name: "category" for name in _CATEGORIES if name in faults}
     faults = FAULTS.check(faults.astype(joined), "faults")
     refuse = partial(_refuse, faults)
-    refuse(faults.duplicated(["exp_id", "flip"]), "flip", "stands twice in its experiment")
+    refuse(faults.duplicated(["exp_id", "flip"]), "flip", "appears twice in its experiment")
     sizes, types = _targets(model, activations)
     name = faults["param"].astype(object)
     is_hit = name.notna()
@@ -230,7 +230,7 @@ def verified(
 
 
 def _targets(model: Any, activations: pd.DataFrame | None) -> tuple[dict[str, int], dict[str, str]]:
-    """Give the elements and the stored type of everything faults can hit, by name."""
+    """Return the elements and the stored type of everything faults can hit, by name."""
     tensors = dict(model.named_parameters())
     stored = storage(model)
     sizes = {name: tensors[name].numel() for name in stored}

@@ -40,18 +40,18 @@ class Bounds:
     factor: float  # 2 where a margin is the difference of two outputs
 
     def is_close(self, margins: Any, rows: Any, change: Any, units: Any) -> Any:
-        """Say which margins are at the level of rounding."""
+        """Return which margins are at the level of rounding."""
         level = self.size[rows] + change * self.at(self.peak, units, rows)
         return ~(margins > self.factor * ROUNDING * EPSILON * level)
 
     def is_huge(self, change: Any, units: Any, rows: Any) -> Any:
-        """Say which changes may overflow on the way, or may not."""
+        """Return which changes may overflow on the way, or may not."""
         return ~(change * self.at(self.peak, units, rows) + self.size[rows] < LARGEST)
 
     def closeness(
         self, golden: Golden, pairs: tuple[Any, Any], change: Any, huge: Any
     ) -> Callable[[Any, slice], Any]:
-        """Give the test which outputs of pairs of unit and input are a matter of rounding."""
+        """Return the test which outputs of pairs of unit and input are a matter of rounding."""
         units, rows = pairs
 
         def close(outputs: Any, span: slice) -> Any:
@@ -63,12 +63,12 @@ class Bounds:
 
     @staticmethod
     def at(bound: Any, units: Any, rows: Any) -> Any:
-        """Give a bound for pairs of unit and input."""
+        """Return a bound for pairs of unit and input."""
         return bound[units, 0] if bound.shape[1] == 1 else bound[units, rows]
 
 
 def head_of(program: Program, golden: Golden) -> Any:
-    """Give the linear operation that gives the classes; None if the output is not that."""
+    """Return the linear operation that gives the classes; None if the output is not that."""
     node = program.output
     if golden.judge.criterion != "argmax" or node.op != "call_module":
         return None
@@ -82,7 +82,7 @@ def bounds(
     size_from: tuple[Any, Any],
     shortcut: DotShortcut | None,
 ) -> Bounds | None:
-    """Give the bounds for changes of the units of ``start``, or None if there are none.
+    """Return the bounds for changes of the units of ``start``, or None if there are none.
 
     ``size_from`` is the operation that is hit and the magnitudes it sums; ``shortcut`` the way
     through dot products, if it is to be taken.
@@ -102,7 +102,7 @@ def bounds(
 def vector_bounds(
     program: Program, golden: Golden, shortcut: DotShortcut, vector: int
 ) -> Bounds | None:
-    """Give the same for changes of the components of a vector of the dot products."""
+    """Return the same for changes of the components of a vector of the dot products."""
     node = shortcut.nodes[vector]
     try:
         size = AbsoluteRun(program, is_change=False)(node, program.golden[node].abs())
@@ -122,7 +122,7 @@ def _bounds(golden: Golden, reach: Any, peak: Any, size: Any) -> Bounds:
 
 
 def _reach(program: Program, golden: Golden, start: Any) -> tuple[Any, Any]:
-    """Give how far changes of single units carry: to the margin, and at most on the way."""
+    """Return how far changes of single units carry: to the margin, and at most on the way."""
     shape = program.golden[start].shape[1:]
     ones = torch().zeros(shape[0], *shape)
     ones[torch().arange(shape[0]), torch().arange(shape[0])] = 1
@@ -143,7 +143,7 @@ def _reach(program: Program, golden: Golden, start: Any) -> tuple[Any, Any]:
 def _reach_through(
     program: Program, golden: Golden, start: Any, shortcut: DotShortcut
 ) -> tuple[Any, Any]:
-    """Give the same where changes pass the dot products in the first vector."""
+    """Return the same where changes pass the dot products in the first vector."""
     first = shortcut.nodes[0]
     units = program.golden[start].shape[1]
     run = AbsoluteRun(program, is_change=True)
@@ -157,7 +157,7 @@ def _reach_through(
 def _vector_reach(
     program: Program, golden: Golden, shortcut: DotShortcut, vector: int
 ) -> tuple[Any, Any]:
-    """Give for the components of a vector how far they carry, and the peak."""
+    """Return for the components of a vector how far they carry, and the peak."""
     reach, _ = _reach(program, golden, shortcut.entry)
     slopes = shortcut.slopes(vector)
     components = torch().eye(slopes.shape[1])
@@ -166,7 +166,7 @@ def _vector_reach(
 
 
 def _peaks(program: Program, shortcut: DotShortcut, vector: int, ways: Any) -> Any:
-    """Give the largest numbers behind the dot products, [ways x inputs].
+    """Return the largest numbers behind the dot products, [ways x inputs].
 
     ``ways`` [ways x length of the vector] says how far changes of 1 move its components.
     """
@@ -201,11 +201,11 @@ _ADDING = {"add", "iadd", "sub", "isub", "add_", "sub_"}
 
 
 class UnboundedError(Exception):
-    """What follows holds an operation for which no bound is known."""
+    """A later operation has no known bound."""
 
 
 def slope(program: Program, node: Any) -> float | None:
-    """Give by how much an elementwise operation can enlarge a difference; None for others."""
+    """Return by how much an elementwise operation can enlarge a difference; None for others."""
     if node.op == "call_module":
         module = program.modules[node.target]
         name = type(module).__name__
@@ -218,7 +218,7 @@ def slope(program: Program, node: Any) -> float | None:
 
 
 def function_name(node: Any) -> str:
-    """Give the bare name of the function or method an operation calls."""
+    """Return the bare name of the function or method an operation calls."""
     if node.op == "call_method":
         return str(node.target)
     return str(getattr(node.target, "__name__", "")) if node.op == "call_function" else ""
@@ -238,7 +238,7 @@ class AbsoluteRun:
         self._fresh: dict[Any, Any] = {}
 
     def __call__(self, start: Any, value: Any, *, until: Any = None, head: Any = None) -> Any:
-        """Give the magnitude of the output, or of the value ``until``; raise if it has no bound.
+        """Return the magnitude of the output, or of the value ``until``; raise if it has no bound.
 
         ``start`` is the operation that gives ``value``. The outputs of ``head``, the last
         linear operation, are replaced by one, the largest difference of two.
@@ -285,7 +285,7 @@ class AbsoluteRun:
         raise UnboundedError(msg)
 
     def _is_plain(self, node: Any, name: str) -> bool:
-        """Say whether no tensor tells an operation where to look."""
+        """Return whether no tensor tells an operation where to look."""
         if name in _JOINING:
             return True
         golden = self.program.golden
@@ -322,7 +322,7 @@ class AbsoluteRun:
 
 
 def _absolute(module: Any, value: Any, bias: Any) -> Any:
-    """Give what a linear module with absolute weights makes of magnitudes."""
+    """Return the output of a linear module with absolute weights for given magnitudes."""
     weight = module.weight.abs()
     if isinstance(module, torch().nn.Conv2d):
         return module._conv_forward(value, weight, bias)
@@ -330,12 +330,12 @@ def _absolute(module: Any, value: Any, bias: Any) -> Any:
 
 
 def layer_magnitude(module: Any, value: Any) -> Any:
-    """Give how large the numbers are that a linear module sums up for an input."""
+    """Return how large the numbers are that a linear module sums up for an input."""
     return _absolute(module, value.abs(), None if module.bias is None else module.bias.abs())
 
 
 def spread(weight: Any) -> Any:
-    """Give per input the largest difference of two rows of a weight."""
+    """Return per input the largest difference of two rows of a weight."""
     return weight.amax(0) - weight.amin(0)
 
 
@@ -374,7 +374,7 @@ class DotShortcut:
         self._sound: dict[int, bool] = {}
 
     def slopes(self, vector: int, *, absolute: bool = False) -> Any:
-        """Give A[n] of a vector, [inputs x its length x outputs of the layer].
+        """Return A[n] of a vector, [inputs x its length x outputs of the layer].
 
         ``absolute`` gives the sums of magnitudes instead.
         """
@@ -399,7 +399,7 @@ class DotShortcut:
         return slopes
 
     def is_sound(self, vector: int) -> bool:
-        """Say whether the short way agrees with the long one for a vector, within rounding."""
+        """Return whether the short way agrees with the long one for a vector, within rounding."""
         if vector not in self._sound:
             node = self.nodes[vector]
             folding, golden = self.folding, self.folding.program.golden[node]
@@ -416,17 +416,17 @@ class DotShortcut:
         return self._sound[vector]
 
     def through(self, vector: int, value: Any, rows: Any) -> Any:
-        """Give the output of the linear layer where a vector has another value."""
+        """Return the output of the linear layer where a vector has another value."""
         change = value - self.folding.golden(self.nodes[vector], rows)
         added = torch().bmm(change.unsqueeze(1), self.slopes(vector)[rows]).squeeze(1)
         return self._golden[rows] + added
 
     def component(self, vector: int, change: Any, unit: Any, rows: Any) -> Any:
-        """Give the same where one component ``place`` of the vector changes by ``change``."""
+        """Return the same where one component ``place`` of the vector changes by ``change``."""
         return self._golden[rows] + change[:, None] * self.slopes(vector)[rows, unit]
 
     def passes(self, start: Any) -> bool:
-        """Say whether all that follows an operation comes through the first vector."""
+        """Return whether all that follows an operation comes through the first vector."""
         program, end = self.folding.program, self.nodes[0]
         if start is end:
             return self.is_sound(0)

@@ -36,7 +36,7 @@ from workbench.simulate.injections.engines.units import (
 class FastEngine:
     """Judges experiments on all inputs, each as fast as its place in the model allows.
 
-    Single faults in linear, convolution and embedding layers are worked out for many
+    Single faults in linear, convolution and embedding layers are computed for many
     experiments at once, and only for inputs whose decision they could change; all other
     faults, and every decision too close for that, are run exactly: from the corrupted layer
     on, on all inputs in one batch. Decisions are those of flipping in place and running the
@@ -45,7 +45,7 @@ class FastEngine:
     any decision are run as well: the counts are the same, only slower.
     """
 
-    # Of the faults worked out fast, only inputs that they cannot reach count as masked; those
+    # Of the faults computed fast, only inputs that they cannot reach count as masked; those
     # dropped as too small count as benign.
     masked_rule = "proven"
     chunk_most: ClassVar = 20_000  # experiments that a campaign gives it at once
@@ -74,7 +74,7 @@ class FastEngine:
                 )
 
     def _is_plain(self) -> bool:
-        """Say whether bounds hold: float32 on a CPU, no hooks, decisions by their margin."""
+        """Return whether bounds hold: float32 on a CPU, no hooks, decisions by their margin."""
         judge = self.golden.judge
         tensors = [*self.model.parameters(), *self.model.buffers(), self.golden.outputs]
         numbers = [tensor for tensor in tensors if tensor.dtype.is_floating_point]
@@ -91,7 +91,7 @@ class FastEngine:
         )
 
     def is_fast(self, param: str) -> bool:
-        """Say whether single faults in a parameter are worked out many at once."""
+        """Return whether single faults in a parameter are computed many at once."""
         with in_evaluation(self.model):
             return self._place(param) is not None
 
@@ -131,7 +131,7 @@ class FastEngine:
         return tally
 
     def _place(self, param: str) -> UnitSites | TableSites | None:
-        """Give the fast way for a parameter, None if it has none."""
+        """Return the fast way for a parameter, None if it has none."""
         if param not in self._places:
             self._places[param] = None
             if self._work is not None:

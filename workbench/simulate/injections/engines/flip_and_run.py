@@ -100,7 +100,7 @@ class FlipAndRun:
         return Counts(masked, benign, sdc, due, beneficial, delta)
 
     def runs(self, changes: Changes) -> Iterator[Run]:
-        """Give the experiments one after another, each put back before the next."""
+        """Yield the experiments one after another, each put back before the next."""
         bounds = np.searchsorted(changes.experiment, np.arange(changes.experiment_count + 1))
         with in_evaluation(self.model):
             for number in range(changes.experiment_count):
@@ -155,7 +155,7 @@ class FlipAndRun:
 
 
 def _delta(outputs: Any, golden: Any) -> Any:
-    """Give the largest finite change of every input's output; NaN where none is finite."""
+    """Return the largest finite change of every input's output; NaN where none is finite."""
     delta = (outputs - golden).abs().reshape(len(outputs), -1).float()
     finite = torch().isfinite(delta)
     most = torch().where(finite, delta, -1.0).amax(1)
@@ -163,7 +163,7 @@ def _delta(outputs: Any, golden: Any) -> Any:
 
 
 def largest(delta: Any) -> float:
-    """Give the largest of numbers that can be NaN."""
+    """Return the largest of numbers that can be NaN."""
     finite = delta[~torch().isnan(delta)]
     return float(finite.max()) if len(finite) else float("nan")
 
@@ -182,7 +182,7 @@ class _Corruption:
         self._is_armed = True
 
     def __call__(self, _module: Any, _args: Any, output: Any) -> Any:
-        """Give the output with the fault in every input's part."""
+        """Return the output with the fault in every input's part."""
         if not self._is_armed:
             return output
         self._is_armed = False
@@ -288,6 +288,6 @@ class Outcomes:
             getattr(self, name)[experiment] = value
 
     def counts(self) -> Counts:
-        """Give them in the form every engine gives."""
+        """Return them in the form every engine gives."""
         benign = self.input_count - self.masked - self.sdc - self.due
         return Counts(self.masked, benign, self.sdc, self.due, self.beneficial, self.max_abs_delta)

@@ -35,10 +35,10 @@ class Reexecution:
         self._calls_are_known = False
 
     def way(self, target: str) -> str:
-        """Give how faults in a parameter are run: ``graph``, ``calls`` or ``model``.
+        """Return how faults in a parameter are run: ``graph``, ``calls`` or ``model``.
 
         To be asked while the model is without faults: what a faulty run wrote over is
-        recorded anew.
+        recorded again.
         """
         # A fault that made the model write over recorded results has spoilt them.
         if self._calls is not None and not self._calls.is_replayable():
@@ -48,7 +48,7 @@ class Reexecution:
         return self._ways[target]
 
     def tensor(self, target: str) -> Any:
-        """Give a parameter by its name."""
+        """Return a parameter by its name."""
         if target not in self.tensors:
             msg = (
                 f"the model has no parameter {target!r}; it has {len(self.tensors)}, "
@@ -68,7 +68,7 @@ class Reexecution:
         return "model"
 
     def _agrees(self, target: str, way: Callable[[Sequence[str]], Any]) -> bool:
-        """Say whether a way gives the outputs of the whole model, with noise on a parameter."""
+        """Return whether a way gives the outputs of the whole model, with noise on a parameter."""
         tensor = self.tensor(target).detach()
         # A fixed seed, so that the same way is taken in every run.
         draws = torch().Generator().manual_seed(0)
@@ -95,7 +95,7 @@ class Reexecution:
         return self._recorded().replay([self.tensors[target] for target in targets])
 
     def _recorded(self) -> Any:
-        """Give the calls of the golden run, None if they cannot be given back."""
+        """Return the calls of the golden run, None if they cannot be given back."""
         if not self._calls_are_known:
             calls = CallReplay(self.model, self.inputs)
             self._calls = calls if calls.is_replayable() else None
@@ -103,7 +103,7 @@ class Reexecution:
         return self._calls
 
     def outputs(self, targets: Sequence[str]) -> Any:
-        """Give the outputs with the parameters as they now are; ``targets`` were changed."""
+        """Return the outputs with the parameters as they now are; ``targets`` were changed."""
         ways = {self._ways[target] for target in targets}
         if ways <= {"graph"}:
             return self._by_graph(targets)
@@ -178,7 +178,7 @@ class CallReplay:
                 self._first.setdefault(leaf.untyped_storage().data_ptr(), at)
 
     def is_replayable(self) -> bool:
-        """Say whether no result was overwritten after it was recorded."""
+        """Return whether no result was overwritten after it was recorded."""
         return [_version(result) for result in self._results] == self._versions
 
     def replay(self, tensors: list[Any]) -> Any:
@@ -211,7 +211,7 @@ UNTRACEABLE = (
 
 
 def same(value: Any, expected: Any) -> bool:
-    """Say whether two values are equal bit by bit, NaN and the sign of 0 included."""
+    """Return whether two values are equal bit by bit, NaN and the sign of 0 included."""
     if isinstance(value, torch().Tensor):
         if not isinstance(expected, torch().Tensor) or value.dtype != expected.dtype:
             return False
@@ -331,7 +331,7 @@ class Program:
         return node.target(*args, **kwargs)
 
     def attribute(self, name: str) -> Any:
-        """Give a parameter, buffer or constant by its dotted name."""
+        """Return a parameter, buffer or constant by its dotted name."""
         if name in self.constants:
             return self.constants[name]
         return reduce(getattr, name.split("."), self.model)
@@ -361,7 +361,7 @@ class Program:
             raise TypeError(msg)
 
     def after(self, starts: Iterable[Any]) -> set[Any]:
-        """Give the operations that depend on some, those included."""
+        """Return the operations that depend on some, those included."""
         reached = set(starts)
         for node in self.nodes:
             if node not in reached and any(source in reached for source in node.all_input_nodes):
@@ -369,7 +369,7 @@ class Program:
         return reached
 
     def following(self, *starts: Any) -> list[Any]:
-        """Give in their order the operations that depend on some and that the output needs."""
+        """Return in their order the operations that depend on some and that the output needs."""
         key = frozenset(starts)
         if key not in self._after:
             reached = self.after(starts)
@@ -379,7 +379,7 @@ class Program:
         return self._after[key]
 
     def before(self, last: Any) -> set[Any]:
-        """Give the operations that one depends on, that one included."""
+        """Return the operations that one depends on, that one included."""
         if last not in self._before:
             ancestors = {last}
             for node in reversed(self.nodes):
@@ -389,11 +389,11 @@ class Program:
         return self._before[last]
 
     def users(self, node: Any) -> list[Any]:
-        """Give the operations that read a value and matter for the output."""
+        """Return the operations that read a value and matter for the output."""
         return [user for user in node.users if user in self.needed]
 
     def sources(self, tensor: Any) -> set[Any]:
-        """Give the operations that read a parameter themselves, also where it is shared."""
+        """Return the operations that read a parameter themselves, also where it is shared."""
         address = tensor.untyped_storage().data_ptr()
 
         def holds(node: Any) -> bool:
@@ -427,7 +427,7 @@ class Program:
 
 
 def program(model: Any, inputs: tuple[Any, ...], outputs: Any) -> Program | None:
-    """Give the graph of a model if it has one that gives the golden outputs, else None."""
+    """Return the graph of a model if it has one that gives the golden outputs, else None."""
     try:
         traced = Program(model, inputs)
     except (*UNTRACEABLE, torch().fx.proxy.TraceError):

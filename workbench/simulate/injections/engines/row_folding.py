@@ -88,7 +88,7 @@ class RowFolding:
         return groups[rows].flatten(0, 1)
 
     def foldable(self, start: Any) -> bool:
-        """Say whether all that follows an operation can be run on rows."""
+        """Return whether all that follows an operation can be run on rows."""
         if start not in self._foldable:
             golden = self.program.golden
             self._foldable[start] = self.factor.get(self.program.output) == 1 and all(
@@ -98,11 +98,11 @@ class RowFolding:
         return self._foldable[start]
 
     def golden(self, node: Any, rows: Any) -> Any:
-        """Give the golden rows of a row-wise value; a copy."""
+        """Return the golden rows of a row-wise value; a copy."""
         return self._gathered(self.program.golden[node], self.factor[node], rows)
 
     def run(self, start: Any, value: Any, rows: Any, *, until: Any = None) -> Any:
-        """Give the output, or the value ``until``, if an operation gives ``value``.
+        """Return the output, or the value ``until``, if an operation gives ``value``.
 
         ``value`` has a row per entry of ``rows``, the inputs they belong to; an input may come
         often. What can be a start says ``foldable``.

@@ -27,7 +27,7 @@ _POOLS = {"MaxPool2d", "AvgPool2d"}
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """What every fast way needs: the model as a program, its rows, the measure, sizes."""
+    """Inputs of every fast way: the model as a program, its rows, the measure, sizes."""
 
     program: Program
     folding: RowFolding
@@ -90,7 +90,7 @@ class UnitSites:
             self._reached = torch().stack(largest).flatten(0, 2)
 
     def _next_linear(self) -> Any:
-        """Give the linear layer that alone reads the units, if there is one."""
+        """Return the linear layer that alone reads the units, if there is one."""
         users = self.plan.program.users(self.end)
         if not self._is_linear or len(users) != 1 or self.end is self.plan.program.output:
             return None
@@ -102,7 +102,7 @@ class UnitSites:
         return user if type(module) is torch().nn.Linear else None
 
     def _limits(self, *, is_bias: bool) -> Any:
-        """Give per element the change below which no decision changes for sure."""
+        """Return per element the change below which no decision changes for sure."""
         reach = (self.bounds.reach * self._steepness).clamp_min(_SMALLEST)
         units, room = len(self._y), self.bounds.room
         if is_bias:
@@ -141,7 +141,7 @@ class UnitSites:
         return torch().where(delta == 0, 0, count)
 
     def _moved(self, unit: Any, inside: Any, delta: Any) -> Any:
-        """Give the changed units [sites x inputs (x height x width)] after the activations."""
+        """Return the changed units [sites x inputs (x height x width)] after the activations."""
         shape = (-1,) + (1,) * (self._y.ndim - 1)
         delta = delta.view(shape)
         if inside is None:
@@ -220,7 +220,7 @@ class UnitSites:
 
 
 def unit_sites(plan: Plan, node: Any) -> UnitSites | None:
-    """Give the fast way for a layer, or None where it does not hold."""
+    """Return the fast way for a layer, or None where it does not hold."""
     program, module = plan.program, plan.program.modules[node.target]
     x = node.args[0] if len(node.args) == 1 and not node.kwargs else None
     if x is None or plan.folding.factor.get(x) != 1 or plan.folding.factor.get(node) != 1:
@@ -243,12 +243,12 @@ def unit_sites(plan: Plan, node: Any) -> UnitSites | None:
 
 
 def _by_unit(value: Any) -> Any:
-    """Give a value with its columns or channels first."""
+    """Return a value with its columns or channels first."""
     return value.transpose(0, 1).contiguous()
 
 
 def _chain(plan: Plan, node: Any) -> list[Any]:
-    """Give the activations and pools that follow a layer and act on each unit by itself."""
+    """Return the activations and pools that follow a layer and act on each unit by itself."""
     program, chain = plan.program, []
     while node is not program.output:
         users = program.users(node)
@@ -268,7 +268,7 @@ def _chain(plan: Plan, node: Any) -> list[Any]:
 
 
 def _windows(module: Any, x: Any, size: Any) -> Any:
-    """Give [channels x height x width of the kernel x inputs x output] views of the input."""
+    """Return [channels x height x width of the kernel x inputs x output] views of the input."""
     up, left = module.padding
     x = torch().nn.functional.pad(x, (left, left, up, up)).contiguous()
     inputs, channels, down, along = x.stride()
@@ -307,7 +307,7 @@ class LookedUp:
         self.weight = self.weight[kept]
 
     def pairs(self, rows: Any) -> tuple[Any, Any]:
-        """Give for sites in ``rows`` all pairs of site and looked-up place."""
+        """Return for sites in ``rows`` all pairs of site and looked-up place."""
         first = torch().searchsorted(self.rows, rows)
         count = torch().searchsorted(self.rows, rows, right=True) - first
         sites = torch().repeat_interleave(torch().arange(len(rows)), count)
@@ -400,7 +400,7 @@ class TableSites:
         )
 
     def _close_unbounded(self, value: Any, rows: Any) -> Any:
-        """Give the test for closeness where no bound is known: relative to the outputs."""
+        """Return the test for closeness where no bound is known: relative to the outputs."""
         huge = ~(value.abs() < _LARGEST_UNBOUNDED)
 
         def close(outputs: Any, span: slice) -> Any:
@@ -429,7 +429,7 @@ class TableSites:
 
 
 def table_sites(plan: Plan, node: Any) -> TableSites | None:
-    """Give the fast way for a table, or None where it does not hold."""
+    """Return the fast way for a table, or None where it does not hold."""
     program, module = plan.program, plan.program.modules[node.target]
     if type(module) not in (torch().nn.Embedding, torch().nn.EmbeddingBag):
         return None

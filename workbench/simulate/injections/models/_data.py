@@ -39,7 +39,7 @@ def clicks(count: int, seed: int) -> tuple[Array, Array, Array]:
 
 
 def area_under_curve(scores: Array, labels: Array) -> float:
-    """Give the probability that a clicked input scores above one that was not clicked."""
+    """Return the probability that a clicked input scores above one that was not clicked."""
     from scipy.stats import rankdata
 
     # Mann-Whitney: the area is the share of pairs of a hit and a miss in the right order.
@@ -164,7 +164,7 @@ _NUMBERS = 20
 
 
 def vocabulary() -> tuple[str, ...]:
-    """Give all words of the grammar; the number of a word is its position."""
+    """Return all words of the grammar; the number of a word is its position."""
     wrappers = [words for pair in (*DENIALS, *CLAIMS) for words in pair]
     evidence = [phrase for phrases in EVIDENCE.values() for phrase in phrases]
     phrases = (*wrappers, *evidence, *SYMPTOMS, *CHATTER)
@@ -220,7 +220,7 @@ def _text(draws: np.random.Generator, cause: int) -> str:
 
 
 def _wrapped(draws: np.random.Generator, wrappers: tuple[tuple[str, str], ...], cause: int) -> str:
-    """Give evidence for a cause, with what is said before and after it."""
+    """Return evidence for a cause, with what is said before and after it."""
     before, after = wrappers[int(draws.integers(len(wrappers)))]
     return f"{before} {_one(draws, EVIDENCE[CAUSES[cause]])} {after}".strip()
 

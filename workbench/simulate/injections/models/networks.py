@@ -91,7 +91,7 @@ class DLRM(nn.Module):
         self.top = nn.Sequential(*_mlp(dim + pair_count, top), nn.Linear(last, 1))
 
     def forward(self, dense: Tensor, sparse: Tensor) -> Tensor:
-        """Give one logit per input for ``dense`` [inputs x features], ``sparse`` [inputs x tables].
+        """Return a logit per input for ``dense`` [inputs x features], ``sparse`` [inputs x tables].
 
         ``sparse`` holds one row number per table.
         """
@@ -145,7 +145,7 @@ class LeNet(nn.Module):
         self.fc3 = nn.Linear(84, 10)
 
     def forward(self, images: Tensor) -> Tensor:
-        """Give ten logits per image of ``images`` [inputs x 1 x 28 x 28], values 0 to 1."""
+        """Return ten logits per image of ``images`` [inputs x 1 x 28 x 28], values 0 to 1."""
         x = self.pool1(self.relu1(self.conv1(images)))
         x = self.flat(self.pool2(self.relu2(self.conv2(x))))
         x = self.relu4(self.fc2(self.relu3(self.fc1(x))))
@@ -191,7 +191,7 @@ class Block(nn.Module):
         self.feed_forward_norm = nn.LayerNorm(dim)
 
     def forward(self, x: Tensor, is_token: Tensor) -> Tensor:
-        """Give the next representation of ``x`` [inputs x places x dim]."""
+        """Return the next representation of ``x`` [inputs x places x dim]."""
         x = self.attention_norm(x + self.attention(x, is_token))
         output: Tensor = self.feed_forward_norm(x + self.feed_forward(x))
         return output
@@ -247,7 +247,7 @@ class TicketClassifier(nn.Module):
         nn.init.normal_(self.positions.weight, 0, _START_SPREAD)
 
     def forward(self, words: Tensor) -> Tensor:
-        """Give one logit per cause for ``words`` [inputs x places], padded with 0."""
+        """Return one logit per cause for ``words`` [inputs x places], padded with 0."""
         # Word 0 is padding, which attention must not see.
         is_token = (words != 0).unsqueeze(1).unsqueeze(1)
         x = self.norm(self.words(words) + self.positions(self.place))
@@ -261,7 +261,7 @@ class Entangled(nn.Module):
     """Classify six numbers; untrained, the same every time.
 
     One layer is used twice, another module holds the same weights under a second name, the
-    input bypasses both, and one branch is computed by nobody. Faults are worked out by the
+    input bypasses both, and one branch is computed by nobody. Faults are computed by the
     way they take through all that, so it is what engines are compared on.
 
     Parameters
@@ -292,7 +292,7 @@ class Entangled(nn.Module):
             self.last = nn.Linear(16, 3)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Give three logits per row of ``x`` [inputs x 6]."""
+        """Return three logits per row of ``x`` [inputs x 6]."""
         x = torch.relu(self.first(x))
         x = x + torch.relu(self.shared(x))
         x = x + torch.tanh(self.again(self.shared(x)))
@@ -301,6 +301,6 @@ class Entangled(nn.Module):
 
 
 def entangled_inputs(count: int = 200, *, seed: int = 1) -> tuple[Tensor]:
-    """Give inputs for :class:`Entangled`, the same every time: one tensor [count x 6]."""
+    """Return inputs for :class:`Entangled`, the same every time: one tensor [count x 6]."""
     generator = torch.Generator().manual_seed(seed)
     return (torch.randn(count, 6, generator=generator),)

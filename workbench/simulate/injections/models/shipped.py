@@ -65,7 +65,7 @@ def shipped_model(name: str) -> Any:
 def shipped_inputs(
     name: str, count: int | None = None, *, seed: int | None = None
 ) -> tuple[tuple[Any, ...], Any]:
-    """Give inputs that a shipped model was not trained on, and what is right for them.
+    """Return inputs that a shipped model was not trained on, and what is right for them.
 
     Parameters
     ----------
@@ -114,7 +114,7 @@ def shipped_inputs(
 
 
 def shipped_judge(name: str) -> Judge:
-    """Give the rule by which a shipped model is judged.
+    """Return the rule by which a shipped model is judged.
 
     Parameters
     ----------
@@ -137,7 +137,7 @@ def shipped_judge(name: str) -> Judge:
 
 
 def shipped_facts(name: str) -> dict[str, Any]:
-    """Say how a shipped model was made and how good it is.
+    """Describe how a shipped model was made and how good it is.
 
     Parameters
     ----------

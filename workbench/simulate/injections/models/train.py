@@ -1,4 +1,4 @@
-"""Train a shipped model anew, for those who change it.
+"""Train a shipped model again, for those who change it.
 
 ``python -m workbench.simulate.injections.models.train dlrm data/pvf-models/dlrm.npz`` writes
 the weights, the inputs to judge them on (``dlrm_inputs.npz``) and how they were made
@@ -37,7 +37,7 @@ _MEASURED_ON = 20_000
 
 @dataclass(frozen=True)
 class Plan:
-    """How a model is trained: Adam, in batches drawn anew in every pass."""
+    """How a model is trained: Adam, in batches redrawn in every pass."""
 
     passes: int
     batch: int
@@ -115,7 +115,7 @@ def lenet(plan: Plan | None = None) -> Trained:
 
 
 def _scikit_digits() -> tuple[Array, Array]:
-    """Give 1797 digits of 64 pixels and what they are."""
+    """Return 1797 digits of 64 pixels and what they are."""
     try:
         from sklearn.datasets import load_digits
     except ImportError as error:

@@ -32,7 +32,7 @@ class Detector(Protocol):
         ...
 
     def verdicts(self) -> Any:
-        """Give one truth value per input of the last batch: a bool tensor."""
+        """Return one truth value per input of the last batch: a bool tensor."""
         ...
 
 
@@ -76,7 +76,7 @@ class Alarms:
             self._counts[name] += int(alarm.sum())
 
     def take(self) -> dict[str, int]:
-        """Give the alarms since the last time, per detector."""
+        """Return the alarms since the last time, per detector."""
         counts = self._counts
         self._counts = dict.fromkeys(self._detectors, 0)
         return counts
@@ -99,7 +99,7 @@ class RangeDetector:
         return undo.close
 
     def verdicts(self) -> Any:
-        """Give the inputs of the last batch that left some range."""
+        """Return the inputs of the last batch that left some range."""
         return self._alarm
 
     def _begin(self, *_: Any) -> None:
@@ -170,7 +170,7 @@ def output_ranges(model: Any, inputs: Any) -> dict[str, tuple[float, float]]:
         for batch in batches(inputs):
             rows.clear()
             outputs = model(*batch.args, **batch.kwargs)
-            # Rows that are no inputs (tokens, patches) cannot tell which input left the range.
+            # Rows that are not inputs (tokens, patches) cannot tell which input left the range.
             uneven |= {name for name, count in rows.items() if count != len(outputs)}
     return {name: limits for name, limits in ranges.items() if name not in uneven}
 
@@ -189,7 +189,7 @@ class Mitigation:
         return self.name
 
     def hardened(self, changes: Changes) -> Changes:
-        """Give what is left of the changes."""
+        """Return the remaining changes."""
         return changes
 
     def attach(self, model: Any) -> Callable[[], None]:  # noqa: ARG002 - for those that need it

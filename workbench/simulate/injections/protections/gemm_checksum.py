@@ -77,11 +77,11 @@ class ChecksumGemm:
         self.encoded[:, columns] = b.sum(1, dtype=torch().int64) % MODULUS
 
     def product(self, a: Any) -> Any:
-        """Give A x [B | checksum | zeros] in int32, unchecked."""
+        """Return A x [B | checksum | zeros] in int32, unchecked."""
         return int8_product(a, self.encoded)
 
     def residuals(self, product: Any) -> Any:
-        """Say per row how far a product is from its checksum, modulo 127; 0 is sound."""
+        """Return per row how far a product is from its checksum, modulo 127; 0 is sound."""
         columns = self.shape[1]
         total = product[:, :columns].sum(1, dtype=torch().int64)
         return (total - product[:, columns]) % MODULUS
@@ -128,7 +128,7 @@ def int8_product(a: Any, b: Any) -> Any:
 
 
 def _has_byte_products(values: Any) -> bool:
-    """Say whether the device multiplies bytes faster than floats."""
+    """Return whether the device multiplies bytes faster than floats."""
     if values.device.type != "cpu":
         return True
     return str(torch().backends.cpu.get_cpu_capability()).startswith("AVX512")
@@ -164,7 +164,7 @@ def gemm_checksum_trials(
     Raises
     ------
     InjectionError
-        If a size is no whole number from 1.
+        If a size is not a whole number from 1.
     MissingExtraError
         If PyTorch is not installed.
 
@@ -196,7 +196,7 @@ def gemm_checksum_trials(
 
 
 def trials(detector: str, rows: list[tuple[str, int | None, float, float]]) -> pd.DataFrame:
-    """Give (place, bit, change of the output, residual) as the table of detector trials."""
+    """Return (place, bit, change of the output, residual) as the table of detector trials."""
     frame = pd.DataFrame(rows, columns=["place", "bit", "output_change", "residual"])
     frame["bit"] = frame["bit"].astype("Int16")
     frame["detector"] = detector
@@ -210,7 +210,7 @@ def _worst(gemm: ChecksumGemm, product: Any) -> float:
 
 
 def _change(faulty: Any, golden: Any, columns: int) -> float:
-    """Give the largest change over the largest output."""
+    """Return the largest change over the largest output."""
     golden = golden[:, :columns].double()
     most = float(golden.abs().max())
     return float((faulty[:, :columns].double() - golden).abs().max()) / (most or 1.0)
@@ -235,7 +235,7 @@ class _Encoded:
     sums: Any
 
     def codes(self, weight: Any) -> Any:
-        """Give a weight, as it is now, as the int8 codes it is stored in."""
+        """Return a weight, as it is now, as the int8 codes it is stored in."""
         return (weight.detach() / self.scale).round().clamp(-_CODE_MOST - 1, _CODE_MOST).long()
 
 
@@ -271,7 +271,7 @@ class ChecksumDetector:
         return undo.close
 
     def verdicts(self) -> Any:
-        """Say for each input of the last batch whether some check failed."""
+        """Return for each input of the last batch whether some check failed."""
         if self._alarm is None:
             msg = "the checksum detector has seen no batch; attach it and run the model first"
             raise InjectionError(msg)
@@ -462,14 +462,14 @@ class ChecksumBags:
         return (codes.float() * self.scale[rows][..., None] + self.bias[rows][..., None]).sum(1)
 
     def residuals(self, rows: Any, sums: Any) -> Any:
-        """Say per bag how far its sum is from the checksum, relative to max(1, |checksum|)."""
+        """Return per bag how far its sum is from the checksum, relative to max(1, |checksum|)."""
         dim = self.codes.shape[1]
         expected = self.row_sums[rows].float() * self.scale[rows] + dim * self.bias[rows]
         return relative(sums.sum(1), expected.sum(1))
 
 
 def relative(sums: Any, expected: Any) -> Any:
-    """Give |difference| over max(1, |expected|); infinite where it is not a number."""
+    """Return |difference| over max(1, |expected|); infinite where it is not a number."""
     residual = (sums - expected).abs() / expected.abs().clamp(min=1)
     return torch().nan_to_num(residual, nan=float("inf"))
 
@@ -499,7 +499,7 @@ def embedding_bag_checksum_trials(
     Raises
     ------
     InjectionError
-        If a size is no whole number from 1.
+        If a size is not a whole number from 1.
     MissingExtraError
         If PyTorch is not installed.
 

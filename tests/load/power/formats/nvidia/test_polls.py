@@ -339,7 +339,7 @@ def test_one_index_of_two_gpus_is_two_gpus(log):
 def test_rows_that_do_not_tell_their_gpu_are_counted(log):
     read = log(HEADER, f"{stamp(0)}, 0, 70 W", f"{stamp(1)}, [N/A], 80 W")
     assert powers(read) == [70]
-    assert found(read, "do not tell their GPU")["where"] == "line 3"
+    assert found(read, "do not state their GPU")["where"] == "line 3"
 
 
 def test_gpus_without_a_column_are_told_apart_by_their_order_in_each_poll(log):
@@ -435,7 +435,7 @@ def test_stamps_that_are_none_are_counted(log, wrong):
 
 
 def test_a_file_of_other_stamps_says_what_it_expects(log):
-    with pytest.raises(LoadError, match=r"'1/31/2025 8:00' is no stamp like 2025/01/31 08:00"):
+    with pytest.raises(LoadError, match=r"'1/31/2025 8:00' is not a stamp like 2025/01/31 08:00"):
         log(HEADER, "1/31/2025 8:00, 0, 70 W")
 
 

@@ -213,7 +213,7 @@ def test_times_from_an_own_zero_are_kept_apart(read_table):
     part = read_table("elapsed_s,gpu,power_w\n0,0,1\n0.5,0,2\n")
     assert part.readings["time_ns"].tolist() == [0, SECOND // 2]
     assert part.entities["gpu0"]["clock"] == "own"
-    with pytest.raises(LoadError, match=r"about 0.25, are no times since 1970; name the column"):
+    with pytest.raises(LoadError, match=r"about 0.25, are not times since 1970; name the column"):
         read_table("time,gpu,power_w\n0,0,1\n0.5,0,2\n")
 
 
@@ -229,7 +229,7 @@ def test_cells_without_number_are_missing_and_counted(read_table):
         == expected
     )
     (row,) = part.findings.frame().query("finding == 'dropped'").to_dict("records")
-    assert row["what"] == "cells of 'power_w' that are no number; they are missing"
+    assert row["what"] == "cells of 'power_w' that are not numbers; they are missing"
     assert (row["count"], row["where"]) == (1, "line 9: much")
 
 

@@ -1,1 +1,1 @@
-"""What ``nvidia-smi`` prints, in all its forms."""
+"""Output of ``nvidia-smi``, in all its forms."""

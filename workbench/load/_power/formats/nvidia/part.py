@@ -43,7 +43,7 @@ _INSTANT = re.compile(r"\b(?:V100S?|P100|P40|P4|T4|K80|M40|M60|TITAN|GTX|RTX 20\
 
 
 def method_of(column: str, model: str | None) -> str:
-    """Say what a reading of a column means on a product.
+    """Describe what a reading of a column means on a product.
 
     Examples
     --------
@@ -106,7 +106,7 @@ def part_of(table: Table, options: PowerOptions, findings: Findings, suffix: str
 def _empty(table: Table, label: str) -> NoPowerError:
     if table.first_bad_stamp:
         return NoPowerError(
-            f"{label}: {table.first_bad_stamp!r} is no stamp like {EXAMPLE}, nor is any other "
+            f"{label}: {table.first_bad_stamp!r} is not a stamp like {EXAMPLE}, nor is any other "
             "in its column; load the file as the tool wrote it"
         )
     return NoPowerError(f"{label}: holds a header of nvidia-smi and no readings")
@@ -224,14 +224,14 @@ def part_of_file(
 _NODE, _INDEX, _UUID, _BUS, _SERIAL, _MODEL, _MIG = range(7)
 # Rows of one poll follow each other in 2 to 5 ms.
 _BURST_NS = SECOND * 3 // 100
-# Share of the polls from which their size is no accident.
+# Share of the polls from which their size is not an accident.
 _OFTEN_SHARE = 0.05
-_UNKNOWN_DEVICE = "rows that do not tell their GPU"
+_UNKNOWN_DEVICE = "rows that do not state their GPU"
 _MIG_ROWS = "rows of MIG instances, which repeat the power of the whole board"
 _ONLY_MIG = "rows of MIG instances without their board; the power of the first is taken for it"
-_ODD_BURSTS = "rows of polls in which a GPU is missing or double; nothing tells which"
+_ODD_BURSTS = "rows of polls in which a GPU is missing or double; unknown which"
 _BY_ORDER = "GPUs that are told apart by their order in each poll, for no column names them"
-_ONE = "GPUs that no column names; taken for one, the only GPU that was asked"
+_ONE = "GPUs that no column names; assumed to be one, the only GPU that was queried"
 _SHARED = "indices of several GPUs: several hosts in one file? Told apart as far as possible"
 _LOST = "readings that GPUs lack which others of their host have: lost, damaged or cut"
 _BY_UUID = "indices that several GPUs have (several hosts in one file?); told apart by UUID"
@@ -370,7 +370,7 @@ def _boards(
 
 
 def _poll_size(sizes: np.ndarray) -> int:
-    """Say how many GPUs there are: as in the fullest polls, for one may have been lost since.
+    """Return how many GPUs there are: as in the fullest polls, for one may have been lost since.
 
     Polls that ran into each other hold at least twice as many rows as most do; rare ones are odd.
     """

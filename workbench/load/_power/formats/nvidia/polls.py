@@ -32,16 +32,16 @@ def looks_like(head: bytes, label: str) -> bool:  # noqa: ARG001 - the name says
     if b"nvidia_gpu_exporter GPU capture" in head[:1000]:
         return False  # it prints the names of all columns long before its tables
     match = _HEADER.search(head)
-    # A comment or JSON that names the field is no header.
+    # A comment or JSON that names the field is not a header.
     if match is None or match[0].lstrip().startswith((b"#", b"{")):
         return lacks_header(head)
     return True
 
 
 def read_power(source: Source, options: PowerOptions) -> PowerPart:
-    """Read the log of one host; a header inside the file starts a table anew.
+    """Read the log of one host; a header inside the file starts a table again.
 
-    ``method`` is told by the column (``power.draw.instant``, ``power.draw.average``); of plain
+    ``method`` follows from the column (``power.draw.instant``, ``power.draw.average``); of plain
     ``power.draw`` only the name of the product tells it: the mean of the last second from
     Ampere on, the instant before.
     """
@@ -99,7 +99,7 @@ class QueryReader:
         columns = columns_of(header, self._options) if header else None
         if columns is None or "power" not in columns.at:
             self._refusal = (
-                "has no header, and its cells do not tell which column is power.draw; write the "
+                "has no header, and its cells do not show which column is power.draw; write the "
                 "line that nvidia-smi --query-gpu prints without noheader at its beginning"
             )
             return
@@ -136,7 +136,7 @@ _PLAIN = re.compile(r"\d+")
 
 
 def lacks_header(head: bytes) -> bool:
-    """Say whether a file begins with a stamp of ``nvidia-smi`` and names a power in W.
+    """Return whether a file begins with a stamp of ``nvidia-smi`` and names a power in W.
 
     Examples
     --------
@@ -148,7 +148,7 @@ def lacks_header(head: bytes) -> bool:
 
 
 def guessed_header(block: bytes) -> str:
-    """Write the header that a table lacks; '' if its cells do not tell which column is what.
+    """Write the header that a table lacks; '' if its cells do not show which column is what.
 
     Only the one column in W can be the power; of two, one is the limit, and nobody guesses.
     """
@@ -167,7 +167,7 @@ def guessed_header(block: bytes) -> str:
 
 
 def _kind(cells: list[str]) -> str:
-    """Say what all cells of a column are, as a header names it; '' if that is not clear."""
+    """Describe what all cells of a column are, as a header names it; '' if that is not clear."""
     subset = [cell for cell in cells if not is_missing(cell)]
     for name, pattern in _KINDS.items():
         if subset and all(pattern.fullmatch(cell) for cell in subset):

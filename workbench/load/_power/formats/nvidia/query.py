@@ -46,7 +46,7 @@ _ROLES = {
 _CUT = "a snapshot that breaks off before its power"
 _GPU_LIKE = re.compile(r"GPU \S.*")
 _DAMAGED = "GPUs with a damaged address; told by their place in the snapshot where it is whole"
-_FEWER = "snapshots with fewer GPUs than they say are attached: cut, damaged or asked for a part"
+_FEWER = "snapshots with fewer GPUs than they say are attached: cut, damaged or queried in part"
 
 
 def looks_like(head: bytes, label: str) -> bool:  # noqa: ARG001 - the name says nothing
@@ -75,7 +75,7 @@ def snapshots(lines: Iterable[tuple[int, str]], options: PowerOptions, findings:
     # Who asks for some of the GPUs (-i) gets them in every snapshot.
     is_asked = len(boards.short) == boards.snapshot_count > 1 and len(set(boards.short)) == 1
     findings.add("suspicious", _FEWER, 0 if is_asked else len(boards.short))
-    # A snapshot that lacks a GPU does not tell numbers, but the others know them.
+    # A snapshot that lacks a GPU does not number them, but the others know them.
     index_of_bus = {row["bus"]: row["index"] for row in boards.rows if row["bus"] and row["index"]}
     for row in boards.rows:
         row["index"] = row["index"] or index_of_bus.get(row["bus"], "")

@@ -108,9 +108,9 @@ def _offset_ns(moment: datetime, zone: tzinfo, fold: int) -> int:
 def _decide(
     result: np.ndarray, local: np.ndarray, is_twice: np.ndarray, shift_ns: np.ndarray
 ) -> int:
-    """Say of each stretch inside a repeated hour whether it is the first or the second one.
+    """Return for each segment inside a repeated hour whether it is the first or the second one.
 
-    Returns the first row of which nothing tells, -1 if there is none.
+    Returns the first undecided row, -1 if there is none.
     """
     edges = np.flatnonzero(np.diff(is_twice.astype(np.int8), prepend=0, append=0))
     for start, end in zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True):
@@ -144,7 +144,7 @@ _LONG = f"lines longer than {_LONGEST_LINE_BYTES >> 20} MiB"
 
 
 def blocks_of(stream: Stream, findings: Findings) -> Iterator[tuple[int, bytes]]:
-    """Give blocks of whole lines with the number of the first, damage mended and counted.
+    """Yield blocks of whole lines with the number of the first, damage repaired and counted.
 
     Only the last block may end without a line end.
     """
@@ -186,7 +186,7 @@ def _tidy(block: bytes, number: int, findings: Findings) -> bytes:
 _IDENTITY = ("node", "index", "uuid", "bus", "serial", "model", "mig")
 _NUMBERS = ("power", "limit", "clock", "busy", "temperature", "violation", "energy")
 _ODD_ROWS = "lines with more or fewer cells than the header"
-_NO_STAMP = f"lines whose first cells are no stamp like {EXAMPLE}"
+_NO_STAMP = f"lines whose first cells are not stamps like {EXAMPLE}"
 _CUT = "the last line breaks off; it is dropped"
 
 Key = tuple[str, ...]
@@ -218,7 +218,7 @@ class Table:
     clock: Clock = "local"
 
     def column(self, role: str) -> np.ndarray:
-        """Give up the numbers of a role; missing where a header has no such column."""
+        """Look up the numbers of a role; missing where a header has no such column."""
         return np.concatenate([
             batch.numbers.pop(role, np.broadcast_to(np.nan, len(batch.lines)))
             for batch in self.batches
@@ -283,7 +283,7 @@ class RowReader:
             batch.numbers[role], junk = numbers.read(cells)
             if junk.any():
                 row = int(junk.argmax())
-                text = f"cells of {columns.name(role)} that are no number; they are missing"
+                text = f"cells of {columns.name(role)} that are not numbers; they are missing"
                 where = f"line {int(lines[row]):,}: {cells[row].as_py()[:40]!r}"
                 findings.add("dropped", text, int(junk.sum()), where)
         self.table.is_stated |= self._numbers["power"].is_stated
@@ -396,12 +396,12 @@ def _parsed(
                 column_types={name: pa.string() for name in wanted},
                 include_columns=wanted,
                 strings_can_be_null=False,
-                # The block was mended before.
+                # The block was repaired before.
                 check_utf8=False,
             ),
         )
     except pa.ArrowInvalid as error:
-        text = f"lines that are no table ({str(error)[:80]})"
+        text = f"lines that are not tables ({str(error)[:80]})"
         findings.add("dropped", text, block.count(b"\n"), f"line {number:,}")
         return None, np.empty(0, np.int64)
     if bad:
@@ -432,7 +432,7 @@ _PLAIN, _STATED, _NONE, _JUNK = 0, 1, 2, 3
 
 
 def is_missing(text: str) -> bool:
-    """Say whether a cell tells that there is no value, in any of the words of the drivers."""
+    """Return whether a cell tells that there is no value, in any of the words of the drivers."""
     return text.lower() in _MISSING or (text.startswith("[") and text.endswith("]"))
 
 

@@ -43,7 +43,7 @@ class PowerColumn:
     """One column of powers: whose, where and how metered, and watts in one of its unit.
 
     ``part`` is what it meters of what the row names, e.g. ``gpu3``; "" if that itself. Cells
-    without a unit are no powers if ``needs_unit``, but 0.
+    without a unit are not powers if ``needs_unit``, but 0.
     """
 
     name: str
@@ -58,7 +58,7 @@ class PowerColumn:
 
 @dataclass(frozen=True)
 class PowerLayout:
-    """Which columns of a table are what; ``left_out`` are other powers, and why.
+    """Roles of the columns of a table; ``left_out`` are other powers, and why.
 
     ``counters`` count energy; their factors are joules in one of their unit.
     """
@@ -166,8 +166,8 @@ class Watts:
         if column.factor is not None or not column.is_mw:
             self.factor = 1.0 if column.factor is None else column.factor
             if column.factor is None:
-                # The front door takes the powers of GPUs for mW where they are that large.
-                text = "GPU powers without a unit, taken for W unless far too large; pass unit="
+                # The entry point takes the powers of GPUs for mW where they are that large.
+                text = "GPU powers without a unit, assumed to be W unless far too large; pass unit="
                 findings.add("assumed", text, 1, column.name)
             return self.factor
         texts = values[np.isfinite(values)]
@@ -191,7 +191,7 @@ def numbers(
 
 
 def has_unit(cell: str) -> bool:
-    """Say whether a cell is a number with a unit of power: ``627.40 W``."""
+    """Return whether a cell is a number with a unit of power: ``627.40 W``."""
     return _WITH_UNIT.fullmatch(cell) is not None
 
 
@@ -248,7 +248,7 @@ def _from_text(
 def _odd(
     is_known: pa.Array, name: str, lines: np.ndarray, findings: Findings
 ) -> tuple[np.ndarray, np.ndarray | None]:
-    """Read cells of which some are no plain number: ``627.40 W``, or nothing of use."""
+    """Read cells of which some are not plain numbers: ``627.40 W``, or nothing of use."""
     texts = pd.Series(is_known.to_pandas(), dtype=pd.Series([""]).dtype)
     values = pd.to_numeric(texts, errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan)
     values = values.copy()
@@ -261,7 +261,7 @@ def _odd(
     bad = remainder[~has_unit]
     if len(bad):
         shown = str(texts.iloc[int(bad[0])])[:40]
-        text = f"cells of {name!r} that are no number; they are missing"
+        text = f"cells of {name!r} that are not numbers; they are missing"
         findings.add("dropped", text, len(bad), f"line {int(lines[bad[0]]):,}: {shown}")
     return values, own if has_unit.any() else None
 
@@ -304,7 +304,7 @@ Statistic = Literal["", "mean", "other"]
 
 @dataclass(frozen=True)
 class PowerName:
-    """What the name of a column of powers says."""
+    """Parsed name of a column of powers."""
 
     # The name without unit and statistic, in lower case.
     stem: tuple[str, ...]
@@ -370,7 +370,7 @@ def ascii_unit(name: str) -> str:
 
 
 def is_damaged(name: str) -> bool:
-    """Say whether a name holds what was not UTF-8, which may have been the micro of a unit."""
+    """Return whether a name holds what was not UTF-8, which may have been the micro of a unit."""
     return "\N{REPLACEMENT CHARACTER}" in name
 
 

@@ -148,7 +148,7 @@ def time_column(names: Iterable[str]) -> str | None:
 
 
 def tells_power(names: Sequence[str]) -> bool:
-    """Say whether a table surely is one of power: by times, and powers or counters of energy."""
+    """Return whether a table surely is one of power: by times, and powers or counters of energy."""
     return time_column(names) is not None and (has_power(names) or has_counter(names))
 
 
@@ -272,7 +272,7 @@ def _bare(name: str) -> str:
 def _with_units(
     powers: Sequence[PowerColumn], options: PowerOptions, label: str
 ) -> tuple[tuple[PowerColumn, ...], list[str]]:
-    """Give every column its unit, or ask for it; GPUs without one are told by their size.
+    """Find the unit of every column, or ask for it; unlabelled GPU columns are judged by size.
 
     Beside powers that name their unit, those that do not are the second, and not taken.
     """
@@ -322,9 +322,9 @@ _ROUNDING = 1e-5
 def counters_of(
     names: Sequence[str], is_named: bool, columns_found: PowerLayout, options: PowerOptions
 ) -> tuple[list[PowerColumn], list[str]]:
-    """Give the counters of energy of a table of named things, or of nothing but counters.
+    """Return the counters of energy of a table of named things, or of nothing but counters.
 
-    Their factor is missing where the unit may be two: ``mj`` of something that is no GPU. The
+    Their factor is missing where the unit may be two: ``mj`` of something that is not a GPU. The
     second are sums of the others, which would count them twice.
     """
     used = (columns_found.time, *columns_found.identity)
@@ -386,7 +386,7 @@ def has_counter(names: Iterable[str]) -> bool:
 
 
 def falls_too_often(codes: np.ndarray, time_ns: np.ndarray, energy_j: np.ndarray) -> bool:
-    """Say whether numbers rise and fall, or never move, as energies of intervals do.
+    """Return whether numbers rise and fall, or never move, as energies of intervals do.
 
     A counter falls where it was reset: rarely, and to nearly nothing. One of a thing that is fed
     moves.
@@ -477,7 +477,7 @@ def in_their_cells(
 
 
 def is_limit(name: str) -> bool:
-    """Say whether a name is that of a limit, not of what is drawn."""
+    """Return whether a name is that of a limit, not of what is drawn."""
     words = {word.lower() for word in words_of(name)}
     return bool(words & _LIMITS) or names_a_limit(words)
 
@@ -575,7 +575,7 @@ def named(
     *,
     cells: Mapping[str, Cell] | None,
 ) -> PowerLayout:
-    """Say what the columns of a table are that the caller names; others are not read."""
+    """Build the layout from the columns that the caller names; others are not read."""
     meaning = options.columns or {}
     if missing := [reference for reference in meaning.values() if reference not in names]:
         msg = (

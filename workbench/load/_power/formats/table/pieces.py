@@ -171,7 +171,7 @@ def refuse_twice(names: Sequence[str], label: str) -> None:
 def parquet_batches(
     file: pq.ParquetFile, names: list[str], label: str, groups: list[int] | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """Give the rows of some columns, in order, and tell of damage as of a LoadError."""
+    """Yield the rows of some columns, in order; report damage as a LoadError."""
     try:
         yield from file.iter_batches(
             batch_size=BATCH_ROWS, columns=names, use_threads=False, row_groups=groups
@@ -271,7 +271,7 @@ def _blocks(
     message = "rows with another number of cells than the header"
     if bad:
         findings.add("dropped", message, len(bad), f"line {bad[0]:,}" if bad[0] else None)
-    message = "lines that a quote without its end has swallowed; mend it and load again"
+    message = "lines that a quote without its end has swallowed; repair it and load again"
     findings.add("truncated", message, swallowed, f"line {bad[0]:,}" if bad and bad[0] else None)
     findings.add("read", "rows", rows)
 
@@ -345,13 +345,13 @@ def _records(source: Source, findings: Findings) -> Iterator[tuple[int, dict[str
         if isinstance(value, dict):
             yield line, flat(value)
         else:
-            findings.add("dropped", "lines that are no JSON object", 1, f"line {line:,}")
+            findings.add("dropped", "lines that are not JSON objects", 1, f"line {line:,}")
 
 
 def flat(record: dict[str, Any]) -> dict[str, Any]:
     """Return the values of an object and of the objects in it, by their own names.
 
-    A name that several objects use is told by theirs, and so are those in an object that is one
+    A name that several objects use is qualified by theirs, as are those in an object that is one
     of several by its name: ``{"gpu0": {"power_w": 5}}`` gives ``gpu0_power_w``.
     """
     inside = [value for value in record.values() if isinstance(value, dict)]

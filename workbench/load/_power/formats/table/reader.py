@@ -157,7 +157,7 @@ def _opened(source: Source, options: PowerOptions) -> tuple[Pieces, _Reader]:
         findings.add(finding, f"column {name!r}: {why}")
     for column in table.layout.counters:
         if column.is_mw:
-            text = "counters in mj, taken for millijoules, in which drivers of GPUs count"
+            text = "counters in mj, assumed to be millijoules, in which drivers of GPUs count"
             findings.add("assumed", text, 1, column.name)
     return table, _Reader(table, options, findings, source.label)
 

@@ -1,4 +1,4 @@
-"""What ``workbench record`` wrote: Parquet parts that say how they were sampled."""
+"""Recordings of ``workbench record``: Parquet parts that state how they were sampled."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ _LONGEST_JSON = 1 << 20
 
 
 def looks_like(head: bytes, label: str) -> bool:  # noqa: ARG001 - the name says nothing
-    """Recognise the file beside the parts; the parts are told by what their end says."""
+    """Recognise the file beside the parts; the parts are recognised by their end."""
     return head.lstrip().startswith(b'{\n  "workbench_recording"')
 
 
 def read_power(source: Source, options: PowerOptions) -> PowerPart:  # noqa: ARG001 - as all readers
-    """Say what the recorder could not sample; the readings are in the parts beside it."""
+    """Report what the recorder could not sample; the readings are in the other parts."""
     with source.open() as stream:
         text = stream.read(_LONGEST_JSON)
     about: Any = None
@@ -87,7 +87,7 @@ def recorded(
         for name in STATE_COLUMNS:
             states[name] = frame[name].astype("Int64" if name in WHOLE_STATES else "float64")
     except (KeyError, ValueError, TypeError, OSError, pa.ArrowException) as error:
-        msg = f"{source.label}: is no whole part of a recording ({str(error)[:200]})"
+        msg = f"{source.label}: is not a whole part of a recording ({str(error)[:200]})"
         raise LoadError(msg) from None
     findings.add("read", "moments of sensors", len(frame))
     # A counter alone has no power to be missing.
