@@ -318,8 +318,11 @@ _GALLERY = (
     "Every figure here was drawn when this site was built, by the example in the docstring of its "
     "function, from simulated or bundled data. The titles say what these data show."
 )
-_SCRIPTS = '```{raw} html\n<script src="../_static/plotly.min.js"></script>\n'
-    '<script src="../_static/keys.js"></script>\n```'
+_SCRIPTS = "\n".join(
+    ["```{raw} html"]
+    + [f'<script src="../_static/{name}.js"></script>' for name in ("plotly.min", "keys")]
+    + ["```"]
+)
 
 
 # -- notebooks and claims -----------------------------------------------------------------------

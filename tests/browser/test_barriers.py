@@ -156,7 +156,9 @@ FOCUSED = """() => {
 @pytest.mark.parametrize("kind", ["notebook", "overview", "one file", "watch", "site: index",
                                   "site: gallery/imbalance"])  # fmt: skip
 def test_every_control_is_reached_with_the_keyboard_and_seen_to_be(kind, address, opened):
-    with opened(address(kind)) as page:
+    with opened("about:blank") as page:
+        page.emulate_media(reduced_motion="reduce")  # or what fades in is seen too late
+        page.goto(address(kind))
         frame = settled(page)
         page.wait_for_timeout(300)
         frame.evaluate("scrollTo(0, 0)")
