@@ -297,7 +297,7 @@ def _shown(name: str, code: str, figure: object, table: object) -> tuple[str, li
     data = figure.to_json().replace("</", "<\\/")  # type: ignore[attr-defined]
     called = re.sub(rf"(?<![\w.]){name}\(", f"plot.{name}(", code)
     lines = [f"## {name}", "", "```{raw} html"]
-    lines += [f'<div class="wb-figure" role="img" aria-label="{html.escape(claim)}">']
+    lines += [f'<div class="wb-figure" role="figure" aria-label="{html.escape(claim)}">']
     lines += [f'<script type="application/json">{data}</script></div>', "```", ""]
     # One import for the example and for the function that it is the example of.
     imported = re.sub(
@@ -318,9 +318,10 @@ _GALLERY = (
     "Every figure here was drawn when this site was built, by the example in the docstring of its "
     "function, from simulated or bundled data. The titles say what these data show."
 )
-_SCRIPTS = (
-    '```{raw} html\n<script src="../_static/plotly.min.js"></script>\n'
-    '<script src="../_static/gallery.js"></script>\n```'
+_SCRIPTS = "\n".join(
+    ["```{raw} html"]
+    + [f'<script src="../_static/{name}.js"></script>' for name in ("plotly.min", "keys")]
+    + ["```"]
 )
 
 
@@ -412,18 +413,19 @@ def broken_links() -> list[str]:
 
 def prepare() -> None:
     """Gather all pages and files for Sphinx."""
-    from workbench.share import _plotlyjs
+    from workbench.share import _exporter, _plotlyjs
 
     for folder in (PAGES, OUT):
         shutil.rmtree(folder, ignore_errors=True)
     static = PAGES / "_static"
     static.mkdir(parents=True)
     (PAGES / "_extra").mkdir()
-    for name in ("site.css", "gallery.js"):
+    for name in ("site.css", "site.js"):
         shutil.copyfile(DOCS / "site" / name, static / name)
     for picture in [*(DOCS / "pictures").iterdir(), *(DOCS / "site").glob("*.svg")]:
         shutil.copyfile(picture, static / picture.name)
     shutil.copyfile(_plotlyjs.path(), static / "plotly.min.js")
+    shutil.copyfile(_exporter.TEMPLATES / "wbreport" / "keys.js", static / "keys.js")
     shutil.copyfile(DOCS / "site" / "conf.py", PAGES / "conf.py")
 
 

@@ -1,5 +1,7 @@
 """Sphinx settings of the documentation site; ``docs/build.py`` copies this beside the pages."""
 
+import re
+
 from workbench import __version__
 
 project = "workbench"
@@ -26,6 +28,7 @@ html_title = "workbench"
 html_static_path = ["_static"]
 html_extra_path = ["_extra"]
 html_css_files = ["site.css"]
+html_js_files = ["site.js"]
 html_copy_source = False
 html_show_sourcelink = False
 # Summaries are fetched from other pages, which browsers refuse where pages are files.
@@ -44,3 +47,20 @@ html_theme_options = {
 html_sidebars = {name: [] for name in ("tutorial", "how_to", "notebooks", "glossary", "search")}
 html_context = {"default_mode": "auto"}
 copyright = "the workbench authors, MIT license"  # noqa: A001
+
+
+def _without_lists(app, page, template, context, doctree):  # noqa: ARG001
+    """Write parameters of long signatures as lines: Sphinx makes lists of terms without a term."""
+
+    def lines(signature):
+        text = re.sub(r"<d[ld]>", '<span class="wb-line">', signature[0])
+        return re.sub(r"</d[ld]>", "</span>", text)
+
+    context["body"] = re.sub(
+        r"<dl>\s*<dd><em class=\"sig-param.*?</dl>", lines, context.get("body", ""), flags=re.DOTALL
+    )
+
+
+def setup(app):
+    """Connect what mends pages to the events of Sphinx."""
+    app.connect("html-page-context", _without_lists)

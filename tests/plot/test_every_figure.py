@@ -11,6 +11,7 @@ import pytest
 from tests.plot.communication import communication_rows, compression_rows, region_rows
 from tests.plot.conftest import HOSTILE
 from tests.plot.fleet import work_rows
+from tests.plot.greyscale import alike_in_grey
 from tests.plot.perfmodel import graph_rows
 from tests.plot.power import energy_rows as power_energy_rows
 from tests.plot.power import limit_rows
@@ -554,6 +555,11 @@ def test_traces_are_told_apart_without_colour(noun, drawn):
         panel, symbol = look.get("xaxis"), str(marker.get("symbol"))
         looks.add((panel, pattern, symbol, dash, lightness, look["type"]))
     assert len(looks) == len(figure.data)
+
+
+@figures
+def test_no_figure_needs_colour(noun, drawn):
+    assert alike_in_grey(json.loads(drawn(noun).to_json())) == []
 
 
 @figures

@@ -90,6 +90,7 @@ def test_a_site_is_an_overview_a_page_per_notebook_and_plotly_once(
         ".workbench-report",
         "01_waits.html",
         "02_idle_time.html",
+        "assets/keys.js",
         "assets/page.css",
         "assets/page.js",
         "assets/plotly.min.js",

@@ -11,6 +11,7 @@ import tempfile
 import threading
 import time
 from dataclasses import dataclass, field, replace
+from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
@@ -38,6 +39,17 @@ _PAGE = "findings.html"
 _APPENDED = frozenset({"power logs", "failure logs", "job logs"})
 # Growing logs are read again after this many times as long as reading took.
 _PAUSE = 9
+# Who reads slowly, or with a keyboard, can stop it; a page that a tag reloads cannot be stopped.
+_FOLLOW = """<p><label><input type="checkbox" id="follow" checked> Reload every 10 s</label></p>
+<noscript><p>Reload this page to see later findings.</p></noscript>
+<script>(function () {
+  var box = document.getElementById("follow"), kept = "wb-follow";
+  try { box.checked = sessionStorage.getItem(kept) !== "no"; } catch (error) { /* no storage */ }
+  box.addEventListener("change", function () {
+    try { sessionStorage.setItem(kept, box.checked ? "yes" : "no"); } catch (error) { }
+  });
+  setInterval(function () { if (box.checked) location.reload(); }, 10000);
+})();</script>"""
 Stamp = tuple[int, int, int]
 Key = tuple[str, str]
 
@@ -284,13 +296,14 @@ class Job:
         )
         notes = "".join(f"<li>{html.escape(text)}</li>" for text in sorted(self.problems))
         unread = f"<h2>Not read</h2><ul>{notes}</ul>" * bool(notes)
+        style = files("workbench.share").joinpath("templates", "wbreport", "page.css")
         page = (
             '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
             '<meta name="viewport" content="width=device-width, initial-scale=1">'
-            '<meta http-equiv="refresh" content="10">'
-            f"<title>{len(found.findings)} findings: {html.escape(self.folder.name)}</title></head>"
-            f"<body><p>State of {_now()}, {file_count:,} files.</p>{shown.html}{unread}</body>"
-            "</html>\n"
+            f"<title>{len(found.findings)} findings: {html.escape(self.folder.name)}</title>"
+            f"<style>{style.read_text('utf-8')}</style></head>"
+            f'<body><main class="wb-page">{_FOLLOW}<p>State of {_now()}, {file_count:,} files.</p>'
+            f"{shown.html}{unread}</main></body></html>\n"
         )
         target = self.out / _PAGE
         unfinished = target.with_name(f".{_PAGE}.{os.getpid()}")

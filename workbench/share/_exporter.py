@@ -208,7 +208,8 @@ class ReportExporter(HTMLExporter):
     def assets(self) -> str:
         """Write the part of a page's head that loads its style and its scripts."""
         if self.mode == "shared":
-            names = ["page"] if self.site.href == "index.html" else ["plotly.min", "page"]
+            figures = [] if self.site.href == "index.html" else ["plotly.min", "keys"]
+            names = [*figures, "page"]
             scripts = "\n".join(f'<script src="assets/{name}.js"></script>' for name in names)
             return f'<link rel="stylesheet" href="assets/page.css">\n{scripts}'
         style = f"<style>{(_ASSETS / 'page.css').read_text(encoding='utf-8')}</style>"
@@ -222,7 +223,7 @@ class ReportExporter(HTMLExporter):
             return
         assets = folder / "assets"
         assets.mkdir()
-        for name in ("page.css", "page.js"):
+        for name in ("page.css", "page.js", "keys.js"):
             (assets / name).write_bytes((_ASSETS / name).read_bytes())
         (assets / "plotly.min.js").write_bytes(_plotlyjs.path().read_bytes())
 
@@ -236,9 +237,9 @@ class ReportExporter(HTMLExporter):
         return self._completed(page)
 
     @cached_property
-    def _scripts(self) -> tuple[str, str]:
-        library = _plotlyjs.path().read_text(encoding="utf-8")
-        return library, (_ASSETS / "page.js").read_text(encoding="utf-8")
+    def _scripts(self) -> list[str]:
+        paths = (_plotlyjs.path(), _ASSETS / "keys.js", _ASSETS / "page.js")
+        return [path.read_text(encoding="utf-8") for path in paths]
 
     def _named(self, heading: re.Match[str]) -> str:
         level, text = heading[1], plain_text(heading[2])

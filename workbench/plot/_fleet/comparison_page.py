@@ -193,7 +193,7 @@ def _section(title: str, rows: pd.DataFrame, heads: tuple[str, str] = ("A", "B")
     head = (
         f'<tr><th class="name" scope="col">{unit}</th>'
         + "".join(f'<th class="opt" scope="col">{escape(name)}</th>' for name in heads)
-        + '<th class="plot" scope="col"></th>'
+        + '<th class="plot" scope="col">drawn</th>'
         '<th class="number" scope="col">difference</th>'
         '<th class="opt interval" scope="col">interval</th>'
         '<th class="verdict" scope="col">verdict</th></tr>'
@@ -269,7 +269,7 @@ def _runs(table: pd.DataFrame) -> str:
     )
     return (
         '<table class="runs"><thead><tr><th class="name" scope="col">run</th>'
-        '<th class="plot" scope="col"></th><th scope="col">step, ms</th>'
+        '<th class="plot" scope="col">drawn</th><th scope="col">step, ms</th>'
         f"{head}</tr></thead><tbody>{body}</tbody></table>"
     )
 

@@ -11,7 +11,8 @@ import plotly.graph_objects as go
 from numpy.typing import NDArray
 
 from workbench.plot._style.lanes import KIND_ORDER, Indexed, indexed, lanes_of, merged
-from workbench.plot._style.style import COLOURS, Frame, colour, fill, left_margin
+from workbench.plot._style.palette import PATTERNS
+from workbench.plot._style.style import COLOURS, Frame, fill, left_margin
 from workbench.plot._style.text import duration, label, plural, safe
 
 # A few lanes get more height each, so that a figure of one rank is not a strip.
@@ -65,6 +66,11 @@ def drawn(
 
 def _bar(bars: pd.DataFrame, kind: str, *, names: pd.Series, first_ns: int) -> dict[str, Any]:
     low, high = heights(bars)
+    marker = fill(kind, bars=len(bars))
+    # A hairline keeps a rectangle visible however narrow it is: of its own colour, or dark where
+    # bars are too many for the pattern that tells them apart without colour.
+    is_plain = kind in PATTERNS and "pattern" not in marker
+    marker["line"] = {"width": 0.6, "color": COLOURS["ink"] if is_plain else marker["color"]}
     return {
         "name": kind,
         "orientation": "h",
@@ -72,8 +78,7 @@ def _bar(bars: pd.DataFrame, kind: str, *, names: pd.Series, first_ns: int) -> d
         "x": ((bars["end_ns"] - bars["start_ns"]) / 1e6).to_numpy(),
         "y": ((low + high) / 2).to_numpy(),
         "width": (high - low).to_numpy(),
-        # A hairline of its own colour keeps a rectangle visible however narrow it is.
-        "marker": fill(kind, bars=len(bars)) | {"line": {"width": 0.6, "color": colour(kind)}},
+        "marker": marker,
         "hovertext": _hover(bars, names),
         "customdata": bars["row"].to_numpy(),
         "hovertemplate": "%{hovertext}<extra>" + kind + "</extra>",

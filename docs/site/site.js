@@ -10,4 +10,10 @@ document.addEventListener("DOMContentLoaded", () => {
     if (entry.isIntersecting) { seen.unobserve(entry.target); draw(entry.target); }
   }), {rootMargin: "400px"});
   document.querySelectorAll(".wb-figure").forEach((target) => seen.observe(target));
+  // A table that is wider than the page can be scrolled with the keyboard, and only then.
+  const scrollable = new ResizeObserver((entries) => entries.forEach(({target}) => {
+    if (target.scrollWidth > target.clientWidth + 1) target.setAttribute("tabindex", "0");
+    else target.removeAttribute("tabindex");
+  }));
+  document.querySelectorAll(".bd-article table, .wb-figure").forEach((box) => scrollable.observe(box));
 });
