@@ -14,8 +14,6 @@ ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
 WITH_CODE = ("tutorial", "how_to")
 SEARCHED = ("mfu", "straggler", "bubbl", "mtbf", "ettr", "sdc", "rooflin")
-# Names without an example in their docstring; a list that may only get shorter.
-WITHOUT_EXAMPLE = ROOT / "tests" / "without_example.txt"
 # No noun: parts that are shown inside of others.
 PARTS = {"Explorer", "FindingCards", "Page", "static_html"}
 
@@ -54,15 +52,14 @@ def test_every_public_name_is_in_the_reference_once():
         assert {name.split(".")[1] for name in shown if name.startswith(f"{verb}.")} == public
 
 
-def test_names_without_an_example_are_those_listed_and_no_more():
-    lacking = sorted(
+def test_every_figure_and_explorer_has_an_example():
+    lacking = [
         f"{verb}.{name}"
         for verb in ("plot", "explore")
         for name, value in build.public(verb)
         if name not in PARTS and ">>>" not in (inspect.getdoc(value) or "")
-    )
-    listed = WITHOUT_EXAMPLE.read_text().split()
-    assert lacking == listed, "give new functions an example; drop those that have one"
+    ]
+    assert lacking == []
 
 
 def test_terms_of_the_glossary_are_sorted_and_name_functions_that_exist():
