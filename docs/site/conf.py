@@ -1,5 +1,7 @@
 """Sphinx settings of the documentation site; ``docs/build.py`` copies this beside the pages."""
 
+import os
+
 from workbench import __version__
 
 project = "workbench"
@@ -40,6 +42,15 @@ html_theme_options = {
     "header_links_before_dropdown": 9,
     "navigation_with_keys": False,
 }
+# Beside the sites of other versions, which docs/versions.py lists. A site alone is read as files,
+# where a browser refuses to fetch the list.
+if version_name := os.environ.get("WORKBENCH_DOCS_VERSION"):
+    html_theme_options |= {
+        "switcher": {"json_url": "../switcher.json", "version_match": version_name},
+        "check_switcher": False,
+        "navbar_end": ["version-switcher", "theme-switcher"],
+        "show_version_warning_banner": True,
+    }
 # These pages belong to no section whose pages a sidebar could list.
 html_sidebars = {name: [] for name in ("tutorial", "how_to", "notebooks", "glossary", "search")}
 html_context = {"default_mode": "auto"}
