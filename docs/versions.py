@@ -40,7 +40,8 @@ def put(site: Path, folder: Path, version: str, *, base: str) -> None:
         msg = f"{site} holds no site; build it with: python docs/build.py --version {version}"
         raise SystemExit(msg)
     shutil.rmtree(folder / version, ignore_errors=True)
-    shutil.copytree(site, folder / version)
+    # What Sphinx keeps for a next build is hidden, and no page.
+    shutil.copytree(site, folder / version, ignore=shutil.ignore_patterns(".*"))
     names = [path.name for path in folder.iterdir() if NAME.fullmatch(path.name)]
     (folder / "switcher.json").write_text(json.dumps(listed(names, base), indent=1) + "\n")
     (folder / "index.html").write_text(
@@ -57,7 +58,6 @@ def listed(names: list[str], base: str) -> list[dict[str, object]]:
     names = sorted(names, key=_order, reverse=True)
     return [
         {
-            "name": "main (in development)" if name == "main" else name,
             "version": name,
             "url": f"{base.rstrip('/')}/{name}/",
             "preferred": name == preferred(names),

@@ -5,7 +5,8 @@ import os
 from workbench import __version__
 
 project = "workbench"
-release = version = __version__
+version_name = os.environ.get("WORKBENCH_DOCS_VERSION")
+release = version = version_name or __version__
 extensions = ["myst_parser", "sphinx.ext.autodoc", "numpydoc"]
 exclude_patterns = ["site"]
 myst_heading_anchors = 4
@@ -44,11 +45,11 @@ html_theme_options = {
 }
 # Beside the sites of other versions, which docs/versions.py lists. A site alone is read as files,
 # where a browser refuses to fetch the list.
-if version_name := os.environ.get("WORKBENCH_DOCS_VERSION"):
+if version_name:
     html_theme_options |= {
         "switcher": {"json_url": "../switcher.json", "version_match": version_name},
         "check_switcher": False,
-        "navbar_end": ["version-switcher", "theme-switcher"],
+        "navbar_start": ["navbar-logo", "version-switcher"],
         "show_version_warning_banner": True,
     }
 # These pages belong to no section whose pages a sidebar could list.
