@@ -1,5 +1,6 @@
 """The documentation site: its pages, its links, its search, and the code of its tutorial."""
 
+import importlib.machinery
 import importlib.util
 import inspect
 import json
@@ -174,6 +175,73 @@ def test_results_of_another_version_are_refused(tmp_path, stale):
 def test_a_table_of_systems_without_claims_stays_as_it_is():
     text = "| a | b | explained | why | |\n| c `d` | e | f | `g` | |\n"
     assert build.with_outcomes(text, pd.DataFrame(columns=list(FIDELITY.columns))) == text
+
+
+# --- the tutorial, followed ------------------------------------------------------------------
+
+PAGE = """
+```
+python3 -m venv .venv
+. .venv/bin/activate
+```
+
+```console
+$ workbench check runs
+read   61,032  events
+$ workbench report
+```
+
+```python
+print(1)
+```
+"""
+
+
+def follower():
+    loader = importlib.machinery.SourceFileLoader("follower", str(ROOT / ".ci" / "tutorial"))
+    module = importlib.util.module_from_spec(importlib.util.spec_from_loader("follower", loader))
+    loader.exec_module(module)
+    return module
+
+
+def followed(*outputs):
+    """Compare the page with commands that gave these outputs and exit codes."""
+    module = follower()
+    printed = "".join(f"{text}<ran {code}>\n" for text, code in outputs)
+    return module.misfits(module.steps(PAGE), printed)
+
+
+def test_a_page_is_followed_command_by_command():
+    commands = [command for command, _ in follower().steps(PAGE)]
+    assert commands[:4] == [
+        "python3 -m venv .venv",
+        ". .venv/bin/activate",
+        "workbench check runs",
+        "workbench report",
+    ]
+    assert commands[4].endswith("print(1)\nBLOCK\npython -W error block_2.py")
+
+
+@pytest.mark.parametrize(
+    ("at", "output", "wrong"),
+    [
+        (2, ("read 7 events\n", 1), None),  # other numbers, and something to look at
+        (3, ("any page\n", 0), None),  # no output is shown
+        (2, ("read 7 files\n", 0), "another output of: workbench check"),
+        (2, ("", 0), "another output of: workbench check"),
+        (2, ("read 7 events\n", 2), "exit code 2 of: workbench check"),
+        (0, ("", 1), "exit code 1 of: python3"),
+    ],
+)
+def test_another_kind_of_output_or_an_error_is_told(at, output, wrong):
+    outputs = [("", 0), ("", 0), ("read 61,032 events\n", 0), ("", 0), ("1\n", 0)]
+    outputs[at] = output
+    told = followed(*outputs)
+    assert told == [] if wrong is None else told[0].startswith(wrong)
+
+
+def test_commands_that_did_not_run_are_told():
+    assert followed(("", 0))[0] == "1 of 5 commands ran"
 
 
 # --- versions ------------------------------------------------------------------------------
