@@ -51,8 +51,8 @@ fuzz: .venv/ready-to-test  ## load damaged copies of the files at hand (COUNT=10
 report: .venv/ready  ## write the notebooks as an offline site to _report/
 	$(BIN)/workbench report --out _report
 
-docs: .venv/ready-to-test  ## write the documentation site to _site/, which needs no network
-	$(BIN)/python docs/build.py
+docs: .venv/ready-to-test  ## write the documentation site to _site/ (CLAIMS=claims.json)
+	$(BIN)/python docs/build.py $(if $(CLAIMS),--claims $(CLAIMS))
 
 publish: .venv/ready-to-test .venv/browser  ## run the notebooks and save them as they are committed
 	$(BIN)/workbench publish $(PUBLISHED_WITH) notebooks/*.ipynb

@@ -1,7 +1,8 @@
 """Write the documentation site to ``_site/``: ``python docs/build.py``, or ``make docs``.
 
-``python docs/build.py claims`` also recomputes every claim, which takes minutes; without it the
-page of claims lists them with their sources.
+``--claims claims.json`` shows the results of every claim, as ``workbench fidelity --json`` wrote
+them; without it the page of claims lists them with their sources. ``--version`` and
+``--repository`` are for a site beside those of other versions (``docs/versions.py``).
 
 The pages are those of ``docs/``. Added to them are the pages made here: the reference of all
 public functions, a gallery that runs the examples of ``plot``, tables, published notebooks and
@@ -10,11 +11,13 @@ claims. Sphinx treats warnings as errors, and every internal link of the result 
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import html
 import importlib
 import inspect
 import io
+import json
 import os
 import re
 import shutil
@@ -22,6 +25,8 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import unquote, urldefrag
+
+import pandas as pd
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
@@ -95,11 +100,13 @@ def copied() -> Iterator[tuple[Path, Path]]:
         yield ROOT / name, Path(target)
 
 
-def write_copies() -> None:
+def write_copies(results: pd.DataFrame | None = None) -> None:
     """Copy the pages; links then lead to pages of the site, or to a copied file."""
     targets = {page.resolve(): target for page, target in copied()}
     for page, target in copied():
         text = relinked(page.read_text(encoding="utf-8"), page, targets)
+        if target.name == "systems.md" and results is not None:
+            text = with_outcomes(text, results)
         if target.name == "index.md":
             entries = "\n".join(f"{title} <{name}>" for title, name in CONTENTS.items())
             text += f"\n```{{toctree}}\n:hidden:\n\n{entries}\n```\n"
@@ -290,9 +297,8 @@ def example(function: object) -> tuple[str, object, object] | None:
 
 
 def _shown(name: str, code: str, figure: object, table: object) -> tuple[str, list[str]]:
-    import pandas as pd
-
-    claim = str(figure.layout.meta["claim"])  # type: ignore[attr-defined]
+    # Figures hold their texts as HTML.
+    claim = html.unescape(str(figure.layout.meta["claim"]))  # type: ignore[attr-defined]
     # A closing tag inside a text would end the script that holds the figure.
     data = figure.to_json().replace("</", "<\\/")  # type: ignore[attr-defined]
     called = re.sub(rf"(?<![\w.]){name}\(", f"plot.{name}(", code)
@@ -328,7 +334,7 @@ _SCRIPTS = "\n".join(
 # -- notebooks and claims -----------------------------------------------------------------------
 
 
-def write_notebooks() -> None:
+def write_notebooks(*, binder: str = "") -> None:
     """Write the published notebooks as pages, with their figures live, and the list of them."""
     import nbformat
 
@@ -346,6 +352,8 @@ def write_notebooks() -> None:
     site = Site(pages=(Link("../index.html", "Documentation", "Documentation"), *links))
     exporter = ReportExporter(mode="shared")
     lines = ["# Notebooks", "", "As they were published, with figures that zoom.", ""]
+    if binder:
+        lines += [f"[Run them in your browser]({binder}) on Binder, with the bundled data.", ""]
     for link, notebook in zip(links, read, strict=True):
         exporter.site = Site(pages=site.pages, href=link.href)
         body, _ = exporter.from_notebook_node(notebook)
@@ -361,15 +369,78 @@ def write_notebooks() -> None:
     (PAGES / "notebooks.md").write_text("\n".join([*lines, ""]), encoding="utf-8")
 
 
-def write_claims(*, is_computed: bool) -> None:
-    """Write the claims: recomputed now, or what is compared with which source."""
+def outcomes(path: Path) -> pd.DataFrame:
+    """Read what ``workbench fidelity --json`` wrote; refuse what lacks a claim or has another."""
+    from workbench import fidelity
+    from workbench.tables import FIDELITY
+
+    dtypes = {name: column.dtype for name, column in FIDELITY.columns.items()}
+    rows = pd.DataFrame(json.loads(path.read_text(encoding="utf-8")), columns=list(dtypes))
+    results = FIDELITY.check(rows.astype(dtypes))
+    computed = set(zip(results["noun"], results["claim"], strict=True))
+    if differing := computed ^ {(entry.noun, entry.name) for entry in fidelity.claims()}:
+        noun, name = min(differing)
+        msg = (
+            f"{path}: {len(differing)} claims are not those of this version, first {noun}: {name}; "
+            f"write the file anew with: workbench fidelity --json > {path}"
+        )
+        raise SystemExit(msg)
+    return results
+
+
+def with_outcomes(text: str, results: pd.DataFrame) -> str:
+    """Put beside each name of claims in the table of systems how they ended in this build."""
     from workbench import fidelity
 
+    counts = {str(noun): _counted(fidelity.summary(rows)) for noun, rows in by_noun(results)}
+
+    def told(row: re.Match[str]) -> str:
+        links = re.sub(
+            r"`(\w+)`",
+            lambda name: f"[{name[0]}](claims.md#{name[1]}): {counts[name[1]]}",
+            row[2],
+        )
+        return f"{row[1]}{links} |"
+
+    head = "| `workbench fidelity` |"
+    text = text.replace(head, "| `workbench fidelity`, numbers compared in this build |")
+    # The last cell of a row.
+    return re.sub(r"^(\|.*\| )(`\w+`(?:, `\w+`)*) \|$", told, text, flags=re.MULTILINE)
+
+
+def by_noun(results: pd.DataFrame) -> Iterator[tuple[object, pd.DataFrame]]:
+    """Give the results by what the claims are about, in the order of the alphabet."""
+    yield from results.groupby(results["noun"].astype(object))
+
+
+def _counted(summary: str) -> str:
+    counts = [count for count in summary.split(", ") if not count.startswith("0 ")]
+    return ", ".join(counts).replace("absent", "skipped")
+
+
+def _binder(repository: str, version: str) -> str:
+    """Give the address that starts the notebooks of a public repository, if one is named."""
+    if not repository:
+        return ""
+    return f"https://mybinder.org/v2/gh/{repository}/{version or 'HEAD'}?urlpath=lab/tree/notebooks"
+
+
+def write_claims(results: pd.DataFrame | None = None) -> None:
+    """Write the claims: their results, or what is compared with which source."""
+    from workbench import __version__, fidelity
+
     lines = ["# Claims", "", _CLAIMS, ""]
-    if is_computed:
-        lines += ["```{raw} html", fidelity.html(fidelity.run()), "```"]
+    if results is not None:
+        lines += [
+            f"Computed for this build of version {__version__}: "
+            f"**{_counted(fidelity.summary(results))}**. *Short*: the printed number is missed, as "
+            "the claim says beforehand. *Skipped*, or *absent*: a data set was not at hand.",
+            "",
+        ]
+        for noun, rows in by_noun(results):
+            lines += [f"## {noun}", "", "```{raw} html", fidelity.html(rows), "```", ""]
     else:
-        lines += ["| about | claim | printed by | data set |", "|---|---|---|---|"]
+        lines += [_NOT_RUN, "", "| about | claim | printed by | data set |", "|---|---|---|---|"]
         for claim in fidelity.claims():
             cells = (
                 f"`{claim.noun}`",
@@ -386,6 +457,11 @@ _CLAIMS = (
     "of them on your machine, prints each beside the printed one, and ends with exit code 1 if one "
     "fails; `workbench fidelity traces` those about traces. [Published systems](systems.md) says "
     "which systems that makes reproduced, explained or not checkable."
+)
+_NOT_RUN = (
+    "**The claims were not run in this build.** `workbench fidelity --json > claims.json` runs "
+    "them, which takes minutes; `make docs CLAIMS=claims.json` then shows each number here, and "
+    "the verdicts beside the published systems."
 )
 
 
@@ -433,15 +509,23 @@ def main() -> int:
     """Build the site; return 0, or 1 with the troubles printed."""
     from sphinx.cmd.build import build_main
 
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("--claims", type=Path, help="what workbench fidelity --json wrote")
+    parser.add_argument("--version", default="", help="name in the list of versions")
+    parser.add_argument("--repository", default="", help="OWNER/NAME on GitHub, for Binder")
+    given = parser.parse_args()
+    results = outcomes(given.claims.resolve()) if given.claims else None
+    # conf.py, which Sphinx runs, reads this.
+    os.environ["WORKBENCH_DOCS_VERSION"] = given.version
     os.chdir(ROOT)
     prepare()
-    write_copies()
+    write_copies(results)
     write_reference()
     write_tables()
     if lacking := write_gallery():
         print(f"without an example, and so without a figure in the gallery: {len(lacking)}")  # noqa: T201
-    write_notebooks()
-    write_claims(is_computed=sys.argv[1:] == ["claims"])
+    write_notebooks(binder=_binder(given.repository, given.version))
+    write_claims(results)
     options = ["-b", "html", "-q", "-W", "--keep-going", "-j", "2"]
     if status := build_main([*options, str(PAGES), str(OUT)]):
         return status

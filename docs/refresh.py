@@ -22,6 +22,7 @@ ROOT = Path(__file__).resolve().parents[1]
 README = ROOT / "README.md"
 RULES = ROOT / "docs" / "diagnose.md"
 OWN_DATA = ROOT / "docs" / "own_data.md"
+TUTORIAL = ROOT / "docs" / "site" / "tutorial.md"
 # A picture bears the name of the function of plot or explore that drew it.
 PICTURE = re.compile(
     r"\(docs/pictures/(?P<name>\w+)\.svg\)\]\((?P<notebook>notebooks/\w+\.ipynb)\)"
@@ -54,6 +55,8 @@ def with_outputs(text: str) -> str:
     with tempfile.TemporaryDirectory() as folder:
         # Commands name the bundled data as seen from the root, and write beside it.
         (Path(folder) / "data").symlink_to(ROOT / "data")
+        (Path(folder) / "runs").mkdir()
+        (Path(folder) / "runs" / "monday").symlink_to(ROOT / "data" / "fleet-demo" / "traces")
         return CONSOLE.sub(lambda match: _session(match[0], folder), text)
 
 
@@ -192,6 +195,7 @@ def main() -> None:
         measure_findings()
         return
     RULES.write_text(with_rules(RULES.read_text(encoding="utf-8")), encoding="utf-8")
+    TUTORIAL.write_text(with_outputs(TUTORIAL.read_text(encoding="utf-8")), encoding="utf-8")
     OWN_DATA.write_text(with_formats(OWN_DATA.read_text(encoding="utf-8")), encoding="utf-8")
     text = README.read_text(encoding="utf-8")
     for name, drawn in pictures(text).items():

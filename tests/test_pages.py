@@ -258,11 +258,12 @@ def test_a_noun_links_the_notebook_of_its_domain_if_that_calls_one_of_its_functi
 
 
 @pytest.mark.slow
-def test_the_commands_of_the_readme_print_what_it_shows(absent):
+def test_the_commands_of_the_readme_and_the_tutorial_print_what_these_show(absent):
     if reason := why_no_pictures():
         absent(reason)
     assert refresh.CONSOLE.search(README)[0].count("$ workbench") == 3
-    assert refresh.with_outputs(README) == README, "run docs/refresh.py"
+    for text in (README, refresh.TUTORIAL.read_text()):
+        assert refresh.with_outputs(text) == text, "run docs/refresh.py"
 
 
 def commands_of(page):

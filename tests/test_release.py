@@ -142,6 +142,14 @@ def test_containers_name_their_base_and_run_as_no_root():
     assert container["postCreateCommand"] == "make .venv/ready-to-test"
 
 
+def test_binder_installs_the_notebooks_and_what_they_need_from_the_copy_that_it_opens():
+    lines = (ROOT / "binder" / "requirements.txt").read_text().splitlines()
+    assert [line for line in lines if not line.startswith("#")] == ["--editable .[lab]"]
+    python = (ROOT / "binder" / "runtime.txt").read_text().strip()
+    conda = (ROOT / "environment.yml").read_text()
+    assert f"python={python.removeprefix('python-')} " in conda
+
+
 def test_a_release_keeps_no_secret_and_signs_only_what_it_built():
     workflow = yaml.safe_load((ROOT / ".github" / "workflows" / "release.yml").read_text())
     assert "secrets." not in str(workflow)

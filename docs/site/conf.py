@@ -1,11 +1,13 @@
 """Sphinx settings of the documentation site; ``docs/build.py`` copies this beside the pages."""
 
+import os
 import re
 
 from workbench import __version__
 
 project = "workbench"
-release = version = __version__
+version_name = os.environ.get("WORKBENCH_DOCS_VERSION")
+release = version = version_name or __version__
 extensions = ["myst_parser", "sphinx.ext.autodoc", "numpydoc"]
 exclude_patterns = ["site"]
 myst_heading_anchors = 4
@@ -43,6 +45,15 @@ html_theme_options = {
     "header_links_before_dropdown": 9,
     "navigation_with_keys": False,
 }
+# Beside the sites of other versions, which docs/versions.py lists. A site alone is read as files,
+# where a browser refuses to fetch the list.
+if version_name:
+    html_theme_options |= {
+        "switcher": {"json_url": "../switcher.json", "version_match": version_name},
+        "check_switcher": False,
+        "navbar_start": ["navbar-logo", "version-switcher"],
+        "show_version_warning_banner": True,
+    }
 # These pages belong to no section whose pages a sidebar could list.
 html_sidebars = {name: [] for name in ("tutorial", "how_to", "notebooks", "glossary", "search")}
 html_context = {"default_mode": "auto"}

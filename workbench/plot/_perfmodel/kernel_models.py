@@ -40,6 +40,18 @@ def collective_times(
     plotly.graph_objects.Figure
         Both axes logarithmic; one colour per GPU, collective and number of ranks. The title
         states the latency of the shortest message, or the best bandwidth, and the error.
+
+    Examples
+    --------
+    >>> from workbench import analyze
+    >>> sizes = 2 ** np.arange(10, 30)
+    >>> times = pd.DataFrame({"size_bytes": sizes, "rank_count": 8, "node_count": 1})
+    >>> times["dur_ns"] = (15_000 + 20 * sizes**0.5 + sizes / 240).astype("int64")
+    >>> times = times.assign(gpu="H100", collective="all-reduce", dtype="half", source="made")
+    >>> table = analyze.collective_times(times)
+    >>> figure = collective_times(table, source="closed form", synthetic=True)
+    >>> print(figure.layout.meta["claim"])
+    Collectives take 15.6 µs for 1.02 kB, 2.72 ms for 537 MB; sizes dropped are predicted 9.4 % off
     """
     frame = Frame(source, synthetic)
     COLLECTIVE_MODEL.check(times)
@@ -143,6 +155,21 @@ def gemm_errors(errors: pd.DataFrame, *, source: str = "", synthetic: bool = Fal
     plotly.graph_objects.Figure
         One line per GPU, type and model over the decades of FLOPs. The title states the error
         of the best model over all shapes, and that of the roofline.
+
+    Examples
+    --------
+    >>> from itertools import product
+    >>> from workbench import analyze
+    >>> shapes = product([64, 1024], [512, 1024, 2048, 4096], [512, 1024, 2048, 4096])
+    >>> times = pd.DataFrame(shapes, columns=["m_count", "n_count", "k_count"])
+    >>> spread = np.random.default_rng(0).uniform(0.95, 1.05, len(times))
+    >>> flops = 2.0 * times.prod(axis="columns")
+    >>> times["dur_ns"] = ((5_000 + flops / 600_000) * spread).astype("int64")
+    >>> times = times.assign(gpu="H100", dtype="bfloat16", source="made")
+    >>> table = analyze.gemm_errors(times).query("model != 'hybrid'")
+    >>> figure = gemm_errors(table, source="closed form", synthetic=True)
+    >>> print(figure.layout.meta["claim"])
+    The analytic model is 2.9 % off on products that it never saw, the roofline 66 %
     """
     frame = Frame(source, synthetic)
     KERNEL_MODEL_ERRORS.check(errors)

@@ -335,6 +335,21 @@ def power_residual(
     plotly.graph_objects.Figure
         A line for each of the six meters with the largest residuals. The title tells the
         largest, and how often a residual is negative.
+
+    Examples
+    --------
+    Nodes have meters of their own, above those of their GPUs:
+
+    >>> from workbench import analyze, datasets, load
+    >>> log = load.power(datasets.path("fleet-demo") / "power", tz="UTC")
+    >>> topology = log.entities[["entity", "scope"]].rename(columns={"scope": "level"})[::-1]
+    >>> topology["parent"] = topology["entity"].str.extract("_(node[0-9]+)_", expand=False)
+    >>> topology = topology.assign(nameplate_w=np.nan, limit_w=np.nan)
+    >>> tree = analyze.power_tree(analyze.power_grid(log.power, period_s=10), topology)
+    >>> table = analyze.power_residual(tree)
+    >>> figure = power_residual(table, source="fleet-demo", synthetic=True)
+    >>> print(figure.layout.meta["claim"])
+    node001 draws 1.13 kW (50.4 %) more than its parts together
     """
     frame = Frame(source, synthetic)
     POWER_RESIDUAL.check(residual)
