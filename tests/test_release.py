@@ -233,6 +233,8 @@ def test_a_set_that_the_wheel_left_out_comes_from_the_source_archive(wheel_like,
         (b"no archive", "WORKBENCH_DATA_MIRROR"),
         (b"", "WORKBENCH_DATA_MIRROR"),
     ],
+    # Of the bytes, which hold the time, no two workers of a test run would make the same name.
+    ids=["other bytes", "a file lacks", "a path outside", "cut", "no archive", "empty"],
 )
 def test_an_archive_that_is_not_the_release_is_refused(content, reason, wheel_like, serve):
     with pytest.raises(DatasetError, match=reason):
