@@ -102,9 +102,8 @@ def kernel_energy(
     that NVIDIA GPUs average.
     """
     window = positive("average_s", average_s)
-    levels = _levels(events, by)
-    work = levels[0]
-    stamps, watts = _readings(power, offset_ns(clock_offset_s), work, window)
+    gpu, levels = _levels(events, by)
+    stamps, watts = _readings(power, offset_ns(clock_offset_s), gpu, window)
     period = float(np.median(np.diff(stamps))) / SECOND
     # After a gap a reading stands for a usual period: of the time before it nothing is known.
     lasted = np.minimum(
@@ -113,7 +112,8 @@ def kernel_energy(
     known = None if idle_w is None else not_negative("idle_w", idle_w)
     independent = lasted.sum() / max(window, period)
     # What ran when decides on the level, not the watts, which would make the intervals too narrow.
-    for work in levels:
+    for labels in levels:
+        work = _Work.of(gpu, labels)
         fit = _Fit.of(_shares(work, stamps, window), watts, lasted, known)
         why_not = _too_few(independent, fit, window) or _alike(
             fit, [*work.names, *([IDLE] if known is None else [])], window
@@ -131,12 +131,17 @@ class _Work(NamedTuple):
     names: list[str]
     starts: list[Ints]  # by kind
     ends: list[Ints]
-    first_ns: int
-    last_ns: int
+
+    @classmethod
+    def of(cls, work: Work, labels: pd.Series) -> _Work:
+        number, names = pd.factorize(labels, sort=True)
+        inside = [number == at for at in range(len(names))]
+        starts, ends = ([side[mask] for mask in inside] for side in (work.start, work.end))
+        return cls([*map(str, names)], starts, ends)
 
 
-def _levels(events: pd.DataFrame, by: By) -> list[_Work]:
-    """Give the work of one GPU by its labels; of modules at every level, the deepest first."""
+def _levels(events: pd.DataFrame, by: By) -> tuple[Work, list[pd.Series]]:
+    """Give the work of one GPU and its labels; of modules at every level, the deepest first."""
     if by not in get_args(By):
         msg = f"by must be one of {get_args(By)}, not {by!r}"
         raise WorkbenchError(msg)
@@ -148,17 +153,8 @@ def _levels(events: pd.DataFrame, by: By) -> list[_Work]:
         msg += f"events[events['rank'] == {gpus['rank'].iloc[0]}]"
         raise WorkbenchError(msg)
     if by == "module":
-        labels = _by_module(events)
-    else:
-        labels = [_by_operator(events, work) if by == "operator" else _by_name(events, work, by)]
-    return [_labelled(work, of_level) for of_level in labels]
-
-
-def _labelled(work: Work, labels: pd.Series) -> _Work:
-    names = sorted(map(str, labels.unique()))
-    inside = [(labels == name).to_numpy() for name in names]
-    starts, ends = ([side[mask] for mask in inside] for side in (work.start, work.end))
-    return _Work(names, starts, ends, int(work.start.min()), int(work.end.max()))
+        return work, _by_module(events)
+    return work, [_by_operator(events, work) if by == "operator" else _by_name(events, work, by)]
 
 
 def _by_name(events: pd.DataFrame, work: Work, by: By) -> pd.Series:
@@ -218,9 +214,7 @@ def _paths(tree: Tree) -> tuple[list[int], list[str]]:
     return depth, paths
 
 
-def _readings(
-    power: pd.DataFrame, ahead_ns: int, work: _Work, window: float
-) -> tuple[Ints, Floats]:
+def _readings(power: pd.DataFrame, ahead_ns: int, work: Work, window: float) -> tuple[Ints, Floats]:
     """Give the readings that average nothing but time of the trace."""
     POWER.check(power)
     entities = [str(name) for name in power["entity"].unique()]
@@ -230,9 +224,10 @@ def _readings(
         raise WorkbenchError(msg)
     usable = power.dropna(subset=["power_w"]).drop_duplicates("time_ns").sort_values("time_ns")
     stamps = usable["time_ns"].to_numpy(dtype=np.int64) - ahead_ns
-    inside = (stamps - round(window * SECOND) >= work.first_ns) & (stamps <= work.last_ns)
+    first, last = int(work.start.min()), int(work.end.max())
+    inside = (stamps - round(window * SECOND) >= first) & (stamps <= last)
     if inside.sum() < 2:
-        span = " to ".join(f"{at / SECOND:.3f}" for at in (work.first_ns, work.last_ns))
+        span = " to ".join(f"{at / SECOND:.3f}" for at in (first, last))
         has = (
             f"{stamps[0] / SECOND:.3f} to {stamps[-1] / SECOND:.3f} s" if len(stamps) else "nothing"
         )
