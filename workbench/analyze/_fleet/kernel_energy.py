@@ -167,12 +167,16 @@ def _by_name(events: pd.DataFrame, work: Work, by: By) -> pd.Series:
 
 def _by_operator(events: pd.DataFrame, work: Work) -> pd.Series:
     nest = arrays.nest(events, work)
-    if (nest.starter == MISSING).all():
+    is_known = nest.starter != MISSING
+    if not is_known.any():
         msg = "no operator was recorded around the launches of GPU work, so no energy by operator; "
         msg += "record CPU activities too, or use by='rule'"
         raise WorkbenchError(msg)
-    names = [*map(short_operator, events["name"].iloc[nest.row].astype(str)), _NO_OPERATOR]
-    labels = pd.Series(np.array(names, dtype=object)[nest.starter])
+    started = events["name"].iloc[nest.row[nest.starter[is_known]]]
+    labels = pd.Series(_NO_OPERATOR, index=range(len(work.row)), dtype=object)
+    # Of a category column only the names that occur are shortened.
+    named = started.cat.remove_unused_categories().map(short_operator)
+    labels[is_known] = named.astype(object).to_numpy()
     lasted = pd.Series(work.end - work.start)
     is_small = lasted.groupby(labels).transform("sum") < _LEAST_SHARE * lasted.sum()
     return labels.mask(is_small, _OTHER)
