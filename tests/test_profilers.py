@@ -1,17 +1,19 @@
-"""Files of every profiler go through check, convert, report and diagnose, with the same count."""
+"""Files of every format go through check, convert, report and diagnose, with the same count."""
 
 import gzip
 import json
 import sqlite3
 
 import pytest
+from bs4 import BeautifulSoup
 from typer.testing import CliRunner
 
+from tests.fuzz.corpus import seeds
 from tests.load.traces.nsight import nsight_files
 from tests.load.traces.perfetto import perfetto_files
 from tests.load.traces.rocm import rocm_files
 from tests.load.traces.xplane import xplane_files
-from workbench import cli, load, share
+from workbench import cli, load, share, simulate
 
 K = nsight_files.K
 
@@ -115,3 +117,51 @@ def test_a_made_file_of_every_other_form_goes_through_every_command(run, tmp_pat
         folder = tmp_path / str(at)
         folder.mkdir()
         assert len(assert_every_command_takes(path, run, folder))
+
+
+def written(folder, name):
+    """Write the made file of a format that no notebook shows by itself."""
+    if name == "memory.pickle":
+        return simulate.memory_snapshot(folder / name, seed=1, limit_bytes=400 << 20)
+    (seed,) = (seed for seed in seeds() if seed.name == f"made/{name}")
+    (folder / name).write_bytes(seed.data)
+    return folder / name
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("memory.pickle", "Out of memory by fragmentation"),
+        ("events.out.tfevents.1.gpu7", "of the run are in no step and no named span"),
+        ("history.jsonl", "of the job's time trained the model"),
+    ],
+)
+def test_report_makes_a_page_of_findings_where_no_notebook_shows_the_data(tmp_path, name, says):
+    words = ("report", "--data", written(tmp_path, name), "--tz", "UTC", "--out", tmp_path / "site")
+    result = CliRunner().invoke(cli.app, [*map(str, words)])
+    assert result.exit_code == 0, result.output
+    page = BeautifulSoup((tmp_path / "site/index.html").read_bytes(), "html.parser")
+    assert says in " ".join(page.main.text.split())
+    assert [path.name for path in (tmp_path / "site").glob("*.html")] == ["index.html"]
+
+
+def test_report_writes_no_page_about_a_damaged_file_that_no_notebook_shows(tmp_path):
+    path = written(tmp_path, "memory.pickle")
+    path.write_bytes(path.read_bytes()[:-400])
+    words = ("report", "--data", path, "--out", tmp_path / "site")
+    result = CliRunner().invoke(cli.app, [*map(str, words)])
+    assert result.exit_code == 2
+    assert "memory.pickle" in result.stderr
+    assert not (tmp_path / "site").exists()
+
+
+@pytest.mark.slow
+def test_report_really_makes_the_page_of_a_trace_that_no_torch_wrote(real_data, tmp_path):
+    path = real_data("nsight-systems") / "healthy_1pct.sqlite"
+    words = ("report", "01_traces.ipynb", "--data", path, "--out", tmp_path / "site")
+    result = CliRunner().invoke(cli.app, [*map(str, words)])
+    assert result.exit_code == 0, result.output
+    page = BeautifulSoup((tmp_path / "site/01_traces.html").read_bytes(), "html.parser")
+    figures = page.select(".wb-figure")
+    assert len(figures) >= 5
+    assert f"{path.name}" in page.text

@@ -236,6 +236,7 @@ from ._perfmodel.kernel_models.matrix_products import (
     matrix_products as matrix_products,
 )
 from ._perfmodel.layouts.execution_traces import execution_traces as execution_traces
+from ._perfmodel.layouts.footprint_errors import footprint_errors as footprint_errors
 from ._perfmodel.layouts.iteration_errors import (
     cross_validated as cross_validated,
     iteration_errors as iteration_errors,

@@ -119,10 +119,11 @@ def report(
     """Write findings and their evidence as an offline static site.
 
     The first page ranks the findings about your data by their cost and says what was loaded. The
-    others are the notebooks that take such data, rerun; data that no notebook takes is refused
-    before anything runs. Without --data the site is about a bundled synthetic job, and notebooks
-    that are named run on the data they are published with. The site needs no network: it can be
-    mailed as a folder or put on any web server. The path of the first page is printed.
+    others are the notebooks that take such data, rerun; data that neither a rule nor a notebook
+    takes is refused before anything runs. Without --data the site is about a bundled synthetic
+    job, and notebooks that are named run on the data they are published with. The site needs no
+    network: it can be mailed as a folder or put on any web server. The path of the first page is
+    printed.
 
     \b
     Examples:
@@ -141,7 +142,7 @@ def report(
     # Only numbered ones: they are the pages in order.
     pages = chosen or sorted(notebooks_folder().glob("[0-9]*.ipynb"))
     if data is not None:
-        pages = _taking(chosen, data) if chosen else _fitting(pages, data)
+        pages = _taking(chosen, data) if chosen else _fitting(pages, data, has_findings=True)
     stated = options_of(tz, year, boot_time, node, unit)
     options = plain_options(stated, data)
     overview = None if data is None else partial(first_page, data, stated)
@@ -226,15 +227,17 @@ def notebooks_folder() -> Path:
     raise WorkbenchError(msg)
 
 
-def _fitting(notebooks: list[Path], data: Path) -> list[Path]:
-    """Choose the notebooks that take data of this kind."""
+def _fitting(notebooks: list[Path], data: Path, *, has_findings: bool = False) -> list[Path]:
+    """Choose the notebooks that take data of this kind; none where a page of findings is enough."""
+    from workbench import analyze
     from workbench.load.kinds import kind_named, unfit
 
     told_kinds, taking = _takers(data)
     if not told_kinds.names:
         msg = f"{str(unfit(data, told_kinds)).splitlines()[0]}; see: workbench check {data}"
         raise WorkbenchError(msg)
-    if chosen := [path for path in notebooks if path.stem in taking]:
+    chosen = [path for path in notebooks if path.stem in taking]
+    if chosen or (has_findings and set(told_kinds.names) & {*analyze.finding_rules()["needs"]}):
         return chosen
     ways = "; ".join(kind_named(name).advice for name in told_kinds.names)
     held = " and ".join(told_kinds.names)

@@ -39,6 +39,8 @@ def first_page(
     try:
         bundle, found = judged(data, options, progress=False)
     except LoadError as error:
+        if not pages:
+            raise
         return Overview(name, _without_findings(name, say(str(error)), pages), str(data))
     found = _in_words_of_commands(found)
     cuts = _cuts(found, bundle, folder, bundle.is_synthetic)

@@ -127,7 +127,7 @@ def report(  # noqa: PLR0913 - the entry point
     Parameters
     ----------
     notebooks
-        One notebook or several, in the order of the pages.
+        One notebook or several, in the order of the pages; with ``overview`` also none.
     out
         Folder of the site; it is made, or replaced if it holds an earlier report.
     data
@@ -161,7 +161,8 @@ def report(  # noqa: PLR0913 - the entry point
         takes ``data``, or if ``out`` holds something else than a report. An earlier
         report is then left as it was.
     """
-    paths = _checked([notebooks] if isinstance(notebooks, (str, Path)) else list(notebooks))
+    given = [notebooks] if isinstance(notebooks, (str, Path)) else list(notebooks)
+    paths = _checked(given, overview)
     # Before anything runs: notebooks take minutes.
     if mode not in ("offline", "static"):
         msg = f"mode is {mode!r}, must be 'offline' or 'static'"
@@ -187,9 +188,12 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(msg)
 
 
-def _checked(notebooks: Sequence[str | Path]) -> list[Path]:
+def _checked(
+    notebooks: Sequence[str | Path],
+    overview: Callable[[Sequence[PageFacts], Path], Overview] | None,
+) -> list[Path]:
     paths = [Path(name).absolute() for name in notebooks]
-    if not paths:
+    if not paths and overview is None:
         msg = "no notebooks given; name at least one .ipynb file"
         raise PublishError(msg)
     pages = [path.stem for path in paths]
@@ -207,7 +211,7 @@ def _with_data(
         return [(path, {}) for path in paths]
     location = str(Path(data).absolute())
     takers = [path for path in paths if _execute.has_parameters(_execute.read(path))]
-    if not takers:
+    if paths and not takers:
         msg = f"none of {', '.join(path.name for path in paths)} has a cell tagged 'parameters'"
         raise PublishError(msg)
     if not Path(location).exists():

@@ -142,6 +142,21 @@ MEMORY_FOOTPRINT = Table(
     },
 )
 
+FOOTPRINT_ERRORS = table("""
+    footprint_errors: Planned memory of the fullest GPU beside what was measured at its peak, by
+    category.
+
+    rank: int32 >=0 - rank with the highest peak
+    device: str - its GPU
+    category: str - parameters, gradients, optimizer and activations (stored for the backward pass),
+        which are planned; temporary (freed before its phase ends, and buffers of collectives); not
+        told; allocated, the sum of all these; fragmentation (reserved, held by no tensor)
+    predicted_bytes: Int64? >=0 - planned; missing for what the plan does not know
+    measured_bytes: Int64? >=0 - at the peak; missing where the recording has no segments
+    most_bytes: Int64? >=0 - the same if all that is not told belonged to the category
+    gap_bytes: Int64? - measured - predicted; missing where too much is not told
+""")
+
 MODEL_FLOPS = Table(
     "model_flops",
     "One row per configuration: floating-point operations of one iteration, all GPUs.",

@@ -130,10 +130,11 @@ WORK_ENERGY = Table(
 )
 
 KERNEL_ENERGY = table("""
-    kernel_energy: Energy by kind of kernel, then idle, then what is not explained; the energies add
-    up to what was measured.
+    kernel_energy: Energy by kind of kernel, operator or module, then idle, then what is not
+    explained; the energies add up to what was measured.
 
-    kind: str - kind of kernel or rule that recognizes it; idle; not explained
+    kind: str - kind of kernel, rule that recognizes it, operator, or path of the module; idle; not
+        explained
     busy_s: float64 >=0 - time that it was running during the readings; idle lasts all the time
     power_w: float64? >=0 - power that it adds while it runs; missing for what is not explained
     low_w: float64? >=0 - lower end of the interval (95 %)

@@ -1,9 +1,9 @@
-"""Energy by kind of kernel: power readings explained by what the GPU was running meanwhile."""
+"""Energy by kernel, operator or module: power readings explained by what the GPU was running."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, TypeAlias, get_args
 
 import numpy as np
 import pandas as pd
@@ -14,6 +14,8 @@ from workbench._shared.numbers import not_negative, positive
 from workbench.analyze._lib import rows as arrays
 from workbench.analyze._lib.energy_curves import SECOND, Floats, Ints, offset_ns
 from workbench.analyze._lib.intervals import measure_within
+from workbench.analyze._lib.rows import MISSING, Work
+from workbench.analyze._traces.modules import NODE_KINDS, Tree, attributed, short_operator
 from workbench.errors import WorkbenchError
 from workbench.tables import KERNEL_ENERGY, POWER
 
@@ -26,6 +28,11 @@ _BETTER_SHARE = 0.7
 _OTHERS = ((0.1, 0.0), (0.25, 0.0), (4.0, 0.0), (10.0, 0.0), *((1.0, by) for by in (-2, -1, 1, 2)))
 _RESAMPLES, _LEVEL, _FEWEST_WITH_KIND = 400, 0.95, 5
 IDLE, UNEXPLAINED = "idle", "not explained"
+By: TypeAlias = Literal["kind", "rule", "operator", "module"]
+# What takes less of the GPU time than this has too few readings for a power of its own.
+_LEAST_SHARE = 0.01
+_OTHER, _NO_OPERATOR = "[other]", "[no operator]"
+_OF_OPERATORS = ("category", "process", "thread", "launch", "external_id", "correlation")
 
 
 def kernel_energy(
@@ -35,9 +42,9 @@ def kernel_energy(
     average_s: float,
     idle_w: float | None = None,
     clock_offset_s: float = 0.0,
-    by: Literal["kind", "rule"] = "kind",
+    by: By = "kind",
 ) -> pd.DataFrame:
-    """Estimate the energy of each kind of kernel, from power recorded beside the trace.
+    """Estimate the energy of kernels, operators or modules, from power beside the trace.
 
     A meter sees the sum. Where the mix of kernels changes from reading to reading, their powers can
     be told apart; where it does not, nobody can, and this function refuses instead of splitting
@@ -60,20 +67,25 @@ def kernel_energy(
         How far the clock of the meter is ahead of that of the trace, in s.
     by
         ``"kind"``: compute, communication, memory, other; ``"rule"``: the rule that recognizes the
-        name, e.g. gemm or attention.
+        name, e.g. gemm or attention; ``"operator"``: the innermost operator around the launch;
+        ``"module"``: the innermost module or annotated range, as :func:`model_tree` joins them,
+        layers merged. Where the readings cannot tell the innermost modules apart, those around
+        them count, at the deepest level of the tree that can be told.
 
     Returns
     -------
     pandas.DataFrame
         Table :data:`workbench.tables.KERNEL_ENERGY`: a row per kind, then ``idle`` and what is
-        ``not explained``. Their energies add up to that of the readings.
+        ``not explained``. Their energies add up to that of the readings. Operators below 1 % of
+        the GPU time are one row, ``[other]``; modules below it count in the module around them.
 
     Raises
     ------
     WorkbenchError
         If the events are of several GPUs, the readings of several entities; if they do not overlap;
         if the readings are too few, or too slow for kinds that always occur in the same proportion;
-        or if another averaging time or another clock explains them much better.
+        if no operator or module was recorded; or if another averaging time or another clock
+        explains the readings much better.
 
     Notes
     -----
@@ -90,19 +102,26 @@ def kernel_energy(
     that NVIDIA GPUs average.
     """
     window = positive("average_s", average_s)
-    work = _work(events, by)
-    stamps, watts = _readings(power, offset_ns(clock_offset_s), work, window)
+    gpu, levels = _levels(events, by)
+    stamps, watts = _readings(power, offset_ns(clock_offset_s), gpu, window)
     period = float(np.median(np.diff(stamps))) / SECOND
     # After a gap a reading stands for a usual period: of the time before it nothing is known.
     lasted = np.minimum(
         np.diff(stamps, prepend=stamps[0] - round(period * SECOND)) / SECOND, 2 * period
     )
-    shares = _shares(work, stamps, window)
     known = None if idle_w is None else not_negative("idle_w", idle_w)
-    fit = _Fit.of(shares, watts, lasted, known)
     independent = lasted.sum() / max(window, period)
-    _refuse_few(independent, fit, window)
-    _refuse_alike(fit, [*work.names, *([IDLE] if known is None else [])], window)
+    # What ran when decides on the level, not the watts, which would make the intervals too narrow.
+    for labels in levels:
+        work = _Work.of(gpu, labels)
+        fit = _Fit.of(_shares(work, stamps, window), watts, lasted, known)
+        why_not = _too_few(independent, fit, window) or _alike(
+            fit, [*work.names, *([IDLE] if known is None else [])], window
+        )
+        if not why_not:
+            break
+    else:
+        raise WorkbenchError(why_not)
     _refuse_other_meter(fit, work, stamps, watts, window)
     low, high = _interval(fit, block=int(np.ceil(2 * max(window, period) / period)))
     return _table(fit, work.names, (low, high), known)
@@ -112,34 +131,94 @@ class _Work(NamedTuple):
     names: list[str]
     starts: list[Ints]  # by kind
     ends: list[Ints]
-    first_ns: int
-    last_ns: int
+
+    @classmethod
+    def of(cls, work: Work, labels: pd.Series) -> _Work:
+        number, names = pd.factorize(labels, sort=True)
+        inside = [number == at for at in range(len(names))]
+        starts, ends = ([side[mask] for mask in inside] for side in (work.start, work.end))
+        return cls([*map(str, names)], starts, ends)
 
 
-def _work(events: pd.DataFrame, by: str) -> _Work:
-    if by not in ("kind", "rule"):
-        msg = f"by must be 'kind' or 'rule', not {by!r}"
+def _levels(events: pd.DataFrame, by: By) -> tuple[Work, list[pd.Series]]:
+    """Return the work of one GPU and its labels; of modules at every level, the deepest first."""
+    if by not in get_args(By):
+        msg = f"by must be one of {get_args(By)}, not {by!r}"
         raise WorkbenchError(msg)
-    work = arrays.required(arrays.gpu_work(events, "name"), events, "energy by kind")
+    columns = _OF_OPERATORS if by == "operator" else ()
+    work = arrays.required(arrays.gpu_work(events, "name", *columns), events, f"energy by {by}")
     gpus = pd.DataFrame({"rank": work.rank, "device": work.device}).drop_duplicates()
     if len(gpus) > 1:
         msg = f"the events are of {len(gpus)} GPUs, one power meter is of one; choose a rank, e.g. "
         msg += f"events[events['rank'] == {gpus['rank'].iloc[0]}]"
         raise WorkbenchError(msg)
+    if by == "module":
+        return work, _by_module(events)
+    return work, [_by_operator(events, work) if by == "operator" else _by_name(events, work, by)]
+
+
+def _by_name(events: pd.DataFrame, work: Work, by: By) -> pd.Series:
     named = events["name" if by == "rule" else "kind"].iloc[work.row]
     if by == "rule":
         categories = named.cat.categories
-        rules = dict(zip(categories, classify(categories)["rule"], strict=True))
-        named = named.map(rules)
-    names = sorted(map(str, named.unique()))
-    inside = [(named.astype(str) == name).to_numpy() for name in names]
-    starts, ends = ([side[mask] for mask in inside] for side in (work.start, work.end))
-    return _Work(names, starts, ends, int(work.start.min()), int(work.end.max()))
+        named = named.map(dict(zip(categories, classify(categories)["rule"], strict=True)))
+    return named.astype(str)
 
 
-def _readings(
-    power: pd.DataFrame, ahead_ns: int, work: _Work, window: float
-) -> tuple[Ints, Floats]:
+def _by_operator(events: pd.DataFrame, work: Work) -> pd.Series:
+    nest = arrays.nest(events, work)
+    is_known = nest.starter != MISSING
+    if not is_known.any():
+        msg = "no operator was recorded around the launches of GPU work, so no energy by operator; "
+        msg += "record CPU activities too, or use by='rule'"
+        raise WorkbenchError(msg)
+    started = events["name"].iloc[nest.row[nest.starter[is_known]]]
+    labels = pd.Series(_NO_OPERATOR, index=range(len(work.row)), dtype=object)
+    # Of a category column only the names that occur are shortened.
+    named = started.cat.remove_unused_categories().map(short_operator)
+    labels[is_known] = named.astype(object).to_numpy()
+    lasted = pd.Series(work.end - work.start)
+    is_small = lasted.groupby(labels).transform("sum") < _LEAST_SHARE * lasted.sum()
+    return labels.mask(is_small, _OTHER)
+
+
+def _by_module(events: pd.DataFrame) -> list[pd.Series]:
+    """Return the module of all GPU work at every level of the tree, the deepest first."""
+    joined = attributed(events, merged=True)
+    tree = joined.tree
+    lasted = joined.work.end - joined.work.start
+    own = np.bincount(joined.node, weights=lasted, minlength=len(tree.name)).astype(np.int64)
+    is_large = tree.totals(own) >= _LEAST_SHARE * lasted.sum()
+    depth, paths = _paths(tree)
+    is_users = np.isin(tree.kind, [NODE_KINDS.index(kind) for kind in ("module", "range")])
+    if not (is_users & is_large).any():
+        msg = "no module or annotated range was recorded around the launches of GPU work, so no "
+        msg += "energy by module; record with_modules or with_stack, or use by='operator'"
+        raise WorkbenchError(msg)
+    levels: list[pd.Series] = []
+    for level in range(max(depth), 0, -1):
+        home = list(range(len(depth)))
+        # Parents stand before their children, so theirs is settled already.
+        for node, above in enumerate(tree.parent):
+            if above != MISSING and (depth[node] > level or not is_large[node]):
+                home[node] = home[above]
+        labels = pd.Series(np.array(paths, dtype=object)[np.array(home)[joined.node]])
+        if not levels or not labels.equals(levels[-1]):
+            levels.append(labels)
+    return levels
+
+
+def _paths(tree: Tree) -> tuple[list[int], list[str]]:
+    """Return the depth of each node, and the names on the way to it, without that of the rank."""
+    depth, paths = [0] * len(tree.name), [_OTHER] * len(tree.name)
+    for node, above in enumerate(tree.parent):
+        if above != MISSING:
+            depth[node] = depth[above] + 1
+            paths[node] = f"{paths[above]} > " * (depth[above] > 0) + tree.name[node]
+    return depth, paths
+
+
+def _readings(power: pd.DataFrame, ahead_ns: int, work: Work, window: float) -> tuple[Ints, Floats]:
     """Return the readings that average nothing but time of the trace."""
     POWER.check(power)
     entities = [str(name) for name in power["entity"].unique()]
@@ -149,9 +228,10 @@ def _readings(
         raise WorkbenchError(msg)
     usable = power.dropna(subset=["power_w"]).drop_duplicates("time_ns").sort_values("time_ns")
     stamps = usable["time_ns"].to_numpy(dtype=np.int64) - ahead_ns
-    inside = (stamps - round(window * SECOND) >= work.first_ns) & (stamps <= work.last_ns)
+    first, last = int(work.start.min()), int(work.end.max())
+    inside = (stamps - round(window * SECOND) >= first) & (stamps <= last)
     if inside.sum() < 2:
-        span = " to ".join(f"{at / SECOND:.3f}" for at in (work.first_ns, work.last_ns))
+        span = " to ".join(f"{at / SECOND:.3f}" for at in (first, last))
         has = (
             f"{stamps[0] / SECOND:.3f} to {stamps[-1] / SECOND:.3f} s" if len(stamps) else "nothing"
         )
@@ -195,38 +275,38 @@ class _Fit(NamedTuple):
         return float((self.lasted_s * rest**2).sum())
 
 
-def _refuse_few(independent: float, fit: _Fit, window: float) -> None:
+def _too_few(independent: float, fit: _Fit, window: float) -> str:
     unknown = fit.columns.shape[1]
-    if independent < _FEWEST_PER_KIND * unknown:
-        msg = (
-            f"{len(fit.watts):,} readings, of which {independent:.0f} are independent as each "
-            f"averages {window:g} s, cannot tell {unknown} powers; at least "
-            f"{_FEWEST_PER_KIND * unknown} are needed: record for longer, or with a faster meter"
-        )
-        raise WorkbenchError(msg)
+    if independent >= _FEWEST_PER_KIND * unknown:
+        return ""
+    return (
+        f"{len(fit.watts):,} readings, of which {independent:.0f} are independent as each "
+        f"averages {window:g} s, cannot tell {unknown} powers; at least "
+        f"{_FEWEST_PER_KIND * unknown} are needed: record for longer, or with a faster meter"
+    )
 
 
-def _refuse_alike(fit: _Fit, names: list[str], window: float) -> None:
-    """Refuse what occurs in fixed proportion: any split of its power explains the readings."""
+def _alike(fit: _Fit, names: list[str], window: float) -> str:
+    """Name what occurs in fixed proportion: any split of its power explains the readings."""
     weighted = fit.columns * np.sqrt(fit.lasted_s)[:, None]
     norms = np.linalg.norm(weighted, axis=0)
     if (absent := norms == 0).any():
-        msg = f"{names[int(absent.argmax())]!r} runs in no reading, so its power is unknown; "
-        msg += "leave its events out, or record power for the whole trace"
-        raise WorkbenchError(msg)
+        return (
+            f"{names[int(absent.argmax())]!r} runs in no reading, so its power is unknown; "
+            "leave its events out, or record power for the whole trace"
+        )
     _, sizes, directions = np.linalg.svd(weighted / norms, full_matrices=False)
     condition = sizes[0] / max(sizes[-1], np.finfo(float).tiny)
-    if condition > _WORST_CONDITION:
-        weights = np.abs(directions[-1])
-        alike = [name for name, weight in zip(names, weights, strict=True) if weight > 0.2]
-        listed = ", ".join(alike[:-1]) + " and " * (len(alike) > 1) + alike[-1]
-        msg = (
-            f"the powers of {listed} cannot be separated: readings that average {window:g} s "
-            f"always hold them in nearly the same proportion (condition number {condition:,.0f}, "
-            f"limit {_WORST_CONDITION:.0f}); use a faster meter or a trace in which the mix changes"
-        )
-        msg += ", or pass idle_w" if IDLE in alike else ""
-        raise WorkbenchError(msg)
+    if condition <= _WORST_CONDITION:
+        return ""
+    weights = np.abs(directions[-1])
+    alike = [name for name, weight in zip(names, weights, strict=True) if weight > 0.2]
+    listed = ", ".join(alike[:-1]) + " and " * (len(alike) > 1) + alike[-1]
+    return (
+        f"the powers of {listed} cannot be separated: readings that average {window:g} s "
+        f"always hold them in nearly the same proportion (condition number {condition:,.0f}, "
+        f"limit {_WORST_CONDITION:.0f}); use a faster meter or a trace in which the mix changes"
+    ) + ", or pass idle_w" * (IDLE in alike)
 
 
 def _refuse_other_meter(fit: _Fit, work: _Work, stamps: Ints, watts: Floats, window: float) -> None:

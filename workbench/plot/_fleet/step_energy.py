@@ -227,7 +227,7 @@ def energy_waste(table: pd.DataFrame, *, source: str = "", synthetic: bool = Fal
 
 
 def kernel_energy(table: pd.DataFrame, *, source: str = "", synthetic: bool = False) -> go.Figure:
-    """Show the energy of every kind of kernel, with its interval and the power it adds.
+    """Show the energy by kernel, operator or module, with its interval and the power it adds.
 
     Parameters
     ----------

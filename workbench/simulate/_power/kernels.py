@@ -31,8 +31,8 @@ def kernel_power(
     events
         Table :data:`workbench.tables.EVENTS` of one GPU.
     power_w
-        Power above idle of each kind of GPU work, in W: the truth to find. Kinds that run at once
-        add up; a kind that is not named draws nothing.
+        Power above idle of each kind of GPU work, or of kernels of a name, in W: the truth to find.
+        What runs at once adds up; what is not named draws nothing. A name goes before its kind.
     idle_w
         Power without work, in W.
     average_s
@@ -69,8 +69,10 @@ def kernel_power(
     start, end = work["start_ns"].to_numpy(), (work["start_ns"] + work["dur_ns"]).to_numpy()
     stamps = np.arange(start.min(), end.max() + 1, period, dtype=np.int64)
     watts = np.full(len(stamps) - 1, not_negative("idle_w", idle_w))
+    names = work["name"].astype(str)
+    label = names.where(names.isin([*power_w]), work["kind"].astype(str))
     for kind, power in power_w.items():
-        of_kind = (work["kind"] == kind).to_numpy()
+        of_kind = (label == kind).to_numpy()
         busy = _busy_until(start[of_kind], end[of_kind], stamps)
         watts += not_negative(f"power_w[{kind!r}]", power) * np.diff(busy) / period
     rng = np.random.default_rng(whole_number("seed", seed, least=0))
