@@ -44,9 +44,10 @@ def time_by_activity(events: pd.DataFrame, call: Ints, start: Ints, end: Ints) -
         limits = np.array([its_rank, its_rank + 1], dtype=rank.dtype)
         of_rank = slice(*np.searchsorted(ordered_rank, limits).tolist())
         row = of_rank if order is None else order[of_rank]
-        is_own = (process[row] == its_thread[0]) & (thread[row] == its_thread[1])
+        is_other = (process[row] != its_thread[0]) | (thread[row] != its_thread[1])
+        its_level = np.maximum(level[row], is_other * np.int8(_UNTRACED))
         windows = np.flatnonzero(threads.number == number)
-        records = (np.where(is_own, level[row], np.int8(_UNTRACED)), begin[row], lasting[row])
+        records = (its_level, begin[row], lasting[row])
         times[:, windows] = _split(records, start[windows], end[windows])
     return times
 
@@ -211,12 +212,13 @@ class Gaps(NamedTuple):
 
 
 class Cause(NamedTuple):
-    """A number of idle times with what caused them: each its own, or all the same."""
+    """Idle times with what caused them: each its own, or all the same."""
 
     queue: Ints
     cause: Ints | int
     detail: Ints | int
     time: Ints
+    gap_count: Ints  # how many gaps; of a single one whether it has any
 
 
 def _gaps(events: pd.DataFrame, work: Work, queues: Groups) -> Gaps:
@@ -251,7 +253,8 @@ def _stream_causes(gaps: Gaps, kernel_gap_ns: int) -> list[Cause]:
     time = gaps.end - gaps.start
     tests = [unlaunched, gaps.launch_start > gaps.start, time < kernel_gap_ns]
     cause = np.select(tests, [unknown, host, kernel], neither)
-    return [Cause(gaps.queue, cause, np.where(unlaunched, _NO_LAUNCH, MISSING), time)]
+    detail = np.where(unlaunched, _NO_LAUNCH, MISSING)
+    return [Cause(gaps.queue, cause, detail, time, _some(time))]
 
 
 def _device_causes(
@@ -274,13 +277,21 @@ def _device_causes(
     detail[(cause == dark) & (is_graph[gaps.previous] | is_graph[gaps.following])] = _GRAPH
     detail[skewed] = _LATE_LAUNCH
     detail[unlaunched] = _NO_LAUNCH
-    number_of_gpu, begun = gaps.queue[late], launched[late]
+    gpus, begun = arrays.grouped(gaps.queue[late]), launched[late]
     by_activity = time_by_activity(events, gaps.launch[late], gaps.start[late], begun)
+    parts = [(host, number, times) for number, times in enumerate(by_activity)]
+    parts.append((overhead, MISSING, arrived[late] - begun))
     return [
-        Cause(gaps.queue, cause, detail, time),
-        *(Cause(number_of_gpu, host, number, times) for number, times in enumerate(by_activity)),
-        Cause(number_of_gpu, overhead, MISSING, arrived[late] - begun),
+        Cause(gaps.queue, cause, detail, time, _some(time)),
+        *(
+            Cause(gpus.keys[0], cause, detail, gpus.total(times), gpus.total(_some(times)))
+            for cause, detail, times in parts
+        ),
     ]
+
+
+def _some(time: Ints) -> Ints:
+    return np.asarray(time != 0, dtype=np.int64)
 
 
 # A launch takes time after its call has ended; until then the gap is its overhead, not the GPU
@@ -358,14 +369,17 @@ def _launch_of_previous(events: pd.DataFrame, work: Work, stream: Ints, gaps: Ga
 def _summary(causes: list[Cause], queues: Groups, work: Work, method: Method) -> pd.DataFrame:
     shape = (len(queues.bounds), len(CAUSES[method]), len(DETAILS) + 1)
     idle, count = np.zeros(shape, dtype=np.int64), np.zeros(shape, dtype=np.int64)
-    for queue, cause, detail, time in causes:
+    for queue, cause, detail, time, gap_count in causes:
         # Detail -1, none, is the first cell.
         cell = queue * (shape[1] * shape[2]) + (cause * shape[2] + detail + 1)
         np.add.at(idle.reshape(-1), cell, time)
-        np.add.at(count.reshape(-1), cell, (time != 0).astype(np.int64))
+        np.add.at(count.reshape(-1), cell, gap_count)
     number, cause, detail = np.nonzero(idle)
     # Of a whole GPU there is no third key.
-    rank, device, stream, *_ = (*(key[number] for key in queues.keys), np.full(len(number), MISSING))
+    rank, device, stream, *_ = (
+        *(key[number] for key in queues.keys),
+        np.full(len(number), MISSING),
+    )
     span = queues.largest(work.end) - queues.smallest(work.start)
     return pd.DataFrame(
         {
