@@ -13,6 +13,8 @@ import pandas as pd
 
 from workbench.errors import TableError
 
+_WHOLE = ("int32", "int64")
+
 
 @dataclass(frozen=True)
 class Column:
@@ -30,7 +32,8 @@ class Column:
         """Describe the first problem of ``values``; empty if there is none."""
         if not self._same_dtype(values):
             return f"has dtype {values.dtype}, needs {self.dtype}"
-        if not self.nullable and values.isna().any():
+        # Integers of numpy hold no missing value; asking would make a column as long.
+        if not self.nullable and values.dtype not in _WHOLE and values.isna().any():
             return f"has {values.isna().sum()} missing values, none are allowed"
         for limit, extreme, words in (
             (self.lower, values.min, "below"),

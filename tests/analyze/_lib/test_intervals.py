@@ -84,6 +84,18 @@ def test_coverage_counts_each_combination_of_classes_in_each_group(some):
         mask = sum(cell.astype(int) << kind for kind, cell in enumerate(held))
         for combination in range(1, covered.shape[1]):
             assert covered[group, combination] == (mask == combination).sum()
+        active = np.flatnonzero(mask)
+        extent = active[-1] + 1 - active[0] if len(active) else 0
+        assert covered[group].sum() == extent, "column 0 is the time between the intervals"
+
+
+@given(pairs, st.lists(moment, max_size=9), st.booleans())
+def test_windows_in_order_and_in_disorder_cover_the_same(some, moments, is_sorted):
+    low = np.array(sorted(moments) if is_sorted else moments, dtype=np.int64)
+    high = low + 5
+    covered = intervals.measure_within(*arrays(some), low, high)
+    single = [int(intervals.measure_within(*arrays(some), [a], [a + 5])[0]) for a in low]
+    assert covered.tolist() == single
 
 
 @given(

@@ -33,12 +33,18 @@ def union(starts: ArrayLike, ends: ArrayLike) -> Intervals:
     >>> starts.tolist(), ends.tolist()
     ([0, 30], [20, 40])
     """
-    starts, ends = _proper(starts, ends)
+    starts, ends = _checked(starts, ends)
     if len(starts) == 0:
         return starts, ends
-    reach = np.maximum.accumulate(ends)
+    if (starts[1:] < starts[:-1]).any():
+        order = np.argsort(starts, kind="stable")  # of sorted pieces it only merges
+        starts, ends = starts[order], ends[order]
+    reach = _latest(ends)
     cuts = np.flatnonzero(starts[1:] > reach[:-1])
-    return starts[np.append(0, cuts + 1)], reach[np.append(cuts, len(reach) - 1)]
+    opening, closing = starts[np.append(0, cuts + 1)], reach[np.append(cuts, len(reach) - 1)]
+    # What holds nothing by itself joins others or stands alone.
+    is_proper = closing > opening
+    return (opening, closing) if is_proper.all() else (opening[is_proper], closing[is_proper])
 
 
 def measure(starts: ArrayLike, ends: ArrayLike) -> int:
@@ -132,9 +138,13 @@ def measure_merged(starts: Ns, ends: Ns, low: Ns, high: Ns) -> Ns:
     if len(starts) == 0:
         return np.zeros(len(low), dtype=np.int64)
     until = np.append(0, np.cumsum(ends - starts))
+    index = pd.Index(starts)
 
     def before(moments: Ns) -> Ns:
-        passed = np.searchsorted(starts, moments, side="right")
+        if (moments[1:] < moments[:-1]).any():
+            passed = np.searchsorted(starts, moments, side="right")
+        else:  # both are in order: walking along them is quicker than searching
+            passed = index.get_indexer(pd.Index(moments), method="pad") + 1
         unfinished = np.maximum(ends[np.maximum(passed - 1, 0)] - moments, 0)
         return np.asarray(until[passed] - np.where(passed > 0, unfinished, 0))
 
@@ -155,7 +165,7 @@ def running_end(ends: ArrayLike, groups: ArrayLike) -> Ns:
         return pd.Series(ends).groupby(groups).cummax().to_numpy()
     # Laid end to end on one line, no group reaches into the next.
     shift = groups * width - low
-    return np.asarray(np.maximum.accumulate(ends + shift) - shift)
+    return np.asarray(_latest(ends + shift) - shift)
 
 
 def coverage(starts: ArrayLike, ends: ArrayLike, classes: ArrayLike, groups: ArrayLike) -> Ns:
@@ -198,13 +208,24 @@ def _sweep(starts: Ns, ends: Ns, classes: Ns, groups: Ns, shape: tuple[int, int]
             ]
         )
     shift = groups * width - low
-    time, change = _edges(starts + shift, ends + shift, classes)
-    active, lasting = np.cumsum(change[:-1]), np.diff(time)
-    if shape[0] > 1:
-        group = time // width
-        inside = group[:-1] == group[1:]
-        active, lasting = (group[:-1] * shape[1] + active)[inside], lasting[inside]
-    np.add.at(covered.reshape(-1), active, lasting)
+    begin, end = starts + shift, ends + shift
+    if (begin[1:] < begin[:-1]).any():
+        order = np.argsort(begin, kind="stable")
+        begin, end, classes, groups = (column[order] for column in (begin, end, classes, groups))
+    reach = _latest(end)
+    is_clear = np.concatenate([[True], begin[1:] >= reach[:-1], [True]])
+    # As long as an interval that meets no other lasts, its class alone is active.
+    meets = ~(is_clear[1:] & is_clear[:-1])
+    cell = groups * shape[1] + (1 << classes)
+    np.add.at(covered.reshape(-1), cell, np.where(meets, 0, end - begin))
+    if meets.any():
+        time, change = _edges(begin[meets], end[meets], classes[meets])
+        cell = time[:-1] // width * shape[1] + np.cumsum(change[:-1])
+        np.add.at(covered.reshape(-1), cell, np.diff(time))
+    # To those that meet others, the rest and the way to the next group look like no interval.
+    opens = np.append(True, groups[1:] != groups[:-1])
+    group, extent = groups[opens], reach[np.append(opens[1:], True)] - begin[opens]
+    covered[group, 0] = extent - covered[group, 1:].sum(axis=1)
     return covered
 
 
@@ -222,15 +243,9 @@ def _edges(starts: Ns, ends: Ns, classes: Ns) -> tuple[Ns, Ns]:
     return time[order], change[order]
 
 
-def _proper(starts: ArrayLike, ends: ArrayLike) -> Intervals:
-    starts, ends = _checked(starts, ends)
-    is_proper = ends > starts
-    if not is_proper.all():
-        starts, ends = starts[is_proper], ends[is_proper]
-    if (starts[1:] < starts[:-1]).any():
-        order = np.argsort(starts, kind="stable")  # of sorted pieces it only merges
-        starts, ends = starts[order], ends[order]
-    return starts, ends
+def _latest(ends: Ns) -> Ns:
+    """Return the latest end so far; of integers fmax is the maximum, in a quarter of its time."""
+    return np.asarray(np.fmax.accumulate(ends))
 
 
 def _checked(starts: ArrayLike, ends: ArrayLike) -> Intervals:

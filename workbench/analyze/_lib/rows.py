@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias, cast
 
 import numpy as np
 import pandas as pd
@@ -96,7 +96,7 @@ def _contents(events: pd.DataFrame) -> str:
 
 def codes(column: pd.Series) -> NDArray[np.signedinteger]:
     """Return the positions of a category column's values in its categories, -1 if missing."""
-    return np.asarray(column.cat.codes)
+    return np.asarray(cast("pd.Categorical", column.array).codes)
 
 
 def code_of(column: pd.Series, value: str) -> int:
@@ -141,10 +141,12 @@ def in_order(*keys: NDArray[np.integer]) -> Ints | None:
         return None
     tied: NDArray[np.bool_] | None = None
     for key in keys:
-        falls, stays = key[1:] < key[:-1], key[1:] == key[:-1]
+        falls = key[1:] < key[:-1]
         if (falls if tied is None else tied & falls).any():
             return np.lexsort(keys[::-1])
-        tied = stays if tied is None else tied & stays
+        if key is not keys[-1]:
+            stays = key[1:] == key[:-1]
+            tied = stays if tied is None else tied & stays
     return None
 
 

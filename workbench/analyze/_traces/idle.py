@@ -24,7 +24,7 @@ _BLOCKING, _RUNTIME, _OPERATOR, _PYTHON, _UNTRACED = range(len(ACTIVITIES))
 
 
 def time_by_activity(events: pd.DataFrame, call: Ints, start: Ints, end: Ints) -> Ints:
-    """Split windows of time by what the thread of a call did in them: one row per window [ns].
+    """Split windows of time by what the thread of a call did in them: one row per activity [ns].
 
     Where records overlap, the more telling one counts: a blocking call before another runtime call,
     that before an operator, that before Python.
@@ -35,7 +35,7 @@ def time_by_activity(events: pd.DataFrame, call: Ints, start: Ints, end: Ints) -
     order = arrays.in_order(rank)
     level, ordered_rank = _levels(events), rank if order is None else rank[order]
     begin, lasting = events["start_ns"].to_numpy(), events["dur_ns"].to_numpy()
-    times = np.zeros((len(call), len(ACTIVITIES)), dtype=np.int64)
+    times = np.zeros((len(ACTIVITIES), len(call)), dtype=np.int64)
     for number, (its_rank, *its_thread) in enumerate(
         # Python's numbers leave the small types of the columns as they are.
         zip(*(key.tolist() for key in threads.keys), strict=True)
@@ -44,30 +44,26 @@ def time_by_activity(events: pd.DataFrame, call: Ints, start: Ints, end: Ints) -
         limits = np.array([its_rank, its_rank + 1], dtype=rank.dtype)
         of_rank = slice(*np.searchsorted(ordered_rank, limits).tolist())
         row = of_rank if order is None else order[of_rank]
-        is_own = (process[row] == its_thread[0]) & (thread[row] == its_thread[1])
-        own = np.flatnonzero(is_own & (level[row] != _UNTRACED))
-        own = own + of_rank.start if order is None else order[of_rank][own]
+        is_other = (process[row] != its_thread[0]) | (thread[row] != its_thread[1])
+        its_level = np.maximum(level[row], is_other * np.int8(_UNTRACED))
         windows = np.flatnonzero(threads.number == number)
-        records = (level[own], begin[own], lasting[own])
-        times[windows] = _split(records, start[windows], end[windows])
+        records = (its_level, begin[row], lasting[row])
+        times[:, windows] = _split(records, start[windows], end[windows])
     return times
 
 
 def _split(records: tuple[NDArray[np.int8], Ints, Ints], start: Ints, end: Ints) -> Ints:
     level, begin, lasting = records
-    times = np.zeros((len(start), len(ACTIVITIES)), dtype=np.int64)
+    times = np.zeros((len(ACTIVITIES), len(start)), dtype=np.int64)
     covered = np.zeros(len(start), dtype=np.int64)
-    # All that is at least as telling, so that what hides behind it drops out.
-    merged = union([], [])
     for number in range(_UNTRACED):
-        row = np.flatnonzero(level == number)
-        if len(row):
+        if (level == number).any():
+            # All that is at least as telling, so that what hides behind it drops out.
+            row = np.flatnonzero(level <= number)
             opening = begin[row]
-            own = union(opening, opening + lasting[row])
-            merged = union(*map(np.append, merged, own))
-            upto = measure_merged(*merged, start, end)
-            times[:, number], covered = upto - covered, upto
-    times[:, _UNTRACED] = end - start - covered
+            upto = measure_merged(*union(opening, opening + lasting[row]), start, end)
+            times[number], covered = upto - covered, upto
+    times[_UNTRACED] = end - start - covered
     return times
 
 
@@ -190,9 +186,8 @@ def idle_time(
         msg = f"method must be one of {get_args(Method)}, not {method!r}"
         raise ValueError(msg)
     work = arrays.required(arrays.gpu_work(events, *_COLUMNS), events, "idle time")
-    stream = arrays.taken(events["stream"], work.row)
-    queue = stream if method == "stream" else np.full(len(stream), MISSING)
-    queues = arrays.grouped(work.rank, work.device, queue)
+    per_stream = [arrays.taken(events["stream"], work.row)] if method == "stream" else []
+    queues = arrays.grouped(work.rank, work.device, *per_stream)
     gaps = _gaps(events, work, queues)
     if method == "stream":
         causes = _stream_causes(gaps, kernel_gap_ns)
@@ -217,29 +212,31 @@ class Gaps(NamedTuple):
 
 
 class Cause(NamedTuple):
-    """A number of idle times with what caused them: each its own, or all the same."""
+    """Idle times with what caused them: each its own, or all the same."""
 
     queue: Ints
     cause: Ints | int
     detail: Ints | int
     time: Ints
+    gap_count: Ints  # how many gaps; of a single one whether it has any
 
 
 def _gaps(events: pd.DataFrame, work: Work, queues: Groups) -> Gaps:
     order = arrays.in_order(queues.number, work.start)
-    if order is None:
-        order = np.arange(len(work.row))
-    number, start = queues.number[order], work.start[order]
+    columns = (np.arange(len(work.row)), queues.number, work.start, work.end)
+    position, number, start, end = (
+        columns if order is None else (column[order] for column in columns)
+    )
     # The latest end so far: work that began earlier may end later than its successor.
-    before = running_end(work.end[order], number)[:-1]
+    before = running_end(end, number)[:-1]
     gap = np.flatnonzero((number[1:] == number[:-1]) & (start[1:] > before))
-    following = order[gap + 1]
+    following = position[gap + 1]
     launches = arrays.launches_of(events, work.row)
     launch = launches[following]
     begun = events["start_ns"].to_numpy()[launch]
     return Gaps(
         queue=number[gap],
-        previous=order[gap],
+        previous=position[gap],
         following=following,
         start=before[gap],
         end=start[gap + 1],
@@ -256,7 +253,8 @@ def _stream_causes(gaps: Gaps, kernel_gap_ns: int) -> list[Cause]:
     time = gaps.end - gaps.start
     tests = [unlaunched, gaps.launch_start > gaps.start, time < kernel_gap_ns]
     cause = np.select(tests, [unknown, host, kernel], neither)
-    return [Cause(gaps.queue, cause, np.where(unlaunched, _NO_LAUNCH, MISSING), time)]
+    detail = np.where(unlaunched, _NO_LAUNCH, MISSING)
+    return [Cause(gaps.queue, cause, detail, time, _some(time))]
 
 
 def _device_causes(
@@ -271,25 +269,29 @@ def _device_causes(
     time = gaps.end - np.where(is_late, arrived, gaps.start)
     waited = _waited_for(events, work, gaps)
     # In this order: what the trace does not know must not be named after the length of the gap.
-    cause = np.select(
-        [unlaunched | skewed, time < kernel_gap_ns, waited != MISSING],
-        [unknown, kernel, sync],
-        dark,
-    )
+    cause = np.where(waited == MISSING, dark, sync)
+    cause[time < kernel_gap_ns] = kernel
+    cause[unlaunched | skewed] = unknown
     is_graph = _of_graph(events, gaps.launches)
-    in_graph = is_graph[gaps.previous] | is_graph[gaps.following]
-    detail = np.select(
-        [unlaunched, skewed, cause == sync, (cause == dark) & in_graph],
-        [_NO_LAUNCH, _LATE_LAUNCH, waited, _GRAPH],
-        MISSING,
-    )
-    number_of_gpu, begun = gaps.queue[late], launched[late]
+    detail = np.where(cause == sync, waited, MISSING)
+    detail[(cause == dark) & (is_graph[gaps.previous] | is_graph[gaps.following])] = _GRAPH
+    detail[skewed] = _LATE_LAUNCH
+    detail[unlaunched] = _NO_LAUNCH
+    gpus, begun = arrays.grouped(gaps.queue[late]), launched[late]
     by_activity = time_by_activity(events, gaps.launch[late], gaps.start[late], begun)
+    parts = [(host, number, times) for number, times in enumerate(by_activity)]
+    parts.append((overhead, MISSING, arrived[late] - begun))
     return [
-        Cause(gaps.queue, cause, detail, time),
-        *(Cause(number_of_gpu, host, number, times) for number, times in enumerate(by_activity.T)),
-        Cause(number_of_gpu, overhead, MISSING, arrived[late] - begun),
+        Cause(gaps.queue, cause, detail, time, _some(time)),
+        *(
+            Cause(gpus.keys[0], cause, detail, gpus.total(times), gpus.total(_some(times)))
+            for cause, detail, times in parts
+        ),
     ]
+
+
+def _some(time: Ints) -> Ints:
+    return np.asarray(time != 0, dtype=np.int64)
 
 
 # A launch takes time after its call has ended; until then the gap is its overhead, not the GPU
@@ -367,19 +369,19 @@ def _launch_of_previous(events: pd.DataFrame, work: Work, stream: Ints, gaps: Ga
 def _summary(causes: list[Cause], queues: Groups, work: Work, method: Method) -> pd.DataFrame:
     shape = (len(queues.bounds), len(CAUSES[method]), len(DETAILS) + 1)
     idle, count = np.zeros(shape, dtype=np.int64), np.zeros(shape, dtype=np.int64)
-    for piece in causes:
-        lasts = np.flatnonzero(piece.time)
-        queue, cause, detail = (
-            column if isinstance(column, int) else column[lasts] for column in piece[:3]
-        )
+    for queue, cause, detail, time, gap_count in causes:
         # Detail -1, none, is the first cell.
-        bucket = (queue * shape[1] + cause) * shape[2] + detail + 1
-        np.add.at(idle.reshape(-1), bucket, piece.time[lasts])
-        count += np.bincount(bucket, minlength=count.size).reshape(shape)
+        cell = queue * (shape[1] * shape[2]) + (cause * shape[2] + detail + 1)
+        np.add.at(idle.reshape(-1), cell, time)
+        np.add.at(count.reshape(-1), cell, gap_count)
     number, cause, detail = np.nonzero(idle)
-    rank, device, stream = (key[number] for key in queues.keys)
+    # Of a whole GPU there is no third key.
+    rank, device, stream, *_ = (
+        *(key[number] for key in queues.keys),
+        np.full(len(number), MISSING),
+    )
     span = queues.largest(work.end) - queues.smallest(work.start)
-    table = pd.DataFrame(
+    return pd.DataFrame(
         {
             "rank": rank.astype("int32"),
             "device": arrays.nullable(device, "Int32"),
@@ -391,4 +393,3 @@ def _summary(causes: list[Cause], queues: Groups, work: Work, method: Method) ->
             "idle_share": arrays.shares(idle[number, cause, detail], span[number]),
         }
     )
-    return table[list(IDLE_TIME.columns)]
