@@ -189,7 +189,7 @@ def test_every_control_is_reached_with_the_keyboard_and_seen_to_be(kind, address
         for _ in range(2 * count):
             page.keyboard.press("Tab")
             number, is_seen, node = frame.evaluate(FOCUSED)
-            if number in reached:
+            if number and number in reached:
                 break
             reached.add(number)
             if number and not is_seen:
