@@ -40,8 +40,8 @@ CELLS = [
     new_code_cell("draw(2)"),
 ]  # fmt: skip
 SITE_PAGES = (
-    "index", "tutorial", "topics", "gallery/index", "gallery/communication", "api/power",
-    "claims", "glossary", "search", "systems",
+    "index", "tutorial", "gallery/index", "gallery/communication", "api/power",
+    "claims", "search", "systems",
 )  # fmt: skip
 MADE = (
     "notebook",
