@@ -67,10 +67,12 @@ def drawn(
 def _bar(bars: pd.DataFrame, kind: str, *, names: pd.Series, first_ns: int) -> dict[str, Any]:
     low, high = heights(bars)
     marker = fill(kind, bars=len(bars))
-    # A hairline keeps a rectangle visible however narrow it is: of its own colour, or dark where
-    # bars are too many for the pattern that tells them apart without colour.
+    # A hairline of its own colour keeps a rectangle visible however narrow it is. It is darker
+    # where bars are too many for the pattern that tells their kind apart without colour.
     is_plain = kind in PATTERNS and "pattern" not in marker
-    marker["line"] = {"width": 0.6, "color": COLOURS["ink"] if is_plain else marker["color"]}
+    halves = (int(marker["color"][at : at + 2], 16) // 2 for at in (1, 3, 5))
+    dark = f"#{bytes(halves).hex()}"
+    marker["line"] = {"width": 0.6, "color": dark if is_plain else marker["color"]}
     return {
         "name": kind,
         "orientation": "h",
