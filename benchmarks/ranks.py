@@ -129,7 +129,7 @@ def _packed_job(archive: Path, scratch: Path, count: int, size_mb: float) -> Pat
 
 
 def _growth(folder: Path, counts: Sequence[int], size_mb: float) -> list[Row]:
-    runs = {count: _median_run(_first(folder, count), count) for count in counts}
+    runs = _measured(folder, counts)
     rows = []
     for count, run in runs.items():
         cost = f"{run['cpu_s']:.1f} CPU s, {run['wall_s']:.1f} s"
@@ -145,10 +145,17 @@ def _growth(folder: Path, counts: Sequence[int], size_mb: float) -> list[Row]:
     return rows
 
 
-# A few ranks take so little that one run says little.
-def _median_run(folder: Path, count: int) -> dict[str, float]:
-    runs = [_run(folder, "serial", 1) for _ in range(3 if count < _LARGE else 1)]
-    return sorted(runs, key=lambda run: run["cpu_s"])[len(runs) // 2]
+def _measured(folder: Path, counts: Sequence[int]) -> dict[int, dict[str, float]]:
+    """Run every count; the small ones around each large one, because the machine's speed drifts."""
+    small = [count for count in counts if count < _LARGE]
+    order = small + [one for count in counts if count >= _LARGE for one in (count, *small)]
+    runs: dict[int, list[dict[str, float]]] = {count: [] for count in counts}
+    for count in order:
+        runs[count].append(_run(_first(folder, count), "serial", 1))
+    return {
+        count: sorted(of_count, key=lambda run: run["cpu_s"])[len(of_count) // 2]
+        for count, of_count in runs.items()
+    }
 
 
 def _cluster(folder: Path, counts: Sequence[int], workers: int) -> list[Row]:
