@@ -3,14 +3,16 @@
     python benchmarks/diagnose.py [--ranks 8 64] [--size-mb 15] [--rounds N]
 
 A real step of 8 ranks is repeated until every file has the wished size; further ranks are copies
-of the 8 under other numbers. Every run is the command itself in a fresh process. The table goes to
-the screen and to ``benchmarks/results/diagnose.md`` and ``.json``.
+of the 8 with numbers, groups, times and names of kernels of their own. Every run is the command
+itself in a fresh process. The table goes to the screen and to ``benchmarks/results/diagnose.md``
+and ``.json``.
 """
 
 from __future__ import annotations
 
 import argparse
 import gzip
+import json
 import re
 import resource
 import statistics
@@ -59,7 +61,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     remarks = [
         f"Medians of {options.rounds} runs of the command, imports included; compiled code is on "
         f"disk. Files are plain JSON of about {options.size_mb:g} MB per rank: a real step of 8 "
-        "ranks repeated, and beyond 8 ranks the same files under other rank numbers."
+        "ranks repeated, and beyond 8 ranks the same with numbers, groups, times and names of "
+        "kernels of their own."
     ]
     publish("diagnose", rows, about, remarks, options.out)
     return 0
@@ -83,14 +86,27 @@ def make_job(
             enlarge(once, large, size_bytes)
             text = large.read_bytes()
             for rank in range(number, count, len(members)):
-                said = b'"rank": %d, "world_size": %d' % (rank, count)
                 path = folder / f"rank{rank}.pt.trace.json"
-                content_of_rank = _OF_RANK.sub(said, text, count=1)
+                content_of_rank = _as_rank(text, rank, count, len(members))
                 if pack:
                     path = path.with_name(f"{path.name}.gz")
                     content_of_rank = gzip.compress(content_of_rank, 1, mtime=0)
                 path.write_bytes(content_of_rank)
     return folder
+
+
+def _as_rank(text: bytes, rank: int, count: int, size: int) -> bytes:
+    """Return a trace as another rank would write it: no two files hold the same events.
+
+    Every ``size`` ranks are a process group, with times and names of kernels of its own.
+    """
+    offset = rank // size
+    members = list(range(offset * size, min((offset + 1) * size, count)))
+    group = {"pg_name": f"group_{offset}", "ranks": members, "pg_size": len(members)}
+    said = json.dumps({"rank": rank, "world_size": count, "pg_config": [group]})[1:-1]
+    text = _OF_RANK.sub(said.encode(), text, count=1)
+    text = text.replace(b', "dur": ', b'.%03d, "dur": ' % (offset % 1000))
+    return text.replace(b'"name": "volta_', b'"name": "volta_v%d_' % (offset % 16))
 
 
 def _row(folder: Path, count: int, options: argparse.Namespace) -> Row:

@@ -223,7 +223,9 @@ def _add(survey: Survey, file: Path, *, is_named: bool, expansion_limit: float |
     label = shown(file)
     source = Source(label, file, expansion_limit=expansion_limit)
     try:
-        reason = unusable(file) or ("" if is_named else _implausible(survey, source))
+        reason = unusable(file)
+        head = b"" if reason else _raw_head(file)
+        reason = reason or ("" if is_named else _implausible(survey, source, head))
         if not reason:
             may_be_archive = is_named or file.name.lower().endswith(ARCHIVE_SUFFIXES)
             if may_be_archive and (kind := archive_kind(file, expansion_limit)):
@@ -232,7 +234,7 @@ def _add(survey: Survey, file: Path, *, is_named: bool, expansion_limit: float |
                 if not reason:
                     _add_members(survey, source, kind)
             else:
-                survey.sources.append(replace(source, size_bytes=unpacked_size(file)))
+                survey.sources.append(replace(source, size_bytes=unpacked_size(file, head)))
     except (LoadError, OSError) as error:
         if is_named:
             raise
@@ -268,11 +270,13 @@ def _add_members(survey: Survey, archive: Source, kind: Kind) -> None:
     survey.sources.extend(latest.values())
 
 
-def _implausible(survey: Survey, source: Source) -> str:
+def _implausible(survey: Survey, source: Source, head: bytes) -> str:
     name = source.path.name
     if name.lower().endswith(ARCHIVE_SUFFIXES) and not name.startswith("."):
         return ""
-    return survey.wanted.refused(name, source.head(HEAD_BYTES))
+    # JSON that is not packed begins as the file does; anything else is opened to unpack it.
+    is_plain = head.startswith((b"{", b"["))
+    return survey.wanted.refused(name, head if is_plain else source.head(HEAD_BYTES))
 
 
 HEAD_BYTES = 512
@@ -319,8 +323,7 @@ class Member:
 
 def archive_kind(path: Path, expansion_limit: float | None) -> Kind | None:
     """Recognise an archive by its first bytes; None if ``path`` is none."""
-    with path.open("rb") as file:
-        raw = file.read(HEAD_BYTES)
+    raw = _raw_head(path)
     if raw.startswith(_ZIP_MAGICS):
         return "zip"
     if not unpacking.is_packed(raw):
@@ -497,13 +500,20 @@ def unusable(file: Path) -> str:
     return "" if file.stat().st_size else "is empty; get the file again"
 
 
-def unpacked_size(file: Path) -> int:
-    """Return the size of the content; for gzip the size it states, or an estimate."""
+def _raw_head(file: Path) -> bytes:
+    with file.open("rb", buffering=0) as packed:
+        return packed.read(HEAD_BYTES)
+
+
+def unpacked_size(file: Path, head: bytes) -> int:
+    """Return the size of the content; for gzip the size it states, or an estimate.
+
+    ``head`` is how the file begins.
+    """
     size = file.stat().st_size
+    if not head.startswith(GZIP_MAGIC):
+        return size * (TYPICAL_EXPANSION if unpacking.is_packed(head) else 1)
     with file.open("rb") as packed:
-        head = packed.read(HEAD_BYTES)
-        if not head.startswith(GZIP_MAGIC):
-            return size * (TYPICAL_EXPANSION if unpacking.is_packed(head) else 1)
         packed.seek(-min(4, size), os.SEEK_END)
         stated = int.from_bytes(packed.read(4), "little")
     # The stated size counts modulo 2**32, and of the last gzip member only.

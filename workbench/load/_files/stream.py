@@ -18,7 +18,8 @@ from workbench.errors import LoadError
 
 GZIP_MAGIC = b"\x1f\x8b\x08"
 BLOCK_BYTES = 1 << 20
-_INPUT_BYTES = 1 << 20
+# Enough to recognize a format: many files are opened for no more. The system has to clear the
+# memory of larger pieces anew for each, which takes longer than to read them.
 _LOOK_BYTES = 1 << 16
 # Up to here a bomb does no harm, and small files may be mostly padding.
 _ALWAYS_ALLOWED_BYTES = 1 << 30
@@ -211,10 +212,8 @@ def open_file(path: Path, label: str, expansion_limit: float | None) -> Stream:
 def file_blocks(file: BinaryIO, start: int, length: int | None, health: Health) -> Iterator[bytes]:
     file.seek(start)
     left = length
-    size = _LOOK_BYTES  # enough to recognize a format; many files are opened for no more
     while left is None or left > 0:
-        block = file.read(size if left is None else min(left, size))
-        size = _INPUT_BYTES
+        block = file.read(_LOOK_BYTES if left is None else min(left, _LOOK_BYTES))
         if not block:
             if left:
                 health.cut(f"the file ends {left:,} bytes too early")

@@ -7,6 +7,7 @@ import hashlib
 import json
 import re
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -555,11 +556,15 @@ def _set_findings(trace: Trace) -> list[Finding]:
     """Return findings about the set as a whole: ranks that lack, clocks that differ."""
     ranks, events = trace.ranks, trace.events
 
-    def names() -> list[set[object]]:
-        told = ranks.loc[ranks["rank_source"] != "argument", "rank"]
+    def names() -> list[set[int]]:
         work = events.loc[events["kind"].notna(), ["rank", "name"]]
-        by_rank = work.groupby("rank")["name"].unique()
-        return [set(by_rank.get(rank, ())) for rank in told]
+        count = len(work["name"].cat.categories)
+        pairs = work["rank"].to_numpy(np.int64) * count + work["name"].cat.codes.to_numpy()
+        of_rank = defaultdict(set)
+        for pair in pd.unique(pairs).tolist():
+            of_rank[pair // count].add(pair % count)
+        told = ranks.loc[ranks["rank_source"] != "argument", "rank"]
+        return [of_rank[rank] for rank in told]
 
     def communicates() -> bool:
         return bool(events["kind"].eq("communication").any())
@@ -570,17 +575,25 @@ def _set_findings(trace: Trace) -> list[Finding]:
 
 
 def devices_table(numbered: Sequence[Ranked[RankTables | RawRank]]) -> pd.DataFrame:
-    rows = []
+    rows, before, devices = [], None, list[Row]()
     for rank, _, file in numbered:
-        for device in _dicts(file.metadata.get("deviceProperties")):
-            major, minor = device.get("computeMajor"), device.get("computeMinor")
-            processors = device.get("numSms", device.get("multiProcessorCount"))
-            row: Row = {"rank": rank, "device": to_integer(device.get("id"))}
-            row["name"] = str(metadata_text(device, "name") or "")
-            row["memory_bytes"] = to_integer(device.get("totalGlobalMem"))
-            row["capability"] = None if major is None else f"{major}.{minor}"
-            rows.append(row | {"processor_count": to_integer(processors)})
+        # Ranks of one job mostly state the same.
+        if (properties := file.metadata.get("deviceProperties")) != before:
+            before, devices = properties, [_device(device) for device in _dicts(properties)]
+        rows += [{"rank": rank} | device for device in devices]
     return _table(DEVICES, rows)
+
+
+def _device(properties: Row) -> Row:
+    major, minor = properties.get("computeMajor"), properties.get("computeMinor")
+    processors = properties.get("numSms", properties.get("multiProcessorCount"))
+    return {
+        "device": to_integer(properties.get("id")),
+        "name": str(metadata_text(properties, "name") or ""),
+        "memory_bytes": to_integer(properties.get("totalGlobalMem")),
+        "capability": None if major is None else f"{major}.{minor}",
+        "processor_count": to_integer(processors),
+    }
 
 
 def groups_table(numbered: Sequence[Ranked[RankTables | RawRank]]) -> pd.DataFrame:

@@ -137,3 +137,22 @@ def test_real_files_of_all_generations_in_one_folder(tmp_path, real_data):
         (job / f"file-{number:03}-{path.name}").symlink_to(path)
     ranks = {f"file-{number:03}-": number for number in range(len(found))}
     assert_equal(load.traces(job, rank=ranks), apart(job, rank=ranks))
+
+
+def test_devices_of_ranks_are_those_that_each_states(tmp_path):
+    stated = [[{"id": 0, "name": "A"}], [{"id": 0, "name": "A"}], [{"id": 1, "name": "B"}], None]
+    told = [{} if devices is None else {"deviceProperties": devices} for devices in stated]
+    job = write_job(tmp_path / "job", [([event("x", 1)], metadata) for metadata in told])
+    devices = load.traces(job, progress=False).devices
+    rows = devices[["rank", "device", "name"]].itertuples(index=False, name=None)
+    assert list(rows) == [(0, 0, "A"), (1, 0, "A"), (2, 1, "B")]
+
+
+@pytest.mark.parametrize(
+    "before",
+    ['"of": {"traceEvents": [7]},', r'"of": "\"traceEvents\": [",', '"traceEvents": {},', '"a": 1'],
+)
+def test_the_events_are_those_of_the_outermost_object(tmp_path, before):
+    path = tmp_path / "t.json"
+    path.write_text("{" + before + ' "traceEvents": [' + json.dumps(event("x", 1)) + '], "b": 2}')
+    assert load.traces(path, progress=False).events["name"].tolist() == ["x"]

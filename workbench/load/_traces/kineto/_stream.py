@@ -169,6 +169,8 @@ class StreamReader:
             if head[start : start + 1] == b"[":
                 self.bare_list = True
                 return start + 1
+            if surely and (at := self._plain_head(head, start)):
+                return at
             if match := event_list(head, start, surely=surely):
                 break
         if match is None and not final and len(head) < LARGEST_METADATA:
@@ -182,6 +184,15 @@ class StreamReader:
         before = head[start : match[0]].rstrip().rstrip(b",")
         self._keep_metadata(before + b"}", "before")
         return match[1]
+
+    # What stands before the first such key closes to a whole object where the key is its own.
+    def _plain_head(self, head: bytes, start: int) -> int | None:
+        match = _ARRAY.search(head, start)
+        before = match and _whole(head[start : match.start()].rstrip().rstrip(b",") + b"}")
+        if match is None or before is None:
+            return None
+        self._keep(before)
+        return match.end()
 
     def _events(self, position: int, *, final: bool) -> tuple[int, bool]:
         """Parse events of the window; ``(where parsing stopped, array ended)``."""
@@ -314,12 +325,15 @@ class StreamReader:
         if read_object.repair:
             finding = f"in the metadata {where} the events: {read_object.repair}"
             self.findings.add("repaired", finding)
-        if "traceEvents" in read_object.event:
-            another = read_object.event.pop("traceEvents")
+        self._keep(read_object.event)
+
+    def _keep(self, metadata: dict[str, Any]) -> None:
+        if "traceEvents" in metadata:
+            another = metadata.pop("traceEvents")
             finding = "events of another traceEvents list"
             count = len(another) if isinstance(another, list) else 1
             self.findings.add("dropped", finding, count, f"byte {self.offset:,}")
-        self.metadata |= read_object.event
+        self.metadata |= metadata
 
     def _flush(self) -> None:
         self.columns.take(self.engine.block, self.engine.rows)
@@ -336,6 +350,14 @@ class StreamReader:
 
 _SHORT_HEAD_BYTES = 1 << 16
 _ARRAY = re.compile(rb'"traceEvents"\s*:\s*\[')
+
+
+def _whole(raw: bytes) -> dict[str, Any] | None:
+    try:
+        read = decoder.decode(raw.decode())
+    except (ValueError, RecursionError):
+        return None
+    return read if isinstance(read, dict) else None
 
 
 def event_list(head: bytes, start: int, *, surely: bool = False) -> tuple[int, int] | None:
@@ -406,17 +428,31 @@ def read_ahead(stream: Stream, spare: Spare | None = None) -> Generator[ByteArra
     """
     spare = queue.SimpleQueue() if spare is None else spare
     blocks = _blocks(stream, spare)
+    first = next(blocks, None)
+    if first is None:
+        return
+    if len(first) == HEADROOM_BYTES + BLOCK_BYTES + PADDING_BYTES:
+        yield from _in_thread(first, blocks, spare)
+        return
+    # A thread for a single block would cost more than it saves.
+    try:
+        yield first
+    finally:
+        spare.put(first if first.base is None else first.base)
+
+
+def _in_thread(
+    item: ByteArray | BaseException | None, blocks: Iterator[ByteArray], spare: Spare
+) -> Generator[ByteArray]:
     # Two blocks ahead, so that memory stays bounded whatever is unpacked.
     ready: queue.Queue[ByteArray | BaseException | None] = queue.Queue(maxsize=2)
     stop = threading.Event()
     worker = threading.Thread(target=_read_blocks, args=(blocks, ready, stop), daemon=True)
-    item: ByteArray | BaseException | None = next(blocks, None)
     following: Callable[[], ByteArray | BaseException | None] = partial(next, blocks, None)
-    # A thread for a single block would cost more than it saves; in a browser none can be started.
-    if isinstance(item, np.ndarray) and len(item) == _ROOM_BYTES:
-        with contextlib.suppress(RuntimeError):
-            worker.start()
-            following = ready.get
+    # In a browser no thread can be started.
+    with contextlib.suppress(RuntimeError):
+        worker.start()
+        following = ready.get
     before: ByteArray | None = None
     try:
         while item is not None:
@@ -427,8 +463,6 @@ def read_ahead(stream: Stream, spare: Spare | None = None) -> Generator[ByteArra
                 spare.put(before)
             before, item = item, following()
     finally:
-        if worker.ident is None and isinstance(before, np.ndarray) and before.base is not None:
-            spare.put(before.base)
         stop.set()
         # The worker may wait for room to put a block, so blocks are taken until it has ended.
         while worker.is_alive():

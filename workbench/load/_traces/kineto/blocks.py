@@ -197,7 +197,7 @@ class Columns:
             values = block.values[at, :rows]  # noqa: PD011 - no pandas object
             kept = values.copy() if self.slots.types[at] == INTEGER else _narrow(values)
             self._values[at].append((self.rows, kept))
-            block.values[at] = MISSING  # noqa: PD011
+            values[:] = MISSING
         block.seen[:] = 0
         for kind in np.flatnonzero(block.skipped):
             self.phases[chr(kind)] += int(block.skipped[kind])

@@ -690,7 +690,7 @@ def launches(
     rows, calls = np.flatnonzero(work & has_id), np.flatnonzero(runtime & has_id)
     if len(rows) == 0 or len(calls) == 0:
         return launch, np.zeros(0, np.int64)
-    ids = _apart(ids, np.concatenate([rows, calls]), timed.files)
+    _set_apart(ids, np.concatenate([rows, calls]), timed.files)
     by_id = _outermost(ids, calls, (timed.start, timed.dur))
     launch[rows] = _nearest_call(ids, by_id, rows)
     return launch, np.sort(by_id[1:][np.diff(ids[by_id]) == 0])
@@ -709,17 +709,15 @@ def _first_ids(
 
 
 # Each file counts its calls by itself.
-def _apart(ids: IntArray, used: IntArray, files: Files) -> IntArray:
+def _set_apart(ids: IntArray, used: IntArray, files: Files) -> None:
     if (count := len(files.findings)) == 1:
-        return ids
+        return
     values = ids[used]
     if (int(values.max()) - int(values.min()) + 1) * count >= 1 << 62:
         values = pd.factorize(values)[0]
     values = values - values.min()
-    file = np.repeat(np.arange(count), np.diff(files.bounds))
-    apart = np.full(len(ids), MISSING, np.int64)
-    apart[used] = values + file[used] * (int(values.max()) + 1)
-    return apart
+    file = np.repeat(np.arange(count, dtype=np.int32), np.diff(files.bounds))[used]
+    ids[used] = values + file.astype(np.int64) * (int(values.max()) + 1)
 
 
 # Counters may restart, so of several calls with one id the last before the GPU row counts.
