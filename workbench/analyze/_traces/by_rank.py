@@ -234,13 +234,17 @@ def _stacked(frames: Iterable[pd.DataFrame]) -> pd.DataFrame:
     frames = list(frames)
     # pandas lets empty frames decide on dtypes.
     filled = [frame for frame in frames if len(frame)] or frames[:1]
+    coded = [name for name in filled[0] if isinstance(filled[0][name].dtype, pd.CategoricalDtype)]
+    # One call for all other columns: a call for each would make an index of each column and rank.
+    plain = pd.concat([frame.drop(columns=coded) for frame in filled], ignore_index=True)
     columns: dict[str, Any] = {}
     for name in filled[0]:
-        of_ranks = [frame[name] for frame in filled]
-        if isinstance(of_ranks[0].dtype, pd.CategoricalDtype):
-            is_ordered = of_ranks[0].dtype.ordered or len({c.dtype for c in of_ranks}) == 1
+        if name in coded:
+            of_ranks = [frame[name] for frame in filled]
+            first = of_ranks[0].dtype
+            is_ordered = first.ordered or all(column.dtype == first for column in of_ranks)
             unite: Callable[..., Any] = pd.api.types.union_categoricals
             columns[str(name)] = unite(of_ranks, sort_categories=not is_ordered)
         else:
-            columns[str(name)] = pd.concat(of_ranks, ignore_index=True).array
+            columns[str(name)] = plain[name].array
     return pd.DataFrame(columns, copy=False)
