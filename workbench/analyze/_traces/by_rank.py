@@ -234,17 +234,17 @@ def _stacked(frames: Iterable[pd.DataFrame]) -> pd.DataFrame:
     frames = list(frames)
     # pandas lets empty frames decide on dtypes.
     filled = [frame for frame in frames if len(frame)] or frames[:1]
-    coded = [name for name in filled[0] if isinstance(filled[0][name].dtype, pd.CategoricalDtype)]
-    # One call for all other columns: a call for each would make an index of each column and rank.
-    plain = pd.concat([frame.drop(columns=coded) for frame in filled], ignore_index=True)
     columns: dict[str, Any] = {}
     for name in filled[0]:
-        if name in coded:
-            of_ranks = [frame[name] for frame in filled]
-            first = of_ranks[0].dtype
-            is_ordered = first.ordered or all(column.dtype == first for column in of_ranks)
+        of_ranks: list[Any] = [frame[name].array for frame in filled]
+        is_alike = all(column.dtype == of_ranks[0].dtype for column in of_ranks)
+        if isinstance(of_ranks[0], pd.Categorical):
+            keeps_order = of_ranks[0].ordered or is_alike
             unite: Callable[..., Any] = pd.api.types.union_categoricals
-            columns[str(name)] = unite(of_ranks, sort_categories=not is_ordered)
+            columns[str(name)] = unite(of_ranks, sort_categories=not keeps_order)
+        elif is_alike:
+            # What concat ends in, without an index for each rank on the way.
+            columns[str(name)] = type(of_ranks[0])._concat_same_type(of_ranks)
         else:
-            columns[str(name)] = plain[name].array
+            columns[str(name)] = pd.concat(map(pd.Series, of_ranks), ignore_index=True).array
     return pd.DataFrame(columns, copy=False)
