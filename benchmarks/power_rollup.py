@@ -14,7 +14,6 @@ from __future__ import annotations
 import argparse
 import json
 import math
-import os
 import subprocess
 import sys
 import tempfile
@@ -74,8 +73,6 @@ def main():
 if __name__ == "__main__":
     main()
 """
-# Workers of Dask give memory back at every chance, and fault it in again; as docs/cluster.md says.
-_MALLOC = {"MALLOC_TRIM_THRESHOLD_": str(1 << 28), "MALLOC_MMAP_THRESHOLD_": str(1 << 25)}
 _TARGET_EXPONENT = 1.05
 _TARGET_SPEEDUP, _TARGET_CPU = 1.7, 1.15
 
@@ -102,8 +99,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "Synthetic readings of nodes of 8 GPUs at 1 Hz, a Parquet file per node and day, rolled up "
         "to 10 minutes; nodes share the bytes of a day by links. One process unless the row says "
         "otherwise; imports are not counted, memory is what the roll-up adds. The exponent is that "
-        "of CPU time between the fewest and the most readings. Workers of Dask run with the "
-        "thresholds of malloc that docs/cluster.md advises; their CPU includes the scheduler."
+        "of CPU time between the fewest and the most readings. Workers of Dask run as Dask "
+        "starts them; their CPU includes the scheduler."
     ]
     publish("power_rollup", rows, about, remarks, options.out)
     return 0
@@ -179,10 +176,7 @@ def _cluster(folder: Path, counts: Sequence[int], workers: int) -> list[Row]:
 
 def _run(folder: Path, count: int, how: str, workers: int) -> dict[str, float]:
     command = [str(folder / "child.py"), str(_first(folder, count)), how, str(workers)]
-    env = os.environ | (_MALLOC if how == "dask" else {})
-    done = subprocess.run(
-        [sys.executable, *command], capture_output=True, text=True, check=False, env=env
-    )
+    done = subprocess.run([sys.executable, *command], capture_output=True, text=True, check=False)
     if done.returncode:
         msg = f"power_rollup failed: {done.stderr[-2000:]}"
         raise RuntimeError(msg)

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import importlib
+import os
 import socket
+import sys
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar
 
@@ -11,6 +16,10 @@ from workbench.errors import MissingExtraError, WorkbenchError
 
 # Tasks that wait at a worker: one to run, one to follow at once.
 _TASKS_PER_WORKER = 2
+# Parameters of mallopt, what they are unless set, and what glibc lets them grow to by itself.
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
+_MMAP_BYTES, _GROWN_MMAP_BYTES, _GROWN_TRIM_BYTES = 1 << 17, 32 << 20, 64 << 20
+_holding = threading.Event()  # in the process of a worker: it holds on to freed memory
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -30,6 +39,21 @@ def on_cluster(
     except ImportError as error:
         msg = "a cluster needs Dask; pip install 'ai-infra-workbench[cluster]'"
         raise MissingExtraError(msg) from error
+    try:
+        yield from _results(client, distributed, function, items, shared)
+    finally:
+        # Workers that were lost or cannot be asked any more have nothing to be set back.
+        with contextlib.suppress(OSError, RuntimeError, ValueError):
+            client.run(_hold_memory, hold=False, on_error="ignore")
+
+
+def _results(
+    client: Any,
+    distributed: Any,
+    function: Callable[..., Result],
+    items: Iterable[Item],
+    shared: tuple[Any, ...],
+) -> Iterator[tuple[Item, Result | Exception]]:
     suspects = []
     sent = [_sent(client, value) for value in shared]
 
@@ -66,8 +90,33 @@ def _sent(client: Any, value: Any) -> Any:
 
 def _unpacked(function: Callable[..., Result], item: Item, *shared: bytes) -> Result:
     """Run a task on values of its own, which no other thread of the worker sees."""
+    _hold_memory(hold=True)
     loads = importlib.import_module("distributed.protocol.pickle").loads
     return function(item, *map(loads, shared))
+
+
+def _hold_memory(*, hold: bool) -> None:
+    """Have malloc keep some freed memory for the next task, or give it back as the worker was told.
+
+    Dask starts workers with a low threshold of giving memory back. With that set, glibc maps each
+    array anew, and the system has to clear its pages. Tasks get the thresholds that glibc reaches
+    by itself in other processes; whoever has set more than Dask does is not overruled.
+    """
+    told = os.environ.get("MALLOC_TRIM_THRESHOLD_", "")
+    tunables = os.environ.get("GLIBC_TUNABLES", "")
+    is_chosen = "MALLOC_MMAP_THRESHOLD_" in os.environ or "glibc.malloc." in tunables
+    if sys.platform != "linux" or hold == _holding.is_set() or is_chosen or not told.isdecimal():
+        return
+    libc = ctypes.CDLL(None)
+    if int(told) >= _GROWN_TRIM_BYTES or not hasattr(libc, "gnu_get_libc_version"):
+        return
+    libc.mallopt(_M_MMAP_THRESHOLD, _GROWN_MMAP_BYTES if hold else _MMAP_BYTES)
+    libc.mallopt(_M_TRIM_THRESHOLD, _GROWN_TRIM_BYTES if hold else int(told))
+    if hold:
+        _holding.set()
+    else:
+        _holding.clear()
+        libc.malloc_trim(0)
 
 
 def _in_flight(

@@ -117,7 +117,10 @@ def over_ranks(
         if files.needs_one_pass:
             msg = "members of a tar.gz are read in one pass; unpack the archive for a cluster"
             raise WorkbenchError(msg)
-        yield from on_cluster(client, partial(_of_file, function=function, is_worker=True), files)
+        run_one = partial(_of_file, function=function, is_worker=True)
+        # The largest first: no worker begins with it when the others are done.
+        largest = sorted(files, key=lambda file: file.size_bytes, reverse=True)
+        yield from on_cluster(client, run_one, largest)
     elif workers > 1:
         from joblib import Parallel, delayed
 

@@ -1,18 +1,29 @@
 """Rank by rank, with little in memory, gives the tables of all ranks at once."""
 
+import ctypes
 import gzip
 import json
 import os
+import sys
 import tarfile
+import threading
+import time
 import weakref
 from functools import partial
 from pathlib import Path
 
+import numpy as np
+import pandas as pd
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from pandas.testing import assert_frame_equal
 
 from tests.load.conftest import launched
 from workbench import analyze, load
+from workbench._shared import cluster
+from workbench._shared.cluster import on_cluster
+from workbench.analyze._traces.by_rank import _stacked
 from workbench.errors import LoadError, WorkbenchError
 
 PER_RANK = [
@@ -324,3 +335,125 @@ def test_a_rank_that_kills_its_workers_is_a_row(eight, client):
     assert dropped["source"].str.endswith("5.json.gz").tolist() == [True]
     assert dropped["what"].str.contains("its workers died").all()
     assert 5 not in set(tables["deadly"]["rank"])
+
+
+def faulted_pages(_=None):
+    """Make and forget an array of 1 MiB fifty times; count the pages that the system cleared."""
+    import resource
+
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    for _ in range(50):
+        np.ones(1 << 17)
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+
+
+def started_by_dask(monkeypatch, **environment):
+    """Give the calls of mallopt in a process with the environment of a worker."""
+    calls = []
+
+    class Library:
+        gnu_get_libc_version = malloc_trim = staticmethod(lambda *_: None)
+        mallopt = staticmethod(lambda *call: calls.append(call))
+
+    for name in ("MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_", "GLIBC_TUNABLES"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(ctypes, "CDLL", lambda _: Library)
+    monkeypatch.setattr(sys, "platform", "linux")
+    monkeypatch.setattr(cluster, "_holding", threading.Event())
+    return calls
+
+
+def test_a_worker_gets_its_thresholds_back(monkeypatch):
+    calls = started_by_dask(monkeypatch, MALLOC_TRIM_THRESHOLD_="65536")
+    for hold in (False, True, True, False, False):
+        cluster._hold_memory(hold=hold)
+    trim, mmap = -1, -3
+    held = [(mmap, 32 << 20), (trim, 64 << 20)]
+    assert calls == [*held, (mmap, 128 << 10), (trim, 65536)]
+
+
+@pytest.mark.parametrize(
+    "environment",
+    [
+        {},
+        {"MALLOC_TRIM_THRESHOLD_": str(1 << 28)},
+        {"MALLOC_TRIM_THRESHOLD_": "65536", "MALLOC_MMAP_THRESHOLD_": "4096"},
+        {"MALLOC_TRIM_THRESHOLD_": "65536", "GLIBC_TUNABLES": "glibc.malloc.trim_threshold=9"},
+        {"MALLOC_TRIM_THRESHOLD_": "much"},
+    ],
+)
+def test_who_has_set_malloc_is_not_overruled(monkeypatch, environment):
+    calls = started_by_dask(monkeypatch, **environment)
+    cluster._hold_memory(hold=True)
+    cluster._hold_memory(hold=False)
+    assert calls == []
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "mallopt"), reason="malloc of another system")
+def test_tasks_use_the_pages_of_the_tasks_before(client):
+    def between_runs():
+        return client.submit(faulted_pages, pure=False).result()
+
+    in_tasks = [pages for _, pages in on_cluster(client, faulted_pages, range(4))]
+    arrays = 50 * (1 << 20) // os.sysconf("SC_PAGE_SIZE")
+    assert between_runs() > arrays * 0.9
+    assert sum(in_tasks) < arrays * 0.2
+    # What nothing on this way uses needs no compilation in any worker.
+    assert not any(client.run(lambda: "numba" in sys.modules).values())
+
+
+@pytest.mark.slow
+def test_the_largest_file_is_begun_first(eight, client, tmp_path):
+    begun = tmp_path / "begun"
+    begun.mkdir()
+
+    @analyze.per_rank
+    def noted(events):
+        (begun / f"{time.monotonic_ns():020d}-{events['rank'].iloc[0]}").touch()
+        return events[["rank"]].head(1)
+
+    large = eight / "7.json.gz"
+    held = json.loads(gzip.decompress(large.read_bytes()))
+    large.unlink()
+    held["unused"] = os.urandom(1 << 16).hex()
+    large.write_bytes(gzip.compress(json.dumps(held).encode()))
+    tables = analyze.by_rank(load.rank_files(eight), [noted], client=client, progress=False)
+    assert tables["noted"]["rank"].tolist() == list(range(8))
+    order = [int(path.name.rpartition("-")[2]) for path in sorted(begun.iterdir())]
+    # Two workers begin at once.
+    assert 7 in order[:2]
+
+
+columns_of_a_rank = st.fixed_dictionaries(
+    {
+        "count": st.lists(st.integers(-9, 9), min_size=3, max_size=3),
+        "share": st.lists(st.floats(0, 1) | st.none(), min_size=3, max_size=3),
+        "name": st.lists(st.sampled_from("abc"), min_size=3, max_size=3),
+        "rows": st.integers(0, 3),
+        "whole": st.booleans(),
+    }
+)
+
+
+@given(st.lists(columns_of_a_rank, min_size=1, max_size=5))
+def test_stacked_tables_are_those_of_concat(ranks):
+    frames = []
+    for held in ranks:
+        frame = pd.DataFrame({name: held[name] for name in ("count", "share")})
+        frame["share"] = frame["share"].astype("float64")
+        if not held["whole"]:
+            frame["count"] = frame["count"].astype("float64")
+        frame["launch"] = frame["count"].astype("Int64")
+        frame["text"] = pd.array(held["name"], dtype="str")
+        frame["name"] = pd.Categorical(held["name"])
+        frames.append(frame.head(held["rows"]))
+    filled = [frame for frame in frames if len(frame)] or frames[:1]
+    expected = pd.concat([frame.astype({"name": "str"}) for frame in filled], ignore_index=True)
+    stacked = _stacked(frames)
+    assert list(stacked["name"].cat.categories) == sorted(
+        set().union(*(frame["name"].cat.categories for frame in filled))
+    )
+    assert_frame_equal(stacked.astype({"name": "str"}), expected)

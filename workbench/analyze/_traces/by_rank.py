@@ -236,11 +236,15 @@ def _stacked(frames: Iterable[pd.DataFrame]) -> pd.DataFrame:
     filled = [frame for frame in frames if len(frame)] or frames[:1]
     columns: dict[str, Any] = {}
     for name in filled[0]:
-        of_ranks = [frame[name] for frame in filled]
-        if isinstance(of_ranks[0].dtype, pd.CategoricalDtype):
-            is_ordered = of_ranks[0].dtype.ordered or len({c.dtype for c in of_ranks}) == 1
+        of_ranks: list[Any] = [frame[name].array for frame in filled]
+        is_alike = all(column.dtype == of_ranks[0].dtype for column in of_ranks)
+        if isinstance(of_ranks[0], pd.Categorical):
+            keeps_order = of_ranks[0].ordered or is_alike
             unite: Callable[..., Any] = pd.api.types.union_categoricals
-            columns[str(name)] = unite(of_ranks, sort_categories=not is_ordered)
+            columns[str(name)] = unite(of_ranks, sort_categories=not keeps_order)
+        elif is_alike:
+            # What concat ends in, without an index for each rank on the way.
+            columns[str(name)] = type(of_ranks[0])._concat_same_type(of_ranks)
         else:
-            columns[str(name)] = pd.concat(of_ranks, ignore_index=True).array
+            columns[str(name)] = pd.concat(map(pd.Series, of_ranks), ignore_index=True).array
     return pd.DataFrame(columns, copy=False)
