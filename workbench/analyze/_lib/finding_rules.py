@@ -40,7 +40,7 @@ class Finding:
     doubt: str = ""
     evidence: str = ""
     next_step: str = ""
-    # Rule of other evidence that says the same: where it found something, this is left out.
+    # Rules that say the same, comma separated: where one found something, this is left out.
     told_by: str = ""
 
 

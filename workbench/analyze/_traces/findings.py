@@ -24,6 +24,7 @@ _BLOCKING = ACTIVITIES[0]
 # Longer gaps between short kernels are no matter of launches.
 _PCIE_GB_PER_S = 6.0  # half of what PCIe 3.0 x16 moves
 _LAUNCH_GAP_NS = 50_000
+_SHORT_US = 10.0
 
 
 def _ranks(numbers: object) -> str:
@@ -249,7 +250,18 @@ def host_bound(traced: Traced, *, least_share: float = 0.012) -> Iterator[Findin
         cost_basis="idle time with an empty queue but for pauses, median rank",
         evidence="analyze.idle_time, plot.idle_time (notebook 01)",
         next_step="CUDA graphs, torch.compile or larger batches; fewer, larger kernels",
+        # Most of it lies between kernels that are too short, which is the cause.
+        told_by="tiny_kernels"
+        if traced.sum_by_rank(_short_gaps(traced, _SHORT_US)).median() > total / 2
+        else "",
     )
+
+
+def _short_gaps(traced: Traced, most_us: float) -> pd.DataFrame:
+    table, longest = traced.gaps, most_us * 1e3
+    is_short = (table["before_ns"] < longest) & (table["after_ns"] < longest)
+    # In longer gaps the host does other things than to launch.
+    return table[is_short & (table["dur_ns"] < _LAUNCH_GAP_NS)]
 
 
 @rule(Traced, reference=_NSYS)
@@ -474,14 +486,10 @@ def exposed_copies(traced: Traced, *, least_share: float = 0.05) -> Iterator[Fin
 
 @rule(Traced, reference=_NSYS)
 def tiny_kernels(
-    traced: Traced, *, most_us: float = 10.0, least_share: float = 0.015
+    traced: Traced, *, most_us: float = _SHORT_US, least_share: float = 0.015
 ) -> Iterator[Finding]:
     """Kernels too short to cover their launch, with GPUs idle between them."""
-    longest = most_us * 1e3
-    table = traced.gaps
-    is_short = (table["before_ns"] < longest) & (table["after_ns"] < longest)
-    # In longer gaps the host does other things than to launch.
-    rows = table[is_short & (table["dur_ns"] < _LAUNCH_GAP_NS)]
+    rows = _short_gaps(traced, most_us)
     total = float(traced.sum_by_rank(rows).median())
     if total < least_share * traced.gpu_ns:
         return
