@@ -10,6 +10,7 @@ from typing import Any
 import pandas as pd
 
 from workbench._shared.numbers import quantity, significant
+from workbench.analyze._communication import findings as _communication  # noqa: F401
 from workbench.analyze._failures import findings as _failures  # noqa: F401 - registers its rules
 from workbench.analyze._fleet import findings as _fleet  # noqa: F401
 from workbench.analyze._imbalance import findings as _imbalance  # noqa: F401

@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from tests.analyze.communication.test_places import slow_node_job
 from tests.analyze.conftest import injected, parameter_row
 from tests.analyze.findings.jobs import (
     GEMM,
@@ -396,6 +397,7 @@ CASES = {
     # On most ranks the host is early, and no sum of gaps names it.
     "slow_launches": lambda: simulate.troubled_job({"late host": 0.2}, seed=4, ranks=4).bundle,
     "below_roof": slow_product,
+    "slow_node": slow_node_job,
     "communication_on_path": lambda: replayed(
         [700, 300], [100, 300], kinds=("compute", "communication")
     ),
@@ -453,6 +455,7 @@ CASES = {
     ),
 }
 QUIET = {
+    "communication": lambda: slow_node_job(factor=1.0, hidden=True),
     "traces": lambda: trace(rows_of()),
     "failures": lambda: Bundle(failures=failure_log(spread(5))),
     "fleet": job_with,

@@ -103,6 +103,19 @@ def first_of(table: pd.DataFrame) -> Any:
     return table.iloc[0]
 
 
+def ranks_text(numbers: object) -> str:
+    """Name ranks as runs: ranks 0 to 3, 6."""
+    values = sorted({int(number) for number in numbers})  # type: ignore[attr-defined]
+    runs: list[list[int]] = []
+    for value in values:
+        if runs and runs[-1][-1] == value - 1:
+            runs[-1].append(value)
+        else:
+            runs.append([value])
+    named = [str(run[0]) if len(run) == 1 else f"{run[0]} to {run[-1]}" for run in runs]
+    return f"rank{'s' * (len(values) > 1)} {', '.join(named)}"
+
+
 def thresholds_text(thresholds: Mapping[str, float]) -> str:
     """Write thresholds as ``name value``."""
     return ", ".join(f"{name} {value:g}" for name, value in thresholds.items())
