@@ -331,11 +331,17 @@ def test_a_slow_group_of_a_slow_node_is_told_once():
     assert answer.loc["slow_group", "state"] == "nothing"
 
 
+def named(**options):
+    """Simulate a job of four nodes whose traces name them."""
+    job = simulate.troubled_job(ranks=16, **options)
+    job.bundle.trace.ranks["host"] = [f"gpu-{rank // 4}" for rank in range(16)]
+    return job
+
+
 @pytest.mark.parametrize("seed", [1, 2])
 def test_the_slow_node_of_a_simulated_job_costs_its_truth_and_a_healthy_one_nothing(seed):
     for troubles in ({"slow link": 0.1}, {}):
-        job = simulate.troubled_job(troubles, seed=seed, ranks=16)
-        job.bundle.trace.ranks["host"] = [f"gpu-{rank // 4}" for rank in range(16)]
+        job = named(troubles=troubles, seed=seed)
         table, _ = slow_nodes(job.bundle)
         assert len(table) == len(job.truth)
         for row, truth in zip(table.itertuples(), job.truth.itertuples(), strict=True):

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tests.analyze.communication.test_places import slow_node_job
+from tests.analyze.communication.test_places import named, slow_node_job
 from tests.analyze.conftest import injected, parameter_row
 from tests.analyze.findings.jobs import (
     GEMM,
@@ -455,7 +455,7 @@ CASES = {
     ),
 }
 QUIET = {
-    "communication": lambda: slow_node_job(factor=1.0, hidden=True),
+    "communication": lambda: named(seed=2).bundle,
     "traces": lambda: trace(rows_of()),
     "failures": lambda: Bundle(failures=failure_log(spread(5))),
     "fleet": job_with,
