@@ -10,6 +10,7 @@ from typing import Any
 import pandas as pd
 
 from workbench._shared.numbers import quantity, significant
+from workbench.analyze._communication import findings as _communication  # noqa: F401
 from workbench.analyze._failures import findings as _failures  # noqa: F401 - registers its rules
 from workbench.analyze._fleet import findings as _fleet  # noqa: F401
 from workbench.analyze._imbalance import findings as _imbalance  # noqa: F401
@@ -222,15 +223,18 @@ def _ask(
 def _told_once(rows: list[dict[str, Any]], answers: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Leave out what a rule of other evidence says too, and say so in the answers."""
     telling = {row["rule"] for row in rows}
-    again = [row for row in rows if row["told_by"] in telling]
-    for answer in answers:
-        for row in again:
-            if row["rule"] == answer["rule"]:
-                count = answer["finding_count"] - 1
-                state = "found" if count else "nothing"
-                note = f"reported by the rule {row['told_by']}"
-                answer.update(finding_count=count, state=state, note=note)
-    return [row for row in rows if row["told_by"] not in telling]
+    once = []
+    by_rule = {answer["rule"]: answer for answer in answers}
+    for row in rows:
+        teller = next((name for name in row["told_by"].split(", ") if name in telling), None)
+        if teller is None:
+            once.append(row)
+            continue
+        answer = by_rule[row["rule"]]
+        count = answer["finding_count"] - 1
+        state, note = "found" if count else "nothing", f"reported by the rule {teller}"
+        answer.update(finding_count=count, state=state, note=note)
+    return once
 
 
 def _readable(text: str) -> str:

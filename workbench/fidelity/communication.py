@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import sqlite3
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -94,6 +96,80 @@ def startup() -> Iterator[Reading]:
             here = float(times.iloc[0] / times.iloc[1])
             name, tolerance = f"{ranks:,} ranks", float(row["tolerance"])
             yield Reading(name, float(row["value"]), here, row["unit"], tolerance, row["source"])
+
+
+# Claims about nodes and their links: which one is slow, and what crosses a node.
+
+_NEAR_COST = 0.2  # of the true cost: the goal of docs/diagnose.md
+
+
+def _placed(troubles: dict[str, float], seed: int) -> simulate.TroubledJob:
+    """Simulate a job of four nodes whose traces name them."""
+    job = simulate.troubled_job(troubles, seed=seed, ranks=16)
+    trace = job.bundle.trace
+    if trace is not None:
+        trace.ranks["host"] = [f"node-{rank // 4}" for rank in trace.ranks["rank"].tolist()]
+    return job
+
+
+@claim(
+    noun="slow_links",
+    name="the slow node of simulated jobs, and no node of healthy ones",
+    source="truth of workbench.simulate.troubled_job",
+)
+def slow_nodes() -> Iterator[Reading]:
+    """Compare the node named and its cost with the truth of jobs whose one node is slow."""
+    for seed in (1, 3, 5):
+        job = _placed({"slow link": 0.1}, seed)
+        table = analyze.findings(job.bundle, rules=["slow_node"]).findings
+        (truth,) = job.truth.to_dict("records")
+        hit = table[table["where"].str.endswith(truth["where"])]
+        yield Reading(f"seed {seed}: nodes named", 1, len(table), "")
+        yield Reading(f"seed {seed}: the slow node among them", 1, len(hit), "")
+        cost, near = float(truth["cost"]), _NEAR_COST * float(truth["cost"])
+        yield Reading(f"seed {seed}: cost", cost, float(hit["cost"].sum()), "ms", near)
+        healthy = _placed({}, seed)
+        table = analyze.findings(healthy.bundle, rules=["slow_node"]).findings
+        yield Reading(f"seed {seed}: nodes named in a healthy job", 0, len(table), "")
+
+
+_BY_SCOPE = """
+    select scope, operation, count(*), sum(kernel_ns), sum(transfer_ns) from (
+        select operation, case count(distinct node) when 1 then 'one node' else 'between nodes' end
+               as scope, sum(dur_ns) as kernel_ns, count(*) * min(transfer_min_ns) as transfer_ns
+        from kernels join places using (rank) group by collective, operation)
+    group by scope, operation
+"""
+
+
+@claim(
+    noun="slow_links",
+    name="collectives by scope, beside SQL",
+    source="exact: SQLite over the collectives of a simulated job",
+)
+def scopes() -> Iterator[Reading]:
+    """Compare transfer and kernel time inside and between nodes with those of a query."""
+    trace = _placed({"slow link": 0.1}, 1).bundle.trace
+    if trace is None:
+        return
+    collectives = analyze.collectives(trace.events, process_groups=trace.process_groups)
+    places = analyze.rank_places(trace.ranks)
+    table = analyze.collective_scopes(collectives, places=places).set_index(["scope", "operation"])
+    names = ["rank", "collective", "operation", "dur_ns", "transfer_min_ns"]
+    kernels = collectives.loc[collectives["transfer_min_ns"].notna(), names]
+    with contextlib.closing(sqlite3.connect(":memory:")) as database:
+        kernels.astype({"operation": object}).to_sql("kernels", database)
+        places[["rank", "node"]].to_sql("places", database)
+        counted = database.execute(_BY_SCOPE).fetchall()
+    yield Reading("scopes and operations", len(counted), len(table), "")
+    for scope, operation, *numbers in counted:
+        row, columns = (
+            table.loc[(scope, operation)],
+            ("collective_count", "kernel_ns", "transfer_ns"),
+        )
+        for column, number in zip(columns, numbers, strict=True):
+            unit = "ns" if column.endswith("_ns") else ""
+            yield Reading(f"{operation}, {scope}: {column}", number, int(row[column]), unit)
 
 
 # Claims about training across regions: speed-ups taken apart, and the quality at the end.

@@ -124,6 +124,130 @@ def rooflines(folder: Path) -> Iterator[Reading]:
             yield Reading(f"{what}, time", printed_us, here_us, "us", 1e-4 * printed_us)
 
 
+@_traces(
+    name="operators below the roof of a made job",
+    source="closed form: 2 m n k operations at the peak of the data sheet; NVIDIA H100",
+)
+def made_roofs() -> Iterator[Reading]:
+    """Compare cost and share of the roof with those put in, of GPUs that wait and that do not.
+
+    Kernels take five times as long as the peak allows. Where each launch takes longer than its
+    kernel, faster kernels gain nothing. A replay knows launches to a few microseconds: 2 %.
+    """
+    m, n, k = _PRODUCT
+    roof_us = 2 * m * n * k / _H100_FLOP_PER_US
+    length = round(5 * roof_us)
+    for name, host_us, is_found in (("GPU", 20, 1), ("host", length + 200, 0)):
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "trace.json"
+            path.write_text(json.dumps(_made_products(host_us, length)))
+            trace = load.traces(path, progress=False)
+        ratio = float(analyze.roofline(trace.events, devices=trace.devices)["roof_ratio"].iloc[0])
+        yield Reading(f"{name} binds: share of the roof", roof_us / length, ratio, "", 1e-9)
+        table = analyze.findings(trace, rules=["below_roof"]).findings
+        yield Reading(f"{name} binds: findings", is_found, len(table), "")
+        if is_found:
+            truth = _PRODUCTS * (length - roof_us / 0.7) / 1e3
+            here = float(table["cost"].sum())
+            yield Reading(f"{name} binds: cost per step", truth, here, "ms", 0.02 * truth)
+
+
+_PRODUCT, _PRODUCTS, _H100_FLOP_PER_US = (4096, 8192, 4096), 10, 989e6
+
+
+def _made_products(host_us: int, length_us: int) -> dict[str, Any]:
+    """Write a profile of six steps of equal products, each launched ``host_us`` after the last."""
+    m, n, k = _PRODUCT
+    shapes = {"Input Dims": [[m, k], [k, n]], "Input type": ["c10::BFloat16"] * 2}
+    rows, free = [], 0
+    for number in range(6 * _PRODUCTS):
+        at = number * host_us
+        free = max(free, at + 10)
+        rows += [
+            ("aten::mm", "cpu_op", at, host_us, 1, shapes),
+            ("cudaLaunchKernel", "cuda_runtime", at + 2, 3, 1, {"correlation": number + 1}),
+            ("gemm", "kernel", free, length_us, 7,
+             {"correlation": number + 1, "stream": 7, "device": 0}),
+        ]  # fmt: skip
+        free += length_us
+        if number % _PRODUCTS == 0:
+            name = f"ProfilerStep#{number // _PRODUCTS}"
+            rows.append((name, "user_annotation", at, _PRODUCTS * host_us, 1, {}))
+    names = ("name", "cat", "ts", "dur", "tid", "args")
+    events = [{"ph": "X", "pid": 0, **dict(zip(names, row, strict=True))} for row in rows]
+    gpu = {"id": 0, "name": "NVIDIA H100 80GB HBM3", "numSms": 132}
+    return {"deviceProperties": [gpu], "traceEvents": events}
+
+
+@_traces(
+    name="GPU time by module",
+    source="the raw file: each kernel under the innermost nn.Module around its launch",
+    needs=("kineto-h100",),
+)
+def modules(folder: Path) -> Iterator[Reading]:
+    """Compare the time of every class of module with a search through plain JSON, exactly."""
+    for path in sorted(folder.glob("*.json.gz")):
+        (content,) = _contents(path)
+        counted = _module_times(json.loads(content)["traceEvents"])
+        tree = analyze.model_tree(_trace(path).events)
+        own = tree.set_index("node")["gpu_ns"].astype("int64")
+        nested = tree[tree["kind"] == "module"]
+        own = own.sub(nested.groupby("parent")["gpu_ns"].sum(), fill_value=0)
+        classes = nested["path"].str.rpartition(" > ")[2].str.replace(r"_\d+$", "", regex=True)
+        here = own[nested["node"]].groupby(classes.to_numpy()).sum()
+        yield Reading(f"{path.name}, classes", len(counted), int((here > 0).sum()), "")
+        for name, total_ns in sorted(counted.items()):
+            yield Reading(f"{path.name}, {name}", total_ns, int(here.get(name, 0)))
+
+
+def _module_times(events: list[dict[str, Any]]) -> Counter[str]:
+    """Add up durations of GPU work by the class of the innermost module around its launch."""
+    spans: dict[Any, list[tuple[float, float, str]]] = {}
+    launches: dict[int, tuple[Any, float]] = {}
+    for event in events:
+        if str(event.get("name", "")).startswith("nn.Module: "):
+            name = re.sub(r"_\d+$", "", event["name"].removeprefix("nn.Module: "))
+            spans.setdefault(event["tid"], []).append((event["ts"], event["dur"], name))
+        if event.get("cat") in ("cuda_runtime", "cuda_driver"):
+            launches[event["args"].get("correlation", 0)] = event["tid"], event["ts"]
+    times: Counter[str] = Counter()
+    for event in events:
+        launch = launches.get(event.get("args", {}).get("correlation", 0))
+        if event.get("cat") in ("kernel", "gpu_memcpy", "gpu_memset") and launch:
+            around = [
+                (length, name)
+                for start, length, name in spans.get(launch[0], [])
+                if start <= launch[1] <= start + length
+            ]
+            if around:
+                times[min(around)[1]] += round(1000 * event["dur"])
+    return times
+
+
+@_traces(
+    name="iterations of a simulated inference engine",
+    source="truth of workbench.simulate.serving_trace; the union of all GPU work",
+)
+def serving() -> Iterator[Reading]:
+    """Compare gaps and phases with what was put in, and time without work with its union.
+
+    The last iteration has no gap, and those of the others are rounded to nanoseconds.
+    """
+    for truth, count in ((0.1, 64), (0.3, 64), (0.6, 128)):
+        trace = simulate.serving_trace(gap_share=truth, iterations=count)
+        table = analyze.inference_iterations(trace.events)
+        whole, name = table.iloc[:-1], f"{truth:.0%} gaps"
+        here = float(whole["gap_ns"].sum() / whole["period_ns"].sum())
+        yield Reading(f"{name}: share of gaps", truth, here, "", 1e-6)
+        phases = table["phase"].value_counts()
+        yield Reading(f"{name}: iterations with prefill", count // 8, int(phases["mixed"]), "")
+        work = trace.events[trace.events["kind"].notna()]
+        end_ns = int((work["start_ns"] + work["dur_ns"]).max())
+        idle_ns = end_ns - int(work["start_ns"].min()) - _union_ns(work)
+        gaps_ns = int((table["gap_ns"] + table["idle_ns"]).sum())
+        yield Reading(f"{name}: time without GPU work", idle_ns, gaps_ns)
+
+
 @_traces(name="breakdown", source=_EXACT, needs=_KINETO_SETS)
 def breakdowns(*folders: Path) -> Iterator[Reading]:
     """Compare where the time goes in single files, to the nanosecond."""

@@ -17,7 +17,8 @@ from workbench.tables.traces import SAYS_SYNTHETIC, RankFiles, Trace
 FINDINGS = table("""
     findings: One row per finding about a job, the most expensive first.
 
-    domain: category - traces, imbalance, failures, pvf, perfmodel, power or fleet
+    domain: category - traces, communication, imbalance, failures, pvf, perfmodel, power or
+        fleet
     rule: str - rule that found it
     finding: str - sentence in the words of the field
     where: str - host, rank, GPU, stage or steps; empty for the whole job

@@ -1,14 +1,16 @@
 """Collectives by place: what waits is not slow, and a node is judged by its fastest group."""
 
 import sqlite3
+from dataclasses import replace
 from itertools import combinations
 
 import pandas as pd
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.analyze.communication.test_collective_bandwidth import kernels, table_of
+from tests.analyze.findings.jobs import GEMM, MS, START, launched, trace
 from workbench import analyze, load, simulate
 from workbench.errors import WorkbenchError
 from workbench.tables import RANK_PLACES, RANKS
@@ -225,3 +227,123 @@ def test_a_topology_file_gives_the_places(tmp_path):
     table = load.rank_places(path, columns={"node": "hostname"})
     assert table["rank"].tolist() == [0, 1]
     assert table["switch"].tolist() == ["leaf-0"] * 2
+
+
+def slow_node_job(node=1, factor=2.0, *, late=None, hosts=True, hidden=False, steps=4):
+    """Four nodes of two ranks; on each rail every pair of nodes exchanges in turn, 1 ms each.
+
+    Groups of ``node`` take ``factor`` times as long; the rank ``late`` comes 5 ms late each time.
+    """
+    rows, at = [], START
+    for step in range(steps):
+        for rank in range(8):
+            rows += launched(rank, step, at, 2 * MS, f"{step}.{rank}", GEMM)
+            mark = {"rank": rank, "start_ns": at, "dur_ns": MS, "step": step,
+                    "name": f"ProfilerStep#{step}", "category": "user_annotation"}  # fmt: skip
+            rows.append(mark)
+        at += 2 * MS
+        for number, members in enumerate(PAIRS):
+            is_slow = node in {rank // PER_NODE for rank in members}
+            length = round((factor if is_slow else 1.0) * MS)
+            wait = 5 * MS if late in members else 0
+            for rank in members:
+                begin = at + (wait if rank == late else 0)
+                rows.append(
+                    {"rank": rank, "start_ns": begin, "end_ns": at + wait + length, "step": step,
+                     "kind": "communication", "stream": 20, "group": f"g{number}", "seq": step,
+                     "name": "ncclDevKernel_AllReduce", "collective": "allreduce",
+                     "group_size": 2, "in_count": 1 << 23, "out_count": 1 << 23, "dtype": "Float"}
+                )  # fmt: skip
+                if hidden:
+                    call = f"h{step}.{number}.{rank}"
+                    rows += launched(rank, step, begin, wait + length, call, GEMM)
+            at += wait + length
+    bundle = trace(rows)
+    if hosts:
+        bundle.trace.ranks["host"] = [f"gpu-{rank // PER_NODE}" for rank in range(8)]
+    return bundle
+
+
+def slow_nodes(bundle):
+    answer = analyze.findings(bundle, domains=["communication"])
+    return answer.findings, answer.rules.set_index("rule").loc["slow_node"]
+
+
+def test_the_node_with_slow_links_is_named_and_not_those_that_wait():
+    """Naively, by the durations of kernels, the slow node is the fastest: the others wait for it."""
+    bundle = slow_node_job(3, late=6)
+    events = bundle.trace.events
+    own = events[events["kind"] == "communication"]
+    naive = own.groupby(own["rank"] // PER_NODE)["dur_ns"].mean()
+    assert naive.idxmin() == 3
+    table, _ = slow_nodes(bundle)
+    (row,) = table.to_dict("records")
+    assert row["finding"].startswith("Network links of node gpu-3 are slow")
+    assert row["where"] == "gpu-3: ranks 6 to 7"
+    assert "at most 50 %" in row["finding"]
+
+
+@settings(max_examples=8, deadline=None)
+@given(st.integers(0, 3), st.floats(1.4, 4.0), st.integers(0, 7))
+def test_the_cost_of_a_slow_node_is_counted_by_hand(node, factor, late):
+    """A rank of the node is in three pairs per step, each (factor - 1) ms longer than usual."""
+    table, _ = slow_nodes(slow_node_job(node, factor, late=late))
+    assert [text.split(":")[0] for text in table["where"]] == [f"gpu-{node}"]
+    assert table["cost"].iloc[0] == pytest.approx(3 * (factor - 1), rel=0.01)
+    assert 0 < table["time_share"].iloc[0] <= 1
+
+
+def test_without_a_slow_node_that_costs_time_nothing_is_said():
+    for bundle in (
+        slow_node_job(factor=1.0),
+        slow_node_job(factor=1.1),
+        slow_node_job(hidden=True),
+    ):
+        table, answer = slow_nodes(bundle)
+        assert table.empty
+        assert answer["state"] == "nothing"
+
+
+def test_without_names_of_nodes_there_are_no_data():
+    table, answer = slow_nodes(slow_node_job(hosts=False))
+    assert table.empty
+    assert (answer["state"], "name no host" in answer["note"]) == ("no data", True)
+    bundle = slow_node_job()
+    bundle.trace.ranks["host"] = "gpu-0"
+    assert "one node" in slow_nodes(bundle)[1]["note"]
+
+
+def test_nodes_that_always_meet_are_not_told_apart():
+    bundle = slow_node_job()
+    events = bundle.trace.events
+    meets = (events["group"].isin(["g0", "g5", "g6", "g11"])) | (events["kind"] != "communication")
+    bundle = replace(bundle, trace=replace(bundle.trace, events=events[meets.fillna(value=True)]))
+    (row,) = slow_nodes(bundle)[0].to_dict("records")
+    assert "gpu-0 or gpu-1" in row["finding"]
+    assert row["confidence"] == "low"
+    assert "no trace tells them apart" in row["doubt"]
+
+
+def test_a_slow_group_of_a_slow_node_is_told_once():
+    answer = analyze.findings(slow_node_job()).rules.set_index("rule")
+    assert answer.loc["slow_node", "state"] == "found"
+    assert answer.loc["slow_group", "note"] in ("", "reported by the rule slow_node")
+    assert answer.loc["slow_group", "state"] == "nothing"
+
+
+def named(**options):
+    """Simulate a job of four nodes whose traces name them."""
+    job = simulate.troubled_job(ranks=16, **options)
+    job.bundle.trace.ranks["host"] = [f"gpu-{rank // 4}" for rank in range(16)]
+    return job
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_the_slow_node_of_a_simulated_job_costs_its_truth_and_a_healthy_one_nothing(seed):
+    for troubles in ({"slow link": 0.1}, {}):
+        job = named(troubles=troubles, seed=seed)
+        table, _ = slow_nodes(job.bundle)
+        assert len(table) == len(job.truth)
+        for row, truth in zip(table.itertuples(), job.truth.itertuples(), strict=True):
+            assert truth.where in row.where
+            assert row.cost == pytest.approx(truth.cost, rel=0.2)

@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
+
 import pandas as pd
 import pytest
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
 
-from tests.analyze.findings.jobs import START, US, trace
+from tests.analyze.conftest import fitting
+from tests.analyze.findings.jobs import START, US, job_log, trace
 from workbench import analyze
+from workbench.tables import DEVICES
 
-GEMM, REDUCE = "gemm", "ncclDevKernel_AllReduce"
+GEMM, REDUCE, H100 = "gemm", "ncclDevKernel_AllReduce", "NVIDIA H100 80GB HBM3"
+USUAL = ("aten::op", None, GEMM)
 
 
-def job(host_us, gpu_us, *, steps=6, kinds=("compute",) * 10, wait=False):
+def job(
+    host_us, gpu_us, *, steps=6, kinds=("compute",) * 10, wait=False, calls=None, gpu=H100
+):  # fmt: skip
     """Make a rank whose host takes ``host_us`` per launch and whose kernels take ``gpu_us``.
 
-    A kernel begins 5 us after its launch began, or when the one before has ended. With ``wait``
+    ``calls`` gives, in turn, the operator, the shapes of its inputs and the kernel. A kernel begins 5 us after its launch began, or when the one before has ended. With ``wait``
     the host waits for the GPU at the end of every step.
     """
     rows, at, free = [], START, START
@@ -25,8 +35,10 @@ def job(host_us, gpu_us, *, steps=6, kinds=("compute",) * 10, wait=False):
             correlation = 100 * step + number + 1
             length = gpu_us[number % len(gpu_us)]
             host = host_us[number % len(host_us)]
+            operator, shapes, kernel = calls[number % len(calls)] if calls else USUAL
             rows.append({"rank": 0, "start_ns": at, "dur_ns": host * US, "step": step,
-                         "name": "aten::op", "category": "cpu_op", "thread": "1"})  # fmt: skip
+                         "name": operator, "category": "cpu_op", "thread": "1",
+                         **inputs_of(shapes)})  # fmt: skip
             call = at + (host - 4) * US
             rows.append({"rank": 0, "start_ns": call, "dur_ns": 3 * US, "step": step, "id": name,
                          "name": "cudaLaunchKernel", "category": "cuda_runtime", "thread": "1",
@@ -36,7 +48,7 @@ def job(host_us, gpu_us, *, steps=6, kinds=("compute",) * 10, wait=False):
             rows.append({"rank": 0, "start_ns": first, "dur_ns": length * US, "step": step,
                          "kind": kind, "launch": name, "stream": 7, "category": "kernel",
                          "correlation": correlation,
-                         "name": GEMM if kind == "compute" else REDUCE})  # fmt: skip
+                         "name": kernel if kind == "compute" else REDUCE})  # fmt: skip
             at += host * US
         if wait:
             rows.append({"rank": 0, "start_ns": at, "dur_ns": max(free + US - at, US),
@@ -46,12 +58,22 @@ def job(host_us, gpu_us, *, steps=6, kinds=("compute",) * 10, wait=False):
         rows.append({"rank": 0, "start_ns": begin, "end_ns": at, "step": step,
                      "name": f"ProfilerStep#{step}", "category": "user_annotation",
                      "thread": "1"})  # fmt: skip
-    return trace(rows)
+    made = trace(rows)
+    device = {"rank": 0, "name": gpu, "processor_count": 132}
+    return replace(made, trace=replace(made.trace, devices=fitting([device], DEVICES)))
+
+
+def inputs_of(shapes):
+    if shapes is None:
+        return {}
+    types = ["c10::BFloat16"] * len(shapes)
+    return {"input_shapes": json.dumps(shapes), "input_types": json.dumps(types)}
 
 
 def found(bundle):
     answer = analyze.findings(bundle, domains=["perfmodel"])
-    assert set(answer.rules["state"]) <= {"found", "nothing"}, answer.rules["note"].tolist()
+    rules = answer.rules[answer.rules["rule"] != "below_roof"]
+    assert set(rules["state"]) <= {"found", "nothing"}, rules["note"].tolist()
     return answer.findings.set_index("rule")
 
 
@@ -90,6 +112,7 @@ def test_gpu_work_without_launches_is_refused():
     for name in ("launch", "correlation"):
         events[name] = pd.array([pd.NA] * len(events), dtype=events[name].dtype)
     rules = analyze.findings(bundle, domains=["perfmodel"]).rules
+    rules = rules[rules["rule"] != "below_roof"]
     assert set(rules["state"]) == {"refused"}
     assert rules["note"].str.contains("no launch of 100 % of the GPU work").all()
 
@@ -112,3 +135,141 @@ def test_communication_that_is_exposed_and_gains_its_time_is_told_once():
     row = answer.rules.set_index("rule").loc["communication_on_path"]
     assert (row["state"], row["finding_count"]) == ("nothing", 0)
     assert row["note"] == "reported by the rule exposed_communication"
+
+
+PEAK_FLOP_PER_S = 989e12
+M, N, K = 4096, 8192, 4096
+
+
+def product(n=N, m=M, k=K, *, kernel=GEMM):
+    return "aten::mm", [[m, k], [k, n]], kernel
+
+
+def roof_us(m=M, n=N, k=K):
+    return 2 * m * n * k / PEAK_FLOP_PER_S * 1e6
+
+
+def slow_product(ratio=0.2, *, host_us=20, **options):
+    """Ten products per step that reach ``ratio`` of the peak, on a host ahead of its GPU."""
+    return job([host_us], [round(roof_us() / ratio)], **{"calls": [product()]} | options)
+
+
+def below(bundle, **thresholds):
+    given = {f"below_roof.{name}": value for name, value in thresholds.items()}
+    table = analyze.findings(bundle, rules=["below_roof"], thresholds=given)
+    return table.findings
+
+
+def test_operators_below_the_roof_cost_the_time_that_is_reachable():
+    """Ten products per step, each at a fifth of the peak: counted by hand from the data sheet."""
+    (row,) = below(slow_product()).to_dict("records")
+    taken = round(roof_us() / 0.2)
+    assert row["cost"] == pytest.approx(10 * (taken - roof_us() / 0.7) / 1e3, rel=0.02)
+    assert row["time_share"] == pytest.approx(1 - roof_us() / 0.7 / taken, rel=0.02)
+    assert "reach 20" in row["finding"]
+
+
+def test_slow_operators_of_a_gpu_that_waits_for_its_host_cost_nothing():
+    """Naively half of the kernel time could be saved; each launch takes longer than a kernel."""
+    length = round(roof_us() / 0.2)
+    waiting = slow_product(host_us=length + 200)
+    gain = analyze.roofline(waiting.trace.events, devices=waiting.trace.devices)["gain_ns"].sum()
+    assert gain > 0.3 * waiting.trace.events["dur_ns"].max()
+    assert below(waiting).empty
+
+
+@pytest.mark.parametrize(
+    ("options", "state", "note"),
+    [
+        ({"gpu": "NVIDIA H100 PCIe"}, "no data", "no peaks of its GPU are known"),
+        ({"calls": [("aten::mm", None, GEMM)]}, "no data", "its shapes were not recorded"),
+        ({"ratio": 0.6}, "nothing", ""),
+        ({"kinds": ("compute",), "host_us": 30_000}, "nothing", ""),
+    ],
+)
+def test_without_a_roof_or_a_telling_share_nothing_is_said(options, state, note):
+    rules = analyze.findings(slow_product(**options), rules=["below_roof"]).rules
+    assert rules["state"].tolist() == [state]
+    assert note in rules["note"].iloc[0]
+
+
+def test_short_kernels_are_left_to_the_rules_on_launches():
+    calls = [("aten::mm", [[64, 512], [512, 512]], GEMM)]
+    assert below(job([3], [9], calls=calls)).empty
+    assert len(below(job([3], [9], calls=calls), least_us=5)) == 1
+
+
+@pytest.mark.parametrize(
+    ("call", "cause", "step"),
+    [
+        (product(50_257), "50,257 elements, not a multiple of 8", "to 50,304"),
+        # The rows of the first input are never read across.
+        (product(m=4_097), "", "another library"),
+        (product(kernel="cutlass_80_bf16_s16816gemm_align2"), "loads 2 elements", "multiples of 8"),
+        (product(1_024, 1_024), "64 tiles of 128 x 128 for 132", "micro-batches"),
+        (("aten::bmm", [[2, 1024, 64], [2, 64, 1024]], GEMM), "128 tiles", "micro-batches"),
+        (
+            ("aten::mul", [[4096, 4096], [4096, 4096]], "void at::native::elementwise_kernel<128>"),
+            "one element at a time", "contiguous",
+        ),
+        (
+            ("aten::mul", [[4096, 4096], [4096, 4096]], "at::native::vectorized_elementwise_kernel<4>"),
+            "", "fuse it",
+        ),
+    ],
+)  # fmt: skip
+def test_a_cause_is_named_where_the_sizes_or_the_kernel_show_it(call, cause, step):
+    (row,) = below(job([20], [30_000], calls=[call])).to_dict("records")
+    assert cause in row["finding"]
+    assert step in row["next_step"]
+    assert ("; most time is in" in row["finding"]) == bool(cause)
+
+
+def test_gpu_hours_are_those_of_the_job_log():
+    logged = replace(slow_product(), job=job_log([36.0] * 100))
+    logged.trace.ranks["world_size"] = pd.array([64], dtype="Int32")
+    (row,) = below(logged).to_dict("records")
+    assert f"{row['time_share'] * 64:.3g} GPU-hours over 100 logged steps" in row["cost_basis"]
+
+
+def test_without_a_replay_the_cost_is_an_upper_bound(monkeypatch):
+    from workbench.analyze._perfmodel import findings
+
+    monkeypatch.setattr(findings, "_MOST_UNLAUNCHED", -1.0)
+    (row,) = below(slow_product()).to_dict("records")
+    taken = round(roof_us() / 0.2)
+    assert row["cost"] == pytest.approx(10 * (taken - roof_us() / 0.7) / 1e3, rel=1e-3)
+    assert "an upper bound" in row["doubt"]
+
+
+@settings(deadline=None, max_examples=8, phases=[Phase.explicit, Phase.generate])
+@given(
+    sizes=st.tuples(*[st.integers(256, 8_192)] * 3), ratio=st.floats(0.05, 0.95),
+    host_us=st.integers(20, 60),
+)  # fmt: skip
+def test_the_cost_is_the_closed_form_and_never_above_the_time_of_the_kernels(sizes, ratio, host_us):
+    """By hand: 2 m n k operations and every byte once, at the peaks of the data sheet."""
+    m, n, k = sizes
+    roof = max(2 * m * n * k / PEAK_FLOP_PER_S, 2 * (m * k + k * n + m * n) / 3.35e12) * 1e6
+    taken = round(max(roof / ratio, 500.0))
+    table = below(job([host_us], [taken], calls=[product(n, m, k)]))
+    saved = taken - roof / 0.7
+    if roof / taken >= 0.5 or saved < 0.03 * taken:
+        assert table.empty
+    else:
+        # A host that takes longer than the faster kernel binds: less is gained.
+        gain = saved if roof / 0.7 > host_us + 20 else min(saved, taken - host_us)
+        assert table["cost"].iloc[0] == pytest.approx(gain / 100, rel=0.05)
+        assert 0 <= table["time_share"].iloc[0] <= 1
+
+
+def test_idle_time_is_told_once():
+    """Gaps between short kernels make a job host-bound and a replay of its host gains by them."""
+    answer = analyze.findings(job([20], [5]), domains=["traces", "perfmodel"])
+    assert {"tiny_kernels"} == {"tiny_kernels", "host_bound", "slow_launches"} & set(
+        answer.findings["rule"]
+    )
+    answer = analyze.findings(job([100], [20]), domains=["traces", "perfmodel"])
+    rules = answer.rules.set_index("rule")
+    assert rules.loc["host_bound", "state"] == "found"
+    assert rules.loc["slow_launches", "note"] == "reported by the rule host_bound"

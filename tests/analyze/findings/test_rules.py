@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from tests.analyze.communication.test_places import named, slow_node_job
 from tests.analyze.conftest import injected, parameter_row
 from tests.analyze.findings.jobs import (
     GEMM,
@@ -27,6 +28,7 @@ from tests.analyze.findings.jobs import (
 )
 from tests.analyze.findings.test_failure_costs import waiting
 from tests.analyze.findings.test_perfmodel_rules import job as replayed
+from tests.analyze.findings.test_perfmodel_rules import slow_product
 from workbench import analyze, datasets, load, simulate
 from workbench.tables import Bundle
 
@@ -392,8 +394,10 @@ CASES = {
     "detection_time": waiting,
     "time_to_first_step": waiting,
     "too_few_spares": waiting,
-    "slow_launches": lambda: replayed([100], [20]),
-    "unfused_kernels": lambda: replayed([20], [10], wait=True),
+    # On most ranks the host is early, and no sum of gaps names it.
+    "slow_launches": lambda: simulate.troubled_job({"late host": 0.2}, seed=4, ranks=4).bundle,
+    "below_roof": slow_product,
+    "slow_node": slow_node_job,
     "communication_on_path": lambda: replayed(
         [700, 300], [100, 300], kinds=("compute", "communication")
     ),
@@ -451,6 +455,7 @@ CASES = {
     ),
 }
 QUIET = {
+    "communication": lambda: named(seed=2).bundle,
     "traces": lambda: trace(rows_of()),
     "failures": lambda: Bundle(failures=failure_log(spread(5))),
     "fleet": job_with,

@@ -17,7 +17,7 @@ from workbench.analyze._communication.places import Network, network_of
 from workbench.tables import COLLECTIVE_BANDWIDTH, COLLECTIVES, SLOW_LINKS
 
 _KEY = ["operation", "members", "size_bytes"]
-_PEERS = ["operation", "rank_count", "node_count", "scope", "size_bytes"]
+PEERS = ["operation", "rank_count", "node_count", "scope", "size_bytes"]
 _PARTIAL = "ranks of the group are missing: the shortest duration may hold waiting"
 _EXPLAINED = "all its groups are slow, and a suspect explains them: it is not cleared"
 _INSIDE = -1
@@ -79,7 +79,7 @@ def collective_bandwidth(
     table["modelled_gb_per_s"] = [rate for rate, _ in modelled]
     table["algorithm"] = [name for _, name in modelled]
     table["model_ratio"] = table["bus_gb_per_s"] / table["modelled_gb_per_s"]
-    peers = table.groupby(_PEERS)["bus_gb_per_s"]
+    peers = table.groupby(PEERS)["bus_gb_per_s"]
     ratio = table["bus_gb_per_s"] / peers.transform("max")
     table["peer_ratio"] = ratio.where(peers.transform("size") > 1)
     table = COLLECTIVE_BANDWIDTH.cast(table)

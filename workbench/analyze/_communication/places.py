@@ -29,7 +29,7 @@ _MOST_NODES = 256
 _FILE_NAME = re.compile(r"(?:^|[/\\!])([^/\\!]+)_\d{2,}(?:\.\d{9,})?\.pt\.trace\.json(?:\.\w+)?$")
 # People give these as worker_name, with the number of a rank in the place of the process.
 _NO_HOSTS = re.compile(r"(?i)(?:global_?)?(?:rank|worker|gpu|process|trace|step|profile)s?[-_.]?")
-_OWN_HOST = "; every rank names another host, which a container may have made up"
+OWN_HOST = "; every rank names another host, which a container may have made up"
 
 
 def rank_places(ranks: pd.DataFrame) -> pd.DataFrame:
@@ -76,7 +76,7 @@ def rank_places(ranks: pd.DataFrame) -> pd.DataFrame:
         )
         raise WorkbenchError(msg)
     basis = np.where(stated.notna(), "host name in the trace", "host name in the file name")
-    lone = _OWN_HOST if len(ranks) > 1 and node.nunique() == len(ranks) else ""
+    lone = OWN_HOST if len(ranks) > 1 and node.nunique() == len(ranks) else ""
     rows = {"rank": ranks["rank"], "node": node, "rail": pd.NA, "switch": None}
     table = pd.DataFrame(rows).assign(basis=[f"{text}{lone}" for text in basis])
     return RANK_PLACES.of(table.sort_values("rank", ignore_index=True))

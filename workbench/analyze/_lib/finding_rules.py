@@ -40,7 +40,7 @@ class Finding:
     doubt: str = ""
     evidence: str = ""
     next_step: str = ""
-    # Rule of other evidence that says the same: where it found something, this is left out.
+    # Rules that say the same, comma separated: where one found something, this is left out.
     told_by: str = ""
 
 
@@ -101,6 +101,19 @@ def rows_of(table: pd.DataFrame) -> list[Any]:
 def first_of(table: pd.DataFrame) -> Any:
     """Return the first row of a table by the names of its columns."""
     return table.iloc[0]
+
+
+def ranks_text(numbers: object) -> str:
+    """Name ranks as runs: ranks 0 to 3, 6."""
+    values = sorted({int(number) for number in numbers})  # type: ignore[attr-defined]
+    runs: list[list[int]] = []
+    for value in values:
+        if runs and runs[-1][-1] == value - 1:
+            runs[-1].append(value)
+        else:
+            runs.append([value])
+    named = [str(run[0]) if len(run) == 1 else f"{run[0]} to {run[-1]}" for run in runs]
+    return f"rank{'s' * (len(values) > 1)} {', '.join(named)}"
 
 
 def thresholds_text(thresholds: Mapping[str, float]) -> str:

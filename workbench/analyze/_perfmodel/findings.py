@@ -1,4 +1,4 @@
-"""Rules on a replay of a trace: what a faster host, fewer launches or no communication would give.
+"""Rules on a replay of a trace: what a faster host, faster kernels or no communication would give.
 
 A sum of gaps says what was lost; only a replay says what would be gained, because other work may
 take the place of the time that is saved.
@@ -6,16 +6,26 @@ take the place of the time that is saved.
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from workbench.analyze._lib.finding_rules import Confidence, Finding, first_of, rule
+from workbench.analyze._lib.finding_rules import (
+    Confidence,
+    Cost,
+    Finding,
+    LacksDataError,
+    first_of,
+    rule,
+)
 from workbench.analyze._perfmodel.graph.execution_graph import execution_graph
+from workbench.analyze._perfmodel.kernel_models.roofline import roofline
 from workbench.analyze._perfmodel.replays.change import Change
 from workbench.analyze._perfmodel.replays.fidelity import replay_fidelity
 from workbench.analyze._perfmodel.replays.what_if import critical_path, what_if
@@ -23,10 +33,9 @@ from workbench.analyze._traces.breakdown import step_times, time_breakdown
 from workbench.analyze._traces.job_evidence import JobEvidence
 from workbench.analyze._traces.rank_evidence import rank_facts
 from workbench.errors import PerformanceModelError, WorkbenchError
-from workbench.tables import EDGE_KINDS, Bundle, ExecutionGraph
+from workbench.tables import EDGE_KINDS, Bundle, ExecutionGraph, JobLog
 
 _LUMOS = "arXiv:2504.09307, Lumos: modelling of large-scale LLM training with execution graphs"
-_GRAPHS = "pytorch.org/blog/accelerating-pytorch-with-cuda-graphs"
 # A graph of so many events is built and replayed in seconds; longer traces give three steps.
 _MOST_EVENTS = 100_000
 _MOST_ERROR = 0.02
@@ -84,6 +93,7 @@ class Replayed(JobEvidence):
 
     domain = "perfmodel"
     needs = ("traces",)
+    job: JobLog | None = None
 
     @classmethod
     def of(cls, bundle: Bundle) -> Replayed | None:
@@ -92,6 +102,7 @@ class Replayed(JobEvidence):
         if trace is None or not trace.events["kind"].notna().any():
             return None
         replayed = cls(trace)
+        replayed.job = bundle.job
         return replayed if replayed.table(rank_facts)["has_launches"].any() else None
 
     @cached_property
@@ -99,6 +110,12 @@ class Replayed(JobEvidence):
         """Time breakdown of each rank that has GPU work."""
         table = self.table(time_breakdown)
         return table[table["device_count"] > 0].set_index("rank")
+
+    @cached_property
+    def pacing(self) -> tuple[int, pd.DataFrame]:
+        """The rank that waits least for the others, and its events."""
+        rank = int(str(self.parts["exposed_communication_ns"].sort_values().index[0]))
+        return rank, self.events_of(rank)
 
     @cached_property
     def _built(self) -> Built | str:
@@ -110,7 +127,8 @@ class Replayed(JobEvidence):
         first: Built | str = "no rank has GPU work"
         for rank in self.parts["exposed_communication_ns"].sort_values().index[:_MOST_RANKS]:
             try:
-                events = _replayable(self.events_of(int(rank)), int(rank))
+                of_rank = self.pacing[1] if rank == self.pacing[0] else self.events_of(int(rank))
+                events = _replayable(of_rank, int(rank))
                 graph = execution_graph(events)
                 _refuse_unlaunched(int(rank), graph)
                 built = Built(int(rank), events, graph, replay_fidelity(events, graph))
@@ -153,6 +171,29 @@ class Replayed(JobEvidence):
                 f"of rank {self.built.rank} alone, which waits least: another may then be last"
             )
         return "; ".join(doubts)
+
+    @cached_property
+    def roof(self) -> pd.DataFrame:
+        """Operators of the rank that waits least, with the roof of each that has one."""
+        rank, events = self.pacing
+        devices = self.trace.devices
+        table = roofline(events, devices=devices[devices["rank"] == rank])
+        if table["roof_ns"].isna().all():
+            notes = table.loc[table["family"] != "communication", "note"].dropna()
+            reason = notes.iloc[0] if len(notes) else "no operator has a roof"
+            msg = f"rank {rank}: {reason}"
+            raise LacksDataError(msg)
+        return table
+
+    def gpu_hours(self, time_share: float) -> str:
+        """Give a share of the steps of the job log as GPU-hours; nothing without the log."""
+        if self.job is None or self.job.steps.empty:
+            return ""
+        steps, ranks = self.job.steps, self.trace.ranks
+        hours = float((steps["end_ns"] - steps["start_ns"]).astype("float64").sum()) / 3.6e12
+        world = ranks["world_size"].max()
+        gpus = len(ranks) if pd.isna(world) else int(world)
+        return f"; {time_share * hours * gpus:.3g} GPU-hours over {len(steps):,} logged steps"
 
     def finding(
         self, row: pd.Series, sentence: str, where: str, next_step: str, told_by: str = ""
@@ -197,31 +238,17 @@ def slow_launches(
     if _gain_share(row) < least_share:
         return
     share = float(replayed.path["path_share"].reindex(_HOST).sum())
-    gain_ms = (row["measured_ns"] - row["predicted_ns"]) / 1e6
+    fused = replayed.predicted(Change(kind="compute", is_fused=True))
+    gain_ms, fused_ms = ((of["measured_ns"] - of["predicted_ns"]) / 1e6 for of in (row, fused))
     yield replayed.finding(
         row,
         f"A host that takes {100 * factor:.0f} % of its time would save "
         f"{gain_ms:.3g} ms {_span_of(row)}",
-        f"{100 * share:.0f} % of the critical path is host time",
+        f"{100 * share:.0f} % of the critical path is host time"
+        + (f"; fused neighbours alone would save {fused_ms:.3g} ms" if fused_ms > 0 else ""),
         "CUDA graphs, torch.compile, larger batches, fewer Python calls per step",
-    )
-
-
-@rule(Replayed, reference=_GRAPHS)
-def unfused_kernels(replayed: Replayed, *, least_share: float = 0.02) -> Iterator[Finding]:
-    """Gaps and launches between neighbouring compute kernels lengthen the step, by a replay."""
-    row = replayed.predicted(Change(kind="compute", is_fused=True))
-    if _gain_share(row) < least_share:
-        return
-    events = replayed.built.events
-    lengths = events.loc[events["kind"] == "compute", "dur_ns"]
-    gain_ms = (row["measured_ns"] - row["predicted_ns"]) / 1e6
-    yield replayed.finding(
-        row,
-        f"Compute kernels without gaps and launches between neighbours would save {gain_ms:.3g} ms "
-        f"{_span_of(row)}",
-        f"{len(lengths):,} compute kernels of {lengths.median() / 1e3:.3g} us (median)",
-        "capture the step as a CUDA graph, or fuse pointwise kernels with torch.compile",
+        # The same idle time, with the cause that can be read without a replay.
+        told_by="host_bound, tiny_kernels, synchronising_calls, data_loader, long_pauses",
     )
 
 
@@ -259,3 +286,156 @@ def communication_on_path(
     # What saves nothing is told for what it means, not for what it costs.
     no_cost = {"cost": None, "cost_unit": "", "cost_basis": "", "time_share": None}
     yield replace(finding, **no_cost) if is_useless else finding  # type: ignore[arg-type]
+
+
+# ---- operators below the roof of their GPU ----
+
+_ROOFLINE = "doi.org/10.1145/1498765.1498785, Roofline; NVIDIA, Matrix multiplication background"
+_PRODUCTS = re.compile(r"aten::(?:addmm|mm|bmm|baddbmm)")
+# PyTorch has vectorized_ and unrolled_ ones as well; this one takes any strides.
+_STRIDED = re.compile(r"(?<![a-z_])elementwise_kernel<")
+_ALIGNED_TO = re.compile(r"align([124])\b")
+_TILE = 128
+_ROW_BYTES = 16
+_ELEMENT_BYTES = {"bfloat16": 2, "float16": 2, "fp8": 1}
+
+
+class _Cause(NamedTuple):
+    """Why an operator stays below its roof, as far as its numbers show, and what to do."""
+
+    text: str
+    next_step: str
+
+
+_OTHER = _Cause("", "compare with another library or version; look at clocks and power caps")
+
+
+def _cause(row: Any, processor_count: Any) -> _Cause:
+    if _PRODUCTS.fullmatch(str(row["name"])):
+        return _cause_of_product(row, processor_count)
+    if row["family"] == "elementwise" and _STRIDED.search(str(row["kernel"])):
+        return _Cause(
+            "its kernel takes one element at a time, as it does for strided or broadcast inputs",
+            "keep its inputs contiguous, or fuse it with its neighbours (torch.compile)",
+        )
+    if row["family"] in ("elementwise", "normalisation", "reduction"):
+        return _Cause("", "fuse it with its neighbours (torch.compile), or use a fused operator")
+    return _OTHER
+
+
+def _cause_of_product(row: Any, processor_count: Any) -> _Cause:
+    *batch, m, n = _result_of(str(row["shapes"]))
+    element = _ELEMENT_BYTES.get(row["dtype"], 4)
+    multiple = _ROW_BYTES // element
+    if n > _TILE and n % multiple and row["dtype"] != "float32":
+        return _Cause(
+            f"rows of its result have {n:,} elements, not a multiple of {multiple}, so they cannot "
+            f"be stored {_ROW_BYTES} bytes at once",
+            f"pad this size (vocabulary, experts, heads) to {-(-n // 64) * 64:,}",
+        )
+    aligned = _ALIGNED_TO.search(str(row["kernel"]))
+    if aligned and int(aligned[1]) < multiple:
+        return _Cause(
+            f"its kernel loads {aligned[1]} elements at once, as inputs are not aligned to "
+            f"{_ROW_BYTES} bytes",
+            f"pad the sizes of its inputs to multiples of {multiple} elements",
+        )
+    tiles = int(np.prod(batch, dtype=np.int64)) * -(-m // _TILE) * -(-n // _TILE)
+    if pd.notna(processor_count) and tiles < processor_count:
+        return _Cause(
+            f"its result has {tiles} tiles of {_TILE} x {_TILE} for {processor_count} "
+            "multiprocessors, so not all of them have work",
+            "larger micro-batches, or one product in place of several",
+        )
+    return _OTHER
+
+
+def _result_of(shapes: str) -> list[int]:
+    """Return the sizes of the result of a matrix product."""
+    left, right = [size for size in json.loads(shapes) if len(size) > 1][-2:]
+    return [*left[:-1], right[-1]]
+
+
+@rule(Replayed, reference=_ROOFLINE)
+def below_roof(
+    replayed: Replayed,
+    *,
+    most_ratio: float = 0.5,
+    reachable_ratio: float = 0.7,
+    least_share: float = 0.03,
+    least_us: float = 10.0,
+) -> Iterator[Finding]:
+    """Operators stay far below what the peaks of their GPU allow.
+
+    Shorter kernels are bound by their start, and left to the rules on launches.
+    """
+    table = replayed.roof
+    is_long = table["kernel_ns"] >= 1e3 * least_us * table["kernel_count"]
+    slow = table[is_long & table["is_sure"] & (table["roof_ratio"] < most_ratio)]
+    slow = slow.assign(gain_ns=slow["kernel_ns"] - slow["roof_ns"] / reachable_ratio)
+    for _, rows in slow.groupby("family", observed=True):
+        gain = _gain_of(replayed, rows, least_share)
+        if gain is not None:
+            yield _below_roof(replayed, rows, gain, reachable_ratio)
+
+
+class _Gain(NamedTuple):
+    """Time that the job would gain from faster operators."""
+
+    cost: Cost
+    basis: str
+    doubt: str
+
+
+def _gain_of(replayed: Replayed, rows: pd.DataFrame, least_share: float) -> _Gain | None:
+    """Replay with these operators faster: a GPU that waits for its host gains nothing by it."""
+    rank, saved_ns = replayed.pacing[0], float(rows["gain_ns"].sum())
+    span_ns = float(replayed.parts["span_ns"].astype("float64")[rank])
+    if saved_ns < least_share * span_ns:
+        return None
+    names = sorted({str(name) for name in rows["name"]})
+    total_ns = float(replayed.roof.loc[replayed.roof["name"].isin(names), "kernel_ns"].sum())
+    pattern, factor = "|".join(f"^{re.escape(name)}$" for name in names), 1 - saved_ns / total_ns
+    try:
+        row = replayed.predicted(Change(operator=pattern, factor=factor))
+    except WorkbenchError:
+        row = None
+    if row is None or replayed.built.rank != rank:
+        steps = replayed.table(step_times)
+        count = int(steps.loc[steps["rank"] == rank, "gpu_ns"].notna().sum())
+        share, gain_ms = saved_ns / span_ns, saved_ns / max(count, 1) / 1e6
+        basis, doubt = "summed durations of its kernels", "an upper bound, as no replay fits"
+    else:
+        share, count = _gain_share(row), int(row["step_count"]) - 1
+        gain_ms = float(row["measured_ns"] - row["predicted_ns"]) / 1e6
+        basis = f"replay of the execution graph with {', '.join(names)} at {factor:.0%} of its time"
+        doubt = replayed.doubt
+    if share < least_share:
+        return None
+    unit = "ms per step" if count > 0 else "ms of the trace"
+    share = min(share, 1.0)
+    cost: Cost = {"cost": gain_ms, "cost_unit": unit, "time_share": share}
+    return _Gain(cost, basis + replayed.gpu_hours(share), doubt)
+
+
+def _below_roof(
+    replayed: Replayed, rows: pd.DataFrame, gain: _Gain, reachable_ratio: float
+) -> Finding:
+    rank, devices = replayed.pacing[0], replayed.trace.devices
+    device = first_of(devices[devices["rank"] == rank])
+    worst = first_of(rows.nlargest(1, "gain_ns"))
+    cause = _cause(worst, device["processor_count"])
+    family, shapes = str(worst["family"]), str(worst["shapes"]).replace(",[]", "")
+    ratio = float(rows["roof_ns"].sum() / rows["kernel_ns"].sum())
+    limits = f"peaks of the data sheet, of which {reachable_ratio:.0%} count as reachable"
+    return Finding(
+        f"{family.capitalize()} operators reach {ratio:.0%} of the roof of the {device['name']}"
+        + (f"; most time is in {worst['name']}: {cause.text}" if cause.text else ""),
+        where=f"rank {rank}; most in {worst['name']} of {shapes}, bound by {worst['bound']}",
+        **gain.cost,
+        cost_basis=gain.basis,
+        confidence="medium" if gain.doubt or not cause.text else "high",
+        doubt="; ".join(filter(None, (gain.doubt, limits))),
+        evidence="analyze.roofline, plot.roofline (notebook 10)",
+        next_step=cause.next_step,
+    )

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 import pandas as pd
 
-from workbench.analyze._lib.finding_rules import Confidence, Finding, first_of, rule
+from workbench.analyze._lib.finding_rules import Confidence, Finding, first_of, ranks_text, rule
 from workbench.analyze._traces.idle import ACTIVITIES
 from workbench.analyze._traces.inference import annotated_iterations
 from workbench.analyze._traces.kernels import kernel_kinds
@@ -24,19 +24,7 @@ _BLOCKING = ACTIVITIES[0]
 # Longer gaps between short kernels are no matter of launches.
 _PCIE_GB_PER_S = 6.0  # half of what PCIe 3.0 x16 moves
 _LAUNCH_GAP_NS = 50_000
-
-
-def _ranks(numbers: object) -> str:
-    """Name ranks as runs: ranks 0 to 3, 6."""
-    values = sorted({int(number) for number in numbers})  # type: ignore[attr-defined]
-    runs: list[list[int]] = []
-    for value in values:
-        if runs and runs[-1][-1] == value - 1:
-            runs[-1].append(value)
-        else:
-            runs.append([value])
-    named = [str(run[0]) if len(run) == 1 else f"{run[0]} to {run[-1]}" for run in runs]
-    return f"rank{'s' * (len(values) > 1)} {', '.join(named)}"
+_SHORT_US = 10.0
 
 
 def _steps(numbers: pd.Index) -> str:
@@ -195,14 +183,15 @@ def slow_group(
                 continue
             yield Finding(
                 f"{operation} of {_size(size)} moves at {rate:.3g} GB/s in one group, at "
-                f"{middle:.3g}in its peers: a slow link",
-                where=_ranks(ranks),
+                f"{middle:.3g} in its peers: a slow link",
+                where=ranks_text(ranks),
                 **traced.cost(lost),
                 cost_basis="shortest durations beyond those at the median bandwidth of like groups",
                 confidence="medium",
                 doubt="the groups may lie on different levels of the network",
                 evidence="analyze.collectives (notebook 01), plot.collectives (docs/traces.md)",
                 next_step="run nccl-tests over these ranks; look at link errors and rail placement",
+                told_by="slow_node",
             )
 
 
@@ -244,12 +233,23 @@ def host_bound(traced: Traced, *, least_share: float = 0.012) -> Iterator[Findin
     yield Finding(
         f"The job is host-bound: GPUs are idle {total / traced.gpu_ns:.0%} of the time because "
         "work is launched too late",
-        where=f"{_ranks(traced.by_rank.index)}; mean kernel {mean_us:.3g} µs",
+        where=f"{ranks_text(traced.by_rank.index)}; mean kernel {mean_us:.3g} µs",
         **traced.cost(total),
         cost_basis="idle time with an empty queue but for pauses, median rank",
         evidence="analyze.idle_time, plot.idle_time (notebook 01)",
         next_step="CUDA graphs, torch.compile or larger batches; fewer, larger kernels",
+        # Most of it lies between kernels that are too short, which is the cause.
+        told_by="tiny_kernels"
+        if traced.sum_by_rank(_short_gaps(traced, _SHORT_US)).median() > total / 2
+        else "",
     )
+
+
+def _short_gaps(traced: Traced, most_us: float) -> pd.DataFrame:
+    table, longest = traced.gaps, most_us * 1e3
+    is_short = (table["before_ns"] < longest) & (table["after_ns"] < longest)
+    # In longer gaps the host does other things than to launch.
+    return table[is_short & (table["dur_ns"] < _LAUNCH_GAP_NS)]
 
 
 @rule(Traced, reference=_NSYS)
@@ -273,7 +273,7 @@ def long_pauses(traced: Traced, *, least_share: float = 0.015) -> Iterator[Findi
     yield Finding(
         f"GPUs pause for {least / traced.gpu_ns:.0%} of the trace in {count} "
         f"gap{'s' * (count > 1)} of {_time(float(table['dur_ns'].min()))} and more",
-        where=f"{_ranks(by_rank.index)}; longest {_time(longest['dur_ns'])} on rank "
+        where=f"{ranks_text(by_rank.index)}; longest {_time(longest['dur_ns'])} on rank "
         f"{int(longest['rank'])}, {_time(after_ns)} after the first kernel",
         **traced.cost(least),
         cost_basis="gaps without GPU work that are longer than those of launches, rank with the "
@@ -298,7 +298,7 @@ def synchronising_calls(traced: Traced, *, least_share: float = 0.015) -> Iterat
     names = names.sort_values(ascending=False, kind="stable")
     yield Finding(
         f"Synchronising calls leave the GPUs idle {total / traced.gpu_ns:.0%} of the time",
-        where=_ranks(idle.index[idle > 0])
+        where=ranks_text(idle.index[idle > 0])
         + "".join(f"; {count:,} times {name}" for name, count in names.head(1).items()),
         **traced.cost(total),
         cost_basis="gaps that begin while the host waits for the GPU; median rank",
@@ -316,7 +316,7 @@ def graph_holes(traced: Traced, *, least_share: float = 0.05) -> Iterator[Findin
         return
     yield Finding(
         f"{share:.0%} of the trace is dark: launches of CUDA graphs without recorded kernels",
-        where=_ranks(idle.index[idle > 0]),
+        where=ranks_text(idle.index[idle > 0]),
         confidence="medium",
         doubt="the GPU worked in that time; shares of idle time are too high",
         evidence="analyze.idle_time, plot.idle_time (notebook 01)",
@@ -347,7 +347,7 @@ def inference_gaps(
     engine = str(rows["engine"].iloc[0])
     yield Finding(
         f"Gaps between iterations of {engine} take {share.min():.0%} of the time",
-        where=f"{_ranks(by_rank.index)}, {len(rows):,} iterations",
+        where=f"{ranks_text(by_rank.index)}, {len(rows):,} iterations",
         **traced.cost(float(rows["gap_ns"].sum())),
         cost_basis="time without GPU work between iterations, of the rank with least",
         confidence="medium",
@@ -379,7 +379,7 @@ def data_loader(traced: Traced, *, least_share: float = 0.015) -> Iterator[Findi
     yield Finding(
         f"{'Every' if traced.step_count > 1 else 'The'} step waits for the data loader, "
         f"{total / traced.gpu_ns:.0%} of the time",
-        where=_ranks(traced.by_rank.index),
+        where=ranks_text(traced.by_rank.index),
         **traced.cost(total),
         cost_basis="time in the loader on the rank that waits least, as far as its GPU is idle",
         evidence="analyze.idle_time, explore.timeline (notebook 01)",
@@ -397,7 +397,7 @@ def pageable_copies(traced: Traced, *, least_share: float = 0.005) -> Iterator[F
     exposed = float(traced.by_rank["exposed_memory_ns"].max())
     yield Finding(
         f"Copies of pageable memory take {total / traced.gpu_ns:.1%} of the time",
-        where=f"{_ranks(rows['rank'])}: {rows.sort_values('total_ns')['name'].iloc[-1]}",
+        where=f"{ranks_text(rows['rank'])}: {rows.sort_values('total_ns')['name'].iloc[-1]}",
         **traced.cost(min(total, exposed)),
         cost_basis="time of these copies, at most what no other work hides",
         evidence="analyze.copy_bandwidth, analyze.kernels (docs/traces.md)",
@@ -424,7 +424,7 @@ def slow_copies(
     pageable_ns = pageable.groupby("rank")["total_ns"].sum().max() if len(pageable) else 0
     yield Finding(
         f"Copies {worst['direction']} run at {worst['mean_gb_per_s']:.2g} GB/s",
-        where=_ranks(rows["rank"]),
+        where=ranks_text(rows["rank"]),
         **traced.cost(min(float(rows["busy_ns"].max()), exposed)),
         cost_basis="time of these copies, at most what no other work hides",
         confidence="medium",
@@ -444,7 +444,7 @@ def exposed_copies(traced: Traced, *, least_share: float = 0.05) -> Iterator[Fin
         return
     # ROCm and TPUs also copy with kernels, which state no size and so have no bandwidth.
     sized = traced.table(copy_bandwidth).nlargest(1, "busy_ns")
-    where, is_over_pcie, is_slow = _ranks(traced.by_rank.index), False, False
+    where, is_over_pcie, is_slow = ranks_text(traced.by_rank.index), False, False
     if len(sized):
         most = first_of(sized)
         where += f"; mostly {most['direction']} at {most['mean_gb_per_s']:.3g} GB/s"
@@ -474,21 +474,17 @@ def exposed_copies(traced: Traced, *, least_share: float = 0.05) -> Iterator[Fin
 
 @rule(Traced, reference=_NSYS)
 def tiny_kernels(
-    traced: Traced, *, most_us: float = 10.0, least_share: float = 0.015
+    traced: Traced, *, most_us: float = _SHORT_US, least_share: float = 0.015
 ) -> Iterator[Finding]:
     """Kernels too short to cover their launch, with GPUs idle between them."""
-    longest = most_us * 1e3
-    table = traced.gaps
-    is_short = (table["before_ns"] < longest) & (table["after_ns"] < longest)
-    # In longer gaps the host does other things than to launch.
-    rows = table[is_short & (table["dur_ns"] < _LAUNCH_GAP_NS)]
+    rows = _short_gaps(traced, most_us)
     total = float(traced.sum_by_rank(rows).median())
     if total < least_share * traced.gpu_ns:
         return
     mean_us = float((rows["before_ns"] + rows["after_ns"]).mean()) / 2e3
     yield Finding(
         f"Gaps between kernels of {mean_us:.2g} µs take {total / traced.gpu_ns:.0%} of the time",
-        where=f"{len(rows):,} gaps on {_ranks(traced.by_rank.index)}",
+        where=f"{len(rows):,} gaps on {ranks_text(traced.by_rank.index)}",
         **traced.cost(total),
         cost_basis="gaps between two short kernels, median rank",
         evidence="analyze.kernels, analyze.idle_time (notebook 01)",
@@ -507,7 +503,7 @@ def allocator_calls(traced: Traced, *, least_share: float = 0.01) -> Iterator[Fi
     idle = float(_idle_of(traced, "host late", "sync wait").max())
     yield Finding(
         f"cudaMalloc and cudaFree take {by_rank.max() / traced.gpu_ns:.0%} of the time on the host",
-        where=f"{_ranks(by_rank.index)}; {calls['call_count'].sum():,} calls",
+        where=f"{ranks_text(by_rank.index)}; {calls['call_count'].sum():,} calls",
         **traced.cost(min(float(by_rank.max()), idle)),
         cost_basis="time of the calls, at most the idle time that the host causes",
         confidence="medium",
@@ -586,7 +582,7 @@ def expert_imbalance(
         return
     yield Finding(
         f"The largest all-to-all message is {ratio:.2f} times the mean: unequal expert loads",
-        where=_ranks(rows["rank"]),
+        where=ranks_text(rows["rank"]),
         **traced.cost(lost),
         cost_basis="transfer that equal messages would save, per group",
         confidence="medium",
@@ -608,7 +604,7 @@ def clock_disagreement(traced: Traced, *, least_offset_us: float = 200.0) -> Ite
     worst = first_of(off.loc[[off["offset_ns"].abs().idxmax()]])
     yield Finding(
         f"The clock of rank {int(worst['rank'])} is off by {worst['offset_ns'] / 1e6:.3g} ms",
-        where=_ranks(off["rank"]),
+        where=ranks_text(off["rank"]),
         confidence="high",
         doubt="the other findings correct it; a timeline of the recorded times shows wrong waits",
         evidence="analyze.clocks, plot.clocks (notebook 01)",
@@ -627,7 +623,7 @@ def missing_ranks(traced: Traced) -> Iterator[Finding]:
     yield Finding(
         f"{lacking:,} of {int(world.max()):,} ranks were not loaded; the straggler may be one "
         "of them",
-        where=_ranks(ranks["rank"]) + " loaded",
+        where=ranks_text(ranks["rank"]) + " loaded",
         confidence="high",
         evidence="load.traces(...).ranks (notebook 00)",
         next_step="copy the traces of all ranks into one folder",
@@ -645,7 +641,7 @@ def unclassified_kernels(traced: Traced, *, least_share: float = 0.1) -> Iterato
         return
     yield Finding(
         f"{share:.0%} of the kernel time is in kernels of unrecognized kind",
-        where=_ranks(guessed.index),
+        where=ranks_text(guessed.index),
         confidence="high",
         doubt="they count as compute",
         evidence="analyze.unclassified_kernels (docs/traces.md)",

@@ -155,6 +155,18 @@ def test_the_peak_is_that_of_the_type_and_the_gpu(trace_file):
     assert table.loc["float64", "note"] == "no peak is known for float64"
 
 
+@pytest.mark.parametrize(
+    ("name", "gb_per_s"),
+    [("NVIDIA A100-SXM4-80GB", 2039), ("NVIDIA A100-SXM4-40GB", 1555), ("A100-PG509-200", 1555)],
+)
+def test_two_modules_of_a_chip_differ_in_their_memory(trace_file, name, gb_per_s):
+    rows = [event("aten::mm", 0, 9, **PRODUCT), *started(1, 5)]
+    trace = load.traces(trace_file(rows, deviceProperties=[{"id": 0, "name": name}]))
+    row = analyze.roofline(trace.events, devices=trace.devices).iloc[0]
+    assert row["memory_bytes_per_s"] == pytest.approx(gb_per_s * 1e9)
+    assert row["peak_flop_per_s"] == 312e12
+
+
 def test_calls_of_one_shape_are_one_row_and_one_untold_call_leaves_no_sum(roof):
     shapes = [[2, 8, 4, 16]] * 3 + [[]] * 7
     told, untold = recorded(shapes, values=FLASH), recorded(shapes, values=FLASH[:8])

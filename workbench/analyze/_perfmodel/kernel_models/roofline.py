@@ -28,6 +28,8 @@ from workbench.tables import DEVICES, MATRIX_PEAKS, ROOFLINE
 # Names that drivers give the modules whose peaks are known. A PCIe card of the same chip is slower.
 _GPU_OF = {
     "V100": r"Tesla V100-SXM2-\d+GB", "A100": r"(NVIDIA )?A100-SXM4-80GB",
+    # One PCI device, 20B0, in NVIDIA's list of supported GPUs (open-gpu-kernel-modules, README).
+    "A100-40GB": r"(NVIDIA )?A100-(SXM4-40GB|PG509-200)",
     "H100": r"NVIDIA H100 80GB HBM3", "H200": r"NVIDIA H200", "B200": r"NVIDIA B200",
     "GB200": r"NVIDIA GB200", "MI300X": r"AMD Instinct MI300X( OAM)?",
 }  # fmt: skip
@@ -148,7 +150,7 @@ def _gpu(names: set[str]) -> str | None:
 def _known_peaks() -> pd.DataFrame:
     halves = hardware().assign(dtype="float16", element_bytes=2)
     halves = halves.rename(columns={"fp16_flop_per_s": "peak_flop_per_s"})
-    rows = [matrix_peaks(), halves[list(MATRIX_PEAKS.columns)], printed_peaks("tf32_peaks")]
+    rows = [matrix_peaks(), halves[list(MATRIX_PEAKS.columns)], printed_peaks("roofline_peaks")]
     return MATRIX_PEAKS.of(pd.concat(rows, ignore_index=True))
 
 
