@@ -135,7 +135,7 @@ def test_device_properties_beyond_their_columns_are_missing(trace_file):
 @pytest.mark.parametrize(
     ("rank", "message"),
     [
-        ({"no such": 1}, "which no file name holds"),
+        ({"no such": 1}, "which no file name has"),
         ([True], "is not a rank"),
         ([1 << 40], "no rank"),
     ],
