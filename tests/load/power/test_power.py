@@ -268,7 +268,7 @@ def test_equal_readings_where_two_pieces_overlap_are_taken_once():
     log = together(part(times=[0, 1, 2, 3], powers=[1, 2, 3, 4]),
                    part("b.csv", times=[2, 3, 4], powers=[3, 4, 5]))  # fmt: skip
     assert log.power["power_w"].tolist() == [1, 2, 3, 4, 5]
-    told = found(log, "another file holds as well")
+    told = found(log, "another file contains, too")
     assert told[["source", "finding", "count", "where"]].tolist() == ["b.csv", "noted", 2, "line 2"]
 
 

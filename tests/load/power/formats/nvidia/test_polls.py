@@ -143,7 +143,7 @@ def test_every_mark_of_a_missing_reading_is_missing_and_not_zero(log, cell):
 
 def test_cells_that_are_no_number_are_counted_with_their_place(log):
     read = log(HEADER, f"{stamp(0)}, 0, 70.00 W", f"{stamp(1)}, 0, 7o.00 W")
-    assert found(read, "no number")[["finding", "where"]].tolist() == [
+    assert found(read, "not numbers")[["finding", "where"]].tolist() == [
         "dropped", "line 3: ' 7o.00 W'"
     ]  # fmt: skip
 
