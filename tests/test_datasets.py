@@ -235,7 +235,7 @@ def test_wrong_bytes_are_refused_and_not_kept(tiny, server):
 
 def test_a_server_that_sends_more_than_the_catalogue_says_is_cut_off(tiny, server):
     server.files["/o/r/a.json"] = b"x" * (50 << 20)
-    with pytest.raises(DatasetError, match="sends more than the catalogue says"):
+    with pytest.raises(DatasetError, match="sends more bytes than the catalogue"):
         datasets.fetch("tiny", base_url=server.url, retries=2)
     assert left_behind(tiny) == []
     assert server.asked.count("/o/r/a.json") == 1

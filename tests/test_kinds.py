@@ -142,7 +142,7 @@ def test_report_runs_the_notebooks_that_show_a_kind(routed, tmp_path, sample):
         assert result.exit_code == 0, "a page of findings needs no notebook"
     elif not pages:
         assert result.exit_code == 2
-        assert f"holds {' and '.join(kinds)}, which no notebook shows by itself" in result.stderr
+        assert f"holds {' and '.join(kinds)}, which no notebook shows on its own" in result.stderr
     for option, value in pairwise(words):
         if option.startswith("--"):
             assert str(parameters[option[2:].replace("-", "_")]) == value

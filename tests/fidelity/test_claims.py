@@ -57,7 +57,7 @@ def test_printed_times_become_whole_nanoseconds():
 
     row = {"span_us": "660551.005", "overlap_us": ""}
     assert list(printed_ns(row, "span", "overlap")) == [("span", 660_551_005)]
-    with pytest.raises(ValueError, match="no whole number of nanoseconds"):
+    with pytest.raises(ValueError, match="not a whole number of nanoseconds"):
         list(printed_ns({"span_us": "0.0001"}, "span"))
 
 

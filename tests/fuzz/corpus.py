@@ -150,7 +150,7 @@ _DOORS = (
 def seeds() -> list[Seed]:
     """List what every file at hand begins with, where its loader takes it."""
     found = []
-    for name in datasets.describe().query("place != 'not at hand'")["dataset"]:
+    for name in datasets.describe().query("place != 'not available'")["dataset"]:
         folder = datasets.path(name)
         for file in sorted(path for path in folder.rglob("*") if path.is_file()):
             label = f"{name}/{file.relative_to(folder)}"

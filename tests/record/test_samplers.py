@@ -65,7 +65,7 @@ def test_an_absent_package_says_how_to_get_it(monkeypatch):
 
 def test_a_driver_without_gpus_is_closed_again(nvml, monkeypatch):
     monkeypatch.setattr(type(nvml), "nvmlDeviceGetCount", lambda self: 0)
-    with pytest.raises(NotFoundError, match="knows of none"):
+    with pytest.raises(NotFoundError, match="lists none"):
         nvml_sampler("n")
     assert nvml.is_shut
 

@@ -116,7 +116,7 @@ def test_info_is_not_counted_but_said(log):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"nodes": 2}, "not known how long the nodes were watched"),
+        ({"nodes": 2}, "observation time of the nodes is unknown"),
         ({"nodes": 0, "days": 1}, "nodes must be 1 or more, not 0"),
         ({"nodes": 2, "days": 0}, "days must be above 0 and finite, not 0"),
         ({"nodes": 2, "days": -3}, "days must be above 0 and finite, not -3"),

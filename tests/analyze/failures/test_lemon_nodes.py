@@ -146,7 +146,10 @@ def test_few_failures_flag_nobody_however_long_the_list():
         (lambda: analyze.lemon_recall(1, 1, false_discovery_share=5), "false_discovery_share must"),
         (lambda: analyze.Lemons(node_share=0), "node_share must be between 0 and 1"),
         (lambda: analyze.Lemons(0.5, 0.2), "they would be the better ones"),
-        (lambda: analyze.lemon_nodes(log_of([1]), nodes=1), "how long the nodes were watched"),
+        (
+            lambda: analyze.lemon_nodes(log_of([1]), nodes=1),
+            "observation time of the nodes is unknown",
+        ),
         (lambda: analyze.lemon_nodes(log_of([1]), nodes=["b"], days=1), "not among the 1 nodes"),
     ],
 )

@@ -111,7 +111,7 @@ def test_a_single_load_is_in_balance():
         ([0, 0], {}, "all 2 loads are 0"),
         ([[1, 2], [3, 4]], {}, "have 2 dimensions"),
         ([1, 2], {"by": "layer"}, "these loads are not frames"),
-        (pd.DataFrame({"x": [1]}), {}, r"say with value= which column holds .* \['x'\]"),
+        (pd.DataFrame({"x": [1]}), {}, r"name the column of loads with value=.* \['x'\]"),
         (pd.DataFrame({"x": [1]}), {"value": "y", "by": "z"}, r"no column \['y', 'z'\]"),
         (pd.DataFrame({"x": []}), {"value": "x"}, "no loads to compare"),
         (pd.DataFrame({"x": [1], "group": 1}), {"value": "x", "by": "group"}, "rename it"),

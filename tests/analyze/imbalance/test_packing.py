@@ -284,7 +284,7 @@ def test_nothing_packed_is_said():
                        crossover_tokens=50)  # fmt: skip
     packed = analyze.packing(table([100, 60, 90, 55, 95]), plan)
     assert analyze.micro_batches(packed).empty
-    with pytest.raises(WorkbenchError, match="no whole global batch"):
+    with pytest.raises(WorkbenchError, match="no complete global batch"):
         analyze.packing_balance(packed)
 
 

@@ -180,7 +180,7 @@ def test_a_histogram_of_no_batch_or_of_two_is_refused():
     ("options", "message"),
     [
         ({"units": 0}, "units must be 1 or more, not 0"),
-        ({"units": 7}, "7 units for 4 rows: some would have none"),
+        ({"units": 7}, "7 units for 4 rows: some would get none"),
         ({"copies": -1}, "copies must be 0 or more"),
         ({"copies": 3}, "3 copies need as many units, there are 2"),
         ({"lpt_rows": -1}, "lpt_rows must be 0 or more"),

@@ -134,7 +134,7 @@ def test_ac_and_dc_meters_of_one_host_are_never_summed(names, delay_s):
         lambda: analyze.power_totals(analyze.power_grid(power, period_s=1)),
     ]
     for refused in sums:
-        with pytest.raises(WorkbenchError, match="meter one thing") as caught:
+        with pytest.raises(WorkbenchError, match="meter one load") as caught:
             refused()
         assert ac in str(caught.value)
         assert dc in str(caught.value)

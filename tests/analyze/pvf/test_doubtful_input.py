@@ -90,7 +90,7 @@ def test_outputs_that_are_not_told_are_doubted(make_injections):
     unseen = sites(10, due_count=None)
     for policy in ("apart", None):
         found = row(make_injections(*unseen, nan_policy=policy))
-        assert "outputs that are not finite are not told" in found["doubt"]
+        assert "outputs that are not finite are not recorded" in found["doubt"]
     assert row(make_injections(*unseen, nan_policy="wrong"))["is_sure"]
     lost = make_injections(*sites(10, due_count=None, masked_count=50, benign_count=30))
     assert "neither masked, benign nor wrong" in row(lost)["doubt"]

@@ -276,7 +276,7 @@ def test_a_truncated_gzip_gives_what_is_readable(cut, tmp_path_factory):
     path = write(tmp_path_factory.mktemp("cut") / "a.json.gz", packed)
     expected = zlib.decompressobj(31).decompress(packed)
     if not expected:
-        with pytest.raises(LoadError, match="holds nothing readable"):
+        with pytest.raises(LoadError, match="contains nothing readable"):
             read_with_state(path)
         return
     content, truncated_at, notes = read_with_state(path)

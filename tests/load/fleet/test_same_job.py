@@ -70,7 +70,7 @@ def test_ranks_that_do_the_same_work_are_one_job(trace_file):
 def test_two_jobs_of_one_rank_each_are_told_apart(trace_file):
     info = {"distributedInfo": {"rank": 0, "world_size": 1}}
     paths = [trace_file([event("a", 1)], name=f"{n}.json", **info) for n in "ab"]
-    with pytest.raises(LoadError, match="the only one of its job"):
+    with pytest.raises(LoadError, match="the only rank of its job"):
         load.traces(paths)
 
 

@@ -143,8 +143,11 @@ def test_products_that_cannot_be_read_say_why(tmp_path, text, message):
         ("a,b\n1,2\n", "no times of collectives are known with columns"),
         ("a,b\n", "holds no measurements"),
         ("a\n1,2\n", "rows have more fields than the header"),
-        ("collective,rank_count,size_bytes,dur_ns,gpu\nnap,8,64,5,X\n", "no collectives that are"),
-        ("size(B),count,type,time(ns)\n8,2,float,9\n", "told by the file's name alone"),
+        (
+            "collective,rank_count,size_bytes,dur_ns,gpu\nnap,8,64,5,X\n",
+            "are not known collectives",
+        ),
+        ("size(B),count,type,time(ns)\n8,2,float,9\n", "stated only in the file's name"),
         (
             "gpu_type,world_size,op,nelem,dtype,latency(ms)\nX,8,allgather,4,odd,1\n",
             "element types",

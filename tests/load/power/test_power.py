@@ -185,7 +185,7 @@ def test_milliwatts_without_a_unit_are_taken_for_them_and_told():
     log = together(part(powers=[310_000, 320_000, 330_000], unit=None))
     assert log.power["power_w"].tolist() == [310, 320, 330]
     assert log.entities["assumed"].tolist() == ["unit=mW"]
-    assert found(log, "taken for mW")[["finding", "where"]].tolist() == [
+    assert found(log, "assumed to be mW")[["finding", "where"]].tolist() == [
         "assumed", "gpu0: median 320,000"
     ]  # fmt: skip
 
@@ -268,7 +268,7 @@ def test_equal_readings_where_two_pieces_overlap_are_taken_once():
     log = together(part(times=[0, 1, 2, 3], powers=[1, 2, 3, 4]),
                    part("b.csv", times=[2, 3, 4], powers=[3, 4, 5]))  # fmt: skip
     assert log.power["power_w"].tolist() == [1, 2, 3, 4, 5]
-    told = found(log, "another file holds as well")
+    told = found(log, "another file contains, too")
     assert told[["source", "finding", "count", "where"]].tolist() == ["b.csv", "noted", 2, "line 2"]
 
 
@@ -314,7 +314,7 @@ def test_ac_and_dc_of_a_node_stay_two_things():
     log = together(part("ac.txt", entity="node1", scope="node_ac"),
                    part("dc.txt", entity="node1", scope="node_dc"))  # fmt: skip
     assert log.entities["entity"].tolist() == ["node1 (ac.txt)", "node1 (dc.txt)"]
-    assert "node_dc, node_ac" in found(log, "scopes that hold each other")["what"]
+    assert "node_dc, node_ac" in found(log, "scopes that contain each other")["what"]
 
 
 def test_scopes_that_hold_each_other_are_noted():

@@ -147,7 +147,7 @@ def test_the_energy_of_the_front_door_and_of_sql_contradicts_the_naive_mean(tmp_
     known_s = result.rollup.groupby("entity", observed=True)["covered_share"].sum() * 60
     naive = pd.concat([first, second, first])["power_w"].mean()
     assert naive > 1.9 * float((energy / known_s).iloc[0])
-    same = result.quality[result.quality["what"].str.contains("holds as well")]
+    same = result.quality[result.quality["what"].str.contains("contains, too")]
     assert same["count"].sum() == 2 * len(first) + len(second) - len(whole)
 
 

@@ -123,7 +123,7 @@ def test_stamps_of_absurd_size_are_left_out_at_once(trace_file, engine, stamp):
 def test_a_base_time_that_is_none_is_not_added(trace_file, engine, base):
     trace = load.traces(trace_file([event("a", 1)], baseTimeNanoseconds=base), engine=engine)
     assert trace.events["start_ns"].tolist() == [1_000]
-    assert count(trace, "baseTimeNanoseconds is not a time", "suspicious") == 1
+    assert count(trace, "baseTimeNanoseconds is no time", "suspicious") == 1
 
 
 def test_device_properties_beyond_their_columns_are_missing(trace_file):
@@ -135,9 +135,9 @@ def test_device_properties_beyond_their_columns_are_missing(trace_file):
 @pytest.mark.parametrize(
     ("rank", "message"),
     [
-        ({"no such": 1}, "which no file name holds"),
+        ({"no such": 1}, "which no file name has"),
         ([True], "is not a rank"),
-        ([1 << 40], "no rank"),
+        ([1 << 40], "is not a rank"),
     ],
 )
 def test_ranks_that_cannot_be_are_refused(trace_file, rank, message):

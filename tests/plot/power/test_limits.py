@@ -51,7 +51,7 @@ def test_without_power_only_speed_is_drawn_and_guesses_have_open_marks():
     assert title(figure) == "In doubt: At 1,000 W, GB200 training keeps 95 % of its speed"
     assert "yaxis2" not in figure.layout.to_plotly_json()
     assert list(figure.data[0].marker.symbol) == ["circle-open", "circle", "circle"]
-    assert "nobody measured there" in notes(figure)
+    assert "not measured" in notes(figure)
     assert "no power is known" in notes(figure)
 
 

@@ -153,7 +153,7 @@ def test_a_folder_with_files_is_refused(tmp_path):
         ({"group": "PIPELINE_MODEL_PARALLEL_GROUP"}, "calls no collective in PIPELINE"),
         ({"fault": "mismatched size", "job": HangJob(2, 1, 1)}, "no collective of 3 ranks or more"),
         ({"job": HangJob(steps=1)}, "job.steps is 1; it must be at least 2"),
-        ({"job": HangJob(1, 1, 1)}, "a job of one rank has nobody to wait for"),
+        ({"job": HangJob(1, 1, 1)}, "a job of one rank has no other rank to wait for"),
     ],
 )
 def test_what_cannot_be_simulated_is_refused(options, message, tmp_path):

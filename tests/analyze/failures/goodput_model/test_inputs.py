@@ -172,7 +172,7 @@ def test_the_job_with_the_most_node_hours_is_taken_or_the_one_that_is_named():
     log = log_of(rows)
     assert analyze.goodput_inputs(log).attrs["job"] == "large"
     assert values(log, job="small")["recovery_min"] == 10
-    with pytest.raises(WorkbenchError, match="no interruption of a job 'x'; it names \\['large'"):
+    with pytest.raises(WorkbenchError, match="no interruption of job 'x'; it names \\['large'"):
         analyze.goodput_inputs(log, job="x")
 
 

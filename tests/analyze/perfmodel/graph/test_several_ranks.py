@@ -127,7 +127,7 @@ def test_one_rank_of_several_waits_for_ranks_that_are_not_here(make_events, scri
         if "group" in row:
             row["group_size"] = 4
     graph = joined(make_events(*rows))
-    assert any("waited for ranks that are not here" in doubt for doubt in graph.doubts)
+    assert any("waited for ranks that are not loaded" in doubt for doubt in graph.doubts)
 
 
 def test_no_collectives_leave_a_graph_as_it_is(make_events, script):

@@ -108,7 +108,7 @@ def test_the_bubble_is_no_longer_than_what_waits():
     predicted = analyze.layout_what_if(steps((1_000, 0, 3, 0, 4)), job(), job()).iloc[0]
     assert predicted["bubble_ns"] == 7 * MS
     assert predicted["idle_ns"] == predicted["communication_ns"] == 0
-    assert "one rank only: the bubble is told from other waiting" in predicted["doubt"]
+    assert "one rank only: the closed form separates the bubble" in predicted["doubt"]
 
 
 def test_the_hidden_share_of_communication_stays():

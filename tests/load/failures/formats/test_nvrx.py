@@ -174,8 +174,8 @@ def test_numbers_that_are_0_may_be_left_out_of_a_cycle_file(tmp_path):
     ("changes", "what"),
     [
         ({"attempt_index": 2}, "cycles restart in every attempt"),
-        ({"cycle_number": -1}, "cycle numbers that are none"),
-        ({"cycle_number": "many"}, "cycle numbers that are none"),
+        ({"cycle_number": -1}, "invalid cycle numbers"),
+        ({"cycle_number": "many"}, "invalid cycle numbers"),
         ({"cycle_end_time": "2026-07-30T10:00:00Z"}, "ends of cycles that are not times"),
         ({"cycle_end_time": "later"}, "ends of cycles that are not times"),
         ({"cycle_start_time": 7}, "records without cycle_start_time"),

@@ -158,7 +158,7 @@ def test_sections_of_a_table_without_power_are_set_aside(tmp_path):
 def test_cells_that_are_no_number_are_missing_and_counted(tmp_path):
     part = read(amd_smi, tmp_path, HEADER + row(0, 0, "oops") + row(1, 0, "5 V") + row(2, 0, 240))
     assert [watts for *_, watts in readings(part)] == [None, None, 240]
-    assert count_of(part, "no number") == 2
+    assert count_of(part, "not numbers") == 2
 
 
 def test_a_load_beyond_100_per_cent_is_missing(tmp_path):

@@ -57,8 +57,8 @@ def test_what_is_no_reading_is_counted(log):
     text = line(0, "3.0") + "the daemon restarted\n" + line(1, "nan W") + line(2, "-1.000000") + cut
     read = log(text, scope="node_dc")
     assert read.power["power_w"].fillna(-9).tolist() == [3.0, -9, -9]
-    assert found(read, "no reading")[["finding", "where"]].tolist() == ["dropped", "line 2"]
-    assert found(read, "no number")[["finding", "where"]].tolist() == ["dropped", "line 3"]
+    assert found(read, "not readings")[["finding", "where"]].tolist() == ["dropped", "line 2"]
+    assert found(read, "not numbers")[["finding", "where"]].tolist() == ["dropped", "line 3"]
     assert found(read, "break off")[["finding", "where"]].tolist() == ["truncated", "line 5"]
     assert any("negative" in each for each in flagged(read))
 

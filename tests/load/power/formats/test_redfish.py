@@ -129,7 +129,7 @@ def test_an_average_stands_in_where_there_is_no_moment_and_it_is_said(tmp_path):
 def test_a_chassis_without_a_reading_is_missing(tmp_path):
     part = loaded(tmp_path, at(0, power(consumed=None, average=None)))
     assert readings(part) == [("n1/Self", 0, None)]
-    assert count_of(part, "no number") == 1
+    assert count_of(part, "not numbers") == 1
 
 
 def test_supplies_are_things_of_their_own_by_their_input(tmp_path):

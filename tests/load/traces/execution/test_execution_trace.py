@@ -314,7 +314,7 @@ def test_two_files_of_one_rank_are_refused_by_name(tmp_path):
         (tmp_path / name).write_bytes(content([listed_node(2)]))
     with pytest.raises(LoadError, match=r"two files are rank 1: .*a_rank1.* and .*b_rank1"):
         execution_trace(tmp_path)
-    with pytest.raises(LoadError, match=r"rank= names \['c_'\], which no file name holds"):
+    with pytest.raises(LoadError, match=r"rank= names \['c_'\], which no file name has"):
         execution_trace(tmp_path, rank={"a_": 0, "b_": 1, "c_": 2})
     trace = execution_trace(tmp_path, rank={"a_": 0, "b_": 1})
     assert trace.ranks["rank"].tolist() == [0, 1]

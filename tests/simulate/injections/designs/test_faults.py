@@ -208,7 +208,7 @@ def test_refuses_fault_models_that_cannot_be_followed(options, message):
     [
         ({"where": "tpo"}, "where: 'tpo' names no parameter, layer or component"),
         ({"bits": 32}, "bits: bit 32 is outside fp32, whose bits are 0 to 31"),
-        ({"bits": []}, "bits: none are given"),
+        ({"bits": []}, "bits: the list is empty"),
         ({"fault_model": FaultModel("mbf", flip_count=3000)}, "flip_count=3000 is more than the"),
         ({"fault_model": FaultModel("mbbf", burst_bits=33)}, "burst_bits=33 does not fit into"),
     ],

@@ -143,7 +143,7 @@ def test_every_mark_of_a_missing_reading_is_missing_and_not_zero(log, cell):
 
 def test_cells_that_are_no_number_are_counted_with_their_place(log):
     read = log(HEADER, f"{stamp(0)}, 0, 70.00 W", f"{stamp(1)}, 0, 7o.00 W")
-    assert found(read, "no number")[["finding", "where"]].tolist() == [
+    assert found(read, "not numbers")[["finding", "where"]].tolist() == [
         "dropped", "line 3: ' 7o.00 W'"
     ]  # fmt: skip
 
@@ -358,7 +358,7 @@ def test_gpus_without_a_column_are_told_apart_by_their_order_in_each_poll(log):
 def test_one_gpu_without_a_column_is_one_gpu(log):
     read = log("timestamp, power.draw [W]", f"{stamp(0)}, 70 W", f"{stamp(1)}, 80 W")
     assert read.entities["entity"].tolist() == ["gpu0"]
-    assert found(read, "taken for one")["finding"] == "assumed"
+    assert found(read, "assumed to be one")["finding"] == "assumed"
 
 
 def test_polls_too_fast_to_tell_apart_are_refused(log):
@@ -431,7 +431,7 @@ def test_stamps_without_fraction_or_with_dashes_are_read(log):
 def test_stamps_that_are_none_are_counted(log, wrong):
     read = log(HEADER, *query_rows([70]), f"{wrong}, 0, 80 W")
     assert powers(read) == [70]
-    assert found(read, "no stamp like")["where"] == f"line 3: {wrong!r}"
+    assert found(read, "not stamps like")["where"] == f"line 3: {wrong!r}"
 
 
 def test_a_file_of_other_stamps_says_what_it_expects(log):

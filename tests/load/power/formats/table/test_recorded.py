@@ -101,7 +101,7 @@ def test_a_part_with_other_columns_is_refused(recording):
     path = recording / "power_0001.parquet"
     schema = pq.read_schema(path)
     pq.write_table(pa.table({"time_ns": [1]}).replace_schema_metadata(schema.metadata), path)
-    with pytest.raises(LoadError, match="no whole part of a recording"):
+    with pytest.raises(LoadError, match="not a whole part of a recording"):
         load.power(path)
 
 
