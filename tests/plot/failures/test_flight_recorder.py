@@ -56,7 +56,7 @@ def suspect(rank, reason, confidence="medium", **others):
          "Rank 3 called something else than its peers, and 1 other may be"),
         ([suspect(rank, "all entered", "low", verdict="cannot tell") for rank in range(6)],
          "The dumps cannot show what hangs: ranks 0, 1, 2, 3 and 2 more are in operations that "
-         "nobody completes"),
+         "no rank completes"),
         ([suspect(None, "nothing hangs", "none", verdict="nothing hangs")],
          "Nothing hangs in these dumps"),
         ([suspect(None, "all entered", "none", verdict="cannot tell")],

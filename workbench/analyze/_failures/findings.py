@@ -75,7 +75,7 @@ class Failing:
         names = ", ".join(files[:2]) + (f" and {len(files) - 2} more" if len(files) > 2 else "")
         return (
             f"{len(others):,} failures of {names} are on other clocks and not counted: diagnose "
-            "each file by itself"
+            "each file separately"
         )
 
     @cached_property

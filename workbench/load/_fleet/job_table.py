@@ -163,7 +163,7 @@ class _Cells:
             unit_text = f", in {stated}" if stated else ""
             msg = (
                 f"{self._findings.source}: column {name!r} holds {usual:.15g}{unit_text}, which is "
-                "no time since 1970; write stamps as ISO 8601 or as s, ms, us or ns since 1970"
+                "not a time since 1970; write stamps as ISO 8601 or as s, ms, us or ns since 1970"
             )
             raise LoadError(msg)
         scale = _SCALES[units[0]]
@@ -190,5 +190,5 @@ class _Cells:
             first = bad.index[bad.to_numpy(dtype=bool)][0]
             text = str(self._raw[name][first])[:40]
             where = f"{self._noun} {int(first):,}: {text}"
-            remark = f"cells of {name!r} that are no {noun}"
+            remark = f"cells of {name!r} that are not {noun}"
             self._findings.add("dropped", remark, int(bad.sum()), where)

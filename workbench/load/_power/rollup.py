@@ -70,7 +70,7 @@ _COUNTERS = (
     "entities with a counter of energy and no power are not rolled up; load.power reads them, "
     "analyze.energy_from_counter adds them up"
 )
-_SAME = "readings that this or another file holds as well; taken once"
+_SAME = "readings that this or another file contains, too; counted once"
 _OTHER = "readings of one stamp that differ from those of a file before; the first are kept"
 _SPARSE = (
     "entities of which less than half of the time is covered: gaps, or readings further apart than "
