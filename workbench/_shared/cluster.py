@@ -99,7 +99,7 @@ def _hold_memory(*, hold: bool) -> None:
     """Have malloc keep some freed memory for the next task, or give it back as the worker was told.
 
     Dask starts workers with a low threshold of giving memory back. With that set, glibc maps each
-    array anew, and the system has to clear its pages. Tasks get the thresholds that glibc reaches
+    array again, and the system has to clear its pages. Tasks get the thresholds that glibc reaches
     by itself in other processes; whoever has set more than Dask does is not overruled.
     """
     told = os.environ.get("MALLOC_TRIM_THRESHOLD_", "")

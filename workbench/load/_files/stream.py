@@ -19,7 +19,7 @@ from workbench.errors import LoadError
 GZIP_MAGIC = b"\x1f\x8b\x08"
 BLOCK_BYTES = 1 << 20
 # Enough to recognize a format: many files are opened for no more. The system has to clear the
-# memory of larger pieces anew for each, which takes longer than to read them.
+# memory of larger pieces for each file, which takes longer than to read them.
 _LOOK_BYTES = 1 << 16
 # Up to here a bomb does no harm, and small files may be mostly padding.
 _ALWAYS_ALLOWED_BYTES = 1 << 30
