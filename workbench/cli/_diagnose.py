@@ -147,7 +147,7 @@ def _print(found: Findings, bundle: Bundle, paths: list[Path], top: int) -> None
         typer.echo(_block(number, row, width))
     refused = found.rules[found.rules["state"] == "refused"]
     for row in refused.itertuples():
-        typer.echo(_wrapped("not asked", f"{row.about}: {row.note}", width, indent=0))
+        typer.echo(_wrapped("unchecked", f"{row.about}: {row.note}", width, indent=0))
     held = {need for need in _ADDS if need in set(found.rules.loc[
         found.rules["state"] != "no data", "needs"])}  # fmt: skip
     lacking = [f"{adds} ({need})" for need, adds in _ADDS.items() if need not in held]
