@@ -14,6 +14,7 @@ from tests.load.conftest import event
 from workbench import analyze, load
 from workbench.analyze._perfmodel.kernel_models.operator_work import NO_MASK, operator_work
 from workbench.errors import WorkbenchError
+from workbench.simulate import injections
 
 BF16, FLOAT = "c10::BFloat16", "float"
 COUNTED = ["matrix product", "convolution", "attention"]
@@ -373,6 +374,19 @@ def models(torch):
     )
 
 
+def profiled(torch, step, path):
+    """Profile a step on the CPU, with a kernel for each operator."""
+    with torch.profiler.profile(record_shapes=True) as profile:
+        step()
+    profile.export_chrome_trace(str(path))
+    path.write_text(json.dumps(with_kernels(json.loads(path.read_text()))))
+    table = analyze.roofline(load.traces(path, progress=False).events, peaks=PEAKS)
+    counted = table[table["family"].isin(COUNTED)]
+    is_inside = counted["note"].fillna("").str.contains("inside")
+    assert (counted["flop_count"].notna() | is_inside).all()
+    return counted.groupby("family", observed=True)["flop_count"].sum()
+
+
 @pytest.mark.oracle
 @pytest.mark.parametrize("at", range(3))
 def test_operations_are_those_of_pytorchs_counter(at, tmp_path):
@@ -388,21 +402,32 @@ def test_operations_are_those_of_pytorchs_counter(at, tmp_path):
     model(batch)
     with FlopCounterMode(display=False) as counter:
         model(batch).sum().backward()
-    with torch.profiler.profile(record_shapes=True) as profile:
-        model(batch).sum().backward()
-    path = tmp_path / "trace.json"
-    profile.export_chrome_trace(str(path))
-    path.write_text(json.dumps(with_kernels(json.loads(path.read_text()))))
-    table = analyze.roofline(load.traces(path, progress=False).events, peaks=PEAKS)
-    counted = table[table["family"].isin(COUNTED)]
-    is_inside = counted["note"].fillna("").str.contains("inside")
-    assert (counted["flop_count"].notna() | is_inside).all()
-    found = counted.groupby("family", observed=True)["flop_count"].sum()
+    found = profiled(torch, lambda: model(batch).sum().backward(), tmp_path / "trace.json")
     # The counter passes over attention on CPUs, so its formula is asked.
     heads = [(2, 4, 9, 8)] * 4
     attention = sdpa_flop_count(*heads[:3]) + sdpa_backward_flop_count(*heads)
     assert found.get("attention", 0) == attention * (name == "transformer")
     assert found.drop("attention", errors="ignore").sum() == counter.get_total_flops()
+
+
+@pytest.mark.oracle
+@pytest.mark.parametrize("name", injections.SHIPPED)
+def test_operations_of_shipped_models_are_those_of_pytorchs_counter(name, tmp_path, torch_here):
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+    from torch.utils.flop_counter import FlopCounterMode
+
+    model = injections.shipped_model(name).requires_grad_(True)
+    inputs, _ = injections.shipped_inputs(name, 5)
+
+    def step():
+        # As matrix products, which the counter has on CPUs too.
+        with sdpa_kernel(SDPBackend.MATH):
+            model(*inputs).sum().backward()
+
+    with FlopCounterMode(display=False) as counter:
+        step()
+    found = profiled(torch_here, step, tmp_path / "trace.json")
+    assert found.sum() == counter.get_total_flops() > 0
 
 
 # ---- a public table ----

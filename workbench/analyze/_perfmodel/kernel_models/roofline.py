@@ -181,9 +181,11 @@ def _calls(events: pd.DataFrame, tree: Nest, *, by_caller: bool) -> _Calls:
 
 
 def _is_outer(tree: Nest, used: Ints, families: Sequence[str]) -> NDArray[np.bool_]:
-    """Return which operators are around another one of their family that started GPU work, too."""
-    of_call, is_outer = np.array(families, dtype=object), np.zeros(len(used), np.bool_)
-    for family in set(families) - {"unknown"}:
+    """Return which operators are around another one of their kind that started GPU work, too."""
+    # Attention and convolutions may be computed by matrix products inside.
+    alike = [_COUNTED[0] if family in _COUNTED else family for family in families]
+    of_call, is_outer = np.array(alike, dtype=object), np.zeros(len(used), np.bool_)
+    for family in set(alike) - {"unknown"}:
         above = np.unique(tree.parent[used[of_call == family]])
         while len(above := above[above != MISSING]):
             is_outer |= np.isin(used, above) & (of_call == family)
