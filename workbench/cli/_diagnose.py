@@ -76,7 +76,7 @@ def diagnose(
         typer.Option(help="Workbook for the same tables; needs openpyxl.", show_default=False),
     ] = None,
 ) -> None:
-    """Rank the problems of a job: what is wrong, where, at what cost, and what to do.
+    """Rank the problems of a job: where, at what cost, and what to do.
 
     Whatever lies under the paths is recognized by its content; findings are printed with the most
     expensive first. Exit code 0 if nothing was found, 1 if there are findings, 2 if

@@ -73,7 +73,7 @@ def watch(
         float, typer.Option(help="Time between looks at the folder, in seconds.", min=0.05)
     ] = 10.0,
 ) -> None:
-    """Follow the folder of a running job; report new and ended findings.
+    """Follow a running job: report new findings and those that end.
 
     A file is read once it has stopped changing, and again only after it changes; logs of power,
     failures and steps are read while they grow, in at most a tenth of the time. Of several traces

@@ -202,7 +202,7 @@ def test_nodes_that_do_not_fit_the_failures_are_refused(failures, make_spans, fu
     with pytest.raises(WorkbenchError, match="1 of 2 nodes were last seen no later than first"):
         function(failures(("a", 1)), make_spans(a=3, b=0))
     missing = make_spans(a=3).assign(last_ns=pd.array([None], dtype="Int64"))
-    with pytest.raises(WorkbenchError, match="1 of 1 nodes have no time over which"):
+    with pytest.raises(WorkbenchError, match="1 of 1 nodes have no observation time"):
         function(failures(("a", 1)), missing)
     with pytest.raises(WorkbenchError, match="there are no nodes"):
         function(failures(("a", 1)), NODE_SPANS.empty())

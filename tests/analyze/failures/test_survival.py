@@ -145,7 +145,7 @@ def test_no_lives_are_no_error():
 def test_what_is_no_lifetime_is_refused():
     with pytest.raises(TableError, match="'lifetime_h' has 1 values below 0"):
         analyze.survival(table_of([1], [1]).assign(lifetime_h=-1.0))
-    with pytest.raises(WorkbenchError, match="band='wide' is none of"):
+    with pytest.raises(WorkbenchError, match="band='wide' is not one of"):
         analyze.survival(table_of([1], [1]), band="wide")
     with pytest.raises(WorkbenchError, match="confidence_level must be between"):
         analyze.weibull(table_of([1], [1]), confidence_level=0)

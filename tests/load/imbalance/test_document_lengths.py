@@ -86,10 +86,10 @@ BROKEN = {
     "an object over several lines": ('{\n"length": [1, 2]\n}', "neither a JSON list nor one"),
     "thousands separators": ("length\n1,024\n2,048\n", "more fields than the header"),
     "a separator at the end": ("length,x\n5,6,\n8,9,\n", "more fields than the header"),
-    "half truth values": ("[true, 1]", "no lengths"),
+    "half truth values": ("[true, 1]", "not lengths"),
     "several numbers": ("1 2 3\n4 5 6\n", "no column of lengths"),
     "a second number": ("5\n6,7\n", "cannot be read as Parquet or CSV"),
-    "truth values": ("[true, false]", "no lengths"),
+    "truth values": ("[true, false]", "not lengths"),
     "nested": ("[[1, 2], [3]]", "not whole numbers"),
     "beyond any document": ("[1e300]", "not whole numbers"),
 }

@@ -17,6 +17,7 @@ from workbench._shared.rank_sets import RankState, over_ranks, quality_of_set, r
 from workbench.analyze._lib.scopes import Analysis, name_of, scope_of
 from workbench.errors import WorkbenchError
 from workbench.tables import (
+    DEVICES,
     EVENTS,
     PROCESS_GROUPS,
     RANKS,
@@ -26,6 +27,10 @@ from workbench.tables import (
 )
 
 _NO_RANK = (1 << 31) - 1
+# Small tables of each rank, kept whole.
+_DESCRIBING = {
+    "ranks": RANKS, "devices": DEVICES, "steps": STEPS, "process_groups": PROCESS_GROUPS,
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -74,9 +79,9 @@ def by_rank(
     dict of str to pandas.DataFrame
         The table of each analysis by its name; ``communication``
         (:data:`workbench.tables.EVENTS`: the communication of all ranks, for further analyses
-        across ranks; of a rank without any, its first GPU work), ``ranks``, ``steps``,
-        ``process_groups`` and ``quality`` as of a load of all ranks. A file that cannot be read is
-        a row in ``quality`` that says why.
+        across ranks; of a rank without any, its first GPU work), ``ranks``, ``devices``,
+        ``steps``, ``process_groups`` and ``quality`` as of a load of all ranks. A file that cannot
+        be read is a row in ``quality`` that says why.
 
     Raises
     ------
@@ -164,7 +169,7 @@ def _part(trace: Trace, local: Sequence[Callable[[pd.DataFrame], Any]]) -> _Part
     return _Part(
         tables,
         communication,
-        {name: getattr(trace, name) for name in ("ranks", "steps", "process_groups")},
+        {name: getattr(trace, name) for name in _DESCRIBING},
         rank_state(trace),
     )
 
@@ -207,7 +212,7 @@ def _reduced(
     dropped: Sequence[tuple[str, Exception]],
 ) -> Collected:
     tables: dict[str, Any] = {}
-    for name, table in (("ranks", RANKS), ("steps", STEPS), ("process_groups", PROCESS_GROUPS)):
+    for name, table in _DESCRIBING.items():
         tables[name] = table.joined(part.trace[name] for part in parts)
     tables["communication"] = _communication(parts, tables["ranks"])
     states = [part.state for part in parts]
@@ -230,7 +235,7 @@ def _communication(parts: Sequence[_Part], ranks: pd.DataFrame) -> pd.DataFrame:
 
 
 def _stacked(frames: Iterable[pd.DataFrame]) -> pd.DataFrame:
-    """Stack the tables of the ranks; categories are united, counts in ``attrs`` added up."""
+    """Stack the tables of the ranks, whose categories are united."""
     frames = list(frames)
     # pandas lets empty frames decide on dtypes.
     filled = [frame for frame in frames if len(frame)] or frames[:1]

@@ -625,7 +625,7 @@ def missing_ranks(traced: Traced) -> Iterator[Finding]:
         "of them",
         where=ranks_text(ranks["rank"]) + " loaded",
         confidence="high",
-        evidence="load.traces(...).ranks (notebook 00)",
+        evidence="load.traces(...).ranks (notebook 10)",
         next_step="copy the traces of all ranks into one folder",
     )
 

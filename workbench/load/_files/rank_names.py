@@ -176,7 +176,7 @@ def _one_window(windows: Sequence[Ranked[File]], window: Window) -> Ranked[File]
     if len(windows) > 1 and (None in starts or len(set(starts)) < len(starts)):
         names = " and ".join(entry.file.label for entry in windows[:2])
         msg = (
-            f"window={window!r}: files of rank {windows[0].rank} do not tell when they were "
+            f"window={window!r}: files of rank {windows[0].rank} do not state when they were "
             f"recorded, or are copies: {names}; pass the files of one window"
         )
         raise LoadError(msg)

@@ -267,12 +267,18 @@ def _absent(found: Findings) -> str:
     """Return for each domain without any data which files would fill its page."""
     rules = found.rules.assign(domain=found.rules["domain"].astype(str))
     lines = []
+    # Rules may lack something else, such as the host names in traces, that no other file has.
+    held = _needs(rules[rules["state"] != "no data"])
     for domain in rules["domain"].unique():
         asked = rules[rules["domain"] == domain]
-        if (asked["state"] == "no data").all():
-            needs = " or ".join(dict.fromkeys(", ".join(asked["needs"]).split(", ")))
-            lines.append(f"{_NAMES.get(domain, domain)} (needs {needs})")
+        lacking = [need for need in _needs(asked) if need not in held]
+        if (asked["state"] == "no data").all() and lacking:
+            lines.append(f"{_NAMES.get(domain, domain)} (needs {' or '.join(lacking)})")
     return f'<p class="soft">No data for: {safe_html("; ".join(lines))}.</p>' if lines else ""
+
+
+def _needs(rules: pd.DataFrame) -> list[str]:
+    return list(dict.fromkeys(need for needs in rules["needs"] for need in needs.split(", ")))
 
 
 def _loaded(found: Findings, bundle: Bundle) -> str:
@@ -342,10 +348,13 @@ def _covers(kind: str, bundle: Bundle) -> str:
 
 def _missing(found: Findings) -> str:
     """Fold which kinds of data are missing, what each would show, and where it comes from."""
+    is_lacking = found.rules["state"] == "no data"
+    held = _needs(found.rules[~is_lacking])
     lacking: dict[str, list[str]] = {}
-    for row in found.rules[found.rules["state"] == "no data"].itertuples():
+    for row in found.rules[is_lacking].itertuples():
         for need in str(row.needs).split(", "):
-            lacking.setdefault(need, []).append(str(row.about))
+            if need not in held:
+                lacking.setdefault(need, []).append(str(row.about))
     if not lacking:
         return ""
     rows = [

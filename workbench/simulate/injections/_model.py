@@ -94,8 +94,8 @@ def _batch(inputs: Any) -> Batch:
         return Batch(inputs, inputs, {})
     refuse_if(
         not isinstance(inputs, Mapping),
-        f"inputs: {type(inputs).__name__} is no batch; pass a tensor, a tuple or dict of tensors "
-        "(the arguments of the model), or a list of such batches",
+        f"inputs: {type(inputs).__name__} is not a batch; pass a tensor, a tuple or dict of "
+        "tensors (the arguments of the model), or a list of such batches",
     )
     return Batch(inputs, (), dict(inputs))
 

@@ -145,7 +145,7 @@ def _place(table: pd.DataFrame, options: PowerOptions, findings: Findings) -> st
     if blank.all():
         msg = (
             f"{findings.source}, line {int(lines.iloc[0]):,}: {table['stamp'].iloc[0][:40]!r} is "
-            "no stamp with a date; log with: dcgmi dmon ... | ts '%FT%.T%z'"
+            "not a stamp with a date; log with: dcgmi dmon ... | ts '%FT%.T%z'"
         )
         raise LoadError(msg)
     return "epoch"

@@ -342,7 +342,7 @@ def protected(
     listed = elements if isinstance(elements, Mapping) else dict.fromkeys(elements)
     names = [name for name, _ in model.named_parameters()]
     if unknown := [name for name in listed if name not in names]:
-        msg = f"elements: {unknown} are no parameters of the model; it has {shown(names)}"
+        msg = f"elements: {unknown} are not parameters of the model; it has {shown(names)}"
         raise InjectionError(msg)
     return _Protected(
         {
