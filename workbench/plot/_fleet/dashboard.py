@@ -123,18 +123,20 @@ def _lede(found: Findings) -> str:
 
 
 def _facts(found: Findings, bundle: Bundle) -> str:
-    facts = [(f"{0 if bundle.files is None else len(bundle.files):,}", "files")]
+    counts = [(0 if bundle.files is None else len(bundle.files), "file")]
     if bundle.trace is not None:
-        facts.append((f"{bundle.trace.ranks['rank'].nunique():,}", "traced ranks"))
+        counts.append((bundle.trace.ranks["rank"].nunique(), "traced rank"))
     nodes = found.tables.get("failures.nodes")
     if nodes is not None and len(nodes):
-        facts.append((f"{len(nodes):,}", "nodes"))
+        counts.append((len(nodes), "node"))
     if bundle.power is not None:
-        facts.append((f"{len(bundle.power.entities):,}", "power meters"))
+        counts.append((len(bundle.power.entities), "power meter"))
     if bundle.job is not None:
-        facts.append((f"{len(bundle.job.steps):,}", "logged steps"))
-    facts += _spans(bundle)[:1]
-    items = "".join(f"<li><b>{value}</b> {words}</li>" for value, words in facts)
+        counts.append((len(bundle.job.steps), "logged step"))
+    facts = [plural(count, noun).split(" ", 1) for count, noun in counts]
+    items = "".join(
+        f"<li><b>{value}</b> {words}</li>" for value, words in [*facts, *_spans(bundle)[:1]]
+    )
     return f'<ul class="facts">{items}</ul>'
 
 
@@ -329,21 +331,21 @@ def _counted(ranks: pd.DataFrame) -> range:
 def _covers(kind: str, bundle: Bundle) -> str:
     """Describe what a kind of data covers, with its size."""
     of_kind: dict[str, list[tuple[str, Any]]] = {
-        "traces": [("{:,} ranks", bundle.trace and bundle.trace.ranks["rank"].unique()),
-                   ("{:,} events", bundle.trace and _counted(bundle.trace.ranks))],
-        "power logs": [("{:,} meters", bundle.power and bundle.power.entities),
-                       ("{:,} readings", bundle.power and bundle.power.power)],
-        "job logs": [("{:,} steps", bundle.job and bundle.job.steps)],
-        "failure logs": [("{:,} failures", bundle.failures and bundle.failures.failures)],
-        "failure tables": [("{:,} failures", bundle.failures and bundle.failures.failures)],
-        "flight-recorder dumps": [("{:,} ranks", bundle.flight and bundle.flight.ranks)],
-        "memory snapshots": [("{:,} actions", bundle.memory and bundle.memory.memory)],
-        "job operations": [("{:,} operations", bundle.operations)],
-        "document lengths": [("{:,} documents", bundle.document_lengths)],
-        "injections": [("{:,} faults", bundle.injections and bundle.injections.faults)],
+        "traces": [("rank", bundle.trace and bundle.trace.ranks["rank"].unique()),
+                   ("event", bundle.trace and _counted(bundle.trace.ranks))],
+        "power logs": [("meter", bundle.power and bundle.power.entities),
+                       ("reading", bundle.power and bundle.power.power)],
+        "job logs": [("step", bundle.job and bundle.job.steps)],
+        "failure logs": [("failure", bundle.failures and bundle.failures.failures)],
+        "failure tables": [("failure", bundle.failures and bundle.failures.failures)],
+        "flight-recorder dumps": [("rank", bundle.flight and bundle.flight.ranks)],
+        "memory snapshots": [("action", bundle.memory and bundle.memory.memory)],
+        "job operations": [("operation", bundle.operations)],
+        "document lengths": [("document", bundle.document_lengths)],
+        "injections": [("fault", bundle.injections and bundle.injections.faults)],
     }  # fmt: skip
-    sizes = [(words, table) for words, table in of_kind.get(kind, []) if table is not None]
-    return ", ".join(words.format(len(table)) for words, table in sizes) or "not used by any rule"
+    sizes = [(noun, table) for noun, table in of_kind.get(kind, []) if table is not None]
+    return ", ".join(plural(len(table), noun) for noun, table in sizes) or "not used by any rule"
 
 
 def _missing(found: Findings) -> str:
