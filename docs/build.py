@@ -523,7 +523,7 @@ def main() -> int:
     write_reference()
     write_tables()
     if lacking := write_gallery():
-        print(f"without an example, and so without a figure in the gallery: {len(lacking)}")  # noqa: T201
+        print("examples that draw no figure for the gallery:", ", ".join(lacking))  # noqa: T201
     write_notebooks(binder=_binder(given.repository, given.version))
     write_claims(results)
     options = ["-b", "html", "-q", "-W", "--keep-going", "-j", "2"]
