@@ -149,12 +149,12 @@ FOOTPRINT_ERRORS = table("""
     rank: int32 >=0 - rank with the highest peak
     device: str - its GPU
     category: str - parameters, gradients, optimizer and activations (stored for the backward pass),
-        which are planned; temporary (freed before its phase ends, and buffers of collectives); not
-        told; allocated, the sum of all these; fragmentation (reserved, held by no tensor)
+        which are planned; temporary (freed before its phase ends, and buffers of collectives);
+        unknown; allocated, the sum of all these; fragmentation (reserved, held by no tensor)
     predicted_bytes: Int64? >=0 - planned; missing for what the plan does not know
     measured_bytes: Int64? >=0 - at the peak; missing where the recording has no segments
-    most_bytes: Int64? >=0 - the same if all that is not told belonged to the category
-    gap_bytes: Int64? - measured - predicted; missing where too much is not told
+    most_bytes: Int64? >=0 - the same if all that is unknown belonged to the category
+    gap_bytes: Int64? - measured - predicted; missing where too much is unknown
 """)
 
 MODEL_FLOPS = Table(

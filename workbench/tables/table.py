@@ -32,7 +32,7 @@ class Column:
         """Describe the first problem of ``values``; empty if there is none."""
         if not self._same_dtype(values):
             return f"has dtype {values.dtype}, needs {self.dtype}"
-        # Integers of numpy hold no missing value; asking would make a column as long.
+        # NumPy integers are never missing; isna() would only fill a mask as long as the column.
         if not self.nullable and values.dtype not in _WHOLE and values.isna().any():
             return f"has {values.isna().sum()} missing values, none are allowed"
         for limit, extreme, words in (

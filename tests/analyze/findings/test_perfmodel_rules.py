@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tests.analyze.conftest import fitting
 from tests.analyze.findings.jobs import START, US, job_log, trace
-from workbench import analyze
+from workbench import analyze, load
 from workbench.tables import DEVICES
 
 GEMM, REDUCE, H100 = "gemm", "ncclDevKernel_AllReduce", "NVIDIA H100 80GB HBM3"
@@ -223,6 +223,21 @@ def test_a_cause_is_named_where_the_sizes_or_the_kernel_show_it(call, cause, ste
     assert cause in row["finding"]
     assert step in row["next_step"]
     assert ("; most time is in" in row["finding"]) == bool(cause)
+
+
+@pytest.mark.oracle
+@pytest.mark.usefixtures("kernel_package")
+def test_the_thresholds_below_the_roof_are_those_of_measured_products():
+    """Of A100, H100 and H200 in 16 bits: what is reachable is usual, what is named is not."""
+    times = load.gemm_times(gpus=("A100", "H100", "H200"), dtypes=("bfloat16", "float16"))
+    times = times[times["dur_ns"] >= 10_000].merge(analyze.matrix_peaks(), on=["gpu", "dtype"])
+    m, n, k = (times[f"{size}_count"].astype("float64") for size in "mnk")
+    computing = 2 * m * n * k / times["peak_flop_per_s"]
+    moving = 2 * (m * k + k * n + m * n) / times["memory_bytes_per_s"]
+    ratio = 1e9 * pd.concat([computing, moving], axis=1).max(axis=1) / times["dur_ns"]
+    assert len(ratio) > 50_000
+    assert ratio.median() == pytest.approx(0.72, abs=0.01)
+    assert (ratio < 0.5).mean() == pytest.approx(0.106, abs=0.005)
 
 
 def test_gpu_hours_are_those_of_the_job_log():

@@ -4,6 +4,7 @@ import ctypes
 import gzip
 import json
 import os
+import platform
 import sys
 import tarfile
 import threading
@@ -392,7 +393,7 @@ def test_who_has_set_malloc_is_not_overruled(monkeypatch, environment):
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "mallopt"), reason="malloc of another system")
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="the thresholds are those of glibc")
 def test_tasks_use_the_pages_of_the_tasks_before(client):
     def between_runs():
         return client.submit(faulted_pages, pure=False).result()

@@ -367,7 +367,8 @@ def below_roof(
 ) -> Iterator[Finding]:
     """Operators stay far below what the peaks of their GPU allow.
 
-    Shorter kernels are bound by their start, and left to the rules on launches.
+    Shorter kernels are bound by their start, and left to the rules on launches. Of measured matrix
+    products of 10 us and more half reach 0.7 of the roof, and one in nine stays below 0.5.
     """
     table = replayed.roof
     is_long = table["kernel_ns"] >= 1e3 * least_us * table["kernel_count"]

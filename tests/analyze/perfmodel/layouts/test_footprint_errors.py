@@ -94,7 +94,7 @@ def test_a_job_that_holds_what_was_planned_has_no_gap_although_phases_allocate_m
     assert table.loc[[*CATEGORIES], "gap_bytes"].tolist() == [0, 0, 0, 0]
     assert table.loc["temporary", "measured_bytes"] == 900_000_000
     assert table.loc["allocated", "gap_bytes"] == 900_000_000
-    assert table.loc["not told", "measured_bytes"] == 0
+    assert table.loc["unknown", "measured_bytes"] == 0
     peak = memory.iloc[int(memory["allocated_bytes"].argmax())]
     loose = peak["reserved_bytes"] - peak["allocated_bytes"]
     assert table.loc["fragmentation", "measured_bytes"] == loose
@@ -114,12 +114,12 @@ def test_memory_without_a_stack_has_bounds_and_no_gap(tmp_path):
     job = Job(planned(), scratch())
     job.allocator.alloc(40_000_000)
     table = by_category(analyze.footprint_errors(JOB, job.train().memory(tmp_path)))
-    assert table.loc["not told", "measured_bytes"] == 40_000_000
+    assert table.loc["unknown", "measured_bytes"] == 40_000_000
     assert table.loc[[*CATEGORIES], "gap_bytes"].isna().all()
     assert table.loc["allocated", "gap_bytes"] > 40_000_000 - 1
     bounds = table.loc[[*CATEGORIES], "most_bytes"] - table.loc[[*CATEGORIES], "measured_bytes"]
     assert set(bounds) == {40_000_000}
-    patient = analyze.footprint_errors(JOB, job.memory(tmp_path), most_not_told_share=0.5)
+    patient = analyze.footprint_errors(JOB, job.memory(tmp_path), most_unknown_share=0.5)
     assert by_category(patient).loc["parameters", "gap_bytes"] == 0
 
 
@@ -128,7 +128,7 @@ def test_a_recording_that_ends_within_a_phase_does_not_tell_what_the_phase_keeps
     job.make("parameters", "parameters", 1_000_000)
     job.make("forward", "activations", 5_000_000)
     table = by_category(analyze.footprint_errors(JOB, job.memory(tmp_path)))
-    assert table.loc["not told", "measured_bytes"] == 5_000_000
+    assert table.loc["unknown", "measured_bytes"] == 5_000_000
     assert table.loc["activations", "measured_bytes"] == 0
     assert table.loc["activations", "most_bytes"] == 5_000_000
 
@@ -160,9 +160,9 @@ def test_categories_are_those_the_job_knows_and_add_up_to_the_peak(
     phases = ("forward", "backward", "optimizer", "communication")
     job = Job(sizes, dict(zip(phases, temporary, strict=True))).train(3)
     memory = job.memory(tmp_path_factory.mktemp("m"))
-    table = by_category(analyze.footprint_errors(JOB, memory, most_not_told_share=1.0))
+    table = by_category(analyze.footprint_errors(JOB, memory, most_unknown_share=1.0))
     measured = table["measured_bytes"]
     assert measured[[*job.most]].to_dict() == job.most
-    assert measured[[*job.most, "not told"]].sum() == measured["allocated"]
+    assert measured[[*job.most, "unknown"]].sum() == measured["allocated"]
     told = table.loc[[*CATEGORIES]]
     assert (told["gap_bytes"] + told["predicted_bytes"] == told["measured_bytes"]).all()

@@ -13,9 +13,9 @@ from workbench.analyze._traces.memory import held_at
 from workbench.errors import WorkbenchError
 from workbench.tables import FOOTPRINT_ERRORS, MEMORY
 
-_TEMPORARY, _NOT_TOLD = "temporary", "not told"
+_TEMPORARY, _UNKNOWN = "temporary", "unknown"
 _PLANNED = ("parameters", "gradients", "optimizer", "activations")
-_CATEGORIES = (*_PLANNED, _TEMPORARY, _NOT_TOLD)
+_CATEGORIES = (*_PLANNED, _TEMPORARY, _UNKNOWN)
 # What an allocation of each phase is if it outlives the phase, and the phases that end it.
 _HELD_AS = {
     "parameters": "parameters", "forward": "activations", "recompute": "activations",
@@ -34,7 +34,7 @@ def footprint_errors(
     memory: pd.DataFrame,
     *,
     gpus: Mapping[str, GpuType] | None = None,
-    most_not_told_share: float = 0.01,
+    most_unknown_share: float = 0.01,
 ) -> pd.DataFrame:
     """Put the memory that a plan expects beside what a GPU held at its peak, by category.
 
@@ -51,7 +51,7 @@ def footprint_errors(
         made until a step is complete.
     gpus
         Kinds of GPUs by name that the package does not know, or knows otherwise.
-    most_not_told_share
+    most_unknown_share
         Share of the peak whose category may be unknown; above it no category has a gap.
 
     Returns
@@ -71,7 +71,7 @@ def footprint_errors(
     counts as an activation what is there when the backward pass next allocates, of the backward
     pass as a gradient what is there at the next forward pass or optimizer step, of the optimizer as
     its state what is there at the next pass. Without a phase, or where the recording ends before
-    the phase does, the category is not told; ``most_bytes`` adds all of that.
+    the phase does, the category is unknown; ``most_bytes`` adds all of that.
     """
     plan = memory_footprint(configurations, gpus=gpus)
     if len(plan) != 1:
@@ -82,11 +82,11 @@ def footprint_errors(
     held = held_at(rows, int(peak["event"]))
     sizes = held["size_bytes"].groupby(_categories(rows, held)).sum().reindex(_CATEGORIES)
     measured = sizes.fillna(0).astype("Int64")
-    allocated, not_told = int(peak["allocated_bytes"]), int(measured[_NOT_TOLD])
-    most = (measured + not_told).where(measured.index != _NOT_TOLD, not_told)
+    allocated, unknown = int(peak["allocated_bytes"]), int(measured[_UNKNOWN])
+    most = (measured + unknown).where(measured.index != _UNKNOWN, unknown)
     predicted = plan[[f"{name}_bytes" for name in _PLANNED]].iloc[0].astype("Int64")
     gap = measured.iloc[:4] - predicted.to_numpy()
-    if not_told > most_not_told_share * allocated:
+    if unknown > most_unknown_share * allocated:
         gap = gap.mask(gap.notna())
     total = int(plan["total_bytes"].iloc[0])
     reserved = peak["reserved_bytes"]
@@ -118,9 +118,9 @@ def _fullest(memory: pd.DataFrame) -> pd.DataFrame:
 
 
 def _categories(rows: pd.DataFrame, held: pd.DataFrame) -> pd.Series:
-    """Tell what each allocation is from its phase, and whether it outlives that phase."""
+    """Return the category of each allocation, from its phase and whether it outlives that."""
     phase = held["phase"].astype(object)
-    category = phase.map(_HELD_AS).fillna(_NOT_TOLD)
+    category = phase.map(_HELD_AS).fillna(_UNKNOWN)
     freed = held["freed_event"].fillna(_NEVER).to_numpy(dtype=np.int64)
     allocations = rows[rows["action"] == "alloc"]
     for name, others in _ENDED_BY.items():
@@ -128,5 +128,5 @@ def _categories(rows: pd.DataFrame, held: pd.DataFrame) -> pd.Series:
         ended = np.append(ends, _NEVER)[ends.searchsorted(held["event"])]
         is_own = (phase == name).to_numpy()
         category[is_own & (freed < ended)] = _TEMPORARY
-        category[is_own & (freed == _NEVER) & (ended == _NEVER)] = _NOT_TOLD
+        category[is_own & (freed == _NEVER) & (ended == _NEVER)] = _UNKNOWN
     return category

@@ -431,7 +431,7 @@ def read_ahead(stream: Stream, spare: Spare | None = None) -> Generator[ByteArra
     first = next(blocks, None)
     if first is None:
         return
-    if len(first) == HEADROOM_BYTES + BLOCK_BYTES + PADDING_BYTES:
+    if len(first) == _ROOM_BYTES:
         yield from _in_thread(first, blocks, spare)
         return
     # A thread for a single block would cost more than it saves.
