@@ -40,7 +40,6 @@ BLOCK_BYTES = 8 << 20
 # Room in front of a block for the event that the block before ended in.
 HEADROOM_BYTES = 1 << 18
 PADDING_BYTES = 64
-_ROOM_BYTES = HEADROOM_BYTES + BLOCK_BYTES + PADDING_BYTES
 ByteArray = npt.NDArray[np.uint8]
 Spare = queue.SimpleQueue[ByteArray]
 
@@ -420,6 +419,10 @@ def _byte(text: str, at: int) -> int:
     return at if text.isascii() else len(text[:at].encode(errors="surrogateescape"))
 
 
+def _room_bytes() -> int:
+    return HEADROOM_BYTES + BLOCK_BYTES + PADDING_BYTES
+
+
 def read_ahead(stream: Stream, spare: Spare | None = None) -> Generator[ByteArray]:
     """Read blocks in a second thread, so that unpacking and parsing overlap.
 
@@ -431,7 +434,7 @@ def read_ahead(stream: Stream, spare: Spare | None = None) -> Generator[ByteArra
     first = next(blocks, None)
     if first is None:
         return
-    if len(first) == _ROOM_BYTES:
+    if len(first) == _room_bytes():
         yield from _in_thread(first, blocks, spare)
         return
     # A thread for a single block would cost more than it saves.
@@ -490,7 +493,7 @@ def _read_blocks(
 def _blocks(stream: Stream, spare: Spare) -> Iterator[ByteArray]:
     filled = BLOCK_BYTES
     while filled == BLOCK_BYTES:
-        block = np.empty(_ROOM_BYTES, np.uint8) if spare.empty() else spare.get()
+        block = np.empty(_room_bytes(), np.uint8) if spare.empty() else spare.get()
         # A stream fills what it is given, but at its end.
         filled = stream.readinto(block.data[HEADROOM_BYTES : HEADROOM_BYTES + BLOCK_BYTES])
         end = HEADROOM_BYTES + filled
