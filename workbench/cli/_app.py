@@ -6,6 +6,7 @@ import json
 import re
 import sys
 from collections.abc import Collection
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -16,6 +17,8 @@ from workbench.errors import WorkbenchError
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from workbench.load.kinds import Told
 
 _LINE_BREAK = "\n"
 LOOK = 1
@@ -314,41 +317,96 @@ def check(
 
 
 def convert(
-    source: Annotated[Path, typer.Argument(help="Trace: file, folder or archive.", exists=True)],
-    target: Annotated[
-        Path, typer.Argument(help="File that ends in .parquet, or a folder for one file per rank.")
-    ],
+    source: Annotated[Path, typer.Argument(help="File, folder or archive.", exists=True)],
+    target: Annotated[Path, typer.Argument(help="Folder, or a file that ends in .parquet.")],
+    *,
+    kind: Annotated[
+        str | None,
+        typer.Option(help="Kind of data, as check names it; traces if there are.", metavar="KIND"),
+    ] = None,
+    tz: Zone = None,
+    year: Year = None,
+    boot_time: BootTime = None,
+    node: Node = None,
+    unit: Unit = None,
 ) -> None:
-    """Write a trace as Parquet, which loads many times faster.
+    """Write data of any kind as Parquet, which loads many times faster.
 
-    Into a folder each rank is written by itself, so that any number of ranks fits into memory. A
-    second run does only what is lacking or has changed.
+    Of traces, a folder gets one file per rank, so that any number of ranks fits into memory; a
+    second run does only what is lacking or has changed. Of logs, dumps and snapshots it gets one
+    file per table. All commands read the result like the source.
 
     \b
     Examples:
       workbench convert runs/monday monday.parquet
       workbench convert runs/monday monday/
+      workbench convert --kind "power logs" --tz UTC runs/monday monday-power/
     """
-    from workbench import load
-    from workbench.load.kinds import told, unfit
-    from workbench.tables.traces import flagged_text
-
     if target.suffix not in ("", ".parquet") or (target.suffix and target.is_dir()):
         msg = f"{target}: must end in .parquet for a file, or be a folder without a suffix"
         raise typer.BadParameter(msg)
-    # Asked before loading: the message then says what the file is instead.
-    if "traces" not in (files := told(source)).names:
-        raise unfit(source, files, ("traces",))
-    if not target.suffix:
-        ranks = load.rank_files(source)
-        quality = load.write_ranks(ranks, target)
-        typer.echo(plain(target))
-        typer.echo(f"{len(ranks)} ranks; {flagged_text(quality)}", err=True)
-        return
-    trace = load.traces(source)
-    load.write(trace, target)
+    options = options_of(tz, year, boot_time, node, unit)
+    name, files = _kind_to_convert(source, kind)
+    if name == "traces":
+        summary = _convert_traces(source, target)
+    else:
+        target, summary = _convert_tables(source, target, name, files, options)
     typer.echo(plain(target))
-    typer.echo(repr(trace), err=True)
+    typer.echo(summary, err=True)
+
+
+def _kind_to_convert(source: Path, kind: str | None) -> tuple[str, Told]:
+    """Return the kind of data to convert, and the kinds of all files; the others are named."""
+    from workbench.load.kinds import NAMES, told, unfit
+
+    if kind is not None and kind not in NAMES:
+        msg = f"--kind {kind}: must be one of {', '.join(NAMES)}"
+        raise typer.BadParameter(msg)
+    # Asked before loading: the message then says what the file is instead.
+    names = (files := told(source)).names
+    if not names or (kind and kind not in names):
+        raise unfit(source, files, (kind,) if kind else NAMES)
+    if kind is None and len(names) > 1 and "traces" not in names:
+        msg = f"{plain(source)}: holds {' and '.join(names)}; choose one with --kind"
+        raise typer.BadParameter(msg)
+    chosen = kind or ("traces" if "traces" in names else names[0])
+    if others := [name for name in names if name != chosen]:
+        tell(f"not converted: {', '.join(others)}; choose one with --kind")
+    return chosen, files
+
+
+def _convert_traces(source: Path, target: Path) -> str:
+    from workbench import load
+    from workbench.tables.traces import flagged_text
+
+    if target.suffix:
+        trace = load.traces(source)
+        load.write(trace, target)
+        return repr(trace)
+    ranks = load.rank_files(source)
+    quality = load.write_ranks(ranks, target)
+    return f"{len(ranks)} ranks; {flagged_text(quality)}"
+
+
+def _convert_tables(
+    source: Path, target: Path, name: str, files: Told, options: dict[str, Any]
+) -> tuple[Path, str]:
+    from workbench import load
+    from workbench.load.kinds import Options, kind_named
+    from workbench.load.quality import joined
+    from workbench.tables.traces import flagged_text
+
+    path = load.by_kind(source, name)[name]
+    loaded = kind_named(name).read(path or source, Options(**options))
+    quality = getattr(loaded, "quality", None)
+    if quality is not None:
+        # That its loader did not take files of other kinds concerns nobody.
+        quality = joined({name: quality}, files)
+        loaded = replace(loaded, quality=quality)
+    if name == "exhaustive injections" and not target.suffix:
+        target /= "exhaustive.parquet"
+    load.write(loaded, target)
+    return target, name if quality is None else f"{name}; {flagged_text(quality)}"
 
 
 def obfuscate(

@@ -70,7 +70,7 @@ from ._communication.regions import (
 )
 
 # All domains
-from ._traces.parquet import write as write
 from .kinds import by_kind as by_kind
 from .missing import missing as missing
 from .quality import quality as quality
+from .writing import write as write

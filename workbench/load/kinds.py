@@ -20,6 +20,7 @@ from workbench.load._failures.lifetimes import lifetimes
 from workbench.load._failures.reader import failures
 from workbench.load._files.archive import Paths, Source, given_paths, shown, shown_all, survey
 from workbench.load._files.findings import Finding, listed
+from workbench.load._files.stored import stored_kind
 from workbench.load._files.time import BootTime, Hosts, check_hosts, checked, host_of
 from workbench.load._files.wanted import LOGS_AND_INJECTIONS, appearance
 from workbench.load._fleet.job_log import job_log
@@ -188,6 +189,10 @@ def told(path: Paths, *, most_files: int | None = None) -> Told:
 
     ``most_files`` are looked at, the first ones; None for all.
     """
+    if kind := stored_kind(path):
+        # A set of tables is read as one.
+        label = shown_all(path)
+        return Told({label: frozenset({kind})}, {label: Source(label, Path(str(path)))}, [], [])
     # Every file is asked once for all kinds, rather than once by the loader of each.
     try:
         files = survey(path, wanted=LOGS_AND_INJECTIONS)

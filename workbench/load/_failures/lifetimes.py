@@ -12,6 +12,7 @@ import pandas as pd
 
 from workbench.errors import LoadError
 from workbench.load._files import tables as plain
+from workbench.load._files.stored import stored_tables
 from workbench.load._files.tables import without_cut_row
 from workbench.tables import LIFETIMES
 
@@ -56,6 +57,9 @@ def lifetimes(
         If the file or a column cannot be read, or the unit is not told or told twice; names the
         column and the first bad row.
     """
+    stored: pd.DataFrame | None = stored_tables(path, "lifetimes")
+    if stored is not None:
+        return stored
     source = Path(path)
     names = {name: name for name in LIFETIMES.columns}
     column_of = {**names, **(columns or {})}

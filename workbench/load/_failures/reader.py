@@ -21,6 +21,7 @@ from workbench.errors import LoadError, WorkbenchError
 from workbench.load._failures.formats.registry import FORMATS, readers_of
 from workbench.load._files.archive import Paths, Source, shown_all, survey
 from workbench.load._files.findings import Dropped, Finding, guarded, listed, quality_frame
+from workbench.load._files.stored import stored_tables
 from workbench.load._files.time import (
     SECOND,
     BootTime,
@@ -123,6 +124,9 @@ def failures(  # noqa: PLR0913 - the entry point
     settings = checked(tz, year, boot_time)
     check_hosts(node)
     fold(FAILURES.empty(), window_s=window_s)  # a bad window is refused before minutes of reading
+    stored: FailureLog | None = stored_tables(path, "failure logs")
+    if stored is not None:
+        return stored
     files = survey(path, wanted=FAILURE_LOGS)
     # In this order, whatever that of the paths or of what workers return: the table is the same.
     sources = sorted(files.sources, key=lambda source: (source.label, source.path))

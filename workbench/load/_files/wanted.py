@@ -25,7 +25,20 @@ _NO_RESULT_SUFFIXES = (
     *(".ipynb", ".py", ".md", ".html", ".png", ".svg", ".pdf", ".yml", ".yaml", ".log", ".sh"),
     *(".bin", ".pkl", ".pickle", ".npy", ".npz", ".pt", ".pth"),
 )
-_NO_LOG_NAMES = ("license", "licence", "copying", "readme", "readme.txt", "truth.csv")
+# Tables that load.write stored: read as a set, never one by one.
+STORED_SUFFIX = ".table.parquet"
+_STORED = (
+    "is one of the tables that 'workbench convert' stored; pass the folder that holds them, alone"
+)
+_NO_LOG_NAMES = (
+    "license",
+    "licence",
+    "copying",
+    "readme",
+    "readme.txt",
+    "truth.csv",
+    "quality.csv",
+)
 _TRACE_START = re.compile(rb'(\xef\xbb\xbf)?\s*(\{\s*["}]|\[\s*[{\]])|PAR1|SQLite format 3')
 
 _HIDDEN, _OTHER = "is a hidden file", "does not look like a trace"
@@ -58,6 +71,8 @@ class Wanted:
             return _HIDDEN
         if not head:
             return "is empty; get the file again"
+        if base.endswith(STORED_SUFFIX):
+            return _STORED
         if base.endswith(ARCHIVE_SUFFIXES):
             return "is an archive inside an archive; unpack the outer one first"
         return self.refusal(base, head)

@@ -12,6 +12,7 @@ from workbench._shared.progress import progress as progress_bar
 from workbench.errors import LoadError
 from workbench.load._files.archive import Paths, Source, shown_all, survey
 from workbench.load._files.findings import Dropped, Finding, guarded, listed, quality_frame
+from workbench.load._files.stored import stored_tables
 from workbench.load._files.time import checked
 from workbench.load._files.wanted import FAILURE_LOGS, appearance
 from workbench.load._fleet import job_events, job_megatron, job_mllog, job_scalars, job_table
@@ -92,6 +93,9 @@ def job_log(
     [['run', 1], ['initialisation', 1], ['checkpoint', 1]]
     """
     options = _given(tz, columns, tokens_per_step)
+    stored: JobLog | None = stored_tables(path, "job logs")
+    if stored is not None:
+        return stored
     files = survey(path, wanted=FAILURE_LOGS)
     findings = [remark.row for remark in files.remarks]
     logs: list[JobPart] = []

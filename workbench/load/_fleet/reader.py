@@ -6,7 +6,7 @@ from collections.abc import Collection
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import pandas as pd
 
@@ -14,6 +14,7 @@ from workbench.datasets import choose
 from workbench.errors import LoadError
 from workbench.load._files.archive import Paths, given_paths, shown, shown_all
 from workbench.load._files.findings import Finding, Row
+from workbench.load._files.stored import STORED
 from workbench.load._files.time import BootTime, Hosts
 from workbench.load._fleet.same_job import same_job
 from workbench.load._fleet.several_jobs import read_kind
@@ -23,24 +24,10 @@ from workbench.load._traces.reader import traces
 from workbench.load.kinds import NAMES, Options, Told, kind_named, told, unfit
 from workbench.load.quality import joined
 from workbench.tables import (
-    FAILURES,
-    LOGGED_SPANS,
-    LOGGED_STEPS,
-    NODE_SPANS,
-    POWER,
-    POWER_COUNTERS,
-    POWER_ENTITIES,
-    POWER_STATES,
-    QUALITY,
     RANKS,
     SAYS_SYNTHETIC,
-    TIMELINE,
     Bundle,
-    FailureLog,
     Fleet,
-    JobLog,
-    PowerLog,
-    Table,
     Trace,
 )
 
@@ -50,11 +37,7 @@ _KINDS |= {"failure logs": "failure logs", "traces": "traces"}
 _TABLE = "is a table of failures, to be read with load.failure_table; not among the failures"
 
 # What was not there has empty tables, so that figures and analyses need no case for it.
-_EMPTY: dict[str, tuple[Any, tuple[Table, ...]]] = {
-    "power logs": (PowerLog, (POWER, POWER_ENTITIES, POWER_STATES, POWER_COUNTERS, QUALITY)),
-    "job logs": (JobLog, (LOGGED_STEPS, LOGGED_SPANS, QUALITY)),
-    "failure logs": (FailureLog, (FAILURES, TIMELINE, NODE_SPANS, QUALITY)),
-}
+_WITHOUT = ("power logs", "job logs", "failure logs")
 # By kind of data the field of the bundle; further kinds have no rules that ask for them.
 _FIELDS = {
     "traces": "trace", "power logs": "power", "job logs": "job", "failure logs": "failures",
@@ -155,8 +138,8 @@ def fleet(  # noqa: PLR0913 - the entry point
     ]
     frames = {name: loaded.quality for name, loaded in read.items()}
     power, job, failures = (
-        read.get(name) or bundle_of(*(table.empty() for table in tables))
-        for name, (bundle_of, tables) in _EMPTY.items()
+        read.get(name) or STORED[name][0](*(table.empty() for table in STORED[name][1]))
+        for name in _WITHOUT
     )
     ranks = read["traces"].ranks if "traces" in read else RANKS.empty()
     quality = joined(frames, files, [*same_job(path, read, tz), *absent, *apart])

@@ -14,6 +14,7 @@ import pandas as pd
 
 from workbench.errors import LoadError
 from workbench.load._files.findings import guarded
+from workbench.load._files.stored import stored_tables
 from workbench.load._files.tables import (
     as_floats,
     read_csv,
@@ -85,6 +86,9 @@ def document_lengths(
     cut: dict[str, int] = {}
     comments = ""
     if isinstance(source, str | Path):
+        stored: pd.DataFrame | None = stored_tables(source, "document lengths")
+        if stored is not None:
+            return stored
         values, name, cut, comments = _from_file(Path(source), column)
         origin = str(source)
     else:

@@ -10,6 +10,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from workbench.errors import LoadError
+from workbench.load._files.stored import stored_tables
 from workbench.load._files.tables import (
     as_floats,
     read_csv,
@@ -89,6 +90,9 @@ def job_operations(
     float32 seconds keep about seven digits; what they lost is lost. Starts coarser than the
     mean duration of the computations, such as float32 seconds since 1970, are refused.
     """
+    stored: pd.DataFrame | None = stored_tables(path, "job operations")
+    if stored is not None:
+        return stored
     names = {**COLUMNS, **(columns or {})}
     if unknown := sorted(set(names) - {*COLUMNS, _TENSOR}):
         msg = f"columns= names {unknown}, which the table does not have; it has {list(COLUMNS)}"

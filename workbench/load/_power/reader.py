@@ -12,6 +12,7 @@ from workbench.errors import LoadError
 from workbench.load._failures.formats.registry import looks_like_a_log, looks_like_a_trace
 from workbench.load._files.archive import Paths, Source, shown_all, survey
 from workbench.load._files.findings import Dropped, Finding, guarded, listed
+from workbench.load._files.stored import stored_tables
 from workbench.load._files.time import Hosts, check_hosts, checked, host_of
 from workbench.load._files.wanted import POWER_LOGS, appearance, is_utf16
 from workbench.load._power.assembly import assembled
@@ -126,6 +127,9 @@ def power(  # noqa: PLR0913 - the entry point
     """
     options = _checked(PowerOptions(tz, None, scope, unit, reading, period_s, columns))
     check_hosts(node)
+    stored: PowerLog | None = stored_tables(path, "power logs")
+    if stored is not None:
+        return stored
     files = survey(path, wanted=POWER_LOGS)
     passed_over = [remark.row for remark in files.remarks]
     dropped = Dropped()

@@ -32,6 +32,7 @@ from workbench.load._files.safe_pickle import (
     PickleError,
     plain_values,
 )
+from workbench.load._files.stored import stored_tables
 from workbench.load._files.time import table_of_rows
 from workbench.load._files.wanted import ARCHIVE_SUFFIXES
 from workbench.tables import (
@@ -100,6 +101,9 @@ def flight_recorder(
     PyTorch, ``torch/csrc/distributed/c10d/FlightRecorderDetail.hpp`` (fields) and
     ``torch/distributed/flight_recorder`` (its analyser).
     """
+    stored: FlightRecording | None = stored_tables(path, "flight-recorder dumps")
+    if stored is not None:
+        return stored
     findings: list[Finding] = []
     sources = list(_sources(path, findings))
     dumps: list[Dump] = []

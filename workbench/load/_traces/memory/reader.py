@@ -10,6 +10,7 @@ from workbench.errors import LoadError
 from workbench.load._files.archive import Paths, Source, shown_all, survey
 from workbench.load._files.findings import Dropped, Finding, Findings, guarded, quality_frame
 from workbench.load._files.rank_names import NO_RANK_TOLD, RankArgument, ranked
+from workbench.load._files.stored import stored_tables
 from workbench.load._files.wanted import LOGS_AND_INJECTIONS
 from workbench.load._traces.memory.profile import ARGS, EVENT, profile_memory
 from workbench.load._traces.memory.snapshot import RankMemory, looks_like, snapshot
@@ -65,6 +66,9 @@ def memory(path: Paths, *, rank: RankArgument = None, progress: bool = True) -> 
     ----------
     PyTorch, ``torch/cuda/memory.py`` (fields), ``torch/cuda/_memory_viz.py`` (its viewer).
     """
+    stored: MemoryRecording | None = stored_tables(path, "memory snapshots")
+    if stored is not None:
+        return stored
     files = survey(path, wanted=LOGS_AND_INJECTIONS)
     dropped = Dropped()
     read: list[RankMemory] = []
