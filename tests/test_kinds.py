@@ -381,7 +381,36 @@ def test_convert_says_what_a_file_is_if_it_is_no_trace(run, tmp_path):
     path = write(tmp_path, *SAMPLES["lengths"][:2])
     result = run("convert", path, tmp_path / "out.parquet")
     assert result.exit_code == 2
+    assert "holds document lengths, which become a folder of tables" in result.stderr
+    result = run("convert", "--kind", "traces", path, tmp_path / "out.parquet")
+    assert result.exit_code == 2
     assert "holds document lengths, but no traces" in result.stderr
+    assert not (tmp_path / "out.parquet").exists()
+
+
+def test_convert_stores_the_kind_that_is_chosen_and_names_the_others(run, fleet_demo, tmp_path):
+    result = run("convert", "--kind", "power logs", "--tz", "UTC", fleet_demo, tmp_path / "power")
+    assert result.exit_code == 0, result.output
+    assert "not converted: traces, failure logs, job logs" in result.stderr
+    assert kinds_of(tmp_path / "power") == {"power logs"}
+    result = run("convert", "--tz", "UTC", fleet_demo / "failures", tmp_path / "failures")
+    assert result.exit_code == 0, result.output
+    assert kinds_of(tmp_path / "failures") == {"failure logs"}
+
+
+def test_convert_asks_which_of_several_kinds(run, tmp_path):
+    several = datasets.path("imbalance-demo")
+    result = run("convert", several, tmp_path / "out")
+    assert result.exit_code == 2
+    assert "holds job operations and document lengths; choose one with --kind" in plain(result)
+    result = run("convert", "--kind", "bogus", several, tmp_path / "out")
+    assert result.exit_code == 2
+    assert "--kind bogus: must be one of exhaustive injections, injections" in plain(result)
+
+
+def plain(result):
+    """Give what is on stderr in one line; help breaks it at the width of the screen."""
+    return " ".join(result.stderr.split())
 
 
 def test_a_notebook_that_cannot_show_the_data_is_refused_by_name(routed, tmp_path):

@@ -347,6 +347,9 @@ def convert(
         raise typer.BadParameter(msg)
     options = options_of(tz, year, boot_time, node, unit)
     name, files = _kind_to_convert(source, kind)
+    if target.suffix and name not in ("traces", "exhaustive injections"):
+        msg = f"{target}: {plain(source)} holds {name}, which become a folder of tables; name one"
+        raise typer.BadParameter(msg)
     if name == "traces":
         summary = _convert_traces(source, target)
     else:
