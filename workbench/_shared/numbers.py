@@ -88,6 +88,8 @@ def quantity(value: float, unit: str) -> str:
 
 
 Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Flags = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import gzip
-from collections.abc import Mapping
+import json
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
@@ -40,6 +43,23 @@ def write_truth(folder: Path, truth: pd.DataFrame, *, float_format: str | None =
     """Write what was put into the files beside them."""
     text = truth.to_csv(index=False, lineterminator="\n", float_format=float_format)
     write(folder / _TRUTH_FILE, text)
+
+
+def local(seconds: int) -> str:
+    return f"{datetime.fromtimestamp(seconds, tz=UTC):%Y-%m-%dT%H:%M:%S}"
+
+
+def iso(time_ns: int) -> str:
+    seconds, below_ns = divmod(time_ns, 1_000_000_000)
+    return f"{local(seconds)}.{below_ns // 1000:06d}"
+
+
+def event_lines(entries: Iterable[tuple[int, str, Mapping[str, Any]]]) -> str:
+    """Write the log of a job: one JSON object per event."""
+    return "".join(
+        json.dumps({"time": f"{iso(at)}Z", "event": event, **more, "synthetic": True}) + "\n"
+        for at, event, more in entries
+    )
 
 
 def read_truth(

@@ -247,7 +247,7 @@ def incident_counts(
         return INCIDENT_COUNTS.empty()
     table = pd.concat([frame for frame in counts if len(frame)], ignore_index=True)
     table = table.sort_values(["window_s", "category"], ignore_index=True)
-    return INCIDENT_COUNTS.check(INCIDENT_COUNTS.cast(table))
+    return INCIDENT_COUNTS.of(table)
 
 
 # Whom to believe of several who reported the same failures.

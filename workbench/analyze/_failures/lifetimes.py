@@ -10,7 +10,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy import optimize, stats
 
-from workbench._shared.numbers import share_between
+from workbench._shared.numbers import Floats, share_between
 from workbench.analyze._failures.failure_rows import (
     LEFT_OUT,
     NS_PER_H,
@@ -340,9 +340,6 @@ def _band(
     low, high = np.where(is_inside, (safe**reach, safe ** (1 / reach)), share)
     # All failed: nothing is known but what was known before.
     return np.where(over, 0.0, low), np.minimum.accumulate(np.where(over, 1.0, high))
-
-
-Floats = NDArray[np.float64]
 
 
 class Fit(NamedTuple):

@@ -10,7 +10,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy import stats
 
-from workbench._shared.numbers import share_between
+from workbench._shared.numbers import Floats, share_between
 from workbench.analyze._failures.failure_rows import (
     LEFT_OUT,
     NS_PER_H,
@@ -23,7 +23,6 @@ from workbench.analyze._failures.failure_rows import (
 )
 from workbench.tables import FAILURE_TREND, RECURRENCE
 
-Floats = NDArray[np.float64]
 _H_PER_DAY = 24
 _FEWEST = 2
 

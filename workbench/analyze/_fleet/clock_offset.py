@@ -245,7 +245,7 @@ def _table(*, doubt: str, cell_count: int, **row: float) -> pd.DataFrame:
     for name in ("correlation", "next_correlation"):
         values[name] = float(np.clip(values[name], -1, 1))
     full = values | {"is_ambiguous": bool(doubt), "doubt": doubt, "cell_count": cell_count}
-    return POWER_CLOCK_OFFSET.check(POWER_CLOCK_OFFSET.cast(pd.DataFrame([full])))
+    return POWER_CLOCK_OFFSET.of([full])
 
 
 def clock_correction_s(offset: pd.DataFrame, *, least_s: float = 2.0) -> float:

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from workbench._shared.numbers import not_negative
+from workbench._shared.numbers import Flags, not_negative
 from workbench.analyze._lib.energy_curves import SECOND, EnergyCurves, Ints
 from workbench.errors import WorkbenchError
 from workbench.tables import (
@@ -302,10 +302,9 @@ def energy_waste(
                 "covered_share": min(covered / seconds, 1.0),
             }
         )
-    return ENERGY_WASTE.check(ENERGY_WASTE.cast(pd.DataFrame(rows)))
+    return ENERGY_WASTE.of(rows)
 
 
-Flags = NDArray[np.bool_]
 _NAMED = ("checkpoint", "evaluation", "restart", "initialisation")
 
 

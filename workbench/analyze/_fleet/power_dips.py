@@ -7,9 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
-from workbench._shared.numbers import not_negative, positive, share_between
+from workbench._shared.numbers import Flags, not_negative, positive, share_between
 from workbench.analyze._fleet.step_energy import middles_of
 from workbench.analyze._lib import intervals
 from workbench.analyze._lib.energy_curves import SECOND, Floats, offset_ns
@@ -17,8 +16,6 @@ from workbench.tables import DIP_CAUSES, FAILURES, LOGGED_SPANS, LOGGED_STEPS, P
 
 _AT_WORK = 0.9  # quantile of the series that stands for power at work
 _ROUNDS = 4
-
-Flags = NDArray[np.bool_]
 
 
 def power_dips(
@@ -77,9 +74,7 @@ def power_dips(
     usual = _usual(watts, low_share, max(round(window * SECOND / period_ns), 1))
     first = _runs(watts < low_share * usual, watts, least * SECOND / period_ns)
     rows = [_row(totals, watts, usual, span, period_ns) for span in first]
-    if not rows:
-        return POWER_DIPS.empty()
-    return POWER_DIPS.check(POWER_DIPS.cast(pd.DataFrame(rows)))
+    return POWER_DIPS.of(rows)
 
 
 def _usual(watts: Floats, low_share: float, width: int) -> Floats:
@@ -229,7 +224,7 @@ def dip_causes(
     names = ["cause", "evidence", "lag_s", "overlap_share", "also"]
     causes = pd.DataFrame(rows, columns=names, index=dips.index)
     table = pd.concat([dips[list(POWER_DIPS.columns)], causes], axis=1).reset_index(drop=True)
-    return DIP_CAUSES.check(DIP_CAUSES.cast(table))
+    return DIP_CAUSES.of(table)
 
 
 class _Events:

@@ -133,7 +133,7 @@ def _judged(table: pd.DataFrame, asked: int, level: float, least_share: float) -
     # A share of the step is a cost; ratios of energy and of failure rates are none.
     order = np.lexsort([-effect.fillna(0).where(is_changed, 0), ~is_time, ~is_changed])
     table = table.iloc[order].reset_index(drop=True)
-    return RUN_COMPARISON.check(RUN_COMPARISON.cast(table))
+    return RUN_COMPARISON.of(table)
 
 
 def _keys(samples_a: Samples, samples_b: Samples, most_kernels: int) -> list[Key]:

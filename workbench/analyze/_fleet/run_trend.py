@@ -8,10 +8,9 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 from scipy import signal, stats
 
-from workbench._shared.numbers import not_negative, share_between
+from workbench._shared.numbers import Floats, not_negative, share_between
 from workbench.analyze._failures.failure_rows import poisson_interval
 from workbench.analyze._fleet.run_comparison import traits, unlike
 from workbench.analyze._fleet.run_samples import (
@@ -29,7 +28,6 @@ from workbench.analyze._lib.autocorrelation import mean_variance
 from workbench.errors import WorkbenchError
 from workbench.tables import RUN_CHANGES, RUN_TREND, Bundle
 
-Floats = NDArray[np.float64]
 _QUANTITIES = {
     "step time": ("step_ms", "ms per step"),
     "exposed communication": ("exposed_communication_ms", "ms per step"),
@@ -90,7 +88,7 @@ def run_trend(runs: Mapping[str, Bundle], *, confidence_level: float = 0.95) -> 
         raise WorkbenchError(msg)
     if table["start_ns"].notna().all():
         table = table.sort_values("start_ns", kind="stable", ignore_index=True)
-    return RUN_TREND.check(RUN_TREND.cast(table))
+    return RUN_TREND.of(table)
 
 
 def _described(run: Bundle) -> dict[str, Any]:
@@ -198,7 +196,7 @@ def run_changes(
     is_changed = is_large & (table["p_value_share"] < 1 - level) & ((low > 0) | (high < 0))
     table["verdict"] = np.where(is_changed, "changed", "not resolvable")
     table = table.iloc[np.argsort(~is_changed.to_numpy(bool), kind="stable")]
-    return RUN_CHANGES.check(RUN_CHANGES.cast(table.reset_index(drop=True)))
+    return RUN_CHANGES.of(table.reset_index(drop=True))
 
 
 def _shift(runs: pd.DataFrame, column: str, unit: str, level: float) -> dict[str, Any]:

@@ -102,7 +102,7 @@ def step_energy(
         energy_per_token_j=_per(columns["energy_j"], steps["token_count"]),
         energy_per_sample_j=_per(columns["energy_j"], steps["sample_count"]),
     )
-    return STEP_ENERGY.check(STEP_ENERGY.cast(table.reset_index(drop=True)))
+    return STEP_ENERGY.of(table.reset_index(drop=True))
 
 
 def span_energy(
@@ -153,9 +153,7 @@ def span_energy(
     )
     ends = spans["end_ns"].fillna(spans["start_ns"]).to_numpy(dtype=np.int64)
     columns = _energy_of(curves, spans["start_ns"].to_numpy(), ends, least_covered_share)
-    return SPAN_ENERGY.check(
-        SPAN_ENERGY.cast(spans[_SPAN].assign(**columns).reset_index(drop=True))
-    )
+    return SPAN_ENERGY.of(spans[_SPAN].assign(**columns).reset_index(drop=True))
 
 
 def sufficient(known: Known, least_covered_share: float) -> Floats:
@@ -255,8 +253,7 @@ def phase_power(
     # The phase behind the last one holds what lies outside of steps.
     number = np.where(row >= 0, np.clip(phase * phases, 0, phases - 1), phases).astype(np.int64)
     rows = [_row(watts[number == at], at, phases) for at in range(phases + 1)]
-    table = pd.DataFrame(rows, columns=list(PHASE_POWER.columns))
-    return PHASE_POWER.check(PHASE_POWER.cast(table))
+    return PHASE_POWER.of(rows)
 
 
 def _row(watts: Floats, phase: int, phases: int) -> dict[str, object]:
@@ -347,8 +344,7 @@ def work_energy(step_energy: pd.DataFrame, *, gpu_count: int | None = None) -> p
     covered = (step_energy["covered_share"] * length).sum() / total if total > 0 else 0.0
     share = {"covered_share": float(np.clip(covered, 0, 1))}
     rows = [row | share for row in _measures(measured, gpu_count)]
-    table = pd.DataFrame(rows, columns=list(WORK_ENERGY.columns)) if rows else WORK_ENERGY.empty()
-    table = WORK_ENERGY.check(WORK_ENERGY.cast(table))
+    table = WORK_ENERGY.of(rows)
     if without := len(step_energy) - len(measured):
         table.attrs["left_out"] = {"steps whose energy is not known": without}
     return table

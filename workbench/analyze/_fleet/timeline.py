@@ -87,7 +87,7 @@ def fleet_timeline(
     timeline["end_ns"] = timeline["end_ns"].fillna(max(last, int(timeline["start_ns"].max())))
     timeline["panel"] = pd.Categorical(timeline["panel"], categories=PANELS)
     timeline = timeline.sort_values(["panel", "lane", "start_ns"], kind="stable", ignore_index=True)
-    table = FLEET_TIMELINE.check(FLEET_TIMELINE.cast(timeline))
+    table = FLEET_TIMELINE.of(timeline)
     if left_out:
         table.attrs["left_out"] = left_out
     return table

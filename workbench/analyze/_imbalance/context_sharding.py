@@ -9,14 +9,13 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from workbench._shared.numbers import Floats, Ints
 from workbench.analyze._imbalance.packers import is_whole, merged
 from workbench.analyze._imbalance.packing import Packing
 from workbench.errors import WorkbenchError
 from workbench.tables import CONTEXT_CHUNKS, CONTEXT_SHARDING, DOCUMENT_LENGTHS
 
 ContextStrategy: TypeAlias = Literal["per sequence", "per document", "adaptive", "hybrid"]
-Ints: TypeAlias = NDArray[np.int64]
-Floats: TypeAlias = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

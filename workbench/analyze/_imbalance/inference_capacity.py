@@ -9,9 +9,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
-from workbench._shared.numbers import positive, share_between, whole_number
+from workbench._shared.numbers import Floats, positive, share_between, whole_number
 from workbench.analyze._imbalance.inference_node import (
     InferenceNode,
     RecommendationModel,
@@ -19,7 +18,6 @@ from workbench.analyze._imbalance.inference_node import (
 )
 from workbench.tables import INFERENCE_CAPACITY
 
-Floats = NDArray[np.float64]
 _BATCHES, _WARM_UP, _BLOCKS, _SEED = 105_000, 5_000, 10, 0
 # Utilizations at which a queue is looked at before the number of nodes is chosen.
 _GRID = (0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99)
@@ -100,7 +98,7 @@ def inference_capacity(
     best = table["node_count"].notna()
     ordered = table[best].sort_values(["node_count", "latency_ns"], kind="stable")
     table["is_best"] = table.index.isin(ordered.index[:1])
-    return INFERENCE_CAPACITY.check(INFERENCE_CAPACITY.cast(table))
+    return INFERENCE_CAPACITY.of(table)
 
 
 def _row(

@@ -10,15 +10,13 @@ from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from workbench import datasets
-from workbench._shared.numbers import in_range, not_negative, positive, whole_number
+from workbench._shared.numbers import Floats, in_range, not_negative, positive, whole_number
 from workbench.analyze._imbalance.table_sharding import ShardingAssumptions, table_sharding
 from workbench.errors import WorkbenchError
 from workbench.tables import EMBEDDING_TABLES, INFERENCE_NODE
 
-Floats = NDArray[np.float64]
 Interaction = Literal["dot", "cross", "concatenation"]
 _GIB, _DENSE_BYTES = 1 << 30, 4
 # Of a card's memory, for tables that lie on every card.
@@ -307,8 +305,7 @@ def inference_node(
     """
     chosen = [nodes] if isinstance(nodes, InferenceNode) else list(nodes)
     rows = [row for node in chosen for row in _rows(model, node)]
-    table = pd.DataFrame(rows, columns=list(INFERENCE_NODE.columns))
-    return INFERENCE_NODE.check(INFERENCE_NODE.cast(table))
+    return INFERENCE_NODE.of(rows)
 
 
 def _rows(model: RecommendationModel, node: InferenceNode) -> list[dict[str, Any]]:

@@ -15,12 +15,10 @@ from itertools import pairwise
 from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
-from numpy.typing import NDArray
 
+from workbench._shared.numbers import Floats, Ints
 from workbench.errors import WorkbenchError
 
-Ints: TypeAlias = NDArray[np.int64]
-Floats: TypeAlias = NDArray[np.float64]
 # Row, size and micro-batch of every piece, while they are found.
 Parts: TypeAlias = tuple[list[int], list[int], list[int]]
 

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from workbench._shared.numbers import Floats, Ints
 from workbench.analyze._imbalance import packers as _packers
-from workbench.analyze._imbalance.packers import Floats, Ints, Packed, PackingPlan, solved
+from workbench.analyze._imbalance.packers import Packed, PackingPlan, solved
 from workbench.analyze._imbalance.workload import workload
 from workbench.errors import WorkbenchError
 from workbench.tables import DOCUMENT_LENGTHS, MICRO_BATCHES, PACKED_DOCUMENTS, PACKING_QUEUES

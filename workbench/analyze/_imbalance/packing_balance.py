@@ -54,10 +54,7 @@ def packing_balance(
         msg = f"edge_batches must be 0 or more, not {edge_batches}"
         raise WorkbenchError(msg)
     several = [packings] if isinstance(packings, Packing) else list(packings)
-    rows = [_balance(result, edge_batches) for result in several]
-    if not rows:
-        return PACKING_BALANCE.empty()
-    return PACKING_BALANCE.of(rows)
+    return PACKING_BALANCE.of([_balance(result, edge_batches) for result in several])
 
 
 def _balance(packing: Packing, edge_batches: int) -> dict[str, object]:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import TypeAlias, get_args
+from typing import get_args
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from workbench._shared.numbers import Floats
 from workbench.analyze._imbalance.context_sharding import ContextStrategy, context_sharding
 from workbench.analyze._imbalance.packers import PackingPlan, is_whole
 from workbench.analyze._imbalance.packing import packing
@@ -24,8 +25,6 @@ from workbench.tables import (
     TRAINING_SPEED,
     TRAINING_STEPS,
 )
-
-Floats: TypeAlias = NDArray[np.float64]
 
 # A backward pass computes the gradients of inputs and of weights: two products for each of the
 # forward ones, and five for the two of attention, one of which is recomputed.

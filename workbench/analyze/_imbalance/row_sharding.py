@@ -5,13 +5,12 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
-from workbench._shared.numbers import whole_number
+from workbench._shared.numbers import Floats, Ints, whole_number
 from workbench.errors import WorkbenchError
 from workbench.tables import REUSE_HISTOGRAM, ROW_CACHE, ROW_POPULARITY, ROW_SHARDING
 
@@ -116,7 +115,7 @@ def row_cache(popularity: pd.DataFrame, *, cached_rows: Sequence[int]) -> pd.Dat
             float((cached * share).sum()),
         )
         table.append((size, *np.clip(shares, 0, 1)))
-    return ROW_CACHE.check(ROW_CACHE.cast(pd.DataFrame(table, columns=list(ROW_CACHE.columns))))
+    return ROW_CACHE.of(table)
 
 
 def _cached(rows: Floats, share: Floats, size: int) -> Floats:
@@ -287,10 +286,6 @@ def _check(hot: list[int], count: int, *, units: int, copies: int) -> None:
     if copies > units:
         msg = f"{copies:,} copies need as many units, there are {units:,}"
         raise WorkbenchError(msg)
-
-
-Ints: TypeAlias = NDArray[np.int64]
-Floats: TypeAlias = NDArray[np.float64]
 
 
 # Classes, not rows, so that a hundred million rows cost no more than there are classes.

@@ -11,14 +11,10 @@ from typing import Literal, NamedTuple, TypeAlias, get_args
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
-from workbench._shared.numbers import whole_number
+from workbench._shared.numbers import Floats, Ints, whole_number
 from workbench.errors import WorkbenchError
 from workbench.tables import EMBEDDING_TABLES, SHARD_BALANCE, TABLE_SHARDING
-
-Ints: TypeAlias = NDArray[np.int64]
-Floats: TypeAlias = NDArray[np.float64]
 
 _GIB = 1 << 30
 # Look-ups are int64.

@@ -380,15 +380,9 @@ def below_roof(
             yield _below_roof(replayed, rows, gain, reachable_ratio)
 
 
-class _Gain(NamedTuple):
-    """Time that the job would gain from faster operators."""
-
-    cost: Cost
-    basis: str
-    doubt: str
-
-
-def _gain_of(replayed: Replayed, rows: pd.DataFrame, least_share: float) -> _Gain | None:
+def _gain_of(
+    replayed: Replayed, rows: pd.DataFrame, least_share: float
+) -> tuple[Cost, str, str] | None:
     """Replay with these operators faster: a GPU that waits for its host gains nothing by it."""
     rank, saved_ns = replayed.pacing[0], float(rows["gain_ns"].sum())
     span_ns = float(replayed.parts["span_ns"].astype("float64")[rank])
@@ -416,12 +410,13 @@ def _gain_of(replayed: Replayed, rows: pd.DataFrame, least_share: float) -> _Gai
     unit = "ms per step" if count > 0 else "ms of the trace"
     share = min(share, 1.0)
     cost: Cost = {"cost": gain_ms, "cost_unit": unit, "time_share": share}
-    return _Gain(cost, basis + replayed.gpu_hours(share), doubt)
+    return cost, basis + replayed.gpu_hours(share), doubt
 
 
 def _below_roof(
-    replayed: Replayed, rows: pd.DataFrame, gain: _Gain, reachable_ratio: float
+    replayed: Replayed, rows: pd.DataFrame, gain: tuple[Cost, str, str], reachable_ratio: float
 ) -> Finding:
+    cost, basis, doubt = gain
     rank, devices = replayed.pacing[0], replayed.trace.devices
     device = first_of(devices[devices["rank"] == rank])
     worst = first_of(rows.nlargest(1, "gain_ns"))
@@ -433,10 +428,10 @@ def _below_roof(
         f"{family.capitalize()} operators reach {ratio:.0%} of the roof of the {device['name']}"
         + (f"; most time is in {worst['name']}: {cause.text}" if cause.text else ""),
         where=f"rank {rank}; most in {worst['name']} of {shapes}, bound by {worst['bound']}",
-        **gain.cost,
-        cost_basis=gain.basis,
-        confidence="medium" if gain.doubt or not cause.text else "high",
-        doubt="; ".join(filter(None, (gain.doubt, limits))),
+        **cost,
+        cost_basis=basis,
+        confidence="medium" if doubt or not cause.text else "high",
+        doubt="; ".join(filter(None, (doubt, limits))),
         evidence="analyze.roofline, plot.roofline (notebook 10)",
         next_step=cause.next_step,
     )

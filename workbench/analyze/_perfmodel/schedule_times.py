@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from workbench._shared.numbers import Floats
 from workbench.analyze._lib.pipelines import (
     ACTIONS,
     BACKWARD,
@@ -25,7 +26,6 @@ from workbench.analyze._perfmodel.pipeline_schedule import order_of, pipeline_sc
 from workbench.errors import PerformanceModelError
 from workbench.tables import SCHEDULE_COMPARISON, SCHEDULE_TIMES
 
-Floats: TypeAlias = NDArray[np.float64]
 Durations: TypeAlias = float | Floats
 
 

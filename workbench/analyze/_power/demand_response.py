@@ -10,13 +10,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from workbench._shared.numbers import positive
-from workbench.analyze._power.management import (
-    Case,
-    FeedShortage,
-    Floats,
-    PowerPolicy,
-)
+from workbench._shared.numbers import Floats, positive
+from workbench.analyze._power.management import Case, FeedShortage, PowerPolicy
 from workbench.errors import WorkbenchError
 from workbench.tables import DEMAND_RESPONSE, OVERSUBSCRIPTION
 

@@ -50,11 +50,7 @@ class Metered:
     def by_gpu(self) -> pd.DataFrame:
         """Mean power, clock and load of every GPU while it is busy."""
         states = self.log.states
-        states = states[states["entity"].isin(self.gpus["entity"])]
-        power = self.log.power.assign(entity=self.log.power["entity"].astype(str))
-        joined = states.assign(entity=states["entity"].astype(str)).merge(
-            power, on=["time_ns", "entity"]
-        )
+        joined = self.with_power(states[states["entity"].isin(self.gpus["entity"])])
         busy = joined[joined["busy_share"] >= _BUSY]
         table = busy.groupby("entity").agg(
             power_w=("power_w", "mean"), clock_mhz=("clock_mhz", "median"),
@@ -64,9 +60,13 @@ class Metered:
         readings = joined.groupby("entity")["power_w"].count()
         return table.assign(busy_time_share=table["reading_count"] / readings)
 
+    def with_power(self, states: pd.DataFrame) -> pd.DataFrame:
+        power = self.log.power.assign(entity=self.log.power["entity"].astype(str))
+        named = states.assign(entity=states["entity"].astype(str))
+        return named.merge(power, on=["time_ns", "entity"])
+
     @cached_property
     def events(self) -> pd.DataFrame:
-        """Segments of capping."""
         return capping_events(self.log.power, self.log.states)
 
     @cached_property
@@ -241,10 +241,7 @@ def idle_gpus(
     states = states[states["entity"].isin(metered.gpus["entity"]) & states["busy_share"].notna()]
     if states.empty:
         return
-    power = metered.log.power.assign(entity=metered.log.power["entity"].astype(str))
-    joined = states.assign(entity=states["entity"].astype(str)).merge(
-        power, on=["time_ns", "entity"]
-    )
+    joined = metered.with_power(states)
     is_idle = joined["busy_share"] <= most_busy_share
     if is_idle.sum() < fewest_readings:
         return

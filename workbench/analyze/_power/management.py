@@ -12,14 +12,12 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from workbench import datasets
-from workbench._shared.numbers import in_range, not_negative, positive
+from workbench._shared.numbers import Floats, Ints, in_range, not_negative, positive
 from workbench.analyze._power.grid import by_entity
 from workbench.analyze._power.hierarchy import Feeds, feeds, places_in
 from workbench.errors import WorkbenchError
 from workbench.tables import POWER_LOADS, POWER_MANAGEMENT
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 PowerPolicy = Literal["cost", "priority", "slack"]
 POWER_POLICIES = ("cost", "priority", "slack")
 # Rounding of a sum of watts: less than this share of a limit is not an overload.

@@ -8,12 +8,10 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from workbench._shared.numbers import whole_number
+from workbench._shared.numbers import Floats, Ints, whole_number
 from workbench.errors import WorkbenchError
 from workbench.tables import POWER_TOTALS
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
 # A mean of a cell is a difference of sums over all time, and no better than this.

@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from workbench._shared.numbers import in_range, not_negative, positive
+from workbench._shared.numbers import Floats, in_range, not_negative, positive
 from workbench.analyze._power.grid_check import GridSpec, grid_check
-from workbench.analyze._power.series import Floats, longest_stretch, uniform
+from workbench.analyze._power.series import longest_stretch, uniform
 from workbench.errors import WorkbenchError
 from workbench.tables import POWER_SMOOTHING, SMOOTHING_PLANS, SMOOTHING_SUMMARY
 

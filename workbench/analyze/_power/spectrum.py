@@ -8,10 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from workbench._shared.numbers import not_negative, positive, whole_number
+from workbench._shared.numbers import Floats, Ints, not_negative, positive, whole_number
 from workbench.analyze._power.series import (
-    Floats,
-    Ints,
     Series,
     at_meter_pace,
     longest_stretch,

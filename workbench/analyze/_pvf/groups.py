@@ -18,7 +18,6 @@ from workbench.tables import CAMPAIGN
 
 _NUMBERS = {"bit": "Int64", "flip_count": "Int64", "seed": "Int64", "input_count": "Int64"}
 _NUMBERS |= {"tolerance": "float64", "bit_error_ratio": "float64", "golden_metric": "float64"}
-_OF_POPULATION = ("component", "layer", "param", "kind", "dtype")
 _SHOWN = 3
 
 

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from scipy import stats
 from scipy.special import gammaln
 
+from workbench._shared.numbers import Flags
 from workbench.analyze._pvf import groups as grouping
 from workbench.analyze._pvf.groups import MEMBERS, OF_CAMPAIGN, Groups, Rules, groups
 from workbench.analyze._pvf.injection_rows import KEY, located, together
@@ -222,7 +223,6 @@ def _label(label: str, words: Words, by: tuple[str, ...]) -> str:
     return f"{words} of {label}"
 
 
-Flags = NDArray[np.bool_]
 _PLACE = ("component", "layer", "param", "kind", "dtype")
 # Sums of weights agree to _CLOSE, planned numbers of experiments are whole to _WHOLE.
 _CLOSE, _WHOLE = 1e-8, 1e-6

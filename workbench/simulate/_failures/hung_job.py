@@ -172,7 +172,7 @@ def _truth(ranks: list[Worker], fault: Fault | None) -> pd.DataFrame:
             (fault.kind, fault.rank, group.name, group.description, seq, calls[-1].operation)
         )
     frame = pd.DataFrame(rows, columns=list(HANG_TRUTH.columns), dtype=object)
-    return HANG_TRUTH.check(HANG_TRUTH.cast(frame))
+    return HANG_TRUTH.of(frame)
 
 
 # What the flight recorder of every rank would write, as ``dump_nccl_trace_json`` does.

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator
-from datetime import UTC, datetime
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -23,7 +21,15 @@ from workbench.simulate._failures.history import (
     harmless,
     history,
 )
-from workbench.simulate._folder import new_folder, read_truth, write, write_truth
+from workbench.simulate._folder import (
+    event_lines,
+    iso,
+    local,
+    new_folder,
+    read_truth,
+    write,
+    write_truth,
+)
 from workbench.tables import FAILURE_TRUTH
 
 _LONGEST_DAYS, _MOST_NODES = 3_650, 100_000
@@ -206,7 +212,7 @@ def kernel_log(story: History) -> str:
     first = (START_NS - 10 * MINUTE, story.cluster.nodes[0], f"workbench: {_NOTE}")
     lines = sorted([*_bursts(story), *_boots(story), *_noise(story)])
     shown = [first, *(line for line in lines if line[0] < story.attempts[-1].end_ns)]
-    return "".join(f"{_iso(at)}+00:00 {node} kernel: {text}\n" for at, node, text in shown)
+    return "".join(f"{iso(at)}+00:00 {node} kernel: {text}\n" for at, node, text in shown)
 
 
 def sacct_text(story: History) -> str:
@@ -220,10 +226,7 @@ def goodput_text(story: History) -> str:
     about = {"job_id": str(JOB_ID), "gpus_per_node": len(BUSES)}
     entries = [(START_NS, "start", {**about, "nodes": list(story.attempts[0].nodes)})]
     entries += [entry for attempt in story.attempts for entry in _events(attempt)]
-    return "".join(
-        json.dumps({"time": f"{_iso(at)}Z", "event": event, **more, "synthetic": True}) + "\n"
-        for at, event, more in entries
-    )
+    return event_lines(entries)
 
 
 def readme_text(cluster: Cluster) -> str:
@@ -280,7 +283,7 @@ def _noise(story: History) -> Iterator[tuple[int, str, str]]:
 def _accounting(attempt: Attempt) -> Iterator[str]:
     submit, start = attempt.submit_ns // SECOND, attempt.ready_ns // SECOND
     end = attempt.end_ns // SECOND
-    times = [*map(_local, (submit, start, end)), _elapsed(end - start)]
+    times = [*map(local, (submit, start, end)), _elapsed(end - start)]
     steps = {"": "synthetic-failures", ".batch": "batch", ".extern": "extern", ".0": "python3"}
     for step, name in steps.items():
         hosts = attempt.nodes[:1] if step == ".batch" else attempt.nodes
@@ -342,18 +345,6 @@ def node_list(nodes: Iterable[str]) -> str:
         members = [text for _, text in run]
         runs.append(members[0] if len(members) == 1 else f"{members[0]}-{members[-1]}")
     return f"node[{','.join(runs)}]"
-
-
-def _moment(seconds: int) -> datetime:
-    return datetime.fromtimestamp(seconds, tz=UTC)
-
-
-def _iso(time_ns: int) -> str:
-    return f"{_moment(time_ns // SECOND):%Y-%m-%dT%H:%M:%S}.{time_ns % SECOND // 1000:06d}"
-
-
-def _local(seconds: int) -> str:
-    return f"{_moment(seconds):%Y-%m-%dT%H:%M:%S}"
 
 
 def _elapsed(seconds: int) -> str:

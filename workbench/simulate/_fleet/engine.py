@@ -13,13 +13,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from workbench._shared.numbers import Floats, Ints
 from workbench.simulate._fleet.program import (
     COMPUTE_STREAM,
     JOB_STREAM,
     NODE_STREAM,
     SECOND,
-    Floats,
-    Ints,
     Job,
     Op,
     training_step,

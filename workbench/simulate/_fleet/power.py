@@ -13,8 +13,9 @@ from datetime import UTC, datetime
 
 import numpy as np
 
+from workbench._shared.numbers import Flags, Floats, Ints
 from workbench.simulate._fleet.engine import History, Step, span_of
-from workbench.simulate._fleet.program import MILLISECOND, SECOND, Flags, Floats, Ints, Job
+from workbench.simulate._fleet.program import MILLISECOND, SECOND, Job
 
 _POWER_CAP_REASON = 0x4
 

@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+
+from workbench._shared.numbers import Floats, Ints
 
 COMPUTE_STREAM = 7
 JOB_STREAM = 20
@@ -300,10 +301,6 @@ def _backward_calls(calls: tuple[str, ...]) -> tuple[str, ...]:
 def _memory_ns(size_bytes: int) -> int:
     return 2_000 + int(size_bytes / _HBM_BYTES_PER_NS)
 
-
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
-Flags = NDArray[np.bool_]
 
 SECOND = 1_000_000_000
 MILLISECOND = 1_000_000

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-import numpy as np
 import pandas as pd
 
 from workbench.simulate._fleet.engine import History
@@ -26,7 +25,7 @@ from workbench.simulate._fleet.troubled_trace import (
     trace_of,
     traced_job,
 )
-from workbench.simulate._imbalance.pipeline_job import CAUSES, pipeline_job
+from workbench.simulate._imbalance.pipeline_job import CAUSES, pipeline_job, refuse_strengths
 from workbench.tables import TROUBLE_TRUTH, Bundle
 
 _PIPELINE_SHAPE = (4, 4, 8, 4)
@@ -138,19 +137,12 @@ def troubled_job(
         pipelined = pipeline_job(sizes, seed=seed, shape=shape)
         parts["operations"] = pipelined.operations
         rows += _pipeline_rows(pipelined.operations, pipelined.truth, causes)
-    truth = pd.DataFrame(rows, columns=list(TROUBLE_TRUTH.columns))
-    return TroubledJob(Bundle(**parts), TROUBLE_TRUTH.check(TROUBLE_TRUTH.cast(truth)))  # type: ignore[arg-type]
+    return TroubledJob(Bundle(**parts), TROUBLE_TRUTH.of(rows))  # type: ignore[arg-type]
 
 
 def _check(troubles: Mapping[str, float], ranks: int, steps: int) -> None:
     known = [name for names in TROUBLES.values() for name in names]
-    if unknown := sorted(set(troubles) - set(known)):
-        msg = f"unknown troubles {unknown}; there are {known}"
-        raise ValueError(msg)
-    for name, size in troubles.items():
-        if not (np.isfinite(size) and size > 0):
-            msg = f"{name!r} has strength {size!r}; give a finite number above 0"
-            raise ValueError(msg)
+    refuse_strengths("troubles", troubles, known)
     if ranks < 2 or ranks % max(2, ranks // 4) or steps < 1:
         msg = f"ranks={ranks}, steps={steps}: give 2 ranks, or a multiple of 4, and a step at least"
         raise ValueError(msg)

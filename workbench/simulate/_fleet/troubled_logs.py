@@ -10,7 +10,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from workbench.simulate._fleet.program import SECOND, Flags, Floats, Ints
+from workbench._shared.numbers import Flags, Floats, Ints
+from workbench.simulate._fleet.program import SECOND
 from workbench.tables import (
     FAILURES,
     LOGGED_SPANS,

@@ -13,14 +13,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 
+from workbench._shared.numbers import Floats, Ints
 from workbench.simulate._fleet.engine import Engine, History, Step
 from workbench.simulate._fleet.program import (
     JOB_STREAM,
     MILLISECOND,
     NODE_STREAM,
     Faults,
-    Floats,
-    Ints,
     Job,
     Op,
 )

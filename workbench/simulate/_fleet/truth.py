@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
@@ -12,15 +10,14 @@ import pandas as pd
 
 from workbench.simulate._fleet.engine import History, Step, span_of
 from workbench.simulate._fleet.program import MILLISECOND, SECOND, Job
+from workbench.simulate._folder import event_lines, iso, local
 from workbench.tables import FLEET_TRUTH
 
 
 def truth_table(history: History) -> pd.DataFrame:
     """List the injected faults, table FLEET_TRUTH."""
     rows = [*_slow(history), *_late(history), *_capped(history), *_failing(history)]
-    dtypes = {name: column.dtype for name, column in FLEET_TRUTH.columns.items()}
-    table = pd.DataFrame(rows, columns=list(dtypes)).astype(dtypes)
-    return FLEET_TRUTH.check(table)
+    return FLEET_TRUTH.of(rows)
 
 
 def readme_text(job: Job) -> str:
@@ -143,7 +140,10 @@ def kernel_log(history: History, node: str) -> str:
     if history.failed_ns is not None and job.node_of(faults.failing_rank or 0) == node:
         lines += _lost_gpu(job, history.failed_ns)
     lines.sort(key=lambda line: line[0])
-    return "".join(f"kern  :{level:<6}: {_iso(at)} {text}\n" for at, level, text in lines)
+    # dmesg writes a comma before the microseconds.
+    times = (iso(at).replace(".", ",") for at, _, _ in lines)
+    return "".join(f"kern  :{level:<6}: {time}+00:00 {text}\n"
+                   for time, (_, level, text) in zip(times, lines, strict=True))  # fmt: skip
 
 
 def sacct_text(history: History) -> str:
@@ -164,11 +164,7 @@ def sacct_text(history: History) -> str:
 
 def step_log(history: History) -> str:
     """Write the job's own log: one JSON object per step and per event, in order of time."""
-    entries = sorted(_entries(history), key=lambda entry: entry[0])
-    return "".join(
-        json.dumps({"time": _iso_z(at), "event": event, **more, "synthetic": True}) + "\n"
-        for at, event, more in entries
-    )
+    return event_lines(sorted(_entries(history), key=lambda entry: entry[0]))
 
 
 def _lost_gpu(job: Job, at: int) -> list[tuple[int, str, str]]:
@@ -207,7 +203,7 @@ def _accounting(job: Job, state: str, times: tuple[int, int, int], nodes: list[s
         cells = [f"{job.job_id}{job_step}", name, "" if job_step else "train", "research"]
         cells += [f"cpu={16 * gpus},gres/gpu={gpus},node={len(hosts)}", part_state]
         cells += ["0:9" if part_state == "CANCELLED" else "0:0"]
-        cells += [_local(submit), _local(start), _local(end), _elapsed(end - start)]
+        cells += [*map(local, (submit, start, end)), _elapsed(end - start)]
         cells += [str(len(hosts)), _node_list(hosts), "" if job_step else _NOTE]
         rows.append("|".join(cells))
     return rows
@@ -246,23 +242,6 @@ def _progress(job: Job, step: Step) -> dict[str, Any]:
         "tokens": 8192 * job.ranks,
         "loss": round(float(loss), 4),
     }
-
-
-def _moment(time_ns: int) -> datetime:
-    return datetime.fromtimestamp(time_ns // SECOND, tz=UTC)
-
-
-def _iso(time_ns: int) -> str:
-    """Write a time as dmesg does: with a comma before the microseconds."""
-    return f"{_moment(time_ns):%Y-%m-%dT%H:%M:%S},{time_ns % SECOND // 1000:06d}+00:00"
-
-
-def _iso_z(time_ns: int) -> str:
-    return f"{_moment(time_ns):%Y-%m-%dT%H:%M:%S}.{time_ns % SECOND // 1000:06d}Z"
-
-
-def _local(seconds: int) -> str:
-    return f"{_moment(seconds * SECOND):%Y-%m-%dT%H:%M:%S}"
 
 
 def _elapsed(seconds: int) -> str:

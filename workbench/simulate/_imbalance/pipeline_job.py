@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from workbench._shared.numbers import Floats
 from workbench.tables import JOB_OPERATIONS, JOB_TRUTH
 
 # The clockwork of a simulated pipeline: in which order stages compute, and what waits for what.
 
-Floats: TypeAlias = NDArray[np.float64]
 _GAP_NS = 1_000_000  # between two steps
 
 
@@ -91,28 +91,14 @@ def record(durations: Durations, shape: JobShape) -> pd.DataFrame:
     lasts = np.stack([row.end for row in rows]).max(axis=(0, 2)) + _GAP_NS
     begins = np.concatenate([[0.0], np.cumsum(lasts)[:-1]])
     step, rank = (index.ravel() for index in np.indices((shape.steps, shape.dp_ranks)))
-    used: dict[tuple[int, str], int] = {}
-    frames = []
-    for row in rows:
-        number = used[row[:2]] = used.get(row[:2], -1) + 1
-        frames.append(
-            {
-                "step": step,
-                "dp_rank": rank,
-                "stage": np.full(len(step), row.stage),
-                "operation": np.full(len(step), row.operation),
-                "sequence": np.full(len(step), number),
-                "micro_batch": np.full(
-                    len(step), np.nan if row.micro_batch is None else row.micro_batch
-                ),
-                "chunk": np.full(len(step), np.nan if row.chunk is None else row.chunk),
-                "start_ns": np.rint(row.start + begins[:, None]).ravel(),
-                "dur_ns": np.rint(row.end - row.start).ravel(),
-            }
-        )
-    table = pd.DataFrame({name: np.concatenate([f[name] for f in frames]) for name in frames[0]})
-    table = JOB_OPERATIONS.cast(table)
-    return table.sort_values(
+    start, end = (np.stack([getattr(row, name) for row in rows]) for name in ("start", "end"))
+    once = pd.DataFrame([row[:4] for row in rows], columns=list(_Row._fields[:4]))
+    once["sequence"] = once.groupby(["stage", "operation"]).cumcount()
+    table = once.loc[once.index.repeat(len(step))].assign(
+        step=np.tile(step, len(rows)), dp_rank=np.tile(rank, len(rows)),
+        start_ns=np.rint(start + begins[:, None]).ravel(), dur_ns=np.rint(end - start).ravel(),
+    )  # fmt: skip
+    return JOB_OPERATIONS.cast(table.reset_index(drop=True)).sort_values(
         ["step", "dp_rank", "stage", "start_ns", "operation"], kind="stable", ignore_index=True
     )
 
@@ -293,7 +279,9 @@ def pipeline_job(
     [{'cause': 'slow worker', 'dp_rank': 2, 'stage': 0}]
     """
     size = _checked(JobShape(*shape))
-    wanted = _checked_causes(causes or {})
+    given = causes or {}
+    refuse_strengths("causes", given, CAUSES)
+    wanted = {cause: float(given[cause]) for cause in CAUSES if cause in given}
     healthy = step_ns(_durations({}, seed, size), size).mean()
     where = _slow_worker(seed, size)
     rows = []
@@ -302,9 +290,8 @@ def pipeline_job(
         rank, stage = where if cause == "slow worker" else (None, None)
         stage = size.stages - 1 if cause == "last stage" else stage
         rows.append((cause, rank, stage, strength, mean / healthy))
-    truth = pd.DataFrame(rows, columns=list(JOB_TRUTH.columns))
     operations = record(_durations(wanted, seed, size), size)
-    return PipelineJob(JOB_OPERATIONS.check(operations), JOB_TRUTH.check(JOB_TRUTH.cast(truth)))
+    return PipelineJob(JOB_OPERATIONS.check(operations), JOB_TRUTH.of(rows))
 
 
 def _checked(size: JobShape) -> JobShape:
@@ -321,15 +308,14 @@ def _checked(size: JobShape) -> JobShape:
     return size
 
 
-def _checked_causes(causes: Mapping[str, float]) -> dict[str, float]:
-    if unknown := sorted(set(causes) - set(CAUSES)):
-        msg = f"unknown causes {unknown}; there are {list(CAUSES)}"
+def refuse_strengths(noun: str, given: Mapping[str, float], known: Iterable[str]) -> None:
+    if unknown := sorted(set(given) - set(known)):
+        msg = f"unknown {noun} {unknown}; there are {list(known)}"
         raise ValueError(msg)
-    for cause, strength in causes.items():
+    for name, strength in given.items():
         if not (np.isfinite(strength) and strength > 0):
-            msg = f"{cause!r} has strength {strength!r}; give a finite number above 0"
+            msg = f"{name!r} has strength {strength!r}; give a finite number above 0"
             raise ValueError(msg)
-    return {cause: float(causes[cause]) for cause in CAUSES if cause in causes}
 
 
 def _slow_worker(seed: int, size: JobShape) -> tuple[int, int]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from workbench._shared.numbers import Floats
 from workbench.tables.trace_profile import SYNC, KindProfile, Operation, TraceProfile
 
-Floats = NDArray[np.float64]
 # Quantiles of few values are those values: what is drawn is near them, never one of them.
 _JITTER = 0.01
 _SMALL_BYTES = 256

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from workbench._shared.numbers import positive, whole_number
+from workbench._shared.numbers import Floats, positive, whole_number
 from workbench.errors import WorkbenchError
-from workbench.simulate._traces.draws import Draws, Floats
+from workbench.simulate._traces.draws import Draws
 from workbench.simulate._traces.twin_events import Launches, trace_of
 from workbench.tables import Trace, TraceProfile
 from workbench.tables.trace_profile import SYNC

@@ -101,8 +101,7 @@ def checkpoint_curve(
         losses = [share.get(state, 0.0) for state in (LOST, WRITING, "recovery")]
         first_order = (1 - loss) / (1 + write_min / interval)
         rows.append((interval, share[PRODUCTIVE], *losses, first_order))
-    table = pd.DataFrame(rows, columns=list(CHECKPOINT_CURVE.columns), dtype="float64")
-    return CHECKPOINT_CURVE.check(table)
+    return CHECKPOINT_CURVE.of(rows)
 
 
 def _synchronous(recovery_min: float, interval_min: float, write_min: float) -> FaultTolerance:

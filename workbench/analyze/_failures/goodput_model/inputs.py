@@ -87,9 +87,9 @@ def goodput_inputs(
         msg = f"the log records no interruption of job {job!r}; it names {names[:5] or 'no job'}"
         raise WorkbenchError(msg)
     rows = _of_failures(log, confidence) if measured is None else _of_job(measured, confidence)
-    table = GOODPUT_INPUTS.cast(pd.DataFrame(rows, columns=list(GOODPUT_INPUTS.columns)))
+    table = GOODPUT_INPUTS.of(rows)
     table.attrs["job"] = None if measured is None else measured.job
-    return GOODPUT_INPUTS.check(table)
+    return table
 
 
 class _Job(NamedTuple):

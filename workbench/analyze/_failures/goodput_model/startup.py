@@ -101,5 +101,4 @@ def startup_goodput(
             "productive_share": share, "low_share": low, "high_share": high,
             "startup_share": max(free - share, 0.0), "convention": convention,
         })  # fmt: skip
-    table = pd.DataFrame(rows, columns=list(STARTUP_GOODPUT.columns))
-    return STARTUP_GOODPUT.check(STARTUP_GOODPUT.cast(table))
+    return STARTUP_GOODPUT.of(rows)

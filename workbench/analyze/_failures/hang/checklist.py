@@ -45,6 +45,4 @@ def fault_checklist(recording: FlightRecording | None = None) -> pd.DataFrame:
         absent = "cannot be seen" if visible == "no" else "not found"
         verdicts.append("not asked" if recording is None else seen if named else absent)
         suspects.append(", ".join(map(str, named)))
-    return FAULT_CHECKLIST.check(
-        FAULT_CHECKLIST.cast(table.assign(verdict=verdicts, ranks=suspects))
-    )
+    return FAULT_CHECKLIST.of(table.assign(verdict=verdicts, ranks=suspects))

@@ -223,8 +223,6 @@ def flight_positions(recording: FlightRecording) -> pd.DataFrame:
                 rank, group, state.description[group], has_dump, count, number,
                 state.completed(rank, group), behind, suspect.confidence, suspect.reason, verdict,
             ))  # fmt: skip
-    if not rows:
-        return FLIGHT_POSITIONS.empty()
     frame = pd.DataFrame(rows, columns=list(FLIGHT_POSITIONS.columns), dtype=object)
     frame = frame.sort_values(["rank", "group"], kind="stable", ignore_index=True)
     return FLIGHT_POSITIONS.of(frame)

@@ -92,8 +92,6 @@ def flight_waits(recording: FlightRecording) -> pd.DataFrame:
 
 
 def waits_table(edges: list[Wait]) -> pd.DataFrame:
-    if not edges:
-        return FLIGHT_WAITS.empty()
     frame = pd.DataFrame(edges, columns=list(Wait._fields), dtype=object)
     return FLIGHT_WAITS.of(frame.sort_values(["rank", "record", "waits_for"], ignore_index=True))
 

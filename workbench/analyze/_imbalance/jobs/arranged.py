@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from workbench._shared.numbers import Floats
 from workbench.analyze._imbalance.jobs.doubts import doubts_of
 from workbench.analyze._imbalance.jobs.replay import (
     BACKWARD,
@@ -21,7 +22,6 @@ from workbench.analyze._imbalance.jobs.replay import (
     SEND,
     TRANSFERS,
     Compute,
-    Floats,
     Job,
     Operation,
     meetings,

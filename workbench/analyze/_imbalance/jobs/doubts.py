@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from workbench._shared.numbers import Floats
 from workbench.analyze._imbalance.jobs.replay import (
     BACKWARD,
     COMMUNICATION,
@@ -12,7 +13,6 @@ from workbench.analyze._imbalance.jobs.replay import (
     KNOWN,
     OVER_RANKS,
     SEND,
-    Floats,
     Job,
     Operation,
     meetings,

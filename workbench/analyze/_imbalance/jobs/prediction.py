@@ -10,13 +10,13 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from workbench._shared.numbers import Floats
 from workbench.analyze._imbalance.jobs.arranged import arranged
 from workbench.analyze._imbalance.jobs.replay import (
     BACKWARD,
     COMPUTES,
     FORWARD,
     Compute,
-    Floats,
     Job,
     Operation,
 )

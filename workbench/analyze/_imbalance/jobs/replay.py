@@ -9,7 +9,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-Floats: TypeAlias = NDArray[np.float64]
+from workbench._shared.numbers import Floats
 
 FORWARD, BACKWARD = "forward-compute", "backward-compute"
 COMPUTES = frozenset({FORWARD, BACKWARD})

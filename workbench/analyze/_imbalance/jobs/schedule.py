@@ -7,6 +7,7 @@ from collections import defaultdict
 import numpy as np
 import pandas as pd
 
+from workbench._shared.numbers import Floats
 from workbench.analyze._imbalance.jobs.arranged import arranged
 from workbench.analyze._imbalance.jobs.replay import (
     BACKWARD,
@@ -15,7 +16,6 @@ from workbench.analyze._imbalance.jobs.replay import (
     OVER_RANKS,
     RECEIVE,
     SEND,
-    Floats,
     Job,
     Times,
 )
@@ -123,7 +123,7 @@ def job_micro_batches(operations: pd.DataFrame, *, stage: int | None = None) -> 
     chosen = job.stages[_position(job.stages, stage, "stage") or 0]
     durations = micro_batches_of(job, chosen)
     if durations is None:
-        return JOB_MICRO_BATCHES.check(JOB_MICRO_BATCHES.empty())
+        return JOB_MICRO_BATCHES.empty()
     batches, forward, backward = durations
     number, step, rank = (index.ravel() for index in np.indices(forward.shape))
     table = pd.DataFrame(

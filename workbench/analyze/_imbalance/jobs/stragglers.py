@@ -8,9 +8,15 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from workbench._shared.numbers import Floats
 from workbench.analyze._imbalance.jobs.arranged import Grid, arranged, grid
 from workbench.analyze._imbalance.jobs.doubts import doubts_of_replay
-from workbench.analyze._imbalance.jobs.replay import COMMUNICATION, COMPUTES, TRANSFERS, Floats, Job
+from workbench.analyze._imbalance.jobs.replay import (
+    COMMUNICATION,
+    COMPUTES,
+    TRANSFERS,
+    Job,
+)
 from workbench.analyze._imbalance.jobs.schedule import micro_batches_of
 from workbench.errors import WorkbenchError
 from workbench.tables import JOB_OPERATIONS, JOB_SLOWDOWN, JOB_SLOWDOWN_BY, JOB_STEPS

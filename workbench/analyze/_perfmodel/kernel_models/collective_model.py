@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from itertools import pairwise
 from types import MappingProxyType
 from typing import Any
@@ -14,10 +14,16 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from workbench import datasets
+from workbench._shared.numbers import Floats
 from workbench.analyze._lib.rows import bus_factor
-from workbench.analyze._perfmodel.kernel_models.hardware import gpu_row, refuse_fractions
+from workbench.analyze._perfmodel.kernel_models.hardware import (
+    gpu_row,
+    predicted_times,
+    refuse_coverage,
+    refuse_fractions,
+)
 from workbench.errors import PerformanceModelError
-from workbench.tables import COLLECTIVE_MODEL, COLLECTIVE_TIMES, PREDICTED_TIMES
+from workbench.tables import COLLECTIVE_MODEL, COLLECTIVE_TIMES
 
 KEY = ["gpu", "collective", "rank_count", "node_count"]
 _OUTSIDE = "beyond the measured sizes: the outer line goes on"
@@ -78,9 +84,7 @@ def collective_model(times: pd.DataFrame, *, coverage_share: float = 0.9) -> Col
     Hockney: The communication challenge for MPP, Parallel Computing 20, 1994 (one line).
     """
     COLLECTIVE_TIMES.check(times)
-    if not 0 < coverage_share < 1:
-        msg = f"coverage_share is {coverage_share}; it must be above 0 and below 1, e.g. 0.9"
-        raise PerformanceModelError(msg)
+    refuse_coverage(coverage_share)
     if times.empty:
         msg = "no measured collectives to fit; load some with load.collective_times()"
         raise PerformanceModelError(msg)
@@ -129,13 +133,7 @@ def predicted_collective_times(model: CollectiveModel, calls: pd.DataFrame) -> p
     NVIDIA/nccl, ``src/graph/tuning.cc``.
     """
     _check_calls(calls)
-    added = [name for name in PREDICTED_TIMES.columns if name != "gpu"]
-    kept = calls.drop(columns=added, errors="ignore").reset_index(drop=True)
-    groups = kept.groupby(KEY, sort=False, observed=True)
-    times = [_predicted(model, _key(values), rows) for values, rows in groups]
-    if not times:
-        return pd.concat([kept.drop(columns="gpu"), PREDICTED_TIMES.empty()], axis=1)
-    return PREDICTED_TIMES.check(pd.concat([kept, pd.concat(times).sort_index()], axis=1))
+    return predicted_times(calls, KEY, partial(_predicted, model))
 
 
 def collective_times(times: pd.DataFrame) -> pd.DataFrame:
@@ -260,7 +258,8 @@ def _beside(key: Key, size: Floats, seconds: Floats) -> pd.DataFrame:
     )
 
 
-def _predicted(model: CollectiveModel, key: Key, rows: pd.DataFrame) -> pd.DataFrame:
+def _predicted(model: CollectiveModel, values: Any, rows: pd.DataFrame) -> pd.DataFrame:
+    key = _key(values)
     fit = model._fits.get(key)
     size = rows["size_bytes"].to_numpy(dtype=np.float64)
     if fit is None:
@@ -311,7 +310,6 @@ def _check_calls(calls: pd.DataFrame) -> None:
 
 # Time of a collective by size: the lowest of three straight lines.
 
-Floats = NDArray[np.float64]
 COUNT = 3
 # Where the sizes are first cut, as shares of their number; the best fit of these is kept.
 _CUTS = ((0.4, 0.7), (0.5, 0.8), (0.6, 0.85))

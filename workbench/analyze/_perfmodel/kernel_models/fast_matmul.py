@@ -6,9 +6,8 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
-from workbench._shared.numbers import share_between, whole_number
+from workbench._shared.numbers import Floats, share_between, whole_number
 from workbench.analyze._perfmodel.kernel_models.matrix_products import matrix_peaks
 from workbench.errors import PerformanceModelError
 from workbench.tables import (
@@ -22,7 +21,6 @@ from workbench.tables import (
     MATRIX_PRODUCTS,
 )
 
-Floats = NDArray[np.float64]
 # Name, parts of m, k, n, products, additions of A, B, C, saving, growth of the error bound (Higham,
 # chapter 23). Winograd's variant of Strassen's algorithm computes common sums once.
 _STANDARD = (
@@ -66,8 +64,7 @@ def fast_algorithms(coefficients: pd.DataFrame | None = None) -> pd.DataFrame:
         FAST_COEFFICIENTS.check(coefficients)
         groups = coefficients.groupby("algorithm", sort=False, observed=True)
         rows = [_examined(str(name), coefficient_rows) for name, coefficient_rows in groups]
-    table = pd.DataFrame(rows, columns=list(FAST_ALGORITHMS.columns))
-    return FAST_ALGORITHMS.check(FAST_ALGORITHMS.cast(table))
+    return FAST_ALGORITHMS.of(rows)
 
 
 def _examined(name: str, rows: pd.DataFrame) -> tuple[Any, ...]:
@@ -138,7 +135,7 @@ def fast_matmul_crossover(
         unfused_count=deeper * best.unfused * per_byte,
         hidden_count=deeper * best.moved(1).sum() / 2 * per_byte,
     )  # fmt: skip
-    return FAST_MATMUL_CROSSOVER.check(FAST_MATMUL_CROSSOVER.cast(table))
+    return FAST_MATMUL_CROSSOVER.of(table)
 
 
 def fast_matmul(
@@ -220,7 +217,7 @@ def fast_matmul(
             "sums need more bits than the type has": np.full(len(m), dtype in _SUMMED),
         }
     )
-    return FAST_MATMUL.check(FAST_MATMUL.cast(table))
+    return FAST_MATMUL.of(table)
 
 
 class _Algorithm:
@@ -334,5 +331,4 @@ def fast_matmul_timing(times: pd.DataFrame, *, confidence_level: float = 0.95) -
             | {"speedup_ratio": np.median(ratios), "low_ratio": low, "high_ratio": high}
             | {"error_ratio": pairs["error_ratio"].max(), "verdict": verdict}
         )
-    table = pd.DataFrame(rows, columns=list(FAST_MATMUL_TIMING.columns))
-    return FAST_MATMUL_TIMING.check(FAST_MATMUL_TIMING.cast(table))
+    return FAST_MATMUL_TIMING.of(rows)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from types import MappingProxyType
 from typing import Any, Literal
 
@@ -11,16 +12,18 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from workbench._shared.numbers import Floats
 from workbench.analyze._perfmodel.kernel_models.hardware import (
     DTYPES,
     gpu_row,
     peak_of,
+    predicted_times,
+    refuse_coverage,
     refuse_fractions,
 )
 from workbench.errors import PerformanceModelError
-from workbench.tables import GEMM_TIMES, KERNEL_MODEL_ERRORS, PREDICTED_TIMES
+from workbench.tables import GEMM_TIMES, KERNEL_MODEL_ERRORS
 
-Floats = NDArray[np.float64]
 SHAPE = ["m_count", "n_count", "k_count"]
 _LEAST_ROWS, _LEAST_GROUPS = 8, 10
 _NO_TREES = "scikit-learn is not installed, so the formula stands alone; pip install '.[kernels]'"
@@ -93,9 +96,7 @@ def gemm_model(times: pd.DataFrame, *, coverage_share: float = 0.9) -> GemmModel
     conformal). Geurts et al.: Extremely randomized trees, Machine Learning 63, 2006.
     """
     GEMM_TIMES.check(times)
-    if not 0 < coverage_share < 1:
-        msg = f"coverage_share is {coverage_share}; it must be above 0 and below 1, e.g. 0.9"
-        raise PerformanceModelError(msg)
+    refuse_coverage(coverage_share)
     fits = {
         (str(gpu), str(dtype)): _fit(str(gpu), str(dtype), rows, coverage_share)
         for (gpu, dtype), rows in times.groupby(["gpu", "dtype"], observed=True)
@@ -130,18 +131,7 @@ def predicted_gemm_times(model: GemmModel, shapes: pd.DataFrame) -> pd.DataFrame
         not fitted.
     """
     _check_shapes(shapes)
-    added = [name for name in PREDICTED_TIMES.columns if name != "gpu"]
-    kept = shapes.drop(columns=added, errors="ignore").reset_index(drop=True)
-    times: list[pd.DataFrame] = []
-    for (gpu, dtype), rows in kept.groupby(["gpu", "dtype"], sort=False, observed=True):
-        fit = model._fits.get((str(gpu), str(dtype)))
-        if fit is None:
-            msg = f"{dtype} on {gpu} was not fitted; the model knows {sorted(model._fits)}"
-            raise PerformanceModelError(msg)
-        times.append(_predicted(fit, rows))
-    if not times:
-        return pd.concat([kept.drop(columns="gpu"), PREDICTED_TIMES.empty()], axis=1)
-    return PREDICTED_TIMES.check(pd.concat([kept, pd.concat(times).sort_index()], axis=1))
+    return predicted_times(shapes, ["gpu", "dtype"], partial(_predicted, model))
 
 
 def _fit(gpu: str, dtype: str, rows: pd.DataFrame, coverage: float) -> _Fit:
@@ -169,7 +159,12 @@ def _fit(gpu: str, dtype: str, rows: pd.DataFrame, coverage: float) -> _Fit:
     return _Fit(hybrid, measured, inside, outside, "; ".join(doubts))
 
 
-def _predicted(fit: _Fit, rows: pd.DataFrame) -> pd.DataFrame:
+def _predicted(model: GemmModel, key: Any, rows: pd.DataFrame) -> pd.DataFrame:
+    gpu, dtype = map(str, key)
+    fit = model._fits.get((gpu, dtype))
+    if fit is None:
+        msg = f"{dtype} on {gpu} was not fitted; the model knows {sorted(model._fits)}"
+        raise PerformanceModelError(msg)
     shapes = rows[SHAPE].to_numpy(dtype=np.float64)
     inside = fit.hybrid.inside(shapes)
     keys = pd.MultiIndex.from_frame(rows[SHAPE].astype("int64"))
@@ -263,8 +258,6 @@ def gemm_errors(
         predicted = _held_out(Roof.of(str(gpu), str(dtype)), shapes, seconds, fold)
         key = {"gpu": str(gpu), "dtype": str(dtype), "held_out": words}
         errors.extend(_error_rows(key, shapes[fold >= 0], seconds[fold >= 0], predicted))
-    if not errors:
-        return KERNEL_MODEL_ERRORS.empty()
     return KERNEL_MODEL_ERRORS.of(errors)
 
 

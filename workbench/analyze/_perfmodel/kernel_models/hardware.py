@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from workbench import datasets
 from workbench.errors import PerformanceModelError
-from workbench.tables import HARDWARE
+from workbench.tables import HARDWARE, PREDICTED_TIMES
 
 # Units of the data sheets, in SI.
 _UNITS = {"TFLOP/s": 1e12, "TB/s": 1e12, "GB/s": 1e9, "GB": 1e9, "1": 1.0}
@@ -74,6 +75,25 @@ def refuse_fractions(frame: pd.DataFrame, least: Mapping[str, int]) -> None:
             value = frame[name].iloc[[row]].tolist()[0]
             msg = f"{name} is {value!r} in row {row}; it must be a whole number from {smallest}"
             raise PerformanceModelError(msg)
+
+
+def predicted_times(
+    asked: pd.DataFrame, keys: list[str], of_group: Callable[[Any, pd.DataFrame], pd.DataFrame]
+) -> pd.DataFrame:
+    """Put predicted times beside what was asked for, group by group, in the order of the rows."""
+    added = [name for name in PREDICTED_TIMES.columns if name != "gpu"]
+    kept = asked.drop(columns=added, errors="ignore").reset_index(drop=True)
+    groups = kept.groupby(keys, sort=False, observed=True)
+    times = [of_group(key, rows) for key, rows in groups]
+    if not times:
+        return pd.concat([kept.drop(columns="gpu"), PREDICTED_TIMES.empty()], axis=1)
+    return PREDICTED_TIMES.check(pd.concat([kept, pd.concat(times).sort_index()], axis=1))
+
+
+def refuse_coverage(coverage_share: float) -> None:
+    if not 0 < coverage_share < 1:
+        msg = f"coverage_share is {coverage_share}; it must be above 0 and below 1, e.g. 0.9"
+        raise PerformanceModelError(msg)
 
 
 def peak_of(gpu: str, dtype: str) -> float:

@@ -22,7 +22,6 @@ _OPERATORS = {
     "aten::bmm": (0, 3),
     "aten::baddbmm": (1, 3),
 }
-Shape = tuple[int, int, int, int]
 
 
 def matrix_products(rows: pd.DataFrame) -> pd.DataFrame:
@@ -68,7 +67,7 @@ def matrix_products(rows: pd.DataFrame) -> pd.DataFrame:
     table = pd.DataFrame(shapes, columns=["product", "m_count", "n_count", "k_count", "call_count"])
     keys = ["product", "m_count", "n_count", "k_count"]
     counts = table.groupby(keys, sort=False)["call_count"].sum().reset_index()
-    return MATRIX_PRODUCTS.check(MATRIX_PRODUCTS.cast(counts.assign(basis=basis)))
+    return MATRIX_PRODUCTS.of(counts.assign(basis=basis))
 
 
 def _of_layout(row: Mapping[Any, Any]) -> Iterator[tuple[Any, ...]]:
@@ -139,7 +138,7 @@ def _peaks() -> pd.DataFrame:
     table = pd.concat([printed_peaks("fp32_peaks"), *rows], ignore_index=True).dropna(
         subset=["peak_flop_per_s"]
     )
-    return MATRIX_PEAKS.check(MATRIX_PEAKS.cast(table.reset_index(drop=True)))
+    return MATRIX_PEAKS.of(table.reset_index(drop=True))
 
 
 def printed_peaks(name: str) -> pd.DataFrame:

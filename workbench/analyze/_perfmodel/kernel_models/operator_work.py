@@ -94,10 +94,6 @@ class Call:
             raise _UntoldError(note)
         return text == "True"
 
-    @property
-    def present(self) -> list[Tensor]:
-        return [tensor for tensor in self.tensors if tensor is not None]
-
     def all_told(self) -> None:
         """Refuse lists of tensors and unknown element types, whose bytes are not recorded."""
         types = self.types if isinstance(self.types, list) else []

@@ -118,7 +118,7 @@ class IterationModel:
             **{f"{name}_ns": values for name, values in components.items()},
             **self._bases(configurations),
         )
-        return PREDICTED_ITERATIONS.check(PREDICTED_ITERATIONS.cast(table).reset_index(drop=True))
+        return PREDICTED_ITERATIONS.of(table.reset_index(drop=True))
 
     def _error_class(self, is_routed: bool, is_narrow: bool, was_used: bool) -> str:
         if math.isfinite(self._half_width):

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
-from workbench._shared.numbers import share_between
+from workbench._shared.numbers import Flags, share_between
 from workbench.analyze._perfmodel.layouts.closed_form import Array, columns, flops
 from workbench.analyze._perfmodel.layouts.iteration_model import IterationModel, assumed_model
 from workbench.analyze._perfmodel.layouts.layout import LAYOUT_COLUMNS, Layout
@@ -125,7 +124,7 @@ def layout_what_if(
         **{f"{name}_basis": words for name, words in prediction.bases.items()},
         doubt=_doubts(common, before.iloc[0], after, prediction),
     )
-    return LAYOUT_WHAT_IF.check(LAYOUT_WHAT_IF.cast(table).reset_index(drop=True))
+    return LAYOUT_WHAT_IF.of(table.reset_index(drop=True))
 
 
 def _check(steps: pd.DataFrame, now: pd.DataFrame, wanted: pd.DataFrame) -> None:
@@ -278,7 +277,6 @@ def _said(value: Any) -> str:
 
 COMMUNICATION = ("tensor", "context", "expert", "pipeline", "data")
 PARTS = ("compute", "communication", "bubble", "other", "idle")
-Flags = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)

@@ -40,4 +40,4 @@ def training_runs() -> pd.DataFrame:
     peaks = table["gpu"].map(lambda name: gpu_type(name).peak_tflops)
     table["peak_share"] = table["tflops_per_gpu"] / peaks
     table["remark"] = table["remark"].fillna("")
-    return TRAINING_RUNS.check(TRAINING_RUNS.cast(table[list(TRAINING_RUNS.columns)]))
+    return TRAINING_RUNS.of(table)

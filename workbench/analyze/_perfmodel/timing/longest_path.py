@@ -9,9 +9,9 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from workbench._shared.numbers import Ints
 from workbench.errors import PerformanceModelError
 
-Ints: TypeAlias = NDArray[np.int64]
 Points: TypeAlias = NDArray[np.int32]
 
 

@@ -8,10 +8,9 @@ from typing import TypeAlias
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from workbench._shared.kernel_kinds import KINDS
-from workbench._shared.numbers import not_negative
+from workbench._shared.numbers import Floats, not_negative
 from workbench.analyze._perfmodel.graph.execution_graph import execution_graph
 from workbench.analyze._perfmodel.replays.change import Change, changed_weights
 from workbench.analyze._perfmodel.timing.replay import replay
@@ -28,7 +27,6 @@ from workbench.analyze._traces.collectives import collectives
 from workbench.tables import TRACE_LIKENESS, ExecutionGraph, Trace
 from workbench.tables.trace_profile import CHAIN_DEPTH, SYNC
 
-Floats: TypeAlias = NDArray[np.float64]
 Frames: TypeAlias = Sequence[pd.DataFrame]
 
 # A trace that waits for the host is moved by neither of the first two.
