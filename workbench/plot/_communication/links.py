@@ -10,7 +10,7 @@ import plotly.graph_objects as go
 
 from workbench.plot._style.bars import log_ticks
 from workbench.plot._style.lanes import extremes
-from workbench.plot._style.style import COLOURS, Frame, left_margin
+from workbench.plot._style.style import COLOURS, Frame, left_margin, row_axis
 from workbench.plot._style.text import digits, duration, label, plural, share_text, size
 from workbench.plot._style.text import is_doubtful as in_doubt
 from workbench.tables import COLLECTIVE_BANDWIDTH, PLACE_BANDWIDTH, SLOW_LINKS
@@ -143,9 +143,7 @@ def slow_links(table: pd.DataFrame, *, source: str = "", synthetic: bool = False
                 hovertemplate="%{x:.0f} %<extra></extra>",
             )  # fmt: skip
     figure.update_xaxes(title="best group over it [% of its peers]", rangemode="tozero")
-    figure.update_yaxes(
-        tickvals=list(range(len(names))), ticktext=names, range=[len(names) - 0.5, -0.5]
-    )
+    figure.update_yaxes(**row_axis(names))
     figure.update_layout(height=max(len(names), 3) * 24, margin_l=left_margin(names))
     suspects = table[is_suspect]
     notes = ["a fast group clears every link that it uses"]

@@ -8,7 +8,15 @@ import plotly.graph_objects as go
 
 from workbench.plot._style.bars import panels
 from workbench.plot._style.lanes import MAX_POINTS, extremes
-from workbench.plot._style.style import COLOURS, MAX_LINES, Frame, distinct, fill, left_margin
+from workbench.plot._style.style import (
+    COLOURS,
+    MAX_LINES,
+    Frame,
+    distinct,
+    fill,
+    left_margin,
+    row_axis,
+)
 from workbench.plot._style.text import digits, is_doubtful, label, percent, seconds
 from workbench.tables import (
     LOCAL_TRAINING,
@@ -83,10 +91,7 @@ def local_training_rate(
     figure.update_xaxes(
         title="share of the steps that the workers could do [%]", tickformat=".0%", range=[0, 1]
     )
-    figure.update_yaxes(
-        tickvals=list(range(len(rows))), ticktext=names, range=[len(rows) - 0.5, -0.5],
-        showgrid=False,
-    )  # fmt: skip
+    figure.update_yaxes(**row_axis(names), showgrid=False)
     ordered = rows.sort_values("total_s", kind="stable")
     first = ordered.iloc[0]
     claim = f"Fastest clock: {label(first['scheme'], 20)}, {seconds(first['total_s'])}"

@@ -10,7 +10,7 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from workbench.plot._failures.marks import name_rows, whiskers
-from workbench.plot._style.style import COLOURS, Frame, colour, fill, left_margin
+from workbench.plot._style.style import COLOURS, Frame, colour, fill, left_margin, row_axis
 from workbench.plot._style.text import interval, label, percent, plural, reservations, short, span
 from workbench.tables import CAUSE_SHARES, FAILURES, INCIDENT_COUNTS
 
@@ -83,9 +83,7 @@ def incidents(
     figure.update_xaxes(**_time_axis(shown))
     figure.update_yaxes(
         title="host" if shown["node"].nunique() > 1 else "device",
-        tickvals=list(range(len(names))),
-        ticktext=[label(name, 36) for name in names],
-        range=[len(names) - 0.4, -0.6],
+        **row_axis([label(name, 36) for name in names], 0.4, 0.6),
     )
     figure.update_layout(
         hovermode="closest",

@@ -10,7 +10,7 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from workbench.plot._style.lanes import extremes
-from workbench.plot._style.style import COLOURS, left_margin
+from workbench.plot._style.style import COLOURS, left_margin, row_axis
 from workbench.plot._style.text import safe
 
 PRODUCTIVE_AXIS: dict[str, Any] = {
@@ -22,13 +22,8 @@ _MOST_STEPS = 1_000
 
 def name_rows(figure: go.Figure, names: Sequence[str], height: int, **axis: Any) -> None:
     """Name the rows of a figure, the first on top; ``names`` are short, but not yet safe."""
-    # Numbers as positions, because two long names may read the same once shortened.
-    count = len(names)
     figure.update_layout(height=height, margin_l=left_margin(names))
-    figure.update_yaxes(
-        tickvals=list(range(count)), ticktext=[safe(name) for name in names],
-        **{"range": [count - 0.5, -0.5], **axis},
-    )  # fmt: skip
+    figure.update_yaxes(**row_axis([safe(name) for name in names]) | axis)
 
 
 def whiskers(values: Any, low: Any, high: Any, scale: float = 1) -> dict[str, Any]:

@@ -12,7 +12,15 @@ import plotly.graph_objects as go
 from workbench.plot._style.bars import stacked_panels
 from workbench.plot._style.lanes import extremes
 from workbench.plot._style.palette import PRODUCTIVE_BAND
-from workbench.plot._style.style import COLOURS, Frame, colour, distinct, fill, left_margin
+from workbench.plot._style.style import (
+    COLOURS,
+    Frame,
+    colour,
+    distinct,
+    fill,
+    left_margin,
+    row_axis,
+)
 from workbench.plot._style.text import (
     amount,
     clock_time,
@@ -298,8 +306,7 @@ def kernel_energy(table: pd.DataFrame, *, source: str = "", synthetic: bool = Fa
 def _name_rows(figure: go.Figure, names: list[str], least: int, px: int, **layout: Any) -> None:
     height, margin = max(len(names), least) * px, left_margin(names)
     figure.update_layout(height=height, margin_l=margin, hovermode="closest", **layout)
-    ticks = {"tickvals": list(range(len(names))), "ticktext": names}
-    figure.update_yaxes(**ticks, range=[len(names) - 0.4, -0.6])
+    figure.update_yaxes(**row_axis(names, 0.4, 0.6))
 
 
 def _energy_waste_claim(table: pd.DataFrame, run_j: float) -> str:

@@ -12,7 +12,15 @@ from numpy.typing import NDArray
 
 from workbench.plot._style.bars import stacked_panels
 from workbench.plot._style.lanes import MAX_POINTS, extremes
-from workbench.plot._style.style import COLOURS, MAX_LINES, Frame, colour, distinct, left_margin
+from workbench.plot._style.style import (
+    COLOURS,
+    MAX_LINES,
+    Frame,
+    colour,
+    distinct,
+    left_margin,
+    row_axis,
+)
 from workbench.plot._style.text import amount, clock_time, label, plural, power_unit, seconds, utc
 from workbench.tables import FLEET_TIMELINE
 
@@ -254,8 +262,7 @@ def _finish_axes(figure: go.Figure, panels: Mapping[str, pd.DataFrame], view: _V
     for row, name in enumerate(panels, start=1):
         if name in lanes:
             words = [label(lane, 20) for lane in lanes[name]]
-            ticks = {"tickvals": list(range(len(words))), "ticktext": words}
-            figure.update_yaxes(**ticks, range=[len(words) - 0.4, -0.6], row=row, col=1)
+            figure.update_yaxes(**row_axis(words, 0.4, 0.6), row=row, col=1)
     reach = max(window[1] - window[0], 1_000_000)
     ends = utc([window[0] - reach // 50, window[1] + reach // 50])
     figure.update_xaxes(type="date", range=[str(ends[0]), str(ends[1])])

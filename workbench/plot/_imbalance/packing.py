@@ -10,7 +10,7 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from workbench.plot._style.lanes import extremes
-from workbench.plot._style.style import COLOURS, Frame, fill, left_margin
+from workbench.plot._style.style import COLOURS, Frame, fill, left_margin, row_axis
 from workbench.plot._style.text import digits, label, percent, plural, safe
 from workbench.tables import MICRO_BATCHES, PACKING_BALANCE, PACKING_QUEUES, TUNED_PACKING
 
@@ -24,8 +24,7 @@ def name_rows(figure: go.Figure, names: Sequence[str], px: int, **layout: Any) -
     """Name the row of each bar, the first on top, with room for the names left of the axis."""
     least = layout.pop("least", 2)
     figure.update_layout(height=max(len(names), least) * px, margin_l=left_margin(names), **layout)
-    ticks = {"tickvals": list(range(len(names))), "ticktext": list(names)}
-    figure.update_yaxes(**ticks, range=[len(names) - 0.5, -0.5], showgrid=False)
+    figure.update_yaxes(**row_axis(names), showgrid=False)
 
 
 def micro_batches(

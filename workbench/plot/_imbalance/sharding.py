@@ -11,7 +11,7 @@ from workbench.plot._imbalance.packing import name_rows
 from workbench.plot._style.bars import log_ticks, stacked
 from workbench.plot._style.lanes import extremes
 from workbench.plot._style.palette import VEIL
-from workbench.plot._style.style import COLOURS, MAX_LINES, Frame, distinct, fill
+from workbench.plot._style.style import COLOURS, MAX_LINES, Frame, distinct, fill, row_axis
 from workbench.plot._style.text import (
     digits,
     duration,
@@ -164,9 +164,8 @@ def context_chunks(chunks: pd.DataFrame, *, source: str = "", synthetic: bool = 
     figure.update_layout(barmode="stack", bargap=0.2, height=max(24 * len(shown), 90))
     figure.add_vline(x=1, line={"color": COLOURS["reference"], "width": 1, "dash": "dash"})
     figure.update_xaxes(title="attention of a rank [mean of the ranks = 1]", rangemode="tozero")
-    ticks = {"tickvals": list(range(len(shown))), "ticktext": [str(rank) for rank in shown]}
-    title, ends = "context-parallel rank", [len(shown) - 0.5, -0.5]
-    figure.update_yaxes(title=title, **ticks, range=ends, showgrid=False)
+    ranks = row_axis([str(rank) for rank in shown])
+    figure.update_yaxes(title="context-parallel rank", **ranks, showgrid=False)
     # Over all ranks, also those that are not shown.
     worst, most = load.to_numpy().argmax(), float(load.max()) / mean
     hidden = len(load) - len(shown)

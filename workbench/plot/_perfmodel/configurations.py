@@ -11,7 +11,7 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from workbench.plot._style.bars import log_ticks
-from workbench.plot._style.style import COLOURS, Frame, colour, fill, left_margin
+from workbench.plot._style.style import COLOURS, Frame, colour, fill, left_margin, row_axis
 from workbench.plot._style.text import (
     digits,
     duration,
@@ -215,10 +215,7 @@ def layout_what_if(table: pd.DataFrame, *, source: str = "", synthetic: bool = F
     # Half as much room again, for the text behind the longest bar.
     top = 1.5 * longest / per_unit
     figure.update_xaxes(title=f"median time of a step [{unit}]", range=[0, top])
-    figure.update_yaxes(
-        tickvals=list(range(len(ticks))), ticktext=[safe(tick) for tick in ticks],
-        range=[len(ticks) - 0.5, -0.5], showgrid=False,
-    )  # fmt: skip
+    figure.update_yaxes(**row_axis([safe(tick) for tick in ticks]), showgrid=False)
     note, best = " · ".join(_notes(table, shown, measured)), rows[rows["fits"]].head(1)
     return frame.finish(figure, claim=_claim(rows), note=note, is_doubtful=is_doubtful(best))
 

@@ -10,7 +10,7 @@ import plotly.graph_objects as go
 
 from workbench.plot._style import lanes as _lanes
 from workbench.plot._style.bars import full_name
-from workbench.plot._style.style import Frame, colour, fill, left_margin
+from workbench.plot._style.style import Frame, colour, fill, left_margin, row_axis
 from workbench.plot._style.text import (
     duration,
     is_doubtful,
@@ -181,10 +181,7 @@ def _axes(figure: go.Figure, rows: pd.DataFrame, total_ns: int, per_unit: int) -
         margin_l=left_margin(rows["label"]),
     )  # fmt: skip
     figure.update_xaxes(range=[0, 1.3 * float(rows["total_ns"].max()) / per_unit])
-    figure.update_yaxes(
-        tickvals=rows.index.tolist(), ticktext=ticks, range=[len(rows) - 0.4, -0.6],
-        showgrid=False,
-    )  # fmt: skip
+    figure.update_yaxes(**row_axis(ticks, 0.4, 0.6), showgrid=False)
 
 
 def _claim(kinds: pd.Series, total_ns: int) -> str:
@@ -326,10 +323,7 @@ def _slack_axes(figure: go.Figure, names: list[str], span_ms: float) -> None:
     figure.update_xaxes(
         title="time since the first GPU work [ms]", range=[0, span_ms or 1], tickformat=","
     )
-    figure.update_yaxes(
-        tickvals=list(range(len(ticks))), ticktext=ticks, range=[len(ticks) - 0.5, -0.5],
-        showgrid=False,
-    )  # fmt: skip
+    figure.update_yaxes(**row_axis(ticks), showgrid=False)
 
 
 def _note(bars: pd.DataFrame, names: list[str]) -> str:
@@ -426,10 +420,7 @@ def what_if(
         title=f"{'time' if is_single else 'mean time of a step'} [{unit}]",
         range=[0, 1.32 * longest / per_unit],
     )
-    figure.update_yaxes(
-        tickvals=list(range(len(ticks))), ticktext=names, range=[len(ticks) - 0.5, -0.5],
-        showgrid=False,
-    )  # fmt: skip
+    figure.update_yaxes(**row_axis(names), showgrid=False)
     claim, note = _what_if_claim(shown, asked), " · ".join(_notes(rows, shown, measured))
     doubtful = is_doubtful(_named(shown, asked))
     return frame.finish(figure, claim=claim, note=note, is_doubtful=doubtful)

@@ -10,7 +10,7 @@ import plotly.graph_objects as go
 
 from workbench.plot._style.bars import panels
 from workbench.plot._style.lanes import extremes
-from workbench.plot._style.style import Frame, colour, left_margin
+from workbench.plot._style.style import Frame, colour, left_margin, row_axis
 from workbench.plot._style.text import (
     digits,
     duration,
@@ -201,10 +201,7 @@ def _axes(figure: go.Figure, names: list[str], title: str) -> None:
     values = [np.max(trace.x, initial=0) for trace in figure.data if trace.xaxis in (None, "x")]
     most = max(values) or 1
     figure.update_xaxes(title=title, range=[-0.05 * most, 1.3 * most], col=1)
-    figure.update_yaxes(
-        tickvals=list(range(len(ticks))), ticktext=[safe(tick) for tick in ticks],
-        range=[len(ticks) - 0.4, -0.6], showgrid=False,
-    )  # fmt: skip
+    figure.update_yaxes(**row_axis([safe(tick) for tick in ticks], 0.4, 0.6), showgrid=False)
     figure.update_layout(margin_l=left_margin(ticks), hovermode="closest")
 
 

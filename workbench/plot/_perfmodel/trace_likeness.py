@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
-from workbench.plot._style.style import COLOURS, Frame, colour, left_margin
+from workbench.plot._style.style import COLOURS, Frame, colour, left_margin, row_axis
 from workbench.plot._style.text import label, plural, share_text
 from workbench.tables import TRACE_LIKENESS
 
@@ -77,10 +77,7 @@ def trace_likeness(table: pd.DataFrame, *, source: str = "", synthetic: bool = F
     most = min(max(float(rows["used_ratio"].max()), 1.0), _WIDEST)
     title = "distance from a perfect score [1 = all that is allowed]"
     figure.update_xaxes(title=title, range=[-0.03 * most, 1.2 * most])
-    figure.update_yaxes(
-        tickvals=list(range(len(rows))), ticktext=names, range=[len(rows) - 0.4, -0.6],
-        showgrid=False,
-    )  # fmt: skip
+    figure.update_yaxes(**row_axis(names, 0.4, 0.6), showgrid=False)
     figure.update_layout(
         height=max(_ROW_PX * len(rows), 120), margin_l=left_margin(names), hovermode="closest"
     )

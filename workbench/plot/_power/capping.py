@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
-from workbench.plot._style.style import COLOURS, Frame, colour, fill, left_margin
+from workbench.plot._style.style import COLOURS, Frame, colour, fill, left_margin, row_axis
 from workbench.plot._style.text import digits, is_doubtful, label, percent, plural
 from workbench.tables import CAPPING_BLAME, CAPPING_COST, CAPPING_EVENTS
 
@@ -79,10 +79,7 @@ def capping_events(
     figure.update_xaxes(
         **({"title": "time [UTC]", "type": "date"} if is_epoch else {"title": "time [s]"})
     )
-    figure.update_yaxes(
-        title="device", tickvals=list(range(len(kept))), ticktext=ticks,
-        range=[len(kept) - 0.4, -0.6],
-    )  # fmt: skip
+    figure.update_yaxes(title="device", **row_axis(ticks, 0.4, 0.6))
     figure.update_layout(
         barmode="overlay", hovermode="closest", height=max(130, 28 * len(kept) + 30),
         uniformtext={"minsize": 9, "mode": "hide"},
@@ -243,9 +240,7 @@ def capping_cost(cost: pd.DataFrame, *, source: str = "", synthetic: bool = Fals
         )
     ]
     figure.update_xaxes(title="cost of the capped steps [s]")
-    figure.update_yaxes(
-        tickvals=list(position), ticktext=ticks, range=[len(shown) - 0.4, -0.6], title=""
-    )
+    figure.update_yaxes(**row_axis(ticks, 0.4, 0.6), title="")
     figure.update_layout(
         height=max(120, 34 * len(shown) + 40), margin_l=left_margin(ticks), hovermode="closest"
     )
@@ -340,9 +335,7 @@ def capping_blame(blame: pd.DataFrame, *, source: str = "", synthetic: bool = Fa
         hovermode="closest",
     )  # fmt: skip
     figure.update_xaxes(title="capped steps [count]", rangemode="tozero")
-    figure.update_yaxes(
-        tickvals=list(range(len(shown))), ticktext=ticks, range=[len(shown) - 0.4, -0.6], title=""
-    )
+    figure.update_yaxes(**row_axis(ticks, 0.4, 0.6), title="")
     first = shown.iloc[0]
     claim = (
         f"{label(first['entity'], 40)} was held back most in "

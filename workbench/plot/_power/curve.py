@@ -10,7 +10,7 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from workbench.plot._style.lanes import extremes
-from workbench.plot._style.style import COLOURS, MAX_LINES, Frame, distinct, left_margin
+from workbench.plot._style.style import COLOURS, MAX_LINES, Frame, distinct, left_margin, row_axis
 from workbench.plot._style.text import is_doubtful, label, percent, plural
 from workbench.tables import POWER_CURVE, POWER_KNEES, PROVISIONING, PUBLISHED_GAINS
 
@@ -224,10 +224,7 @@ def power_knees(knees: pd.DataFrame, *, source: str = "", synthetic: bool = Fals
         title="limit, as a share of the largest [%]", tickformat=".0%", range=[0, 1.32],
         tickvals=[0, 0.2, 0.4, 0.6, 0.8, 1],
     )  # fmt: skip
-    figure.update_yaxes(
-        tickvals=list(shown.index), ticktext=ticks, range=[len(shown) - 0.4, -0.6], title="",
-        showgrid=False,
-    )  # fmt: skip
+    figure.update_yaxes(**row_axis(ticks, 0.4, 0.6), title="", showgrid=False)
     figure.update_layout(
         height=max(130, 30 * len(shown) + 30), margin_l=left_margin(ticks), hovermode="closest"
     )

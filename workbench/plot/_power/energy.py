@@ -7,7 +7,7 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from workbench.plot._style.lanes import MAX_POINTS
-from workbench.plot._style.style import Frame, colour, fill, left_margin
+from workbench.plot._style.style import Frame, colour, fill, left_margin, row_axis
 from workbench.plot._style.text import digits, energy_unit, joules, label, percent, plural, seconds
 from workbench.tables import ENERGY
 
@@ -86,10 +86,7 @@ def _bars(ranked: pd.DataFrame) -> go.Figure:
     )  # fmt: skip
     largest = float(ranked["energy_j"].max()) / scale
     figure.update_xaxes(title=f"energy [{unit}]", range=[0, 1.25 * largest or 1.0])
-    figure.update_yaxes(
-        tickvals=list(range(len(ranked))), ticktext=ticks, range=[len(ranked) - 0.5, -0.5],
-        showgrid=False,
-    )  # fmt: skip
+    figure.update_yaxes(**row_axis(ticks), showgrid=False)
     return figure
 
 

@@ -10,7 +10,15 @@ import plotly.graph_objects as go
 
 from workbench.plot._style.lanes import MAX_POINTS, extremes
 from workbench.plot._style.palette import VEIL
-from workbench.plot._style.style import COLOURS, Frame, colour, distinct, fill, left_margin
+from workbench.plot._style.style import (
+    COLOURS,
+    Frame,
+    colour,
+    distinct,
+    fill,
+    left_margin,
+    row_axis,
+)
 from workbench.plot._style.text import (
     amount,
     joules,
@@ -82,10 +90,7 @@ def power_hierarchy(
         margin_l=20 + left_margin(ticks),
     )  # fmt: skip
     figure.update_xaxes(title="share of the limit [%]", range=[0, _reach(shown)])
-    figure.update_yaxes(
-        tickvals=list(range(len(shown))), ticktext=ticks, range=[len(shown) - 0.5, -0.5],
-        showgrid=False,
-    )  # fmt: skip
+    figure.update_yaxes(**row_axis(ticks), showgrid=False)
     return frame.finish(
         figure, claim=_claim(drawable),
         note=" · ".join(_notes(hierarchy, drawable, shown)))  # fmt: skip

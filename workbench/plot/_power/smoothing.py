@@ -13,7 +13,7 @@ from plotly.subplots import make_subplots
 
 from workbench.plot._style.lanes import extremes
 from workbench.plot._style.palette import VEIL
-from workbench.plot._style.style import COLOURS, Frame, colour, fill, left_margin
+from workbench.plot._style.style import COLOURS, Frame, colour, fill, left_margin, row_axis
 from workbench.plot._style.text import (
     amount,
     digits,
@@ -251,10 +251,7 @@ def grid_check(table: pd.DataFrame, *, source: str = "", synthetic: bool = False
         annotation_text="limit", annotation_position="top right",
     )  # fmt: skip
     figure.update_layout(height=_BAR_PX * len(rows) + 20, margin_l=left_margin(names))
-    figure.update_yaxes(
-        tickvals=list(range(len(rows))), ticktext=names, range=[len(rows) - 0.4, -0.75],
-        showgrid=False,
-    )  # fmt: skip
+    figure.update_yaxes(**row_axis(names, 0.4, 0.75), showgrid=False)
     figure.update_xaxes(
         title="measured, of the limit [%]", tickformat=".0%",
         range=[0, max(min(float(used.max()), _LONGEST) * 1.05, 1.3)],

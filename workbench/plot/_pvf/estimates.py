@@ -15,7 +15,7 @@ from workbench.errors import TableError
 from workbench.plot._style import chances as scales
 from workbench.plot._style.chances import Chances, axis_of, chance, chances, numbers
 from workbench.plot._style.palette import SHADES
-from workbench.plot._style.style import COLOURS, Frame, left_margin
+from workbench.plot._style.style import COLOURS, Frame, left_margin, row_axis
 from workbench.plot._style.text import is_doubtful, label, percent, plural, safe, short, wrapped
 from workbench.tables import PVF
 
@@ -82,8 +82,7 @@ def name_rows(
 ) -> None:  # fmt: skip
     """Write a name beside every row, the first on top, with so many rows' room around them."""
     figure.update_layout(height=height, margin_l=left_margin(names), hovermode="closest")
-    rows, ends = list(range(len(names))), [len(names) - below, -above]
-    figure.update_yaxes(tickvals=rows, ticktext=names, range=ends, **axis)
+    figure.update_yaxes(**row_axis(names, below, above), **axis)
 
 
 def _add_intervals(figure: go.Figure, drawn: pd.DataFrame, axis: Chances) -> None:
@@ -335,10 +334,8 @@ def _map(
         ticktext=[str(bit) for bit in bits[::every]], range=[-0.5, len(bits) - 0.5], showgrid=False,
     )  # fmt: skip
     # A lane above the first row is for the roles of the bits.
-    figure.update_yaxes(
-        tickvals=list(range(len(names))), ticktext=names, showgrid=False,
-        range=[len(names) - 0.5, -0.5 - 26 * len(names) / max(22 * len(names), 150)],
-    )  # fmt: skip
+    lane = 26 * len(names) / max(22 * len(names), 150)
+    figure.update_yaxes(**row_axis(names, above=0.5 + lane), showgrid=False)
     return figure
 
 

@@ -13,7 +13,15 @@ from workbench.plot._pvf.estimates import estimand, name_rows
 from workbench.plot._style.bars import log_ticks, panels
 from workbench.plot._style.chances import PVF_TITLE, chance, chances, numbers, row_with, segments
 from workbench.plot._style.lanes import extremes
-from workbench.plot._style.style import COLOURS, Frame, distinct, distinct_fill, fill, left_margin
+from workbench.plot._style.style import (
+    COLOURS,
+    Frame,
+    distinct,
+    distinct_fill,
+    fill,
+    left_margin,
+    row_axis,
+)
 from workbench.plot._style.text import digits, label, percent, plural, safe, short
 
 _KINDS = (
@@ -310,10 +318,7 @@ def outcome_shares(table: pd.DataFrame, *, source: str = "", synthetic: bool = F
     figure.update_xaxes(title="share of trials [%]", ticksuffix="", rangemode="tozero")
     figure.update_xaxes(range=[0, 100], col=1)
     figure.update_xaxes(range=[0, 130 * float(total.max()) or 1.0], col=2)
-    figure.update_yaxes(
-        tickvals=list(range(len(drawn))), ticktext=names, range=[len(drawn) - 0.5, -0.5],
-        showgrid=False,
-    )  # fmt: skip
+    figure.update_yaxes(**row_axis(names), showgrid=False)
     hidden = len(groups) - len(drawn)
     notes = [f"{plural(len(groups), 'group')}, trials weighted as the design asks"]
     notes += [f"{plural(hidden, 'group')} with less dropped"] if hidden else []

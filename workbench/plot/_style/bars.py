@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from plotly.subplots import make_subplots
 
 from workbench.plot._style.lanes import extremes
-from workbench.plot._style.style import area, distinct, fill, ink, left_margin
+from workbench.plot._style.style import area, distinct, fill, ink, left_margin, row_axis
 from workbench.plot._style.text import duration, label, percent, safe, short, time_unit
 
 _MOST_BARS = 60  # more become one stepped area, which a browser draws as fast as one bar
@@ -122,13 +122,7 @@ def by_name(
         hovermode="closest",
     )
     figure.update_xaxes(title=f"{title} [{unit}]", range=_with_room(values / per_unit))
-    figure.update_yaxes(
-        # Numbers, because two long names may read the same once shortened.
-        tickvals=list(range(len(ticks))),
-        ticktext=[safe(tick) for tick in ticks],
-        range=[len(ticks) - 0.5, -0.5],
-        showgrid=False,
-    )
+    figure.update_yaxes(**row_axis([safe(tick) for tick in ticks]), showgrid=False)
     return figure
 
 
@@ -258,11 +252,7 @@ def dots(
     )
     shown = np.asarray([x for trace in figure.data for x in trace.x], dtype=np.float64)
     figure.update_xaxes(title=title, type="log", **log_ticks(shown))
-    figure.update_yaxes(
-        tickvals=list(range(len(ticks))),
-        ticktext=[safe(tick) for tick in ticks],
-        range=[len(ticks) - 0.5, -0.5],
-    )
+    figure.update_yaxes(**row_axis([safe(tick) for tick in ticks]))
     return figure
 
 

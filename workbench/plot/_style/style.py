@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import plotly.graph_objects as go
@@ -112,6 +112,17 @@ def left_margin(labels: Iterable[str]) -> int:
     lines = [len(line) for label in labels for line in printed_lines(label)]
     # An average letter of the 12 px font; plotly measures text only in the browser, too late here.
     return min(26 + round(6.8 * max(lines, default=0)), 330)
+
+
+def row_axis(names: Sequence[str], below: float = 0.5, above: float = 0.5) -> dict[str, Any]:
+    """Return the axis that names rows in safe text, the first on top, with room at both ends.
+
+    Rows are placed by number, because two long names may read the same once shortened.
+    """
+    count = len(names)
+    return {
+        "tickvals": list(range(count)), "ticktext": list(names), "range": [count - below, -above],
+    }  # fmt: skip
 
 
 def nothing(reason: str, *, claim: str, source: str = "", synthetic: bool = False) -> go.Figure:

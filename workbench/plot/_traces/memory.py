@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from workbench.plot._style.bars import largest
 from workbench.plot._style.lanes import extremes
-from workbench.plot._style.style import Frame, colour, distinct_fill, fill, left_margin
+from workbench.plot._style.style import Frame, colour, distinct_fill, fill, left_margin, row_axis
 from workbench.plot._style.text import label, percent, plural, safe, short, size, time_axis
 from workbench.tables import MEMORY_FRAGMENTATION, MEMORY_PEAK, MEMORY_TIMELINE
 
@@ -182,12 +182,7 @@ def _with_names(figure: go.Figure, names: list[str]) -> None:
         bargap=0.25,
         hovermode="closest",
     )
-    figure.update_yaxes(
-        tickvals=list(range(len(names))),
-        ticktext=names,
-        range=[len(names) - 0.5, -0.5],
-        showgrid=False,
-    )
+    figure.update_yaxes(**row_axis(names), showgrid=False)
 
 
 def memory_fragmentation(
