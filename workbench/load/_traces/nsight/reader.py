@@ -72,6 +72,9 @@ def is_export(source: Source) -> bool:
     is_table = source.path.suffix == ".parquet"
     if is_table and (source.member or not (source.path.parent / f"{_STRINGS}.parquet").exists()):
         return False
+    # Parquet under another name is of no folder, and nothing for SQLite.
+    if not is_table and source.head().startswith(_PARQUET):
+        return False
     with opened(source, None, Findings(source.label)) as stored:
         return _is_known(stored)
 

@@ -184,6 +184,11 @@ class SqliteTables:
         if reason:
             self._findings.add("truncated", f"{table}: rows behind a damaged page ({reason})")
 
+    def cells(self, table: str, columns: Sequence[str]) -> Iterator[tuple[Any, ...]]:
+        """Read rows of a small table as they are, text as bytes."""
+        names = ", ".join(map(_quoted, columns))
+        return self._rows(f"SELECT {names} FROM {_quoted(table)}", table)
+
     def has_rows(self, table: str) -> bool:
         """Return whether a table holds anything."""
         return any(True for _ in self._rows(f"SELECT 1 FROM {_quoted(table)} LIMIT 1", table))
