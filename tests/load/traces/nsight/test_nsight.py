@@ -414,3 +414,24 @@ def test_a_packed_database_in_write_ahead_mode_is_told(tmp_path):
     packed.write_bytes(gzip.compress((kept / "made.sqlite").read_bytes()))
     trace = loaded(packed)
     assert any("-wal file" in text for text in told(trace, "assumed"))
+
+
+@pytest.mark.parametrize(
+    ("sql", "words"),
+    [
+        ("DROP TABLE CUPTI_ACTIVITY_KIND_KERNEL", "calls that launch kernels"),
+        (f"ALTER TABLE {K}KERNEL DROP COLUMN start", "KERNEL, which has no column 'start'"),
+        (f"ALTER TABLE {K}KERNEL DROP COLUMN deviceId", "KERNEL lacks deviceId;"),
+        (f"ALTER TABLE {K}KERNEL DROP COLUMN globalPid", "KERNEL lacks globalPid;"),
+    ],
+)
+def test_tables_and_columns_that_are_gone_are_told(tmp_path, sql, words):
+    path = write(tmp_path / "made.sqlite", tables())
+    assert not any(words in text for text in loaded(path).quality["what"])
+    with closing(sqlite3.connect(path)) as database:
+        database.execute(sql)
+        database.commit()
+    trace = loaded(path)
+    told_of = trace.quality[trace.quality["what"].str.contains(words, regex=False)]
+    assert told_of["finding"].isin(["suspicious", "dropped"]).all()
+    assert len(told_of) == 1
