@@ -140,7 +140,8 @@ def _connected(path: Path, label: str) -> sqlite3.Connection:
         database.close()
         msg = (
             f"{label}: is damaged, SQLite cannot open it ({error}); get it again: "
-            "nsys export --type sqlite REPORT.nsys-rep, or rocprofv3 --output-format rocpd"
+            "nsys export --type sqlite REPORT.nsys-rep, rocprofv3 --output-format rocpd, or a copy "
+            "of the store of MLflow"
         )
         raise LoadError(msg) from error
     return database
