@@ -18,9 +18,11 @@ from workbench.load._files.tables import header_of, keys_of
 from workbench.load._files.wanted import FAILURE_LOGS, TRACES
 from workbench.load._fleet import job_events as _job_events
 from workbench.load._fleet import job_megatron as _job_megatron
+from workbench.load._fleet import job_mlflow as _job_mlflow
 from workbench.load._fleet import job_mllog as _job_mllog
 from workbench.load._fleet import job_scalars as _job_scalars
 from workbench.load._fleet import job_table as _job_table
+from workbench.load._fleet.job_part import columns_of as _columns_of
 from workbench.load._imbalance.document_lengths import looks_like_lengths
 from workbench.load._imbalance.job_operations import names_operations
 from workbench.load._power.formats.registry import power_format_of
@@ -164,6 +166,8 @@ def is_job_log(sample: Sample, kinds: Set[str]) -> bool:
     is_scalars = _job_scalars.looks_like(sample.head, sample.source.label)
     if is_scalars or _job_mllog.looks_like(sample.head):
         return True
+    if _job_mlflow.is_store(sample.source, sample.head):
+        return True
     # It cannot be read here, but the reader says how to export it.
     if sample.head.startswith(_job_scalars.WANDB_MAGIC):
         return True
@@ -177,7 +181,9 @@ def is_lengths(sample: Sample, kinds: Set[str]) -> bool:
 
 def is_plain_power(sample: Sample, kinds: Set[str]) -> bool:
     """Recognise a table of numbers over time, taken for power only if it is named itself."""
-    is_free = not kinds and sample.is_named
+    # Epochs of training are no times.
+    is_training = {"step", "loss"} <= set(_columns_of(sample.names))
+    is_free = not kinds and sample.is_named and not is_training
     if sample.schema is not None:
         return is_free and time_column(sample.names) is not None
     return is_free and power_format_of(sample.head, sample.source.label) is not None

@@ -4,6 +4,7 @@ import pickle
 import sqlite3
 import zipfile
 
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -29,6 +30,11 @@ MADE = {
     "y.pickle": (pickle.dumps([1, 2]), "a pickle, which is not opened"),
     "lfs.json": (b"version https://git-lfs.github.com/spec/v1\noid sha256:1\n", "git lfs pull"),
     "system.journal": (b"LPKSHHRH" + bytes(80), "journalctl --file"),
+    "trainer.json": (b'{\n  "best_metric": null,\n  "epoch": 1.0', "keeps no times"),
+    "epochs.csv": (b"epoch,step,train_loss\n0,49,2.5\n", "without a column that is known"),
+    "chart.csv": (b'"Step","run-1 - train/loss","run-1 - train/loss__MIN"\n', "a chart of Weights"),
+    "tag.json": (b"[[1700000000.123, 0, 2.0], [17", "the page of TensorBoard downloads"),
+    "memory.json": (b"[[-1, 1, 16384, 0], [-1, 1, 2", "a memory timeline of torch.profiler"),
     "a.npy": (b"\x93NUMPY\x01\0v\0", "numpy.savetxt"),
     "b.bin": (
         message((1, "name"), (2, 5), (3, b"\x08\x01"), (4, 7), (5, "x")), "protobuf of an unknown",
@@ -85,3 +91,18 @@ def test_plain_text_is_only_shown(text):
 @given(st.binary(max_size=300), st.text(max_size=20))
 def test_any_bytes_and_name_give_printable_text(head, name):
     assert identity(head, name).isprintable()
+
+
+def test_a_parquet_table_is_no_protobuf_and_under_another_name_no_database(tmp_path):
+    pd.DataFrame({"_step": [0, 1], "loss": [2.0, 1.0]}).to_parquet(tmp_path / "history.bin")
+    assert "it is a Parquet table" in appearance((tmp_path / "history.bin").read_bytes())
+    with pytest.raises(LoadError, match="is Parquet, but no trace of the workbench"):
+        load.traces(tmp_path / "history.bin", progress=False)
+
+
+def test_epochs_of_training_are_not_taken_for_the_times_of_power(tmp_path):
+    path = tmp_path / "metrics.csv"
+    path.write_text("epoch,step,train_loss,val_loss\n0,49,2.5,\n0,99,2.25,\n1,149,2.0,1.5\n")
+    files = told(path)
+    assert not files.names
+    assert "training metrics" in str(files.unknown[0])

@@ -240,3 +240,40 @@ def test_an_offline_run_of_wandb_is_refused_with_the_way_to_export_it(write):
     path = write(b":W&B\xe1\xbe\x00" + bytes(64), "run-1a2b.wandb")
     with pytest.raises(LoadError, match=r"wandb sync .*history\(pandas=True\)"):
         load.job_log(path)
+
+
+@pytest.mark.parametrize(
+    "names", [("train", "validation"), ("loss/train", "loss/val"), (".", "eval")]
+)
+def test_the_folder_of_validation_is_no_other_attempt_of_the_job(write, names):
+    """Keras and ``add_scalars`` give training and validation a folder each, with equal names."""
+    train, other = (f"run/{name}/events.out.tfevents.1.a.v2" for name in names)
+    write(records(VERSION, *run(5)), train)
+    path = write(records(VERSION, *[event(n, 11 + n, loss=9.0) for n in range(5)]), other)
+    log = load.job_log(path.parents[len(names[1].split("/"))])
+    assert log.steps["loss"].max() == 4.0
+    assert set(log.steps["attempt"]) == {1}
+    assert any("scalars of validation" in text for text in said(log, "skipped by design"))
+    # Named alone, or with nothing beside it, it is what the caller wants.
+    assert load.job_log(path.parent).steps["loss"].eq(9.0).all()
+
+
+def test_names_of_scalars_that_mean_nothing_here_are_told_where_no_step_is_found(write):
+    path = write(records(VERSION, *[event(n, n, perf__odd=1.0) for n in range(3)]))
+    with pytest.raises(LoadError, match=r"scalars that are not read \(perf/odd\)"):
+        load.job_log(path)
+
+
+def test_losses_of_batches_are_those_of_keras(write):
+    payloads = [event(n, n, batch_loss=4.0 - n, epoch_loss=9.0) for n in range(3)]
+    assert load.job_log(write(records(VERSION, *payloads))).steps["loss"].tolist() == [3.0, 2.0]
+
+
+def test_stamps_several_steps_apart_are_told_to_be_of_all_of_them(write):
+    payloads = [event(50 * n, 10 * n, loss=1.0) for n in range(4)]
+    words = "each lasts as long as several"
+    told = said(load.job_log(write(records(VERSION, *payloads))), "suspicious")
+    assert any(words in text for text in told)
+    payloads = [event(n, 10 * n, loss=1.0) for n in range(4)]
+    log = load.job_log(write(records(VERSION, *payloads)))
+    assert not any(words in text for text in said(log, "suspicious"))

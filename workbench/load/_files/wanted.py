@@ -31,15 +31,16 @@ _STORED = (
     "is one of the tables that 'workbench convert' stored; pass the folder that holds them, alone"
 )
 _NO_LOG_NAMES = (
-    "license",
-    "licence",
-    "copying",
-    "readme",
-    "readme.txt",
-    "truth.csv",
-    "quality.csv",
+    *("license", "licence", "copying", "readme", "readme.txt"),
+    # Beside demo data and converted traces.
+    *("truth.csv", "quality.csv"),
 )
 _TRACE_START = re.compile(rb'(\xef\xbb\xbf)?\s*(\{\s*["}]|\[\s*[{\]])|PAR1|SQLite format 3')
+# Write-ahead log, its index and rollback journal of SQLite.
+_DATABASE_LOGS = ("-wal", "-shm", "-journal")
+_DATABASE_LOG = re.compile(
+    rb"\x37\x7f\x06[\x82\x83]|\x18\xe2\x2d\x00|\x00\x2d\xe2\x18|\xd9\xd5\x05\xf9\x20\xa1\x63\xd7"
+)
 
 _HIDDEN, _OTHER = "is a hidden file", "does not look like a trace"
 _REPORT = (
@@ -48,9 +49,12 @@ _REPORT = (
 )
 _NO_LOG = "is documentation or data, no log"
 _NO_RESULT = "is code, documentation, a pickle or an array, no table of results"
+_READ_WITH_DATABASE = "belongs to the SQLite database beside it, with which it is read"
 GIVEN_BEFORE, REPLACED = "was given before", "is replaced by a later member of the same name"
 # Reasons to pass a file over that need nobody's attention.
-HARMLESS_REASONS = (_HIDDEN, _OTHER, _REPORT, _NO_LOG, _NO_RESULT, GIVEN_BEFORE, REPLACED)
+HARMLESS_REASONS = (
+    *(_HIDDEN, _OTHER, _REPORT, _NO_LOG, _NO_RESULT, _READ_WITH_DATABASE, GIVEN_BEFORE, REPLACED),
+)
 
 
 @dataclass(frozen=True)
@@ -73,6 +77,8 @@ class Wanted:
             return "is empty; get the file again"
         if base.endswith(STORED_SUFFIX):
             return _STORED
+        if base.endswith(_DATABASE_LOGS) and _DATABASE_LOG.match(head):
+            return _READ_WITH_DATABASE
         if base.endswith(ARCHIVE_SUFFIXES):
             return "is an archive inside an archive; unpack the outer one first"
         return self.refusal(base, head)

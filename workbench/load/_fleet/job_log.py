@@ -15,13 +15,24 @@ from workbench.load._files.findings import Dropped, Finding, guarded, listed, qu
 from workbench.load._files.stored import stored_tables
 from workbench.load._files.time import checked
 from workbench.load._files.wanted import FAILURE_LOGS, appearance
-from workbench.load._fleet import job_events, job_megatron, job_mllog, job_scalars, job_table
+from workbench.load._fleet import (
+    job_events,
+    job_megatron,
+    job_mlflow,
+    job_mllog,
+    job_scalars,
+    job_table,
+)
 from workbench.load._fleet.job_part import JobGiven, JobPart
 from workbench.tables import LOGGED_SPANS, LOGGED_STEPS, QUALITY, JobLog
 
 # In the order they are asked; scalars of a run are files that belong together.
 FORMATS = (job_mllog, job_events, job_megatron, job_table)
 _HEAD_BYTES = 1 << 16
+_VALIDATION = (
+    "scalars of validation, by the name of their folder, beside those of training; pass the folder "
+    "alone to read them"
+)
 _UNKNOWN = "is not a recognized job log"
 _RUNS = (
     "runs of a benchmark that ended (run_start to run_stop), read as attempts of one job; results "
@@ -105,13 +116,19 @@ def job_log(
     with progress_bar(total=total, unit="B", label="loading logs", enabled=progress) as bar:
         for source in files.sources:
             with dropped.trying(source.label):
-                if job_scalars.looks_like(source.head(), source.label):
+                if job_mlflow.is_store(source, source.head()):
+                    logs += job_mlflow.read_runs(source, options)
+                elif job_scalars.looks_like(source.head(), source.label):
                     runs.setdefault(job_scalars.run_of(source), []).append(source)
                 else:
                     log = _read(source, options, findings)
                     logs += [log] if log else []
             bar.update(source.size_bytes)
-        for sources in runs.values():
+        validation = job_scalars.of_validation(runs)
+        for name, sources in runs.items():
+            if name in validation:
+                findings.append((sources[0].label, "skipped by design", _VALIDATION, 1, None))
+                continue
             with dropped.trying(sources[0].label):
                 logs.append(job_scalars.read_run(sources, options))
     if not any(len(log.steps) or len(log.spans) for log in logs):
@@ -188,7 +205,12 @@ def _after_steps(spans: pd.DataFrame, steps: pd.DataFrame) -> pd.DataFrame:
 def _raise_unknown(path: Paths, logs: Sequence[JobPart], findings: Sequence[Finding]) -> NoReturn:
     paths = shown_all(path)
     read = [tuple(row) for log in logs for row in log.findings.frame().itertuples(index=False)]
-    causes = [(*row[:4], None) for row in read if row[1] != "read"]
+    # The names of scalars are what the caller needs to name columns.
+    causes = [
+        (*row[:4], row[4] if row[2] == job_scalars.NOT_READ else None)
+        for row in read
+        if row[1] != "read"
+    ]
     msg = (
         f"{paths}: no step and no span of a job found; supported: MLLOG lines of MLPerf Training, "
         "logs of Megatron, JSON events, TensorBoard, MLflow and tables with columns for step and "

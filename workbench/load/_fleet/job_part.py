@@ -104,10 +104,12 @@ def _with_both_ends(table: pd.DataFrame, findings: Findings) -> pd.DataFrame:
     runs = table["attempt"].fillna(runs)
     if start.isna().all():
         start = end.groupby(runs).shift()
+        _tell_of_intervals(table[start.notna()], runs, findings)
         assumption = "steps without a duration; each begins where the one before it ended"
         findings.add("assumed", assumption, int(start.notna().sum()))
     elif end.isna().all():
         end = start.groupby(runs).shift(-1)
+        _tell_of_intervals(table, runs, findings)
         assumption = "steps without a duration; each ends where the next one begins"
         findings.add("assumed", assumption, int(end.notna().sum()))
     is_known = start.notna() & end.notna()
@@ -116,6 +118,14 @@ def _with_both_ends(table: pd.DataFrame, findings: Findings) -> pd.DataFrame:
     _tell(table[is_back], findings, "dropped", "steps that end before they begin")
     complete = table.assign(start_ns=start, end_ns=end)
     return complete[is_known & ~is_back].drop(columns="dur_ns")
+
+
+def _tell_of_intervals(table: pd.DataFrame, runs: pd.Series, findings: Findings) -> None:
+    """Tell of times from stamp to stamp that are those of several steps."""
+    apart = table["step"].groupby(runs.reindex(table.index)).diff()
+    rows = table[(apart > 1).fillna(value=False)]
+    words = "steps of which only some are logged, without a duration: each lasts as long as several"
+    _tell(rows, findings, "suspicious", words)
 
 
 def _in_order(table: pd.DataFrame, findings: Findings) -> pd.DataFrame:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from functools import cache
 from typing import Any
 
@@ -29,6 +29,7 @@ from workbench.load._fleet.job_part import (
 )
 
 NAME = "scalars of a run"
+NOT_READ = "scalars that are not read"
 WANDB_MAGIC = b":W&B"
 WANDB_ADVICE = (
     "is an offline run of Weights & Biases; upload it (wandb sync FOLDER) and export its history: "
@@ -42,12 +43,16 @@ _METRIC = re.compile(rb"\A(?:1\d{12} \S{1,40} \d{1,12}\r?\n)+", re.ASCII)
 _METRIC_LINE = re.compile(r"(1\d{12}) (\S{1,40}) (\d{1,12})")
 _FOLDER_OF_METRICS = re.compile(r"(?:^|[/!])metrics/(?!.*(?:^|/)metrics/)")
 _NOT_TRAINING = re.compile(r"(?:^|[/!])(?:val|valid|validation|eval|test)(?:/|$)", re.IGNORECASE)
-# Names of known writers whose unit their source tells: Megatron-LM, NeMo and torchtitan.
+# Names of known writers whose source tells what they are: Megatron-LM, NeMo, torchtitan, Keras.
+_OF_VALIDATION = re.compile(
+    r"(?:^|[/!_.-])(?:val|valid|validation|eval|evaluation|test)$", re.IGNORECASE
+)
 _KNOWN = {
     "iteration_time": ("duration", "s"),
     "train_step_timing_in_s": ("duration", "s"),
     "end_to_end(s)": ("duration", "s"),
     "global_avg_loss": ("loss", ""),
+    "batch_loss": ("loss", ""),
 }
 _READ = ("duration", "loss", "tokens", "samples", "rate")
 _LATEST_S = 4e9
@@ -71,6 +76,17 @@ def run_of(source: Source) -> str:
     return source.label.rpartition("/")[0]
 
 
+def of_validation(runs: Collection[str]) -> set[str]:
+    """Return the runs whose folder says that they are the validation of a run beside them.
+
+    Keras and ``add_scalars`` write one folder for each, with the same names of scalars.
+    """
+    named = {run for run in runs if _OF_VALIDATION.search(run)}
+    beside = {run.rpartition("/")[0] for run in runs if run not in named}
+    beside |= {run for run in runs if run not in named}
+    return {run for run in named if run.rpartition("/")[0] in beside}
+
+
 def read_run(sources: Sequence[Source], options: JobGiven) -> JobPart:
     """Read the files of one run as one log, in order of time.
 
@@ -82,6 +98,11 @@ def read_run(sources: Sequence[Source], options: JobGiven) -> JobPart:
         head = source.head()
         is_metric = _METRIC.match(head) is not None
         (_read_metric if is_metric else _read_events)(source, scalars, findings)
+    return part_of(scalars, options, findings)
+
+
+def part_of(scalars: dict[str, Rows], options: JobGiven, findings: Findings) -> JobPart:
+    """Make a log of the scalars of one run."""
     columns = _columns(scalars, options, findings)
     table = _table(scalars, columns)
     if options.tokens_per_step is not None and len(table):
@@ -113,7 +134,7 @@ def _columns(
         columns[kind] = (tag, meaning.partition("_")[2] if kind == "duration" else "")
     others = sorted(set(scalars) - {tag for tag, _ in columns.values()})
     if others:
-        findings.add("noted", "scalars that are not read", len(others), ", ".join(others[:8]))
+        findings.add("noted", NOT_READ, len(others), ", ".join(others[:8]))
     return columns
 
 

@@ -34,6 +34,10 @@ _SCALES = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 _NUMBER = r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?"
 
 
+# Columns of tables that hold one metric per row: MLflow's database, and its metrics as a frame.
+_ONE_METRIC = ("key", "value", "step")
+
+
 def looks_like(head: bytes, columns: dict[str, str] | None = None) -> bool:
     """Recognise a header, or a first object, with a stamp, and a step or its duration in a unit."""
     names = header_of(head) or keys_of(head)
@@ -82,6 +86,12 @@ def _found(raw: pd.DataFrame, options: JobGiven, label: str) -> dict[str, tuple[
             raise LoadError(msg)
         kind, _, unit = meaning.partition("_") if meaning != "tokens_per_s" else ("rate", "", "")
         meanings[kind] = (name, unit or meaning_of(name)[1])
+    if set(_ONE_METRIC) <= set(raw) and raw["key"].nunique() > 1:
+        msg = (
+            f"{label}: has a row per metric, several of which make up one step; pass the mlflow.db "
+            "or mlruns/ that it is from, or give each metric a column"
+        )
+        raise LoadError(msg)
     if not {"start", "end"} & set(meanings):
         msg = (
             f"{label}: no column with the time of a step; it has {_few(raw)}. Say which it is "

@@ -1,7 +1,9 @@
 """Exports of Nsight Systems: equal to counts by SQL, whatever tables a version has."""
 
 import gzip
+import shutil
 import sqlite3
+from contextlib import closing
 
 import numpy as np
 import pandas as pd
@@ -371,3 +373,65 @@ def test_busy_time_is_that_of_the_nanoseconds_counted_one_by_one(tmp_path_factor
     for start, dur in spans:
         covered[start : start + dur] = True
     assert table["busy_ns"].sum() == covered.sum()
+
+
+def changed(folder, mode, *, committed):
+    """Copy an export and its logs while a writer that deleted a kernel has it open."""
+    made, kept = write(folder / "made.sqlite", tables()), folder / "kept"
+    kept.mkdir()
+    with closing(sqlite3.connect(made)) as database:
+        database.execute(f"PRAGMA journal_mode={mode}")
+        # A cache of one page puts changes into the file before they are committed.
+        for pragma in ("wal_autocheckpoint=0", "cache_size=1"):
+            database.execute(f"PRAGMA {pragma}")
+        database.execute("DELETE FROM CUPTI_ACTIVITY_KIND_KERNEL WHERE start = 300")
+        if not committed:
+            database.execute("CREATE TABLE more (text)")
+            database.executemany("INSERT INTO more VALUES (?)", [("x" * 4000,)] * 50)
+        else:
+            database.commit()
+        for file in folder.glob("made.sqlite*"):
+            shutil.copy(file, kept / file.name)
+    return kept
+
+
+@pytest.mark.parametrize("committed", [True, False])
+@pytest.mark.parametrize("mode", ["wal", "delete"])
+def test_changes_in_the_logs_of_a_database_count_once_they_are_committed(tmp_path, mode, committed):
+    kept = changed(tmp_path, mode, committed=committed)
+    before = {file.name: file.read_bytes() for file in kept.iterdir()}
+    for path in (kept, kept / "made.sqlite"):
+        trace = loaded(path)
+        assert (trace.events["category"] == "kernel").sum() == (1 if committed else 2)
+        is_told = any("logs of changes" in text for text in told(trace, "noted"))
+        assert is_told == (len(before) > 1)
+    assert {file.name: file.read_bytes() for file in kept.iterdir()} == before
+
+
+def test_a_packed_database_in_write_ahead_mode_is_told(tmp_path):
+    kept = changed(tmp_path, "wal", committed=True)
+    packed = tmp_path / "made.sqlite.gz"
+    packed.write_bytes(gzip.compress((kept / "made.sqlite").read_bytes()))
+    trace = loaded(packed)
+    assert any("-wal file" in text for text in told(trace, "assumed"))
+
+
+@pytest.mark.parametrize(
+    ("sql", "words"),
+    [
+        ("DROP TABLE CUPTI_ACTIVITY_KIND_KERNEL", "calls that launch kernels"),
+        (f"ALTER TABLE {K}KERNEL DROP COLUMN start", "KERNEL, which has no column 'start'"),
+        (f"ALTER TABLE {K}KERNEL DROP COLUMN deviceId", "KERNEL lacks deviceId;"),
+        (f"ALTER TABLE {K}KERNEL DROP COLUMN globalPid", "KERNEL lacks globalPid;"),
+    ],
+)
+def test_tables_and_columns_that_are_gone_are_told(tmp_path, sql, words):
+    path = write(tmp_path / "made.sqlite", tables())
+    assert not any(words in text for text in loaded(path).quality["what"])
+    with closing(sqlite3.connect(path)) as database:
+        database.execute(sql)
+        database.commit()
+    trace = loaded(path)
+    told_of = trace.quality[trace.quality["what"].str.contains(words, regex=False)]
+    assert told_of["finding"].isin(["suspicious", "dropped"]).all()
+    assert len(told_of) == 1

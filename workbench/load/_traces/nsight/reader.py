@@ -47,6 +47,8 @@ _MEMORIES = (
     "Pageable", "Pinned", "Device", "Array", "Managed", "Device Static", "Managed Static",
 )  # fmt: skip
 _SYNCS = ("", "Event Sync", "Stream Wait Event", "Stream Sync", "Context Sync")
+_PLACES = ("deviceId", "streamId", "correlationId", "globalPid")
+_LAUNCH = re.compile(r"cu(?:da)?Launch(?:Cooperative)?Kernel")
 _MARKS = (34, 65)  # NvtxMark, NvtxtMark
 _RANGES = (35, 37, 59, 60, 66, 68)
 # What PyTorch writes behind the name of an operator.
@@ -71,6 +73,9 @@ def is_export(source: Source) -> bool:
     """Return whether a database, or the folder around a Parquet file, is an export."""
     is_table = source.path.suffix == ".parquet"
     if is_table and (source.member or not (source.path.parent / f"{_STRINGS}.parquet").exists()):
+        return False
+    # Parquet under another name is of no folder, and nothing for SQLite.
+    if not is_table and source.head().startswith(_PARQUET):
         return False
     with opened(source, None, Findings(source.label)) as stored:
         return _is_known(stored)
@@ -216,7 +221,29 @@ class _Reader:
             parts.append(self._ranges())
         self._findings.add("suspicious", "names missing from StringIds", self._unnamed)
         self._tell_of_others()
+        self._tell_of_missing(parts)
         return parts
+
+    def _tell_of_missing(self, parts: Sequence[_Part]) -> None:
+        """Tell of columns without which rows stand in the wrong place, and of kernels left out."""
+        there = {table: self._stored.columns[table] for table in _GPU if self._has(table)}
+        has_process = any("globalPid" in columns for columns in there.values())
+        for table, columns in there.items():
+            needed = _PLACES if has_process else _PLACES[:-1]
+            if lost := [name for name in needed if name not in columns]:
+                what = f"table {table} lacks {', '.join(lost)}; its rows lack their place"
+                self._findings.add("suspicious", what)
+        for table in (*_GPU, *_HOST, _SYNC, _NVTX):
+            is_there = table in self._stored.columns and not self._has(table)
+            if is_there and self._stored.has_rows(table):
+                self._findings.add("dropped", f"table {table}, which has no column 'start'")
+        kernels = self.texts.code("kernel")
+        if any((part.rows.category == kernels).any() for part in parts if part.is_gpu):
+            return
+        launches = [code for code, text in enumerate(self.texts.all()) if _LAUNCH.match(text)]
+        calls = sum(int(np.isin(part.rows.name, launches).sum()) for part in parts)
+        what = "calls that launch kernels, of which the export has none; busy time lacks them"
+        self._findings.add("suspicious", what, calls)
 
     def _has(self, table: str) -> bool:
         return "start" in self._stored.columns.get(table, ())

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import shutil
 import sqlite3
 import tempfile
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -28,6 +29,8 @@ from workbench.load._traces.nsight.pages import Wanted, columns_of
 IntArray = npt.NDArray[np.int64]
 
 MAGIC = b"SQLite format 3\x00"
+# Beside a database that a program has open, or that was killed with it.
+COMPANIONS = ("-wal", "-journal")
 # Few enough that the objects of a chunk stay in the cache of a core.
 _CHUNK_ROWS = 512
 _LONGEST_TEXT = 4096
@@ -81,18 +84,47 @@ def _on_disk(source: Source, stream: Stream | None, findings: Findings) -> Itera
     """Yield the path of the database, unpacked where it is packed: SQLite reads plain files."""
     with source.path.open("rb") as file:
         is_plain = not source.member and file.read(len(MAGIC)) == MAGIC
-    if is_plain:
+    logs = [Path(f"{source.path}{ending}") for ending in COMPANIONS] if is_plain else []
+    logs = [log for log in logs if log.is_file() and log.stat().st_size]
+    if is_plain and not logs:
         if stream is not None:
             stream.close()
         yield source.path
         return
-    with tempfile.NamedTemporaryFile(suffix=".sqlite") as copy:
-        with stream or source.open() as packed:
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Path(folder) / "copy.sqlite"
+        with stream or source.open() as packed, copy.open("wb") as file:
             while block := packed.read(_COPIED_BYTES):
-                copy.write(block)
+                file.write(block)
             tell_of_damage(packed, findings)
-        copy.flush()
-        yield Path(copy.name)
+        if logs:
+            for log in logs:
+                shutil.copyfile(log, f"{copy}{log.name.removeprefix(source.path.name)}")
+            _complete(copy)
+            names = ", ".join(log.name for log in logs)
+            words = "logs of changes that were not in the database yet; read with it"
+            findings.add("noted", words, len(logs), names)
+        elif _is_write_ahead(copy):
+            findings.add("assumed", "nothing was left in the -wal file of a packed database")
+        yield copy
+
+
+def _is_write_ahead(path: Path) -> bool:
+    with path.open("rb") as file:
+        return file.read(20)[18:] == b"\x02\x02"
+
+
+def _complete(copy: Path) -> None:
+    """Bring changes from the logs beside a copy into it, as the next writer would.
+
+    A program that still runs, or was killed, leaves rows in the write-ahead log, or half of a
+    change in the database and what was there before in the journal.
+    """
+    # What SQLite cannot complete it tells again when the copy is opened.
+    with suppress(sqlite3.Error), closing(sqlite3.connect(copy)) as database:
+        database.execute("PRAGMA trusted_schema=OFF")
+        database.execute("SELECT 1 FROM sqlite_master").fetchone()
+        database.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
 
 
 def _connected(path: Path, label: str) -> sqlite3.Connection:
@@ -108,7 +140,8 @@ def _connected(path: Path, label: str) -> sqlite3.Connection:
         database.close()
         msg = (
             f"{label}: is damaged, SQLite cannot open it ({error}); get it again: "
-            "nsys export --type sqlite REPORT.nsys-rep, or rocprofv3 --output-format rocpd"
+            "nsys export --type sqlite REPORT.nsys-rep, rocprofv3 --output-format rocpd, or a copy "
+            "of the store of MLflow"
         )
         raise LoadError(msg) from error
     return database
@@ -151,6 +184,11 @@ class SqliteTables:
             reason = " ".join(str(error).split())
         if reason:
             self._findings.add("truncated", f"{table}: rows behind a damaged page ({reason})")
+
+    def cells(self, table: str, columns: Sequence[str]) -> Iterator[tuple[Any, ...]]:
+        """Read rows of a small table as they are, text as bytes."""
+        names = ", ".join(map(_quoted, columns))
+        return self._rows(f"SELECT {names} FROM {_quoted(table)}", table)
 
     def has_rows(self, table: str) -> bool:
         """Return whether a table holds anything."""
