@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from codecs import BOM_UTF8
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NoReturn
 
 import pandas as pd
@@ -105,8 +105,10 @@ def job_log(
     """
     options = _given(tz, columns, tokens_per_step)
     stored: JobLog | None = stored_tables(path, "job logs")
-    if stored is not None:
-        return stored
+    return _read_all(path, options, progress=progress) if stored is None else stored
+
+
+def _read_all(path: Paths, options: JobGiven, *, progress: bool) -> JobLog:
     files = survey(path, wanted=FAILURE_LOGS)
     findings = [remark.row for remark in files.remarks]
     logs: list[JobPart] = []
@@ -121,22 +123,28 @@ def job_log(
                 elif job_scalars.looks_like(source.head(), source.label):
                     runs.setdefault(job_scalars.run_of(source), []).append(source)
                 else:
-                    log = _read(source, options, findings)
-                    logs += [log] if log else []
+                    logs += _read(source, options, findings)
             bar.update(source.size_bytes)
-        validation = job_scalars.of_validation(runs)
-        for name, sources in runs.items():
-            if name in validation:
-                findings.append((sources[0].label, "skipped by design", _VALIDATION, 1, None))
-                continue
-            with dropped.trying(sources[0].label):
-                logs.append(job_scalars.read_run(sources, options))
+        logs += _of_runs(runs, options, findings, dropped)
     if not any(len(log.steps) or len(log.spans) for log in logs):
         if not findings and not logs:
             dropped.raise_if_all()
         _raise_unknown(path, logs, [*findings, *dropped.rows])
     with guarded(shown_all(path)):
         return _assembled(logs, [*findings, *dropped.rows])
+
+
+def _of_runs(
+    runs: Mapping[str, list[Source]], options: JobGiven, findings: list[Finding], dropped: Dropped
+) -> Iterator[JobPart]:
+    """Read the scalars of each run as one log; those of its validation are no steps."""
+    validation = job_scalars.of_validation(runs)
+    for name, sources in runs.items():
+        if name in validation:
+            findings.append((sources[0].label, "skipped by design", _VALIDATION, 1, None))
+            continue
+        with dropped.trying(sources[0].label):
+            yield job_scalars.read_run(sources, options)
 
 
 def _given(
@@ -152,22 +160,21 @@ def _given(
     return JobGiven(zone, dict(columns or {}), tokens_per_step)
 
 
-def _read(source: Source, options: JobGiven, findings: list[Finding]) -> JobPart | None:
+def _read(source: Source, options: JobGiven, findings: list[Finding]) -> list[JobPart]:
     head = source.head(_HEAD_BYTES).removeprefix(BOM_UTF8)
     if head.startswith(job_scalars.WANDB_MAGIC):
         msg = f"{source.label}: {job_scalars.WANDB_ADVICE}"
         raise LoadError(msg)
     if options.columns and job_table.looks_like(head, dict(options.columns)):
-        return job_table.read_job(source, options)
+        return [job_table.read_job(source, options)]
     # The plain table comes last: it may hold columns of any name.
     for form in FORMATS:
         if form.looks_like(head):
-            part: JobPart = form.read_job(source, options)
-            return part
+            return [form.read_job(source, options)]
     findings.append(
         (source.label, "skipped by design", _UNKNOWN, 1, appearance(head, source.label))
     )
-    return None
+    return []
 
 
 def _assembled(logs: Sequence[JobPart], findings: list[Finding]) -> JobLog:

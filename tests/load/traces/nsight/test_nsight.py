@@ -435,3 +435,18 @@ def test_tables_and_columns_that_are_gone_are_told(tmp_path, sql, words):
     told_of = trace.quality[trace.quality["what"].str.contains(words, regex=False)]
     assert told_of["finding"].isin(["suspicious", "dropped"]).all()
     assert len(told_of) == 1
+
+
+def test_a_journal_that_names_another_file_is_not_followed(tmp_path):
+    # SQLite deletes the file that a journal of several databases names once none refers to it.
+    kept = changed(tmp_path, "delete", committed=False)
+    mine = tmp_path / "mine-mj012345678"
+    mine.write_text("precious")
+    name = str(mine).encode()
+    record = [b"\x00\x00\x00\x01", name, len(name).to_bytes(4, "big"), sum(name).to_bytes(4, "big")]
+    journal = kept / "made.sqlite-journal"
+    end = bytes.fromhex("d9d505f920a163d7")
+    journal.write_bytes(journal.read_bytes() + b"".join(record) + end)
+    trace = loaded(kept / "made.sqlite")
+    assert mine.read_text() == "precious"
+    assert any("of several databases" in text for text in told(trace, "suspicious"))

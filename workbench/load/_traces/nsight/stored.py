@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sqlite3
 import tempfile
@@ -31,6 +32,8 @@ IntArray = npt.NDArray[np.int64]
 MAGIC = b"SQLite format 3\x00"
 # Beside a database that a program has open, or that was killed with it.
 COMPANIONS = ("-wal", "-journal")
+# Behind the name of another journal, which stands where a change concerns several databases.
+_JOURNAL_END = bytes.fromhex("d9d505f920a163d7")
 # Few enough that the objects of a chunk stay in the cache of a core.
 _CHUNK_ROWS = 512
 _LONGEST_TEXT = 4096
@@ -85,7 +88,7 @@ def _on_disk(source: Source, stream: Stream | None, findings: Findings) -> Itera
     with source.path.open("rb") as file:
         is_plain = not source.member and file.read(len(MAGIC)) == MAGIC
     logs = [Path(f"{source.path}{ending}") for ending in COMPANIONS] if is_plain else []
-    logs = [log for log in logs if log.is_file() and log.stat().st_size]
+    logs = [log for log in logs if _may_complete(log, findings)]
     if is_plain and not logs:
         if stream is not None:
             stream.close()
@@ -107,6 +110,19 @@ def _on_disk(source: Source, stream: Stream | None, findings: Findings) -> Itera
         elif _is_write_ahead(copy):
             findings.add("assumed", "nothing was left in the -wal file of a packed database")
         yield copy
+
+
+def _may_complete(log: Path, findings: Findings) -> bool:
+    if not log.is_file() or not log.stat().st_size:
+        return False
+    with log.open("rb") as file:
+        file.seek(-min(len(_JOURNAL_END), log.stat().st_size), os.SEEK_END)
+        names_another = file.read() == _JOURNAL_END
+    if names_another:
+        # SQLite follows the name of a file in it, wherever that lies, and may delete the file.
+        words = "a journal of several databases, which is not followed; half of a change may be in"
+        findings.add("suspicious", words, 1, log.name)
+    return not names_another
 
 
 def _is_write_ahead(path: Path) -> bool:
