@@ -80,7 +80,7 @@ def refuse_fractions(frame: pd.DataFrame, least: Mapping[str, int]) -> None:
 def predicted_times(
     asked: pd.DataFrame, keys: list[str], of_group: Callable[[Any, pd.DataFrame], pd.DataFrame]
 ) -> pd.DataFrame:
-    """Put predicted times beside what was asked for, group by group, in the order of the rows."""
+    """Put predicted times beside the rows of a request, group by group, in their order."""
     added = [name for name in PREDICTED_TIMES.columns if name != "gpu"]
     kept = asked.drop(columns=added, errors="ignore").reset_index(drop=True)
     groups = kept.groupby(keys, sort=False, observed=True)
