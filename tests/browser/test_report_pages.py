@@ -65,6 +65,10 @@ def drawn(request, site, opened):
         yield request.param, page
 
 
+# On the page of one notebook, while it is open. The last of them leaves it dark.
+ON_TRACES = pytest.mark.parametrize("drawn", ["01_traces"], indirect=True, scope="module")
+
+
 def test_every_page_of_the_report_is_tried(site):
     assert pages_of(site) == sorted(f"{name}.html" for name in EXPLORERS_AT_LEAST)
 
@@ -113,6 +117,79 @@ def changes(explorer):
     return False
 
 
+@ON_TRACES
+def test_the_figures_answer_to_the_mouse(drawn):
+    _, page = drawn
+    plot = page.locator(".wb-figure .wb-plot").first
+    plot.scroll_into_view_if_needed()
+    area = plot.locator(".nsewdrag").first.bounding_box()
+    ticks = plot.locator(".xtick, .ytick").all_text_contents()
+    page.mouse.move(area["x"] + area["width"] * 0.3, area["y"] + area["height"] * 0.3)
+    page.mouse.down()
+    page.mouse.move(area["x"] + area["width"] * 0.6, area["y"] + area["height"] * 0.6, steps=5)
+    page.mouse.up()
+    shown = plot.locator(".xtick, .ytick")
+    for _ in range(100):
+        if shown.all_text_contents() != ticks:
+            break
+        page.wait_for_timeout(100)
+    assert shown.all_text_contents() != ticks
+
+
+@ON_TRACES
+def test_on_paper_figures_are_pictures_and_code_is_left_out(drawn):
+    _, page = drawn
+    page.emulate_media(media="print")
+    assert page.locator(".wb-figure > img").first.is_visible()
+    assert page.locator(".wb-plot:visible, .wb-code:visible, nav:visible").count() == 0
+    assert page.pdf().startswith(b"%PDF")
+    page.emulate_media(media="screen")
+
+
+def test_on_a_phone_nothing_is_wider_than_the_page(drawn):
+    name, page = drawn
+    size = page.viewport_size
+    page.set_viewport_size({"width": 390, "height": 844})
+    page.reload()
+    wait_for_figures(page)
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390, name
+    for plot in page.locator(".wb-figure:not(.wb-scroll) .main-svg").all():
+        assert plot.bounding_box()["width"] <= 390
+    page.set_viewport_size(size)
+
+
+def colours(page):
+    """Give the colour of the page, of its text, and of the numbers along the first axis."""
+    tick = ".wb-figure .xtick text, .wb-figure .ytick text"
+    style = "name => (tag => getComputedStyle(tag)[name])"
+    read = f"({style})"
+    return [
+        page.locator("body").evaluate(f"tag => {read}('backgroundColor')(tag)"),
+        page.locator("body").evaluate(f"tag => {read}('color')(tag)"),
+        page.locator(tick).first.evaluate(f"tag => {read}('fill')(tag)"),
+    ]
+
+
+def brightness(colour):
+    return sum(int(part) for part in re.findall(r"\d+", colour)[:3]) / 3
+
+
+@ON_TRACES
+def test_the_theme_changes_page_and_figures_and_is_kept(drawn):
+    _, page = drawn
+    button = page.locator(".wb-theme")
+    light = colours(page)
+    assert [brightness(colour) > 128 for colour in light] == [True, False, False]
+    button.click()
+    button.click()
+    assert "dark" in button.text_content()
+    page.wait_for_timeout(1000)
+    assert [brightness(colour) > 128 for colour in colours(page)] == [False, True, True]
+    page.reload()
+    wait_for_figures(page)
+    assert [brightness(colour) > 128 for colour in colours(page)] == [False, True, True]
+
+
 def test_a_published_case_is_folded_and_drawn_at_full_width_when_it_is_opened(site, opened):
     with opened((site / "06_power.html").as_uri()) as page:
         page.wait_for_selector(READY, timeout=60_000, state="attached")
@@ -122,25 +199,6 @@ def test_a_published_case_is_folded_and_drawn_at_full_width_when_it_is_opened(si
         fold.locator("> summary").click()
         fold.locator(".wb-figure.wb-drawn").wait_for()
         assert fold.locator(".wb-plot .main-svg").first.bounding_box()["width"] > 600
-
-
-def test_the_figures_answer_to_the_mouse(site, opened):
-    with opened((site / "01_traces.html").as_uri()) as page:
-        wait_for_figures(page)
-        plot = page.locator(".wb-figure .wb-plot").first
-        plot.scroll_into_view_if_needed()
-        area = plot.locator(".nsewdrag").first.bounding_box()
-        ticks = plot.locator(".xtick, .ytick").all_text_contents()
-        page.mouse.move(area["x"] + area["width"] * 0.3, area["y"] + area["height"] * 0.3)
-        page.mouse.down()
-        page.mouse.move(area["x"] + area["width"] * 0.6, area["y"] + area["height"] * 0.6, steps=5)
-        page.mouse.up()
-        shown = plot.locator(".xtick, .ytick")
-        for _ in range(100):
-            if shown.all_text_contents() != ticks:
-                break
-            page.wait_for_timeout(100)
-        assert shown.all_text_contents() != ticks
 
 
 def test_without_scripts_every_figure_is_a_picture(site, opened):
@@ -165,58 +223,6 @@ def test_a_reader_can_go_from_page_to_page(site, opened):
         page.locator("header nav a").first.click()
         page.wait_for_load_state()
         assert page.url.endswith("index.html")
-
-
-def colours(page):
-    """Give the colour of the page, of its text, and of the numbers along the first axis."""
-    tick = ".wb-figure .xtick text, .wb-figure .ytick text"
-    style = "name => (tag => getComputedStyle(tag)[name])"
-    read = f"({style})"
-    return [
-        page.locator("body").evaluate(f"tag => {read}('backgroundColor')(tag)"),
-        page.locator("body").evaluate(f"tag => {read}('color')(tag)"),
-        page.locator(tick).first.evaluate(f"tag => {read}('fill')(tag)"),
-    ]
-
-
-def brightness(colour):
-    return sum(int(part) for part in re.findall(r"\d+", colour)[:3]) / 3
-
-
-def test_the_theme_changes_page_and_figures_and_is_kept(site, opened):
-    with opened((site / "01_traces.html").as_uri()) as page:
-        wait_for_figures(page)
-        button = page.locator(".wb-theme")
-        light = colours(page)
-        assert [brightness(colour) > 128 for colour in light] == [True, False, False]
-        button.click()
-        button.click()
-        assert "dark" in button.text_content()
-        page.wait_for_timeout(1000)
-        assert [brightness(colour) > 128 for colour in colours(page)] == [False, True, True]
-        page.reload()
-        wait_for_figures(page)
-        assert [brightness(colour) > 128 for colour in colours(page)] == [False, True, True]
-
-
-def test_on_a_phone_nothing_is_wider_than_the_page(site, opened):
-    for name in pages_of(site):
-        with opened((site / name).as_uri()) as page:
-            page.set_viewport_size({"width": 390, "height": 844})
-            page.reload()
-            wait_for_figures(page)
-            assert page.evaluate("document.documentElement.scrollWidth") <= 390, name
-            for plot in page.locator(".wb-figure:not(.wb-scroll) .main-svg").all():
-                assert plot.bounding_box()["width"] <= 390
-
-
-def test_on_paper_figures_are_pictures_and_code_is_left_out(site, opened):
-    with opened((site / "01_traces.html").as_uri()) as page:
-        wait_for_figures(page)
-        page.emulate_media(media="print")
-        assert page.locator(".wb-figure > img").first.is_visible()
-        assert page.locator(".wb-plot:visible, .wb-code:visible, nav:visible").count() == 0
-        assert page.pdf().startswith(b"%PDF")
 
 
 @pytest.fixture(scope="module")
