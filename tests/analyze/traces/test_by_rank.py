@@ -265,7 +265,8 @@ def test_an_own_analysis_and_options_are_taken(sixty_four):
 
 @pytest.fixture
 def client(two_workers):
-    """Give a cluster of two processes."""
+    """Give a cluster of two processes; one that a test before has killed is awaited."""
+    two_workers.wait_for_workers(2, timeout=120)
     return two_workers
 
 
