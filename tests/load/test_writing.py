@@ -1,5 +1,6 @@
 """Whatever a loader returns is stored as Parquet and read back as it was, or refused."""
 
+import json
 import shutil
 from contextlib import suppress
 
@@ -167,6 +168,19 @@ def test_a_table_under_the_name_of_another_is_refused(stored, tmp_path):
     shutil.copyfile(folder / "steps.table.parquet", folder / "spans.table.parquet")
     with pytest.raises(LoadError, match="holds another table than its name says"):
         load.job_log(folder)
+
+
+def test_a_header_of_other_types_is_damage(stored, tmp_path):
+    folder = shutil.copytree(stored["lifetimes"], tmp_path / "lives")
+    path = folder / "lifetimes.table.parquet"
+    table = pq.read_table(path)
+    (key,) = table.schema.metadata
+    header = json.loads(table.schema.metadata[key])
+    for name, value in (("attrs", "ab"), ("categories", {"node": 3}), ("categories", None)):
+        damaged = json.dumps(header | {name: value}).encode()
+        pq.write_table(table.replace_schema_metadata({key: damaged}), path)
+        with pytest.raises(LoadError, match=r"lifetimes.table.parquet: is damaged \("):
+            load.lifetimes(folder)
 
 
 def test_tables_of_another_version_or_tool_are_refused(stored, tmp_path):

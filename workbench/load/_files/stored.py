@@ -191,8 +191,8 @@ def _read(path: Path, kind: str, name: str) -> pd.DataFrame:
             frame[column] = frame[column].astype(pd.CategoricalDtype(texts))
         # Columns beyond those of the table are part of what was stored.
         cast = frame.assign(**table.cast(frame))[[*frame]]
+        cast.attrs = header["attrs"]
     except (OSError, pa.ArrowException, AttributeError, KeyError, TypeError, ValueError) as error:
         msg = f"{shown(path)}: is damaged ({type(error).__name__}); {_AGAIN}"
         raise LoadError(msg) from error
-    cast.attrs = header.get("attrs") or {}
     return table.check(cast, shown(path))
