@@ -328,7 +328,7 @@ def test_parquet_of_others_is_read_by_its_columns(folder):
         ("campaign_id,tool\nc,t\n".encode("utf-16"), "is UTF-16"),
         (b'{"a": 1}', "begins with"),
         (b"[" * 100_000, "begins with"),
-        (b"PAR1" + b"\0" * 100, "begins with|binary"),
+        (b"PAR1" + b"\0" * 100, "is a Parquet table|that is damaged"),
     ],
 )
 def test_what_nobody_knows_is_listed(tmp_path, content, appearance):
