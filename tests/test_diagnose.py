@@ -55,6 +55,17 @@ def test_data_that_no_rule_reads_are_no_clean_bill(tmp_path):
     assert "Nothing found" not in result.output
 
 
+def test_traces_without_gpu_work_are_told_why_no_rule_ran(tmp_path):
+    host = {"ph": "X", "pid": 1, "tid": 1, "ts": 1, "dur": 5}
+    gloo = host | {"name": "gloo:all_reduce", "cat": "user_annotation"}
+    for rank, rows in enumerate([[host | {"name": "aten::mm", "cat": "cpu_op"}, gloo], []]):
+        (tmp_path / f"rank{rank}.json").write_text(json.dumps({"traceEvents": rows}))
+    shown = " ".join(run(tmp_path, code=2).stdout.split())
+    assert "no GPU work, events of the host only; record the trace with GPU activities" in shown
+    assert "collectives on the CPU (gloo, MPI or UCC), whose waits are not computed" in shown
+    assert "no event with a duration: the profiler was not recording" in shown
+
+
 def test_scripts_get_the_same_findings_as_json(fleet_demo):
     answer = json.loads(run(fleet_demo / "traces", "--json", code=1).stdout)
     assert {row["rule"] for row in answer["findings"]} >= {"straggler", "exposed_communication"}

@@ -131,8 +131,7 @@ def _print(found: Findings, bundle: Bundle, paths: list[Path], top: int) -> None
     typer.echo(f"Read: {plain(_held(bundle))}")
     if bundle.is_synthetic:
         typer.echo(_SYNTHETIC)
-    for what in _not_read(bundle.quality):
-        tell(what)
+    _tell_of_quality(bundle.quality, width)
     count = len(found.findings)
     asked = int((found.rules["state"] != "no data").sum())
     if not asked:
@@ -184,10 +183,18 @@ def _with_count(text: str, count: int) -> str:
     return text.format(f"{count:,}").removesuffix("s" if count == 1 else "\0")
 
 
-def _not_read(quality: pd.DataFrame | None) -> list[str]:
-    """Return what could not be read, as a message each."""
+def _tell_of_quality(quality: pd.DataFrame | None, width: int) -> None:
+    """Tell of what could not be read, and of traces that leave rules nothing to work on."""
     if quality is None:
-        return []
+        return
+    for what in _not_read(quality):
+        tell(what)
+    for what in _without_work(quality):
+        typer.echo(_wrapped("traces", what, width, indent=0))
+
+
+def _not_read(quality: pd.DataFrame) -> list[str]:
+    """Return what could not be read, as a message each."""
     rows = quality[quality["finding"] == "dropped"]
     # What is said of many files is said once.
     reasons = rows["what"].where(~rows["what"].str.startswith(_UNKNOWN), _UNKNOWN)
@@ -200,6 +207,17 @@ def _not_read(quality: pd.DataFrame | None) -> list[str]:
         more > 0
     )
     return [say(f"not read: {text}") for text in told]
+
+
+def _without_work(quality: pd.DataFrame) -> list[str]:
+    """Return why rules about traces have nothing to work on."""
+    from workbench._shared.kernel_kinds import NO_GPU_WORK, NOTHING_LASTS, ON_CPU
+
+    rows = quality[quality["what"].str.startswith((NO_GPU_WORK, NOTHING_LASTS, ON_CPU))]
+    return [
+        f"{what} ({_named(same['source'].tolist())})"
+        for what, same in rows.groupby("what", sort=False)
+    ]
 
 
 def _named(sources: list[str], most: int = 3) -> str:
@@ -361,7 +379,7 @@ class _Runs(Mapping[str, Any]):
 
         bundle = load.bundle(self.paths[name], **self.options)
         self.is_synthetic |= bundle.is_synthetic
-        for text in _not_read(bundle.quality):
+        for text in [] if bundle.quality is None else _not_read(bundle.quality):
             tell(text)
         return bundle
 

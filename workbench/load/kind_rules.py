@@ -14,7 +14,7 @@ from workbench.load._failures.formats.failure_table import names_failures
 from workbench.load._failures.formats.registry import looks_like_a_log, looks_like_a_trace
 from workbench.load._failures.lifetimes import names_lifetimes
 from workbench.load._files.archive import Source
-from workbench.load._files.tables import header_of, keys_of
+from workbench.load._files.tables import header_of, keys_of, parquet_schema
 from workbench.load._files.wanted import FAILURE_LOGS, TRACES
 from workbench.load._fleet import job_events as _job_events
 from workbench.load._fleet import job_megatron as _job_megatron
@@ -27,7 +27,7 @@ from workbench.load._imbalance.document_lengths import looks_like_lengths
 from workbench.load._imbalance.job_operations import names_operations
 from workbench.load._power.formats.registry import power_format_of
 from workbench.load._power.formats.table.layout import time_column
-from workbench.load._pvf.formats.own_tables import is_exhaustive, parquet_schema
+from workbench.load._pvf.formats.own_tables import is_exhaustive
 from workbench.load._pvf.reader import looks_like_injections
 from workbench.load._pvf.records import names_records
 from workbench.load._traces import parquet
@@ -162,7 +162,9 @@ def is_failure_log(sample: Sample, kinds: Set[str]) -> bool:
 def is_job_log(sample: Sample, kinds: Set[str]) -> bool:
     """Recognise a log of steps; one logger may write them beside what they draw."""
     if "power logs" in kinds:
-        return _job_table.looks_like(sample.head)
+        return _job_table.are_steps(sample.names)
+    if sample.schema is not None:
+        return not kinds and _job_table.are_steps(sample.names)
     is_scalars = _job_scalars.looks_like(sample.head, sample.source.label)
     if is_scalars or _job_mllog.looks_like(sample.head):
         return True

@@ -208,3 +208,9 @@ def test_own_files_that_say_they_are_synthetic_are_believed(trace_file):
     files = [trace_file([event("a", 1)], name=f"rank{n}.json", synthetic=n == 1) for n in range(2)]
     assert load.traces(files).is_synthetic
     assert not load.traces(files[0]).is_synthetic
+
+
+def test_a_cache_that_is_no_folder_is_refused(trace_file):
+    for door in (load.traces, load.rank_files):
+        with pytest.raises(TypeError, match=r"cache must be a folder, or None.*; got False"):
+            door(trace_file([event("a", 1)]), cache=False)

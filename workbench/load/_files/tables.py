@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from workbench.errors import LoadError
@@ -370,7 +371,7 @@ def _text(value: Any) -> str | None:
     return value if isinstance(value, str) else repr(value)
 
 
-_PARQUET_MAGIC = b"PAR1"
+PARQUET_MAGIC = b"PAR1"
 # In the metadata of a Parquet file, as in those of traces and dumps.
 _SYNTHETIC = (b"synthetic", b"true")
 _TABLE = "Parquet or CSV"
@@ -418,9 +419,9 @@ def parquet_in(path: str | Path) -> Path | io.BytesIO | None:
     path = Path(path)
     if path.is_file():
         with path.open("rb") as file:
-            if file.read(4) == _PARQUET_MAGIC:
+            if file.read(4) == PARQUET_MAGIC:
                 return path
-        if Source(shown(path), path).head(4) != _PARQUET_MAGIC:
+        if Source(shown(path), path).head(4) != PARQUET_MAGIC:
             return None
     return whole_file(path)
 
@@ -433,6 +434,41 @@ def random_access(source: Source) -> Path | io.BytesIO:
                 return source.path
     with source.open() as stream:
         return io.BytesIO(stream.read())
+
+
+def parquet_schema(source: Source) -> pa.Schema:
+    """Return the columns of a Parquet file, and what is noted beside them, wherever it lies."""
+    with opened_parquet(source) as file:
+        return file.schema_arrow
+
+
+def opened_parquet(source: Source) -> pq.ParquetFile:
+    content = random_access(source)
+    # Mapped, a file is not copied to memory as a whole; a packed one has to be.
+    # Without the check of pages a flipped byte comes back as another number.
+    is_mapped = isinstance(content, Path)
+    return pq.ParquetFile(content, memory_map=is_mapped, page_checksum_verification=True)
+
+
+def parquet_texts(source: Source) -> pd.DataFrame:
+    """Read a Parquet file as text, as a CSV file is read; its index are rows from 1.
+
+    Columns that hold lists or objects are left out, as such cells of JSON are.
+    """
+    try:
+        with opened_parquet(source) as file:
+            table = file.read()
+    except DAMAGE as error:
+        raise unreadable(source.label, error, "Parquet") from error
+    texts = {}
+    for name, column in zip(table.column_names, table.columns, strict=True):
+        try:
+            texts[name] = column.cast(pa.string()).to_pandas()
+        except (pa.ArrowNotImplementedError, pa.ArrowInvalid):
+            continue
+    frame = pd.DataFrame(texts, index=pd.RangeIndex(table.num_rows)).astype(_TEXT)
+    frame.index += 1
+    return frame
 
 
 def read_parquet(path: str | Path) -> pd.DataFrame | None:
@@ -508,7 +544,7 @@ def last_line(path: Path) -> bytes:
 def _tail(path: Path) -> bytes:
     with path.open("rb") as file:
         head = file.read(16)
-        if head.startswith(_PARQUET_MAGIC):
+        if head.startswith(PARQUET_MAGIC):
             return b""  # no lines, and it cannot be read without its end
         if not is_packed(head):
             file.seek(max(file.seek(0, os.SEEK_END) - _TAIL_BYTES, 0))

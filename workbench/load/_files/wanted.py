@@ -106,14 +106,15 @@ def _no_result(base: str, _head: bytes) -> str:
     return _NO_RESULT if is_none else ""
 
 
-def _no_power(base: str, head: bytes) -> str:
+def _no_log_and_no_table(base: str, head: bytes) -> str:
     return "" if base.endswith(".parquet") else _no_log(base, head)
 
 
 TRACES = Wanted("trace file", _no_trace)
 FAILURE_LOGS = Wanted("failure log", _no_log)
 INJECTIONS = Wanted("injection result", _no_result)
-POWER_LOGS = Wanted("power log", _no_power)
+POWER_LOGS = Wanted("power log", _no_log_and_no_table)
+JOB_LOGS = Wanted("job log", _no_log_and_no_table)
 LOGS_AND_INJECTIONS = Wanted(
     "trace, log, dump or table of a known kind",
     lambda base, head: _no_log(base, head) and _no_result(base, head),

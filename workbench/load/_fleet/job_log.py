@@ -14,7 +14,7 @@ from workbench.load._files.archive import Paths, Source, shown_all, survey
 from workbench.load._files.findings import Dropped, Finding, guarded, listed, quality_frame
 from workbench.load._files.stored import stored_tables
 from workbench.load._files.time import checked
-from workbench.load._files.wanted import FAILURE_LOGS, appearance
+from workbench.load._files.wanted import JOB_LOGS, appearance
 from workbench.load._fleet import (
     job_events,
     job_megatron,
@@ -54,8 +54,9 @@ def job_log(
     Steps are what power and energy are laid beside: joules per step, per token, and what was
     drawn while nothing was learnt. Supported are results of MLPerf Training (MLLOG), logs of
     Megatron-LM, JSON events of a training script (``start``, ``step``, ``checkpoint_start``,
-    ``interrupt``, ...), event files of TensorBoard, metrics of MLflow, and tables of steps, CSV or
-    JSON objects, such as histories of Weights & Biases. Formats are recognised by content.
+    ``interrupt``, ...), event files of TensorBoard, metrics of MLflow, and tables of steps (CSV,
+    JSON objects or Parquet), such as histories of Weights & Biases. Formats are recognised by
+    content.
 
     Parameters
     ----------
@@ -109,7 +110,7 @@ def job_log(
 
 
 def _read_all(path: Paths, options: JobGiven, *, progress: bool) -> JobLog:
-    files = survey(path, wanted=FAILURE_LOGS)
+    files = survey(path, wanted=JOB_LOGS)
     findings = [remark.row for remark in files.remarks]
     logs: list[JobPart] = []
     runs: dict[str, list[Source]] = {}
@@ -165,7 +166,7 @@ def _read(source: Source, options: JobGiven, findings: list[Finding]) -> list[Jo
     if head.startswith(job_scalars.WANDB_MAGIC):
         msg = f"{source.label}: {job_scalars.WANDB_ADVICE}"
         raise LoadError(msg)
-    if options.columns and job_table.looks_like(head, dict(options.columns)):
+    if job_table.of_caller_or_parquet(source, head, dict(options.columns)):
         return [job_table.read_job(source, options)]
     # The plain table comes last: it may hold columns of any name.
     for form in FORMATS:

@@ -1,4 +1,4 @@
-"""A table of training steps that somebody keeps: CSV, or JSON objects, columns found by name."""
+"""A table of training steps: CSV, JSON objects or Parquet, its columns found by name."""
 
 from __future__ import annotations
 
@@ -7,8 +7,16 @@ import pandas as pd
 
 from workbench.errors import LoadError
 from workbench.load._files.archive import Source
-from workbench.load._files.findings import Findings
-from workbench.load._files.tables import csv_table, header_of, json_table, keys_of
+from workbench.load._files.findings import Findings, guarded
+from workbench.load._files.tables import (
+    PARQUET_MAGIC,
+    csv_table,
+    header_of,
+    json_table,
+    keys_of,
+    parquet_schema,
+    parquet_texts,
+)
 from workbench.load._files.time import utc_ns
 from workbench.load._fleet.job_part import (
     NAMES,
@@ -40,7 +48,18 @@ _ONE_METRIC = ("key", "value", "step")
 
 def looks_like(head: bytes, columns: dict[str, str] | None = None) -> bool:
     """Recognise a header, or a first object, with a stamp, and a step or its duration in a unit."""
-    names = header_of(head) or keys_of(head)
+    return are_steps(header_of(head) or keys_of(head), columns)
+
+
+def of_caller_or_parquet(source: Source, head: bytes, columns: dict[str, str]) -> bool:
+    """Recognise a table that no other format of job logs may be asked for."""
+    if not head.startswith(PARQUET_MAGIC):
+        return bool(columns) and looks_like(head, columns)
+    with guarded(source.label):
+        return are_steps(parquet_schema(source).names, columns)
+
+
+def are_steps(names: list[str], columns: dict[str, str] | None = None) -> bool:
     if columns:
         return bool(names) and set(columns.values()) <= set(names)
     meanings = columns_of(names)
@@ -50,10 +69,9 @@ def looks_like(head: bytes, columns: dict[str, str] | None = None) -> bool:
 
 def read_job(source: Source, options: JobGiven) -> JobPart:
     findings = Findings(source.label)
-    is_json = not header_of(source.head(1 << 16))
-    raw = (json_table if is_json else csv_table)(source, findings)
+    raw, noun = _texts(source, findings)
     meanings = _found(raw, options, source.label)
-    steps = _Cells(raw, findings, "record" if is_json else "line")
+    steps = _Cells(raw, findings, noun)
     table = pd.DataFrame({"line": raw.index.to_numpy()}, index=raw.index)
     for name, kind in (("step", "step"), ("attempt", "attempt"), ("token_count", "tokens")):
         table[name] = steps.whole(meanings.get(kind))
@@ -75,6 +93,16 @@ def read_job(source: Source, options: JobGiven) -> JobPart:
         table["attempt"] = table["attempt"] + max(0, 1 - int(table["attempt"].min()))
     says_attempt = "attempt" in meanings
     return JobPart(whole_steps(table, findings), span_rows([], ""), findings, says_attempt)
+
+
+def _texts(source: Source, findings: Findings) -> tuple[pd.DataFrame, str]:
+    """Read a table as text, and say what its index counts."""
+    head = source.head(1 << 16)
+    if head.startswith(PARQUET_MAGIC):
+        return parquet_texts(source), "row"
+    if header_of(head):
+        return csv_table(source, findings), "line"
+    return json_table(source, findings), "record"
 
 
 def _found(raw: pd.DataFrame, options: JobGiven, label: str) -> dict[str, tuple[str, str]]:

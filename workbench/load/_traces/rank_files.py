@@ -29,6 +29,7 @@ from workbench.load._traces.reader import (
     RankReader,
     assemble,
     by_format,
+    cache_folder,
     joined_sets,
 )
 from workbench.load._traces.rocm.rocpd import rocpd_ranks
@@ -253,8 +254,7 @@ def rank_files(  # noqa: PLR0913 - the options of load.traces
         reason = f"{other}: read by load.traces only"
         findings += [(one.label, "skipped by design", reason, 1, None) for one in passed_over]
     own_rules = read_rules(rules) if isinstance(rules, str | Path) else rules
-    kept = None if cache is None else Path(cache)
-    reader = RankReader(tuple(args), own_rules, engine, kept, format=name)
+    reader = RankReader(tuple(args), own_rules, engine, cache_folder(cache), format=name)
     heads_of = {"kineto": _heads, "parquet": _stored_heads}
     heads_of |= {database: partial(_heads_of_processes, database) for database in _RANKS_OF}
     heads = heads_of.get(name, _heads_without_rank)(sources, dropped)

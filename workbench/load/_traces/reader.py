@@ -16,7 +16,15 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from workbench._shared.kernel_kinds import KINDS, SHIPPED_RULES, read_rules
+from workbench._shared.kernel_kinds import (
+    KINDS,
+    NO_GPU_WORK,
+    NOTHING_LASTS,
+    ON_CPU,
+    SHIPPED_RULES,
+    SWITCH_ON,
+    read_rules,
+)
 from workbench._shared.progress import progress as progress_bar
 from workbench._shared.rank_sets import processes_for, remarks_on_set
 from workbench._shared.writing import write_whole
@@ -84,6 +92,8 @@ _PIECE_ROWS = 1 << 16
 # As `add_metadata` of PyTorch and other writers spell it.
 _HOST_KEYS, _MOST_HOST_NAME = ("hostname", "host_name", "host"), 255
 _FORM = re.compile(r"\.(?:db|json|pftrace)(?:\.\w{2,4})?$", re.IGNORECASE)
+# As PyTorch names the collectives that its backends without streams run.
+_ON_CPU = ("gloo:", "mpi:", "ucc:")
 _UTF16 = "is UTF-16, no trace is; convert it: iconv -f UTF-16 -t UTF-8"
 
 
@@ -161,7 +171,7 @@ def traces(  # noqa: PLR0913 - the entry point
     own_rules = read_rules(rules) if isinstance(rules, str | Path) else rules
     sources, findings = by_format(path, files, dropped)
     loaded = []
-    reader = RankReader(tuple(args), own_rules, engine, None if cache is None else Path(cache))
+    reader = RankReader(tuple(args), own_rules, engine, cache_folder(cache))
     if ranks := _profiles(sources, reader, dropped, window, progress=progress):
         with guarded(shown_all(path)):
             whole = assemble(ranked(ranks, rank, window), own_rules)
@@ -177,6 +187,13 @@ def traces(  # noqa: PLR0913 - the entry point
     if not (rows := [*findings, *dropped.rows]):
         return trace
     return replace(trace, quality=QUALITY.joined([trace.quality, quality_frame(rows)]))
+
+
+def cache_folder(cache: object) -> Path | None:
+    if cache is not None and not isinstance(cache, str | Path):
+        msg = f"cache must be a folder, or None, which keeps nothing; got {cache!r}"
+        raise TypeError(msg)
+    return None if cache is None else Path(cache)
 
 
 def by_format(
@@ -259,7 +276,30 @@ def assemble(
         steps=STEPS.joined(group.steps for group in groups),
     )  # fmt: skip
     of_files = [finding for _, _, file in numbered for finding in file.findings]
+    of_files += _host_only([file for _, _, file in numbered], events, sizes)
     return replace(trace, quality=quality_frame(of_files + assumed + _set_findings(trace)))
+
+
+def _host_only(
+    files: Sequence[RankTables | RawRank], events: pd.DataFrame, sizes: Sequence[int]
+) -> list[Finding]:
+    """Say of each file why analyses of the GPU have nothing to work on."""
+    is_work = events["kind"].cat.codes.to_numpy() >= 0
+    lasts = events["dur_ns"].to_numpy() > 0
+    name = events["name"].cat
+    of_cpu = [code for code, text in enumerate(name.categories) if text.startswith(_ON_CPU)]
+    on_cpu = np.isin(name.codes, of_cpu) if of_cpu else np.zeros(0, bool)
+    findings: list[Finding] = []
+    ends = np.cumsum([0, *sizes]).tolist()
+    for file, start, end in zip(files, ends, ends[1:], strict=False):
+        if not lasts[start:end].any():
+            findings.append((file.label, "suspicious", NOTHING_LASTS, 1, None))
+        elif not is_work[start:end].any():
+            remedy = f"; {SWITCH_ON}" if file.format == "kineto" else ""
+            findings.append((file.label, "noted", NO_GPU_WORK + remedy, 1, None))
+        if count := int(on_cpu[start:end].sum()):
+            findings.append((file.label, "noted", ON_CPU, count, None))
+    return findings
 
 
 def _groups(files: Sequence[RankTables | RawRank]) -> Iterator[list[RankTables | RawRank]]:

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from pathlib import Path
 
 import pandas as pd
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from workbench.errors import LoadError
 from workbench.load._files.archive import Source
 from workbench.load._files.findings import Findings, Row
 from workbench.load._files.stream import DamagedError
-from workbench.load._files.tables import random_access
+from workbench.load._files.tables import opened_parquet, parquet_schema
 from workbench.load._pvf.columns import Cells, converted, header_of, text_table
 from workbench.load._pvf.part import TABLES, InjectionFile, InjectionPart, folder, note_columns
 from workbench.tables import Column
@@ -168,7 +166,7 @@ def _renamed(table: pa.Table, source: Source) -> pa.Table:
 
 def _parquet(source: Source, findings: Findings) -> tuple[pa.Table, dict[str, list[str]]]:
     try:
-        with _opened(source) as file:
+        with opened_parquet(source) as file:
             table = file.read()
     except (pa.ArrowException, OSError) as error:
         msg = f"{source.label}: cannot be read as Parquet ({str(error)[:200]}); get it again"
@@ -190,18 +188,6 @@ def is_exhaustive(source: Source, head: bytes) -> bool:
         return EXHAUSTIVE_METADATA in (parquet_schema(source).metadata or {})
     except (pa.ArrowException, OSError):
         return False
-
-
-def parquet_schema(source: Source) -> pa.Schema:
-    """Return the columns of a Parquet file, and what is noted beside them, wherever it lies."""
-    with _opened(source) as file:
-        return file.schema_arrow
-
-
-def _opened(source: Source) -> pq.ParquetFile:
-    content = random_access(source)
-    # Mapped, a file is not copied to memory as a whole; a packed one has to be.
-    return pq.ParquetFile(content, memory_map=isinstance(content, Path))
 
 
 def _json_keys(head: bytes) -> list[str]:
