@@ -9,7 +9,7 @@ import os
 import socket
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
 from workbench.errors import MissingExtraError, WorkbenchError
@@ -47,6 +47,29 @@ def on_cluster(
             client.run(_hold_memory, hold=False, on_error="ignore")
 
 
+def batches_on_cluster(
+    client: Any,
+    function: Callable[[Sequence[Item]], Sequence[Result | Exception]],
+    batches: Iterable[Sequence[Item]],
+) -> Iterator[tuple[Item, Result | Exception]]:
+    """Run ``function`` on several items at a time; it returns a result for each.
+
+    Of a batch that kills its workers each item is tried alone, so that one error is in place of the
+    result of one item.
+    """
+    alone: list[Sequence[Item]] = []
+    for batch, results in on_cluster(client, function, batches):
+        if not isinstance(results, Exception):
+            yield from zip(batch, results, strict=True)
+        elif len(batch) == 1:
+            yield batch[0], results
+        else:
+            alone += [(item,) for item in batch]
+    if alone:
+        for (item,), results in on_cluster(client, function, alone):
+            yield item, results if isinstance(results, Exception) else results[0]
+
+
 def _results(
     client: Any,
     distributed: Any,
@@ -69,7 +92,8 @@ def _results(
     # A task that waits at a worker which dies is suspected as well, so each is tried alone.
     for item, result in _in_flight(client, distributed, submit, suspects, 1):
         if isinstance(result, distributed.KilledWorker):
-            shown = getattr(item, "label", item)
+            first = item[0] if isinstance(item, tuple) and item else item
+            shown = getattr(first, "label", item)
             yield item, WorkbenchError(f"{shown}: its workers died, of memory perhaps ({result})")
         else:
             yield item, result

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import pandas as pd
 
-from workbench._shared.cluster import missing_on_worker, on_cluster
+from workbench._shared.cluster import batches_on_cluster, missing_on_worker
 from workbench.errors import WorkbenchError
 from workbench.tables import QUALITY, RANKS, RankFile, RankFiles, Trace
 
@@ -25,6 +25,9 @@ MOST_RANKS = 15
 # Two worker processes take a second of processor time before they read, and as long to answer; the
 # table of a file that is read in one of them is made, sent and joined apart.
 _PARALLEL_FROM_S, _OWN_TABLE_S = 2.0, 0.01
+# A task costs Dask some milliseconds, a rank of a few megabytes not many more. Enough tasks are
+# left for the last ones to end at about the same time.
+_MOST_PER_TASK, _TASKS_PER_THREAD = 8, 8
 # What one process loads and analyses, of content that is not packed.
 _ANALYSED_BYTES_PER_S = 160e6
 
@@ -117,10 +120,7 @@ def over_ranks(
         if files.needs_one_pass:
             msg = "members of a tar.gz are read in one pass; unpack the archive for a cluster"
             raise WorkbenchError(msg)
-        run_one = partial(_of_file, function=function, is_worker=True)
-        # The largest first: no worker begins with it when the others are done.
-        largest = sorted(files, key=lambda file: file.size_bytes, reverse=True)
-        yield from on_cluster(client, run_one, largest)
+        yield from _on_workers(files, function, client)
     elif workers > 1:
         from joblib import Parallel, delayed
 
@@ -139,6 +139,24 @@ def processes_for(count: int, expected_s: float, asked: int | None = None) -> in
         return max(asked, 1)
     is_worth_it = expected_s >= max(_PARALLEL_FROM_S, count * _OWN_TABLE_S)
     return max(1, min(count, os.cpu_count() or 1)) if is_worth_it else 1
+
+
+def _on_workers(
+    files: RankFiles, function: Callable[[Trace], Result], client: Any
+) -> Iterator[tuple[RankFile, Result | Exception]]:
+    run = partial(_of_batch, function=function)
+    # The largest first: no worker begins with it when the others are done.
+    largest = sorted(files, key=lambda file: file.size_bytes, reverse=True)
+    threads = max(sum(client.nthreads().values()), 1)
+    size = max(1, min(_MOST_PER_TASK, len(files) // (_TASKS_PER_THREAD * threads)))
+    batches = [tuple(largest[at : at + size]) for at in range(0, len(largest), size)]
+    yield from batches_on_cluster(client, run, batches)
+
+
+def _of_batch(
+    files: Sequence[RankFile], *, function: Callable[[Trace], Result]
+) -> list[Result | Exception]:
+    return [_of_file(file, function, is_worker=True) for file in files]
 
 
 # An error must not end the process that reads other files.

@@ -8,7 +8,6 @@ import platform
 import sys
 import tarfile
 import threading
-import time
 import weakref
 from functools import partial
 from pathlib import Path
@@ -22,7 +21,7 @@ from pandas.testing import assert_frame_equal
 
 from tests.load.conftest import launched
 from workbench import analyze, load
-from workbench._shared import cluster
+from workbench._shared import cluster, rank_sets
 from workbench._shared.cluster import on_cluster
 from workbench.analyze._traces.by_rank import _stacked
 from workbench.errors import LoadError, WorkbenchError
@@ -325,7 +324,10 @@ def test_a_rank_whose_worker_dies_is_run_by_another(eight, client, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_rank_that_kills_its_workers_is_a_row(eight, client):
+@pytest.mark.parametrize("tasks", [1, 8])
+def test_a_rank_that_kills_its_workers_is_a_row(tasks, eight, client, monkeypatch):
+    monkeypatch.setattr(rank_sets, "_TASKS_PER_THREAD", tasks)
+
     @analyze.per_rank
     def deadly(events):
         if events["rank"].iloc[0] == 5:
@@ -407,26 +409,32 @@ def test_tasks_use_the_pages_of_the_tasks_before(client):
     assert not any(client.run(lambda: "numba" in sys.modules).values())
 
 
-@pytest.mark.slow
-def test_the_largest_file_is_begun_first(eight, client, tmp_path):
-    begun = tmp_path / "begun"
-    begun.mkdir()
+def test_files_travel_together_the_largest_first(eight, monkeypatch):
+    seen = []
 
-    @analyze.per_rank
-    def noted(events):
-        (begun / f"{time.monotonic_ns():020d}-{events['rank'].iloc[0]}").touch()
-        return events[["rank"]].head(1)
+    def here(_client, function, batches):
+        for batch in batches:
+            seen.append([file.rank for file in batch])
+            yield from zip(batch, function(batch), strict=True)
 
+    class TwoThreads:
+        nthreads = staticmethod(lambda: {"a": 1, "b": 1})
+
+    monkeypatch.setattr(rank_sets, "batches_on_cluster", here)
     large = eight / "7.json.gz"
     held = json.loads(gzip.decompress(large.read_bytes()))
     large.unlink()
     held["unused"] = os.urandom(1 << 16).hex()
     large.write_bytes(gzip.compress(json.dumps(held).encode()))
-    tables = analyze.by_rank(load.rank_files(eight), [noted], client=client, progress=False)
-    assert tables["noted"]["rank"].tolist() == list(range(8))
-    order = [int(path.name.rpartition("-")[2]) for path in sorted(begun.iterdir())]
-    # Two workers begin at once.
-    assert 7 in order[:2]
+    files = load.rank_files(eight)
+    whole = analyze.by_rank(files, [analyze.kernels], progress=False)
+    for tasks, sizes in ((8, [1] * 8), (1, [4, 4])):
+        monkeypatch.setattr(rank_sets, "_TASKS_PER_THREAD", tasks)
+        seen.clear()
+        spread = analyze.by_rank(files, [analyze.kernels], client=TwoThreads(), progress=False)
+        assert [len(batch) for batch in seen] == sizes
+        assert seen[0][0] == 7
+        assert_frame_equal(spread["kernels"], whole["kernels"])
 
 
 columns_of_a_rank = st.fixed_dictionaries(

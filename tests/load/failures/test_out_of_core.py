@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from pandas.testing import assert_frame_equal
 
 from workbench import load
-from workbench._shared.cluster import on_cluster
+from workbench._shared.cluster import batches_on_cluster
 from workbench.errors import LoadError, WorkbenchError
 from workbench.load._failures import reader
 from workbench.load._failures.formats import kernel_log
@@ -184,9 +184,9 @@ def test_a_log_that_kills_its_workers_is_a_row(nodes, two_workers):
 def test_a_log_that_a_worker_does_not_see_is_a_row(nodes, two_workers, monkeypatch):
     def vanishing(*args):
         (nodes / "node03.log").unlink(missing_ok=True)
-        yield from on_cluster(*args)
+        yield from batches_on_cluster(*args)
 
-    monkeypatch.setattr(reader, "on_cluster", vanishing)
+    monkeypatch.setattr(reader, "batches_on_cluster", vanishing)
     log = load.failures(nodes, node=BY_NAME, client=two_workers, progress=False)
     gone = log.quality.query("finding == 'dropped'")["what"]
     assert gone.str.contains("not found on worker").tolist() == [True]

@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 import numpy as np
 import pandas as pd
 
-from workbench._shared.cluster import missing_on_worker, on_cluster
+from workbench._shared.cluster import batches_on_cluster, missing_on_worker
 from workbench._shared.follow_ons import is_told_as_alone
 from workbench._shared.incidents import at_once, fold
 from workbench._shared.progress import progress as progress_bar
@@ -206,17 +206,12 @@ def _each(
     if any(source.place is not None and source.place.layer == "gzip" for source in sources):
         msg = "members of a tar.gz are read in one pass; unpack the archive for a cluster"
         raise WorkbenchError(msg)
-    at_worker, alone = partial(_at_worker, read=read, folder=Path.cwd()), list[_Task]()
-    for task, results in on_cluster(client, at_worker, _tasks(sources)):
-        if isinstance(results, Exception):
-            alone += [(source,) for source in task]  # one of them killed the workers that read it
+    at_worker = partial(_at_worker, read=read, folder=Path.cwd())
+    for source, answer in batches_on_cluster(client, at_worker, _tasks(sources)):
+        if isinstance(answer, Exception):
+            yield source, _Read(errors=[(source.label, answer)])
         else:
-            yield from zip(task, results, strict=True)
-    for (source,), results in on_cluster(client, at_worker, alone):
-        if isinstance(results, Exception):
-            yield source, _Read(errors=[(source.label, results)])
-        else:
-            yield source, results[0]
+            yield source, answer
 
 
 def _tasks(sources: Sequence[Source]) -> Iterator[_Task]:
