@@ -94,6 +94,8 @@ def columns(text: str) -> dict[str, Column]:
 
 def _as(values: pd.Series, dtype: Any) -> pd.Series:
     r"""Convert a column; half characters, which no table can hold, are written like \ud800."""
+    if values.dtype == dtype:
+        return values
     try:
         return values.astype(dtype)
     except UnicodeEncodeError:
@@ -157,12 +159,14 @@ class Table:
         # pandas 2 would turn a missing text into the text 'None' if requested 'str'.
         dtypes: dict[str, Any] = {name: column.dtype for name, column in self.columns.items()}
         text = pd.Series([""]).dtype
+        # Of arrays, whose index is known: that of columns would be compared with one another.
         return pd.DataFrame(
             {
-                name: _as(frame[name], text if d == "str" else d)
+                name: _as(frame[name], text if d == "str" else d).array
                 for name, d in dtypes.items()
                 if name in frame or not self.columns[name].optional
-            }
+            },
+            index=frame.index,
         )
 
     def of(self, rows: Any) -> pd.DataFrame:
