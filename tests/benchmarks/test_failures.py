@@ -12,7 +12,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @pytest.mark.slow
 def test_the_benchmark_runs_and_writes_its_table(tmp_path):
-    small = ["--rounds", "1", "--lines", "5000", "--large-gb", "0.001"]
+    small = ["--rounds", "1", "--lines", "5000", "--large-gb", "0.001", "--fleet-gb", "0.1", "0.2"]
     done = subprocess.run(
         [sys.executable, "benchmarks/failures.py", *small, "--out", tmp_path],
         cwd=ROOT, capture_output=True, text=True, check=True,

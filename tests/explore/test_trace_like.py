@@ -30,5 +30,4 @@ def test_more_ranks_are_drawn_and_compute_takes_longer(explorer, title):
     assert share() > before
     explorer.controls["communication"].value = 4.0
     assert share() == pytest.approx(before, abs=2)
-    explorer.controls["repeats"].value = 2.0
     assert explorer.message.value == ""

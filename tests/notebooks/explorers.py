@@ -25,12 +25,15 @@ def screen(explorer):
 
 
 def answers(explorer):
-    """Move the controls one after the other; say which of them changed the screen."""
-    changed = {}
+    """Move the controls one after the other, then back; say which of them changed the screen."""
+    changed, start = {}, {name: control.value for name, control in explorer.controls.items()}
     for name, control in explorer.controls.items():
         before = screen(explorer)
         move(control)
         changed[name] = screen(explorer) != before
+    # The outputs of the notebook follow, and are compared with the published ones.
+    for name, value in start.items():
+        explorer.controls[name].value = value
     return changed
 
 

@@ -1,6 +1,8 @@
 """Notebooks as a newcomer runs them: offline, with nothing but the bundled data."""
 
+import copy
 import csv
+import importlib
 import json
 import re
 import time
@@ -11,10 +13,12 @@ import pytest
 from nbformat.v4 import new_code_cell
 
 from tests.browser.controls import KINDS_OF_CONTROLS
+from tests.notebooks.conftest import ON_BUNDLED_DATA
 from workbench import datasets
 from workbench.share import _execute, _normalise, _snapshot
 from workbench.share.bundle import PLOTLY_MIME, title_of
 
+publish = importlib.import_module("workbench.share.publish")
 ROOT = Path(__file__).resolve().parents[2]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 # What a notebook displayed is in Out of its kernel, explorers with their controls.
@@ -41,6 +45,7 @@ def run(request, tmp_path_factory):
         _execute.execute(notebook, request.param, timeout_s=300, show_progress=False)
         seconds = time.monotonic() - start
     moved = json.loads(notebook.cells.pop().outputs[0].text)
+    moved["published"] = publish.difference(copy.deepcopy(notebook), request.param)
     _normalise.without_progress(notebook)
     _snapshot.add_pictures(notebook, lambda _figure: "<svg></svg>")
     return request.param.stem, notebook, seconds - moved["seconds"], moved
@@ -65,6 +70,11 @@ def test_it_shows_as_much_as_the_published_one(run):
     assert len(figures_of(notebook)) == len(figures_of(published)) > 0
     blocks = [o.data.get("text/html", "") for o in outputs_of(notebook) if "data" in o]
     assert any("<figure>" in block for block in blocks)
+
+
+def test_publishing_it_again_changes_nothing_where_bundled_data_are_all_it_shows(run):
+    name, *_, moved = run
+    assert moved["published"] == "" or name not in ON_BUNDLED_DATA
 
 
 def test_it_says_that_the_data_is_synthetic_on_every_figure_of_data(run):

@@ -527,9 +527,10 @@ _TIMES = (
 
 
 def trace_like(profile: TraceProfile, *, source: str = "", synthetic: bool = False) -> Explorer:
-    """Choose steps, ranks, and times of compute and communication; see where a twin spends time.
+    """Choose ranks, and times of compute and communication; see where a twin spends time.
 
-    Starts with one step of as many ranks as the profile was taken from, 16 at most, unchanged.
+    One step of each rank is drawn. Starts with as many ranks as the profile was taken from, 16 at
+    most, unchanged.
 
     Parameters
     ----------
@@ -557,19 +558,18 @@ def trace_like(profile: TraceProfile, *, source: str = "", synthetic: bool = Fal
     start = min(profile.rank_count, 16)
 
     @cache
-    def breakdown(repeats: int, ranks: int, compute: float, communication: float) -> pd.DataFrame:
+    def breakdown(ranks: int, compute: float, communication: float) -> pd.DataFrame:
         change = TwinChange(compute_ratio=compute, communication_ratio=communication)
-        twin = simulate.traces_like(profile, ranks=ranks, repeats=repeats, change=change)
+        twin = simulate.traces_like(profile, ranks=ranks, repeats=1, change=change)
         return analyze.time_breakdown(twin.events)
 
-    def draw(*, repeats: float, ranks: float, compute: float, communication: float) -> go.Figure:
-        rows = breakdown(int(repeats), int(ranks), compute, communication)
+    def draw(*, ranks: float, compute: float, communication: float) -> go.Figure:
+        rows = breakdown(int(ranks), compute, communication)
         return plot.time_breakdown(rows, source=origin, synthetic=True)
 
     ratios = (0.25, 0.5, 1, 2, 4)
     return Explorer(
         draw,
-        repeats=numbers("steps", (1, 2, 4, 8), 1),
         ranks=numbers("ranks", (1, 2, 4, 8, 16), start),
         compute=numbers("compute [times]", ratios, 1),
         communication=numbers("communication [times]", ratios, 1),

@@ -27,7 +27,7 @@ _CHOICES = (
     widgets.ToggleButtons,
 )
 # A slider needs two values; a page of more figures than this opens slowly.
-_FEWEST, _ENOUGH, _HEAVY = 2, 120, 200
+_FEWEST, _ENOUGH, _HEAVY = 2, 60, 160
 # A reference is worth its letters only where the array is longer; the name is known to the script.
 _SHORT_ARRAY, _POOLED = 60, "wbArray"
 _SWITCHES = (widgets.Checkbox, widgets.ToggleButton)

@@ -8,7 +8,7 @@ import math
 import os
 import re
 import stat
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import IO, Any
 
@@ -78,22 +78,35 @@ def publish(
     notebook = _execute.read(path)
     _execute.inject(notebook, parameters or {}, path)
     _execute.execute(notebook, path, timeout_s=timeout_s, show_progress=progress)
-    _normalise.without_progress(notebook)
-    _refuse_messages(notebook, path)
-    _normalise.hide_paths(notebook, path.parent)
-    # Only the presence of a picture matters when files are compared.
-    _snapshot.add_pictures(notebook, (lambda _figure: _DRAWN) if check else svg_of)
-    _snapshot.drop_explorers(notebook)
-    _normalise.normalise(notebook)
-    after = _written(notebook)
     if check:
-        old, new = _masked(before), _masked(after)
-        _forgive_rounding(old, new)
-        return _difference(_written(old), _written(new), path)
+        return difference(notebook, path)
+    after = _published(notebook, path, svg_of)
     _refuse_size(notebook, after, limit_mb, path)
     if after != before:
         _replace(path, after)
     return _difference(before, after, path)
+
+
+def difference(notebook: Any, path: Path) -> str:
+    """Say how a file would change if a notebook that was just run, and is used up, were published.
+
+    Only the presence of a picture matters.
+    """
+    before = path.read_text(encoding="utf-8") if path.is_file() else ""
+    after = _published(notebook, path, lambda _figure: _DRAWN)
+    old, new = _masked(before), _masked(after)
+    _forgive_rounding(old, new)
+    return _difference(_written(old), _written(new), path)
+
+
+def _published(notebook: Any, path: Path, draw: Callable[[Any], str | None]) -> str:
+    _normalise.without_progress(notebook)
+    _refuse_messages(notebook, path)
+    _normalise.hide_paths(notebook, path.parent)
+    _snapshot.add_pictures(notebook, draw)
+    _snapshot.drop_explorers(notebook)
+    _normalise.normalise(notebook)
+    return _written(notebook)
 
 
 # A published page shows no warnings.
