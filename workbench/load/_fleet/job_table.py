@@ -52,7 +52,7 @@ def looks_like(head: bytes, columns: dict[str, str] | None = None) -> bool:
 
 
 def of_caller_or_parquet(source: Source, head: bytes, columns: dict[str, str]) -> bool:
-    """Recognise a table that no other format of job logs may be asked for."""
+    """Recognise a table of named columns, or in Parquet, before other formats are tried."""
     if not head.startswith(PARQUET_MAGIC):
         return bool(columns) and looks_like(head, columns)
     with guarded(source.label):
