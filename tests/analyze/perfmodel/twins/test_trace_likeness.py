@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tests.simulate.traces.profiles import EXPOSED, overlapped
 from tests.simulate.traces.test_traces_like import profiles
-from workbench import analyze, simulate
+from workbench import analyze, load, simulate
 from workbench.analyze import LikenessLimits
 from workbench.analyze._perfmodel.twins.leaks import longest_run, run_by_chance
 from workbench.analyze._perfmodel.twins.likeness import ks_distance
@@ -131,3 +131,12 @@ def test_a_score_that_nothing_can_tell_is_not_checked():
     row = scores(analyze.trace_likeness(one, one), "leak").loc["nearest source / held-out"]
     assert row["verdict"] == "not checked"
     assert pd.isna(row["limit"])
+
+
+def test_a_trace_without_its_host_is_scored(fleet_demo):
+    path = fleet_demo / "traces" / "synthetic_rank_0.pt.trace.json.gz"
+    trace = load.traces(path, progress=False)
+    work = trace.events[trace.events["kind"].notna()].reset_index(drop=True)
+    alone = replace(trace, events=work.assign(launch=pd.array([pd.NA] * len(work), "Int64")))
+    table = analyze.trace_likeness(alone, simulate.traces_like(analyze.trace_profile(alone)))
+    assert scores(table, "behaviour").loc["CPU x0.5", "value"] == 1

@@ -279,7 +279,8 @@ def _replayed(events: pd.DataFrame, graph: ExecutionGraph) -> dict[str, float]:
     for change in _CHANGES:
         # What a trace has none of does not move it.
         values[change.question] = 1.0
-        if change.kind in kinds:
+        has_any = (graph.thread >= 0).any() if change.part == "CPU" else change.kind in kinds
+        if has_any:
             weight = changed_weights(events, graph, [change])[0]
             values[change.question] = float(replay(graph, weight_ns=weight).max()) / whole
     return values
