@@ -139,4 +139,4 @@ def test_a_trace_without_its_host_is_scored(fleet_demo):
     work = trace.events[trace.events["kind"].notna()].reset_index(drop=True)
     alone = replace(trace, events=work.assign(launch=pd.array([pd.NA] * len(work), "Int64")))
     table = analyze.trace_likeness(alone, simulate.traces_like(analyze.trace_profile(alone)))
-    assert scores(table, "behaviour").loc["CPU x0.5", "value"] == 1
+    assert scores(table, "behaviour").loc["CPU x0.5", "value"] == pytest.approx(1)
