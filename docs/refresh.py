@@ -50,19 +50,26 @@ def figure(notebook: Path, name: str) -> str:
     raise LookupError(msg)
 
 
-def with_outputs(text: str) -> str:
-    """Return a page with what its commands print now, run one after the other."""
+def with_outputs(text: str, pages: str = "") -> str:
+    """Return a page with what its commands print now, run one after the other.
+
+    A report of all notebooks prints no more than one of the notebook ``pages``.
+    """
     with tempfile.TemporaryDirectory() as folder:
         # Commands name the bundled data as seen from the root, and write beside it.
         (Path(folder) / "data").symlink_to(ROOT / "data")
         (Path(folder) / "runs").mkdir()
         (Path(folder) / "runs" / "monday").symlink_to(ROOT / "data" / "fleet-demo" / "traces")
-        return CONSOLE.sub(lambda match: _session(match[0], folder), text)
+        return CONSOLE.sub(lambda match: _session(match[0], folder, pages), text)
 
 
-def _session(console: str, folder: str) -> str:
-    commands = re.findall(r"^\$ workbench (.*)$", console, re.MULTILINE)
-    return "".join(f"$ workbench {line}\n{_printed(line.split(), folder)}" for line in commands)
+def _session(console: str, folder: str, pages: str) -> str:
+    printed = []
+    for line in re.findall(r"^\$ workbench (.*)$", console, re.MULTILINE):
+        is_whole = line.startswith("report ") and ".ipynb" not in line
+        shown = _printed([*line.split(), *pages.split()] if is_whole else line.split(), folder)
+        printed.append(f"$ workbench {line}\n{shown}")
+    return "".join(printed)
 
 
 def _printed(arguments: list[str], folder: str) -> str:

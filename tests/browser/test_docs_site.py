@@ -11,8 +11,7 @@ def addresses(site):
     return sorted(path for path in site.rglob("*.html") if "_static" not in path.parts)
 
 
-@pytest.mark.parametrize("width", WIDTHS)
-def test_every_page_opens_without_error_and_fits_its_window(docs_site, opened, width):
+def test_every_page_opens_without_error_and_fits_its_window(docs_site, opened):
     # Pages of notebooks are as in the report, which has tests of its own.
     paths = [path for path in addresses(docs_site) if path.parent.name != "notebooks"]
     troubles = []
@@ -23,11 +22,12 @@ def test_every_page_opens_without_error_and_fits_its_window(docs_site, opened, w
 
     with opened("about:blank") as page:
         page.on("console", note)
-        page.set_viewport_size({"width": width, "height": 900})
         for path in paths:
             page.goto(path.as_uri())
-            if page.evaluate("document.documentElement.scrollWidth") > width:
-                troubles.append((path.name, f"is wider than {width} px"))
+            for width in WIDTHS:
+                page.set_viewport_size({"width": width, "height": 900})
+                if page.evaluate("document.documentElement.scrollWidth") > width:
+                    troubles.append((path.name, f"is wider than {width} px"))
     assert troubles == []
 
 

@@ -167,7 +167,7 @@ def test_a_rank_without_gpu_work_keeps_its_row(make_events):
 
 def test_says_why_there_is_nothing_to_split(make_events):
     events = make_events({"start_ns": 0, "end_ns": 9}, {"start_ns": 2, "end_ns": 3})
-    with pytest.raises(WorkbenchError, match=r"the 2 events of 1 rank are 2 cpu_op\. Record"):
+    with pytest.raises(WorkbenchError, match=r"the 2 events of 1 rank are 2 cpu_op; record"):
         analyze.time_breakdown(events)
     with pytest.raises(WorkbenchError, match="there are no events"):
         analyze.time_breakdown(EVENTS.empty())

@@ -265,5 +265,5 @@ def is_event_list(data):
 @pytest.mark.slow
 def test_damaged_copies_of_real_files_give_the_same_tables(tmp_path, real_data):
     real_data("kineto-hta")
-    for path in mutated_files(int(os.environ.get("MUTATED", "400")), tmp_path):
+    for path in mutated_files(int(os.environ.get("MUTATED", "150")), tmp_path):
         assert_alike(path)
