@@ -25,9 +25,9 @@ MOST_RANKS = 15
 # Two worker processes take a second of processor time before they read, and as long to answer; the
 # table of a file that is read in one of them is made, sent and joined apart.
 _PARALLEL_FROM_S, _OWN_TABLE_S = 2.0, 0.01
-# A task costs Dask some milliseconds, a rank of a few megabytes not many more. Enough tasks are
-# left for the last ones to end at about the same time.
-_MOST_PER_TASK, _TASKS_PER_THREAD = 8, 8
+# A task costs Dask some milliseconds, a rank of a few megabytes not many more. What is left is
+# always enough for several tasks of each thread, so that all threads end at about the same time.
+_MOST_PER_TASK, _TASKS_PER_THREAD = 8, 4
 # What one process loads and analyses, of content that is not packed.
 _ANALYSED_BYTES_PER_S = 160e6
 
@@ -148,9 +148,15 @@ def _on_workers(
     # The largest first: no worker begins with it when the others are done.
     largest = sorted(files, key=lambda file: file.size_bytes, reverse=True)
     threads = max(sum(client.nthreads().values()), 1)
-    size = max(1, min(_MOST_PER_TASK, len(files) // (_TASKS_PER_THREAD * threads)))
-    batches = [tuple(largest[at : at + size]) for at in range(0, len(largest), size)]
-    yield from batches_on_cluster(client, run, batches)
+    yield from batches_on_cluster(client, run, _batches(largest, threads))
+
+
+def _batches(files: Sequence[RankFile], threads: int) -> Iterator[Sequence[RankFile]]:
+    at = 0
+    while at < len(files):
+        size = max(1, min(_MOST_PER_TASK, (len(files) - at) // (_TASKS_PER_THREAD * threads)))
+        yield tuple(files[at : at + size])
+        at += size
 
 
 def _of_batch(

@@ -428,7 +428,7 @@ def test_files_travel_together_the_largest_first(eight, monkeypatch):
     large.write_bytes(gzip.compress(json.dumps(held).encode()))
     files = load.rank_files(eight)
     whole = analyze.by_rank(files, [analyze.kernels], progress=False)
-    for tasks, sizes in ((8, [1] * 8), (1, [4, 4])):
+    for tasks, sizes in ((4, [1] * 8), (1, [4, 2, 1, 1])):
         monkeypatch.setattr(rank_sets, "_TASKS_PER_THREAD", tasks)
         seen.clear()
         spread = analyze.by_rank(files, [analyze.kernels], client=TwoThreads(), progress=False)
