@@ -28,6 +28,8 @@ def test_a_history_in_parquet_is_the_same_log_as_in_csv(tmp_path):
     stored = load.job_log(tmp_path / "history.parquet", progress=False)
     same_steps(stored, load.job_log(tmp_path / "history.csv", progress=False))
     assert stored.steps["end_ns"].tolist()[-1] == 1_767_225_607_750_000_000
+    left = stored.quality[stored.quality["finding"] == "skipped by design"]
+    assert left["where"].tolist() == ["gradients"]
     bundle = load.bundle(tmp_path / "history.parquet", progress=False)
     assert len(bundle.job.steps) == len(stored.steps) == 5
 

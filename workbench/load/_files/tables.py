@@ -372,6 +372,7 @@ def _text(value: Any) -> str | None:
 
 
 PARQUET_MAGIC = b"PAR1"
+_NO_TEXT = "columns of Parquet that hold lists, objects or bytes"
 # In the metadata of a Parquet file, as in those of traces and dumps.
 _SYNTHETIC = (b"synthetic", b"true")
 _TABLE = "Parquet or CSV"
@@ -450,25 +451,23 @@ def opened_parquet(source: Source) -> pq.ParquetFile:
     return pq.ParquetFile(content, memory_map=is_mapped, page_checksum_verification=True)
 
 
-def parquet_texts(source: Source) -> pd.DataFrame:
+def parquet_texts(source: Source, findings: Findings) -> pd.DataFrame:
     """Read a Parquet file as text, as a CSV file is read; its index are rows from 1.
 
-    Columns that hold lists or objects are left out, as such cells of JSON are.
+    Columns that hold lists, objects or bytes are left out, and counted.
     """
+    texts = {}
     try:
         with opened_parquet(source) as file:
             table = file.read()
+        for field, column in zip(table.schema, table.columns, strict=True):
+            if pa.types.is_nested(field.type) or pa.types.is_binary(field.type):
+                findings.add("skipped by design", _NO_TEXT, 1, field.name)
+            else:
+                texts[field.name] = column.cast(pa.string()).to_numpy()
     except DAMAGE as error:
         raise unreadable(source.label, error, "Parquet") from error
-    texts = {}
-    for name, column in zip(table.column_names, table.columns, strict=True):
-        try:
-            texts[name] = column.cast(pa.string()).to_pandas()
-        except (pa.ArrowNotImplementedError, pa.ArrowInvalid):
-            continue
-    frame = pd.DataFrame(texts, index=pd.RangeIndex(table.num_rows)).astype(_TEXT)
-    frame.index += 1
-    return frame
+    return pd.DataFrame(texts, index=pd.RangeIndex(1, table.num_rows + 1)).astype(_TEXT)
 
 
 def read_parquet(path: str | Path) -> pd.DataFrame | None:

@@ -99,7 +99,7 @@ def _texts(source: Source, findings: Findings) -> tuple[pd.DataFrame, str]:
     """Read a table as text, and say what its index counts."""
     head = source.head(1 << 16)
     if head.startswith(PARQUET_MAGIC):
-        return parquet_texts(source), "row"
+        return parquet_texts(source, findings), "row"
     if header_of(head):
         return csv_table(source, findings), "line"
     return json_table(source, findings), "record"
