@@ -39,16 +39,16 @@ _Rule = tuple[tuple[str, str], bool, Callable[[str], object]]
 GPU_WORK = frozenset({"kernel", "gpu_memcpy", "gpu_memset", "mtia_ccp_events", "hpu_op"})
 GPU_MEMORY = frozenset({"gpu_memcpy", "gpu_memset"})
 # Findings about traces that lack what most analyses need, and what to do.
-SWITCH_ON = (
+RECORD_GPU_WORK = (
     "record the trace with GPU activities switched on (ProfilerActivity.CUDA, XPU, HPU, MTIA or "
     "PrivateUse1, as the device is)"
 )
 NO_GPU_WORK = "no GPU work, events of the host only"
-NOTHING_LASTS = (
+NOTHING_RECORDED = (
     "no event with a duration: the profiler was not recording when the file was written (with "
     "torch.profiler export it from on_trace_ready, after an active step)"
 )
-ON_CPU = "collectives on the CPU (gloo, MPI or UCC), whose waits are not computed"
+CPU_COLLECTIVES = "collectives on the CPU (gloo, MPI or UCC), whose waits are not computed"
 
 
 def read_rules(path: str | Path) -> pd.DataFrame:

@@ -211,9 +211,9 @@ def _not_read(quality: pd.DataFrame) -> list[str]:
 
 def _without_work(quality: pd.DataFrame) -> list[str]:
     """Return why rules about traces have nothing to work on."""
-    from workbench._shared.kernel_kinds import NO_GPU_WORK, NOTHING_LASTS, ON_CPU
+    from workbench._shared.kernel_kinds import CPU_COLLECTIVES, NO_GPU_WORK, NOTHING_RECORDED
 
-    rows = quality[quality["what"].str.startswith((NO_GPU_WORK, NOTHING_LASTS, ON_CPU))]
+    rows = quality[quality["what"].str.startswith((NO_GPU_WORK, NOTHING_RECORDED, CPU_COLLECTIVES))]
     return [
         f"{what} ({_named(same['source'].tolist())})"
         for what, same in rows.groupby("what", sort=False)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from pandas.arrays import FloatingArray, IntegerArray
 
 from workbench._shared.collective_names import OPERATIONS, UNKNOWN, operation_of
-from workbench._shared.kernel_kinds import KINDS, SWITCH_ON
+from workbench._shared.kernel_kinds import KINDS, RECORD_GPU_WORK
 from workbench._shared.profiler_steps import STEP_CATEGORIES, step_number
 from workbench.errors import WorkbenchError
 from workbench.tables import EVENTS, Table
@@ -87,9 +87,7 @@ def _contents(events: pd.DataFrame) -> str:
     counts = events["category"].value_counts()
     largest = ", ".join(f"{count:,} {name}" for name, count in counts[counts > 0].head(4).items())
     ranks = events["rank"].nunique()
-    return (
-        f"the {len(events):,} events of {ranks} rank{'s' * (ranks != 1)} are {largest}; {SWITCH_ON}"
-    )
+    return f"the {len(events):,} events of {ranks} rank{'s' * (ranks != 1)} are {largest}; {RECORD_GPU_WORK}"
 
 
 def codes(column: pd.Series) -> NDArray[np.signedinteger]:

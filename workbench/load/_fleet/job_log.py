@@ -166,7 +166,7 @@ def _read(source: Source, options: JobGiven, findings: list[Finding]) -> list[Jo
     if head.startswith(job_scalars.WANDB_MAGIC):
         msg = f"{source.label}: {job_scalars.WANDB_ADVICE}"
         raise LoadError(msg)
-    if job_table.of_caller_or_parquet(source, head, dict(options.columns)):
+    if job_table.has_named_columns(source, head, dict(options.columns)):
         return [job_table.read_job(source, options)]
     # The plain table comes last: it may hold columns of any name.
     for form in FORMATS:

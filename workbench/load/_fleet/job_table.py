@@ -51,7 +51,7 @@ def looks_like(head: bytes, columns: dict[str, str] | None = None) -> bool:
     return are_steps(header_of(head) or keys_of(head), columns)
 
 
-def of_caller_or_parquet(source: Source, head: bytes, columns: dict[str, str]) -> bool:
+def has_named_columns(source: Source, head: bytes, columns: dict[str, str]) -> bool:
     """Recognise a table of named columns, or in Parquet, before other formats are tried."""
     if not head.startswith(PARQUET_MAGIC):
         return bool(columns) and looks_like(head, columns)

@@ -17,12 +17,12 @@ import pandas as pd
 import pyarrow as pa
 
 from workbench._shared.kernel_kinds import (
+    CPU_COLLECTIVES,
     KINDS,
     NO_GPU_WORK,
-    NOTHING_LASTS,
-    ON_CPU,
+    NOTHING_RECORDED,
+    RECORD_GPU_WORK,
     SHIPPED_RULES,
-    SWITCH_ON,
     read_rules,
 )
 from workbench._shared.progress import progress as progress_bar
@@ -93,7 +93,7 @@ _PIECE_ROWS = 1 << 16
 _HOST_KEYS, _MOST_HOST_NAME = ("hostname", "host_name", "host"), 255
 _FORM = re.compile(r"\.(?:db|json|pftrace)(?:\.\w{2,4})?$", re.IGNORECASE)
 # As PyTorch names the collectives that its backends without streams run.
-_ON_CPU = ("gloo:", "mpi:", "ucc:")
+_CPU_BACKENDS = ("gloo:", "mpi:", "ucc:")
 _UTF16 = "is UTF-16, no trace is; convert it: iconv -f UTF-16 -t UTF-8"
 
 
@@ -276,29 +276,29 @@ def assemble(
         steps=STEPS.joined(group.steps for group in groups),
     )  # fmt: skip
     of_files = [finding for _, _, file in numbered for finding in file.findings]
-    of_files += _host_only([file for _, _, file in numbered], events, sizes)
+    of_files += _without_gpu_work([file for _, _, file in numbered], events, sizes)
     return replace(trace, quality=quality_frame(of_files + assumed + _set_findings(trace)))
 
 
-def _host_only(
+def _without_gpu_work(
     files: Sequence[RankTables | RawRank], events: pd.DataFrame, sizes: Sequence[int]
 ) -> list[Finding]:
     """Say of each file why analyses of the GPU have nothing to work on."""
     is_work = events["kind"].cat.codes.to_numpy() >= 0
     lasts = events["dur_ns"].to_numpy() > 0
     name = events["name"].cat
-    of_cpu = [code for code, text in enumerate(name.categories) if text.startswith(_ON_CPU)]
+    of_cpu = [code for code, text in enumerate(name.categories) if text.startswith(_CPU_BACKENDS)]
     on_cpu = np.isin(name.codes, of_cpu) if of_cpu else np.zeros(0, bool)
     findings: list[Finding] = []
     ends = np.cumsum([0, *sizes]).tolist()
     for file, start, end in zip(files, ends, ends[1:], strict=False):
         if not lasts[start:end].any():
-            findings.append((file.label, "suspicious", NOTHING_LASTS, 1, None))
+            findings.append((file.label, "suspicious", NOTHING_RECORDED, 1, None))
         elif not is_work[start:end].any():
-            remedy = f"; {SWITCH_ON}" if file.format == "kineto" else ""
+            remedy = f"; {RECORD_GPU_WORK}" if file.format == "kineto" else ""
             findings.append((file.label, "noted", NO_GPU_WORK + remedy, 1, None))
         if count := int(on_cpu[start:end].sum()):
-            findings.append((file.label, "noted", ON_CPU, count, None))
+            findings.append((file.label, "noted", CPU_COLLECTIVES, count, None))
     return findings
 
 
