@@ -87,7 +87,8 @@ def _contents(events: pd.DataFrame) -> str:
     counts = events["category"].value_counts()
     largest = ", ".join(f"{count:,} {name}" for name, count in counts[counts > 0].head(4).items())
     ranks = events["rank"].nunique()
-    return f"the {len(events):,} events of {ranks} rank{'s' * (ranks != 1)} are {largest}; {RECORD_GPU_WORK}"
+    held = f"the {len(events):,} events of {ranks} rank{'s' * (ranks != 1)} are {largest}"
+    return f"{held}; {RECORD_GPU_WORK}"
 
 
 def codes(column: pd.Series) -> NDArray[np.signedinteger]:
