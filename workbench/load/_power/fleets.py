@@ -284,7 +284,7 @@ class _Window:
         cells = readings.cells - self.start
         inside = (cells >= 0) & (cells < width)
         key = readings.runs.per_row[inside].astype(np.int64) * width + cells[inside]
-        moments = of_values(key, readings.watts[inside])
+        moments = of_values(key, readings.watts[inside].astype(np.float64))
         position = np.divmod(moments.key, width)
         with self.lock:
             # Keys are all different, so none is lost.

@@ -38,6 +38,8 @@ from workbench.load._power.rows import most_w
 SECOND = 1_000_000_000
 _PART_ROWS = 8 << 20
 _THREADS = 4
+# Rows that tell the unit of a file's times.
+_CLOCK_ROWS = 1 << 16
 # The year 2200: products with later times would overflow int64.
 _LATEST_NS = 7_258_118_400 * SECOND
 _NAMES = ("time", "entity", "power")
@@ -67,7 +69,10 @@ class Seen:
 
 @dataclass(frozen=True)
 class Readings:
-    """Readings of some rows: whose, in which cell, how many watts; none is missing."""
+    """Readings of some rows: whose, in which cell, how many watts; none is missing.
+
+    ``watts`` are as wide as stored where they are whole watts or float32, else float64.
+    """
 
     runs: Runs
     cells: np.ndarray
@@ -211,7 +216,7 @@ def _refuse_other_columns(
 
 
 def _clock(file: Any, layout: PowerLayout, tz: str | None, label: str) -> Clock | None:
-    for batch in parquet_batches(file, [layout.time], label):
+    for batch in parquet_batches(file, [layout.time], label, rows=_CLOCK_ROWS):
         times = plain(batch.column(0))
         if times.null_count < len(times):
             return clock_of(times, layout.time, tz, label)
@@ -283,9 +288,20 @@ def readings_of(
             identity = [columns[name] for name in layout.identity]
             for watts in watts_of:
                 runs = entities.codes(identity, watts.column, chunk.stem, len(batch))
-                values = watts.of(plain(columns[watts.column.name]), _NO_LINES, seen.findings)
+                values = _watts_of(watts, plain(columns[watts.column.name]), seen)
                 result = Readings(runs, cells, values)
                 yield _known(result, is_timed, most_w(watts.column.scope), seen)
+
+
+def _watts_of(watts: Watts, cells: pa.Array, seen: Seen) -> np.ndarray:
+    kind = cells.type
+    is_short = pa.types.is_unsigned_integer(kind) or pa.types.is_float32(kind)
+    is_watts = watts.column.factor == 1 and not watts.column.needs_unit
+    if is_watts and is_short and not cells.null_count:
+        # Sums are float64; a copy of every reading in that width would be a pass more.
+        short: np.ndarray = cells.to_numpy(zero_copy_only=False)
+        return short
+    return watts.of(cells, _NO_LINES, seen.findings)
 
 
 # Line numbers that nobody shows: one zero seen a billion times takes no memory.

@@ -85,6 +85,16 @@ _NO_CODES = np.zeros(0, dtype=np.int32)
 _NUMBER = re.compile(r"(?:gpu[ _-]?)?(\d+)(?:\.0)?", re.IGNORECASE)
 
 
+def _wider(first: int, table: np.ndarray, low: int, high: int) -> tuple[int, np.ndarray]:
+    """Return codes of numbers from ``low`` to ``high``, and of those before if all are few."""
+    start, end = min(first, low), max(first + len(table) - 1, high)
+    if not len(table) or end - start >= _FEW:
+        return low, np.full(high - low + 1, _UNKNOWN, dtype=np.int32)
+    wider = np.full(end - start + 1, _UNKNOWN, dtype=np.int32)
+    wider[first - start : first - start + len(table)] = table
+    return start, wider
+
+
 class Things:
     """Gives the same code to the same names, throughout the files of one layout.
 
@@ -130,8 +140,7 @@ class Things:
             return spread
         first, table = self._tables.get(column.name, (0, _NO_CODES))
         if low < first or high >= first + len(table):
-            first = low
-            table = np.full(high - low + 1, _UNKNOWN, dtype=np.int32)
+            first, table = _wider(first, table, low, high)
         codes: np.ndarray = table[numbers - first]
         if len(codes) and codes.min() == _UNKNOWN:
             table = table.copy()

@@ -169,12 +169,16 @@ def refuse_twice(names: Sequence[str], label: str) -> None:
 
 
 def parquet_batches(
-    file: pq.ParquetFile, names: list[str], label: str, groups: list[int] | None = None
+    file: pq.ParquetFile,
+    names: list[str],
+    label: str,
+    groups: list[int] | None = None,
+    rows: int = BATCH_ROWS,
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of some columns, in order; report damage as a LoadError."""
     try:
         yield from file.iter_batches(
-            batch_size=BATCH_ROWS, columns=names, use_threads=False, row_groups=groups
+            batch_size=rows, columns=names, use_threads=False, row_groups=groups
         )
     except (pa.ArrowException, OSError, ValueError) as error:
         raise unreadable(label, error) from None
