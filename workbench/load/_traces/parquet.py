@@ -19,8 +19,17 @@ from pandas.arrays import IntegerArray
 from workbench import tables
 from workbench._shared.kernel_kinds import KINDS
 from workbench._shared.writing import write_whole
-from workbench.errors import LoadError
-from workbench.load._traces.step_window import Kept, Steps, narrowed, rows_of, rows_within
+from workbench.errors import LoadError, TableError
+from workbench.load._traces.selection import (
+    Columns,
+    Kept,
+    Steps,
+    chosen_columns,
+    narrowed,
+    rows_of,
+    rows_within,
+    table_of,
+)
 from workbench.tables import Table, Trace
 
 # Raised when the layout changes; other versions are refused.
@@ -41,10 +50,10 @@ def is_trace(schema: pa.Schema) -> bool:
     return _KEY in (schema.metadata or {})
 
 
-def parquet(path: str | Path, steps: Steps = None) -> Trace:
+def parquet(path: str | Path, steps: Steps = None, columns: Columns = None) -> Trace:
     try:
         kept = None if steps is None else _rows_within(path, steps)
-        events, raw = read_events(path, _KEY, kept)
+        events, raw = read_events(path, _KEY, kept, columns)
     except FileNotFoundError:
         raise
     except KeyError:
@@ -56,10 +65,11 @@ def parquet(path: str | Path, steps: Steps = None) -> Trace:
         msg = f"{path}: cannot be read as Parquet ({error}); convert the trace again"
         raise LoadError(msg) from None
     frames = _tables_in(raw, path)
-    if kept is not None:
+    if kept is not None and "launch" in events:
         events = rows_of(events, events["launch"], kept)
     frames["events"] = events
-    trace = Trace(**{name: _TABLES[name].check(frames[name], str(path)) for name in _TABLES})
+    declared = _TABLES | {"events": table_of(columns)}
+    trace = Trace(**{name: declared[name].check(frames[name], str(path)) for name in declared})
     if steps is None or kept is None:
         return trace
     return narrowed(trace, int(len(kept) - kept.sum()), steps, str(path))
@@ -110,7 +120,17 @@ def write(trace: Trace, path: str | Path, *, origin: str | None = None) -> Path:
     -------
     pathlib.Path
         The file.
+
+    Raises
+    ------
+    TableError
+        If the trace was loaded with some of its columns.
     """
+    described = _TABLES["events"].columns
+    required = [name for name in described if not described[name].optional]
+    if lacking := [name for name in required if name not in trace.events]:
+        msg = f"{path}: events without {', '.join(lacking)} are not stored; load all columns"
+        raise TableError(msg)
     frames = {name: pack_frame(getattr(trace, name)) for name in _TABLES if name != "events"}
     stored = {"version": VERSION, "tables": frames} | ({"origin": origin} if origin else {})
     write_events(trace.events, {_KEY: json.dumps(stored).encode()}, Path(path))
@@ -147,16 +167,18 @@ def _with_typed_categories(table: pa.Table) -> pa.Table:
 
 
 def read_events(
-    path: str | Path, key: bytes, kept: Kept | None = None
+    path: str | Path, key: bytes, kept: Kept | None = None, columns: Columns = None
 ) -> tuple[pd.DataFrame, bytes]:
-    """Read the events, or those rows of them that are ``kept``."""
+    """Read the events, or some columns of them, or the rows that are ``kept``."""
     with _open(path) as file:
         schema, rows = file.schema_arrow, file.metadata.num_rows
         header = (schema.metadata or {})[key]
         count = rows if kept is None else int(kept.sum())
-        columns: dict[str, Any] = {
+        wanted = chosen_columns(schema.names, columns, str(path))
+        values: dict[str, Any] = {
             name: all_missing(count, f"Int{schema.field(name).type.bit_width}")
             for name in _without_values(file)
+            if name in wanted
         }
 
     def read_some(chosen: list[str]) -> dict[str, Any]:
@@ -165,15 +187,15 @@ def read_events(
             read = ((name, _column(file, name)) for name in chosen)
             return {name: column if kept is None else column[kept] for name, column in read}
 
-    names = [name for name in schema.names if name not in columns]
+    names = [name for name in wanted if name not in values]
     threads = _READERS if rows >= _ROWS_WORTH_A_THREAD else 1
     if threads == 1:
-        columns |= read_some(names)
+        values |= read_some(names)
     else:
         with ThreadPoolExecutor(threads) as pool:
             for read in pool.map(read_some, (names[n::threads] for n in range(threads))):
-                columns |= read
-    return pd.DataFrame({name: columns[name] for name in schema.names}, copy=False), header
+                values |= read
+    return pd.DataFrame({name: values[name] for name in wanted}, copy=False), header
 
 
 def _open(path: str | Path) -> pq.ParquetFile:

@@ -33,7 +33,15 @@ from workbench.load._traces.reader import (
     joined_sets,
 )
 from workbench.load._traces.rocm.rocpd import rocpd_ranks
-from workbench.load._traces.step_window import Steps, checked_steps, within_steps
+from workbench.load._traces.selection import (
+    Columns,
+    Steps,
+    checked_columns,
+    checked_steps,
+    judged_columns,
+    within_columns,
+    within_steps,
+)
 from workbench.tables import (
     QUALITY,
     RANK_FILES,
@@ -64,6 +72,7 @@ class RankFile:
     reader: RankReader
     is_stored: bool = False  # as Parquet, whose tables are complete
     steps: Steps = None
+    columns: Columns = None
 
     @property
     def label(self) -> str:
@@ -98,7 +107,7 @@ class RankFile:
             if self.is_stored:
                 if stream is not None:
                     stream.close()
-                return parquet.parquet(self.source.path, self.steps)
+                return parquet.parquet(self.source.path, self.steps, self.columns)
             tables = self.reader.read(self.source, stream)
             stated = tables.stated_rank
             if self.rank_source != "argument" and stated not in (None, self.rank):
@@ -109,7 +118,8 @@ class RankFile:
                 )
                 raise LoadError(msg)
             whole = assemble([Ranked(self.rank, self.rank_source, tables)])
-            return within_steps(whole, self.steps, self.label)
+            part = within_steps(whole, self.steps, self.label)
+            return within_columns(part, self.columns, self.label)
 
 
 @dataclass(frozen=True)
@@ -182,7 +192,10 @@ class RankFiles(Sequence[RankFile]):
             lacking = next((rank for rank in wanted if rank not in by_rank), "none")
             msg = f"ranks: {lacking} of {len(self)} listed ranks, {min(by_rank)} to {max(by_rank)}"
             raise LoadError(msg)
-        return joined_sets([by_rank[rank].load() for rank in wanted])
+        columns = self.files[0].columns
+        read = judged_columns(columns)
+        sets = [replace(by_rank[rank], columns=read).load() for rank in wanted]
+        return joined_sets(sets, columns)
 
     @property
     def needs_one_pass(self) -> bool:
@@ -211,6 +224,7 @@ def rank_files(  # noqa: PLR0913 - the options of load.traces
     engine: EngineName = "auto",
     cache: str | Path | None = None,
     steps: Steps = None,
+    columns: Columns = None,
 ) -> RankFiles:
     """List the ranks of a job and the file of each, from the heads of the files alone.
 
@@ -219,7 +233,7 @@ def rank_files(  # noqa: PLR0913 - the options of load.traces
 
     Parameters
     ----------
-    path, rank, window, args, rules, engine, cache, steps
+    path, rank, window, args, rules, engine, cache, steps, columns
         As for :func:`workbench.load.traces`; execution traces, which are graphs, are refused.
 
     Returns
@@ -236,7 +250,7 @@ def rank_files(  # noqa: PLR0913 - the options of load.traces
     LoadError
         If nothing under ``path`` is a profiler trace, or two files claim one rank.
     """
-    steps = checked_steps(steps)
+    steps, columns = checked_steps(steps), checked_columns(columns)
     files, dropped = survey(path), Dropped()
     sources_by_format, findings = by_format(path, files, dropped)
     name = next(
@@ -263,7 +277,9 @@ def rank_files(  # noqa: PLR0913 - the options of load.traces
     with guarded(shown_all(path)):
         numbered = ranked(heads, rank, window)
     listed = tuple(
-        RankFile(number, told_by, head.world_size, head.source, reader, name == "parquet", steps)
+        RankFile(
+            number, told_by, head.world_size, head.source, reader, name == "parquet", steps, columns
+        )
         for number, told_by, head in numbered
     )
     return RankFiles(listed, quality_frame([*findings, *dropped.rows]))

@@ -16,7 +16,7 @@ import pyarrow as pa
 from workbench._shared.cluster import missing_on_worker, on_cluster
 from workbench._shared.progress import progress as progress_bar
 from workbench._shared.writing import write_whole
-from workbench.errors import LoadError, WorkbenchError
+from workbench.errors import LoadError, TableError, WorkbenchError
 from workbench.load._files.findings import Dropped, quality_frame
 from workbench.load._traces import parquet
 from workbench.load._traces.rank_files import RankFile, RankFiles
@@ -55,18 +55,13 @@ def write_ranks(
 
     Raises
     ------
+    TableError
+        If the files were listed with some of their columns.
     LoadError
         If the folder holds ranks that are not of this job, or no rank can be read.
     """
     folder = Path(folder)
-    targets = {file.rank: _target(file, folder) for file in files}
-    foreign = sorted(set(folder.glob("rank*.parquet")) - set(targets.values()))
-    if foreign:
-        msg = (
-            f"{foreign[0]}: {len(foreign)} files of ranks that the source does not have; remove "
-            "them, or convert into an empty folder"
-        )
-        raise LoadError(msg)
+    targets = _targets(files, folder)
     # A run that was killed leaves the file that it was writing under another name.
     for unfinished in (*folder.glob(".rank*.parquet-*"), *folder.glob(f".{QUALITY_NAME}-*")):
         unfinished.unlink(missing_ok=True)
@@ -118,6 +113,22 @@ def _store(file: RankFile, folder: Path) -> pd.DataFrame | Exception:
     except (WorkbenchError, OSError) as error:
         return error
     return trace.quality
+
+
+def _targets(files: RankFiles, folder: Path) -> dict[int, Path]:
+    """Return where each rank is stored; refuse files and folders that do not go together."""
+    if any(file.columns is not None for file in files):
+        msg = "a stored rank holds all columns of its events: list the files without columns="
+        raise TableError(msg)
+    targets = {file.rank: _target(file, folder) for file in files}
+    foreign = sorted(set(folder.glob("rank*.parquet")) - set(targets.values()))
+    if foreign:
+        msg = (
+            f"{foreign[0]}: {len(foreign)} files of ranks that the source does not have; remove "
+            "them, or convert into an empty folder"
+        )
+        raise LoadError(msg)
+    return targets
 
 
 def _target(file: RankFile, folder: Path) -> Path:

@@ -56,7 +56,16 @@ from workbench.load._traces.parquet import pack_frame, unpack_frame
 from workbench.load._traces.perfetto import packets as perfetto_packets
 from workbench.load._traces.perfetto.reader import perfetto
 from workbench.load._traces.rocm import rocpd, rocprofv3
-from workbench.load._traces.step_window import Steps, checked_steps, within_steps
+from workbench.load._traces.selection import (
+    Columns,
+    Steps,
+    checked_columns,
+    checked_steps,
+    judged_columns,
+    table_of,
+    within_columns,
+    within_steps,
+)
 from workbench.load._traces.xplane import json_form
 from workbench.load._traces.xplane import reader as xplane
 from workbench.tables import (
@@ -107,6 +116,7 @@ def traces(  # noqa: PLR0913 - the entry point
     engine: EngineName = "auto",
     cache: str | Path | None = None,
     steps: Steps = None,
+    columns: Columns = None,
     progress: bool = True,
 ) -> Trace:
     """Load the traces of one job, one rank or thousands, into tables.
@@ -145,6 +155,9 @@ def traces(  # noqa: PLR0913 - the entry point
     steps
         First and last step to keep, as the events number them; events of other steps and of none
         are left out, which ``quality`` counts. Of Parquet only those rows come into memory.
+    columns
+        Columns of ``events`` to keep besides ``rank``, ``start_ns`` and ``dur_ns``; None keeps
+        all. Of Parquet only those are read. An analysis that needs another one names it.
     progress
         Whether to show a progress bar if loading takes more than a second.
 
@@ -163,7 +176,7 @@ def traces(  # noqa: PLR0913 - the entry point
         one), formats are mixed, or two files claim one rank. Of several files those that are
         damaged beyond repair are dropped, with a finding in ``quality``.
     """
-    steps = checked_steps(steps)
+    steps, columns = checked_steps(steps), checked_columns(columns)
     if isinstance(args, str):
         msg = f"args must list names, e.g. args=({args!r},); got the text {args!r}"
         raise TypeError(msg)
@@ -175,8 +188,9 @@ def traces(  # noqa: PLR0913 - the entry point
     if ranks := _profiles(sources, reader, dropped, window, progress=progress):
         with guarded(shown_all(path)):
             whole = assemble(ranked(ranks, rank, window), own_rules)
-        loaded.append(within_steps(whole, steps, shown_all(path)))
-    if stored := _parquet_sets(sources.get("parquet", ()), dropped, steps):
+        whole = within_steps(whole, steps, shown_all(path))
+        loaded.append(within_columns(whole, columns, shown_all(path)))
+    if stored := _parquet_sets(sources.get("parquet", ()), dropped, steps, columns):
         loaded.append(stored)
     for name in [name for name in _GRAPHS if name in sources]:
         with dropped.trying(shown_all(path)):
@@ -491,20 +505,28 @@ def _profiles(
     return ranks
 
 
-def _parquet_sets(wanted: Sequence[Source], dropped: Dropped, steps: Steps) -> Trace | None:
+def _parquet_sets(
+    wanted: Sequence[Source], dropped: Dropped, steps: Steps, columns: Columns
+) -> Trace | None:
     sets = []
+    read = judged_columns(columns) if len(wanted) > 1 else columns
     for source in wanted:
         with dropped.trying(source.label):
             if source.place is not None:
                 msg = f"{source.label}: Parquet inside an archive cannot be mapped; unpack it first"
                 raise LoadError(msg)
             with guarded(source.label):
-                sets.append(parquet.parquet(source.path, steps))
-    return joined_sets(sets) if len(sets) > 1 else next(iter(sets), None)
+                sets.append(parquet.parquet(source.path, steps, read))
+    if len(sets) > 1:
+        return joined_sets(sets, columns)
+    return within_columns(sets[0], columns, wanted[0].label) if sets else None
 
 
-def joined_sets(sets: Sequence[Trace]) -> Trace:
-    """Join sets of different ranks, as files of one rank each are joined."""
+def joined_sets(sets: Sequence[Trace], columns: Columns = None) -> Trace:
+    """Join sets of different ranks, as files of one rank each are joined.
+
+    Of some columns, the sets hold :func:`judged_columns`.
+    """
     sets = sorted(sets, key=lambda of_ranks: int(of_ranks.ranks["rank"].min()))
     ranks = RANKS.joined(of_ranks.ranks for of_ranks in sets)
     if len(twins := ranks[ranks["rank"].duplicated(keep=False)]):
@@ -513,7 +535,9 @@ def joined_sets(sets: Sequence[Trace]) -> Trace:
         raise LoadError(msg)
     rows, events = 0, []
     for of_ranks in sets:
-        events.append(of_ranks.events.assign(launch=of_ranks.events["launch"] + rows))
+        of_rank = of_ranks.events
+        is_linked = "launch" in of_rank
+        events.append(of_rank.assign(launch=of_rank["launch"] + rows) if is_linked else of_rank)
         rows += len(of_ranks.events)
     tables = {
         name: table.joined(getattr(of_ranks, name) for of_ranks in sets)
@@ -522,9 +546,12 @@ def joined_sets(sets: Sequence[Trace]) -> Trace:
             ("nodes", NODES), ("dependencies", DEPENDENCIES), ("quality", QUALITY),
         )
     }  # fmt: skip
-    joined = Trace(events=EVENTS.check(concat(events, sort_categories=True)), ranks=ranks, **tables)
+    declared = table_of(judged_columns(columns))
+    whole = declared.check(concat(events, sort_categories=True))
+    joined = Trace(events=whole, ranks=ranks, **tables)
     remarks = _set_findings(joined)
-    return replace(joined, quality=QUALITY.joined([joined.quality, quality_frame(remarks)]))
+    quality = QUALITY.joined([joined.quality, quality_frame(remarks)])
+    return within_columns(replace(joined, quality=quality), columns, str(ranks["source"].iloc[0]))
 
 
 def _raise_unknown(path: Paths, findings: Sequence[Finding]) -> None:

@@ -1,7 +1,8 @@
-"""Some steps of a trace: what lies in other steps or in none is left out."""
+"""Part of a trace: the events of some steps, and some columns of them."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
@@ -11,10 +12,13 @@ from numpy.typing import NDArray
 
 from workbench.errors import LoadError
 from workbench.load._files.findings import quality_frame
-from workbench.tables import QUALITY, Trace
+from workbench.tables import EVENTS, QUALITY, Table, Trace
 
 Steps: TypeAlias = tuple[int, int] | None
+Columns: TypeAlias = Sequence[str] | None
 Kept: TypeAlias = NDArray[np.bool_]
+# Without these the events fit neither the table of ranks nor an axis of time.
+_ALWAYS = ("rank", "start_ns", "dur_ns")
 
 
 def checked_steps(steps: Steps) -> Steps:
@@ -82,3 +86,42 @@ def within_steps(trace: Trace, steps: Steps, label: str) -> Trace:
     events = rows_of(trace.events[kept], trace.events.loc[kept, "launch"], kept)
     left_out = int(len(kept) - kept.sum())
     return narrowed(replace(trace, events=events), left_out, steps, label)
+
+
+def checked_columns(columns: Columns) -> Columns:
+    if columns is None:
+        return None
+    if isinstance(columns, str) or not all(isinstance(name, str) for name in columns):
+        msg = f"columns must list names of columns, e.g. columns=('name', 'kind'); got {columns!r}"
+        raise TypeError(msg)
+    return tuple(dict.fromkeys((*_ALWAYS, *columns)))
+
+
+def judged_columns(columns: Columns) -> Columns:
+    """Return the columns to read where findings about several ranks are to be made."""
+    return None if columns is None else (*columns, "name", "kind")
+
+
+def chosen_columns(there: Sequence[str], columns: Columns, label: str) -> list[str]:
+    """Return which columns of events to keep, in their order; LoadError if one cannot be there."""
+    if columns is None:
+        return [*there]
+    if unknown := [name for name in columns if name not in there and name not in EVENTS.columns]:
+        msg = f"{label}: events have no column {unknown[0]!r}; they have {', '.join(there)}"
+        raise LoadError(msg)
+    return [name for name in there if name in columns]
+
+
+def table_of(columns: Columns) -> Table:
+    """Return the description of events of which some columns were loaded."""
+    if columns is None:
+        return EVENTS
+    described = {name: EVENTS.columns[name] for name in EVENTS.columns if name in columns}
+    return replace(EVENTS, columns=described)
+
+
+def within_columns(trace: Trace, columns: Columns, label: str) -> Trace:
+    """Return a trace with some columns of its events, all where ``columns`` is None."""
+    if columns is None:
+        return trace
+    return replace(trace, events=trace.events[chosen_columns([*trace.events], columns, label)])
