@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tests.load.conftest import event
 from workbench import load
-from workbench.load._traces import reader
+from workbench.load._traces import kept_columns
 from workbench.load._traces.kept_columns import checksum, read_columns, write_columns
 
 _NAMES = st.text(st.characters(exclude_categories=["Cs"]), max_size=4)
@@ -172,7 +172,7 @@ def test_the_content_of_a_file_that_has_settled_is_hashed_once(trace_file, tmp_p
     trace, cache = trace_file([event("a", 1)]), tmp_path / "cache"
     load.traces(trace, cache=cache)
     assert not (cache / "seen").exists()
-    monkeypatch.setattr(reader, "_SETTLED_NS", -1)
+    monkeypatch.setattr(kept_columns, "_SETTLED_NS", -1)
     load.traces(trace, cache=cache)
-    monkeypatch.setattr(reader.hashlib, "file_digest", None)
+    monkeypatch.setattr(kept_columns.hashlib, "file_digest", None)
     assert load.traces(trace, cache=cache).events["name"].tolist() == ["a"]

@@ -19,8 +19,8 @@ from workbench._shared.writing import write_whole
 from workbench.errors import LoadError, TableError, WorkbenchError
 from workbench.load._files.findings import Dropped, quality_frame
 from workbench.load._traces import parquet
+from workbench.load._traces.kept_columns import LAYOUT
 from workbench.load._traces.rank_files import RankFile, RankFiles
-from workbench.load._traces.reader import LAYOUT
 from workbench.tables import QUALITY
 
 QUALITY_NAME = "quality.csv"

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-import hashlib
-import json
 import re
-import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -14,7 +10,6 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
 
 from workbench._shared.kernel_kinds import (
     CPU_COLLECTIVES,
@@ -22,12 +17,10 @@ from workbench._shared.kernel_kinds import (
     NO_GPU_WORK,
     NOTHING_RECORDED,
     RECORD_GPU_WORK,
-    SHIPPED_RULES,
     read_rules,
 )
 from workbench._shared.progress import progress as progress_bar
 from workbench._shared.rank_sets import processes_for, remarks_on_set
-from workbench._shared.writing import write_whole
 from workbench.errors import LoadError, WorkbenchError
 from workbench.load._files.archive import Paths, Source, Survey, shown_all, streams, survey
 from workbench.load._files.findings import Dropped, Finding, Row, guarded, listed, quality_frame
@@ -39,7 +32,7 @@ from workbench.load._traces import ascend, parquet
 from workbench.load._traces.chakra import reader as chakra
 from workbench.load._traces.execution import reader as execution_trace
 from workbench.load._traces.graph import concat
-from workbench.load._traces.kept_columns import read_columns, write_columns
+from workbench.load._traces.kept_columns import get_or_store
 from workbench.load._traces.kineto import reader as kineto_format
 from workbench.load._traces.kineto.rank import (
     IntArray,
@@ -52,7 +45,6 @@ from workbench.load._traces.kineto.rank import (
 )
 from workbench.load._traces.kineto.reader import EngineName, Parser, is_compiled, kineto
 from workbench.load._traces.nsight import reader as nsight
-from workbench.load._traces.parquet import pack_frame, unpack_frame
 from workbench.load._traces.perfetto import packets as perfetto_packets
 from workbench.load._traces.perfetto.reader import perfetto
 from workbench.load._traces.rocm import rocpd, rocprofv3
@@ -703,108 +695,3 @@ def _table(table: Table, rows: list[Row]) -> pd.DataFrame:
 
 def short(label: str) -> str:
     return label.rsplit("!", 1)[-1].replace("\\", "/").rsplit("/", 1)[-1]
-
-
-# Parsed files kept on disk, by content, so that the second load is quick.
-
-# Part of every key: raise it whenever the same bytes would give other tables.
-LAYOUT = 7
-# A file that changed a moment ago may change again and keep its time: clocks of disks are coarse.
-_SETTLED_NS = 2_000_000_000
-
-
-def key(source: Source, args: Sequence[str], rules: pd.DataFrame | None, directory: Path) -> str:
-    """Return the name under which the tables of ``source`` are kept.
-
-    It depends on the bytes of the file and on every option that changes the tables, not on the
-    file's name, place or age.
-    """
-    shipped = _digest(SHIPPED_RULES.read_bytes())
-    own = None if rules is None else _digest(rules.to_csv(index=False).encode())
-    options = json.dumps([LAYOUT, source.member, sorted(set(args)), shipped, own])
-    content = _content_digest(source.path, directory)
-    return hashlib.sha256(f"{content}\n{options}".encode()).hexdigest()[:40]
-
-
-def get_or_store(
-    directory: Path,
-    source: Source,
-    options: tuple[Sequence[str], pd.DataFrame | None],
-    parse: Callable[[], RankTables],
-) -> RankTables:
-    """Return the kept tables of ``source``, or parse it and keep them.
-
-    A kept file that is damaged, or was made by something else, is replaced. Where nothing can be
-    kept, the tables say so in their quality.
-    """
-    try:
-        file = directory / f"{key(source, *options, directory)}.columns"
-    except OSError as error:
-        return _not_kept(parse(), error)
-    if (kept := _load(file, source.label)) is not None:
-        return kept
-    tables = parse()
-    try:
-        _store(tables, file)
-    except OSError as error:
-        return _not_kept(tables, error)
-    return tables
-
-
-def _not_kept(tables: RankTables, error: OSError) -> RankTables:
-    finding = f"the cache cannot be used: {error.strerror or error}"
-    return replace(tables, findings=(*tables.findings, (tables.label, "noted", finding, 1, None)))
-
-
-# Hashing reads the whole file, so the digest is remembered while size, times and inode stay.
-def _content_digest(path: Path, directory: Path) -> str:
-    seen = _state(path)
-    memo = directory / "seen" / hashlib.sha256(seen.encode()).hexdigest()[:40]
-    with contextlib.suppress(OSError):
-        digest_before = memo.read_text(encoding="ascii")
-        if len(digest_before) == 64:
-            return digest_before
-    with path.open("rb") as file:
-        digest = hashlib.file_digest(file, "sha256").hexdigest()
-    changed_ns = max(path.stat().st_ctime_ns, path.stat().st_mtime_ns)
-    if _state(path) == seen and time.time_ns() - changed_ns > _SETTLED_NS:
-        write_whole(memo, lambda file: file.write(digest.encode("ascii")))
-    return digest
-
-
-# The time of the last change (ctime) moves even where someone sets that of the content back.
-def _state(path: Path) -> str:
-    now = path.stat()
-    times = f"{now.st_mtime_ns}|{now.st_ctime_ns}"
-    return f"{path.resolve()}|{now.st_size}|{times}|{now.st_dev}|{now.st_ino}"
-
-
-def _digest(raw: bytes) -> str:
-    return hashlib.sha256(raw).hexdigest()
-
-
-def _load(file: Path, label: str) -> RankTables | None:
-    try:
-        table, header = read_columns(file)
-        findings = tuple(_finding(label, *row) for row in header["findings"])
-        steps = unpack_frame(header["steps"], STEPS)
-        events = EVENTS.check(table, str(file))
-    except (OSError, pa.ArrowException, KeyError, TypeError, ValueError):
-        return None
-    return RankTables(label, events, steps, findings, header["metadata"], header["clock"])
-
-
-def _finding(label: str, finding: str, what: str, count: int, where: str | None) -> Finding:
-    texts = (finding, what, where or "")
-    if not all(isinstance(text, str) for text in texts) or not isinstance(count, int):
-        msg = "a finding is kept as (finding, what, count, where)"
-        raise TypeError(msg)
-    return label, finding, what, count, where
-
-
-def _store(tables: RankTables, file: Path) -> None:
-    more = {
-        "metadata": tables.metadata, "clock": tables.clock,
-        "findings": [row[1:] for row in tables.findings], "steps": pack_frame(tables.steps),
-    }  # fmt: skip
-    write_columns(tables.events, more, file)
