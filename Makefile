@@ -8,6 +8,8 @@ FETCH = $(BIN)/workbench datasets fetch $(DATA_SETS) || true
 # The editable installation follows all sources but these.
 INSTALLED = pyproject.toml hatch_build.py workbench/load/_traces/kineto/_scanner.c
 PARALLEL = --numprocesses=auto --dist=loadfile
+# Where it is not kept, each of the thousand processes of the tests compiles the package anew.
+export PYTHONDONTWRITEBYTECODE =
 
 .PHONY: help lab test unit quick check fuzz report docs publish bench lock
 help:  ## list the targets

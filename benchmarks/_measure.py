@@ -75,7 +75,8 @@ def run(
         capture_output=True,
         text=True,
         check=False,
-        env={**os.environ, **(environment or {})},
+        # Byte code is kept, as that of an installed package is: the peer's came with it.
+        env={**os.environ, "PYTHONDONTWRITEBYTECODE": "", **(environment or {})},
     )
     if done.returncode:
         msg = f"{' '.join(command)} failed:\n{done.stderr[-2000:]}"

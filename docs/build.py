@@ -222,8 +222,8 @@ def write_tables() -> None:
         "",
     ]
     head = ["   .. list-table::", "      :header-rows: 1", ""]
-    for name, table in sorted(vars(tables).items()):
-        if not isinstance(table, tables.Table):
+    for name in sorted(tables.__all__):
+        if not isinstance(table := getattr(tables, name), tables.Table):
             continue
         lines += [f".. py:data:: workbench.tables.{name}", "", f"   {_escaped(table.meaning)}", ""]
         rows = [("column", "dtype", "meaning")]

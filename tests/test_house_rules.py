@@ -47,7 +47,7 @@ ROOMS = {
         fidelity,
     )
 }
-TABLES = {name: table for name, table in vars(tables).items() if isinstance(table, tables.Table)}
+TABLES = {n: table for n in tables.__all__ if isinstance(table := getattr(tables, n), tables.Table)}
 
 
 def by_name(paths):

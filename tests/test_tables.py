@@ -10,7 +10,7 @@ from workbench import tables
 from workbench.errors import TableError
 from workbench.tables import Column, Table, Trace
 
-TABLES = {name: table for name, table in vars(tables).items() if isinstance(table, Table)}
+TABLES = {n: table for n in tables.__all__ if isinstance(table := getattr(tables, n), Table)}
 READINGS = Table(
     "readings",
     "One row per reading.",

@@ -10,12 +10,11 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
-from google.protobuf.message import DecodeError
 
 from workbench.errors import LoadError
 from workbench.load._files.archive import Source
 from workbench.load._files.findings import Findings
+from workbench.load._files.protobuf import decoder_of, message_class
 from workbench.load._files.stream import Stream
 from workbench.load._files.text import text_lines
 from workbench.load._fleet.job_part import (
@@ -204,13 +203,13 @@ def _number(text: str) -> float | None:
 
 
 def _read_events(source: Source, scalars: dict[str, Rows], findings: Findings) -> None:
-    decode = _event_class().FromString
+    event_class = message_class("workbench_tensorboard", "Event", _MESSAGES, syntax="proto2")
+    decode = decoder_of(event_class)
     count = 0
     with source.open() as stream:
         for number, payload in enumerate(_records(stream, findings), start=1):
-            try:
-                event = decode(payload)
-            except DecodeError:
+            event = decode(payload)
+            if event is None:
                 findings.add("dropped", "records that are not events", 1, f"record {number:,}")
                 continue
             if not event.summary.value:
@@ -304,36 +303,12 @@ def _masked(data: bytes) -> int:
     return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
 
 
-# Field number, type as descriptors number it (1 double, 2 float, 3 int64, 5 int32, 11 message,
-# 12 bytes) and label (1 optional, 3 repeated); text is read as bytes, so that a wrong byte spoils
-# one name only.
-_MESSAGES: dict[str, dict[str, tuple[int, int, int, str]]] = {
+_MESSAGES = {
     "Tensor": {
-        "dtype": (1, 5, 1, ""), "tensor_content": (4, 12, 1, ""), "float_val": (5, 2, 3, ""),
-        "double_val": (6, 1, 3, ""), "int_val": (7, 5, 3, ""), "int64_val": (10, 3, 3, ""),
+        "dtype": "1 int32", "tensor_content": "4 bytes", "float_val": "5 float*",
+        "double_val": "6 double*", "int_val": "7 int32*", "int64_val": "10 int64*",
     },
-    "Value": {
-        "tag": (1, 12, 1, ""), "simple_value": (2, 2, 1, ""), "tensor": (8, 11, 1, "Tensor"),
-    },
-    "Summary": {"value": (1, 11, 3, "Value")},
-    "Event": {
-        "wall_time": (1, 1, 1, ""), "step": (2, 3, 1, ""), "summary": (5, 11, 1, "Summary"),
-    },
+    "Value": {"tag": "1 bytes", "simple_value": "2 float", "tensor": "8 Tensor"},
+    "Summary": {"value": "1 Value*"},
+    "Event": {"wall_time": "1 double", "step": "2 int64", "summary": "5 Summary"},
 }  # fmt: skip
-
-
-@cache
-def _event_class() -> Any:
-    """Describe the messages of an event file at run time, with the fields that are read."""
-    package = "workbench_tensorboard"
-    file = descriptor_pb2.FileDescriptorProto(name="events.proto", package=package, syntax="proto2")
-    for name, layout in _MESSAGES.items():
-        message = file.message_type.add(name=name)
-        for field, (number, kind, label, inner) in layout.items():
-            entry = message.field.add(name=field, number=number, type=kind, label=label)
-            if inner:
-                entry.type_name = f".{package}.{inner}"
-    # A pool of its own, so that an installed TensorBoard cannot collide with it.
-    pool = descriptor_pool.DescriptorPool()
-    pool.Add(file)
-    return message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{package}.Event"))

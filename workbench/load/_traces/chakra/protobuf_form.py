@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
-
-from google.protobuf.message import DecodeError
 
 from workbench.errors import LoadError
 from workbench.load._files.findings import Findings
 from workbench.load._files.json_events import to_integer
+from workbench.load._files.protobuf import decoder_of
 from workbench.load._traces.chakra import schema
 from workbench.load._traces.graph import NodeRow, RankGraph, clean_text, us_to_ns
 from workbench.tables import SAYS_OBFUSCATED, SAYS_SYNTHETIC
@@ -83,12 +82,7 @@ def read(data: bytes, graph: RankGraph) -> None:
     if stated != generation.name:
         finding = f"schema {stated} is not known; read like {generation.name}"
         graph.findings.add("suspicious", finding)
-    decode, broken = generation.decoder().FromString, []
-    for offset, raw in split:
-        try:
-            _add_node(graph, decode(raw), generation)
-        except DecodeError:
-            broken.append(offset)
+    broken = _add_nodes(graph, split, generation)
     if len(broken) > _MOST_BROKEN_SHARE * len(split) or not graph.rows:
         where = f", first at byte {broken[0]:,}" if broken else ""
         msg = (
@@ -105,6 +99,19 @@ def _header(header: bytes, findings: Findings) -> str:
     for mark, words in ORIGINS.items():
         findings.add("noted", words, int(mark in header))
     return schema.version(header)
+
+
+def _add_nodes(
+    graph: RankGraph, split: Sequence[tuple[int, bytes]], generation: schema.Generation
+) -> list[int]:
+    """Add nodes, and return where those lie that cannot be decoded."""
+    decode, broken = decoder_of(generation.node_class()), []
+    for offset, raw in split:
+        if (node := decode(raw)) is None:
+            broken.append(offset)
+        else:
+            _add_node(graph, node, generation)
+    return broken
 
 
 def _add_node(graph: RankGraph, node: Any, generation: schema.Generation) -> None:

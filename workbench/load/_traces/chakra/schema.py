@@ -11,23 +11,14 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
-from google.protobuf.message import DecodeError
+from workbench.load._files.protobuf import decoder_of, message_class
 
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 # 64 bits in groups of seven.
 _MOST_VARINT_BYTES = 10
 _MOST_FIELDS = 64
 
-# Names of protobuf's own scalar types, by the code that descriptors use.
-_TYPES = {
-    "double": 1, "float": 2, "int64": 3, "int32": 5, "fixed64": 6, "fixed32": 7, "bool": 8,
-    "message": 11, "bytes": 12, "uint32": 13, "sfixed32": 15, "sfixed64": 16, "sint32": 17,
-    "sint64": 18,
-}  # fmt: skip
-
-# Field number, type; "*" marks a repeated field. Text is read as bytes, so that a wrong
-# byte spoils one name and not the file; unsigned 64-bit numbers as signed ones.
+# Unsigned 64-bit numbers are read as signed ones.
 _ATTRIBUTE_NOW = {
     "name": "1 bytes", "double_val": "3 double", "float_val": "5 float", "int32_val": "7 int32",
     "int64_val": "9 int64", "uint32_val": "11 uint32", "uint64_val": "13 int64",
@@ -38,7 +29,7 @@ _ATTRIBUTE_NOW = {
 _NODE_NOW = {
     "id": "1 int64", "name": "2 bytes", "type": "3 int32", "ctrl_deps": "4 int64*",
     "data_deps": "5 int64*", "start_us": "6 int64", "duration_us": "7 int64",
-    "attributes": "10 message*",
+    "attributes": "10 Attribute*",
 }  # fmt: skip
 _ATTRIBUTE_2023 = {
     "name": "1 bytes", "type": "2 int32", "bool_val": "4 bool", "float_val": "5 float",
@@ -46,7 +37,7 @@ _ATTRIBUTE_2023 = {
 }  # fmt: skip
 _NODE_2023 = {
     "id": "1 int64", "name": "2 bytes", "type": "3 int32", "data_deps": "4 int64*",
-    "attributes": "11 message*",
+    "attributes": "11 Attribute*",
 }  # fmt: skip
 _NODE_2022 = {
     "id": "1 int64", "name": "2 bytes", "type": "3 int32", "data_deps": "4 int64*",
@@ -85,8 +76,8 @@ class Generation:
     collectives: Sequence[str]
     has_header: bool
 
-    def decoder(self) -> Any:
-        return _message_classes()[self.name]
+    def node_class(self) -> Any:
+        return _node_class(self.name)
 
     def value(self, attribute: Any) -> object:
         if self.attribute is _ATTRIBUTE_NOW:
@@ -139,13 +130,8 @@ def _has_attribute_of_2023(message: bytes) -> bool:
 
 # The two oldest differ in the number that stands for a collective: 6 in 2022, then 7.
 def _of_2022(samples: Sequence[bytes]) -> Generation:
-    decode = OF_2022.decoder()
-    for sample in samples:
-        try:
-            node = decode.FromString(sample)
-        except DecodeError:
-            continue
-        if node.comm_type and node.type in (6, 7):
+    for node in map(decoder_of(OF_2022.node_class()), samples):
+        if node is not None and node.comm_type and node.type in (6, 7):
             return OF_2022 if node.type == 6 else EARLY_2023
     return EARLY_2023
 
@@ -216,46 +202,11 @@ def varint(data: bytes, at: int) -> tuple[int, int]:
 
 
 @cache
-def _message_classes() -> dict[str, Any]:
-    # A pool of its own, so that an installed Chakra package cannot collide with it.
-    pool, names = descriptor_pool.DescriptorPool(), {}
-    for generation in (NOW, OF_2023, EARLY_2023, OF_2022):
-        package = "workbench_chakra_" + generation.name.replace(".", "_").replace(" ", "_")
-        file = descriptor_pb2.FileDescriptorProto(
-            name=f"{package}.proto", package=package, syntax="proto3"
-        )
-        if generation.attribute is not None:
-            is_oneof = generation.attribute is _ATTRIBUTE_NOW
-            _describe(file, "Attribute", generation.attribute, is_oneof=is_oneof)
-        _describe(file, "Node", generation.node)
-        pool.Add(file)
-        names[generation.name] = f"{package}.Node"
-    return {
-        generation: message_factory.GetMessageClass(pool.FindMessageTypeByName(name))
-        for generation, name in names.items()
-    }
-
-
-def _describe(
-    file: descriptor_pb2.FileDescriptorProto,
-    name: str,
-    layout: Mapping[str, str],
-    *,
-    is_oneof: bool = False,
-) -> None:
-    message = file.message_type.add(name=name)
-    if is_oneof:
-        message.oneof_decl.add(name="value")
-    for field_name, described in layout.items():
-        number, kind = described.split()
-        entry = message.field.add(
-            name=field_name,
-            number=int(number),
-            type=_TYPES[kind.rstrip("*")],
-            # Labels of descriptor.proto: 1 is optional, 3 repeated.
-            label=3 if kind.endswith("*") else 1,
-        )
-        if kind.startswith("message"):
-            entry.type_name = f".{file.package}.Attribute"
-        if is_oneof and field_name != "name":
-            entry.oneof_index = 0
+def _node_class(generation: str) -> Any:
+    (layout,) = (known for known in (NOW, OF_2023, EARLY_2023, OF_2022) if known.name == generation)
+    messages = {"Node": layout.node}
+    if layout.attribute is not None:
+        messages["Attribute"] = layout.attribute
+    package = "workbench_chakra_" + generation.replace(".", "_").replace(" ", "_")
+    choices = ["Attribute"] if layout.attribute is _ATTRIBUTE_NOW else []
+    return message_class(package, "Node", messages, syntax="proto3", choices=choices)

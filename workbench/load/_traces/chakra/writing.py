@@ -214,7 +214,7 @@ def _node(
     groups: Mapping[str, int],
     between: Message | None,
 ) -> bytes:
-    make = schema.NOW.decoder()
+    make = schema.NOW.node_class()
     message = make(id=row.node, name=str(row.name).encode("utf-8", "replace"))
     kind = kind_of(row, between)
     is_collective, is_talk = kind.type == COLLECTIVE, kind.type in COMMUNICATION

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterator
-from functools import cache
 from typing import Any
 
-from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
-from google.protobuf.message import DecodeError
-
 from workbench.load._files.findings import Findings
+from workbench.load._files.protobuf import decoder_of, message_class
 from workbench.load._files.stream import Stream
 from workbench.load._traces.chakra.schema import fields, tag, varint
 
@@ -22,9 +19,6 @@ _LOOKED_AT = 16
 _SURE = {(8, 0), (10, 0), (6, 2), (36, 2), (33, 2), (60, 2)}
 _NAMES = (".pftrace", ".perfetto", "perfetto-trace")
 
-_TYPES = {"int64": 3, "uint64": 4, "int32": 5, "bool": 8, "bytes": 12, "uint32": 13, "double": 1}
-# Message -> field: number and type, "*" where repeated; other types are messages named here.
-# Text is read as bytes, so that a wrong byte spoils one name and not its packet.
 _MESSAGES = {
     "Clock": {"id": "1 uint32", "timestamp": "2 uint64", "is_incremental": "3 bool",
               "unit_ns": "4 uint64"},
@@ -76,21 +70,20 @@ def looks_like(head: bytes, label: str) -> bool:
 
 def packets(stream: Stream, findings: Findings) -> Iterator[Any]:
     """Yield the packets in order; those that cannot be decoded are counted."""
-    decode = _packet_class().FromString
+    decode = decoder_of(message_class("workbench_perfetto", "Packet", _MESSAGES, syntax="proto2"))
     for raw in _raw_packets(stream, findings):
-        try:
-            packet = decode(raw)
-        except DecodeError:
+        packet = decode(raw)
+        if packet is None:
             findings.add("dropped", "packets that cannot be decoded")
             continue
         if not packet.packed:
             yield packet
             continue
         for inner in _unpacked(packet.packed, findings):
-            try:
-                yield decode(inner)
-            except DecodeError:
+            if (one := decode(inner)) is None:
                 findings.add("dropped", "packets that cannot be decoded")
+            else:
+                yield one
 
 
 def _raw_packets(stream: Stream, findings: Findings) -> Iterator[bytes]:
@@ -144,26 +137,3 @@ def _unpacked(packed: bytes, findings: Findings) -> list[bytes]:
         findings.add("dropped", "packed packets that cannot be unpacked")
         return []
     return [raw for _, raw in _split(data) if raw is not None]
-
-
-@cache
-def _packet_class() -> Any:
-    package = "workbench_perfetto"
-    file = descriptor_pb2.FileDescriptorProto(
-        name=f"{package}.proto", package=package, syntax="proto2"
-    )
-    for name, layout in _MESSAGES.items():
-        message = file.message_type.add(name=name)
-        for field_name, described in layout.items():
-            number, kind = described.split()
-            base = kind.rstrip("*")
-            # Labels of descriptor.proto: 1 is optional, 3 repeated; type 11 is a message.
-            entry = message.field.add(
-                name=field_name, number=int(number), type=_TYPES.get(base, 11),
-                label=3 if kind.endswith("*") else 1,
-            )  # fmt: skip
-            if base not in _TYPES:
-                entry.type_name = f".{package}.{base}"
-    pool = descriptor_pool.DescriptorPool()
-    pool.Add(file)
-    return message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{package}.Packet"))

@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-from google.protobuf.message import DecodeError
 
 from workbench.errors import LoadError
 from workbench.load._files.archive import Source
 from workbench.load._files.findings import Findings, Row
+from workbench.load._files.protobuf import decoder_of
 from workbench.load._files.stream import Stream
 from workbench.load._traces.columns import IntArray, Rows, rank_of
 from workbench.load._traces.graph import read_all
@@ -88,11 +88,9 @@ def xplane(
     findings, texts = Findings(source.label), Texts()
     with stream or source.open() as opened:
         data = read_all(opened, findings)
-    try:
-        space = space_class().FromString(data)
-    except DecodeError as error:
+    if (space := decoder_of(space_class())(data)) is None:
         msg = f"{source.label}: is cut off or damaged, no XPlane can be decoded; copy it again"
-        raise LoadError(msg) from error
+        raise LoadError(msg)
     planes = [(_plane(message), message.lines) for message in space.planes]
     metadata: Row = {"deviceProperties": []}
     told_of = _told([(plane, message.stats) for (plane, _), message in

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+
+from workbench.load._files.protobuf import message_class
 
 IntArray = npt.NDArray[np.int64]
 
@@ -17,45 +18,27 @@ _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _MOST_FIELDS = 256
 _BITS = 64
 
-# tsl/profiler/protobuf/xplane.proto: number, type and, behind "*", that it repeats. Events and
-# their statistics stay bytes, which fields() decodes. Types by the codes of descriptor.proto.
-_CODES = {"int64": 3, "message": 11, "bytes": 12}
+# tsl/profiler/protobuf/xplane.proto. Events and their statistics stay bytes for fields().
 _LAYOUTS = {
     "Named": {"id": "1 int64", "name": "2 bytes", "display_name": "4 bytes", "stats": "5 bytes*"},
-    "Entry": {"key": "1 int64", "value": "2 message Named"},
+    "Entry": {"key": "1 int64", "value": "2 Named"},
     "Line": {
         "id": "1 int64", "name": "2 bytes", "timestamp_ns": "3 int64", "events": "4 bytes*",
         "display_name": "11 bytes",
     },
     "Plane": {
-        "id": "1 int64", "name": "2 bytes", "lines": "3 message* Line",
-        "event_metadata": "4 message* Entry", "stat_metadata": "5 message* Entry",
+        "id": "1 int64", "name": "2 bytes", "lines": "3 Line*",
+        "event_metadata": "4 Entry*", "stat_metadata": "5 Entry*",
         "stats": "6 bytes*",
     },
-    "Space": {"planes": "1 message* Plane", "hostnames": "4 bytes*"},
+    "Space": {"planes": "1 Plane*", "hostnames": "4 bytes*"},
 }  # fmt: skip
 
 
 @cache
 def space_class() -> Any:
-    """Return the class of the outermost message; in a pool of its own, beside TensorFlow's."""
-    pool = descriptor_pool.DescriptorPool()
-    package = "workbench_xplane"
-    file = descriptor_pb2.FileDescriptorProto(
-        name=f"{package}.proto", package=package, syntax="proto3"
-    )
-    for name, layout in _LAYOUTS.items():
-        message = file.message_type.add(name=name)
-        for field_name, described in layout.items():
-            number, kind, *of_type = described.split()
-            field = message.field.add(
-                name=field_name, number=int(number), type=_CODES[kind.rstrip("*")],
-                label=3 if kind.endswith("*") else 1,
-            )  # fmt: skip
-            if of_type:
-                field.type_name = f".{package}.{of_type[0]}"
-    pool.Add(file)
-    return message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{package}.Space"))
+    """Return the class of the outermost message."""
+    return message_class("workbench_xplane", "Space", _LAYOUTS, syntax="proto3")
 
 
 @dataclass(frozen=True)
