@@ -6,7 +6,7 @@ from concurrent.futures import CancelledError
 
 import pytest
 
-from workbench.share._loop import LoopThread
+from workbench.share._execute import LoopThread
 
 
 async def answer():

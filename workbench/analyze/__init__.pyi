@@ -50,7 +50,7 @@ from ._traces.modules import model_tree as model_tree, phases as phases
 from ._traces.launches import queue_length as queue_length, queue_summary as queue_summary
 from ._traces.breakdown import step_breakdown as step_breakdown
 from ._traces.breakdown import step_times as step_times
-from ._traces.telling_ranks import telling_ranks as telling_ranks
+from ._traces.windows import telling_ranks as telling_ranks
 from ._traces.windows import event_links as event_links, telling_windows as telling_windows
 
 # Workload imbalance
@@ -294,8 +294,8 @@ from ._perfmodel.twins.profile import trace_profile as trace_profile
 # Power and energy
 from ._power.spectrum import band_shares as band_shares
 from ._power.capping import capped_share as capped_share, capping_events as capping_events
-from ._power.capping_cost import capping_blame as capping_blame
-from ._power.capping_cost import capping_cost as capping_cost
+from ._power.capping import capping_blame as capping_blame
+from ._power.capping import capping_cost as capping_cost
 from ._power.curve import power_curve as power_curve
 from ._power.energy import energy as energy, energy_total as energy_total
 from ._power.energy import energy_from_counter as energy_from_counter
@@ -309,7 +309,7 @@ from ._power.grid_check import (
 from ._power.hierarchy import power_hierarchy as power_hierarchy
 from ._power.curve import power_knees as power_knees
 from ._power.grid import power_of_scope as power_of_scope
-from ._power.overhead import overhead_w_measured as overhead_w_measured
+from ._power.energy import overhead_w_measured as overhead_w_measured
 from ._power.provisioning import (
     overhead_w_implied as overhead_w_implied,
     provisioning as provisioning,
@@ -326,8 +326,8 @@ from ._power.loads import power_loads as power_loads, single_feed as single_feed
 from ._power.management import POWER_POLICIES as POWER_POLICIES
 from ._power.management import FeedShortage as FeedShortage, PowerPolicy as PowerPolicy
 from ._power.management import power_management as power_management
-from ._power.demand_response import demand_response as demand_response
-from ._power.demand_response import oversubscription as oversubscription
+from ._power.provisioning import demand_response as demand_response
+from ._power.provisioning import oversubscription as oversubscription
 from ._power.smoothing import power_smoothing as power_smoothing
 from ._power.smoothing import SmoothingPlan as SmoothingPlan
 from ._power.smoothing import smoothing_plans as smoothing_plans

@@ -3,10 +3,11 @@
 import workbench.explore._lab  # noqa: F401 - before the first import of widgets
 from workbench.explore.communication import (
     collective_scaling,
+    compression_speedup,
+    local_training_rate,
     place_bandwidth,
     startup_goodput,
 )
-from workbench.explore.compression import compression_speedup
 from workbench.explore.failures import (
     cause_shares,
     checkpoint_curve,
@@ -26,7 +27,6 @@ from workbench.explore.faults import (
     pvf_protection,
     pvf_running,
 )
-from workbench.explore.fleet_timeline import fleet_timeline
 from workbench.explore.goodput import goodput, goodput_at_scale, goodput_sweep, goodput_windows
 from workbench.explore.imbalance import (
     context_sharding,
@@ -51,10 +51,14 @@ from workbench.explore.perfmodel import (
     trace_like,
     what_if,
 )
-from workbench.explore.power import capping_events, power_smoothing, power_spectrum, provisioning
-from workbench.explore.power_management import power_management
-from workbench.explore.regions import local_training_rate
-from workbench.explore.timeline import timeline
+from workbench.explore.power import (
+    capping_events,
+    power_management,
+    power_smoothing,
+    power_spectrum,
+    provisioning,
+)
+from workbench.explore.timeline import fleet_timeline, timeline
 from workbench.explore.traces import (
     collective_waits,
     inference_iterations,

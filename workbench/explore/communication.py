@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import cache, partial
+from typing import Any, Literal
 
 import ipywidgets as widgets
+import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
 from workbench import analyze, plot
-from workbench.analyze import COLLECTIVE_ALGORITHMS, FaultTolerance
+from workbench.analyze import COLLECTIVE_ALGORITHMS, FaultTolerance, LocalTrainingJob
 from workbench.explore.panel import Explorer, choice, chosen_rows, numbers, slider
 from workbench.plot._style.text import size
-from workbench.tables import Source
+from workbench.tables import EmbeddingOutputs, Regions, Source
 
 _RANKS = (8, 32, 128, 512, 2_048, 8_192, 16_384, 32_768, 65_536, 98_304, 131_072, 200_000)
 _SIZES = tuple(10**power * lead for power in range(3, 11) for lead in (1, 4))
@@ -171,4 +173,158 @@ def startup_goodput(job: FaultTolerance | None = None) -> Explorer:
         rate=numbers("failures per 1,000 node-days", (0.5, 1, 2.3, 3.79, 6.5, 13), 6.5),
         recovery=numbers("rest of the recovery [min]", range(21), base.recovery_total_min),
         replicas=numbers("replicas", (1, 2, 4, 8, 12, 16, 32), base.replicas),
+    )
+
+
+# Explore a compressed exchange: bound, destinations, link, codec and share of the step.
+
+_BOUNDS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3)
+_LINKS = (0.125, 0.25, 0.5, 1, 2, 3, 6, 12.5, 25, 50, 100)
+_CODECS = (0.25, 0.5, 1, 2, 4, 8, 16, 32, 64, 128, 256)
+_SHARES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8)
+_DESTINATIONS = tuple(2**power for power in range(15))
+
+
+def compression_speedup(
+    outputs: EmbeddingOutputs, *, source: str = "", synthetic: bool = False
+) -> Explorer:
+    """Move bound, destinations, link, codec and share; see whether compression pays.
+
+    Bounds are relative to the scale of each table. Starts at 32 destinations, one core of a CPU
+    and a link of 100 Gbit/s, where it does not pay.
+
+    Parameters
+    ----------
+    outputs
+        From :func:`workbench.load.embedding_outputs`.
+    source, synthetic
+        Where the outputs come from, printed under the figure; whether they were generated.
+
+    Returns
+    -------
+    workbench.explore.Explorer
+        Controls above :func:`workbench.plot.compression_speedup`.
+
+    Examples
+    --------
+    >>> from workbench import simulate
+    >>> outputs = simulate.embedding_outputs(row_count=256)
+    >>> explorer = compression_speedup(outputs, source="simulated outputs", synthetic=True)
+    >>> print(explorer.title())
+    At 12.5 GB/s a ratio of 6.44 does not pay: a step takes 10.5 times as long (60 % is exchange);
+    compression pays up to 0.634 GB/s
+    """
+    origin = source or Source("closed form on embedding outputs", "model")
+
+    @cache
+    def ratio(bound: float, destinations: int) -> float:
+        bounds = analyze.table_bounds(outputs, bound_ratio=bound)
+        table = analyze.compression(
+            outputs, bounds=bounds, destinations=[destinations], by_table=False
+        )
+        return float(table.loc[table["stage"] == "zstd", "ratio"].iloc[0])
+
+    def draw(
+        *, bound: float, destinations: float, link: float, codec: float, share: float
+    ) -> go.Figure:
+        table = analyze.compression_speedup(
+            [ratio(bound, int(destinations))], communication_shares=[share],
+            link_gb_per_s=_LINKS, compress_gb_per_s=[codec, np.inf],
+        )  # fmt: skip
+        return plot.compression_speedup(table, at_gb_per_s=link, source=origin, synthetic=synthetic)
+
+    offered = [count for count in _DESTINATIONS if count <= outputs.row_count]
+    start = min(32, offered[-1])
+    return Explorer(
+        draw,
+        bound=numbers("bound over scale of a table", _BOUNDS, 0.1),
+        destinations=numbers("destinations", offered, start),
+        link=numbers("link of a rank [GB/s]", _LINKS, 12.5),
+        codec=numbers("codec [GB/s]", _CODECS, 1),
+        share=numbers("exchange, share of the step", _SHARES, 0.6),
+    )
+
+
+# Explore training across regions: which scheme, how many local steps, over which links.
+
+_FACTORS = (0.1, 0.25, 0.5, 1, 2, 4, 8, 16)
+_LOCAL_STEPS, _HALOS_STEPS = (4, 8, 16, 32, 64, 128, 256, 512), (1, 2, 4, 8, 16, 32)
+_AROUND = (0.25, 0.5, 1, 2, 4, 16)
+_VIEWS = (("time of the workers", "rate"), ("links", "link factor"), ("local steps", "local steps"))
+
+
+def local_training_rate(
+    regions: Regions,
+    job: LocalTrainingJob | None = None,
+    *,
+    source: str = "",
+    synthetic: bool = False,
+) -> Explorer:
+    """Move links, local steps, size of the model and speeds; see the fastest scheme and why.
+
+    Starts at the regions and the job as they are.
+
+    Parameters
+    ----------
+    regions
+        From :func:`workbench.load.regions`.
+    job
+        Size of the model, length of a step and settings of the schemes; by default those of the
+        examples of HALoS.
+    source, synthetic
+        Where the regions come from, printed under the figure; whether they were generated.
+
+    Returns
+    -------
+    workbench.explore.Explorer
+        Controls above :func:`workbench.plot.local_training_rate` and
+        :func:`workbench.plot.local_training_sweep`.
+
+    Examples
+    --------
+    >>> from workbench import datasets, load
+    >>> regions = load.regions(datasets.path("local-training") / "regions.csv")
+    >>> explorer = local_training_rate(regions, source="links of the paper")
+    >>> print(explorer.title())
+    Fastest clock: HALoS, 40.3 min; 1.69 times as long with Async-Local-SGD and 5.21 times as long
+    with DiLoCo dynamic
+    """
+    base = job or LocalTrainingJob()
+    origin = source or Source("closed form", "model")
+    label: dict[str, Any] = {"source": origin, "synthetic": synthetic}
+
+    def draw(
+        *,
+        view: Literal["rate", "link factor", "local steps"],
+        link: float,
+        speeds: bool,
+        local_steps: float,
+        halos_steps: float,
+        size: float,
+    ) -> go.Figure:
+        changed = analyze.scaled_regions(regions, link_factor=link, has_equal_speeds=speeds)
+        asked = replace(
+            base,
+            local_steps=int(local_steps),
+            halos_steps=int(halos_steps),
+            # Twice the parameters take twice the time to compute and to transfer.
+            parameter_count=max(round(base.parameter_count * size), 1),
+            step_s=base.step_s * size,
+        )
+        if view == "rate":
+            return plot.local_training_rate(analyze.local_training_rate(changed, asked), **label)
+        values = _FACTORS if view == "link factor" else _LOCAL_STEPS
+        table = analyze.local_training_sweep(changed, view, values, job=asked)
+        return plot.local_training_sweep(table, **label)
+
+    return Explorer(
+        draw,
+        view=widgets.Dropdown(options=_VIEWS, description="view"),
+        link=numbers("links between regions, times", _FACTORS, 1),
+        speeds=widgets.Dropdown(
+            options=[("as given", False), ("all as the fastest", True)], description="speeds"
+        ),
+        local_steps=numbers("local steps, others", _LOCAL_STEPS, base.local_steps),
+        halos_steps=numbers("local steps, HALoS", _HALOS_STEPS, base.halos_steps),
+        size=numbers("model and step, times", _AROUND, 1),
     )

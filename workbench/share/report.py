@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from workbench.errors import LoadError, PublishError, WorkbenchError
 from workbench.share import _execute, _normalise, _prose, _snapshot
-from workbench.share._loop import LoopThread
+from workbench.share._execute import LoopThread
 from workbench.share._prose import ABSENT_MIME
 from workbench.share.bundle import EXPLORER_MIME, title_of
 from workbench.share.svg import svg_of

@@ -14,7 +14,7 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-from workbench.share._loop import LoopThread
+from workbench.share._execute import LoopThread
 from workbench.share.bundle import figure_json, key_of
 
 _BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")

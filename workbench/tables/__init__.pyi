@@ -13,7 +13,7 @@ from .communication import (
     STARTUP_GOODPUT as STARTUP_GOODPUT,
     STARTUP_TIME as STARTUP_TIME,
 )
-from .compression import (
+from .communication import (
     COMPRESSION as COMPRESSION,
     COMPRESSION_SPEEDUP as COMPRESSION_SPEEDUP,
     TABLE_BOUNDS as TABLE_BOUNDS,
@@ -137,12 +137,12 @@ from .imbalance import (
     TROUBLE_TRUTH as TROUBLE_TRUTH,
     TUNED_PACKING as TUNED_PACKING,
 )
-from .inference import (
+from .trace_analyses import (
     GRAPH_KERNELS as GRAPH_KERNELS,
     INFERENCE_ITERATIONS as INFERENCE_ITERATIONS,
     INFERENCE_SUMMARY as INFERENCE_SUMMARY,
 )
-from .memory import (
+from .trace_analyses import (
     MEMORY as MEMORY,
     MEMORY_BLOCKS as MEMORY_BLOCKS,
     MEMORY_FRAGMENTATION as MEMORY_FRAGMENTATION,
@@ -209,7 +209,7 @@ from .power import (
     PowerLog as PowerLog,
     PowerRollup as PowerRollup,
 )
-from .power_limits import (
+from .power import (
     BAND_SHARES as BAND_SHARES,
     CAPPED_SHARE as CAPPED_SHARE,
     CAPPING_BLAME as CAPPING_BLAME,
@@ -259,7 +259,7 @@ from .pvf import (
     ExhaustiveInjections as ExhaustiveInjections,
     Injections as Injections,
 )
-from .regions import (
+from .communication import (
     LOCAL_TRAINING as LOCAL_TRAINING,
     LOCAL_TRAINING_EVENTS as LOCAL_TRAINING_EVENTS,
     LOCAL_TRAINING_LOSSES as LOCAL_TRAINING_LOSSES,
@@ -271,7 +271,7 @@ from .regions import (
     TIME_TO_LOSS as TIME_TO_LOSS,
     Regions as Regions,
 )
-from .reliability import (
+from .failures import (
     CAUSE_COUNTS as CAUSE_COUNTS,
     CAUSE_SHARES as CAUSE_SHARES,
     CRASH_LOOPS as CRASH_LOOPS,

@@ -2,6 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from workbench.errors import TableError
 from workbench.tables.table import table
 
 NETWORK_LEVELS = table("""
@@ -182,4 +190,263 @@ FAULT_CHECKLIST = table("""
     verdict: str - found, possible (a reason fits this kind and others), not found, cannot be seen,
         or not asked (no dumps)
     ranks: str - suspected ranks, comma separated
+""")
+
+
+# Tables about a compressed exchange: embedding outputs, their bounds, bytes sent, speed-up.
+
+
+@dataclass(frozen=True, eq=False)
+class EmbeddingOutputs:
+    """Contents of the embedding exchange for one batch: by table, an array (sample, number).
+
+    All arrays are float32, without NaN and infinity, and have one row per sample.
+    """
+
+    arrays: Mapping[str, NDArray[np.float32]]
+
+    def __post_init__(self) -> None:
+        """Refuse arrays that cannot be one batch of an exchange; every misfit is named."""
+        counts = [len(array) for array in self.arrays.values() if np.ndim(array) == 2]
+        misfits = [
+            f"table {name!r} {misfit}"
+            for name, array in self.arrays.items()
+            if (misfit := _misfit(array, counts[0] if counts else 0))
+        ]
+        if misfits or not self.arrays:
+            msg = "not the embedding outputs of one batch:\n  - "
+            raise TableError(msg + "\n  - ".join(misfits or ["no tables at all"]))
+
+    @property
+    def row_count(self) -> int:
+        """Samples of the batch."""
+        return len(next(iter(self.arrays.values())))
+
+    def __repr__(self) -> str:
+        """Describe how much was loaded of which kind."""
+        size = sum(array.nbytes for array in self.arrays.values()) / 1e6
+        tables = f"{len(self.arrays):,} table{'s' * (len(self.arrays) != 1)}"
+        return f"EmbeddingOutputs: {tables}, {self.row_count:,} samples, {size:.3g} MB"
+
+
+def _misfit(array: object, row_count: int) -> str:
+    if not isinstance(array, np.ndarray):
+        return f"is a {type(array).__name__}; needs a NumPy array of float32"
+    if array.ndim != 2 or not array.size:
+        return f"has shape {array.shape}; needs samples x numbers, at least one of each"
+    if array.dtype != np.float32:
+        return f"has dtype {array.dtype}, needs float32: what is sent and counted in bytes"
+    if len(array) != row_count:
+        return f"has {len(array):,} samples, the first table {row_count:,}"
+    bad = ~np.isfinite(array)
+    if bad.any():
+        row, column = np.argwhere(bad)[0]
+        where = f"row {row}, column {column} is {array[row, column]}"
+        return f"has {bad.sum():,} values without a bound: {where}; find out where training broke"
+    return ""
+
+
+TABLE_BOUNDS = table("""
+    table_bounds: One row per embedding table: the error that is allowed to each of its values.
+
+    table: str - embedding table
+    scale: float64 >=0 - root mean square of its outputs (unit: that of the outputs)
+    bound_ratio: float64 0..1 - bound / scale
+    bound: float64 >=0 - largest absolute error of a value (unit: that of the outputs)
+""")
+
+COMPRESSION = table("""
+    compression: One row per setting of the bound, number of destinations, stage and embedding
+    table, or all tables together: bytes before and after.
+
+    setting: str - how the bound was set: one number for all tables, or by table
+    destination_count: int64 >=1 - ranks that the batch is split over; each gets a block per table
+    stage: category - distinct rows (lossless: each row once and an index), quantized (whole
+        numbers of 8 or 16 bits), entropy (of these, without its code table: the least that a coder
+        of single values can send), zstd (of these: sent and read back)
+    table: str - embedding table; all for the sum over tables
+    bound: float64 >=0 - largest absolute error that was allowed (unit: that of the outputs)
+    row_count: int64 >=1 - rows, one per sample and table
+    distinct_count: int64 >=1 - rows that differ from the others of their block, as sent
+    raw_bytes: int64 >=1 - bytes of the rows as float32
+    sent_bytes: float64 >=0 - bytes in their place; with sizes, headers and values sent as they are
+    ratio: float64 >=0 - raw / sent bytes (unit: none)
+    escaped_count: int64 >=0 - values sent as they are, since no whole number keeps the bound
+    max_error: float64 >=0 - largest absolute error that occurred (unit: that of the outputs)
+    doubt: str - why the ratio may be worth nothing; empty if there is no reason
+""")
+
+COMPRESSION_SPEEDUP = table("""
+    compression_speedup: One row per share, ratio, link and codec: what compression does to a step.
+
+    communication_share: float64 0..1 - of the step: exchange that is exposed and would be
+        compressed
+    ratio: float64 >=0 - raw / sent bytes (unit: none)
+    link_gb_per_s: float64 >=0 - bandwidth of the exchange per rank [10^9 bytes/s]
+    compress_gb_per_s: float64 >=0 - raw bytes that a rank compresses [10^9 bytes/s]
+    decompress_gb_per_s: float64 >=0 - raw bytes that a rank decompresses [10^9 bytes/s]
+    effective_ratio: float64 >=0 - time of the plain exchange / that with codec
+    speedup_ratio: float64 >=0 - time of a step before / after
+    break_even_gb_per_s: float64 >=0 - bandwidth above which compression makes the exchange slower
+        [10^9 bytes/s]; 0 if it always does, infinite if never
+    is_faster: bool - whether compression makes the step shorter
+""")
+
+
+# Tables of training across regions: links, workers, exchanges, losses and times to a loss.
+
+REGION_LINKS = table("""
+    region_links: One row per ordered pair of regions, a region with itself included.
+
+    from_region: str - region that sends
+    to_region: str - region that receives
+    bandwidth_gbps: float64 >=0 - bandwidth of one transfer, Gbit/s
+""")
+
+REGION_WORKERS = table("""
+    region_workers: One row per worker: a replica of the model with its own data.
+
+    worker: int32 >=0 - number of the worker, from 0
+    region: str - region it runs in
+    speed_ratio: float64 0..1 - local steps per second over those of the fastest worker
+""")
+
+
+@dataclass(frozen=True, eq=False)
+class Regions:
+    """Links between regions and the workers in them; a plain bundle."""
+
+    links: pd.DataFrame
+    workers: pd.DataFrame
+
+    @property
+    def names(self) -> list[str]:
+        """Regions in the order of the file; the first one holds the global server by default."""
+        return list(dict.fromkeys(self.links["from_region"]))
+
+    @property
+    def matrix(self) -> pd.DataFrame:
+        """Bandwidth in Gbit/s, a row per sender and a column per receiver."""
+        names = self.names
+        keys = pd.MultiIndex.from_product([names, names])
+        by_pair = self.links.set_index(["from_region", "to_region"])["bandwidth_gbps"]
+        square = by_pair.reindex(keys).to_numpy().reshape(len(names), len(names))
+        return pd.DataFrame(square, index=names, columns=names)
+
+    @property
+    def is_asymmetric(self) -> bool:
+        """Whether some link has another bandwidth in the other direction."""
+        matrix = self.matrix.to_numpy()
+        return bool((matrix != matrix.T).any())
+
+    def __repr__(self) -> str:
+        """Describe the number of regions and workers, and the slowness of links between them."""
+        between = self.links.loc[
+            self.links["from_region"] != self.links["to_region"], "bandwidth_gbps"
+        ]
+        counts = {"region": len(self.names), "worker": len(self.workers)}
+        text = "Regions: " + ", ".join(
+            f"{n:,} {noun}{'s' * (n != 1)}" for noun, n in counts.items()
+        )
+        if len(between):
+            text += f", {between.min():g} to {between.max():g} Gbit/s between regions"
+        return text + (", links differ by direction" if self.is_asymmetric else "")
+
+
+LOCAL_TRAINING_RATE = table("""
+    local_training_rate: One row per scheme of training with local steps: how fast its clock is.
+
+    scheme: category - synchronous, DiLoCo, DiLoCo dynamic, Async-Local-SGD, HALoS
+    steps_per_s: float64 >=0 - local steps per second, all workers together
+    total_s: float64 >=0 - time for all local steps of the job
+    shortest_round_s: float64 >=0 - from one exchange to the next, fastest worker
+    longest_round_s: float64 >=0 - the same, slowest worker
+    compute_share: float64 0..1 - of the capacity (steps that the workers could do): used
+    transfer_share: float64 0..1 - of the capacity: lost to transfers of the model
+    wait_share: float64 0..1 - of the capacity: lost to waiting for slower workers
+    halos_ratio: float64 >=0 - total time over that of HALoS
+""")
+
+LOCAL_TRAINING_SWEEP = table("""
+    local_training_sweep: One row per scheme and value of an input that is varied.
+
+    parameter: category - link factor (bandwidth between regions, times) or local steps
+    value_ratio: float64 >=0 - value of that input
+    scheme: category - scheme, as in local_training_rate
+    steps_per_s: float64 >=0 - local steps per second, all workers together
+    halos_ratio: float64 >=0 - total time over that of HALoS
+""")
+
+LOCAL_TRAINING_EVENTS = table("""
+    local_training_events: One row per update of a server, push to the global server or merge.
+
+    scheme: category - scheme, as in local_training_rate
+    event: category - update (a server takes the local steps of a worker), push (the global server
+        takes what a region did), merge (a region takes the global model)
+    time_s: float64 >=0 - when it takes effect
+    start_s: float64 >=0 - when the model that it started from was read
+    region: category - region of the worker, or the one that pushes or merges
+    worker: Int32? >=0 - worker; missing unless it is an update
+    step_count: int64 >=0 - local steps that the event brings to its server
+    staleness_count: Int64? >=0 - updates by others of the same server since `start_s`; missing for
+        merges
+""")
+
+STALENESS = table("""
+    staleness: One row per scheme, kind of exchange and who exchanges: how old models are.
+
+    scheme: category - scheme, as in local_training_rate
+    event: category - update of a worker or push of a region
+    region: category - region
+    worker: Int32? >=0 - worker; missing for pushes
+    event_count: int64 >=1 - exchanges counted
+    low_count: float64 >=0 - updates by others meanwhile, 5th percentile
+    median_count: float64 >=0 - the same, median
+    high_count: float64 >=0 - the same, 95th percentile
+""")
+
+LOCAL_TRAINING_LOSSES = table("""
+    local_training_losses: One row per evaluation of the global model of a training run.
+
+    scheme: category - scheme, as in local_training_rate
+    seed: int32 >=0 - seed of the initial model and of the data order
+    step_count: int64 >=0 - local steps that the global model holds
+    loss: float64 >=0 - held-out cross-entropy (unit: nats per character)
+    staleness_count: float64 >=0 - mean staleness of the updates of the run
+    model: category - what was trained
+""")
+
+LOCAL_TRAINING = table("""
+    local_training: One row per evaluation of a training run, on the clock of some regions.
+
+    scheme: category - scheme, as in local_training_rate
+    seed: int32 >=0 - seed of the run
+    step_count: int64 >=0 - local steps that the global model holds
+    time_s: float64 >=0 - when the global model holds them
+    loss: float64 >=0 - held-out cross-entropy (unit: nats per character)
+    model: category - what was trained; the clock may be that of another model
+    doubt: str - why the loss may be another one on this clock; empty if there is no reason
+""")
+
+TIME_TO_LOSS = table("""
+    time_to_loss: One row per loss level and scheme: when the level is first reached, over seeds.
+
+    loss: float64 >=0 - level of the held-out cross-entropy (unit: nats per character)
+    scheme: category - scheme, as in local_training_rate
+    seed_count: int64 >=0 - runs that reach the level
+    run_count: int64 >=1 - runs there are
+    time_s: float64? >=0 - time to the level, median of the seeds; missing if a run never does
+    low_s: float64? >=0 - the same, shortest
+    high_s: float64? >=0 - the same, longest
+    step_count: float64? >=0 - local steps to the level, median of the seeds
+    time_ratio: float64? >=0 - time over that of the reference scheme at the same seed, median
+    low_time_ratio: float64? >=0 - the same, lowest
+    high_time_ratio: float64? >=0 - the same, highest
+    step_ratio: float64? >=0 - local steps over those of the reference scheme, median
+    low_step_ratio: float64? >=0 - the same, lowest
+    high_step_ratio: float64? >=0 - the same, highest
+    clock_ratio: float64? >=0 - time per local step over that of the reference scheme, median
+    reference: category - the reference scheme
+    model: category - as in local_training
+    doubt: str - as in local_training
 """)

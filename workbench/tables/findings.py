@@ -8,10 +8,10 @@ from dataclasses import dataclass, field, fields
 import pandas as pd
 
 from workbench.tables.failures import FailureLog, FlightRecording
-from workbench.tables.memory import MemoryRecording
 from workbench.tables.power import JobLog, PowerLog
 from workbench.tables.pvf import Injections
 from workbench.tables.table import table
+from workbench.tables.trace_analyses import MemoryRecording
 from workbench.tables.traces import SAYS_SYNTHETIC, RankFiles, Trace
 
 FINDINGS = table("""

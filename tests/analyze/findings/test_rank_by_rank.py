@@ -16,8 +16,8 @@ from tests.analyze.findings.jobs import even, steps_of
 from workbench import analyze, load
 from workbench.analyze._lib.intervals import measure_within
 from workbench.analyze._traces import rank_evidence
-from workbench.analyze._traces.job_evidence import _ANALYSES
 from workbench.analyze._traces.late_arrivals import positions_of
+from workbench.analyze._traces.rank_evidence import _ANALYSES
 from workbench.cli import app
 from workbench.errors import LoadError
 from workbench.load._traces import reader

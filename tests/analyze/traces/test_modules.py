@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from workbench import analyze, datasets, load
-from workbench.analyze._traces.module_alignment import matched
+from workbench.analyze._traces.diff import matched
 from workbench.analyze._traces.modules import phase_of
 from workbench.errors import WorkbenchError
 from workbench.tables import EVENTS, MODEL_TREE, PHASES, TRACE_DIFF

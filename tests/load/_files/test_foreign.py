@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from tests.load.traces.perfetto.perfetto_files import message
 from workbench import load
 from workbench.errors import LoadError
-from workbench.load._files.foreign import identity
-from workbench.load._files.wanted import appearance
+from workbench.load._files.wanted import appearance, identity
 from workbench.load.kinds import told
 
 MADE = {

@@ -30,8 +30,7 @@ from workbench.analyze._perfmodel.replays.change import Change
 from workbench.analyze._perfmodel.replays.fidelity import replay_fidelity
 from workbench.analyze._perfmodel.replays.what_if import critical_path, what_if
 from workbench.analyze._traces.breakdown import step_times, time_breakdown
-from workbench.analyze._traces.job_evidence import JobEvidence
-from workbench.analyze._traces.rank_evidence import rank_facts
+from workbench.analyze._traces.rank_evidence import JobEvidence, rank_facts
 from workbench.errors import PerformanceModelError, WorkbenchError
 from workbench.tables import EDGE_KINDS, Bundle, ExecutionGraph, JobLog
 

@@ -9,8 +9,7 @@ import numpy as np
 import pandas as pd
 
 from workbench.analyze._lib.finding_rules import Finding, rows_of, rule
-from workbench.analyze._power.capping import capped_share, capping_events
-from workbench.analyze._power.capping_cost import capping_cost
+from workbench.analyze._power.capping import capped_share, capping_cost, capping_events
 from workbench.analyze._power.grid import power_grid, power_totals
 from workbench.tables import POWER_TOTALS, Bundle, JobLog, PowerLog
 

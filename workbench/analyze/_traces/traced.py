@@ -12,7 +12,6 @@ from workbench.analyze._traces.breakdown import step_times, time_breakdown
 from workbench.analyze._traces.clocks import align_clocks, clocks
 from workbench.analyze._traces.collectives import collective_waits, collectives
 from workbench.analyze._traces.idle import idle_time
-from workbench.analyze._traces.job_evidence import JobEvidence
 from workbench.analyze._traces.kernels import kernels
 from workbench.analyze._traces.late_arrivals import (
     compared_arrivals,
@@ -22,6 +21,7 @@ from workbench.analyze._traces.late_arrivals import (
 )
 from workbench.analyze._traces.rank_evidence import (
     COVERED,
+    JobEvidence,
     coverage_moments,
     gpu_gaps,
     loader_calls,

@@ -16,7 +16,6 @@ from typing import BinaryIO, Literal
 from workbench.errors import LoadError
 from workbench.load._files import stream as unpacking
 from workbench.load._files.findings import Dropped, Remark, listed
-from workbench.load._files.foreign import identity
 from workbench.load._files.stream import GZIP_MAGIC, DamagedError, Feed, Health, Stream
 from workbench.load._files.wanted import (
     ARCHIVE_SUFFIXES,
@@ -25,6 +24,7 @@ from workbench.load._files.wanted import (
     REPLACED,
     TRACES,
     Wanted,
+    identity,
     printable,
 )
 

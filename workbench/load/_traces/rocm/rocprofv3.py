@@ -13,8 +13,7 @@ import pandas as pd
 from workbench.errors import LoadError
 from workbench.load._files.archive import Source
 from workbench.load._files.findings import Findings, Row
-from workbench.load._files.json_events import Damaged
-from workbench.load._files.json_walk import JsonWalk
+from workbench.load._files.json_events import Damaged, JsonWalk
 from workbench.load._files.stream import Stream
 from workbench.load._files.text import tell_of_damage
 from workbench.load._traces.columns import IntArray, rank_of
