@@ -47,10 +47,7 @@ DOMAINS = {
     "shared": "All domains",
 }
 # Files of `explore` are named after a subject; all others lie in the folder of their domain.
-EXPLORED = {
-    "compression": "communication", "regions": "communication", "faults": "pvf",
-    "goodput": "failures", "fleet_timeline": "fleet", "power_management": "power",
-}  # fmt: skip
+EXPLORED = {"faults": "pvf", "goodput": "failures", "timeline": "fleet"}
 # Pages that lie outside docs/, and where the site has them.
 ELSEWHERE = {
     "CHANGELOG.md": "changelog.md",

@@ -14,7 +14,7 @@ import plotly.graph_objects as go
 from workbench import analyze, datasets, load, plot, simulate
 from workbench.analyze import FaultTolerance
 from workbench.errors import WorkbenchError
-from workbench.explore.goodput import Measured
+from workbench.explore._goodput import Measured
 from workbench.explore.panel import ALL, Explorer, choice, chosen_rows, numbers, prepared
 from workbench.plot._style.text import seconds
 from workbench.tables import FailureLog, FlightRecording, Source, as_source

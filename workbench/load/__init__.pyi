@@ -72,5 +72,5 @@ from ._communication.regions import (
 # All domains
 from .kinds import by_kind as by_kind
 from .missing import missing as missing
-from .quality import quality as quality
+from ._quality import quality as quality
 from .writing import write as write

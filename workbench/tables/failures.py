@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pandas as pd
 
 from workbench.tables.table import table
-from workbench.tables.traces import SAYS_SYNTHETIC, flagged_text
+from workbench.tables.traces import Loaded, flagged_text
 
 # Failure logs as loaded: what failed, what the job did meanwhile, and which nodes there are.
 
@@ -92,19 +92,8 @@ NODE_SPANS = table("""
 """)
 
 
-class _Loaded:
-    """Facts about the files of any load of failures."""
-
-    quality: pd.DataFrame
-
-    @property
-    def is_synthetic(self) -> bool:
-        """Whether any file is marked as simulated; figures should say so, too."""
-        return bool((self.quality["what"] == SAYS_SYNTHETIC).any())
-
-
 @dataclass(frozen=True, eq=False)
-class FailureLog(_Loaded):
+class FailureLog(Loaded):
     """The tables of the failure logs of one load; a plain bundle without methods."""
 
     failures: pd.DataFrame
@@ -248,7 +237,7 @@ FLIGHT_SUSPECTS = table("""
 
 
 @dataclass(frozen=True, eq=False)
-class FlightRecording(_Loaded):
+class FlightRecording(Loaded):
     """The tables of the flight-recorder dumps of one hang; a plain bundle without methods."""
 
     ranks: pd.DataFrame

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import pandas as pd
 
 from workbench.tables.table import Table, columns, table
-from workbench.tables.traces import SAYS_SYNTHETIC, flagged_text
+from workbench.tables.traces import Loaded, flagged_text
 
 # Power telemetry as loaded, and the log of the job that drew it.
 
@@ -146,7 +146,7 @@ LOGGED_SPANS = table("""
 
 
 @dataclass(frozen=True, eq=False)
-class PowerLog:
+class PowerLog(Loaded):
     """The tables of the power telemetry of one load; a plain bundle without methods."""
 
     power: pd.DataFrame
@@ -154,11 +154,6 @@ class PowerLog:
     states: pd.DataFrame
     counters: pd.DataFrame
     quality: pd.DataFrame
-
-    @property
-    def is_synthetic(self) -> bool:
-        """Whether any file is marked as simulated; figures should say so, too."""
-        return bool((self.quality["what"] == SAYS_SYNTHETIC).any())
 
     def __repr__(self) -> str:
         """Describe what was loaded, and list the first findings that need a look."""
@@ -171,16 +166,11 @@ class PowerLog:
 
 
 @dataclass(frozen=True, eq=False)
-class PowerRollup:
+class PowerRollup(Loaded):
     """The tables of a roll-up of power telemetry; a plain bundle without methods."""
 
     rollup: pd.DataFrame
     quality: pd.DataFrame
-
-    @property
-    def is_synthetic(self) -> bool:
-        """Whether any file is marked as simulated; figures should say so, too."""
-        return bool((self.quality["what"] == SAYS_SYNTHETIC).any())
 
     def __repr__(self) -> str:
         """Describe what was rolled up, and list the first findings that need a look."""
@@ -192,17 +182,12 @@ class PowerRollup:
 
 
 @dataclass(frozen=True, eq=False)
-class JobLog:
+class JobLog(Loaded):
     """The tables of the log of one training job; a plain bundle without methods."""
 
     steps: pd.DataFrame
     spans: pd.DataFrame
     quality: pd.DataFrame
-
-    @property
-    def is_synthetic(self) -> bool:
-        """Whether the file is marked as simulated; figures should say so, too."""
-        return bool((self.quality["what"] == SAYS_SYNTHETIC).any())
 
     def __repr__(self) -> str:
         """Describe what was loaded, and list the first findings that need a look."""

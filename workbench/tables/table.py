@@ -169,15 +169,17 @@ class Table:
             index=frame.index,
         )
 
-    def of(self, rows: Any) -> pd.DataFrame:
+    def of(self, rows: Any, attrs: Mapping[Any, Any] | None = None) -> pd.DataFrame:
         """Return the table made of a frame, of columns by name, or of rows, cast and checked.
 
-        Rows that are tuples hold the columns in their order.
+        Rows that are tuples hold the columns in their order. ``attrs`` become those of the table.
         """
         if not isinstance(rows, pd.DataFrame):
             names = None if isinstance(rows, Mapping) else list(self.columns)
             rows = pd.DataFrame(rows, columns=names)
-        return self.check(self.cast(rows))
+        made = self.cast(rows)
+        made.attrs = dict(attrs or {})
+        return self.check(made)
 
     def joined(self, frames: Iterable[pd.DataFrame]) -> pd.DataFrame:
         """Return the rows of all frames as one checked table."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import pandas as pd
 
 from workbench.tables.table import table
-from workbench.tables.traces import SAYS_SYNTHETIC, flagged_text
+from workbench.tables.traces import Loaded, flagged_text
 
 GPU_BUSY = table("""
     gpu_busy: One row per rank and bin of time: how much of it some work occupied the GPU.
@@ -503,17 +503,12 @@ MEMORY_FRAGMENTATION = table("""
 
 
 @dataclass(frozen=True, eq=False)
-class MemoryRecording:
+class MemoryRecording(Loaded):
     """The tables of memory snapshots or of traces with memory; a plain bundle without methods."""
 
     memory: pd.DataFrame
     blocks: pd.DataFrame
     quality: pd.DataFrame
-
-    @property
-    def is_synthetic(self) -> bool:
-        """Whether any file is marked as simulated; figures should say so, too."""
-        return bool((self.quality["what"] == SAYS_SYNTHETIC).any())
 
     def __repr__(self) -> str:
         """Describe what was loaded, and list the first findings that need a look."""

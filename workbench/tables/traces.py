@@ -256,8 +256,19 @@ SAYS_SYNTHETIC = "the file says that it is synthetic"
 SAYS_OBFUSCATED = "the file says that it is obfuscated: times are scaled, names are made up"
 
 
+class Loaded:
+    """Facts about the files of any load."""
+
+    quality: pd.DataFrame
+
+    @property
+    def is_synthetic(self) -> bool:
+        """Whether any file is marked as simulated; figures should say so, too."""
+        return bool((self.quality["what"] == SAYS_SYNTHETIC).any())
+
+
 @dataclass(frozen=True, eq=False)
-class Trace:
+class Trace(Loaded):
     """The tables of one loaded trace set; a plain bundle, all work is done by functions.
 
     ``events`` holds what happened when; ``nodes`` and ``dependencies`` hold execution traces, which
@@ -290,11 +301,6 @@ class Trace:
         declared = (EVENTS, RANKS, DEVICES, PROCESS_GROUPS, STEPS, NODES, DEPENDENCIES, QUALITY)
         lacking = [table for table in declared if table.name not in tables]
         return cls(**{table.name: table.empty() for table in lacking}, **tables)
-
-    @property
-    def is_synthetic(self) -> bool:
-        """Whether any file is marked as simulated; figures should say so, too."""
-        return bool((self.quality["what"] == SAYS_SYNTHETIC).any())
 
     def __repr__(self) -> str:
         """Describe what was loaded, and list the first findings that need a look."""

@@ -154,6 +154,29 @@ def test_a_damaged_header_is_refused(stored):
         load.exhaustive_injections(stored)
 
 
+def test_a_damaged_byte_of_the_counts_is_refused_and_never_another_count(stored):
+    """Most damage still unpacks, to other counts."""
+    with pq.ParquetFile(stored) as file:
+        group = file.metadata.row_group(0)
+        chunks = [group.column(n) for n in range(file.metadata.num_columns)]
+    chunk = next(chunk for chunk in chunks if chunk.path_in_schema == "sdc_count")
+    start = chunk.dictionary_page_offset or chunk.data_page_offset
+    whole = stored.read_bytes()
+    kept = []
+    for at in range(start, start + chunk.total_compressed_size, 3):
+        damaged = bytearray(whole)
+        damaged[at] ^= 0x10
+        stored.write_bytes(damaged)
+        try:
+            kept.append(load.exhaustive_injections(stored).sites["sdc_count"].to_numpy())
+        except LoadError as error:
+            assert "truth.parquet" in str(error)
+    stored.write_bytes(whole)
+    true = load.exhaustive_injections(stored).sites["sdc_count"].to_numpy()
+    assert len(kept) < chunk.total_compressed_size / 12
+    assert [counts for counts in kept if not np.array_equal(counts, true)] == []
+
+
 def test_a_file_that_is_cut_or_absent_is_refused(stored, tmp_path):
     stored.write_bytes(stored.read_bytes()[:-9])
     with pytest.raises(LoadError, match="cannot be read as Parquet"):

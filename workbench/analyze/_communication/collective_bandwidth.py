@@ -82,9 +82,9 @@ def collective_bandwidth(
     peers = table.groupby(PEERS)["bus_gb_per_s"]
     ratio = table["bus_gb_per_s"] / peers.transform("max")
     table["peer_ratio"] = ratio.where(peers.transform("size") > 1)
-    table = COLLECTIVE_BANDWIDTH.cast(table)
-    table.attrs["left_out"] = {"no match, size or bus bandwidth": len(collectives) - len(rows)}
-    return COLLECTIVE_BANDWIDTH.check(table)
+    return COLLECTIVE_BANDWIDTH.of(
+        table, {"left_out": {"no match, size or bus bandwidth": len(collectives) - len(rows)}}
+    )
 
 
 def _measured(rows: pd.DataFrame, network: Network) -> pd.DataFrame:
@@ -211,9 +211,7 @@ def slow_links(
         table["node_name"] = [network.names[node] for node in table["node"]]
     order = (table["suspect"] == "").rename("is_free")
     table = table.assign(order=order).sort_values(["order", "best_ratio", "node", "rail"])
-    table = SLOW_LINKS.cast(table.reset_index(drop=True))
-    table.attrs["unexplained"] = sorted(unexplained)
-    return SLOW_LINKS.check(table)
+    return SLOW_LINKS.of(table.reset_index(drop=True), {"unexplained": sorted(unexplained)})
 
 
 def _links(ranks: list[int], network: Network) -> set[_Link]:

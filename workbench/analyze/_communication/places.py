@@ -201,9 +201,9 @@ def collective_scopes(
     weight = table["weight"].astype("Float64").mask(table["weight"] == 0)
     table["bus_gb_per_s"] = table["moved"] / weight
     order = table.sort_values(["transfer_ns", *keys], ascending=[False, True, True])
-    table = COLLECTIVE_SCOPES.of(order.reset_index(drop=True))
-    table.attrs["left_out"] = {"no match": len(collectives) - len(rows)}
-    return table
+    return COLLECTIVE_SCOPES.of(
+        order.reset_index(drop=True), {"left_out": {"no match": len(collectives) - len(rows)}}
+    )
 
 
 def place_bandwidth(

@@ -162,13 +162,14 @@ def failure_times(  # noqa: PLR0913 - what a log does not say, by name
     counts = reasons[reasons != ""].value_counts().to_dict()
     if replicas > 1 and (unknown := int(replica.isna().sum())):
         counts["have no known node: they stop all replicas"] = unknown
-    result = FAILURE_TIMES.cast(result)
-    result.attrs = {
-        "left_out": counts,
-        "horizon_min": (last - first) / _MINUTE_NS,
-        "doubts": doubtful_counts(kept),
-    }
-    return FAILURE_TIMES.check(result)
+    return FAILURE_TIMES.of(
+        result,
+        {
+            "left_out": counts,
+            "horizon_min": (last - first) / _MINUTE_NS,
+            "doubts": doubtful_counts(kept),
+        },
+    )
 
 
 def _refuse_mixed(kinds: pd.Series, chosen: Sequence[str] | None) -> None:
@@ -309,9 +310,7 @@ def mttf_by_size(
         low_slope_ratio=slope[1],
         high_slope_ratio=slope[2],
     ).sort_values(["gpu_count", "kind"], kind="stable", ignore_index=True)
-    table = MTTF_BY_SIZE.cast(table)
-    table.attrs = {**sizes.attrs, "confidence_level": confidence}
-    return MTTF_BY_SIZE.check(table)
+    return MTTF_BY_SIZE.of(table, {**sizes.attrs, "confidence_level": confidence})
 
 
 def _checked(sizes: pd.DataFrame) -> pd.DataFrame:

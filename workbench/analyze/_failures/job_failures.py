@@ -94,9 +94,7 @@ def job_failures(
         causes=causes.agg(" + ".join).reindex(runs.index).fillna(""),
         cause_count=causes.size().reindex(runs.index).fillna(0).astype("int64"),
     )
-    table = JOB_FAILURES.cast(table.reset_index(drop=True))
-    table.attrs["left_out"] = left
-    return JOB_FAILURES.check(table)
+    return JOB_FAILURES.of(table.reset_index(drop=True), {"left_out": left})
 
 
 def crash_loops(
@@ -196,9 +194,9 @@ def job_sizes(timeline: pd.DataFrame, *, outcomes: Sequence[str] = _FAILED) -> p
         "runs of unknown size": int((~sized).sum()),
         "runs of unknown duration": int((sized & ~timed_).sum()),
     }
-    table = JOB_SIZES.cast(table)
-    table.attrs["left_out"] = {reason: count for reason, count in left.items() if count}
-    return JOB_SIZES.check(table)
+    return JOB_SIZES.of(
+        table, {"left_out": {reason: count for reason, count in left.items() if count}}
+    )
 
 
 def _failed_runs(

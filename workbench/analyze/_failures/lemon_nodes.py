@@ -248,9 +248,7 @@ def lemon_recall(
         observed_days=np.array(watched, dtype="float64"),
         failure_count=np.array(watched, dtype="float64") * rate * nodes,
     )
-    table = LEMON_RECALL.cast(table)
-    table.attrs["assumed"] = str(assumed)
-    return LEMON_RECALL.check(table)
+    return LEMON_RECALL.of(table, {"assumed": str(assumed)})
 
 
 def _recall(

@@ -100,10 +100,10 @@ def lifetimes(
     keep = lives["is_failure"] | (lives["lifetime_h"] > 0)
     keep &= since.notna() if first == "dropped" else True
     table = lives[keep].assign(group=_group(lives.loc[keep, "node"], groups))
-    table = LIFETIMES.cast(table.reset_index(drop=True))
-    table.attrs["left_out"] = left
-    table.attrs["doubts"] = several_reporters(counted(failures, leave_out)[0])
-    return LIFETIMES.check(table)
+    return LIFETIMES.of(
+        table.reset_index(drop=True),
+        {"left_out": left, "doubts": several_reporters(counted(failures, leave_out)[0])},
+    )
 
 
 def _group(nodes: pd.Series, groups: Mapping[str, str] | None) -> pd.Series | str:
@@ -163,10 +163,10 @@ def failure_gaps(
     }
     names = ("shape_ratio", "low_shape_ratio", "high_shape_ratio", "p_value_share")
     shapes = (*law[:3], law.p_value) if law else (np.nan,) * len(names)
-    table = FAILURE_GAPS.of([row | dict(zip(names, shapes, strict=True))])
-    table.attrs["left_out"] = left
-    table.attrs["doubts"] = several_reporters(counted(failures, leave_out)[0])
-    return table
+    return FAILURE_GAPS.of(
+        [row | dict(zip(names, shapes, strict=True))],
+        {"left_out": left, "doubts": several_reporters(counted(failures, leave_out)[0])},
+    )
 
 
 Band: TypeAlias = Literal["plain", "log-log"]
@@ -232,9 +232,9 @@ def survival(
     ]
     if not curves:
         return SURVIVAL.empty()
-    table = SURVIVAL.cast(pd.concat(curves, ignore_index=True))
-    table.attrs = {**lifetimes.attrs, "confidence_level": confidence}
-    return SURVIVAL.check(table)
+    return SURVIVAL.of(
+        pd.concat(curves, ignore_index=True), {**lifetimes.attrs, "confidence_level": confidence}
+    )
 
 
 def weibull(lifetimes: pd.DataFrame, *, confidence_level: float = 0.95) -> pd.DataFrame:

@@ -183,10 +183,10 @@ def failure_trend(
         "laplace_ratio": laplace,
         "p_value_share": 2 * stats.norm.sf(abs(laplace)),
     }
-    table = FAILURE_TREND.of([row])
-    table.attrs["left_out"] = seen.left_out
-    table.attrs["doubts"] = doubtful_counts(counted(failures, leave_out)[0])
-    return table
+    return FAILURE_TREND.of(
+        [row],
+        {"left_out": seen.left_out, "doubts": doubtful_counts(counted(failures, leave_out)[0])},
+    )
 
 
 def _seen(failures: pd.DataFrame, nodes: pd.DataFrame, leave_out: Sequence[str]) -> _Seen:

@@ -244,9 +244,7 @@ def schedule_comparison(
     table = pd.concat([row.astype({"schedule": "str"}) for row in rows], ignore_index=True)
     table = table.sort_values("step_ns", kind="stable", ignore_index=True)
     table = table.astype({"schedule": "category", "basis": "category"})
-    table = SCHEDULE_COMPARISON.cast(table)
-    table.attrs["impossible"] = impossible
-    return SCHEDULE_COMPARISON.check(table)
+    return SCHEDULE_COMPARISON.of(table, {"impossible": impossible})
 
 
 def _doubt(doubt: str | None, schedule: pd.DataFrame, times: PassTimes) -> str | None:

@@ -28,6 +28,9 @@ _NO_RESULT_SUFFIXES = (
     *(".ipynb", ".py", ".md", ".html", ".png", ".svg", ".pdf", ".yml", ".yaml", ".log", ".sh"),
     *(".bin", ".pkl", ".pickle", ".npy", ".npz", ".pt", ".pth"),
 )
+_NO_DUMP_SUFFIXES = (
+    *(".log", ".txt", ".md", ".csv", ".out", ".err", ".yaml", ".yml", ".py", ".ipynb", ".sh"),
+)
 # Tables that load.write stored: read as a set, never one by one.
 STORED_SUFFIX = ".table.parquet"
 _STORED = (
@@ -52,11 +55,13 @@ _REPORT = (
 )
 _NO_LOG = "is documentation or data, no log"
 _NO_RESULT = "is code, documentation, a pickle or an array, no table of results"
+NO_DUMP = "is not a flight-recorder dump"
 _READ_WITH_DATABASE = "belongs to the SQLite database beside it, with which it is read"
 GIVEN_BEFORE, REPLACED = "was given before", "is replaced by a later member of the same name"
 # Reasons to pass a file over that need nobody's attention.
 HARMLESS_REASONS = (
-    *(_HIDDEN, _OTHER, _REPORT, _NO_LOG, _NO_RESULT, _READ_WITH_DATABASE, GIVEN_BEFORE, REPLACED),
+    *(_HIDDEN, _OTHER, _REPORT, _NO_LOG, _NO_RESULT, NO_DUMP, _READ_WITH_DATABASE),
+    *(GIVEN_BEFORE, REPLACED),
 )
 
 
@@ -109,6 +114,10 @@ def _no_result(base: str, _head: bytes) -> str:
     return _NO_RESULT if is_none else ""
 
 
+def _no_dump(base: str, _head: bytes) -> str:
+    return NO_DUMP if base.endswith(_NO_DUMP_SUFFIXES) else ""
+
+
 def _no_log_and_no_table(base: str, head: bytes) -> str:
     return "" if base.endswith(".parquet") else _no_log(base, head)
 
@@ -117,6 +126,7 @@ TRACES = Wanted("trace file", _no_trace)
 FAILURE_LOGS = Wanted("failure log", _no_log)
 INJECTIONS = Wanted("injection result", _no_result)
 POWER_LOGS = Wanted("power log", _no_log_and_no_table)
+DUMPS = Wanted("flight-recorder dump (nccl_trace_rank_0, _dump_0)", _no_dump)
 JOB_LOGS = Wanted("job log", _no_log_and_no_table)
 LOGS_AND_INJECTIONS = Wanted(
     "trace, log, dump or table of a known kind",

@@ -64,7 +64,8 @@ def exhaustive_injections(path: str | Path) -> ExhaustiveInjections:
         if content is None:
             msg = f"{shown(path)}: cannot be read as Parquet; get the file again"
             raise LoadError(msg)
-        with pq.ParquetFile(content, memory_map=isinstance(content, Path)) as file:
+        is_file = isinstance(content, Path)
+        with pq.ParquetFile(content, memory_map=is_file, page_checksum_verification=True) as file:
             header = _header(file.schema_arrow, path)
             table = file.read(list(EXHAUSTIVE.columns))
         sites = _sites(table, header, path)

@@ -184,9 +184,7 @@ def failure_times(  # noqa: PLR0913 - every number of an experiment, by name
     repair = process.repair_min
     table["repair_min"] = np.nan if repair is None else rng.exponential(repair, len(table))
     table["is_follow_on"] = False
-    table = FAILURE_TIMES.cast(_together(table, process, rng, replicas))
-    table.attrs = {"synthetic": True}
-    return FAILURE_TIMES.check(table)
+    return FAILURE_TIMES.of(_together(table, process, rng, replicas), {"synthetic": True})
 
 
 def slow_times(

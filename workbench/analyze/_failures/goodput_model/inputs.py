@@ -87,9 +87,7 @@ def goodput_inputs(
         msg = f"the log records no interruption of job {job!r}; it names {names[:5] or 'no job'}"
         raise WorkbenchError(msg)
     rows = _of_failures(log, confidence) if measured is None else _of_job(measured, confidence)
-    table = GOODPUT_INPUTS.of(rows)
-    table.attrs["job"] = None if measured is None else measured.job
-    return table
+    return GOODPUT_INPUTS.of(rows, {"job": None if measured is None else measured.job})
 
 
 class _Job(NamedTuple):

@@ -87,9 +87,7 @@ def job_schedule(
     table = table.assign(step=int(job.steps[at_step]), dp_rank=int(job.dp_ranks[at_rank]))
     table["version"] = pd.Categorical(table["version"], list(versions))
     table = table.sort_values(["version", "stage", "start_ns"], kind="stable", ignore_index=True)
-    table = JOB_SCHEDULE.cast(table)
-    table.attrs["replay_error_ratio"] = float(ends[0] / job.actual[at_step] - 1)
-    return JOB_SCHEDULE.check(table)
+    return JOB_SCHEDULE.of(table, {"replay_error_ratio": float(ends[0] / job.actual[at_step] - 1)})
 
 
 def job_micro_batches(operations: pd.DataFrame, *, stage: int | None = None) -> pd.DataFrame:

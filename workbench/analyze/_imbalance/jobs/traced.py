@@ -107,9 +107,10 @@ def job_operations(
     for name in ("micro_batch", "chunk"):
         table[name] = table[name].astype("Int32").where(computes)
     table["operation"] = table["operation"].astype("category")
-    table = JOB_OPERATIONS.cast(table[list(JOB_OPERATIONS.columns)])
-    table.attrs["left_out"] = {"ranges without GPU work": lacking} if lacking else {}
-    return JOB_OPERATIONS.check(table)
+    return JOB_OPERATIONS.of(
+        table[list(JOB_OPERATIONS.columns)],
+        {"left_out": {"ranges without GPU work": lacking} if lacking else {}},
+    )
 
 
 def _ranges(events: pd.DataFrame, names: str) -> pd.DataFrame:

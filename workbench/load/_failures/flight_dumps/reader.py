@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,16 +14,7 @@ import pandas as pd
 from workbench._shared.progress import progress as progress_bar
 from workbench.errors import LoadError
 from workbench.load._failures.flight_dumps.dump import Dump, is_dump, parse
-from workbench.load._files.archive import (
-    EXPANSION_LIMIT,
-    Paths,
-    Source,
-    archive_kind,
-    given_paths,
-    members,
-    shown,
-    shown_all,
-)
+from workbench.load._files.archive import Paths, Source, given_paths, shown, shown_all, survey
 from workbench.load._files.findings import Finding, guarded, listed, quality_frame
 from workbench.load._files.rank_names import RankArgument, given_ranks, rank_in_name
 from workbench.load._files.safe_pickle import (
@@ -34,7 +24,7 @@ from workbench.load._files.safe_pickle import (
 )
 from workbench.load._files.stored import stored_tables
 from workbench.load._files.time import table_of_rows
-from workbench.load._files.wanted import ARCHIVE_SUFFIXES
+from workbench.load._files.wanted import DUMPS, NO_DUMP
 from workbench.tables import (
     FLIGHT_ENTRIES,
     FLIGHT_GROUPS,
@@ -44,11 +34,9 @@ from workbench.tables import (
     FlightRecording,
 )
 
-_NEVER = (".log", ".txt", ".md", ".csv", ".out", ".err", ".yaml", ".yml", ".py", ".ipynb", ".sh")
 _PICKLE_STARTS = (b"\x80", b"(", b"}", b"]")
 # Of the dump and of its entries, which may come first; two of them make a dump.
 _NAMES = (b"pg_config", b"pg_status", b"nccl_version", b"collective_seq_id", b"profiling_name")
-_UNREADABLE = "is not a flight-recorder dump"
 
 
 def flight_recorder(
@@ -104,17 +92,18 @@ def flight_recorder(
     stored: FlightRecording | None = stored_tables(path, "flight-recorder dumps")
     if stored is not None:
         return stored
-    findings: list[Finding] = []
-    sources = list(_sources(path, findings))
+    files = survey(path, wanted=DUMPS)
+    findings = [remark.row for remark in files.remarks]
+    named = set(map(Path, given_paths(path)))
     dumps: list[Dump] = []
-    total = sum(source.size_bytes for source, _ in sources)
+    total = sum(source.size_bytes for source in files.sources)
     with progress_bar(total=total, unit="B", label="loading dumps", enabled=progress) as bar:
-        for source, is_named in sources:
+        for source in files.sources:
             try:
                 with guarded(source.label):
                     dumps.append(_read(source))
             except (LoadError, OSError) as error:
-                if is_named and len(sources) == 1:
+                if source.path in named and len(files.sources) == 1:
                     raise
                 _pass_over(source, error, findings)
             bar.update(source.size_bytes)
@@ -144,64 +133,6 @@ def _assembled(ranks: Sequence[Owned], findings: list[Finding]) -> FlightRecordi
     )
 
 
-def _sources(path: Paths, findings: list[Finding]) -> Iterator[tuple[Source, bool]]:
-    """Yield every file that may be a dump, and whether the caller named it."""
-    seen: set[str] = set()
-    for entry in map(Path, given_paths(path)):
-        if not entry.exists():
-            msg = f"{shown(entry)}: there is no such file or directory"
-            raise FileNotFoundError(msg)
-        for file, is_named in [(entry, True)] if entry.is_file() else _below(entry):
-            # A link to a dump is not a second dump.
-            real = os.path.realpath(file)
-            if real in seen:
-                findings.append((shown(file), "skipped by design", "was given before", 1, None))
-            elif reason := "" if is_named else _implausible(file):
-                findings.append((shown(file), "skipped by design", reason, 1, None))
-            else:
-                yield from ((source, is_named) for source in _opened(file, findings))
-            seen.add(real)
-
-
-def _below(folder: Path) -> Iterator[tuple[Path, bool]]:
-    for parent, subfolders, names in os.walk(folder):
-        # os.walk descends in the order of this list: the same one on every file system.
-        subfolders.sort()
-        yield from ((Path(parent, name), False) for name in sorted(names))
-
-
-def _implausible(file: Path) -> str:
-    if file.name.startswith("."):
-        return "is a hidden file"
-    if not file.is_file():
-        return "is not a regular file"
-    return _UNREADABLE if file.name.lower().endswith(_NEVER) else ""
-
-
-def _opened(file: Path, findings: list[Finding]) -> Iterator[Source]:
-    source = Source(shown(file), file, size_bytes=file.stat().st_size)
-    may_be_archive = file.name.lower().endswith(ARCHIVE_SUFFIXES)
-    if not may_be_archive or (kind := archive_kind(file, EXPANSION_LIMIT)) is None:
-        yield source
-        return
-    for member in members(file, kind, EXPANSION_LIMIT):
-        label = f"{source.label}!{shown(member.name)}"
-        if member.refusal or member.place is None:
-            if member.refusal:
-                findings.append((label, "dropped", member.refusal, 1, None))
-        elif reason := _implausible_name(member.name):
-            findings.append((label, "skipped by design", reason, 1, None))
-        else:
-            yield Source(label, file, member.name, member.size_bytes, place=member.place)
-
-
-def _implausible_name(name: str) -> str:
-    base = name.rsplit("/", 1)[-1].lower()
-    if base.startswith(".") or name.startswith("__MACOSX/"):
-        return "is a hidden file"
-    return _UNREADABLE if base.endswith(_NEVER) else ""
-
-
 def _read(source: Source) -> Dump:
     with source.open() as stream:
         # One byte more than allowed tells that it is too large.
@@ -209,7 +140,7 @@ def _read(source: Source) -> Dump:
         cut = stream.truncated_at is not None
     is_json = raw.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"{")
     if not is_json and not raw.startswith(_PICKLE_STARTS):
-        msg = f"{source.label}: {_UNREADABLE}: neither a pickle nor JSON"
+        msg = f"{source.label}: {NO_DUMP}: neither a pickle nor JSON"
         raise LoadError(msg)
     try:
         content = _json(raw) if is_json else plain_values(raw)
@@ -220,7 +151,7 @@ def _read(source: Source) -> Dump:
     if not is_dump(content):
         kind = f"a dict with {_names(content)}" if isinstance(content, Mapping) else "no dict"
         msg = (
-            f"{source.label}: {_UNREADABLE}: it holds {kind}; a dump is a dict with 'version', "
+            f"{source.label}: {NO_DUMP}: it holds {kind}; a dump is a dict with 'version', "
             "'pg_config', 'pg_status' and 'entries'"
         )
         raise LoadError(msg)
@@ -243,7 +174,7 @@ def _json(raw: bytes) -> Any:
 
 def _pass_over(source: Source, error: Exception, findings: list[Finding]) -> None:
     remark = str(error).removeprefix(f"{source.label}: ")
-    finding = "skipped by design" if remark.startswith(_UNREADABLE) else "dropped"
+    finding = "skipped by design" if remark.startswith(NO_DUMP) else "dropped"
     findings.append((source.label, finding, remark, 1, None))
 
 

@@ -322,7 +322,8 @@ class ParquetTables:
         wanted = [name for name in (*numbers, *texts) if name in there]
         stored = pa.table({})
         if wanted:
-            stored = pq.ParquetFile(self._folder / f"{table}.parquet").read(columns=wanted)
+            path = self._folder / f"{table}.parquet"
+            stored = pq.ParquetFile(path, page_checksum_verification=True).read(columns=wanted)
         columns = {name: stored.column(name).combine_chunks() for name in wanted}
         absent = np.full(stored.num_rows if wanted else 0, MISSING, np.int64)
         texts_there = [name for name in texts if name in there]
