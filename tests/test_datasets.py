@@ -52,7 +52,8 @@ def test_bundled_files_are_exactly_those_of_the_source_list():
     root = _catalogue.data_folder()
     listed = _catalogue.bundled_files()
     expected = {row.dataset + "/" + row.file: row for row in listed.itertuples()}
-    present = {p.relative_to(root).as_posix() for p in root.rglob("*") if p.is_file()}
+    files = (path for path in root.rglob("*") if path.is_file() and path.suffix != ".pyc")
+    present = {path.relative_to(root).as_posix() for path in files}
     top_level = {name for name in present if "/" not in name}
     assert top_level == {".gitattributes", "PUBLIC.csv", "README.md", "SETS.csv", "SOURCES.csv"}
     remedy = "run: python -m workbench.datasets._fetch SET LICENCE ORIGIN"

@@ -9,7 +9,7 @@ import pytest
 from tests.analyze.imbalance.jobs import test_traced
 from tests.notebooks.shown import figure_of, text_of, values_on
 from workbench import plot
-from workbench.load.missing import Missing
+from workbench.load.missing_data import Missing
 
 NOTEBOOKS = Path(__file__).resolve().parents[2] / "notebooks"
 

@@ -19,7 +19,7 @@ from workbench.analyze._perfmodel import findings as _perfmodel  # noqa: F401
 from workbench.analyze._power import findings as _power  # noqa: F401
 from workbench.analyze._pvf import findings as _pvf  # noqa: F401
 from workbench.analyze._traces import findings as _traces  # noqa: F401
-from workbench.analyze._traces import memory_findings as _memory  # noqa: F401
+from workbench.analyze._traces import memory as _memory  # noqa: F401
 from workbench.analyze._traces.rank_evidence import reduced
 from workbench.errors import WorkbenchError
 from workbench.tables import (

@@ -395,8 +395,8 @@ def _convert_tables(
     source: Path, target: Path, name: str, files: Told, options: dict[str, Any]
 ) -> tuple[Path, str]:
     from workbench import load
-    from workbench.load._quality import joined
     from workbench.load.kinds import Options, kind_named
+    from workbench.load.quality_report import joined
     from workbench.tables.traces import flagged_text
 
     path = load.by_kind(source, name)[name]

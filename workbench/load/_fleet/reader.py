@@ -19,10 +19,10 @@ from workbench.load._files.time import BootTime, Hosts
 from workbench.load._fleet.same_job import same_job
 from workbench.load._fleet.several_jobs import read_kind
 from workbench.load._power.part import Unit
-from workbench.load._quality import joined
 from workbench.load._traces.rank_files import RankFiles, many_ranks
 from workbench.load._traces.reader import traces
 from workbench.load.kinds import NAMES, Options, Told, kind_named, told, unfit
+from workbench.load.quality_report import joined
 from workbench.tables import (
     RANKS,
     SAYS_SYNTHETIC,
