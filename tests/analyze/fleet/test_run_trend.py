@@ -40,8 +40,10 @@ def test_the_first_run_of_a_lasting_change_is_named(at, ratio, seed):
     width = row["high"] - row["low"]
     assert row["low"] - width < 200 * (ratio - 1) < row["high"] + width
     assert row["after_count"] == 12 - at
-    # Ten degrees of freedom, and the noise of later nights is as much larger as their steps.
-    assert 0.4 < row["spread_ratio"] / 0.005 < 2.5
+    # The scatter of the nights on either side around its mean; two means leave ten degrees.
+    before, after = values[:at], values[at:]
+    scatter = np.sqrt((at * before.var() + (12 - at) * after.var()) / 10)
+    assert row["spread_ratio"] == pytest.approx(scatter / before.mean())
 
 
 def test_the_interval_of_a_change_holds_it():
