@@ -47,6 +47,8 @@ class Source:
     expansion_limit: float | None = EXPANSION_LIMIT
     place: Place | None = field(default=None, repr=False)
     part: int | None = None  # the process of one rank, in a file with several
+    # How a file of plain JSON begins, seen when it was listed; of others nothing.
+    start: bytes = field(default=b"", repr=False, compare=False)
 
     def open(self) -> Stream:
         """Open the content, unpacked, from its beginning.
@@ -60,6 +62,8 @@ class Source:
         return _checked(_stream(self))
 
     def head(self, size_bytes: int = _HEAD_BYTES) -> bytes:
+        if size_bytes <= len(self.start):
+            return self.start[:size_bytes]
         with self.open() as stream:
             return stream.read(size_bytes)
 
@@ -189,7 +193,7 @@ def _opened(
 
 def _checked(stream: Stream) -> Stream:
     try:
-        if stream.peek():
+        if stream.has_more():
             return stream
         notes = "".join(f"; {note}" for note in stream.notes)
         msg = f"{stream.name}: is empty or contains nothing readable{notes}; get the file again"
@@ -224,7 +228,7 @@ def _add(survey: Survey, file: Path, *, is_named: bool, expansion_limit: float |
     source = Source(label, file, expansion_limit=expansion_limit)
     try:
         reason = unusable(file)
-        head = b"" if reason else _raw_head(file)
+        head = b"" if reason else _raw_head(file, _HEAD_BYTES)
         reason = reason or ("" if is_named else _implausible(survey, source, head))
         if not reason:
             may_be_archive = is_named or file.name.lower().endswith(ARCHIVE_SUFFIXES)
@@ -234,7 +238,9 @@ def _add(survey: Survey, file: Path, *, is_named: bool, expansion_limit: float |
                 if not reason:
                     _add_members(survey, source, kind)
             else:
-                survey.sources.append(replace(source, size_bytes=unpacked_size(file, head)))
+                start = head if head.startswith(_PLAIN_STARTS) else b""
+                size = unpacked_size(file, head)
+                survey.sources.append(replace(source, size_bytes=size, start=start))
     except (LoadError, OSError) as error:
         if is_named:
             raise
@@ -274,12 +280,13 @@ def _implausible(survey: Survey, source: Source, head: bytes) -> str:
     name = source.path.name
     if name.lower().endswith(ARCHIVE_SUFFIXES) and not name.startswith("."):
         return ""
-    # JSON that is not packed begins as the file does; anything else is opened to unpack it.
-    is_plain = head.startswith((b"{", b"["))
+    is_plain = head.startswith(_PLAIN_STARTS)
     return survey.wanted.refused(name, head if is_plain else source.head(HEAD_BYTES))
 
 
 HEAD_BYTES = 512
+# JSON that is not packed begins as the file does; anything else is opened to unpack it.
+_PLAIN_STARTS = (b"{", b"[")
 # Headers of tar files with long names take a few KiB.
 _MAX_HEADER_BYTES = 1 << 20
 TYPICAL_EXPANSION = 12
@@ -500,9 +507,9 @@ def unusable(file: Path) -> str:
     return "" if file.stat().st_size else "is empty; get the file again"
 
 
-def _raw_head(file: Path) -> bytes:
+def _raw_head(file: Path, size_bytes: int = HEAD_BYTES) -> bytes:
     with file.open("rb", buffering=0) as packed:
-        return packed.read(HEAD_BYTES)
+        return packed.read(size_bytes)
 
 
 def unpacked_size(file: Path, head: bytes) -> int:

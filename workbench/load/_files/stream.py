@@ -135,9 +135,9 @@ class Stream(io.BufferedIOBase):
     def read1(self, size: int = -1, /) -> bytes:
         return bytes(self._take(size if size >= 0 else BLOCK_BYTES)) if self._has_rest() else b""
 
-    def peek(self) -> bytes:
-        """Return the available bytes without moving on; empty only at the end."""
-        return bytes(self._rest) if self._has_rest() else b""
+    def has_more(self) -> bool:
+        """Return whether a byte is left, without moving on."""
+        return self._has_rest()
 
     def skip(self, size_bytes: int) -> int:
         done = 0
