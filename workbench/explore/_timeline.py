@@ -1,4 +1,4 @@
-"""The timeline of a whole trace: zoom with the mouse, search, follow what an event depends on."""
+"""Timelines: of a whole trace, to zoom and search, and of a fleet, all its logs on one axis."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Explore communication: collectives by place and on a network of levels, start-up, goodput."""
+"""Explore communication: collectives, start-up, compressed exchange, training by regions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Explore power: capping, smoothing, spectra and provisioning."""
+"""Explore power: capping, smoothing, spectra, provisioning and feeds that are short."""
 
 from __future__ import annotations
 

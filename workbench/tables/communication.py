@@ -1,4 +1,4 @@
-"""Tables about communication at scale: networks, collectives, start-up, padding, links."""
+"""Tables about communication: collectives, links, start-up, compression, regions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables of failures, of the flight recorder and of goodput."""
+"""Tables of failures, of the flight recorder and of goodput; causes, rates and lifetimes."""
 
 from __future__ import annotations
 

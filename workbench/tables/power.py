@@ -1,4 +1,4 @@
-"""Tables of power: samples, energy, hierarchy, scale and sweeps."""
+"""Tables of power: samples, energy, hierarchy, scale, sweeps, limits and swings."""
 
 from __future__ import annotations
 

@@ -143,6 +143,10 @@ class Table:
             raise TableError(msg)
         return frame
 
+    def part(self, names: Iterable[str]) -> Table:
+        """Return the table of these columns alone; KeyError for a name that is none."""
+        return Table(self.name, self.meaning, {name: self.columns[name] for name in names})
+
     def empty(self) -> pd.DataFrame:
         """Return a frame without rows that fits the table."""
         return self._empty.copy()

@@ -1,4 +1,4 @@
-"""Tables that analyses of traces give."""
+"""Tables that analyses of traces give, of inference, and of GPU memory."""
 
 from __future__ import annotations
 

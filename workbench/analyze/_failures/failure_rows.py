@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from workbench._shared.follow_ons import KERNEL_KINDS
 from workbench._shared.incidents import at_once
 from workbench.errors import WorkbenchError
-from workbench.tables import FAILURES, NODE_SPANS, Table
+from workbench.tables import FAILURES, NODE_SPANS
 
 LEFT_OUT = ("info", "planned", "follow-on")
 NS_PER_H = 3.6e12
@@ -26,8 +26,7 @@ class Clock(NamedTuple):
 
 
 def needed(failures: pd.DataFrame, *columns: str) -> pd.DataFrame:
-    columns_needed = {name: FAILURES.columns[name] for name in columns}
-    return Table(FAILURES.name, FAILURES.meaning, columns_needed).check(failures)
+    return FAILURES.part(columns).check(failures)
 
 
 def counted(

@@ -14,7 +14,7 @@ from workbench._shared.collective_names import OPERATIONS, UNKNOWN, operation_of
 from workbench._shared.kernel_kinds import KINDS, RECORD_GPU_WORK
 from workbench._shared.profiler_steps import STEP_CATEGORIES, step_number
 from workbench.errors import WorkbenchError
-from workbench.tables import EVENTS, Table
+from workbench.tables import EVENTS
 
 Ints: TypeAlias = NDArray[np.int64]
 
@@ -42,8 +42,7 @@ class Work(NamedTuple):
 
 def checked(events: pd.DataFrame, *columns: str) -> pd.DataFrame:
     """Return the events table, or raise if one of the columns does not fit it."""
-    needed = {name: EVENTS.columns[name] for name in columns}
-    return Table(EVENTS.name, EVENTS.meaning, needed).check(events)
+    return EVENTS.part(columns).check(events)
 
 
 def gpu_work(events: pd.DataFrame, *columns: str) -> Work:

@@ -1,4 +1,4 @@
-"""When devices were held back by power, and for how much of their time."""
+"""When devices were held back by power, and for how much of their time, and the cost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Energy of metered things in a window of time, with what is not known beside it."""
+"""Energy of metered things in a window of time, what is not known beside it, and PUE."""
 
 from __future__ import annotations
 

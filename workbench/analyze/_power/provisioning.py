@@ -1,4 +1,4 @@
-"""How many GPUs a site feeds at a power limit, and what they do together."""
+"""How many GPUs a site feeds at a power limit, and what they do together; limited feeds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Differences between two traces."""
+"""Differences between two traces: kernels, and modules of models matched node by node."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""GPU memory: how it changes over time, what is held at the peak, and how it is divided."""
+"""GPU memory: its course, what is held at the peak, how it is divided, and rules on it."""
 
 from __future__ import annotations
 

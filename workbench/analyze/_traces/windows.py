@@ -1,4 +1,4 @@
-"""Where to look in a long timeline, and what an event there depends on."""
+"""Where to look in a long timeline, in which ranks, and what an event there depends on."""
 
 from __future__ import annotations
 

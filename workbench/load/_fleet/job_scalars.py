@@ -202,9 +202,13 @@ def _number(text: str) -> float | None:
         return None
 
 
+@cache
+def _event_class() -> Any:
+    return message_class("workbench_tensorboard", "Event", _MESSAGES, syntax="proto2")
+
+
 def _read_events(source: Source, scalars: dict[str, Rows], findings: Findings) -> None:
-    event_class = message_class("workbench_tensorboard", "Event", _MESSAGES, syntax="proto2")
-    decode = decoder_of(event_class)
+    decode = decoder_of(_event_class())
     count = 0
     with source.open() as stream:
         for number, payload in enumerate(_records(stream, findings), start=1):

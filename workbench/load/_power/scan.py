@@ -38,8 +38,6 @@ from workbench.load._power.rows import most_w
 SECOND = 1_000_000_000
 _PART_ROWS = 8 << 20
 _THREADS = 4
-# Rows that tell the unit of a file's times.
-_CLOCK_ROWS = 1 << 16
 # The year 2200: products with later times would overflow int64.
 _LATEST_NS = 7_258_118_400 * SECOND
 _NAMES = ("time", "entity", "power")
@@ -216,7 +214,7 @@ def _refuse_other_columns(
 
 
 def _clock(file: Any, layout: PowerLayout, tz: str | None, label: str) -> Clock | None:
-    for batch in parquet_batches(file, [layout.time], label, rows=_CLOCK_ROWS):
+    for batch in parquet_batches(file, [layout.time], label):
         times = plain(batch.column(0))
         if times.null_count < len(times):
             return clock_of(times, layout.time, tz, label)

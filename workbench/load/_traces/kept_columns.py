@@ -1,4 +1,4 @@
-"""Tables on disk just as they lie in memory, so that opening one reads next to nothing.
+"""Tables on disk just as they lie in memory, so that opening one reads next to nothing; the cache.
 
 A file is a mark, the length and checksum of a header, the header (JSON) and the columns, each from
 a multiple of 64 bytes on and not compressed: codes of categories, numbers, and a bit per value that

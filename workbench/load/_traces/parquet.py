@@ -25,10 +25,10 @@ from workbench.load._traces.selection import (
     Kept,
     Steps,
     chosen_columns,
+    events_table,
     narrowed,
     rows_of,
     rows_within,
-    table_of,
 )
 from workbench.tables import Table, Trace
 
@@ -68,7 +68,7 @@ def parquet(path: str | Path, steps: Steps = None, columns: Columns = None) -> T
     if kept is not None and "launch" in events:
         events = rows_of(events, events["launch"], kept)
     frames["events"] = events
-    declared = _TABLES | {"events": table_of(columns)}
+    declared = _TABLES | {"events": events_table(columns)}
     trace = Trace(**{name: declared[name].check(frames[name], str(path)) for name in declared})
     if steps is None or kept is None:
         return trace

@@ -53,8 +53,8 @@ from workbench.load._traces.selection import (
     Steps,
     checked_columns,
     checked_steps,
+    events_table,
     judged_columns,
-    table_of,
     within_columns,
     within_steps,
 )
@@ -538,7 +538,7 @@ def joined_sets(sets: Sequence[Trace], columns: Columns = None) -> Trace:
             ("nodes", NODES), ("dependencies", DEPENDENCIES), ("quality", QUALITY),
         )
     }  # fmt: skip
-    declared = table_of(judged_columns(columns))
+    declared = events_table(judged_columns(columns))
     whole = declared.check(concat(events, sort_categories=True))
     joined = Trace(events=whole, ranks=ranks, **tables)
     remarks = _set_findings(joined)

@@ -112,12 +112,12 @@ def chosen_columns(there: Sequence[str], columns: Columns, label: str) -> list[s
     return [name for name in there if name in columns]
 
 
-def table_of(columns: Columns) -> Table:
+def events_table(columns: Columns) -> Table:
     """Return the description of events of which some columns were loaded."""
     if columns is None:
         return EVENTS
-    described = {name: EVENTS.columns[name] for name in EVENTS.columns if name in columns}
-    return replace(EVENTS, columns=described)
+    # Further arguments of events are columns that no table describes.
+    return EVENTS.part(name for name in EVENTS.columns if name in columns)
 
 
 def within_columns(trace: Trace, columns: Columns, label: str) -> Trace:

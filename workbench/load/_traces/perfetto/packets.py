@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterator
+from functools import cache
 from typing import Any
 
 from workbench.load._files.findings import Findings
@@ -68,9 +69,14 @@ def looks_like(head: bytes, label: str) -> bool:
     return len(_SURE & present) > 1
 
 
+@cache
+def _packet_class() -> Any:
+    return message_class("workbench_perfetto", "Packet", _MESSAGES, syntax="proto2")
+
+
 def packets(stream: Stream, findings: Findings) -> Iterator[Any]:
     """Yield the packets in order; those that cannot be decoded are counted."""
-    decode = decoder_of(message_class("workbench_perfetto", "Packet", _MESSAGES, syntax="proto2"))
+    decode = decoder_of(_packet_class())
     for raw in _raw_packets(stream, findings):
         packet = decode(raw)
         if packet is None:

@@ -169,16 +169,12 @@ def refuse_twice(names: Sequence[str], label: str) -> None:
 
 
 def parquet_batches(
-    file: pq.ParquetFile,
-    names: list[str],
-    label: str,
-    groups: list[int] | None = None,
-    rows: int = BATCH_ROWS,
+    file: pq.ParquetFile, names: list[str], label: str, groups: list[int] | None = None
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of some columns, in order; report damage as a LoadError."""
     try:
         yield from file.iter_batches(
-            batch_size=rows, columns=names, use_threads=False, row_groups=groups
+            batch_size=BATCH_ROWS, columns=names, use_threads=False, row_groups=groups
         )
     except (pa.ArrowException, OSError, ValueError) as error:
         raise unreadable(label, error) from None
