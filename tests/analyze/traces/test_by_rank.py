@@ -351,6 +351,21 @@ def faulted_pages(_=None):
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
 
 
+def pages_faulted_again():
+    """Hold twenty arrays of 1 MiB at once, twice; count the pages cleared for the second twenty.
+
+    A gap in the heap serves an array whatever the thresholds are, so that arrays made one after
+    the other tell nothing; twenty at once fill the gaps.
+    """
+    import resource
+
+    arrays = [np.ones(1 << 17) for _ in range(20)]
+    arrays.clear()
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    arrays.extend(np.ones(1 << 17) for _ in range(20))
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+
+
 def started_by_dask(monkeypatch, **environment):
     """Give the calls of mallopt in a process with the environment of a worker."""
     calls = []
@@ -405,11 +420,11 @@ def test_tasks_use_the_pages_of_the_tasks_before():
     options = {"n_workers": 1, "threads_per_worker": 1, "dashboard_address": ":0"}
     with LocalCluster(**options) as cluster, Client(cluster) as client:
         in_tasks = [pages for _, pages in on_cluster(client, faulted_pages, range(4))]
-        afterwards = client.submit(faulted_pages, pure=False).result()
+        afterwards = client.submit(pages_faulted_again, pure=False).result()
         modules = client.run(lambda: "numba" in sys.modules)
-    arrays = 50 * (1 << 20) // os.sysconf("SC_PAGE_SIZE")
-    assert afterwards > arrays * 0.9
-    assert sum(in_tasks) < arrays * 0.2
+    pages_of_array = (1 << 20) // os.sysconf("SC_PAGE_SIZE")
+    assert sum(in_tasks) < 10 * pages_of_array
+    assert afterwards > 10 * pages_of_array
     # What nothing on this way uses needs no compilation in any worker.
     assert not any(modules.values())
 
