@@ -13,6 +13,7 @@ import pytest
 from hypothesis import settings
 
 from tests import rules
+from tests.notebooks.runs import Runs
 from workbench import datasets
 from workbench.share.svg import find_chrome, why_no_pictures
 
@@ -52,6 +53,15 @@ def absent() -> Callable[[str], NoReturn]:
         pytest.skip(reason)
 
     return end
+
+
+@pytest.fixture(scope="session")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Runs:
+    """Give the runs of notebooks, which the processes of a test run share."""
+    base = tmp_path_factory.getbasetemp()
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "runs"
+    folder.mkdir(exist_ok=True)
+    return Runs(folder)
 
 
 @pytest.fixture(scope="session")

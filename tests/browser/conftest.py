@@ -1,6 +1,5 @@
 """A real browser that reaches nothing outside this machine, and real notebooks to show it."""
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -9,6 +8,7 @@ import pytest
 from playwright.sync_api import Page
 
 from workbench import share
+from workbench.share import _execute
 
 NOTEBOOKS = Path(__file__).resolve().parents[2] / "notebooks"
 _LOCAL = ("file:", "data:", "blob:", "about:", "http://127.0.0.1:", "ws://127.0.0.1:")
@@ -58,13 +58,13 @@ def notebooks():
 
 
 @pytest.fixture(scope="session")
-def site(notebooks, tmp_path_factory, browser):
-    """Write the report of all notebooks, on the best data available.
+def site(notebooks, runs, tmp_path_factory, browser):
+    """Write the report of all notebooks, on the best data available."""
 
-    The whole check may have written one already, and says so: a minute less to wait.
-    """
-    written = Path(os.environ.get("WORKBENCH_REPORT", "absent"))
-    if all((written / f"{notebook.stem}.html").is_file() for notebook in notebooks):
-        return written.absolute()
-    out = tmp_path_factory.mktemp("report") / "site"
-    return share.report(notebooks, out=out, progress=False).parent
+    def run(notebook, path, **_):
+        notebook.update(runs.published(path))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_execute, "execute", run)
+        out = tmp_path_factory.mktemp("report") / "site"
+        return share.report(notebooks, out=out, progress=False).parent

@@ -3,17 +3,15 @@
 import copy
 import csv
 import importlib
-import json
 import re
-import time
 from pathlib import Path
 
 import nbformat
 import pytest
-from nbformat.v4 import new_code_cell
 
 from tests.browser.controls import KINDS_OF_CONTROLS
 from tests.notebooks.conftest import ON_BUNDLED_DATA
+from tests.notebooks.runs import without_values
 from workbench import datasets
 from workbench.share import _execute, _normalise, _snapshot
 from workbench.share.bundle import PLOTLY_MIME, title_of
@@ -21,34 +19,21 @@ from workbench.share.bundle import PLOTLY_MIME, title_of
 publish = importlib.import_module("workbench.share.publish")
 ROOT = Path(__file__).resolve().parents[2]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
-# What a notebook displayed is in Out of its kernel, explorers with their controls.
-MOVE_EXPLORERS = Path(__file__).with_name("explorers.py").read_text()
-MOVE_EXPLORERS += "\nimport json\n\nprint(json.dumps(report(Out.values())))\n"
 
 pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module", params=NOTEBOOKS, ids=lambda path: path.stem)
-def run(request, tmp_path_factory):
-    """Run a notebook without mirror, cache or network, then move the controls of its explorers.
-
-    Give its name, the notebook, the seconds it took and how its explorers answered.
-    """
-    with pytest.MonkeyPatch.context() as patch:
-        patch.delenv(datasets.MIRROR_ENV, raising=False)
-        patch.setenv(datasets.CACHE_ENV, str(tmp_path_factory.mktemp("cache")))
-        for name in ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"):
-            patch.setenv(name, "http://127.0.0.1:9")
-        notebook = nbformat.read(request.param, as_version=4)
-        notebook.cells.append(new_code_cell(MOVE_EXPLORERS))
-        start = time.monotonic()
-        _execute.execute(notebook, request.param, timeout_s=300, show_progress=False)
-        seconds = time.monotonic() - start
-    moved = json.loads(notebook.cells.pop().outputs[0].text)
-    moved["published"] = publish.difference(copy.deepcopy(notebook), request.param)
+def run(request, runs):
+    """Give a notebook's name, the notebook with its pictures, the seconds it took, the answers."""
+    run = runs.offline(request.param)
+    notebook, answers = run.notebook, run.answers
+    answers["published"] = publish.difference(
+        without_values(copy.deepcopy(notebook)), request.param
+    )
     _normalise.without_progress(notebook)
     _snapshot.add_pictures(notebook, lambda _figure: "<svg></svg>")
-    return request.param.stem, notebook, seconds - moved["seconds"], moved
+    return request.param.stem, notebook, run.seconds, answers
 
 
 def outputs_of(notebook):
@@ -61,6 +46,7 @@ def figures_of(notebook):
 
 def test_it_runs_without_a_word_on_the_error_stream(run):
     _, notebook, *_ = run
+    assert list(_execute.failures(notebook)) == []
     assert [o.text for o in outputs_of(notebook) if o.get("name") == "stderr"] == []
 
 

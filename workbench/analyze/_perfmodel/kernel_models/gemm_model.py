@@ -310,7 +310,7 @@ def _error_rows(
 # The formula of a time, the trees on what it misses, and the hull of what was fitted.
 
 _TILE_M, _TILE_N = 128, 256
-_TREES, _LEAF, _FEATURE_SHARE = 200, 2, 0.5
+_TREES, _LEAF, _FEATURE_SHARE = 100, 2, 0.5
 _SLACK = 1e-9
 
 
