@@ -16,13 +16,13 @@ from tests.fuzz.structures import STRUCTURES, parquet_folder, sqlite
 from workbench.errors import LoadError
 
 ROOT = Path(__file__).parents[2]
-COUNT = 1000
+COUNT = 500
 TEXT = b"".join(b"%d,%d,70.5 W\n" % (at, at % 8) for at in range(500))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("only", "least"), [("*", 200), ("made/*", 13)])
-def test_a_thousand_damaged_files_give_tables_findings_or_our_errors(
+def test_hundreds_of_damaged_files_give_tables_findings_or_our_errors(
     record_property, real_data, only, least
 ):
     real_data("flight-recorder")

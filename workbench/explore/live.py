@@ -117,9 +117,9 @@ class LiveExplorer(Explorer):
             with self._screen:
                 self.message.value = f"<b>Not possible:</b> {html.escape(text)}"
             ended = "ended by an error after"
-        finally:
-            self.inject.disabled, self.stop.disabled = False, True
+        # Whoever may press the button again has read how the run before it ended.
         self._say(ended)
+        self.inject.disabled, self.stop.disabled = False, True
 
     def _take_chunks(self) -> bool:
         self._say("starting after")

@@ -119,7 +119,7 @@ def test_an_xid_in_two_rotated_files_is_one_failure(tmp_path):
     assert log.quality.loc[twice, "count"].tolist() == [1]
 
 
-@pytest.mark.parametrize("count", [20, pytest.param(1000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("count", [20, pytest.param(200, marks=pytest.mark.slow)])
 def test_one_bad_and_one_cut_log_of_many_are_rows_that_say_which_and_why(tmp_path, count):
     text = (quiet(5) + xid(6) + quiet(7)).encode()
     for number in range(count - 2):

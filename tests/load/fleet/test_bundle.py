@@ -83,18 +83,24 @@ BAD = {
 }
 
 
-@pytest.mark.parametrize("name", BAD)
-def test_a_bad_file_among_good_ones_is_named_and_changes_nothing(name, tmp_path):
-    folder = tmp_path
+@pytest.fixture(scope="module")
+def good(tmp_path_factory):
+    """Give a folder of good files and what is found in them."""
+    folder = tmp_path_factory.mktemp("good")
     for set_name in ("fleet-demo", "hang-demo"):
         shutil.copytree(datasets.path(set_name), folder / set_name)
     shutil.rmtree(folder / "fleet-demo" / "power")
-    good = load.bundle(folder, tz="UTC", progress=False)
+    bundle = load.bundle(folder, tz="UTC", progress=False)
+    return folder, analyze.findings(bundle).findings["finding"].tolist()
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_a_bad_file_among_good_ones_is_named_and_changes_nothing(name, good):
+    folder, expected = good
     for bad in ("rank9.pt.trace.json", "nccl_trace_rank_99.json", "kern.log"):
         (folder / bad).write_bytes(BAD[name])
     bundle = load.bundle(folder, tz="UTC", progress=False)
-    found, expected = (analyze.findings(each).findings["finding"] for each in (bundle, good))
-    assert found.tolist() == expected.tolist()
+    assert analyze.findings(bundle).findings["finding"].tolist() == expected
     told = " ".join(
         bundle.quality.loc[~bundle.quality["finding"].isin(["read", "noted"]), "source"]
     )
