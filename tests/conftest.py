@@ -27,12 +27,12 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 # that says how many it needs has a reason: each is costly, or what it looks for is rare.
 settings.register_profile("usual", max_examples=20, deadline=None)
 # For runs that ask whether the code works with other libraries: --hypothesis-profile=few.
-settings.register_profile("few", max_examples=5, deadline=None)
+settings.register_profile("few", max_examples=3, deadline=None)
 # For the night: --hypothesis-profile=thorough.
 settings.register_profile("thorough", max_examples=1_000, deadline=None)
 settings.load_profile("usual")
 # Of a first look, and of a run on other libraries.
-TESTS_PER_FILE, SUBJECTS_PER_RULE, CASES_PER_TEST = 3, 10, 4
+TESTS_PER_FILE, SUBJECTS_PER_RULE, CASES_PER_TEST = 3, 10, 2
 _CHROME_FLAGS = (
     "--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
     "--disable-component-update --disable-sync"

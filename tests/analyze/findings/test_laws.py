@@ -18,6 +18,7 @@ def straggler_of(table):
     return {int(row.where.split(",")[0].removeprefix("rank ")): row for row in rows.itertuples()}
 
 
+@pytest.mark.slow
 @settings(max_examples=15)
 @given(
     rank=st.integers(0, 3),
@@ -41,6 +42,7 @@ def test_the_cost_of_a_straggler_is_the_step_time_without_it(rank, ratio, other,
         assert found[rank].cost == pytest.approx(gain_ms, rel=0.1)
 
 
+@pytest.mark.slow
 @settings(max_examples=10)
 @given(seed=st.integers(0, 999), ranks=st.integers(2, 8))
 def test_equal_ranks_have_no_straggler(seed, ranks):

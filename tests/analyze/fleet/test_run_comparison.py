@@ -55,6 +55,7 @@ def test_a_slowed_kernel_is_found_at_its_cost(demo, ratio):
     assert kernels["change_ratio"].item() == pytest.approx(ratio, rel=1e-6)
 
 
+@pytest.mark.slow
 def test_runs_of_equal_distribution_seldom_differ():
     """Of 40 pairs at a confidence of 95 % two may: many quantities are asked at once."""
     wrong = 0

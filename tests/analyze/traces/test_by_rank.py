@@ -71,6 +71,7 @@ def test_eight_real_ranks_give_the_tables_of_the_whole(dlrm):
     assert_as_a_whole(analyze.by_rank(files, [*PER_RANK, *ACROSS], progress=False), dlrm)
 
 
+@pytest.mark.slow
 def test_sixty_four_ranks_give_the_tables_of_the_whole(sixty_four):
     tables = analyze.by_rank(load.rank_files(sixty_four), [*PER_RANK, *ACROSS], progress=False)
     assert len(tables["time_breakdown"]) == 64

@@ -242,6 +242,7 @@ def arrows(rows):
     return {"DistributedDataParallel.forward": total}
 
 
+@pytest.mark.slow
 def test_ranges_of_nsight_systems_are_those_of_sql(real_data, tmp_path):
     copy = tmp_path / "ranges.sqlite"
     shutil.copy(real_data("nsight-systems") / "h100_2gpu_1s.sqlite", copy)

@@ -228,6 +228,7 @@ def test_every_failed_attempt_gets_the_cause_it_had(log, truth):
 # --- any history --------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @example(seed=103, node_count=5, interval=20.0, lemon_count=0)
 @example(seed=7125, node_count=6, interval=211.0, lemon_count=0)
 @settings(max_examples=12)

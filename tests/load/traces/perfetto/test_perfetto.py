@@ -184,6 +184,7 @@ def test_a_packet_longer_than_the_file_takes_no_memory(write, length):
     assert told(trace, "truncated")
 
 
+@pytest.mark.slow
 def test_a_bomb_of_a_packed_packet_is_cut_short(write):
     bomb = zlib.compress(pf.event(pf.INSTANT, 1) * (8 << 20 >> 4))
     trace = loaded(write(pf.span(1, 2, "cpu_op", "op"), pf.packet((50, bomb))))
