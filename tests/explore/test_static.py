@@ -115,25 +115,76 @@ def test_a_control_without_a_list_of_values_is_refused():
 
 
 @pytest.fixture
-def page(explorer, browser, tmp_path):
-    """Open a page with the same explorer twice, from disk, and note what goes wrong."""
-    block = static_html(explorer)
+def many_choices():
+    """Make an explorer of 7 × 6 choices with three sliders between them: too much for a page."""
+    names = ("first", "second", "third")
+    sliders = {
+        name: widgets.SelectionSlider(options=range(5), value=2, description=name) for name in names
+    }
+    letters, digits = (widgets.Dropdown(options=list(all_)) for all_ in ("abcdefg", "123456"))
+
+    def draw(**chosen):
+        return go.Figure(layout_title_text=" ".join(map(str, chosen.values())))
+
+    letters.description, digits.description = "letter", "digit"
+    return Explorer(draw, letters=letters, **sliders, digits=digits)
+
+
+def test_where_choices_make_many_states_the_last_sliders_stay_and_are_texts(many_choices):
+    page = static_html(many_choices)
+    content = states(page)
+    # 84 states: the first slider has its value and an end.
+    assert content["labels"] == [list("abcdefg"), ["2", "4"], list("123456")]
+    assert "<span>second: 2</span>" in page
+    assert "<span>third: 2</span>" in page
+    assert "Sliders have more values where a kernel runs." in page
+    titles = [content["figures"][at]["layout"]["title"]["text"] for at in content["order"]]
+    expected = itertools.product("abcdefg", "24", "2", "2", "123456")
+    assert titles == [" ".join(values) for values in expected]
+
+
+@pytest.mark.browser
+@pytest.mark.slow
+def test_a_browser_leaves_out_the_sliders_that_stay(many_choices, shown_twice):
+    page = shown_twice(static_html(many_choices))
+    first = page.locator(".wb-explorer >> nth=0")
+    first.get_by_label("letter").select_option(label="e")
+    first.get_by_label("digit").select_option(label="4")
+    first.get_by_label("first").press("ArrowRight")
+    assert first.locator(".gtitle").text_content() == "e 4 2 2 4"
+
+
+@pytest.fixture
+def page(explorer, shown_twice):
+    """Open a page with the same explorer twice."""
+    return shown_twice(static_html(explorer))
+
+
+@pytest.fixture
+def shown_twice(browser, tmp_path):
+    """Open a page that shows an explorer twice, from disk, and note what goes wrong."""
+    page, wrong = browser.new_page(), []
+
+    def show(block):
+        return _opened(page, wrong, block, tmp_path / "page.html")
+
+    yield show
+    assert [each for each in wrong if not each.startswith(("file:", "data:", "blob:"))] == []
+    page.close()
+
+
+def _opened(page, wrong, block, file):
     head = f"<title>Explorer</title><script>{get_plotlyjs()}</script>"
-    file = tmp_path / "page.html"
     file.write_text(
         f'<!doctype html><html lang="en"><head><meta charset="utf-8">{head}</head>'
         f"<body><main><h1>Explorer</h1>{block}{block}</main></body></html>"
     )
-    page = browser.new_page()
-    wrong = []
     page.on("request", lambda request: wrong.append(request.url))
     page.on("pageerror", lambda error: wrong.append(str(error)))
     page.on("dialog", lambda dialog: wrong.append(dialog.message))
     page.goto(file.as_uri())
     page.locator(".gtitle >> nth=1").wait_for(timeout=20_000)
-    yield page
-    assert [each for each in wrong if not each.startswith(("file:", "data:", "blob:"))] == []
-    page.close()
+    return page
 
 
 @pytest.mark.browser

@@ -26,7 +26,7 @@ _CHOICES = (
     widgets.SelectionSlider,
     widgets.ToggleButtons,
 )
-# A slider needs two values; a page of more figures than this opens slowly.
+# Two values tell that a slider does something; a page of more figures than this opens slowly.
 _FEWEST, _ENOUGH, _HEAVY = 2, 60, 160
 # A reference is worth its letters only where the array is longer; the name is known to the script.
 _SHORT_ARRAY, _POOLED = 60, "wbArray"
@@ -62,7 +62,8 @@ def static_html(explorer: Explorer, *, svg: str | None = None, limit: int = 400)
     Notes
     -----
     Where the states are too many, sliders offer fewer values: the present one, both ends, and what
-    fits between them. A page says so under the figure.
+    fits between them. Where choices alone make many states, the last sliders stay at their value.
+    A page says so under the figure.
     """
     options = {name: _options(name, control) for name, control in explorer.controls.items()}
     options = _thinned(explorer, options, limit)
@@ -72,7 +73,12 @@ def static_html(explorer: Explorer, *, svg: str | None = None, limit: int = 400)
         msg = f"{count:,} states ({sizes}), more than {limit:,}; offer fewer or coarser choices"
         raise ValueError(msg)
     states = _states(explorer, options)
-    states["labels"] = [[label for label, _ in pairs] for pairs in options.values()]
+    # A slider that is kept at its value is a text, and no control of the page.
+    states["labels"] = [
+        [label for label, _ in pairs]
+        for name, pairs in options.items()
+        if not _is_fixed(explorer.controls[name], pairs)
+    ]
     controls = [
         _control(control, control.description or name, options[name])
         for name, control in explorer.controls.items()
@@ -144,10 +150,12 @@ def _thinned(
         if isinstance(control, widgets.SelectionSlider)
     ]
     # Three values tell which way a slider works; more are worth less than a quick page.
-    steps = ((min(limit, _ENOUGH), _FEWEST + 1), (min(limit, _HEAVY), _FEWEST))
-    for most, fewest in steps:
+    heavy = min(limit, _HEAVY)
+    for most, fewest in ((min(limit, _ENOUGH), _FEWEST + 1), (heavy, _FEWEST), (heavy, 1)):
+        # The first sliders are those that matter most: they keep two values longest.
+        order = sliders if fewest > 1 else sliders[::-1]
         while math.prod(sizes.values()) > most:
-            longest = max(sliders, key=lambda name: sizes[name], default="")
+            longest = max(order, key=lambda name: sizes[name], default="")
             if not longest or sizes[longest] <= fewest:
                 break
             sizes[longest] -= 1
@@ -166,8 +174,10 @@ def _thinned(
 def _spread(count: int, wanted: int, now: int) -> list[int]:
     """Choose places evenly; both ends, and the place where the slider is, are among them.
 
-    If only two are wanted they are that place and the end farther from it.
+    If only two are wanted they are that place and the end farther from it; one is that place.
     """
+    if wanted == 1:
+        return [now]
     positions = [round(position * (count - 1) / (wanted - 1)) for position in range(wanted)]
     if wanted == _FEWEST:
         return sorted({now, 0 if now > count - 1 - now else count - 1})
@@ -195,6 +205,10 @@ def _options(name: str, control: widgets.ValueWidget) -> list[tuple[str, Any]]:
     raise TypeError(msg)
 
 
+def _is_fixed(control: widgets.ValueWidget, options: Sequence[tuple[str, Any]]) -> bool:
+    return isinstance(control, widgets.SelectionSlider) and len(options) == 1
+
+
 def _control(control: widgets.ValueWidget, label: str, options: Sequence[tuple[str, Any]]) -> str:
     now = next(at for at, (_, value) in enumerate(options) if value == control.value)
     words = html.escape(label)
@@ -203,6 +217,8 @@ def _control(control: widgets.ValueWidget, label: str, options: Sequence[tuple[s
         return f'<label><input type="checkbox" data-wb{ticked}> {words}</label>'
     if isinstance(control, (widgets.IntSlider, widgets.SelectionSlider)):
         shown = html.escape(options[now][0])
+        if _is_fixed(control, options):
+            return f"<span>{words}: {shown}</span>"
         return (
             f'<span><label>{words} <input type="range" data-wb min="0" max="{len(options) - 1}" '
             f'value="{now}" aria-valuetext="{shown}"></label> <output>{shown}</output></span>'
