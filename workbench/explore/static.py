@@ -63,7 +63,7 @@ def static_html(explorer: Explorer, *, svg: str | None = None, limit: int = 400)
     -----
     Where the states are too many, sliders offer fewer values: the present one, both ends, and what
     fits between them. Where choices alone make many states, the last sliders stay at their value.
-    A page says so under the figure.
+    A page says so beside them.
     """
     options = {name: _options(name, control) for name, control in explorer.controls.items()}
     options = _thinned(explorer, options, limit)
@@ -85,8 +85,9 @@ def static_html(explorer: Explorer, *, svg: str | None = None, limit: int = 400)
     ]
     full = {name: len(_options(name, control)) for name, control in explorer.controls.items()}
     fewer = any(len(pairs) < full[name] for name, pairs in options.items())
-    more = " Sliders have more values where a kernel runs." * fewer
-    line = html.escape(f"Snapshot at {explorer.state()}.{more}")
+    if fewer:
+        controls.append("<small>Sliders have more values where a kernel runs.</small>")
+    line = html.escape(f"Snapshot at {explorer.state()}.")
     still = f"<figure>{_picture(svg, explorer)}<figcaption>{line}</figcaption></figure>"
     return (
         '<div class="wb-explorer">'
