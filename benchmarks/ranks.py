@@ -19,6 +19,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 if not __package__:
@@ -133,7 +134,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "they are fewer, so the truth lies between the two rows. The speed-up of an "
         "idle machine is told from CPU times: that of the tasks is shared by the workers, that of "
         "the client's main thread (sending, reduce) comes on top, and all of it is shared by the "
-        "cores. Findings go through all rules of all domains."
+        "cores. Processes without Dask that know nothing of each other tell how much more the "
+        "cores and the memory of this machine give to several than to one. "
+        "Findings go through all rules of all domains."
     ]
     publish("ranks", rows, about, remarks, options.out)
     return 0
@@ -186,10 +189,17 @@ def _cluster(folder: Path, counts: Sequence[int], workers: int) -> list[Row]:
     parts = [f"{several[name]:.2f}" for name in ("task_cpu_s", "client_cpu_s", "serial_cpu_s")]
     shares = f"tasks {parts[0]}, event loop and scheduler {parts[1]}, main thread {parts[2]} CPU s"
     ideal = [_idle_wall_s(run, number) for run, number in ((one, 1), (several, workers))]
+    with ThreadPoolExecutor(workers) as pool:
+        apart = list(pool.map(lambda _: _run(part, "serial", 1), range(workers)))
+    slowest = max(run["wall_s"] for run in apart)
     return [
         Row(
             f"{workers} Dask workers, {count} ranks", *told, one["wall_s"] / several["wall_s"],
             _TARGET_SPEEDUP,
+        ),
+        Row(
+            f"{workers} processes without Dask, the same {count} ranks each", f"{slowest:.1f} s",
+            f"{serial['wall_s']:.1f} s alone", workers * serial["wall_s"] / slowest,
         ),
         Row(
             f"the same on an idle machine, from CPU times, {count} ranks", shares, "",
