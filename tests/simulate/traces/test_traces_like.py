@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.simulate.traces.profiles import EXPOSED, HIDDEN, overlapped, profile
@@ -62,6 +62,14 @@ def test_any_twin_is_a_sound_trace(made, ranks, repeats, seed):
     assert not calls.duplicated(["rank", "correlation"]).any()
 
 
+# One of two gaps on a stream is a wait for another stream.
+WAITS = (("compute", 24_000), {"stream": 1, "waits": 0, "back": 0, "collective": "", "group": 0})
+WAITING = profile(
+    [WAITS, (("compute", 50_000), {})], [0, 1], compute_noise_ratio=0.1, host_noise_ratio=0.1
+)
+
+
+@example(WAITING, 1)
 @given(profiles(), st.integers(1, 3))
 @settings(max_examples=15)
 def test_the_graph_of_a_twin_has_no_circle_and_replays_to_its_time(made, ranks):

@@ -74,7 +74,11 @@ def stream_edges(draft: Draft) -> None:
     alone = gpu.call[later] == MISSING
     queued = ~alone & (draft.call_start[later] + rules.queued_ns < gpu.end[before])
     usual_gaps = gap[queued & (gap < rules.longest_stream_gap_ns)]
-    usual = max(int(np.median(usual_gaps)), 0) if len(usual_gaps) else rules.stream_gap_ns
+    usual = rules.stream_gap_ns
+    if len(usual_gaps):
+        # Some work waits for another stream as well, which only lengthens a gap: of an even
+        # number of gaps the lower one in the middle counts.
+        usual = max(int(np.quantile(usual_gaps, 0.5, method="lower")), 0)
     step.notes.append(f"usual gap between queued work {usual / 1e3:.2f} µs")
     weight = np.full(len(later), usual)
     if not step.is_used:
