@@ -1,6 +1,6 @@
-"""Build the compiled scanner of traces where there is a C compiler, and choose a wheel's data.
+"""Build the compiled modules where there is a C compiler, and choose a wheel's data.
 
-Without a compiler Python reads traces.
+Without a compiler Python reads traces, and numpy does what the others do.
 
 Hatchling runs this at installation; ``python hatch_build.py`` builds beside the source by hand.
 """
@@ -19,29 +19,33 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
-SOURCE = "workbench/load/_traces/kineto/_scanner.c"
-BUILT = SOURCE.replace(".c", ".abi3.so")
+SOURCES = ("workbench/load/_traces/kineto/_scanner.c", "workbench/analyze/_lib/_sweep.c")
 # Only injected faults, a check of their statistics and a training made anew need these: they stay
 # in the source archive, from which workbench.datasets gets them.
 NOT_IN_WHEELS = {"local-training-text", "pvf-models", "pvf-truth"}
 FLAGS = ["-std=c11", "-O2", "-g0", "-Wall", "-Wextra", "-fPIC", "-fvisibility=hidden"]
 
 
-def build(target: Path, flags: tuple[str, ...] = ()) -> str:
-    """Compile the scanner to ``target``; '' on success, else why there is none."""
+def built(source: str) -> str:
+    """Return the path of what is built from a source."""
+    return source.replace(".c", ".abi3.so")
+
+
+def build(source: str, target: Path, flags: tuple[str, ...] = ()) -> str:
+    """Compile ``source`` to ``target``; '' on success, else why there is nothing."""
     compiler = os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc"
     tried = dict.fromkeys([compiler, "cc"])
     linking = (
         ["-bundle", "-undefined", "dynamic_lookup"] if sys.platform == "darwin" else ["-shared"]
     )
-    digest = hashlib.sha256((HERE / SOURCE).read_bytes()).hexdigest()
+    digest = hashlib.sha256((HERE / source).read_bytes()).hexdigest()
     flags = (*flags, f'-DSOURCE_DIGEST="{digest}"')
     reason = "no compiler"
     for words in map(shlex.split, tried):
         # Written whole, then renamed: a process may have the old one open.
         unfinished = target.with_name(f"{target.name}.{os.getpid()}")
         includes = [f"-I{sysconfig.get_path(name)}" for name in ("include", "platinclude")]
-        command = [*words, *FLAGS, *flags, *includes, str(HERE / SOURCE), *linking]
+        command = [*words, *FLAGS, *flags, *includes, str(HERE / source), *linking]
         try:
             done = subprocess.run(
                 [*command, "-o", str(unfinished)], capture_output=True, text=True, check=False
@@ -58,33 +62,35 @@ def build(target: Path, flags: tuple[str, ...] = ()) -> str:
 
 
 if __name__ == "__main__":
-    why_not = build(HERE / BUILT, tuple(sys.argv[1:]))
-    sys.exit(f"{SOURCE} is not built: {why_not}" if why_not else 0)
+    for name in SOURCES:
+        if why_not := build(name, HERE / built(name), tuple(sys.argv[1:])):
+            sys.exit(f"{name} is not built: {why_not}")
 else:
     from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-    class ScannerHook(BuildHookInterface[Any]):
-        """Adds scanner and data to a wheel; an editable one gets the scanner beside its source."""
+    class CompiledHook(BuildHookInterface[Any]):
+        """Adds compiled modules and data to a wheel; an editable one has them beside the source."""
 
         _scratch: str | None = None
 
         def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-            """Build; a wheel without the scanner stays a wheel for every platform."""
-            if version == "editable":
-                target = HERE / BUILT
-            else:
+            """Build; a wheel without compiled modules stays a wheel for every platform."""
+            if version != "editable":
                 for path in (HERE / "data").iterdir():
                     if path.name not in NOT_IN_WHEELS:
                         build_data["force_include"][str(path)] = f"workbench/_bundled/{path.name}"
                 self._scratch = tempfile.mkdtemp()
-                target = Path(self._scratch, Path(BUILT).name)
-            if why_not := build(target):
-                self.app.display_warning(f"traces will be read by Python alone: {why_not[-500:]}")
-            elif version != "editable":
-                platform = sysconfig.get_platform().replace("-", "_").replace(".", "_")
-                build_data["tag"] = f"cp311-abi3-{platform}"
-                build_data["pure_python"] = False
-                build_data["force_include"][str(target)] = BUILT
+            for name in SOURCES:
+                target = HERE / built(name)
+                if self._scratch is not None:
+                    target = Path(self._scratch, target.name)
+                if why_not := build(name, target):
+                    self.app.display_warning(f"{name} is done by Python alone: {why_not[-500:]}")
+                elif version != "editable":
+                    platform = sysconfig.get_platform().replace("-", "_").replace(".", "_")
+                    build_data["tag"] = f"cp311-abi3-{platform}"
+                    build_data["pure_python"] = False
+                    build_data["force_include"][str(target)] = built(name)
 
         def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
             """Remove what only the wheel needed."""

@@ -1,5 +1,6 @@
 """Real data for the tests: from a mirror next to the clone, or the download cache."""
 
+import importlib
 import os
 import pickle
 import re
@@ -7,6 +8,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 from typing import NoReturn
 
 import pytest
@@ -53,6 +55,19 @@ def absent() -> Callable[[str], NoReturn]:
         pytest.skip(reason)
 
     return end
+
+
+@pytest.fixture(scope="session")
+def compiled(absent: Callable[[str], NoReturn]) -> Callable[[str], ModuleType]:
+    """Give a compiled module; skip the test where it could not be built."""
+
+    def module(name: str) -> ModuleType:
+        try:
+            return importlib.import_module(name)
+        except ImportError as error:
+            absent(f"{error}: python hatch_build.py says why")
+
+    return module
 
 
 @pytest.fixture(scope="session")

@@ -108,7 +108,9 @@ def test_a_compiler_that_fails_without_a_word_is_no_success(tmp_path, monkeypatc
     silent.chmod(0o755)
     monkeypatch.setenv("CC", str(silent))
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert "exits with 1" in builder().build(tmp_path / "scanner.so")
+    built = builder()
+    for source in built.SOURCES:
+        assert "exits with 1" in built.build(source, tmp_path / "module.so")
 
 
 def test_what_is_cited_is_this_version():

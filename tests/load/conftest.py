@@ -1,9 +1,7 @@
 """The smallest traces, made by hand, and tables of power."""
 
 import gzip
-import importlib
 import json
-import os
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -57,14 +55,8 @@ def engine(request):
 
 
 @pytest.fixture(scope="session")
-def compiled_scanner():
-    """The compiled scanner; tests of it are skipped where it could not be built."""
-    try:
-        return importlib.import_module("workbench.load._traces.kineto._scanner")
-    except ImportError:
-        if "CI" in os.environ:
-            raise
-        pytest.skip("the compiled scanner is not built: python hatch_build.py says why")
+def compiled_scanner(compiled):
+    return compiled("workbench.load._traces.kineto._scanner")
 
 
 @pytest.fixture

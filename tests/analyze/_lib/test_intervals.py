@@ -1,8 +1,10 @@
 """Intervals: every operation against counting single nanoseconds on a small grid."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from workbench.analyze import intervals
@@ -173,3 +175,61 @@ def test_a_million_intervals_agree_with_a_plain_loop():
         total += max(0, end - max(start, reach))
         reach = max(reach, end)
     assert intervals.measure(starts, ends) == total
+
+
+@pytest.fixture(scope="session")
+def compiled_sweep(compiled):
+    return compiled("workbench.analyze._lib._sweep")
+
+
+@pytest.fixture(params=["compiled", "numpy"])
+def sweep(request, monkeypatch, compiled_sweep):
+    """Both ways to measure levels, which must agree."""
+    cover = compiled_sweep.cover if request.param == "compiled" else None
+    monkeypatch.setattr(intervals, "cover", cover)
+
+
+levelled = st.lists(st.tuples(st.integers(-1, 4), moment, st.integers(-3, SIZE)), max_size=12)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(some=levelled, windows=pairs, is_sorted=st.booleans())
+def test_levels_hold_what_they_and_those_below_hold(some, windows, is_sorted, sweep):
+    windows = [(low, high) for low, high in windows if low <= high]
+    if is_sorted:
+        some = sorted(some, key=lambda row: row[1])
+        windows = list(pairwise(sorted({moment for window in windows for moment in window})))
+    level, starts, lasting = np.array(some, dtype=np.int64).reshape(-1, 3).T
+    low, high = arrays(windows)
+    found = intervals.measure_levels(level.astype(np.int8), starts, lasting, low, high, levels=4)
+    for number in range(4):
+        held = np.zeros(3 * SIZE, dtype=bool)
+        for its_level, start, length in some:
+            if 0 <= its_level <= number:
+                held[start : start + max(length, 0)] = True
+        assert found[number].tolist() == [held[a:b].sum() for a, b in windows]
+
+
+def test_the_sweep_leaves_what_is_not_in_order_to_numpy(compiled_sweep):
+    level, low, high = np.zeros(2, np.int8), np.array([0]), np.array([9])
+    rows, reversed_rows = (np.array(starts) for starts in ([1, 2], [2, 1]))
+    for starts, windows, done in (
+        (rows, (low, high), True), (reversed_rows, (low, high), False),
+        (rows, (high, low), False), (rows, (np.array([0, 1]), np.array([2, 3])), False),
+    ):  # fmt: skip
+        covered = np.zeros((1, len(windows[0])), np.int64)
+        assert compiled_sweep.cover(level, starts, np.ones(2, np.int64), *windows, covered) is done
+
+
+def test_the_sweep_refuses_arrays_that_do_not_fit(compiled_sweep):
+    fit = [np.zeros(3, np.int8), *(np.zeros(3, np.int64) for _ in range(2))]
+    fit += [np.zeros(2, np.int64), np.zeros(2, np.int64), np.zeros((4, 2), np.int64)]
+    assert compiled_sweep.cover(*fit)
+    for at in range(6):
+        unfit = [
+            array.reshape(-1)[:-1] if place == at else array for place, array in enumerate(fit)
+        ]
+        with pytest.raises(ValueError, match="differ in size"):
+            compiled_sweep.cover(*unfit)
+    with pytest.raises(ValueError, match="differ in size"):
+        compiled_sweep.cover(*fit[:-1], np.zeros((9, 2), np.int64))

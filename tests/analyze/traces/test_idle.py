@@ -3,11 +3,13 @@
 import math
 import statistics
 
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from workbench import analyze
+from workbench.analyze import intervals
 from workbench.errors import WorkbenchError
 
 US = 1_000
@@ -41,10 +43,16 @@ def test_streams_idle_for_the_reasons_that_holistic_trace_analysis_gives(
     ("dataset", "file"),
     [("kineto-hta", FILES[1]), ("kineto-dlrm-8rank", "dlrm_kineto.tar.gz")],
 )
-def test_causes_of_real_idle_time_add_up_to_span_minus_busy(dataset, file, real_events):
+def test_causes_of_real_idle_time_add_up_to_span_minus_busy(
+    dataset, file, real_events, compiled, monkeypatch
+):
     events = real_events(dataset, file)
-    idle = analyze.idle_time(events).groupby("rank")["idle_ns"].sum()
+    monkeypatch.setattr(intervals, "cover", compiled("workbench.analyze._lib._sweep").cover)
+    causes = analyze.idle_time(events)
+    idle = causes.groupby("rank")["idle_ns"].sum()
     assert idle.tolist() == analyze.time_breakdown(events)["idle_ns"].tolist()
+    monkeypatch.setattr(intervals, "cover", None)
+    pd.testing.assert_frame_equal(analyze.idle_time(events), causes)
 
 
 call = st.fixed_dictionaries(

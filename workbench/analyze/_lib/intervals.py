@@ -9,11 +9,23 @@ hold to the nanosecond.
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Callable
+from pathlib import Path
 from typing import TypeAlias
 
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
+
+from workbench._shared.compiled import check_source
+
+cover: Callable[..., bool] | None = None
+with contextlib.suppress(ImportError):
+    from workbench.analyze._lib import _sweep
+
+    check_source(Path(__file__).with_name("_sweep.c"), _sweep.SOURCE_DIGEST)
+    cover = _sweep.cover
 
 Ns: TypeAlias = NDArray[np.int64]
 Intervals: TypeAlias = tuple[Ns, Ns]
@@ -149,6 +161,33 @@ def measure_merged(starts: Ns, ends: Ns, low: Ns, high: Ns) -> Ns:
         return np.asarray(until[passed] - np.where(passed > 0, unfinished, 0))
 
     return np.asarray(np.maximum(before(high) - before(low), 0))
+
+
+def measure_levels(
+    level: NDArray[np.int8], starts: Ns, lasting: Ns, low: Ns, high: Ns, *, levels: int
+) -> Ns:
+    """Return the time in windows that intervals of a level or below cover: a row per level [ns].
+
+    Intervals of other levels count nowhere.
+
+    Examples
+    --------
+    >>> level = np.array([1, 0], dtype=np.int8)
+    >>> starts, lasting = np.array([0, 5]), np.array([10, 20])
+    >>> measure_levels(level, starts, lasting, np.array([0]), np.array([30]), levels=2).tolist()
+    [[20], [25]]
+    """
+    covered = np.zeros((levels, len(low)), dtype=np.int64)
+    arrays = (np.ascontiguousarray(array) for array in (level, starts, lasting, low, high))
+    if cover is not None and cover(*arrays, covered):
+        return covered
+    for number in range(levels):
+        covered[number] = covered[number - 1] if number else 0
+        if (level == number).any():
+            row = np.flatnonzero((level >= 0) & (level <= number))
+            opening = starts[row]
+            covered[number] = measure_merged(*union(opening, opening + lasting[row]), low, high)
+    return covered
 
 
 def running_end(ends: ArrayLike, groups: ArrayLike) -> Ns:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from workbench._shared.kernel_kinds import KINDS
 from workbench.analyze._lib import rows as arrays
-from workbench.analyze._lib.intervals import measure_merged, running_end, union
+from workbench.analyze._lib.intervals import measure_levels, running_end
 from workbench.analyze._lib.latency import usual_latency
 from workbench.analyze._lib.rows import LAUNCH_CATEGORIES, MISSING, Groups, Ints, Work
 from workbench.analyze._lib.scopes import per_rank
@@ -53,18 +53,9 @@ def time_by_activity(events: pd.DataFrame, call: Ints, start: Ints, end: Ints) -
 
 
 def _split(records: tuple[NDArray[np.int8], Ints, Ints], start: Ints, end: Ints) -> Ints:
-    level, begin, lasting = records
-    times = np.zeros((len(ACTIVITIES), len(start)), dtype=np.int64)
-    covered = np.zeros(len(start), dtype=np.int64)
-    for number in range(_UNTRACED):
-        if (level == number).any():
-            # All that is at least as telling, so that what hides behind it drops out.
-            row = np.flatnonzero(level <= number)
-            opening = begin[row]
-            upto = measure_merged(*union(opening, opening + lasting[row]), start, end)
-            times[number], covered = upto - covered, upto
-    times[_UNTRACED] = end - start - covered
-    return times
+    # Per level all that is at least as telling, so that what hides behind it drops out.
+    covered = measure_levels(*records, start, end, levels=_UNTRACED)
+    return np.diff([*covered, end - start], axis=0, prepend=0)
 
 
 def _levels(events: pd.DataFrame) -> NDArray[np.int8]:

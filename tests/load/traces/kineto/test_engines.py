@@ -1,10 +1,10 @@
 """The two parsers give the same tables, whatever the bytes; and nothing but LoadError is raised."""
 
-import importlib
 import json
 import os
 import random
 import sys
+from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from tests.fuzz import corpus, mutations
 from tests.load.conftest import event
 from workbench import load
+from workbench._shared.compiled import check_source
 from workbench.errors import LoadError
 from workbench.load._files.archive import sources
 from workbench.load._traces import kineto as kineto_format
@@ -174,13 +175,17 @@ def test_without_the_compiled_scanner_python_reads(trace_file, monkeypatch, path
         pd.testing.assert_frame_equal(getattr(expected, table), getattr(found, table))
 
 
-def test_a_scanner_built_from_another_source_is_not_taken(compiled_scanner, tmp_path):
-    engine = importlib.import_module(f"{kineto_format.__name__}._engine_compiled")
-    source = tmp_path / "_scanner.c"
-    engine._check_source(source)  # an installation may hold no source
+@pytest.mark.parametrize(
+    "name", ["workbench.load._traces.kineto._scanner", "workbench.analyze._lib._sweep"]
+)
+def test_a_module_compiled_from_another_source_is_not_taken(name, compiled, tmp_path):
+    digest = compiled(name).SOURCE_DIGEST
+    source = tmp_path / "_module.c"
+    check_source(source, digest)  # an installation may hold no source
+    check_source(Path(*name.split(".")).with_suffix(".c"), digest)
     source.write_bytes(b"int main(void) { return 0; }")
-    with pytest.raises(ImportError, match="has changed since the scanner was built"):
-        engine._check_source(source)
+    with pytest.raises(ImportError, match="has changed since it was compiled"):
+        check_source(source, digest)
 
 
 def test_asking_for_what_is_not_built_says_how_to_get_it(trace_file, monkeypatch):

@@ -2,25 +2,17 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
+from workbench._shared.compiled import check_source
 from workbench.load._traces.kineto._scanner import SOURCE_DIGEST, Scanner
 from workbench.load._traces.kineto.blocks import Block, Slots
 
-
-def _check_source(source: Path) -> None:
-    """Refuse a scanner that was built from another source, as after a checkout without a build."""
-    if source.is_file() and hashlib.sha256(source.read_bytes()).hexdigest() != SOURCE_DIGEST:
-        msg = f"{source} has changed since the scanner was built"
-        raise ImportError(msg)
-
-
-_check_source(Path(__file__).with_name("_scanner.c"))
+check_source(Path(__file__).with_name("_scanner.c"), SOURCE_DIGEST)
 
 
 class CompiledEngine:
