@@ -22,10 +22,10 @@ from workbench._shared.compiled import check_source
 
 cover: Callable[..., bool] | None = None
 with contextlib.suppress(ImportError):
-    from workbench.analyze._lib import _sweep
+    from workbench.analyze._lib import _sweep as compiled
 
-    check_source(Path(__file__).with_name("_sweep.c"), _sweep.SOURCE_DIGEST)
-    cover = _sweep.cover
+    check_source(Path(__file__).with_name("_sweep.c"), compiled.SOURCE_DIGEST)
+    cover = compiled.cover
 
 Ns: TypeAlias = NDArray[np.int64]
 Intervals: TypeAlias = tuple[Ns, Ns]

@@ -75,7 +75,8 @@ def _breakdown(events: pd.DataFrame, by: By) -> pd.DataFrame:
     if by not in get_args(By):
         msg = f"by must be one of {get_args(By)}, not {by!r}"
         raise ValueError(msg)
-    work = arrays.required(arrays.gpu_work(events, "step"), events, "time breakdown")
+    needed = ("step",) if by == "step" else ()
+    work = arrays.required(arrays.gpu_work(events, *needed), events, "time breakdown")
     if by == "step":
         groups = arrays.grouped(work.rank, arrays.taken(events["step"], work.row))
         rank, step = groups.keys
