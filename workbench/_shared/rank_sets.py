@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from typing import Any, TypeVar
 
 import pandas as pd
@@ -106,12 +107,15 @@ def over_ranks(
     files: RankFiles,
     function: Callable[[Trace], Result],
     *,
+    join: Callable[[Sequence[Result]], Result] | None = None,
     client: Any = None,
     processes: int | None = None,
-) -> Iterator[tuple[RankFile, Result | Exception]]:
+) -> Iterator[tuple[RankFile, Result | Exception | None]]:
     """Run ``function`` on each rank: in this process, in several, or on the workers of a client.
 
-    In place of the result of a rank that cannot be read there is the error.
+    In place of the result of a rank that cannot be read there is the error. Workers of a client
+    ``join`` the results of ranks that follow each other: the first of them has the joint result,
+    the others have None.
     """
     total = sum(file.size_bytes for file in files)
     most = 1 if files.needs_one_pass else len(files)
@@ -120,7 +124,7 @@ def over_ranks(
         if files.needs_one_pass:
             msg = "members of a tar.gz are read in one pass; unpack the archive for a cluster"
             raise WorkbenchError(msg)
-        yield from _on_workers(files, function, client)
+        yield from _on_workers(files, function, join, client)
     elif workers > 1:
         from joblib import Parallel, delayed
 
@@ -142,27 +146,43 @@ def processes_for(count: int, expected_s: float, asked: int | None = None) -> in
 
 
 def _on_workers(
-    files: RankFiles, function: Callable[[Trace], Result], client: Any
-) -> Iterator[tuple[RankFile, Result | Exception]]:
-    run = partial(_of_batch, function=function)
-    # The largest first: no worker begins with it when the others are done.
-    largest = sorted(files, key=lambda file: file.size_bytes, reverse=True)
+    files: RankFiles,
+    function: Callable[[Trace], Result],
+    join: Callable[[Sequence[Result]], Result] | None,
+    client: Any,
+) -> Iterator[tuple[RankFile, Result | Exception | None]]:
+    run = partial(_of_batch, function=function, join=join)
     threads = max(sum(client.nthreads().values()), 1)
-    yield from batches_on_cluster(client, run, _batches(largest, threads))
+    batches = _batches(sorted(files, key=lambda file: file.rank), threads)
+    # The largest first: no worker begins with it when the others are done.
+    batches.sort(key=lambda batch: sum(file.size_bytes for file in batch), reverse=True)
+    yield from batches_on_cluster(client, run, batches)
 
 
-def _batches(files: Sequence[RankFile], threads: int) -> Iterator[Sequence[RankFile]]:
+def _batches(files: Sequence[RankFile], threads: int) -> list[Sequence[RankFile]]:
+    batches: list[Sequence[RankFile]] = []
     at = 0
     while at < len(files):
         size = max(1, min(_MOST_PER_TASK, (len(files) - at) // (_TASKS_PER_THREAD * threads)))
-        yield tuple(files[at : at + size])
+        batches.append(tuple(files[at : at + size]))
         at += size
+    return batches
 
 
 def _of_batch(
-    files: Sequence[RankFile], *, function: Callable[[Trace], Result]
-) -> list[Result | Exception]:
-    return [_of_file(file, function, is_worker=True) for file in files]
+    files: Sequence[RankFile],
+    *,
+    function: Callable[[Trace], Result],
+    join: Callable[[Sequence[Result]], Result] | None,
+) -> list[Result | Exception | None]:
+    results: list[Any] = [_of_file(file, function, is_worker=True) for file in files]
+    read = [at for at, result in enumerate(results) if not isinstance(result, Exception)]
+    if join is not None and len(read) > 1:
+        joint = join([results[at] for at in read])
+        for at in read:
+            results[at] = None
+        results[read[0]] = joint
+    return results
 
 
 # An error must not end the process that reads other files.
@@ -179,11 +199,11 @@ def _of_file(
 
 @dataclass(frozen=True)
 class RankState:
-    """Inputs of the quality of a set of ranks: of one rank, or of several."""
+    """Inputs of the quality of a set of ranks: of one rank, or of several in order."""
 
     ranks: pd.DataFrame
     quality: pd.DataFrame
-    names: frozenset[int]  # checksums of the names of its GPU work
+    names: tuple[frozenset[int], ...]  # of each rank, checksums of the names of its GPU work
     communicates: bool
 
 
@@ -193,25 +213,31 @@ def rank_state(trace: Trace) -> RankState:
     names = trace.events.loc[kind.notna(), "name"].unique()
     checksums = frozenset(zlib.crc32(str(name).encode()) for name in names)
     communicates = bool(kind.eq("communication").any())
-    return RankState(trace.ranks, trace.quality, checksums, communicates)
+    return RankState(trace.ranks, trace.quality, (checksums,), communicates)
+
+
+def joint_state(states: Sequence[RankState]) -> RankState:
+    return RankState(
+        RANKS.joined(state.ranks for state in states),
+        QUALITY.joined(state.quality for state in states),
+        tuple(chain.from_iterable(state.names for state in states)),
+        any(state.communicates for state in states),
+    )
 
 
 def quality_of_set(
-    states: Sequence[RankState],
-    listed: pd.DataFrame,
-    dropped: Sequence[tuple[str, Exception]],
+    state: RankState, listed: pd.DataFrame, dropped: Sequence[tuple[str, Exception]]
 ) -> pd.DataFrame:
     """Return the quality of ranks in order, of what was skipped and of what was dropped."""
-    ranks = RANKS.joined(state.ranks for state in states)
+    ranks = state.ranks
     is_told = ranks["rank_source"] != "argument"
     first = str(ranks["source"].iloc[0]).rsplit("!", 1)[-1].replace("\\", "/").rsplit("/", 1)[-1]
     remarks = remarks_on_set(
         ranks,
-        lambda: [state.names for state, told in zip(states, is_told, strict=True) if told],
-        communicates=lambda: any(state.communicates for state in states),
+        lambda: [names for names, told in zip(state.names, is_told, strict=True) if told],
+        communicates=lambda: state.communicates,
     )
     rows = [(first, "suspicious", what, count) for what, count in remarks]
     rows += [(label, "dropped", str(error), 1) for label, error in dropped]
     added = pd.DataFrame(rows, columns=["source", "finding", "what", "count"]).assign(where=None)
-    own = [state.quality for state in states]
-    return QUALITY.joined([*own, QUALITY.of(added) if rows else QUALITY.empty(), listed])
+    return QUALITY.joined([state.quality, QUALITY.of(added) if rows else QUALITY.empty(), listed])

@@ -9,7 +9,9 @@ import sys
 import tarfile
 import threading
 import weakref
+from dataclasses import replace
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -23,7 +25,7 @@ from tests.load.conftest import launched
 from workbench import analyze, load
 from workbench._shared import cluster, rank_sets
 from workbench._shared.cluster import on_cluster
-from workbench.analyze._traces.by_rank import _stacked
+from workbench.analyze._traces.by_rank import _joint, _part, _stacked
 from workbench.errors import LoadError, WorkbenchError
 
 PER_RANK = [
@@ -281,7 +283,9 @@ def eight(sixty_four, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_cluster_gives_what_one_process_gives(eight, client):
+@pytest.mark.parametrize("tasks", [4, 1])
+def test_a_cluster_gives_what_one_process_gives(tasks, eight, client, monkeypatch):
+    monkeypatch.setattr(rank_sets, "_TASKS_PER_THREAD", tasks)  # of one rank, or of up to four
     files = load.rank_files(eight)
     analyses = [analyze.kernels, *ACROSS]
     alone = analyze.by_rank(files, analyses, progress=False)
@@ -445,17 +449,60 @@ def test_files_travel_together_the_largest_first(eight, monkeypatch):
     large = eight / "7.json.gz"
     held = json.loads(gzip.decompress(large.read_bytes()))
     large.unlink()
-    held["unused"] = os.urandom(1 << 16).hex()
+    held["unused"] = os.urandom(1 << 22).hex()
     large.write_bytes(gzip.compress(json.dumps(held).encode()))
     files = load.rank_files(eight)
     whole = analyze.by_rank(files, [analyze.kernels], progress=False)
-    for tasks, sizes in ((4, [1] * 8), (1, [4, 2, 1, 1])):
+    for tasks, batches in (
+        (4, [[7], *([rank] for rank in range(7))]), (1, [[7], [0, 1, 2, 3], [4, 5], [6]]),
+    ):  # fmt: skip
         monkeypatch.setattr(rank_sets, "_TASKS_PER_THREAD", tasks)
         seen.clear()
         spread = analyze.by_rank(files, [analyze.kernels], client=TwoThreads(), progress=False)
-        assert [len(batch) for batch in seen] == sizes
-        assert seen[0][0] == 7
-        assert_frame_equal(spread["kernels"], whole["kernels"])
+        assert seen[0] == [7]
+        assert sorted(seen) == sorted(batches)
+        for name, table in whole.items():
+            assert_frame_equal(spread[name], table)
+
+
+@pytest.fixture(scope="module")
+def parts(sixty_four, tmp_path_factory):
+    """Give what is kept of nine ranks, one of them without GPU work, one without any event."""
+    folder = tmp_path_factory.mktemp("nine")
+    for number in range(9):
+        held = json.loads(gzip.decompress((sixty_four / f"trace{number}.json.gz").read_bytes()))
+        if number == 4:
+            is_work = [row.get("cat") in ("kernel", "gpu_memcpy") for row in held["traceEvents"]]
+            rows = zip(held["traceEvents"], is_work, strict=True)
+            held["traceEvents"] = [row for row, of_gpu in rows if not of_gpu]
+        if number == 6:
+            held["traceEvents"] = []
+        (folder / f"{number}.json").write_text(json.dumps(held))
+    return [_part(trace, PER_RANK) for trace in load.traces_each(folder, progress=False)]
+
+
+@given(groups=st.sets(st.integers(1, 8)))
+def test_parts_of_ranks_join_in_any_grouping(groups, parts):
+    bounds = [0, *sorted(groups), 9]
+    whole = _joint(parts)
+    grouped = _joint([_joint(parts[start:end]) for start, end in pairwise(bounds)])
+    assert_frame_equal(grouped.communication, whole.communication)
+    for one, other in zip(grouped.tables, whole.tables, strict=True):
+        assert_frame_equal(one, other)
+    for name, table in whole.trace.items():
+        assert_frame_equal(grouped.trace[name], table)
+    assert_frame_equal(grouped.state.ranks, whole.state.ranks)
+    assert_frame_equal(grouped.state.quality, whole.state.quality)
+    assert grouped.state.names == whole.state.names
+    assert grouped.state.communicates == whole.state.communicates
+
+
+def test_an_answer_that_is_an_error_stands_for_all_ranks(parts):
+    error = WorkbenchError("no")
+    failed = replace(parts[1], tables=[error, *parts[1].tables[1:]])
+    tables = _joint([parts[0], failed, parts[2]]).tables
+    assert tables[0] is error
+    assert len(tables[1]) == 3
 
 
 columns_of_a_rank = st.fixed_dictionaries(
@@ -488,3 +535,6 @@ def test_stacked_tables_are_those_of_concat(ranks):
         set().union(*(frame["name"].cat.categories for frame in filled))
     )
     assert_frame_equal(stacked.astype({"name": "str"}), expected)
+    for cut in range(1, len(frames)):
+        in_two = _stacked([_stacked(frames[:cut]), _stacked(frames[cut:])])
+        assert_frame_equal(in_two, stacked)

@@ -6,6 +6,7 @@ import inspect
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import accumulate
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,14 +14,19 @@ import pandas as pd
 
 from workbench._shared.kernel_kinds import KINDS
 from workbench._shared.progress import progress as progress_bar
-from workbench._shared.rank_sets import RankState, over_ranks, quality_of_set, rank_state
+from workbench._shared.rank_sets import (
+    RankState,
+    joint_state,
+    over_ranks,
+    quality_of_set,
+    rank_state,
+)
 from workbench.analyze._lib.scopes import Analysis, name_of, scope_of
 from workbench.errors import WorkbenchError
 from workbench.tables import (
     DEVICES,
     EVENTS,
     PROCESS_GROUPS,
-    RANKS,
     STEPS,
     RankFiles,
     Trace,
@@ -28,17 +34,15 @@ from workbench.tables import (
 
 _NO_RANK = (1 << 31) - 1
 # Small tables of each rank, kept whole.
-_DESCRIBING = {
-    "ranks": RANKS, "devices": DEVICES, "steps": STEPS, "process_groups": PROCESS_GROUPS,
-}  # fmt: skip
+_DESCRIBING = {"devices": DEVICES, "steps": STEPS, "process_groups": PROCESS_GROUPS}
 
 
 @dataclass(frozen=True)
 class _Part:
-    """The tables and the communication kept of one rank, and its identity."""
+    """What is kept of one rank, or of several in order."""
 
-    tables: list[Any]
-    communication: pd.DataFrame
+    tables: list[Any]  # of each analysis; none without events
+    communication: pd.DataFrame  # with the row labels of a load of these ranks
     trace: dict[str, pd.DataFrame]
     state: RankState
 
@@ -132,10 +136,12 @@ def collect(
     total = sum(file.size_bytes for file in files)
     with progress_bar(total=total, unit="B", label="ranks", enabled=progress) as bar:
         part_of = partial(_part, local=local)
-        for file, part in over_ranks(files, part_of, client=client, processes=processes):
+        for file, part in over_ranks(
+            files, part_of, join=_joint, client=client, processes=processes
+        ):
             if isinstance(part, Exception):
                 dropped.append((file.label, part))
-            else:
+            elif part is not None:
                 parts[file.rank] = part
             bar.update(file.size_bytes)
     if not parts:
@@ -205,33 +211,39 @@ def _beside_work(events: pd.DataFrame) -> pd.DataFrame:
     return _stacked([events, kernel.astype(dtypes)])
 
 
+def _joint(parts: Sequence[_Part]) -> _Part:
+    """Make one part of the parts of ranks in order."""
+    filled = [part.tables for part in parts if part.tables]
+    tables: list[Any] = []
+    for of_ranks in zip(*filled, strict=True):
+        errors = [answer for answer in of_ranks if isinstance(answer, Exception)]
+        tables.append(errors[0] if errors else _stacked(of_ranks))
+    communication = _stacked(part.communication for part in parts)
+    events = [int(part.state.ranks["event_count"].sum()) for part in parts]
+    before = accumulate(events[:-1], initial=0)
+    labels = [part.communication.index + rows for part, rows in zip(parts, before, strict=True)]
+    communication.index = pd.Index(np.concatenate(labels), dtype="int64")
+    trace = {
+        name: table.joined(part.trace[name] for part in parts)
+        for name, table in _DESCRIBING.items()
+    }
+    return _Part(tables, communication, trace, joint_state([part.state for part in parts]))
+
+
 def _reduced(
     parts: Sequence[_Part],
     local: Sequence[Callable[[pd.DataFrame], Any]],
     files: RankFiles,
     dropped: Sequence[tuple[str, Exception]],
 ) -> Collected:
-    tables: dict[str, Any] = {}
-    for name, table in _DESCRIBING.items():
-        tables[name] = table.joined(part.trace[name] for part in parts)
-    tables["communication"] = _communication(parts, tables["ranks"])
-    states = [part.state for part in parts]
-    tables["quality"] = quality_of_set(states, files.quality, dropped)
-    has_work = any(state.names for state in states)
-    for place, analysis in enumerate(local if has_work else ()):
-        of_ranks = [part.tables[place] for part in parts if part.tables]
-        errors = [answer for answer in of_ranks if isinstance(answer, Exception)]
-        tables[name_of(analysis)] = errors[0] if errors else _stacked(of_ranks)
+    whole = _joint(parts)
+    tables: dict[str, Any] = {"ranks": whole.state.ranks, **whole.trace}
+    tables["communication"] = EVENTS.check(whole.communication)
+    tables["quality"] = quality_of_set(whole.state, files.quality, dropped)
+    has_work = any(whole.state.names)
+    if has_work:
+        tables |= dict(zip(map(name_of, local), whole.tables, strict=True))
     return Collected(tables, has_work)
-
-
-def _communication(parts: Sequence[_Part], ranks: pd.DataFrame) -> pd.DataFrame:
-    """Stack what was kept of the events, under the row labels of a load of all ranks."""
-    before = ranks["event_count"].cumsum() - ranks["event_count"]
-    table = _stacked([part.communication for part in parts])
-    labels = (part.communication.index + rows for part, rows in zip(parts, before, strict=True))
-    table.index = pd.Index([label for of_rank in labels for label in of_rank], dtype="int64")
-    return EVENTS.check(table)
 
 
 def _stacked(frames: Iterable[pd.DataFrame]) -> pd.DataFrame:

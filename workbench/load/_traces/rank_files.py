@@ -14,7 +14,7 @@ import pandas as pd
 
 from workbench._shared.kernel_kinds import read_rules
 from workbench._shared.progress import progress as progress_bar
-from workbench._shared.rank_sets import over_ranks, quality_of_set, rank_state
+from workbench._shared.rank_sets import joint_state, over_ranks, quality_of_set, rank_state
 from workbench.errors import LoadError, WorkbenchError
 from workbench.load._files.archive import Paths, Source, Walk, shown_all, streams, survey
 from workbench.load._files.findings import Dropped, guarded, quality_frame
@@ -312,12 +312,13 @@ def quality_of_ranks(files: RankFiles, *, progress: bool = True) -> pd.DataFrame
         for file, state in over_ranks(files, rank_state):
             if isinstance(state, Exception):
                 dropped.add(file.label, state)
-            else:
+            elif state is not None:
                 states[file.rank] = state
             bar.update(file.size_bytes)
     if not states:
         dropped.raise_if_all()
-    quality = quality_of_set([states[rank] for rank in sorted(states)], files.quality, ())
+    state = joint_state([states[rank] for rank in sorted(states)])
+    quality = quality_of_set(state, files.quality, ())
     return QUALITY.joined([quality, quality_frame(dropped.rows)])
 
 
