@@ -98,11 +98,12 @@ def survey(
     bomb; None lifts the limit. Files come in order of name, members in the order of the archive.
     """
     result, entries = Survey(wanted=wanted), given_paths(path)
-    seen: set[Path] = set()
+    seen: set[str] = set()
+    folders: dict[Path, str] = {}
     for entry in map(Path, entries):
         for file, is_named in _files(entry, result.remarks):
             # Links give one file several names; read twice, its rank would be there twice.
-            if (real := Path(os.path.realpath(file))) in seen:
+            if (real := _real(file, folders)) in seen:
                 result.pass_over(shown(file), GIVEN_BEFORE)
                 continue
             seen.add(real)
@@ -220,6 +221,16 @@ def _files(entry: Path, remarks: list[Remark]) -> Iterator[tuple[Path, bool]]:
         subfolders.sort()
         for name in sorted(names):
             yield Path(folder, name), False
+
+
+def _real(file: Path, folders: dict[Path, str]) -> str:
+    """Return the path of a file without links; ``folders`` keeps those of folders."""
+    if file.is_symlink():
+        return os.path.realpath(file)
+    folder = file.parent
+    if folder not in folders:
+        folders[folder] = os.path.realpath(folder)
+    return os.path.join(folders[folder], file.name)  # noqa: PTH118 - compared, not opened
 
 
 def _add(survey: Survey, file: Path, *, is_named: bool, expansion_limit: float | None) -> None:

@@ -616,9 +616,10 @@ def _set_findings(trace: Trace) -> list[Finding]:
     ranks, events = trace.ranks, trace.events
 
     def names() -> list[set[int]]:
-        work = events.loc[events["kind"].notna(), ["rank", "name"]]
-        count = len(work["name"].cat.categories)
-        pairs = work["rank"].to_numpy(np.int64) * count + work["name"].cat.codes.to_numpy()
+        row = np.flatnonzero(events["kind"].cat.codes.to_numpy() >= 0)
+        name, rank = events["name"].cat, events["rank"].to_numpy()
+        count = len(name.categories)
+        pairs = rank[row].astype(np.int64) * count + name.codes.to_numpy()[row]
         of_rank = defaultdict(set)
         for pair in pd.unique(pairs).tolist():
             of_rank[pair // count].add(pair % count)

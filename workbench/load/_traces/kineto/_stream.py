@@ -163,8 +163,7 @@ class StreamReader:
         # Most metadata are short, and decoding a whole block to find their end is slow.
         for size, surely in ((_SHORT_HEAD_BYTES, True), (self.length, False)):
             head = self._bytes(0, size)
-            start = 3 if head.startswith(b"\xef\xbb\xbf") else 0
-            start += len(head) - start - len(head[start:].lstrip(_BLANK))
+            start = _LEADING.match(head).end()  # type: ignore[union-attr]
             if head[start : start + 1] == b"[":
                 self.bare_list = True
                 return start + 1
@@ -180,8 +179,8 @@ class StreamReader:
                 "(Chrome trace) file, as written by torch.profiler's export_chrome_trace"
             )
             raise LoadError(msg)
-        before = head[start : match[0]].rstrip().rstrip(b",")
-        self._keep_metadata(before + b"}", "before")
+        before = head[start : match[0]].rstrip().rstrip(b",") + b"}"
+        self._keep_read(mend_event(before), len(before), "before")
         return match[1]
 
     # What stands before the first such key closes to a whole object where the key is its own.
@@ -308,23 +307,21 @@ class StreamReader:
 
     # Some files end before the closing brace of the outermost object.
     def _keep_last_metadata(self, raw: bytes) -> None:
-        closed = raw if raw.endswith(b"}") and mend_event(raw) else raw.rstrip(b",") + b"}"
-        if closed is not raw and mend_event(closed):
+        read = mend_event(raw) if raw.endswith(b"}") else None
+        if read is None and (read := mend_event(raw.rstrip(b",") + b"}")) is not None:
             finding = "the file ends behind the list of events, before its closing brace"
             self.findings.add("truncated", finding, where=f"byte {self.offset + self.length:,}")
-            raw = closed
-        self._keep_metadata(raw, "behind")
+        self._keep_read(read, len(raw), "behind")
 
-    def _keep_metadata(self, raw: bytes, where: str) -> None:
-        read_object = mend_event(raw)
-        if read_object is None:
+    def _keep_read(self, read: Read | None, size: int, where: str) -> None:
+        if read is None:
             finding = f"metadata {where} the events cannot be read"
-            self.findings.add("dropped", finding, len(raw), f"byte {self.offset:,}")
+            self.findings.add("dropped", finding, size, f"byte {self.offset:,}")
             return
-        if read_object.repair:
-            finding = f"in the metadata {where} the events: {read_object.repair}"
+        if read.repair:
+            finding = f"in the metadata {where} the events: {read.repair}"
             self.findings.add("repaired", finding)
-        self._keep(read_object.event)
+        self._keep(read.event)
 
     def _keep(self, metadata: dict[str, Any]) -> None:
         if "traceEvents" in metadata:
@@ -348,6 +345,7 @@ class StreamReader:
 
 
 _SHORT_HEAD_BYTES = 1 << 16
+_LEADING = re.compile(rb"(?:\xef\xbb\xbf)?[ \t\r\n\x00]*+")
 _ARRAY = re.compile(rb'"traceEvents"\s*:\s*\[')
 
 

@@ -18,7 +18,7 @@ INTEGER, TEXT, TOKEN = 0, 1, 2
 # Stands for absent; no id or size is as small.
 MISSING = np.iinfo(np.int64).min
 HAS_TIME, HAS_DUR = 1, 2
-ROWS_PER_BLOCK = 1 << 15
+ROWS_PER_BLOCK = 1 << 14  # about what a core's own cache holds
 # Lists in lists of an argument; as many as the compiled scanner follows.
 _DEEPEST = 64
 

@@ -722,7 +722,9 @@ def _set_apart(ids: IntArray, used: IntArray, files: Files) -> None:
 
 # Counters may restart, so of several calls with one id the last before the GPU row counts.
 def _nearest_call(ids: IntArray, by_id: IntArray, rows: IntArray) -> IntArray:
-    distinct, number = np.unique(ids[by_id], return_inverse=True)
+    ordered = ids[by_id]
+    is_new = np.append(True, ordered[1:] != ordered[:-1])
+    distinct, number = ordered[is_new], np.cumsum(is_new) - 1
     at = np.minimum(np.searchsorted(distinct, ids[rows]), len(distinct) - 1)
     # Rows stand in order of time, so the place in the table says what came first.
     size = len(ids)
