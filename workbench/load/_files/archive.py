@@ -30,7 +30,7 @@ from workbench.load._files.wanted import (
 
 # Traces unpack to about 12 times their size; deflate reaches 1,032 times.
 EXPANSION_LIMIT = 200.0
-_HEAD_BYTES = 4096
+_HEAD_BYTES = 8192  # with the properties of eight GPUs before the events
 
 
 @dataclass(frozen=True)

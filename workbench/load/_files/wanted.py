@@ -178,6 +178,8 @@ def appearance(head: bytes, name: str = "") -> str:
 
 def printable(name: str) -> str:
     """Return ``name`` with everything that a terminal or a page might obey written as code."""
+    if name.isprintable():
+        return name
     return "".join(
         c if c.isprintable() else c.encode("unicode_escape", "surrogatepass").decode("ascii")
         for c in name

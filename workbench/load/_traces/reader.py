@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -620,11 +619,10 @@ def _set_findings(trace: Trace) -> list[Finding]:
         name, rank = events["name"].cat, events["rank"].to_numpy()
         count = len(name.categories)
         pairs = rank[row].astype(np.int64) * count + name.codes.to_numpy()[row]
-        of_rank = defaultdict(set)
-        for pair in pd.unique(pairs).tolist():
-            of_rank[pair // count].add(pair % count)
-        told = ranks.loc[ranks["rank_source"] != "argument", "rank"]
-        return [of_rank[rank] for rank in told]
+        distinct = np.sort(pd.unique(pairs))
+        told = ranks.loc[ranks["rank_source"] != "argument", "rank"].to_numpy(np.int64)
+        bounds = np.searchsorted(distinct, np.stack([told, told + 1], axis=1) * count)
+        return [set((distinct[start:end] % count).tolist()) for start, end in bounds]
 
     def communicates() -> bool:
         return bool(events["kind"].eq("communication").any())

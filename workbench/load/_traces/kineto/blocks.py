@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -165,6 +165,9 @@ def _narrow(codes: IntArray) -> npt.NDArray[Any]:
     return np.maximum(codes, -1).astype(np.int16 if is_small else np.int32)
 
 
+_FIELDS = ("ph", "flags", "ts", "dur", "name", "cat", "pid", "tid")
+
+
 class Columns:
     """The rows of a whole file, collected block by block."""
 
@@ -173,10 +176,8 @@ class Columns:
         self.rows = 0
         self.phases: Counter[str] = Counter()
         self.unreadable: Counter[tuple[str, str]] = Counter()
-        self._fields: dict[str, list[npt.NDArray[Any]]] = {
-            name: [] for name in ("ph", "flags", "ts", "dur", "name", "cat", "pid", "tid")
-        }
-        self._values: list[list[tuple[int, npt.NDArray[Any]]]] = [[] for _ in range(len(slots))]
+        self._fields: dict[str, list[npt.NDArray[Any]]] = defaultdict(list)
+        self._values: dict[int, list[tuple[int, npt.NDArray[Any]]]] = defaultdict(list)
 
     @classmethod
     def joined(cls, several: Sequence[Columns]) -> Columns:
@@ -185,15 +186,15 @@ class Columns:
         for other in others:
             for name, pieces in other._fields.items():
                 whole._fields[name] += pieces
-            for at, values in enumerate(other._values):
+            for at, values in other._values.items():
                 whole._values[at] += [(start + whole.rows, piece) for start, piece in values]
             whole.rows += other.rows
         return whole
 
     def take(self, block: Block, rows: int) -> None:
-        for name, pieces in self._fields.items():
-            pieces.append(getattr(block, name)[:rows].copy())
-        for at in np.flatnonzero(block.seen[: len(self.slots)]):
+        for name in _FIELDS:
+            self._fields[name].append(getattr(block, name)[:rows].copy())
+        for at in np.flatnonzero(block.seen[: len(self.slots)]).tolist():
             values = block.values[at, :rows]  # noqa: PD011 - no pandas object
             kept = values.copy() if self.slots.types[at] == INTEGER else _narrow(values)
             self._values[at].append((self.rows, kept))
@@ -202,22 +203,23 @@ class Columns:
         for kind in np.flatnonzero(block.skipped):
             self.phases[chr(kind)] += int(block.skipped[kind])
         block.skipped[:] = 0
-        self.unreadable.update(block.unreadable)
-        block.unreadable.clear()
+        if block.unreadable:
+            self.unreadable.update(block.unreadable)
+            block.unreadable.clear()
         self.rows += rows
 
     def used(self, count: int) -> npt.NDArray[np.bool_]:
         """Return which of the first ``count`` texts stand in a row; before any field is taken."""
         used = np.zeros(count + 1, np.bool_)
         pieces = [piece for name in ("name", "cat", "pid", "tid") for piece in self._fields[name]]
-        for at in np.flatnonzero(self.slots.types != INTEGER):
+        for at in np.flatnonzero(self.slots.types != INTEGER).tolist():
             pieces += [np.maximum(piece, -1) for _, piece in self._values[at]]
         for piece in pieces:
             used[piece] = True
         return used[:-1]
 
     def field(self, name: str) -> npt.NDArray[Any]:
-        pieces = self._fields.pop(name)
+        pieces = self._fields.pop(name, [])
         return pieces[0] if len(pieces) == 1 else np.concatenate(pieces or [np.zeros(0, np.int64)])
 
     def values(self, name: str) -> npt.NDArray[Any] | None:

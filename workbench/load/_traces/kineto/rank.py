@@ -162,8 +162,9 @@ class Files:
 
     def add(self, finding: str, what: str, rows: npt.NDArray[Any]) -> None:
         """Add to the findings of each file how many of its rows are among ``rows``."""
-        for findings, count in zip(self.findings, self.counts(rows), strict=True):
-            findings.add(finding, what, count)
+        if any(counts := self.counts(rows)):
+            for findings, count in zip(self.findings, counts, strict=True):
+                findings.add(finding, what, count)
 
 
 @dataclass(frozen=True)
