@@ -27,8 +27,8 @@ MOST_RANKS = 15
 # table of a file that is read in one of them is made, sent and joined apart.
 _PARALLEL_FROM_S, _OWN_TABLE_S = 2.0, 0.01
 # A task costs Dask some milliseconds, a rank of a few megabytes not many more. What is left is
-# always enough for several tasks of each thread, so that all threads end at about the same time.
-_MOST_PER_TASK, _TASKS_PER_THREAD = 8, 4
+# always enough for two tasks of each thread, so that all threads end at about the same time.
+_MOST_PER_TASK, _TASKS_PER_THREAD = 8, 2
 # What one process loads and analyses, of content that is not packed.
 _ANALYSED_BYTES_PER_S = 160e6
 
