@@ -238,7 +238,7 @@ def _add(survey: Survey, file: Path, *, is_named: bool, expansion_limit: float |
     label = shown(file)
     source = Source(label, file, expansion_limit=expansion_limit)
     try:
-        reason = unusable(file)
+        packed_bytes, reason = _regular_size(file)
         head = b"" if reason else _raw_head(file, _HEAD_BYTES)
         reason = reason or ("" if is_named else _implausible(survey, source, head))
         if not reason:
@@ -250,8 +250,10 @@ def _add(survey: Survey, file: Path, *, is_named: bool, expansion_limit: float |
                     _add_members(survey, source, kind)
             else:
                 start = head if head.startswith(_PLAIN_STARTS) else b""
-                size = unpacked_size(file, head)
-                survey.sources.append(replace(source, size_bytes=size, start=start))
+                size = _unpacked_size(file, head, packed_bytes)
+                survey.sources.append(
+                    Source(label, file, "", size, expansion_limit, None, None, start)
+                )
     except (LoadError, OSError) as error:
         if is_named:
             raise
@@ -512,10 +514,12 @@ def _unsafe(name: str) -> str:
     return ""
 
 
-def unusable(file: Path) -> str:
+def _regular_size(file: Path) -> tuple[int, str]:
+    """Return the size of a file, and why it cannot be used, or nothing."""
     if not file.is_file():
-        return "is not a regular file"
-    return "" if file.stat().st_size else "is empty; get the file again"
+        return 0, "is not a regular file"
+    size = file.stat().st_size
+    return size, "" if size else "is empty; get the file again"
 
 
 def _raw_head(file: Path, size_bytes: int = HEAD_BYTES) -> bytes:
@@ -523,12 +527,11 @@ def _raw_head(file: Path, size_bytes: int = HEAD_BYTES) -> bytes:
         return packed.read(size_bytes)
 
 
-def unpacked_size(file: Path, head: bytes) -> int:
+def _unpacked_size(file: Path, head: bytes, size: int) -> int:
     """Return the size of the content; for gzip the size it states, or an estimate.
 
-    ``head`` is how the file begins.
+    ``head`` is how the file of ``size`` bytes begins.
     """
-    size = file.stat().st_size
     if not head.startswith(GZIP_MAGIC):
         return size * (TYPICAL_EXPANSION if unpacking.is_packed(head) else 1)
     with file.open("rb") as packed:

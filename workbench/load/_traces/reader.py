@@ -633,13 +633,18 @@ def _set_findings(trace: Trace) -> list[Finding]:
 
 
 def devices_table(numbered: Sequence[Ranked[RankTables | RawRank]]) -> pd.DataFrame:
-    rows, before, devices = [], None, list[Row]()
+    described, before, last = list[Row](), None, range(0)
+    ranks, rows = list[int](), list[int]()
     for rank, _, file in numbered:
         # Ranks of one job mostly state the same.
         if (properties := file.metadata.get("deviceProperties")) != before:
-            before, devices = properties, [_device(device) for device in _dicts(properties)]
-        rows += [{"rank": rank} | device for device in devices]
-    return _table(DEVICES, rows)
+            before, first = properties, len(described)
+            described += [{"rank": 0} | _device(device) for device in _dicts(properties)]
+            last = range(first, len(described))
+        ranks += [rank] * len(last)
+        rows += last
+    devices = _table(DEVICES, described).take(rows).reset_index(drop=True)
+    return DEVICES.check(devices.assign(rank=np.array(ranks, np.int32)))
 
 
 def _device(properties: Row) -> Row:
