@@ -385,10 +385,12 @@ def _read_all(
         tables: list[RankTables | RawRank] = []
         # Of which window a file is, its times tell; other columns are of one file.
         is_plain = window is None and reader.cache is None and not reader.args
-        read = reader.parse_with(Parser((), reader.engine)) if is_plain else reader.read
+        parser = Parser((), reader.engine)
+        read = reader.parse_with(parser) if is_plain else reader.read
         for source, stream in streams(wanted, dropped):
             with dropped.trying(source.label), stream:
                 tables.append(read(source, stream, bar.update))
+        parser.show()
         return tables
 
 
@@ -444,6 +446,7 @@ class RankReader:
             raw = parser.parse(source, stream, advance)
             if raw.columns.rows <= _SMALL_ROWS:
                 return RawRank(raw)
+            parser.show()
             return rank_tables(raw, label=source.label, rules=self.rules)
 
         return parse

@@ -12,6 +12,7 @@ from tests.load.conftest import event, launched
 from tests.load.traces.kineto.test_engines import events, quick
 from workbench import load
 from workbench.load._traces.kineto import rank as interpretation
+from workbench.load._traces.kineto.blocks import Block
 
 ENGINES = ["compiled", "python"]
 
@@ -104,6 +105,22 @@ def test_a_damaged_file_among_others_is_named_and_leaves_no_rows(tmp_path, engin
     )
     assert "cannot read the event list at byte" in row.what
     assert_equal(trace, apart(job, engine=engine))
+
+
+@pytest.mark.parametrize("rows", [1, 3, 7])
+@pytest.mark.parametrize("engine", ENGINES)
+def test_files_and_damage_may_begin_anywhere_in_a_block(tmp_path, engine, rows, monkeypatch):
+    job = job_of_alike_ranks(tmp_path)
+    lost = ",".join(json.dumps(event("lost", at, shape=at)) for at in range(5))
+    for rank in (3, 11):
+        (job / f"t{rank}.json").write_text(f'{{"traceEvents": [{lost}, oops')
+    (job / "t6.json").write_text('{"distributedInfo": {"rank": 6}, "traceEvents": []}')
+    expected = load.traces(job, engine=engine)
+    assert "lost" not in set(expected.events["name"])
+    assert expected.events["rank"].value_counts().tolist() == [5] * 9
+    monkeypatch.setattr(Block.__init__, "__defaults__", (rows,))
+    assert_equal(load.traces(job, engine=engine), expected)
+    assert_equal(apart(job, engine=engine), expected)
 
 
 def test_large_files_are_interpreted_by_themselves(tmp_path, monkeypatch):

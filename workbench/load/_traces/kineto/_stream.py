@@ -33,7 +33,7 @@ from workbench.load._traces.kineto.blocks import (
     ODD,
     Block,
     Columns,
-    Slots,
+    Copies,
 )
 
 BLOCK_BYTES = 8 << 20
@@ -75,20 +75,21 @@ class RawTrace:
 
 
 class StreamReader:
-    """Parses a Kineto stream with an engine, made with the same slots, in a moving window."""
+    """Parses a Kineto stream with an engine, in a moving window."""
 
     def __init__(
         self,
         stream: Stream,
         engine: Engine,
-        slots: Slots,
         label: str,
         advance: Callable[[int], object] | None,
         spare: Spare | None = None,
+        copies: Copies | None = None,
     ) -> None:
         self.stream, self.engine, self.label, self.advance = stream, engine, label, advance
-        self._spare = spare
-        self.columns = Columns(slots)
+        self._spare, self._copies = spare, Copies() if copies is None else copies
+        self.columns = Columns(engine.block.slots)
+        self.start = engine.rows  # of the block: where rows of this file begin
         self.findings = Findings(label)
         self.metadata: dict[str, Any] = {}
         self.bare_list = False
@@ -107,7 +108,8 @@ class StreamReader:
         finally:
             blocks.close()
         self._after(ended, tail)
-        self._flush()
+        self._copies.expect(self.columns, slice(self.start, self.engine.rows))
+        self.columns.count(self.engine.block)
         finding = "commas between events that were missing or one too many"
         self.findings.add("repaired", finding, self.engine.repaired_commas - self._commas_before)
         for note in self.stream.notes:
@@ -332,8 +334,9 @@ class StreamReader:
         self.metadata |= metadata
 
     def _flush(self) -> None:
-        self.columns.take(self.engine.block, self.engine.rows)
-        self.engine.rows = 0
+        self._copies.expect(self.columns, slice(self.start, self.engine.rows))
+        self._copies.copy(self.engine.block, self.engine.rows)
+        self.start = self.engine.rows = 0
 
     def _raise(self, position: int, reason: str) -> NoReturn:
         byte = self.offset + position

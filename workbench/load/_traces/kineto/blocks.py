@@ -165,11 +165,13 @@ def _narrow(codes: IntArray) -> npt.NDArray[Any]:
     return np.maximum(codes, -1).astype(np.int16 if is_small else np.int32)
 
 
+# Rows of a block: fields by name, and by slot the arguments that any of the rows has.
+Copied = tuple[dict[str, npt.NDArray[Any]], dict[int, npt.NDArray[Any]]]
 _FIELDS = ("ph", "flags", "ts", "dur", "name", "cat", "pid", "tid")
 
 
 class Columns:
-    """The rows of a whole file, collected block by block."""
+    """The rows of a whole file, collected from one block after the other."""
 
     def __init__(self, slots: Slots) -> None:
         self.slots = slots
@@ -191,22 +193,22 @@ class Columns:
             whole.rows += other.rows
         return whole
 
-    def take(self, block: Block, rows: int) -> None:
-        for name in _FIELDS:
-            self._fields[name].append(getattr(block, name)[:rows].copy())
-        for at in np.flatnonzero(block.seen[: len(self.slots)]).tolist():
-            values = block.values[at, :rows]  # noqa: PD011 - no pandas object
-            kept = values.copy() if self.slots.types[at] == INTEGER else _narrow(values)
-            self._values[at].append((self.rows, kept))
-            values[:] = MISSING
-        block.seen[:] = 0
+    def show(self, first: int, copied: Copied, rows: slice) -> None:
+        """Show copied rows as those from row ``first`` of the file on."""
+        fields, values = copied
+        for name, piece in fields.items():
+            self._fields[name].append(piece[rows])
+        for at, piece in values.items():
+            self._values[at].append((first, piece[rows]))
+
+    def count(self, block: Block) -> None:
+        """Take over what was counted of the events of the file."""
         for kind in np.flatnonzero(block.skipped):
             self.phases[chr(kind)] += int(block.skipped[kind])
         block.skipped[:] = 0
         if block.unreadable:
             self.unreadable.update(block.unreadable)
             block.unreadable.clear()
-        self.rows += rows
 
     def used(self, count: int) -> npt.NDArray[np.bool_]:
         """Return which of the first ``count`` texts stand in a row; before any field is taken."""
@@ -237,6 +239,32 @@ class Columns:
             start, piece = pieces.pop()
             full[start : start + len(piece)] = piece
         return full
+
+
+class Copies:
+    """Copies the rows of a block when it is full: those of several small files together."""
+
+    def __init__(self) -> None:
+        self._parts: list[tuple[Columns, int, slice]] = []
+
+    def expect(self, columns: Columns, rows: slice) -> None:
+        """Note that rows of the block are the next ones of a file."""
+        self._parts.append((columns, columns.rows, rows))
+        columns.rows += rows.stop - rows.start
+
+    def copy(self, block: Block, rows: int) -> None:
+        """Copy the first rows of the block, and show each file its own."""
+        fields = {name: getattr(block, name)[:rows].copy() for name in _FIELDS}
+        values: dict[int, npt.NDArray[Any]] = {}
+        for at in np.flatnonzero(block.seen[: len(block.slots)]).tolist():
+            of_slot = block.values[at, :rows]  # noqa: PD011 - no pandas object
+            is_integer = block.slots.types[at] == INTEGER
+            values[at] = of_slot.copy() if is_integer else _narrow(of_slot)
+            of_slot[:] = MISSING
+        block.seen[:] = 0
+        for columns, first, own in self._parts:
+            columns.show(first, (fields, values), own)
+        self._parts.clear()
 
 
 @dataclass

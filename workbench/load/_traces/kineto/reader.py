@@ -13,6 +13,7 @@ from workbench.load._files.archive import Source
 from workbench.load._files.stream import Stream
 from workbench.load._traces.kineto._engine_python import PythonEngine
 from workbench.load._traces.kineto._stream import Engine, RawTrace, Spare, StreamReader
+from workbench.load._traces.kineto.blocks import Copies
 from workbench.load._traces.kineto.rank import RankTables, rank_tables, slots
 
 EngineName = Literal["auto", "compiled", "python"]
@@ -39,7 +40,9 @@ def kineto(
 
     ``advance`` is called with the bytes of each block, for a progress bar.
     """
-    raw = Parser(args, engine).parse(source, stream, advance)
+    parser = Parser(args, engine)
+    raw = parser.parse(source, stream, advance)
+    parser.show()
     return rank_tables(raw, label=source.label, args=args, rules=rules)
 
 
@@ -50,6 +53,7 @@ class Parser:
         self._slots, self._make = slots(args), _engine(engine)
         self._engine: Engine | None = None
         self._spare: Spare = SimpleQueue()  # memory that the system has not to clear for each file
+        self._copies = Copies()
 
     def parse(
         self,
@@ -57,14 +61,22 @@ class Parser:
         stream: Stream | None,
         advance: Callable[[int], object] | None = None,
     ) -> RawTrace:
-        engine, self._engine = self._engine or self._make(self._slots), None
+        """Parse a file; its columns have all their rows after :meth:`show`."""
         with stream or source.open() as opened:
-            raw = StreamReader(
-                opened, engine, self._slots, source.label, advance, self._spare
-            ).read()
-        # After an error, rows of the damaged file would be left in it.
-        self._engine = engine
-        return raw
+            engine = self._engine = self._engine or self._make(self._slots)
+            reader = StreamReader(opened, engine, source.label, advance, self._spare, self._copies)
+            try:
+                return reader.read()
+            except BaseException:
+                # Rows of the damaged file are left in the engine, those before it are wanted.
+                self._copies.copy(engine.block, reader.start)
+                self._engine = None
+                raise
+
+    def show(self) -> None:
+        if self._engine is not None:
+            self._copies.copy(self._engine.block, self._engine.rows)
+            self._engine.rows = 0
 
 
 def is_compiled(name: EngineName) -> bool:
