@@ -217,6 +217,7 @@ def rank_state(trace: Trace) -> RankState:
 
 
 def joint_state(states: Sequence[RankState]) -> RankState:
+    """Make one state of those of ranks in order."""
     return RankState(
         RANKS.joined(state.ranks for state in states),
         QUALITY.joined(state.quality for state in states),

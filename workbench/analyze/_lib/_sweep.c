@@ -1,7 +1,7 @@
 /* Measures how much of windows of time is covered by intervals of several levels, in one pass.
 
-   `idle.py` gives the same times with numpy, in more passes over memory, where this is not built or
-   where rows or windows do not stand in order of time; this file decides nothing by itself.
+   `intervals.py` gives the same times with numpy, in more passes over memory, where this is not
+   built, or rows or windows do not stand in order of time; this file decides nothing by itself.
 
    Only the stable ABI of Python 3.11 is used: one build serves all later versions. */
 

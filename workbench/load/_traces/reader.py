@@ -390,7 +390,7 @@ def _read_all(
         for source, stream in streams(wanted, dropped):
             with dropped.trying(source.label), stream:
                 tables.append(read(source, stream, bar.update))
-        parser.show()
+        parser.finish()
         return tables
 
 
@@ -446,7 +446,7 @@ class RankReader:
             raw = parser.parse(source, stream, advance)
             if raw.columns.rows <= _SMALL_ROWS:
                 return RawRank(raw)
-            parser.show()
+            parser.finish()
             return rank_tables(raw, label=source.label, rules=self.rules)
 
         return parse

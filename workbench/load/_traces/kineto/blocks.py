@@ -193,8 +193,8 @@ class Columns:
             whole.rows += other.rows
         return whole
 
-    def show(self, first: int, copied: Copied, rows: slice) -> None:
-        """Show copied rows as those from row ``first`` of the file on."""
+    def append(self, first: int, copied: Copied, rows: slice) -> None:
+        """Append copied rows, which are those from row ``first`` of the file on."""
         fields, values = copied
         for name, piece in fields.items():
             self._fields[name].append(piece[rows])
@@ -242,7 +242,7 @@ class Columns:
 
 
 class Copies:
-    """Copies the rows of a block when it is full: those of several small files together."""
+    """Rows of a block that wait to be copied when it is full: of one file, or of several."""
 
     def __init__(self) -> None:
         self._parts: list[tuple[Columns, int, slice]] = []
@@ -253,7 +253,7 @@ class Copies:
         columns.rows += rows.stop - rows.start
 
     def copy(self, block: Block, rows: int) -> None:
-        """Copy the first rows of the block, and show each file its own."""
+        """Copy the first rows of the block, and append to each file its own."""
         fields = {name: getattr(block, name)[:rows].copy() for name in _FIELDS}
         values: dict[int, npt.NDArray[Any]] = {}
         for at in np.flatnonzero(block.seen[: len(block.slots)]).tolist():
@@ -263,7 +263,7 @@ class Copies:
             of_slot[:] = MISSING
         block.seen[:] = 0
         for columns, first, own in self._parts:
-            columns.show(first, (fields, values), own)
+            columns.append(first, (fields, values), own)
         self._parts.clear()
 
 

@@ -42,7 +42,7 @@ def kineto(
     """
     parser = Parser(args, engine)
     raw = parser.parse(source, stream, advance)
-    parser.show()
+    parser.finish()
     return rank_tables(raw, label=source.label, args=args, rules=rules)
 
 
@@ -61,7 +61,7 @@ class Parser:
         stream: Stream | None,
         advance: Callable[[int], object] | None = None,
     ) -> RawTrace:
-        """Parse a file; its columns have all their rows after :meth:`show`."""
+        """Parse a file; its columns have all their rows after :meth:`finish`."""
         with stream or source.open() as opened:
             engine = self._engine = self._engine or self._make(self._slots)
             reader = StreamReader(opened, engine, source.label, advance, self._spare, self._copies)
@@ -73,7 +73,8 @@ class Parser:
                 self._engine = None
                 raise
 
-    def show(self) -> None:
+    def finish(self) -> None:
+        """Copy the rows that are left in the block to the columns of their files."""
         if self._engine is not None:
             self._copies.copy(self._engine.block, self._engine.rows)
             self._engine.rows = 0
