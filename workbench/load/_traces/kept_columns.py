@@ -192,9 +192,9 @@ def get_or_store(
     directory: Path,
     source: Source,
     options: tuple[Sequence[str], pd.DataFrame | None],
-    parse: Callable[[], RankTables],
-) -> RankTables:
-    """Return the kept tables of ``source``, or parse it and keep them.
+    parse: Callable[[], list[RankTables]],
+) -> list[RankTables]:
+    """Return the kept tables of ``source``, or parse it and keep them if it holds one rank.
 
     A kept file that is damaged, or was made by something else, is replaced. Where nothing can be
     kept, the tables say so in their quality.
@@ -204,18 +204,22 @@ def get_or_store(
     except OSError as error:
         return _not_kept(parse(), error)
     if (kept := _load(file, source.label)) is not None:
-        return kept
-    tables = parse()
-    try:
-        _store(tables, file)
-    except OSError as error:
-        return _not_kept(tables, error)
-    return tables
+        return [kept]
+    ranks = parse()
+    if len(ranks) == 1:
+        try:
+            _store(ranks[0], file)
+        except OSError as error:
+            return _not_kept(ranks, error)
+    return ranks
 
 
-def _not_kept(tables: RankTables, error: OSError) -> RankTables:
+def _not_kept(ranks: Sequence[RankTables], error: OSError) -> list[RankTables]:
     finding = f"the cache cannot be used: {error.strerror or error}"
-    return replace(tables, findings=(*tables.findings, (tables.label, "noted", finding, 1, None)))
+    return [
+        replace(tables, findings=(*tables.findings, (tables.label, "noted", finding, 1, None)))
+        for tables in ranks
+    ]
 
 
 # Hashing reads the whole file, so the digest is remembered while size, times and inode stay.

@@ -108,7 +108,11 @@ class RankFile:
                 if stream is not None:
                     stream.close()
                 return parquet.parquet(self.source.path, self.steps, self.columns)
-            tables = self.reader.read(self.source, stream)
+            ranks = self.reader.read(self.source, stream)
+            if len(ranks) > 1:
+                msg = f"{self.label}: holds {len(ranks)} ranks, which load.traces reads together"
+                raise LoadError(msg)
+            (tables,) = ranks
             stated = tables.stated_rank
             if self.rank_source != "argument" and stated not in (None, self.rank):
                 msg = (

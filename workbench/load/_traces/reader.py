@@ -33,6 +33,7 @@ from workbench.load._traces.execution import reader as execution_trace
 from workbench.load._traces.graph import concat
 from workbench.load._traces.kept_columns import get_or_store
 from workbench.load._traces.kineto import reader as kineto_format
+from workbench.load._traces.kineto.processes import ProcessFinder
 from workbench.load._traces.kineto.rank import (
     IntArray,
     Joint,
@@ -40,9 +41,8 @@ from workbench.load._traces.kineto.rank import (
     RawRank,
     joint_tables,
     metadata_text,
-    rank_tables,
 )
-from workbench.load._traces.kineto.reader import EngineName, Parser, is_compiled, kineto
+from workbench.load._traces.kineto.reader import EngineName, Parser, is_compiled, kineto, ranks_of
 from workbench.load._traces.nsight import reader as nsight
 from workbench.load._traces.perfetto import packets as perfetto_packets
 from workbench.load._traces.perfetto.reader import perfetto
@@ -389,9 +389,26 @@ def _read_all(
         read = reader.parse_with(parser) if is_plain else reader.read
         for source, stream in streams(wanted, dropped):
             with dropped.trying(source.label), stream:
-                tables.append(read(source, stream, bar.update))
+                tables += read(source, stream, bar.update)
         parser.finish()
-        return tables
+        return _by_process(tables, dropped)
+
+
+def _by_process(
+    files: Sequence[RankTables | RawRank], dropped: Dropped
+) -> list[RankTables | RawRank]:
+    """Take each process of the files into which several were merged for a rank."""
+    parts: list[RankTables | RawRank] = []
+    finders: dict[object, ProcessFinder] = {}
+    for file in files:
+        if isinstance(file, RankTables):
+            parts.append(file)
+            continue
+        texts = file.raw.texts
+        with dropped.trying(file.label):
+            finder = finders.get(texts) or finders.setdefault(texts, ProcessFinder(texts()))
+            parts += [RawRank(raw) for raw in finder.parts(file.raw)]
+    return parts
 
 
 def _expected_s(wanted: Sequence[Source], engine: EngineName) -> float:
@@ -414,20 +431,13 @@ class RankReader:
 
     def read(
         self, source: Source, stream: object = None, advance: Callable[[int], object] | None = None
-    ) -> RankTables:
+    ) -> list[RankTables]:
         if self.format != "kineto":
-            ranks = PROFILES[self.format](
+            return PROFILES[self.format](
                 source, args=self.args, rules=self.rules, stream=stream,  # type: ignore[arg-type]
             )  # fmt: skip
-            if len(ranks) > 1:
-                msg = (
-                    f"{source.label}: holds {len(ranks)} processes with GPU work, each of them a "
-                    "rank; load.traces reads them together"
-                )
-                raise LoadError(msg)
-            return ranks[0]
 
-        def parse() -> RankTables:
+        def parse() -> list[RankTables]:
             return kineto(
                 source, args=self.args, rules=self.rules, engine=self.engine,
                 stream=stream, advance=advance,  # type: ignore[arg-type]
@@ -437,22 +447,22 @@ class RankReader:
             return parse()
         return get_or_store(self.cache, source, (self.args, self.rules), parse)
 
-    def parse_with(self, parser: Parser) -> Callable[..., RankTables | RawRank]:
+    def parse_with(self, parser: Parser) -> Callable[..., Sequence[RankTables | RawRank]]:
         """Return a function that leaves small files to be interpreted together."""
 
         def parse(
             source: Source, stream: Stream, advance: Callable[[int], object]
-        ) -> RankTables | RawRank:
-            raw = parser.parse(source, stream, advance)
-            if raw.columns.rows <= _SMALL_ROWS:
-                return RawRank(raw)
+        ) -> Sequence[RankTables | RawRank]:
+            raws = parser.parse(source, stream, advance)
+            if max(raw.columns.rows for raw in raws) <= _SMALL_ROWS:
+                return [RawRank(raw) for raw in raws]
             parser.finish()
-            return rank_tables(raw, label=source.label, rules=self.rules)
+            return ranks_of(raws, rules=self.rules)
 
         return parse
 
     # An error must not end the process that reads other files.
-    def read_or_error(self, source: Source) -> RankTables | Exception:
+    def read_or_error(self, source: Source) -> list[RankTables] | Exception:
         try:
             with guarded(source.label):
                 return self.read(source)
@@ -473,8 +483,8 @@ def _in_processes(
     done = parallel(delayed(reader.read_or_error)(source) for source in wanted)
     for source, tables in zip(wanted, done, strict=True):
         advance(source.size_bytes)
-        if isinstance(tables, RankTables):
-            yield tables
+        if isinstance(tables, list):
+            yield from tables
             continue
         with dropped.trying(source.label):
             raise tables

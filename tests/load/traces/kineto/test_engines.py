@@ -92,9 +92,10 @@ def assert_alike(path):
     if isinstance(slow, str) or isinstance(fast, str):
         assert slow == fast
         return
-    pd.testing.assert_frame_equal(slow.events, fast.events)
-    pd.testing.assert_frame_equal(slow.quality, fast.quality)
-    assert slow.metadata == fast.metadata
+    for one, other in zip(slow, fast, strict=True):
+        pd.testing.assert_frame_equal(one.events, other.events)
+        pd.testing.assert_frame_equal(one.quality, other.quality)
+        assert one.metadata == other.metadata
 
 
 @quick

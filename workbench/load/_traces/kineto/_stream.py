@@ -79,15 +79,13 @@ class StreamReader:
 
     def __init__(
         self,
-        stream: Stream,
         engine: Engine,
         label: str,
         advance: Callable[[int], object] | None,
-        spare: Spare | None = None,
-        copies: Copies | None = None,
+        copies: Copies,
+        offset: int = 0,
     ) -> None:
-        self.stream, self.engine, self.label, self.advance = stream, engine, label, advance
-        self._spare, self._copies = spare, Copies() if copies is None else copies
+        self.engine, self.label, self.advance, self._copies = engine, label, advance, copies
         self.columns = Columns(engine.block.slots)
         self.start = engine.rows  # of the block: where rows of this file begin
         self.findings = Findings(label)
@@ -98,22 +96,18 @@ class StreamReader:
         # Bytes not parsed yet, of which the first ``length`` are input, then padding.
         self.window: ByteArray = np.zeros(PADDING_BYTES, np.uint8)
         self.length = 0
-        self.offset = 0  # where in the input the window begins
+        self.offset = offset  # where in the input the window begins
+        self.following, self.end = b"", offset  # of another document, and where it begins
 
-    def read(self) -> RawTrace:
-        blocks = read_ahead(self.stream, self._spare)
-        try:
-            ended = self._array(blocks)
-            tail = self._rest(blocks) if ended else b""
-        finally:
-            blocks.close()
+    def read(self, blocks: Iterator[ByteArray]) -> RawTrace:
+        """Read one document; ``following`` is then what was read of another behind it."""
+        ended = self._array(blocks)
+        tail = self._rest(blocks) if ended else b""
         self._after(ended, tail)
         self._copies.expect(self.columns, slice(self.start, self.engine.rows))
         self.columns.count(self.engine.block)
         finding = "commas between events that were missing or one too many"
         self.findings.add("repaired", finding, self.engine.repaired_commas - self._commas_before)
-        for note in self.stream.notes:
-            self.findings.add("suspicious", note)
         texts = self.engine.all_texts
         return RawTrace(self.columns, texts, self.metadata, self.findings, whole=ended)
 
@@ -234,6 +228,8 @@ class StreamReader:
         read = self._read_odd(position, final=final)
         if read is None:
             return None
+        if "traceEvents" in read.event:
+            self._raise(position, _ANOTHER)
         if read.repair:
             self.findings.add("repaired", read.repair, where=f"byte {self.offset + position:,}")
         if self.engine.rows >= len(self.engine.block.ph):
@@ -282,23 +278,43 @@ class StreamReader:
         return self._raise(position, reason)
 
     def _rest(self, blocks: Iterator[ByteArray]) -> bytes:
+        """Return what stands behind the events, up to where another document begins."""
         pieces = [self.window[: self.length].tobytes()]
-        size = self.length
-        for padded in blocks:
-            block = padded[HEADROOM_BYTES : len(padded) - PADDING_BYTES]
-            size += len(block)
+        size, searched = self.length, 0
+        for block in blocks:
+            if size >= 2 * searched:  # else long metadata would be searched once per block
+                pieces, searched = [b"".join(pieces)], size
+                if (ends := self._another(pieces[0])) is not None:
+                    return self._up_to(*ends, pieces[0], _content(block))
+            pieces.append(_content(block))
+            size += len(pieces[-1])
             if size > LARGEST_METADATA:
                 self._raise(0, f"more than {LARGEST_METADATA:,} bytes behind the events")
-            pieces.append(block.tobytes())
             if self.advance is not None:
-                self.advance(len(block))
-        return b"".join(pieces)
+                self.advance(len(pieces[-1]))
+        tail = b"".join(pieces)
+        ends = self._another(tail)
+        return tail if ends is None else self._up_to(*ends, tail)
+
+    def _another(self, tail: bytes) -> tuple[int, int] | None:
+        """Return where behind the events this document ends and another trace begins, if any."""
+        end = 0 if self.bare_list else closing(memoryview(b"{" + tail)) - 1
+        match = _BETWEEN.match(tail, end) if end >= 0 else None
+        if match is None:
+            return None
+        is_trace = (_EVENT if match[1] == b"[" else _ARRAY).search(tail, match.start(1))
+        return (end, match.start(1)) if is_trace else None
+
+    def _up_to(self, end: int, start: int, tail: bytes, block: bytes = b"") -> bytes:
+        self.following, self.end = tail[start:] + block, self.offset + start
+        return tail[:end]
 
     def _after(self, ended: bool, tail: bytes) -> None:
         tail = tail.strip(_BLANK)
         if not ended:
             finding = "the file ends inside the list of events; all whole events were read"
             self._drop(self.length - len(self._bytes(0, self.length).lstrip(b", \t\r\n")))
+            self._refuse_another(self._bytes(0, self.length))
             if self.length:
                 finding += f", the last {self.length:,} bytes hold a part of one"
             self.findings.add("truncated", finding, where=f"byte {self.offset:,}")
@@ -313,7 +329,14 @@ class StreamReader:
         if read is None and (read := mend_event(raw.rstrip(b",") + b"}")) is not None:
             finding = "the file ends behind the list of events, before its closing brace"
             self.findings.add("truncated", finding, where=f"byte {self.offset + self.length:,}")
+        if read is None:
+            self._refuse_another(raw)
         self._keep_read(read, len(raw), "behind")
+
+    def _refuse_another(self, raw: bytes) -> None:
+        """Raise if bytes that are about to be dropped hold another trace."""
+        if match := _ARRAY.search(raw):
+            self._raise(match.start(), _ANOTHER)
 
     def _keep_read(self, read: Read | None, size: int, where: str) -> None:
         if read is None:
@@ -350,6 +373,9 @@ class StreamReader:
 _SHORT_HEAD_BYTES = 1 << 16
 _LEADING = re.compile(rb"(?:\xef\xbb\xbf)?[ \t\r\n\x00]*+")
 _ARRAY = re.compile(rb'"traceEvents"\s*:\s*\[')
+_EVENT = re.compile(rb'"ph"\s*:')
+_BETWEEN = re.compile(rb"[ \t\r\n\x00,\x1e]*+(?:\xef\xbb\xbf)?([\[{])")
+_ANOTHER = "another trace begins, inside what belongs to the first"
 
 
 def _whole(raw: bytes) -> dict[str, Any] | None:
@@ -418,6 +444,15 @@ def _skip(text: str, at: int) -> int:
 
 def _byte(text: str, at: int) -> int:
     return at if text.isascii() else len(text[:at].encode(errors="surrogateescape"))
+
+
+def padded(raw: bytes) -> ByteArray:
+    """Return bytes as a block: with room in front, and padding behind."""
+    return np.frombuffer(bytearray(HEADROOM_BYTES) + raw + bytes(PADDING_BYTES), np.uint8)
+
+
+def _content(block: ByteArray) -> bytes:
+    return block[HEADROOM_BYTES : len(block) - PADDING_BYTES].tobytes()
 
 
 def _room_bytes() -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -193,7 +193,25 @@ class Columns:
             whole.rows += other.rows
         return whole
 
-    def append(self, first: int, copied: Copied, rows: slice) -> None:
+    def pieces(self, *names: str) -> Iterator[tuple[npt.NDArray[Any], ...]]:
+        """Yield some fields of the rows, piece by piece."""
+        return zip(*(self._fields[name] for name in names), strict=True)
+
+    def whole(self) -> Copied:
+        """Take out all rows."""
+        fields = {name: self.field(name) for name in _FIELDS}
+        values = {at: self.values(name) for at, name in enumerate(self.slots.names)}
+        return fields, {at: column for at, column in values.items() if column is not None}
+
+    @classmethod
+    def part(cls, slots: Slots, whole: Copied, rows: npt.NDArray[np.bool_]) -> Columns:
+        """Make columns of some of the rows that were taken out of others."""
+        columns = cls(slots)
+        columns.rows = int(rows.sum())
+        columns.append(0, whole, rows)
+        return columns
+
+    def append(self, first: int, copied: Copied, rows: slice | npt.NDArray[np.bool_]) -> None:
         """Append copied rows, which are those from row ``first`` of the file on."""
         fields, values = copied
         for name, piece in fields.items():

@@ -296,7 +296,7 @@ def _timed(
 def _named(columns: Columns, timed: _Timed, texts: list[str]) -> dict[str, CodedTexts]:
     pick = timed.pick
     # A missing category is uncategorised; others get their present spelling.
-    spelled = [_RENAMED.get(text, text) for text in texts]
+    spelled = [RENAMED.get(text, text) for text in texts]
     columns_of = {
         "name": CodedTexts.of(timed.name, texts, missing=""),
         "category": CodedTexts.of(pick(columns.field("cat")), spelled, missing=UNCATEGORISED),
@@ -464,7 +464,7 @@ def metadata_text(metadata: Mapping[str, Any], key: str) -> str | None:
 
 
 # Categories as written in 2020 and 2021, and what they are called today.
-_RENAMED = {
+RENAMED = {
     "Operator": "cpu_op", "Runtime": "cuda_runtime", "Kernel": "kernel", "Memcpy": "gpu_memcpy",
     "Memset": "gpu_memset", "Python": "python_function", "Annotation": "user_annotation",
 }  # fmt: skip
@@ -496,7 +496,7 @@ _DROPPED_PHASES = {
 
 def count_phases(columns: Columns, findings: Findings) -> None:
     for (argument, category), count in columns.unreadable.items():
-        if argument in _OF_STREAM_ROWS and _RENAMED.get(category, category) not in ON_STREAM:
+        if argument in _OF_STREAM_ROWS and RENAMED.get(category, category) not in ON_STREAM:
             continue  # on the host these are addresses, and no columns
         findings.add("dropped", f"values of {argument!r} that are not of its type", count)
     for phase, count in columns.phases.items():

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from contextlib import closing
+from itertools import chain
 from queue import SimpleQueue
 from typing import Literal, get_args
 
@@ -12,8 +14,16 @@ import pandas as pd
 from workbench.load._files.archive import Source
 from workbench.load._files.stream import Stream
 from workbench.load._traces.kineto._engine_python import PythonEngine
-from workbench.load._traces.kineto._stream import Engine, RawTrace, Spare, StreamReader
+from workbench.load._traces.kineto._stream import (
+    Engine,
+    RawTrace,
+    Spare,
+    StreamReader,
+    padded,
+    read_ahead,
+)
 from workbench.load._traces.kineto.blocks import Copies
+from workbench.load._traces.kineto.processes import ProcessFinder
 from workbench.load._traces.kineto.rank import RankTables, rank_tables, slots
 
 EngineName = Literal["auto", "compiled", "python"]
@@ -35,15 +45,24 @@ def kineto(
     engine: EngineName = "auto",
     stream: Stream | None = None,
     advance: Callable[[int], object] | None = None,
-) -> RankTables:
-    """Read one Kineto file; :func:`workbench.load.traces` is the entry point.
+) -> list[RankTables]:
+    """Read one Kineto file, mostly one rank; :func:`workbench.load.traces` is the entry point.
 
     ``advance`` is called with the bytes of each block, for a progress bar.
     """
     parser = Parser(args, engine)
-    raw = parser.parse(source, stream, advance)
+    raws = parser.parse(source, stream, advance)
     parser.finish()
-    return rank_tables(raw, label=source.label, args=args, rules=rules)
+    return ranks_of(raws, args=args, rules=rules)
+
+
+def ranks_of(
+    raws: Sequence[RawTrace], *, args: Sequence[str] = (), rules: pd.DataFrame | None = None
+) -> list[RankTables]:
+    """Interpret what one file holds, once all its rows are copied."""
+    finder = ProcessFinder(raws[0].texts())
+    parts = [part for raw in raws for part in finder.parts(raw)]
+    return [rank_tables(raw, label=raw.findings.source, args=args, rules=rules) for raw in parts]
 
 
 class Parser:
@@ -60,18 +79,29 @@ class Parser:
         source: Source,
         stream: Stream | None,
         advance: Callable[[int], object] | None = None,
-    ) -> RawTrace:
-        """Parse a file; its columns have all their rows after :meth:`finish`."""
-        with stream or source.open() as opened:
+    ) -> list[RawTrace]:
+        """Parse the documents in a file; their columns have all rows after :meth:`finish`."""
+        raws: list[RawTrace] = []
+        with stream or source.open() as opened, closing(read_ahead(opened, self._spare)) as blocks:
             engine = self._engine = self._engine or self._make(self._slots)
-            reader = StreamReader(opened, engine, source.label, advance, self._spare, self._copies)
+            reader = StreamReader(engine, source.label, advance, self._copies)
             try:
-                return reader.read()
+                raws.append(reader.read(blocks))
+                # Two writers, or a shell, may have put several documents into one file.
+                while reader.following:
+                    label, following = f"{source.label}!document {len(raws) + 1}", reader.following
+                    reader = StreamReader(engine, label, advance, self._copies, reader.end)
+                    raws.append(reader.read(chain([padded(following)], blocks)))
             except BaseException:
                 # Rows of the damaged file are left in the engine, those before it are wanted.
                 self._copies.copy(engine.block, reader.start)
                 self._engine = None
                 raise
+            if len(raws) > 1:
+                raws[0].findings.source += "!document 1"
+            for note in opened.notes:
+                raws[0].findings.add("suspicious", note)
+        return raws
 
     def finish(self) -> None:
         """Copy the rows that are left in the block to the columns of their files."""
