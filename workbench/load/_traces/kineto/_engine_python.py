@@ -75,7 +75,7 @@ class PythonEngine:
             if self.rows >= capacity:
                 return start, BLOCK_FULL
             event, at = _decoded(text, start)
-            # What has no phase may be the head of another trace, which is no event.
+            # An object without a phase may be the head of another trace.
             if len(str(event.get("ph") or "")) != 1:
                 self._after_event = False  # the comma before this event is behind us
                 return start, ODD
