@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -74,21 +73,13 @@ class PythonEngine:
                 self.repaired_commas += 1
             if self.rows >= capacity:
                 return start, BLOCK_FULL
-            event, at = _decoded(text, start)
-            # An object without a phase may be the head of another trace.
-            if len(str(event.get("ph") or "")) != 1:
+            try:
+                event, at = decoder.raw_decode(text, start)
+            except (ValueError, RecursionError):
                 self._after_event = False  # the comma before this event is behind us
                 return start, ODD
             self.rows += self.block.write(self.rows, event, self.texts)
             self._after_event = True
-
-
-def _decoded(text: str, start: int) -> tuple[dict[str, Any], int]:
-    """Return the object that begins at ``start``, and its end; an empty one where it is odd."""
-    try:
-        return decoder.raw_decode(text, start)
-    except (ValueError, RecursionError):
-        return {}, start
 
 
 # Cut at the last closing brace, never inside a character of several bytes.

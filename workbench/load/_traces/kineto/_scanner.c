@@ -629,8 +629,7 @@ static int scan(Scanner *self, Bytes *cursor, Bytes end) {
         if (event.wrote && (status != FINE || !kept)) unwrite(self);
         if (status == NO_MEMORY) return -1;
         if (status == INPUT_ENDS) return NEED_MORE;
-        /* An object without a phase may be the head of another trace. */
-        if (status != FINE || phase == 0) return ODD;
+        if (status != FINE) return ODD;
         if (kept)
             keep_row(self, &event);
         else

@@ -190,9 +190,8 @@ class StreamReader:
 
     def _events(self, position: int, *, final: bool) -> tuple[int, bool]:
         """Parse events of the window; ``(where parsing stopped, array ended)``."""
-        engine = self.engine
         while True:
-            position, status = engine.scan(self.window, position, self.length)
+            position, status = self._scan(position)
             if status == ARRAY_END:
                 return position, True
             if status == BLOCK_FULL:
@@ -209,6 +208,14 @@ class StreamReader:
                 position = after
             else:
                 return self._wants_more(position, final=final)
+
+    def _scan(self, position: int) -> tuple[int, int]:
+        before = self.engine.block.skipped[0]
+        end, status = self.engine.scan(self.window, position, self.length)
+        # An object without a phase may be the head of another trace.
+        if self.engine.block.skipped[0] > before:
+            self._refuse_another(self._bytes(position, end - position), position)
+        return end, status
 
     def _wants_more(self, position: int, *, final: bool) -> tuple[int, bool]:
         if final:
@@ -333,10 +340,10 @@ class StreamReader:
             self._refuse_another(raw)
         self._keep_read(read, len(raw), "behind")
 
-    def _refuse_another(self, raw: bytes) -> None:
+    def _refuse_another(self, raw: bytes, position: int = 0) -> None:
         """Raise if bytes that are about to be dropped hold another trace."""
         if match := _ARRAY.search(raw):
-            self._raise(match.start(), _ANOTHER)
+            self._raise(position + match.start(), _ANOTHER)
 
     def _keep_read(self, read: Read | None, size: int, where: str) -> None:
         if read is None:
