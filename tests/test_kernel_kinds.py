@@ -103,6 +103,51 @@ def test_words_end_at_signs_digits_and_changes_of_case(name, rule):
     assert classify([name])["rule"].tolist() == [rule]
 
 
+# Codes of the Itanium C++ ABI whose letters are words of rules, or whose digits look like lengths.
+SHORT = st.sampled_from(["nsa", "dsa", "mla", "mha", "ssd", "gdr", "moe", "cub", "sgd", "Pad"])
+CODES = st.one_of(
+    SHORT.map(lambda word: f"S1{word.upper()}_"),
+    SHORT.map(lambda word: f"B{len(word) + 10}cw51cX{word}XL64"),
+    st.integers(0, 1_000).map(lambda value: f"Li{value}E"),
+    st.integers(0, 1_000).map(lambda value: f"LN4cute5MajorE{value}E"),
+    st.sampled_from(["T_", "T12_", "DF16b", "Dv4_f", "A32_f", "UlvE12_", "C2E", "fp_", "v", "J"]),
+)
+IDENTIFIERS = st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,30}", fullmatch=True)
+
+
+@settings(max_examples=200)
+@given(st.lists(st.tuples(IDENTIFIERS, st.lists(CODES, max_size=4)), min_size=1, max_size=5))
+def test_of_a_mangled_name_only_the_identifiers_are_words(parts):
+    mangled = "".join(f"{len(name)}{name}{''.join(codes)}" for name, codes in parts)
+    plain = "::".join(name for name, _ in parts)
+    assert classify([f"_ZN{mangled}Evv", plain])["rule"].nunique() == 1
+
+
+@pytest.mark.parametrize("word", ["nsa", "dsa", "mla", "mha", "ssd", "gdr", "moe", "cub", "pad"])
+def test_short_words_are_not_found_in_substitutions_and_hashes(word):
+    code = f"S1{word.upper()}_"
+    names = [
+        f"_ZN2ck24kernel_gemm_xdl_cshuffleIS1C_N{code}IJLi9EEEEEvv",
+        f"_ZTSN2ck24kernel_gemm_xdl_cshuffleIN{code}EEE",
+        f"__omp_offloading_10_a1b2__ZN2ck24kernel_gemm_xdl_cshuffleIN{code}EEvv_l12",
+        f"_ZN8__main__7my_gemmB2v1B14cw51cX{word.title()}W64E5ArrayIfLi1EE",
+        f"__main__::my_gemm[abi:v1][abi:cw51cX{word.title()}W64](Array<float, 1>)",
+    ]
+    assert classify(names)["rule"].tolist() == ["matrix-multiply"] * len(names)
+
+
+def test_a_word_of_a_mangled_name_counts_where_it_is_an_identifier():
+    names = [
+        "_ZN2ck12nsa_gemm_fwdIS1C_NSA_IJLi9EEEEEvv",
+        "_ZN7ck_tile6kentryILi1ENS_13FmhaFwdKernelEEEvv",
+        "_ZN2ck22kernel_gemm_xdl_cshuffleIS1C_NSA_IJLi9EEEEEvv",  # its length says 2 too few
+        "_ZN2ck40kernel_gemm_xdl_cshuf",  # cut
+        "layer_ZNorm_softmax",  # not mangled
+    ]
+    rules = ["attention", "attention", "matrix-multiply", "matrix-multiply", "reduction"]
+    assert classify(names)["rule"].tolist() == rules
+
+
 def test_own_rules_can_ask_for_words(tmp_path):
     path = tmp_path / "mine.csv"
     path.write_text("kind,rule,pattern\nother,mine,words:warm_up|idle\n")

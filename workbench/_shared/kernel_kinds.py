@@ -7,7 +7,8 @@ the shipped ones.
 A pattern that begins with ``words:`` is not searched in the name itself but among its words: in
 lower case, divided at every sign, digit and change of case, and joined by ``_``. So
 ``words:lamb|layer_norm`` finds ``LAMBStage1Functor`` and ``LayerNormForwardCUDAKernel``, and finds
-no ``lamb`` in a C++ ``lambda``.
+no ``lamb`` in a C++ ``lambda``. Of a mangled C++ name only the identifiers are divided, so that no
+word is found in a substitution such as ``NSA_`` or in the hash of an ABI tag.
 """
 
 from __future__ import annotations
@@ -30,6 +31,20 @@ _SIGNS = re.compile(r"[^A-Za-z0-9]+")
 _WORD_EDGES = re.compile(
     r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|(?<=[A-Za-z])(?=[0-9])|(?<=[0-9])(?=[A-Za-z])"
 )
+# Mangled names of the Itanium C++ ABI: https://itanium-cxx-abi.github.io/cxx-abi/abi.html#mangling
+_MANGLED = re.compile(r"(?<![A-Za-z0-9])_Z(?:T[ISV])?([A-Z0-9][\w$.]*)")
+# An identifier behind its length; behind a B it is an ABI tag, in Numba a hash of the types.
+_IDENTIFIER = re.compile(r"(B?)([1-9]\d{0,4})(?=[A-Za-z_])")
+# Codes that hold digits or end in letters: substitutions, template and function parameters,
+# literals, floats, vectors, arrays, constructors and destructors.
+_CODE = re.compile(
+    r"S[0-9A-Z]*_|T\d*_|f(?:L\d+)?p\d*_|L(?:[a-z]|S[0-9A-Z]*_|T\d*_)n?\d+E|DF\d+[bx_]?|D[vB]\d+_"
+    r"|A\d+_|[CD][0-5](?=[BEI])"
+)
+# Literals of an enumeration and lambdas; their numbers stand behind the E that closes them.
+_OPENED, _CLOSED = ("LN", "Ul"), re.compile(r"E(?:n?\d+E|\d*_)")
+# As demanglers write it.
+_ABI_TAG = re.compile(r"\[abi:[^]]*\]?")
 
 # Kind and rule; whether words are searched; the search.
 _Rule = tuple[tuple[str, str], bool, Callable[[str], object]]
@@ -103,7 +118,26 @@ def _in_words(name: str) -> str:
     >>> _in_words("void cutlass::device_kernel<flash::FlashAttnFwdSm90>")
     'void_cutlass_device_kernel_flash_flash_attn_fwd_sm_90_'
     """
-    return _WORD_EDGES.sub("_", _SIGNS.sub("_", name)).lower()
+    plain = _ABI_TAG.sub("_", _MANGLED.sub(_identifiers, name))
+    return _WORD_EDGES.sub("_", _SIGNS.sub("_", plain)).lower()
+
+
+# Demanglers refuse names that were cut, as profilers and pages do; lengths can be read in those.
+def _identifiers(mangled: re.Match[str]) -> str:
+    """Return the identifiers of a mangled name; without any it is no mangled name."""
+    text, position, opened = mangled[1], 0, 0
+    identifiers = []
+    while position < len(text):
+        if code := _CODE.match(text, position) or (opened and _CLOSED.match(text, position)):
+            opened -= code.re is _CLOSED
+            position = code.end()
+        elif length := _IDENTIFIER.match(text, position):
+            position = length.end() + int(length[2])
+            identifiers += [] if length[1] else [text[length.end() : position]]
+        else:
+            opened += text.startswith(_OPENED, position)
+            position += 1
+    return "::".join(identifiers) or mangled[0]
 
 
 @cache
