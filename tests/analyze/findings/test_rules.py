@@ -29,6 +29,7 @@ from tests.analyze.findings.jobs import (
 from tests.analyze.findings.test_failure_costs import waiting
 from tests.analyze.findings.test_perfmodel_rules import job as replayed
 from tests.analyze.findings.test_perfmodel_rules import slow_product
+from tests.analyze.traces.test_clocks import equal_steps
 from workbench import analyze, datasets, load, simulate
 from workbench.tables import Bundle
 
@@ -506,3 +507,47 @@ def test_short_gaps_between_iterations_and_few_iterations_are_no_finding():
 def test_a_job_without_trouble_has_no_findings(domain):
     result = analyze.findings(QUIET[domain]())
     assert result.findings.empty, result.findings[["rule", "finding"]].to_dict("records")
+
+
+@pytest.mark.parametrize("apart", [1, -1, 40])
+def test_clocks_apart_hide_no_straggler_of_equal_collectives(apart):
+    offset = [0, 90 * US * apart, -200 * US * apart, 140 * US * apart]
+    rows, _ = equal_steps(offset=offset)
+    found = analyze.findings(trace(rows), rules=["straggler", "clock_disagreement"])
+    assert found.findings["rule"].tolist() == ["straggler", "clock_disagreement"]
+    straggler, clock = found.findings.itertuples()
+    assert straggler.finding.startswith("Rank 3 holds up the other 3")
+    assert straggler.cost == pytest.approx(0.9), "six times 150 µs a step"
+    assert clock.finding.startswith("The clock of rank 2 is off by")
+
+
+def test_of_two_ranks_the_slow_one_costs_all_that_the_other_waits():
+    rows, _ = equal_steps(offset=[0, 70 * US], slow=1)
+    found = analyze.findings(trace(rows), rules=["straggler"]).findings
+    assert found["cost"].tolist() == pytest.approx([0.9])
+
+
+def test_clocks_that_drift_hide_no_straggler():
+    rows, _ = equal_steps(offset=[0] * 4, drift={1: 60e-6, 2: -90e-6}, steps=40, each=10)
+    found = analyze.findings(trace(rows), rules=["straggler"]).findings
+    assert found["finding"].str.startswith("Rank 3 holds up").tolist() == [True]
+    assert found["cost"].iloc[0] == pytest.approx(1.5, rel=0.02)
+
+
+@pytest.mark.parametrize("late", [150 * US, 0])
+def test_who_was_last_is_unchecked_where_nothing_tells_clocks_from_other_order(late):
+    rows, _ = equal_steps(offset=[0, 90 * US, -200 * US, 140 * US], late=late)
+    without = [{name: row[name] for name in row if name != "step"} for row in rows]
+    lost = [{**row, "group": None} for row in without[1:]]
+    for some, reason in ((without, "seem off by up to 0.2 ms"), (lost, "in the number of")):
+        found = analyze.findings(trace(some), rules=["straggler"])
+        assert found.findings.empty
+        assert found.rules["state"].tolist() == ["refused"]
+        assert reason in found.rules["note"].iloc[0]
+
+
+def test_ranks_that_arrive_together_are_not_unchecked():
+    rows, _ = equal_steps(offset=[0] * 4, late=0)
+    for some in (rows, [{**row, "step": None} for row in rows]):
+        rules = analyze.findings(trace(some), rules=["straggler"]).rules
+        assert rules["state"].tolist() == ["nothing"]

@@ -1,5 +1,7 @@
 """Clocks: a real job with its clocks set wrong, then laws on made-up ones, then each doubt."""
 
+from itertools import product
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -358,6 +360,113 @@ def test_sequence_numbers_stand_for_the_clocks_that_order_would_shift(make_event
     assert table["offset_ns"].tolist() == [0, 70]
     assert table["is_sure"].all()
     assert table["collective_count"].tolist() == [12, 12]
+
+
+def equal_steps(*, offset, slow=3, late=150 * US, steps=4, each=6, lacks=(), groups=None, **more):
+    """Make all-reduces that come as regularly as clocks; one rank is late in every one.
+
+    Returned are the rows on clocks that are off, and by rank the true waiting.
+    """
+    drift, first = more.get("drift", {}), more.get("first", {})
+    groups = groups or {"0": range(len(offset))}
+    rows, waited = [], dict.fromkeys(range(len(offset)), 0)
+    begin = 0
+    for step, number, (group, ranks) in product(range(steps), range(each), groups.items()):
+        begin += MS
+        last = max(late * (rank == slow) for rank in ranks)
+        for rank in ranks:
+            start, end = begin + late * (rank == slow), begin + last + 300 * US
+            if (rank, step, number) in lacks:
+                continue
+            waited[rank] += last - late * (rank == slow)
+            times = [
+                round(time * (1 + drift.get(rank, 0)) + offset[rank]) + 10 * US * 3_600_000
+                for time in (start, end)
+            ]
+            marks = {"group": group, "group_size": len(ranks), "step": step + first.get(rank, 0)}
+            rows.append(nccl(rank, *times, **marks))
+    return rows, waited
+
+
+GROUPED = {
+    "one group": None,
+    "two ranks": {"0": (2, 3)},
+    "tensor and data parallel": {"a": (0, 1), "b": (2, 3), "c": (0, 2), "d": (1, 3)},
+}
+
+
+@settings(max_examples=10)
+@given(
+    st.lists(st.integers(-300 * US, 300 * US), min_size=4, max_size=4),
+    st.sampled_from(sorted(GROUPED)),
+)
+def test_steps_of_equal_collectives_fix_the_match_however_far_clocks_are_apart(
+    make_events, offset, shape
+):
+    rows, waited = equal_steps(offset=offset, groups=GROUPED[shape])
+    events = make_events(*rows)
+    table = clocks_of(events)
+    assert table["is_sure"].all()
+    waits = analyze.collective_waits(events, clocks=table)
+    assert waits.groupby("rank")["wait_ns"].sum().to_dict() == {
+        rank: waited[rank] for rank in table["rank"]
+    }
+    blame = analyze.straggler_attribution(waits)
+    assert set(blame.loc[blame["wait_ns"] > 0, "blamed_rank"]) == {3}
+
+
+def test_without_steps_equal_collectives_say_nothing_of_clocks(make_events):
+    rows, _ = equal_steps(offset=[0, 90 * US, -200 * US, 140 * US])
+    without = [{name: row[name] for name in row if name != "step"} for row in rows]
+    assert clocks_of(make_events(*without))["is_sure"].tolist() == [True, False, False, False]
+
+
+def test_a_step_in_which_a_rank_lacks_a_collective_moves_no_clock(make_events):
+    offset = [0, 90 * US, -200 * US, 140 * US]
+    for group in ("0", None):
+        rows, _ = equal_steps(offset=offset, lacks={(1, 2, 0), (2, 1, 3)})
+        events = make_events(*[row | {"group": group} for row in rows])
+        table = clocks_of(events)
+        assert (table["offset_ns"] - offset).tolist() == [0] * 4
+        assert table["is_sure"].all()
+        waits = analyze.collective_waits(events, clocks=table)
+        assert waits["wait_ns"].isin([0, 150 * US]).all(), "none over two collectives"
+        assert set(waits.loc[waits["wait_ns"] > 0, "blamed_rank"]) == {3}
+
+
+def test_numbers_of_steps_overrule_an_order_that_contradicts_them(make_events):
+    rows, _ = equal_steps(offset=[0] * 4)
+    # The window of rank 1 begins a step later; with all its collectives, order fits to the end.
+    kept = [row for row in rows if row["step"] != (0 if row["rank"] == 1 else 3)]
+    events = make_events(*kept)
+    found = analyze.collectives(events)
+    matched = found[found["collective"].notna()]
+    assert set(matched["step"]) == {1, 2}
+    assert matched.groupby("collective")["start_ns"].max().sub(
+        matched.groupby("collective")["start_ns"].min()
+    ).eq(150 * US).all()  # fmt: skip
+    assert clocks_of(events)["offset_ns"].tolist() == [0] * 4
+
+
+def test_steps_that_are_counted_from_different_ones_are_not_taken_for_a_clock(make_events):
+    rows, _ = equal_steps(offset=[0, 3 * US, 0, 0], first={1: 1})
+    table = clocks_of(make_events(*rows))
+    assert table["is_sure"].tolist() == [True, False, True, True]
+    assert "off by whole steps" in table["note"][1]
+
+
+@pytest.mark.parametrize("group", ["0", None])
+def test_clocks_that_drift_by_steps_are_put_on_one(make_events, group):
+    drift = {0: 40e-6, 1: -60e-6, 2: 100e-6}
+    rows, waited = equal_steps(offset=[0] * 4, drift=drift, steps=60, each=10)
+    events = make_events(*[row | {"group": group} for row in rows])
+    first = clocks_of(events)
+    assert first["is_sure"].all()
+    events = analyze.align_clocks(events, first, correct_drift=True)
+    waits = analyze.collective_waits(events, clocks=clocks_of(events))
+    assert waits["is_sure"].all()
+    total = waits.groupby("rank")["wait_ns"].sum()
+    assert (total - pd.Series(waited)).abs().max() < 0.01 * max(waited.values())
 
 
 def test_a_wrong_table_is_refused(make_events):

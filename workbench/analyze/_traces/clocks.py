@@ -26,6 +26,7 @@ _APART = "no collective joins its clock with those of the other ranks"
 _SHIFTED = (
     "matched by order alone: a trace that begins one or some collectives later looks the same"
 )
+_OTHER_STEPS = "off by whole steps: perhaps its steps are counted from another one, not its clock"
 _STILL_OFF = "after correction most of its collectives end on a rank before the last one begins"
 
 
@@ -64,7 +65,9 @@ def clocks(collectives: pd.DataFrame, *, largest_imbalance_ratio: float = 1.05) 
     Where only their order matches the kernels of ranks, a trace that begins a collective later
     looks like an offset if collectives come as regularly as ends agree. Such an offset is not sure,
     unless the time from one end to the k-th after it varies by more than 4 u, for every k that
-    would match the same operations.
+    would match the same operations. Steps fix the match where all ranks of a collective number its
+    step alike and have as many collectives of the group in it; but an offset of whole steps, within
+    2 % of one, is not sure either.
 
     Ends that are apart for another reason, the same every time (unequal shares of the work, a rank
     that the algorithm always lets go last), look like an offset; nothing in a trace tells the two
@@ -81,7 +84,8 @@ def clocks(collectives: pd.DataFrame, *, largest_imbalance_ratio: float = 1.05) 
     fits = collectives["collective"].notna() & collectives["operation"].isin(_SYNCHRONISING)
     is_uneven = collectives["size_imbalance_ratio"] > largest_imbalance_ratio
     fits &= ~is_uneven.fillna(value=False).astype(bool)
-    used = best_matched(collectives[fits].drop_duplicates(["collective", "rank"]))
+    known = collectives.assign(is_fixed=_is_fixed(collectives))[fits]
+    used = best_matched(known.drop_duplicates(["collective", "rank"]))
     table = CLOCKS.empty().set_index("rank") if used.empty else _of_ranks(used)
     table = table.reindex(ranks).reset_index()
     table["note"] = table["note"].mask(table["clock"].isna(), _NO_CLOCK)
@@ -201,10 +205,12 @@ def _of_ranks(used: pd.DataFrame) -> pd.DataFrame:
     apart = np.full(len(number), fitted.clock.max() > 0)
     uncertain = table["residual_ns"].to_numpy("float64", na_value=np.nan)
     shifted = could_be_shifted(used, fitted, rank.astype(np.int64), uncertain)
-    doubts = {_TOO_FEW: ~enough, _STILL_OFF: most, _SHIFTED: shifted, _WAS_OFF: far, _APART: apart}
+    other_steps = _is_whole_steps(used, fitted.offset) & ~shifted
+    doubts = {_TOO_FEW: ~enough, _STILL_OFF: most, _SHIFTED: shifted, _WAS_OFF: far, _APART: apart,
+              _OTHER_STEPS: other_steps}  # fmt: skip
     by_rank = zip(*(doubtful.tolist() for doubtful in doubts.values()), strict=True)
     table["note"] = ["; ".join(compress(doubts, doubtful)) or None for doubtful in by_rank]
-    return table.assign(is_sure=enough & ~most & ~shifted)
+    return table.assign(is_sure=enough & ~most & ~shifted & ~other_steps)
 
 
 def _names_of(rank: Ints, clock: Ints) -> list[str | None]:
@@ -406,11 +412,12 @@ def _centred(first: Ints, relative: Ints, clock: Ints) -> Ints:
 _MOST = 1_000  # of each process group; more tell no more
 # Two ranks share a difference between them, so each has half of it; and twice that for chance.
 _CLEARLY = 4.0
+_OF_A_STEP = 0.02
 
 
 def best_matched(used: pd.DataFrame) -> pd.DataFrame:
-    """Leave out what was matched by order, where sequence numbers join the same ranks."""
-    sure = used["confidence"] == "high"
+    """Leave out what order alone matched, where numbers or steps join the same ranks."""
+    sure = used["is_fixed"]
     if sure.all() or not sure.any():
         return used
     team = _parts(used)
@@ -418,6 +425,25 @@ def best_matched(used: pd.DataFrame) -> pd.DataFrame:
     inside = (moments.largest(team) == moments.smallest(team))[moments.number]
     kept: pd.DataFrame = used[sure.to_numpy() | ~inside]
     return kept
+
+
+def _is_fixed(table: pd.DataFrame) -> pd.Series:
+    """Say of each row whether a number, or the step, fixes which rows of other ranks match it."""
+    lanes = table.groupby(["rank", "group", "step"], observed=True)["start_ns"]
+    rows = table[["collective", "step"]].assign(count=lanes.transform("size"))
+    rows = rows.astype("float64").fillna(MISSING)
+    by_collective = rows.groupby("collective")[["step", "count"]]
+    is_alike = (by_collective.transform("min") == by_collective.transform("max")).all(axis=1)
+    return (table["confidence"] == "high") | (is_alike & (rows["step"] != MISSING))
+
+
+def _is_whole_steps(used: pd.DataFrame, offset: Ints) -> NDArray[np.bool_]:
+    """Say of which ranks the clock seems off by whole steps, where only steps fix the match."""
+    by_step = used[used["is_fixed"] & (used["confidence"] != "high")]
+    starts = by_step.groupby(["rank", "step"])["start_ns"].min().groupby("rank").diff()
+    period = float(starts.median()) if starts.notna().any() else np.inf
+    steps = np.abs(offset) / period
+    return (steps > 0.5) & (np.abs(steps - np.rint(steps)) < _OF_A_STEP)
 
 
 def could_be_shifted(
@@ -430,13 +456,13 @@ def could_be_shifted(
 
     Notes
     -----
-    A rank is beyond doubt if a sequence number matched its collectives with those of the other
-    ranks; if its offset is 0 as far as clocks agree, for a shift would have to be cancelled by a
-    clock; or if, in one of its process groups, no shift by k collectives of the same operations
-    fits: the time from one end to the k-th after it varies by more than 4 times the residual. Ranks
-    that sequence numbers join stand for each other.
+    A rank is beyond doubt if sequence numbers or steps matched its collectives with those of the
+    other ranks; if its offset is 0 as far as clocks agree, for a shift would have to be cancelled
+    by a clock; or if, in one of its process groups, no shift by k collectives of the same
+    operations fits: the time from one end to the k-th after it varies by more than 4 times the
+    residual. Ranks that these join stand for each other.
     """
-    by_order = (used["confidence"] != "high").to_numpy()
+    by_order = ~used["is_fixed"].to_numpy()
     clock_of = fitted.clock[rank]
     doubtful = np.isin(fitted.clock, clock_of[by_order])
     typical = pd.Series(residual).groupby(fitted.clock).transform("median").fillna(0).to_numpy()
@@ -449,10 +475,10 @@ def could_be_shifted(
     return ~_any_of(fine, team)
 
 
-# Ranks that sequence numbers join stand for each other: a shift would have to move all of them.
+# Ranks joined otherwise than by order stand for each other: a shift would have to move them all.
 def _parts(used: pd.DataFrame) -> Ints:
     number, rank = np.unique(used["rank"].to_numpy(), return_inverse=True)
-    sure = (used["confidence"] == "high").to_numpy()
+    sure = used["is_fixed"].to_numpy()
     count = np.bincount(rank[sure], minlength=len(number))
     kept = sure & (count[rank] >= _FEWEST)
     team = np.arange(len(number)) + len(used)

@@ -66,8 +66,9 @@ def collectives(
     -----
     Kernels are matched by process group and sequence number (high confidence), by process group and
     order (medium) or, with nothing recorded, by order on the stream (low; only if all ranks ran the
-    same names in the same order). Barriers, waits, coalesced placeholders and point-to-point
-    transfers are not matched.
+    same names in the same order, in the trace or in the step). Numbers of steps overrule an order
+    that contradicts them, if ranks have as many collectives in each step. Barriers, waits,
+    coalesced placeholders and point-to-point transfers are not matched.
 
     For rank r with start s_r and end e_r: wait = max s - s_r, transfer = e_r - max s, shortest
     duration = min (e_r - s_r). If max s > min e the ranks cannot have waited for each other, and
@@ -412,7 +413,7 @@ def _by_group_order(rows: pd.DataFrame) -> tuple[Ints, Texts]:
     """Match by order inside the group; where that breaks, by order inside each step."""
     plain = _numbered(rows, ["team", rows.groupby(["team", "rank"]).cumcount()])
     good = pd.Series(_agrees(rows, plain) & _has_all_ranks(rows, plain), index=rows.index)
-    is_whole = good.groupby(rows["team"]).transform("all").to_numpy()
+    is_whole = good.groupby(rows["team"]).transform("all").to_numpy() & ~_steps_refute(rows, plain)
     order = rows.groupby(["team", "step", "rank"]).cumcount()
     by_step = _numbered(rows, ["team", "step", order])
     # Once ranks differ, the order of all that follows in the step says nothing.
@@ -425,7 +426,21 @@ def _by_group_order(rows: pd.DataFrame) -> tuple[Ints, Texts]:
     return instance, note
 
 
-# The weakest key: only as good as all ranks running the same names in the same order.
+def _steps_refute(rows: pd.DataFrame, plain: Ints) -> NDArray[np.bool_]:
+    """Say of which groups steps show that the order is shifted, as traces began in other steps.
+
+    Their numbers differ inside a match, although ranks have as many collectives in each step.
+    """
+    known = rows["step"].where(rows["step"] != MISSING)
+    differ = known.groupby(plain).transform("nunique") > 1
+    counts = rows.groupby(["team", "step", "rank"]).size().groupby(["team", "step"]).nunique()
+    uneven = set(counts.index[counts > 1].get_level_values("team"))
+    refuted = differ.groupby(rows["team"]).transform("any") & ~rows["team"].isin(uneven)
+    return refuted.to_numpy()
+
+
+# The weakest key: only as good as all ranks running the same names in the same order, in the whole
+# trace or in a step.
 def _by_stream_order(rows: pd.DataFrame, ranks: set[int]) -> tuple[Ints, Texts]:
     if len(ranks) < 2:
         return np.full(len(rows), MISSING), np.full(len(rows), "only one rank is loaded", object)
@@ -434,21 +449,32 @@ def _by_stream_order(rows: pd.DataFrame, ranks: set[int]) -> tuple[Ints, Texts]:
     streams["lane"] = streams.groupby("rank").cumcount()
     lane = rows.merge(streams, on=["rank", "stream"], how="left")["lane"].to_numpy()
     rows = rows.assign(team=lane)
-    instance = _numbered(rows, ["team", rows.groupby(["team", "rank"]).cumcount()])
-    counts = rows.groupby(["team", "rank"]).size().groupby("team").agg(["size", "min", "max"])
-    even = (counts["size"] == len(ranks)) & (counts["min"] == counts["max"])
-    same_count = even.reindex(lane).to_numpy()
-    same_name = rows.groupby(instance)["name"].transform("nunique").eq(1)
-    same_order = same_name.groupby(lane).transform("all").to_numpy()
-    note = np.select(
-        [~same_count, ~same_order],
-        [
-            "no process group recorded, and ranks differ in the number of collectives",
-            "no process group recorded, and ranks differ in the order of collectives",
-        ],
-        "",
+    plain = _numbered(rows, ["team", rows.groupby(["team", "rank"]).cumcount()])
+    order = rows.groupby(["team", "step", "rank"]).cumcount()
+    by_step = _numbered(rows, ["team", "step", order])
+    is_even, is_alike = _same_on_all(rows, plain, ["team"], len(ranks))
+    is_whole = is_even & is_alike & ~_steps_refute(rows, plain)
+    step_is_even, step_is_alike = _same_on_all(rows, by_step, ["team", "step"], len(ranks))
+    usable = step_is_even & step_is_alike & rows["step"].ne(MISSING).to_numpy()
+    differ = np.where(is_even, "order", "number")
+    note = (
+        "no process group recorded, and ranks differ in the "
+        + pd.Series(differ)
+        + " of collectives"
     )
-    return np.where(same_count & same_order, instance, MISSING), note
+    note = note.mask(is_whole | usable, "").to_numpy(dtype=object)
+    return np.where(is_whole, plain, np.where(usable, by_step + len(rows), MISSING)), note
+
+
+def _same_on_all(
+    rows: pd.DataFrame, instance: Ints, unit: list[str], rank_count: int
+) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """Say whether all ranks have as many collectives in a unit, and whether in one order."""
+    counts = rows.groupby([*unit, "rank"]).size().groupby(unit).agg(["size", "min", "max"])
+    even = (counts["size"] == rank_count) & (counts["min"] == counts["max"])
+    same_name = rows.groupby(instance)["name"].transform("nunique").eq(1)
+    alike = same_name.groupby([rows[name] for name in unit]).transform("all")
+    return rows[unit].join(even.rename("even"), on=unit)["even"].to_numpy(), alike.to_numpy()
 
 
 def _numbered(rows: pd.DataFrame, keys: Sequence[str | pd.Series]) -> Ints:

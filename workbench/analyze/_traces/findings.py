@@ -14,6 +14,7 @@ from workbench.analyze._traces.kernels import kernel_kinds
 from workbench.analyze._traces.launches import copy_bandwidth
 from workbench.analyze._traces.rank_evidence import host_calls
 from workbench.analyze._traces.traced import Traced
+from workbench.errors import WorkbenchError
 
 _HTA = "HolisticTraceAnalysis, https://hta.readthedocs.io"
 _FALCON = "arXiv:2410.12588, Falcon: pinpointing stragglers in hybrid-parallel training"
@@ -60,11 +61,14 @@ def straggler(
     """
     lost = traced.lost_to
     rank_count = len(traced.by_rank)
-    if rank_count < 2 or lost.empty:
+    if rank_count < 2:
         return
-    # Among equal ranks chance decides who is last; only what is beyond that has a cause.
-    usual = lost.reindex(columns=traced.by_rank.index).fillna(0.0).median(axis=1)
-    least_ns = least_step_share * traced.gpu_ns / len(lost)
+    told = False
+    # Among equal ranks chance decides who is last; only what is beyond that has a cause. Of two
+    # ranks the mean would be half of what the slower one costs.
+    every = lost.reindex(columns=traced.by_rank.index).fillna(0.0)
+    usual = every.quantile(0.5, axis=1, interpolation="lower")
+    least_ns = least_step_share * traced.gpu_ns / max(len(lost), 1)
     for rank in lost.columns:
         excess = (lost[rank] - usual).clip(lower=0)
         steps = excess.index[excess > least_ns]
@@ -73,7 +77,7 @@ def straggler(
             continue
         reason, where_from, confidence, doubt = _cause(traced, int(rank), steps)
         next_step = _NEXT.get(reason, "open the timeline of this rank at the steps named")
-        is_loader = _LOADER in where_from.lower()
+        is_loader, told = _LOADER in where_from.lower(), True
         cause = "it waits for its data loader" if is_loader else _LATE_BECAUSE.get(reason, "")
         yield Finding(
             f"Rank {rank} holds up the other {rank_count - 1}" + (f": {cause}" if cause else ""),
@@ -87,6 +91,28 @@ def straggler(
             if is_loader
             else next_step,
         )
+    if not told and (reason := _unknown_arrivals(traced, least_share * traced.gpu_ns)):
+        raise WorkbenchError(reason)
+
+
+def _unknown_arrivals(traced: Traced, least_ns: float) -> str:
+    """Say why it cannot be told which rank was last, where that could hide much waiting."""
+    off = traced.clocks[~traced.clocks["is_sure"] & traced.clocks["residual_ns"].notna()]
+    hidden = off["offset_ns"].abs() * off["collective_count"]
+    if len(off) and hidden.max() >= least_ns:
+        return (
+            f"clocks of {ranks_text(off['rank'])} seem off by up to "
+            f"{_time(float(off['offset_ns'].abs().max()))}, and nothing says whether they are: "
+            f"{off['note'].iloc[0]}. Mark steps in the profile (prof.step())"
+        )
+    table = traced.collectives
+    lacking = table[
+        table["wait_ns"].isna() & table["note"].str.contains("disagree|differ", na=False)
+    ]
+    by_rank = lacking.groupby("rank")["dur_ns"].sum()
+    if len(lacking) and 2 * len(lacking) >= len(table) and by_rank.median() >= least_ns:
+        return f"{len(lacking):,} of {len(table):,} collectives: {lacking['note'].mode().iloc[0]}"
+    return ""
 
 
 def _cause(
@@ -593,7 +619,7 @@ def expert_imbalance(
 
 
 @rule(Traced, reference=_HTA)
-def clock_disagreement(traced: Traced, *, least_offset_us: float = 200.0) -> Iterator[Finding]:
+def clock_disagreement(traced: Traced, *, least_offset_us: float = 75.0) -> Iterator[Finding]:
     """Clocks of ranks disagree, so who was late cannot be read without alignment."""
     if traced.by_rank.shape[0] < 2 or traced.collectives.empty:
         return

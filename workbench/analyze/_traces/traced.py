@@ -64,27 +64,30 @@ class Traced(JobEvidence):
         return clocks(collectives(self.communication, process_groups=self.trace.process_groups))
 
     @cached_property
-    def _offsets(self) -> pd.Series:
-        """By rank what is to be subtracted from its times, as far as it is sure.
+    def _sure_clocks(self) -> pd.DataFrame:
+        """Clocks of the ranks whose offset is sure.
 
         On clocks of their own, a slow rank and its victims cannot be told apart: a clock that is
         milliseconds behind makes its rank arrive first.
         """
-        sure = self.clocks[self.clocks["is_sure"]].drop_duplicates("rank")
-        return sure.set_index("rank")["offset_ns"].dropna().astype("int64")
+        return self.clocks[self.clocks["is_sure"]]
 
-    def _on_one_clock(self, table: pd.DataFrame, column: str) -> pd.DataFrame:
+    def _on_one_clock(self, table: pd.DataFrame, column: str = "start_ns") -> pd.DataFrame:
         """Shift the times of a table of ranks onto the common clock."""
-        offset = table["rank"].map(self._offsets).fillna(0).astype("int64")
-        return table.assign(**{column: table[column] - offset})
+        times = table[["rank"]].assign(start_ns=table[column].fillna(0))
+        times = times.astype({"rank": "int32", "start_ns": "int64"})
+        aligned = align_clocks(times, self._sure_clocks, correct_drift=True)
+        moved = (aligned["start_ns"] - times["start_ns"]).to_numpy()
+        return table.assign(**{column: table[column] + moved})
 
     @cached_property
     def _aligned(self) -> pd.DataFrame:
         """Communication of all ranks on one clock."""
-        sure = self.clocks[self.clocks["is_sure"]]
-        if not (sure["offset_ns"] != 0).any():
-            return self.communication
-        return align_clocks(self.communication, sure)
+        aligned = self._on_one_clock(self.communication)
+        # With drift an end moves otherwise than its start, and ends are looked up among moments.
+        end = self.communication["start_ns"] + self.communication["dur_ns"]
+        ends = self._on_one_clock(self.communication.assign(start_ns=end))["start_ns"]
+        return aligned.assign(dur_ns=ends - aligned["start_ns"])
 
     @cached_property
     def collectives(self) -> pd.DataFrame:
@@ -107,8 +110,8 @@ class Traced(JobEvidence):
 
     def host_operator(self, rank: int, begin_ns: int, end_ns: int) -> str | None:
         """Return what the host did while the GPU of a rank had no work for longest in a window."""
-        offset = int(self._offsets.get(rank, 0))
-        return host_operator(self.events_of(rank), begin_ns + offset, end_ns + offset)
+        events = self._on_one_clock(self.events_of(rank))
+        return host_operator(events, begin_ns, end_ns)
 
     @property
     def first_ns(self) -> int:
@@ -195,7 +198,7 @@ class Traced(JobEvidence):
     @cached_property
     def gaps(self) -> pd.DataFrame:
         """Times without any GPU work of a rank, and the lengths of the work before and after."""
-        return self._on_one_clock(self.table(gpu_gaps), "start_ns")
+        return self._on_one_clock(self.table(gpu_gaps))
 
     @cached_property
     def _is_pause(self) -> pd.Series:
