@@ -88,7 +88,8 @@ RUN_COMPARISON = table("""
     run_comparison: One row per quantity of two runs, the most expensive resolved change first.
 
     quantity: category - step time, time by kind, kernel, collective, energy of a step, failures, or
-        interruptions
+        interruptions; without steps times by kind, kernel, and module or range per second, kernel
+        call, and whole trace
     name: str - which of them, e.g. exposed communication, or a kernel without its arguments
     a: float64 - mean of run A over its steps, or rate of A, in `unit`
     b: float64 - mean of run B, or its rate, in `unit`
@@ -96,10 +97,11 @@ RUN_COMPARISON = table("""
     low: Float64? - lower end of the interval of the difference, wide enough for all rows to hold
         together; missing with fewer than two steps in a run
     high: Float64? - upper end
-    unit: str - ms per step, kJ per step, per 1,000 node-hours, or per 1,000 hours of the job
+    unit: str - ms per step, kJ per step, per 1,000 node-hours, or per 1,000 hours of the job;
+        without steps ms per second, ms per call, or ms
     change_ratio: Float64? - B / A; missing if A is 0
     step_ratio: Float64? - difference as a share of the step of A; missing if it is not a time
-    a_count: int64 >=0 - steps of A, or events counted in A
+    a_count: int64 >=0 - steps, windows of time or calls of A, or events counted in A
     b_count: int64 >=0 - steps of B, or events counted in B
     p_value_share: Float64? 0..1 - probability of such a difference by chance, corrected for the
         number of rows (Bonferroni)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import math
+import shutil
+import sqlite3
 
 import numpy as np
 import pandas as pd
@@ -12,7 +15,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import signal, stats
 
-from tests.analyze.findings.jobs import MS, even, failure_log, job_log, steps_of, trace
+from tests.analyze.findings.jobs import (
+    MS,
+    START,
+    US,
+    even,
+    failure_log,
+    job_log,
+    steps_of,
+    trace,
+)
 from workbench import analyze, load
 from workbench.analyze._fleet.run_samples import PER_NODE, exposures_h
 from workbench.analyze._lib.autocorrelation import mean_variance, welch
@@ -243,7 +255,117 @@ def test_job_logs_compare_by_their_steps():
     assert row["low"] < 100 < row["high"]
 
 
+def plain(kernels, *, gap=20 * US, ranges=(), drop=()):
+    """Make a trace without steps: kernels one after the other, each with its launch.
+
+    ``kernels`` are names and durations; ``ranges`` gives for every so many kernels a host range.
+    """
+    rows, time = [], START
+    for number, (name, dur_ns) in enumerate(kernels):
+        call = {"rank": 0, "start_ns": time, "dur_ns": 5 * US, "name": "cudaLaunchKernel"}
+        rows.append(call | {"category": "cuda_runtime", "id": number})
+        if number not in drop:
+            rows.append({"rank": 0, "start_ns": time + 10 * US, "dur_ns": dur_ns, "name": name,
+                         "kind": "compute", "launch": number})  # fmt: skip
+        for label, size in ranges:
+            if number % size == 0:
+                rows.append({"rank": 0, "start_ns": time - 5 * US, "name": label,
+                             "category": "user_annotation",
+                             "dur_ns": sum(d + gap for _, d in kernels[number : number + size]) - 10 * US})  # fmt: skip
+        time += dur_ns + gap
+    return trace(rows)
+
+
+PAIR = [("flash_fwd", 100 * US), ("gemm_a", 100 * US)]
+SLOW = [("flash_fwd", 100 * US), ("gemm_a", 200 * US)]
+
+
+def test_without_steps_a_kernel_that_takes_twice_as_long_comes_first():
+    table = analyze.run_comparison(plain(PAIR * 100), plain(SLOW * 100))
+    first = table.iloc[0]
+    assert (first["quantity"], first["name"], first["unit"]) == (
+        "kernel call", "gemm_a", "ms per call",
+    )  # fmt: skip
+    assert (first["verdict"], first["change_ratio"]) == ("changed", pytest.approx(2))
+    rows = table.set_index(["quantity", "name"])
+    assert rows.loc[("kernel call", "flash_fwd"), "verdict"] == "not resolvable"
+    # A second of B holds less of the other kernel: 100 of 340 µs, not 100 of 240.
+    per_second = rows.loc[("kernel per second", "flash_fwd")]
+    assert per_second["a"] == pytest.approx(1e3 * 100 / 240, rel=0.01)
+    assert per_second["b"] == pytest.approx(1e3 * 100 / 340, rel=0.01)
+    assert "not both traces mark steps" in table.attrs["doubts"][0]
+
+
+@settings(max_examples=10)
+@given(st.integers(2, 5), st.lists(st.integers(20, 500), min_size=1, max_size=4))
+def test_a_job_that_does_all_several_times_is_not_the_same(times, lengths_us):
+    one = [(f"kernel_{n}", length * US) for n, length in enumerate(lengths_us)] * 40
+    table = analyze.run_comparison(plain(one), plain(one * times))
+    rows = table.set_index("name")
+    assert rows.loc[["first to last GPU work", "GPU work, mean of the ranks"], "verdict"].eq(
+        "changed"
+    ).all()  # fmt: skip
+    ratio = rows.loc["GPU work, mean of the ranks", "change_ratio"]
+    assert ratio == pytest.approx(times)
+    assert (analyze.run_comparison(plain(one), plain(one))["verdict"] == "not resolvable").all()
+    spread = analyze.run_comparison(plain(one), plain(one * times), run_spread_share=0.5)
+    assert spread.set_index("name").loc["first to last GPU work", "low"] < 0
+
+
+@pytest.mark.parametrize("label", ["decode", "decode 7"])
+def test_without_steps_a_range_that_repeats_stands_for_one(label):
+    """It holds twice the work in B; a second of B and a call of B are like those of A."""
+    inner, outer = ("attention", 1), ("once", 400)
+    before = plain(PAIR * 100, ranges=[(label, 2), inner, outer])
+    after = plain(PAIR * 100, ranges=[(label, 4), inner, outer])
+    table = analyze.run_comparison(before, after)
+    assert "a step is a range 'decode'" in table.attrs["doubts"][0]
+    rows = table.set_index(["quantity", "name"])
+    assert rows.loc[("step time", "step"), "change_ratio"] == pytest.approx(2, rel=0.05)
+    assert rows.loc[("kernel", "gemm_a"), "change_ratio"] == pytest.approx(2)
+    assert rows.loc[("kernel", "gemm_a"), "verdict"] == "changed"
+
+
+def test_a_step_without_recorded_kernels_is_not_one_without_kernels():
+    rows, _ = steps_of(even())
+    late = sorted({row["step"] for row in rows if row.get("kind")})[:2]
+    lost = [row for row in rows if not (row.get("kind") and row["step"] in late)]
+    table = analyze.run_comparison(trace(rows), trace(lost))
+    assert changed(table[table["quantity"] == "kernel"]).empty
+    assert any("B: the kernels of 2 of" in text for text in table.attrs["doubts"])
+
+
+def test_launches_whose_kernels_were_dropped_are_told():
+    table = analyze.run_comparison(plain(PAIR * 100), plain(PAIR * 100, drop=range(20, 70)))
+    assert "B: the kernels of 50 of 200 launches were dropped" in table.attrs["doubts"]
+    assert not any(text.startswith("A: ") for text in table.attrs["doubts"])
+
+
+@pytest.mark.oracle
+def test_an_export_of_nsight_is_told_from_one_with_a_slower_kernel(real_data, tmp_path):
+    """Independent of the loader: the sums are asked from SQLite."""
+    before = real_data("nsight-systems") / "healthy_1pct.sqlite"
+    after = tmp_path / "after.sqlite"
+    shutil.copy(before, after)
+    with contextlib.closing(sqlite3.connect(after)) as store, store:
+        kernels = "CUPTI_ACTIVITY_KIND_KERNEL"
+        name = store.execute(f"SELECT min(shortName) FROM {kernels}").fetchone()
+        store.execute(
+            f"UPDATE {kernels} SET end = end - (end - start) / 4 WHERE shortName = ?", name
+        )
+        known = dict(store.execute(
+            f"SELECT value, avg(end - start) / 1e6 FROM {kernels} JOIN StringIds ON id = demangledName "
+            "GROUP BY value"
+        ))  # fmt: skip
+    runs = [load.bundle(path, progress=False) for path in (before, after)]
+    table = analyze.run_comparison(*runs)
+    calls = table[table["quantity"] == "kernel call"].set_index("name")
+    assert sorted(calls["b"]) == pytest.approx(sorted(known.values()))
+    assert calls["verdict"].value_counts().to_dict() == {"changed": 1, "not resolvable": 1}
+    assert calls["change_ratio"].min() == pytest.approx(0.75)
+
+
 def test_nothing_in_common_is_refused():
     lengths = Bundle(document_lengths=pd.DataFrame({"length_tokens": [1, 2]}))
-    with pytest.raises(WorkbenchError, match="nothing to compare: both need steps"):
+    with pytest.raises(WorkbenchError, match="nothing to compare: both need GPU work"):
         analyze.run_comparison(lengths, lengths)

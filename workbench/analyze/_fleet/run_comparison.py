@@ -13,6 +13,8 @@ from scipy import stats
 from workbench._shared.numbers import not_negative, share_between
 from workbench.analyze._failures.failure_rows import poisson_interval
 from workbench.analyze._fleet.run_samples import (
+    ENERGY,
+    KERNELS,
     PER_JOB,
     PER_NODE,
     STEP,
@@ -24,6 +26,15 @@ from workbench.analyze._fleet.run_samples import (
     reporter_of,
     samples_of,
 )
+from workbench.analyze._fleet.run_units import (
+    BUSY,
+    CALL,
+    PER_S,
+    TOTAL,
+    by_range,
+    per_second,
+    recording_doubts,
+)
 from workbench.analyze._lib.autocorrelation import lag_one, mean_variance, welch
 from workbench.errors import WorkbenchError
 from workbench.tables import RUN_COMPARISON, Bundle
@@ -33,6 +44,9 @@ _FEW_STEPS = 8
 _CORRELATED = 0.5
 _OTHER_KERNELS_SHARE = 0.2
 _PER_H = 1000
+# Of these there are many, so those with most time are compared, also where one run has none.
+_MANY = ("kernel", "kernel" + PER_S, CALL, "module or range" + PER_S)
+_UNITS = {ENERGY[0]: "kJ per step", CALL: "ms per call", TOTAL: "ms"}
 
 
 def run_comparison(
@@ -84,7 +98,14 @@ def run_comparison(
 
     All intervals hold together (Bonferroni), and a row is ``changed`` where its interval does not
     contain 0. The first step of each run is dropped where there are more than three, as it holds
-    warm-up.
+    warm-up. Kernels are means over the steps in which the GPU work of all ranks was recorded, with
+    at most 1 % of its launches without a kernel.
+
+    Where not both traces mark steps, a step is the range that repeats in both, at least three times
+    without overlap, and launches most GPU work, at least half of it. Without one, times by kind, by
+    kernel and by module or range are per second of the trace, a sample being one of up to 20
+    windows; those of kernels are also per call; and the totals of the traces are compared as they
+    are, for a second says nothing of a job that does all twice.
 
     References
     ----------
@@ -94,12 +115,15 @@ def run_comparison(
     level = share_between("confidence_level", confidence_level)
     spread = not_negative("run_spread_share", run_spread_share)
     samples = samples_of(run_a), samples_of(run_b)
+    stand_in = ""
+    if all(map(_has_work, (run_a, run_b))) and not all(KERNELS in side for side in samples):
+        stand_in, samples = _without_steps(run_a, run_b, samples)
     rates = _rates(run_a, run_b)
     keys = _keys(*samples, most_kernels)
     if not keys and not rates:
         msg = (
-            "the runs have nothing to compare: both need steps, in traces or in a job log, or "
-            "failures over a known time"
+            "the runs have nothing to compare: both need GPU work in traces, steps in a job log, "
+            "or failures over a known time"
         )
         raise WorkbenchError(msg)
     pairs = {key: _pair(key, samples) for key in keys}
@@ -111,8 +135,32 @@ def run_comparison(
     rows += [_rate_row(key, unit, pair, each) for (unit, key), pair in rates.items()]
     table = _judged(pd.DataFrame(rows), asked, level, least_share)
     table.attrs["warnings"] = _warnings(run_a, run_b, samples)
-    table.attrs["doubts"] = _doubts(pairs, run_spread_share=spread)
+    doubts = [stand_in] if stand_in else []
+    for side, run in zip("AB", (run_a, run_b), strict=True):
+        if run.trace is not None and _has_work(run):
+            doubts += [f"{side}: {text}" for text in recording_doubts(run.trace.events)]
+    table.attrs["doubts"] = doubts + _doubts(pairs, run_spread_share=spread)
     return table
+
+
+def _has_work(run: Bundle) -> bool:
+    return run.trace is not None and bool(run.trace.events["kind"].notna().any())
+
+
+def _without_steps(
+    run_a: Bundle, run_b: Bundle, samples: tuple[Samples, Samples]
+) -> tuple[str, tuple[Samples, Samples]]:
+    """Return what stands for the steps of traces that mark none, and the samples by it."""
+    if iterated := by_range(run_a, run_b):
+        name, first, second = iterated
+        stand_in = f"a step is a range '{name}', as not both traces mark steps"
+        return stand_in, (samples_of(first), samples_of(second))
+    of_a, of_b = (dict(per_second(run.trace)) for run in (run_a, run_b) if run.trace is not None)
+    stand_in = (
+        "not both traces mark steps, and no range repeats in both: times are per second and per "
+        "call, and a trace that is longer is slower only if it did the same work"
+    )
+    return stand_in, ({**samples[0], **of_a}, {**samples[1], **of_b})
 
 
 def _judged(table: pd.DataFrame, asked: int, level: float, least_share: float) -> pd.DataFrame:
@@ -138,16 +186,17 @@ def _judged(table: pd.DataFrame, asked: int, level: float, least_share: float) -
 
 def _keys(samples_a: Samples, samples_b: Samples, most_kernels: int) -> list[Key]:
     """Choose what is compared: what both have, and the kernels with most time in either."""
-    both = [key for key in samples_a if key in samples_b and key[0] != "kernel"]
-    if STEP not in both:
+    both = [key for key in samples_a if key in samples_b and key[0] not in _MANY]
+    if not both:
         return []
     weight = {
         key: max(float(samples[key].sum()) for samples in (samples_a, samples_b) if key in samples)
         for key in {**samples_a, **samples_b}
-        if key[0] == "kernel"
+        if key[0] in _MANY and (key[0] != CALL or (key in samples_a and key in samples_b))
     }
-    kernels = sorted(weight, key=lambda key: (-weight[key], key))[:most_kernels]
-    return [STEP, *(key for key in both if key != STEP), *kernels]
+    ordered = sorted(weight, key=lambda key: (-weight[key], key))
+    most = [key for kind in _MANY for key in [k for k in ordered if k[0] == kind][:most_kernels]]
+    return [*(key for key in both if key == STEP), *(key for key in both if key != STEP), *most]
 
 
 Pair = tuple[NDArray[np.float64], NDArray[np.float64]]
@@ -155,8 +204,9 @@ Pair = tuple[NDArray[np.float64], NDArray[np.float64]]
 
 def _pair(key: Key, samples: tuple[Samples, Samples]) -> Pair:
     # A kernel that a run never calls takes no time in any of its steps.
+    alike = {"kernel": KERNELS}.get(key[0], BUSY)
     first, second = (
-        side.get(key, np.zeros(len(side[STEP]) if key[0] == "kernel" else 0)) for side in samples
+        side.get(key, np.zeros(len(side[alike]) if key[0] in _MANY else 0)) for side in samples
     )
     return first, second
 
@@ -167,10 +217,14 @@ def _row(key: Key, pair: Pair, level: float, spread: float) -> dict[str, object]
     if min(map(len, pair)) > 1:
         first, second = (_estimate(values, spread) for values in pair)
         low, high, p_value = welch(first, second, level)
+    elif key[0] == TOTAL:
+        # A total is no sample of anything: only runs of equal code differ in it.
+        first, second = ((mean, (spread * mean) ** 2, 1e9) for mean in (mean_a, mean_b))
+        low, high, p_value = welch(first, second, level)
+    unit = _UNITS.get(key[0], "ms per second" if key[0].endswith(PER_S) else "ms per step")
     return {
         "quantity": key[0], "name": key[1], "a": mean_a, "b": mean_b,
-        "difference": mean_b - mean_a, "low": low, "high": high,
-        "unit": "kJ per step" if key[0].startswith("energy") else "ms per step",
+        "difference": mean_b - mean_a, "low": low, "high": high, "unit": unit,
         "change_ratio": mean_b / mean_a if mean_a else None,
         "a_count": len(pair[0]), "b_count": len(pair[1]), "p_value_share": p_value,
     }  # fmt: skip
@@ -180,6 +234,8 @@ def _estimate(values: NDArray[np.float64], spread: float) -> tuple[float, float,
     """Return the mean of a run, its variance with that from run to run, and their freedom."""
     mean = float(values.mean())
     variance, freedom = mean_variance(values)
+    # What is left of equal floats is no spread.
+    variance = variance if variance > (1e-12 * mean) ** 2 else 0.0
     known = (spread * mean) ** 2
     # Satterthwaite: a variance that is known has no error of its own.
     if variance > 0:

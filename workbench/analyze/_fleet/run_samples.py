@@ -11,6 +11,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from workbench.analyze._failures.failure_rows import LEFT_OUT, counted, reporters
+from workbench.analyze._fleet.run_units import recorded_steps
 from workbench.analyze._fleet.step_energy import step_energy
 from workbench.analyze._traces.breakdown import step_times, time_breakdown
 from workbench.analyze._traces.collectives import collectives
@@ -28,6 +29,7 @@ Key = tuple[str, str]
 Samples = dict[Key, NDArray[np.float64]]
 STEP: Key = ("step time", "step")
 EXPOSED: Key = ("time by kind", "exposed communication")
+KERNELS: Key = ("time by kind", "compute")  # there where kernels of steps were recorded
 ENERGY: Key = ("energy of a step", "all meters")
 # A number of nodes is known of a scheduler's or a job's log, else only the time of the job.
 PER_NODE, PER_JOB = "per 1,000 node-hours", "per 1,000 hours of the job"
@@ -65,6 +67,10 @@ def _of_trace(trace: Trace) -> Iterator[tuple[Key, NDArray[np.float64]]]:
     if per_step.empty:
         return
     yield STEP, _after_first(per_step.to_numpy("float64") / 1e6)
+    # A step that was not recorded is no step without kernels.
+    per_step = per_step[per_step.index.isin(recorded_steps(events, times))]
+    if per_step.empty:
+        return
     parts = time_breakdown(events, by="step")
     parts = parts[parts["step"].isin(per_step.index)]
     for column, name in _KINDS.items():

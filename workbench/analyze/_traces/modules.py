@@ -372,6 +372,11 @@ def _entry_kinds(events: pd.DataFrame, *, functions: bool) -> Ints:
     return kind
 
 
+def host_ranges(events: pd.DataFrame) -> NDArray[np.bool_]:
+    """Say which rows are modules or ranges that the user named."""
+    return np.isin(_entry_kinds(events, functions=False), (_MODULE, _RANGE))
+
+
 def _entries(events: pd.DataFrame, point: Ints, *, functions: bool) -> _Entries:
     kind = _entry_kinds(events, functions=functions)
     row = np.flatnonzero(kind != MISSING)
