@@ -551,3 +551,15 @@ def test_ranks_that_arrive_together_are_not_unchecked():
     for some in (rows, [{**row, "step": None} for row in rows]):
         rules = analyze.findings(trace(some), rules=["straggler"]).rules
         assert rules["state"].tolist() == ["nothing"]
+
+
+def test_the_mean_kernel_is_one_of_kernels_only():
+    rows = [row for row in rows_of(gap_us=400.0) if row.get("kind") != "communication"]
+    copy = {"kind": "memory", "category": "gpu_memcpy", "name": "Memcpy HtoD (Pinned -> Device)"}
+    copies = [row | copy | {"dur_ns": 10 * US} for row in rows if row.get("kind") == "compute"]
+    means = [
+        analyze.findings(trace(some), rules=["host_bound"]).findings["where"].iloc[0]
+        for some in (rows, rows + [row | {"stream": 9} for row in copies])
+    ]
+    assert means[0] == means[1]
+    assert "mean kernel" in means[0]

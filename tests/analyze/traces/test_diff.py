@@ -81,6 +81,16 @@ def test_traces_of_different_length_are_compared_per_step(make_events):
     assert by_step["a_per_step_ns"].isna().tolist() == [False, False, True]
 
 
+@pytest.mark.parametrize("by", ["name", "category", "module"])
+def test_work_outside_of_the_steps_is_in_no_mean_of_a_step(make_events, by):
+    usual = {"name": "k", "kind": "compute", "dur_ns": 6}
+    steps = [usual | {"start_ns": 10 * at, "step": at} for at in range(2)]
+    warm_up = [usual | {"start_ns": 100 + 10 * at} for at in range(20)]
+    table = analyze.trace_diff(make_events(*steps), make_events(*steps, *warm_up), by=by)
+    assert table["a_per_step_ns"].tolist() == table["b_per_step_ns"].tolist() == [6]
+    assert table["b_total_ns"].tolist() == [22 * 6]
+
+
 def test_without_steps_there_is_no_time_per_step(make_events):
     events = make_events({"start_ns": 0, "dur_ns": 5})
     assert analyze.trace_diff(events, events)["a_per_step_ns"].isna().all()

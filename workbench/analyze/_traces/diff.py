@@ -63,8 +63,8 @@ def trace_diff(
     -----
     Durations are summed over rows and ranks. Rows inside one another (operators inside operators)
     count each, so only sums of GPU work and of runtime calls are times that were spent. Per step
-    means: divided by the number of pairs of rank and step, and with ``by="step"`` by the number of
-    ranks that have the step.
+    means: what lies in steps, divided by the number of pairs of rank and step, and with
+    ``by="step"`` by the number of ranks that have the step; work outside of steps is in no mean.
 
     Two trees are aligned from the root down. Names are compared without numbers of instances,
     addresses, lines and names of compiled functions; children of two matched nodes are matched by
@@ -101,8 +101,8 @@ def trace_diff(
             "b_total_ns": joined["total_b"],
             "difference_ns": joined["total_b"] - joined["total_a"],
             "total_ratio": arrays.shares(joined["total_b"], joined["total_a"]),
-            "a_per_step_ns": arrays.shares(joined["total_a"], a_steps),
-            "b_per_step_ns": arrays.shares(joined["total_b"], b_steps),
+            "a_per_step_ns": arrays.shares(joined["stepped_a"], a_steps),
+            "b_per_step_ns": arrays.shares(joined["stepped_b"], b_steps),
         }
     )
     order = np.argsort(-table["difference_ns"].abs().to_numpy(), kind="stable")
@@ -145,9 +145,15 @@ def _sums(events: pd.DataFrame, by: By, *, short_names: bool) -> pd.DataFrame:
             "step": step,
             "count": groups.sizes(),
             "total": groups.total(events["dur_ns"].to_numpy()),
+            "stepped": groups.total(_in_steps(events, events["dur_ns"].to_numpy())),
         }
     )
     return sums.groupby(["category", "name", "step"]).sum()
+
+
+def _in_steps(events: pd.DataFrame, dur_ns: Ints, row: Ints | None = None) -> Ints:
+    has_step = events["step"].notna().to_numpy()
+    return np.where(has_step if row is None else has_step[row], dur_ns, 0)
 
 
 def _positions(events: pd.DataFrame) -> Ints:
@@ -172,6 +178,8 @@ def _step_counts(events: pd.DataFrame, position: Ints) -> Ints:
 # Two trees of modules side by side: which node of one is which of the other.
 
 _Pairs: TypeAlias = list[tuple[int, int]]
+# Category, name, count, total and what of it lies in steps [ns].
+_Row: TypeAlias = tuple[str, str, int, int, int]
 
 # Beyond this, longest common runs take too long (products of two numbers of children).
 _MOST_PAIRS = 250_000
@@ -189,12 +197,15 @@ class _Side:
             self.children[parent].append(node)
         name = np.append(arrays.codes(events["name"]), MISSING)[joined.operator]
         groups = arrays.grouped(joined.node, name.astype(np.int64))
-        total = groups.total(joined.work.end - joined.work.start)
+        length = joined.work.end - joined.work.start
+        total = groups.total(length)
+        stepped = groups.total(_in_steps(events, length, joined.work.row))
         names = [short_operator(str(name)) for name in events["name"].cat.categories]
-        self.own: dict[int, list[tuple[str, int, int]]] = defaultdict(list)
-        for node, code, size, ns in zip(*groups.keys, groups.sizes(), total, strict=True):
+        self.own: dict[int, list[tuple[str, int, int, int]]] = defaultdict(list)
+        for node, code, *sums in zip(*groups.keys, groups.sizes(), total, stepped, strict=True):
             operator = names[code] if code != MISSING else ""
-            self.own[int(node)].append((operator, int(size), int(ns)))
+            size, ns, in_steps = map(int, sums)
+            self.own[int(node)].append((operator, size, ns, in_steps))
 
 
 def module_sums(
@@ -203,15 +214,15 @@ def module_sums(
     """Add up the GPU work of two traces by aligned node and operator."""
     a, b = _Side(events_a), _Side(events_b)
     sides = (a, b)
-    rows: tuple[list[tuple[str, str, int, int]], ...] = ([], [])
+    rows: tuple[list[_Row], ...] = ([], [])
     waiting: list[tuple[int, int, str]] = [(0, 0, "")]
     while waiting:
         node_a, node_b, path = waiting.pop()
         pair = (node_a, node_b)
         for side, node, into in zip(sides, pair, rows, strict=True):
-            for operator, size, ns in side.own[node] if node != MISSING else ():
+            for operator, *sums in side.own[node] if node != MISSING else ():
                 name = " > ".join(filter(None, (path, operator)))
-                into.append((("operator" if operator else side.kinds[node]), name, size, ns))
+                into.append((("operator" if operator else side.kinds[node]), name, *sums))
         below = [
             side.children[node] if node != MISSING else []
             for side, node in zip(sides, pair, strict=True)
@@ -257,6 +268,6 @@ def matched(a: Sequence[str], b: Sequence[str]) -> _Pairs:
     return pairs + [(MISSING, j) for j in sorted(j for rest in right.values() for j in rest)]
 
 
-def _framed(rows: list[tuple[str, str, int, int]]) -> pd.DataFrame:
-    frame = pd.DataFrame(rows, columns=["category", "name", "count", "total"])
+def _framed(rows: list[_Row]) -> pd.DataFrame:
+    frame = pd.DataFrame(rows, columns=["category", "name", "count", "total", "stepped"])
     return frame.assign(step=MISSING).groupby(["category", "name", "step"]).sum()

@@ -315,6 +315,24 @@ def test_a_tensor_for_the_result_is_not_read():
     assert told.moved_bytes == 4 * 2 * 32 + 8
 
 
+FP8 = "c10::Float8_e4m3fn"
+FP8_NEW = [FP8, FP8, FLOAT, FLOAT, "", "", "Scalar", "Scalar"]
+FP8_OLD = [FP8, FP8, "", "Scalar", FLOAT, FLOAT, "", "Scalar"]
+
+
+@pytest.mark.parametrize(
+    ("types", "at"), [(FP8_NEW, 6), (FP8_OLD, 3)], ids=["from PyTorch 2.5", "before"]
+)
+@pytest.mark.parametrize(("dtype", "size"), [("15", 2), ("5", 2), ("6", 4), ("24", 1), ("", 1)])
+def test_a_scaled_product_writes_its_result_in_the_type_asked_for(types, at, dtype, size):
+    m, k, n = 64, 256, 32
+    shapes = [[m, k], [k, n], *([] for _ in range(6))]
+    values = ["" if number != at else dtype for number in range(7)] + ["False"]
+    told = of("aten::_scaled_mm", shapes, types, values)
+    assert told.flop_count == 2 * m * k * n
+    assert told.moved_bytes == m * k + k * n + m * n * size + 2 * 4, "both scales are read"
+
+
 @pytest.mark.parametrize(
     ("name", "shapes", "types", "values"),
     [
@@ -332,6 +350,8 @@ def test_a_tensor_for_the_result_is_not_read():
         ("aten::_flash_attention_forward", [[4, 2, 8]] * 3, None, FLASH),
         ("aten::index_select", [[9, 4], [], [3]], [FLOAT, "Scalar", "long int"], ["", "1", ""]),
         ("aten::sum", [[9, 4], [], [], []], [FLOAT, "ScalarList", "Scalar", ""], None),
+        ("aten::_scaled_mm", [[4, 8], [8, 2], [], [], [], [], [], []], FP8_NEW, None),
+        ("aten::_scaled_mm", [[4, 8], [8, 2], [], [], [], [], [], []], FP8_NEW, [""] * 6 + ["99"]),
     ],
 )  # fmt: skip
 def test_what_cannot_be_told_is_missing_and_says_why(name, shapes, types, values):

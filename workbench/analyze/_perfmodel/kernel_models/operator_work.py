@@ -68,6 +68,7 @@ class Call:
             _tensor(shape, _at(types, at), _at(strides, at)) for at, shape in enumerate(shapes)
         ]
         self._values = values
+        self.has_values = isinstance(values, list)
         self.types = types
 
     def tensor(self, at: int, rank: int | None = None) -> Tensor:
@@ -190,11 +191,13 @@ def _linear(call: Call) -> tuple[int, int, str]:
 def _scaled_product(call: Call) -> tuple[int, int, str]:
     flop_count, moved, element = _product(0, 2)(call)
     a, b = call.tensor(0, 2), call.tensor(1, 2)
-    result_bytes = a.element_bytes
-    if text := call.value(6):
-        if text not in _TYPE_BYTES:
-            raise _UntoldError(NO_SHAPES)
-        result_bytes = _TYPE_BYTES[text]
+    # Until PyTorch 2.4 the type of the result stood before the scales. Without one it is that of
+    # the inputs, which is one byte wide; without any values it is unknown.
+    text = call.value(6 if _at(call.tensors, 3) is not None else 3)
+    result_bytes = {"": a.element_bytes, **_TYPE_BYTES}.get(text)
+    if result_bytes is None or not call.has_values:
+        raise _UntoldError(NO_TYPE)
+    moved += sum(tensor.bytes for tensor in call.tensors[2:] if tensor is not None)
     return flop_count, moved + a.shape[0] * b.shape[1] * (result_bytes - a.element_bytes), element
 
 
