@@ -122,7 +122,7 @@ def per_second(trace: Trace) -> Samples:
     def sums(quantity: str, label: NDArray[np.object_]) -> Samples:
         for text, rows in pd.Series(window).groupby(label):
             row = np.bincount(rows, weights=dur[rows.index], minlength=count)
-            yield (quantity + PER_S, str(text)), row * scale
+            yield (quantity + PER_S, str(text)), (row * scale).astype(np.float64)
 
     step = pd.Series(pd.NA, index=events.index, dtype="Int32")
     step.iloc[work.row] = window

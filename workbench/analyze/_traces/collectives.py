@@ -427,7 +427,7 @@ def _by_group_order(rows: pd.DataFrame) -> tuple[Ints, Texts]:
 
 
 def _steps_refute(rows: pd.DataFrame, plain: Ints) -> NDArray[np.bool_]:
-    """Say of which groups steps show that the order is shifted, as traces began in other steps.
+    """Return for which groups steps show that the order is shifted, as traces began in other steps.
 
     Their numbers differ inside a match, although ranks have as many collectives in each step.
     """
@@ -456,7 +456,7 @@ def _by_stream_order(rows: pd.DataFrame, ranks: set[int]) -> tuple[Ints, Texts]:
     is_whole = is_even & is_alike & ~_steps_refute(rows, plain)
     step_is_even, step_is_alike = _same_on_all(rows, by_step, ["team", "step"], len(ranks))
     usable = step_is_even & step_is_alike & rows["step"].ne(MISSING).to_numpy()
-    differ = np.where(is_even, "order", "number")
+    differ = pd.Series(np.where(is_even, "order", "number"), dtype=object)
     note = (
         "no process group recorded, and ranks differ in the "
         + pd.Series(differ)
@@ -469,7 +469,7 @@ def _by_stream_order(rows: pd.DataFrame, ranks: set[int]) -> tuple[Ints, Texts]:
 def _same_on_all(
     rows: pd.DataFrame, instance: Ints, unit: list[str], rank_count: int
 ) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """Say whether all ranks have as many collectives in a unit, and whether in one order."""
+    """Return whether all ranks have as many collectives in a unit, and whether in one order."""
     counts = rows.groupby([*unit, "rank"]).size().groupby(unit).agg(["size", "min", "max"])
     even = (counts["size"] == rank_count) & (counts["min"] == counts["max"])
     same_name = rows.groupby(instance)["name"].transform("nunique").eq(1)

@@ -220,9 +220,10 @@ def module_sums(
         node_a, node_b, path = waiting.pop()
         pair = (node_a, node_b)
         for side, node, into in zip(sides, pair, rows, strict=True):
-            for operator, *sums in side.own[node] if node != MISSING else ():
+            for operator, size, ns, in_steps in side.own[node] if node != MISSING else ():
                 name = " > ".join(filter(None, (path, operator)))
-                into.append((("operator" if operator else side.kinds[node]), name, *sums))
+                kind = "operator" if operator else side.kinds[node]
+                into.append((kind, name, size, ns, in_steps))
         below = [
             side.children[node] if node != MISSING else []
             for side, node in zip(sides, pair, strict=True)

@@ -560,4 +560,5 @@ def _public_errors(
     if rows.empty:
         return np.array([])
     seconds = np.sum(list(parts(columns(rows), constants).values()), axis=0)
-    return np.abs(seconds / (rows["dur_ns"].to_numpy() / 1e9) - 1)
+    errors: npt.NDArray[np.float64] = np.abs(seconds / (rows["dur_ns"].to_numpy() / 1e9) - 1)
+    return errors
