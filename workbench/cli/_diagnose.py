@@ -317,8 +317,8 @@ def compare(
     range that repeats in both stands for one; without such a range, times are per second and per
     call. More runs, or a folder of them: one row per run, and the first run of a lasting change.
     Every difference has an interval; it is "changed" where chance does not explain it, corrected
-    for the number of quantities compared, else "not resolvable". Exit code 0 if nothing changed, 1 if something did,
-    2 if the runs cannot be compared.
+    for the number of quantities compared, else "not resolvable". Exit code 0 if nothing changed, 1
+    if something did, 2 if the runs cannot be compared.
 
     \b
     Examples:

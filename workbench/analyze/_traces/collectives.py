@@ -456,13 +456,9 @@ def _by_stream_order(rows: pd.DataFrame, ranks: set[int]) -> tuple[Ints, Texts]:
     is_whole = is_even & is_alike & ~_steps_refute(rows, plain)
     step_is_even, step_is_alike = _same_on_all(rows, by_step, ["team", "step"], len(ranks))
     usable = step_is_even & step_is_alike & rows["step"].ne(MISSING).to_numpy()
-    differ = pd.Series(np.where(is_even, "order", "number"), dtype=object)
-    note = (
-        "no process group recorded, and ranks differ in the "
-        + pd.Series(differ)
-        + " of collectives"
-    )
-    note = note.mask(is_whole | usable, "").to_numpy(dtype=object)
+    differ = "no process group recorded, and ranks differ in the {} of collectives".format
+    reason = np.where(is_even, differ("order"), differ("number"))
+    note = np.where(is_whole | usable, "", reason).astype(object)
     return np.where(is_whole, plain, np.where(usable, by_step + len(rows), MISSING)), note
 
 
