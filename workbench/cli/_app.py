@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import sys
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 _LINE_BREAK = "\n"
 LOOK = 1
 IMPOSSIBLE = 2
+_PIPE_CLOSED = 141  # as shells report SIGPIPE
 
 _EXIT_CODES = """\b
 Exit codes: 0 all is well; 1 something to look at; 2 error (usage or input)."""
@@ -32,7 +34,17 @@ class _CleanErrors(TyperGroup):
     def invoke(self, ctx: Any) -> Any:
         """Run the command; turn its expected errors into exit code 2."""
         try:
+            return self._invoke(ctx)
+        except BrokenPipeError:
+            # The reader of the output, such as head, has enough; Python flushes once more at exit.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            raise typer.Exit(_PIPE_CLOSED) from None
+
+    def _invoke(self, ctx: Any) -> Any:
+        try:
             return super().invoke(ctx)
+        except BrokenPipeError:
+            raise
         except (WorkbenchError, OSError) as error:
             tell(say(str(error)))
             raise typer.Exit(IMPOSSIBLE) from None
@@ -71,10 +83,10 @@ def group(about: str) -> typer.Typer:
 
 
 # Arguments of loaders that are options of the commands, and those that only Python has.
-_OPTIONS = ("tz", "year", "boot_time", "node", "unit")
+_OPTIONS = ("tz", "year", "boot_time", "node", "unit", "window")
 _ONLY_PYTHON = (
     "period_s", "scope", "rank", "reading", "columns", "column", "operations", "time_unit", "tool",
-    "tokens_per_step", "args", "rules", "engine", "cache", "window", "window_s", "campaign",
+    "tokens_per_step", "args", "rules", "engine", "cache", "window_s", "campaign",
     "outcomes", "zero_run_rows", "most_ranks", "client", "steps",
 )  # fmt: skip
 _VALUE = r"""(?:"([^"]*)"|'([^']*)'|([\w.+:-]*\w))?"""
@@ -287,6 +299,7 @@ def check(
     boot_time: BootTime = None,
     node: Node = None,
     unit: Unit = None,
+    window: Chosen = None,
     as_json: Json = False,
 ) -> None:
     """Validate input files and report problems.
@@ -301,10 +314,14 @@ def check(
       workbench check --tz UTC logs/node001_nvidia_smi.csv
       workbench check --json runs/monday runs/tuesday > quality.json
     """
+    import pandas as pd
+
     from workbench.tables import HARMLESS
 
-    options = options_of(tz, year, boot_time, node, unit)
+    options = options_of(tz, year, boot_time, node, unit, window)
     results = [_checked(file, options) for file in files]
+    if not any(result["error"] for result in results):
+        refuse_idle_window(options, (pd.DataFrame(row["findings"]) for row in results))
     if as_json:
         print_json(results)
     else:
@@ -507,13 +524,17 @@ Node = Annotated[
 Unit = Annotated[
     Literal["W", "kW", "MW", "mW"] | None, _optional("Unit of power columns without one.")
 ]
+Chosen = Annotated[
+    str | None,
+    _optional("Which of several windows of each rank: first, last, or its number from 0."),
+]
 # Characters that patterns have and hosts have not.
 _OF_PATTERNS = re.compile(r"[\\\[\](){}*+?|^$]")
 
 
 def options_of(
     tz: str | None, year: int | None, boot_time: str | None, node: list[str] | None,
-    unit: str | None,
+    unit: str | None, window: str | None = None,
 ) -> dict[str, Any]:  # fmt: skip
     """Return the options as the arguments of the loaders; refuse what means nothing."""
     from workbench.load.kinds import Options
@@ -525,7 +546,23 @@ def options_of(
         name = re.match(r"tz|year|boot_time", str(error))
         hint = f"--{name[0].replace('_', '-')}" if name else None
         raise typer.BadParameter(say(str(error)), param_hint=hint) from None
-    return {"tz": tz, "year": year, "boot_time": boot_time, "node": hosts, "unit": unit}
+    if window not in (None, "first", "last") and not window.isdecimal():
+        msg = f"{window!r} must be first, last or the number of a window, from 0"
+        raise typer.BadParameter(msg, param_hint="--window")
+    options = {"tz": tz, "year": year, "boot_time": boot_time, "node": hosts, "unit": unit}
+    return options | {"window": int(window) if window and window.isdecimal() else window}
+
+
+def refuse_idle_window(options: dict[str, Any], tables: Iterable[pd.DataFrame | None]) -> None:
+    """Refuse --window where no process recorded several, so that it changes nothing."""
+    from workbench.load._files.rank_names import SEVERAL_WINDOWS
+
+    told = [table["what"] for table in tables if table is not None]
+    if options["window"] is not None and not any(
+        what.str.startswith(SEVERAL_WINDOWS).any() for what in told
+    ):
+        msg = "--window has no effect: no process recorded several windows here; leave it out"
+        raise WorkbenchError(msg)
 
 
 def _hosts(texts: list[str] | None) -> str | dict[str, str] | re.Pattern[str] | None:

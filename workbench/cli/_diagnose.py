@@ -16,6 +16,7 @@ from workbench.cli._app import (
     IMPOSSIBLE,
     LOOK,
     BootTime,
+    Chosen,
     Json,
     Node,
     Unit,
@@ -25,6 +26,7 @@ from workbench.cli._app import (
     plain,
     print_json,
     records,
+    refuse_idle_window,
     say,
     tell,
 )
@@ -61,6 +63,7 @@ def diagnose(
     boot_time: BootTime = None,
     node: Node = None,
     unit: Unit = None,
+    window: Chosen = None,
     min_cost: Annotated[
         float, typer.Option(help="Smallest share of GPU time to show, in %.", min=0, max=100)
     ] = 0.0,
@@ -90,7 +93,7 @@ def diagnose(
     """
     from workbench.cli._job import judged
 
-    options = options_of(tz, year, boot_time, node, unit)
+    options = options_of(tz, year, boot_time, node, unit, window)
     path = paths[0] if len(paths) == 1 else paths
     bundle, found = judged(path, options, least_time_share=min_cost / 100)
     if as_json:
@@ -189,7 +192,7 @@ def _tell_of_quality(quality: pd.DataFrame | None, width: int) -> None:
         return
     for what in _not_read(quality):
         tell(what)
-    for what in _without_work(quality):
+    for what in [*_limits(quality), *_without_work(quality)]:
         typer.echo(_wrapped("traces", what, width, indent=0))
 
 
@@ -207,6 +210,19 @@ def _not_read(quality: pd.DataFrame) -> list[str]:
         more > 0
     )
     return [say(f"not read: {text}") for text in told]
+
+
+def _limits(quality: pd.DataFrame) -> list[str]:
+    """Return which of several windows was read, and whose history begins late."""
+    from workbench.load._files.rank_names import SEVERAL_WINDOWS
+    from workbench.load._traces.memory.snapshot import OVERFLOWED
+
+    is_read = quality["finding"] != "skipped by design"
+    rows = quality[is_read & quality["what"].str.startswith((SEVERAL_WINDOWS, OVERFLOWED))]
+    return [
+        say(f"{what} ({_named(same['source'].tolist())})")
+        for what, same in rows.groupby("what", sort=False)
+    ]
 
 
 def _without_work(quality: pd.DataFrame) -> list[str]:
@@ -297,6 +313,7 @@ def compare(
     boot_time: BootTime = None,
     node: Node = None,
     unit: Unit = None,
+    window: Chosen = None,
     halves: Annotated[
         bool, typer.Option("--halves", help="Compare the two halves of one run.")
     ] = False,
@@ -328,7 +345,9 @@ def compare(
     """
     from workbench import analyze, plot
 
-    runs = _Runs(_runs_of(paths, halves=halves), options_of(tz, year, boot_time, node, unit))
+    runs = _Runs(
+        _runs_of(paths, halves=halves), options_of(tz, year, boot_time, node, unit, window)
+    )
     names = list(runs)
     source = ", ".join(names[:2]) + (f" and {len(names) - 2} more" if len(names) > 2 else "")
     if len(names) > 2:
@@ -342,6 +361,7 @@ def compare(
         answer = {str(name): value for name, value in table.attrs.items()}
         answer["rows"] = records(table)
         lines = _comparison_lines(table, top)
+    refuse_idle_window(runs.options, runs.qualities)
     if as_json:
         print_json(answer)
     else:
@@ -374,13 +394,17 @@ class _Runs(Mapping[str, Any]):
             self.paths[f"{name} again" if name in self.paths else name] = path
         self.options = options
         self.is_synthetic = False
+        self.qualities: list[pd.DataFrame | None] = []
 
     def __getitem__(self, name: str) -> Bundle:
         from workbench import load
 
         bundle = load.bundle(self.paths[name], **self.options)
         self.is_synthetic |= bundle.is_synthetic
+        self.qualities.append(bundle.quality)
         for text in [] if bundle.quality is None else _not_read(bundle.quality):
+            tell(text)
+        for text in [] if bundle.quality is None else _limits(bundle.quality):
             tell(text)
         return bundle
 

@@ -18,6 +18,7 @@ from workbench._shared.extras import need
 from workbench.cli._app import (
     LOOK,
     BootTime,
+    Chosen,
     Node,
     Unit,
     Year,
@@ -109,6 +110,7 @@ def report(
     boot_time: BootTime = None,
     node: Node = None,
     unit: Unit = None,
+    window: Chosen = None,
     out: Annotated[Path, typer.Option(help="Folder to write; created if missing.")] = Path(
         "_report"
     ),
@@ -143,7 +145,7 @@ def report(
     pages = chosen or sorted(notebooks_folder().glob("[0-9]*.ipynb"))
     if data is not None:
         pages = _taking(chosen, data) if chosen else _fitting(pages, data, has_findings=True)
-    stated = options_of(tz, year, boot_time, node, unit)
+    stated = options_of(tz, year, boot_time, node, unit, window)
     options = plain_options(stated, data)
     overview = None if data is None else partial(first_page, data, stated)
     with tempfile.TemporaryDirectory() as folder:

@@ -85,6 +85,11 @@ class Sample:
         cells = len(header_of(header))
         return cells > 1 and len(header_of(body)) == cells
 
+    @property
+    def is_profile(self) -> bool:
+        """Whether a table has the columns that profilers of ROCm give kernels."""
+        return bool({"Start_Timestamp", "BeginNs"} & set(self.names))
+
     @cached_property
     def is_document(self) -> bool:
         """Whether a file that was only met is documentation or code by its name."""
@@ -173,7 +178,9 @@ def is_job_log(sample: Sample, kinds: Set[str]) -> bool:
     # It cannot be read here, but the reader says how to export it.
     if sample.head.startswith(_job_scalars.WANDB_MAGIC):
         return True
-    return not sample.is_document and any(reader.looks_like(sample.head) for reader in _JOB_READERS)
+    if sample.is_document or sample.is_profile:
+        return False
+    return any(reader.looks_like(sample.head) for reader in _JOB_READERS)
 
 
 def is_lengths(sample: Sample, kinds: Set[str]) -> bool:
@@ -185,7 +192,7 @@ def is_plain_power(sample: Sample, kinds: Set[str]) -> bool:
     """Recognise a table of numbers over time, taken for power only if it is named itself."""
     # Epochs of training are no times.
     is_training = {"step", "loss"} <= set(_columns_of(sample.names))
-    is_free = not kinds and sample.is_named and not is_training
+    is_free = not kinds and sample.is_named and not (is_training or sample.is_profile)
     if sample.schema is not None:
         return is_free and time_column(sample.names) is not None
     return is_free and power_format_of(sample.head, sample.source.label) is not None

@@ -20,6 +20,7 @@ from workbench.load._failures.lifetimes import lifetimes
 from workbench.load._failures.reader import failures
 from workbench.load._files.archive import Paths, Source, given_paths, shown, shown_all, survey
 from workbench.load._files.findings import Finding, listed
+from workbench.load._files.rank_names import Window
 from workbench.load._files.stored import stored_kind
 from workbench.load._files.time import BootTime, Hosts, check_hosts, checked, host_of
 from workbench.load._files.wanted import LOGS_AND_INJECTIONS, appearance
@@ -55,6 +56,7 @@ class Options:
     node: Hosts = None
     unit: Unit | None = None
     scope: str | None = None
+    window: Window = None
 
     def check(self) -> None:
         """Refuse what means nothing before anything is read; ValueError or TypeError."""
@@ -132,7 +134,7 @@ KINDS: tuple[Kind, ...] = (
         advice="in Python, plot.survival(analyze.survival(load.lifetimes(path)), source=...) does",
     ),
     Kind(
-        "traces", rules.is_trace, traces,
+        "traces", rules.is_trace, traces, ("window",),
         notebooks=(
             "00_start_here", "01_traces", "05_performance_model", "08_communication", "10_model",
         ),
@@ -216,7 +218,8 @@ def told(path: Paths, *, most_files: int | None = None) -> Told:
             unknown.append((source.label, "dropped", why, 1, None))
             continue
         if not kinds[source.label]:
-            reason = f"{UNKNOWN}; {_OWN_TABLE}" if sample.is_table else UNKNOWN
+            is_own = sample.is_table and not sample.is_profile
+            reason = f"{UNKNOWN}; {_OWN_TABLE}" if is_own else UNKNOWN
             unknown.append(
                 (source.label, "dropped", reason, 1, appearance(sample.head, source.label))
             )

@@ -12,6 +12,7 @@ from workbench._shared.rank_sets import MOST_RANKS
 from workbench.errors import LoadError
 from workbench.load._files.archive import Paths, given_paths, shown_all
 from workbench.load._files.findings import Finding, quality_frame
+from workbench.load._files.rank_names import Window
 from workbench.load._files.text import CUT_LINE, REST
 from workbench.load._files.time import BootTime, Hosts
 from workbench.load._fleet.same_job import same_job
@@ -32,6 +33,7 @@ def quality(  # noqa: PLR0913 - the entry point
     boot_time: BootTime = None,
     node: Hosts = None,
     unit: Unit | None = None,
+    window: Window = None,
     progress: bool = True,
 ) -> pd.DataFrame:
     """Read whatever is under a path and report on its state, not on its content.
@@ -45,6 +47,8 @@ def quality(  # noqa: PLR0913 - the entry point
         A file, directory or archive, or a list of these.
     tz, year, boot_time, node, unit, progress
         As for :func:`fleet`.
+    window
+        As for :func:`traces`.
 
     Returns
     -------
@@ -64,7 +68,7 @@ def quality(  # noqa: PLR0913 - the entry point
     files = told(path)
     if not files.names:
         raise unfit(path, files)
-    options = Options(tz, year, boot_time, node, unit)
+    options = Options(tz, year, boot_time, node, unit, window=window)
     read: dict[str, Any] = {}
     frames: dict[str, pd.DataFrame] = {}
     errors: list[LoadError] = []
@@ -108,7 +112,10 @@ def joined(
 def _read(
     kind: Kind, path: Paths, files: Told, options: Options, progress: bool
 ) -> tuple[Any, pd.DataFrame]:
-    if kind.name == "traces" and (ranks := many_ranks(path, MOST_RANKS)) is not None:
+    if (
+        kind.name == "traces"
+        and (ranks := many_ranks(path, MOST_RANKS, options.window)) is not None
+    ):
         return None, quality_of_ranks(ranks, progress=progress)
     if not kind.is_one_file:
         loaded = kind.read(path, options, progress=progress)

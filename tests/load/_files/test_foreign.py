@@ -34,6 +34,16 @@ MADE = {
     "chart.csv": (b'"Step","run-1 - train/loss","run-1 - train/loss__MIN"\n', "a chart of Weights"),
     "tag.json": (b"[[1700000000.123, 0, 2.0], [17", "the page of TensorBoard downloads"),
     "memory.json": (b"[[-1, 1, 16384, 0], [-1, 1, 2", "a memory timeline of torch.profiler"),
+    "rpd.json": (
+        b'[ {}\n,{"name": "process_name", "ph": "M", "pid":"2","args":{"name":"GPU2"}}\n',
+        "rpd2tracing.py writes from a database of RPD Tracer",
+    ),
+    "rpd_object.json": (b'{"traceEvents": [ {}\n,{"name": "process_name"', "of RPD Tracer"),
+    "1_kernel_trace.csv": (
+        b'"Kind","Agent_Id","Kernel_Name","Correlation_Id","Start_Timestamp","End_Timestamp"\n',
+        "rocprofv3 --output-format json",
+    ),
+    "results.csv": (b'"Index","KernelName","gpu-id","BeginNs","EndNs"\n', "that rocprofv3 or rocprof"),
     "a.npy": (b"\x93NUMPY\x01\0v\0", "numpy.savetxt"),
     "b.bin": (
         message((1, "name"), (2, 5), (3, b"\x08\x01"), (4, 7), (5, "x")), "protobuf of an unknown",
@@ -73,7 +83,7 @@ def test_a_database_is_named_by_its_tables_and_their_names_run_nothing(tmp_path)
         database.execute(f'CREATE TABLE "{name}" (a)')
     database.commit()
     database.close()
-    assert "rpd2tracing.py" in identity(path.read_bytes(), "a.rpd")
+    assert "a database of RPD Tracer" in identity(path.read_bytes(), "a.rpd")
     said = identity(path.read_bytes())
     assert "SQLite database with the tables evil, losses, runs" in said
     assert "\x1b" not in said
@@ -105,3 +115,13 @@ def test_epochs_of_training_are_not_taken_for_the_times_of_power(tmp_path):
     files = told(path)
     assert not files.names
     assert "training metrics" in str(files.unknown[0])
+
+
+@pytest.mark.parametrize("columns", ["Start_Timestamp,End_Timestamp", "BeginNs,EndNs"])
+def test_kernels_as_csv_are_no_power_and_no_steps(tmp_path, columns):
+    path = tmp_path / "41_kernel_trace.csv"
+    path.write_text(f"Kind,Kernel_Name,{columns}\nKERNEL_DISPATCH,k,9000001000,9000081000\n" * 2)
+    with pytest.raises(
+        LoadError, match="rocprof writes as CSV; record again: rocprofv3 --output-format"
+    ):
+        load.quality(path)

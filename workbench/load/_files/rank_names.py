@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Mapping, Sequence
 from typing import Generic, Literal, NamedTuple, NoReturn, Protocol, TypeVar
@@ -9,6 +10,7 @@ from typing import Generic, Literal, NamedTuple, NoReturn, Protocol, TypeVar
 import numpy as np
 
 from workbench.errors import LoadError
+from workbench.load._files.findings import Finding
 
 # One text for all ranks, so that many files make one finding.
 NO_RANK_TOLD = "rank by the order of the files; not found in the metadata or the file name"
@@ -16,12 +18,16 @@ NO_RANK_TOLD = "rank by the order of the files; not found in the metadata or the
 RankArgument = int | Mapping[str, int] | Sequence[int] | None
 # Which of several recordings of one rank, in order of time.
 Window = Literal["first", "last"] | int | None
+SEVERAL_WINDOWS = "one window of several that its process recorded"
+# HOST_PID.NS.pt.trace.json of PyTorch's handler, and plugins/profile/RUN/HOST.xplane.pb of JAX.
+_STAMP = re.compile(r"\.(\d{13,19})(?=\.pt\.trace\.json)|plugins/profile/([^/]+)/(?=[^/]+$)")
 
 # Whole numbers only, and not the digits of a date or process id that follow.
 _RANK = re.compile(r"(?:^|[^a-z])(?:rank|worker)[-_]?(\d{1,6})(?!\d)|(?:^|[-_/.])r(\d{1,6})-")
 # Chakra names its files job.RANK.et.
 _CHAKRA = re.compile(r"\.(\d{1,6})\.(?:et|json)(?:\.(?:gz|bz2|xz|zstd?|lz4))?$")
 _LISTED = 8
+_EPOCH_NS = 1_262_304_000_000_000_000  # 2010; clocks that count from a boot stay far below
 _LARGEST_RANK = (1 << 31) - 1  # what int32, the type of the column, can hold
 
 
@@ -38,9 +44,29 @@ class HasRank(Protocol):
     def world_size(self) -> int | None: ...
     @property
     def first_ns(self) -> int | None: ...
+    @property
+    def last_ns(self) -> int | None: ...
 
 
 File = TypeVar("File", bound=HasRank)
+
+
+def process_in_name(label: str) -> tuple[str, str | None]:
+    """Return the name that files of one process share, and when a window was recorded.
+
+    Examples
+    --------
+    >>> process_in_name("run/vm_14625.1795899773253161671.pt.trace.json.gz")
+    ('vm_14625.pt.trace.json.gz', '1795899773253161671')
+    >>> process_in_name("log/plugins/profile/2026_11_28_21_28_07/vm.xplane.pb")
+    ('vm.xplane.pb', '2026_11_28_21_28_07')
+    >>> process_in_name("iteration_10/rank0_trace.json")
+    ('rank0_trace.json', None)
+    """
+    path = label.replace("\\", "/")
+    stamp = _STAMP.search(path)
+    name = _STAMP.sub("", path).partition("!document ")[0].rpartition("/")[2]
+    return name, stamp and (stamp[1] or stamp[2])
 
 
 class Ranked(NamedTuple, Generic[File]):
@@ -126,11 +152,18 @@ def _by_name(label: str, given: Mapping[str, int]) -> int | None:
     return hits.pop() if hits else None
 
 
-def ranked(files: Sequence[File], given: RankArgument, window: Window = None) -> list[Ranked[File]]:
+def ranked(
+    files: Sequence[File],
+    given: RankArgument,
+    window: Window = None,
+    remarks: list[Finding] | None = None,
+) -> list[Ranked[File]]:
     """Assign a rank to every file, in order of rank, and take one window of each.
 
     The argument goes first, then what the trace states, then the file's name. Files without
-    any rank are numbered in order, and that is called assumed.
+    any rank are numbered in order, and that is called assumed. Windows of one process are
+    one rank, of which the last that every rank has is taken unless another is chosen, with a row
+    in ``remarks`` for each; without ``remarks`` a second file of one rank is refused.
     """
     _check_window(window)
     settled: list[Ranked[File]] = []
@@ -152,11 +185,40 @@ def ranked(files: Sequence[File], given: RankArgument, window: Window = None) ->
             "if it is of another job, or pass rank={'part of the file name': number, ...}"
         )
         raise LoadError(msg)
-    settled += [Ranked(number, "assumed", file) for number, file in enumerate(unknown)]
+    processes = [[file] for file in unknown] if remarks is None else _processes(unknown)
+    for number, windows in enumerate(processes):
+        settled += [Ranked(number, "assumed", file) for file in windows]
     by_rank: dict[int, list[Ranked[File]]] = {}
     for entry in settled:
         by_rank.setdefault(entry.rank, []).append(entry)
-    return [_one_window(by_rank[rank], window) for rank in sorted(by_rank)]
+    most = min((len(windows) for windows in by_rank.values()), default=1) - 1
+    return [_one_window(by_rank[rank], window, most, remarks) for rank in sorted(by_rank)]
+
+
+def _processes(files: Sequence[File]) -> list[list[File]]:
+    """Group files that state no rank by the process that wrote them, one window after another."""
+    by_name: dict[str, list[File]] = {}
+    for file in files:
+        by_name.setdefault(process_in_name(file.label)[0], []).append(file)
+    groups: list[list[File]] = []
+    for windows in by_name.values():
+        groups += [windows] if _follow(windows) else [[file] for file in windows]
+    return sorted(groups, key=lambda group: files.index(group[0]))
+
+
+def _follow(files: Sequence[HasRank], *, is_one_rank: bool = False) -> bool:
+    """Return whether files of one name were recorded one after the other, as ranks are not."""
+    stamps = [process_in_name(file.label)[1] for file in files]
+    times = [(file.first_ns, file.last_ns) for file in files if file.first_ns is not None]
+    spans = sorted((first, last) for first, last in times if last is not None)
+    if len(spans) == len(files):
+        is_apart = all(one[1] <= other[0] for one, other in itertools.pairwise(spans))
+        # Other clocks begin at the boot of their host.
+        return is_apart and (is_one_rank or None not in stamps or spans[0][0] >= _EPOCH_NS)
+    # Of some files only the heads were read.
+    has_times = is_one_rank and len(times) == len(files)
+    starts = {first for first, _ in times} if has_times else set(stamps)
+    return None not in starts and len(starts) == len(files)
 
 
 def _check_window(window: Window) -> None:
@@ -166,29 +228,52 @@ def _check_window(window: Window) -> None:
         raise LoadError(msg)
 
 
-def _one_window(windows: Sequence[Ranked[File]], window: Window) -> Ranked[File]:
+def _one_window(
+    windows: Sequence[Ranked[File]], window: Window, most: int, remarks: list[Finding] | None
+) -> Ranked[File]:
     """Choose among the files of one rank, which a profiler writes one after the other."""
-    if window is None or (len(windows) == 1 and isinstance(window, str)):
-        if len(windows) > 1:
-            _refuse_twins(*windows[:2])
+    if len(windows) == 1 and not isinstance(window, int):
         return windows[0]
-    starts = [entry.file.first_ns for entry in windows]
+    if remarks is None or (window is None and not _are_of_one_process(windows)):
+        _refuse_twins(*windows[:2])
+    starts = [_start(entry.file) for entry in windows]
     if len(windows) > 1 and (None in starts or len(set(starts)) < len(starts)):
         names = " and ".join(entry.file.label for entry in windows[:2])
         msg = (
             f"window={window!r}: files of rank {windows[0].rank} do not state when they were "
-            f"recorded, or are copies: {names}; pass the files of one window"
+            f"recorded, or are copies: {names}; load the files of one window"
         )
         raise LoadError(msg)
-    in_order = sorted(windows, key=lambda entry: entry.file.first_ns or 0)
-    number = {"first": 0, "last": -1}.get(window) if isinstance(window, str) else window
-    if number is None or number >= len(windows):
+    in_order = sorted(windows, key=lambda entry: _start(entry.file) or (0, ""))
+    named: dict[Window, int] = {None: most, "first": 0, "last": len(windows) - 1}
+    number = window if isinstance(window, int) else named[window]
+    if number >= len(windows):
         msg = (
             f"window={window}: rank {windows[0].rank} has {len(windows)} "
             f"window{'s' * (len(windows) > 1)}, numbered from 0 ({windows[0].file.label})"
         )
         raise LoadError(msg)
+    for at, entry in enumerate(in_order if len(windows) > 1 else ()):
+        finding = "skipped by design" if at != number else "assumed" if window is None else "noted"
+        what = f"{SEVERAL_WINDOWS}: number {at} of 0 to {len(windows) - 1}, in order of time"
+        what += ", the last that every rank has; pass window= for another" * (finding == "assumed")
+        remarks.append((entry.file.label, finding, what, 1, None))
     return in_order[number]
+
+
+def _start(file: HasRank) -> tuple[int, str] | None:
+    stamp = process_in_name(file.label)[1]
+    return None if file.first_ns is None and stamp is None else (file.first_ns or 0, stamp or "")
+
+
+def _are_of_one_process(windows: Sequence[Ranked[File]]) -> bool:
+    """Return whether files of one rank are surely windows of one job, by names and times."""
+    if windows[0].source == "assumed":
+        return True
+    files = [entry.file for entry in windows]
+    names = {process_in_name(file.label)[0] for file in files}
+    sizes = {file.world_size for file in files}
+    return len(names) == 1 and len(sizes) == 1 and sizes != {1} and _follow(files, is_one_rank=True)
 
 
 def _refuse_twins(twin: Ranked[File], entry: Ranked[File]) -> NoReturn:

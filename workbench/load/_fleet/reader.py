@@ -14,6 +14,7 @@ from workbench.datasets import choose
 from workbench.errors import LoadError
 from workbench.load._files.archive import Paths, given_paths, shown, shown_all
 from workbench.load._files.findings import Finding, Row
+from workbench.load._files.rank_names import Window
 from workbench.load._files.stored import STORED
 from workbench.load._files.time import BootTime, Hosts
 from workbench.load._fleet.same_job import same_job
@@ -155,6 +156,7 @@ def bundle(  # noqa: PLR0913 - the entry point
     node: Hosts = None,
     scope: str | None = None,
     unit: Unit | None = None,
+    window: Window = None,
     kinds: Collection[str] = (),
     most_ranks: int | None = None,
     progress: bool = True,
@@ -170,6 +172,8 @@ def bundle(  # noqa: PLR0913 - the entry point
         A folder (searched to any depth), an archive, a file or a list of these.
     tz, year, boot_time, node, scope, unit, progress
         As for :func:`fleet`.
+    window
+        As for :func:`traces`.
     kinds
         Kinds of data to read, e.g. ``{"traces"}``; all by default.
     most_ranks
@@ -198,7 +202,7 @@ def bundle(  # noqa: PLR0913 - the entry point
     files = told(path)
     if not files.names or (kinds and not set(kinds) & set(files.names)):
         raise unfit(path, files, tuple(kinds) or NAMES)
-    options = Options(tz, year, boot_time, node, unit, scope)
+    options = Options(tz, year, boot_time, node, unit, scope, window)
     read, frames, remarks, errors = _read(path, files, options, (kinds, most_ranks), progress)
     if not read:
         raise errors[0] if errors else _not_asked(path, files)
@@ -255,5 +259,8 @@ def _read(
     return read, frames, remarks, errors
 
 
-def _traces(path: Paths, *, most_ranks: int | None, progress: bool) -> Trace | RankFiles:
-    return many_ranks(path, most_ranks) or traces(path, progress=progress)
+def _traces(
+    path: Paths, *, window: Window, most_ranks: int | None, progress: bool
+) -> Trace | RankFiles:
+    many = many_ranks(path, most_ranks, window)
+    return many or traces(path, window=window, progress=progress)

@@ -83,6 +83,7 @@ class RankGraph:
     stated_rank: int | None = None
     world_size: int | None = None
     first_ns: int | None = None
+    last_ns: int | None = None
     backend: str | None = None
 
     @property

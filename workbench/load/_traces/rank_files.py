@@ -279,7 +279,7 @@ def rank_files(  # noqa: PLR0913 - the options of load.traces
     if not heads:
         dropped.raise_if_all()
     with guarded(shown_all(path)):
-        numbered = ranked(heads, rank, window)
+        numbered = ranked(heads, rank, window, findings)
     listed = tuple(
         RankFile(
             number, told_by, head.world_size, head.source, reader, name == "parquet", steps, columns
@@ -289,7 +289,7 @@ def rank_files(  # noqa: PLR0913 - the options of load.traces
     return RankFiles(listed, quality_frame([*findings, *dropped.rows]))
 
 
-def many_ranks(path: Paths, most_ranks: int | None) -> RankFiles | None:
+def many_ranks(path: Paths, most_ranks: int | None, window: Window = None) -> RankFiles | None:
     """List the ranks of a job of more than ``most_ranks``, None for any other set of traces.
 
     Files that are of several jobs by their heads, and formats without ranks of their own, are left
@@ -298,7 +298,7 @@ def many_ranks(path: Paths, most_ranks: int | None) -> RankFiles | None:
     if most_ranks is None:
         return None
     try:
-        files = rank_files(path)
+        files = rank_files(path, window=window)
     except LoadError as error:
         # Two files of one rank are two in a whole load as well, but only after parsing all.
         if "rank=" in str(error):
@@ -430,6 +430,7 @@ class _Head:
     stated_rank: int | None
     world_size: int | None
     first_ns: int | None
+    last_ns: int | None = None  # behind the head
 
     @property
     def label(self) -> str:

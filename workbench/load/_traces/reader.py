@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -24,7 +25,14 @@ from workbench.errors import LoadError, WorkbenchError
 from workbench.load._files.archive import Paths, Source, Survey, shown_all, streams, survey
 from workbench.load._files.findings import Dropped, Finding, Row, guarded, listed, quality_frame
 from workbench.load._files.json_events import to_integer
-from workbench.load._files.rank_names import NO_RANK_TOLD, RankArgument, Ranked, Window, ranked
+from workbench.load._files.rank_names import (
+    NO_RANK_TOLD,
+    RankArgument,
+    Ranked,
+    Window,
+    process_in_name,
+    ranked,
+)
 from workbench.load._files.stream import Stream, plain_name
 from workbench.load._files.wanted import appearance, is_utf16
 from workbench.load._traces import ascend, parquet
@@ -35,12 +43,14 @@ from workbench.load._traces.kept_columns import get_or_store
 from workbench.load._traces.kineto import reader as kineto_format
 from workbench.load._traces.kineto.processes import ProcessFinder
 from workbench.load._traces.kineto.rank import (
+    NOT_UTF8,
     IntArray,
     Joint,
     RankTables,
     RawRank,
     joint_tables,
     metadata_text,
+    rank_tables,
 )
 from workbench.load._traces.kineto.reader import EngineName, Parser, is_compiled, kineto, ranks_of
 from workbench.load._traces.nsight import reader as nsight
@@ -92,6 +102,8 @@ _PIECE_ROWS = 1 << 16
 # As `add_metadata` of PyTorch and other writers spell it.
 _HOST_KEYS, _MOST_HOST_NAME = ("hostname", "host_name", "host"), 255
 _FORM = re.compile(r"\.(?:db|json|pftrace)(?:\.\w{2,4})?$", re.IGNORECASE)
+# As rpd2tracing.py opens its list; its events have no category.
+_RPD = re.compile(rb'\s*(?:\{\s*"traceEvents"\s*:\s*)?\[\s*\{\s*\}\s*,')
 # As PyTorch names the collectives that its backends without streams run.
 _CPU_BACKENDS = ("gloo:", "mpi:", "ucc:")
 _UTF16 = "is UTF-16, no trace is; convert it: iconv -f UTF-16 -t UTF-8"
@@ -129,7 +141,8 @@ def traces(  # noqa: PLR0913 - the entry point
         files, or a dict from a part of the file name to the number.
     window
         Which of several recordings of each rank, in order of time: ``"first"``, ``"last"`` or a
-        number from 0. None refuses a second file of one rank.
+        number from 0. None takes the last that every rank has of windows that one process
+        recorded, as file names and times show, and refuses any other second file of a rank.
     args
         Names of further event arguments to keep as columns, e.g. ``("Ev Idx",)``; shapes,
         types, strides and values of inputs are kept without asking.
@@ -178,7 +191,8 @@ def traces(  # noqa: PLR0913 - the entry point
     reader = RankReader(tuple(args), own_rules, engine, cache_folder(cache))
     if ranks := _profiles(sources, reader, dropped, window, progress=progress):
         with guarded(shown_all(path)):
-            whole = assemble(ranked(ranks, rank, window), own_rules)
+            ranks = _with_times(ranks, own_rules)
+            whole = assemble(ranked(ranks, rank, window, findings), own_rules)
         whole = within_steps(whole, steps, shown_all(path))
         loaded.append(within_columns(whole, columns, shown_all(path)))
     if stored := _parquet_sets(sources.get("parquet", ()), dropped, steps, columns):
@@ -282,7 +296,24 @@ def assemble(
     )  # fmt: skip
     of_files = [finding for _, _, file in numbered for finding in file.findings]
     of_files += _without_gpu_work([file for _, _, file in numbered], events, sizes)
-    return replace(trace, quality=quality_frame(of_files + assumed + _set_findings(trace)))
+    remarks = assumed + _unreadable_names(trace) + _set_findings(trace)
+    return replace(trace, quality=quality_frame(of_files + remarks))
+
+
+def _unreadable_names(trace: Trace) -> list[Finding]:
+    """Tell of names in the metadata that no encoding has, of which the readable part is kept."""
+    sources = trace.ranks.set_index("rank")["source"]
+    names = {"ranks": "host", "devices": "name", "process_groups": "description"}
+    rows = ((getattr(trace, table), column) for table, column in names.items())
+    lost = [
+        table.loc[table[name].str.contains("\ufffd", regex=False).eq(True), "rank"]
+        for table, name in rows
+    ]
+    counts = pd.concat(lost).value_counts(sort=False)
+    return [
+        (str(sources[rank]), "repaired", NOT_UTF8, int(count), None)
+        for rank, count in counts.items()
+    ]
 
 
 def _without_gpu_work(
@@ -339,6 +370,8 @@ def _joint(files: Sequence[RankTables | RawRank], rules: pd.DataFrame | None) ->
 def format_of(source: Source) -> str:
     """Recognise the format of a source by its first bytes; '' if it is unknown."""
     head = source.head()
+    if _RPD.match(head):
+        return ""
     if json_form.looks_like(head, source.label):
         return "xprof json"
     if ascend.looks_like(head, source.label):
@@ -409,6 +442,20 @@ def _by_process(
             finder = finders.get(texts) or finders.setdefault(texts, ProcessFinder(texts()))
             parts += [RawRank(raw) for raw in finder.parts(file.raw)]
     return parts
+
+
+def _with_times(
+    files: Sequence[RankTables | RawRank], rules: pd.DataFrame | None
+) -> list[RankTables | RawRank]:
+    """Interpret files by themselves that may be windows of one rank: their times are needed."""
+    told = [(file.stated_rank, process_in_name(file.label)[0]) for file in files]
+    counts = Counter(told)
+    return [
+        rank_tables(file.raw, label=file.label, rules=rules)
+        if counts[key] > 1 and isinstance(file, RawRank)
+        else file
+        for file, key in zip(files, told, strict=True)
+    ]
 
 
 def _expected_s(wanted: Sequence[Source], engine: EngineName) -> float:
@@ -613,8 +660,8 @@ def ranks_table(
 
 
 def _host(metadata: Mapping[str, object], key: str) -> str | None:
-    name = metadata.get(key)
-    return name.strip()[:_MOST_HOST_NAME] or None if isinstance(name, str) else None
+    name = metadata_text(metadata, key) if isinstance(metadata.get(key), str) else None
+    return name.strip()[:_MOST_HOST_NAME] or None if name else None
 
 
 # Piece by piece: the ends of all events at once would take as much memory as their starts.

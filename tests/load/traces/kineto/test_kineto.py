@@ -1,5 +1,7 @@
 """What the Kineto loader promises of files of every age and vendor; times in the tests are µs."""
 
+import json
+
 import pandas as pd
 import pytest
 
@@ -323,3 +325,21 @@ def test_a_file_that_is_no_trace_says_what_is_expected(tmp_path):
     path.write_text('{"schemaVersion": 1, "deviceProperties": []}')
     with pytest.raises(LoadError, match=r"trace\.json: no 'traceEvents' array"):
         load.traces(path)
+
+
+@pytest.mark.parametrize("behind", [False, True])
+def test_a_name_that_no_encoding_has_costs_that_name_alone(tmp_path, engine, behind):
+    metadata = {
+        "deviceProperties": [{"id": 0, "name": "H\ud800100"}, {"id": 1, "name": "H200"}],
+        "hostname": "n\udcff", "distributedInfo": {"rank": 3, "pg_config": [{"pg_name": "0"}]},
+    }  # fmt: skip
+    rows = {"traceEvents": [event("a\ud800", 1)]}
+    path = tmp_path / "t.json"
+    path.write_text(json.dumps(rows | metadata if behind else metadata | rows))
+    trace = load.traces(path, engine=engine)
+    assert trace.devices["name"].tolist() == ["H\ufffd100", "H200"]
+    assert trace.ranks[["rank", "host"]].to_numpy().tolist() == [[3, "n\ufffd"]]
+    assert trace.events["name"].tolist() == ["a\ufffd"]
+    told = trace.quality[trace.quality["finding"] == "repaired"]
+    assert told["what"].str.startswith("texts with bytes that are not UTF-8").all()
+    assert told["count"].sum() == 3

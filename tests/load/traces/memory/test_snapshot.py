@@ -262,3 +262,24 @@ def test_any_plain_content_gives_tables_or_our_error(tmp_path_factory, inner):
 
 def test_no_module_of_torch_is_needed():
     assert "torch" not in vars(importlib.import_module("workbench.load._traces.memory.snapshot"))
+
+
+@pytest.mark.parametrize(
+    ("told", "devices"),
+    [
+        ({"trace_alloc_overflowed": [True, False, True]}, "device 0, 2"),
+        ({"trace_alloc_overflowed": True}, None),
+        ({"allocator_settings": {"trace_alloc_overflowed": True}}, None),
+        ({"trace_alloc_overflowed": [False]}, ""),
+        ({"allocator_settings": {"trace_alloc_overflowed": False}}, ""),
+    ],
+)
+def test_a_recorder_that_was_full_is_told_by_device(read, told, devices):
+    allocator, _ = run([("alloc", 1 << 20, 0)])
+    content = {**allocator.snapshot(), **told}
+    quality = read(content).quality
+    rows = quality[quality["what"].str.startswith("history that begins late")]
+    assert [row if isinstance(row, str) else None for row in rows["where"]] == (
+        [] if devices == "" else [devices]
+    )
+    assert set(rows["finding"]) <= {"truncated"}

@@ -62,7 +62,7 @@ _MINUS_1_IS_MISSING = frozenset(
 # What surrogateescape makes of bytes that are not UTF-8.
 _SURROGATES = re.compile("[\ud800-\udfff]")
 _REPEATED = "launch calls with the correlation of an earlier one; GPU rows take the nearest before"
-_NOT_UTF8 = "texts with bytes that are not UTF-8, shown as \ufffd"
+NOT_UTF8 = "texts with bytes that are not UTF-8, shown as \ufffd"
 
 
 class Stating:
@@ -111,6 +111,11 @@ class RankTables(Stating):
     def first_ns(self) -> int | None:
         return int(self.events["start_ns"].min()) if len(self.events) else None
 
+    @property
+    def last_ns(self) -> int | None:
+        ends = self.events["start_ns"] + self.events["dur_ns"]
+        return int(ends.max()) if len(ends) else None
+
 
 @dataclass
 class RawRank(Stating):
@@ -120,6 +125,7 @@ class RawRank(Stating):
     clock: str = ""
     format: str = "kineto"
     first_ns: int | None = None  # not before it is interpreted
+    last_ns: int | None = None
 
     def __post_init__(self) -> None:
         """Take over what is known by now."""
@@ -331,7 +337,7 @@ def _clean(raws: Sequence[RawTrace], texts: list[str]) -> list[str]:
     for raw in raws if bad else ():
         # The scanner also keeps texts of events that are skipped.
         used = raw.columns.used(len(texts))
-        raw.findings.add("repaired", _NOT_UTF8, int(used[bad].sum()))
+        raw.findings.add("repaired", NOT_UTF8, int(used[bad].sum()))
     for code in bad:
         texts[code] = _SURROGATES.sub("\ufffd", texts[code])
     return texts
@@ -429,7 +435,7 @@ def _spelled(codes: npt.NDArray[Any], texts: list[str], files: Files) -> list[st
         spelled[code] = text if text.isascii() else _SURROGATES.sub("\ufffd", text)
         if spelled[code] != text:
             for findings, rows in files:
-                findings.add("repaired", _NOT_UTF8, int((codes[rows] == code).any()))
+                findings.add("repaired", NOT_UTF8, int((codes[rows] == code).any()))
     return spelled
 
 
@@ -460,7 +466,9 @@ def _parsed(text: str) -> object:
 
 def metadata_text(metadata: Mapping[str, Any], key: str) -> str | None:
     value = metadata.get(key)
-    return value if value is None or isinstance(value, str) else json.dumps(value)
+    if value is None or isinstance(value, str):
+        return value and _SURROGATES.sub("\ufffd", value)
+    return json.dumps(value)
 
 
 # Categories as written in 2020 and 2021, and what they are called today.

@@ -36,6 +36,11 @@ _ACTIONS = frozenset(
     )
 )
 _IN_USE = ("active_allocated", *PENDING)
+_FLAG = "trace_alloc_overflowed"
+OVERFLOWED = (
+    "history that begins late: the recorder was full and overwrote its first actions, so an "
+    "earlier peak is not in it; record again with a larger max_entries"
+)
 _HOW = "record again with max_entries=100000, or look at the first device alone"
 
 
@@ -48,6 +53,7 @@ class RankMemory:
     blocks: pd.DataFrame
     findings: Findings
     first_ns: int | None = None
+    last_ns: int | None = None
     stated_rank: int | None = None
     world_size: int | None = None
 
@@ -106,6 +112,7 @@ class _Snapshot:
             words = "no history of actions: only what is held at the end is known; call "
             words += "torch.cuda.memory._record_memory_history() before training"
             self.findings.add("suspicious", words)
+        self._note_overflow()
         before = int((memory["is_before_trace"] & (memory["action"] == "alloc")).sum())
         words = "allocations from before the recording, known by their free or the snapshot"
         self.findings.add("noted", words, before)
@@ -115,6 +122,18 @@ class _Snapshot:
         first = int(times.min()) if len(times) else None
         blocks["device"] = "GPU " + blocks["device"].astype(str)
         return RankMemory(self.findings.source, memory, blocks, self.findings, first)
+
+    def _note_overflow(self) -> None:
+        """Tell of devices whose history begins late: the recorder keeps the last actions only."""
+        settings = self.content.get("allocator_settings")
+        # By device in some versions; in others of all, among the settings.
+        places = (self.content, settings if isinstance(settings, dict) else {})
+        told = next((at[_FLAG] for at in places if _FLAG in at), None)
+        flags = told if isinstance(told, list | tuple) else [told]
+        lost = [str(number) for number, flag in enumerate(flags) if flag is True]
+        if lost:
+            where = f"device {', '.join(lost)}" if isinstance(told, list | tuple) else None
+            self.findings.add("truncated", OVERFLOWED, len(lost), where)
 
     def _device(self, number: int, entries: object, blocks: pd.DataFrame) -> pd.DataFrame:
         rows = [*self._acts(entries if isinstance(entries, list) else [])]
