@@ -314,14 +314,12 @@ def check(
       workbench check --tz UTC logs/node001_nvidia_smi.csv
       workbench check --json runs/monday runs/tuesday > quality.json
     """
-    import pandas as pd
-
     from workbench.tables import HARMLESS
 
     options = options_of(tz, year, boot_time, node, unit, window)
     results = [_checked(file, options) for file in files]
     if not any(result["error"] for result in results):
-        refuse_idle_window(options, (pd.DataFrame(row["findings"]) for row in results))
+        refuse_idle_window(options, (row for result in results for row in result["findings"]))
     if as_json:
         print_json(results)
     else:
@@ -553,14 +551,12 @@ def options_of(
     return options | {"window": int(window) if window and window.isdecimal() else window}
 
 
-def refuse_idle_window(options: dict[str, Any], tables: Iterable[pd.DataFrame | None]) -> None:
+def refuse_idle_window(options: dict[str, Any], rows: Iterable[dict[str, Any]]) -> None:
     """Refuse --window where no process recorded several, so that it changes nothing."""
     from workbench.load._files.rank_names import SEVERAL_WINDOWS
 
-    told = [table["what"] for table in tables if table is not None]
-    if options["window"] is not None and not any(
-        what.str.startswith(SEVERAL_WINDOWS).any() for what in told
-    ):
+    is_used = any(row["what"].startswith(SEVERAL_WINDOWS) for row in rows)
+    if options["window"] is not None and not is_used:
         msg = "--window has no effect: no process recorded several windows here; leave it out"
         raise WorkbenchError(msg)
 

@@ -361,7 +361,7 @@ def compare(
         answer = {str(name): value for name, value in table.attrs.items()}
         answer["rows"] = records(table)
         lines = _comparison_lines(table, top)
-    refuse_idle_window(runs.options, runs.qualities)
+    refuse_idle_window(runs.options, runs.told)
     if as_json:
         print_json(answer)
     else:
@@ -394,14 +394,14 @@ class _Runs(Mapping[str, Any]):
             self.paths[f"{name} again" if name in self.paths else name] = path
         self.options = options
         self.is_synthetic = False
-        self.qualities: list[pd.DataFrame | None] = []
+        self.told: list[dict[str, Any]] = []
 
     def __getitem__(self, name: str) -> Bundle:
         from workbench import load
 
         bundle = load.bundle(self.paths[name], **self.options)
         self.is_synthetic |= bundle.is_synthetic
-        self.qualities.append(bundle.quality)
+        self.told += records(bundle.quality)
         for text in [] if bundle.quality is None else _not_read(bundle.quality):
             tell(text)
         for text in [] if bundle.quality is None else _limits(bundle.quality):

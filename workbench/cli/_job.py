@@ -24,11 +24,11 @@ def judged(
     """
     from workbench import analyze, load
     from workbench._shared.rank_sets import BY_ITSELF, MOST_RANKS
-    from workbench.cli._app import refuse_idle_window
+    from workbench.cli._app import records, refuse_idle_window
     from workbench.tables import QUALITY, Trace
 
     bundle = load.bundle(path, **options, most_ranks=MOST_RANKS, progress=progress)
-    refuse_idle_window(options, [bundle.quality])
+    refuse_idle_window(options, records(bundle.quality))
     found = analyze.findings(bundle, least_time_share=least_time_share)
     if bundle.rank_files is None:
         return bundle, found
