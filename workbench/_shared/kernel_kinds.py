@@ -58,6 +58,11 @@ RECORD_GPU_WORK = (
     "record the trace with GPU activities switched on (ProfilerActivity.CUDA, XPU, HPU, MTIA or "
     "PrivateUse1, as the device is)"
 )
+SEVERAL_WINDOWS = "one window of several that its process recorded"
+OVERFLOWED = (
+    "history that begins late: the recorder was full and overwrote its first actions, so an "
+    "earlier peak is not in it; record again with a larger max_entries"
+)
 NO_GPU_WORK = "no GPU work, events of the host only"
 NOTHING_RECORDED = (
     "no event with a duration: the profiler was not recording when the file was written (with "

@@ -553,7 +553,7 @@ def options_of(
 
 def refuse_idle_window(options: dict[str, Any], rows: Iterable[dict[str, Any]]) -> None:
     """Refuse --window where no process recorded several, so that it changes nothing."""
-    from workbench.load._files.rank_names import SEVERAL_WINDOWS
+    from workbench._shared.kernel_kinds import SEVERAL_WINDOWS
 
     is_used = any(row["what"].startswith(SEVERAL_WINDOWS) for row in rows)
     if options["window"] is not None and not is_used:

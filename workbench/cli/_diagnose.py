@@ -214,8 +214,7 @@ def _not_read(quality: pd.DataFrame) -> list[str]:
 
 def _limits(quality: pd.DataFrame) -> list[str]:
     """Return which of several windows was read, and whose history begins late."""
-    from workbench.load._files.rank_names import SEVERAL_WINDOWS
-    from workbench.load._traces.memory.snapshot import OVERFLOWED
+    from workbench._shared.kernel_kinds import OVERFLOWED, SEVERAL_WINDOWS
 
     is_read = quality["finding"] != "skipped by design"
     rows = quality[is_read & quality["what"].str.startswith((SEVERAL_WINDOWS, OVERFLOWED))]

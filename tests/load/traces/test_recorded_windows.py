@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from tests.load.conftest import event, launched
 from tests.load.traces.xplane.xplane_files import add_line, space_class
 from workbench import load
+from workbench._shared.kernel_kinds import SEVERAL_WINDOWS
 from workbench.errors import LoadError
-from workbench.load._files.rank_names import SEVERAL_WINDOWS
 
 EPOCH_US = 1_700_000_000_000_000
 MOST_S = 60

@@ -9,6 +9,7 @@ from typing import Generic, Literal, NamedTuple, NoReturn, Protocol, TypeVar
 
 import numpy as np
 
+from workbench._shared.kernel_kinds import SEVERAL_WINDOWS
 from workbench.errors import LoadError
 from workbench.load._files.findings import Finding
 
@@ -18,7 +19,6 @@ NO_RANK_TOLD = "rank by the order of the files; not found in the metadata or the
 RankArgument = int | Mapping[str, int] | Sequence[int] | None
 # Which of several recordings of one rank, in order of time.
 Window = Literal["first", "last"] | int | None
-SEVERAL_WINDOWS = "one window of several that its process recorded"
 # HOST_PID.NS.pt.trace.json of PyTorch's handler, and plugins/profile/RUN/HOST.xplane.pb of JAX.
 _STAMP = re.compile(r"\.(\d{13,19})(?=\.pt\.trace\.json)|plugins/profile/([^/]+)/(?=[^/]+$)")
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from workbench._shared.kernel_kinds import OVERFLOWED
 from workbench._shared.profiler_steps import step_number
 from workbench.errors import LoadError
 from workbench.load._files.archive import Source
@@ -37,10 +38,6 @@ _ACTIONS = frozenset(
 )
 _IN_USE = ("active_allocated", *PENDING)
 _FLAG = "trace_alloc_overflowed"
-OVERFLOWED = (
-    "history that begins late: the recorder was full and overwrote its first actions, so an "
-    "earlier peak is not in it; record again with a larger max_entries"
-)
 _HOW = "record again with max_entries=100000, or look at the first device alone"
 
 
