@@ -74,7 +74,8 @@ class ProcessFinder:
                 hosts += distinct[np.argsort(first)].tolist()
             elif not hosts:
                 hosts += of_host[:1].tolist()
-        return list(dict.fromkeys(hosts))
+        # Rows of the profiler itself are of "Spans", "Traces" or nothing.
+        return [host for host in dict.fromkeys(hosts) if _DIGITS.search(self._texts[host])]
 
     def _owner(self, rows: Copied, hosts: Sequence[int], ids: IntArray) -> tuple[IntArray, bool]:
         """Return the process of each row, and whether one process follows the other.
