@@ -104,9 +104,9 @@ def test_a_kind_that_needs_an_option_does_not_stop_the_others(fleet_demo, tmp_pa
         "timestamp, index, power.draw [W]\n2026/01/12 08:00:00.000, 0, 500.00 W\n"
         "2026/01/12 08:00:01.000, 0, 500.00 W\n"
     )
-    result = run(tmp_path, code=1)
+    result = run(tmp_path, code=2)
     assert "Rank 6" in result.stdout
-    assert "not read: " in result.stderr
+    assert "error: no file could be read of the power logs" in result.stderr
     assert "--tz" in result.stderr
 
 

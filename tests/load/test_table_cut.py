@@ -162,7 +162,7 @@ def test_quality_of_a_list_names_the_files_where_a_kind_cannot_be_read(tmp_path)
     lengths.write_text("length\n512\n")
     power.write_text("timestamp, index, power.draw [W]\n2026/03/02 10:00:00.000, 0, 600 W\n")
     quality = load.quality([lengths, power])
-    lost = quality[quality["what"].str.contains("cannot be read as they are")].iloc[0]
+    lost = quality[quality["what"].str.contains("no file could be read of the")].iloc[0]
     assert lost["source"] == f"{lengths}, {power}"
 
 

@@ -129,10 +129,13 @@ def test_a_stopped_run_is_never_read_as_a_whole_one(recordings, tmp_path, monkey
     assert_same(log, load.power(folder))
 
 
-def test_tables_beside_other_files_are_refused_by_every_loader(stored, tmp_path):
+def test_tables_in_the_folder_of_a_job_are_read_as_a_set_or_refused(stored, tmp_path):
     # Read one by one, the states of a GPU would be taken for its power.
     shutil.copytree(stored["power logs"], tmp_path / "job" / "power")
-    for read in (load.power, load.fleet, load.bundle, load.job_log, load.traces):
+    whole = load.power(stored["power logs"])
+    for read in (load.fleet, load.bundle):
+        assert_same(whole, read(tmp_path / "job").power)
+    for read in (load.power, load.job_log, load.traces):
         with pytest.raises(LoadError, match=r"'workbench convert' stored; pass the folder"):
             read(tmp_path / "job")
     (tmp_path / "job" / "power" / "more.csv").write_text("time,power_w\n1,2\n")

@@ -466,6 +466,7 @@ def obfuscate(
 
 def _checked(file: Path, options: dict[str, Any]) -> dict[str, Any]:
     from workbench import load
+    from workbench.cli._diagnose import unread
     from workbench.load.kinds import told
 
     quality, error = None, None
@@ -473,6 +474,7 @@ def _checked(file: Path, options: dict[str, Any]) -> dict[str, Any]:
     try:
         kinds = {label: sorted(names) for label, names in told(file).kinds.items()}
         quality = load.quality(file, **options)
+        error = "; ".join(unread(quality)) or None
     except (WorkbenchError, OSError) as problem:
         error = say(str(problem))
     return {"path": str(file), "error": error, "kinds": kinds, "findings": records(quality)}
@@ -484,7 +486,6 @@ def _print_findings(result: dict[str, Any], harmless: Collection[str]) -> None:
 
     if result["error"]:
         tell(result["error"])
-        return
     rows = folded_findings(result["findings"])
     # Every file is listed, those without findings too: their kind is an answer.
     for source in dict.fromkeys([*(row["source"] for row in rows), *_unmentioned(result)]):

@@ -83,7 +83,7 @@ def diagnose(
 
     Whatever lies under the paths is recognized by its content; findings are printed with the most
     expensive first. Exit code 0 if nothing was found, 1 if there are findings, 2 if
-    nothing can be read or no rule has data.
+    nothing can be read, no rule has data, or no file of a kind that is there can be read.
 
     \b
     Examples:
@@ -96,9 +96,10 @@ def diagnose(
     options = options_of(tz, year, boot_time, node, unit, window)
     path = paths[0] if len(paths) == 1 else paths
     bundle, found = judged(path, options, least_time_share=min_cost / 100)
+    errors = unread(bundle.quality)
     if as_json:
-        print_json({"findings": records(found.findings), "rules": records(found.rules),
-                    "files": records(bundle.files),
+        print_json({"errors": errors, "findings": records(found.findings),
+                    "rules": records(found.rules), "files": records(bundle.files),
                     "is_synthetic": bundle.is_synthetic})  # fmt: skip
     elif markdown:
         typer.echo(_markdown(found, is_synthetic=bundle.is_synthetic))
@@ -109,6 +110,8 @@ def diagnose(
         _write_csv(tables, csv)
     if xlsx is not None:
         _write_xlsx(tables, xlsx)
+    if errors:
+        raise typer.Exit(IMPOSSIBLE)
     if len(found.findings):
         raise typer.Exit(LOOK)
     if (found.rules["state"] == "no data").all():
@@ -198,7 +201,9 @@ def _tell_of_quality(quality: pd.DataFrame | None, width: int) -> None:
 
 def _not_read(quality: pd.DataFrame) -> list[str]:
     """Return what could not be read, as a message each."""
-    rows = quality[quality["finding"] == "dropped"]
+    from workbench.tables.traces import UNREAD
+
+    rows = quality[(quality["finding"] == "dropped") & ~quality["what"].str.startswith(UNREAD)]
     # What is said of many files is said once.
     reasons = rows["what"].where(~rows["what"].str.startswith(_UNKNOWN), _UNKNOWN)
     told = [
@@ -209,7 +214,19 @@ def _not_read(quality: pd.DataFrame) -> list[str]:
     told = told[:_MOST_NOT_READ] + [f"and more for {more} other reasons: workbench check"] * (
         more > 0
     )
-    return [say(f"not read: {text}") for text in told]
+    # The exit code says that they are errors, also where much else was not read.
+    errors = [f"error: {text}" for text in unread(quality)]
+    return [*errors, *(say(f"not read: {text}") for text in told)]
+
+
+def unread(quality: pd.DataFrame | None) -> list[str]:
+    """Return what is wrong with each kind of data of which no file could be read."""
+    from workbench.tables.traces import UNREAD
+
+    if quality is None:
+        return []
+    texts = quality.loc[quality["finding"] == "dropped", "what"]
+    return [say(text) for text in texts if text.startswith(UNREAD)]
 
 
 def _limits(quality: pd.DataFrame) -> list[str]:
@@ -334,7 +351,8 @@ def compare(
     call. More runs, or a folder of them: one row per run, and the first run of a lasting change.
     Every difference has an interval; it is "changed" where chance does not explain it, corrected
     for the number of quantities compared, else "not resolvable". Exit code 0 if nothing changed, 1
-    if something did, 2 if the runs cannot be compared.
+    if something did, 2 if the runs cannot be compared, or no file of a kind that one holds can be
+    read.
 
     \b
     Examples:
@@ -362,7 +380,7 @@ def compare(
         lines = _comparison_lines(table, top)
     refuse_idle_window(runs.options, runs.told)
     if as_json:
-        print_json(answer)
+        print_json({**answer, "errors": runs.errors})
     else:
         for line in lines:
             typer.echo(plain(line))
@@ -377,8 +395,8 @@ def compare(
         )  # fmt: skip
         html.write_text(page, encoding="utf-8")
         tell(f"page in {html}")
-    if (table["verdict"] == "changed").any():
-        raise typer.Exit(LOOK)
+    if runs.errors or (table["verdict"] == "changed").any():
+        raise typer.Exit(IMPOSSIBLE if runs.errors else LOOK)
 
 
 class _Runs(Mapping[str, Any]):
@@ -394,6 +412,7 @@ class _Runs(Mapping[str, Any]):
         self.options = options
         self.is_synthetic = False
         self.told: list[dict[str, Any]] = []
+        self.errors: list[str] = []
 
     def __getitem__(self, name: str) -> Bundle:
         from workbench import load
@@ -401,6 +420,7 @@ class _Runs(Mapping[str, Any]):
         bundle = load.bundle(self.paths[name], **self.options)
         self.is_synthetic |= bundle.is_synthetic
         self.told += records(bundle.quality)
+        self.errors += unread(bundle.quality)
         for text in [] if bundle.quality is None else _not_read(bundle.quality):
             tell(text)
         for text in [] if bundle.quality is None else _limits(bundle.quality):

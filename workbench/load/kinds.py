@@ -7,7 +7,7 @@ door, the notebooks) asks this table.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Set
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -21,9 +21,9 @@ from workbench.load._failures.reader import failures
 from workbench.load._files.archive import Paths, Source, given_paths, shown, shown_all, survey
 from workbench.load._files.findings import Finding, listed
 from workbench.load._files.rank_names import Window
-from workbench.load._files.stored import stored_kind
+from workbench.load._files.stored import stored_sets
 from workbench.load._files.time import BootTime, Hosts, check_hosts, checked, host_of
-from workbench.load._files.wanted import LOGS_AND_INJECTIONS, appearance
+from workbench.load._files.wanted import LOGS_AND_INJECTIONS, STORED_SUFFIX, appearance
 from workbench.load._fleet.job_log import job_log
 from workbench.load._imbalance.document_lengths import document_lengths
 from workbench.load._imbalance.job_operations import job_operations
@@ -39,6 +39,8 @@ from workbench.load.kind_rules import Sample
 # A notebook only has to know which kinds there are, not all files of each.
 _LOOKED_AT_FILES = 200
 _HEAD_BYTES = 1 << 16
+_SET_BESIDE = "holds {} as stored tables, beside others that are read; pass this folder alone"
+_DAMAGED_SET = "holds stored tables that are damaged; run 'workbench convert' again"
 UNKNOWN = "is of an unrecognized kind"
 _OWN_TABLE = (
     "a table under names of its own is read in Python: load.power, load.failure_table and "
@@ -185,20 +187,24 @@ class Told:
         present = frozenset().union(*self.kinds.values())
         return tuple(name for name in NAMES if name in present)
 
+    def place(self, name: str, path: Paths) -> Paths:
+        """Return where a kind is read from: the path, or a folder of stored tables under it."""
+        own = (self.sources[label] for label, kinds in self.kinds.items() if name in kinds)
+        return next((source.path for source in own if _is_set(source)), path)
+
 
 def told(path: Paths, *, most_files: int | None = None) -> Told:
     """Return the kinds of data of every file under a path; only their beginnings are read.
 
     ``most_files`` are looked at, the first ones; None for all.
     """
-    if kind := stored_kind(path):
-        # A set of tables is read as one.
-        label = shown_all(path)
-        return Told({label: frozenset({kind})}, {label: Source(label, Path(str(path)))}, [], [])
+    sets = stored_sets(path)
     # Every file is asked once for all kinds, rather than once by the loader of each.
     try:
         files = survey(path, wanted=LOGS_AND_INJECTIONS)
     except LoadError as error:
+        if sets:
+            return _with_sets(Told({}, {}, [], []), sets)
         first, line, rest = str(error).partition("\n")
         # What is wrong with a file says itself what to do.
         if not first.endswith(" found"):
@@ -224,7 +230,32 @@ def told(path: Paths, *, most_files: int | None = None) -> Told:
                 (source.label, "dropped", reason, 1, appearance(sample.head, source.label))
             )
     sources = {source.label: source for source in files.sources}
-    return Told(kinds, sources, [remark.row for remark in files.remarks], unknown)
+    tables = {str(folder) for folder in sets}
+    remarks = [
+        remark.row for remark in files.remarks if str(Path(remark.source).parent) not in tables
+    ]
+    return _with_sets(Told(kinds, sources, remarks, unknown), sets)
+
+
+def _with_sets(files: Told, sets: Mapping[Path, str]) -> Told:
+    """Add folders of stored tables, each read as one; of a kind that files hold, those are read."""
+    kinds, sources, unknown = dict(files.kinds), dict(files.sources), list(files.unknown)
+    for folder, kind in sorted(sets.items(), key=lambda item: -_size_bytes(item[0])):
+        label, present = shown(folder), Told(kinds, sources, [], []).names
+        if kind and kind not in present:
+            kinds[label], sources[label] = frozenset({kind}), Source(label, folder)
+        else:
+            why = _SET_BESIDE.format(kind) if kind else _DAMAGED_SET
+            unknown.append((label, "dropped", why, 1, None))
+    return replace(files, kinds=kinds, sources=sources, unknown=unknown)
+
+
+def _is_set(source: Source) -> bool:
+    return not source.member and source.path.is_dir()
+
+
+def _size_bytes(folder: Path) -> int:
+    return sum(file.stat().st_size for file in folder.glob(f"*{STORED_SUFFIX}"))
 
 
 def kinds_of(path: str | Path, *, most_files: int | None = _LOOKED_AT_FILES) -> set[str]:
@@ -293,8 +324,8 @@ def _place(path: Path, told_of: Told, kind: Kind) -> Path | None:
     if kind.name not in told_of.names:
         return None
     files = [told_of.sources[label] for label, kinds in told_of.kinds.items() if kind.name in kinds]
-    if not kind.is_one_file:
-        return path
+    if not kind.is_one_file or _is_set(files[0]):
+        return Path(str(told_of.place(kind.name, path)))
     if len(files) > 1 or files[0].member:
         why = f"{len(files)} files of" if len(files) > 1 else "an archive with"
         msg = f"{shown(path)}: {why} {kind.name}; name one file, unpacked"

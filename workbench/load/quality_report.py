@@ -11,17 +11,18 @@ import pandas as pd
 from workbench._shared.rank_sets import MOST_RANKS
 from workbench.errors import LoadError
 from workbench.load._files.archive import Paths, given_paths, shown_all
-from workbench.load._files.findings import Finding, quality_frame
+from workbench.load._files.findings import Dropped, Finding, quality_frame
 from workbench.load._files.rank_names import Window
 from workbench.load._files.text import CUT_LINE, REST
 from workbench.load._files.time import BootTime, Hosts
+from workbench.load._files.wanted import STORED_SUFFIX
 from workbench.load._fleet.same_job import same_job
 from workbench.load._power.part import Unit
 from workbench.load._traces.rank_files import many_ranks, quality_of_ranks
 from workbench.load.kinds import Kind, Options, Told, kind_named, told, unfit
 from workbench.tables import QUALITY, SAYS_SYNTHETIC, FailureLog, Injections
+from workbench.tables.traces import UNREAD
 
-_NOT_CHECKED = "{} that cannot be read as they are"
 _PACKED = "is inside an archive, where only logs, traces and injections are read; unpack it"
 
 
@@ -74,10 +75,11 @@ def quality(  # noqa: PLR0913 - the entry point
     errors: list[LoadError] = []
     for name in files.names:
         try:
-            read[name], frames[name] = _read(kind_named(name), path, files, options, progress)
+            place = files.place(name, path)
+            read[name], frames[name] = _read(kind_named(name), place, files, options, progress)
         except LoadError as error:
             errors.append(error)
-            row = (shown_all(path), "dropped", f"{_NOT_CHECKED.format(name)}: {error}", 1, None)
+            row = (shown_all(path), "dropped", f"{UNREAD}{name}: {error}", 1, None)
             frames[name] = quality_frame([row])
     # One kind of several that cannot be read is a finding; if none can, there is no report.
     if len(errors) == len(files.names):
@@ -100,7 +102,9 @@ def joined(
         foreign = {label for label, kinds in files.kinds.items() if name not in kinds}
         # Files that nobody wants are reported once, by the survey of all kinds.
         foreign |= {row[0] for row in files.passed_over}
-        kept.append(frame[~(is_passed & frame["source"].isin(foreign))])
+        # Single tables of a stored set are spoken of as the set.
+        is_foreign = frame["source"].isin(foreign) | frame["source"].str.endswith(STORED_SUFFIX)
+        kept.append(frame[~(is_passed & is_foreign)])
     kept.append(quality_frame([*files.unknown, *files.passed_over, *more]))
     filled = [frame for frame in kept if len(frame)]
     if not filled:
@@ -121,12 +125,16 @@ def _read(
         loaded = kind.read(path, options, progress=progress)
         return loaded, loaded.quality
     rows: list[Finding] = []
+    dropped = Dropped()
     for label, kinds in files.kinds.items():
         if kind.name in kinds and files.sources[label].member:
             rows.append((label, "dropped", _PACKED, 1, None))
         elif kind.name in kinds:
-            rows += _noted(label, kind.read(files.sources[label].path, options), kind.name)
-    return None, quality_frame(rows)
+            with dropped.trying(label):
+                rows += _noted(label, kind.read(files.sources[label].path, options), kind.name)
+    if not rows:
+        dropped.raise_if_all()
+    return None, quality_frame([*rows, *dropped.rows])
 
 
 def _noted(label: str, loaded: Any, name: str) -> list[Finding]:

@@ -253,6 +253,8 @@ VISIBLE = table("""
 HARMLESS = ("read", "skipped by design", "noted")
 _LISTED_FINDINGS = 5
 SAYS_SYNTHETIC = "the file says that it is synthetic"
+# How a quality table says that a whole kind of data is lacking, which is an error to a command.
+UNREAD = "no file could be read of the "
 SAYS_OBFUSCATED = "the file says that it is obfuscated: times are scaled, names are made up"
 
 

@@ -81,7 +81,7 @@ def test_the_state_of_logs_beside_traces_is_told_or_why_not(fleet_demo):
     assert {name.split("/")[0] for name in read} == {"failures", "power", "steps.jsonl", "traces"}
     without = load.quality(fleet_demo, progress=False)
     unread = without.loc[without["source"] == str(fleet_demo), "what"]
-    assert unread.str.extract(r"^(\w+ logs) that cannot be read as they are")[0].tolist() == [
+    assert unread.str.extract(r"^no file could be read of the (\w+ logs)")[0].tolist() == [
         "power logs",
         "failure logs",
     ]

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 
 from workbench._shared.writing import write_whole
 from workbench.errors import LoadError
-from workbench.load._files.archive import Paths, shown
+from workbench.load._files.archive import Paths, given_paths, shown
 from workbench.load._files.wanted import STORED_SUFFIX
 from workbench.tables import (
     DOCUMENT_LENGTHS,
@@ -97,6 +97,21 @@ def stored_kind(path: Paths) -> str:
     """Return the kind of data whose stored tables a folder holds; '' for all other paths."""
     files = _stored_files(path)
     return str(_header(files[0])["kind"]) if files else ""
+
+
+def stored_sets(path: Paths) -> dict[Path, str]:
+    """Return every folder under a path, or that it is, that holds stored tables, and their kind.
+
+    The kind is '' where the tables are damaged.
+    """
+    result: dict[Path, str] = {}
+    for entry in map(Path, given_paths(path)):
+        for file in sorted(entry.rglob(f"[!.]*{STORED_SUFFIX}") if entry.is_dir() else ()):
+            try:
+                result.setdefault(file.parent, stored_kind(file.parent))
+            except LoadError:
+                result[file.parent] = ""
+    return result
 
 
 def stored_tables(path: Paths, kind: str) -> Any:

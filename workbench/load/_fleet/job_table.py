@@ -29,6 +29,7 @@ from workbench.load._fleet.job_part import (
     span_rows,
     whole_steps,
 )
+from workbench.load._traces.parquet import is_trace
 from workbench.tables import SAYS_SYNTHETIC
 
 NAME = "table of steps"
@@ -56,7 +57,9 @@ def has_named_columns(source: Source, head: bytes, columns: dict[str, str]) -> b
     if not head.startswith(PARQUET_MAGIC):
         return bool(columns) and looks_like(head, columns)
     with guarded(source.label):
-        return are_steps(parquet_schema(source).names, columns)
+        schema = parquet_schema(source)
+        # A stored trace has steps and times, too.
+        return not is_trace(schema) and are_steps(schema.names, columns)
 
 
 def are_steps(names: list[str], columns: dict[str, str] | None = None) -> bool:

@@ -31,6 +31,7 @@ from workbench.tables import (
     Fleet,
     Trace,
 )
+from workbench.tables.traces import UNREAD
 
 NOT_THERE = "no {} in what was given"
 _KINDS = {"power telemetry": "power logs", "job log": "job logs"}
@@ -126,7 +127,10 @@ def fleet(  # noqa: PLR0913 - the entry point
     if not with_traces:
         wanted = [name for name in wanted if name != "traces"]
     options = Options(tz, year, boot_time, node, unit, scope)
-    read: Row = {name: kind_named(name).read(path, options, progress=progress) for name in wanted}
+    read: Row = {
+        name: kind_named(name).read(files.place(name, path), options, progress=progress)
+        for name in wanted
+    }
     absent = [
         (shown_all(path), "noted", NOT_THERE.format(name), 1, None)
         for name, kind in _KINDS.items()
@@ -164,7 +168,7 @@ def bundle(  # noqa: PLR0913 - the entry point
     """Load whatever is under a path, one table or bundle of tables per kind of data.
 
     A kind that cannot be read (because ``tz`` is not given, say) is a row of ``quality``, and
-    the other kinds are loaded all the same.
+    the other kinds are loaded all the same; the commands take that row for an error.
 
     Parameters
     ----------
@@ -246,10 +250,11 @@ def _read(
             kind = kind_named(name)
             if name == "traces":
                 kind = replace(kind, door=partial(_traces, most_ranks=most_ranks))
-            read[field], notes = read_kind(path, files, kind, options, progress=progress)
+            place = files.place(name, path)
+            read[field], notes = read_kind(place, files, kind, options, progress=progress)
         except LoadError as error:
             errors.append(error)
-            remarks.append((shown_all(path), "dropped", f"{name}: {error}", 1, None))
+            remarks.append((shown_all(path), "dropped", f"{UNREAD}{name}: {error}", 1, None))
             continue
         remarks += notes
         if hasattr(read[field], "quality"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import io
 import json
+import re
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import fields
 from pathlib import Path
@@ -20,6 +21,9 @@ from workbench import tables
 from workbench._shared.kernel_kinds import KINDS
 from workbench._shared.writing import write_whole
 from workbench.errors import LoadError, TableError
+from workbench.load._files.archive import Source
+from workbench.load._files.findings import guarded
+from workbench.load._files.tables import parquet_schema
 from workbench.load._traces.selection import (
     Columns,
     Kept,
@@ -37,6 +41,7 @@ VERSION = 1
 # Key in the metadata of the Parquet file under which the other tables are.
 _KEY = b"workbench"
 _MAGIC = b"PAR1"
+NO_TRACE = "is Parquet, but no trace of the workbench; write one with 'workbench convert'"
 _READERS, _ROWS_WORTH_A_THREAD = 2, 100_000
 _TABLES = {field.name: getattr(tables, field.name.upper()) for field in fields(Trace)}
 
@@ -50,6 +55,18 @@ def is_trace(schema: pa.Schema) -> bool:
     return _KEY in (schema.metadata or {})
 
 
+def is_stored(source: Source) -> bool:
+    """Return whether a Parquet file is a trace by its schema; LoadError if that is damaged."""
+    with guarded(source.label, "Parquet"):
+        return is_trace(parquet_schema(source))
+
+
+def sources_of(path: Path) -> set[str]:
+    """Return the names of the files that a stored trace was made from, without their folders."""
+    ranks = header(path)[1]["ranks"]
+    return {re.split(r"[/\\!]", str(label))[-1] for label in ranks["source"].dropna()}
+
+
 def parquet(path: str | Path, steps: Steps = None, columns: Columns = None) -> Trace:
     try:
         kept = None if steps is None else _rows_within(path, steps)
@@ -57,9 +74,7 @@ def parquet(path: str | Path, steps: Steps = None, columns: Columns = None) -> T
     except FileNotFoundError:
         raise
     except KeyError:
-        msg = (
-            f"{path}: is Parquet, but no trace of the workbench; write one with 'workbench convert'"
-        )
+        msg = f"{path}: {NO_TRACE}"
         raise LoadError(msg) from None
     except (pa.ArrowException, OSError) as error:
         msg = f"{path}: cannot be read as Parquet ({error}); convert the trace again"

@@ -89,7 +89,9 @@ PROFILES = {
     "ascend": ascend.ascend,
 }  # fmt: skip
 # Databases of several tools begin alike; these are opened to be sure.
-_OPENED = {"nsight": nsight.is_export, "rocpd": rocpd.is_rocpd}
+_OPENED = {
+    "nsight": nsight.is_export, "rocpd": rocpd.is_rocpd, "parquet": parquet.is_stored,
+}  # fmt: skip
 _GRAPHS = {"chakra": chakra.chakra, "execution trace": execution_trace.execution_trace}
 
 # How fast one process reads content, unpacks that of packed files, and opens files.
@@ -106,6 +108,7 @@ _FORM = re.compile(r"\.(?:db|json|pftrace)(?:\.\w{2,4})?$", re.IGNORECASE)
 _RPD = re.compile(rb'\s*(?:\{\s*"traceEvents"\s*:\s*)?\[\s*\{\s*\}\s*,')
 # As PyTorch names the collectives that its backends without streams run.
 _CPU_BACKENDS = ("gloo:", "mpi:", "ucc:")
+_UNKNOWN = "is in an unrecognized format"
 _UTF16 = "is UTF-16, no trace is; convert it: iconv -f UTF-16 -t UTF-8"
 
 
@@ -226,8 +229,9 @@ def by_format(
                 sources.setdefault(name, []).append(source)
             else:
                 head = source.head()
-                reason = _UTF16 if is_utf16(head) else "is in an unrecognized format"
-                seen = None if is_utf16(head) else appearance(head, source.label)
+                reason = parquet.NO_TRACE if parquet.looks_like(head, source.label) else _UNKNOWN
+                reason = _UTF16 if is_utf16(head) else reason
+                seen = appearance(head, source.label) if reason == _UNKNOWN else None
                 findings.append((source.label, "dropped", reason, 1, seen))
     if not sources:
         if not findings:
@@ -239,6 +243,7 @@ def by_format(
         left = sources.pop("xprof json", [])
         findings += [(source.label, "skipped by design", same, 1, None) for source in left]
     findings += _without_twins(sources)
+    findings += _without_stored_twins(sources, dropped)
     # A profile and the execution trace of its run belong together; no other pair does.
     profiles = sources.keys() & {"kineto", *PROFILES}
     is_mixed = len(profiles) > 1 or len(sources.keys() - profiles) > 1
@@ -262,6 +267,23 @@ def _without_twins(sources: dict[str, list[Source]]) -> list[Finding]:
             else:
                 same = f"the same recording as {first}, which is read"
                 findings.append((source.label, "skipped by design", same, 1, None))
+    return findings
+
+
+def _without_stored_twins(sources: dict[str, list[Source]], dropped: Dropped) -> list[Finding]:
+    """Leave out what was converted from traces that lie beside it, by the names of their files."""
+    originals = {short(source.label) for name in sources.keys() - {"parquet"}
+                 for source in sources[name]}  # fmt: skip
+    findings: list[Finding] = []
+    for source in sources.pop("parquet", []):
+        is_twin = False
+        with dropped.trying(source.label):
+            is_twin = bool(originals) and parquet.sources_of(source.path) <= originals
+        if is_twin:
+            same = "was converted from traces beside it, which are read"
+            findings.append((source.label, "skipped by design", same, 1, None))
+        else:
+            sources.setdefault("parquet", []).append(source)
     return findings
 
 
