@@ -56,6 +56,7 @@ EXPECTED = {
     "low power": Expected("odd_gpu", 0.15, (0.02, 0.5)),
     "power swing": Expected("power_swing", 0.1, (0.02, 0.5)),
     "idle GPU": Expected("idle_gpus", 0.05),
+    "unused GPU": Expected("unused_gpu", 0.6, (0.1, 1.0)),
     "silent meter": Expected("telemetry_gaps", 0.1, (0.02, 0.5)),
     "pipeline: slow worker": Expected("slow_workers"),
     "pipeline: last stage": Expected("last_stage"),

@@ -8,8 +8,10 @@ from functools import cached_property
 import numpy as np
 import pandas as pd
 
+from workbench._shared.numbers import significant
 from workbench.analyze._lib.finding_rules import Finding, rows_of, rule
 from workbench.analyze._power.capping import capped_share, capping_cost, capping_events
+from workbench.analyze._power.energy import energy
 from workbench.analyze._power.grid import power_grid, power_totals
 from workbench.tables import POWER_TOTALS, Bundle, JobLog, PowerLog
 
@@ -245,8 +247,8 @@ def idle_gpus(
     if is_idle.sum() < fewest_readings:
         return
     periods = metered.gpus.assign(entity=metered.gpus["entity"].astype(str)).set_index("entity")
-    energy = joined["power_w"] * joined["entity"].map(periods["period_s"])
-    share = float(energy[is_idle].sum() / energy.sum())
+    drawn = joined["power_w"] * joined["entity"].map(periods["period_s"])
+    share = float(drawn[is_idle].sum() / drawn.sum())
     if share < least_share:
         return
     gpus = joined.loc[is_idle, "entity"].value_counts()
@@ -254,13 +256,54 @@ def idle_gpus(
         f"{share:.0%} of the GPU energy is drawn by GPUs without work, at "
         f"{joined.loc[is_idle, 'power_w'].median():.0f} W each",
         where=f"{is_idle.mean():.0%} of the readings; most on {_named(gpus.index, 3)}",
-        cost=float(energy[is_idle].sum()) / 3.6e6,
+        cost=float(drawn[is_idle].sum()) / 3.6e6,
         cost_unit="kWh",
         cost_basis="power times period over readings with no utilisation",
         confidence="high",
         doubt="includes spares, start and restarts",
         evidence="analyze.energy, analyze.energy_waste (notebooks 06 and 07)",
         next_step="release spare nodes, or let them sleep; shorten restarts",
+    )
+
+
+@rule(Metered, reference=_POLCA)
+def unused_gpu(
+    metered: Metered, *, most_busy_share: float = 0.02, least_gap_share: float = 0.5,
+    most_power_share: float = 0.35, fewest_readings: float = 10,
+) -> Iterator[Finding]:  # fmt: skip
+    """A GPU has no work while the others work."""
+    names = ["time_ns", "entity", "busy_share"]
+    power = metered.log.power[metered.log.power["entity"].isin(metered.gpus["entity"])]
+    power = power.assign(entity=power["entity"].astype(str)).dropna(subset=["power_w"])
+    states = metered.log.states[names].assign(entity=metered.log.states["entity"].astype(str))
+    joined = power.merge(states, on=names[:2], how="left")
+    # Where no utilization is recorded, a GPU at work draws about as much as the others do.
+    at_work_w = joined.groupby("entity")["power_w"].quantile(0.9).median()
+    is_low = joined["power_w"] < most_power_share * at_work_w
+    is_idle = (joined["busy_share"] <= most_busy_share).where(joined["busy_share"].notna(), is_low)
+    counts = is_idle.groupby(joined["entity"]).agg(["sum", "count"])
+    counts = counts[counts["count"] >= fewest_readings]
+    if len(counts) < 2:
+        return
+    share = (counts["sum"] / counts["count"]).to_numpy(dtype="float64")
+    others = np.array([np.median(np.delete(share, at)) for at in range(len(share))])
+    unused = counts[share - others >= least_gap_share]
+    if unused.empty:
+        return
+    periods = metered.gpus.assign(entity=metered.gpus["entity"].astype(str)).set_index("entity")
+    hours = float((unused["sum"] * periods["period_s"].reindex(unused.index)).sum()) / 3600
+    yield Finding(
+        f"{len(unused)} of {len(counts)} GPUs {'has' if len(unused) == 1 else 'have'} no work for "
+        f"{(unused['sum'] / unused['count']).median():.0%} of the time, while the others work",
+        where=_named(unused.sort_values("sum", ascending=False).index),
+        cost=hours,
+        cost_unit="GPU h",
+        cost_basis="readings without work times their period",
+        time_share=min(float(unused["sum"].sum() / counts["count"].sum()), 1.0),
+        confidence="high" if joined["busy_share"].notna().any() else "medium",
+        doubt="it may be a spare, or of another job",
+        evidence="load.power(...).states, plot.energy (notebook 06)",
+        next_step="check that a rank of the job runs on it, and that the scheduler gave it",
     )
 
 
@@ -338,12 +381,15 @@ def telemetry_gaps(
     if silent.empty:
         return
     worst = silent.sort_values("lacking", ascending=False)
+    chosen = metered.log.power[metered.log.power["entity"].isin(silent["entity"])]
+    drawn = energy(chosen)[["energy_j", "bridged_j"]].sum() / 3.6e6
     yield Finding(
         f"{len(silent)} of {len(entities)} meters {'is' if len(silent) == 1 else 'are'} silent "
         f"for up to {worst['lacking'].iloc[0]:.0%} of the time",
         where=_named(worst["entity"]),
         confidence="high",
-        doubt="sums and energies lack that time",
+        doubt=f"sums and energies lack that time: {significant(drawn.iloc[0])} kWh as recorded, "
+        f"{significant(drawn.sum())} kWh if power went straight on in the gaps",
         evidence="analyze.energy, plot.energy (notebook 06)",
         next_step="look at what happened to these hosts then; raise the rate of the collector",
     )

@@ -269,7 +269,7 @@ def header_of(head: bytes) -> list[str]:
     """Return the names in the first line of a CSV file that is not a comment; none for JSON."""
     for line in head.decode(errors="replace").removeprefix("\ufeff").split("\n"):
         text = line.strip()
-        if text and not text.startswith("#"):
+        if text and not text.startswith(("#", "sep=", '"sep=')):
             return [] if text[0] in "{[" else _text_tables_cells(text) or []
     return []
 

@@ -15,8 +15,10 @@ from workbench._shared.metered_twice import read_alike, sides_of_one
 from workbench.load._files.findings import Finding, Findings, quality_frame
 from workbench.load._power.formats import mlperf as mlperf_power
 from workbench.load._power.formats import ptdaemon
+from workbench.load._power.formats.codecarbon import TASKS
 from workbench.load._power.joins import entity_table, final_names
 from workbench.load._power.part import PowerPart
+from workbench.load._power.plausible import without_stuck, zeros_at_work
 from workbench.load._power.rows import (
     SECOND,
     Rows,
@@ -47,6 +49,8 @@ def assembled(contents: Sequence[PowerPart], passed_over: Sequence[Finding] = ()
     counters, counted = _together(of_counters, names, sources, findings)
     counting = sources[int(counted[0])] if len(counted) else ""
     findings += without_slips(counters, counting)
+    counters, stuck = without_stuck(counters, readings, counting)
+    findings += [*stuck, *zeros_at_work(readings, contents, names)]
     derived, more = _derived(counters, readings, counting)
     methods = dict.fromkeys((derived.names[code] for code in np.unique(derived.codes)), "counter")
     findings += more
@@ -70,6 +74,7 @@ def _ordered(content: PowerPart) -> Rows:
     clean_values(rows, content.entities, content.findings)
     rows = in_order(rows, content.findings)
     tell_of_rhythm(rows, content.findings)
+    tell_of_cut(rows, content.findings)
     return rows
 
 
@@ -151,6 +156,7 @@ def _frame(rows: Rows, value: str, entities: pd.Series) -> pd.DataFrame:
 _RESET = "counters of energy that fell (a reset); no power across it"
 _DERIVED = "powers between updates of counters of energy"
 _LOW = "readings of counters of energy far below those around them"
+_TOUCHING_NS = 1_000
 _BLANK = "readings of counters of energy without a value"
 
 
@@ -207,7 +213,9 @@ def _outliers(rows: Rows) -> np.ndarray:
         return result
     before, low, after = rows.numbers[:-2], rows.numbers[1:-1], rows.numbers[2:]
     row = (rows.codes[:-2] == rows.codes[1:-1]) & (rows.codes[1:-1] == rows.codes[2:])
-    candidate = row & (low < before) & (after > before)
+    # Windows that touch begin at zero right behind the end of the one before.
+    is_apart = np.diff(rows.time_ns)[:-1] > _TOUCHING_NS
+    candidate = row & (low < before) & (after > before) & is_apart
     if not candidate.any():
         return result
     seconds = rows.time_ns / SECOND
@@ -216,7 +224,7 @@ def _outliers(rows: Rows) -> np.ndarray:
         code = int(rows.codes[at])
         if code not in usual:
             own = rows.codes == code
-            rates = np.diff(rows.numbers[own]) / np.diff(seconds[own])
+            rates = np.diff(rows.numbers[own]) / (np.diff(rows.time_ns[own]) / SECOND)
             usual[code] = float(np.median(rates[rates > 0]))
         if_slip = (after[at] - before[at]) / (seconds[at + 2] - seconds[at])
         if_reset = (after[at] - low[at]) / (seconds[at + 2] - seconds[at + 1])
@@ -237,6 +245,7 @@ _NESTED = (
     ("gpu", "cpu", "memory"), ("module",), ("node_dc",), ("node_ac", "switch"), ("rack",),
     ("row", "pdu", "panel"), ("switchboard",), ("msb",), ("utility", "facility"),
 )  # fmt: skip
+_TASKS = "tasks of a run that is loaded, too; their energy is in that of the run: sum one of them"
 _TWICE = (
     "entities that bear one name and rise and fall together: the AC and the DC side of one host? "
     "their sum counts it twice"
@@ -264,6 +273,7 @@ def doubts(
         *_copies(contents, names, tables),
         *_benchmark_runs(contents, tables),
         *_mixed(entities),
+        *_tasks_of_runs(entities),
         *_by_file(entities[entities["clock"].eq("own")], "noted", _OWN),
         *_odd_clocks(entities),
         *_stuck(readings, entities),
@@ -337,6 +347,13 @@ def _mixed(entities: pd.DataFrame) -> Iterator[Finding]:
         yield source, "noted", _MIXED.format(listed), len(entities), None
 
 
+def _tasks_of_runs(entities: pd.DataFrame) -> Iterator[Finding]:
+    """Flag programs of which the run and its tasks are loaded, as CodeCarbon writes both."""
+    runs = entities["entity"].str.replace(TASKS, "/", regex=False)
+    twice = entities[runs.ne(entities["entity"]) & runs.isin(entities["entity"])]
+    yield from _by_file(twice, "suspicious", _TASKS)
+
+
 def _odd_clocks(entities: pd.DataFrame) -> Iterator[Finding]:
     """Flag times that cannot be right, or are far from those of the others."""
     timed = entities[entities["clock"].eq("epoch") & entities["first_ns"].notna()]
@@ -349,6 +366,11 @@ def _odd_clocks(entities: pd.DataFrame) -> Iterator[Finding]:
     middle = float(((first + last) / 2).median())
     span = float((last - first).median())
     centre = (first + last) / 2
+    # Logs of one job that begin together end together.
+    is_together = (first - first.median()).abs() < 0.05 * span
+    is_short = is_together & (last.median() - last > 0.1 * span) & ~is_early
+    if is_together.mean() > 0.5 and 0 < is_short.sum() < len(timed) / 2:
+        yield from _by_file(timed[is_short], "suspicious", _SHORT)
     is_apart = (first > middle + span + SECOND) | (last < middle - span - SECOND)
     is_apart &= (centre - middle).abs() > 600 * SECOND
     if 0 < is_apart.sum() < len(timed) / 2:
@@ -392,10 +414,33 @@ def _by_file(span: pd.DataFrame, finding: str, text: str) -> list[Finding]:
 _LONG_PERIODS = 3.0
 _FEWEST_STEPS = 5
 _SLACK = 0.5
+# Readings of one poll are this much of a period apart, at most.
+_SAME_POLL = 0.1
+_CUT_POLL = "things that the last poll lacks: the log was cut, or its writer stopped"
+_SHORT = "entities whose readings end before those of most: was the log cut, or did the host stop?"
 _IRREGULAR_SHARE = 0.1
 _LOST_SHARE = 0.01
 # A clock that was never set starts at 1970.
 _EARLIEST_NS = 946_684_800 * SECOND  # 2000-01-01
+
+
+def tell_of_cut(rows: Rows, findings: Findings) -> None:
+    """Tell where things that are read together lack the last of their readings."""
+    spans = [rows.time_ns[span] for _, span in rows.slices()]
+    counts = np.array([len(own) for own in spans])
+    if len(spans) < 2 or counts.max() < _FEWEST_STEPS or counts.max() - counts.min() != 1:
+        return
+    first, last = (np.array([own[at] for own in spans]) for at in (0, -1))
+    period = float(np.median(np.diff(spans[int(counts.argmax())])))
+    lag = last.max() - last
+    is_behind = counts < counts.max()
+    # Things of different phases end apart, too, but begin apart as well.
+    together = (
+        np.ptp(first) < _SAME_POLL * period and not (lag[~is_behind] > _SAME_POLL * period).any()
+    )
+    if together and (np.abs(lag[is_behind] - period) < _SAME_POLL * period).all():
+        names = [name for name, _ in rows.slices()]
+        findings.add("truncated", _CUT_POLL, int(is_behind.sum()), names[int(is_behind.argmax())])
 
 
 def tell_of_rhythm(rows: Rows, findings: Findings) -> None:

@@ -272,6 +272,7 @@ def number_of(value: object) -> float | None:
 
 _S_NS = 1_000_000_000
 _NOTED = "windows; the mean of each stands at its start and at its end, its energy in the counters"
+_MOST_PIECES = 1000
 
 
 def readings_of_windows(
@@ -280,8 +281,9 @@ def readings_of_windows(
     """Turn windows into readings and counters, and give the windows that were taken.
 
     The mean of a window is given at its start and at its end, so that the area between is its
-    energy; what was drawn between two windows is not known. As a counter, each window starts
-    at zero. Of windows that overlap for one entity the earlier, and then the longer, is taken.
+    energy, and in between where windows of one entity are of unequal length; what was drawn
+    between two windows is not known. As a counter, each window starts at zero. Of windows that
+    overlap for one entity the earlier, and then the longer, is taken.
 
     Parameters
     ----------
@@ -294,16 +296,21 @@ def readings_of_windows(
     _tell(windows[~is_long], findings, "dropped", "windows without a duration")
     chosen = _without_overlap(windows[is_long], findings)
     findings.add("noted", _NOTED, len(chosen))
-    spent_s = (chosen["end_ns"] - chosen["start_ns"]) / _S_NS
-    watts = chosen["energy_j"] / spent_s
-    twice = chosen.index.repeat(2)
-    is_end = np.tile([False, True], len(chosen))
-    time_ns = np.where(is_end, chosen["end_ns"].loc[twice], chosen["start_ns"].loc[twice])
-    joined = chosen.loc[twice, ["entity", "line"]].reset_index(drop=True)
-    joined.insert(0, "time_ns", time_ns.astype(np.int64))
-    energy = np.where(is_end, chosen["energy_j"].loc[twice], 0.0)
-    energy = np.where(np.isnan(chosen["energy_j"].loc[twice]), np.nan, energy)
-    readings = joined.assign(power_w=watts.loc[twice].to_numpy())
+    spent_ns = chosen["end_ns"] - chosen["start_ns"]
+    watts = chosen["energy_j"] / (spent_ns / _S_NS)
+    # A window many times as long as the others would look like a pause between two readings.
+    shortest = spent_ns.groupby(chosen["entity"]).transform("min")
+    longest = spent_ns.groupby(chosen["entity"]).transform("max")
+    pieces = (spent_ns / shortest.clip(lower=longest / _MOST_PIECES)).round().clip(lower=1)
+    pieces = pieces.where(longest > 2 * shortest, 1).astype("int64")
+    rows = chosen.index.repeat(pieces + 1)
+    part = pd.Series(np.arange(len(rows))).groupby(np.repeat(np.arange(len(chosen)), pieces + 1))
+    share = part.cumcount().to_numpy() / np.repeat(pieces.to_numpy(), pieces + 1)
+    into_ns = np.rint(share * spent_ns.loc[rows].to_numpy()).astype(np.int64)
+    joined = chosen.loc[rows, ["entity", "line"]].reset_index(drop=True)
+    joined.insert(0, "time_ns", chosen["start_ns"].loc[rows].to_numpy() + into_ns)
+    energy = share * chosen["energy_j"].loc[rows].to_numpy()
+    readings = joined.assign(power_w=watts.loc[rows].to_numpy())
     return readings, joined.assign(energy_j=energy), chosen
 
 

@@ -73,8 +73,10 @@ def _bars(ranked: pd.DataFrame) -> go.Figure:
             name=f"{percent(_KNOWN)} of the time known, or more" if is_whole else "less known",
             marker=fill("neutral" if is_whole else "unknown", bars=len(ranked)),
             text=[
-                f" {digits(value / scale)}" + ("" if is_whole else f", {percent(share)} known")
-                for value, share in zip(own["energy_j"], own["covered_share"], strict=True)
+                f" {digits(row.energy_j / scale)}" + ("" if is_whole else
+                f", {digits((row.energy_j + row.bridged_j) / scale)} with gaps bridged, "
+                f"{percent(row.covered_share)} known")
+                for row in own.itertuples()
             ],
             textposition="outside", cliponaxis=False,
             hovertext=[label(name, 80) for name in own["entity"]],
@@ -130,15 +132,23 @@ def _notes(energy: pd.DataFrame) -> list[str]:
     return notes
 
 
+def _recorded(total_j: float, bridged_j: float) -> str:
+    """Write an energy, and what it is with its gaps bridged where that is more."""
+    if not bridged_j > (1 - _KNOWN) * total_j:
+        return joules(total_j)
+    return f"{joules(total_j)} as recorded, {joules(total_j + bridged_j)} with gaps bridged"
+
+
 def _claim(ranked: pd.DataFrame) -> str:
-    total, first = float(ranked["energy_j"].sum()), ranked.iloc[0]
+    first = ranked.iloc[0]
+    total = _recorded(float(ranked["energy_j"].sum()), float(ranked["bridged_j"].sum()))
     if len(ranked) == 1:
-        return f"{label(first['entity'], 40)} took {joules(total)}"
+        return f"{label(first['entity'], 40)} took {total}"
     middle = float(ranked["energy_j"].median())
     more = (
         f", {100 * (first['energy_j'] / middle - 1):.1f} % above the median" if middle > 0 else ""
     )
     return (
-        f"{len(ranked):,} meters took {joules(total)}; most of all, "
+        f"{len(ranked):,} meters took {total}; most of all, "
         f"{label(first['entity'], 30)} with {joules(first['energy_j'])}{more}"
     )

@@ -51,7 +51,8 @@ TROUBLES: Mapping[str, tuple[str, ...]] = {
 
 The strength of a trouble is its cost as a share of the healthy job, but for these: a wrong clock,
 its offset as a share of the step; throttling and a silent meter, the share of readings; low power,
-the share that a GPU lacks; a power swing, its share of the mean; an idle GPU, the share of energy.
+the share that a GPU lacks; a power swing, its share of the mean; an idle GPU, the share of energy;
+an unused GPU, the share of its time.
 """
 
 
@@ -180,9 +181,9 @@ def _logged_row(
         where = {"interruption": logged.node, "power cap": metered.gpu}.get(name, "")
         unit = "s of the job"
         return _row(name, size, cost / logged.run_s, where=where, cost=cost, cost_unit=unit)
-    cost_unit = {"power swing": "kW", "idle GPU": "kWh"}.get(name, "")
+    cost_unit = {"power swing": "kW", "idle GPU": "kWh", "unused GPU": "GPU h"}.get(name, "")
     # Several GPUs may be idle, and all swing.
-    where = "" if cost_unit else metered.gpu
+    where = "" if cost_unit in ("kW", "kWh") else metered.gpu
     if not cost_unit:
         return _row(name, size, metered.costs.get(name, size), where=where)
     return _row(name, size, size, where=where, cost=metered.costs[name], cost_unit=cost_unit)

@@ -33,7 +33,10 @@ LOG_TROUBLES = (
     "interruption",
 )  # fmt: skip
 
-POWER_TROUBLES = ("power cap", "throttling", "low power", "power swing", "idle GPU", "silent meter")
+_IDLE_W = 90.0
+POWER_TROUBLES = (
+    "power cap", "throttling", "low power", "power swing", "idle GPU", "silent meter", "unused GPU",
+)  # fmt: skip
 _START_NS = 1_768_204_800 * SECOND
 _STEPS, _FIRST_CAPPED, _CAPPED = 240, 90, 80
 _LIMIT_W, _CLOCK_MHZ, _POWER_CAP, _THERMAL = 700.0, 1_830.0, 0x4, 0x20
@@ -241,6 +244,11 @@ def _hit(
         costs["idle GPU"] = (
             _idle(watts, busy, troubles["idle GPU"], hit) * (time[1] - time[0]) / 3.6e6
         )
+    if "unused GPU" in troubles:
+        first = int(random.integers(len(time)))
+        idle = np.roll(np.arange(len(time)), -first)[: round(troubles["unused GPU"] * len(time))]
+        watts[hit, idle], busy[hit, idle] = _IDLE_W, 0.0
+        costs["unused GPU"] = len(idle) * float(time[1] - time[0]) / 3600
     return costs
 
 
@@ -254,10 +262,10 @@ def _idle(watts: Floats, busy: Floats, share: float, hit: int) -> float:
     """Take the work from whole GPUs and a part of one until idle energy is that share [W]."""
     # GPUs that idle at 90 W give share = 90 n / (90 n + w (all - n)) of the energy.
     mean, cells = float(watts.mean()), watts.size
-    count = round(share * mean * cells / (90 + share * (mean - 90)))
+    count = round(share * mean * cells / (_IDLE_W + share * (mean - _IDLE_W)))
     flat = np.roll(np.arange(cells), -hit * watts.shape[1])[:count]
-    watts.ravel()[flat], busy.ravel()[flat] = 90.0, 0.0
-    return 90.0 * count
+    watts.ravel()[flat], busy.ravel()[flat] = _IDLE_W, 0.0
+    return _IDLE_W * count
 
 
 def _gpu(number: int) -> str:

@@ -13,7 +13,13 @@ import pandas as pd
 from workbench.load._files.archive import Source
 from workbench.load._files.findings import Findings
 from workbench.load._power.formats.prometheus_metrics import PREFERRED
-from workbench.load._power.formats.repeated_tables import Chunk, Numbers, Objects, chunks_of
+from workbench.load._power.formats.repeated_tables import (
+    Chunk,
+    Numbers,
+    Objects,
+    chunks_of,
+    is_absent,
+)
 from workbench.load._power.part import NO_TIME, PowerOptions, PowerPart, plain_name
 from workbench.load._power.stamps import Gathered, paged_documents
 
@@ -122,17 +128,27 @@ def _is_repeated(chunk: Chunk, findings: Findings) -> npt.NDArray[np.bool_]:
 
 def _add_chunk(chunk: Chunk, gpus: Objects, gathered: Gathered) -> None:
     numbers = Numbers(gathered.findings)
-    kind = next((k for k in PREFERRED[gathered.options.reading] if k in chunk.cells), "")
+    order = PREFERRED[gathered.options.reading]
+    powers = {kind: chunk.numbers(kind, numbers) for kind in order if kind in chunk.cells}
     codes, unique = pd.factorize(gpus)
+    # Of two columns of powers a product fills one; the other says N/A.
+    has_power = {kind: np.bincount(codes[~np.isnan(watts)], minlength=len(unique)) > 0
+                 for kind, watts in powers.items()}  # fmt: skip
+    kinds = [
+        next((kind for kind in powers if has_power[kind][code]), next(iter(powers), ""))
+        for code in range(len(unique))
+    ]
     models = chunk.cells.get("model")
     first = np.unique(codes, return_index=True)[1]
     names = [
         _known(gathered, gpu, kind, None if models is None else models[at])
-        for gpu, at in zip(unique, first, strict=True)
+        for gpu, kind, at in zip(unique, kinds, first, strict=True)
     ]
     where = (names, codes, chunk.times(gathered.stamps, gpus), chunk.lines)
-    if kind:
-        gathered.readings.add_table(*where, [chunk.numbers(kind, numbers)])
+    if powers:
+        taken = np.array(kinds, dtype=object)[codes]
+        watts = np.select([taken == kind for kind in powers], list(powers.values()), np.nan)
+        gathered.readings.add_table(*where, [watts])
     if role := next((role for role in _ENERGIES if role in chunk.cells), ""):
         counted = chunk.numbers(role, numbers, _UNITS.get(role, ""))
         if role == "counts":
@@ -190,7 +206,11 @@ def _read_json(source: Source, gathered: Gathered) -> None:
     for line, document, page in paged_documents(source, stamps, findings):
         result = False
         for gpu, metrics, outer in _gpus(document):
-            flat = dict(_flat(metrics))
+            flat: dict[str, Any] = {}
+            for role, value in _flat(metrics):
+                # Releases name one power in two ways, and fill one of them.
+                if role not in flat or not is_absent(value):
+                    flat[role] = value
             if _POWERS & set(flat):
                 result = True
                 time = flat.pop("time", outer)

@@ -92,6 +92,7 @@ class _Log:
     owners: dict[_Owner, int] = field(default_factory=dict)
     efficiency: float | None = None
     total: str = ""
+    open_spans: int = 0
     others: int = 0
 
     def take(self, first_line: int, block: bytes) -> None:
@@ -156,7 +157,11 @@ class _Log:
             self.watts.append([np.nan if value is None else value])
             self.lines.append([entry.line])
             self.codes.append([self._owner(entry.metadata, is_estimate=is_estimate)])
-        elif entry.key not in _MARKS:
+        elif entry.key in _MARKS:
+            self.open_spans += {"power_measurement_start": 1, "power_measurement_stop": -1}.get(
+                entry.key, 0
+            )
+        else:
             self.others += 1
             self.findings.add("skipped by design", "lines on other things than power", 1, where)
 
@@ -203,6 +208,9 @@ class _Log:
         return NoPowerError(f"{label}: no line of MLPerf's logger in it is a reading of power")
 
     def _tell(self, readings: pd.DataFrame, entities: dict[str, Row]) -> None:
+        text = "a measurement that does not end: the log was cut, or its writer stopped"
+        last = f"line {int(readings['line'].iloc[-1]):,}"
+        self.findings.add("truncated", text, max(self.open_spans, 0), last)
         scopes = readings["entity"].map({name: facts["scope"] for name, facts in entities.items()})
         text = 'readings that do not say whether they are AC or DC; scope="node_ac" would'
         self.findings.add("noted", text, int((scopes == "unknown").sum()))

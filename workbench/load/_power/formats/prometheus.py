@@ -39,6 +39,7 @@ from workbench.load._power.part import (
     plain_name,
     said,
 )
+from workbench.load._power.quantities import is_other_quantity
 from workbench.load._power.stamps import Gathered, Page, Stamps, stamp_line
 
 NAME = "metrics of Prometheus"
@@ -134,6 +135,8 @@ def _meaning(series: Series, options: PowerOptions, findings: Findings) -> Meani
             "what its values are; pass unit='W' if they are watts, or query the metric itself"
         )
         raise LoadError(msg)
+    if is_other_quantity(series.labels.get("name", "")):
+        return None
     is_gpu = any(series.labels.get(label) for label in ("gpu", "gpu_id", "UUID", "uuid"))
     scope = options.scope or ("gpu" if is_gpu else "unknown")
     return Meaning("power", _FACTOR_OF_UNIT[options.unit], scope, "unknown")
@@ -173,7 +176,10 @@ def _entity(meter: Metered, kinds: _Kinds, options: PowerOptions) -> dict[str, A
 
 def _chosen(kinds: _Kinds, options: PowerOptions) -> list[tuple[Meaning, Series]]:
     order = PREFERRED[options.reading]
-    return next((kinds[kind] for kind in order if kinds.get(kind)), [])
+    present = [kinds[kind] for kind in order if kinds.get(kind)]
+    # Of two metrics of one power a product fills one.
+    filled = (kind for kind in present if any(np.isfinite(s.values).any() for _, s in kind))
+    return next(filled, present[0] if present else [])
 
 
 def _add(entity: str, kinds: _Kinds, gathered: Gathered) -> None:

@@ -32,7 +32,8 @@ from workbench.load._power.formats.table.columns import (
     wide_name,
     words_of,
 )
-from workbench.load._power.part import NoPowerError, PowerOptions
+from workbench.load._power.part import NoPowerError, PowerOptions, number_of
+from workbench.load._power.quantities import is_other_quantity
 
 _TIMES: tuple[str, ...] = (
     # These need no zone.
@@ -44,6 +45,9 @@ _TIMES: tuple[str, ...] = (
     *("_time", "time_stamp", "epoch", "epoch_time"),
     *("stamp", "date", "t", "elapsed", "elapsed_time", "seconds", "window_start"),
 )  # fmt: skip
+# A date, rather than the time since a program began; seconds since 1970 are above 1998.
+_DATE = re.compile(r"\d{4}[-/.]\d|\d[-/.]\d{1,2}[-/.]\d{2}|[A-Za-z]{3}")
+_LEAST_EPOCH = 9e8
 _TIME_UNIT = re.compile(r"_?(ns|us|ms|s|sec|seconds)$")
 _WIDE_GPU = re.compile(r"(?:.+/)?gpu\d+")
 _SUMMIT_PART = re.compile(
@@ -75,7 +79,7 @@ def layout(
     kinds = cells or {}
     texts = {name for name, kind in kinds.items() if kind == "text"}
     by_lower = {name.strip().lower(): name for name in names}
-    time = time_column(names) or time
+    time = time or time_column(names)
     if time is None:
         msg = (
             f"{label}: no column of times among {shown(names)}; name it time, timestamp or "
@@ -87,7 +91,7 @@ def layout(
         total = PowerColumn(by_lower["sum_inp"], "cluster", scope, "average", 1.0)
         return PowerLayout(time, (replace(total, is_entity=True),), is_cluster=True)
     columns_found = _with_identity(time, by_lower, options)
-    powers, left_out = _powers([name for name in names if name != time], columns_found, options)
+    powers, left_out = _powers([n for n in names if n != time], columns_found, options, kinds)
     powers, counters = _by_source(powers, by_lower), list[PowerColumn]()
     if with_counters:
         numbers = [name for name in names if name not in texts]
@@ -98,11 +102,11 @@ def layout(
     if powers and not columns_found.identity:
         powers = _without_totals(_with_stated(powers, kinds, options), left_out)
     elif not powers and not counters:
-        remaining = [name for name in names if name not in texts and not is_limit(name)]
-        powers, bare = all_others(remaining, columns_found, options, label, kinds)
+        others = [name for name in names if name not in texts and not is_limit(name)]
+        powers, bare = all_others(others, columns_found, options, label, kinds)
         powers = _without_totals(powers, left_out)
         left_out += [(name, "a limit, no power that is drawn") for name in filter(is_limit, names)]
-        left_out += [(name, BARE) for name in bare]
+        left_out += [(name, OTHER if is_other_quantity(name) else BARE) for name in bare]
     units, bare_powers = _with_units(in_their_cells(powers, kinds, options), options, label)
     left_out += [(name, NO_UNIT) for name in bare_powers]
     return replace(columns_found, powers=units, counters=tuple(counters), left_out=tuple(left_out))
@@ -135,15 +139,28 @@ def has_value(names: Iterable[str]) -> bool:
     return bool(lowered & VALUES) and bool(lowered & NAMING)
 
 
-def time_column(names: Iterable[str]) -> str | None:
+def time_columns(names: Iterable[str]) -> list[str]:
+    """Return the columns that are called times, from the surest name to the least."""
     # Reversed, so that of two columns of one name the first stays.
     by_lower = {name.strip().lower(): name for name in reversed(list(names))}
-    for meanings in _TIMES:
-        for lowered, name in by_lower.items():
-            if lowered == meanings or (
-                _TIME_UNIT.search(lowered) and _TIME_UNIT.sub("", lowered) == meanings
-            ):
-                return name
+    return list(dict.fromkeys(
+        name for meanings in _TIMES for lowered, name in by_lower.items()
+        if lowered == meanings
+        or (_TIME_UNIT.search(lowered) and _TIME_UNIT.sub("", lowered) == meanings)
+    ))  # fmt: skip
+
+
+def time_column(names: Iterable[str]) -> str | None:
+    return next(iter(time_columns(names)), None)
+
+
+def wall_time(columns: Mapping[str, Sequence[str]]) -> str | None:
+    """Return the first column of times whose cells are dates, or seconds since 1970; or None."""
+    for name in time_columns(columns):
+        cell = next((cell.strip() for cell in columns[name] if cell.strip()), "")
+        number = number_of(cell)
+        if _DATE.search(cell) if number is None else number >= _LEAST_EPOCH:
+            return name
     return None
 
 
@@ -175,7 +192,10 @@ def _with_identity(time: str, by_lower: dict[str, str], options: PowerOptions) -
 
 
 def _powers(
-    names: Sequence[str], columns_found: PowerLayout, options: PowerOptions
+    names: Sequence[str],
+    columns_found: PowerLayout,
+    options: PowerOptions,
+    kinds: Mapping[str, Cell],
 ) -> tuple[list[PowerColumn], list[tuple[str, str]]]:
     identity = columns_found.identity
     meanings = {name: power_name(name.strip()) for name in names if name not in identity}
@@ -188,7 +208,9 @@ def _powers(
         by_thing.setdefault(meaning.stem, []).append(name)
     chosen = []
     for same in by_thing.values():
-        best = _chosen(same, kept, options)
+        # Of two columns of one power a product fills one.
+        filled = [name for name in same if kinds.get(name) != "blank"]
+        best = _chosen(filled or same, kept, options)
         chosen.append(best)
         left_out += [(name, f"the same as {best}, read otherwise") for name in same if name != best]
     is_one = len(chosen) == 1
@@ -456,6 +478,7 @@ _LIMITS = {"limit", "limits", "cap", "budget", "nameplate", "tdp", "rated", "tar
 _LIMITS |= {"max", "min", "maximum", "minimum", "capacity", "headroom", "allocated", "available"}
 _LIMITS |= {"reserved", "remaining"}
 NO_UNIT = "it names no unit, as others do; pass unit= if it holds powers"
+OTHER = "another quantity than power"
 BARE = "its cells name no unit, as those of others do; pass unit= if they are powers"
 
 
@@ -502,6 +525,9 @@ def all_others(
         raise NoPowerError(msg)
     remaining = [n for n in names if n != columns_found.time and not NEVER.fullmatch(n.strip())]
     stated = [n for n in stated_columns(kinds) if n in remaining]
+    # A unit that the caller gives is of powers; what says another quantity is none.
+    others = [n for n in remaining if n not in stated and is_other_quantity(n)]
+    remaining = [n for n in remaining if n not in others]
     values = [n for n in remaining if n.strip().lower() in VALUES]
     if values:
         _refuse_quantities(kinds, columns_found, label)
@@ -523,10 +549,10 @@ def all_others(
     scope = options.scope or "unknown"
     if columns_found.identity:
         scope = columns_found.scope if columns_found.scope != "unknown" else scope
-        return [PowerColumn(remaining[0], scope=scope)], []
+        return [PowerColumn(remaining[0], scope=scope)], others
     wanted = remaining if options.unit else stated
     columns = [PowerColumn(n, wide_name(n.strip()), scope, is_entity=True) for n in wanted]
-    return columns, [name for name in remaining if name not in wanted]
+    return columns, [*(name for name in remaining if name not in wanted), *others]
 
 
 def _refuse_quantities(kinds: Mapping[str, Cell], columns_found: PowerLayout, label: str) -> None:

@@ -7,7 +7,7 @@ import io
 import json
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -31,7 +31,8 @@ from workbench.load._power.formats.table.columns import (
     is_number,
     refuse_other_types,
 )
-from workbench.load._power.formats.table.layout import Cell, layout
+from workbench.load._power.formats.table.layout import Cell, layout, time_columns, wall_time
+from workbench.load._power.number_form import NumberForm, like_numbers
 from workbench.load._power.part import PowerOptions, number_of
 
 PARQUET_MAGIC = b"PAR1"
@@ -85,15 +86,18 @@ def decoded(head: bytes) -> str:
 # Blank lines, comments, and the separator that Grafana writes for spreadsheets.
 _PREAMBLE = re.compile(r"\s*|#.*|\"?sep=.\"?\s*", re.DOTALL)
 
+_STATED = re.compile(r"\"?sep=(.)")
+
 
 def header_of(text: str) -> tuple[int, str, list[str]]:
     lines = text.split("\n")
-    skipped = 0
+    skipped, stated = 0, ""
     while skipped < len(lines) - 1 and _PREAMBLE.fullmatch(lines[skipped]):
-        skipped += 1
+        match = _STATED.match(lines[skipped])
+        skipped, stated = skipped + 1, match[1] if match else stated
     line = lines[skipped].rstrip("\r")
     # The separator occurs most often in a header; the first of the list wins a tie.
-    separator = max(("\t", ";", ",", "|"), key=line.count)
+    separator = stated or max(("\t", ";", ",", "|"), key=line.count)
     names = next(iter(_cells([line], separator)), [])
     return skipped, separator, [name.strip() for name in names]
 
@@ -146,7 +150,9 @@ def parquet_layout(
     refuse_twice(names, label)
     stamps = [f.name for f in schema if pa.types.is_timestamp(f.type)]
     cells: dict[str, Cell] = {f.name: "text" for f in schema if not is_number(f.type)}
-    time = stamps[0] if len(stamps) == 1 else None
+    # Of two columns of times a number may count from the start of the program.
+    named = [name for name in time_columns(names) if name in stamps]
+    time = named[0] if named else stamps[0] if len(stamps) == 1 else None
     shape = layout(names, options, label, time=time, cells=cells, with_counters=with_counters)
     numbers = [column.name for column in (*shape.powers, *shape.counters)]
     refuse_other_types(schema, numbers, label)
@@ -211,12 +217,60 @@ def _separated(
 ) -> Pieces:
     skipped, separator, names = header_of(text)
     refuse_twice(names, source.label)
-    sample = sample_of(text, skipped, separator, len(names))
-    cells = _cells_of(dict(zip(names, zip(*sample, strict=True), strict=False)))
-    table_layout = layout(names, options, source.label, cells=cells, with_counters=True)
+    columns = _columns_of(text, skipped, separator, names)
+    form = _form_of(source, columns, names, (skipped, separator), findings)
+    if form is not None:
+        columns = {n: form.plain(pa.array(cells, pa.string())).to_pylist()
+                   for n, cells in columns.items()}  # fmt: skip
+    sample = {name: cells[:_SAMPLE_ROWS] for name, cells in columns.items()}
+    time = wall_time(sample)
+    table_layout = layout(
+        names, options, source.label, time=time, cells=_cells_of(sample), with_counters=True
+    )
     chosen = _taken(table_layout, names, wanted)
     blocks = _blocks(source, names, (skipped, separator), chosen, findings)
+    if form is not None:
+        blocks = _in_form(blocks, form, {*chosen} - {*table_layout.identity})
     return Pieces(table_layout, names, blocks)
+
+
+def _columns_of(
+    text: str, skipped: int, separator: str, names: Sequence[str]
+) -> dict[str, list[str]]:
+    """Return the cells of all whole rows of the head, by column."""
+    lines = text.split("\n")[skipped + 1 : -1] or text.split("\n")[skipped + 1 :]
+    rows = [row for row in _cells(lines, separator) if len(row) == len(names)]
+    return {name: [row[at] for row in rows] for at, name in enumerate(names)}
+
+
+def _form_of(
+    source: Source,
+    columns: Mapping[str, list[str]],
+    names: list[str],
+    shape: tuple[int, str],
+    findings: Findings,
+) -> NumberForm | None:
+    """Return how the file writes numbers by all its cells; None if as programs do."""
+    numeric = [name for name, cells in columns.items() if any(cells) and like_numbers(cells)]
+    form = NumberForm(shape[1])
+    for name in numeric:
+        form.look(pa.array(columns[name], pa.string()))
+    # In a file of semicolons commas are decimal signs as a rule, maybe further down.
+    if not numeric or (form.is_plain and shape[1] != ";"):
+        return None
+    form = NumberForm(shape[1])
+    for piece in _blocks(source, names, shape, numeric, Findings(source.label)):
+        for cells in piece.columns.values():
+            form.look(cells)
+    form.settle(findings)
+    return form
+
+
+def _in_form(pieces: Iterator[Piece], form: NumberForm, names: Set[str]) -> Iterator[Piece]:
+    for piece in pieces:
+        columns = {n: form.plain(cells) if n in names else cells
+                   for n, cells in piece.columns.items()}  # fmt: skip
+        yield Piece(columns, piece.lines)
 
 
 def _cells_of(columns: Mapping[str, Sequence[str]]) -> dict[str, Cell]:
@@ -318,8 +372,11 @@ def _json_lines(
         {name: "" if value is None else str(value) for name, value in record.items()}
         for _, record in first[:_SAMPLE_ROWS]
     ]
-    cells = _cells_of({name: [record.get(name, "") for record in subset] for name in names})
-    table_layout = layout(names, options, source.label, cells=cells, with_counters=True)
+    columns = {name: [record.get(name, "") for record in subset] for name in names}
+    table_layout = layout(
+        names, options, source.label, time=wall_time(columns), cells=_cells_of(columns),
+        with_counters=True,
+    )  # fmt: skip
     chosen = _taken(table_layout, names, wanted)
 
     def pieces() -> Iterator[Piece]:

@@ -36,6 +36,7 @@ from workbench.load._power.formats.table.pieces import (
     sample_of,
 )
 from workbench.load._power.formats.table.recorded import recorded, sensors_of
+from workbench.load._power.number_form import like_numbers
 from workbench.load._power.part import NoPowerError, PowerOptions, PowerPart, number_of
 
 # Names in lower case: column of table POWER_STATES, and what one of it is.
@@ -107,8 +108,10 @@ def looks_like(head: bytes, label: str) -> bool:  # noqa: ARG001 - the name says
     if any(has_unit(cell) for row in rows for cell in row):
         return True
     remaining = [position for position, name in enumerate(names) if name != time]
-    cells = (row[position] for row in rows for position in remaining)
-    return bool(rows) and all(number_of(cell.strip() or "0") is not None for cell in cells)
+    cells = [row[position] for row in rows for position in remaining]
+    return bool(rows) and (
+        like_numbers(cells) or all(number_of(cell.strip() or "0") is not None for cell in cells)
+    )
 
 
 def read_power(source: Source, options: PowerOptions) -> PowerPart:
