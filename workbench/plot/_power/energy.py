@@ -73,10 +73,12 @@ def _bars(ranked: pd.DataFrame) -> go.Figure:
             name=f"{percent(_KNOWN)} of the time known, or more" if is_whole else "less known",
             marker=fill("neutral" if is_whole else "unknown", bars=len(ranked)),
             text=[
-                f" {digits(row.energy_j / scale)}" + ("" if is_whole else
-                f", {digits((row.energy_j + row.bridged_j) / scale)} with gaps bridged, "
-                f"{percent(row.covered_share)} known")
-                for row in own.itertuples()
+                f" {digits(known)}" if is_whole
+                else f" {digits(known)}, {digits(all_)} with gaps bridged, {percent(share)} known"
+                for known, all_, share in zip(
+                    own["energy_j"] / scale, (own["energy_j"] + own["bridged_j"]) / scale,
+                    own["covered_share"], strict=True,
+                )
             ],
             textposition="outside", cliponaxis=False,
             hovertext=[label(name, 80) for name in own["entity"]],
