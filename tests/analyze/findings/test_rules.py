@@ -437,6 +437,7 @@ CASES = {
     "odd_gpu": lambda: power(lower),
     "unequal_limits": lambda: power(limit_w=one_of("n1/gpu0", 400.0, 700.0)),
     "idle_gpus": lambda: power(busy_share=one_of("n1/gpu0", 0.0, 0.97)),
+    "unused_gpu": lambda: power(busy_share=one_of("n1/gpu0", 0.0, 0.97)),
     "power_swing": swinging,
     "meters_disagree": two_meters,
     "telemetry_gaps": silent,
@@ -563,3 +564,34 @@ def test_the_mean_kernel_is_one_of_kernels_only():
     ]
     assert means[0] == means[1]
     assert "mean kernel" in means[0]
+
+
+def test_one_idle_gpu_of_eight_is_found_though_it_draws_little():
+    busy = one_of("n1/gpu0", 0.0, 0.97)
+    bundle = power(lambda watts: watts | {"n1/gpu0": watts["n1/gpu0"] * 0 + 70}, busy_share=busy)
+    found = analyze.findings(bundle).findings.set_index("rule")
+    assert "idle_gpus" not in found.index, "2 % of the energy"
+    row = found.loc["unused_gpu"]
+    assert row["finding"].startswith("1 of 8 GPUs has no work for 100 % of the time")
+    assert (row["where"], row["time_share"]) == ("n1/gpu0", pytest.approx(1 / 8))
+
+
+@pytest.mark.parametrize("idle_share", [0.0, 0.3, 1.0])
+def test_gpus_that_idle_together_are_none_that_is_unused(idle_share):
+    busy = np.where(np.arange(120) < 120 * idle_share, 0.0, 0.97)
+    bundle = power(busy_share={f"n{n // 4}/gpu{n % 4}": list(busy) for n in range(8)})
+    assert "unused_gpu" not in set(analyze.findings(bundle).findings["rule"])
+
+
+def test_an_idle_gpu_is_found_by_its_power_where_no_utilization_is_recorded():
+    bundle = power(lambda watts: watts | {"n0/gpu3": watts["n0/gpu3"] * 0 + 70})
+    states = bundle.power.states.assign(busy_share=np.nan)
+    bundle = replace(bundle, power=replace(bundle.power, states=states))
+    found = analyze.findings(bundle).findings.set_index("rule")
+    assert found.loc["unused_gpu", "where"] == "n0/gpu3"
+
+
+def test_silent_meters_state_the_energy_as_recorded_and_with_gaps_bridged():
+    found = analyze.findings(silent()).findings.set_index("rule")
+    assert re.search(r"[\d.]+ kWh as recorded, [\d.]+ kWh if power went straight on",
+                     found.loc["telemetry_gaps", "doubt"])  # fmt: skip

@@ -296,3 +296,13 @@ def test_a_long_source_is_printed_on_several_lines_above_the_lower_edge(totals):
     more_px = 15 * (len(lines) - 1)
     assert long.layout.margin.b == brief.layout.margin.b + more_px
     assert long.layout.height == brief.layout.height + more_px
+
+
+def test_the_title_of_energies_with_gaps_states_both():
+    seconds = np.r_[0:60, 120:180]
+    power = pd.DataFrame({"time_ns": seconds * 10**9, "entity": "gpu0", "power_w": 300.0})
+    table = analyze.energy(power.astype({"entity": "category"}))
+    claim = plot.energy(table).layout.meta["claim"]
+    assert claim == "gpu0 took 35.4 kJ as recorded, 53.7 kJ with gaps bridged"
+    (bar,) = plot.energy(table).data
+    assert bar.text == (" 35.4, 53.7 with gaps bridged, 66 % known",)

@@ -73,10 +73,12 @@ def _bars(ranked: pd.DataFrame) -> go.Figure:
             name=f"{percent(_KNOWN)} of the time known, or more" if is_whole else "less known",
             marker=fill("neutral" if is_whole else "unknown", bars=len(ranked)),
             text=[
-                f" {digits(known)}" if is_whole
-                else f" {digits(known)}, {digits(all_)} with gaps bridged, {percent(share)} known"
-                for known, all_, share in zip(
-                    own["energy_j"] / scale, (own["energy_j"] + own["bridged_j"]) / scale,
+                f" {digits(known)}"
+                + (f", {digits(known + more)} with gaps bridged" if more > 0 else "")
+                + ("" if is_whole else f", {percent(share)} known")
+                for known, more, share in zip(
+                    own["energy_j"] / scale,
+                    own["bridged_j"].fillna(0).where(own["covered_share"] < _KNOWN, 0) / scale,
                     own["covered_share"], strict=True,
                 )
             ],
