@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import pickle
+import re
 import tempfile
 from pathlib import Path
 
@@ -586,7 +587,7 @@ def test_gpus_that_idle_together_are_none_that_is_unused(idle_share):
 def test_an_idle_gpu_is_found_by_its_power_where_no_utilization_is_recorded():
     bundle = power(lambda watts: watts | {"n0/gpu3": watts["n0/gpu3"] * 0 + 70})
     states = bundle.power.states.assign(busy_share=np.nan)
-    bundle = replace(bundle, power=replace(bundle.power, states=states))
+    bundle = Bundle(power=dataclasses.replace(bundle.power, states=states))
     found = analyze.findings(bundle).findings.set_index("rule")
     assert found.loc["unused_gpu", "where"] == "n0/gpu3"
 

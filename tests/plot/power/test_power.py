@@ -1,9 +1,10 @@
 """Figures of power and energy: what they show, what they say, what they leave out."""
 
 import numpy as np
+import pandas as pd
 import pytest
 
-from workbench import plot
+from workbench import analyze, plot
 from workbench.tables import (
     ENERGY,
     LOGGED_SPANS,
@@ -303,6 +304,6 @@ def test_the_title_of_energies_with_gaps_states_both():
     power = pd.DataFrame({"time_ns": seconds * 10**9, "entity": "gpu0", "power_w": 300.0})
     table = analyze.energy(power.astype({"entity": "category"}))
     claim = plot.energy(table).layout.meta["claim"]
-    assert claim == "gpu0 took 35.4 kJ as recorded, 53.7 kJ with gaps bridged"
+    assert claim == "gpu0 took 9.83 Wh as recorded, 14.9 Wh with gaps bridged"
     (bar,) = plot.energy(table).data
-    assert bar.text == (" 35.4, 53.7 with gaps bridged, 66 % known",)
+    assert bar.text == (" 9.83, 14.9 with gaps bridged, 66 % known",)
