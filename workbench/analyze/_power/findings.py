@@ -266,12 +266,19 @@ def idle_gpus(
     )
 
 
+def _median_of_others(shares: pd.Series) -> np.ndarray:
+    values = shares.to_numpy()
+    # One alone has nobody to be compared with.
+    return np.array([np.median(np.delete(values, at)) if len(values) > 1 else values[at]
+                     for at in range(len(values))])  # fmt: skip
+
+
 @rule(Metered, reference=_POLCA)
 def unused_gpu(
     metered: Metered, *, most_busy_share: float = 0.02, least_gap_share: float = 0.5,
     most_power_share: float = 0.35, fewest_readings: float = 10,
 ) -> Iterator[Finding]:  # fmt: skip
-    """A GPU has no work while the others work."""
+    """A GPU has no work while the others of its host work."""
     names = ["time_ns", "entity", "busy_share"]
     power = metered.log.power[metered.log.power["entity"].isin(metered.gpus["entity"])]
     power = power.assign(entity=power["entity"].astype(str)).dropna(subset=["power_w"])
@@ -283,26 +290,29 @@ def unused_gpu(
     is_idle = (joined["busy_share"] <= most_busy_share).where(joined["busy_share"].notna(), is_low)
     counts = is_idle.groupby(joined["entity"]).agg(["sum", "count"])
     counts = counts[counts["count"] >= fewest_readings]
-    if len(counts) < 2:
-        return
-    share = (counts["sum"] / counts["count"]).to_numpy(dtype="float64")
-    others = np.array([np.median(np.delete(share, at)) for at in range(len(share))])
+    periods = metered.gpus.assign(entity=metered.gpus["entity"].astype(str)).set_index("entity")
+    share = (counts["sum"] / counts["count"]).astype("float64")
+    # A host of which every GPU is idle is a spare.
+    # Where no host is stated, a log is of one.
+    host = periods["node"].astype(object).fillna(periods["source"]).reindex(counts.index)
+    host = host if host.duplicated().any() else host.mask(host.notna(), "")
+    others = share.groupby(host).transform(_median_of_others)
     unused = counts[share - others >= least_gap_share]
     if unused.empty:
         return
-    periods = metered.gpus.assign(entity=metered.gpus["entity"].astype(str)).set_index("entity")
     hours = float((unused["sum"] * periods["period_s"].reindex(unused.index)).sum()) / 3600
+    has = "has" if len(unused) == 1 else "have"
     yield Finding(
-        f"{len(unused)} of {len(counts)} GPUs {'has' if len(unused) == 1 else 'have'} no work for "
-        f"{(unused['sum'] / unused['count']).median():.0%} of the time, while the others work",
+        f"{len(unused)} of {len(counts)} GPUs {has} no work for {share[unused.index].median():.0%} "
+        "of the time, while others of the host work",
         where=_named(unused.sort_values("sum", ascending=False).index),
         cost=hours,
         cost_unit="GPU h",
         cost_basis="readings without work times their period",
         time_share=min(float(unused["sum"].sum() / counts["count"].sum()), 1.0),
         confidence="high" if joined["busy_share"].notna().any() else "medium",
-        doubt="it may be a spare, or of another job",
-        evidence="load.power(...).states, plot.energy (notebook 06)",
+        doubt="it may be kept for another job",
+        evidence="analyze.energy, plot.energy (notebook 06)",
         next_step="check that a rank of the job runs on it, and that the scheduler gave it",
     )
 
