@@ -154,3 +154,34 @@ def test_every_nanosecond_of_real_gpu_work_has_one_owner(real_events):
     spent = events[events["kind"].notna()].groupby("rank")["dur_ns"].sum()
     owned = analyze.operators(events).groupby("rank")["gpu_self_ns"].sum()
     assert owned.to_dict() == spent.to_dict()
+
+
+@pytest.mark.parametrize("category", ["cpu_op", "user_annotation"])
+def test_operators_that_the_compiler_traces_are_in_no_sum(make_events, category):
+    """Only the call after compilation, and the one that tunes a kernel, computed."""
+    phase = "compile_inner (dynamo_timed)"
+    events = make_events(
+        op(0, 1_000, phase, category=category),
+        op(100, 300, "aten::linear"), op(110, 290, "aten::mm"),
+        op(400, 600, "aten::mm"), launch(1, 450), kernel(460, 500, launch=1),
+        op(2_000, 2_050, "Torch-Compiled Region: 0/0"),
+        op(2_010, 2_040, "aten::mm"), launch(2, 2_020), kernel(2_030, 2_090, launch=2),
+        op(500, 700, "aten::mm", thread="other"),
+    )  # fmt: skip
+    table = by_name(events)
+    assert table.loc["aten::mm", "op_count"] == 3
+    assert table.loc["aten::mm", "total_ns"] == 200 + 30 + 200
+    assert table.loc["aten::mm", "gpu_self_ns"] == 40 + 60
+    assert "aten::linear" not in table.index
+    if category == "cpu_op":
+        assert table.loc[phase, "self_ns"] == 1_000 - 200
+
+
+@given(trees(), st.integers(1, 60))
+def test_operators_outside_of_the_compiler_keep_their_sums(make_events, rows, at):
+    phase = op(100, 100 + at, "phase (dynamo_timed)")
+    traced = [row | {"start_ns": 100 + row["start_ns"] * at // 64,
+                     "end_ns": 100 + row["end_ns"] * at // 64} for row in rows]  # fmt: skip
+    inside = [row for row in traced if row["start_ns"] < 100 + at]
+    alone = by_name(make_events(*rows, phase))
+    assert by_name(make_events(*rows, phase, *inside)).equals(alone)

@@ -24,6 +24,8 @@ LAUNCH_CATEGORIES = frozenset(
     {"cuda_runtime", "cuda_driver", "mtia_runtime", "xpu_runtime", "privateuse1_runtime",
      "privateuse1_driver", "glow_runtime"}
 )  # fmt: skip
+# How PyTorch names what it records around each phase of torch.compile.
+_PHASE_OF_COMPILER = "(dynamo_timed)"
 _WORK_COLUMNS = ("rank", "start_ns", "dur_ns", "kind", "device")
 # What text is in a column: object for pandas 2, str for pandas 3.
 _TEXT = pd.Series(["text"]).dtype
@@ -263,6 +265,9 @@ def nest(events: pd.DataFrame, work: Work) -> Nest:
     The operator of a launch is the innermost one around the call on its thread. Where the call is
     missing or stands alone, the external id of the work or of its launch decides, unless it merely
     repeats the correlation, as profilers wrote it until 2022.
+
+    While torch.compile traces a model it calls its operators with fake tensors. They compute
+    nothing, so they are left out, and their time is that of the phase of the compiler around them.
     """
     is_operator = codes(events["category"]) == code_of(events["category"], "cpu_op")
     # A step is around all operators and is none itself, in whatever category it was written.
@@ -285,7 +290,38 @@ def nest(events: pd.DataFrame, work: Work) -> Nest:
     starter[launch != MISSING] = around[is_call][call_number]
     lost = starter == MISSING
     starter[lost] = _by_external_id(events, operator, work.row[lost], launch[lost])
-    return Nest(operator, position[parent[~is_call[order]]], starter)
+    above = position[parent[~is_call[order]]]
+    is_real = _is_real(events, operator, above, starter)
+    renumbered = np.append(np.where(is_real, np.cumsum(is_real) - 1, MISSING), MISSING)
+    return Nest(operator[is_real], renumbered[above[is_real]], renumbered[starter])
+
+
+def _is_real(
+    events: pd.DataFrame, operator: Ints, parent: Ints, starter: Ints
+) -> NDArray[np.bool_]:
+    """Return which operators torch.compile did not merely trace; with each those around it."""
+    names = events["name"].cat.categories.astype(str)
+    is_phase = np.append(names.str.endswith(_PHASE_OF_COMPILER), False)[codes(events["name"])]
+    real = np.ones(len(operator), dtype=bool)
+    if not is_phase.any():
+        return real
+    phase = np.flatnonzero(is_phase & events["kind"].isna().to_numpy())
+    start, thread = events["start_ns"].to_numpy(), threads(events, operator)
+    of_phase = threads(events, phase)
+    for number in np.unique(of_phase):
+        rows = phase[of_phase == number]
+        rows = rows[np.argsort(start[rows], kind="stable")]
+        end = np.maximum.accumulate(start[rows] + events["dur_ns"].to_numpy()[rows])
+        of_thread = np.flatnonzero(thread == number)
+        at = np.searchsorted(start[rows], start[operator[of_thread]], "right") - 1
+        real[of_thread] = (at < 0) | (start[operator[of_thread]] >= end[at])
+    real |= is_phase[operator]
+    # Kernels are tuned inside of phases, too.
+    above = np.unique(np.concatenate([starter, parent[real]]))
+    while (above := above[above != MISSING]).size:
+        real[above] = True
+        above = np.unique(parent[above])
+    return real
 
 
 def enclosing(start: Ints, end: Ints, group: Ints) -> Ints:
