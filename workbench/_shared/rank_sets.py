@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
@@ -31,6 +32,9 @@ _PARALLEL_FROM_S, _OWN_TABLE_S = 2.0, 0.01
 _MOST_PER_TASK, _TASKS_PER_THREAD = 8, 2
 # What one process loads and analyses, of content that is not packed.
 _ANALYSED_BYTES_PER_S = 160e6
+
+# Behind the name of a file that holds several ranks.
+PART = re.compile(r"(?:!process [^!]+)?(?:!GPU \d+)?$")
 
 Result = TypeVar("Result")
 Names = Sequence[AbstractSet[object]]
@@ -74,9 +78,9 @@ def _apart(
     Ranks that the caller gave are believed.
     """
     told = ranks[ranks["rank_source"] != "argument"]
-    # Processes that one profiler recorded together are of one job.
-    files = {str(source).rpartition("!process ")[0] for source in told["source"]}
-    if len(told) < 2 or (len(files) == 1 and files != {""}):
+    # Processes and GPUs that one profiler recorded together are of one job.
+    files = {PART.sub("", str(source)) for source in told["source"]}
+    if len(told) < 2 or (len(files) == 1 and told["source"].nunique() > 1):
         return []
     sizes = sorted(told["world_size"].dropna().unique())
     if len(sizes) > 1:
@@ -209,11 +213,16 @@ class RankState:
 
 def rank_state(trace: Trace) -> RankState:
     """Return what is kept of a rank to judge the set."""
-    kind = trace.events["kind"]
-    names = trace.events.loc[kind.notna(), "name"].unique()
-    checksums = frozenset(zlib.crc32(str(name).encode()) for name in names)
+    kind, rank = trace.events["kind"], trace.events["rank"]
+    checksums = tuple(
+        frozenset(
+            zlib.crc32(str(name).encode())
+            for name in trace.events.loc[kind.notna() & (rank == number), "name"].unique()
+        )
+        for number in trace.ranks["rank"]
+    )
     communicates = bool(kind.eq("communication").any())
-    return RankState(trace.ranks, trace.quality, (checksums,), communicates)
+    return RankState(trace.ranks, trace.quality, checksums, communicates)
 
 
 def joint_state(states: Sequence[RankState]) -> RankState:
@@ -232,7 +241,12 @@ def quality_of_set(
     """Return the quality of ranks in order, of what was skipped and of what was dropped."""
     ranks = state.ranks
     is_told = ranks["rank_source"] != "argument"
-    first = str(ranks["source"].iloc[0]).rsplit("!", 1)[-1].replace("\\", "/").rsplit("/", 1)[-1]
+    first = (
+        PART.sub("", str(ranks["source"].iloc[0]))
+        .rsplit("!", 1)[-1]
+        .replace("\\", "/")
+        .rsplit("/", 1)[-1]
+    )
     remarks = remarks_on_set(
         ranks,
         lambda: [names for names, told in zip(state.names, is_told, strict=True) if told],

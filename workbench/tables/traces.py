@@ -72,7 +72,7 @@ EVENTS = table("""
     events: One row per profiler record that has a place in time, in order of rank, start and
     (longest first) duration.
 
-    rank: int32 >=0 - global rank of the process
+    rank: int32 >=0 - global rank of the process, or of its GPU where it used several
     start_ns: int64 - start; ns since the Unix epoch if the trace knows it, else its own clock
     dur_ns: int64 >=0 - duration; 0 for instants
     name: category - name as the profiler wrote it

@@ -341,12 +341,22 @@ def serving(gap_us=500.0, count=20):
     return trace(rows)
 
 
+def gpus_in_turn():
+    """One process works on its first GPU, then on its second."""
+    rows = launched(0, 0, START, 40 * MS, "0", GEMM) + launched(1, 0, START + 42 * MS, 40 * MS,
+                                                                "1", GEMM)  # fmt: skip
+    bundle = trace(rows)
+    ranks = bundle.trace.ranks.assign(source=["job.json!GPU 0", "job.json!GPU 1"])
+    return dataclasses.replace(bundle, trace=dataclasses.replace(bundle.trace, ranks=ranks))
+
+
 CASES = {
     "straggler": straggler,
     "exposed_communication": lambda: trace(rows_of(transfer_us=600, hidden=0.2)),
     "slow_group": slow_group,
     "host_bound": lambda: idle_host(60.0, 100.0),
     "long_pauses": lambda: idle_host(20_000.0, 60_000.0, count=20),
+    "gpus_unused": gpus_in_turn,
     "synchronising_calls": lambda: idle_host(60.0, 100.0, blocking="cudaStreamSynchronize"),
     "graph_holes": graph_holes,
     "inference_gaps": serving,

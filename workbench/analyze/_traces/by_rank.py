@@ -146,6 +146,13 @@ def collect(
             bar.update(file.size_bytes)
     if not parts:
         raise dropped[0][1]
+    numbers = pd.concat([part.state.ranks["rank"] for part in parts.values()])
+    if numbers.duplicated().any():
+        msg = (
+            f"rank {numbers[numbers.duplicated()].iloc[0]} is there twice: processes use different "
+            "numbers of GPUs, each of which is a rank; load.traces reads them together"
+        )
+        raise WorkbenchError(msg)
     return _reduced([parts[rank] for rank in sorted(parts)], local, files, dropped)
 
 

@@ -12,7 +12,7 @@ from workbench.analyze._traces.idle import ACTIVITIES
 from workbench.analyze._traces.inference import annotated_iterations
 from workbench.analyze._traces.kernels import kernel_kinds
 from workbench.analyze._traces.launches import copy_bandwidth
-from workbench.analyze._traces.rank_evidence import host_calls
+from workbench.analyze._traces.rank_evidence import host_calls, rank_facts
 from workbench.analyze._traces.traced import Traced
 from workbench.errors import WorkbenchError
 
@@ -311,6 +311,41 @@ def long_pauses(traced: Traced, *, least_share: float = 0.015) -> Iterator[Findi
         evidence="analyze.idle_time, explore.timeline (notebook 01)",
         next_step="look at what the host does in the longest: data, evaluation, checkpoint",
         told_by="data_loader" if is_told else "",
+    )
+
+
+@rule(Traced, reference=_NSYS)
+def gpus_unused(traced: Traced, *, least_share: float = 0.05) -> Iterator[Finding]:
+    """GPUs that have no work yet, or none any more, while others of their process work.
+
+    The time before the first and after the last work of a GPU is no idle time of its rank.
+    """
+    span = traced.by_rank["span_ns"].astype("int64")
+    first = traced.table(rank_facts).set_index("rank")["first_ns"].reindex(span.index)
+    source = traced.trace.ranks.set_index("rank")["source"].reindex(span.index)
+    process = source.str.extract(r"^(.*)!GPU \d+$")[0]
+    process = process[process.duplicated(keep=False) & process.notna()]
+    first, last = first[process.index], (first + span)[process.index]
+    window = last.groupby(process).transform("max") - first.groupby(process).transform("min")
+    outside = (window - span[process.index]).astype("float64")
+    shares = (outside / window).groupby(process).mean()
+    if shares.empty or (share := float(shares.max())) < least_share:
+        return
+    of_process = outside[process == shares.idxmax()]
+    cost = float(of_process.mean())
+    yield Finding(
+        f"GPUs of one process have no work for {share:.0%} of the time: it begins later than, or "
+        "ends before, that of other GPUs of the process",
+        where=ranks_text(of_process.index[of_process > 0]),
+        cost=cost / 1e6,
+        cost_unit="ms of the trace",
+        time_share=share,
+        cost_basis="before the first and after the last work of a GPU, from the first to the last "
+        "work of its process; mean over the GPUs",
+        confidence="medium",
+        doubt="start-up counts in it, where it is in the trace",
+        evidence="analyze.time_breakdown, explore.timeline (notebook 01)",
+        next_step="divide the work of a step among the GPUs, or run micro-batches through them",
     )
 
 

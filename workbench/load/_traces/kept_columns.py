@@ -30,6 +30,7 @@ from workbench._shared.kernel_kinds import SHIPPED_RULES
 from workbench._shared.writing import write_whole
 from workbench.load._files.archive import Source
 from workbench.load._files.findings import Finding
+from workbench.load._traces.kineto.gpus import Gpu
 from workbench.load._traces.kineto.rank import RankTables
 from workbench.load._traces.parquet import pack_frame, unpack_frame
 from workbench.tables import EVENTS, STEPS
@@ -170,7 +171,7 @@ def _refuse() -> None:
 # Parsed files kept on disk, by content, so that the second load is quick.
 
 # Part of every key: raise it whenever the same bytes would give other tables.
-LAYOUT = 7
+LAYOUT = 8
 # A file that changed a moment ago may change again and keep its time: clocks of disks are coarse.
 _SETTLED_NS = 2_000_000_000
 
@@ -252,12 +253,13 @@ def _digest(raw: bytes) -> str:
 def _load(file: Path, label: str) -> RankTables | None:
     try:
         table, header = read_columns(file)
-        findings = tuple(_finding(label, *row) for row in header["findings"])
+        findings = tuple(_finding(label + part, *row) for part, *row in header["findings"])
+        gpus = [Gpu(*gpu) for gpu in header["gpus"]]
         steps = unpack_frame(header["steps"], STEPS)
         events = EVENTS.check(table, str(file))
     except (OSError, pa.ArrowException, KeyError, TypeError, ValueError):
         return None
-    return RankTables(label, events, steps, findings, header["metadata"], header["clock"])
+    return RankTables(label, events, steps, findings, header["metadata"], header["clock"], gpus)
 
 
 def _finding(label: str, finding: str, what: str, count: int, where: str | None) -> Finding:
@@ -271,6 +273,7 @@ def _finding(label: str, finding: str, what: str, count: int, where: str | None)
 def _store(tables: RankTables, file: Path) -> None:
     more = {
         "metadata": tables.metadata, "clock": tables.clock,
-        "findings": [row[1:] for row in tables.findings], "steps": pack_frame(tables.steps),
+        "findings": [(row[0].removeprefix(tables.label), *row[1:]) for row in tables.findings],
+        "steps": pack_frame(tables.steps), "gpus": tables.gpus,
     }  # fmt: skip
     write_columns(tables.events, more, file)

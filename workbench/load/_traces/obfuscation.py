@@ -67,7 +67,7 @@ KERNEL_WORDS = {
     "quantisation": "quant", "matrix-multiply": "gemm", "rotary-embedding": "rope",
     "embedding": "embedding", "optimiser": "optimizer", "state-space": "ssm",
     "sampling": "sampling", "pooling": "pool", "indexing": "index", "triton": "triton",
-    "copy": "Memcpy", "dma": "dma",
+    "copy": "Memcpy", "dma": "dma", "in-flight": "operation (in flight)",
 }  # fmt: skip
 _KIND_WORDS = {"compute": "kernel", "memory": "Memcpy", "other": "other_kernel"}
 _SPELLED = {"send-receive": "SendRecv", "receive": "Recv"}

@@ -19,6 +19,7 @@ from pandas.arrays import IntegerArray
 
 from workbench import tables
 from workbench._shared.kernel_kinds import KINDS
+from workbench._shared.rank_sets import PART
 from workbench._shared.writing import write_whole
 from workbench.errors import LoadError, TableError
 from workbench.load._files.archive import Source
@@ -64,7 +65,8 @@ def is_stored(source: Source) -> bool:
 def sources_of(path: Path) -> set[str]:
     """Return the names of the files that a stored trace was made from, without their folders."""
     ranks = header(path)[1]["ranks"]
-    return {re.split(r"[/\\!]", str(label))[-1] for label in ranks["source"].dropna()}
+    labels = {PART.sub("", str(label)) for label in ranks["source"].dropna()}
+    return {re.split(r"[/\\!]", label)[-1] for label in labels}
 
 
 def parquet(path: str | Path, steps: Steps = None, columns: Columns = None) -> Trace:

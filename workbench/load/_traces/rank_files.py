@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -305,7 +306,13 @@ def many_ranks(path: Paths, most_ranks: int | None, window: Window = None) -> Ra
             raise
         return None
     sizes = {file.world_size for file in files} - {None}
-    return files if len(files) > most_ranks and len(sizes) <= 1 else None
+    if len(files) <= most_ranks or len(sizes) > 1:
+        return None
+    # Heads do not tell how many GPUs a process used, each of which is a rank.
+    if not files[0].is_stored:
+        with contextlib.suppress(WorkbenchError, OSError):
+            return None if len(files[0].load().ranks) > 1 else files
+    return files
 
 
 def quality_of_ranks(files: RankFiles, *, progress: bool = True) -> pd.DataFrame:

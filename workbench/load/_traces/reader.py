@@ -20,7 +20,7 @@ from workbench._shared.kernel_kinds import (
     read_rules,
 )
 from workbench._shared.progress import progress as progress_bar
-from workbench._shared.rank_sets import processes_for, remarks_on_set
+from workbench._shared.rank_sets import PART, processes_for, remarks_on_set
 from workbench.errors import LoadError, WorkbenchError
 from workbench.load._files.archive import Paths, Source, Survey, shown_all, streams, survey
 from workbench.load._files.findings import Dropped, Finding, Row, guarded, listed, quality_frame
@@ -38,6 +38,7 @@ from workbench.load._files.wanted import appearance, is_utf16
 from workbench.load._traces import ascend, parquet
 from workbench.load._traces.chakra import reader as chakra
 from workbench.load._traces.execution import reader as execution_trace
+from workbench.load._traces.gpu_ranks import GpuRank, by_gpu, told
 from workbench.load._traces.graph import concat
 from workbench.load._traces.kept_columns import get_or_store
 from workbench.load._traces.kineto import reader as kineto_format
@@ -290,34 +291,34 @@ def _without_stored_twins(sources: dict[str, list[Source]], dropped: Dropped) ->
 def assemble(
     numbered: Sequence[Ranked[RankTables | RawRank]], rules: pd.DataFrame | None = None
 ) -> Trace:
-    ranks, groups = np.array([rank for rank, _, _ in numbered], np.int32), []
-    sizes: list[int] = []
-    for files in _groups([file for _, _, file in numbered]):
-        group = _joint(files, rules)
-        ranks_here = ranks[len(sizes) :][: len(files)]
-        group.events["rank"] = np.repeat(ranks_here, group.sizes)
-        group.steps["rank"] = np.repeat(ranks_here, group.step_counts)
-        if sizes:
+    groups = [_joint(files, rules) for files in _groups([file for _, _, file in numbered])]
+    ranks = by_gpu(numbered, [of_file for group in groups for of_file in group.gpus])
+    done = rows = 0
+    for group in groups:
+        own = ranks[done : done + sum(map(len, group.gpus))]
+        numbers = np.array([one.rank for one in own], np.int32)
+        group.events["rank"] = np.repeat(numbers, [one.gpu.rows for one in own])
+        group.steps["rank"] = np.repeat(numbers, [one.gpu.steps for one in own])
+        if done:
             # Positions in the table of some ranks become positions in that of all.
-            group.events["launch"] = group.events["launch"] + sum(sizes)
-        sizes += group.sizes
-        groups.append(group)
+            group.events["launch"] = group.events["launch"] + rows
+        done, rows = done + len(own), rows + len(group.events)
     events = concat([group.events for group in groups], sort_categories=True)
-    if len(numbered) > 1:
+    if len(ranks) > 1:
         # As where each file has a table of its own.
         events["kind"] = events["kind"].cat.reorder_categories(sorted(KINDS))
     assumed = [
-        (file.label, "assumed", NO_RANK_TOLD, 1, f"rank {rank}")
-        for rank, source, file in numbered
-        if source == "assumed"
+        (one.file.label, "assumed", NO_RANK_TOLD, 1, f"rank {one.rank}")
+        for one in ranks
+        if one.source == "assumed" and one.place == 0
     ]
     trace = Trace.of(
-        events=EVENTS.check(events), ranks=ranks_table(numbered, events, sizes),
-        devices=devices_table(numbered), process_groups=groups_table(numbered),
+        events=EVENTS.check(events), ranks=ranks_table(ranks, events),
+        devices=devices_table(ranks), process_groups=groups_table(ranks),
         steps=STEPS.joined(group.steps for group in groups),
     )  # fmt: skip
     of_files = [finding for _, _, file in numbered for finding in file.findings]
-    of_files += _without_gpu_work([file for _, _, file in numbered], events, sizes)
+    of_files += told(ranks) + _without_gpu_work(ranks, events)
     remarks = assumed + _unreadable_names(trace) + _set_findings(trace)
     return replace(trace, quality=quality_frame(of_files + remarks))
 
@@ -338,25 +339,24 @@ def _unreadable_names(trace: Trace) -> list[Finding]:
     ]
 
 
-def _without_gpu_work(
-    files: Sequence[RankTables | RawRank], events: pd.DataFrame, sizes: Sequence[int]
-) -> list[Finding]:
-    """Say of each file why analyses of the GPU have nothing to work on."""
+def _without_gpu_work(ranks: Sequence[GpuRank], events: pd.DataFrame) -> list[Finding]:
+    """Say of each rank why analyses of the GPU have nothing to work on."""
     is_work = events["kind"].cat.codes.to_numpy() >= 0
     lasts = events["dur_ns"].to_numpy() > 0
     name = events["name"].cat
     of_cpu = [code for code, text in enumerate(name.categories) if text.startswith(_CPU_BACKENDS)]
     on_cpu = np.isin(name.codes, of_cpu) if of_cpu else np.zeros(0, bool)
     findings: list[Finding] = []
-    ends = np.cumsum([0, *sizes]).tolist()
-    for file, start, end in zip(files, ends, ends[1:], strict=False):
+    end = 0
+    for rank in ranks:
+        start, end = end, end + rank.gpu.rows
         if not lasts[start:end].any():
-            findings.append((file.label, "suspicious", NOTHING_RECORDED, 1, None))
+            findings.append((rank.label, "suspicious", NOTHING_RECORDED, 1, None))
         elif not is_work[start:end].any():
-            remedy = f"; {RECORD_GPU_WORK}" if file.format == "kineto" else ""
-            findings.append((file.label, "noted", NO_GPU_WORK + remedy, 1, None))
+            remedy = f"; {RECORD_GPU_WORK}" if rank.file.format == "kineto" else ""
+            findings.append((rank.label, "noted", NO_GPU_WORK + remedy, 1, None))
         if count := int(on_cpu[start:end].sum()):
-            findings.append((file.label, "noted", CPU_COLLECTIVES, count, None))
+            findings.append((rank.label, "noted", CPU_COLLECTIVES, count, None))
     return findings
 
 
@@ -379,13 +379,11 @@ def _groups(files: Sequence[RankTables | RawRank]) -> Iterator[list[RankTables |
 
 def _joint(files: Sequence[RankTables | RawRank], rules: pd.DataFrame | None) -> Joint:
     if isinstance(first := files[0], RankTables):
-        return Joint(
-            first.events, first.steps, [len(first.events)], [len(first.steps)], [first.clock]
-        )
+        return Joint(first.events, first.steps, [first.gpus], [first.clock], [first.findings])
     raws = [file for file in files if isinstance(file, RawRank)]
     tables = joint_tables([file.raw for file in raws], rules=rules)
-    for file, clock in zip(raws, tables.clocks, strict=True):
-        file.clock = clock
+    for file, clock, findings in zip(raws, tables.clocks, tables.findings, strict=True):
+        file.clock, file.findings = clock, findings
     return tables
 
 
@@ -663,15 +661,15 @@ def _raise_mixed(by_format: Mapping[str, Sequence[Source]]) -> None:
 # Ranks, devices and groups from the metadata of profiles.
 
 
-def ranks_table(
-    numbered: Sequence[Ranked[RankTables | RawRank]], events: pd.DataFrame, sizes: Sequence[int]
-) -> pd.DataFrame:
+def ranks_table(ranks: Sequence[GpuRank], events: pd.DataFrame) -> pd.DataFrame:
     start, lasting = events["start_ns"].to_numpy(), events["dur_ns"].to_numpy()
     rows, end = [], 0
-    for (rank, source, file), size in zip(numbered, sizes, strict=True):
-        world, own = file.world_size, slice(end, end + size)
+    for one in ranks:
+        file, world, size = one.file, one.world_size, one.gpu.rows
+        own = slice(end, end + size)
         end += size
-        row = {"rank": rank, "rank_source": source, "source": file.label, "format": file.format}
+        row = {"rank": one.rank, "rank_source": one.source, "source": one.label}
+        row["format"] = file.format
         row |= {"backend": metadata_text(file.distributed, "backend"), "clock": file.clock}
         row["host"] = next(filter(None, (_host(file.metadata, key) for key in _HOST_KEYS)), None)
         row["world_size"] = world if world and world > 0 else None
@@ -714,19 +712,20 @@ def _set_findings(trace: Trace) -> list[Finding]:
     return [(source, "suspicious", finding, count, None) for finding, count in remarks]
 
 
-def devices_table(numbered: Sequence[Ranked[RankTables | RawRank]]) -> pd.DataFrame:
+def devices_table(ranks: Sequence[GpuRank]) -> pd.DataFrame:
     described, before, last = list[Row](), None, range(0)
-    ranks, rows = list[int](), list[int]()
-    for rank, _, file in numbered:
+    numbers, rows = list[int](), list[int]()
+    for one in ranks:
         # Ranks of one job mostly state the same.
-        if (properties := file.metadata.get("deviceProperties")) != before:
+        if (properties := one.file.metadata.get("deviceProperties")) != before:
             before, first = properties, len(described)
             described += [{"rank": 0} | _device(device) for device in _dicts(properties)]
             last = range(first, len(described))
-        ranks += [rank] * len(last)
-        rows += last
+        own = [row for row in last if one.gpu.device in (None, described[row]["device"])]
+        numbers += [one.rank] * len(own)
+        rows += own
     devices = _table(DEVICES, described).take(rows).reset_index(drop=True)
-    return DEVICES.check(devices.assign(rank=np.array(ranks, np.int32)))
+    return DEVICES.check(devices.assign(rank=np.array(numbers, np.int32)))
 
 
 def _device(properties: Row) -> Row:
@@ -741,24 +740,29 @@ def _device(properties: Row) -> Row:
     }
 
 
-def groups_table(numbered: Sequence[Ranked[RankTables | RawRank]]) -> pd.DataFrame:
+def groups_table(ranks: Sequence[GpuRank]) -> pd.DataFrame:
     rows = [
-        {"rank": rank, "group": metadata_text(group, "pg_name") or "",
-         "description": metadata_text(group, "pg_desc"), "members": _members(group.get("ranks")),
+        {"rank": one.rank, "group": metadata_text(group, "pg_name") or "",
+         "description": metadata_text(group, "pg_desc"), "members": _members(group, one),
          "backend": metadata_text(group, "backend_config"),
          "group_size": to_integer(group.get("pg_size"))}
-        for rank, _, file in numbered
-        for group in _dicts(file.distributed.get("pg_config"))
+        for one in ranks
+        for group in _dicts(one.file.distributed.get("pg_config"))
     ]  # fmt: skip
     return _table(PROCESS_GROUPS, rows)
 
 
-def _members(ranks: object) -> str:
+def _members(group: Row, one: GpuRank) -> str:
+    ranks = group.get("ranks")
     if isinstance(ranks, str):
         ranks = ranks.strip("[] ").split(",") if ranks.strip("[] ") else []
     if not isinstance(ranks, list):
         return ""
-    return ",".join(str(number) for rank in ranks if (number := to_integer(rank)) is not None)
+    processes = [number for rank in ranks if (number := to_integer(rank)) is not None]
+    size = to_integer(group.get("pg_size"))
+    if not processes and one.numbering.most > 1 and size == one.file.world_size:
+        processes = list(range(size or 0))  # the default group lists none
+    return ",".join(map(str, one.numbering.members(processes, one.place)))
 
 
 def _dicts(value: object) -> list[Row]:
@@ -780,4 +784,4 @@ def _table(table: Table, rows: list[Row]) -> pd.DataFrame:
 
 
 def short(label: str) -> str:
-    return label.rsplit("!", 1)[-1].replace("\\", "/").rsplit("/", 1)[-1]
+    return PART.sub("", label).rsplit("!", 1)[-1].replace("\\", "/").rsplit("/", 1)[-1]

@@ -36,7 +36,7 @@ def test_slices_of_rocm_are_gpu_work_with_their_launches(write):
     trace = loaded(path)
     events = trace.events.set_index("name")
     assert kinds_of(path) == {"traces"}
-    assert trace.ranks[["format", "clock"]].values.tolist() == [["perfetto", "own"]]
+    assert trace.ranks[["format", "clock"]].values.tolist() == [["perfetto", "own"]] * 2
     kernel, copy = events.loc["gemm(float*)"], events.loc["Memcpy HtoD"]
     columns = ["category", "start_ns", "dur_ns", "device", "stream", "process"]
     assert kernel[columns].tolist() == ["kernel", 2000, 500, 2, 3, "400"]
@@ -45,7 +45,7 @@ def test_slices_of_rocm_are_gpu_work_with_their_launches(write):
     launches = trace.events.loc[[kernel["launch"], copy["launch"]]]
     assert launches["name"].tolist() == ["hipLaunchKernel", "hipMemcpyAsync"]
     assert launches["thread"].tolist() == ["77", "77"]
-    assert trace.steps["step"].tolist() == [4]
+    assert trace.steps["step"].tolist() == [4, 4]
     assert "GPU rows numbered as agents of the node, of which CPUs are some" in told(trace, "noted")
 
 
@@ -149,9 +149,13 @@ def test_packed_packets_are_read(write):
 def test_each_process_with_gpu_work_is_a_rank(write):
     idle = pf.track(50, pid=9, tid=9) + pf.span(1, 2, "cpu_op", "op", track=50)
     trace = loaded(write(pf.rocm(), pf.rocm(offset=10, pid=500), idle))
-    assert trace.ranks["rank"].tolist() == [0, 1]
-    assert trace.ranks["source"].str.endswith(("!process 400", "!process 500")).all()
-    assert trace.events.groupby("rank").size().tolist() == [5, 5]
+    assert trace.ranks["rank"].tolist() == [0, 1, 2, 3]
+    processes = trace.ranks["source"].str.split("!").str[1:].str.join(", ")
+    assert processes.tolist() == [
+        f"process {pid}, GPU {gpu}" for pid in (400, 500) for gpu in (1, 2)
+    ]
+    # A launch, its work and the step.
+    assert trace.events.groupby("rank").size().tolist() == [3] * 4
     assert told(trace, "skipped by design") == {"slices of processes that used no GPU": 1}
 
 

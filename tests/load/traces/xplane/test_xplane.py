@@ -3,6 +3,9 @@
 import gzip
 import json
 import re
+from collections import Counter
+from functools import reduce
+from operator import or_
 
 import numpy as np
 import pandas as pd
@@ -57,14 +60,24 @@ def test_every_event_is_the_one_that_protobuf_decodes():
             base + line.timestamp_ns + event.offset_ps // 1000,
             (event.offset_ps + event.duration_ps) // 1000 - event.offset_ps // 1000,
             names_of(plane)[event.metadata_id],
+            plane.name.startswith("/device:"),
         )
         for plane in space.planes
         for line in plane.lines
         for event in line.events
     ]
     events = loaded(datasets.path("xplane") / REAL).events
-    ours = zip(events["start_ns"], events["dur_ns"], events["name"].astype(str), strict=True)
-    assert sorted(ours) == sorted(plain)
+    is_work = events["kind"].notna()
+    columns = [events["start_ns"], events["dur_ns"], events["name"].astype(str), is_work]
+    ours = [*zip(events["rank"], *columns, strict=True)]
+    assert sorted(row for _, *row in ours if row[-1]) == sorted([*row] for row in plain if row[-1])
+    # The host works for all GPUs of its process, but each launch is for one.
+    on_host = Counter(row for row in plain if not row[-1])
+    of_ranks = [Counter((*row,) for at, *row in ours if at == rank and not row[-1])
+                for rank in range(8)]  # fmt: skip
+    assert reduce(or_, of_ranks) == on_host
+    launches = sum((on_host - of_rank).total() for of_rank in of_ranks)
+    assert launches == 7 * events["launch"].nunique()
 
 
 def test_devices_streams_and_launches_of_the_real_profile():
@@ -138,6 +151,85 @@ def test_a_tpu_profile_counts_each_operation_once(tmp_path):
     assert analyze.time_breakdown(trace.events)["busy_ns"].tolist() == [9000]
     assert trace.steps[["step", "dur_ns"]].to_numpy().tolist() == [[4, 9000]]
     assert work["step"].tolist() == [4, 4, 4]
+
+
+def operations(tmp_path, **lines):
+    """Make one TPU with lines of operations: name, start and duration in us."""
+    space = space_class()()
+    tpu = space.planes.add(id=1, name="/device:TPU:0")
+    for line, ops in lines.items():
+        rows = [(name, start * 10**6, dur * 10**6, {}) for name, start, dur in ops]
+        add_line(tpu, line.replace("_", " "), rows)
+    return stored(tmp_path, space), space
+
+
+def test_copies_in_flight_hide_behind_compute_and_are_none(tmp_path):
+    """By the union of both lines the TPU would compute all of the time."""
+    steps = range(0, 5000, 1000)
+    path, space = operations(
+        tmp_path,
+        Async_XLA_Ops=[("async-copy", at, 900) for at in steps],
+        XLA_Ops=[row for at in steps for row in (
+            ("copy-start.1", at, 1), ("copy-done.1", at + 1, 799), ("fusion.1", at + 800, 200),
+        )],
+    )  # fmt: skip
+    busy = {}
+    for line in space.planes[0].lines:
+        names = names_of(space.planes[0])
+        for event in line.events:
+            kind = "compute" if names[event.metadata_id].startswith("fusion") else "memory"
+            start = event.offset_ps // 10**6
+            busy.setdefault(kind, set()).update(range(start, start + event.duration_ps // 10**6))
+    table = analyze.time_breakdown(loaded(path).events).iloc[0]
+    exposed = busy["memory"] - busy["compute"]
+    assert (table["compute_ns"], table["memory_ns"], table["exposed_memory_ns"]) == (
+        len(busy["compute"]) * 1000, len(busy["memory"]) * 1000, len(exposed) * 1000,
+    )  # fmt: skip
+    found = analyze.findings(load.bundle(path)).findings
+    assert found["rule"].tolist()[0] == "exposed_copies"
+    assert found["time_share"].tolist()[0] == 0.8
+
+
+def test_work_in_flight_computes_nothing(tmp_path):
+    path, _ = operations(
+        tmp_path, Async_XLA_Ops=[("fusion.9", 0, 80), ("all-gather-start.2", 10, 50)],
+        XLA_Ops=[("fusion.9", 100, 10)],
+    )  # fmt: skip
+    events = loaded(path).events
+    assert events[["name", "kind"]].astype(str).to_numpy().tolist() == [
+        ["fusion.9 (in flight)", "other"], ["all-gather-start.2", "communication"],
+        ["fusion.9", "compute"],
+    ]  # fmt: skip
+    assert analyze.time_breakdown(events)["compute_ns"].tolist() == [10_000]
+
+
+def test_a_loop_is_the_time_of_its_operations(tmp_path):
+    """The loop spans what stands on the same line, and would hide its collective."""
+    path, _ = operations(
+        tmp_path, XLA_Ops=[("while.5", 0, 100), ("dot.1", 10, 30), ("all-reduce.1", 40, 60)]
+    )
+    table = analyze.time_breakdown(loaded(path).events).iloc[0]
+    assert (table["compute_ns"], table["exposed_communication_ns"]) == (30_000, 60_000)
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "kind"),
+    [
+        ("%copy-done.4 = f32[8,128]{1,0:T(8,128)} copy-done((f32[8]{0}, u32[]{:S(2)}) %copy-start)",
+         "copy-done.4", "memory"),
+        ("%fusion.3 = (bf16[8]{0}, f32[]) fusion(bf16[8]{0} %all-reduce.2, f32[] %flash_attention)",
+         "fusion.3", "compute"),
+        ("%psum.2 = f32[4]{0} all-reduce(f32[4]{0} %dot.1), channel_id=1", "all-reduce.psum.2",
+         "communication"),
+        ("%dot.7", "dot.7", "compute"),
+        ("%all-gather-start.1.clone.2", "all-gather-start.1.clone.2", "communication"),
+    ],
+)  # fmt: skip
+def test_an_instruction_in_full_is_of_its_own_kind(tmp_path, text, name, kind):
+    """Its operands have kinds of their own."""
+    path, _ = operations(tmp_path, XLA_Ops=[(text, 0, 5)])
+    row = loaded(path).events.iloc[0]
+    assert (row["name"], row["kind"]) == (name, kind)
 
 
 def test_figures_that_a_kind_of_events_has_are_those_of_its_events(tmp_path):

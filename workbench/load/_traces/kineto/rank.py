@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,6 +30,8 @@ from workbench.load._traces.kineto.blocks import (
     Slots,
     token,
 )
+from workbench.load._traces.kineto.files import Files, Timed
+from workbench.load._traces.kineto.gpus import Gpu, Rows, by_gpu
 from workbench.load._traces.parquet import all_missing
 from workbench.tables import EVENTS, SAYS_OBFUSCATED, SAYS_SYNTHETIC
 
@@ -93,7 +95,7 @@ class Stating:
 
 @dataclass(frozen=True)
 class RankTables(Stating):
-    """What one file says, before it has a place among other ranks."""
+    """What one process says, before its GPUs have a place among other ranks."""
 
     label: str
     events: pd.DataFrame
@@ -101,6 +103,7 @@ class RankTables(Stating):
     findings: tuple[Finding, ...]  # a table of them takes as long as a small file
     metadata: dict[str, Any]
     clock: str
+    gpus: Sequence[Gpu]
     format: str = "kineto"
 
     @property
@@ -126,62 +129,22 @@ class RawRank(Stating):
     format: str = "kineto"
     first_ns: int | None = None  # not before it is interpreted
     last_ns: int | None = None
+    findings: tuple[Finding, ...] = ()
 
     def __post_init__(self) -> None:
         """Take over what is known by now."""
         self.label, self.metadata = self.raw.findings.source, self.raw.metadata
 
-    @property
-    def findings(self) -> tuple[Finding, ...]:
-        return tuple(self.raw.findings.rows())
-
-
-@dataclass(frozen=True)
-class Files:
-    """Where the rows of several files lie that are interpreted together, and their findings."""
-
-    bounds: IntArray
-    findings: Sequence[Findings]
-
-    @classmethod
-    def of(cls, sizes: Sequence[int], findings: Sequence[Findings]) -> Files:
-        return cls(np.cumsum([0, *sizes]), findings)
-
-    def __iter__(self) -> Iterator[tuple[Findings, slice]]:
-        """Give the findings of each file and its rows."""
-        ends = self.bounds.tolist()
-        return zip(self.findings, map(slice, ends, ends[1:]), strict=False)
-
-    @property
-    def seams(self) -> IntArray:
-        """The last row of each file, but for the last row of all."""
-        ends: IntArray = np.unique(self.bounds[1:])[:-1]
-        return ends[ends > 0] - 1
-
-    def counts(self, rows: npt.NDArray[Any]) -> list[int]:
-        """Count the rows of each file among ``rows``, a mask or positions in order."""
-        positions = np.flatnonzero(rows) if rows.dtype == np.bool_ else rows
-        if len(positions) == 0 or len(self.findings) == 1:
-            return [len(positions)] * len(self.findings)
-        counts: list[int] = np.diff(np.searchsorted(positions, self.bounds)).tolist()
-        return counts
-
-    def add(self, finding: str, what: str, rows: npt.NDArray[Any]) -> None:
-        """Add to the findings of each file how many of its rows are among ``rows``."""
-        if any(counts := self.counts(rows)):
-            for findings, count in zip(self.findings, counts, strict=True):
-                findings.add(finding, what, count)
-
 
 @dataclass(frozen=True)
 class Joint:
-    """The tables of several files, one below the other, and how much of them is of each file."""
+    """The tables of several files, one below the other, and what is of each file."""
 
     events: pd.DataFrame
     steps: pd.DataFrame
-    sizes: Sequence[int]
-    step_counts: Sequence[int]
+    gpus: Sequence[Sequence[Gpu]]
     clocks: Sequence[str]
+    findings: Sequence[tuple[Finding, ...]]
 
 
 def slots(args: Sequence[str]) -> Slots:
@@ -196,8 +159,10 @@ def rank_tables(
 ) -> RankTables:
     """Interpret a parsed Kineto file, whose columns are used up; its rank is still 0."""
     tables = joint_tables([raw], args=args, rules=rules)
-    findings = tuple(raw.findings.rows())
-    return RankTables(label, tables.events, tables.steps, findings, raw.metadata, tables.clocks[0])
+    return RankTables(
+        label, tables.events, tables.steps, tables.findings[0], raw.metadata, tables.clocks[0],
+        tables.gpus[0],
+    )  # fmt: skip
 
 
 def joint_tables(
@@ -214,17 +179,12 @@ def joint_tables(
     files = Files.of([raw.columns.rows for raw in raws], [raw.findings for raw in raws])
     columns = Columns.joined([raw.columns for raw in raws])
     timed = _timed(columns, texts, files, [raw.metadata for raw in raws])
-    files = timed.files
     text_columns = _named(columns, timed, texts)
     on_stream = is_any(text_columns["category"], ON_STREAM)
     numbers = _numbers(columns, timed, on_stream)
     numbers["stream"] = streams(numbers.get("stream"), text_columns["thread"], on_stream)
-    work = is_any(text_columns["category"], GPU_WORK)
-    numbers["launch"], repeated = launches(
-        is_any(text_columns["category"], RUNTIME), work,
-        (numbers.get("correlation"), numbers.get("external_id")), timed,
-    )  # fmt: skip
-    files.add("suspicious", _REPEATED, repeated)
+    owners, timed = _on_gpus(timed, text_columns, numbers, [raw.metadata for raw in raws])
+    files, work = timed.files, is_any(text_columns["category"], GPU_WORK)
     step_of = step_rows(text_columns["name"], text_columns["category"], files)
     numbers["step"] = assign_steps(timed, numbers["launch"], step_of)
     kind, is_known = kinds(text_columns["name"], text_columns["category"], rules)
@@ -241,12 +201,40 @@ def joint_tables(
             frame[argument] = frame[SHAPES[argument]]
         elif argument not in frame:
             frame[argument] = _extra(columns, argument, timed, texts)
-    sizes = np.diff(files.bounds).tolist()
-    for raw, size in zip(raws, sizes, strict=True):
-        raw.findings.add("read", "events", size)
+    for raw in raws:
         _note_origin(raw.findings, raw.metadata)
-    steps, counts = _steps(timed, *step_of), files.counts(step_of[0])
-    return Joint(frame, steps, sizes, counts, timed.clocks)
+    of_gpus, found = _of_files(owners, files, files.counts(step_of[0]), len(raws))
+    return Joint(frame, _steps(timed, *step_of), of_gpus, timed.clocks, found)
+
+
+def _on_gpus(
+    timed: Timed,
+    text_columns: dict[str, CodedTexts],
+    numbers: dict[str, IntArray],
+    metadata: Sequence[Mapping[str, Any]],
+) -> tuple[list[tuple[int, int | None]], Timed]:
+    """Join GPU work with its launches, and set the rows of each GPU apart."""
+    category = text_columns["category"]
+    work, calls = is_any(category, GPU_WORK), is_any(category, RUNTIME)
+    ids = _first_ids(work, (numbers.get("correlation"), numbers.get("external_id")), timed.files)
+    numbers["launch"], repeated = launches(calls, work, ids, timed)
+    timed.files.add("suspicious", _REPEATED, repeated)
+    rows = Rows(numbers.get("device"), timed.dur, work, calls, ids)
+    return by_gpu(timed, rows, text_columns, numbers, metadata)
+
+
+def _of_files(
+    owners: Sequence[tuple[int, int | None]], files: Files, steps: Sequence[int], count: int
+) -> tuple[list[list[Gpu]], list[tuple[Finding, ...]]]:
+    """Return the GPUs of each of ``count`` files, and its findings."""
+    of_gpus, found = [list[Gpu]() for _ in range(count)], [list[Finding]() for _ in range(count)]
+    for (at, device), findings, size, step_count in zip(
+        owners, files.findings, np.diff(files.bounds).tolist(), steps, strict=True
+    ):
+        findings.add("read", "events", size)
+        of_gpus[at].append(Gpu(device, size, step_count))
+        found[at] += findings.rows()
+    return of_gpus, [tuple(rows) for rows in found]
 
 
 def _frame(data: dict[str, Any], numbers: dict[str, IntArray], files: Files) -> pd.DataFrame:
@@ -266,21 +254,9 @@ def _note_origin(findings: Findings, metadata: Mapping[str, Any]) -> None:
     findings.add("noted", SAYS_OBFUSCATED, int(bool(metadata.get("obfuscated"))))
 
 
-@dataclass(frozen=True)
-class _Timed:
-    start: IntArray
-    dur: IntArray
-    clocks: Sequence[str]
-    files: Files
-    pick: Callable[[npt.NDArray[Any]], npt.NDArray[Any]]
-    pid: npt.NDArray[Any]
-    tid: npt.NDArray[Any]
-    name: npt.NDArray[Any]
-
-
 def _timed(
     columns: Columns, texts: list[str], files: Files, metadata: Sequence[Mapping[str, Any]]
-) -> _Timed:
+) -> Timed:
     names = ("ph", "flags", "ts", "dur", "pid", "tid", "name")
     fields = {name: columns.field(name) for name in names}
     # An empty name says as little as none.
@@ -296,10 +272,10 @@ def _timed(
         clocks.append(clock)
     pick, files = _picker(keep, start, fields["dur"], files)
     picked = (pick(fields[name]) for name in ("pid", "tid", "name"))
-    return _Timed(pick(start), pick(fields["dur"]), clocks, files, pick, *picked)
+    return Timed(pick(start), pick(fields["dur"]), clocks, files, pick, *picked)
 
 
-def _named(columns: Columns, timed: _Timed, texts: list[str]) -> dict[str, CodedTexts]:
+def _named(columns: Columns, timed: Timed, texts: list[str]) -> dict[str, CodedTexts]:
     pick = timed.pick
     # A missing category is uncategorised; others get their present spelling.
     spelled = [RENAMED.get(text, text) for text in texts]
@@ -344,7 +320,7 @@ def _clean(raws: Sequence[RawTrace], texts: list[str]) -> list[str]:
 
 
 def _numbers(
-    parsed: Columns, timed: _Timed, on_stream: npt.NDArray[np.bool_]
+    parsed: Columns, timed: Timed, on_stream: npt.NDArray[np.bool_]
 ) -> dict[str, IntArray]:
     columns: dict[str, IntArray] = {}
     for argument, (column, kind) in COLUMNS.items():
@@ -363,7 +339,7 @@ def _numbers(
     if "correlation" in columns:
         # Profilers count from 1; 0 stands for none.
         columns["correlation"][columns["correlation"] == 0] = MISSING
-    if "device" in columns:
+    if "device" in columns and isinstance(parsed, Columns):
         # On the host an argument of this name is an address, not a GPU.
         columns["device"][~on_stream] = MISSING
     return columns
@@ -384,7 +360,7 @@ def _nullable(values: IntArray | None, dtype: str, rows: int) -> tuple[Any, IntA
     return pd.arrays.IntegerArray(values, mask), beyond
 
 
-def _steps(timed: _Timed, rows: IntArray, numbers: IntArray) -> pd.DataFrame:
+def _steps(timed: Timed, rows: IntArray, numbers: IntArray) -> pd.DataFrame:
     columns: dict[str, npt.NDArray[Any]] = {
         "rank": np.zeros(len(rows), np.int32), "step": numbers.astype(np.int32),
         "start_ns": timed.start[rows], "dur_ns": timed.dur[rows],
@@ -412,7 +388,7 @@ def _note(
             findings.add("noted", finding, int(unlike[rows].sum()))
 
 
-def _shapes(parsed: Columns, timed: _Timed, texts: list[str]) -> dict[str, pd.Categorical]:
+def _shapes(parsed: Columns, timed: Timed, texts: list[str]) -> dict[str, pd.Categorical]:
     codes_of: dict[str, npt.NDArray[Any]] = {}
     for argument, column in SHAPES.items():
         if (codes := parsed.values(argument)) is not None:
@@ -439,7 +415,7 @@ def _spelled(codes: npt.NDArray[Any], texts: list[str], files: Files) -> list[st
     return spelled
 
 
-def _extra(columns: Columns, argument: str, timed: _Timed, texts: list[str]) -> Any:
+def _extra(columns: Columns, argument: str, timed: Timed, texts: list[str]) -> Any:
     codes = columns.values(argument)
     if codes is None:
         return CodedTexts(np.full(len(timed.start), -1, np.int32), []).categorical()
@@ -681,20 +657,16 @@ def streams(
 
 
 def launches(
-    runtime: npt.NDArray[np.bool_],
-    work: npt.NDArray[np.bool_],
-    ids_of: Sequence[IntArray | None],
-    timed: _Timed,
+    runtime: npt.NDArray[np.bool_], work: npt.NDArray[np.bool_], ids: IntArray, timed: Timed
 ) -> tuple[IntArray, IntArray]:
     """Return, for GPU work, the position of the call that launched it, else MISSING.
 
-    Also returns the calls that have the id of an earlier one. Joined on the first of ``ids_of``
-    (correlation, external id) that GPU rows of the file have. One launch may start many kernels
+    Also returns the calls that have the id of an earlier one. Joined on ``ids``, the first of
+    correlation and external id that GPU rows of the file have. One launch may start many kernels
     (CUDA graphs). Where several calls have one id, as after a counter restarted, the last one
     before the GPU row counts.
     """
     launch = np.full(len(work), MISSING, np.int64)
-    ids = _first_ids(work, ids_of, timed.files)
     has_id = ids != MISSING
     rows, calls = np.flatnonzero(work & has_id), np.flatnonzero(runtime & has_id)
     if len(rows) == 0 or len(calls) == 0:
@@ -771,7 +743,7 @@ def step_rows(name: CodedTexts, category: CodedTexts, files: Files) -> tuple[Int
     return rows, numbers
 
 
-def assign_steps(timed: _Timed, launch: IntArray, windows: tuple[IntArray, IntArray]) -> IntArray:
+def assign_steps(timed: Timed, launch: IntArray, windows: tuple[IntArray, IntArray]) -> IntArray:
     """Return the step of every row: by time, and for launched GPU work that of its launch.
 
     ``windows`` are the rows and numbers of the steps, in order of start in each file.

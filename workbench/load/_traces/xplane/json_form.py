@@ -30,7 +30,6 @@ from workbench.load._traces.xplane.lines import (
     copied_bytes,
     is_stream,
     one_kind_of_steps,
-    with_rules,
 )
 
 # Processes are named in front of all events, and as planes are.
@@ -54,7 +53,7 @@ def xprof_json(
     rules: pd.DataFrame | None = None,
     stream: Stream | None = None,
 ) -> list[RankTables]:
-    """Read the events of one host, which is one rank with all its devices.
+    """Read the events of one host, each device of which becomes a rank.
 
     XProf writes a million events at most; the ``.xplane.pb`` beside it has all of them.
     """
@@ -80,7 +79,7 @@ def xprof_json(
     parts = list(_parts(lines, names, (texts, findings, tuple(args))))
     metadata: Row = {"deviceProperties": _devices(parts)}
     rows = one_kind_of_steps(parts, texts)
-    tables = rank_of(rows, texts, findings, metadata=metadata, args=args, rules=with_rules(rules))
+    tables = rank_of(rows, texts, findings, metadata=metadata, args=args, rules=rules)
     return [replace(tables, format="xprof json")]
 
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-import pandas as pd
 
+from workbench._shared.kernel_kinds import rules_of
 from workbench.load._traces.columns import Codes, IntArray, Rows
 from workbench.load._traces.kineto.blocks import MISSING, Texts
 
@@ -20,28 +20,36 @@ _SIZE = re.compile(r"\bsize:(\d{1,18})\b")
 
 _DEVICE = re.compile(r"^/device:(GPU|TPU):(\d{1,6})")
 _STREAM = re.compile(r"^Stream #(\d{1,18})")
-_OPS = ("XLA Ops", "Async XLA Ops")
+_OPS, _ASYNC_OPS = "XLA Ops", "Async XLA Ops"
 _SPANS = ("XLA Modules", "Steps")
 _CALL = re.compile(r"^(?:cuda|hip)[A-Z]")
 _DRIVER_CALL = re.compile(r"^cu[A-Z]")
 _MARK = "ProfilerStep#"
-# Operations of XLA that move data between or within devices, asked before the shipped rules.
-_HLO_RULES = pd.DataFrame(
-    {
-        "kind": ["communication", "memory"],
-        "rule": ["hlo-collective", "hlo-copy"],
-        "pattern": [
-            r"^%?(?:all-reduce|all-gather|reduce-scatter|all-to-all|ragged-all-to-all"
-            r"|collective-permute|collective-broadcast|send|recv)(?:-start|-done)?(?:\.\d+)*$",
-            r"^%?(?:copy|slice|dynamic-slice)(?:-start|-done)(?:\.\d+)*$|^%?copy(?:\.\d+)*$",
-        ],
-    }
-)
+# An instruction of XLA in full: %name = shape opcode(operands), attributes.
+_HLO = re.compile(r"^%?(?P<name>[\w.-]+) = .*?[\]}) ](?P<opcode>[a-z][a-z0-9-]*)\(")
+# Loops and branches, whose own operations stand on the same line.
+_CONTROL_FLOW = re.compile(r"^(?:while|conditional)(?:\.\w+)*$")
+_IN_FLIGHT = " (in flight)"
 
 
-def with_rules(rules: pd.DataFrame | None) -> pd.DataFrame:
-    """Return the rules of the user and behind them those for operations of XLA."""
-    return _HLO_RULES if rules is None else pd.concat([rules, _HLO_RULES], ignore_index=True)
+def instruction_name(text: str) -> str:
+    """Return the name of an instruction that is spelled in full, any other text as it is.
+
+    Names are mostly made of the opcode; where not, it is put in front.
+
+    Examples
+    --------
+    >>> instruction_name("%copy-start.3 = (f32[8]{0}, u32[]) copy-start(f32[8]{0} %all-reduce.1)")
+    'copy-start.3'
+    >>> instruction_name("%psum.7 = f32[8]{0} all-reduce(f32[8]{0} %dot.2), to_apply=%add")
+    'all-reduce.psum.7'
+    """
+    match = _HLO.match(text)
+    if match is None:
+        return text.removeprefix("%")
+    name, opcode = match["name"], match["opcode"]
+    is_told = opcode in name or opcode in ("fusion", "custom-call")
+    return name if is_told else f"{opcode}.{name}"
 
 
 def copied_bytes(details: str) -> int:
@@ -81,7 +89,9 @@ class Line:
         """Whether the rows occupy a device."""
         if self.device is None:
             return False
-        return bool(is_stream(self.name)) or (self.name in _OPS and not self.has_streams)
+        return bool(is_stream(self.name)) or (
+            self.name in (_OPS, _ASYNC_OPS) and not self.has_streams
+        )
 
     @property
     def is_device_steps(self) -> bool:
@@ -113,7 +123,8 @@ class Line:
             number["correlation"] = correlation
         if self.is_device_steps:
             steps = names.steps[kind]
-        name, category = names.codes[kind], names.of_category(self)[kind]
+        codes = names.in_flight if self.name == _ASYNC_OPS else names.codes
+        name, category = codes[kind], names.of_category(self)[kind]
         is_step = np.zeros(0, np.bool_) if steps is None else (steps >= 0) & (steps < 10**9)
         for row in np.flatnonzero(is_step):
             name[row] = texts.code(f"{_MARK}{steps[row]}")  # type: ignore[index]
@@ -130,7 +141,7 @@ class Line:
 
     def category(self, name: str) -> str:
         if self.device is not None:
-            if not self.is_work:
+            if not self.is_work or (self.name == _OPS and _CONTROL_FLOW.match(name)):
                 return "gpu_user_annotation"
             is_copy = name.startswith(("Memcpy", "MemCpy")), name.startswith(("Memset", "MemSet"))
             return {(True, False): "gpu_memcpy", (False, True): "gpu_memset"}.get(is_copy, "kernel")
@@ -154,17 +165,28 @@ class Names:
     """The distinct names of the events of some lines, and what follows from them, found once."""
 
     def __init__(self, spelled: Sequence[str], texts: Texts) -> None:
-        self._spelled, self.texts = spelled, texts
-        self.codes = np.array([texts.code(text) for text in spelled], np.int32)
-        self._categories: dict[tuple[bool, bool], Codes] = {}
+        self._spelled, self.texts = [instruction_name(text) for text in spelled], texts
+        self.codes = np.array([texts.code(text) for text in self._spelled], np.int32)
+        self._categories: dict[tuple[bool, bool, bool], Codes] = {}
 
     @cached_property
     def steps(self) -> IntArray:
         return np.array([_step(text) for text in self._spelled], np.int64)
 
+    @cached_property
+    def in_flight(self) -> Codes:
+        """Number of each name on a line of work in flight, which computes nothing there."""
+        kinds = [kind for kind, _ in rules_of(self._spelled)]
+        is_moving = [kind in ("communication", "memory") for kind in kinds]
+        spelled = [
+            text if moves else f"{text}{_IN_FLIGHT}"
+            for text, moves in zip(self._spelled, is_moving, strict=True)
+        ]
+        return np.array([self.texts.code(text) for text in spelled], np.int32)
+
     def of_category(self, line: Line) -> Codes:
         """Return the category of each name, which depends on the line."""
-        key = (line.device is None, line.is_work)
+        key = (line.device is None, line.is_work, line.name == _OPS)
         if key not in self._categories:
             coded = [self.texts.code(line.category(text)) for text in self._spelled]
             self._categories[key] = np.array(coded, np.int32)
@@ -172,12 +194,14 @@ class Names:
 
 
 def one_kind_of_steps(parts: Sequence[tuple[Line, Rows]], texts: Texts) -> list[Rows]:
-    """Leave out the steps of devices where the host marked its steps, or another device did."""
-    spelled, kept, is_marked = texts.all(), [], False
-    # Hosts first: they know when a step began, devices when its work did.
-    for line, rows in sorted(parts, key=lambda part: part[0].is_device_steps):
-        if line.is_device_steps and is_marked:
-            continue
-        kept.append(rows)
-        is_marked |= any(spelled[code].startswith(_MARK) for code in np.unique(rows.name))
-    return kept
+    """Leave out the steps of devices where the host marked its own.
+
+    Hosts know when a step began, devices when its work did.
+    """
+    spelled = texts.all()
+    is_marked = any(
+        spelled[code].startswith(_MARK)
+        for line, rows in parts if line.device is None
+        for code in np.unique(rows.name)
+    )  # fmt: skip
+    return [rows for line, rows in parts if not (line.is_device_steps and is_marked)]

@@ -32,7 +32,6 @@ from workbench.load._traces.xplane.lines import (
     copied_bytes,
     is_stream,
     one_kind_of_steps,
-    with_rules,
 )
 from workbench.load._traces.xplane.wire import Fields, fields, space_class
 
@@ -79,7 +78,7 @@ def xplane(
     rules: pd.DataFrame | None = None,
     stream: Stream | None = None,
 ) -> list[RankTables]:
-    """Read the profile of one host, which is one rank with all its devices.
+    """Read the profile of one host, each device of which becomes a rank.
 
     References
     ----------
@@ -111,7 +110,7 @@ def xplane(
     hosts = ", ".join(_text(host) for host in space.hostnames[:8])
     findings.add("read", f"XPlane{f' of {hosts[:80]}' if hosts else ''}")
     rows = one_kind_of_steps(parts, texts)
-    tables = rank_of(rows, texts, findings, metadata=metadata, args=args, rules=with_rules(rules))
+    tables = rank_of(rows, texts, findings, metadata=metadata, args=args, rules=rules)
     return [replace(tables, format="xplane")]
 
 
