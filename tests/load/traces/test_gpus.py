@@ -206,7 +206,10 @@ def test_a_cache_keeps_the_gpus_apart(tmp_path):
 def test_a_stored_copy_beside_the_trace_is_left_out(tmp_path):
     path = stored(tmp_path, [on_gpu(0, 0, 5), on_gpu(1, 3, 9)])
     trace = loaded(path)
-    load.write_ranks(path, tmp_path / "stored")
+    load.write_ranks(load.rank_files(path), tmp_path / "stored")
+    assert loaded(tmp_path / "stored").events.equals(trace.events)
+    by_rank = analyze.by_rank(load.rank_files(tmp_path / "stored"), [analyze.time_breakdown])
+    assert by_rank["time_breakdown"].equals(analyze.time_breakdown(trace.events))
     both = loaded(tmp_path)
     assert both.ranks.equals(trace.ranks)
     assert len(told(both, "was converted from traces beside it")) == 1

@@ -368,7 +368,8 @@ def _stored_heads(sources: Sequence[Source], dropped: Dropped) -> list[_Head]:
     for source in sources:
         with dropped.trying(source.label), guarded(source.label):
             ranks = parquet.header(source.path)[1]["ranks"]
-            if len(ranks) != 1:
+            # The GPUs of a process are stored together.
+            if ranks["source"].str.replace(r"!GPU \d+$", "", regex=True).nunique() != 1:
                 msg = (
                     f"{source.label}: holds {len(ranks)} ranks together; 'workbench convert SOURCE "
                     "FOLDER' writes one file per rank"
@@ -376,7 +377,7 @@ def _stored_heads(sources: Sequence[Source], dropped: Dropped) -> list[_Head]:
                 raise LoadError(msg)
             number, world, first = ranks[["rank", "world_size", "first_ns"]].iloc[0]
             known = (None if pd.isna(value) else int(value) for value in (world, first))
-            heads.append(_Head(source, int(number), *known))
+            heads.append(_Head(source, int(number) // len(ranks), *known))
     return heads
 
 
