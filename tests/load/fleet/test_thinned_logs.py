@@ -42,7 +42,7 @@ def stamp(at, zone=UTC):
 def megatron(rows, zone=UTC):
     return "".join(
         f" [{stamp(at, zone)}] iteration {step:8d}/ 9999 | elapsed time per iteration (ms): "
-        f"{1e3 * took:.1f} | global batch size: 8 | lm loss: 2.0 |\n"
+        f"{1e3 * took:.1f} | global batch size: 8 | lm loss: {at:.3f} |\n"
         for step, at, took in rows
     )
 

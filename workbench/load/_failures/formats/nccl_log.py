@@ -120,6 +120,8 @@ class _Log:
     _prefix: Prefix = field(default=Prefix("", None, None, ""))
     _year: int | None = None
     _month: int | None = None
+    # In an hour that comes twice, the stamp before tells which of the two is meant.
+    _after_ns: int | None = None
 
     def watchdog(self, number: int, text: str) -> None:
         month = _GLOG.search(text)
