@@ -207,7 +207,8 @@ def _ask(
     if evidence is None:
         return [], _answer(rule, settings, "no data", note=f"needs {' and '.join(rule.needs)}")
     try:
-        made = [asdict(finding) for finding in rule.find(evidence, **settings)]
+        doubt = getattr(evidence, "doubt", "")
+        made = [_doubted(asdict(finding), doubt) for finding in rule.find(evidence, **settings)]
     except LacksDataError as error:
         return [], _answer(rule, settings, "no data", note=str(error).partition("\n")[0])
     except WorkbenchError as error:
@@ -218,6 +219,14 @@ def _ask(
     text = thresholds_text(settings)
     rows = [{"domain": rule.domain, "rule": rule.name, "threshold": text, **row} for row in made]
     return rows, _answer(rule, settings, "found" if rows else "nothing", count=len(rows))
+
+
+def _doubted(row: dict[str, Any], doubt: str) -> dict[str, Any]:
+    """Lower the confidence of what rests on a log that its loader doubts."""
+    if not doubt:
+        return row
+    sure = "medium" if row["confidence"] == "high" else row["confidence"]
+    return row | {"confidence": sure, "doubt": "; ".join(filter(None, (row["doubt"], doubt)))}
 
 
 def _told_once(rows: list[dict[str, Any]], answers: list[dict[str, Any]]) -> list[dict[str, Any]]:

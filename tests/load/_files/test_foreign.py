@@ -125,3 +125,25 @@ def test_kernels_as_csv_are_no_power_and_no_steps(tmp_path, columns):
         LoadError, match="rocprof writes as CSV; record again: rocprofv3 --output-format"
     ):
         load.quality(path)
+
+
+@pytest.mark.parametrize(
+    ("text", "tool", "way"),
+    [
+        ('{\n "meta": {"plugins": {}, "slurm": {"version": 1}},\n "jobs": [', "sacct", "--parsable2"),
+        ('{"meta": {"Slurm": {"release": "22.05"}}, "jobs": []', "sacct", "--parsable2"),
+        ('{"jobs": [{"account": "a", "derived_exit_code": {}', "sacct", "--parsable2"),
+        ("[2026-02-01 10:00:20,341] [INFO] [Rank 0] step=10, skipped=0, lr=[1e-05]", "DeepSpeed",
+         "tensorboard"),
+        ("\nepoch=0/micro_step=40/global_step=10, RunningAvgSamplesPerSec=256.0", "DeepSpeed",
+         "event files"),
+        ('{"current_steps": 5, "total_steps": 2400, "loss": 1.9}\n', "LLaMA-Factory", "event files"),
+        ("[rank0]:[titan] 2026-02-01 10:00:00,1 - root - INFO - step: 10  loss:  7.1  memory: 5GiB  "
+         "tps: 100", "TorchTitan", "enable_tensorboard"),
+        ("{'loss': 1.5, 'grad_norm': 1.0, 'epoch': 0.1}\n", "Transformers", "report_to"),
+    ],
+)  # fmt: skip
+def test_logs_of_tools_that_are_not_read_are_named_with_the_way_out(text, tool, way):
+    told = identity(text.encode(), "train.log")
+    assert tool in told
+    assert way in told

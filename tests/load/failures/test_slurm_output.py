@@ -48,6 +48,37 @@ def test_the_memory_killer_is_read_and_what_srun_says_of_it_is_no_second_failure
     assert (row["category"], row["clock"]) == ("software", "none")
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "slurmstepd-n3: error: StepId=9.0 exceeded memory limit (282329088 > 104857600), being killed",
+        "slurmstepd: error: Job 9 exceeded memory limit (5 > 4), being killed",
+        "slurmstepd: error: JobId=9 exceeded virtual memory limit (5 > 4), being killed",
+        "slurmstepd: error: Exceeded step memory limit at some point.",
+    ],
+)
+def test_a_job_killed_for_memory_was_not_cancelled_by_anybody(tmp_path, line):
+    text = (
+        f"srun: Job step aborted: Waiting up to 4 seconds for job step to finish.\n{line}\n"
+        "slurmstepd-n3: error: Exceeded job memory limit\n"
+        "slurmstepd-n3: error: *** STEP 9.0 ON n3 CANCELLED AT 2025-01-31T08:00:00 ***\n"
+        f"{line}\nsrun: error: n3: task 0: Killed\n"
+    )
+    for lines in (text.splitlines(), text.splitlines()[::-1]):
+        part = read(slurm_output, tmp_path, "\n".join(lines) + "\n", tz="UTC")
+        (row,) = part.failures.to_dict("records")
+        assert (row["code"], row["job"], row["node"]) == ("OUT_OF_MEMORY", "9", "n3")
+        assert (row["category"], row["severity"], row["start_ns"]) == ("software", "fatal", ns(AT))
+        assert "exceeded" in row["text"].lower()
+
+
+def test_a_step_that_is_cancelled_because_its_job_ran_out_of_time_is_no_second_failure(tmp_path):
+    text = STEP.format(what="STEP 7.0", why="") + "srun: error: node07: task 1: Killed\n"
+    text += STEP.format(what="JOB 7", why=" DUE TO TIME LIMIT")
+    (row,) = read(slurm_output, tmp_path, text, tz="UTC").failures.to_dict("records")
+    assert (row["code"], row["severity"], row["line_count"]) == ("TIMEOUT", "fatal", 3)
+
+
 def test_the_file_that_slurm_names_after_a_job_tells_which_it_is(tmp_path):
     text = "srun: error: Node failure on node07\n"
     (row,) = read(slurm_output, tmp_path, text, name="slurm-77.out").failures.to_dict("records")

@@ -259,7 +259,7 @@ def test_without_durations_a_step_begins_where_the_one_before_ended(log):
     assert seconds(job) == [2, 3, 1]
     assumed = "steps without a duration; each begins where the one before it ended"
     assert told(job)["assumed", assumed] == 3
-    assert told(job)["dropped", "steps whose start or end is not known"] == 2
+    assert told(job)["noted", "stamps that only begin or end the steps beside them"] == 2
 
 
 def test_bad_cells_cost_their_step_only_and_are_counted(log):
@@ -275,8 +275,9 @@ def test_bad_cells_cost_their_step_only_and_are_counted(log):
         "8,2024-05-01T10:00:08Z,0.5\n"
         "9,2024-05-0"
     )
-    assert job.steps["step"].tolist() == [1, 8]
+    assert job.steps["line"].tolist() == [2, *[9] * 7]
     found = told(job)
+    assert found["noted", "steps between two lines, each as long as the mean of its interval"] == 6
     assert found["dropped", "cells of 'step' that are not whole numbers from 0"] == 1
     assert found["dropped", "cells of 'step_time_s' that are not durations from 0"] == 2
     assert found["dropped", "rows with more or fewer cells than the header"] == 1
@@ -388,10 +389,11 @@ def test_lines_of_megatron_are_steps_and_a_fall_back_is_a_restart(log):
     assert restart["end_ns"] - restart["start_ns"] == 57_100_000_000
 
 
-def test_a_line_of_megatron_on_many_iterations_is_one_step(log):
+def test_a_line_of_megatron_on_many_iterations_is_that_many_steps(log):
     job = log([iteration(10, "10:00:10"), iteration(20, "10:00:20")], tz="UTC")
-    assert seconds(job) == [0.5, 0.5]
-    assert told(job)["noted", "steps that the log drops"] == 9
+    assert seconds(job) == [0.5] * 20
+    assert job.steps["step"].tolist() == list(range(1, 21))
+    assert set(job.steps["line"]) == {1, 2}
 
 
 def test_a_log_of_megatron_without_stamps_is_refused(log):

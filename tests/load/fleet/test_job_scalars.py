@@ -269,11 +269,25 @@ def test_losses_of_batches_are_those_of_keras(write):
     assert load.job_log(write(records(VERSION, *payloads))).steps["loss"].tolist() == [3.0, 2.0]
 
 
-def test_stamps_several_steps_apart_are_told_to_be_of_all_of_them(write):
+def test_stamps_several_steps_apart_are_divided_among_them(write):
     payloads = [event(50 * n, 10 * n, loss=1.0) for n in range(4)]
-    words = "each lasts as long as several"
-    told = said(load.job_log(write(records(VERSION, *payloads))), "suspicious")
-    assert any(words in text for text in told)
-    payloads = [event(n, 10 * n, loss=1.0) for n in range(4)]
     log = load.job_log(write(records(VERSION, *payloads)))
-    assert not any(words in text for text in said(log, "suspicious"))
+    assert len(log.steps) == 150
+    assert set(log.steps["end_ns"] - log.steps["start_ns"]) == {200_000_000}
+    assert said(log, "suspicious") == []
+
+
+def test_steps_of_a_second_event_file_keep_its_name(write):
+    write(records(VERSION, *run(6)))
+    path = write(records(VERSION, *run(4, first=6)), "run/events.out.tfevents.1700000009.gpu7.13.0")
+    log = load.job_log(path.parent)
+    assert log.steps["source"].str[-6:].tolist() == ["7.12.0"] * 6 + ["7.13.0"] * 4
+    assert set(log.quality[log.quality["what"] == "scalars"]["source"]) == set(log.steps["source"])
+
+
+def test_the_largest_float_of_mlflow_is_infinity(write):
+    text = "".join(
+        f"{1000 * (T0 + n)} {v!r} {n}\n" for n, v in enumerate([2.5, 1.7976931348623157e308])
+    )
+    path = write(text.encode(), "mlruns/0/abc/metrics/loss")
+    assert load.job_log(path).steps["loss"].tolist() == [float("inf")]

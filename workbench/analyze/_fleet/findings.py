@@ -50,12 +50,24 @@ class Logged:
         return table[table["start_ns"].notna() & table["restart_s"].notna()]
 
     @cached_property
-    def step_s(self) -> pd.Series:
-        """Length of every step, in order of time."""
+    def doubt(self) -> str:
+        """What the loader found suspicious about the steps; '' if nothing."""
+        rows = self.job.quality[self.job.quality["finding"] == "suspicious"]
+        texts = [f"the log has {row.count} {row.what}" for row in rows.itertuples(index=False)]
+        return "; ".join(texts)
+
+    @cached_property
+    def lines(self) -> pd.DataFrame:
+        """Lines of the log in order of time: ``step``, ``count`` of its steps, ``each_s``.
+
+        What one line tells of many steps is evidence once.
+        """
         steps = self.job.steps
         lengths = (steps["end_ns"] - steps["start_ns"]).astype("float64") / 1e9
-        lengths.index = steps["step"]
-        return lengths
+        place = steps[["source", "line"]]
+        line = (place != place.shift()).any(axis=1).cumsum()
+        rows = pd.DataFrame({"step": steps["step"], "each_s": lengths}).groupby(line)
+        return rows.agg(step=("step", "first"), count=("step", "size"), each_s=("each_s", "mean"))
 
     def time_s(self, state: str) -> float:
         """Time in a state; 0 if the log never was in it."""
@@ -253,7 +265,7 @@ def slower_steps(
     least_deviations: float = 4.0,
 ) -> Iterator[Finding]:
     """From some step on, all steps take longer: a lasting slowdown."""
-    lengths = logged.step_s
+    lengths, steps = logged.lines["each_s"], logged.lines["count"]
     if len(lengths) < 2 * fewest_steps:
         return
     # The split that explains most of the spread of the ranks: steps have outliers.
@@ -270,11 +282,12 @@ def slower_steps(
     latest = float(lengths.iloc[-fewest:].median())
     if min(late, latest) < least_ratio * early or deviations < least_deviations:
         return
-    lost = (late - early) * (count - at)
+    after = int(steps.iloc[at:].sum())
+    lost = (late - early) * after
+    first = int(logged.lines["step"].iloc[at])
     yield Finding(
-        f"From step {int(lengths.index[at])} on a step takes {1e3 * late:.4g} ms instead of "
-        f"{1e3 * early:.4g} ms",
-        where=f"{count - at} of {count} steps",
+        f"From step {first} on a step takes {1e3 * late:.4g} ms instead of {1e3 * early:.4g} ms",
+        where=f"{after} of {steps.sum()} steps",
         **logged.cost(lost),
         cost_basis="median after minus median before, times the steps after",
         confidence="high" if deviations > 2 * least_deviations else "medium",
@@ -288,19 +301,27 @@ def outlier_steps(
     logged: Logged, *, least_ratio: float = 1.5, least_share: float = 0.01
 ) -> Iterator[Finding]:
     """Single steps of the log take far longer than their neighbours."""
-    lengths = logged.step_s
-    usual = lengths.rolling(21, center=True, min_periods=5).median()
-    is_long = lengths > least_ratio * usual
-    lost = float((lengths - usual)[is_long].sum())
+    lines = logged.lines
+    usual = lines["each_s"].rolling(21, center=True, min_periods=5).median()
+    # A line on several steps tells their sum; at the most one of them takes all that is more.
+    more = (lines["each_s"] - usual) * lines["count"]
+    ratio = 1 + more / usual
+    is_long = ratio > least_ratio
+    lost = float(more[is_long].sum())
     if lost < least_share * logged.run_s:
         return
-    gaps = pd.Series(lengths.index[is_long]).diff().dropna()
+    gaps = lines["step"][is_long].diff().dropna()
     every = int(gaps.median()) if len(gaps) > 2 and gaps.std() < 0.2 * gaps.median() else 0
-    worst = int((lengths - usual).to_numpy().argmax())
+    worst = lines.iloc[int(more.to_numpy().argmax())]
+    first, last = int(worst["step"]), int(worst["step"] + worst["count"]) - 1
+    name = f"step {first}" if first == last else f"one of steps {first} to {last}"
+    longest_s = float(worst["each_s"] + more.max() * (1 - 1 / worst["count"]))
+    count = int(is_long.sum())
+    who, their = ("steps take", "their") if count > 1 else ("step takes", "its")
     yield Finding(
-        f"{int(is_long.sum())} steps take up to {(lengths / usual).max():.2g} times their "
-        f"neighbours{f', one every {every} steps' if every else ''}",
-        where=f"longest: step {int(lengths.index[worst])}, {lengths.iloc[worst]:.3g} s",
+        f"{count} {who} up to {ratio.max():.2g} times {their} neighbours"
+        f"{f', one every {every} steps' if every else ''}",
+        where=f"longest: {name}, {longest_s:.3g} s",
         **logged.cost(lost),
         cost_basis="their length minus the median of 21 neighbours",
         confidence="medium",

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from decimal import Decimal, InvalidOperation
 from itertools import islice
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 from zoneinfo import ZoneInfo
 
 import numpy as np
@@ -123,11 +123,20 @@ class Times:
     is_local: pd.Series
 
 
-def utc_ns(texts: pd.Series, lines: pd.Series, tz: str | None, findings: Findings) -> Times:
+def utc_ns(
+    texts: pd.Series,
+    lines: pd.Series,
+    tz: str | None,
+    findings: Findings,
+    *,
+    is_in_order: bool = True,
+) -> Times:
     """Read stamps: ISO 8601 with or without an offset, or seconds since 1970.
 
-    Stamps that are none, and local ones that the zone's clock change makes ambiguous or impossible,
-    become missing and are counted. A local stamp without ``tz`` is refused.
+    Of an hour that the zone repeats the order of the stamps tells which of the two is meant;
+    ``is_in_order`` is whether they stand in the order in which they were written. Stamps that are
+    none, that the zone skips, or that remain ambiguous, become missing and are counted. A local
+    stamp without ``tz`` is refused.
     """
     values = texts.str.strip()
     # Logs repeat their stamps many times over, so each is read once.
@@ -136,20 +145,29 @@ def utc_ns(texts: pd.Series, lines: pd.Series, tz: str | None, findings: Finding
     if tz is None and local.any():
         first = values[values.isin(unique[local])].index[0]
         raise no_zone(label=findings.source, line=int(lines[first]), text=values[first])
-    ns, problem = _read(unique, local, tz)
+    ns, problem, naive = _read(unique, local, tz)
     # Stamps that are absent have no position, and stay missing.
     position = pd.Series(range(len(unique)), index=unique).reindex(values).to_numpy()
     at = pd.Series(position, index=texts.index).dropna().astype("int64")
-    result = pd.Series(ns.iloc[at].array, index=at.index).reindex(texts.index)
-    for reason in sorted({*problem} - {""}):
-        bad = at[problem.iloc[at].eq(reason).to_numpy()]
+    read = pd.Series(ns.iloc[at].array, index=at.index)
+    problems = pd.Series(problem.iloc[at].array, index=at.index)
+    if is_in_order and tz is not None and (naive.notna() & ns.isna()).any():
+        of_row = pd.Series(naive.iloc[at].array, index=at.index).dropna()
+        instants = in_written_order(of_row.astype("int64").to_numpy(), zone_of(tz)).ns
+        read[of_row.index] = instants.array
+        problems[of_row.index[instants.notna().to_numpy()]] = ""
+    result = read.reindex(texts.index)
+    for reason in sorted({*problems} - {""}):
+        bad = at[problems.eq(reason)]
         where = f"line {int(lines[bad.index[0]]):,}: {values[bad.index[0]][:40]}"
         findings.add("dropped", reason, len(bad), where)
     used = pd.Series(local.iloc[at].to_numpy(dtype=bool), index=at.index)
     return Times(result, used.reindex(texts.index, fill_value=False))
 
 
-def _read(unique: pd.Series, local: pd.Series, tz: str | None) -> tuple[pd.Series, pd.Series]:
+def _read(
+    unique: pd.Series, local: pd.Series, tz: str | None
+) -> tuple[pd.Series, pd.Series, pd.Series]:
     year = pd.to_numeric(unique.str.slice(0, 4), errors="coerce").between(1970, 2200)
     zoned = unique.str.fullmatch(_ZONED)
     # Both forms of an offset are ISO 8601; pandas wants no space before it.
@@ -158,7 +176,7 @@ def _read(unique: pd.Series, local: pd.Series, tz: str | None) -> tuple[pd.Serie
     naive = _parsed(tidy.where(local & year), utc=False)
     instants = absolute
     if tz is not None:
-        # Records stand alone, so it is unknown which hour of two is meant.
+        # One by one it is unknown which hour of two is meant.
         placed = naive.dt.tz_localize(zone_of(tz), ambiguous="NaT", nonexistent="NaT")
         instants = absolute.fillna(placed.dt.tz_convert("UTC"))
     raw = instants.dt.tz_localize(None).astype("int64")
@@ -170,7 +188,76 @@ def _read(unique: pd.Series, local: pd.Series, tz: str | None) -> tuple[pd.Serie
     problem = pd.Series("stamps that are not times; they are missing", index=unique.index)
     shifted = f"local times that the clock change makes ambiguous or impossible in {tz}; "
     problem = problem.mask(naive.notna(), shifted + "they are missing").mask(ns.notna(), "")
-    return ns, problem
+    return ns, problem, naive
+
+
+_QUARTER_NS = 900 * 10**9
+# Lines of several writers overtake each other by less than this; a clock that is set back jumps.
+_JUMP_NS = 60 * 10**9
+# Two stamps that are nearer belong to one side of the change.
+_NEAR_NS = 1_800 * 10**9
+
+
+class Placed(NamedTuple):
+    """Local times in UTC: ns (Int64), missing where the zone skips them or cannot tell the hour."""
+
+    ns: pd.Series
+    is_skipped: np.ndarray
+
+
+def in_written_order(local: np.ndarray, zone: tzinfo) -> Placed:
+    """Place local times [ns since 1970 of the zone's own calendar] in the order of writing.
+
+    In the hour that a clock change repeats, the order tells which of the two is meant: the one
+    fall of the times between two stamps, or the nearer side of the change.
+    """
+    quarters, code = np.unique(local // _QUARTER_NS, return_inverse=True)
+    moments = [_EPOCH + timedelta(seconds=int(q) * 900) for q in quarters]
+    early, late = (
+        np.array([_offset_ns(moment, zone, fold) for moment in moments], dtype=np.int64)[code]
+        for fold in (0, 1)
+    )
+    shift, is_open = _second_hours(local, early > late)
+    placed = local - early + np.where(shift, early - late, 0)
+    is_skipped = early < late
+    return Placed(pd.Series(pd.arrays.IntegerArray(placed, is_open | is_skipped)), is_skipped)
+
+
+def _offset_ns(moment: datetime, zone: tzinfo, fold: int) -> int:
+    offset = moment.replace(tzinfo=zone, fold=fold).utcoffset() or timedelta(0)
+    return int(offset.total_seconds()) * 10**9
+
+
+def _second_hours(local: np.ndarray, is_twice: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return which times are of the second of two hours, and which can be of either."""
+    is_second, is_open = np.zeros(len(local), bool), np.zeros(len(local), bool)
+    edges = np.flatnonzero(np.diff(is_twice.astype(np.int8), prepend=0, append=0))
+    for start, end in zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True):
+        back = start + 1 + np.flatnonzero(np.diff(local[start:end]) < -_JUMP_NS)
+        follows = start > 0 and 0 <= local[start] - local[start - 1] < _NEAR_NS
+        leads = end < len(local) and 0 <= local[end] - local[end - 1] < _NEAR_NS
+        if len(back) == 1:
+            is_second[int(back[0]) : end] = True
+        elif not len(back) and follows != leads:
+            is_second[start:end] = leads
+        else:
+            is_open[start:end] = True
+    return is_second, is_open
+
+
+def set_forward(
+    at: pd.Series, falls: pd.Series, usual_ns: pd.Series, lines: pd.Series, findings: Findings
+) -> pd.Series:
+    """Return what to add to stamps in the order of writing, whose clock was set back at ``falls``.
+
+    ``usual_ns`` is the time that passes between a stamp and the one before it. All in ns.
+    """
+    back = (usual_ns - at.diff()).where(falls, 0).fillna(0).astype("int64")
+    if falls.any():
+        words = "times that the clock was set back while steps went on; later stamps are moved on"
+        where = f"line {int(lines[falls].iloc[0]):,}: set back by {back.max() / 1e9:,.6g} s"
+        findings.add("repaired", words, int(falls.sum()), where)
+    return back.cumsum()
 
 
 def _parsed(texts: pd.Series, *, utc: bool) -> pd.Series:
@@ -338,10 +425,11 @@ def epoch_ns(value: object) -> int | None:
     return int((seconds * SECOND).to_integral_value())
 
 
-def iso_ns(text: object, zone: tzinfo | None = None) -> int | None:
+def iso_ns(text: object, zone: tzinfo | None = None, after_ns: int | None = None) -> int | None:
     """Turn a stamp such as ``2024-05-01T10:00:00.5Z`` into ns; None if it is none.
 
-    ``zone`` is that of stamps without one; without it they are refused.
+    ``zone`` is that of stamps without one; without it they are refused. ``after_ns`` is that of
+    the stamp before it, see :func:`local_ns`.
     """
     match = _ISO.fullmatch(text.strip()) if isinstance(text, str) and len(text) < 64 else None
     if match is None:
@@ -361,26 +449,35 @@ def iso_ns(text: object, zone: tzinfo | None = None) -> int | None:
         if abs(east) >= timedelta(days=1):
             return None
         zone = timezone(east)
-    return None if zone is None else local_ns(moment, zone, part_ns)
+    return None if zone is None else local_ns(moment, zone, part_ns, after_ns)
 
 
-def local_ns(moment: datetime, zone: tzinfo, part_ns: int = 0) -> int | None:
-    """Turn a local time into ns; None if a clock change makes it ambiguous or impossible."""
+def local_ns(
+    moment: datetime, zone: tzinfo, part_ns: int = 0, after_ns: int | None = None
+) -> int | None:
+    """Turn a local time into ns; None if a clock change makes it ambiguous or impossible.
+
+    ``after_ns`` is the instant of the stamp before it in the file. Of an hour that comes twice
+    the first is meant if it follows that instant closely, the second if the first lies in the past.
+    """
     if not _FIRST_YEAR <= moment.year <= _LAST_YEAR:
         return None
-    # Lines of many ranks come in any order, so it is unknown which hour of two is meant.
-    early, late = (moment.replace(tzinfo=zone, fold=fold).utcoffset() for fold in (0, 1))
-    if early is None or early != late:
-        return None
-    since = moment - early - _EPOCH
-    seconds = since.days * 86_400 + since.seconds
-    return seconds * SECOND + part_ns if seconds > 0 else None
+    since = moment - _EPOCH
+    local = (since.days * 86_400 + since.seconds) * SECOND + part_ns
+    early, late = (local - _offset_ns(moment, zone, fold) for fold in (0, 1))
+    if early != late:
+        if early > late or after_ns is None:
+            return None
+        is_past = early < after_ns - _JUMP_NS
+        if (is_past and late < after_ns - _JUMP_NS) or early - after_ns >= _NEAR_NS:
+            return None
+        return late if is_past else early
+    return early if early >= SECOND else None
 
 
 # The time zone of local stamps: the caller names it, and none is ever assumed.
-# What becomes of stamps that a clock change makes ambiguous or impossible differs, and each
-# reader says so: ``_stamps`` and ``_local_times`` leave them without a time, ``_log_stamps``
-# lets the order of the lines decide.
+# Of an hour that a clock change repeats the order of the stamps decides; what it cannot decide has
+# no time, and is counted.
 
 REMEDY = 'tz="UTC", or the zone in which the host wrote it'
 _OFFSET = re.compile(r"(?:UTC)?([+-]\d\d:?\d\d)")
@@ -502,14 +599,15 @@ def unit_ns(kind: pa.DataType, clock: Clock) -> int:
 
 def _stamps(times: pa.Array, clock: Clock, lines: np.ndarray, findings: Findings) -> pd.Series:
     if times.type.tz is None:
-        naive = pd.Series(_ns_or_null(times, lines, findings)).astype("datetime64[ns]")
+        naive = _ns_or_null(times, lines, findings)
+        known = naive.dropna()
         zone = zone_of(clock.zone or "UTC")
-        placed = naive.dt.tz_localize(zone, ambiguous="NaT", nonexistent="NaT")
+        placed = in_written_order(known.astype("int64").to_numpy(), zone).ns
+        placed = placed.set_axis(known.index).reindex(naive.index)
         finding = f"local times that the clock change makes ambiguous or impossible in {clock.zone}"
         finding += "; pass an offset"
         _tell(finding, (placed.isna() & naive.notna()).to_numpy(), lines, findings)
-        raw = placed.dt.tz_convert("UTC").dt.tz_localize(None).astype("int64")
-        return raw.astype("Int64").mask(placed.isna())
+        return placed
     return _ns_or_null(times, lines, findings)
 
 

@@ -42,8 +42,11 @@ def read_job(source: Source, options: JobGiven) -> JobPart:
     job = _Job(findings, options)
     for event in events:
         job.take(event)
-    steps = step_rows(job.steps, findings)
-    return JobPart(steps, span_rows(job.spans, source.label), findings)
+    # Steps alone tell of another run by their numbers only.
+    says_attempt = job.is_numbered or bool(job.spans)
+    rows = job.steps if says_attempt else [{**row, "attempt": None} for row in job.steps]
+    steps = step_rows(rows, findings)
+    return JobPart(steps, span_rows(job.spans, source.label), findings, says_attempt)
 
 
 @dataclass
@@ -51,6 +54,7 @@ class _Job:
     findings: Findings
     given: JobGiven
     attempt: int = 1
+    is_numbered: bool = False
     steps: list[Row] = field(default_factory=list)
     spans: list[Row] = field(default_factory=list)
     open: dict[str, Row] = field(default_factory=dict)
@@ -58,7 +62,7 @@ class _Job:
     def take(self, event: Event) -> None:
         stated = event.rest.get("attempt")
         if isinstance(stated, int) and not isinstance(stated, bool) and 1 <= stated < 1 << 31:
-            self.attempt = stated
+            self.attempt, self.is_numbered = stated, True
         elif event.name == "nodes_ready":
             # Where the log numbers no runs, one that begins after another has ended is the next.
             self.attempt += "run" not in self.open and bool(self.spans)

@@ -145,7 +145,7 @@ def _of_runs(
             findings.append((sources[0].label, "skipped by design", _VALIDATION, 1, None))
             continue
         with dropped.trying(sources[0].label):
-            yield job_scalars.read_run(sources, options)
+            yield from job_scalars.read_run(sources, options)
 
 
 def _given(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
 from typing import Any
 
 import pandas as pd
@@ -25,8 +24,8 @@ def looks_like(head: bytes) -> bool:
 def read_job(source: Source, options: JobGiven) -> JobPart:
     """Read a step per line, and a restart where training falls back to an earlier iteration.
 
-    A line on several iterations gives one step, of their mean duration, that ends at its stamp;
-    the others are not made up. When training failed the log does not say: a restart begins at
+    A line on several iterations gives one step for each, of their mean duration; the last ends at
+    its stamp. When training failed the log does not say: a restart begins at
     the end of the last step before it.
     """
     findings = Findings(source.label)
@@ -38,9 +37,6 @@ def read_job(source: Source, options: JobGiven) -> JobPart:
         )
         raise LoadError(msg)
     steps = step_rows([_row(line, log, options) for line in log.lines], findings)
-    longer = sum(after.step - before.step > 1 for before, after in pairwise(log.lines))
-    remark = "lines on several iterations, whose mean duration is that of the last one"
-    findings.add("noted", remark, longer)
     return JobPart(steps, span_rows(_restarts(steps), source.label), findings, says_attempt=False)
 
 
@@ -49,6 +45,7 @@ def _row(line: megatron.Line, log: megatron.Log, options: JobGiven) -> dict[str,
     if tokens is None and line.sample_count and log.sequence_tokens:
         tokens = line.sample_count * log.sequence_tokens
     row = {"step": line.step, "end_ns": line.at_ns, "dur_ns": line.each_ns, "line": line.number}
+    row["covered"] = None if line.resumed_from is None else max(line.step - line.resumed_from, 1)
     return {**row, "token_count": tokens, "sample_count": line.sample_count}
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from workbench.load._files.archive import Source
 from workbench.load._files.findings import Findings
 from workbench.load._fleet.job_part import JobGiven, JobPart
-from workbench.load._fleet.job_scalars import Rows, part_of
+from workbench.load._fleet.job_scalars import Rows, part_of, unbounded
 from workbench.load._traces.nsight.stored import MAGIC, SqliteTables, opened
 
 _COLUMNS = ("run_uuid", "key", "value", "timestamp", "step", "is_nan")
@@ -40,8 +40,11 @@ def read_runs(source: Source, options: JobGiven) -> Iterator[JobPart]:
             if not (is_row and all(numbers) and 0 <= at_ms < 1 << 43 and 0 <= step < 1 << 53):
                 findings.add("dropped", "metrics without time, value and step", 1, f"row {number}")
                 continue
-            scalars = runs.setdefault(run.decode("utf-8", "replace"), {})
-            row = (step, at_ms * 1_000_000, math.nan if is_nan else float(value), number)
+            name = run.decode("utf-8", "replace")
+            scalars = runs.setdefault(name, {})
+            of_run = f"{source.label}!run {name[:40]}"
+            finite = math.nan if is_nan else unbounded(value)
+            row = (step, at_ms * 1_000_000, finite, number, of_run)
             scalars.setdefault(key.decode("utf-8", "replace"), []).append(row)
     findings.add("skipped by design", "runs that were deleted", len(deleted))
     yield part_of({}, options, findings)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import re
 import struct
+import sys
 from collections.abc import Collection, Iterator, Sequence
 from functools import cache
 from typing import Any
@@ -21,11 +23,13 @@ from workbench.load._fleet.job_part import (
     JobGiven,
     JobPart,
     factor_ns,
+    in_order,
     meaning_of,
     plain,
     span_rows,
     whole_steps,
 )
+from workbench.tables import LOGGED_STEPS
 
 NAME = "scalars of a run"
 NOT_READ = "scalars that are not read"
@@ -56,7 +60,7 @@ _KNOWN = {
 _READ = ("duration", "loss", "tokens", "samples", "rate")
 _LATEST_S = 4e9
 
-Rows = list[tuple[int, int, float, int]]  # step, time in ns, value, record
+Rows = list[tuple[int, int, float, int, str]]  # step, time in ns, value, record, file
 
 
 def looks_like(head: bytes, label: str) -> bool:
@@ -86,24 +90,32 @@ def of_validation(runs: Collection[str]) -> set[str]:
     return {run for run in named if run.rpartition("/")[0] in beside}
 
 
-def read_run(sources: Sequence[Source], options: JobGiven) -> JobPart:
-    """Read the files of one run as one log, in order of time.
+def read_run(sources: Sequence[Source], options: JobGiven) -> Iterator[JobPart]:
+    """Read the files of one run as one log, file after file by the times of their first records.
 
-    The end of a step is when the first of its scalars was written.
+    The end of a step is when the first of its scalars was written. What is wrong with a further
+    file is told of that file, in a part of its own without steps.
     """
-    findings = Findings(sources[0].label)
-    scalars: dict[str, Rows] = {}
+    files: list[tuple[dict[str, Rows], Findings]] = []
     for source in sources:
-        head = source.head()
-        is_metric = _METRIC.match(head) is not None
-        (_read_metric if is_metric else _read_events)(source, scalars, findings)
-    return part_of(scalars, options, findings)
+        is_metric = _METRIC.match(source.head()) is not None
+        files.append(({}, Findings(source.label)))
+        (_read_metric if is_metric else _read_events)(source, *files[-1])
+    scalars: dict[str, Rows] = {}
+    for tags, _ in sorted(
+        files, key=lambda file: min([rows[0][1] for rows in file[0].values()], default=0)
+    ):
+        for tag, rows in tags.items():
+            scalars.setdefault(tag, []).extend(rows)
+    yield part_of(scalars, options, files[0][1])
+    for _, findings in files[1:]:
+        yield JobPart(LOGGED_STEPS.empty(), span_rows([], ""), findings)
 
 
 def part_of(scalars: dict[str, Rows], options: JobGiven, findings: Findings) -> JobPart:
     """Make a log of the scalars of one run."""
     columns = _columns(scalars, options, findings)
-    table = _table(scalars, columns)
+    table = _table(scalars, columns, findings)
     if options.tokens_per_step is not None and len(table):
         table["token_count"] = table["token_count"].fillna(options.tokens_per_step)
     return JobPart(whole_steps(table, findings), span_rows([], ""), findings, says_attempt=False)
@@ -149,22 +161,27 @@ def _meaning(tag: str) -> tuple[str, str]:
     return (kind, unit) if kind in _READ else ("", "")
 
 
-def _table(scalars: dict[str, Rows], columns: dict[str, tuple[str, str]]) -> pd.DataFrame:
+def _table(
+    scalars: dict[str, Rows], columns: dict[str, tuple[str, str]], findings: Findings
+) -> pd.DataFrame:
     """Make one row per step and pass of the run over it."""
     pieces = []
+    # What is wrong with the order of the records is told once, of the scalar that has most.
+    most = max(columns, key=lambda kind: len(scalars[columns[kind][0]]), default="")
     for kind, (tag, unit) in columns.items():
-        rows = pd.DataFrame(scalars[tag], columns=["step", "end_ns", "value", "line"])
-        rows = rows.sort_values(["end_ns", "line"], kind="stable", ignore_index=True)
+        rows = pd.DataFrame(scalars[tag], columns=["step", "end_ns", "value", "line", "source"])
+        rows = in_order(rows, findings if kind == most else Findings(""))
         # A step number that does not rise begins another pass, after a restart.
-        rows["pass"] = (rows["step"].diff() <= 0).cumsum()
+        rows["pass"] = (rows["step"].diff() <= 0).fillna(value=False).cumsum()
         rows = rows.drop_duplicates(["pass", "step"], keep="last")
         values = rows["value"] * (factor_ns(unit) if kind == "duration" else 1)
         pieces.append(rows.assign(kind=kind, value=values))
     names = {"duration": "dur_ns", "tokens": "token_count", "samples": "sample_count"}
-    empty = pd.DataFrame(columns=["step", "pass", "end_ns", "value", "line", "kind"])
+    empty = pd.DataFrame(columns=["step", "pass", "end_ns", "value", "line", "kind", "source"])
     long = pd.concat(pieces, ignore_index=True) if pieces else empty
     keys = ["pass", "step"]
-    table = long.groupby(keys)[["end_ns", "line"]].min()
+    first = long.sort_values(["end_ns", "line"], kind="stable").groupby(keys)
+    table = first[["end_ns", "line", "source"]].first()
     for kind in _READ:
         of_kind = long[long["kind"] == kind].set_index(keys)["value"]
         values = of_kind.reindex(table.index).astype("float64")
@@ -192,12 +209,18 @@ def _read_metric(source: Source, scalars: dict[str, Rows], findings: Findings) -
         if line is None or value is None:
             findings.add("dropped", "lines without time, value and step", 1, f"line {number:,}")
         else:
-            rows.append((int(line[3]), int(line[1]) * 1_000_000, value, number))
+            at_ns = int(line[1]) * 1_000_000
+            rows.append((int(line[3]), at_ns, value, number, source.label))
+
+
+def unbounded(value: float) -> float:
+    """Return a value of MLflow, whose databases keep infinity as the largest float there is."""
+    return math.copysign(math.inf, value) if abs(value) >= sys.float_info.max else float(value)
 
 
 def _number(text: str) -> float | None:
     try:
-        return float(text)
+        return unbounded(float(text))
     except ValueError:
         return None
 
@@ -227,7 +250,8 @@ def _read_events(source: Source, scalars: dict[str, Rows], findings: Findings) -
                 if (scalar := _scalar(value)) is not None:
                     tag = value.tag.decode("utf-8", "replace")
                     time_ns = round(event.wall_time * 1e9)
-                    scalars.setdefault(tag, []).append((event.step, time_ns, scalar, number))
+                    row = (event.step, time_ns, scalar, number, source.label)
+                    scalars.setdefault(tag, []).append(row)
                     count += 1
         if stream.truncated_at is not None:
             findings.add("truncated", "the packed file ends early: the rest is dropped")

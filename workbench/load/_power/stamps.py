@@ -71,6 +71,8 @@ class Stamps:
         self.assumed = ""
         # Many readings share a stamp.
         self._last: tuple[object, int | None] = (object(), None)
+        # In an hour that comes twice, the stamp before tells which of the two is meant.
+        self._after_ns: int | None = None
 
     def ns(self, text: object, line: int) -> int | None:
         """Return the instant of a stamp; None if it is none, which is counted."""
@@ -79,6 +81,7 @@ class Stamps:
         result = self.read(text, line)
         if result is not None:
             self._last = text, result
+            self._after_ns = result
         else:
             shown = str(text)[:_LONGEST]
             self.findings.add("dropped", _NO_TIME, 1, f"line {line:,}: {shown!r}")
@@ -105,7 +108,7 @@ class Stamps:
         naive = text.replace("_", "T")
         if iso_ns(naive, UTC) is None:
             return None
-        return iso_ns(naive, self._zone(text, line))
+        return iso_ns(naive, self._zone(text, line), self._after_ns)
 
     def _zone(self, text: str, line: int) -> tzinfo:
         if self.options.tz is None:
@@ -125,7 +128,8 @@ class Stamps:
         if zone is None:
             zone = self._zone(text, line)
             self._check_zone(name, zone.tzname(moment), text, line)
-        return local_ns(moment, zone, int((fields.get("part") or "0").ljust(9, "0")))
+        part_ns = int((fields.get("part") or "0").ljust(9, "0"))
+        return local_ns(moment, zone, part_ns, self._after_ns)
 
     def _check_zone(self, name: str, expected: str | None, text: str, line: int) -> None:
         """Refuse a zone of the caller that has another name than the stamp says."""

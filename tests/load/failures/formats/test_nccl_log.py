@@ -2,6 +2,8 @@
 (ProcessGroupNCCL.cpp) and NCCL 2.4 to 2.27 (net_ib), as they stand in public reports."""
 
 import time
+from datetime import UTC, datetime, timedelta
+from zoneinfo import ZoneInfo
 
 import pytest
 
@@ -254,3 +256,14 @@ def test_a_warning_that_speaks_of_an_error_no_rule_knows_is_no_harmless_one(tmp_
     ((what, (finding, count)),) = findings(read(nccl_log, tmp_path, text)).items()
     assert what.endswith("they speak of an error")
     assert (finding, count) == ("suspicious", 1)
+
+
+def test_in_the_hour_that_comes_twice_the_order_of_the_lines_decides(tmp_path):
+    # Berlin shows 02:00 to 03:00 twice on 26 October 2025, from 00:00 UTC on.
+    zone, change = ZoneInfo("Europe/Berlin"), datetime(2025, 10, 26, tzinfo=UTC)
+    times = [change + timedelta(minutes=minute) for minute in range(-30, 150, 15)]
+    stamps = [at.astimezone(zone).strftime("E1026 %H:%M:%S.000000000") for at in times]
+    text = "".join(caught(stamp, rank=n, seq=n) for n, stamp in enumerate(stamps))
+    part = read(nccl_log, tmp_path, text, year=2025, tz="Europe/Berlin")
+    wanted = [int(moment.timestamp()) * 10**9 for moment in times]
+    assert part.failures["start_ns"].tolist() == wanted

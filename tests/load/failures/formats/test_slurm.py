@@ -335,7 +335,8 @@ def test_steps_belong_to_their_job_and_tell_of_what_it_does_not(log):
     steps = [record(job="7.batch"), record(job="7.extern", state="COMPLETED")]
     part = log(record(ExitCode="1:0"), *steps, record(job="7.0", state="OUT_OF_MEMORY"))
     [failure] = part.failures.itertuples()
-    assert (failure.cause, failure.other_codes) == ("job failed with exit code 1", "OUT_OF_MEMORY")
+    assert (failure.code, failure.other_codes) == ("OUT_OF_MEMORY", "FAILED")
+    assert (failure.cause, failure.category) == ("out of host memory", "software")
     assert len(part.timeline) == 2
 
 
@@ -530,3 +531,52 @@ def test_numbers_of_nodes_are_whole_or_those_of_the_list(log, text, count):
 @pytest.mark.parametrize("other", [{"Elapsed": "01:4294967296:00"}, {"Submit": "9999999999"}])
 def test_times_beyond_measure_are_missing(log, other):
     assert len(log(record(**other)).failures) == 1
+
+
+CODES = HEADER.replace("ExitCode", "ExitCode|DerivedExitCode")
+
+
+@pytest.mark.parametrize(
+    ("printed", "derived", "step", "cause"),
+    [
+        ("72:0", "0:0", "", "job failed with exit code 72 or 200, which sacct prints alike"),
+        ("0:0", "0:0", "", "job failed with exit code 128"),
+        ("9:0", "0:0", "", "job failed with exit code 9 or 137 (killed by signal 9), which sacct"),
+        ("9:0", "137:0", "", "job failed with exit code 137 (killed by signal 9)"),
+        ("9:0", "9:0", "", "job failed with exit code 9"),
+        ("9:0", "0:9", "", "job failed with exit code 137 (killed by signal 9)"),
+        ("9:0", "0:0", "0:9", "job failed with exit code 137 (killed by signal 9)"),
+        ("0:11", "0:0", "", "job failed, killed by signal 11"),
+        ("0:125", "0:0", "", "out of host memory"),
+        ("9:0", "0:0", "0:125", "out of host memory"),
+    ],
+)
+def test_steps_decide_between_exit_codes_that_sacct_prints_alike(
+    log, printed, derived, step, cause
+):
+    lines = [record(ExitCode=f"{printed}|{derived}")]
+    if step:
+        lines.append(record(job="7.0", ExitCode=f"{step}|"))
+    (failure,) = log(*lines, header=CODES).failures.itertuples()
+    assert failure.cause.startswith(cause)
+    assert failure.cause.endswith("alike") == ("alike" in cause or cause.endswith("which sacct"))
+
+
+@given(code=st.integers(1, 255))
+def test_the_code_that_a_job_left_is_always_among_those_named(tmp_path_factory, code):
+    printed = code if code < 128 else code - 128
+    path = tmp_path_factory.mktemp("codes") / "sacct.txt"
+    path.write_text(f"{HEADER}\n{record(ExitCode=f'{printed}:0')}\n")
+    (failure,) = slurm.read(Source("sacct.txt", path), Given(tz="UTC")).failures.itertuples()
+    assert str(code) in failure.cause.replace(",", " ").split()
+
+
+def test_a_job_whose_steps_failed_too_is_one_failure(log):
+    part = log(
+        record(ExitCode="1:0"),
+        record(job="7.batch", ExitCode="1:0"),
+        record(job="7.extern", state="COMPLETED"),
+        record(job="7.0", state="FAILED", ExitCode="1:0"),
+        record(job="7.1", state="CANCELLED by 0", ExitCode="0:15"),
+    )
+    assert part.failures["job"].tolist() == ["7"]

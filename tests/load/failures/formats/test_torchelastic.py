@@ -3,9 +3,11 @@
 
 import json
 
+import pandas as pd
 import pytest
 
 from tests.load.failures.log_files import FOREIGN, findings, ns, read, recognised
+from workbench import load
 from workbench.errors import LoadError
 from workbench.load._failures.formats import torchelastic
 
@@ -223,3 +225,21 @@ def test_what_collectors_put_before_every_line_does_no_harm(tmp_path, before):
     assert part.failures["rank"].tolist() == [9, 8]
     assert part.failures["node"].tolist() == ["gpu-07.cluster"] * 2
     assert part.failures["clock"].tolist() == ["epoch"] * 2
+
+
+@pytest.mark.parametrize(
+    ("name", "rank"),
+    [
+        ("run_4ktd/attempt_0/3/error.json", 3),
+        ("attempt_12/11/error.json", 11),
+        ("run/3/error.json", None),
+        ("attempt_0/error.json", None),
+    ],
+)
+def test_the_folder_of_an_error_file_names_the_rank_on_its_node(tmp_path, name, rank):
+    path = tmp_path / name
+    path.parent.mkdir(parents=True)
+    path.write_text(error_file("ValueError: loss is NaN"))
+    (row,) = load.failures(tmp_path).failures.to_dict("records")
+    assert (None if pd.isna(row["rank"]) else row["rank"]) == rank
+    assert ("rank of its node" in row["assumed"]) == (rank is not None)

@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import pairwise
 
 import pandas as pd
 
@@ -13,7 +14,7 @@ from workbench.errors import LoadError
 from workbench.load._files.archive import Source
 from workbench.load._files.findings import Findings, Record, Row
 from workbench.load._files.text import text_lines
-from workbench.load._files.time import SECOND, Given, LogPart, log_part, utc_ns
+from workbench.load._files.time import SECOND, Given, LogPart, log_part, set_forward, utc_ns
 from workbench.tables import SAYS_SYNTHETIC
 
 NAME = "goodput events"
@@ -253,11 +254,33 @@ def events_of(lines: Iterable[tuple[int, str]], settings: Given, findings: Findi
         if at is not None
     ]
     _name_jobs(events, findings)
+    _set_forward(events, findings)
     ordered = sorted(events, key=lambda event: event.at_ns)
     moved = [a for a, b in zip(events, ordered, strict=True) if a is not b]
     remark = "events not in order of time; they were sorted"
     findings.add("repaired", remark, len(moved), f"line {moved[0].line:,}" if moved else None)
     return ordered
+
+
+def _set_forward(events: list[Event], findings: Findings) -> None:
+    """Move stamps on where the clock was set back: where the order of the lines fits the steps.
+
+    The numbers of the steps rise more often in that order than in the order of time.
+    """
+    steps = [(event, _whole(event.rest.get("step"))) for event in events if event.name == "step"]
+    numbered = [(event.at_ns, number) for event, number in steps if number is not None]
+    as_written, by_time = (
+        sum(after[1] <= before[1] for before, after in pairwise(pairs))
+        for pairs in (numbered, sorted(numbered, key=lambda pair: pair[0]))
+    )
+    if as_written >= by_time:
+        return
+    at = pd.Series([event.at_ns for event in events])
+    lines = pd.Series([event.line for event in events])
+    falls, usual = at.diff() < 0, at.diff()[at.diff() > 0].median()
+    more = set_forward(at, falls, at * 0 + int(usual), lines, findings)
+    for event, ns in zip(events, more.tolist(), strict=True):
+        event.at_ns += ns
 
 
 def _entry(text: str, number: int, findings: Findings) -> Row | None:

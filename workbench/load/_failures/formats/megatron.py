@@ -13,7 +13,7 @@ import pandas as pd
 from workbench.load._files.archive import Source
 from workbench.load._files.findings import Findings, Row
 from workbench.load._files.text import text_lines
-from workbench.load._files.time import SECOND, Given, LogPart, log_part, utc_ns
+from workbench.load._files.time import SECOND, Given, LogPart, log_part, set_forward, utc_ns
 
 NAME = "Megatron log"
 _TEXT_LENGTH = 200
@@ -59,8 +59,10 @@ class _Run:
     @property
     def done_before(self) -> int:
         first = self.lines[0]
-        resumed_from = first.resumed_from
-        return max(first.step - self.interval, 0) if resumed_from is None else resumed_from
+        if first.resumed_from is not None:
+            return first.resumed_from
+        # A first line out of the rhythm of the others, such as that of iteration 1, stands alone.
+        return max(first.step - (1 if first.step % self.interval else self.interval), 0)
 
 
 @dataclass
@@ -169,6 +171,12 @@ def _place(lines: list[Line], settings: Given, findings: Findings) -> bool:
         remark = "lines without a usable stamp, so that no stamp is used"
         findings.add("suspicious", remark, missing)
         return False
+    steps = pd.Series([line.step for line in lines])
+    each = pd.Series([line.each_ns or 0 for line in lines])
+    set_back = (times.diff() < 0) & (steps.diff() > 0)
+    times += set_forward(
+        times, set_back, each * steps.diff().fillna(1).astype("int64"), numbers, findings
+    )
     back = (times.diff() < -SECOND).fillna(value=False)
     where = f"line {numbers[back].iloc[0]:,}" if back.any() else None
     remark = "stamps that jump back: several logs in one? the step back is counted as a rollback"
@@ -197,7 +205,7 @@ def _runs(lines: list[Line], findings: Findings) -> list[_Run]:
         holes = [step - run.interval for step in own_steps if step > run.interval]
         remark = "iterations without a line; their time is missing"
         findings.add("suspicious", remark, sum(holes), f"after line {run.lines[0].number:,}")
-        unknown = run.interval > 1 and run.lines[0].resumed_from is None
+        unknown = run.lines[0].step - run.done_before > 1 and run.lines[0].resumed_from is None
         remark = f"the first line of a run taken as {run.interval:,} iterations, like the others"
         findings.add("assumed", remark, int(unknown), f"line {run.lines[0].number:,}")
     return runs

@@ -120,6 +120,8 @@ class _Log:
     _prefix: Prefix = field(default=Prefix("", None, None, ""))
     _year: int | None = None
     _month: int | None = None
+    # In an hour that comes twice, the stamp before tells which of the two is meant.
+    _after_ns: int | None = None
 
     def watchdog(self, number: int, text: str) -> None:
         month = _GLOG.search(text)
@@ -205,7 +207,7 @@ class _Log:
         month, day = divmod(int(match[1]), 100)
         try:
             moment = datetime(self._year, month, day, *map(int, match.group(2, 3, 4)))  # type: ignore[arg-type] # noqa: DTZ001
-            instant = local_ns(moment, zone, int(match[5].ljust(9, "0")))
+            instant = local_ns(moment, zone, int(match[5].ljust(9, "0")), self._after_ns)
         except ValueError:
             instant = None
         return self._time(instant, f"tz={self.given.tz}, year={self.given.year}", number)
@@ -218,7 +220,8 @@ class _Log:
         if (instant := iso_ns(match[1])) is not None:
             return {"start_ns": instant, "end_ns": instant}
         zone = zone_for(self.given, label=self.label, line=number, text=before)
-        return self._time(iso_ns(match[1], zone), f"tz={self.given.tz}", number)
+        instant = iso_ns(match[1], zone, self._after_ns)
+        return self._time(instant, f"tz={self.given.tz}", number)
 
     def _time(self, instant: int | None, assumed: str, number: int) -> Row:
         if instant is None:
@@ -226,6 +229,7 @@ class _Log:
             remark += " (left without a time)"
             self.findings.add("suspicious", remark, 1, f"line {number:,}")
             return {"clock": "none"}
+        self._after_ns = instant
         return {"start_ns": instant, "end_ns": instant, "assumed": assumed}
 
 

@@ -245,7 +245,15 @@ class _Joiner:
 _TIMES = ("Submit", "Eligible", "Start", "End")
 COLUMNS = (
     *("JobID", "State", *_TIMES, "Elapsed", "Suspended", "DBIndex", "Cluster", "JobName"),
-    *("ExitCode", "Reason", "FailedNode", "Comment", "AdminComment", "SystemComment"),
+    *(
+        "ExitCode",
+        "DerivedExitCode",
+        "Reason",
+        "FailedNode",
+        "Comment",
+        "AdminComment",
+        "SystemComment",
+    ),
     *("NNodes", "AllocNodes", "NodeList", "AllocTRES", "AllocGRES", "ReqTRES"),
 )
 _JOB = r"(?P<job>\d+(?:_(?:\d+|\[[^\]]*\]))?(?:\+\d+)?)(?:\.(?P<step>.*))?"
@@ -272,7 +280,8 @@ def jobs_of(records: Records, settings: Given, findings: Findings) -> pd.DataFra
     runs = _latest(frame[~is_step], findings)
     runs = pd.concat([runs, _from_steps(frame[is_step], runs["job"], findings)])
     runs = _numbered(runs)
-    runs["step_states"] = _step_states(runs, frame[is_step])
+    runs["step_states"] = _of_steps(runs, frame[is_step], "word")
+    runs["step_codes"] = _of_steps(runs, frame[is_step], "ExitCode")
     _check_times(runs, findings)
     return _with_resources(runs, findings)
 
@@ -308,7 +317,8 @@ def _note_comments(frame: pd.DataFrame, findings: Findings) -> None:
 def _with_times(frame: pd.DataFrame, settings: Given, findings: Findings) -> pd.DataFrame:
     stamps = pd.concat([frame[name] for name in _TIMES], ignore_index=True)
     lines = pd.concat([frame["line"]] * len(_TIMES), ignore_index=True)
-    times = utc_ns(stamps, lines, settings.tz, findings)
+    # Records are in order of jobs, not of time.
+    times = utc_ns(stamps, lines, settings.tz, findings, is_in_order=False)
     count = len(frame)
     for position, name in enumerate(_TIMES):
         rows = slice(position * count, (position + 1) * count)
@@ -377,23 +387,24 @@ def _numbered(runs: pd.DataFrame) -> pd.DataFrame:
     return runs
 
 
-def _step_states(runs: pd.DataFrame, steps: pd.DataFrame) -> pd.Series:
-    """List states of failed steps that say more than the job's own state."""
+def _of_steps(runs: pd.DataFrame, steps: pd.DataFrame, name: str) -> pd.Series:
+    """List states, or exit codes, of failed steps that say more than those of the job."""
     # CANCELLED and FAILED of a step say nothing beyond the state of the job.
-    bad = steps[steps["word"].isin(set(FAILURE_STATES) - {"CANCELLED", "FAILED"})]
+    telling = set(FAILURE_STATES) - {"CANCELLED", "FAILED"}
+    bad = steps[steps[name].isin(telling) if name == "word" else ~steps[name].isin({"", "0:0"})]
     timed, begun = bad[bad["start_ns"].notna()], runs[runs["start_ns"].notna()]
     if timed.empty or begun.empty:
         return pd.Series("", index=runs.index)
     # Types differ by what a version of pandas makes of Int64 in an as-of join.
     at = timed["start_ns"].astype("int64")
-    left = timed.assign(at=at).sort_values("at")[["at", "job", "word"]]
+    left = timed.assign(at=at).sort_values("at")[["at", "job", name]]
     right = begun.assign(at=begun["start_ns"].astype("int64"), run=begun.index).sort_values("at")
     met = pd.merge_asof(left, right[["at", "job", "run"]], on="at", by="job").dropna(subset="run")
-    states: dict[int, set[str]] = {}
-    for run, word in zip(met["run"].astype("int64"), met["word"], strict=True):
-        states.setdefault(run, set()).add(word)
-    own = runs["word"].to_dict()
-    texts = [", ".join(sorted(states.get(run, set()) - {own[run]})) for run in runs.index]
+    values: dict[int, set[str]] = {}
+    for run, value in zip(met["run"].astype("int64"), met[name], strict=True):
+        values.setdefault(run, set()).add(value)
+    own = runs[name].to_dict()
+    texts = [", ".join(sorted(values.get(run, set()) - {own[run]})) for run in runs.index]
     return pd.Series(texts, index=runs.index, dtype=pd.Series([""]).dtype)
 
 
@@ -500,22 +511,54 @@ OTHER_STATES = frozenset(
     | {"REQUEUE_HOLD", "RESIZING", "RESV_DEL_HOLD", "RUNNING", "SIGNALING", "SPECIAL_EXIT"}
     | {"STAGE_OUT", "STOPPED", "SUSPENDED", "UPDATE_DB"}
 )
+_EXIT = re.compile(r"(\d{1,9}):(\d{1,9})")
+_SIGNALS = 64
+# What Slurm's own signal for a memory kill (253) leaves in seven bits.
+_MEMORY_SIGNAL = 125
 _GPU = re.compile(r"(?:PER_NODE:)?(?:gres[/:])?gpu(?::([^=:,(]*[A-Za-z][^=:,(]*))?[=:](\d{1,9})")
 _PER_NODE = re.compile(r"(?:^|,)PER_NODE:(?:gres[/:])?gpu[:=]")
 
 
-def cause_of(state: str, exit_code: str) -> str:
+def cause_of(state: str, exit_code: str, derived: str = "", of_steps: str = "") -> str:
+    """Return why a run failed, by its codes and those of its steps, as sacct prints them.
+
+    Notes
+    -----
+    sacct subtracts 128 from an ExitCode of 128 and more, and not from DerivedExitCode: 9 is 9, or
+    137, which is what a shell makes of signal 9. A step that a signal ended tells which.
+
+    References
+    ----------
+    Slurm 22.05: src/sacct/print.c, ``print_fields`` (``PRINT_EXITCODE``).
+    """
     word = state.split(" ", 1)[0].rstrip("+")
     cause = FAILURE_STATES[word].cause
     if word == "CANCELLED" and " by " in state:
         who = state.split(" by ", 1)[1].strip()
         return f"{cause} by {'root' if who == '0' else f'user {who}'}"
-    match = re.fullmatch(r"(\d+):(\d+)", exit_code)
+    match = _EXIT.fullmatch(exit_code)
     if word != "FAILED" or match is None:
         return cause
     if match[2] != "0":
         return f"{cause}, killed by signal {match[2]}"
-    return f"{cause} with exit code {match[1]}"
+    low, high = int(match[1]), int(match[1]) + 128
+    if low >= 128:
+        return f"{cause} with exit code {low}"
+    whole, signal = _code(derived)
+    signals = {signal, *(_code(code)[1] for code in of_steps.split(", "))}
+    shell = f"{high} (killed by signal {low})" if 0 < low <= _SIGNALS else str(high)
+    # A job does not fail with 0.
+    if low == 0 or low in signals or whole == high:
+        return f"{cause} with exit code {shell}"
+    if whole == low:
+        return f"{cause} with exit code {low}"
+    return f"{cause} with exit code {low} or {shell}, which sacct prints alike"
+
+
+def _code(text: str) -> tuple[int, int]:
+    """Return status and signal of an exit code; (0, 0) if it is none."""
+    match = _EXIT.fullmatch(text)
+    return (int(match[1]), int(match[2])) if match else (0, 0)
 
 
 def gpu_count(text: str) -> int | None:
@@ -542,9 +585,19 @@ def is_per_node(text: str) -> bool:
 # Runs of Slurm jobs as tables of failures and of states.
 
 _TEXT_LENGTH = 200
-_SHOWN = ("JobID", "JobName", "State", "ExitCode", "Reason", "NodeList", "FailedNode", "Comment")
+_SHOWN = (
+    "JobID",
+    "JobName",
+    "State",
+    "ExitCode",
+    "DerivedExitCode",
+    "Reason",
+    "NodeList",
+    "FailedNode",
+    "Comment",
+)
 _USED = dict.fromkeys(
-    (*_SHOWN, "word", "end_ns", "hosts", "job", "step_states", "line", "is_local")
+    (*_SHOWN, "word", "end_ns", "hosts", "job", "step_states", "step_codes", "line", "is_local")
 )
 # What is pointed out as a crash loop: a note, which changes no number.
 _LOOP_STARTS, _LOOP_NS = 5, 3600 * SECOND
@@ -555,17 +608,28 @@ def failures_of(jobs: pd.DataFrame, settings: Given, label: str) -> pd.DataFrame
     failed = failed[list(_USED)]
     rows = []
     for run in failed.to_dict("records"):
-        meaning = FAILURE_STATES[run["word"]]
+        code, states = run["word"], run["step_states"]
+        cause = cause_of(run["State"], run["ExitCode"], run["DerivedExitCode"], run["step_codes"])
+        if code in ("FAILED", "CANCELLED") and _ran_out_of_memory(run):
+            states = ", ".join(sorted({code, *states.split(", ")} - {"", "OUT_OF_MEMORY"}))
+            code, cause = "OUT_OF_MEMORY", FAILURE_STATES["OUT_OF_MEMORY"].cause
+        meaning = FAILURE_STATES[code]
         has_end = pd.notna(run["end_ns"])
         end = int(run["end_ns"]) if has_end else None
         row = {"start_ns": end, "end_ns": end, "clock": "epoch" if has_end else "none"}
-        row |= {"node": _node(run), "job": run["job"], "kind": "slurm", "code": run["word"]}
-        row |= {"cause": cause_of(run["State"], run["ExitCode"])}
+        row |= {"node": _node(run), "job": run["job"], "kind": "slurm", "code": code}
+        row |= {"cause": cause}
         row |= {"category": meaning.category, "severity": meaning.severity}
-        row |= {"other_codes": run["step_states"], "text": _text(run), "line": run["line"]}
+        row |= {"other_codes": states, "text": _text(run), "line": run["line"]}
         row |= {"assumed": f"tz={settings.tz}" if run["is_local"] else ""}
         rows.append(row)
     return failure_rows(rows, label)
+
+
+def _ran_out_of_memory(run: Mapping[Any, Any]) -> bool:
+    codes = (run["ExitCode"], run["DerivedExitCode"], *run["step_codes"].split(", "))
+    has_signal = any(_code(code)[1] == _MEMORY_SIGNAL for code in codes)
+    return has_signal or "OUT_OF_MEMORY" in run["step_states"]
 
 
 def _node(run: Mapping[Any, Any]) -> str | None:

@@ -14,7 +14,7 @@ NAME = "Slurm job output"
 # What such an output contains somewhere, often at its end.
 SIGNATURES = (
     b" CANCELLED AT ", b"oom-kill event", b"oom_kill event", b"srun: error: ",
-    b"slurmstepd: error: ",
+    b"slurmstepd: error: ", b" memory limit",
 )  # fmt: skip
 
 _MARKS = tuple(mark.decode() for mark in SIGNATURES)
@@ -26,13 +26,19 @@ _CANCELLED = re.compile(
     r"(?P<stamp>\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)"
     r"(?: DUE [Tt][Oo] (?P<why>[^*,]{1,80}?)\s*(?:,[^*]{0,120})?)?\s*\*\*\*"
 )
+# The cgroup's killer, and Slurm's own (OverMemoryKill), of which a second line names no job. Where
+# several daemons run on one machine, each writes its host behind its name.
 _MEMORY = re.compile(
+    r"(?:slurmstepd(?:-(?P<node>[\w.-]{1,255}))?: error: )?(?:"
     r"[Dd]etected \d{1,9} oom[-_]kill event(?:\(s\)|s)? in "
     r"(?:step |StepId=|step=|job )?(?P<job>\d{1,12})"
+    r"|(?:Job(?:Id=)?|Step(?:Id=)?) ?(?P<over>\d{1,12})(?:[.+_]\S{1,60})? exceeded (?:virtual )?"
+    r"memory limit"
+    r"|Exceeded (?:job|step) (?:virtual )?memory limit)"
 )
 _TASK = re.compile(
     r"srun: error: (?P<node>[\w.-]{1,255}): tasks? [\d,-]{1,200}: (?P<why>Out Of Memory|Bus error"
-    r"|Segmentation fault|Illegal instruction)"
+    r"|Segmentation fault|Illegal instruction|Killed)"
 )
 _NODE = re.compile(r"srun: error: Node failure on (?P<node>\S{1,255})")
 _TASKS = {
@@ -40,7 +46,10 @@ _TASKS = {
     "Bus error": ("SIGBUS", "ended by SIGBUS", "unknown"),
     "Segmentation fault": ("SIGSEGV", "ended by SIGSEGV", "software"),
     "Illegal instruction": ("SIGILL", "ended by SIGILL", "software"),
+    "Killed": ("SIGKILL", "ended by SIGKILL", "unknown"),
 }
+# That Slurm ended a job, or one of its tasks, follows from a reason that is told beside it.
+_FOLLOWS = ("CANCELLED", "SIGKILL")
 _WHY = (
     ("TIME LIMIT", "TIMEOUT"), ("NODE FAIL", "NODE_FAIL"), ("PREEMPT", "PREEMPTED"),
     ("OOM", "OUT_OF_MEMORY"), ("MEMORY", "OUT_OF_MEMORY"), ("DEADLINE", "DEADLINE"),
@@ -56,8 +65,8 @@ def looks_like(head: bytes, label: str) -> bool:  # noqa: ARG001 - one signature
 def read(source: Source, settings: Given) -> LogPart:
     """Read the output of a job.
 
-    Slurm says of a job and of each of its steps that it ended: that is one failure. Of a job
-    that was cancelled without a reason somebody wanted it so.
+    Slurm says of a job and of each of its steps that it ended, and what each was killed for: that
+    is one failure. Of a job that was cancelled without a reason somebody wanted it so.
 
     References
     ----------
@@ -80,10 +89,13 @@ def read(source: Source, settings: Given) -> LogPart:
 def _put(rows: list[Row], row: Row) -> None:
     """Append a row, or fill in what one of the same job and end dropped."""
     for earlier in rows:
-        if earlier["code"] == row["code"] and (earlier["job"] or row["job"]) == (
-            row["job"] or earlier["job"]
-        ):
+        codes = earlier["code"], row["code"]
+        is_one = codes[0] == codes[1] or any(code in _FOLLOWS for code in codes)
+        if is_one and (earlier["job"] or row["job"]) == (row["job"] or earlier["job"]):
             earlier["line_count"] += 1
+            if _rank(codes[1]) < _rank(codes[0]):
+                names = ("code", "cause", "category", "severity", "text", "line")
+                earlier |= {name: row[name] for name in names}
             if earlier.get("start_ns") is None and row.get("start_ns") is not None:
                 earlier |= {name: row[name] for name in ("start_ns", "end_ns", "clock", "assumed")}
             earlier |= {name: row[name] for name in ("job", "node") if earlier[name] is None}
@@ -91,12 +103,19 @@ def _put(rows: list[Row], row: Row) -> None:
     rows.append(row)
 
 
+def _rank(code: str) -> int:
+    """Order codes of one end: reasons first, then signals, then that it was cancelled."""
+    return 2 if code == "CANCELLED" else int(code in _FOLLOWS)
+
+
 def _failure(text: str, settings: Given, label: str, number: int, findings: Findings) -> Row | None:
     if match := _CANCELLED.search(text):
         return _cancelled(match, settings, label, number, findings)
     usual = {"kind": "slurmstepd", "severity": "fatal", "clock": "none"}
     if match := _MEMORY.search(text):
-        return usual | _of_state("OUT_OF_MEMORY") | {"job": match["job"]}
+        told = {"job": match["job"] or match["over"], "node": match["node"]}
+        row = usual | _of_state("OUT_OF_MEMORY")
+        return row | {name: value for name, value in told.items() if value}
     if match := _TASK.search(text):
         code, cause, category = _TASKS[match["why"]]
         return usual | {"code": code, "cause": cause, "category": category, "node": match["node"]}

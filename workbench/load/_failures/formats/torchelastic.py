@@ -56,6 +56,7 @@ _RANK = re.compile(r"(\d+)")
 _EXIT = re.compile(r"(-?\d+)")
 _NO_TRACEBACK = "no traceback recorded; decorate main() with torch's @record"
 _LARGEST_RANK = 1 << 31
+_RANK_IN_PATH = re.compile(r"(?:^|[/!])attempt_\d{1,6}/(\d{1,6})/[^/]+$")
 
 
 def looks_like(head: bytes, label: str) -> bool:
@@ -68,8 +69,9 @@ def looks_like(head: bytes, label: str) -> bool:
 def read(source: Source, settings: Given) -> LogPart:
     """Read an error file or a console log.
 
-    The global rank is in the block only; an error file does not know it. The stamp of the
-    block is local time of the agent's host, that of an error file seconds since the epoch.
+    The global rank is in the block only; of an error file the folder names that on its node. The
+    stamp of the block is local time of the agent's host, that of an error file seconds since
+    the epoch.
 
     References
     ----------
@@ -109,8 +111,14 @@ def _error_file(source: Source, settings: Given, findings: Findings) -> list[dic
             remark = "JSON without a message of an error"
             findings.add("skipped by design", remark, 1, f"line {line:,}")
             continue
-        rows.append(row | {"node": settings.node, "line": line})
+        rows.append(row | _of_path(source.label) | {"node": settings.node, "line": line})
     return rows
+
+
+def _of_path(label: str) -> dict[str, Any]:
+    """Take the rank from ``attempt_0/3/error.json``; it counts the processes of one node."""
+    match = _RANK_IN_PATH.search(label)
+    return {"rank": int(match[1]), "assumed": "rank of its node"} if match else {}
 
 
 def _row_of_document(document: Any, findings: Findings) -> dict[str, Any] | None:

@@ -76,12 +76,14 @@ class Chunk:
             # The stamp before a snapshot holds for one reading of each thing.
             again = pd.DataFrame({"page": self.page, "name": names}).duplicated().to_numpy()
             return np.where(again, NO_TIME, self.page_ns)
-        codes, texts = pd.factorize(self.cells["time"], use_na_sentinel=False)
-        first = self.lines[np.unique(codes, return_index=True)[1]] if len(codes) else codes
+        # Equal texts that follow each other are one stamp; an hour that comes twice repeats them.
+        cells = np.asarray(self.cells["time"], dtype=object)
+        begins = np.append(True, cells[1:] != cells[:-1])[: len(cells)]
+        codes, texts, first = np.cumsum(begins) - 1, cells[begins], self.lines[begins]
         instants = [stamps.ns(text, int(line)) for text, line in zip(texts, first, strict=True)]
         filled = [NO_TIME if instant is None else instant for instant in instants]
-        plain = np.array(filled, np.int64)
-        return plain[codes]
+        plain: Integers = np.array(filled, np.int64)[codes]
+        return plain
 
     def take(self, kept: npt.NDArray[np.bool_]) -> Chunk:
         cells = {role: texts[kept] for role, texts in self.cells.items()}

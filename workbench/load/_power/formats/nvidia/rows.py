@@ -18,6 +18,7 @@ from workbench.errors import LoadError
 from workbench.load._files.findings import Findings
 from workbench.load._files.stream import Stream
 from workbench.load._files.text import repaired
+from workbench.load._files.time import in_written_order
 from workbench.load._power.formats.table.columns import unit_factor
 from workbench.load._power.part import PowerOptions
 from workbench.load._power.rows import SECOND
@@ -29,11 +30,6 @@ NOT_A_TIME = np.iinfo(np.int64).min
 _FREE = re.compile(
     r"(\d{4})[/-]?(\d\d)[/-]?(\d\d)[ T]+(\d\d):(\d\d):(\d\d)(?:[.,](\d{1,9})\d*)?", re.ASCII
 )
-_QUARTER_NS = 900 * SECOND
-# Rows of one poll overtake each other by less than this, and a clock that is set back jumps.
-_JUMP_NS = 60 * SECOND
-# Two rows that are nearer belong to one side of the change.
-_NEAR_NS = 1_800 * SECOND
 _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - local times of the host
 _FIRST_YEAR, _LAST_YEAR = 1971, 2200
 _FIRST_NS, _LAST_NS = (
@@ -84,47 +80,14 @@ def utc_ns(local: np.ndarray, lines: np.ndarray, zone: tzinfo, label: str) -> np
     """
     if zone is UTC or not len(local):
         return local
-    quarters, code = np.unique(local // _QUARTER_NS, return_inverse=True)
-    moments = [_EPOCH + timedelta(seconds=int(q) * 900) for q in quarters]
-    early = np.array([_offset_ns(moment, zone, 0) for moment in moments])
-    late = np.array([_offset_ns(moment, zone, 1) for moment in moments])
-    is_gap = (early < late)[code]
-    if is_gap.any():
-        row = int(is_gap.argmax())
-        raise _impossible(local[row], lines[row], zone, label, "does not exist")
-    result: np.ndarray = local - early[code]
-    is_twice = (early > late)[code]
-    row = _decide(result, local, is_twice, (early - late)[code])
-    if row >= 0:
-        raise _impossible(local[row], lines[row], zone, label, "is there twice")
-    return result
-
-
-def _offset_ns(moment: datetime, zone: tzinfo, fold: int) -> int:
-    offset = moment.replace(tzinfo=zone, fold=fold).utcoffset() or timedelta(0)
-    return int(offset.total_seconds()) * SECOND
-
-
-def _decide(
-    result: np.ndarray, local: np.ndarray, is_twice: np.ndarray, shift_ns: np.ndarray
-) -> int:
-    """Return for each segment inside a repeated hour whether it is the first or the second one.
-
-    Returns the first undecided row, -1 if there is none.
-    """
-    edges = np.flatnonzero(np.diff(is_twice.astype(np.int8), prepend=0, append=0))
-    for start, end in zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True):
-        back = start + 1 + np.flatnonzero(np.diff(local[start:end]) < -_JUMP_NS)
-        follows = start > 0 and 0 <= local[start] - local[start - 1] < _NEAR_NS
-        leads = end < len(local) and 0 <= local[end] - local[end - 1] < _NEAR_NS
-        if len(back) == 1:
-            second = int(back[0])
-        elif not len(back) and follows != leads:
-            second = end if follows else start
-        else:
-            return int(start)
-        result[second:end] += shift_ns[second:end]
-    return -1
+    placed = in_written_order(local, zone)
+    if (bad := placed.ns.isna().to_numpy()).any():
+        # An hour that is skipped is told first: it is surely wrong.
+        is_skipped = placed.is_skipped.any()
+        row = int((placed.is_skipped if is_skipped else bad).argmax())
+        reason = "does not exist" if is_skipped else "is there twice"
+        raise _impossible(local[row], lines[row], zone, label, reason)
+    return placed.ns.to_numpy(dtype=np.int64)
 
 
 def _impossible(local: int, line: int, zone: tzinfo, label: str, message: str) -> LoadError:
