@@ -103,7 +103,7 @@ def _freeze(output: Any, models: Models, draw: Draw) -> None:
 
 
 def _shown(model: dict[str, Any], models: Models) -> list[dict[str, Any]]:
-    """Give what a model shows: outputs, or the figure that a view keeps as JSON in another model."""
+    """Give what a model shows: outputs, or a figure kept as JSON in another model."""
     content = models.get(str(model.get("content")).removeprefix("IPY_MODEL_"), {})
     if figure := content.get("value"):
         return [{"output_type": "display_data", "data": {PLOTLY_MIME: json.loads(figure)}}]
