@@ -1,5 +1,7 @@
 """A draft gives the figure that plotly makes of the same calls, and plotly checks it."""
 
+import copy
+
 import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
@@ -94,7 +96,8 @@ def steps(panel, an_axis, some_panels):
 
 def drawn(figure, calls):
     for name, places, options in calls:
-        getattr(figure, name)(*places, **options)
+        # Plotly writes into the dictionaries that it is given.
+        getattr(figure, name)(*places, **copy.deepcopy(options))
     return figure
 
 

@@ -145,6 +145,8 @@ class Draft:
             shape_look.pop("annotation", None), kind, shape, words
         )
         drawn = {(trace.xaxis or "x", trace.yaxis or "y") for trace in self.data}
+        marks = [*self.layout.get("shapes", []), *self.layout.get("annotations", [])]
+        drawn |= {(mark.xref or "x", mark.yref or "y") for mark in marks}
         for panel in self.panels:
             refs = panel.refs()
             # As plotly does: not across a panel of several that is still empty.
