@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import plotly.graph_objects as go
 
+from workbench._shared.extras import import_nbformat
 from workbench.plot._style import palette as _palette
 from workbench.plot._style.draft import Draft
 from workbench.plot._style.palette import CYCLE, PATTERNS
 from workbench.plot._style.text import printed_lines, safe, short, wrapped
 from workbench.tables import as_source
+
+# In a kernel plotly imports nbformat to show its first figure.
+if "ipykernel" in sys.modules:
+    import_nbformat()
 
 COLOURS = _palette.COLOURS
 _DASHES = (
