@@ -84,3 +84,26 @@ def test_importing_the_faces_reads_no_domain_and_draws_nothing():
     assert set(done.stdout.split()) - asking == {
         f"workbench.{face}" for face in ("analyze", "load", "plot", "simulate")
     }
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import ipykernel, workbench.plot._style.style, plotly.io; plotly.io.renderers",
+        "from workbench.share import _execute; _execute.read(Path(sys.argv[1]))",
+    ],
+)
+def test_showing_a_figure_and_reading_a_notebook_build_no_grammar(code):
+    notebook = next(Path(__file__).parents[1].glob("notebooks/00*.ipynb"))
+    told = subprocess.run(
+        [
+            *(sys.executable, "-c"),
+            f"import sys; from pathlib import Path; {code}; import nbformat, jsonschema; "
+            "assert jsonschema.FormatChecker; print('lark' in sys.modules)",
+            str(notebook),
+        ],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert told.stdout.strip() == "False"

@@ -8,7 +8,7 @@ KINDS_OF_CONTROLS = {
     "Checkbox": "widgets.Checkbox(description='choice')",
     "Dropdown": f"widgets.Dropdown({OPTIONS})",
     "SelectionRangeSlider": f"widgets.SelectionRangeSlider({OPTIONS}, index=(0, 1))",
-    "SelectionSlider": f"widgets.SelectionSlider({OPTIONS}, continuous_update=False)",
+    "SelectionSlider": f"widgets.SelectionSlider({OPTIONS})",
     "ToggleButtons": f"widgets.ToggleButtons({OPTIONS})",
 }
 DRAW = """import ipywidgets as widgets

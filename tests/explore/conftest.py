@@ -1,5 +1,7 @@
 """A real multi-rank trace, and explorers driven like a user would."""
 
+import json
+
 import pytest
 
 from workbench import load
@@ -15,7 +17,7 @@ def title():
     """Read the title on the screen of an explorer."""
 
     def read(explorer):
-        data = explorer.out.outputs[0]["data"]["application/vnd.plotly.v1+json"]
-        return data["layout"]["title"]["text"].replace("<br>", " ")
+        figure = json.loads(explorer.out.content.value)
+        return figure["layout"]["title"]["text"].replace("<br>", " ")
 
     return read

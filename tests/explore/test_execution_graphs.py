@@ -44,11 +44,11 @@ def test_they_start_without_a_complaint(questions, path, steps, title):
         assert "SYNTHETIC DATA" in explorer.figure().layout.title.subtitle.text
 
 
-def test_every_control_has_a_label_and_answers_on_release(questions, path, steps):
+def test_every_control_has_a_label_and_answers_while_it_moves(questions, path, steps):
     for explorer in (questions, path, steps):
         for control in explorer.controls.values():
             assert control.description
-            assert getattr(control, "continuous_update", False) is False
+            assert getattr(control, "continuous_update", True)
 
 
 def test_a_question_stands_among_the_standard_ones(questions, title):

@@ -33,10 +33,10 @@ def test_a_trace_without_events_is_explained_not_raised(noun, empty_trace, title
 
 
 @pytest.mark.parametrize("noun", NOUNS)
-def test_every_control_has_a_label_and_answers_on_release(noun, dlrm_trace):
+def test_every_control_has_a_label_and_answers_while_it_moves(noun, dlrm_trace):
     for control in getattr(explore, noun)(dlrm_trace).controls.values():
         assert control.description
-        assert getattr(control, "continuous_update", False) is False
+        assert getattr(control, "continuous_update", True)
 
 
 def test_time_breakdown_can_look_at_one_rank(dlrm_trace, title):

@@ -42,13 +42,13 @@ NOUNS = (
 
 
 @pytest.mark.parametrize("noun", NOUNS)
-def test_every_control_has_a_label_answers_on_release_and_changes_the_figure(noun, log):
+def test_every_control_has_a_label_answers_while_it_moves_and_changes_the_figure(noun, log):
     explorer = make(noun, log)
     assert explorer.message.value == ""
     assert explorer.title()
     for control in explorer.controls.values():
         assert control.description
-        assert getattr(control, "continuous_update", False) is False
+        assert getattr(control, "continuous_update", True)
         before, start = explorer.figure().to_json(), control.value
         values = [value for _, value in control.options]
         drawn = set()
@@ -145,14 +145,14 @@ def test_the_log_and_its_twin_fail_equally_often(log):
 
 def options_of(page):
     content = json.loads(re.search(r'<script type="application/json">(.*?)</script>', page)[1])
-    return content["labels"], content["order"]
+    return content["labels"], sum(map(len, content["order"])) - len(content["order"]) + 1
 
 
 def test_a_static_page_has_few_states_the_present_one_and_both_ends():
     explorer = explore.goodput()
     page = static_html(explorer)
-    labels, order = options_of(page)
-    assert 60 <= len(order) <= 200
+    labels, count = options_of(page)
+    assert 10 <= count <= _ENOUGH
     assert "Sliders have more values where a kernel runs." in page
     for (name, control), kept in zip(explorer.controls.items(), labels, strict=True):
         every = [label for label, _ in control.options]
@@ -166,12 +166,12 @@ def test_a_static_page_has_few_states_the_present_one_and_both_ends():
 @pytest.mark.parametrize("noun", ["goodput_sweep", "checkpoint_curve", "expected_ettr"])
 def test_explorers_are_static_with_three_values_per_slider_at_least(noun, log):
     explorer = make(noun, log)
-    labels, order = options_of(static_html(explorer))
+    labels, count = options_of(static_html(explorer))
     whole = [len(control.options) for control in explorer.controls.values()]
-    assert [len(each) for each in labels] == whole or len(order) > _ENOUGH * 2 / 3
+    assert [len(each) for each in labels] == whole or count > _ENOUGH * 2 / 3
     assert all(len(each) >= 3 for each in labels)
     # More than that only where three values of each slider are as many.
-    assert len(order) <= max(_ENOUGH, np.prod(np.minimum(whole, 3)))
+    assert count <= max(_ENOUGH, 1 + 2 * len(whole))
 
 
 @given(count=st.integers(3, 300), wanted=st.integers(2, 299), now=st.integers(0, 299))

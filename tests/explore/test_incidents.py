@@ -36,10 +36,10 @@ def test_the_other_view_counts_by_window(log, title):
     )
 
 
-def test_controls_have_labels_and_answer_on_release(log):
+def test_controls_have_labels_and_answer_while_it_moves(log):
     for control in explore.incidents(log).controls.values():
         assert control.description
-        assert getattr(control, "continuous_update", False) is False
+        assert getattr(control, "continuous_update", True)
 
 
 def test_a_log_without_failures_is_explained(tmp_path, title):

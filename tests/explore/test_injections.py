@@ -141,5 +141,5 @@ def test_every_control_has_a_label_and_a_page_holds_all_states(truth, noun):
     explorer = getattr(explore, noun)(truth)
     for control in explorer.controls.values():
         assert control.description
-        assert getattr(control, "continuous_update", False) is False
+        assert getattr(control, "continuous_update", True)
     assert "wb-explorer" in explore.static_html(explorer)

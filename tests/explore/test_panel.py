@@ -42,11 +42,62 @@ def test_moving_any_control_redraws(explorer, title):
     assert title(explorer) == "dots at 4, dark"
 
 
-def test_the_screen_holds_exactly_one_figure(explorer):
+def test_the_screen_holds_one_figure_that_changes_in_place(explorer):
+    out, content = explorer.out, explorer.out.content
     explorer.controls["freq"].value = 4
-    (output,) = explorer.out.outputs
-    assert set(output["data"]) == {PLOTLY_MIME, "text/plain"}
+    assert (explorer.out, explorer.out.content) == (out, content)
     assert explorer.figure().layout.title.text == "line at 4, light"
+
+
+def test_a_figure_that_was_on_screen_is_not_computed_again():
+    calls = []
+
+    def draw(freq):
+        calls.append(freq)
+        return picture(freq=freq, kind="line")
+
+    explorer = Explorer(draw, freq=widgets.IntSlider(2, 1, 6, description="frequency"))
+    for freq in (3, 5, 2, 3, 5, 3):
+        explorer.controls["freq"].value = freq
+    # What was not possible may be so the next time.
+    assert calls == [2, 3, 5, 5]
+    assert explorer.title() == "line at 3, light"
+    assert explorer.message.value == ""
+
+
+def test_figures_are_kept_up_to_a_number():
+    explorer = Explorer(
+        lambda freq: picture(freq=freq, kind="line"),
+        freq=widgets.IntSlider(10, 10, 500, description="frequency"),
+    )
+    for freq in range(11, 200):
+        explorer.controls["freq"].value = freq
+    assert len(explorer._kept) == 64
+    assert explorer.title() == "line at 199, light"
+
+
+def messages(explorer):
+    """Collect what the view is told beside its figure."""
+    sent = []
+    explorer.out.content.send = lambda content, buffers=None: sent.append((content, buffers))
+    return sent
+
+
+def test_the_browser_is_told_when_work_begins_and_when_no_figure_comes(explorer):
+    sent = messages(explorer)
+    explorer.controls["freq"].value = 5
+    assert [content for content, _ in sent] == [{"working": True}, {"working": False}]
+    sent.clear()
+    explorer.controls["freq"].value = 2
+    assert [content for content, _ in sent] == [{"working": False}]  # the figure is there already
+
+
+def test_the_kernel_sends_plotly_where_the_page_has_none(explorer):
+    sent = messages(explorer)
+    explorer.out._hear(None, "plotly.js", [])
+    ((name, (script,)),) = sent
+    assert name == "plotly.js"
+    assert len(script) > 1_000_000
 
 
 def test_an_impossible_choice_is_explained_above_the_last_good_figure(explorer, title):
@@ -82,6 +133,7 @@ def test_the_bundle_says_the_state_in_words(explorer):
         "Run the notebook to move the controls."
     )
     assert "application/vnd.jupyter.widget-view+json" in bundle
+    assert bundle[PLOTLY_MIME]["layout"]["title"]["text"] == "line at 2, dark"
     assert not {"text/html", "image/svg+xml"} & set(bundle)
 
 

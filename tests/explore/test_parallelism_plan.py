@@ -22,4 +22,4 @@ def test_takes_own_shapes_and_every_control_has_a_label():
     assert explorer.controls["shape"].options == ("model 1",)
     for control in explorer.controls.values():
         assert control.description
-        assert getattr(control, "continuous_update", False) is False
+        assert getattr(control, "continuous_update", True)

@@ -38,7 +38,7 @@ def test_all_schedules_side_by_side(gain, title):
     assert title(explorer).startswith("dualpipe_v takes" if gain else "zbv takes")
 
 
-def test_every_control_has_a_label_and_answers_on_release():
+def test_every_control_has_a_label_and_answers_while_it_moves():
     for control in explore.pipeline_schedule().controls.values():
         assert control.description
-        assert getattr(control, "continuous_update", False) is False
+        assert getattr(control, "continuous_update", True)

@@ -26,7 +26,7 @@ def check_controls(explorer):
     assert explorer.message.value == ""
     for control in explorer.controls.values():
         assert control.description
-        assert getattr(control, "continuous_update", False) is False
+        assert getattr(control, "continuous_update", True)
     before = explorer.figure().to_json()
     for control in explorer.controls.values():
         start, drawn = control.value, set()
@@ -128,7 +128,7 @@ def test_every_control_of_capping_changes_something(log, job):
         assert len(drawn) > 1, name
     for control in explorer.controls.values():
         assert control.description
-        assert getattr(control, "continuous_update", False) is False
+        assert getattr(control, "continuous_update", True)
 
 
 @pytest.mark.slow

@@ -22,14 +22,14 @@ def totals():
 
 
 @pytest.mark.parametrize("noun", NOUNS)
-def test_every_control_has_a_label_answers_on_release_and_changes_the_figure(noun, totals):
+def test_every_control_has_a_label_answers_while_it_moves_and_changes_the_figure(noun, totals):
     explorer = getattr(explore, noun)(totals, source="demo", synthetic=True)
     assert explorer.message.value == ""
     assert "demo" in str(explorer.figure().layout.annotations)
     assert "SYNTHETIC DATA" in explorer.figure().layout.title.subtitle.text
     for control in explorer.controls.values():
         assert control.description
-        assert getattr(control, "continuous_update", False) is False
+        assert getattr(control, "continuous_update", True)
         start, drawn = control.value, set()
         options = [each[1] for each in control.options]
         for each in {options[0], options[-1], start}:

@@ -101,7 +101,7 @@ def test_what_is_no_table_is_refused_before_anything_is_drawn():
         explore.table_sharding(table)
 
 
-def test_every_control_has_a_label_and_answers_on_release(board, rows):
+def test_every_control_has_a_label_and_answers_while_it_moves(board, rows):
     for control in (*board.controls.values(), *rows.controls.values()):
         assert control.description
-        assert getattr(control, "continuous_update", False) is False
+        assert getattr(control, "continuous_update", True)

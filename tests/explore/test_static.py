@@ -1,7 +1,6 @@
 """Explorers without a kernel: every state is in the page, and only a browser is needed."""
 
 import base64
-import itertools
 import json
 import re
 
@@ -9,6 +8,8 @@ import ipywidgets as widgets
 import numpy as np
 import plotly.graph_objects as go
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from plotly.offline import get_plotlyjs
 
 from workbench.explore import Explorer, static_html
@@ -40,21 +41,32 @@ def states(page):
     return json.loads(re.search(r'<script type="application/json">(.*?)</script>', page)[1])
 
 
-def test_every_state_is_in_the_page_in_odometer_order(explorer):
+def titles_of(content):
+    """Give the title of each state of each control; of an impossible one its message."""
+    figures = [
+        figure.get("message") or figure["layout"]["title"]["text"] for figure in content["figures"]
+    ]
+    return [[figures[number] for number in numbers] for numbers in content["order"]]
+
+
+def test_each_control_moves_while_the_others_stand(explorer):
     content = states(static_html(explorer))
-    shown = [content["figures"][number] for number in content["order"]]
-    combos = list(itertools.product(range(1, 5), ["line", "dots"], ["light", "dark"]))
-    assert len(shown) == len(combos) == 16
-    for figure, (freq, kind, shade) in zip(shown, combos, strict=True):
-        if "message" in figure:
-            assert (freq, kind) == (3, "dots")
-        else:
-            assert figure["layout"]["title"]["text"] == f"{kind} at {freq}, {shade}"
+    freq, kind, is_dark = titles_of(content)
+    assert freq == [f"line at {n}, light" for n in (1, 2, 3, 4)]
+    assert kind == ["line at 2, light", "dots at 2, light"]
+    assert is_dark == ["line at 2, light", "line at 2, dark"]
+    assert content["figures"][content["start"]]["layout"]["title"]["text"] == "line at 2, light"
+
+
+def test_what_is_not_possible_is_a_state_too(explorer):
+    explorer.controls["kind"].value = "dots"
+    freq, _, _ = titles_of(states(static_html(explorer)))
+    assert freq[2].startswith("Not possible: no dots at three")
 
 
 def test_equal_figures_and_the_template_are_kept_once(explorer):
     content = states(static_html(explorer))
-    assert len(content["figures"]) == 15
+    assert len(content["figures"]) == 6  # of eight places of three controls, three are the start
     assert all("template" not in figure.get("layout", {}) for figure in content["figures"])
     assert content["template"]
 
@@ -67,7 +79,8 @@ def test_an_array_that_several_states_draw_is_kept_once():
 
     content = states(static_html(Explorer(draw, factor=widgets.IntSlider(2, 1, 3))))
     assert len(content["arrays"]) == 4
-    for figure, factor in zip(content["figures"], (1, 2, 3), strict=True):
+    for number, factor in zip(content["order"][0], (1, 2, 3), strict=True):
+        figure = content["figures"][number]
         arrays = [
             content["arrays"][trace[axis]["wbArray"]] for trace in figure["data"] for axis in "xy"
         ]
@@ -104,8 +117,8 @@ def test_without_plotly_the_picture_and_its_state_remain(explorer):
 
 
 def test_too_many_states_are_refused_with_their_sizes(explorer):
-    with pytest.raises(ValueError, match=r"16 states \(4 freq × 2 kind × 2 is_dark\)"):
-        static_html(explorer, limit=15)
+    with pytest.raises(ValueError, match=r"6 states \(4 freq \+ 2 kind \+ 2 is_dark\)"):
+        static_html(explorer, limit=5)
 
 
 def test_a_control_without_a_list_of_values_is_refused():
@@ -114,44 +127,28 @@ def test_a_control_without_a_list_of_values_is_refused():
         static_html(explorer)
 
 
-@pytest.fixture
-def many_choices():
-    """Make an explorer of 7 × 6 choices with three sliders between them: too much for a page."""
-    names = ("first", "second", "third")
-    sliders = {
-        name: widgets.SelectionSlider(options=range(5), value=2, description=name) for name in names
+@given(
+    counts=st.lists(st.integers(1, 60), min_size=1, max_size=4),
+    choices=st.integers(1, 12),
+    data=st.data(),
+)
+def test_sliders_keep_their_ends_and_their_value_in_about_sixteen_states(counts, choices, data):
+    controls = {
+        f"s{at}": widgets.SelectionSlider(
+            options=range(count), index=data.draw(st.integers(0, count - 1)), description=f"s{at}"
+        )
+        for at, count in enumerate(counts)
     }
-    letters, digits = (widgets.Dropdown(options=list(all_)) for all_ in ("abcdefg", "123456"))
-
-    def draw(**chosen):
-        return go.Figure(layout_title_text=" ".join(map(str, chosen.values())))
-
-    letters.description, digits.description = "letter", "digit"
-    return Explorer(draw, letters=letters, **sliders, digits=digits)
-
-
-def test_where_choices_make_many_states_the_last_sliders_stay_and_are_texts(many_choices):
-    page = static_html(many_choices)
-    content = states(page)
-    # 84 states: the first slider has its value and an end.
-    assert content["labels"] == [list("abcdefg"), ["2", "4"], list("123456")]
-    assert "<span>second: 2</span>" in page
-    assert "<span>third: 2</span>" in page
-    assert "Sliders have more values where a kernel runs." in page
-    titles = [content["figures"][at]["layout"]["title"]["text"] for at in content["order"]]
-    expected = itertools.product("abcdefg", "24", "2", "2", "123456")
-    assert titles == [" ".join(values) for values in expected]
-
-
-@pytest.mark.browser
-@pytest.mark.slow
-def test_a_browser_leaves_out_the_sliders_that_stay(many_choices, shown_twice):
-    page = shown_twice(static_html(many_choices))
-    first = page.locator(".wb-explorer >> nth=0")
-    first.get_by_label("letter").select_option(label="e")
-    first.get_by_label("digit").select_option(label="4")
-    first.get_by_label("first").press("ArrowRight")
-    assert first.locator(".gtitle").text_content() == "e 4 2 2 4"
+    controls["choice"] = widgets.Dropdown(options=range(choices), description="choice")
+    explorer = Explorer(lambda **values: go.Figure(layout_title_text=str(values)), **controls)
+    *sliders, choice = states(static_html(explorer))["labels"]
+    assert len(choice) == choices
+    for labels, count, control in zip(sliders, counts, controls.values(), strict=False):
+        assert {labels[0], labels[-1]} == {"0", str(count - 1)}
+        assert str(control.value) in labels
+        assert len(labels) >= min(3, count)
+    total = 1 + sum(len(labels) - 1 for labels in [*sliders, choice])
+    assert total <= max(16, choices + 2 * len(counts))
 
 
 @pytest.fixture
@@ -194,16 +191,16 @@ def test_a_browser_without_network_moves_every_control(page):
     title, message = first.locator(".gtitle"), first.locator(".wb-explorer-message")
     assert title.text_content() == "line at 2, light"
     first.get_by_label("frequency").press("ArrowRight")
-    first.get_by_label("dark").check()
-    assert title.text_content() == "line at 3, dark"
+    assert title.text_content() == "line at 3, light"
     assert first.locator("output").text_content() == "3"
+    first.get_by_label("dark").check()
+    assert title.text_content() == "line at 2, dark"
+    assert first.locator("output").text_content() == "2"
     first.get_by_label("kind").select_option(label="dots")
-    assert message.text_content().startswith("Not possible: no dots at three")
-    assert title.text_content() == "line at 3, dark"
-    first.get_by_label("frequency").press("ArrowRight")
+    assert title.text_content() == "dots at 2, light"
+    assert not first.get_by_label("dark").is_checked()
     assert message.text_content() == ""
-    assert title.text_content() == "dots at 4, dark"
-    assert first.get_by_role("figure").get_attribute("aria-label") == "dots at 4, dark"
+    assert first.get_by_role("figure").get_attribute("aria-label") == "dots at 2, light"
     assert second.locator(".gtitle").text_content() == "line at 2, light"
 
 

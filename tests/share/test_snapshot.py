@@ -1,5 +1,6 @@
 """Controls become pictures of their state; everything that changes from run to run goes."""
 
+import json
 from pathlib import Path
 
 import nbformat
@@ -51,6 +52,21 @@ def frozen(*controls, outputs, draw=drawn):
     notebook = notebook_of(view, models=explorer_models(*controls, outputs=outputs))
     _snapshot.add_pictures(notebook, draw)
     return notebook.cells[0].outputs[0].data, notebook
+
+
+def test_a_view_that_changes_in_place_becomes_the_picture_of_its_last_figure():
+    models = {
+        "box": ("VBoxModel", {"children": ["IPY_MODEL_view"]}),
+        "view": ("AnyModel", {"content": "IPY_MODEL_text"}),
+        "text": ("HTMLModel", {"value": json.dumps(figure_of("freq is 3"))}),
+    }
+    begun = {PLOTLY_MIME: figure_of("freq is 1"), VIEW_MIME: {"model_id": "box"}}
+    notebook = notebook_of(displayed(begun), models=models)
+    assert list(_snapshot.figures(notebook)) == []
+    _snapshot.add_pictures(notebook, drawn)
+    data = notebook.cells[0].outputs[0].data
+    assert set(data) == {"text/html", "text/plain", "image/svg+xml"}
+    assert "freq is 3" in data["text/html"]
 
 
 def test_an_explorer_becomes_its_picture_with_the_state_of_its_controls():

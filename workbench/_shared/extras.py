@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+from contextlib import suppress
+from importlib import import_module
 from importlib.util import find_spec
 
 from workbench.errors import MissingExtraError
@@ -32,3 +35,21 @@ which is not installed: pip install 'ai-infra-workbench[plot]'
             f"pip install 'ai-infra-workbench[{extra}]'"
         )
         raise MissingExtraError(msg)
+
+
+def import_nbformat() -> None:
+    """Import nbformat, if it is installed, without a grammar that nobody here reads with.
+
+    nbformat imports jsonschema, which imports ``rfc3987_syntax`` for formats of international
+    addresses; that builds a grammar, and takes ten times as long as all the rest. jsonschema goes
+    without where the package is not installed, and for that time it looks as if it were not.
+    """
+    grammar = "rfc3987_syntax"
+    if grammar in sys.modules or "jsonschema" in sys.modules:
+        return
+    sys.modules[grammar] = None  # type: ignore[assignment]
+    try:
+        with suppress(ImportError):
+            import_module("nbformat")
+    finally:
+        del sys.modules[grammar]

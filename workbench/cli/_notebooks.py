@@ -136,7 +136,7 @@ def report(
       workbench report --data servers.csv --tz UTC --unit W
     """
     chosen = [_at_hand(path) for path in notebooks or []]
-    from workbench import datasets, fidelity, share
+    from workbench import datasets, share
 
     if data is None and not chosen:
         # The bundled files are named after their hosts, and say that they are in UTC.
@@ -150,6 +150,8 @@ def report(
     overview = None if data is None else partial(first_page, data, stated)
     with tempfile.TemporaryDirectory() as folder:
         if with_fidelity:
+            from workbench import fidelity
+
             page = Path(folder, "fidelity.ipynb")
             page.write_text(json.dumps(fidelity.notebook()), encoding="utf-8")
             pages = [*pages, page]

@@ -7,6 +7,7 @@
   var message = root.querySelector(".wb-explorer-message");
   var view = root.querySelector(".wb-explorer-figure");
   var drawn = false;
+  var starts = inputs.map(place);
 
   function place(input) {
     return input.type === "checkbox" ? Number(input.checked) : Number(input.value);
@@ -22,19 +23,24 @@
     return copy;
   }
 
-  // The states are in the order of an odometer: the last control turns fastest.
-  function draw() {
-    var number = 0;
+  function put(input, number) {
+    if (input.type === "checkbox") input.checked = number === 1;
+    else input.value = number;
+  }
+
+  // A control moves while the others stand where they were when the page was written.
+  function draw(moved) {
     inputs.forEach(function (input, index) {
+      if (index !== moved) put(input, starts[index]);
       var label = states.labels[index][place(input)];
       var output = input.type === "range" && input.parentNode.parentNode.querySelector("output");
-      number = number * states.labels[index].length + place(input);
       if (output) {
         output.textContent = label;
         input.setAttribute("aria-valuetext", label);
       }
     });
-    var figure = states.figures[states.order[number]];
+    var number = moved === undefined ? states.start : states.order[moved][place(inputs[moved])];
+    var figure = states.figures[number];
     message.textContent = figure.message || "";
     if (figure.message) return;
     if (!drawn) {
@@ -52,7 +58,9 @@
   function start() {
     form.hidden = false;
     form.addEventListener("submit", function (event) { event.preventDefault(); });
-    inputs.forEach(function (input) { input.addEventListener("input", draw); });
+    inputs.forEach(function (input, index) {
+      input.addEventListener("input", function () { draw(index); });
+    });
     draw();
   }
 

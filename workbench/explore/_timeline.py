@@ -15,6 +15,7 @@ import plotly.graph_objects as go
 from workbench import analyze, load, plot
 from workbench.errors import WorkbenchError
 from workbench.explore.panel import ALL, Explorer, choice, rank_choice, slider
+from workbench.explore.view import as_json
 from workbench.plot._style.style import COLOURS, Frame
 from workbench.plot._style.text import duration, label
 from workbench.plot._style.timeline import Prepared, drawn, prepared
@@ -83,8 +84,6 @@ class TimelineExplorer(Explorer):
         File that *save* writes.
     notes : ipywidgets.HTML
         Matches, what the chosen event depends on, and what was written.
-    live : plotly.graph_objects.FigureWidget
-        The figure that the mouse zooms.
     window_ns : tuple of int
         Start and end of what is in view.
     """
@@ -98,8 +97,6 @@ class TimelineExplorer(Explorer):
         self.path = widgets.Text("window.json.gz", description="file")
         self.save = widgets.Button(description="Save window", icon="save")
         self.notes = widgets.HTML()
-        self.live = go.FigureWidget()
-        self._framed: Prepared | None = None
         self._prepared = cache(self._prepare)
         self.view = self._prepared(ALL)
         self.window_ns = self.view.window_ns
@@ -107,46 +104,29 @@ class TimelineExplorer(Explorer):
         windows = analyze.telling_windows(trace.events, process_groups=trace.process_groups)
         self.windows = list(windows.itertuples(index=False))
         options = [(_OVERVIEW, -1), *((_words(row), n) for n, row in enumerate(self.windows))]
-        # The figure of the controls stays for who opens the notebook without a kernel.
+        tools = [self.rank, self.search, self.back, self.onward, self.path, self.save]
         super().__init__(
             self._figure, window=widgets.Dropdown(options=options, description="window")
         )
-        self.out.layout.display = "none"
-        tools = [self.rank, self.search, self.back, self.onward, self.path, self.save]
+        self.out.on_zoom, self.out.on_click = self._zoom, self.choose
         row, message, out = self.children  # type: ignore[has-type]
         self.children = (
-            row, widgets.HBox(tools, layout={"flex_flow": "row wrap"}), message, self.notes,
-            self.live, out,
+            row, widgets.HBox(tools, layout={"flex_flow": "row wrap"}), message, self.notes, out,
         )  # fmt: skip
-        self._connect()
-
-    def _connect(self) -> None:
         self.rank.observe(lambda _change: self._pick_rank(), names="value")
         self.search.observe(lambda _change: self.find(self.search.value), names="value")
         self.back.on_click(lambda _button: self.step(-1))
         self.onward.on_click(lambda _button: self.step(1))
         self.save.on_click(lambda _button: self.write(self.path.value))
-        self.show(self.window_ns)
 
     def show(self, window_ns: tuple[int, int]) -> None:
-        """Draw the events between two times in the live figure."""
+        """Draw the events between two times."""
         self.window_ns = window_ns
         figure = drawn(self.view, window_ns=window_ns, max_points=_LIVE_BARS, frame=self.frame)
         self._mark(figure)
-        is_new = self._framed is not self.view
-        with self.live.batch_update():
-            self.live.data = []
-            self.live.add_traces(figure.data)
-            if is_new:
-                self.live.layout = figure.layout
-            else:
-                self.live.layout.title = figure.layout.title
-                self.live.layout.xaxis.range = figure.layout.xaxis.range
-        if is_new:
-            self.live.layout.on_change(self._zoomed, "xaxis.range")
-        self._framed = self.view
-        for bars in self.live.data:
-            bars.on_click(self._clicked)
+        # The view keeps the zoom of a hand as long as this stays the same.
+        figure.layout.xaxis.uirevision = str(window_ns)
+        self.out.show(as_json(figure))
 
     def find(self, text: str) -> None:
         """Mark and list the events in the lanes whose name contains a text."""
@@ -216,26 +196,20 @@ class TimelineExplorer(Explorer):
         return int(chosen.rank), (int(chosen.start_ns), int(chosen.end_ns))
 
     def _redraw(self, _change: Any = None) -> None:
-        super()._redraw()
-        if self.out.layout.display == "none":
-            rank, self.window_ns = self._chosen_window(self.controls["window"].value)
-            if rank == self.rank.value:
-                self.show(self.window_ns)
-            self.rank.value = rank
+        rank, self.window_ns = self._chosen_window(self.controls["window"].value)
+        if rank == self.rank.value:
+            self.show(self.window_ns)
+        self.rank.value = rank
 
     def _pick_rank(self) -> None:
         self.view = self._prepared(self.rank.value)
         self.find(self.search.value)
 
-    def _zoomed(self, _layout: Any, span_ms: tuple[float, float]) -> None:
-        low, high = (self.view.first_ns + round(at * 1e6) for at in span_ms)
-        # Drawing sets the range, too; that is not a zoom.
-        if (low, high) != tuple(self.window_ns):
-            self.show((low, max(high, low + 1)))
-
-    def _clicked(self, bars: Any, points: Any, _state: Any) -> None:
-        if len(points.point_inds):
-            self.choose(int(bars.customdata[points.point_inds[0]]))
+    def _zoom(self, span_ms: tuple[float, float] | None) -> None:
+        low, high = self.view.window_ns
+        if span_ms is not None:
+            low, high = (self.view.first_ns + round(float(at) * 1e6) for at in span_ms)
+        self.show((low, max(high, low + 1)))
 
     def _links(self) -> pd.DataFrame:
         label_of_chosen = int(self.view.events.index[self.chosen])

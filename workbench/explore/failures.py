@@ -337,7 +337,6 @@ def incidents(log: FailureLog, *, source: str = "", synthetic: bool = False) -> 
             options=[(f"{window} s", window) for window in _WINDOWS_S],
             value=300,
             description="longest pause",
-            continuous_update=False,
         ),
         category=choice("category", categories),
         kind=kinds,

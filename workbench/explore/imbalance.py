@@ -491,9 +491,7 @@ def row_sharding(
     return Explorer(
         draw,
         popularity=widgets.Dropdown(options=list(tables), description="popularity"),
-        units=widgets.SelectionSlider(
-            options=[64, 256, 1024], value=256, continuous_update=False, description="units"
-        ),
+        units=widgets.SelectionSlider(options=[64, 256, 1024], value=256, description="units"),
         copies=widgets.Dropdown(options=copies, description="copies of hot rows"),
     )
 
@@ -558,9 +556,7 @@ def table_sharding(
     loads.append(("columns × look-ups", "lookup"))
     return Explorer(
         draw,
-        ranks=widgets.SelectionSlider(
-            options=[64, 256], value=256, continuous_update=False, description="ranks"
-        ),
+        ranks=widgets.SelectionSlider(options=[64, 256], value=256, description="ranks"),
         scheme=widgets.Dropdown(options=schemes, description="cut"),
         planner=widgets.Dropdown(options=planners, description="place"),
         balance_by=widgets.Dropdown(options=loads, description="balance"),

@@ -128,6 +128,7 @@ class LiveExplorer(Explorer):
             self.found = ()
         for chunk in self._rest:
             self.found = (*self.found, chunk)
+            self._kept.clear()
             self._redraw()
             self._say("injecting:")
             if self._asked_to_stop.is_set():

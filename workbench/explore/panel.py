@@ -12,17 +12,17 @@ from typing import Any
 import ipywidgets as widgets
 import pandas as pd
 import plotly.graph_objects as go
-import plotly.io as pio
 
 from workbench import analyze
 from workbench.analyze import Change
 from workbench.errors import WorkbenchError
 from workbench.explore.static import static_html
+from workbench.explore.view import FigureView, as_json
 from workbench.plot._style.style import nothing
 from workbench.tables import Trace
 
 ALL = "all"
-_MOST_PREPARED_ROWS = 20_000
+_MOST_PREPARED_ROWS, _MOST_KEPT = 20_000, 64
 
 
 def rank_choice(trace: Trace) -> widgets.Dropdown:
@@ -63,10 +63,8 @@ def chosen_rows(table: pd.DataFrame, **choices: object) -> pd.DataFrame:
 
 
 def slider(description: str, options: list[tuple[str, object]], value: object) -> widgets.Widget:
-    """Offer some values on a line, answering when the handle is let go."""
-    control = widgets.SelectionSlider(
-        options=options, value=value, description=description, continuous_update=False
-    )
+    """Offer some values on a line, answering while the handle moves."""
+    control = widgets.SelectionSlider(options=options, value=value, description=description)
     # ipywidgets leaves the label of the first option empty until the handle has moved.
     control.label = options[control.index][0]
     return control
@@ -108,20 +106,21 @@ class Explorer(widgets.VBox):  # type: ignore[misc]
         The widgets by keyword.
     message : ipywidgets.HTML
         Why the present choice is not possible; empty while it is.
-    out : ipywidgets.Output
-        Holds the figure on screen as its only output.
+    out : workbench.explore.view.FigureView
+        The figure on screen, drawn in place; where the published snapshot is read from.
 
     Notes
     -----
-    The figure is *assigned* to ``out.outputs`` instead of displayed inside it: that works without a
-    kernel, cannot interleave with other output, and is where the published snapshot is read from.
+    Figures are kept by the values of the controls, so that a way back computes nothing. While the
+    kernel draws, JupyterLab holds back what a dragged slider sends and then sends the newest value.
     """
 
     def __init__(self, draw: Callable[..., go.Figure], **controls: widgets.ValueWidget) -> None:
         self.draw = draw
         self.controls = controls
         self.message = widgets.HTML()
-        self.out = widgets.Output()
+        self.out = FigureView()
+        self._kept: dict[tuple[Any, ...], str] = {}
         row = widgets.HBox(list(controls.values()), layout={"flex_flow": "row wrap"})
         super().__init__([row, self.message, self.out])
         for control in controls.values():
@@ -135,7 +134,7 @@ class Explorer(widgets.VBox):  # type: ignore[misc]
 
     def figure(self) -> go.Figure:
         """Return the figure on screen: the last one that could be drawn."""
-        return go.Figure(self.out.outputs[0]["data"][PLOTLY_MIME], skip_invalid=True)
+        return self.out.figure()
 
     def title(self) -> str:
         """Return the title of the figure on screen as plain text."""
@@ -150,29 +149,32 @@ class Explorer(widgets.VBox):  # type: ignore[misc]
         )
 
     def _redraw(self, _change: Any = None) -> None:
-        try:
-            figure = self.draw(**self.values())
-        except (ValueError, WorkbenchError) as error:
-            self.message.value = f"<b>Not possible:</b> {html.escape(str(error))}"
-            if self.out.outputs:
+        state = tuple(self.values().values())
+        if (figure := self._kept.get(state)) is None:
+            self.out.say(working=True)
+            try:
+                figure = as_json(self.draw(**self.values()))
+            except (ValueError, WorkbenchError) as error:
+                self.message.value = f"<b>Not possible:</b> {html.escape(str(error))}"
+                if not self.out.content.value:
+                    reason, claim = (
+                        "Choose other values above.",
+                        "These values cannot be shown together",
+                    )
+                    self.out.show(as_json(nothing(reason, claim=claim)))
+                self.out.say(working=False)
                 return
-            figure = nothing(
-                "Choose other values above.", claim="These values cannot be shown together"
-            )
-        else:
-            self.message.value = ""
-        self.out.outputs = (
-            {
-                "output_type": "display_data",
-                "metadata": {},
-                "data": {PLOTLY_MIME: json.loads(pio.to_json(figure)), "text/plain": self.state()},
-            },
-        )
+            self._kept[state] = figure
+            if len(self._kept) > _MOST_KEPT:
+                del self._kept[next(iter(self._kept))]
+        self.message.value = ""
+        self.out.show(figure)
 
     def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, Any]:
-        """Add a line that says the state, for whoever opens the notebook without a kernel."""
+        """Add the figure and a line that says the state, for whoever has no kernel."""
         bundle = super()._repr_mimebundle_(**kwargs)
         data = dict(bundle[0] if isinstance(bundle, tuple) else bundle)
+        data[PLOTLY_MIME] = json.loads(self.out.content.value)
         data["text/plain"] = f"Snapshot at {self.state()}. Run the notebook to move the controls."
         return data
 

@@ -434,14 +434,14 @@ def parallelism_plan(
 
     amounts = {f"{number / 1e12:g}": number for number in tokens}
     training = widgets.SelectionSlider(
-        options=list(amounts.items()) or [("", 0)], continuous_update=False,
+        options=list(amounts.items()) or [("", 0)],
         description="tokens [10^12]",
     )  # fmt: skip
     return Explorer(
         draw,
         shape=widgets.Dropdown(options=list(by_name), description="model"),
         gpus=widgets.SelectionSlider(
-            options=[64, 128, 256, 512, 1024, 2048, 4096], value=512, continuous_update=False,
+            options=[64, 128, 256, 512, 1024, 2048, 4096], value=512,
             description="GPUs",
         ),
         kind=widgets.Dropdown(options=list(_KINDS), value="H100", description="GPU type"),
@@ -449,7 +449,7 @@ def parallelism_plan(
             options=["none", "selective", "full"], description="recompute"
         ),
         batch=widgets.SelectionSlider(
-            options=[256, 512, 1024, 2048, 4096], value=1024, continuous_update=False,
+            options=[256, 512, 1024, 2048, 4096], value=1024,
             description="batch [sequences]",
         ),
         **({"trained": training} if amounts else {}),

@@ -1,20 +1,18 @@
-"""An explorer without a kernel: every state computed beforehand, for pages in a browser."""
+"""An explorer without a kernel: states computed beforehand, for pages in a browser."""
 
 from __future__ import annotations
 
 import base64
 import html
-import itertools
 import json
-import math
 from collections.abc import Sequence
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 import ipywidgets as widgets
-import plotly.io as pio
 
 from workbench.errors import WorkbenchError
+from workbench.explore.view import as_json
 
 if TYPE_CHECKING:
     from workbench.explore.panel import Explorer
@@ -26,8 +24,9 @@ _CHOICES = (
     widgets.SelectionSlider,
     widgets.ToggleButtons,
 )
-# Two values tell that a slider does something; a page of more figures than this opens slowly.
-_FEWEST, _ENOUGH, _HEAVY = 2, 60, 160
+_SLIDERS = (widgets.IntSlider, widgets.SelectionSlider)
+# Three values tell which way a slider works; a page of more states opens slowly.
+_FEWEST, _ENOUGH = 3, 16
 # A reference is worth its letters only where the array is longer; the name is known to the script.
 _SHORT_ARRAY, _POOLED = 60, "wbArray"
 _SWITCHES = (widgets.Checkbox, widgets.ToggleButton)
@@ -57,36 +56,32 @@ def static_html(explorer: Explorer, *, svg: str | None = None, limit: int = 400)
     TypeError
         If a control is neither an integer slider, a choice nor a checkbox.
     ValueError
-        If there are more states than ``limit``, even with two values per slider.
+        If there are more states than ``limit``, even with three values per slider.
 
     Notes
     -----
-    Where the states are too many, sliders offer fewer values: the present one, both ends, and what
-    fits between them. Where choices alone make many states, the last sliders stay at their value.
-    A page says so beside them.
+    The states are those around the present one: each control moves while the others stand where
+    they are, because all combinations would be hundreds of figures. A slider offers fewer values
+    where the states are many: the present one, both ends, and those that fit between them. A page
+    says both beside the controls.
     """
-    options = {name: _options(name, control) for name, control in explorer.controls.items()}
-    options = _thinned(explorer, options, limit)
-    count = math.prod(len(pairs) for pairs in options.values())
-    if count > limit:
-        sizes = " × ".join(f"{len(pairs)} {name}" for name, pairs in options.items())
+    full = {name: _options(name, control) for name, control in explorer.controls.items()}
+    options = _thinned(explorer, full)
+    if (count := _count(options)) > limit:
+        sizes = " + ".join(f"{len(pairs)} {name}" for name, pairs in options.items())
         msg = f"{count:,} states ({sizes}), more than {limit:,}; offer fewer or coarser choices"
         raise ValueError(msg)
     states = _states(explorer, options)
-    # A slider that is kept at its value is a text, and no control of the page.
-    states["labels"] = [
-        [label for label, _ in pairs]
-        for name, pairs in options.items()
-        if not _is_fixed(explorer.controls[name], pairs)
-    ]
     controls = [
         _control(control, control.description or name, options[name])
         for name, control in explorer.controls.items()
     ]
-    full = {name: len(_options(name, control)) for name, control in explorer.controls.items()}
-    fewer = any(len(pairs) < full[name] for name, pairs in options.items())
-    if fewer:
-        controls.append("<small>Sliders have more values where a kernel runs.</small>")
+    is_alone = len(options) == 1
+    remarks = [
+        *([] if is_alone else ["Each control moves alone here; a kernel combines them."]),
+        *(["Sliders have more values where a kernel runs."] if options != full else []),
+    ]
+    controls += [f"<small>{' '.join(remarks)}</small>"] if remarks else []
     line = html.escape(f"Snapshot at {explorer.state()}.")
     still = f"<figure>{_picture(svg, explorer)}<figcaption>{line}</figcaption></figure>"
     return (
@@ -105,23 +100,31 @@ def _states(explorer: Explorer, options: dict[str, list[tuple[str, Any]]]) -> di
     numbers: dict[str, int] = {}
     arrays: dict[str, int] = {}
     template: Any = {}
-    order = []
-    for values in itertools.product(*([value for _, value in pairs] for pairs in options.values())):
+
+    def number(values: dict[str, Any]) -> int:
+        nonlocal template
         try:
-            figure = json.loads(
-                pio.to_json(explorer.draw(**dict(zip(options, values, strict=True))))
-            )
+            figure = json.loads(as_json(explorer.draw(**values)))
         except (ValueError, WorkbenchError) as error:
             figure = {"message": f"Not possible: {error}"}
         else:
             template = figure["layout"].pop("template", template)
             figure["data"] = _pooled(figure["data"], arrays)
-        order.append(numbers.setdefault(json.dumps(figure, sort_keys=True), len(numbers)))
+        return numbers.setdefault(json.dumps(figure, sort_keys=True), len(numbers))
+
+    present = explorer.values()
+    start = number(present)
+    order = [
+        [start if value == present[name] else number(present | {name: value}) for _, value in pairs]
+        for name, pairs in options.items()
+    ]
     return {
         "template": template,
         "arrays": [json.loads(text) for text in arrays],
         "figures": [json.loads(text) for text in numbers],
+        "start": start,
         "order": order,
+        "labels": [[label for label, _ in pairs] for pairs in options.values()],
     }
 
 
@@ -142,46 +145,27 @@ def _pooled(content: Any, arrays: dict[str, int]) -> Any:
 
 # Sliders thin out, choices and switches do not: a choice that is gone cannot be guessed.
 def _thinned(
-    explorer: Explorer, options: dict[str, list[tuple[str, Any]]], limit: int
+    explorer: Explorer, options: dict[str, list[tuple[str, Any]]]
 ) -> dict[str, list[tuple[str, Any]]]:
-    sizes = {name: len(pairs) for name, pairs in options.items()}
-    sliders = [
-        name
-        for name, control in explorer.controls.items()
-        if isinstance(control, widgets.SelectionSlider)
-    ]
-    # Three values tell which way a slider works; more are worth less than a quick page.
-    heavy = min(limit, _HEAVY)
-    for most, fewest in ((min(limit, _ENOUGH), _FEWEST + 1), (heavy, _FEWEST), (heavy, 1)):
-        # The first sliders are those that matter most: they keep two values longest.
-        order = sliders if fewest > 1 else sliders[::-1]
-        while math.prod(sizes.values()) > most:
-            longest = max(order, key=lambda name: sizes[name], default="")
-            if not longest or sizes[longest] <= fewest:
-                break
-            sizes[longest] -= 1
-    if math.prod(sizes.values()) > limit:
-        return options
     thinned = dict(options)
-    for name in sliders:
-        pairs = options[name]
-        if sizes[name] < len(pairs):
-            value = explorer.controls[name].value
-            now = next(position for position, (_, option) in enumerate(pairs) if option == value)
-            thinned[name] = [pairs[position] for position in _spread(len(pairs), sizes[name], now)]
+    sliders = [name for name in options if isinstance(explorer.controls[name], _SLIDERS)]
+    while _count(thinned) > _ENOUGH:
+        longest = max(sliders, key=lambda name: len(thinned[name]), default="")
+        if not longest or (wanted := len(thinned[longest]) - 1) < _FEWEST:
+            break
+        pairs, value = options[longest], explorer.controls[longest].value
+        now = next(position for position, (_, option) in enumerate(pairs) if option == value)
+        thinned[longest] = [pairs[position] for position in _spread(len(pairs), wanted, now)]
     return thinned
 
 
-def _spread(count: int, wanted: int, now: int) -> list[int]:
-    """Choose places evenly; both ends, and the place where the slider is, are among them.
+def _count(options: dict[str, list[tuple[str, Any]]]) -> int:
+    return 1 + sum(len(pairs) - 1 for pairs in options.values())
 
-    If only two are wanted they are that place and the end farther from it; one is that place.
-    """
-    if wanted == 1:
-        return [now]
+
+def _spread(count: int, wanted: int, now: int) -> list[int]:
+    """Choose places evenly; both ends, and the place where the slider is, are among them."""
     positions = [round(position * (count - 1) / (wanted - 1)) for position in range(wanted)]
-    if wanted == _FEWEST:
-        return sorted({now, 0 if now > count - 1 - now else count - 1})
     if now not in positions:
         inner = range(1, len(positions) - 1)
         nearest = min(inner, key=lambda at: abs(positions[at] - now))
@@ -206,20 +190,14 @@ def _options(name: str, control: widgets.ValueWidget) -> list[tuple[str, Any]]:
     raise TypeError(msg)
 
 
-def _is_fixed(control: widgets.ValueWidget, options: Sequence[tuple[str, Any]]) -> bool:
-    return isinstance(control, widgets.SelectionSlider) and len(options) == 1
-
-
 def _control(control: widgets.ValueWidget, label: str, options: Sequence[tuple[str, Any]]) -> str:
     now = next(at for at, (_, value) in enumerate(options) if value == control.value)
     words = html.escape(label)
     if isinstance(control, _SWITCHES):
         ticked = " checked" if now else ""
         return f'<label><input type="checkbox" data-wb{ticked}> {words}</label>'
-    if isinstance(control, (widgets.IntSlider, widgets.SelectionSlider)):
+    if isinstance(control, _SLIDERS):
         shown = html.escape(options[now][0])
-        if _is_fixed(control, options):
-            return f"<span>{words}: {shown}</span>"
         return (
             f'<span><label>{words} <input type="range" data-wb min="0" max="{len(options) - 1}" '
             f'value="{now}" aria-valuetext="{shown}"></label> <output>{shown}</output></span>'

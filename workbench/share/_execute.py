@@ -15,7 +15,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from workbench._shared.extras import need
+from workbench._shared.extras import import_nbformat, need
 from workbench._shared.progress import progress
 from workbench.errors import PublishError
 
@@ -36,6 +36,7 @@ _PLAIN = (str, int, float, bool, type(None), list, tuple, dict)
 def read(path: Path) -> Any:
     """Read a notebook."""
     need("nbconvert", extra="lab", purpose="running notebooks")
+    import_nbformat()
     import nbformat
 
     try:

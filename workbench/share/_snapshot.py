@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import json
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -32,10 +33,10 @@ def add_pictures(notebook: Any, draw: Draw) -> None:
     models = _models(notebook)
     for output in outputs(notebook):
         data = output.data
-        if PLOTLY_MIME in data:
-            _complete(data, draw)
-        elif VIEW_MIME in data:
+        if VIEW_MIME in data:
             _freeze(output, models, draw)
+        elif PLOTLY_MIME in data:
+            _complete(data, draw)
     notebook.metadata.pop("widgets", None)
 
 
@@ -50,7 +51,7 @@ def outputs(notebook: Any) -> Iterator[Any]:
 def figures(notebook: Any) -> Iterator[dict[str, Any]]:
     """Go through the figures of a notebook as plotly JSON, those under controls excepted."""
     for output in outputs(notebook):
-        if PLOTLY_MIME in output.data:
+        if PLOTLY_MIME in output.data and VIEW_MIME not in output.data:
             yield output.data[PLOTLY_MIME]
 
 
@@ -82,13 +83,9 @@ def _complete(data: dict[str, Any], draw: Draw) -> None:
 def _freeze(output: Any, models: Models, draw: Draw) -> None:
     data = output.data
     view = data.pop(VIEW_MIME)
+    data.pop(PLOTLY_MIME, None)  # as it was when it was displayed
     tree = list(_walk(str(view.get("model_id")), models))
-    shown = [
-        output
-        for model in tree
-        if model["_kind"] == "OutputModel"
-        for output in model.get("outputs") or []
-    ]
+    shown = [output for model in tree for output in _shown(model, models)]
     if not shown:
         data.pop("text/html", None)
         data["text/plain"] = LONE_CONTROL
@@ -103,6 +100,14 @@ def _freeze(output: Any, models: Models, draw: Draw) -> None:
     data["text/plain"] = note
     if svg := next((svg for _, svg in pictures if svg), None):
         data[SVG_MIME] = svg
+
+
+def _shown(model: dict[str, Any], models: Models) -> list[dict[str, Any]]:
+    """Give what a model shows: outputs, or a figure kept as JSON in another model."""
+    content = models.get(str(model.get("content")).removeprefix("IPY_MODEL_"), {})
+    if figure := content.get("value"):
+        return [{"output_type": "display_data", "data": {PLOTLY_MIME: json.loads(figure)}}]
+    return model.get("outputs") or []
 
 
 def _still(output: dict[str, Any], draw: Draw) -> tuple[str, str | None]:

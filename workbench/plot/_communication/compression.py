@@ -7,6 +7,7 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from workbench.plot._style.bars import log_ticks
+from workbench.plot._style.draft import Draft
 from workbench.plot._style.lanes import extremes
 from workbench.plot._style.style import COLOURS, MAX_LINES, Frame, distinct
 from workbench.plot._style.text import digits, label, plural, share_text
@@ -66,7 +67,7 @@ def compression(table: pd.DataFrame, *, source: str = "", synthetic: bool = Fals
     keys = [line, "destination_count"]
     totals = drawn.astype({line: str}).groupby(keys, sort=False)[["raw_bytes", "sent_bytes"]].sum()
     ratios = (totals["raw_bytes"] / totals["sent_bytes"]).rename("ratio").reset_index()
-    figure = go.Figure()
+    figure = Draft()
     names = list(dict.fromkeys(ratios[line]))
     for position, name in enumerate(names[:MAX_LINES]):
         points = ratios[ratios[line] == name].sort_values("destination_count")
@@ -159,7 +160,7 @@ def compression_speedup(
     if {"compress_gb_per_s", "decompress_gb_per_s"} <= {*varied}:
         varied.remove("decompress_gb_per_s")
     groups = list(rows.groupby(varied or ["ratio"], sort=False))
-    figure = go.Figure()
+    figure = Draft()
     for position, (_, group) in enumerate(groups[:MAX_LINES]):
         points = group.sort_values("link_gb_per_s", kind="stable")
         points = points.iloc[extremes(points["speedup_ratio"].to_numpy(), _MOST_POINTS)]

@@ -9,6 +9,7 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from workbench.plot._style.bars import log_ticks
+from workbench.plot._style.draft import Draft
 from workbench.plot._style.lanes import extremes
 from workbench.plot._style.style import COLOURS, Frame, left_margin, row_axis
 from workbench.plot._style.text import digits, duration, label, plural, share_text, size
@@ -60,7 +61,7 @@ def collective_bandwidth(
         why = "The table has no collectives with a size; analyze.collective_bandwidth."
         return frame.nothing(why, claim="No bandwidth of collectives to show")
     drawn = drawn.iloc[extremes(drawn["model_ratio"].to_numpy(), _MOST_POINTS)]
-    figure = go.Figure()
+    figure = Draft()
     hover = [
         f"{label(row['operation'], 20)}, {plural(row['rank_count'], 'rank')} on "
         f"{plural(row['node_count'], 'node')} ({label(row['members'], 24)})<br>"
@@ -131,7 +132,7 @@ def slow_links(table: pd.DataFrame, *, source: str = "", synthetic: bool = False
     is_suspect = (table["suspect"] != "").to_numpy()
     shown = table.iloc[np.argsort(~is_suspect, kind="stable")[:_MOST_LINKS]]
     names = [_name(row) for row in shown.to_dict("records")]
-    figure = go.Figure()
+    figure = Draft()
     is_slow = shown["slow_count"] == shown["group_count"]
     kinds = np.where(shown["suspect"] != "", 0, np.where(is_slow, 1, 2))
     for kind, (name, symbol, meaning) in enumerate(_KINDS):
@@ -213,7 +214,7 @@ def place_bandwidth(table: pd.DataFrame, *, source: str = "", synthetic: bool = 
     both = pd.concat([table, turned[turned["node"] != turned["other_node"]]])
     best = both.groupby("node")["best_ratio"].min().sort_values(kind="stable")
     shown = sorted(best.index[:_MOST_NODES])
-    figure = go.Figure(_heat(both, shown))
+    figure = Draft(_heat(both, shown))
     figure.update_layout(height=max(len(shown) * 24, 180), margin_l=left_margin(shown))
     for axis in (figure.update_xaxes, figure.update_yaxes):
         axis(type="category", showgrid=False, title="node")

@@ -7,6 +7,7 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from workbench.plot._style.bars import panels
+from workbench.plot._style.draft import Draft
 from workbench.plot._style.lanes import MAX_POINTS, extremes
 from workbench.plot._style.style import (
     COLOURS,
@@ -69,7 +70,7 @@ def local_training_rate(
         why = "The table has no schemes; analyze.local_training_rate makes it."
         return frame.nothing(why, claim="No schemes to compare")
     rows = table.head(_MOST_ROWS)
-    figure = go.Figure()
+    figure = Draft()
     for column, meaning, words in (
         ("compute_share", "compute", "compute"),
         ("transfer_share", "transfer", "transfer of the model"),
@@ -141,7 +142,7 @@ def local_training_sweep(
     if others.empty:
         why = "The table has no scheme beside HALoS; analyze.local_training_sweep makes it."
         return frame.nothing(why, claim="Nothing to compare")
-    figure = go.Figure()
+    figure = Draft()
     schemes = list(dict.fromkeys(rows["scheme"]))
     for at, scheme in enumerate(schemes[:MAX_LINES]):
         line = rows[rows["scheme"] == scheme].sort_values("value_ratio", kind="stable")
@@ -271,7 +272,7 @@ def time_to_loss(table: pd.DataFrame, *, source: str = "", synthetic: bool = Fal
     if others.empty:
         why = "No scheme beside the reference reaches a level; analyze.time_to_loss takes levels."
         return frame.nothing(why, claim="No times to compare")
-    figure = go.Figure()
+    figure = Draft()
     schemes = list(dict.fromkeys(others["scheme"]))
     for at, scheme in enumerate(schemes[:MAX_LINES]):
         rows = others[others["scheme"] == scheme].sort_values("loss", kind="stable")
@@ -355,7 +356,7 @@ def staleness(table: pd.DataFrame, *, source: str = "", synthetic: bool = False)
     workers = ", worker " + rows["worker"].astype(str)
     names = rows["region"].astype(str) + workers.where(rows["worker"].notna(), ", push")
     order = {name: at for at, name in enumerate(dict.fromkeys(names))}
-    figure = go.Figure()
+    figure = Draft()
     schemes = list(dict.fromkeys(rows["scheme"]))
     for at, scheme in enumerate(schemes[:MAX_LINES]):
         own = (rows["scheme"] == scheme).to_numpy()

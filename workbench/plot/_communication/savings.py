@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
+from workbench.plot._style.draft import Draft
 from workbench.plot._style.lanes import extremes
 from workbench.plot._style.style import Frame, distinct
 from workbench.plot._style.text import digits, share_text
@@ -45,7 +46,7 @@ def all_to_all_padding(
     if table.empty:
         why = "The table has no layers; analyze.all_to_all_padding makes it of expert loads."
         return frame.nothing(why, claim="No expert loads to show")
-    figure = go.Figure()
+    figure = Draft()
     rows = table.sort_values("layer", kind="stable")
     names = {"saved_share": "all traffic", "busiest_saved_share": "traffic of the busiest rank"}
     for position, (column, name) in enumerate(names.items()):
@@ -96,7 +97,7 @@ def communication_speedup(
         why = "No share is large enough to save that much of a step, at any speed-up."
         return frame.nothing(why, claim="No speed-up is enough")
     drawn = rows.iloc[extremes(rows["speedup_ratio"].to_numpy(np.float64))]
-    figure = go.Figure()
+    figure = Draft()
     figure.add_scatter(
         mode="lines+markers", x=100 * drawn["communication_share"].to_numpy(),
         y=drawn["speedup_ratio"].to_numpy(np.float64), name="speed-up", line=distinct(0),

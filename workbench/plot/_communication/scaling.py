@@ -9,6 +9,7 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from workbench.plot._style.bars import log_ticks, stacked_panels
+from workbench.plot._style.draft import Draft
 from workbench.plot._style.lanes import extremes
 from workbench.plot._style.style import COLOURS, MAX_LINES, Frame, distinct
 from workbench.plot._style.text import duration, label, plural, seconds, share_text, size
@@ -53,7 +54,7 @@ def collective_scaling(
         return frame.nothing(why, claim="No modelled collectives to show")
     by_rank = drawn["rank_count"].nunique() > 1 or drawn["size_bytes"].nunique() == 1
     x, other = ("rank_count", "size_bytes") if by_rank else ("size_bytes", "rank_count")
-    figure = go.Figure()
+    figure = Draft()
     lines = list(drawn.groupby(["algorithm", other], sort=False))
     for position, ((algorithm, value), group) in enumerate(lines[:MAX_LINES]):
         rows = group.sort_values(x, kind="stable")

@@ -10,6 +10,7 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from workbench.plot._failures.marks import PRODUCTIVE_AXIS, name_rows
+from workbench.plot._style.draft import Draft
 from workbench.plot._style.lanes import extremes
 from workbench.plot._style.style import (
     COLOURS,
@@ -84,7 +85,7 @@ def _waterfall(table: pd.DataFrame, frame: Frame) -> go.Figure:
     base = np.concatenate(([0.0], np.cumsum(share)[:-1]))
     names = rows["state"].tolist()
     markers = _markers(names)
-    figure = go.Figure()
+    figure = Draft()
     for at, name in enumerate(names):
         figure.add_bar(
             orientation="h",
@@ -126,7 +127,7 @@ def _stacks(cases: Mapping[str, pd.DataFrame], case_count: int, frame: Frame) ->
     ]
     names = list(dict.fromkeys(name for case in drawn for name in case.index))
     markers = _markers(names)
-    figure = go.Figure()
+    figure = Draft()
     for name in names:
         shares = [float(case.get(name, 0.0)) for case in drawn]
         figure.add_bar(
@@ -245,7 +246,7 @@ def goodput_at_scale(
     rows = table.sort_values("gpu_count", ignore_index=True)
     rows = rows.iloc[extremes(rows["synchronous_share"].to_numpy())].reset_index(drop=True)
     size = rows["gpu_count"].to_numpy()
-    figure = go.Figure()
+    figure = Draft()
     wanted = size.max() if at_gpus is None else at_gpus
     # In logarithms, as the axis shows distances.
     marked = rows.iloc[int(np.argmin(np.abs(np.log(size / max(wanted, 1)))))]
@@ -326,7 +327,7 @@ def goodput_windows(
     if not cases:
         why = "There are no windows; analyze.goodput_windows makes them."
         return frame.nothing(why, claim="No windows to compare")
-    figure = go.Figure()
+    figure = Draft()
     for at, (name, case) in enumerate(list(cases.items())[:MAX_LINES]):
         share = np.sort(case["productive_share"].to_numpy())
         below = np.arange(1, len(share) + 1) / len(share)

@@ -10,6 +10,7 @@ import plotly.graph_objects as go
 
 from workbench.plot._failures.goodput import CONVENTIONS
 from workbench.plot._failures.marks import PRODUCTIVE_AXIS, name_rows
+from workbench.plot._style.draft import Draft
 from workbench.plot._style.lanes import extremes
 from workbench.plot._style.style import COLOURS, Frame, colour, distinct, fill
 from workbench.plot._style.text import digits, label, percent, plural, safe, seconds, short
@@ -68,7 +69,7 @@ def goodput_sweep(table: pd.DataFrame, *, source: str = "", synthetic: bool = Fa
     if answered.empty:
         why = "No convention has an answer for these values."
         return frame.nothing(why, claim="Nothing to vary")
-    figure = go.Figure()
+    figure = Draft()
     ordered = answered.sort_values("value", kind="stable")
     # In the order of the table, so that a convention keeps its colour while inputs change.
     conventions = [*dict.fromkeys(table["convention"])]
@@ -150,7 +151,7 @@ def goodput_ladder(table: pd.DataFrame, *, source: str = "", synthetic: bool = F
         return frame.nothing(why, claim="No changes to show")
     changes = list(dict.fromkeys(table["change"]))[:_MOST_ROWS]
     conventions = list(dict.fromkeys(table["convention"]))
-    figure = go.Figure()
+    figure = Draft()
     width = 0.8 / len(conventions)
     for number, convention in enumerate(conventions):
         rows = table[(table["convention"] == convention) & table["change"].isin(changes)]
@@ -226,7 +227,7 @@ def goodput_sensitivity(
         return frame.nothing(why, claim="No inputs to change")
     rows = table.head(_MOST_ROWS)
     base = float(rows["base_share"].iloc[0])
-    figure = go.Figure()
+    figure = Draft()
     for meaning, column, words, shift in (
         ("less", "halved_share", "with half of it", -0.19),
         ("more", "doubled_share", "with twice of it", 0.19),
@@ -322,7 +323,7 @@ def checkpoint_curve(
     rows = curve.sort_values("checkpoint_interval_min", ignore_index=True)
     rows = rows.iloc[extremes(rows["productive_share"].to_numpy())]
     x = rows["checkpoint_interval_min"]
-    figure = go.Figure()
+    figure = Draft()
     lines = (
         ("productive_share", "productive, exact", colour("productive"), "solid", 3),
         ("first_order_ratio", "productive, first-order formula", COLOURS["reference"], "dot", 1.5),
@@ -398,7 +399,7 @@ def expected_ettr(table: pd.DataFrame, *, source: str = "", synthetic: bool = Fa
     rows = table.sort_values("gpu_count", ignore_index=True)
     rows = rows.iloc[extremes(rows["exact_share"].to_numpy())].reset_index(drop=True)
     size = rows["gpu_count"].to_numpy(dtype=np.float64)
-    figure = go.Figure()
+    figure = Draft()
     formula = rows["first_order_ratio"].where(rows["first_order_ratio"] >= 0)
     for value, name, meaning, dash in (
         (rows["exact_share"], "exact", "productive", "solid"),
@@ -480,7 +481,7 @@ def spares(table: pd.DataFrame, *, source: str = "", synthetic: bool = False) ->
     rows = table.sort_values("spare_count", ignore_index=True)
     rows = rows.iloc[extremes(rows["productive_share"].to_numpy())].reset_index(drop=True)
     reach = (rows["high_share"] - rows["low_share"]).fillna(0) / 2
-    figure = go.Figure()
+    figure = Draft()
     figure.add_scatter(
         x=rows["spare_count"],
         y=rows["productive_share"],

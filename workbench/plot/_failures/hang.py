@@ -9,6 +9,7 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from workbench.plot._failures.marks import name_rows
+from workbench.plot._style.draft import Draft
 from workbench.plot._style.style import COLOURS, Frame, fill, left_margin
 from workbench.plot._style.text import is_doubtful, label, plural, safe, short, wrapped
 from workbench.tables import FLIGHT_POSITIONS, FLIGHT_SUSPECTS, FLIGHT_WAITS
@@ -62,7 +63,7 @@ def flight_positions(
         for name in columns
     )
     suspects = positions.drop_duplicates("rank").set_index("rank")
-    figure = go.Figure(_matrix(counts, behind, ranks, purposes))
+    figure = Draft(_matrix(counts, behind, ranks, purposes))
     labels = [_rank_label(rank, row) for rank, row in suspects.loc[ranks].iterrows()]
     name_rows(figure, labels, max(20 * len(ranks), 120), showgrid=False, title=None)
     are_few = len(purposes) <= _FEW
@@ -187,7 +188,7 @@ def flight_suspects(
     if ranked.empty:
         return _no_suspects(suspects, frame=frame)
     shown = ranked.head(_MOST)
-    figure = go.Figure()
+    figure = Draft()
     for confidence in CONFIDENCES:
         rows = shown[shown["confidence"] == confidence]
         if len(rows):
@@ -301,7 +302,7 @@ def flight_waits(waits: pd.DataFrame, *, source: str = "", synthetic: bool = Fal
     # Ranks that wait for nobody first: a root of the hang is among them.
     ranked = sorted(counts.index, key=lambda rank: (rank not in ends, -totals[rank], rank))
     shown = ranked[:_FLIGHT_WAITS_MOST]
-    figure = go.Figure()
+    figure = Draft()
     for why in (*_WHYS, _OTHER):
         if why in counts:
             figure.add_bar(

@@ -10,6 +10,7 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from workbench.plot._failures.marks import name_rows, whiskers
+from workbench.plot._style.draft import Draft
 from workbench.plot._style.style import COLOURS, Frame, colour, fill, left_margin, row_axis
 from workbench.plot._style.text import interval, label, percent, plural, reservations, short, span
 from workbench.tables import CAUSE_SHARES, FAILURES, INCIDENT_COUNTS
@@ -77,7 +78,7 @@ def incidents(
         why = "; ".join(notes) or "The logs that were read report no failure."
         return frame.nothing(why, claim="No incidents to show")
     names, rows = _rows(shown, top)
-    figure = go.Figure()
+    figure = Draft()
     for category in shown["category"].value_counts().index:
         _add(figure, shown, rows, len(names), str(category))
     figure.update_xaxes(**_time_axis(shown))
@@ -237,7 +238,7 @@ def incident_counts(
         kept = kept[np.linspace(0, len(kept) - 1, _MOST_WINDOWS).round().astype(int)]
     drawn = incident_counts[incident_counts["window_s"].isin(kept)]
     names = [_window(window) for window in kept]
-    figure = go.Figure()
+    figure = Draft()
     by_category = drawn.groupby("category")["incident_count"].sum().sort_values(ascending=False)
     for category in by_category.index[: len(_SYMBOLS)]:
         counts = drawn[drawn["category"] == category].groupby("window_s")["incident_count"].sum()
@@ -311,7 +312,7 @@ def cause_shares(shares: pd.DataFrame, *, source: str = "", synthetic: bool = Fa
     if drawn.empty:
         why = "No failures were counted, so no cause has a share of them. "
         return frame.nothing(why + " · ".join(reservations(shares)), claim="No causes to show")
-    figure = go.Figure([_bars(drawn)])
+    figure = Draft([_bars(drawn)])
     if drawn["printed_share"].notna().any():
         figure.add_trace(_printed(drawn))
     names = [short(cause, 40) for cause in drawn["cause"]]

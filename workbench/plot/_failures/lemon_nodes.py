@@ -10,6 +10,7 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from workbench.plot._failures.marks import name_rows
+from workbench.plot._style.draft import Draft
 from workbench.plot._style.lanes import extremes
 from workbench.plot._style.style import COLOURS, Frame, distinct, fill
 from workbench.plot._style.text import digits, label, percent, plural, reservations, short
@@ -54,7 +55,7 @@ def lemon_nodes(nodes: pd.DataFrame, *, source: str = "", synthetic: bool = Fals
     order = ["is_lemon", "shrunk_per_1000_node_days"]
     drawn = nodes.sort_values(order, ascending=False, kind="stable").iloc[:_MOST]
     drawn = drawn.reset_index(drop=True)
-    figure = go.Figure()
+    figure = Draft()
     for flagged, meaning, words in (
         (True, "wait", "too often to be chance"),
         (False, "all others", "can be chance"),
@@ -154,7 +155,7 @@ def lemon_recall(recall: pd.DataFrame, *, source: str = "", synthetic: bool = Fa
         why = "No length of observation was given, so there is no recall to show."
         return frame.nothing(why, claim="No recall to show")
     ordered = recall.sort_values("observed_days", kind="stable")
-    figure = go.Figure()
+    figure = Draft()
     lines = (
         ("recall_share", "lemons that are flagged", "circle"),
         ("precision_share", "flagged that are lemons", "diamond-open"),

@@ -11,6 +11,7 @@ import plotly.graph_objects as go
 
 from workbench.plot._failures.marks import band, from_start, name_rows, steps, whiskers
 from workbench.plot._style.bars import log_ticks
+from workbench.plot._style.draft import Draft
 from workbench.plot._style.lanes import extremes
 from workbench.plot._style.style import COLOURS, Frame, distinct
 from workbench.plot._style.text import (
@@ -67,7 +68,7 @@ def failure_rates(rates: pd.DataFrame, *, source: str = "", synthetic: bool = Fa
     ordered = rates.sort_values("per_1000_node_days", ascending=False, kind="stable")
     drawn = ordered.iloc[:_MOST].reset_index(drop=True)
     rate = drawn["per_1000_node_days"].to_numpy()
-    figure = go.Figure(
+    figure = Draft(
         go.Scatter(
             mode="markers",
             x=rate,
@@ -164,7 +165,7 @@ def mttf_by_size(sizes: pd.DataFrame, *, source: str = "", synthetic: bool = Fal
     if failed.empty:
         why = "No size of job has failed, so there is no time to failure to show."
         return frame.nothing(why, claim="No time to failure to show")
-    figure = go.Figure([_law(failed)])
+    figure = Draft([_law(failed)])
     for kind, symbol in _KINDS.items():
         rows = failed[failed["kind"] == kind]
         if len(rows):
@@ -296,7 +297,7 @@ def recurrence(counts: pd.DataFrame, *, source: str = "", synthetic: bool = Fals
         )
     rows = counts.sort_values("time_h", kind="stable")
     look = distinct(0)
-    figure = go.Figure()
+    figure = Draft()
     bounded = rows[rows["high_count"].notna() & rows["low_count"].notna()]
     if len(bounded):
         line = {"width": 0, "color": look["color"], "dash": "dash"}
@@ -362,7 +363,7 @@ def survival(curves: pd.DataFrame, *, source: str = "", synthetic: bool = False)
         why = "There are no lifetimes, so nothing is known about how long anything lives."
         return frame.nothing(why, claim="No lifetimes to show")
     groups = curves["group"].drop_duplicates().tolist()
-    figure = go.Figure()
+    figure = Draft()
     shown = [curves[curves["group"] == group] for group in groups[:_MOST_GROUPS]]
     for position, rows in enumerate(shown):
         _add_group(figure, rows.sort_values("time_h"), position, name=label(groups[position], 30))

@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
+from workbench.plot._style.draft import Draft
 from workbench.plot._style.lanes import extremes
 from workbench.plot._style.style import COLOURS, Frame, colour
 from workbench.plot._style.text import amount, label, plural, power_unit, seconds, share_text, utc
@@ -69,7 +70,7 @@ def power_dips(
         why = "Power never fell below the share of its usual level that was requested."
         return frame.nothing(why, claim="No dips of power")
     factor, unit = power_unit(float(table["usual_w"].max()))
-    figure = go.Figure()
+    figure = Draft()
     if totals is not None and len(totals):
         _curve(figure, totals, factor)
     cause = _causes(table)

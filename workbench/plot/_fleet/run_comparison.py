@@ -5,6 +5,7 @@ from __future__ import annotations
 import pandas as pd
 import plotly.graph_objects as go
 
+from workbench.plot._style.draft import Draft
 from workbench.plot._style.style import Frame, colour, left_margin
 from workbench.plot._style.text import between, digits, label, safe
 from workbench.tables import RUN_CHANGES, RUN_COMPARISON, RUN_TREND
@@ -58,7 +59,7 @@ def run_comparison(
     is_changed = rows["verdict"] == "changed"
     state[is_changed & (rows["difference"] > 0)] = "more"
     state[is_changed & (rows["difference"] < 0)] = "less"
-    figure = go.Figure()
+    figure = Draft()
     for name, mark in _MARKS.items():
         side = rows[state == name]
         if len(side):
@@ -140,7 +141,7 @@ def run_trend(
         return frame.nothing("No run has steps.", claim="No step times to show")
     names = [label(name, 24) for name in runs["run"]]
     mean = runs["step_ms"].astype("float64")
-    figure = go.Figure()
+    figure = Draft()
     figure.add_scatter(
         x=names, y=mean, mode="markers", showlegend=False,
         marker={"size": 9, "color": colour("neutral")},

@@ -10,6 +10,7 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from workbench.plot._style.bars import stacked_panels
+from workbench.plot._style.draft import Draft
 from workbench.plot._style.lanes import extremes
 from workbench.plot._style.palette import PRODUCTIVE_BAND
 from workbench.plot._style.style import (
@@ -198,7 +199,7 @@ def energy_waste(table: pd.DataFrame, *, source: str = "", synthetic: bool = Fal
     is_drawn = table.index.isin(largest) & (table["energy_j"] >= least)
     drawn = table.assign(begin_j=begins)[is_drawn].reset_index(drop=True)
     factor, unit = power_unit(run_j, "J")
-    figure = go.Figure()
+    figure = Draft()
     is_useful = (drawn["state"] == _USEFUL).to_numpy()
     for name, meaning, states in (
         (_USEFUL, "productive", drawn[is_useful]),
@@ -271,7 +272,7 @@ def kernel_energy(table: pd.DataFrame, *, source: str = "", synthetic: bool = Fa
         return frame.nothing(why, claim="No energy of kernels to show")
     rows = rows.iloc[np.argsort(rows["kind"] == "idle", kind="stable")].head(_MOST_STATES)
     factor, unit = power_unit(float(rows["high_j"].max()), "J")
-    figure = go.Figure()
+    figure = Draft()
     energy, low, high = (rows[name].to_numpy() / factor for name in ("energy_j", "low_j", "high_j"))
     is_idle = (rows["kind"] == "idle").to_numpy()
     busy = np.array([f"{seconds(busy)} busy" for busy in rows["busy_s"]])
@@ -386,7 +387,7 @@ def incident_energy(
     drawn = costed[costed.index.isin(kept)].sort_values("start_ns").reset_index(drop=True)
     incidents = drawn.to_dict("records")
     factor, unit = power_unit(float(drawn["energy_j"].max()), "J")
-    figure = go.Figure()
+    figure = Draft()
     for column, name in _PARTS:
         figure.add_bar(
             x=drawn[column].to_numpy(dtype=np.float64) / factor,
@@ -493,7 +494,7 @@ def phase_power(table: pd.DataFrame, *, source: str = "", synthetic: bool = Fals
         return frame.nothing(why, claim="No power within steps")
     inside = inside.sort_values("first_share")
     factor, unit = power_unit(float(inside["power_w"].max()))
-    figure = go.Figure()
+    figure = Draft()
     middle = (inside["first_share"] + inside["last_share"]).to_numpy() / 2
     keep = extremes(inside["power_w"].to_numpy(), 1_000)
     for name, column, look in (

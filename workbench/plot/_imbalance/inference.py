@@ -10,6 +10,7 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from workbench.plot._style.bars import dots, log_ticks
+from workbench.plot._style.draft import Draft
 from workbench.plot._style.style import COLOURS, Frame
 from workbench.plot._style.text import amount, digits, duration, label, percent, plural, safe, size
 from workbench.tables import INFERENCE_CAPACITY, INFERENCE_NODE
@@ -151,7 +152,7 @@ def inference_capacity(
         for why, low, high in reasons.head(3).itertuples()
     ]  # fmt: skip
     ready = capacity[capacity["node_count"].notna()].sort_values("batch_count")[:_MOST_SETTINGS]
-    figure = go.Figure()
+    figure = Draft()
     figure.add_scatter(
         mode="lines+markers",
         x=(ready if len(ready) else capacity[:1])["batch_count"].to_numpy(),

@@ -10,6 +10,7 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from workbench.plot._imbalance.packing import name_rows
+from workbench.plot._style.draft import Draft
 from workbench.plot._style.lanes import MAX_POINTS, extremes
 from workbench.plot._style.style import COLOURS, Frame, fill
 from workbench.plot._style.text import digits, duration, label, percent, plural, time_unit, wrapped
@@ -76,7 +77,7 @@ def job_schedule(
     table = table[table["stage"].isin(stages)]
     ends = (table["start_ns"] + table["dur_ns"]).groupby(table["version"].astype(str)).max()
     per_unit, unit = time_unit(ends.max())
-    figure = go.Figure()
+    figure = Draft()
     # The whole step lies behind each lane; what stays to be seen of it is idle.
     figure.add_bar(
         orientation="h",
@@ -142,7 +143,7 @@ def job_micro_batches(
     worst = computed.groupby(micro_batches["dp_rank"]).sum().idxmax()
     is_worst = micro_batches["dp_rank"] == worst
     per_unit, unit = time_unit(micro_batches[["forward_ns", "backward_ns"]].to_numpy().max())
-    figure = go.Figure()
+    figure = Draft()
     for name, symbol, meaning, passes in (
         ("other ranks", "circle-open", "communication", micro_batches[~is_worst]),
         (f"rank {worst}, which computes longest", "diamond", "wait", micro_batches[is_worst]),
@@ -294,7 +295,7 @@ def job_dispersion(
         return frame.nothing(why, claim="No measures to compare")
     names = [label(name, 48) for name in table["measure"]]
     lost = table["lost_share"].astype("Float64")
-    figure = go.Figure()
+    figure = Draft()
     for name, meaning, rows in (
         ("what-if: every operation as its equals", "wait", table.index[:1]),
         ("usual measures", "neutral", table.index[1:]),

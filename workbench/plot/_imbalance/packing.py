@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
+from workbench.plot._style.draft import Draft
 from workbench.plot._style.lanes import extremes
 from workbench.plot._style.style import COLOURS, Frame, fill, left_margin, row_axis
 from workbench.plot._style.text import digits, label, percent, plural, safe
@@ -94,7 +95,7 @@ def micro_batches(
         f"longest {row['longest_tokens']:,}"
         for row in rows.to_dict("records")
     ]
-    figure = go.Figure()
+    figure = Draft()
     for meaning in ("linear", "attention"):
         figure.add_bar(
             x=columns,
@@ -162,7 +163,7 @@ def packing_balance(
             f"{row['memory_ratio']:.2f} of the context, {percent(row['left_share'])} never packed"
             + (f"<br>{safe(row['note'])}" if row["note"] else "")
         )
-    figure = go.Figure()
+    figure = Draft()
     figure.add_bar(
         orientation="h",
         x=rows["imbalance_ratio"],
@@ -255,7 +256,7 @@ def packing_queues(queues: pd.DataFrame, *, source: str = "", synthetic: bool = 
         f"from {start:,}" + ("" if pd.isna(end) else f" to {end:,}")
         for start, end in zip(rows["from_tokens"], rows["to_tokens"], strict=True)
     ]
-    figure = go.Figure()
+    figure = Draft()
     for meaning, stable in (("allowed", True), ("limit", False)):
         lanes = np.flatnonzero(rows["is_stable"].to_numpy() == stable)
         if not len(lanes):
@@ -319,7 +320,7 @@ def packing_tuning(
         why = "The table has no choices; analyze.packing_tuning tries them."
         return frame.nothing(why, claim="No choices of queues to show")
     rows = candidates.head(5_000)
-    figure = go.Figure()
+    figure = Draft()
     for meaning, symbol, colour, drawn in (
         ("allowed", "circle", "allowed", rows[rows["is_allowed"]]),
         ("not allowed", "x-thin-open", "neutral", rows[~rows["is_allowed"]]),

@@ -8,6 +8,7 @@ import plotly.graph_objects as go
 
 from workbench.plot._imbalance.packing import name_rows
 from workbench.plot._style.bars import log_ticks
+from workbench.plot._style.draft import Draft
 from workbench.plot._style.lanes import extremes
 from workbench.plot._style.style import COLOURS, Frame, distinct, fill, ink
 from workbench.plot._style.text import label, percent, plural, safe
@@ -69,7 +70,7 @@ def pipeline(tasks: pd.DataFrame, *, source: str = "", synthetic: bool = False) 
     claim, passes = _claim(rows, versions), len(rows)
     rows = rows.nlargest(_MOST_BARS, "dur_cost") if passes > _MOST_BARS else rows
     is_labelled = len(rows) <= _LABELLED
-    figure = go.Figure()
+    figure = Draft()
     for task, drawn in ((task, rows[rows["task"] == task]) for task in ("forward", "backward")):
         if drawn.empty:
             continue
@@ -165,7 +166,7 @@ def length_shares(shares: pd.DataFrame, *, source: str = "", synthetic: bool = F
     if shares.empty:
         why = "The table has no documents; load.document_lengths reads them from a file."
         return frame.nothing(why, claim="No document lengths to show")
-    figure = go.Figure()
+    figure = Draft()
     length = shares["length_tokens"].to_numpy()
     for position, (name, words) in enumerate(_LINES):
         values = shares[name].to_numpy()
@@ -232,7 +233,7 @@ def training_speed(speed: pd.DataFrame, *, source: str = "", synthetic: bool = F
     speed_of = dict(zip(rows["recipe"], rows["speedup_ratio"], strict=True))
     base = np.array([speed_of.get(name, 1.0) for name in rows["builds_on"]])
     total, lanes = rows["speedup_ratio"].to_numpy(), np.arange(len(rows))
-    figure = go.Figure()
+    figure = Draft()
     figure.add_bar(
         orientation="h",
         base=1,

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from workbench.plot._imbalance.packing import name_rows
 from workbench.plot._style.bars import log_ticks, stacked
+from workbench.plot._style.draft import Draft
 from workbench.plot._style.lanes import extremes
 from workbench.plot._style.palette import VEIL
 from workbench.plot._style.style import COLOURS, MAX_LINES, Frame, distinct, fill, row_axis
@@ -73,7 +74,7 @@ def context_sharding(
         why = "The table has no micro-batch with tokens; analyze.context_sharding makes it."
         return frame.nothing(why, claim="No sharding to compare")
     costs = {way: float(sharding[f"{way}_cost"].sum()) / even for way in _WAYS}
-    figure = go.Figure(
+    figure = Draft(
         go.Bar(
             x=[way.replace("_", " ") for way in _WAYS],
             y=list(costs.values()),
@@ -141,7 +142,7 @@ def context_chunks(chunks: pd.DataFrame, *, source: str = "", synthetic: bool = 
     drawn += [(plural(remaining["document"].nunique(), "other document"), remaining)] * bool(
         len(remaining)
     )
-    figure = go.Figure()
+    figure = Draft()
     for position, (name, runs) in enumerate(drawn):
         sums = runs.groupby("rank")[["pair_count", "length_tokens"]].sum()
         is_other = runs is remaining
@@ -218,7 +219,7 @@ def load_imbalance(
     width = drawn["worst_ratio"] - drawn["equal_ratio"]
     position = ((drawn["value_ratio"] - drawn["equal_ratio"]) / width.where(width != 0)).fillna(0.0)
     keep = extremes(position.to_numpy())
-    figure = go.Figure(_dots(drawn.iloc[keep], position.to_numpy()[keep], measures))
+    figure = Draft(_dots(drawn.iloc[keep], position.to_numpy()[keep], measures))
     # Numbers beside the dots of several groups would cover each other.
     if drawn["group"].nunique() > 1:
         figure.update_traces(text=None, mode="markers")
@@ -314,7 +315,7 @@ def row_sharding(sharding: pd.DataFrame, *, source: str = "", synthetic: bool = 
     varied = next((n for n in _VARIED if sharding[n].nunique() > 1), "top_row_share")
     settings = np.sort(sharding[varied].unique())
     groups = sharding.groupby(varied)
-    figure = go.Figure()
+    figure = Draft()
     for position, name in enumerate(sharding["placement"].drop_duplicates()[: MAX_LINES - 1]):
         placed = sharding[sharding["placement"] == name].groupby(varied)["max_to_mean_ratio"].max()
         _add_line(figure, placed, settings, name=label(name, 30), position=position)

@@ -7,6 +7,7 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from workbench.plot._imbalance.packing import name_rows
+from workbench.plot._style.draft import Draft
 from workbench.plot._style.lanes import extremes
 from workbench.plot._style.style import COLOURS, Frame, distinct, fill
 from workbench.plot._style.text import digits, duration, label, percent, plural, time_unit
@@ -84,7 +85,7 @@ def job_slowdown(slowdown: pd.DataFrame, *, source: str = "", synthetic: bool = 
     ideal, delay = np.minimum(ends, row["ideal_ns"]), np.zeros_like(ends)
     delay[0] = max(ends[0] - row["replay_ns"], 0)
     per_unit, unit = time_unit(max(row["actual_ns"], row["replay_ns"]))
-    figure = go.Figure()
+    figure = Draft()
     for name, meaning, times in (
         ("with equal operations", "compute", ideal),
         ("excess", "wait", np.maximum(ends - ideal - delay, 0)),
@@ -188,7 +189,7 @@ def job_steps(steps: pd.DataFrame, *, source: str = "", synthetic: bool = False)
     table = steps.sort_values("replay_ns", kind="stable", ignore_index=True)
     kept = extremes(table["replay_ns"].to_numpy())
     per_unit, unit = time_unit(table[["actual_ns", "replay_ns"]].to_numpy().max())
-    figure = go.Figure()
+    figure = Draft()
     columns = {"recorded": "actual_ns", "replayed": "replay_ns", "equal operations": "ideal_ns"}
     for position, (name, column) in enumerate(columns.items()):
         figure.add_scatter(
@@ -267,7 +268,7 @@ def _map(table: pd.DataFrame) -> tuple[go.Figure, str]:
         columns.append("others")
     values = square.to_numpy(dtype=np.float64)
     is_numbered = len(columns) <= _MOST_NUMBERED
-    figure = go.Figure(
+    figure = Draft(
         go.Heatmap(
             z=values,
             zmin=1,
@@ -284,15 +285,15 @@ def _map(table: pd.DataFrame) -> tuple[go.Figure, str]:
         )
     )
     figure.update_layout(height=max(28 * len(square), 120), margin_l=70)
-    for axis, title, ticks in (
-        (figure.layout.xaxis, "data-parallel rank", columns),
-        (figure.layout.yaxis, "stage", [str(stage) for stage in square.index]),
+    for update, title, ticks in (
+        (figure.update_xaxes, "data-parallel rank", columns),
+        (figure.update_yaxes, "stage", [str(stage) for stage in square.index]),
     ):
         every = -(-len(ticks) // 32)
         positions = list(range(0, len(ticks), every))
         positions += [len(ticks) - 1] * (ticks[-1] == "others" and positions[-1] != len(ticks) - 1)
-        axis.update(title=title, tickvals=positions, showgrid=False)
-        axis.update(ticktext=[ticks[position] for position in positions])
+        update(title=title, tickvals=positions, showgrid=False)
+        update(ticktext=[ticks[position] for position in positions])
     figure.update_xaxes(title="data-parallel rank [colour: slowdown if it alone were slow]")
     figure.update_yaxes(range=[len(square) - 0.5, -0.5])
     hidden = unshown.shape[1]
@@ -304,7 +305,7 @@ def _bars(table: pd.DataFrame) -> tuple[go.Figure, str]:
     shown = table.iloc[:_MOST_BARS]
     names = [_part_name(row) for _, row in shown.iterrows()]
     excess = 100 * (shown["slowdown_ratio"].to_numpy() - 1)
-    figure = go.Figure(
+    figure = Draft(
         go.Bar(
             orientation="h",
             x=excess,

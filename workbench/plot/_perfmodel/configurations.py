@@ -11,6 +11,7 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from workbench.plot._style.bars import log_ticks
+from workbench.plot._style.draft import Draft
 from workbench.plot._style.style import COLOURS, Frame, colour, fill, left_margin, row_axis
 from workbench.plot._style.text import (
     digits,
@@ -73,7 +74,7 @@ def iteration_errors(
     words = np.array(
         [f"{label(name, 80)}<br>{label(group, 60)}: {error:+.1%}" for name, group, error in rows]
     )
-    figure = go.Figure()
+    figure = Draft()
     measured = shown["measured_ns"].to_numpy() / 1e9
     hover = "%{customdata}<br>measured %{x:.3~g} s, predicted %{y:.3~g} s<extra></extra>"
     for name, chosen, column, symbol, shade in _series(shown):
@@ -190,7 +191,7 @@ def layout_what_if(table: pd.DataFrame, *, source: str = "", synthetic: bool = F
     longest = float(shown[["measured_ns", "dur_ns", "high_ns"]].astype("Float64").max().max())
     per_unit, unit = time_unit(longest)
     lanes = shown.index.to_numpy()
-    figure = go.Figure()
+    figure = Draft()
     for name, meaning in _PARTS.items():
         values = shown[f"{name}_ns"].to_numpy(dtype=np.float64)
         if values.any() or name == "compute":
@@ -343,7 +344,7 @@ def parallelism_plan(
             # A cell that does not fit stays without a colour: NaN draws a gap.
             seconds[cell] = row["dur_ns"] / 1e9 if row["fits"] else np.nan
     names = [[f"TP{tensor}, PP{stages}" for tensor in tensors] for stages in pipelines]
-    figure = go.Figure()
+    figure = Draft()
     figure.add_heatmap(
         x=list(range(len(tensors))), y=list(range(len(pipelines))), z=seconds, customdata=names,
         text=np.where(np.isnan(seconds), "", texts), texttemplate="%{text}", textfont={"size": 11},
@@ -358,12 +359,12 @@ def parallelism_plan(
         x=bare[:, 1], y=bare[:, 0], text=texts[tuple(bare.T)], mode="text",
         textfont={"size": 11, "color": COLOURS["neutral"]}, hoverinfo="skip", showlegend=False,
     )  # fmt: skip
-    for axis, title, values in (
-        (figure.layout.xaxis, "tensor-parallel ranks TP [GPUs]", tensors),
-        (figure.layout.yaxis, "pipeline stages PP [GPUs]", pipelines),
+    for update, title, values in (
+        (figure.update_xaxes, "tensor-parallel ranks TP [GPUs]", tensors),
+        (figure.update_yaxes, "pipeline stages PP [GPUs]", pipelines),
     ):
         ticks = {"tickvals": list(range(len(values))), "ticktext": [str(value) for value in values]}
-        axis.update(title=title, **ticks, range=[-0.5, len(values) - 0.5], showgrid=False)
+        update(title=title, **ticks, range=[-0.5, len(values) - 0.5], showgrid=False)
     figure.update_layout(height=max(_CELL_PX * len(pipelines), 180))
     claim, note = _parallelism_plan_claim(ordered, tokens), _parallelism_plan_note(plan, best)
     doubtful = is_doubtful(ordered[ordered["fits"]].head(1))
@@ -448,7 +449,7 @@ def training_runs(runs: pd.DataFrame, *, source: str = "", synthetic: bool = Fal
         f"for {digits(tokens / 1e12)} T tokens"
         for share, speed, hours, tokens in zip(*(rows[name] for name in columns), strict=True)
     ]
-    figure = go.Figure()
+    figure = Draft()
     figure.add_bar(
         x=100 * rows["peak_share"], y=names, orientation="h", text=words, textposition="auto",
         customdata=[label(remark, 200) for remark in rows["remark"]],

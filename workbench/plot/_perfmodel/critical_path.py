@@ -10,6 +10,7 @@ import plotly.graph_objects as go
 
 from workbench.plot._style import lanes as _lanes
 from workbench.plot._style.bars import full_name
+from workbench.plot._style.draft import Draft
 from workbench.plot._style.style import Frame, colour, fill, left_margin, row_axis
 from workbench.plot._style.text import (
     duration,
@@ -88,7 +89,7 @@ def critical_path(
     large = [str(kind) for kind in kinds.index if kinds[kind] >= _LEAST_SHARE * total_ns]
     rows = pd.DataFrame(_rows(table, large, top))
     per_unit, unit = time_unit(float(rows["total_ns"].max()))
-    figure = go.Figure()
+    figure = Draft()
     for meaning, words, column, is_kind in (
         ("neutral", "kind of dependency", "known_ns", True),
         ("all others", "by name of what waited", "known_ns", False),
@@ -259,7 +260,7 @@ def slack(
     bars = _lanes.merged(index, start_ns=first, end_ns=last, limit=max_points)
     none, large = duration(min(_NONE_NS, large_ns)), duration(large_ns)
     words = (f"no slack, below {none}", f"up to {large}", f"more than {large}")
-    figure = go.Figure()
+    figure = Draft()
     for code, meaning in enumerate(_BANDS):
         if len(band_bars := bars[bars["kind"] == code]):
             figure.add_bar(**_slack_bar(band_bars, meaning, words[code], rows, first))
@@ -388,7 +389,7 @@ def what_if(
     shown = shown.reset_index(drop=True)
     longest = float(shown[list(_TIMES)].max().max())
     per_unit, unit = time_unit(longest)
-    figure = go.Figure()
+    figure = Draft()
     looks = (("all others", "predicted", False), ("attention", "predicted, unreliable", True))
     for meaning, words, in_doubt in looks:
         group = shown[(shown["doubt"] != "") == in_doubt]

@@ -10,6 +10,7 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from workbench.plot._style.bars import dots, log_ticks
+from workbench.plot._style.draft import Draft
 from workbench.plot._style.lanes import extremes
 from workbench.plot._style.style import COLOURS, Frame
 from workbench.plot._style.text import digits, label, percent, plural, safe
@@ -55,7 +56,7 @@ def fast_matmul(products: pd.DataFrame, *, source: str = "", synthetic: bool = F
         why = "The table has no matrix products; analyze.matrix_products gives those of a model."
         return frame.nothing(why, claim="No matrix products to show")
     kept = products.iloc[extremes(products["unfused_ratio"].to_numpy(), _MOST_PRODUCTS)]
-    figure = go.Figure()
+    figure = Draft()
     for verdict, symbol in _VERDICTS.items():
         rows = kept[kept["verdict"] == verdict]
         reach = (rows["hidden_ratio"] - rows["unfused_ratio"]).to_numpy()

@@ -9,6 +9,7 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from workbench.plot._style.bars import log_ticks
+from workbench.plot._style.draft import Draft
 from workbench.plot._style.lanes import extremes
 from workbench.plot._style.style import MAX_LINES, Frame, distinct
 from workbench.plot._style.text import digits, duration, label, percent, plural, safe, size
@@ -62,7 +63,7 @@ def collective_times(
         )
     drawn = times.assign(_measured=_values(times, "dur_ns", show))
     drawn["_modelled"] = _values(times, "modelled_ns", show)
-    figure = go.Figure()
+    figure = Draft()
     kinds = list(drawn.groupby(_KEY, sort=False, observed=True))
     for position, (key, rows) in enumerate(kinds[:_MOST_KINDS]):
         _add(figure, rows.sort_values("size_bytes", kind="stable"), key, position)
@@ -179,7 +180,7 @@ def gemm_errors(errors: pd.DataFrame, *, source: str = "", synthetic: bool = Fal
             "The table has no errors by FLOPs; analyze.gemm_errors works them out.",
             claim="No errors of matrix products to show",
         )
-    figure = go.Figure()
+    figure = Draft()
     lines = list(decades.groupby(["gpu", "dtype", "model"], sort=False, observed=True))
     for position, (key, rows) in enumerate(lines[:MAX_LINES]):
         _gemm_errors_add(figure, rows, " ".join(label(text, 16) for text in key), position)

@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
+from workbench.plot._style.draft import Draft
 from workbench.plot._style.style import COLOURS, Frame, fill, ink, left_margin
 from workbench.plot._style.text import (
     digits,
@@ -73,7 +74,7 @@ def pipeline_schedule(
     rows = rows[rows["lane"].notna()].sort_values("start_ns", kind="stable")
     passes, rows = len(rows), rows.head(_MOST_BARS)
     unit, sign = time_unit(float((times["start_ns"] + times["dur_ns"]).max()))
-    figure = go.Figure()
+    figure = Draft()
     for action in _MEANINGS:
         passes_of = rows[rows["action"] == action]
         if not passes_of.empty:
@@ -193,7 +194,7 @@ def schedule_comparison(
     unit, sign = time_unit(float(shown["step_ns"].max()))
     idle = shown["step_ns"] * shown["bubble_share"]
     ys = list(range(len(shown)))
-    figure = go.Figure()
+    figure = Draft()
     for name, meaning, values in (
         ("computing", "compute", shown["step_ns"] - idle),
         ("idle: the bubble", "idle", idle),

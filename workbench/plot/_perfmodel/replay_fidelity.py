@@ -9,6 +9,7 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from workbench.plot._style.bars import panels
+from workbench.plot._style.draft import Draft
 from workbench.plot._style.lanes import extremes
 from workbench.plot._style.style import Frame, colour, left_margin, row_axis
 from workbench.plot._style.text import (
@@ -306,7 +307,7 @@ def gpu_busy(
         )
     first = min(int(curve.index.min()) for curve in curves.values() if len(curve))
     looks = {"measured": ("gpu work", "solid", 2.5), "replayed": ("attention", "2px,2px", 1.5)}
-    figure = go.Figure()
+    figure = Draft()
     for name, curve in curves.items():
         keep = extremes(curve.to_numpy())
         meaning, dash, width = looks[name]
@@ -388,7 +389,7 @@ def held_out_steps(table: pd.DataFrame, *, source: str = "", synthetic: bool = F
     rows = table.sort_values("step", kind="stable")
     times = rows[[column for _, column, *_ in _LINES]].to_numpy(dtype=np.float64)
     per_unit, unit = time_unit(times.max())
-    figure = go.Figure()
+    figure = Draft()
     for words, column, meaning, dash, symbol in _LINES:
         keep = extremes(rows[column].to_numpy())
         points = rows.iloc[keep]

@@ -9,6 +9,7 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from workbench.plot._style.bars import log_ticks
+from workbench.plot._style.draft import Draft
 from workbench.plot._style.style import COLOURS, Frame
 from workbench.plot._style.text import digits, duration, is_doubtful, label, percent, plural
 from workbench.tables import ROOFLINE
@@ -79,7 +80,7 @@ def roofline(
         why = "No operator has shapes, a closed form and GPU work; profile with record_shapes=True."
         return frame.nothing(why, claim="No roofline to show")
     drawn = told.sort_values("kernel_ns", ascending=False, kind="stable").head(top)
-    figure = go.Figure()
+    figure = Draft()
     area = drawn["kernel_ns"] / drawn["kernel_ns"].max()
     for family, (symbol, meaning) in _LOOKS.items():
         rows = drawn[drawn["family"] == family]

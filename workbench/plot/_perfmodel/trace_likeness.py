@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
+from workbench.plot._style.draft import Draft
 from workbench.plot._style.style import COLOURS, Frame, colour, left_margin, row_axis
 from workbench.plot._style.text import label, plural, share_text
 from workbench.tables import TRACE_LIKENESS
@@ -53,7 +54,7 @@ def trace_likeness(table: pd.DataFrame, *, source: str = "", synthetic: bool = F
     # The worst are kept, in the order of the table.
     worst = np.argsort(-checked["used_ratio"].to_numpy(np.float64), kind="stable")[:_MOST_ROWS]
     rows = checked.iloc[np.sort(worst)].reset_index(drop=True)
-    figure = go.Figure()
+    figure = Draft()
     for verdict, meaning, symbol in _VERDICTS:
         chosen = np.flatnonzero(rows["verdict"] == verdict)
         if not len(chosen):

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
+from workbench.plot._style.draft import Draft
 from workbench.plot._style.style import COLOURS, Frame, colour, fill, left_margin, row_axis
 from workbench.plot._style.text import digits, is_doubtful, label, percent, plural
 from workbench.tables import CAPPING_BLAME, CAPPING_COST, CAPPING_EVENTS
@@ -71,7 +72,7 @@ def capping_events(
     shown = events[events["entity"].isin(kept)]
     # The longest events; sorted by time again, so that bars are drawn in their order.
     drawn = shown.nlargest(_MOST_BARS, "duration_s", keep="first").sort_values("start_ns")
-    figure = go.Figure()
+    figure = Draft()
     is_epoch = bool(events["start_ns"].min() > _EPOCH_NS)
     for reason in dict.fromkeys(drawn["reason"]):
         _add(figure, drawn[drawn["reason"] == reason], kept, str(reason), is_epoch)
@@ -208,7 +209,7 @@ def capping_cost(cost: pd.DataFrame, *, source: str = "", synthetic: bool = Fals
         )
     shown = valid.nlargest(_MOST_ROWS, "capped_step_count").sort_values("attempt")
     position = np.arange(len(shown))
-    figure = go.Figure()
+    figure = Draft()
     figure.add_vline(x=0, line={"color": COLOURS["faint"], "width": 1, "dash": "dot"})
     figure.add_scatter(
         x=shown["cost_s"], y=position, mode="markers", name="against all uncapped steps",
@@ -320,7 +321,7 @@ def capping_blame(blame: pd.DataFrame, *, source: str = "", synthetic: bool = Fa
     ranked = blame.sort_values("blamed_step_count", ascending=False, kind="stable")
     shown = ranked.iloc[:_MOST_ROWS]
     ticks = [label(name, 36) for name in shown["entity"]]
-    figure = go.Figure()
+    figure = Draft()
     remaining = shown["capped_step_count"] - shown["blamed_step_count"]
     for name, count, look in (
         ("held back most", shown["blamed_step_count"], "capped"),

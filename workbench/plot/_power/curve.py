@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
-from plotly.subplots import make_subplots
 
+from workbench.plot._style.draft import Draft, grid
 from workbench.plot._style.lanes import extremes
 from workbench.plot._style.style import COLOURS, MAX_LINES, Frame, distinct, left_margin, row_axis
 from workbench.plot._style.text import is_doubtful, label, percent, plural
@@ -61,7 +61,7 @@ def power_curve(curve: pd.DataFrame, *, source: str = "", synthetic: bool = Fals
     names = list(dict.fromkeys(zip(*(curve[name] for name in _CURVE), strict=True)))
     has_energy = bool(curve["energy_ratio"].notna().any())
     columns = ["speed_ratio", "energy_ratio"] if has_energy else ["speed_ratio"]
-    figure = make_subplots(rows=len(columns), cols=1, shared_xaxes=True, vertical_spacing=0.06)
+    figure = grid(rows=len(columns), cols=1, shared_xaxes=True, vertical_spacing=0.06)
     for at, name in enumerate(names[:MAX_LINES]):
         own = curve[(curve[_CURVE] == list(name)).all(axis=1)].sort_values("limit_w")
         words = label(_words(own.iloc[0], len(names) > 1), 40)
@@ -186,7 +186,7 @@ def power_knees(knees: pd.DataFrame, *, source: str = "", synthetic: bool = Fals
             claim="No power curves to look at",
         )
     shown = knees.iloc[:_MOST_ROWS].reset_index(drop=True)
-    figure = go.Figure()
+    figure = Draft()
     kept = f"keeps {percent(shown['kept_speed_share'].iloc[0])} of the speed"
     for at, (column, words) in enumerate([*_KNEES, ("kept_speed_limit_w", kept)]):
         valid = shown[shown[column].notna()]
@@ -318,7 +318,7 @@ def provisioning(
             claim="No power limits to compare",
         )
     names = list(dict.fromkeys(zip(*(table[name] for name in _CURVE), strict=True)))
-    figure = make_subplots(rows=2, cols=1, shared_xaxes=True, vertical_spacing=0.06)
+    figure = grid(rows=2, cols=1, shared_xaxes=True, vertical_spacing=0.06)
     for at, name in enumerate(names[:_MOST_CURVES]):
         own = table[(table[_CURVE] == list(name)).all(axis=1)].sort_values("limit_w")
         for row, column in ((1, "gpu_count"), (2, "gain_ratio")):

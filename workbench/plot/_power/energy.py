@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
+from workbench.plot._style.draft import Draft
 from workbench.plot._style.lanes import MAX_POINTS
 from workbench.plot._style.style import Frame, colour, fill, left_margin, row_axis
 from workbench.plot._style.text import digits, energy_unit, joules, label, percent, plural, seconds
@@ -62,7 +63,7 @@ def _bars(ranked: pd.DataFrame) -> go.Figure:
     # Entities whose time is known in part are hatched.
     scale, unit = energy_unit(float(ranked["energy_j"].max()))
     ticks = [label(name, 36) for name in ranked["entity"]]
-    figure = go.Figure()
+    figure = Draft()
     for is_whole in (True, False):
         rows = np.flatnonzero((ranked["covered_share"] >= _KNOWN).to_numpy() == is_whole)
         if not len(rows):
@@ -100,7 +101,7 @@ def _curve(ranked: pd.DataFrame) -> go.Figure:
     scale, unit = energy_unit(float(ranked["energy_j"].max()))
     keep = np.unique(np.linspace(0, len(ranked) - 1, min(len(ranked), MAX_POINTS)).astype(int))
     shown = ranked.iloc[keep]
-    figure = go.Figure()
+    figure = Draft()
     figure.add_scatter(
         x=keep + 1, y=shown["energy_j"] / scale, mode="lines+markers", name="energy",
         line={"color": colour("neutral"), "width": 1}, marker={"size": 6},

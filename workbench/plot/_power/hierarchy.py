@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
+from workbench.plot._style.draft import Draft
 from workbench.plot._style.lanes import MAX_POINTS, extremes
 from workbench.plot._style.palette import VEIL
 from workbench.plot._style.style import (
@@ -80,7 +81,7 @@ def power_hierarchy(
             claim="No headroom to show",
         )
     shown = _chosen(drawable)
-    figure = go.Figure()
+    figure = Draft()
     _add_bars(figure, shown)
     _add_nameplates(figure, shown)
     figure.add_vline(x=100, line={"color": colour("limit"), "width": 2})
@@ -249,7 +250,7 @@ def pue(table: pd.DataFrame, *, source: str = "", synthetic: bool = False) -> go
     unit_ns, title = time_axis(first, last)
     value = table["pue_ratio"].to_numpy()
     keep = extremes(value, MAX_POINTS - 1)
-    figure = go.Figure()
+    figure = Draft()
     figure.add_scatter(
         x=(np.r_[table["start_ns"].to_numpy()[keep], last] - first) / unit_ns,
         # A step line ends where its last window begins: the value is repeated at its end.
@@ -373,7 +374,7 @@ def power_residual(
     scale, unit = power_unit(float(valid["residual_w"].abs().max()))
     first, last = int(residual["time_ns"].min()), int(residual["time_ns"].max())
     unit_ns, title = time_axis(first, last)
-    figure = go.Figure()
+    figure = Draft()
     for at, (name, rows) in enumerate(own.groupby(own["entity"].astype(object), sort=True)):
         value = rows["residual_w"].to_numpy() / scale
         keep = extremes(value)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
-from plotly.subplots import make_subplots
 
+from workbench.plot._style.draft import Draft, grid
 from workbench.plot._style.lanes import extremes
 from workbench.plot._style.style import Frame, colour, distinct, fill, left_margin
 from workbench.plot._style.text import (
@@ -75,7 +75,7 @@ def power_management(
     shown = _cuts(valid[valid["is_load"]]).head(_MOST_BARS)
     ticks = [label(name, 36) for name in shown.index]
     height = _FEED_PX + _BAR_PX * max(len(shown), 3) + _BETWEEN_PX
-    figure = make_subplots(
+    figure = grid(
         rows=2, cols=1, vertical_spacing=_BETWEEN_PX / height,
         row_heights=[_FEED_PX, height - _FEED_PX - _BETWEEN_PX],
     )  # fmt: skip
@@ -218,7 +218,7 @@ def demand_response(
     DEMAND_RESPONSE.check(table)
     if table.empty:
         return frame.nothing("Without a share to shed nothing is lost.", claim="Nothing to shed")
-    figure = go.Figure()
+    figure = Draft()
     for at, (policy, own) in enumerate(table.groupby("policy", sort=False)):
         rows = own.sort_values("shed_share", kind="stable")
         rows = rows.iloc[extremes(rows["lost_gpu_h"].to_numpy())]

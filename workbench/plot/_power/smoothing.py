@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
-from plotly.subplots import make_subplots
 
+from workbench.plot._style.draft import Draft, grid
 from workbench.plot._style.lanes import extremes
 from workbench.plot._style.palette import VEIL
 from workbench.plot._style.style import COLOURS, Frame, colour, fill, left_margin, row_axis
@@ -83,7 +83,7 @@ def power_smoothing(
             claim="No smoothed power to show",
         )
     after_min = (valid["time_ns"] - valid["time_ns"].iloc[0]) / 60e9
-    figure = make_subplots(rows=2, cols=1, vertical_spacing=0.2, row_heights=[0.62, 0.38])
+    figure = grid(rows=2, cols=1, vertical_spacing=0.2, row_heights=[0.62, 0.38])
     factor, unit = power_unit(float(valid["power_w"].max()))
     has_load = bool((valid["load_w"] != valid["power_w"]).any())
     has_store = bool((valid["storage_w"] != 0).any())
@@ -232,7 +232,7 @@ def grid_check(table: pd.DataFrame, *, source: str = "", synthetic: bool = False
     rows = table.assign(_place=table["verdict"].map(order).fillna(len(order)))
     rows = rows.sort_values("_place", kind="stable", ignore_index=True).head(_MOST)
     used = (rows["measured"] / rows["limit"].where(rows["limit"] > 0)).fillna(0)
-    figure = go.Figure()
+    figure = Draft()
     for verdict, (name, look) in _VERDICTS.items():
         positions = [at for at, record in enumerate(rows["verdict"]) if record == verdict]
         if positions:
@@ -360,7 +360,7 @@ def smoothing_summary(
         ratios.append(left / was if was > 0 else 0.0)
         written = joules if column == "energy_j" else amount
         texts.append(f"{written(was)}{per} → {written(left)}{per}")
-    figure = go.Figure()
+    figure = Draft()
     figure.add_bar(
         x=ratios, y=names, orientation="h", name="after", text=texts, textposition="outside",
         cliponaxis=False, marker=fill("neutral"), hovertemplate="%{y}: %{text}<extra></extra>",

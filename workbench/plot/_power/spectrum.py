@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
+from workbench.plot._style.draft import Draft
 from workbench.plot._style.lanes import extremes
 from workbench.plot._style.style import COLOURS, Frame, colour, distinct, fill, left_margin
 from workbench.plot._style.text import amount, digits, label, percent, plural, power_unit, seconds
@@ -78,7 +79,7 @@ def power_spectrum(
             claim="No power fluctuation to show",
         )
     factor, unit = power_unit(math.sqrt(float(rows["density_w2_per_hz"].max())))
-    figure = go.Figure()
+    figure = Draft()
     _lines(figure, rows, factor)
     limited = None
     if check is not None:
@@ -246,7 +247,7 @@ def band_shares(table: pd.DataFrame, *, source: str = "", synthetic: bool = Fals
     labels = [f"{row['low_hz']:g}-{row['high_hz']:g} Hz" for row in rows.to_dict("records")]
     # Two bands of one name would share a bar, so bars have places, not names.
     rows["_place"] = range(len(rows))
-    figure = go.Figure()
+    figure = Draft()
     total = rows["visible_share"] >= 1
     _bars(figure, rows[total], "seen whole", "neutral")
     _bars(figure, rows[~total], "seen in part, or not at all", "not allowed")
@@ -341,7 +342,7 @@ def power_ramps(table: pd.DataFrame, *, source: str = "", synthetic: bool = Fals
         )
     top = rows.iloc[int(rows["ramp_w_per_s"].argmax())]
     factor, unit = power_unit(float(top["ramp_w_per_s"]))
-    figure = go.Figure()
+    figure = Draft()
     highest = rows.groupby("window_s")["ramp_w_per_s"].transform("max")
     rows["_on_top"] = rows["ramp_w_per_s"] >= highest
     for position, way in enumerate(("up", "down")):
@@ -442,7 +443,7 @@ def power_swings(table: pd.DataFrame, *, source: str = "", synthetic: bool = Fal
     if rows.empty:
         return frame.nothing(_why_nothing(table), claim="No swings to show")
     factor, unit = power_unit(float(rows["range_w"].max()))
-    figure = go.Figure()
+    figure = Draft()
     for position, (column, name) in enumerate(_MEASURES):
         values = np.sort(rows[column].to_numpy())
         share = np.arange(1, len(values) + 1) / len(values)

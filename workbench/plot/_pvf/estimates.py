@@ -14,6 +14,7 @@ from workbench._shared.numbers import NUMBER_TYPES
 from workbench.errors import TableError
 from workbench.plot._style import chances as scales
 from workbench.plot._style.chances import Chances, axis_of, chance, chances, numbers
+from workbench.plot._style.draft import Draft
 from workbench.plot._style.palette import SHADES
 from workbench.plot._style.style import COLOURS, Frame, left_margin, row_axis
 from workbench.plot._style.text import is_doubtful, label, percent, plural, safe, short, wrapped
@@ -63,7 +64,7 @@ def pvf(table: pd.DataFrame, *, source: str = "", synthetic: bool = False) -> go
     ordered = table.sort_values("pvf", ascending=False, kind="stable", na_position="last")
     drawn = ordered.head(_MOST).reset_index(drop=True)
     axis = axis_of(drawn["pvf"], drawn["low"], drawn["high"])
-    figure = go.Figure()
+    figure = Draft()
     _add_intervals(figure, drawn, axis)
     _add_estimates(figure, drawn, axis)
     names = _names(drawn, differing(table))
@@ -308,7 +309,7 @@ def _map(
         ]
         for name, line in zip(names, values, strict=True)
     ]
-    figure = go.Figure(
+    figure = Draft(
         go.Heatmap(
             z=decades,
             x=list(range(len(bits))),

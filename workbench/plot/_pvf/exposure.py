@@ -12,6 +12,7 @@ from workbench.errors import TableError
 from workbench.plot._pvf.estimates import coverage, estimand, name_rows
 from workbench.plot._style.bars import panels
 from workbench.plot._style.chances import Chances, axis_of, chance, numbers
+from workbench.plot._style.draft import Draft
 from workbench.plot._style.lanes import extremes
 from workbench.plot._style.style import Frame, distinct, fill
 from workbench.plot._style.text import digits, is_doubtful, label, plural, safe, short
@@ -54,7 +55,7 @@ def pvf_exposure(table: pd.DataFrame, *, source: str = "", synthetic: bool = Fal
         )
     ordered = table.sort_values("wrong_share", ascending=False, kind="stable", na_position="last")
     drawn = ordered.head(_MOST).reset_index(drop=True)
-    figure = go.Figure()
+    figure = Draft()
     for name, column, meaning, shift in (
         ("share of the bits that upsets can hit", "bit_share", "all others", -_APART),
         ("share of the wrong outputs to expect", "wrong_share", "wrong", _APART),
@@ -159,7 +160,7 @@ def pvf_by_flips(table: pd.DataFrame, *, source: str = "", synthetic: bool = Fal
     figure.update_xaxes(type="log", **_ticks(rows["flip_count"]))
     figure.update_xaxes(title="flips per experiment [count]", col=1)
     look = scale.axis()
-    figure.update_yaxes({name: value for name, value in look.items() if name != "title"})
+    figure.update_yaxes(**{name: value for name, value in look.items() if name != "title"})
     figure.update_yaxes(title=look["title"], col=1)
     hidden = len(names) - len(shown) + len(lines) - len(drawn)
     notes = [*estimand(rows), *coverage(rows)]

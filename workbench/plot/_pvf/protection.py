@@ -13,6 +13,7 @@ from workbench.plot._pvf.estimates import name_rows
 from workbench.plot._style import chances as scales
 from workbench.plot._style.bars import log_ticks
 from workbench.plot._style.chances import Chances, axis_of, chance, chances, numbers
+from workbench.plot._style.draft import Draft
 from workbench.plot._style.lanes import extremes
 from workbench.plot._style.style import COLOURS, MAX_LINES, Frame, distinct
 from workbench.plot._style.text import label, percent, plural, safe, short
@@ -61,7 +62,7 @@ def pvf_protection(table: pd.DataFrame, *, source: str = "", synthetic: bool = F
     lines = list(rows.groupby(keys, sort=False))
     # Only what differs between lines is named, and something must be.
     name_columns = [name for name in keys if rows[name].nunique() > 1] or ["group"]
-    figure = go.Figure()
+    figure = Draft()
     for at, (_, curve) in enumerate(lines[:MAX_LINES]):
         _add_line(figure, curve.sort_values("protected_share", kind="stable"), at, name_columns)
     shares = 100 * rows["protected_share"].to_numpy()
@@ -178,7 +179,7 @@ def detector_tolerance(
             claim="No detector to show",
         )
     rows = rows.assign(at=_places(rows)).sort_values("at", kind="stable")
-    figure = go.Figure()
+    figure = Draft()
     lines = list(rows.groupby(["detector", "place"], sort=False))
     several = rows["detector"].nunique() > 1
     for at, ((detector, target), curve) in enumerate(lines[:_MOST_LINES]):
@@ -326,7 +327,7 @@ def pvf_mitigation(table: pd.DataFrame, *, source: str = "", synthetic: bool = F
         )
     drawn = table.head(_MOST).reset_index(drop=True)
     axis = axis_of(drawn["pvf"], drawn["low"], drawn["high"])
-    figure = go.Figure()
+    figure = Draft()
     x, y = scales.segments(axis.place(drawn["low"]), axis.place(drawn["high"]), list(drawn.index))
     if x:
         figure.add_scatter(

@@ -12,6 +12,7 @@ from workbench import tables
 from workbench.plot._pvf.estimates import estimand, name_rows
 from workbench.plot._style.bars import log_ticks, panels
 from workbench.plot._style.chances import PVF_TITLE, chance, chances, numbers, row_with, segments
+from workbench.plot._style.draft import Draft
 from workbench.plot._style.lanes import extremes
 from workbench.plot._style.style import (
     COLOURS,
@@ -132,7 +133,7 @@ def interval_coverage(
     keys = ["group", "design", "site_count", "input_count"]
     designs = table[keys].drop_duplicates().head(_MOST_ROWS).reset_index(drop=True)
     rows = table.merge(designs.assign(at=designs.index), on=keys, how="inner")
-    figure = go.Figure()
+    figure = Draft()
     for kind, rows_of_kind in rows.groupby("interval", sort=False):
         _add_kind(figure, rows_of_kind, str(kind))
     figure.add_vline(
@@ -394,7 +395,7 @@ def pvf_running(
         return frame.nothing("No site has been injected yet.", claim="No estimate yet")
     ordered = table.sort_values("site_count", kind="stable", ignore_index=True)
     rows = ordered.iloc[extremes(ordered["pvf"].to_numpy(), _MOST_POINTS)]
-    figure = go.Figure()
+    figure = Draft()
     _add_band(figure, rows)
     for column in ("independent_low", "independent_high"):
         figure.add_scatter(
@@ -519,7 +520,7 @@ def injection_sample_sizes(
         ["design", "inputs", "error", "error_kind", "confidence_level"]
     ].drop_duplicates()
     drawn = designs.head(_MOST_DESIGNS).reset_index(drop=True)
-    figure = go.Figure()
+    figure = Draft()
     width = 0.86 / len(drawn)
     with_level = designs["confidence_level"].nunique() > 1
     for at, design in drawn.iterrows():

@@ -9,8 +9,8 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 from numpy.typing import NDArray
-from plotly.subplots import make_subplots
 
+from workbench.plot._style.draft import Draft, grid
 from workbench.plot._style.lanes import extremes
 from workbench.plot._style.style import area, distinct, fill, ink, left_margin, row_axis
 from workbench.plot._style.text import duration, label, percent, safe, short, time_unit
@@ -37,7 +37,7 @@ def stacked(
     total = heights.sum(axis=0)
     unit = time_unit(total.max(initial=0))
     draw = _column if len(keep) <= _MOST_BARS else _area
-    figure = go.Figure(
+    figure = Draft(
         [draw(name, part, total, shown, unit) for name, part in zip(parts, heights, strict=True)]
     )
     ticks = _ticks(shown)
@@ -100,7 +100,7 @@ def by_name(
     """
     per_unit, unit = time_unit(np.abs(values).max(initial=0))
     ticks = [short(name) for name in names]
-    figure = go.Figure()
+    figure = Draft()
     for meaning in dict.fromkeys(meanings):
         rows = [row for row, name in enumerate(meanings) if name == meaning]
         figure.add_bar(
@@ -224,7 +224,7 @@ def dots(
     a logarithmic axis and is not drawn. ``rows`` has the position in ``names`` of every table row,
     ``hover`` where it was measured, as safe text; ``title`` names the unit.
     """
-    figure = go.Figure()
+    figure = Draft()
     words = np.array([label(name, 120) for name in names], dtype=object)
     offsets = np.linspace(-0.24, 0.24, len(measures)) if len(measures) > 1 else [0.0]
     for position, (measure, values) in enumerate(measures.items()):
@@ -282,7 +282,7 @@ _GAP_PX = 16
 
 def panels(names: Sequence[str], *, height_px: int, shared_y: bool = True) -> go.Figure:
     """Make a figure with one empty panel per name (safe text), left to right."""
-    figure = make_subplots(
+    figure = grid(
         rows=1, cols=len(names), shared_yaxes=shared_y, horizontal_spacing=0.1 / max(len(names), 2)
     )
     whole = height_px + _NAME_PX
@@ -300,7 +300,7 @@ def panels(names: Sequence[str], *, height_px: int, shared_y: bool = True) -> go
 def stacked_panels(titles: Sequence[str], heights_px: Sequence[int]) -> go.Figure:
     """Make a figure with one empty panel per title of its y axis, top to bottom, on one x axis."""
     whole = sum(heights_px) + _GAP_PX * (len(heights_px) - 1)
-    figure = make_subplots(
+    figure = grid(
         rows=len(titles), cols=1, shared_xaxes=True,
         vertical_spacing=_GAP_PX / whole if len(titles) > 1 else 0,
         row_heights=[height / sum(heights_px) for height in heights_px],

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import plotly.graph_objects as go
 
+from workbench._shared.extras import import_nbformat
 from workbench.plot._style import palette as _palette
+from workbench.plot._style.draft import Draft
 from workbench.plot._style.palette import CYCLE, PATTERNS
 from workbench.plot._style.text import printed_lines, safe, short, wrapped
 from workbench.tables import as_source
+
+# In a kernel plotly imports nbformat to show its first figure.
+if "ipykernel" in sys.modules:
+    import_nbformat()
 
 COLOURS = _palette.COLOURS
 _DASHES = (
@@ -144,7 +151,7 @@ def nothing(reason: str, *, claim: str, source: str = "", synthetic: bool = Fals
     plotly.graph_objects.Figure
         A figure without traces or axes; the reason stands in its middle.
     """
-    figure = go.Figure()
+    figure = Draft()
     figure.update_layout(xaxis_visible=False, yaxis_visible=False, height=100)
     figure.add_annotation(
         text=wrapped(reason, 90),
@@ -159,7 +166,7 @@ def nothing(reason: str, *, claim: str, source: str = "", synthetic: bool = Fals
 
 
 def finish(
-    figure: go.Figure,
+    figure: Draft | go.Figure,
     *,
     claim: str,
     source: str,
@@ -172,7 +179,7 @@ def finish(
     Parameters
     ----------
     figure
-        Figure with its traces and axis titles; changed in place. If it has a height,
+        Draft or figure with its traces and axis titles; changed in place. If it has a height,
         that is the height of the plot alone; the lines around it are added. A left or
         bottom margin is kept.
     claim
@@ -193,7 +200,7 @@ def finish(
     Returns
     -------
     plotly.graph_objects.Figure
-        The same figure. ``layout.meta`` repeats claim, source, its origin and synthetic as
+        The finished figure. ``layout.meta`` repeats claim, source, its origin and synthetic as
         data, for whoever lists what the figures of a page say.
     """
     # An analysis may have put the doubt into the claim, and once is enough.
@@ -232,7 +239,7 @@ def finish(
         },
     )
     _sign(figure, signed)
-    return figure
+    return figure.done() if isinstance(figure, Draft) else figure
 
 
 class Frame(NamedTuple):
@@ -242,7 +249,7 @@ class Frame(NamedTuple):
     synthetic: bool
 
     def finish(
-        self, figure: go.Figure, *, claim: str, note: str = "", is_doubtful: bool = False
+        self, figure: Draft | go.Figure, *, claim: str, note: str = "", is_doubtful: bool = False
     ) -> go.Figure:
         """Add title and source to a figure: :func:`finish`."""
         return finish(figure, claim=claim, note=note, is_doubtful=is_doubtful, **self._asdict())
@@ -266,7 +273,7 @@ def _source_lines(source: str, *, synthetic: bool) -> str:
     return wrapped(f"Source: {', '.join(parts)}", _NOTE_WIDTH) if parts else ""
 
 
-def _sign(figure: go.Figure, signed: str) -> None:
+def _sign(figure: Draft | go.Figure, signed: str) -> None:
     if signed:
         figure.add_annotation(
             text=signed,

@@ -10,6 +10,7 @@ import pandas as pd
 import plotly.graph_objects as go
 from numpy.typing import NDArray
 
+from workbench.plot._style.draft import Draft
 from workbench.plot._style.lanes import KIND_ORDER, Indexed, indexed, lanes_of, merged
 from workbench.plot._style.palette import PATTERNS
 from workbench.plot._style.style import COLOURS, Frame, fill, left_margin
@@ -55,7 +56,7 @@ def drawn(
     first = view.first_ns
     start, end = window_ns
     bars = merged(view.items, start_ns=start, end_ns=end, limit=max_points)
-    figure = go.Figure()
+    figure = Draft()
     for code, kind in enumerate(KIND_ORDER):
         if (of_kind := bars[bars["kind"] == code]).size:
             figure.add_bar(**_bar(of_kind, kind, names=view.events["name"], first_ns=first))

@@ -7,6 +7,7 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from workbench.plot._style.bars import grouped_labels, stacked
+from workbench.plot._style.draft import Draft
 from workbench.plot._style.lanes import extremes
 from workbench.plot._style.style import MAX_LINES, Frame, distinct
 from workbench.plot._style.text import duration, label, percent, plural, time_unit
@@ -172,7 +173,7 @@ def step_times(steps: pd.DataFrame, *, source: str = "", synthetic: bool = False
 def _step_lines(drawn: pd.DataFrame, column: str) -> tuple[go.Figure, str]:
     slowest = drawn.groupby("rank")[column].max().nlargest(MAX_LINES).index.sort_values()
     per_unit, unit = time_unit(drawn[column].max())
-    figure = go.Figure()
+    figure = Draft()
     for position, rank in enumerate(slowest):
         of_rank = drawn[drawn["rank"] == rank]
         of_rank = of_rank.iloc[extremes(of_rank[column].to_numpy())]
@@ -259,7 +260,7 @@ def clocks(clocks: pd.DataFrame, *, source: str = "", synthetic: bool = False) -
             reason = "There are no communication kernels whose ends could be compared."
         return frame.nothing(reason, claim="No clocks to compare")
     unit = time_unit(placed["offset_ns"].abs().max() or 1)
-    figure = go.Figure()
+    figure = Draft()
     names = placed["clock"].value_counts().index
     shown = names[: len(_SYMBOLS)]
     for position, name in enumerate(shown):

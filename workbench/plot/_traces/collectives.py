@@ -7,6 +7,7 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from workbench.plot._style.bars import log_ticks, stacked
+from workbench.plot._style.draft import Draft
 from workbench.plot._style.lanes import extremes
 from workbench.plot._style.style import COLOURS, Frame, distinct
 from workbench.plot._style.text import digits, duration, label, percent, plural, size
@@ -58,7 +59,7 @@ def collectives(
         return frame.nothing(
             _why_no_bandwidth(collectives, matched), claim="No bus bandwidth to show"
         )
-    figure = go.Figure()
+    figure = Draft()
     operations = drawn["operation"].value_counts()
     positions = {name: at for at, name in enumerate(operations[operations > 0].index)}
     for (operation, confidence), dots in drawn.groupby(["operation", "confidence"], observed=True):
@@ -301,7 +302,7 @@ def _heat(table: pd.DataFrame) -> go.Figure:
         hovertemplate="rank %{customdata[1]} waits %{z:,.4~g} ms for rank %{customdata[0]}"
         "<extra></extra>",
     )
-    figure = go.Figure(heat)
+    figure = Draft(heat)
     figure.update_layout(height=max(26 * table.shape[0], 150), margin_l=90)
     # Ranks are categories, yet their ticks must thin out: so positions with texts.
     rows, columns = (

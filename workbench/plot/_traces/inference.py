@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
+from workbench.plot._style.draft import Draft
 from workbench.plot._style.lanes import extremes
 from workbench.plot._style.style import Frame, distinct
 from workbench.plot._style.text import duration, is_doubtful, label, percent, plural, time_unit
@@ -57,7 +58,7 @@ def inference_iterations(
     length_ns = int((iterations["start_ns"] + iterations["dur_ns"]).max()) - first
     per_x, x_unit = time_unit(length_ns)
     per_y, y_unit = time_unit(iterations["dur_ns"].max())
-    figure = go.Figure()
+    figure = Draft()
     for position, (phase, symbol) in enumerate(_SYMBOLS.items()):
         rows = iterations[iterations["phase"] == phase]
         if rows.empty:

@@ -9,6 +9,7 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from workbench.plot._style.bars import dots
+from workbench.plot._style.draft import Draft
 from workbench.plot._style.lanes import extremes
 from workbench.plot._style.style import Frame, colour, distinct
 from workbench.plot._style.text import digits, duration, label, percent, plural, size
@@ -122,7 +123,7 @@ def queue_length(queue: pd.DataFrame, *, source: str = "", synthetic: bool = Fal
     peaks = queue.groupby(keys, dropna=False)["queue_count"].max().sort_values(ascending=False)
     first = int(queue["time_ns"].min())
     by_stream = queue.groupby(keys, dropna=False)
-    figure = go.Figure()
+    figure = Draft()
     shown = peaks.index[:_MOST_QUEUES]
     for position, key in enumerate(shown):
         of_stream = queue.loc[by_stream.groups[key]]

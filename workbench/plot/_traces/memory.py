@@ -10,6 +10,7 @@ import plotly.graph_objects as go
 from numpy.typing import NDArray
 
 from workbench.plot._style.bars import largest
+from workbench.plot._style.draft import Draft
 from workbench.plot._style.lanes import extremes
 from workbench.plot._style.style import Frame, colour, distinct_fill, fill, left_margin, row_axis
 from workbench.plot._style.text import label, percent, plural, safe, short, size, time_axis
@@ -69,7 +70,7 @@ def memory_timeline(
     shown = shown.reset_index(drop=True)
     x, title = _axis(shown)
     at = int(shown["highest_allocated_bytes"].to_numpy().argmax())
-    figure = go.Figure()
+    figure = Draft()
     for column, (name, meaning, dash) in _LINES.items():
         if shown[column].notna().any():
             values = shown[column].to_numpy(dtype=np.float64, na_value=np.nan) / _GB
@@ -142,7 +143,7 @@ def memory_peak(
     names = bars["group"].astype(object).where(bars["group"].notna(), "all others").astype(str)
     values, counts = bars["size_bytes"].to_numpy(dtype=np.float64), bars["count"]
     ticks = [safe(short(name, _LONGEST)) for name in names]
-    figure = go.Figure()
+    figure = Draft()
     figure.add_bar(
         orientation="h",
         y=list(range(len(bars))),
@@ -237,7 +238,7 @@ def memory_fragmentation(
             rows["moment"], rows["rank"], rows["device"].map(_device), rows["event"], strict=True
         )
     ]
-    figure = go.Figure()
+    figure = Draft()
     for position, (name, values) in enumerate(pieces.items()):
         marker = fill("memory") if name == "allocated" else distinct_fill(position)
         figure.add_bar(

@@ -11,6 +11,7 @@ import plotly.graph_objects as go
 from numpy.typing import NDArray
 
 from workbench.plot._style.bars import stacked
+from workbench.plot._style.draft import Draft
 from workbench.plot._style.style import Frame, colour, ink
 from workbench.plot._style.text import duration, label, percent, safe, short
 from workbench.tables import MODEL_TREE, PHASES
@@ -84,7 +85,7 @@ def model_tree(
     total = int(nodes[value].iloc[0])
     drawn = _folded(nodes[nodes[value] > 0].reset_index(drop=True), value)
     number = {path: str(row) for row, path in enumerate(drawn["path"])}
-    figure = go.Figure(
+    figure = Draft(
         go.Icicle(
             # Numbers, because names may hold what a browser takes for markup.
             ids=drawn["path"].map(number),
