@@ -21,7 +21,7 @@ from workbench.load._traces.memory.stacks import StackTexts
 from workbench.tables import SAYS_SYNTHETIC
 
 # A million actions are about this much; more do not fit a page of the viewer either.
-_LARGEST_BYTES, _MOST_OPCODES = 1 << 30, 100_000_000
+_LARGEST_BYTES, _MOST_OPCODES = 1 << 30, 250_000_000
 _STARTS = (b"\x80", b"(", b"}", b"]")
 _NAMES = (
     *(b"segments", b"device_traces", b"total_size", b"allocated_size", b"active_size", b"blocks"),
