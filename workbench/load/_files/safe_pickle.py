@@ -20,6 +20,7 @@ _DEEPEST = 64
 _HEAVIEST = 1_000
 _LONGEST_INTEGER_BYTES = 9
 _TOO_FEW = "takes more values than there are"
+_OPCODES = {opcode.code: opcode for opcode in pickletools.opcodes}
 _STOP, _MEMOIZE, _MARK = (code[0] for code in (pickle.STOP, pickle.MEMOIZE, pickle.MARK))
 
 # Instructions of a fixed length that only push a value. Most of a large dump is made of them, so
@@ -29,6 +30,11 @@ _LONG1 = b"|".join(b"\\x%02x.{%d}" % (n, n) for n in range(_LONGEST_INTEGER_BYTE
 _ONE_PUSH = rb"[hK].|[jJ].{4}|M..|G.{8}|[N\x88\x89)]|\x8a(?:" + _LONG1 + rb")"
 _PUSH = re.compile(_ONE_PUSH, re.DOTALL)
 _RUN = re.compile(rb"(?:" + _ONE_PUSH + rb")++", re.DOTALL)
+# A dict of such values that holds one list of them at most, as a snapshot has one for every action.
+_PUSH_ALL = rb"(?:" + _ONE_PUSH + rb")*+"
+_FLAT = re.compile(
+    rb"\}\x94\(" + _PUSH_ALL + rb"(\]\x94\(" + _PUSH_ALL + rb"e)?+" + _PUSH_ALL + rb"u", re.DOTALL
+)
 
 # What each further instruction that is carried out does; every other one is refused.
 _KINDS = {
@@ -144,7 +150,7 @@ class _Weights:
         self.memo: dict[int, int] = {}
         self.steps = {name: getattr(self, f"_{kind}") for name, kind in _KINDS.items()}
         self.acts = [self._other] * 256
-        frequent = {b"]}": self._container, b"(": self._mark, b"ue": self._into}
+        frequent = {b"]": self._container, b"}": self._dict, b"(": self._mark, b"ue": self._into}
         for codes, act in {_PUSHES: self._run, **frequent}.items():
             for code in codes:
                 self.acts[code] = act
@@ -154,7 +160,18 @@ class _Weights:
         if run is None:
             return self._other(at)
         self.stack.append(run.span())
-        after = run.end()
+        return self._counted(at, run.end())
+
+    def _dict(self, at: int) -> int:
+        flat = _FLAT.match(self.raw, at)
+        if flat is None or len(self.marks) + 2 > _DEEPEST:
+            return self._container(at)
+        for _ in range(1 if flat[1] is None else 2):
+            self.memo.setdefault(len(self.memo), 1)
+        self.stack.append(1)
+        return self._counted(at, flat.end())
+
+    def _counted(self, at: int, after: int) -> int:
         # No more than it can have: almost all take two bytes or more.
         self.left -= (after - at + 1) // 2
         if self.left < 0:
@@ -188,7 +205,7 @@ class _Weights:
         return at + 1
 
     def _other(self, at: int) -> int:
-        opcode = pickletools.code2op.get(chr(self.raw[at]))
+        opcode = _OPCODES.get(chr(self.raw[at]))
         if opcode is None or opcode.name not in self.steps:
             name = "no instruction" if opcode is None else opcode.name
             msg = f"asks for {name}; a dump holds plain values only"

@@ -134,11 +134,13 @@ class _Snapshot:
 
     def _device(self, number: int, entries: object, blocks: pd.DataFrame) -> pd.DataFrame:
         rows = [*self._acts(entries if isinstance(entries, list) else [])]
-        acts = pd.DataFrame(rows, columns=_ACT_COLUMNS)
-        for at, name in enumerate(_ACT_COLUMNS):
-            if name in _NULLABLE:
-                # From the rows: beside missing ones pandas would keep large numbers as floats.
-                acts[name] = pd.array([row[at] for row in rows], dtype="Int64")
+        columns = [*zip(*rows, strict=True)] or [()] * len(_ACT_COLUMNS)
+        # Texts stay Python's, which many rows share, until the table is whole; and beside missing
+        # numbers pandas would keep large ones as floats.
+        acts = pd.DataFrame({
+            name: pd.Series(values, dtype="Int64" if name in _NULLABLE else object)
+            for name, values in zip(_ACT_COLUMNS, columns, strict=True)
+        })  # fmt: skip
         acts["size_bytes"] = acts["size_bytes"].astype("int64")
         own = blocks[blocks["device"] == number]
         in_use = own[own["state"].isin(_IN_USE)].assign(size_bytes=own["requested_bytes"])
