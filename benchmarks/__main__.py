@@ -17,13 +17,14 @@ from benchmarks import (
     power_rollup,
     ranks,
     replay,
+    snapshots,
     timeline,
     traces,
 )
 
 _PARTS = (
     failures, goodput, imbalance, power, replay, diagnose, ranks, power_rollup, exports, timeline,
-    explorers,
+    explorers, snapshots,
 )  # fmt: skip
 NEED_TORCH = ("checksums", "low_precision", "injections")
 NEED_BROWSER = ("lab",)

@@ -24,7 +24,7 @@ import numpy as np
 if not __package__:
     sys.path[0] = str(Path(__file__).resolve().parents[1])
 
-from benchmarks._measure import machine, one_thread
+from benchmarks._measure import machine, one_thread, seconds
 from benchmarks._table import RESULTS, Row, publish
 from workbench.simulate import injections
 from workbench.simulate.injections._model import torch
@@ -69,6 +69,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     about = machine() | {"torch": str(torch().__version__)}
     with one_thread():
         rows = [_part(part) for part in PARTS]
+        rows += [_net(name, count) for name in NETS for count in (16, 1000)]
         if not options.no_peer:
             rows.append(_against_peer(options.peer))
         if not options.no_exhaustive:
@@ -122,6 +123,65 @@ def _part(part: Part) -> Row:
         f"{part.model}, {part.name}: {part.sites:,} sites x {len(golden):,} inputs",
         f"{rate:,.0f} sites/s", f"flip and run {slow:,.0f} sites/s", rate, part.target, "sites/s",
         note=f"{rate / slow:,.1f} × flip and run; {again:.2%} run again",
+    )  # fmt: skip
+
+
+NETS: dict[str, float] = {
+    "CNN": 3.0, "MLP, ReLU": 3.0, "MLP, GELU": 3.0, "deep MLP, GELU": 1.0,
+    "GELU and LayerNorm": 1.0,
+}  # fmt: skip
+
+
+def _made(name: str) -> tuple[Any, tuple[int, ...]]:
+    """Make a small net of random weights, and the shape of one input."""
+    nn = torch().nn
+    torch().manual_seed(0)
+    if name == "CNN":
+        convolutions = (nn.Conv2d(1, 8, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2),
+                        nn.Conv2d(8, 16, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2))  # fmt: skip
+        return nn.Sequential(*convolutions, nn.Flatten(), nn.Linear(784, 10)), (1, 28, 28)
+    act = nn.ReLU if "ReLU" in name else nn.GELU
+    width, depth = (128, 6) if "deep" in name else (32, 2)
+    norms = [nn.LayerNorm(width)] if "Norm" in name else []
+    layers = [nn.Linear(16, width), act()]
+    for _ in range(depth):
+        layers += [*norms, nn.Linear(width, width), act()]
+    return nn.Sequential(*layers, nn.Linear(width, 10)), (16,)
+
+
+def _net(name: str, input_count: int) -> Row:
+    """Compare with the loop that anybody would write: flip, run, compare, flip back."""
+    model, shape = _made(name)
+    inputs = (torch().randn(input_count, *shape),)
+    with torch().no_grad():
+        outputs = model.eval()(*inputs)
+    golden, decisions = injections.Judge().golden(outputs), outputs.argmax(1)
+    work = _drawn(model, NAIVE_SITES * 5, "*", 2)
+    values = dict(model.named_parameters())
+
+    def loop() -> list[int]:
+        wrong = []
+        with torch().no_grad():
+            for n in range(work.experiment_count):
+                flat = values[work.targets[work.target[n]]].view(-1)
+                elem = int(work.elem[n])
+                before = flat[elem].clone()
+                flat[elem] = work.after[n]
+                faulty = model(*inputs)
+                flat[elem] = before
+                finite = torch().isfinite(faulty).all(1)
+                wrong.append(int(((faulty.argmax(1) != decisions) & finite).sum()))
+        return wrong
+
+    engine = FastEngine(model, inputs, golden)
+    if engine.counts(work).sdc.tolist() != loop():
+        msg = f"{name}: the engine and a plain loop count differently"
+        raise ValueError(msg)
+    fast, slow = seconds(lambda: engine.counts(work), loop, rounds=5)
+    rate, plain = (work.experiment_count / taken for taken in (fast, slow))
+    return Row(
+        f"{name}: {work.experiment_count} sites x {input_count:,} inputs", f"{rate:,.0f} sites/s",
+        f"plain loop {plain:,.0f} sites/s", rate / plain, NETS[name],
     )  # fmt: skip
 
 

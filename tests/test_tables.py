@@ -1,5 +1,8 @@
 """Tables say everything that is wrong with a frame at once, and nothing about a good one."""
 
+import math
+import re
+
 import pandas as pd
 import pytest
 from hypothesis import given
@@ -141,3 +144,48 @@ def test_missing_values_of_nullable_integers_are_no_misfit():
     table = Table("t", "t", {"stream": Column("Int64", "stream", lower=0, nullable=True)})
     frame = pd.DataFrame({"stream": pd.Series([1, None], dtype="Int64")})
     assert table.check(frame) is frame
+
+
+NUMBERS = Table(
+    "numbers",
+    "Numbers as files hold them.",
+    {
+        "small": Column("int32", "a number"), "whole": Column("int64", "a number"),
+        "lacking": Column("Int64", "a number", nullable=True), "real": Column("float64", "a number"),
+    },
+)  # fmt: skip
+HELD = {
+    "small": (-(1 << 31), 1 << 31),
+    "whole": (-(1 << 63), 1 << 63),
+    "lacking": (-(1 << 63), 1 << 63),
+}
+
+
+@given(
+    st.sampled_from([*NUMBERS.columns]),
+    st.integers(-(10**400), 10**400)
+    | st.floats(allow_nan=False)
+    | st.integers(-(1 << 64), 1 << 64),
+    st.booleans(),
+)
+def test_a_number_is_held_as_it_is_or_refused_with_its_column_and_row(column, value, as_object):
+    """NumPy would wrap 3e9 around in an int32 and 1e30 in an int64, without an error."""
+    cells = pd.Series([1, value], dtype=object)
+    if not as_object and isinstance(value, float):
+        cells = cells.astype("float64")
+    frame = pd.DataFrame({name: [1, 1] for name in NUMBERS.columns}).assign(**{column: cells})
+    lower, upper = HELD.get(column, (-(10**308), 10**308))
+    is_held = (isinstance(value, int) or math.isfinite(value)) and lower <= value < upper
+    said, made = "", None
+    try:
+        made = NUMBERS.cast(frame)[column]
+    except TableError as error:
+        said = str(error)
+    if made is None:
+        assert re.search(rf"'{column}' of table 'numbers' holds .* in row 1", said)
+        assert not is_held or int(value) != value or abs(value) > 1 << 53
+    elif column == "real":
+        assert made[1] == float(value)
+    else:
+        assert is_held
+        assert made[1] == int(value)

@@ -44,6 +44,7 @@ def test_without_torch_and_a_browser_all_others_run():
         "exports",
         "timeline",
         "explorers",
+        "snapshots",
     )
     ran = [f"ran benchmarks.{name}" for name in parts]
     assert done.stdout.splitlines() == [*ran, *skipped, "ran benchmarks.traces"]

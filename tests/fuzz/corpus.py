@@ -13,6 +13,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
+import numpy as np
 import pandas as pd
 
 from tests.fuzz.structures import zipped
@@ -21,6 +22,7 @@ from tests.load.traces.ascend_files import trace_view
 from tests.load.traces.nsight.nsight_files import tables, two_processes, write, write_parquet
 from tests.load.traces.perfetto import perfetto_files
 from tests.load.traces.rocm import rocm_files
+from tests.load.traces.test_trace_profile import overlapped
 from tests.load.traces.xplane.xplane_files import as_json, gpu_space, tpu_space
 from workbench import datasets, load, simulate
 from workbench.tables import HARMLESS
@@ -125,6 +127,30 @@ DOORS = {
     "reuse": Door(load.reuse_histogram, _sums),
     "topology": Door(load.power_topology, lambda frame: {"rows": float(len(frame))}),
     "causes": Door(load.cause_counts, _sums),
+    "timers": Door(load.megatron_timers, _sums),
+    "experts": Door(load.expert_loads, _sums),
+    "embeddings": Door(load.embedding_tables, _sums),
+    "outputs": Door(load.embedding_outputs, lambda read: {"tables": float(len(read.arrays))}),
+    "places": Door(load.rank_places, lambda frame: {"rows": float(len(frame))}),
+    "regions": Door(load.regions, lambda read: {}),
+    "losses": Door(load.local_training_losses, _sums),
+    "gemms": Door(lambda path: load.gemm_times(path, gpus=["X"], dtypes=None), _sums),
+    "algorithms": Door(load.fast_algorithms, _sums),
+    "contractions": Door(load.tensor_contractions, lambda frame: {"rows": float(len(frame))}),
+    "lifetimes": Door(load.lifetimes, _sums),
+    "failure_table": Door(lambda path: load.failure_table(path, tz="UTC"), _FAILURES),
+    "records": Door(load.injection_records, _INJECTIONS),
+    "profile": Door(load.trace_profile, lambda profile: {}),
+    "rollup": Door(
+        lambda path: load.power_rollup(path, tz="UTC", progress=False), _of(("rollup.",))
+    ),
+    "fleet_total": Door(
+        lambda path: load.power_fleet_total(path, period_s=1.0, least_covered_share=0), _sums
+    ),
+    "fleet": Door(lambda path: load.fleet(path, tz="UTC", progress=False), lambda fleet: {}),
+    "bundle": Door(lambda path: load.bundle(path, tz="UTC", progress=False), lambda bundle: {}),
+    "quality": Door(lambda path: load.quality(path, tz="UTC", progress=False), lambda frame: {}),
+    "rank_files": Door(lambda path: list(load.traces_each(path, progress=False)), lambda read: {}),
 }
 
 # The first pattern that fits a file says who loads it; files of none are no input.
@@ -163,7 +189,67 @@ def seeds() -> list[Seed]:
 
 def made_files() -> list[Seed]:
     """Make a small file of each format that profilers and trackers write."""
-    return [*_made(), *_of_rocm()]
+    return [*_made(), *_of_rocm(), *_tables()]
+
+
+def _tables() -> list[Seed]:
+    """Make a small file of each table of one's own, and of what other loaders are given."""
+    numbers = range(24)
+    timers = "".join(
+        f" iteration {n}/ 24 |\n(min, max) time across ranks (ms):\n"
+        f"    forward-backward ...............................: ({100 + n}.45, {102 + n}.56)\n"
+        for n in numbers
+    )
+    tables = {
+        "experts": ("layer,e0,e1,e2", "{n},{n}7,3,9"),
+        "experts/long": ("layer,expert,load_count", "{half},{odd},{n}3"),
+        "embeddings": ("table,row_count,dim_count,pooling_ratio,element_bytes", "t{n},1{n}0,64,2.5,4"),
+        "places": ("rank,node,rail,switch", "{n},n{half},{odd},s0"),
+        "gemms": ("gpu,dtype,m,n,k,latency", "X,bfloat16,1{n},{n}2,3,0.5{n}"),
+        "collectives": ("collective,rank_count,size_bytes,dur_ns,gpu", "AllReduce,8,64{n},5{n},H100"),
+        "lifetimes": ("lifetime_h,is_failure,node,group", "{n}.5,true,n{n},a"),
+        "failure_table": ("time,node,cause,rank", "2025-01-01T00:{n:02d}:00Z,n{n},gpu,{n}"),
+        "records": ("exp_id,bit,layer,outcome", "{n},{n},conv{odd},sdc"),
+        "records/counts": ("exp_id,bit,inputs_count,sdc_count,due_count", "{n},{n},100,{n},1"),
+        "rollup": ("timestamp,gpu,power_w", "2025-01-01T00:00:{n:02d}Z,{odd},3{n:02d}.5"),
+        "quality": ("timestamp,gpu,power_w", "2025-01-01T00:00:{n:02d}Z,{odd},3{n:02d}.5"),
+        "bundle": ("timestamp,gpu,power_w", "2025-01-01T00:00:{n:02d}Z,{odd},3{n:02d}.5"),
+        "fleet": ("timestamp,gpu,power_w", "2025-01-01T00:00:{n:02d}Z,{odd},3{n:02d}.5"),
+        "lengths": ("length_tokens", "{n}17"),
+        "job": (
+            "step,dp_rank,stage,optype,mb_id,start_ts,duration,gmc,mc,seq_id,rank",
+            "{half},0,0,forward-compute,{odd},{n}.5,0.25,0,0,{odd},0",
+        ),
+    }  # fmt: skip
+    made = [
+        Seed(f"tables/{name}.csv", "\n".join([head, *(row.format(n=n, half=n // 2, odd=n % 2)
+             for n in numbers), ""]).encode(), name.partition("/")[0])
+        for name, (head, row) in tables.items()
+    ]  # fmt: skip
+    losses = datasets.path("local-training")
+    outputs, flat = io.BytesIO(), io.BytesIO()
+    rows = np.arange(48, dtype=np.float32).reshape(4, 12)
+    np.savez(outputs, users=rows, items=rows)
+    np.save(flat, rows.reshape(4, 3, 4))
+    with TemporaryDirectory() as place:
+        profile = load.write_trace_profile(overlapped(), Path(place) / "p.json").read_bytes()
+    trace = json.dumps({"traceEvents": [
+        {"ph": "X", "cat": "kernel", "name": "k", "ts": 10 * n, "dur": 5, "pid": 0, "tid": 7,
+         "args": {"device": 0, "stream": 7, "correlation": n}} for n in numbers]}).encode()  # fmt: skip
+    matrices = "# A\n1 0\n0 1\n1 1\n0 1\n# B\n1 0\n0 1\n1 1\n0 1\n# C\n1 0\n0 1\n1 1\n0 1\n"
+    return [
+        *made,
+        Seed("tables/timers.log", timers.encode(), "timers"),
+        Seed("tables/regions.csv", (losses / "regions.csv").read_bytes(), "regions"),
+        Seed("tables/losses.parquet", (losses / "losses.parquet").read_bytes(), "losses"),
+        Seed("tables/outputs.npz", outputs.getvalue(), "outputs"),
+        Seed("tables/outputs.npy", flat.getvalue(), "outputs"),
+        Seed("tables/profile.json", profile, "profile"),
+        Seed("tables/rank0.json", trace, "rank_files"),
+        Seed("tables/strassen", matrices.encode(), "algorithms"),
+        Seed("tables/tcb.txt", b"abij abef efij & a:128;b:128;e:128;f:128;i:128;j:128;\n" * 9,
+             "contractions"),
+    ]  # fmt: skip
 
 
 def _of_rocm() -> list[Seed]:

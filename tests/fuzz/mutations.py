@@ -148,6 +148,52 @@ def swap_columns(rng: Random, data: bytes) -> bytes:
     return b"\n".join(lines)
 
 
+def cells(rng: Random, data: bytes) -> bytes:
+    """Repeat, empty or take out cells, names of columns first, and keys of objects."""
+    separator = max((b",", b"\t", b";", b"|"), key=data.count)
+    lines = data.split(b"\n")
+    for _ in range(rng.choice((1, 1, 3))):
+        # Headers decide on all that follows.
+        at = 0 if rng.random() < 0.5 else rng.randrange(len(lines))
+        row = lines[at].split(separator)
+        cell = rng.randrange(len(row))
+        change = rng.choice(("repeat", "thrice", "empty", "remove", "copy", "bare"))
+        if change in ("repeat", "thrice"):
+            row[cell:cell] = [row[cell]] * (1 if change == "repeat" else 2)
+        elif change == "remove":
+            del row[cell]
+        else:
+            row[cell] = row[rng.randrange(len(row))] if change == "copy" else b""
+        lines[at] = b" " if change == "bare" else separator.join(row)
+    return b"\n".join(lines)
+
+
+def keys(rng: Random, data: bytes) -> bytes:
+    """Take names in quotes out, or write one in place of another."""
+    found = list(_TEXT_IN_QUOTES.finditer(data))
+    for match in sorted(rng.sample(found, min(len(found), rng.choice((1, 1, 4)))), reverse=True,
+                        key=lambda match: match.start()):  # fmt: skip
+        other = rng.choice((b'""', rng.choice(found)[0], b"", b'"x"'))
+        data = data[: match.start()] + other + data[match.end() :]
+    return data
+
+
+def cut_in_lines(rng: Random, data: bytes) -> bytes:
+    """Break lines off within themselves."""
+    lines = data.split(b"\n")
+    for _ in range(rng.choice((1, 1, 5))):
+        at = rng.randrange(len(lines))
+        lines[at] = lines[at][: rng.randrange(len(lines[at]) + 1)]
+    return b"\n".join(lines)
+
+
+def wide_line(rng: Random, data: bytes) -> bytes:
+    """Put a first line of hundreds of thousands of cells in front, or make it the header."""
+    head, end, rest = data.partition(b"\n")
+    cells = rng.choice((b",x", b",", b";1", b",1.5")) * rng.choice((20_000, 300_000))
+    return head + cells + end + rest
+
+
 def quotes(rng: Random, data: bytes) -> bytes:
     """Put quotes and separators in that nothing closes."""
     for _ in range(rng.choice((1, 3))):
@@ -201,6 +247,7 @@ PLAIN: dict[str, Callable[[Random, bytes], bytes]] = {
     for each in (
         cut, cut_in_front, cut_lines, shuffle_lines, flip, insert, insert_odd, delete, repeat,
         zeros, numbers, numbers, encode, line_ends, nest, swap_columns, quotes, long_line,
+        cells, cells, keys, cut_in_lines, wide_line,
     )
 }  # fmt: skip
 PACKINGS: dict[str, tuple[str, Callable[[bytes], bytes]]] = {

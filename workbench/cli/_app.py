@@ -486,18 +486,19 @@ def _print_findings(result: dict[str, Any], harmless: Collection[str]) -> None:
 
     if result["error"]:
         tell(result["error"])
-    rows = folded_findings(result["findings"])
+    by_source: dict[str, list[dict[str, Any]]] = {}
+    for row in folded_findings(result["findings"]):
+        by_source.setdefault(row["source"], []).append(row)
     # Every file is listed, those without findings too: their kind is an answer.
-    for source in dict.fromkeys([*(row["source"] for row in rows), *_unmentioned(result)]):
+    for source in [*by_source, *_unmentioned(result)]:
         kinds = result["kinds"].get(source)
         kind_text = "" if kinds is None else f" {' and '.join(kinds) or 'not recognised'}"
         typer.echo(f"{plain(source)}:{kind_text}")
-        for row in rows:
-            if row["source"] == source:
-                mark = " " if row["finding"] in harmless else "!"
-                first_place = f" (first: {row['where']})" if row["where"] else ""
-                text = plain(f"{say(row['what'])}{first_place}")
-                typer.echo(f"{mark} {row['finding']:<12}{row['count']:>12,}  {text}")
+        for row in by_source.get(source, ()):
+            mark = " " if row["finding"] in harmless else "!"
+            first_place = f" (first: {row['where']})" if row["where"] else ""
+            text = plain(f"{say(row['what'])}{first_place}")
+            typer.echo(f"{mark} {row['finding']:<12}{row['count']:>12,}  {text}")
 
 
 def _unmentioned(result: dict[str, Any]) -> list[str]:

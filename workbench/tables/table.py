@@ -96,10 +96,36 @@ def _as(values: pd.Series, dtype: Any) -> pd.Series:
     r"""Convert a column; half characters, which no table can hold, are written like \ud800."""
     if values.dtype == dtype:
         return values
+    limits = _LIMITS.get(str(dtype).lower())
     try:
+        # NumPy wraps numbers around that do not fit: they would be others, without an error.
+        if limits and values.dtype.kind in "iuf" and len(values):
+            _refuse_outside(values, *limits)
         return values.astype(dtype)
     except UnicodeEncodeError:
         return values.map(_without_halves).astype(dtype)
+
+
+_LIMITS = {"int32": (-(1 << 31), 1 << 31), "int64": (-(1 << 63), 1 << 63)}
+
+
+def _refuse_outside(values: pd.Series, lower: int, upper: int) -> None:
+    # Python's integers: as a float64, the largest int64 is the limit itself.
+    for extreme in (values.min(), values.max()):
+        if not pd.isna(extreme) and not lower <= extreme < upper:
+            msg = f"{extreme} is not from {lower} to {upper - 1}"
+            raise OverflowError(msg)
+
+
+def _no_number(values: pd.Series, dtype: str) -> str:
+    """Show the first value that a column of this type cannot hold, and its row."""
+    for row, value in enumerate(values):
+        try:
+            _as(pd.Series([value], dtype=values.dtype), dtype)
+        except (ArithmeticError, ValueError, TypeError):
+            shown = repr(value)
+            return f"{shown[:40]}{'...' * (len(shown) > 40)} in row {row:,}"
+    return "a value"
 
 
 def _without_halves(value: object) -> object:
@@ -163,15 +189,19 @@ class Table:
         # pandas 2 would turn a missing text into the text 'None' if requested 'str'.
         dtypes: dict[str, Any] = {name: column.dtype for name, column in self.columns.items()}
         text = pd.Series([""]).dtype
-        # Of arrays, whose index is known: that of columns would be compared with one another.
-        return pd.DataFrame(
-            {
-                name: _as(frame[name], text if d == "str" else d).array
-                for name, d in dtypes.items()
-                if name in frame or not self.columns[name].optional
-            },
-            index=frame.index,
-        )
+        made: dict[str, Any] = {}
+        for name, d in dtypes.items():
+            if name not in frame and self.columns[name].optional:
+                continue
+            values = frame[name]
+            try:
+                # Of arrays, whose index is known: that of columns would be compared.
+                made[name] = _as(values, text if d == "str" else d).array
+            except (ArithmeticError, ValueError, TypeError) as error:
+                bad = _no_number(values, d)
+                msg = f"'{name}' of table '{self.name}' holds {bad}, which is no {d}"
+                raise TableError(msg) from error
+        return pd.DataFrame(made, index=frame.index)
 
     def of(self, rows: Any, attrs: Mapping[Any, Any] | None = None) -> pd.DataFrame:
         """Return the table made of a frame, of columns by name, or of rows, cast and checked.

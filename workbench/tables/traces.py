@@ -391,18 +391,19 @@ def folded_findings(
     groups: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
     for row in rows:
         groups.setdefault((row["finding"], row["what"]), []).append(row)
+    files = {key: list(dict.fromkeys(str(row["source"]) for row in groups[key])) for key in groups}
     kept: list[dict[str, Any]] = []
     for row in rows:
-        group = groups[row["finding"], row["what"]]
-        files = list(dict.fromkeys(str(finding["source"]) for finding in group))
-        if len(files) <= most_files:
+        key = row["finding"], row["what"]
+        names = files[key]
+        if len(names) <= most_files:
             kept.append(dict(row))
-        elif row is group[0]:
-            count = sum(finding["count"] for finding in group)
+        elif row is groups[key][0]:
+            count = sum(finding["count"] for finding in groups[key])
             # The folder of the first file stands for the others.
-            names = [files[0], *(re.split(r"[/\\!]", file)[-1] for file in files[1:most_files])]
-            more = f"{', '.join(names)} and {len(files) - most_files:,} more"
-            source = f"{len(files):,} files with the same finding: {more}"
+            first = [names[0], *(re.split(r"[/\\!]", name)[-1] for name in names[1:most_files])]
+            more = f"{', '.join(first)} and {len(names) - most_files:,} more"
+            source = f"{len(names):,} files with the same finding: {more}"
             kept.append({**row, "source": source, "count": count})
     return kept
 

@@ -1,7 +1,10 @@
 """Files that lie together are not always of one job: then the quality table says so."""
 
+import io
 import json
 import re
+import time
+from contextlib import redirect_stdout
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -9,6 +12,7 @@ from typer.testing import CliRunner
 
 from tests.load.conftest import event, launched
 from workbench import cli, load
+from workbench.cli._app import _print_findings
 from workbench.errors import LoadError
 from workbench.tables import folded_findings
 
@@ -216,3 +220,21 @@ def test_equal_findings_of_many_files_are_one_line_and_keep_their_count(tmp_path
     assert "node000/gpu.csv" in shown
     assert "and 61 more:" in shown
     assert len(shown.splitlines()) < 12
+
+
+@pytest.mark.parametrize("what", ["is of an unrecognized kind", "member {} is odd"])
+def test_folding_costs_in_proportion_to_the_findings(what):
+    def cpu_s(count):
+        rows = [
+            {"source": f"a.zip!d/{n}.dat", "finding": "dropped", "what": what.format(n), "count": 1,
+             "where": None}
+            for n in range(count)
+        ]  # fmt: skip
+        result = {"error": None, "kinds": {}, "findings": rows}
+        began = time.process_time()
+        with redirect_stdout(io.StringIO()):
+            _print_findings(result, ())
+        return time.process_time() - began
+
+    cpu_s(100)
+    assert cpu_s(32_000) < 40 * max(cpu_s(2_000), 0.005)

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import time
 
 import numpy as np
 import pandas as pd
@@ -173,3 +174,15 @@ def test_a_column_of_what_has_none_is_refused(tmp_path):
     path.write_text("length\n5\n")
     with pytest.raises(LoadError, match="must be a name or several"):
         load.document_lengths(path, column=0)
+
+
+@pytest.mark.parametrize("cell", ["x", "", "length"])
+def test_a_first_line_of_many_thousand_fields_is_no_header(tmp_path, cell):
+    path = tmp_path / "lengths.csv"
+    path.write_text("length," + f"{cell}," * 300_000 + "\n5\n6\n")
+    began = time.process_time()
+    with pytest.raises(
+        LoadError, match="300,002 fields, more than the 10,000 columns of any table"
+    ):
+        load.document_lengths(path)
+    assert time.process_time() - began < 5

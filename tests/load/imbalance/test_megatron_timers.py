@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from workbench import load
-from workbench.errors import LoadError
+from workbench.errors import LoadError, WorkbenchError
 
 ITERATION = (
     " [2026-03-01 10:00:{:02d}] iteration {:8d}/     100 | consumed samples:          160 | "
@@ -148,3 +148,12 @@ def test_whatever_is_printed_is_read(tmp_path_factory, blocks):
     ]
     read = found[["position", "timer", "rank", "dur_ns"]].itertuples(index=False, name=None)
     assert [(*row[:3], row[3]) for row in read] == printed
+
+
+@pytest.mark.parametrize("time", ["9" * 400, "9" * 400 + ".5", "99999999999999999999.0"])
+def test_a_time_that_no_table_holds_is_refused_with_its_row(tmp_path, time):
+    block = "(min, max) time across ranks (ms):\n    forward ....: (1.5, {})\n"
+    path = tmp_path / "timers.log"
+    path.write_text(block.format("2.5") + block.format(time))
+    with pytest.raises(WorkbenchError, match=r"'dur_ns' of table 'megatron_timers' holds .* row 3"):
+        load.megatron_timers(path)

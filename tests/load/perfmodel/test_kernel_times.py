@@ -167,3 +167,9 @@ def test_a_file_that_is_not_there_is_named(tmp_path):
     for read in (load.gemm_times, load.collective_times):
         with pytest.raises(FileNotFoundError, match="there is no such file"):
             read(tmp_path / "none.csv")
+
+
+def test_a_column_that_is_there_twice_is_refused(tmp_path):
+    text = "gpu,dtype,m,n,k,m,latency\nX,fp8,1,2,3,9,0.5\n"
+    with pytest.raises(LoadError, match=r"columns \['m'\] occur twice"):
+        load.gemm_times(write(tmp_path, text), dtypes=None)

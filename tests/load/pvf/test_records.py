@@ -124,3 +124,20 @@ def test_quality_of_injections_is_told_like_that_of_traces(tiny, tmp_path):
     place = load.write_injections(tiny, tmp_path / "run")
     told = load.quality(place)
     assert ("read", "rows") in set(zip(told["finding"], told["what"], strict=True))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (" ", "the first line has 0 names of columns"),
+        ("\n", "the first line has 0 names of columns"),
+        (",,\n1,2,sdc\n", r"columns \[''\] are there twice"),
+        ("bit,outcome,bit,bit\n1,sdc,1,1\n", r"columns \['bit'\] are there twice"),
+        ("exp_id,outcome" + ",x" * 50_000 + "\n1,sdc\n", "50,002 names of columns"),
+    ],
+)
+def test_a_header_without_names_or_with_one_twice_is_refused(tmp_path, text, message):
+    path = tmp_path / "own.csv"
+    path.write_text(text)
+    with pytest.raises(LoadError, match=message):
+        load.injection_records(path)

@@ -54,6 +54,7 @@ def regions(path: str | Path) -> Regions:
     if missing := [name for name in (_NAME, _SPEEDS) if name not in frame]:
         msg = f"{path}: no column {missing}; found {list(frame.columns)[:20]}. {_FORM}"
         raise LoadError(msg)
+    plain.refuse_repeated(frame, path)
     plain.refuse_cut_row(frame, path, list(frame.columns))
     names: list[Any] = plain.texts(frame[_NAME]).tolist()
     columns = [str(name) for name in frame if name not in (_NAME, _SPEEDS)]

@@ -17,7 +17,7 @@ from typing import Any, Literal
 import pandas as pd
 import pyarrow as pa
 
-from workbench.errors import LoadError, WorkbenchError
+from workbench.errors import LoadError, TableError, WorkbenchError
 from workbench.load._files.stream import DamagedError
 from workbench.load._files.wanted import printable
 from workbench.tables import QUALITY
@@ -101,6 +101,8 @@ def unreadable(label: str, error: BaseException, kind: str = "") -> Exception:
 
     Errors of the workbench, and of the system (no file, no right), say themselves what to do.
     """
+    if isinstance(error, TableError) and label not in str(error):
+        return LoadError(f"{label}: {error}; correct the file")
     has_number = isinstance(error, OSError) and error.errno is not None
     is_of_system = isinstance(error, FileNotFoundError) or has_number
     if isinstance(error, WorkbenchError) or is_of_system:

@@ -7,6 +7,7 @@ import io
 import json
 import os
 import re
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -109,6 +110,7 @@ def records(
             findings.add("skipped by design", "JSON that is not an object", 1, f"record {number:,}")
 
 
+MOST_COLUMNS = 10_000
 _EXACT = 1 << 53  # above this a float holds no odd numbers
 
 
@@ -158,10 +160,7 @@ def renamed(
     if unknown := sorted(set(columns or {}) - set(names)):
         msg = f"columns= names {unknown}, which the table does not have; it has {list(names)}"
         raise LoadError(msg)
-    if frame.columns.has_duplicates:
-        twice = sorted({str(name) for name in frame.columns[frame.columns.duplicated()]})
-        msg = f"{path}: columns {twice} occur twice; rename one of each"
-        raise LoadError(msg)
+    refuse_repeated(frame, path)
     name_of = {**names, **(columns or {})}
     absent = {name: column for name, column in name_of.items() if column not in frame}
     needed = set(absent) - set(optional) | set(absent) & set(columns or {})
@@ -175,6 +174,13 @@ def renamed(
     if has_lines:
         refuse_cut_row(frame, path, kept.values())
     return frame[list(kept.values())].set_axis(list(kept), axis="columns")
+
+
+def refuse_repeated(frame: pd.DataFrame, path: Path) -> None:
+    """Raise if two columns have one name: which of them is meant cannot be known."""
+    if twice := repeated(str(name) for name in frame.columns):
+        msg = f"{path}: columns {twice} occur twice; rename one of each"
+        raise LoadError(msg)
 
 
 def refuse_cut_row(frame: pd.DataFrame, path: Path, used: Iterable[str]) -> None:
@@ -247,11 +253,11 @@ def as_floats(values: pd.Series) -> np.ndarray:
 
     A number of hundreds of digits, which pandas keeps as an integer, fits no float.
     """
-    numbers: Any = pd.to_numeric(values, errors="coerce")
     try:
+        numbers: Any = pd.to_numeric(values, errors="coerce")
         return np.asarray(numbers.to_numpy(dtype=np.float64, na_value=np.nan))
     except OverflowError:
-        return np.array([_float(value) for value in numbers], dtype=np.float64)
+        return np.array([_float(value) for value in values], dtype=np.float64)
 
 
 def _float(value: Any) -> float:
@@ -259,6 +265,8 @@ def _float(value: Any) -> float:
         return float(value)
     except OverflowError:
         return float("inf")
+    except (ValueError, TypeError):
+        return float("nan")
 
 
 _SEPARATORS = ",;\t|"
@@ -359,10 +367,15 @@ def _checked(names: list[str], label: str) -> list[str]:
     if not names:
         msg = f"{label}: the header is not CSV; correct it, or get the file again"
         raise LoadError(msg)
-    if twice := sorted({name for name in names if names.count(name) > 1}):
+    if twice := repeated(names):
         msg = f"{label}: columns {twice} occur twice; rename one of each"
         raise LoadError(msg)
     return names
+
+
+def repeated(names: Iterable[str]) -> list[str]:
+    """Return the names that occur more than once, in order."""
+    return sorted(name for name, count in Counter(names).items() if count > 1)
 
 
 def _text(value: Any) -> str | None:
@@ -497,6 +510,14 @@ def read_csv(path: str | Path, *, separator: str = ",", **options: Any) -> pd.Da
     """Return the table that a CSV file holds; ``options`` are those of pandas."""
     text = whole_text(path)
     try:
+        header = next(csv.reader(io.StringIO(text, newline=""), delimiter=separator), [])
+        # Libraries number repeated names one by one, in time that grows with the square of them.
+        if len(header) > MOST_COLUMNS:
+            msg = (
+                f"{shown(path)}: the first line has {len(header):,} fields, more than the "
+                f"{MOST_COLUMNS:,} columns of any table; pass a file with one row per line"
+            )
+            raise LoadError(msg)
         # Without a header no row can be longer than it.
         if options.get("header", 0) == 0:
             refuse_longer_rows(text, Path(path), separator=separator)

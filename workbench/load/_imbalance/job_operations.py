@@ -272,9 +272,8 @@ def _exact_times(
 def _integers(values: pd.Series, path: str | Path, *, may_lack: bool = False) -> pd.Series:
     # Steps may be of any size that a float64 keeps exactly; the others are int32.
     most = (1 << 53) - 1 if values.name == "step" else (1 << 31) - 1
-    numbers = pd.to_numeric(values, errors="coerce")
     lacking = values.isna().to_numpy() if may_lack else np.zeros(len(values), dtype=bool)
-    plain = numbers.to_numpy(dtype=np.float64, na_value=np.nan)
+    plain = as_floats(values)
     with np.errstate(invalid="ignore"):
         good = (plain >= 0) & (plain == np.floor(plain)) & (plain <= most)
     refuse_unless(values, good | lacking, path, f"a whole number from 0 to {most:,}")

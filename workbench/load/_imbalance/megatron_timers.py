@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -108,8 +109,14 @@ def _rows(lines: Iterator[tuple[int, str]]) -> Iterator[Row]:
         for name_of, statistic, rank, text in _times(line, kind, timer):
             yield {
                 "position": block, "step": iteration, "timer": name_of, "statistic": statistic,
-                "rank": rank, "dur_ns": round(float(text) * _NS_PER_MS), "line": number,
+                "rank": rank, "dur_ns": _nanoseconds(text), "line": number,
             }  # fmt: skip
+
+
+def _nanoseconds(text: str) -> float:
+    time_ns = float(text) * _NS_PER_MS
+    # Infinite ones stay so, for the table to refuse.
+    return round(time_ns) if math.isfinite(time_ns) else time_ns
 
 
 def _times(line: str, kind: str, timer: str) -> list[tuple[str, str, int | None, str]]:

@@ -92,10 +92,7 @@ def iterations(
     frame = _plain_table.read(path)
     # vTrain's files begin with a byte-order mark, which would stick to the first name.
     frame.columns = [str(name).removeprefix("\ufeff").strip() for name in frame.columns]
-    if frame.columns.has_duplicates:
-        twice = sorted(set(frame.columns[frame.columns.duplicated()]))
-        msg = f"{path}: columns {twice} occur twice; rename one of each"
-        raise LoadError(msg)
+    _plain_table.refuse_repeated(frame, path)
     frame = frame.rename(columns={old: new for new, old in {**_NEEDED, **_TIME}.items()})
     if missing := [
         f"{new} (or {old})" for new, old in (_NEEDED | _TIME).items() if new not in frame

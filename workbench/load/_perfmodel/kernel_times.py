@@ -176,6 +176,7 @@ def _chosen(gpus: Sequence[str]) -> list[tuple[str, Path]]:
 
 def _own_gemms(path: Path, *, gpus: Sequence[str], dtypes: Sequence[str] | None) -> pd.DataFrame:
     raw = plain.read(path)
+    plain.refuse_repeated(raw, path)
     # A last row without a line end may have lost digits of its time.
     plain.refuse_cut_row(raw, path, raw.columns)
     table: dict[str, Any] = {}

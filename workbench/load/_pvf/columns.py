@@ -20,6 +20,7 @@ from pandas.arrays import BooleanArray, IntegerArray
 from workbench.errors import LoadError
 from workbench.load._files.archive import Source
 from workbench.load._files.findings import Findings
+from workbench.load._files.tables import MOST_COLUMNS, repeated
 from workbench.load._files.text import repaired, tell_of_damage
 from workbench.load._files.wanted import is_utf16
 from workbench.tables import Column
@@ -289,7 +290,13 @@ def text_table(
         names = header_of(raw[:_LONGEST_CELL_BYTES], separator)
         raw = raw[_end_of_line(raw) :]
     raw = _without_cut_line(raw, separator, findings)
-    if doubled := sorted({name for name in names if list(names).count(name) > 1}):
+    if not names or len(names) > MOST_COLUMNS:
+        msg = (
+            f"{source.label}: the first line has {len(names):,} names of columns; a table has from "
+            f"1 to {MOST_COLUMNS:,}, in its first line"
+        )
+        raise LoadError(msg)
+    if doubled := repeated(names):
         msg = f"{source.label}: columns {doubled} are there twice; rename or drop one of each"
         raise LoadError(msg)
     types = dict.fromkeys(names, pa.string())

@@ -14,6 +14,7 @@ import pyarrow as pa
 from workbench.errors import LoadError
 from workbench.load._files.archive import Source, survey
 from workbench.load._files.findings import Findings, Record, Row
+from workbench.load._files.tables import MOST_COLUMNS
 from workbench.load._files.text import text_lines
 from workbench.load._files.wanted import INJECTIONS
 from workbench.load._pvf.checks import DUE, SDC, UNKNOWN, check_part, counted
@@ -285,10 +286,6 @@ def _faults(values: Row, name: str, source: Source) -> pd.DataFrame:
     return filled(FAULTS, {**columns, "campaign_id": name}, len(rows))
 
 
-# A hostile file could name a new column in every line, each as long as the table.
-_MOST_COLUMNS = 10_000
-
-
 def is_json_lines(source: Source) -> bool:
     """Return whether a file begins with an object of JSON; a row of CSV does not."""
     return source.head().removeprefix(b"\xef\xbb\xbf").lstrip()[:1] == b"{"
@@ -306,8 +303,9 @@ def json_table(source: Source, findings: Findings) -> pa.Table:
             continue
         for name in record:
             columns.setdefault(name, [None] * rows)
-        if len(columns) > _MOST_COLUMNS:
-            msg = f"{source.label}: over {_MOST_COLUMNS:,} names by line {line:,}; is it a table?"
+        # A hostile file could name a new column in every line, each as long as the table.
+        if len(columns) > MOST_COLUMNS:
+            msg = f"{source.label}: over {MOST_COLUMNS:,} names by line {line:,}; is it a table?"
             raise LoadError(msg)
         for name, values in columns.items():
             values.append(record.get(name))

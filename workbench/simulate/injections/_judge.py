@@ -140,19 +140,21 @@ class Golden:
     def __len__(self) -> int:
         return len(self.outputs)
 
-    def outcomes(self, outputs: Any, rows: Any) -> Any:
+    def outcomes(self, outputs: Any, rows: Any, delta: Any = None) -> Any:
         """Judge faulty outputs of the golden rows ``rows``; uint8 codes, one per row.
 
         Tested in this order: not finite (DUE), equal (masked), same decision (benign),
-        else SDC. So a NaN can never be right.
+        else SDC. So a NaN can never be right. ``delta``, the largest change of each row, is
+        computed unless it is given.
         """
-        golden = self.outputs[rows]
-        refuse_if(
-            outputs.shape != golden.shape,
-            f"the output changed its shape under a fault: {tuple(outputs.shape)} instead of "
-            f"{tuple(golden.shape)}; only a shape that does not depend on values can be judged",
-        )
-        delta = _rows((outputs - golden).abs()).amax(1)
+        if delta is None:
+            golden = self.outputs[rows]
+            refuse_if(
+                outputs.shape != golden.shape,
+                f"the output changed its shape under a fault: {tuple(outputs.shape)} instead of "
+                f"{tuple(golden.shape)}; only a shape that does not depend on values can be judged",
+            )
+            delta = _rows((outputs - golden).abs()).amax(1)
         judge = self.judge
         if judge.criterion == "difference":
             # Negated, so that NaN counts as different.
@@ -162,7 +164,9 @@ class Golden:
         codes = torch().where(differs, SDC, BENIGN).to(torch().uint8)
         codes[delta <= judge.mask_tolerance] = MASKED
         # Last, for an infinite output can have the same decision, even an equal value.
-        codes[~_rows(torch().isfinite(outputs)).all(1)] = DUE
+        odd = (~torch().isfinite(delta)).nonzero().flatten()
+        if len(odd):
+            codes[odd[~_rows(torch().isfinite(outputs[odd])).all(1)]] = DUE
         return codes
 
     def beneficial(self, outputs: Any, rows: Any, codes: Any) -> Any:

@@ -240,6 +240,12 @@ def deep(opening, closing, times=200_000):
         (deep(b"(", b"t"), "nested more than 64 deep"),
         (deep(b"(", b"l"), "nested more than 64 deep"),
         (b"\x80\x02}K\x01" + b"q\x00h\x00\x86" * 60 + b"Ns.", "tuples of more than 1,000 values"),
+        # What a run of values got before its place was taken by a light one weighs what it did.
+        (
+            b"\x80\x02(" + b"K\x01" * 900 + b"tq\x00" + b"h\x00h\x00" + b"K\x01q\x000" + b"\x86.",
+            "tuples of more than 1,000 values",
+        ),
+        (b"\x80\x02(h\x00e.", "takes more values than there are"),
         (b"\x80\x02K\x01\x87.", "takes more values than there are"),
         (b"\x80\x02e.", "ends a list that never began"),
         (b"\x80\x02}]K\x01s.", "damaged or cut off"),
@@ -273,6 +279,26 @@ plain = st.recursive(
 @given(value=plain, protocol=st.integers(0, 5))
 def test_plain_values_come_back_as_they_were(value, protocol):
     assert repr(plain_values(pickle.dumps(value, protocol=protocol))) == repr(value)
+
+
+@given(
+    value=st.recursive(
+        st.integers(-(1 << 40), 1 << 40) | st.floats(allow_nan=False) | st.none(),
+        lambda inner: st.lists(inner, max_size=5).map(tuple), max_leaves=40,
+    ),
+    copies=st.integers(1, 40), protocol=st.integers(0, 5),
+)  # fmt: skip
+def test_tuples_are_weighed_by_all_that_they_hold(value, copies, protocol):
+    def weight(value):
+        return 1 + sum(map(weight, value)) if isinstance(value, tuple) and value else 1
+
+    held = [((value,) * copies, {"key": value})]
+    raw = pickle.dumps(held, protocol=protocol)
+    if weight(held[0]) <= 1000:
+        assert plain_values(raw) == held
+    elif weight(held[0][0]) > 1000:
+        with pytest.raises(PickleError, match="tuples of more than"):
+            plain_values(raw)
 
 
 @given(raw=st.binary(max_size=200))

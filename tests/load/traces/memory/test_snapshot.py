@@ -6,6 +6,7 @@ import io
 import os
 import pickle
 import re
+import time
 from contextlib import redirect_stdout
 
 import numpy as np
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 
 from workbench import load, simulate
 from workbench.errors import LoadError
+from workbench.load._traces.memory import stacks
 from workbench.load.kinds import kinds_of
 from workbench.simulate import Frame, MemoryAllocator
 from workbench.tables import MEMORY, MEMORY_BLOCKS
@@ -258,6 +260,57 @@ def test_any_plain_content_gives_tables_or_our_error(tmp_path_factory, inner):
     except LoadError as error:
         said = str(error)
     assert not re.search("KeyError|TypeError|AttributeError", said)
+
+
+def many_actions(count):
+    """Give a snapshot of actions that share their frames, as torch writes it: lists are not."""
+    frames = [{"filename": f"/torch/nn/modules/m{n}.py", "line": n, "name": "f"} for n in range(40)]
+    block = {"address": 1, "size": 512, "state": "inactive"}
+    segment = {"device": 0, "address": 1, "total_size": 512, "segment_type": "large",
+               "segment_pool_id": (0, 0), "blocks": [block]}  # fmt: skip
+    acts = [
+        {"action": ("alloc", "free_requested", "free_completed")[n % 3], "addr": 512 * (n // 3),
+         "size": 512, "stream": 0, "time_us": 1_700_000_000_000_000 + n, "frames": [*frames]}
+        for n in range(count)
+    ]  # fmt: skip
+    return {"segments": [segment], "device_traces": [acts], "external_annotations": []}
+
+
+def test_a_snapshot_costs_at_most_ten_times_what_its_pickle_costs(tmp_path):
+    path = written(tmp_path, many_actions(24_000))
+
+    def cpu_s(action):
+        began = time.process_time()
+        action()
+        return time.process_time() - began
+
+    loaded, plain = [], []
+    for _ in range(4):
+        loaded.append(cpu_s(lambda: load.memory(path, rank=0)))
+        plain.append(cpu_s(lambda: pickle.loads(path.read_bytes())))  # noqa: S301 - written above
+    assert min(loaded) < 10 * min(plain)
+
+
+FRAMES = st.sampled_from(
+    ["f (a.py:1)", "forward (torch/nn/modules/x.py:3)", "backward (y.py:9)", "step (torch/optim/a.py:1)",
+     "PyEval_Frame", "ncclAllReduce", "main", "_start", "torch::autograd::Engine::run"]
+)  # fmt: skip
+
+
+@given(st.lists(FRAMES, max_size=14))
+def test_a_stack_reads_as_its_frames_read_one_by_one(frames):
+    """The definition, without anything kept between stacks."""
+    shown = [frame for frame in frames if not stacks._NOISE.search(frame)] or frames
+    shown = [frame for frame in shown if ".py:" in frame] or shown
+    phase = None
+    for frame in reversed(frames):
+        phase = next((name for name, words in stacks._PHASES if words.search(frame)), phase)
+    if phase == "forward" and any(stacks._BACKWARD.search(frame) for frame in frames):
+        phase = "recompute"
+    expected = (" < ".join(shown[:8]) or None, phase)
+    assert stacks.stack_of(frames) == expected
+    of_snapshot, lists = stacks.StackTexts(), [[{"name": frame} for frame in frames]] * 2
+    assert [of_snapshot.of(frames) for frames in lists] == [expected] * 2
 
 
 def test_no_module_of_torch_is_needed():

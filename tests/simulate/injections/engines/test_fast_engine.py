@@ -429,3 +429,34 @@ def test_a_parameter_the_model_does_not_have_is_named(odd):
     fast = FastEngine(model, inputs, measure(model, inputs, None))
     with pytest.raises(InjectionError, match=r"no parameter 'nowhere\.weight'"):
         fast.exhausted("nowhere.weight", [30])
+
+
+@pytest.mark.parametrize("is_short", [True, False])
+@pytest.mark.parametrize("seed", range(3))
+def test_the_whole_model_and_a_part_of_it_give_the_same_counts(torch_here, is_short, seed):
+    """Which is faster decides how a fault is run, never what comes of it."""
+    nn = torch_here.nn
+    torch_here.manual_seed(seed)
+    layers = [
+        nn.Linear(6, 8),
+        nn.GELU(),
+        nn.LayerNorm(8),
+        nn.Linear(8, 8),
+        nn.GELU(),
+        nn.LayerNorm(8),
+    ]
+    model = nn.Sequential(*layers, nn.Linear(8, 4)).eval()
+    inputs = (torch_here.randn(20, 6),)
+    golden = measure(model, inputs, None)
+    work = changes(model, uniform_faults(model, 300, seed=seed, bits=HEAVY))
+    fast = FastEngine(model, inputs, golden)
+    fast._runs._is_short = is_short
+    counts, plain = fast.counts(work), FlipAndRun(model, inputs, golden).counts(work)
+    assert (counts.sdc == plain.sdc).all()
+    assert (counts.due == plain.due).all()
+    assert counts.due.sum() + counts.sdc.sum() > 0
+    # What was run, rather than computed, is exact in every count.
+    was_run = ~np.isnan(counts.max_abs_delta)
+    assert was_run.any()
+    assert (counts.masked == plain.masked)[was_run].all()
+    assert (counts.max_abs_delta == plain.max_abs_delta)[was_run].all()

@@ -60,11 +60,14 @@ class IterationModel:
         What speaks against every prediction of this model; empty if nothing does.
     coverage_share
         Share of new rows that the intervals are made to hold.
+    release
+        Release of the software that is predicted; empty if none was named.
     """
 
     constants: Constants
     doubt: str = ""
     coverage_share: float = 0.9
+    release: str = ""
     _trees: Any = field(default=None, repr=False)
     _hull: Hull | None = field(default=None, repr=False)
     _half_width: float = math.nan  # of the interval, as a logarithm
@@ -97,6 +100,10 @@ class IterationModel:
         analytic = np.sum(list(components.values()), axis=0)
         outside = self._outside(configurations)
         learned = np.exp(self._trees.predict(features(c))) if self._trees is not None else 1.0
+        if self.release:
+            factors = _factors(self.constants, self.release)
+            classes_of = zip(c.is_routed.tolist(), c.is_narrow.tolist(), strict=True)
+            learned = learned * np.array([factors.get(kind, 1.0) for kind in classes_of])
         predicted = analytic * learned
         model, hardware = flops(c, causal=False)
         budget = c.n * c.peak * predicted / 1e9
@@ -123,14 +130,14 @@ class IterationModel:
     def _printed_error(self, is_routed: bool, is_narrow: bool) -> float:
         if math.isfinite(self._half_width):
             return math.expm1(self._half_width)
-        errors = _public_errors(Constants(), is_routed=is_routed, is_narrow=is_narrow)
-        return float(np.quantile(errors, 0.9)) if len(errors) else 0.0
+        _, errors = _unseen(Constants(), (is_routed, is_narrow), self.release)
+        return float(errors.quantile(0.9)) if len(errors) else 0.0
 
     def _error_class(self, is_routed: bool, is_narrow: bool, was_used: bool) -> str:
         if math.isfinite(self._half_width):
             width = math.expm1(self._half_width)
             return f"fitted: {self.coverage_share:.0%} of the rows held out were within {width:.0%}"
-        public = error_class(Constants(), is_routed=is_routed, is_narrow=is_narrow)
+        public = error_class(Constants(), (is_routed, is_narrow), self.release)
         public += "" if was_used else "; none of them ran on this kind of GPU"
         return public if self._hull is None else f"{self.doubt}; before that: {public}"
 
@@ -230,8 +237,8 @@ def iteration_model(
     logarithm of the time, each drawn weakly towards what is assumed without data, no share
     beyond 1. Sharding and selective recomputation follow the same constants. Attention and the
     output layer run at the 16-bit peak of the GPU type. ``error_class`` tells how far off such
-    predictions were on the public jobs of ``published/iteration_megatron_bridge.csv``; the two
-    constants of experts were chosen with some of these rows in sight.
+    predictions were on the public jobs of ``published/iteration_megatron_bridge.csv``, of mixtures
+    of experts without the models that were in sight when their constants were chosen.
 
     The interval is split-conformal: a fifth of the rows, always the same, is predicted by a
     model of the others; their errors' quantile is its half-width. It holds for rows like the
@@ -265,16 +272,32 @@ def iteration_model(
     )
 
 
-def assumed_model() -> IterationModel:
+def assumed_model(*, release: str | None = None) -> IterationModel:
     """Return the closed form with constants that are assumed, not fitted.
+
+    Parameters
+    ----------
+    release
+        Release of the NeMo container whose software will run, e.g. ``"26.08"``: times are
+        multiplied by a factor for it, fitted on half of its public jobs; ``error_class`` tells how
+        far off the other half was. Without one, times are those of software up to 26.04.
 
     Returns
     -------
     IterationModel
         Predicts without any measurement, without intervals, and says so in ``doubt``; a
         point to calibrate from where nothing alike was measured.
+
+    Raises
+    ------
+    PerformanceModelError
+        If no public job tells of ``release``.
     """
-    return IterationModel(Constants(), doubt="constants assumed, not fitted")
+    releases = sorted(set(_release_of(public_iterations())))
+    if release is not None and release not in releases:
+        msg = f"release={release!r}: no public job ran it; there are {releases}"
+        raise PerformanceModelError(msg)
+    return IterationModel(Constants(), "constants assumed, not fitted", release=release or "")
 
 
 def calibrated_to(
@@ -534,31 +557,71 @@ def public_iterations() -> pd.DataFrame:
     return ITERATIONS.of(table)
 
 
-@cache
-def error_class(constants: Constants, *, is_routed: bool, is_narrow: bool = False) -> str:
-    """Describe how far off a closed form was on the public rows of a class of models."""
-    errors = _public_errors(constants, is_routed=is_routed, is_narrow=is_narrow)
-    kind = "mixtures of experts" if is_routed else "dense models"
-    # Only a part of the products of such jobs is that narrow, which part is not printed.
-    kind += " in 4 bits" if is_narrow else ""
-    if not len(errors):
-        return f"{kind}: no public job tells how far off"
-    middle, most = np.quantile(errors, [0.5, 0.9])
-    return (
-        f"{kind}, constants not fitted: {len(errors)} public jobs were off by {middle:.0%} in the "
-        f"median, nine of ten by at most {most:.0%}"
-    )
+# Models whose rows were in sight when the constants of experts were chosen.
+_IN_SIGHT = ("Qwen 3 30B-A3B", "GPT OSS 120B")
+_Class = tuple[bool, bool]  # with routed experts, in 4 bits
+
+
+def _release_of(jobs: pd.DataFrame) -> pd.Series:
+    return jobs["source"].str.extract(r"NeMo ([\d.]+) container", expand=False)
 
 
 @cache
-def _public_errors(
-    constants: Constants, *, is_routed: bool, is_narrow: bool
-) -> npt.NDArray[np.float64]:
+def _public_ratios(constants: Constants) -> dict[_Class, pd.DataFrame]:
+    """Return measured by predicted time of the public jobs, and their release, by class."""
     rows = public_iterations()
     c = columns(rows)
-    rows = rows[(c.is_routed == is_routed) & (c.is_narrow == is_narrow)]
-    if rows.empty:
-        return np.array([])
-    seconds = np.sum(list(parts(columns(rows), constants).values()), axis=0)
-    errors: npt.NDArray[np.float64] = np.abs(seconds / (rows["dur_ns"].to_numpy() / 1e9) - 1)
-    return errors
+    seconds = np.sum(list(parts(c, constants).values()), axis=0)
+    told = pd.DataFrame({"model": rows["model"], "release": _release_of(rows),
+                         "ratio": rows["dur_ns"].to_numpy() / 1e9 / seconds})  # fmt: skip
+    return dict(iter(told.groupby([c.is_routed, c.is_narrow])))
+
+
+def _halves(jobs: pd.DataFrame, release: str) -> tuple[pd.Series, pd.Series]:
+    """Divide the jobs of a release: every second row had no part in its factor."""
+    ratios = jobs.loc[jobs["release"] == release, "ratio"]
+    return ratios.iloc[::2], ratios.iloc[1::2]
+
+
+def _factors(constants: Constants, release: str) -> dict[_Class, float]:
+    halves = {kind: _halves(jobs, release) for kind, jobs in _public_ratios(constants).items()}
+    # One row of the other half could say anything.
+    return {kind: float(half.median()) for kind, (half, rest) in halves.items() if len(rest) > 1}
+
+
+def _unseen(constants: Constants, kind: _Class, release: str) -> tuple[str, pd.Series]:
+    """Return which public jobs had no part in a prediction, and how far each was off."""
+    jobs = _public_ratios(constants).get(kind)
+    if jobs is None:
+        return "no public job tells how far off", pd.Series(dtype="float64")
+    factor = _factors(constants, release).get(kind)
+    if factor is not None:
+        fitted, rest = _halves(jobs, release)
+        words = f"NeMo {release}, factor {factor:.2f} fitted on {len(fitted)} of its public jobs: "
+        return f"{words}{len(rest)} others", (factor / rest - 1).abs()
+    ratios = jobs.loc[~(jobs["model"].isin(_IN_SIGHT) & kind[0]), "ratio"]
+    words = f"no public job of NeMo {release}, " if release else ""
+    return f"{words}constants not fitted: {len(ratios)} public jobs", (1 / ratios - 1).abs()
+
+
+@cache
+def error_class(constants: Constants, kind: _Class, release: str = "") -> str:
+    """Describe how far off a closed form was on public rows of a class that had no part in it."""
+    is_routed, is_narrow = kind
+    told = "mixtures of experts" if is_routed else "dense models"
+    # Only a part of the products of such jobs is that narrow, which part is not printed.
+    told += " in 4 bits" if is_narrow else ""
+    words, errors = _unseen(constants, kind, release)
+    told += f"{', ' if len(errors) else ': '}{words}"
+    if not len(errors):
+        return told
+    middle, most = errors.quantile([0.5, 0.9])
+    told += f" were off by {middle:.0%} in the median, nine of ten by at most {most:.0%}"
+    newest = _public_ratios(constants)[kind]["release"].max()
+    moved = 1.0 if release else _factors(constants, newest).get(kind, 1.0)
+    if moved < 1 - _MOVED_SHARE:
+        told += f"; NeMo {newest} took {moved:.2f} of the time: assumed_model(release={newest!r})"
+    return told
+
+
+_MOVED_SHARE = 0.1

@@ -21,7 +21,7 @@ from workbench.load._traces.memory.stacks import StackTexts
 from workbench.tables import SAYS_SYNTHETIC
 
 # A million actions are about this much; more do not fit a page of the viewer either.
-_LARGEST_BYTES, _MOST_OPCODES = 1 << 30, 100_000_000
+_LARGEST_BYTES, _MOST_OPCODES = 1 << 30, 250_000_000
 _STARTS = (b"\x80", b"(", b"}", b"]")
 _NAMES = (
     *(b"segments", b"device_traces", b"total_size", b"allocated_size", b"active_size", b"blocks"),
@@ -134,11 +134,13 @@ class _Snapshot:
 
     def _device(self, number: int, entries: object, blocks: pd.DataFrame) -> pd.DataFrame:
         rows = [*self._acts(entries if isinstance(entries, list) else [])]
-        acts = pd.DataFrame(rows, columns=_ACT_COLUMNS)
-        for at, name in enumerate(_ACT_COLUMNS):
-            if name in _NULLABLE:
-                # From the rows: beside missing ones pandas would keep large numbers as floats.
-                acts[name] = pd.array([row[at] for row in rows], dtype="Int64")
+        columns = [*zip(*rows, strict=True)] or [()] * len(_ACT_COLUMNS)
+        # Texts stay Python's, which many rows share, until the table is whole; and beside missing
+        # numbers pandas would keep large ones as floats.
+        acts = pd.DataFrame({
+            name: pd.Series(values, dtype="Int64" if name in _NULLABLE else object)
+            for name, values in zip(_ACT_COLUMNS, columns, strict=True)
+        })  # fmt: skip
         acts["size_bytes"] = acts["size_bytes"].astype("int64")
         own = blocks[blocks["device"] == number]
         in_use = own[own["state"].isin(_IN_USE)].assign(size_bytes=own["requested_bytes"])

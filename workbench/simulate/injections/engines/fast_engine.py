@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import Any, ClassVar
 
@@ -17,7 +17,6 @@ from workbench.simulate.injections.designs.changes import Changes, Counts
 from workbench.simulate.injections.engines.bounds import dot_shortcut
 from workbench.simulate.injections.engines.flip_and_run import (
     CRASHES,
-    Ended,
     Outcomes,
     Tally,
     ended,
@@ -61,6 +60,7 @@ class FastEngine:
     ) -> None:
         self.model, self.inputs, self.golden = model, tuple(inputs), golden
         self.rerun_count = 0  # experiments run exactly because a decision was too close
+        self._rows_per_chunk = rows_per_chunk
         self._places: dict[str, UnitSites | TableSites | None] = {}
         with in_evaluation(self.model):
             traced = program(model, self.inputs, golden.outputs)
@@ -116,9 +116,10 @@ class FastEngine:
                     outcomes.take(single, tally)
                     exact[single] = tally.unsure.numpy()
                     self.rerun_count += int(tally.unsure.sum())
-            for experiment in np.flatnonzero(exact):
-                span = slice(int(bounds[experiment]), int(bounds[experiment + 1]))
-                outcomes.put(int(experiment), self._run(changes, span))
+            for group in self._groups(np.flatnonzero(exact)):
+                runs = [self._run(changes, slice(*bounds[n : n + 2].tolist())) for n in group]
+                for experiment, run_ended in zip(group, ended(self.golden, runs), strict=True):
+                    outcomes.put(experiment, run_ended)
         return outcomes.counts()
 
     def _tallied(self, param: str, elems: Any, after: Any) -> Tally:
@@ -143,7 +144,7 @@ class FastEngine:
         sources = work.program.sources(tensor)
         layer, _, kind = param.rpartition(".")
         nodes = [node for node in sources if node.op == "call_module"]
-        if len(sources) != 1 or not nodes or self._runs.way(param) != "graph":
+        if len(sources) != 1 or not nodes:
             return None
         (node,) = nodes
         module = work.program.modules[node.target]
@@ -153,34 +154,44 @@ class FastEngine:
         for sibling in ("weight", "bias"):
             twin = f"{layer}.{sibling}"
             if sibling != kind and isinstance(self._places.get(twin), UnitSites):
-                return self._places[twin]
+                return self._places[twin] if self._runs.way(param) == "graph" else None
         if node not in work.program.needed or not self._runs.tensor(param).is_contiguous():
             return None
-        return unit_sites(work, node) or table_sites(work, node)
+        sites = unit_sites(work, node) or table_sites(work, node)
+        return sites if self._runs.way(param) == "graph" else None
 
-    def _run(self, changes: Changes, entries: slice) -> Ended:
-        hit = np.unique(changes.target[entries])
-        names = [changes.targets[number] for number in hit]
-        for name in names:
-            self._runs.way(name)
+    def _groups(self, experiments: Any) -> Iterator[list[int]]:
+        """Yield experiments that are judged together: as many as a batch has rows."""
+        size = max(1, self._rows_per_chunk // max(1, len(self.golden)))
+        for first in range(0, len(experiments), size):
+            yield experiments[first : first + size].tolist()
+
+    def _run(self, changes: Changes, entries: slice) -> Any:
+        targets = changes.target[entries]
+        if len(targets) == 1:
+            (name,) = names = [changes.targets[targets[0]]]
+            self._runs.prepare(names)
+            with changed(self._runs.tensor(name), changes.elem[entries], changes.after[entries]):
+                return self._outputs(names)
+        numbers = np.unique(targets)
+        names = [changes.targets[number] for number in numbers]
+        self._runs.prepare(names)
         with ExitStack() as stack:
-            for name in names:
-                is_own = changes.target[entries] == changes.targets.index(name)
-                own = np.flatnonzero(is_own) + entries.start
-                elems = torch().from_numpy(changes.elem[own].astype(np.int64))
-                values = changes.after[torch().from_numpy(own)]
-                stack.enter_context(changed(self._runs.tensor(name), elems, values))
-            return self._judged(lambda: self._runs.outputs(names))
+            for number, name in zip(numbers, names, strict=True):
+                own = np.flatnonzero(targets == number) + entries.start
+                tensor = self._runs.tensor(name)
+                stack.enter_context(changed(tensor, changes.elem[own], changes.after[own]))
+            return self._outputs(names)
 
-    def _judged(self, run: Callable[[], Any]) -> Ended:
-        """Count the outcomes of one run; a crash is a detected error of all inputs."""
+    def _outputs(self, names: list[str]) -> Any:
+        """Return the outputs of one run; None after a crash, a detected error of all inputs."""
         try:
-            outputs = run()
+            # A copy: the next run may write into the same memory.
+            return self._runs.outputs(names).clone()
         except (torch().OutOfMemoryError, InjectionError):
             raise  # both are kinds of CRASHES, but not the fault's doing
         except CRASHES:
-            return Ended(0, 0, len(self.golden), 0, np.nan)
-        return ended(self.golden, outputs)
+            return None
 
     def exhausted(self, param: str, bits: list[int]) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
         """Inject every one of some bits of a parameter; give SDC and DUE [elements x bits]."""
@@ -208,10 +219,13 @@ class FastEngine:
         if self._place(param) is not None:
             self.rerun_count += int(tally.unsure.sum())
         tensor = self._runs.tensor(param)
-        self._runs.way(param)
-        for site in np.flatnonzero(tally.unsure.numpy()):
-            entry = slice(int(site), int(site) + 1)
-            with changed(tensor, elems[entry], after[entry]):
-                ended_run = self._judged(lambda: self._runs.outputs([param]))
-            sdc[site], due[site] = ended_run.sdc, ended_run.due
+        self._runs.prepare([param])
+        for group in self._groups(np.flatnonzero(tally.unsure.numpy())):
+            runs = []
+            for site in group:
+                entry = slice(site, site + 1)
+                with changed(tensor, elems[entry], after[entry]):
+                    runs.append(self._outputs([param]))
+            ends = ended(self.golden, runs)
+            sdc[group], due[group] = [end.sdc for end in ends], [end.due for end in ends]
         return sdc, due

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import reduce
 from typing import Any
@@ -13,6 +14,9 @@ import numpy as np
 from workbench.errors import InjectionError
 from workbench.simulate.injections._model import torch
 from workbench.simulate.injections.designs.bits import as_integers
+
+# Taking apart a model that runs in less costs more than it saves.
+_SHORT_S = 1e-3
 
 
 class Reexecution:
@@ -30,6 +34,11 @@ class Reexecution:
             **dict(model.named_parameters(remove_duplicate=False)),
         }
         self._ways: dict[str, str] = {}
+        # Where the whole model runs as fast as a part of it; the bits are equal.
+        self._slower: set[str] = set()
+        began = time.process_time()
+        model(*inputs)
+        self._is_short = time.process_time() - began < _SHORT_S
         self._sources: dict[str, set[Any]] = {}
         self._calls: CallReplay | None = None
         self._calls_are_known = False
@@ -46,6 +55,12 @@ class Reexecution:
         if target not in self._ways:
             self._ways[target] = self._proven(target)
         return self._ways[target]
+
+    def prepare(self, targets: Sequence[str]) -> None:
+        """Find the way of some parameters, if a way is worth its proof."""
+        if not self._is_short:
+            for target in targets:
+                self.way(target)
 
     def tensor(self, target: str) -> Any:
         """Return a parameter by its name."""
@@ -77,7 +92,13 @@ class Reexecution:
         try:
             # Noise in every element: a way that misses one use of the tensor gives other outputs.
             tensor.copy_(golden + noise * (golden.abs().mean() + 1e-3))
-            return same(way((target,)), self.model(*self.inputs))
+            began = time.process_time()
+            outputs = way((target,))
+            middle = time.process_time()
+            whole = self.model(*self.inputs)
+            is_slower = middle - began > time.process_time() - middle
+            (self._slower.add if is_slower else self._slower.discard)(target)
+            return same(outputs, whole)
         except UNTRACEABLE:
             return False
         finally:
@@ -104,6 +125,8 @@ class Reexecution:
 
     def outputs(self, targets: Sequence[str]) -> Any:
         """Return the outputs with the parameters as they now are; ``targets`` were changed."""
+        if self._is_short or not self._slower.isdisjoint(targets):
+            return self.model(*self.inputs)
         ways = {self._ways[target] for target in targets}
         if ways <= {"graph"}:
             return self._by_graph(targets)
@@ -117,9 +140,13 @@ class Reexecution:
 def changed(tensor: Any, elems: Any, values: Any) -> Iterator[None]:
     """Change elements of a parameter in place, and give them back whatever happens."""
     own = tensor.detach()
-    # Not through a flat view: of weights that are not contiguous it would be a copy.
-    axes = np.unravel_index(np.asarray(elems), tuple(own.shape)) if own.ndim else ()
-    positions = tuple(torch().from_numpy(np.asarray(axis)).to(own.device) for axis in axes)
+    positions: Any
+    # A flat view of weights that are not contiguous would be a copy.
+    if own.is_contiguous() and len(elems) == 1:
+        own, positions = own.view(-1), int(elems[0])
+    else:
+        axes = np.unravel_index(np.asarray(elems), tuple(own.shape)) if own.ndim else ()
+        positions = tuple(torch().from_numpy(np.asarray(axis)).to(own.device) for axis in axes)
     before = own[positions].clone()
     try:
         own[positions] = values.to(own).reshape(before.shape)
