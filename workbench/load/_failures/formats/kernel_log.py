@@ -30,6 +30,7 @@ from workbench.load._failures.kernel_messages import (
 )
 from workbench.load._files.archive import Source
 from workbench.load._files.findings import Findings, Row
+from workbench.load._files.text import fold_of
 from workbench.load._files.time import Given, LogPart
 from workbench.load._files.xid_codes import pci_address, sxid_meaning, xid_meaning
 from workbench.tables import SAYS_SYNTHETIC
@@ -46,7 +47,6 @@ _NEEDLES = (
     b"Linux version ",
     b"-- Boot ",
     b"-- Reboot --",
-    b"78,86,82,77",  # NVRM, where journalctl -o json writes bytes as numbers
 )
 _LOOKED_AT_LINES = 60
 _GPU_LINE = re.compile(
@@ -76,6 +76,8 @@ _BOOTED = re.compile(r"(?:^|\] )Linux version \d")
 def looks_like(head: bytes, label: str) -> bool:  # noqa: ARG001 - one signature for all formats
     lines = [line for line in head.split(b"\n") if line.strip()][:_LOOKED_AT_LINES]
     lines = [_COLOURS.sub(b"", line) for line in lines]
+    if fold := fold_of(head):
+        lines = [line for line in lines if not fold.is_rest(line.decode(errors="replace"))]
     if len(lines) > 1 and not head.endswith(b"\n"):
         lines.pop()  # may be cut
     stamped = sum(has_stamp(line.decode(errors="replace")) for line in lines)
@@ -168,7 +170,7 @@ def _xid(code: str, device: str) -> Row:
 
 def _amd(text: str) -> Row:
     device = _DEVICE.search(text)
-    row: Row = {"kind": "amdgpu", "severity": "fatal"}
+    row: Row = {"kind": "amdgpu", "severity": "fatal", "action": "reset the GPU"}
     row["device"] = pci_address(device[0]) if device else None
     errors = _AMD_ERRORS.search(text)
     # amdgpu logs its counters without an error, too: "no new uncorrectable hardware errors".
@@ -180,7 +182,8 @@ def _amd(text: str) -> Row:
         cause = f"GPU did not finish in time (ring {ring['ring']})"
         return row | {"code": "ring timeout", "cause": cause, "category": "gpu"}
     if "GPU reset begin!" in text:
-        return row | {"code": "reset", "cause": "GPU is reset", "category": "follow-on"}
+        row |= {"code": "reset", "cause": "GPU is reset", "category": "follow-on"}
+        return row | {"action": "see the failure before it"}
     return {}
 
 
