@@ -152,12 +152,22 @@ class Hung:
     def __init__(self, recording: FlightRecording) -> None:
         self.suspects = flight_suspects(recording)
         pending = recording.entries[recording.entries["state"] != "completed"]
+        self.held_count = pending["rank"].nunique()
         # The watchdog ends a hang when the first of its operations has waited so long.
         self.timeout_s = (
             float(pending["timeout_ms"].astype("Float64").min() or 0) / 1e3
             if len(pending["timeout_ms"].dropna())
             else 0.0
         )
+
+    def cost(self, rank_count: int) -> dict[str, Any]:
+        """Return what ranks lose until the watchdog ends the hang; nothing without a timeout."""
+        if not self.timeout_s:
+            return {}
+        basis = f"{rank_count} waiting rank{'s' * (rank_count != 1)} of a GPU each, until the "
+        basis += f"watchdog ends the hang after {self.timeout_s:.3g} s"
+        cost = rank_count * self.timeout_s / 3600
+        return {"cost": cost, "cost_unit": "GPU-hours", "cost_basis": basis}
 
     @classmethod
     def of(cls, bundle: Bundle) -> Hung | None:
@@ -377,7 +387,10 @@ def fabric_errors(failing: Failing, *, fewest_failures: float = 3) -> Iterator[F
 def hang(hung: Hung) -> Iterator[Finding]:
     """A collective hangs: which rank the others wait for."""
     rows = hung.suspects[hung.suspects["rank"].notna()]
-    if rows.empty or (rows["verdict"] == "nothing hangs").all():
+    if (hung.suspects["verdict"] == "nothing hangs").all():
+        return
+    if rows.empty:
+        yield _hang_of_nobody(first_of(hung.suspects), hung)
         return
     row = first_of(rows)
     ranks = _ranks(rows["rank"])
@@ -390,16 +403,27 @@ def hang(hung: Hung) -> Iterator[Finding]:
         where=ranks
         + (f"; rank {int(row['rank'])} in " if len(rows) > 1 else ", in ")
         + f"{row['operation']}{number} of {row['description'] or row['group']}",
-        cost=float(row["waiting_count"]) * hung.timeout_s / 3600 if hung.timeout_s else None,
-        cost_unit="GPU-hours" if hung.timeout_s else "",
-        cost_basis=f"{int(row['waiting_count'])} waiting ranks of a GPU each, until the watchdog "
-        f"ends the hang after {hung.timeout_s:.3g} s"
-        if hung.timeout_s
-        else "",
+        **hung.cost(waiting),
         confidence=str(row["confidence"]) if pd.notna(row["confidence"]) else "low",  # type: ignore[arg-type]
         doubt="; ".join(_hang_doubts(row, hung)),
         evidence="analyze.flight_suspects, explore.flight_suspects (notebook 03)",
         next_step=f"py-spy dump on rank {int(row['rank'])}; {row['evidence']}",
+    )
+
+
+def _hang_of_nobody(row: pd.Series, hung: Hung) -> Finding:
+    """Tell of a hang whose dumps do not show which rank holds up the others."""
+    held = f"{hung.held_count} rank{'s hang' if hung.held_count != 1 else ' hangs'}"
+    number = f" {row['seq']}" if pd.notna(row["seq"]) else ""
+    place = f" in {row['operation']}{number}" if pd.notna(row["operation"]) else ""
+    return Finding(
+        f"{held}{place}; the dumps do not show which rank is to blame",
+        where=f"group {row['group']}" if pd.notna(row["group"]) else "",
+        **hung.cost(hung.held_count),
+        confidence="low",
+        doubt="; ".join([str(row["evidence"]), *_hang_doubts(row, hung)]),
+        evidence="analyze.flight_positions, explore.flight_suspects (notebook 03)",
+        next_step="py-spy dump on every rank of the group; add the dumps of all its members",
     )
 
 

@@ -137,11 +137,11 @@ def _uncertain(state: State, weak: list[Suspect]) -> tuple[list[Suspect], str]:
     # Where all that hang wait for each other, no rank is more suspicious than another.
     is_mutual = {suspect.reason for suspect in weak} <= {"all entered", "deadlock"}
     if is_mutual and hanging <= {suspect.rank for suspect in weak}:
-        return [_everybody(hanging, weak)], "cannot tell"
+        return [_everybody(state, hanging, weak)], "cannot tell"
     return weak, "cannot tell"
 
 
-def _everybody(hanging: set[int], weak: list[Suspect]) -> Suspect:
+def _everybody(state: State, hanging: set[int], weak: list[Suspect]) -> Suspect:
     """Return a suspect that stands for every hanging rank, without naming each."""
     first = weak[0]
     if any(suspect.reason == "deadlock" for suspect in weak):
@@ -159,6 +159,8 @@ def _everybody(hanging: set[int], weak: list[Suspect]) -> Suspect:
         f"all {len(hanging):,} ranks that hang are in {where}, and none is through: one of "
         "their GPUs, or the network, and the dumps do not show which"
     )
+    if first.group is not None and first.group in state.unlisted:
+        why = f"the dumps do not list the members of group {first.group}: one may never have called it"
     return first._replace(rank=None, confidence="none", evidence=why)
 
 

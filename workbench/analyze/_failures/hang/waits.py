@@ -209,6 +209,8 @@ class State:
             group: None if pd.isna(text) else str(text)
             for group, text in zip(names, recording.groups["description"], strict=True)
         }
+        # Members of these are the ranks that used them; one that never did is not among them.
+        self.unlisted = set(names[~recording.groups["is_recorded"]])
         self.ops = list(_ops(recording.entries))
         self.pending: dict[int, list[Op]] = defaultdict(list)
         self.calls: dict[Place, dict[int, list[Op]]] = defaultdict(lambda: defaultdict(list))

@@ -60,6 +60,9 @@ def parse(content: Record, label: str) -> Dump:
     groups = _groups(content.get("pg_config"), findings)
     findings.add("noted", SAYS_SYNTHETIC, int(content.get("synthetic") is True))
     unknown = sorted(_shown(key)[:40] for key in content if key not in _KNOWN_KEYS)
+    status = _status(content.get("pg_status"), findings)
+    entries = _entries(content.get("entries"), groups, findings)
+    _end_unwatched(entries, status, findings)
     if unknown:
         findings.add("skipped by design", f"further parts of the dump: {', '.join(unknown[:8])}")
     return Dump(
@@ -67,8 +70,8 @@ def parse(content: Record, label: str) -> Dump:
         version=_text(content.get("version")),
         nccl_version=_text(content.get("nccl_version", content.get("comm_lib_version"))),
         groups=groups,
-        status=_status(content.get("pg_status"), findings),
-        entries=_entries(content.get("entries"), groups, findings),
+        status=status,
+        entries=entries,
         findings=findings,
     )
 
@@ -159,7 +162,7 @@ def _entry(
 ) -> Row:
     group, description = _group_of(entry)
     # Names begin with the backend: nccl:_all_gather_base.
-    operation = entry["profiling_name"].split(":", 1)[-1][:_TEXT_LIMIT]
+    backend, _, operation = entry["profiling_name"][:_TEXT_LIMIT].rpartition(":")
     peers = _PEERS.match(operation)
     is_p2p = peers is not None or entry.get("is_p2p") is True
     record = _natural(entry.get("record_id"))
@@ -168,7 +171,7 @@ def _entry(
         findings.add("suspicious", "operations in an unknown state", where=f"operation {position}")
         state = "unknown"
     row = {
-        "group": group, "description": description, "local_group": _text(entry.get("pg_id")),
+        "backend": backend, "group": group, "description": description, "local_group": _text(entry.get("pg_id")),
         "record": position if record is None else record, "state": state,
         "seq": _natural(entry.get("collective_seq_id", entry.get("seq_id"))),
         "p2p_seq": _natural(entry.get("p2p_seq_id")), "op": _natural(entry.get("op_id")),
@@ -238,6 +241,34 @@ def _close_batches(rows: list[Row], findings: Findings) -> None:
             findings.add("assumed", remark)
             for row in batch:
                 row["state"] = "completed"
+
+
+def _end_unwatched(
+    rows: list[Row], status: Mapping[str, Mapping[str, int | None]], findings: Findings
+) -> None:
+    """Complete the operations of backends that leave every state at "scheduled", as gloo does.
+
+    What such a backend retired is finished; where it retires nothing, the last completed
+    collective of the status decides. NCCL's states are watched, and a GPU that failed leaves
+    one behind although its operation was retired.
+    """
+    by_backend: dict[str, list[Row]] = {}
+    for row in rows:
+        by_backend.setdefault(row["backend"], []).append(row)
+    for backend, own in by_backend.items():
+        if backend.startswith("nccl") or any(
+            row["state"] not in ("scheduled", "unknown") or row["completed_ns"] for row in own
+        ):
+            continue
+        retires = any(row["retired"] for row in own)
+        for row in own:
+            last = status.get(row["local_group"] or "", {}).get("last_completed")
+            is_counted = row["kind"] == "collective" and (row["seq"] or 0) <= (last or 0)
+            if row["retired"] if retires else row["seq"] is not None and is_counted:
+                row["state"] = "completed"
+                remark = f"operations of {backend or 'a backend without a name'}, which leaves "
+                remark += "their states as scheduled: completed, as they are no longer watched"
+                findings.add("assumed", remark)
 
 
 def _sizes(value: object) -> tuple[str, int | None]:

@@ -314,6 +314,9 @@ def _base(label: str) -> str:
 
 # Put the dumps of all ranks into tables, and find out which group is which.
 
+# How c10d describes the group of all ranks.
+_DEFAULT_GROUP = "default_pg"
+
 NameOf = Callable[[int, str | None], str | None]
 
 
@@ -341,8 +344,14 @@ def groups_of(ranks: Sequence[Owned]) -> tuple[pd.DataFrame, NameOf]:
     keys: dict[tuple[str, tuple[int, ...]], str | None] = {}
     group_of: dict[tuple[int, str], tuple[str, tuple[int, ...]]] = {}
     users: dict[str, dict[int, str | None]] = {}
+    have = {owned.rank for owned in ranks}
+    everybody = set(have)
     for owned in ranks:
         for name, (description, in_group) in owned.dump.groups.items():
+            if not name:
+                # gloo lists its last group without a name; whoever is in it is in the default one.
+                everybody.update(in_group)
+                continue
             group_of[owned.rank, name] = (name, in_group)
             keys[name, in_group] = keys.get((name, in_group)) or description
         # Groups that the dump does not list: their members are the ranks that use them.
@@ -351,19 +360,19 @@ def groups_of(ranks: Sequence[Owned]) -> tuple[pd.DataFrame, NameOf]:
                 users.setdefault(row["group"], {})[owned.rank] = row["description"]
     recorded = set(keys)
     for name, described in users.items():
-        key = (name, tuple(sorted(described)))
+        is_default = _DEFAULT_GROUP in described.values()
+        key = (name, tuple(sorted(everybody if is_default else described)))
         keys.setdefault(key, next(filter(None, described.values()), None))
-        group_of |= {(rank, name): key for rank in described}
+        group_of |= {(rank, name): key for rank in key[1]}
     # Two groups can have one name, if their members differ.
     shared = pd.Series([name for name, _ in keys]).value_counts()
     names = {
         key: key[0] if shared[key[0]] == 1 else f"{key[0]} ({_listed(key[1])})" for key in keys
     }
-    have = {owned.rank for owned in ranks}
     rows = [
         {"group": names[key], "description": description, "members": ",".join(map(str, key[1])),
          "group_size": len(key[1]), "dumped_count": sum(rank in have for rank in key[1]),
-         "is_recorded": key in recorded}
+         "is_recorded": key in recorded or description == _DEFAULT_GROUP}
         for key, description in keys.items()
     ]  # fmt: skip
 
