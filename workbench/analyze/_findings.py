@@ -81,8 +81,8 @@ def findings(
     Returns
     -------
     workbench.tables.Findings
-        ``findings`` (:data:`workbench.tables.FINDINGS`), the largest share of GPU time first,
-        those without a share last; and ``rules`` (:data:`workbench.tables.FINDING_RULES`), how
+        ``findings`` (:data:`workbench.tables.FINDINGS`): the failure with which the log ends,
+        then the largest share of GPU time first, those without a share last; and ``rules`` (:data:`workbench.tables.FINDING_RULES`), how
         each rule answered. Costs may overlap, so they need not add up. ``tables`` has what rules
         computed on the way; of traces loaded rank by rank also ``traces.ranks`` and
         ``traces.quality``, which names the ranks that cannot be read and why.
@@ -131,9 +131,13 @@ def findings(
 
 
 def _ranked(table: pd.DataFrame) -> pd.DataFrame:
-    """Put the largest share of time first; what has none by cost, costs of one unit together."""
+    """Put the end of the log first, then the largest share of time.
+
+    What has no share follows by cost, costs of one unit together.
+    """
     units = table["cost_unit"].astype(str)
     keys = {
+        "_is_no_end": table["rule"].ne("last_failure"),
         "_without_cost": table["cost"].isna(),
         "_unit": units.map({unit: number for number, unit in enumerate(units.unique())}),
         "_confidence": table["confidence"].astype(str).map(_CONFIDENCE.index),
@@ -141,8 +145,8 @@ def _ranked(table: pd.DataFrame) -> pd.DataFrame:
     return (
         table.assign(**keys)
         .sort_values(
-            ["time_share", "_without_cost", "_unit", "cost", "_confidence"],
-            ascending=[False, True, True, False, True],
+            ["_is_no_end", "time_share", "_without_cost", "_unit", "cost", "_confidence"],
+            ascending=[True, False, True, True, False, True],
             na_position="last",
             kind="stable",
             ignore_index=True,

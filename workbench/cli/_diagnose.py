@@ -141,7 +141,7 @@ def _print(found: Findings, bundle: Bundle, paths: list[Path], top: int) -> None
     count = len(found.findings)
     asked = int((found.rules["state"] != "no data").sum())
     if not asked:
-        typer.echo("No rule ran: no rule can use these data.")
+        typer.echo("No rule ran: none has enough data to look at.")
     elif not count:
         typer.echo(f"Nothing found by {_counted(asked, 'rule')}.")
     else:
@@ -193,7 +193,7 @@ def _tell_of_quality(quality: pd.DataFrame | None, width: int) -> None:
     """Tell of what could not be read, and of traces that leave rules nothing to work on."""
     if quality is None:
         return
-    for what in _not_read(quality):
+    for what in [*_not_read(quality), *_not_understood(quality)]:
         tell(what)
     for what in [*_limits(quality), *_without_work(quality)]:
         typer.echo(_wrapped("traces", what, width, indent=0))
@@ -239,6 +239,15 @@ def _limits(quality: pd.DataFrame) -> list[str]:
         say(f"{what} ({_named(same['source'].tolist())})")
         for what, same in rows.groupby("what", sort=False)
     ]
+
+
+def _not_understood(quality: pd.DataFrame) -> list[str]:
+    """Return which lines may report a failure that nothing is said of."""
+    rows = quality[(quality["finding"] == "suspicious") & quality["what"].str.contains("no rule")]
+    return [
+        say(f"not understood: {row.count_:,} {row.what} ({row.source}, {row.where})")
+        for row in rows.rename(columns={"count": "count_"}).itertuples()
+    ][:_MOST_NOT_READ]
 
 
 def _without_work(quality: pd.DataFrame) -> list[str]:

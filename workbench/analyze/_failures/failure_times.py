@@ -11,14 +11,17 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from workbench._shared.numbers import not_negative, share_between, whole_number
-from workbench.analyze._failures.failure_rows import doubtful_counts, poisson_interval, reporters
+from workbench.analyze._failures.failure_rows import (
+    LEFT_OUT,
+    counted,
+    doubtful_counts,
+    poisson_interval,
+    reporters,
+)
 from workbench.errors import WorkbenchError
 from workbench.tables import FAILURE_TIMES, FAILURES, MTTF_BY_SIZE, NODE_SPANS, RESTART_PHASES
 
 _MINUTE_NS = 60_000_000_000
-# Incidents that do not stop a job: told by severity, or because another row stands for them.
-_NOT_STOPPING = ("info", "warning")
-_SAID_BEFORE = ("follow-on", "planned")
 
 
 def observed_span(failures: pd.DataFrame, *tables: pd.DataFrame) -> tuple[int, int]:
@@ -135,8 +138,10 @@ def failure_times(  # noqa: PLR0913 - what a log does not say, by name
     # One reason per row: a later one overwrites an earlier, so that the counts add up.
     reasons = pd.Series("", index=table.index)
     if not everything:
-        reasons[table["severity"].isin(_NOT_STOPPING)] = "do not stop a job (severity)"
-        reasons[table["category"].isin(_SAID_BEFORE)] = "planned, or follow another failure"
+        is_left = ~table.index.isin(counted(table, LEFT_OUT)[0].index)
+        reasons[is_left] = "do not stop a job (severity)"
+        is_told = table["category"].isin(LEFT_OUT)
+        reasons[is_left & is_told] = "planned, or follow another failure"
     when = table["start_ns"]
     outside = (when < first) | (when >= last)
     reasons[outside.fillna(value=False).astype(bool)] = "outside the span"

@@ -11,14 +11,21 @@ import pandas as pd
 
 from workbench.analyze._failures.causes import cause_shares, reported_by
 from workbench.analyze._failures.failure_rates import standby_nodes
-from workbench.analyze._failures.failure_rows import NS_PER_H
+from workbench.analyze._failures.failure_rows import LEFT_OUT, NS_PER_H, counted
 from workbench.analyze._failures.hang.suspects import flight_suspects
 from workbench.analyze._failures.job_failures import crash_loops, job_failures
 from workbench.analyze._failures.lemon_nodes import lemon_nodes
 from workbench.analyze._failures.lifetimes import failure_gaps
 from workbench.analyze._failures.outages import cost_of, outages, states_cost
 from workbench.analyze._failures.recurrence import failure_trend
-from workbench.analyze._lib.finding_rules import Confidence, Finding, first_of, rows_of, rule
+from workbench.analyze._lib.finding_rules import (
+    Confidence,
+    Finding,
+    LacksDataError,
+    first_of,
+    rows_of,
+    rule,
+)
 from workbench.errors import WorkbenchError
 from workbench.tables import JOB_FAILURES, TIMELINE, Bundle, FailureLog, FlightRecording
 
@@ -28,6 +35,21 @@ _XID = "NVIDIA Xid errors, docs.nvidia.com/deploy/xid-errors"
 _RECORDER = "PyTorch flight recorder, pytorch.org/tutorials/unstable/flight_recorder_tutorial"
 _CROW = "MIL-HDBK-189C, Crow-AMSAA model"
 
+
+# A job is over if nothing ran for so long after its failure; hangs end by timeouts of up to 30 min.
+_LASTS_ON_NS, _CHAIN_NS = round(NS_PER_H), round(NS_PER_H / 2)
+# Reports of which the cause stands elsewhere: they come after it.
+_NO_CAUSE = ("unknown", "scheduler")
+_NO_ACTION = {
+    "software": "read the output of the job just before it",
+    "gpu": "drain the node and run a diagnosis of its GPUs (dcgmi diag -r 3)",
+    "gpu memory": "drain the node and run a diagnosis of its GPUs (dcgmi diag -r 3)",
+    "nvlink": "drain the node and read the state of its links (nvidia-smi nvlink -s)",
+    "host": "drain the node and read its kernel log",
+    "network": "read the error counters of the port, cable and switch",
+    "storage": "read the logs of the storage, and its free space",
+    "scheduler": "read the limits and the state of the job (scontrol show job, sacct)",
+}
 
 _NO_OUTAGES = outages(TIMELINE.empty(), JOB_FAILURES.empty())
 # States in which a job holds no GPUs.
@@ -41,8 +63,9 @@ class Failing:
     domain = "failures"
     needs = ("failure logs",)
 
-    def __init__(self, log: FailureLog) -> None:
+    def __init__(self, log: FailureLog, last_step_ns: int = 0) -> None:
         self.log = log
+        self.last_step_ns = last_step_ns
 
     @cached_property
     def of_one_clock(self) -> pd.DataFrame:
@@ -65,6 +88,17 @@ class Failing:
         except WorkbenchError:
             return reported_by(rows)
 
+    @cached_property
+    def end(self) -> pd.DataFrame:
+        """The one of these that explains the timeouts and exits after it; none if there is none."""
+        rows = self.ending
+        causes = rows[~rows["category"].isin(_NO_CAUSE)]
+        return causes.iloc[:1] if len(causes) else rows.iloc[-1:]
+
+    def told_by(self, rows: pd.DataFrame) -> str:
+        """Name the rule that tells of these failures, if they are those with which the log ends."""
+        return "last_failure" if set(rows.index) <= set(self.end.index) else ""
+
     @property
     def elsewhere(self) -> str:
         """Describe which failures are not counted because they are on another clock."""
@@ -81,8 +115,43 @@ class Failing:
     @cached_property
     def counted(self) -> pd.DataFrame:
         """Those that count as failures."""
-        rows = self.failures
-        return rows[(rows["severity"] != "info") & ~rows["category"].isin(["planned", "follow-on"])]
+        return counted(self.failures, LEFT_OUT)[0]
+
+    @cached_property
+    def fatal(self) -> pd.DataFrame:
+        """Those of every reporter and clock that count; if there are none, the warnings."""
+        rows = self.log.failures
+        fatal = counted(rows, LEFT_OUT)[0]
+        return fatal if len(fatal) else counted(rows, ("info", "planned", "follow-on"))[0]
+
+    @cached_property
+    def of_gpus(self) -> pd.DataFrame:
+        """Fatal errors of GPUs that are named, with an action."""
+        rows = self.log.failures
+        is_gpu = rows["category"].isin(["gpu", "gpu memory", "nvlink"]) & rows["device"].notna()
+        return rows[(rows["severity"] == "fatal") & is_gpu & rows["action"].notna()]
+
+    @cached_property
+    def ending(self) -> pd.DataFrame:
+        """The failures with which the log ends, in their order; none if it goes on after them."""
+        rows = self.fatal
+        if rows.empty:
+            return rows
+        if (rows["clock"] == "epoch").all():
+            rows = rows.sort_values("start_ns", kind="stable")
+            last_ns = int(rows["end_ns"].max())
+            goes_on_ns = last_ns + _LASTS_ON_NS
+            runs = self.log.timeline[self.log.timeline["clock"] == "epoch"]
+            spans = self.log.nodes[self.log.nodes["clock"] == "epoch"]
+            is_started_again = runs["state"].eq("running") & (runs["start_ns"] > last_ns)
+            is_over = not (spans["last_ns"] > goes_on_ns).fillna(value=False).any()
+            is_over &= not (runs["end_ns"] > goes_on_ns).fillna(value=False).any()
+            is_over &= not is_started_again.fillna(value=False).any()
+            is_over &= self.last_step_ns <= goes_on_ns
+            return rows[(rows["start_ns"] >= last_ns - _CHAIN_NS) & is_over]
+        if rows["source"].nunique() > 1 or rows["start_ns"].notna().any():
+            return rows.iloc[:0]  # times of two clocks do not tell what came last
+        return rows.sort_values("line", kind="stable").iloc[-1:]
 
     @cached_property
     def nodes(self) -> pd.DataFrame:
@@ -95,7 +164,9 @@ class Failing:
     def of(cls, bundle: Bundle) -> Failing | None:
         """Take the failures of a bundle if there are any."""
         log = bundle.failures
-        return cls(log) if log is not None and len(log.failures) else None
+        steps = pd.Series(dtype="Int64") if bundle.job is None else bundle.job.steps["end_ns"]
+        last_step_ns = int(steps.max()) if steps.notna().any() else 0
+        return cls(log, last_step_ns) if log is not None and len(log.failures) else None
 
     @cached_property
     def runs(self) -> pd.DataFrame:
@@ -127,6 +198,7 @@ class Failing:
 
     def phase(self, states: tuple[str, ...], least_share: float) -> dict[str, Any] | None:
         """Return the cost of states of jobs, None if they are less than a share of all time."""
+        _needs(len(self.log.timeline), 1, "states of a job with start and end")
         gpu_h, hours, count = states_cost(self.log.timeline, states)
         holding = tuple(set(self.log.timeline["state"]) - _IDLE)
         all_h = states_cost(self.log.timeline, holding)[1]
@@ -141,6 +213,13 @@ class Failing:
             "time_share": min(gpu_h / self.observed_gpu_h, 1.0) if is_known else None,
             "doubt": "" if is_known else "no cost: the log has no number of GPUs of the job",
         }  # fmt: skip
+
+
+def _needs(count: int, least: float, noun: str) -> None:
+    """Raise if there is too little for a rule to look at: nothing found would be no answer."""
+    if count < least:
+        msg = f"needs {int(least)} {noun}, and there {'is' if count == 1 else 'are'} {count:,}"
+        raise LacksDataError(msg)
 
 
 class Hung:
@@ -194,8 +273,7 @@ def leading_cause(
     failing: Failing, *, fewest_failures: float = 3, least_share: float = 0.25
 ) -> Iterator[Finding]:
     """One cause leads the failures."""
-    if len(failing.counted) < fewest_failures:
-        return
+    _needs(len(failing.counted), fewest_failures, "failures of one reporter and clock")
     table = cause_shares(failing.failures)
     top = first_of(table)
     if float(top["failure_share"]) < least_share or top["failure_count"] < fewest_failures:
@@ -213,7 +291,7 @@ def leading_cause(
         **cost_of(failing.outages_of(rows)).fields(failing.elsewhere),
         confidence=confidence,
         evidence="analyze.cause_shares, plot.cause_shares (docs/failures.md)",
-        next_step=_actions(rows["action"], 1)
+        next_step=_actions(rows["action"].replace("none", None), 1)
         or (
             "save a checkpoint on the termination notice; spread over zones with fewer reclaims"
             if (rows["kind"] == "spot").all()
@@ -225,9 +303,7 @@ def leading_cause(
 @rule(Failing, reference=_XID)
 def broken_gpu(failing: Failing, *, most_causes: float = 3) -> Iterator[Finding]:
     """A fatal error of a GPU whose manual asks for a reset, a restart or a replacement."""
-    rows = failing.log.failures
-    is_gpu = rows["category"].isin(["gpu", "gpu memory", "nvlink"]) & rows["device"].notna()
-    rows = rows[(rows["severity"] == "fatal") & is_gpu & rows["action"].notna()]
+    rows = failing.of_gpus
     counts = rows["cause"].value_counts()
     named = list(counts.index[: int(most_causes)])
     for cause in [*named, None]:
@@ -248,15 +324,79 @@ def broken_gpu(failing: Failing, *, most_causes: float = 3) -> Iterator[Finding]
             ),
             evidence="load.failures(...).failures, explore.incidents (notebook 03)",
             next_step=_actions(of_cause["action"]),
+            told_by=failing.told_by(of_cause),
         )
+
+
+@rule(Failing, reference=_LLAMA)
+def last_failure(failing: Failing) -> Iterator[Finding]:
+    """The log ends with a failure."""
+    rows = failing.ending
+    if rows.empty:
+        return
+    row = first_of(failing.end)
+    is_sure = row["category"] not in _NO_CAUSE
+    later = [name for name in dict.fromkeys(rows["cause"].dropna()) if name != row["cause"]]
+    yield Finding(
+        f"The log ends with this failure: {row['cause'] or row['code']}",
+        where=_place_of(row),
+        **cost_of(failing.outages_of(rows)).fields(_warned(rows)),
+        confidence="low" if _warned(rows) else "high" if is_sure else "medium",
+        evidence="load.failures(...).failures, explore.incidents (notebook 03)",
+        next_step=_action_of(row) + (f"; beside it: {', '.join(later[:3])}" if later else ""),
+    )
+
+
+@rule(Failing, reference=_XID)
+def fatal_failure(failing: Failing, *, most_causes: float = 8) -> Iterator[Finding]:
+    """A failure that stops a job, by its cause."""
+    rows = failing.fatal.drop(index=failing.of_gpus.index, errors="ignore")
+    leading = cause_shares(failing.failures)["cause"].head(1).tolist()
+    cause = rows["cause"].fillna(rows["code"]).fillna("failure without a cause")
+    named = list(cause.value_counts().index[: int(most_causes)])
+    for name in [*named, None]:
+        own = rows[~cause.isin(named)] if name is None else rows[cause == name]
+        if own.empty:
+            continue
+        title = name or f"{cause.nunique() - len(named)} other causes of failures"
+        actions = dict.fromkeys(_action_of(row) for _, row in own.iterrows())
+        yield Finding(
+            f"{title[0].upper()}{title[1:]}" + (f", {len(own):,} times" if len(own) > 1 else ""),
+            where=_some(own.apply(_place_of, axis=1)),
+            **cost_of(failing.outages_of(own)).fields(_warned(own)),
+            confidence="low" if _warned(own) else "high",
+            evidence="load.failures(...).failures, explore.incidents (notebook 03)",
+            next_step="; ".join(list(actions)[:2]),
+            told_by=failing.told_by(own) or "leading_cause" * (name in leading),
+        )
+
+
+def _warned(rows: pd.DataFrame) -> str:
+    is_warning = bool((rows["severity"] == "warning").all())
+    return "a warning: it stops no job by itself, and nothing worse is in the log" * is_warning
+
+
+def _place_of(row: pd.Series) -> str:
+    """Name job, node, device and rank of a failure, as far as they are known."""
+    ranks = str(row["ranks"] or ("" if pd.isna(row["rank"]) else row["rank"]))
+    names = {"job": row["job"], "": row["node"], "device": row["device"], "rank": ranks}
+    named = [f"{noun} {name}".strip() for noun, name in names.items() if name and pd.notna(name)]
+    return " ".join(named) or f"{str(row['source']).rsplit('/', 1)[-1]}, line {row['line']:,}"
+
+
+def _action_of(row: pd.Series) -> str:
+    action = row["action"]
+    if pd.notna(action) and action not in ("", "none"):
+        return str(action)
+    return _NO_ACTION.get(str(row["category"]), "read the log just before it")
 
 
 @rule(Failing, reference=_META)
 def lemon_node(failing: Failing, *, fewest_nodes: float = 5) -> Iterator[Finding]:
     """A node fails more often than chance has it."""
     rows = failing.failures[failing.failures["node"].isin(failing.nodes["node"])]
-    if len(failing.nodes) < fewest_nodes or len(rows) < 3:
-        return
+    _needs(len(failing.nodes), fewest_nodes, "nodes that were watched for some time")
+    _needs(len(rows), 3, "failures on these nodes")
     table = lemon_nodes(rows, nodes=failing.nodes)
     for row in rows_of(table[table["is_lemon"]]):
         own = failing.counted[failing.counted["node"] == row.node]
@@ -279,8 +419,7 @@ def crash_loop(
     failing: Failing, *, least_count: float = 3, within_h: float = 2
 ) -> Iterator[Finding]:
     """A job fails again and again shortly after its start."""
-    if failing.log.timeline.empty:
-        return
+    _needs(len(failing.log.timeline), 1, "runs of a job with start and end")
     table = crash_loops(failing.runs, least_count=int(least_count), within_h=within_h)
     for job, loops in table.groupby("job"):
         hours = float((loops["last_ns"] - loops["first_ns"]).sum()) / 3.6e12
@@ -309,8 +448,7 @@ def crash_loop(
 def failures_increase(failing: Failing, *, most_p: float = 0.05) -> Iterator[Finding]:
     """Failures become more frequent."""
     rows = failing.failures[failing.failures["node"].isin(failing.nodes["node"])]
-    if len(rows) < 5:
-        return
+    _needs(len(rows), 5, "failures on nodes that were watched for some time")
     row = first_of(failure_trend(rows, failing.nodes))
     if pd.isna(row["growth_ratio"]) or row["p_value_share"] > most_p or row["growth_ratio"] <= 1:
         return
@@ -328,8 +466,7 @@ def failures_increase(failing: Failing, *, most_p: float = 0.05) -> Iterator[Fin
 @rule(Failing, reference=_CROW)
 def failure_bursts(failing: Failing, *, most_p: float = 0.01) -> Iterator[Finding]:
     """Failures come in bursts, so a mean interval misleads."""
-    if len(failing.counted) < 10:
-        return
+    _needs(len(failing.counted), 10, "failures")
     row = first_of(failure_gaps(failing.failures))
     if pd.isna(row["shape_ratio"]) or row["p_value_share"] > most_p or row["shape_ratio"] >= 1:
         return
@@ -350,8 +487,9 @@ def unknown_cause(
 ) -> Iterator[Finding]:
     """Many failures have no known cause."""
     rows = failing.counted
+    _needs(len(rows), fewest_failures, "failures")
     unknown = rows["cause"].isna() | (rows["category"] == "unknown")
-    if len(rows) < fewest_failures or unknown.mean() < least_share:
+    if unknown.mean() < least_share:
         return
     yield Finding(
         f"{unknown.mean():.0%} of the failures have no known cause",
@@ -366,8 +504,7 @@ def unknown_cause(
 def fabric_errors(failing: Failing, *, fewest_failures: float = 3) -> Iterator[Finding]:
     """Errors of links and network gather on few nodes."""
     rows = failing.counted[failing.counted["category"].isin(["network", "nvlink"])]
-    if len(rows) < fewest_failures or rows["node"].notna().sum() == 0:
-        return
+    _needs(int(rows["node"].notna().sum()), fewest_failures, "network or link errors on nodes")
     counts = rows["node"].value_counts()
     if counts.iloc[0] < max(fewest_failures, 0.5 * len(rows)):
         return

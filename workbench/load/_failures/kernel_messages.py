@@ -15,6 +15,8 @@ from workbench.load._files.time import SECOND
 from workbench.load._files.xid_codes import pci_address
 
 RECOVERED = "recovered"
+_OF_A_GPU = ("gpu", "gpu memory")
+_ADDRESS = re.compile(r"\b[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}(?:\.[0-7])?(?![\w:])")
 _TABLE = Path(__file__).with_name("kernel_messages.csv")
 # Patterns look at the beginning of a line: a hostile one of a megabyte must not take a minute.
 _LOOKED_AT_CHARS = 2000
@@ -62,6 +64,8 @@ def kernel_message(text: str) -> dict[str, Any]:
     if rule is None or match is None or not rule.row:
         return {}
     device = match.groupdict().get("device")
+    if device is None and rule.row.get("category") in _OF_A_GPU and (address := _ADDRESS.search(text)):
+        device = address[0]
     return rule.row | {"device": pci_address(device) if device else None}
 
 

@@ -168,7 +168,7 @@ def _xid(code: str, device: str) -> Row:
 
 def _amd(text: str) -> Row:
     device = _DEVICE.search(text)
-    row: Row = {"kind": "amdgpu", "severity": "fatal"}
+    row: Row = {"kind": "amdgpu", "severity": "fatal", "action": "reset the GPU"}
     row["device"] = pci_address(device[0]) if device else None
     errors = _AMD_ERRORS.search(text)
     # amdgpu logs its counters without an error, too: "no new uncorrectable hardware errors".
@@ -180,7 +180,8 @@ def _amd(text: str) -> Row:
         cause = f"GPU did not finish in time (ring {ring['ring']})"
         return row | {"code": "ring timeout", "cause": cause, "category": "gpu"}
     if "GPU reset begin!" in text:
-        return row | {"code": "reset", "cause": "GPU is reset", "category": "follow-on"}
+        row |= {"code": "reset", "cause": "GPU is reset", "category": "follow-on"}
+        return row | {"action": "see the failure before it"}
     return {}
 
 
