@@ -245,8 +245,8 @@ def _not_understood(quality: pd.DataFrame) -> list[str]:
     """Return which lines may report a failure that nothing is said of."""
     rows = quality[(quality["finding"] == "suspicious") & quality["what"].str.contains("no rule")]
     return [
-        say(f"not understood: {row.count_:,} {row.what} ({row.source}, {row.where})")
-        for row in rows.rename(columns={"count": "count_"}).itertuples()
+        say(f"not understood: {row['what']}: {row['count']:,} ({row['source']}, {row['where']})")
+        for _, row in rows.iterrows()
     ][:_MOST_NOT_READ]
 
 

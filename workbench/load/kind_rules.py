@@ -11,7 +11,7 @@ import pyarrow as pa
 from workbench.load._failures.flight_dumps.reader import looks_like_a_dump
 from workbench.load._failures.formats import prometheus_xid
 from workbench.load._failures.formats.failure_table import names_failures
-from workbench.load._failures.formats.registry import looks_like_a_log, looks_like_a_trace
+from workbench.load._failures.formats.registry import looks_like_a_log, looks_like_a_trace, readers_of
 from workbench.load._failures.lifetimes import names_lifetimes
 from workbench.load._files.archive import Source
 from workbench.load._files.tables import header_of, keys_of, parquet_schema
@@ -38,6 +38,9 @@ from workbench.load.power_kind import is_power_log
 _JOB_READERS = (_job_events, _job_megatron, _job_table)
 _PARQUET = b"PAR1"
 
+
+# How much of a file is looked at to recognise its kind.
+HEAD_BYTES = 1 << 16
 
 @dataclass(frozen=True)
 class Sample:
@@ -161,7 +164,10 @@ def is_failure_log(sample: Sample, kinds: Set[str]) -> bool:
         return prometheus_xid.looks_like(sample.head, sample.source.label)
     if sample.is_document or _job_mllog.looks_like(sample.head):
         return False
-    return looks_like_a_log(sample.head, sample.source.label)
+    if looks_like_a_log(sample.head, sample.source.label):
+        return True
+    # What ends a job stands at the end of its output, often behind the beginning seen here.
+    return len(sample.head) >= HEAD_BYTES and bool(readers_of(sample.source, sample.head)[0])
 
 
 def is_job_log(sample: Sample, kinds: Set[str]) -> bool:

@@ -34,11 +34,10 @@ from workbench.load._pvf.reader import injections
 from workbench.load._pvf.records import injection_records
 from workbench.load._traces.memory.reader import memory
 from workbench.load._traces.reader import traces
-from workbench.load.kind_rules import Sample
+from workbench.load.kind_rules import HEAD_BYTES, Sample
 
 # A notebook only has to know which kinds there are, not all files of each.
 _LOOKED_AT_FILES = 200
-_HEAD_BYTES = 1 << 16
 _SET_BESIDE = "holds {} as stored tables, beside others that are read; pass this folder alone"
 _DAMAGED_SET = "holds stored tables that are damaged; run 'workbench convert' again"
 UNKNOWN = "is of an unrecognized kind"
@@ -217,7 +216,7 @@ def told(path: Paths, *, most_files: int | None = None) -> Told:
     for source in islice(files.sources, most_files):
         is_named = not source.member and source.path in paths
         try:
-            sample = Sample(source, source.head(_HEAD_BYTES), is_named)
+            sample = Sample(source, source.head(HEAD_BYTES), is_named)
             kinds[source.label] = _kinds(sample)
         except LoadError as error:
             why = str(error).removeprefix(f"{source.label}: ")

@@ -48,6 +48,7 @@ _NO_ACTION = {
     "host": "drain the node and read its kernel log",
     "network": "read the error counters of the port, cable and switch",
     "storage": "read the logs of the storage, and its free space",
+    "unknown": "look for its cause: flight-recorder dumps of the ranks, kernel logs of the hosts",
     "scheduler": "read the limits and the state of the job (scontrol show job, sacct)",
 }
 

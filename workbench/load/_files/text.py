@@ -5,13 +5,14 @@ from __future__ import annotations
 import io
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from functools import partial
 from itertools import chain
+from typing import NamedTuple
 
 from workbench.load._files.archive import Source
 from workbench.load._files.findings import Findings
-from workbench.load._files.stream import BLOCK_BYTES, Stream
+from workbench.load._files.stream import BLOCK_BYTES, Health, Stream
 
 _NOT_UTF8 = r"bytes that are not UTF-8, shown like \xfc"
 _BLOCK_BYTES = 4 << 20
@@ -148,7 +149,97 @@ def repaired(raw: bytes, findings: Findings, where: str) -> str:
     return text
 
 
+# Terminals fold lines at their width; a log whose lines end there by chance has no rests of lines.
+_HEAD_BYTES = 1 << 16
+_WIDTHS = range(40, 401)
+_LEAST_FOLDS = 2
+_BEGINS = re.compile(
+    r"\s*(?:\[|<\d|[{(*]|\d{4}-\d\d-\d\d|\d\d:\d\d|\d+,\d+,|[A-Z][a-z]{2} {1,2}\d{1,2} |\w[\w.-]*: |"
+    r"[\w.-]+:\d+:\d+ |[EWIF]\d{3,4} |slurmstepd|srun|Traceback|Exception|terminate|what\(\)|frame #)"
+)
+_DIGITS = re.compile(r"\d+")
+
+
+class Fold(NamedTuple):
+    """How a terminal folded the lines of a log: its width, and how whole lines begin."""
+
+    width: int
+    beginnings: frozenset[str]
+
+    def is_rest(self, line: str) -> bool:
+        return _is_rest(line, self.beginnings)
+
+
+def _is_rest(line: str, beginnings: Set[str]) -> bool:
+    return bool(line.strip()) and not _BEGINS.match(line) and _word(line) not in beginnings
+
+
+def _word(line: str) -> str:
+    return _DIGITS.sub("", line.partition(" ")[0])
+
+
+def fold_of(head: bytes) -> Fold | None:
+    """Find out whether a terminal folded the lines of a log, by its beginning.
+
+    Examples
+    --------
+    >>> fold_of(b"[1] abcdefghijklmnopqrstuvwxyzabcdefghijkl\\nmnopq\\n" * 3).width
+    42
+    >>> fold_of(b"[1] abcdefghijklmnopqrstuvwxyzabcdefghijkl\\n[2] mnopq\\n" * 3) is None
+    True
+    """
+    lines = [line.rstrip("\r") for line in head.decode("utf-8", "replace").split("\n")][:-1]
+    width = max(map(len, lines), default=0)
+    if width not in _WIDTHS:
+        return None
+    is_full = [len(line) == width and not line.endswith("  ") for line in lines]
+    # A line that follows a shorter one is whole, and so is the first.
+    starts = {_word(line) for line, full in zip(lines, [False, *is_full], strict=False) if not full}
+    after = [line for line, full in zip(lines[1:], is_full, strict=False) if full]
+    rests = sum(_is_rest(line, starts) for line in after)
+    is_folded = rests >= _LEAST_FOLDS and 2 * rests > len(after)
+    return Fold(width, frozenset(starts)) if is_folded else None
+
+
+def _joined(
+    lines: Iterator[tuple[int, str]], fold: Fold, findings: Findings
+) -> Iterator[tuple[int, str]]:
+    """Join what a terminal folded; each line has the number of its first part."""
+    joined, first, count, is_open = "", 0, 0, False
+    for number, text in lines:
+        if is_open and fold.is_rest(text) and len(joined) < _LONGEST_BYTES:
+            joined, count = joined + text, count + 1
+        else:
+            if first:
+                yield first, joined.rstrip()
+            joined, first = text, number
+        is_open = len(text) == fold.width
+    if first:
+        yield first, joined.rstrip()
+    findings.add("repaired", f"lines folded by a terminal at {fold.width} columns, joined", count)
+
+
+def unfolded(source: Source, findings: Findings) -> Stream:
+    """Open a log; of one that a terminal folded the lines are joined, and numbered as joined."""
+    fold = fold_of(source.head(_HEAD_BYTES))
+    if fold is None:
+        return source.open()
+    lines = _joined(_console_lines(source, Findings(source.label)), fold, findings)
+    blocks = (f"{text}\n".encode() for _, text in lines)
+    return Stream(blocks, label=source.label, health=Health())
+
+
 def console_lines(
+    source: Source, findings: Findings, *, whole: bool = False
+) -> Iterator[tuple[int, str]]:
+    """Yield the lines of :func:`_console_lines`; what a terminal folded is joined."""
+    lines = _console_lines(source, findings, whole=whole)
+    # Tables of readings have lines of one width by design.
+    fold = None if whole else fold_of(source.head(_HEAD_BYTES))
+    yield from lines if fold is None else _joined(lines, fold, findings)
+
+
+def _console_lines(
     source: Source, findings: Findings, *, whole: bool = False
 ) -> Iterator[tuple[int, str]]:
     """Yield number, from 1, and text of every line without colours.

@@ -46,7 +46,6 @@ _NEEDLES = (
     b"Linux version ",
     b"-- Boot ",
     b"-- Reboot --",
-    b"78,86,82,77",  # NVRM, where journalctl -o json writes bytes as numbers
 )
 _LOOKED_AT_LINES = 60
 _GPU_LINE = re.compile(

@@ -25,7 +25,10 @@ from workbench.load._files.time import (
 
 NAME = "NCCL log"
 # What such a log contains somewhere, rarely at its beginning.
-SIGNATURES = (b"ProcessGroupNCCL.cpp", b"NCCL WARN")
+SIGNATURES = (
+    b"ProcessGroupNCCL.cpp", b"NCCL WARN", b"Watchdog caught collective operation timeout",
+    b"watchdog thread terminated with exception", b"watchdog got stuck for",
+)  # fmt: skip
 
 _OWN_RANK = re.compile(r"\[rank(\d{1,9})\]:")
 _GROUP_RANK = re.compile(r"\[(?:PG [^\]]{0,200}?)?Rank (\d{1,9})\]")
@@ -42,6 +45,10 @@ _AT_WORK = re.compile(r"(?:Timeout at NCCL work|detected by watchdog at work): (
 _STUCK = re.compile(r"Heartbeat monitor timed out!|watchdog got stuck for \d+ seconds")
 # Ends without a timeout: an error of the GPU, or of NCCL, that the watchdog came upon.
 _EXCEPTION = re.compile(r"watchdog thread terminated with exception: (.{1,400})")
+# The runtime of C++ prints the exception of a watchdog without file and line.
+_WATCHDOG = re.compile(
+    r"ProcessGroupNCCL|Watchdog caught collective operation|watchdog (?:thread terminated|got stuck)"
+)
 _REPEATS = ("terminated with exception", "what():")
 
 # What stands before a warning: host:pid:thread [gpu] file:line
@@ -98,7 +105,7 @@ def read(source: Source, settings: Given) -> LogPart:
     """
     log = _Log(source.label, settings, Findings(source.label))
     for number, text in console_lines(source, log.findings):
-        if "ProcessGroupNCCL" in text:
+        if _WATCHDOG.search(text):
             log.watchdog(number, text)
         elif "NCCL WARN" in text:
             log.warning(number, text)

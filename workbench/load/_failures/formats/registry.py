@@ -39,7 +39,11 @@ FORMATS: tuple[LogFormat, ...] = (*_FILES, *_CONSOLE, kernel_log)
 _KERNEL_HEAD = re.compile(
     rb"kern|NVRM|amdgpu|Linux version|^\[ *\d+\.\d{6}\]|^\[\w{3} \w{3} ", re.MULTILINE
 )
-_KERNEL_MARKS = (b"NVRM: Xid (", b": SXid (PCI:")
+_KERNEL_MARKS = (
+    b"NVRM: Xid (", b": SXid (PCI:", b"NVRM: GPU ", b"kernel: Kernel panic", b"] Kernel panic",
+    b"kernel: Out of memory: ", b"] Out of memory: Killed", b"kernel: amdgpu ", b"] amdgpu ",
+    b"[Hardware Error]: ",
+)  # fmt: skip
 # Profiles are large, and no log; nobody should search them to their end.
 _TRACE_HEAD = re.compile(rb'"traceEvents"|"schemaVersion"|"deviceProperties"|\APAR1')
 
@@ -74,8 +78,9 @@ def readers_of(source: Source, head: bytes) -> tuple[list[LogFormat], bool]:
             missing[kernel_log] = _KERNEL_MARKS
         chosen += _mentioned(source, missing)
     readers: list[LogFormat] = [reader for reader in _CONSOLE if reader in chosen]
-    readers += [kernel_log] if is_system_log else []
-    return readers, kernel_log in chosen
+    is_late = kernel_log in chosen and not readers
+    readers += [kernel_log] if is_system_log or is_late else []
+    return readers, kernel_log in chosen and not is_late
 
 
 def _mentioned(source: Source, marks_of: Mapping[LogFormat, Sequence[bytes]]) -> list[LogFormat]:

@@ -21,7 +21,7 @@ from workbench.load._failures.line_prefix import OF_CONTAINER, Prefix, without_p
 from workbench.load._files.archive import Source
 from workbench.load._files.findings import Findings
 from workbench.load._files.stream import BLOCK_BYTES, Stream
-from workbench.load._files.text import COLOURS, tell_of_no_end
+from workbench.load._files.text import COLOURS, tell_of_no_end, unfolded
 from workbench.load._files.time import (
     REMEDY,
     SECOND,
@@ -38,6 +38,11 @@ from workbench.tables import TIMELINE
 _BOOT = re.compile(r"^-- (?:Re)?[Bb]oot\b|\] Linux version \d")
 _LINES_OF_ONE_MESSAGE = 3
 _SHOWN_CHARS = 160
+# journalctl shows no message that is long or not printable unless it is asked to.
+_WITHHELD = "messages that journalctl withheld; write the log with journalctl --all"
+_MARKS = (b'"MESSAGE":[', b'"MESSAGE": [', b'"MESSAGE" : [', b'"MESSAGE":null', b'"MESSAGE": null',
+          b'"MESSAGE" : null', b" blob data]")  # fmt: skip
+_BLOB = re.compile(r"\[[\d.]{1,12}[BKMGT] blob data\]$")
 UNKNOWN = "lines that speak of an error and that no rule knows; not counted as failures"
 
 # Returns columns of table FAILURES for a message and its line number, or {} if it is none.
@@ -53,10 +58,10 @@ def read_system_log(
     in_any_case: Sequence[bytes] = ERROR_NEEDLES,
 ) -> LogPart:
     log = _Log(source.label, settings, recogniser)
-    with source.open() as stream:
-        lines = Lines(stream, needles, in_any_case)
+    with unfolded(source, log.findings) as stream:
+        lines = Lines(stream, (*needles, *_MARKS), in_any_case)
         failures = failure_rows(log.rows(lines), source.label)
-        unknown = log.findings.count(UNKNOWN)
+        unknown = log.findings.count(UNKNOWN) + log.findings.count(_WITHHELD)
         report_reading(log.findings, lines, stream, rows=len(failures), unknown=unknown)
     log.report()
     nodes = {settings.node: None} if settings.node else {}
@@ -95,7 +100,7 @@ class _Log:
             self.watched.see(host, fields.time_ns, line.number)
             if failure:
                 self._reported.add((fields.host, failure["code"], failure["device"]))
-                self._note(text, fields, line.number)
+                self._note(fields, line.number)
                 yield failure | {
                     "start_ns": fields.time_ns, "end_ns": fields.time_ns, "node": host,
                     "clock": "none" if fields.time_ns is None else "epoch", "line": line.number,
@@ -134,6 +139,9 @@ class _Log:
     def _failure(self, fields: Said, line: Line) -> dict[str, Any]:
         if not line.is_hit:
             return {}
+        if fields.is_withheld or _BLOB.search(fields.message):
+            self.findings.add("dropped", _WITHHELD, 1, f"line {line.number:,}")
+            return {}
         failure = self._recognise[fields.host](fields.message, line.number, self.findings)
         if failure and fields.is_echo:
             key = (fields.host, failure["code"], failure["device"])
@@ -149,13 +157,12 @@ class _Log:
             where = f"line {number:,}: {shortened(text)[:_SHOWN_CHARS]}"
             self.findings.add("suspicious", UNKNOWN, 1, where)
 
-    def _note(self, text: str, fields: Said, number: int) -> None:
+    def _note(self, fields: Said, number: int) -> None:
         where = f"line {number:,}"
         if fields.time_ns is None and not any(s.second_boot_count for s in self._stamps.values()):
             self.findings.add("suspicious", "no time stamp; the time is missing", 1, where)
-        if "\ufffd" in text:
-            remark = "bytes that are not UTF-8"
-            self.findings.add("repaired", remark, text.count("\ufffd"), where)
+        remark = "bytes that are not UTF-8"
+        self.findings.add("repaired", remark, fields.message.count("\ufffd"), where)
 
 
 def _said(stamps: Stamps, prefix: Prefix, number: int) -> tuple[Said, LoadError | None]:
@@ -243,6 +250,7 @@ class Said(NamedTuple):
     message: str
     assumed: str = ""
     program: str | None = None
+    is_withheld: bool = False
 
     @property
     def is_echo(self) -> bool:
@@ -417,8 +425,9 @@ def _journal_entry(line: str) -> Said:
     try:
         entry = json.loads(line)
         message = entry.get("MESSAGE")
-        if isinstance(message, list):  # bytes, if it is not plain text
-            message = bytes(message).decode(errors="replace")
+        if isinstance(message, list):  # bytes if it is not plain text, or several messages
+            texts = [text for text in message if isinstance(text, str)]
+            message = " ".join(texts) or bytes(message).decode(errors="replace")
     except (ValueError, TypeError, RecursionError):
         return Said(None, None, line)
     stamp = str(entry.get("__REALTIME_TIMESTAMP", ""))
@@ -428,7 +437,9 @@ def _journal_entry(line: str) -> Said:
         program = "kernel"
     host = host if isinstance(host, str) else None
     program = program if isinstance(program, str) else None
-    return Said(time_ns, host, str(message or ""), program=program)
+    text = COLOURS.sub("", str(message or "")).strip()
+    is_withheld = message is None and "MESSAGE" in entry
+    return Said(time_ns, host, text, program=program, is_withheld=is_withheld)
 
 
 # How long a log watched each host, and whether its clock ran backwards.
