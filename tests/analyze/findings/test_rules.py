@@ -378,6 +378,8 @@ CASES = {
     "broken_gpu": lambda: Bundle(
         failures=failure_log(spread(2, action="reset GPU", device="0000:1b:00"))
     ),
+    "last_failure": lambda: Bundle(failures=failure_log(spread(1))),
+    "fatal_failure": lambda: Bundle(failures=failure_log(spread(5))),
     "lemon_node": lemon,
     "crash_loop": lambda: Bundle(
         failures=failure_log(
@@ -470,7 +472,7 @@ CASES = {
 QUIET = {
     "communication": lambda: named(seed=2).bundle,
     "traces": lambda: trace(rows_of()),
-    "failures": lambda: Bundle(failures=failure_log(spread(5))),
+    "failures": lambda: Bundle(failures=failure_log(spread(5, severity="info"))),
     "fleet": job_with,
     "power": power,
     "memory": enough_memory,

@@ -14,7 +14,8 @@ from workbench._shared.incidents import at_once
 from workbench.errors import WorkbenchError
 from workbench.tables import FAILURES, NODE_SPANS
 
-# What does not stop a job, is planned, or is told by another row; the same for every count.
+# What is no failure, and what stops no job either; the same for every count.
+NO_FAILURE = ("info", "planned", "follow-on")
 LEFT_OUT = ("info", "warning", "planned", "follow-on")
 NS_PER_H = 3.6e12
 _MOST_AT_ONCE, _AT_ONCE_S = 3, 10.0

@@ -11,7 +11,7 @@ import pandas as pd
 
 from workbench.analyze._failures.causes import cause_shares, reported_by
 from workbench.analyze._failures.failure_rates import standby_nodes
-from workbench.analyze._failures.failure_rows import LEFT_OUT, NS_PER_H, counted
+from workbench.analyze._failures.failure_rows import LEFT_OUT, NO_FAILURE, NS_PER_H, counted
 from workbench.analyze._failures.hang.suspects import flight_suspects
 from workbench.analyze._failures.job_failures import crash_loops, job_failures
 from workbench.analyze._failures.lemon_nodes import lemon_nodes
@@ -123,7 +123,7 @@ class Failing:
         """Those of every reporter and clock that count; if there are none, the warnings."""
         rows = self.log.failures
         fatal = counted(rows, LEFT_OUT)[0]
-        return fatal if len(fatal) else counted(rows, ("info", "planned", "follow-on"))[0]
+        return fatal if len(fatal) else counted(rows, NO_FAILURE)[0]
 
     @cached_property
     def of_gpus(self) -> pd.DataFrame:

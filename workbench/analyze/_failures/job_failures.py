@@ -9,7 +9,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from workbench._shared.numbers import positive, whole_number
-from workbench.analyze._failures.failure_rows import LEFT_OUT, NS_PER_H, counted, needed, timed
+from workbench.analyze._failures.failure_rows import NO_FAILURE, NS_PER_H, counted, needed, timed
 from workbench.errors import WorkbenchError
 from workbench.tables import CRASH_LOOPS, JOB_FAILURES, JOB_SIZES, TIMELINE
 
@@ -25,7 +25,7 @@ def job_failures(
     before_min: float = 10,
     after_min: float = 5,
     outcomes: Sequence[str] = _FAILED,
-    leave_out: Sequence[str] = LEFT_OUT,
+    leave_out: Sequence[str] = NO_FAILURE,
 ) -> pd.DataFrame:
     """Find what failed on the nodes of each failed run of a job around its end.
 

@@ -153,9 +153,10 @@ def repaired(raw: bytes, findings: Findings, where: str) -> str:
 _HEAD_BYTES = 1 << 16
 _WIDTHS = range(40, 401)
 _LEAST_FOLDS = 2
+# Stamps and the like, with which a line may begin and a rest of one does not.
 _BEGINS = re.compile(
-    r"\s*(?:\[|<\d|[{(*]|\d{4}-\d\d-\d\d|\d\d:\d\d|\d+,\d+,|[A-Z][a-z]{2} {1,2}\d{1,2} |\w[\w.-]*: |"
-    r"[\w.-]+:\d+:\d+ |[EWIF]\d{3,4} |slurmstepd|srun|Traceback|Exception|terminate|what\(\)|frame #)"
+    r"\d{4}-\d\d-\d\d[T ]\d\d:|\[rank\d|\[[EWIF]\d{3,4} \d\d:|[A-Z][a-z]{2} {1,2}\d{1,2} \d\d:\d\d|"
+    r"\[ *\d+\.\d{6}\]|\[[A-Z][a-z]{2} |slurmstepd: |srun: |Traceback \(|<\d+>|\{\""
 )
 _DIGITS = re.compile(r"\d+")
 

@@ -30,6 +30,7 @@ from workbench.load._failures.kernel_messages import (
 )
 from workbench.load._files.archive import Source
 from workbench.load._files.findings import Findings, Row
+from workbench.load._files.text import fold_of
 from workbench.load._files.time import Given, LogPart
 from workbench.load._files.xid_codes import pci_address, sxid_meaning, xid_meaning
 from workbench.tables import SAYS_SYNTHETIC
@@ -75,6 +76,8 @@ _BOOTED = re.compile(r"(?:^|\] )Linux version \d")
 def looks_like(head: bytes, label: str) -> bool:  # noqa: ARG001 - one signature for all formats
     lines = [line for line in head.split(b"\n") if line.strip()][:_LOOKED_AT_LINES]
     lines = [_COLOURS.sub(b"", line) for line in lines]
+    if fold := fold_of(head):
+        lines = [line for line in lines if not fold.is_rest(line.decode(errors="replace"))]
     if len(lines) > 1 and not head.endswith(b"\n"):
         lines.pop()  # may be cut
     stamped = sum(has_stamp(line.decode(errors="replace")) for line in lines)
