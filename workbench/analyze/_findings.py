@@ -82,10 +82,11 @@ def findings(
     -------
     workbench.tables.Findings
         ``findings`` (:data:`workbench.tables.FINDINGS`): the failure with which the log ends,
-        then the largest share of GPU time first, those without a share last; and ``rules`` (:data:`workbench.tables.FINDING_RULES`), how
-        each rule answered. Costs may overlap, so they need not add up. ``tables`` has what rules
-        computed on the way; of traces loaded rank by rank also ``traces.ranks`` and
-        ``traces.quality``, which names the ranks that cannot be read and why.
+        then the largest share of GPU time first, those without a share last; and ``rules``
+        (:data:`workbench.tables.FINDING_RULES`), how each rule answered. Costs may overlap, so
+        they need not add up. ``tables`` has what rules computed on the way; of traces loaded rank
+        by rank also ``traces.ranks`` and ``traces.quality``, which names the ranks that cannot be
+        read and why.
 
     Raises
     ------

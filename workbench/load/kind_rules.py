@@ -11,7 +11,11 @@ import pyarrow as pa
 from workbench.load._failures.flight_dumps.reader import looks_like_a_dump
 from workbench.load._failures.formats import prometheus_xid
 from workbench.load._failures.formats.failure_table import names_failures
-from workbench.load._failures.formats.registry import looks_like_a_log, looks_like_a_trace, readers_of
+from workbench.load._failures.formats.registry import (
+    looks_like_a_log,
+    looks_like_a_trace,
+    readers_of,
+)
 from workbench.load._failures.lifetimes import names_lifetimes
 from workbench.load._files.archive import Source
 from workbench.load._files.tables import header_of, keys_of, parquet_schema
@@ -41,6 +45,7 @@ _PARQUET = b"PAR1"
 
 # How much of a file is looked at to recognise its kind.
 HEAD_BYTES = 1 << 16
+
 
 @dataclass(frozen=True)
 class Sample:

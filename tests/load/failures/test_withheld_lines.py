@@ -47,7 +47,9 @@ def test_a_message_as_bytes_reports_what_its_text_does(tmp_path_factory, name, s
     """A journal writes a message as numbers if any byte of it is not printable."""
     raw = XID.encode().replace(b"{name}", name) + end
     line = json.dumps(entry(list(raw), 5), separators=None if spaced else (",", ":"))
-    log = loaded(tmp_path_factory.mktemp("journal"), f"{json.dumps(entry('usb 1-1: new'))}\n{line}\n")
+    log = loaded(
+        tmp_path_factory.mktemp("journal"), f"{json.dumps(entry('usb 1-1: new'))}\n{line}\n"
+    )
     (row,) = log.failures.to_dict("records")
     assert (row["code"], row["node"], row["device"]) == ("79", "gpu-7", "0000:9b:00")
     assert row["start_ns"] == 1_772_359_205_000_000_000
@@ -72,7 +74,8 @@ def test_a_withheld_message_is_counted_as_unread_with_the_cure(tmp_path, form):
     log = loaded(tmp_path, "\n".join(RECORDED[form]) + "\n")
     assert log.failures["code"].tolist() == ["79"]
     ((remark, count),) = quality(log, "dropped").items()
-    assert "journalctl --all" in remark and count == 1
+    assert "journalctl --all" in remark
+    assert count == 1
     assert "lines that report none" not in quality(log, "skipped by design")
 
 
@@ -119,8 +122,12 @@ def test_a_code_that_a_terminal_cut_in_two_is_read_whole(tmp_path_factory, width
     "text",
     [
         watchdog(8),
-        "".join(f"step {n:06d} loss 1.2345 and some more words of equal length\n" for n in range(90)),
-        "".join(f"step {n} loss {3 / (n + 1):.4f} and words that say nothing\n" for n in range(900)),
+        "".join(
+            f"step {n:06d} loss 1.2345 and some more words of equal length\n" for n in range(90)
+        ),
+        "".join(
+            f"step {n} loss {3 / (n + 1):.4f} and words that say nothing\n" for n in range(900)
+        ),
         textwrap.fill("many words of a text that an editor has folded at spaces " * 30, 71),
     ],
     ids=["equal lines", "fixed width", "one form", "prose"],
@@ -146,13 +153,18 @@ LATE = {
         "TIMEOUT",
     ),
     "kernel": (f"2026-03-01T10:00:00+00:00 gpu-7 kernel: {XID.format(name='python')}\n", "79"),
-    "panic": ("2026-03-01T10:00:00+00:00 gpu-7 kernel: Kernel panic - not syncing: Fatal\n", "panic"),
+    "panic": (
+        "2026-03-01T10:00:00+00:00 gpu-7 kernel: Kernel panic - not syncing: Fatal\n",
+        "panic",
+    ),
 }
 
 
 @pytest.mark.parametrize("kind", LATE)
 def test_a_failure_far_behind_the_beginning_of_a_file_is_found(tmp_path, kind):
     text, code = LATE[kind]
-    printed = "".join(f"step {n} loss {3 / (n + 1):.4f} says the training loop\n" for n in range(3000))
+    printed = "".join(
+        f"step {n} loss {3 / (n + 1):.4f} says the training loop\n" for n in range(3000)
+    )
     assert len(printed) > 1 << 16
     assert loaded(tmp_path, printed + text).failures["code"].tolist() == [code]

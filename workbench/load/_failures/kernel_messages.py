@@ -35,7 +35,7 @@ _ERROR = re.compile(
 
 
 class _Rule(NamedTuple):
-    needle: str
+    needles: tuple[str, ...]
     pattern: re.Pattern[str]
     row: dict[str, Any]
     """Columns of table FAILURES; empty if the message reports no failure, of kind "recovered"
@@ -44,7 +44,7 @@ class _Rule(NamedTuple):
 
 def needles() -> tuple[bytes, ...]:
     """Return what lines hold, in lower case, of which the table knows or an error speaks."""
-    needles = {rule.needle.encode() for rule in _rules() if rule.row}
+    needles = {needle.encode() for rule in _rules() if rule.row for needle in rule.needles}
     # Another one that is part of a needle finds its lines as well.
     needles -= {n for n in needles if any(e in n for e in ERROR_NEEDLES)}
     return (*sorted(needles), *ERROR_NEEDLES)
@@ -64,7 +64,11 @@ def kernel_message(text: str) -> dict[str, Any]:
     if rule is None or match is None or not rule.row:
         return {}
     device = match.groupdict().get("device")
-    if device is None and rule.row.get("category") in _OF_A_GPU and (address := _ADDRESS.search(text)):
+    if (
+        device is None
+        and rule.row.get("category") in _OF_A_GPU
+        and (address := _ADDRESS.search(text))
+    ):
         device = address[0]
     return rule.row | {"device": pci_address(device) if device else None}
 
@@ -77,7 +81,9 @@ def _matched(text: str) -> tuple[_Rule | None, re.Match[str] | None]:
     beginning = text[:_LOOKED_AT_CHARS]
     lower = beginning.lower()
     for rule in _rules():
-        if rule.needle in lower and (match := rule.pattern.search(beginning)):
+        if any(needle in lower for needle in rule.needles) and (
+            match := rule.pattern.search(beginning)
+        ):
             return rule, match
     return None, None
 
@@ -94,7 +100,7 @@ def _rule(row: dict[str, str]) -> _Rule:
     if row["ends"]:
         # How long transports and file systems try, before a job notices, stands in the cause.
         columns = {"kind": RECOVERED, "code": row["ends"], "cause": row["within_s"]}
-    return _Rule(row["needle"], re.compile(row["pattern"]), columns)
+    return _Rule(tuple(row["needle"].split("|")), re.compile(row["pattern"]), columns)
 
 
 def without_recovered(failures: pd.DataFrame, findings: Findings) -> pd.DataFrame:

@@ -180,13 +180,13 @@ def _word(line: str) -> str:
 
 
 def fold_of(head: bytes) -> Fold | None:
-    """Find out whether a terminal folded the lines of a log, by its beginning.
+    r"""Find out whether a terminal folded the lines of a log, by its beginning.
 
     Examples
     --------
-    >>> fold_of(b"[1] abcdefghijklmnopqrstuvwxyzabcdefghijkl\\nmnopq\\n" * 3).width
+    >>> fold_of(b"[1] abcdefghijklmnopqrstuvwxyzabcdefghijkl\nmnopq\n" * 3).width
     42
-    >>> fold_of(b"[1] abcdefghijklmnopqrstuvwxyzabcdefghijkl\\n[2] mnopq\\n" * 3) is None
+    >>> fold_of(b"[1] abcdefghijklmnopqrstuvwxyzabcdefghijkl\n[2] mnopq\n" * 3) is None
     True
     """
     lines = [line.rstrip("\r") for line in head.decode("utf-8", "replace").split("\n")][:-1]

@@ -66,7 +66,8 @@ def test_a_healthy_recording_of_gloo_has_nothing_pending(tmp_path: Path) -> None
     assert analyze.flight_suspects(recording)["verdict"].tolist() == ["nothing hangs"]
     assert not _hang(recording)
     assumed = recording.quality.query("finding == 'assumed'")
-    assert assumed["what"].str.contains("gloo").all() and assumed["count"].sum() == 24
+    assert assumed["what"].str.contains("gloo").all()
+    assert assumed["count"].sum() == 24
 
 
 def test_the_rank_that_never_calls_a_collective_of_gloo_is_named(tmp_path: Path) -> None:
@@ -117,10 +118,14 @@ def test_a_group_of_unknown_members_blames_nobody_and_is_told(tmp_path: Path) ->
     sub |= {"pg_id": 1, "process_group": ["1", "undefined"], "record_id": 3}
     recording = _dumps(tmp_path, [[*own, sub], own, own], [3, 3, 3])
     suspects = analyze.flight_suspects(recording)
-    assert suspects["rank"].isna().all() and suspects["verdict"].tolist() == ["cannot tell"]
+    assert suspects["rank"].isna().all()
+    assert suspects["verdict"].tolist() == ["cannot tell"]
     (row,) = analyze.findings(Bundle(flight=recording), rules=["hang"]).findings.itertuples()
-    assert row.finding == "1 rank hangs in all_reduce 1; the dumps do not show which rank is to blame"
-    assert "do not list the members of group 1" in row.doubt and row.cost == pytest.approx(0.5)
+    assert (
+        row.finding == "1 rank hangs in all_reduce 1; the dumps do not show which rank is to blame"
+    )
+    assert "do not list the members of group 1" in row.doubt
+    assert row.cost == pytest.approx(0.5)
 
 
 @given(

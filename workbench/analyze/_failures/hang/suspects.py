@@ -160,7 +160,8 @@ def _everybody(state: State, hanging: set[int], weak: list[Suspect]) -> Suspect:
         "their GPUs, or the network, and the dumps do not show which"
     )
     if first.group is not None and first.group in state.unlisted:
-        why = f"the dumps do not list the members of group {first.group}: one may never have called it"
+        group = f"group {first.group}"
+        why = f"the dumps do not list the members of {group}: one may never have called it"
     return first._replace(rank=None, confidence="none", evidence=why)
 
 

@@ -171,7 +171,8 @@ def _entry(
         findings.add("suspicious", "operations in an unknown state", where=f"operation {position}")
         state = "unknown"
     row = {
-        "backend": backend, "group": group, "description": description, "local_group": _text(entry.get("pg_id")),
+        "backend": backend, "group": group, "description": description,
+        "local_group": _text(entry.get("pg_id")),
         "record": position if record is None else record, "state": state,
         "seq": _natural(entry.get("collective_seq_id", entry.get("seq_id"))),
         "p2p_seq": _natural(entry.get("p2p_seq_id")), "op": _natural(entry.get("op_id")),

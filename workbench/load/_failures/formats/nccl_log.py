@@ -47,7 +47,7 @@ _STUCK = re.compile(r"Heartbeat monitor timed out!|watchdog got stuck for \d+ se
 _EXCEPTION = re.compile(r"watchdog thread terminated with exception: (.{1,400})")
 # The runtime of C++ prints the exception of a watchdog without file and line.
 _WATCHDOG = re.compile(
-    r"ProcessGroupNCCL|Watchdog caught collective operation|watchdog (?:thread terminated|got stuck)"
+    r"ProcessGroupNCCL|Watchdog caught collective|watchdog (?:thread terminated|got stuck)"
 )
 _REPEATS = ("terminated with exception", "what():")
 
