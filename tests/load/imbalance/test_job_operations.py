@@ -2,6 +2,9 @@
 
 import contextlib
 
+
+import itertools
+
 import pandas as pd
 import pytest
 
@@ -261,3 +264,32 @@ def test_numbers_beyond_any_table_are_refused_by_name(tmp_path, column, value):
     path.write_text("\n".join([head, ",".join(row), ",".join(other), ""]))
     with contextlib.suppress(WorkbenchError):
         JOB_OPERATIONS.check(load.job_operations(path))
+
+
+def tensor_ranks(path, *, ahead_ns=0, slow_ns=0):
+    """Write three steps of four tensor-parallel ranks; rank 2 is off in step 1, or slow."""
+    rows, dur_ns = [], 1_000_000
+    for step, rank in itertools.product(range(3), range(4)):
+        start_ns = step * 100_000_000 + (ahead_ns if (step, rank) == (1, 2) else 0)
+        for number, name in itertools.product(range(6), ("forward-compute", "backward-compute")):
+            own_ns = dur_ns + (slow_ns if rank == 2 else 0)
+            rows.append((step, 0, 0, name, number, number, 0, rank, start_ns, own_ns))
+            start_ns += dur_ns + slow_ns + 10_000
+    names = ["step", "dp_rank", "stage", "optype", "seq_id", "mb_id", "gmc", "tp_rank", "start_ts", "duration"]
+    pd.DataFrame(rows, columns=names).to_csv(path, index=False)
+    return load.job_operations(path, columns={"tp_rank": "tp_rank"}, time_unit="ns")
+
+
+@pytest.mark.parametrize("ahead_ns", [-700_000, 300_000, 40_000_000])
+def test_a_rank_whose_clock_is_off_makes_operations_doubtful_and_not_slower(tmp_path, ahead_ns):
+    right, off = (tensor_ranks(tmp_path / "job.csv", ahead_ns=ns) for ns in (0, ahead_ns))
+    assert off.equals(right)
+    assert "doubts" not in right.attrs
+    (doubt,) = off.attrs["doubts"]
+    assert "clocks of tensor-parallel ranks 2 are off" in doubt
+
+
+def test_a_slow_tensor_parallel_rank_makes_operations_slower_and_no_clock_doubtful(tmp_path):
+    table = tensor_ranks(tmp_path / "job.csv", slow_ns=300_000)
+    assert set(table["dur_ns"]) == {1_300_000}
+    assert "doubts" not in table.attrs

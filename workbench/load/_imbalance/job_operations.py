@@ -29,6 +29,8 @@ COLUMNS: Mapping[str, str] = {
 }  # fmt: skip
 # Read where named: rows of the ranks of one tensor-parallel group become one.
 _TENSOR = "tp_rank"
+# A clock is off by at least so much of a usual operation, in at least so many of a step.
+_CLOCK_SHARE, _FEWEST_OPERATIONS = 0.05, 4
 _WORKER = ("step", "dp_rank", "stage")
 _COMPUTES = ("forward-compute", "backward-compute")
 _NS = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "ns": 1}
@@ -111,7 +113,7 @@ def job_operations(
     resolution = _resolution(frame["start_ns"], table, path, _NS[time_unit])
     if "sequence" in table:
         table["sequence"] = _within_step(table)
-    table, joined = _one_per_group(table)
+    table, joined, shifted = _one_per_group(table)
     table = table.sort_values([*_WORKER, "start_ns"], kind="stable")
     if "sequence" not in table:
         table["sequence"] = table.groupby([*_WORKER, "operation"]).cumcount()
@@ -119,7 +121,11 @@ def job_operations(
     table = JOB_OPERATIONS.cast(table[list(JOB_OPERATIONS.columns)]).reset_index(drop=True)
     left_out = {"first-op": int(marker.sum()), "rows of other tensor-parallel ranks": joined} | cut
     table.attrs["left_out"] = {reason: count for reason, count in left_out.items() if count}
-    facts = {"doubts": doubts, "resolution_ns": resolution, "synthetic": says_synthetic(path)}
+    facts = {
+        "doubts": [*doubts, *shifted],
+        "resolution_ns": resolution,
+        "synthetic": says_synthetic(path),
+    }
     table.attrs |= {name: value for name, value in facts.items() if value}
     return JOB_OPERATIONS.check(table, str(path))
 
@@ -174,21 +180,48 @@ def _resolution(starts: pd.Series, table: pd.DataFrame, path: str | Path, per_un
     return resolution
 
 
-def _one_per_group(table: pd.DataFrame) -> tuple[pd.DataFrame, int]:
+def _one_per_group(table: pd.DataFrame) -> tuple[pd.DataFrame, int, list[str]]:
     """Join the rows of a tensor-parallel group: from the earliest start to the latest end."""
     if _TENSOR not in table:
-        return table, 0
+        return table, 0, []
     keys = [*_WORKER, "operation", "micro_batch", "chunk", "sequence"]
     if "sequence" not in table:
         own = table.sort_values("start_ns", kind="stable")
         order = own.groupby([*_WORKER, "operation", _TENSOR]).cumcount()
         table = table.assign(sequence=order)
+    table, shifted = _on_one_clock(table, keys)
     ends = table.assign(end_ns=table["start_ns"] + table["dur_ns"])
     joined = ends.groupby(keys, dropna=False, sort=False).agg(
         start_ns=("start_ns", "min"), end_ns=("end_ns", "max")
     )
     joined = joined.assign(dur_ns=joined["end_ns"] - joined["start_ns"]).reset_index()
-    return joined.drop(columns="end_ns"), len(table) - len(joined)
+    return joined.drop(columns="end_ns"), len(table) - len(joined), shifted
+
+
+def _on_one_clock(table: pd.DataFrame, keys: list[str]) -> tuple[pd.DataFrame, list[str]]:
+    """Move tensor-parallel ranks whose clock is off within a step onto that of their group.
+
+    Ranks of a group begin together: one that begins and ends everything earlier or later, by
+    as much, has another clock. One that is slow ends later and begins with the others.
+    """
+    ends = table.assign(end_ns=table["start_ns"] + table["dur_ns"])
+    groups = ends.groupby(keys, dropna=False)
+    apart = {name: ends[name] - groups[name].transform("median") for name in ("start_ns", "end_ns")}
+    own = pd.DataFrame(apart).groupby([table[name] for name in (*_WORKER, _TENSOR)])
+    begin, end = (own[name].transform("median") for name in apart)
+    spread = (apart["start_ns"] - begin).abs().groupby(table[_TENSOR]).transform("median")
+    is_off = (begin.abs() > _CLOCK_SHARE * float(table["dur_ns"].median())) & (begin * end > 0)
+    is_off &= ((begin - end).abs() < begin.abs() / 2) & (spread < begin.abs() / 4)
+    is_off &= own["start_ns"].transform("size") >= _FEWEST_OPERATIONS
+    if not is_off.any():
+        return table, []
+    ranks = ", ".join(map(str, sorted(set(table.loc[is_off, _TENSOR]))[:8]))
+    shift = begin.where(is_off, 0).round().astype("int64")
+    doubt = (
+        f"clocks of tensor-parallel ranks {ranks} are off by up to {shift.abs().max() / 1e6:,.3g} "
+        "ms within a step; their times are moved onto the clock of their group"
+    )
+    return table.assign(start_ns=table["start_ns"] - shift), [doubt]
 
 
 def _read(path: Path) -> pd.DataFrame:

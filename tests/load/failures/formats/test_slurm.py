@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from workbench import load
 from workbench.errors import LoadError
 from workbench.load._failures.formats import slurm
 from workbench.load._failures.formats.slurm import gpu_count, hosts, read_records
@@ -580,3 +581,22 @@ def test_a_job_whose_steps_failed_too_is_one_failure(log):
         record(job="7.1", state="CANCELLED by 0", ExitCode="0:15"),
     )
     assert part.failures["job"].tolist() == ["7"]
+
+
+@pytest.mark.parametrize(
+    ("first", "second"), [("FAILED", "NODE_FAIL"), ("NODE_FAIL", "CANCELLED by 0")]
+)
+def test_a_heterogeneous_job_fails_once_by_its_most_telling_component(tmp_path, first, second):
+    rows = [
+        f"1011+0|{first}|1:0|2026-03-01T10:00:00|2026-03-01T12:00:00|n1",
+        f"1011+1|{second}|1:0|2026-03-01T10:00:00|2026-03-01T12:00:01|n3",
+        # The next run of the same job is another failure.
+        "1011+0|NODE_FAIL|1:0|2026-03-01T12:10:00|2026-03-01T13:00:00|n1",
+        "1011+1|FAILED|1:0|2026-03-01T12:10:00|2026-03-01T13:00:00|n3",
+        "1012|FAILED|1:0|2026-03-01T10:00:00|2026-03-01T12:00:00|n4",
+    ]
+    path = tmp_path / "sacct.txt"
+    path.write_text("\n".join(["JobID|State|ExitCode|Start|End|NodeList", *rows]) + "\n")
+    failures = load.failures(path, tz="UTC", progress=False).failures
+    assert failures["job"].value_counts().to_dict() == {"1011": 2, "1012": 1}
+    assert failures.loc[failures["job"] == "1011", "code"].tolist() == ["NODE_FAIL"] * 2

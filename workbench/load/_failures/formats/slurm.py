@@ -599,6 +599,8 @@ _SHOWN = (
 _USED = dict.fromkeys(
     (*_SHOWN, "word", "end_ns", "hosts", "job", "step_states", "step_codes", "line", "is_local")
 )
+_VAGUE = {"FAILED": 1, "CANCELLED": 2}
+_COMPONENTS_NS = 60 * SECOND
 # What is pointed out as a crash loop: a note, which changes no number.
 _LOOP_STARTS, _LOOP_NS = 5, 3600 * SECOND
 
@@ -622,7 +624,7 @@ def failures_of(jobs: pd.DataFrame, settings: Given, label: str) -> pd.DataFrame
         row |= {"category": meaning.category, "severity": meaning.severity}
         row |= {"other_codes": states, "text": _text(run), "line": run["line"]}
         row |= {"assumed": f"tz={settings.tz}" if run["is_local"] else ""}
-        rows.append(row)
+        _append_once(rows, row)
     return failure_rows(rows, label)
 
 
@@ -630,6 +632,19 @@ def _ran_out_of_memory(run: Mapping[Any, Any]) -> bool:
     codes = (run["ExitCode"], run["DerivedExitCode"], *run["step_codes"].split(", "))
     has_signal = any(_code(code)[1] == _MEMORY_SIGNAL for code in codes)
     return has_signal or "OUT_OF_MEMORY" in run["step_states"]
+
+
+def _append_once(rows: list[dict[str, Any]], row: dict[str, Any]) -> None:
+    """Append the failure of a job; components of a heterogeneous one, 7+0 and 7+1, fail once."""
+    whole, plus, _ = str(row["job"]).partition("+")
+    for number, earlier in enumerate(reversed(rows) if plus else ()):
+        is_near = (row["start_ns"] or 0) - (earlier["start_ns"] or 0) <= _COMPONENTS_NS
+        if earlier["job"] == whole and is_near:
+            # FAILED and CANCELLED of a component follow what another one says in more detail.
+            if _VAGUE.get(row["code"], 0) < _VAGUE.get(earlier["code"], 0):
+                rows[-1 - number] = row | {"job": whole}
+            return
+    rows.append(row | ({"job": whole} if plus else {}))
 
 
 def _node(run: Mapping[Any, Any]) -> str | None:
