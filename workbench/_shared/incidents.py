@@ -19,6 +19,7 @@ from workbench.tables import FAILURES
 SECOND = 1_000_000_000
 # "GPU stopped processing" comes first if the job itself is at fault, and late if it suffers.
 _LATE = ("xid", "43")
+_OF_PORTS = ("PCIe link down", "PCIe not ready")
 _WORST = ("fatal", "warning", "unknown", "info")
 # Longer than any log, and still inside int64 when it is added to a time.
 _NEVER_NS = 1 << 62
@@ -115,6 +116,8 @@ def _leaders(rows: pd.DataFrame, incident: np.ndarray, is_first: np.ndarray) -> 
     is_late = (rows["kind"] == _LATE[0]) & (rows["code"] == _LATE[1]) & ~is_first
     # Processes crash because of a GPU more often than the other way round.
     is_late |= (rows["kind"] == "kernel") & (rows["category"] == "software")
+    # The port of a device that is gone says so, too, often before the driver of the device.
+    is_late |= (rows["kind"] == "kernel") & rows["code"].isin(_OF_PORTS)
     follows = (rows["category"] == FOLLOW_ON) | is_late
     follows |= is_told_as_alone(rows)
     order = np.lexsort((np.arange(len(rows)), follows, incident))

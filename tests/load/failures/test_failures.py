@@ -68,8 +68,12 @@ def test_the_demo_job_lost_one_gpu(fleet_demo):
         [*sorted((fleet_demo / "failures").glob("*_kernel.log"))], node=re.compile(r"node\d+")
     )
     (row,) = log.failures.to_dict("records")
-    assert (row["node"], row["code"], row["other_codes"]) == ("node001", "79", "154")
-    assert (row["line_count"], row["severity"]) == (3, "fatal")
+    assert (row["node"], row["code"], row["other_codes"]) == (
+        "node001",
+        "79",
+        "154, PCIe link down",
+    )
+    assert (row["line_count"], row["severity"]) == (4, "fatal")
     assert log.nodes["failure_count"].tolist() == [1, 0, 0]
     assert log.nodes["last_ns"].iloc[0] == row["end_ns"]
     assert log.is_synthetic
@@ -323,5 +327,9 @@ def test_lines_of_the_kernel_that_a_job_printed_are_said_to_be_missed(tmp_path):
     log = load.failures(write(tmp_path / "job.out", printed, stuck))
     assert log.failures["kind"].tolist() == ["nccl"]
     assert told(log)["dropped", what] == 1
-    with pytest.raises(LoadError, match=re.escape(what)):
-        load.failures(write(tmp_path / "other.out", printed))
+    # Where the file holds nothing else, they are read.
+    other = write(tmp_path / "other.out", printed)
+    with pytest.raises(LoadError, match="boot_time"):
+        load.failures(other)
+    log = load.failures(other, boot_time="2026-03-01T00:00Z")
+    assert log.failures["code"].tolist() == ["79"]

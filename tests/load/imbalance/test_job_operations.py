@@ -275,7 +275,18 @@ def tensor_ranks(path, *, ahead_ns=0, slow_ns=0):
             own_ns = dur_ns + (slow_ns if rank == 2 else 0)
             rows.append((step, 0, 0, name, number, number, 0, rank, start_ns, own_ns))
             start_ns += dur_ns + slow_ns + 10_000
-    names = ["step", "dp_rank", "stage", "optype", "seq_id", "mb_id", "gmc", "tp_rank", "start_ts", "duration"]
+    names = [
+        "step",
+        "dp_rank",
+        "stage",
+        "optype",
+        "seq_id",
+        "mb_id",
+        "gmc",
+        "tp_rank",
+        "start_ts",
+        "duration",
+    ]
     pd.DataFrame(rows, columns=names).to_csv(path, index=False)
     return load.job_operations(path, columns={"tp_rank": "tp_rank"}, time_unit="ns")
 

@@ -205,7 +205,7 @@ def incidents(failures: pd.DataFrame, *, window_s: float = 300.0) -> pd.DataFram
     >>> path = datasets.path("fleet-demo") / "failures" / "synthetic_node001_kernel.log"
     >>> lines = load.failures(path, window_s=0).failures
     >>> [len(incidents(lines, window_s=window)) for window in (0, 1, 60)]
-    [3, 2, 1]
+    [4, 2, 1]
     """
     FAILURES.check(failures)
     return fold(failures, window_s=window_s)

@@ -220,9 +220,14 @@ def _joined(
     findings.add("repaired", f"lines folded by a terminal at {fold.width} columns, joined", count)
 
 
+def _head(source: Source) -> bytes:
+    with source.open() as stream:
+        return stream.read(_HEAD_BYTES)
+
+
 def unfolded(source: Source, findings: Findings) -> Stream:
     """Open a log; of one that a terminal folded the lines are joined, and numbered as joined."""
-    fold = fold_of(source.head(_HEAD_BYTES))
+    fold = fold_of(_head(source))
     if fold is None:
         return source.open()
     lines = _joined(_console_lines(source, Findings(source.label)), fold, findings)
@@ -236,7 +241,7 @@ def console_lines(
     """Yield the lines of :func:`_console_lines`; what a terminal folded is joined."""
     lines = _console_lines(source, findings, whole=whole)
     # Tables of readings have lines of one width by design.
-    fold = None if whole else fold_of(source.head(_HEAD_BYTES))
+    fold = None if whole else fold_of(_head(source))
     yield from lines if fold is None else _joined(lines, fold, findings)
 
 

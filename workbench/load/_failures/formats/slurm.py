@@ -608,7 +608,7 @@ _LOOP_STARTS, _LOOP_NS = 5, 3600 * SECOND
 def failures_of(jobs: pd.DataFrame, settings: Given, label: str) -> pd.DataFrame:
     failed = jobs[jobs["word"].isin(FAILURE_STATES)].sort_values("end_ns", kind="stable")
     failed = failed[list(_USED)]
-    rows = []
+    rows: list[dict[str, Any]] = []
     for run in failed.to_dict("records"):
         code, states = run["word"], run["step_states"]
         cause = cause_of(run["State"], run["ExitCode"], run["DerivedExitCode"], run["step_codes"])
