@@ -639,12 +639,12 @@ def _append_once(rows: list[dict[str, Any]], row: dict[str, Any]) -> None:
     whole, plus, _ = str(row["job"]).partition("+")
     for number, earlier in enumerate(reversed(rows) if plus else ()):
         is_near = (row["start_ns"] or 0) - (earlier["start_ns"] or 0) <= _COMPONENTS_NS
-        if earlier["job"] == whole and is_near:
+        if str(earlier["job"]).startswith(f"{whole}+") and is_near:
             # FAILED and CANCELLED of a component follow what another one says in more detail.
             if _VAGUE.get(row["code"], 0) < _VAGUE.get(earlier["code"], 0):
-                rows[-1 - number] = row | {"job": whole}
+                rows[-1 - number] = row
             return
-    rows.append(row | ({"job": whole} if plus else {}))
+    rows.append(row)
 
 
 def _node(run: Mapping[Any, Any]) -> str | None:
