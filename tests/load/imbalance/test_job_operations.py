@@ -1,8 +1,6 @@
 """Jobs recorded operation by operation come in whole nanoseconds, or say why not."""
 
 import contextlib
-
-
 import itertools
 
 import pandas as pd
