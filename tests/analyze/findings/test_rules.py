@@ -378,7 +378,7 @@ CASES = {
     "broken_gpu": lambda: Bundle(
         failures=failure_log(spread(2, action="reset GPU", device="0000:1b:00"))
     ),
-    "last_failure": lambda: Bundle(failures=failure_log(spread(1))),
+    "last_failure": lambda: Bundle(failures=failure_log([{"at_h": 999.5, "node": "node001"}])),
     "fatal_failure": lambda: Bundle(failures=failure_log(spread(5))),
     "lemon_node": lemon,
     "crash_loop": lambda: Bundle(
