@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 
 from tests.analyze.conftest import build, fitting
@@ -195,3 +197,12 @@ def power_log(
         frame, fitting(entities, POWER_ENTITIES), states_table, POWER_COUNTERS.empty(),
         QUALITY.empty(),
     )  # fmt: skip
+
+
+def gpus_in_turn():
+    """One process works on its first GPU, then on its second."""
+    rows = launched(0, 0, START, 40 * MS, "0", GEMM) + launched(1, 0, START + 42 * MS, 40 * MS,
+                                                                "1", GEMM)  # fmt: skip
+    bundle = trace(rows)
+    ranks = bundle.trace.ranks.assign(source=["job.json!GPU 0", "job.json!GPU 1"])
+    return dataclasses.replace(bundle, trace=dataclasses.replace(bundle.trace, ranks=ranks))

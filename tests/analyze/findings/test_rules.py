@@ -21,6 +21,7 @@ from tests.analyze.findings.jobs import (
     US,
     even,
     failure_log,
+    gpus_in_turn,
     job_log,
     launched,
     power_log,
@@ -339,15 +340,6 @@ def serving(gap_us=500.0, count=20):
         )  # fmt: skip
         at += MS + round(gap_us * US)
     return trace(rows)
-
-
-def gpus_in_turn():
-    """One process works on its first GPU, then on its second."""
-    rows = launched(0, 0, START, 40 * MS, "0", GEMM) + launched(1, 0, START + 42 * MS, 40 * MS,
-                                                                "1", GEMM)  # fmt: skip
-    bundle = trace(rows)
-    ranks = bundle.trace.ranks.assign(source=["job.json!GPU 0", "job.json!GPU 1"])
-    return dataclasses.replace(bundle, trace=dataclasses.replace(bundle.trace, ranks=ranks))
 
 
 CASES = {
