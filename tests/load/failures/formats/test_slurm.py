@@ -576,3 +576,23 @@ def test_a_job_whose_steps_failed_too_is_one_failure(log):
     steps = [record(job=f"7.{name}", ExitCode="1:0") for name in ("batch", "0")]
     steps.append(record(job="7.1", state="CANCELLED by 0", ExitCode="0:15"))
     assert log(record(ExitCode="1:0"), *steps).failures["job"].tolist() == ["7"]
+
+
+@pytest.mark.parametrize(
+    ("first", "second"), [("FAILED", "NODE_FAIL"), ("NODE_FAIL", "CANCELLED by 0")]
+)
+def test_a_heterogeneous_job_fails_once_by_its_most_telling_component(tmp_path, first, second):
+    rows = [
+        f"1011+0|{first}|1:0|2026-03-01T10:00:00|2026-03-01T12:00:00|n1",
+        f"1011+1|{second}|1:0|2026-03-01T10:00:00|2026-03-01T12:00:01|n3",
+        # The next run of the same job is another failure.
+        "1011+0|NODE_FAIL|1:0|2026-03-01T12:10:00|2026-03-01T13:00:00|n1",
+        "1011+1|FAILED|1:0|2026-03-01T12:10:00|2026-03-01T13:00:00|n3",
+        "1012|FAILED|1:0|2026-03-01T10:00:00|2026-03-01T12:00:00|n4",
+    ]
+    path = tmp_path / "sacct.txt"
+    path.write_text("\n".join(["JobID|State|ExitCode|Start|End|NodeList", *rows]) + "\n")
+    failures = load.failures(path, tz="UTC", progress=False).failures
+    is_mixed = failures["job"].str.contains("+", regex=False)
+    assert failures.loc[is_mixed, "code"].tolist() == ["NODE_FAIL"] * 2
+    assert failures.loc[~is_mixed, "job"].tolist() == ["1012"]
