@@ -68,6 +68,14 @@ NOTHING_RECORDED = (
     "no event with a duration: the profiler was not recording when the file was written (with "
     "torch.profiler export it from on_trace_ready, after an active step)"
 )
+BOUNDED = (
+    "GPU work that cannot have taken as long as the trace says; it ends here when the next work of "
+    "its stream begins, or a call returns that waited for it"
+)
+DOUBTFUL = (
+    "GPU work that ends long after the next work of its stream began, or after all else in the "
+    "trace; it keeps its time, and may not have taken it"
+)
 CPU_COLLECTIVES = "collectives on the CPU (gloo, MPI or UCC), whose waits are not computed"
 
 

@@ -190,12 +190,12 @@ def _with_count(text: str, count: int) -> str:
 
 
 def _tell_of_quality(quality: pd.DataFrame | None, width: int) -> None:
-    """Tell of what could not be read, and of traces that leave rules nothing to work on."""
+    """Tell of what could not be read, of traces without work for rules, and of odd durations."""
     if quality is None:
         return
     for what in [*_not_read(quality), *_not_understood(quality)]:
         tell(what)
-    for what in [*_limits(quality), *_without_work(quality)]:
+    for what in [*_limits(quality), *_about_work(quality)]:
         typer.echo(_wrapped("traces", what, width, indent=0))
 
 
@@ -250,13 +250,17 @@ def _not_understood(quality: pd.DataFrame) -> list[str]:
     ][:_MOST_NOT_READ]
 
 
-def _without_work(quality: pd.DataFrame) -> list[str]:
-    """Return why rules about traces have nothing to work on."""
-    from workbench._shared.kernel_kinds import CPU_COLLECTIVES, NO_GPU_WORK, NOTHING_RECORDED
+def _about_work(quality: pd.DataFrame) -> list[str]:
+    """Return why rules about traces have nothing to work on, or work of doubtful length."""
+    from workbench._shared import kernel_kinds as kinds
 
-    rows = quality[quality["what"].str.startswith((NO_GPU_WORK, NOTHING_RECORDED, CPU_COLLECTIVES))]
+    told = (kinds.NO_GPU_WORK, kinds.NOTHING_RECORDED, kinds.CPU_COLLECTIVES, kinds.BOUNDED,
+            kinds.DOUBTFUL)  # fmt: skip
+    rows = quality[quality["what"].str.startswith(told)]
     return [
-        f"{what} ({_named(same['source'].tolist())})"
+        f"{what} ({_named(same['source'].tolist())}"
+        + "".join(f"; {same['count'].sum():,}, {first}" for first in same["where"].dropna()[:1])
+        + ")"
         for what, same in rows.groupby("what", sort=False)
     ]
 

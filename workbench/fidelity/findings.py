@@ -63,6 +63,8 @@ EXPECTED = {
     "pipeline: sequence lengths": Expected("sequence_lengths"),
     "pipeline: pauses": Expected("pauses"),
     "pipeline: slow network": Expected("slow_network"),
+    "dark time": Expected("graph_holes", 0.06, (0.02, 0.5)),
+    "unknown idle time": Expected("unexplained_idle", 0.06, (0.02, 0.5)),
 }
 
 

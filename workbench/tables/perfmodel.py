@@ -75,6 +75,8 @@ _FIDELITY = columns("""
     gap_share: float64 0..1 - of the window: gaps on that path that keep their length
     inferred_share: float64 0..1 - of the window: guessed edges on that path
     dark_ns: int64 >=0 - GPU work on that path that was not recorded
+    unlaunched_share: float64 0..1 - of the GPU work: without a launch in the trace
+    halved_ratio: float64 >=0 - replayed with half of all times / replayed; 0.5 if all is explained
     point_count: int64 >=0 - points of the rank
     edge_count: int64 >=0 - edges that lead to them
     left_out_count: int64 >=0 - edges of all ranks that times contradict

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from tests.analyze.conftest import fitting
 from tests.analyze.findings.jobs import START, US, job_log, trace
 from workbench import analyze, load
+from workbench.errors import PerformanceModelError
 from workbench.tables import DEVICES
 
 GEMM, REDUCE, H100 = "gemm", "ncclDevKernel_AllReduce", "NVIDIA H100 80GB HBM3"
@@ -250,7 +251,11 @@ def test_gpu_hours_are_those_of_the_job_log():
 def test_without_a_replay_the_cost_is_an_upper_bound(monkeypatch):
     from workbench.analyze._perfmodel import findings
 
-    monkeypatch.setattr(findings, "_MOST_UNLAUNCHED", -1.0)
+    def refused(*_):
+        msg = "no graph"
+        raise PerformanceModelError(msg)
+
+    monkeypatch.setattr(findings, "execution_graph", refused)
     (row,) = below(slow_product()).to_dict("records")
     taken = round(roof_us() / 0.2)
     assert row["cost"] == pytest.approx(10 * (taken - roof_us() / 0.7) / 1e3, rel=1e-3)

@@ -109,8 +109,13 @@ def graph_holes():
         rows += launched(0, 0, at + 9 * MS, MS, f"late{number}", GEMM)
         for row in rows[-2:]:
             if row.get("id"):
-                row["start_ns"] = at
+                row |= {"start_ns": at, "name": "cudaGraphLaunch"}
     return trace(rows)
+
+
+def unexplained_idle():
+    """Give kernels that no recorded call launched, half of the time."""
+    return trace([row for row in idle_rows(100.0, 100.0) if "kind" in row])
 
 
 def data_loader():
@@ -351,6 +356,7 @@ CASES = {
     "gpus_unused": gpus_in_turn,
     "synchronising_calls": lambda: idle_host(60.0, 100.0, blocking="cudaStreamSynchronize"),
     "graph_holes": graph_holes,
+    "unexplained_idle": unexplained_idle,
     "inference_gaps": serving,
     "data_loader": data_loader,
     "pageable_copies": lambda: copies("Memcpy HtoD (Pageable -> Device)"),

@@ -122,7 +122,7 @@ def _one_gap(since, until, kind, call, usual, gap_ns):
         arrived = until if until - arrived < gap_ns else arrived
         parts = [("host late", begun - since), ("launch overhead", arrived - begun)]
         since = arrived
-    rest = "sync wait" if kind == "communication" else "dark"
+    rest = "sync wait" if kind == "communication" else "unknown"
     return [*parts, ("kernel gap" if until - since < gap_ns else rest, until - since)]
 
 
@@ -213,13 +213,13 @@ def launched_often(last_start, *, dur=5, work=None, **more):
     return [*rows, kernel(last_start, last_start + 10, launch=99, **(work or {}))]
 
 
-def test_time_long_after_a_launch_is_dark_and_no_launch_overhead(make_events):
+def test_time_long_after_a_launch_is_a_late_start_and_no_launch_overhead(make_events):
     late = causes(analyze.idle_time(make_events(*launched_often(465_013))))
     assert late["launch overhead", ""] == 9 * 13
-    assert late["dark", ""] == 463_000
+    assert late["unknown", "late start"] == 463_000
     little = causes(analyze.idle_time(make_events(*launched_often(2_013 + 29))))
     assert little["launch overhead", ""] == 9 * 13 + 29
-    assert ("dark", "") not in little
+    assert ("unknown", "late start") not in little
     again = analyze.idle_time(make_events(*launched_often(465_013)), kernel_gap_ns=500_000 * US)
     assert causes(again)["launch overhead", ""] == 9 * 13 + 463_000
 
@@ -250,7 +250,7 @@ def test_holes_beside_work_of_a_cuda_graph_are_said_to_be_of_one(make_events):
     ]
     found = causes(analyze.idle_time(make_events(*rows)))
     assert found["dark", "CUDA graph"] == 126_000
-    assert ("dark", "") not in found
+    assert ("unknown", "late start") not in found
 
 
 @pytest.mark.parametrize(
@@ -273,17 +273,17 @@ def test_work_that_was_ready_was_held_up_by_the_gpu(make_events):
     rows = [launch(1, 1), launch(2, 2), kernel(5, 10, launch=1)]
     short = make_events(*rows, kernel(30, 40, launch=2))
     assert causes(analyze.idle_time(short)) == {("kernel gap", ""): 20}
-    assert causes(analyze.idle_time(short, kernel_gap_ns=20_000)) == {("dark", ""): 20}
+    assert causes(analyze.idle_time(short, kernel_gap_ns=20_000)) == {("unknown", "late start"): 20}
     long = make_events(*rows, kernel(60, 70, launch=2))
-    assert causes(analyze.idle_time(long)) == {("dark", ""): 50}
+    assert causes(analyze.idle_time(long)) == {("unknown", "late start"): 50}
     collective = make_events(*rows, kernel(60, 70, launch=2, kind="communication"))
     assert causes(analyze.idle_time(collective)) == {("sync wait", "collective"): 50}
 
 
 @pytest.mark.parametrize(
     ("issued", "stream", "cause"),
-    [(1.5, 7, ("sync wait", "stream wait")), (1.5, 8, ("dark", "")), (0.5, 7, ("dark", "")),
-     (3, 7, ("dark", ""))],
+    [(1.5, 7, ("sync wait", "stream wait")), (1.5, 8, ("unknown", "late start")),
+     (0.5, 7, ("unknown", "late start")), (3, 7, ("unknown", "late start"))],
 )  # fmt: skip
 def test_a_stream_wait_counts_between_two_launches_on_its_stream(
     make_events, issued, stream, cause

@@ -25,21 +25,21 @@ from workbench.analyze._lib.finding_rules import (
     rule,
 )
 from workbench.analyze._perfmodel.graph.execution_graph import execution_graph
+from workbench.analyze._perfmodel.graph.rank_rows import GraphRules
 from workbench.analyze._perfmodel.kernel_models.roofline import roofline
 from workbench.analyze._perfmodel.replays.change import Change
-from workbench.analyze._perfmodel.replays.fidelity import replay_fidelity
+from workbench.analyze._perfmodel.replays.fidelity import replay_fidelity, usable_graph
 from workbench.analyze._perfmodel.replays.what_if import critical_path, what_if
 from workbench.analyze._traces.breakdown import step_times, time_breakdown
 from workbench.analyze._traces.rank_evidence import JobEvidence, rank_facts
 from workbench.errors import PerformanceModelError, WorkbenchError
-from workbench.tables import EDGE_KINDS, Bundle, ExecutionGraph, JobLog
+from workbench.tables import Bundle, ExecutionGraph, JobLog
 
 _LUMOS = "arXiv:2504.09307, Lumos: modelling of large-scale LLM training with execution graphs"
 # A graph of so many events is built and replayed in seconds; longer traces give three steps.
 _MOST_EVENTS = 100_000
 _MOST_ERROR = 0.02
 _MOST_RANKS = 3
-_MOST_UNLAUNCHED = 0.5
 _HOST = ("CPU", "gap", "call", "inter-thread", "launch")
 
 
@@ -74,17 +74,6 @@ def _replayable(events: pd.DataFrame, rank: int) -> pd.DataFrame:
         msg = f"three steps of rank {rank} have {len(events):,} events, too many to replay"
         raise PerformanceModelError(msg)
     return events
-
-
-def _refuse_unlaunched(rank: int, graph: ExecutionGraph) -> None:
-    launched = graph.target[graph.edge_kind == EDGE_KINDS.index("launch")]
-    share = 1 - float(np.isin(graph.gpu_start, launched).mean())
-    if share > _MOST_UNLAUNCHED:
-        msg = (
-            f"rank {rank}: the trace has no launch of {100 * share:.0f} % of the GPU work, so a "
-            "replay cannot tell when it could have begun; record CUDA runtime calls too"
-        )
-        raise PerformanceModelError(msg)
 
 
 class Replayed(JobEvidence):
@@ -129,8 +118,10 @@ class Replayed(JobEvidence):
                 of_rank = self.pacing[1] if rank == self.pacing[0] else self.events_of(int(rank))
                 events = _replayable(of_rank, int(rank))
                 graph = execution_graph(events)
-                _refuse_unlaunched(int(rank), graph)
                 built = Built(int(rank), events, graph, replay_fidelity(events, graph))
+                if (built.fidelity["unlaunched_share"] > GraphRules().most_unlaunched_share).any():
+                    # Rules that ask for no prediction must not answer either.
+                    usable_graph(graph, built.fidelity)
             except WorkbenchError as error:
                 return str(error)
             if built.fidelity["is_usable"].all():

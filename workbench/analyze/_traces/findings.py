@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from workbench.analyze._lib.finding_rules import Confidence, Finding, first_of, ranks_text, rule
-from workbench.analyze._traces.idle import ACTIVITIES
+from workbench.analyze._traces.idle import ACTIVITIES, DETAILS
 from workbench.analyze._traces.inference import annotated_iterations
 from workbench.analyze._traces.kernels import kernel_kinds
 from workbench.analyze._traces.launches import copy_bandwidth
@@ -22,6 +22,7 @@ _NSYS = "Nsight Systems expert rules, docs.nvidia.com/nsight-systems/UserGuide"
 _TUNING = "PyTorch performance tuning guide, pytorch.org/tutorials/recipes/recipes/tuning_guide"
 _NCCL = "nccl-tests, doc/PERFORMANCE.md"
 _BLOCKING = ACTIVITIES[0]
+_GRAPH, _LATE_START = DETAILS[-2:]
 # Longer gaps between short kernels are no matter of launches.
 _PCIE_GB_PER_S = 6.0  # half of what PCIe 3.0 x16 moves
 _LAUNCH_GAP_NS = 50_000
@@ -232,14 +233,14 @@ def _size(number_of_bytes: float) -> str:
     return f"{number_of_bytes:.0f} B"
 
 
-def _idle_of(traced: Traced, *causes: str, is_blocking: bool | None = None) -> pd.Series:
-    """Sum the idle time of some causes by rank; of blocking calls alone, or without them.
+def _idle_of(traced: Traced, *causes: str, detail: str = "", but_for: str = "") -> pd.Series:
+    """Sum the idle time of some causes by rank; of one detail alone, or of all but one.
 
     It is the mean over the devices of a rank, so that no share of its time is above one.
     """
     rows = traced.idle[traced.idle["cause"].isin(causes) & traced.idle["stream"].isna()]
-    if is_blocking is not None:
-        rows = rows[(rows["detail"] == _BLOCKING) == is_blocking]
+    details = rows["detail"].fillna("")
+    rows = rows[((details == detail) | (not detail)) & ((details != but_for) | (not but_for))]
     by_rank = rows.groupby("rank")["idle_ns"].sum()
     sums = by_rank.reindex(traced.by_rank.index, fill_value=0).astype("float64")
     return sums / traced.by_rank["device_count"]
@@ -248,7 +249,7 @@ def _idle_of(traced: Traced, *causes: str, is_blocking: bool | None = None) -> p
 @rule(Traced, reference=_NSYS)
 def host_bound(traced: Traced, *, least_share: float = 0.012) -> Iterator[Finding]:
     """GPUs run out of work on most ranks: the host launches too slowly."""
-    idle = _idle_of(traced, "host late", "launch overhead", "kernel gap", is_blocking=False)
+    idle = _idle_of(traced, "host late", "launch overhead", "kernel gap", but_for=_BLOCKING)
     elsewhere = traced.sum_by_rank(traced.pauses) + traced.sum_by_rank(traced.drained)
     idle = (idle - elsewhere).clip(lower=0)
     share = float((idle / traced.by_rank["span_ns"].astype(float)).median())
@@ -372,19 +373,55 @@ def synchronising_calls(traced: Traced, *, least_share: float = 0.015) -> Iterat
 
 @rule(Traced, reference=_HTA)
 def graph_holes(traced: Traced, *, least_share: float = 0.05) -> Iterator[Finding]:
-    """The trace shows no GPU work although a graph runs: the profiler lost it."""
-    idle = _idle_of(traced, "dark")
-    share = float((idle / traced.by_rank["span_ns"].astype(float)).max())
-    if share < least_share:
+    """The GPU works, mostly in a graph, and the trace does not show it."""
+    of_graphs, all_dark = _idle_of(traced, "dark", detail=_GRAPH), _idle_of(traced, "dark")
+    for idle, sentence, doubt, next_step in (
+        (of_graphs, "launches of CUDA graphs without recorded kernels",
+         "the GPU worked in that time", "record with CUPTI graph-node tracing, or one step without "
+         "graphs"),
+        (all_dark - of_graphs, "the host waits for GPU work that the trace lacks",
+         "the GPU worked in that time, or waited for another process",
+         "look for lost records: larger buffers of the profiler, fewer steps"),
+    ):  # fmt: skip
+        share = float((idle / traced.by_rank["span_ns"].astype(float)).max())
+        if share < least_share:
+            continue
+        yield Finding(
+            f"{share:.0%} of the trace is dark: {sentence}",
+            where=ranks_text(idle.index[idle > 0]),
+            **traced.cost(float(idle.max())),
+            cost_basis="GPU work that was not recorded, of the rank with most of it: not lost, but "
+            "in no other figure",
+            confidence="medium",
+            doubt=f"{doubt}; shares of idle time are too high",
+            evidence="analyze.idle_time, plot.idle_time (notebook 01)",
+            next_step=next_step,
+        )
+
+
+@rule(Traced, reference=_NSYS)
+def unexplained_idle(traced: Traced, *, least_share: float = 0.05) -> Iterator[Finding]:
+    """GPUs are idle for a reason that the trace cannot tell: no launch, or a late start."""
+    late = _idle_of(traced, "unknown", detail=_LATE_START)
+    idle = _idle_of(traced, "unknown")
+    total = float(idle.max())
+    if total < least_share * traced.gpu_ns:
         return
+    is_late = float(late.max()) > total / 2
     yield Finding(
-        f"{share:.0%} of the trace is dark: launches of CUDA graphs without recorded kernels",
+        f"GPUs are idle for {total / traced.gpu_ns:.0%} of the time for an unknown reason: "
+        + ("work starts late although it was launched" if is_late else "the trace has no launches"),
         where=ranks_text(idle.index[idle > 0]),
+        **traced.cost(total),
+        cost_basis="idle time of unknown cause, of the rank with most of it",
         confidence="medium",
-        doubt="the GPU worked in that time; shares of idle time are too high",
+        doubt="part of the work may not have been recorded" if is_late
+        else "the host may be late, or wait for data or other ranks",
         evidence="analyze.idle_time, plot.idle_time (notebook 01)",
-        next_step="record with CUPTI graph-node tracing, or one step without graphs",
-    )
+        next_step="record cuda_sync events (enable_cuda_sync_events), or all streams and processes "
+        "of the GPU" if is_late
+        else "record runtime calls too (ProfilerActivity.CPU, --trace=cuda, --hip-trace)",
+    )  # fmt: skip
 
 
 @rule(Traced, reference=_NSYS)
@@ -584,7 +621,7 @@ def first_step(traced: Traced, *, least_ratio: float = 1.1) -> Iterator[Finding]
         return
     usual = float(steps.iloc[1:].median())
     excess = float(steps.iloc[0]) - usual
-    if steps.iloc[0] < least_ratio * usual:
+    if usual <= 0 or steps.iloc[0] < least_ratio * usual:
         return
     yield Finding(
         f"The first step takes {steps.iloc[0] / usual:.1f} times as long as the others",
@@ -610,7 +647,12 @@ def uneven_steps(
     usual = float(steps.median())
     long = steps[steps > least_ratio * usual]
     excess = float((long - usual).sum())
-    if long.empty or excess < least_share * float(steps.sum()) or len(long) > len(steps) / 3:
+    if (
+        usual <= 0
+        or long.empty
+        or excess < least_share * float(steps.sum())
+        or len(long) > len(steps) / 3
+    ):
         return
     yield Finding(
         f"{len(long)} of {len(steps)} steps take up to {long.max() / usual:.1f} times the median",

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from workbench._shared.kernel_kinds import KINDS
 from workbench.analyze._lib import rows as arrays
+from workbench.analyze._lib.dark import dark_times, named
 from workbench.analyze._lib.intervals import measure_levels, running_end
 from workbench.analyze._lib.latency import usual_latency
 from workbench.analyze._lib.rows import LAUNCH_CATEGORIES, MISSING, Groups, Ints, Work
@@ -94,8 +95,11 @@ DETAILS = (
     "collective",
     "stream wait",
     "CUDA graph",
+    "late start",
 )
-_NO_LAUNCH, _LATE_LAUNCH, _COLLECTIVE, _STREAM_WAIT, _GRAPH = range(len(ACTIVITIES), len(DETAILS))
+_NO_LAUNCH, _LATE_LAUNCH, _COLLECTIVE, _STREAM_WAIT, _GRAPH, _LATE_START = range(
+    len(ACTIVITIES), len(DETAILS)
+)
 
 
 _COLUMNS = ("name", "category", "process", "thread", "stream", "launch")
@@ -151,6 +155,10 @@ def idle_time(
     -----
     For a gap from g0 to g1 and the launch call of the work that starts at g1, begun at l:
 
+    * while a call waits for the GPU although all recorded work has ended, after the launch of a
+      graph or of work without a record, or while work stands behind a CUDA graph of which nothing
+      was recorded: *dark*, as the GPU does work that the trace lacks; ``detail`` says so where a
+      graph was launched;
     * no launch in the trace, or l > g1 (clocks disagree): *unknown*;
     * g0 < l: *host late* until l, *launch overhead* from l until the call has ended and the usual
       time of a launch has passed; ``detail`` says what the launching thread did until l. What is
@@ -158,8 +166,8 @@ def idle_time(
     * l ≤ g0 and the gap is shorter than ``kernel_gap_ns``: *kernel gap*;
     * l ≤ g0 and the stream had been told to wait for another one, or the work is a collective:
       *sync wait*;
-    * otherwise *dark*: work was ready and did not run. Typical for kernels that the profiler
-      missed, such as those of CUDA graphs; ``detail`` says so where one launched its neighbours.
+    * beside work of a CUDA graph: *dark*, as the profiler missed some of it;
+    * otherwise *unknown*: work was ready and started late for a reason that is not in the trace.
 
     The usual time of a launch is the median from the end of the call to the start of the work, over
     gaps with g0 < l. A call that goes on for ``kernel_gap_ns`` or more after g0 is launch overhead
@@ -257,28 +265,46 @@ def _device_causes(
     launched = np.maximum(gaps.launch_start, gaps.start)
     is_late, arrived = _on_its_way(gaps, ~unlaunched & ~skewed, kernel_gap_ns, latency)
     late = np.flatnonzero(is_late)
-    time = gaps.end - np.where(is_late, arrived, gaps.start)
+    since = np.where(is_late, arrived, gaps.start)
+    known, rank = dark_times(events, work), work.rank[gaps.following]
+    unrecorded, of_graph = known.within(rank, gaps.start, gaps.end)
+    time = gaps.end - since - known.within(rank, since, gaps.end)[0]
     waited = _waited_for(events, work, gaps)
+    is_graph = np.append(named(events, "GraphLaunch")[arrays.codes(events["name"])], False)
+    beside_graph = is_graph[gaps.launches[gaps.previous]] | is_graph[gaps.launch]
     # In this order: what the trace does not know must not be named after the length of the gap.
-    cause = np.where(waited == MISSING, dark, sync)
+    cause = np.where(waited != MISSING, sync, np.where(beside_graph, dark, unknown))
     cause[time < kernel_gap_ns] = kernel
     cause[unlaunched | skewed] = unknown
-    is_graph = _of_graph(events, gaps.launches)
     detail = np.where(cause == sync, waited, MISSING)
-    detail[(cause == dark) & (is_graph[gaps.previous] | is_graph[gaps.following])] = _GRAPH
+    detail[cause == dark] = _GRAPH
+    detail[cause == unknown] = _LATE_START
     detail[skewed] = _LATE_LAUNCH
     detail[unlaunched] = _NO_LAUNCH
     gpus, begun = arrays.grouped(gaps.queue[late]), launched[late]
     by_activity = time_by_activity(events, gaps.launch[late], gaps.start[late], begun)
-    parts = [(host, number, times) for number, times in enumerate(by_activity)]
-    parts.append((overhead, MISSING, arrived[late] - begun))
+    by_host = _less(by_activity, known.within(rank[late], gaps.start[late], begun)[0])
+    parts = [(host, number, times) for number, times in enumerate(by_host)]
+    launching = known.within(rank[late], begun, arrived[late])[0]
+    parts.append((overhead, MISSING, arrived[late] - begun - launching))
     return [
         Cause(gaps.queue, cause, detail, time, _some(time)),
+        Cause(gaps.queue, dark, _GRAPH, of_graph, _some(of_graph)),
+        Cause(gaps.queue, dark, MISSING, unrecorded - of_graph, _some(unrecorded - of_graph)),
         *(
             Cause(gpus.keys[0], cause, detail, gpus.total(times), gpus.total(_some(times)))
             for cause, detail, times in parts
         ),
     ]
+
+
+def _less(by_activity: Ints, dark: Ints) -> Ints:
+    """Take dark times from those of activities: a host is not late while the GPU works.
+
+    It mostly waits for the GPU then, so that blocking calls come first.
+    """
+    upto = np.cumsum(by_activity, axis=0)
+    return np.asarray(np.diff(np.maximum(upto - dark, 0), axis=0, prepend=0))
 
 
 def _some(time: Ints) -> Ints:
@@ -306,15 +332,6 @@ def _on_its_way(
     lasts = is_known & (gaps.launch_end - gaps.start >= max(kernel_gap_ns, 1))
     lasts &= gaps.end >= gaps.launch_end
     return late | lasts, until
-
-
-def _of_graph(events: pd.DataFrame, launch: Ints) -> NDArray[np.bool_]:
-    is_graph = np.array(
-        ["GraphLaunch" in str(name) for name in events["name"].cat.categories] + [False]
-    )
-    if not is_graph.any():
-        return np.zeros(len(launch), dtype=bool)
-    return is_graph[np.where(launch == MISSING, MISSING, arrays.codes(events["name"])[launch])]
 
 
 def _waited_for(events: pd.DataFrame, work: Work, gaps: Gaps) -> Ints:

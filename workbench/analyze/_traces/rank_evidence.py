@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from workbench._shared.kernel_kinds import KINDS
 from workbench.analyze._lib import rows as arrays
+from workbench.analyze._lib.dark import LEAST_DARK_NS, dark_times
 from workbench.analyze._lib.intervals import measure_within
 from workbench.analyze._lib.rows import MISSING, Ints, Work
 from workbench.analyze._lib.scopes import Analysis, name_of, per_rank
@@ -79,10 +80,17 @@ def rank_facts(events: pd.DataFrame) -> pd.DataFrame:
 def gpu_gaps(events: pd.DataFrame) -> pd.DataFrame:
     """Return the times without any GPU work of a rank, with the work before and after each.
 
-    ``loading_ns`` is for how long of it the host loads data; ``is_drained`` says that it began
-    while the host waited for the GPU, so that nothing was queued, and was not spent on loading.
+    What the host had launched already, what no known call launched, and what the GPU did without a
+    record is not in ``dur_ns``, unless it is short. ``loading_ns`` is for how long the host loads
+    data; ``is_drained`` says that it began while the host waited for the GPU, so that nothing was
+    queued, and was not spent on loading.
     """
-    work = arrays.gpu_work(events, "name")
+    work = arrays.gpu_work(events, "name", "launch")
+    call, dark = arrays.launches_of(events, work.row), dark_times(events, work)
+    issued = (events["start_ns"].to_numpy() + events["dur_ns"].to_numpy())[call]
+    # A collective that was launched waits for other ranks.
+    issued[(call != MISSING) & (work.kind == KINDS.index("communication"))] = _NEVER_NS
+    issued[call == MISSING] = 0
     loads = _spans(events, _matches(events["name"], _LOADER_CALLS))
     is_host = arrays.codes(events["kind"]) < 0
     calls = _spans(events, is_host & _matches(events["name"], _SYNC_CALLS))
@@ -92,10 +100,13 @@ def gpu_gaps(events: pd.DataFrame) -> pd.DataFrame:
         reach, length = np.maximum.accumulate(end)[:-1], end - start
         gap = np.flatnonzero(start[1:] > reach)
         begin, finish = reach[gap], start[1:][gap]
+        late = finish - np.clip(issued[at][1:][gap], begin, finish)
+        late[late < LEAST_DARK_NS] = 0
+        hidden = late + dark.within(np.full(len(gap), rank), begin, finish - late)[0]
         loading = measure_within(*_of_rank(loads, rank), begin, finish)
         is_held = _held(_of_rank(calls, rank), begin, finish)
         columns = {
-            "start_ns": begin, "dur_ns": finish - begin, "before_ns": length[:-1][gap],
+            "start_ns": begin, "dur_ns": finish - begin - hidden, "before_ns": length[:-1][gap],
             "after_ns": length[1:][gap], "loading_ns": loading,
             "is_drained": is_held & (2 * loading < finish - begin),
         }  # fmt: skip

@@ -132,12 +132,13 @@ class Traced(JobEvidence):
     def periods(self) -> pd.DataFrame:
         """Period of every rank and step, between the ends of the GPU work of two steps.
 
-        Ends, because a rank that is late starts its work late, while all end together.
+        Ends, because a rank that is late starts its work late, while all end together. A step whose
+        work ends before that of an earlier one adds nothing.
         """
         table = self.table(step_times)
         table = table[table["gpu_ns"].notna()].sort_values(["rank", "step"])
         # Nullable, as a shift of integers would give floats, and epoch times lose 100 ns.
-        end = table["gpu_start_ns"] + table["gpu_ns"]
+        end = (table["gpu_start_ns"] + table["gpu_ns"]).groupby(table["rank"]).cummax()
         begin = table["start_ns"].fillna(table["gpu_start_ns"])
         follows = table["step"].groupby(table["rank"]).diff() == 1
         # Before the first step there is no end: its period begins with the host's.

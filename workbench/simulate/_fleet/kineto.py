@@ -25,6 +25,7 @@ _CALLBACKS = {  # runtime calls and their ids in CUPTI
     "cudaStreamSynchronize": 131,
     "cudaEventRecord": 135,
     "cudaStreamWaitEvent": 147,
+    "cudaGraphLaunch": 311,
 }
 _PHASES = {
     "data": "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__",
@@ -68,6 +69,7 @@ class _RankTrace:
             "collective": self._add_collective,
             "join": self._add_join,
             "sync": self._add_sync,
+            "graph": self._add_graph,
         }
         columns = ("host_start", "call_start", "call_end", "host_end", "gpu_start", "gpu_end")
         times = {name: getattr(step, name)[:, self._rank].tolist() for name in columns}
@@ -99,6 +101,9 @@ class _RankTrace:
         name = "cudaLaunchKernelExC" if op.gpu_name.startswith("nvjet") else "cudaLaunchKernel"
         self._add_runtime(op, name, (at["call_start"], at["call_end"]), external)
         self._add_gpu("kernel", op, at, {"External id": external, **shape(op)})
+
+    def _add_graph(self, op: Op, at: Mapping[str, int]) -> None:
+        self._add_runtime(op, "cudaGraphLaunch", (at["call_start"], at["call_end"]), None)
 
     def _add_copy(self, op: Op, at: Mapping[str, int]) -> None:
         external = self._add_calls(op, at)

@@ -71,7 +71,7 @@ _LOSS = (
 class Op:
     """One thing the host does in a step, and what the GPU does for it."""
 
-    kind: str  # host, kernel, copy, collective, join or sync
+    kind: str  # host, kernel, copy, collective, join or sync; graph or unrecorded: work unseen
     calls: tuple[str, ...] = ()  # CPU ops, outermost first
     phase: str = "forward"
     gpu_name: str = ""

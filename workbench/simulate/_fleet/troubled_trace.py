@@ -32,7 +32,7 @@ from workbench.tables import (
 TRACE_TROUBLES = (
     "slow rank", "late host", "exposed communication", "slow link", "slow launches",
     "synchronising calls", "pageable copies", "tiny kernels", "slow first step", "wrong clock",
-    "slow data loader", "pauses", "unequal experts",
+    "slow data loader", "pauses", "unequal experts", "dark time", "unknown idle time",
 )  # fmt: skip
 US = 1_000
 _FIRST = 3
@@ -145,7 +145,11 @@ def program_of(job: TracedJob) -> list[Op]:
     ops += _tiny(job) + _pageable(job)
     for _ in range(_LAYERS):
         ops += [_kernel(forward)] * 2 + _exchange(job)
-    ops += [_kernel(2 * forward)] * (_KERNELS - 3 * _LAYERS - 1) + _exposed(job)
+    # Neither of the kernels around is one before which synchronising calls are put.
+    ops += [_kernel(2 * forward)] * (_SYNCS - 2 * _LAYERS + 1)
+    ops += _unrecorded(job, "unknown idle time")
+    ops += [_kernel(2 * forward)] * (_KERNELS - _LAYERS - 2 - _SYNCS)
+    ops += _unrecorded(job, "dark time") + _exposed(job)
     for _ in range(_LAYERS):
         scatter = round(0.1 * forward)
         ops += [replace(_kernel(2 * forward), phase="backward")] * 2 + _exchange(job, "backward")
@@ -199,6 +203,17 @@ def _pageable(job: TracedJob) -> list[Op]:
     name = "Memcpy HtoD (Pageable -> Device)"
     op = Op("copy", ("aten::copy_",), gpu_name=name, gpu_ns=size, size_bytes=size * 8)
     return [op] if size else []
+
+
+def _unrecorded(job: TracedJob, trouble: str) -> list[Op]:
+    """Let the GPU work without a record: behind a graph that the host waits for, or behind no call.
+
+    Kernels that were launched already start later by as much.
+    """
+    size = job.size_ns(trouble)
+    is_graph = trouble == "dark time"
+    hidden = Op("graph" if is_graph else "unrecorded", gpu_name="not recorded", gpu_ns=size)
+    return [hidden, *[Op("sync")] * is_graph] if size else []
 
 
 def _launched_late(job: TracedJob, ops: list[Op]) -> list[Op]:
@@ -302,7 +317,8 @@ def trace_of(history: History) -> Trace:
 
 
 _CALLS = {"kernel": "cudaLaunchKernel", "collective": "cudaLaunchKernelExC",
-          "copy": "cudaMemcpyAsync", "sync": "cudaStreamSynchronize"}  # fmt: skip
+          "copy": "cudaMemcpyAsync", "sync": "cudaStreamSynchronize",
+          "graph": "cudaGraphLaunch"}  # fmt: skip
 _KINDS = {"kernel": "compute", "collective": "communication", "copy": "memory"}
 
 

@@ -10,6 +10,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from workbench._shared.numbers import not_negative, whole_number
+from workbench.analyze._lib.dark import named
 from workbench.analyze._lib.intervals import running_end
 from workbench.analyze._lib.rows import (
     LAUNCH_CATEGORIES,
@@ -28,9 +29,9 @@ PLAIN, DEVICE_SYNC, STREAM_SYNC, EVENT_SYNC, STREAM_WAIT, EVENT_RECORD, COPY, GR
     8
 )
 _CALL_NAMES = {
-    DEVICE_SYNC: ("cudaDeviceSynchronize", "hipDeviceSynchronize", "cudaCtxSynchronize"),
-    STREAM_SYNC: ("cudaStreamSynchronize", "hipStreamSynchronize"),
-    EVENT_SYNC: ("cudaEventSynchronize", "hipEventSynchronize"),
+    DEVICE_SYNC: ("cudaDeviceSynchronize", "hipDeviceSynchronize", "cuCtxSynchronize"),
+    STREAM_SYNC: ("cudaStreamSynchronize", "hipStreamSynchronize", "cuStreamSynchronize"),
+    EVENT_SYNC: ("cudaEventSynchronize", "hipEventSynchronize", "cuEventSynchronize"),
     STREAM_WAIT: ("cudaStreamWaitEvent", "hipStreamWaitEvent"),
     EVENT_RECORD: ("cudaEventRecord", "cudaEventRecordWithFlags", "hipEventRecord"),
     COPY: ("cudaMemcpyAsync", "cudaMemcpy", "hipMemcpyAsync", "hipMemcpy", "hipMemcpyWithStream"),
@@ -63,6 +64,7 @@ class CpuRows(NamedTuple):
     effect: NDArray[np.int8]  # PLAIN, or what the call does to streams
     name: Ints  # code of its name
     correlation: Ints
+    launches: NDArray[np.bool_]  # a call that launches work, as its name says
 
 
 class SyncRecord(NamedTuple):
@@ -122,7 +124,7 @@ def _cpu_rows(events: pd.DataFrame, row: Ints, is_call: NDArray[np.bool_], origi
     name, correlation = codes(events["name"])[row].astype(np.int64), events["correlation"]
     effect = np.where(is_call, effect, PLAIN)
     columns: list[Any] = [row, start, start + duration, number, is_call, effect, name]
-    columns.append(_taken(correlation, row))
+    columns += [_taken(correlation, row), is_call & named(events, "Launch")[name]]
     return CpuRows(*(column[order] for column in columns))
 
 
@@ -300,6 +302,12 @@ class GraphRules:
         Nor is one whose parts of the GPU time are further off, summed, of the span.
     most_step_error_ratio
         Nor is one that is further off in its worst step.
+    most_unlaunched_share
+        Nor is one of a trace that has no launch of more of the GPU work: it is unknown when such
+        work could have begun.
+    most_halved_ratio
+        Nor is one that takes more of its time if all work and all of the host take half of theirs:
+        it keeps what it does not explain.
     """
 
     sync_ns: int = 5_000
@@ -328,6 +336,8 @@ class GraphRules:
     most_error_ratio: float = 0.05
     most_breakdown_error_ratio: float = 0.05
     most_step_error_ratio: float = 0.1
+    most_unlaunched_share: float = 0.3
+    most_halved_ratio: float = 0.6
 
     def __post_init__(self) -> None:
         for field in fields(self):

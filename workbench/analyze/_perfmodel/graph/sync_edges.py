@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from workbench.analyze._lib.dark import tails
 from workbench.analyze._lib.rows import MISSING, Ints
 from workbench.analyze._perfmodel.graph.draft import Draft
 from workbench.analyze._perfmodel.graph.rank_rows import (
@@ -136,14 +137,48 @@ def dark_edges(draft: Draft) -> None:
     """
     step, cpu = draft.step("CUDA graphs"), draft.cpu
     graphs = np.flatnonzero(cpu.effect == GRAPH_LAUNCH)
-    if not step.is_used or not len(graphs):
+    if not step.is_used:
         return
     graphs = graphs[np.argsort(cpu.start[graphs], kind="stable")]
+    _outlasting(draft)
+    if not len(graphs):
+        return
     # Kernels of a graph share the correlation of its one launch, if they were recorded at all.
     is_silent = ~np.isin(graphs, draft.gpu.call)
     waiting = _waiting(draft, cpu.start[graphs])
     _silent_graphs(draft, graphs[is_silent], waiting[is_silent])
     _holes(draft, graphs[~is_silent], waiting[~is_silent])
+
+
+def _outlasting(draft: Draft) -> None:
+    """Let calls that outlast all recorded work wait for other work, where no graph ran."""
+    gpu, cpu, points = draft.gpu, draft.cpu, draft.points
+    calls = np.flatnonzero(np.isin(cpu.effect, (DEVICE_SYNC, STREAM_SYNC, EVENT_SYNC)))
+    is_graph = cpu.effect == GRAPH_LAUNCH
+    is_silent = cpu.launches & ~np.isin(np.arange(len(cpu.row)), gpu.call)
+    launches = np.flatnonzero(is_graph | is_silent)
+    launches = launches[np.argsort(cpu.start[launches], kind="stable")]
+    at, begin, end, of_graph = tails(
+        (cpu.start[calls], cpu.end[calls]), (gpu.start, np.maximum.accumulate(gpu.end)),
+        (cpu.start[launches], is_graph[launches]),
+    )  # fmt: skip
+    call, dark = calls[at][~of_graph], (end - begin)[~of_graph]
+    if not len(call):
+        return
+    last = _last_ended(draft, begin[~of_graph])
+    is_behind = gpu.end[last] > cpu.start[call]
+    source = np.where(is_behind, draft.starts[last] + 1, draft.first + points.starts[call])
+    draft.add(source, draft.first + points.ends[call], dark, _KIND, inferred=True)
+    draft.steps[-1].notes.append(
+        f"{len(call):,} waits longer than for recorded work, {dark.sum() / 1e6:.2f} ms dark"
+    )
+
+
+def _last_ended(draft: Draft, moment: Ints) -> Ints:
+    """Return the work that ended last by each moment; -1 if there is none."""
+    by_end = np.argsort(draft.gpu.end, kind="stable")
+    at = np.searchsorted(draft.gpu.end[by_end], moment, side="right")
+    return np.append(MISSING, by_end)[at]
 
 
 def _silent_graphs(draft: Draft, silent: Ints, waiting: Ints) -> None:
@@ -154,6 +189,8 @@ def _silent_graphs(draft: Draft, silent: Ints, waiting: Ints) -> None:
     before = np.full(len(waiting), MISSING)
     is_work = waiting < draft.first
     before[is_work] = draft.gpu.before[(waiting[is_work] - 1) // 2]
+    # A call waits for the graph and for what was launched before; the graph runs after that.
+    before[~is_work] = _last_ended(draft, draft.time[waiting[~is_work]])
     end = np.where(before != MISSING, draft.gpu.end[before], 0)
     behind = end > draft.time[source]
     dark = draft.time[waiting] - np.where(behind, end, draft.time[source])

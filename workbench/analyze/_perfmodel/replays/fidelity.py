@@ -7,9 +7,11 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
+from workbench.analyze._lib.dark import named
 from workbench.analyze._lib.intervals import measure_within, union
-from workbench.analyze._lib.rows import MISSING, Ints, gpu_work, required, step_numbers
+from workbench.analyze._lib.rows import MISSING, Ints, codes, gpu_work, required, step_numbers
 from workbench.analyze._perfmodel.graph.execution_graph import GRAPH_STEPS, execution_graph
 from workbench.analyze._perfmodel.graph.rank_rows import GraphRules
 from workbench.analyze._perfmodel.replays.step_bounds import (
@@ -63,7 +65,8 @@ def replay_fidelity(
         Below it, ``is_usable`` is false and predictions are refused.
     rules
         With the errors from which on it is false, too: ``most_error_ratio``,
-        ``most_breakdown_error_ratio`` and ``most_step_error_ratio``.
+        ``most_breakdown_error_ratio`` and ``most_step_error_ratio``, and the limits
+        ``most_unlaunched_share`` and ``most_halved_ratio``.
 
     Returns
     -------
@@ -79,12 +82,14 @@ def replay_fidelity(
     over the measured span. Busy correlation: of the busy time per ms. Explained share: walking
     back from the start of every step to that of the one before, and from the last event, along
     what each moment waited for, 1 - unexplained time / window. Calls that block are unexplained
-    if the step was dropped that would give them a cause. A graph is usable if enough is
-    explained and the replay is near enough in all three: the time of the whole and of the GPU
-    work, the parts of it, and the worst step.
+    if the step was dropped that would give them a cause. Halved ratio: if all work and all of the
+    host take half of their time, so does a graph that explains its time; launches and gaps between
+    work keep theirs. A graph is usable if enough is explained and launched, that ratio is near 0.5,
+    and the replay is near enough in all three: the time of the whole and of the GPU work, the parts
+    of it, and the worst step.
     """
     rules = rules or GraphRules()
-    time = replay(graph)
+    time, half = replay(graph), replay(graph, weight_ns=_halved(graph))
     moved = replayed_events(events, graph, time)
     rows = []
     for rank in np.unique(graph.point_rank[graph.point_rank >= 0]).tolist():
@@ -93,6 +98,11 @@ def replay_fidelity(
         steps = _step_errors(before, after, step_bounds(before, graph, rank), (graph.time_ns, time))
         rows.append(
             {"rank": rank, **_compared(before, after, steps), **_walked(before, graph, rank)}
+            | {"unlaunched_share": _unlaunched(graph, rank)}
+            | {
+                "halved_ratio": half[graph.point_rank == rank].max()
+                / max(int(time[graph.point_rank == rank].max()), 1)
+            }
         )
     table = pd.DataFrame(rows)
     kinds = graph.build.set_index("step")
@@ -100,12 +110,29 @@ def replay_fidelity(
     table["left_out_count"] = int(kinds["left_out_count"].sum())
     records = table.to_dict("records")
     failed = [limits_failed(row, least_explained_share, rules) for row in records]
+    has_graphs = bool(named(events, "GraphLaunch")[codes(events["name"])].any())
     table["is_usable"] = [not limits for limits in failed]
     table["doubt"] = [
-        "; ".join([*words.values(), *_doubts(row), *graph.doubts])
+        "; ".join([*words.values(), *_doubts(row, has_graphs=has_graphs), *graph.doubts])
         for words, row in zip(failed, records, strict=True)
     ]
     return REPLAY_FIDELITY.of(table)
+
+
+# Times that neither a change of the CPU nor one of the GPU is about.
+_KEPT = [EDGE_KINDS.index(kind) for kind in ("launch", "stream order", "inter-stream")]
+
+
+def _halved(graph: ExecutionGraph) -> Ints:
+    begins = (graph.edge_kind == EDGE_KINDS.index("trace start")) & (graph.thread[graph.target] < 0)
+    kept = np.isin(graph.edge_kind, _KEPT) | begins
+    return np.where(kept, graph.weight_ns, np.rint(graph.weight_ns / 2).astype(np.int64))
+
+
+def _unlaunched(graph: ExecutionGraph, rank: int) -> float:
+    launched = graph.target[graph.edge_kind == EDGE_KINDS.index("launch")]
+    work = graph.gpu_start[graph.point_rank[graph.gpu_start] == rank]
+    return 1 - float(np.isin(work, launched).mean())
 
 
 def usable_graph(graph: ExecutionGraph, fidelity: pd.DataFrame) -> ExecutionGraph:
@@ -220,12 +247,17 @@ def _step_errors(
     )
     if len(old) < 2:
         return np.zeros(0)
-    errors = np.diff(new) / np.maximum(np.diff(old), 1) - 1
+    errors = _relative(np.diff(new), np.diff(old))
     measured, replayed = (np.diff(bounds.times(time)) for time in times)
-    behind = replayed / np.maximum(measured, 1) - 1
+    behind = _relative(replayed, measured)
     if len(behind) != len(errors):
         return errors
     return np.where(np.abs(behind) > np.abs(errors), behind, errors)
+
+
+def _relative(new: Ints, old: Ints) -> NDArray[np.float64]:
+    # A step that took no time, as its work ended before that of the step before, has no ratio.
+    return np.where(old > 0, new / np.maximum(old, 1) - 1, 0.0)
 
 
 def _busy_correlation(before: pd.DataFrame, after: pd.DataFrame) -> float | None:
@@ -304,6 +336,17 @@ def limits_failed(row: Mapping[Any, Any], least: float, rules: GraphRules) -> di
         failed["least_explained_share"] = (
             f"{1 - row['explained_share']:.0%} of the time is unexplained (at most {1 - least:.0%})"
         )
+    if row["unlaunched_share"] > rules.most_unlaunched_share:
+        failed["most_unlaunched_share"] = (
+            f"the trace has no launch of {100 * row['unlaunched_share']:.0f} % of the GPU work (at "
+            f"most {100 * rules.most_unlaunched_share:g} %), so a replay cannot tell when it could "
+            "have begun; record runtime calls too"
+        )
+    if row["halved_ratio"] > rules.most_halved_ratio:
+        failed["most_halved_ratio"] = (
+            f"half the time for everything gives {row['halved_ratio']:.2f} of the time, not 0.5 "
+            f"(at most {rules.most_halved_ratio:g}): much of it has no cause in the trace"
+        )
     for name, columns, subject in _LIMITS:
         errors = [row[column] for column in columns if not pd.isna(row[column])]
         worst = max(errors, key=abs, default=0.0)
@@ -313,14 +356,15 @@ def limits_failed(row: Mapping[Any, Any], least: float, rules: GraphRules) -> di
     return failed
 
 
-def _doubts(row: Mapping[Any, Any]) -> list[str]:
+def _doubts(row: Mapping[Any, Any], *, has_graphs: bool) -> list[str]:
     doubts = []
     if row["dark_ns"]:
         doubts.append(
             f"{row['dark_ns'] / 1e6:.1f} ms of GPU work were not recorded, "
-            f"{row['dark_ns'] / max(row['window_ns'], 1):.0%} of the window; they are of CUDA "
-            f"graphs and keep their time: {WITHOUT_GRAPHS}"
-        )
+            f"{row['dark_ns'] / max(row['window_ns'], 1):.0%} of the window; they "
+            + (f"are of CUDA graphs and keep their time: {WITHOUT_GRAPHS}" if has_graphs
+               else "keep their time")
+        )  # fmt: skip
     if row["step_count"] < 2:
         doubts.append("fewer than two steps: nothing shows how much they vary")
     return doubts

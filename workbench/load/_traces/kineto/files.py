@@ -63,3 +63,4 @@ class Timed:
     pid: npt.NDArray[Any]
     tid: npt.NDArray[Any]
     name: npt.NDArray[Any]
+    cat: npt.NDArray[Any]

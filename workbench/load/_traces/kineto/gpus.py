@@ -80,7 +80,7 @@ def by_gpu(
     return [(split.file, split.device) for split in splits], replace(
         timed, start=timed.start[taken], dur=timed.dur[taken], files=files,
         pick=lambda values: timed.pick(values)[taken], pid=timed.pid[taken], tid=timed.tid[taken],
-        name=timed.name[taken],
+        name=timed.name[taken], cat=timed.cat[taken],
     )  # fmt: skip
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from workbench._shared.profiler_steps import STEP_CATEGORIES, is_step_name, step
 from workbench.load._files.findings import Finding, Findings, quality_frame
 from workbench.load._files.json_events import decoder, to_integer
 from workbench.load._files.rank_names import rank_in_name
+from workbench.load._traces.durations import bound_durations, cut_overflows, pair_begin_end
 from workbench.load._traces.kineto._stream import RawTrace
 from workbench.load._traces.kineto.blocks import (
     HAS_DUR,
@@ -188,7 +189,7 @@ def joint_tables(
     step_of = step_rows(text_columns["name"], text_columns["category"], files)
     numbers["step"] = assign_steps(timed, numbers["launch"], step_of)
     kind, is_known = kinds(text_columns["name"], text_columns["category"], rules)
-    _note(files, dur=timed.dur, work=work, launch=numbers["launch"], known=is_known)
+    timed = _bounded(timed, work, numbers, text_columns["name"], is_known)
 
     data = {"rank": np.zeros(len(timed.start), np.int32), "kind": kind} | {
         "start_ns": timed.start, "dur_ns": timed.dur
@@ -257,12 +258,13 @@ def _note_origin(findings: Findings, metadata: Mapping[str, Any]) -> None:
 def _timed(
     columns: Columns, texts: list[str], files: Files, metadata: Sequence[Mapping[str, Any]]
 ) -> Timed:
-    names = ("ph", "flags", "ts", "dur", "pid", "tid", "name")
+    names = ("ph", "flags", "ts", "dur", "pid", "tid", "name", "cat")
     fields = {name: columns.field(name) for name in names}
     # An empty name says as little as none.
     if "" in texts:
         fields["name"][fields["name"] == texts.index("")] = -1
-    keep = plausible(fields, files)
+    is_work = np.array([*(RENAMED.get(text, text) in GPU_WORK for text in texts), False])
+    keep = plausible(fields, files, is_work)
     start, clocks = fields["ts"], []
     for told, (findings, rows) in zip(metadata, files, strict=True):
         base = told.get("baseTimeNanoseconds")
@@ -271,7 +273,7 @@ def _timed(
             start[rows] += base_ns
         clocks.append(clock)
     pick, files = _picker(keep, start, fields["dur"], files)
-    picked = (pick(fields[name]) for name in ("pid", "tid", "name"))
+    picked = (pick(fields[name]) for name in ("pid", "tid", "name", "cat"))
     return Timed(pick(start), pick(fields["dur"]), clocks, files, pick, *picked)
 
 
@@ -281,7 +283,7 @@ def _named(columns: Columns, timed: Timed, texts: list[str]) -> dict[str, CodedT
     spelled = [RENAMED.get(text, text) for text in texts]
     columns_of = {
         "name": CodedTexts.of(timed.name, texts, missing=""),
-        "category": CodedTexts.of(pick(columns.field("cat")), spelled, missing=UNCATEGORISED),
+        "category": CodedTexts.of(timed.cat, spelled, missing=UNCATEGORISED),
         "process": CodedTexts.of(timed.pid, texts, missing=""),
         "thread": CodedTexts.of(timed.tid, texts, missing=""),
     }
@@ -368,24 +370,23 @@ def _steps(timed: Timed, rows: IntArray, numbers: IntArray) -> pd.DataFrame:
     return pd.DataFrame(columns, copy=False)
 
 
-def _note(
-    files: Files,
-    *,
-    dur: IntArray,
-    work: npt.NDArray[np.bool_],
-    launch: IntArray,
+def _bounded(
+    timed: Timed, work: npt.NDArray[np.bool_], numbers: Mapping[str, IntArray], name: CodedTexts,
     known: npt.NDArray[np.bool_],
-) -> None:
+) -> Timed:  # fmt: skip
+    """Bound durations that cannot be, and note what is not known of GPU work."""
+    files, launch, spans = timed.files, numbers["launch"], (timed.start, timed.dur)
+    queues = timed.pid, numbers.get("device"), numbers["stream"]
+    dur = bound_durations(files, spans, work, launch, name, queues)
     files.add("noted", "GPU rows whose launch is not in the trace", work & (launch == MISSING))
     unlike = work & ~known
-    if not unlike.any():
-        return
-    for findings, rows in files:
+    for findings, rows in files if unlike.any() else ():
         busy, unknown = (int(dur[rows][of[rows]].sum()) for of in (work, unlike))
         if unknown:
-            share = f"{unknown / busy:.1%} of kernel time"
-            finding = f"kernels that no rule knows, counted as compute ({share})"
+            share = f"({unknown / busy:.1%} of kernel time)"
+            finding = f"kernels that no rule knows, counted as compute {share}"
             findings.add("noted", finding, int(unlike[rows].sum()))
+    return replace(timed, dur=dur)
 
 
 def _shapes(parsed: Columns, timed: Timed, texts: list[str]) -> dict[str, pd.Categorical]:
@@ -468,10 +469,9 @@ _EPOCH_FIRST_NS, _EPOCH_LAST_NS = 1_262_304_000_000_000_000, 4_102_444_800_000_0
 _TODAY = 1
 # No stream, as int32 and as uint32.
 _NO_STREAM = (-1, 4_294_967_295)
-_IMPLAUSIBLE_DUR_NS = 7 * 24 * 3600 * 1_000_000_000
 
 _SKIPPED_PHASES = dict.fromkeys("stf", "flow arrows; the correlation column holds what they say")
-_SKIPPED_PHASES["M"] = "names and sort orders of processes and threads"
+_SKIPPED_PHASES |= {"M": "names and sort orders of processes and threads"}
 _DROPPED_PHASES = {
     "C": "counter events (phase C), which have no place here",
     "\x00": "events without a phase",
@@ -491,38 +491,9 @@ def count_phases(columns: Columns, findings: Findings) -> None:
             findings.add("dropped", finding, count)
 
 
-def pair_begin_end(
-    fields: dict[str, npt.NDArray[Any]], findings: Findings
+def plausible(
+    fields: dict[str, npt.NDArray[Any]], files: Files, is_work: npt.NDArray[np.bool_]
 ) -> npt.NDArray[np.bool_]:
-    """Turn begin/end pairs into complete rows, in place; return which rows stay."""
-    ph = fields["ph"]
-    keep: npt.NDArray[np.bool_] = ph != ord("E")
-    open_rows: dict[tuple[int, int], list[int]] = {}
-    unmatched_ends = other_name = 0
-    positions = np.flatnonzero((ph == ord("B")) | (ph == ord("E")))
-    # Events stand in no order of time, and a stack needs one.
-    for row in positions[np.argsort(fields["ts"][positions], kind="stable")]:
-        stack = open_rows.setdefault((int(fields["pid"][row]), int(fields["tid"][row])), [])
-        if ph[row] == ord("B"):
-            stack.append(int(row))
-        elif stack:
-            begin = stack.pop()
-            name = fields["name"][row]
-            other_name += bool(name >= 0 and name != fields["name"][begin])
-            fields["dur"][begin] = fields["ts"][row] - fields["ts"][begin]
-            fields["flags"][begin] |= HAS_DUR
-        else:
-            unmatched_ends += 1
-    never_ended = [row for stack in open_rows.values() for row in stack]
-    keep[never_ended] = False
-    findings.add("dropped", "begin events (phase B) without an end", len(never_ended))
-    findings.add("dropped", "end events (phase E) without a begin", unmatched_ends)
-    finding = "end events (phase E) that close a begin event of another name"
-    findings.add("suspicious", finding, other_name)
-    return keep
-
-
-def plausible(fields: dict[str, npt.NDArray[Any]], files: Files) -> npt.NDArray[np.bool_]:
     """Say which rows have usable times, counting the others and what was assumed."""
     ph, flags, dur = fields["ph"], fields["flags"], fields["dur"]
     keep = np.ones(len(ph), np.bool_)
@@ -539,7 +510,10 @@ def plausible(fields: dict[str, npt.NDArray[Any]], files: Files) -> npt.NDArray[
     files.add("assumed", "duration 0 of complete events that state none", no_dur)
     for finding, bad in (
         ("events with a negative duration", keep & (dur < 0)),
-        ("events longer than 7 days (an overflow)", keep & (dur > _IMPLAUSIBLE_DUR_NS)),
+        (
+            "events longer than 7 days (an overflow)",
+            keep & cut_overflows(dur, is_work, fields["cat"]),
+        ),
     ):
         files.add("dropped", finding, bad)
         keep &= ~bad
