@@ -638,8 +638,9 @@ def _append_once(rows: list[dict[str, Any]], row: dict[str, Any]) -> None:
     """Append the failure of a job; components of a heterogeneous one, 7+0 and 7+1, fail once."""
     whole, plus, _ = str(row["job"]).partition("+")
     for number, earlier in enumerate(reversed(rows) if plus else ()):
-        is_near = (row["start_ns"] or 0) - (earlier["start_ns"] or 0) <= _COMPONENTS_NS
-        if str(earlier["job"]).startswith(f"{whole}+") and is_near:
+        if (row["start_ns"] or 0) - (earlier["start_ns"] or 0) > _COMPONENTS_NS:
+            break
+        if str(earlier["job"]).startswith(f"{whole}+"):
             # FAILED and CANCELLED of a component follow what another one says in more detail.
             if _VAGUE.get(row["code"], 0) < _VAGUE.get(earlier["code"], 0):
                 rows[-1 - number] = row
