@@ -69,7 +69,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     about = machine() | {"torch": str(torch().__version__)}
     with one_thread():
         rows = [_part(part) for part in PARTS]
-        rows += [_net(name, count) for name in NETS for count in (16, 1000)]
+        rows += [_net(name, count) for name in NETS for count in (16, 200)]
         if not options.no_peer:
             rows.append(_against_peer(options.peer))
         if not options.no_exhaustive:
@@ -177,7 +177,7 @@ def _net(name: str, input_count: int) -> Row:
     if engine.counts(work).sdc.tolist() != loop():
         msg = f"{name}: the engine and a plain loop count differently"
         raise ValueError(msg)
-    fast, slow = seconds(lambda: engine.counts(work), loop, rounds=5)
+    fast, slow = seconds(lambda: engine.counts(work), loop, rounds=3)
     rate, plain = (work.experiment_count / taken for taken in (fast, slow))
     return Row(
         f"{name}: {work.experiment_count} sites x {input_count:,} inputs", f"{rate:,.0f} sites/s",

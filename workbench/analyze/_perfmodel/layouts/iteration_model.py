@@ -574,7 +574,8 @@ def _public_ratios(constants: Constants) -> dict[_Class, pd.DataFrame]:
     seconds = np.sum(list(parts(c, constants).values()), axis=0)
     told = pd.DataFrame({"model": rows["model"], "release": _release_of(rows),
                          "ratio": rows["dur_ns"].to_numpy() / 1e9 / seconds})  # fmt: skip
-    return dict(iter(told.groupby([c.is_routed, c.is_narrow])))
+    kinds = set(zip(c.is_routed.tolist(), c.is_narrow.tolist(), strict=True))
+    return {kind: told[(c.is_routed == kind[0]) & (c.is_narrow == kind[1])] for kind in kinds}
 
 
 def _halves(jobs: pd.DataFrame, release: str) -> tuple[pd.Series, pd.Series]:

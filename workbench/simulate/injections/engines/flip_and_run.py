@@ -279,8 +279,8 @@ def ended(golden: Golden, runs: Sequence[Any]) -> list[Ended]:
     codes = codes.reshape(len(whole), size)
     masked, sdc, due = ((codes == code).sum(1).tolist() for code in (MASKED, SDC, DUE))
     ends = zip(masked, sdc, due, better.tolist(), largest.tolist(), strict=True)
-    for number, (*counts, most) in zip(whole, ends, strict=True):
-        told[number] = Ended(*counts, np.nan if most < 0 else most)
+    for number, end in zip(whole, ends, strict=True):
+        told[number] = Ended(*end[:4], np.nan if end[4] < 0 else end[4])
     return told
 
 
