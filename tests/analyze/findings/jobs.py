@@ -206,3 +206,19 @@ def gpus_in_turn():
     bundle = trace(rows)
     ranks = bundle.trace.ranks.assign(source=["job.json!GPU 0", "job.json!GPU 1"])
     return dataclasses.replace(bundle, trace=dataclasses.replace(bundle.trace, ranks=ranks))
+
+
+def idle_rows(gap_us, kernel_us, *, blocking="", count=200):
+    """Give kernels with gaps in which the host is late, or waits for the GPU."""
+    rows, at = [], START
+    for number in range(count):
+        rows.append({"start_ns": at - 6 * US, "dur_ns": 4 * US, "step": 0, "id": str(number),
+                     "name": "cudaLaunchKernel", "category": "cuda_runtime"})  # fmt: skip
+        rows.append({"start_ns": at, "dur_ns": round(kernel_us * US), "step": 0, "kind": "compute",
+                     "launch": str(number), "name": GEMM})  # fmt: skip
+        end = at + round(kernel_us * US)
+        at = end + round(gap_us * US)
+        if blocking:
+            rows.append({"start_ns": end - US, "end_ns": at - 8 * US, "step": 0, "name": blocking,
+                         "category": "cuda_runtime"})  # fmt: skip
+    return rows

@@ -22,6 +22,7 @@ from tests.analyze.findings.jobs import (
     even,
     failure_log,
     gpus_in_turn,
+    idle_rows,
     job_log,
     launched,
     power_log,
@@ -83,22 +84,6 @@ def expert_imbalance(ratio=2.0):
 
 def idle_host(gap_us, kernel_us, **options):
     return trace(idle_rows(gap_us, kernel_us, **options))
-
-
-def idle_rows(gap_us, kernel_us, *, blocking="", count=200):
-    """Give kernels with gaps in which the host is late, or waits for the GPU."""
-    rows, at = [], START
-    for number in range(count):
-        rows.append({"start_ns": at - 6 * US, "dur_ns": 4 * US, "step": 0, "id": str(number),
-                     "name": "cudaLaunchKernel", "category": "cuda_runtime"})  # fmt: skip
-        rows.append({"start_ns": at, "dur_ns": round(kernel_us * US), "step": 0, "kind": "compute",
-                     "launch": str(number), "name": GEMM})  # fmt: skip
-        end = at + round(kernel_us * US)
-        at = end + round(gap_us * US)
-        if blocking:
-            rows.append({"start_ns": end - US, "end_ns": at - 8 * US, "step": 0, "name": blocking,
-                         "category": "cuda_runtime"})  # fmt: skip
-    return rows
 
 
 def graph_holes():

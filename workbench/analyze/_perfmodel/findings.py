@@ -150,7 +150,7 @@ class Replayed(JobEvidence):
         return row
 
     @property
-    def doubt(self) -> str:
+    def replay_doubt(self) -> str:
         """Describe what speaks against the replay."""
         row = self.built.fidelity.iloc[0]
         doubts = [str(row["doubt"])] if row["doubt"] else []
@@ -190,7 +190,7 @@ class Replayed(JobEvidence):
     ) -> Finding:
         """Write a finding whose cost is the predicted gain."""
         gain_ns = float(row["measured_ns"] - row["predicted_ns"])
-        confidence: Confidence = "high" if not self.doubt else "medium"
+        confidence: Confidence = "high" if not self.replay_doubt else "medium"
         has_steps = row["step_count"] > 1
         extent = ""
         if pd.notna(row["low_ns"]):
@@ -204,7 +204,7 @@ class Replayed(JobEvidence):
             cost_basis=f"replay of the execution graph, {row['question']}{extent}",
             time_share=min(gain_ns / float(row["measured_ns"]), 1.0),
             confidence=confidence,
-            doubt=self.doubt,
+            doubt=self.replay_doubt,
             evidence="analyze.what_if, explore.critical_path (notebook 05)",
             next_step=next_step,
             told_by=told_by,
@@ -394,7 +394,7 @@ def _gain_of(
         share, count = _gain_share(row), int(row["step_count"]) - 1
         gain_ms = float(row["measured_ns"] - row["predicted_ns"]) / 1e6
         basis = f"replay of the execution graph with {', '.join(names)} at {factor:.0%} of its time"
-        doubt = replayed.doubt
+        doubt = replayed.replay_doubt
     if share < least_share:
         return None
     unit = "ms per step" if count > 0 else "ms of the trace"
