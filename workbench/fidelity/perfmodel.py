@@ -308,13 +308,15 @@ def megatron_bridge() -> Iterator[Reading]:
     """
     every = analyze.public_iterations()
     releases = every["source"].str.extract(r"NeMo ([\d.]+) container", expand=False)
-    for release in ("26.06", "26.08"):
+    limits = {"26.06": "mixtures of experts of later software, median",
+              "26.08": "mixtures of experts, median"}  # fmt: skip
+    for release, limit in limits.items():
         own = every[(releases == release) & (every["expert_count"] > 1)]
         later = analyze.assumed_model(release=release).predict(own)
         # Every second row had no part in the factor of the release.
         off = 100 * analyze.iteration_errors(own, later)["error_ratio"].iloc[1::2].abs().median()
         name = f"mixtures of experts, NeMo {release}, rows without a part in its factor, median"
-        yield _limit("mixtures of experts of later software, median", off, name)
+        yield _limit(limit, off, name)
     jobs = every[releases < "26.06"].reset_index(drop=True)
     blind = analyze.iteration_errors(jobs, analyze.assumed_model().predict(jobs))["error_ratio"]
     routed, narrow = jobs["expert_count"] > 1, jobs["gpu"].str.endswith("FP4")
