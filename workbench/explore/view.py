@@ -14,7 +14,7 @@ import plotly.io as pio
 import traitlets
 
 
-class FigureView(anywidget.AnyWidget):  # type: ignore[misc]
+class FigureView(anywidget.AnyWidget):
     """A plotly figure that is drawn into the same place of the page again and again.
 
     Attributes
