@@ -88,7 +88,7 @@ def test_the_data_can_be_chosen_and_the_first_cell_after_says_which(notebook):
     # Names of the user's own data, and of what their files do not say.
     given = [line.partition("#")[0].strip() for line in first.source.splitlines()]
     assert given[0] == "data = None"
-    names = ("tz", "year", "boot_time", "node", "unit", "sweeps")
+    names = ("tz", "year", "boot_time", "node", "unit", "window", "sweeps")
     said = {f"{name} = None" for name in names}
     assert set(given[1:]) <= said
     assert ast.unparse(ast.parse(second.source).body[-1]) == "chosen"

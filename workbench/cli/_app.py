@@ -558,7 +558,7 @@ def refuse_idle_window(options: dict[str, Any], rows: Iterable[dict[str, Any]]) 
     from workbench._shared.kernel_kinds import SEVERAL_WINDOWS
 
     is_used = any(row["what"].startswith(SEVERAL_WINDOWS) for row in rows)
-    if options["window"] is not None and not is_used:
+    if options.get("window") is not None and not is_used:
         msg = "--window has no effect: no process recorded several windows here; leave it out"
         raise WorkbenchError(msg)
 

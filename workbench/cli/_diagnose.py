@@ -359,9 +359,9 @@ def compare(
 ) -> None:
     """Compare two runs, or find the run of many where a change begins.
 
-    Two runs: steps, time by kind, collectives, kernels, energy and failure rates. Without steps a
-    range that repeats in both stands for one; without such a range, times are per second and per
-    call. More runs, or a folder of them: one row per run, and the first run of a lasting change.
+    Two runs: steps, time by kind, collectives, kernels, energy and failure rates; without steps
+    by a range that repeats in both, or per second and per call. More runs, or a folder of them:
+    one row per run, and the first run of a lasting change.
     Every difference has an interval; it is "changed" where chance does not explain it, corrected
     for the number of quantities compared, else "not resolvable". Exit code 0 if nothing changed, 1
     if something did, 2 if the runs cannot be compared, or no file of a kind that one holds can be

@@ -388,7 +388,7 @@ def lemon_nodes(
     ...     analyze.reported_by(log.failures), log.nodes, source="failures-demo", synthetic=True
     ... )
     >>> print(explorer.title())
-    2 of 135 nodes fail too often to be chance; 29.6 days find about 98 % of lemons
+    2 of 135 nodes fail too often to be chance; 29.6 days find about 96 % of lemons
     """
     rate = analyze.failure_rates(failures, nodes=nodes).iloc[0]
     watched = float(rate["exposure_node_days"]) / int(rate["node_count"])

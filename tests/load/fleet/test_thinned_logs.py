@@ -185,7 +185,10 @@ def test_a_clock_set_back_changes_no_count(read, name, at, back_s, every):
     ]
     before, after = (read(name, lines[::every]) for lines in (rows, changed))
     for log in (before, after):
-        assert (log.steps["attempt"].nunique(), len(log.steps)) == (2, len(before.steps))
+        assert log.steps["attempt"].nunique() == 2
+        # Where one gap between lines holds the restart, too, nothing tells how far the run came.
+        slack = every - 1 if abs(at - 60) < every else 0
+        assert abs(len(log.steps) - len(before.steps)) <= slack
         assert analyze.incident_energy(POWER.empty(), log.steps, log.spans).shape[0] <= 1
     assert lengths(after).sum() == pytest.approx(lengths(before).sum(), rel=0.02)
 

@@ -560,7 +560,7 @@ def _hang_of_nobody(row: pd.Series, hung: Hung) -> Finding:
         **hung.cost(hung.held_count),
         confidence="low",
         doubt="; ".join([str(row["evidence"]), *_hang_doubts(row, hung)]),
-        evidence="analyze.flight_positions, explore.flight_suspects (notebook 03)",
+        evidence="analyze.flight_suspects, explore.flight_suspects (notebook 03)",
         next_step="py-spy dump on every rank of the group; add the dumps of all its members",
     )
 

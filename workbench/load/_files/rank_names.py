@@ -200,10 +200,12 @@ def _processes(files: Sequence[File]) -> list[list[File]]:
     by_name: dict[str, list[File]] = {}
     for file in files:
         by_name.setdefault(process_in_name(file.label)[0], []).append(file)
+    # By identity: files hold tables, which have no single answer to being equal.
+    places = {id(file): place for place, file in enumerate(files)}
     groups: list[list[File]] = []
     for windows in by_name.values():
         groups += [windows] if _follow(windows) else [[file] for file in windows]
-    return sorted(groups, key=lambda group: files.index(group[0]))
+    return sorted(groups, key=lambda group: places[id(group[0])])
 
 
 def _follow(files: Sequence[HasRank], *, is_one_rank: bool = False) -> bool:

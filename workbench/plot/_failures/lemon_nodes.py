@@ -44,7 +44,7 @@ def lemon_nodes(nodes: pd.DataFrame, *, source: str = "", synthetic: bool = Fals
     >>> table = analyze.lemon_nodes(reported, nodes=log.nodes)
     >>> figure = lemon_nodes(table, source="failures-demo", synthetic=True)
     >>> print(figure.layout.meta["claim"])
-    2 of 135 nodes fail too often to be chance; 29.6 days find about 98 % of lemons
+    2 of 135 nodes fail too often to be chance; 29.6 days find about 96 % of lemons
     """
     frame = Frame(source, synthetic)
     LEMON_NODES.check(nodes)

@@ -57,8 +57,8 @@ def failure_rates(rates: pd.DataFrame, *, source: str = "", synthetic: bool = Fa
     >>> table = analyze.failure_rates(log.failures, nodes=log.nodes)
     >>> figure = failure_rates(table, source="failures-demo", synthetic=True)
     >>> print(figure.layout.meta["claim"])
-    In doubt: 135 nodes fail every 119 min: 359 in 3,995 node-days, 89.9 failures per 1,000
-    node-days (80.8 to 99.7)
+    In doubt: 135 nodes fail every 122 min: 350 in 3,995 node-days, 87.6 failures per 1,000
+    node-days (78.7 to 97.3)
     """
     frame = Frame(source, synthetic)
     FAILURE_RATES.check(rates)
@@ -286,7 +286,7 @@ def recurrence(counts: pd.DataFrame, *, source: str = "", synthetic: bool = Fals
     >>> table = analyze.recurrence(reported, log.nodes)
     >>> figure = recurrence(table, source="failures-demo", synthetic=True)
     >>> print(figure.layout.meta["claim"])
-    After 705 h a node has failed 0.953 times (0.587 to 1.32)
+    After 705 h a node has failed 0.886 times (0.517 to 1.26)
     """
     frame = Frame(source, synthetic)
     RECURRENCE.check(counts)
@@ -355,7 +355,7 @@ def survival(curves: pd.DataFrame, *, source: str = "", synthetic: bool = False)
     >>> table = analyze.survival(analyze.lifetimes(reported, log.nodes))
     >>> figure = survival(table, source="failures-demo", synthetic=True)
     >>> print(figure.layout.meta["claim"])
-    Half have failed within 571 h (127 failures in 262 lifetimes)
+    Half have failed within 627 h (118 failures in 253 lifetimes)
     """
     frame = Frame(source, synthetic)
     SURVIVAL.check(curves)
