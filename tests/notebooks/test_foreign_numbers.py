@@ -25,6 +25,9 @@ METHOD = {
         ("512,", "GPU"),
         ("1024,", "tokens"),
         ("1024", "samples"),
+        # A release of software, whose public jobs the doubt of the model names.
+        ("26.06", "took"),
+        ("26.06", ""),
         ("0.502", "0"),
         ("0.676", "0"),
         ("0.838", "0"),
