@@ -31,3 +31,9 @@ def test_rails_and_switches_may_be_left_out(tmp_path):
     table = load.rank_places(path)
     assert table[["rail", "switch"]].isna().all().all()
     assert set(table["basis"]) == {"topology file"}
+
+
+def test_a_last_line_without_an_end_is_counted(tmp_path):
+    path = tmp_path / "places.csv"
+    path.write_text("rank,node,rail,switch\n0,a,0,s0\n1,b,1,s0")
+    assert sum(load.rank_places(path).attrs["left_out"].values()) == 1

@@ -157,3 +157,12 @@ def test_a_time_that_no_table_holds_is_refused_with_its_row(tmp_path, time):
     path.write_text(block.format("2.5") + block.format(time))
     with pytest.raises(WorkbenchError, match=r"'dur_ns' of table 'megatron_timers' holds .* row 3"):
         load.megatron_timers(path)
+
+
+def test_a_packed_log_whose_sum_is_wrong_says_so(tmp_path):
+    block = "(min, max) time across ranks (ms):\n    forward ....: (1.5, 2.5)\n"
+    packed = bytearray(gzip.compress(block.encode() * 9))
+    packed[-8] ^= 1
+    path = tmp_path / "timers.log.gz"
+    path.write_bytes(packed)
+    assert load.megatron_timers(path).attrs["left_out"]

@@ -31,6 +31,7 @@ def test_fractions_are_numbers_and_zeros_have_no_row(tmp_path):
     ("text", "message"),
     [
         (PLAIN.replace("1 0", "1 x", 1), "line 4: '1 x' is not a row of numbers"),
+        (PLAIN.replace("1 0", f"1 {10**400}/3", 1), "line 4: .* is not a row of numbers"),
         (PLAIN.replace("1 0", "1/0 0", 1), "line 4: '1/0 0' is not a row of numbers"),
         (PLAIN.rsplit("#", 1)[0], "2 matrices of"),
         (PLAIN + "1 0\n", "three of m k, k n and m n rows"),

@@ -59,4 +59,6 @@ def rank_places(path: str | Path, *, columns: Mapping[str, str] | None = None) -
     if torn := switches.index[switches > 1].tolist():
         msg = f"{path}: nodes {torn[:8]} hang on several switches, or on one for some ranks only"
         raise LoadError(msg)
-    return RANK_PLACES.of(table.sort_values("rank", ignore_index=True))
+    return RANK_PLACES.of(
+        table.sort_values("rank", ignore_index=True), attrs={"left_out": plain.left_out(path)}
+    )

@@ -132,4 +132,4 @@ def local_training_losses(path: str | Path) -> pd.DataFrame:
     whole = {name: plain.whole(frame[name], path) for name in ("seed", "step_count")}
     numbers = {name: plain.numbers(frame[name], path) for name in ("loss", "staleness_count")}
     table = frame.assign(**whole, **numbers)
-    return LOCAL_TRAINING_LOSSES.check(LOCAL_TRAINING_LOSSES.cast(table), str(path))
+    return LOCAL_TRAINING_LOSSES.of(table, attrs={"left_out": plain.left_out(path)})

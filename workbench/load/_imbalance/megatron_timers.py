@@ -44,7 +44,7 @@ def megatron_timers(path: str | Path) -> pd.DataFrame:
     pandas.DataFrame
         Table :data:`workbench.tables.MEGATRON_TIMERS`: ``position``, ``step``, ``timer``,
         ``statistic``, ``rank``, ``dur_ns``, in the order of the file. ``attrs["left_out"]`` counts
-        a last line without a line end, which may be cut.
+        a last line without a line end, which may be cut, and damage of a packed file.
 
     Raises
     ------
@@ -87,7 +87,7 @@ def megatron_timers(path: str | Path) -> pd.DataFrame:
         )
         raise LoadError(msg)
     table = MEGATRON_TIMERS.cast(table[list(MEGATRON_TIMERS.columns)])
-    lost = {"truncated", "dropped"}
+    lost = {"truncated", "dropped", "suspicious"}
     table.attrs = {"left_out": {what: n for _, kind, what, n, _ in findings.rows() if kind in lost}}
     return MEGATRON_TIMERS.check(table, shown(file))
 

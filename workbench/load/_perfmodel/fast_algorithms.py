@@ -60,7 +60,7 @@ def _rows(path: Path) -> list[tuple[Any, ...]]:
         elif line.strip() and not line.startswith("#"):
             try:
                 matrices[-1].append([float(Fraction(cell)) for cell in line.split()])
-            except (ValueError, ZeroDivisionError):
+            except (ValueError, ArithmeticError):
                 msg = f"{path}, line {number}: {line[:60]!r} is not a row of numbers"
                 raise LoadError(msg) from None
     matrices = [rows for rows in matrices if rows]
