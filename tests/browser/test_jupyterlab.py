@@ -155,7 +155,7 @@ def test_moving_a_control_of_any_kind_changes_its_figure(lab, opened, name, expl
 def figure_changes(page, cell):
     """Move the controls of a cell, one after the other, until its figure is another."""
     cell.scroll_into_view_if_needed()
-    figure = cell.locator(".js-plotly-plot .main-svg").first
+    figure = cell.locator(".js-plotly-plot").first
     figure.wait_for(state="attached", timeout=CHANGE_S * 1000)
     before = figure.inner_html()
     for control in cell.locator(CONTROLS).all():
@@ -181,7 +181,7 @@ def test_a_campaign_runs_while_it_is_watched_and_stops_when_told(lab, opened, to
             has=page.locator(".jp-OutputArea-output button:has-text('Inject')")
         )
         cell.scroll_into_view_if_needed()
-        figure = cell.locator(".js-plotly-plot .main-svg").first
+        figure = cell.locator(".js-plotly-plot").first
         figure.wait_for(state="attached", timeout=CHANGE_S * 1000)
         before = figure.inner_html()
         inject, stop = (
