@@ -166,3 +166,10 @@ def test_a_packed_log_whose_sum_is_wrong_says_so(tmp_path):
     path = tmp_path / "timers.log.gz"
     path.write_bytes(packed)
     assert load.megatron_timers(path).attrs["left_out"]
+
+
+def test_a_count_of_more_digits_than_python_reads_is_refused_by_the_name_of_the_file(tmp_path):
+    path = tmp_path / "timers.log"
+    path.write_text(f" iteration {'9' * 5000}/ 9 |\n(min, max) time across ranks (ms):\n")
+    with pytest.raises(LoadError, match=r"timers\.log: cannot be read as timers"):
+        load.megatron_timers(path)

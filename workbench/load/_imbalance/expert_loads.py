@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from workbench.errors import LoadError
 from workbench.load._files import tables as plain
+from workbench.load._files.findings import guarded
 from workbench.tables import EXPERT_LOADS
 
 _NAMES = {name: name for name in EXPERT_LOADS.columns}
@@ -67,7 +68,11 @@ def expert_loads(
     else:
         plain.refuse_cut_row(frame, path, frame.columns)
         is_bare = plain.is_csv(path) and not _has_header(frame, path, header)
-        table = _unrolled(plain.lines(path), path) if is_bare else _unrolled(*_experts(frame, path))
+        with guarded(str(path), "a matrix"):
+            if is_bare:
+                table = _unrolled(plain.lines(path), path)
+            else:
+                table = _unrolled(*_experts(frame, path))
     table = EXPERT_LOADS.cast(table).sort_values(["layer", "expert"], ignore_index=True)
     table.attrs = {"filled_count": filled, "left_out": plain.left_out(path)}
     return EXPERT_LOADS.check(table, str(path))

@@ -11,7 +11,7 @@ import pandas as pd
 
 from workbench.errors import LoadError
 from workbench.load._files.archive import Source, shown
-from workbench.load._files.findings import Findings, Row
+from workbench.load._files.findings import Findings, Row, guarded
 from workbench.load._files.text import whole_lines
 from workbench.tables import MEGATRON_TIMERS
 
@@ -69,7 +69,8 @@ def megatron_timers(path: str | Path) -> pd.DataFrame:
     if not file.exists():
         raise FileNotFoundError(file)
     findings = Findings(shown(file))
-    rows = list(_rows(whole_lines(Source(shown(file), file), findings)))
+    with guarded(shown(file), "timers"):
+        rows = list(_rows(whole_lines(Source(shown(file), file), findings)))
     if not rows:
         msg = (
             f"{shown(file)}: no timers of Megatron-LM; log with --timing-log-level 2 and "

@@ -11,7 +11,8 @@ from typing import Any
 import pandas as pd
 
 from workbench.errors import LoadError
-from workbench.load._files.tables import whole_text
+from workbench.load._files.findings import guarded
+from workbench.load._files.tables import left_out, whole_text
 from workbench.tables import FAST_COEFFICIENTS, MATRIX_PRODUCTS
 
 _CONTRACTION = re.compile(r"(\w+) +(\w+) +(\w+) *& *((?:\w:\d+;)+)")
@@ -123,7 +124,8 @@ def tensor_contractions(path: str | Path) -> pd.DataFrame:
         if not match or set.union(*sides) != c | a | b or c & a & b or (c | a | b) - sizes.keys():
             msg = f"{path}, line {number}: {line[:60]!r} is not a contraction like "
             raise LoadError(msg + "'ab ac cb & a:8;b:8;c:8;' with each index in two tensors")
-        counts = [prod(int(sizes[index]) for index in side) for side in sides]
+        with guarded(f"{path}, line {number}", "a contraction"):
+            counts = [prod(int(sizes[index]) for index in side) for side in sides]
         rows.append((f"{match[1]} = {match[2]} {match[3]}", *counts, 1, "contraction"))
     table = pd.DataFrame(rows, columns=list(MATRIX_PRODUCTS.columns))
-    return MATRIX_PRODUCTS.check(MATRIX_PRODUCTS.cast(table), str(path))
+    return MATRIX_PRODUCTS.of(table, attrs={"left_out": left_out(Path(path))})

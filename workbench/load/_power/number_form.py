@@ -60,7 +60,7 @@ class NumberForm:
 
     separator: str
     seen: dict[str, int] = field(default_factory=lambda: dict.fromkeys(_FORMS, 0))
-    values: dict[str, list[str]] = field(default_factory=dict)
+    values: dict[str, list[str]] = field(default_factory=lambda: {name: [] for name in _FORMS})
     decimal: str = "."
 
     def look(self, cells: pa.Array) -> None:
@@ -68,7 +68,7 @@ class NumberForm:
         for name, form in _FORMS.items():
             matches = pc.match_substring_regex(cells, form)
             self.seen[name] += pc.sum(matches).as_py() or 0
-            kept = self.values.setdefault(name, [])
+            kept = self.values[name]
             if name.startswith(("open", "small")) and len(kept) < _MOST_VALUES:
                 kept += cells.filter(matches).slice(0, _MOST_VALUES).to_pylist()
 
