@@ -1,6 +1,7 @@
 """Flight-recorder dumps: real ones, all versions, and files that want to do harm."""
 
 import contextlib
+import gzip
 import io
 import json
 import os
@@ -427,3 +428,11 @@ def test_numbers_of_any_length_are_read_as_missing_at_once(number, content, writ
     content["entries"][0]["record_id"] = number
     raw = json.dumps(content, default=list).encode()
     assert len(quiet(write("_dump_0.json", raw)).entries) == 2
+
+
+def test_a_packed_dump_whose_sum_is_wrong_says_so(content, write):
+    """One bit of a name can take all entries away, and leaves a sound document."""
+    packed = bytearray(gzip.compress(json.dumps(content).encode()))
+    packed[-8] ^= 1
+    said = quiet(write("_dump_0.json.gz", bytes(packed))).quality
+    assert said.loc[said["finding"] == "suspicious", "what"].str.contains("gzip|sum|damage").any()

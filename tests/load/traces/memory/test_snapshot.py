@@ -238,6 +238,10 @@ def test_a_snapshot_that_was_cut_is_refused_and_a_packed_one_is_read(tmp_path):
     packed = tmp_path / "rank3.pickle.gz"
     packed.write_bytes(gzip.compress(whole))
     assert load.memory(packed).memory["rank"].unique().tolist() == [3]
+    damaged = bytearray(gzip.compress(whole))
+    damaged[-8] ^= 1
+    packed.write_bytes(damaged)
+    assert "suspicious" in set(load.memory(packed).quality["finding"])
 
 
 @given(st.recursive(

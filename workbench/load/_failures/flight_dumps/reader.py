@@ -15,7 +15,7 @@ from workbench._shared.progress import progress as progress_bar
 from workbench.errors import LoadError
 from workbench.load._failures.flight_dumps.dump import Dump, is_dump, parse
 from workbench.load._files.archive import Paths, Source, given_paths, shown, shown_all, survey
-from workbench.load._files.findings import Finding, guarded, listed, quality_frame
+from workbench.load._files.findings import Finding, Findings, guarded, listed, quality_frame
 from workbench.load._files.rank_names import RankArgument, given_ranks, rank_in_name
 from workbench.load._files.safe_pickle import (
     LARGEST_BYTES,
@@ -23,6 +23,7 @@ from workbench.load._files.safe_pickle import (
     plain_values,
 )
 from workbench.load._files.stored import stored_tables
+from workbench.load._files.text import tell_of_damage
 from workbench.load._files.time import table_of_rows
 from workbench.load._files.wanted import DUMPS, NO_DUMP
 from workbench.tables import (
@@ -138,6 +139,8 @@ def _read(source: Source) -> Dump:
         # One byte more than allowed tells that it is too large.
         raw = stream.read(LARGEST_BYTES + 1)
         cut = stream.truncated_at is not None
+        damage = Findings(source.label)
+        tell_of_damage(stream, damage)
     is_json = raw.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"{")
     if not is_json and not raw.startswith(_PICKLE_STARTS):
         msg = f"{source.label}: {NO_DUMP}: neither a pickle nor JSON"
@@ -155,7 +158,10 @@ def _read(source: Source) -> Dump:
             "'pg_config', 'pg_status' and 'entries'"
         )
         raise LoadError(msg)
-    return parse(content, source.label)
+    dump = parse(content, source.label)
+    for _, finding, what, count, where in damage.rows():
+        dump.findings.add(finding, what, count, where)
+    return dump
 
 
 def _names(content: Mapping[Any, Any]) -> str:

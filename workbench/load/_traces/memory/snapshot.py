@@ -16,6 +16,7 @@ from workbench.load._files.archive import Source
 from workbench.load._files.findings import Findings
 from workbench.load._files.rank_names import rank_in_name
 from workbench.load._files.safe_pickle import PickleError, plain_values
+from workbench.load._files.text import tell_of_damage
 from workbench.load._traces.memory.replay import PENDING, Held, replayed
 from workbench.load._traces.memory.stacks import StackTexts
 from workbench.tables import SAYS_SYNTHETIC
@@ -66,8 +67,10 @@ def looks_like(head: bytes) -> bool:
 
 def snapshot(source: Source) -> RankMemory:
     """Read one snapshot; :func:`workbench.load.memory` is the entry point."""
+    findings = Findings(source.label)
     with source.open() as stream:
         raw = stream.read(_LARGEST_BYTES + 1)
+        tell_of_damage(stream, findings)
     try:
         content = plain_values(raw, largest_bytes=_LARGEST_BYTES, most_opcodes=_MOST_OPCODES)
     except PickleError as error:
@@ -77,7 +80,7 @@ def snapshot(source: Source) -> RankMemory:
     if not isinstance(content, dict) or not isinstance(content.get("segments"), list):
         msg = f"{source.label}: is not a memory snapshot: it has no list of segments"
         raise LoadError(msg)
-    return _Snapshot(content, Findings(source.label)).read()
+    return _Snapshot(content, findings).read()
 
 
 class _Snapshot:
