@@ -140,11 +140,13 @@ def records(frame: pd.DataFrame | None) -> list[dict[str, Any]]:
 
 def plain(text: object, *, kept: str = "") -> str:
     """Write what a terminal might obey as code: names of files may hold anything."""
+    if (shown := str(text)).isprintable():
+        return shown
     return "".join(
         c
         if c.isprintable() or c in kept
         else c.encode("unicode_escape", "surrogatepass").decode("ascii")
-        for c in str(text)
+        for c in shown
     )
 
 
